@@ -1,0 +1,1 @@
+//! libcuda behind the seam.
