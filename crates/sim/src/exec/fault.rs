@@ -1,0 +1,116 @@
+//! How a kernel can fail.
+
+use thiserror::Error;
+
+/// A kernel that failed: which thread of it, at which line of its PTX, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "kernel `{kernel}` failed at line {ptx_line} in block ({}, {}, {}), thread ({}, {}, {}): {kind}",
+    block[0], block[1], block[2], thread[0], thread[1], thread[2]
+)]
+pub struct Fault {
+    /// The kernel's name.
+    pub kernel: String,
+    /// The block's index.
+    pub block: [u32; 3],
+    /// The thread's index in its block.
+    pub thread: [u32; 3],
+    /// The line of the PTX text, counted from 1; 0 where the launch as a whole was wrong.
+    pub ptx_line: u32,
+    /// What happened.
+    pub kind: FaultKind,
+}
+
+/// What made a kernel fail.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// A global access that no live allocation contains.
+    #[error("{} of {bytes} bytes at {address:#x}, which no allocation contains", verb(*write))]
+    OutOfBounds {
+        /// The first byte's address.
+        address: u64,
+        /// The size of the access.
+        bytes: u32,
+        /// Whether it would have written.
+        write: bool,
+    },
+    /// An access whose address is not a multiple of its size.
+    #[error("{} of {bytes} bytes at {address:#x}, which is not a multiple of {bytes}", verb(*write))]
+    Misaligned {
+        /// The first byte's address, or its offset in shared or local memory.
+        address: u64,
+        /// The size of the access.
+        bytes: u32,
+        /// Whether it would have written.
+        write: bool,
+    },
+    /// An access outside the block's shared memory.
+    #[error("{} of {bytes} bytes at offset {offset:#x} of {size} bytes of shared memory", verb(*write))]
+    SharedOutOfBounds {
+        /// The first byte's offset.
+        offset: u64,
+        /// The size of the access.
+        bytes: u32,
+        /// The size of the block's shared memory, static and dynamic together.
+        size: u32,
+        /// Whether it would have written.
+        write: bool,
+    },
+    /// An access outside the thread's local memory.
+    #[error("{} of {bytes} bytes at offset {offset:#x} of {size} bytes of local memory", verb(*write))]
+    LocalOutOfBounds {
+        /// The first byte's offset.
+        offset: u64,
+        /// The size of the access.
+        bytes: u32,
+        /// The size of the thread's local memory.
+        size: u32,
+        /// Whether it would have written.
+        write: bool,
+    },
+    /// An access outside the kernel's parameters.
+    #[error("access of {bytes} bytes at offset {offset:#x} of the kernel's parameters")]
+    ParamOutOfBounds {
+        /// The first byte's offset.
+        offset: u64,
+        /// The size of the access.
+        bytes: u32,
+    },
+    /// A write to memory that kernels may only read.
+    #[error("write to read-only memory at {address:#x}")]
+    ReadOnly {
+        /// The first byte's address.
+        address: u64,
+    },
+    /// `trap`, or a failed device-side assertion.
+    #[error("the kernel executed `trap`")]
+    Trap,
+    /// `brx.idx` with an index that its list of targets does not have.
+    #[error("indexed branch to target {index} of {targets}")]
+    InvalidBranch {
+        /// The index.
+        index: u32,
+        /// The length of the list.
+        targets: u32,
+    },
+    /// A barrier or a warp-wide operation that can never complete, because the threads it waits for have exited or wait elsewhere.
+    #[error("waits at `{what}` for threads that will never arrive")]
+    BarrierDeadlock {
+        /// The operation waited at.
+        what: &'static str,
+    },
+    /// The launch executed more warp instructions than it may: most likely it never ends.
+    #[error("the launch exceeded {limit} warp instructions")]
+    StepLimit {
+        /// The limit.
+        limit: u64,
+    },
+    /// A launch that does not fit the kernel.
+    #[error("{0}")]
+    InvalidLaunch(String),
+}
+
+fn verb(write: bool) -> &'static str {
+    if write { "write" } else { "read" }
+}

@@ -1,0 +1,5 @@
+//! placeholder
+
+pub mod cells;
+pub mod exec;
+pub mod ptx;

@@ -1,0 +1,146 @@
+//! A PTX text as the parser understood it, names not yet resolved.
+
+use super::types::Type;
+
+/// A whole PTX text.
+#[derive(Debug, Default)]
+pub(crate) struct ModuleAst<'a> {
+    pub(crate) variables: Vec<VariableAst<'a>>,
+    pub(crate) functions: Vec<FunctionAst<'a>>,
+}
+
+/// A memory space in which a variable can be declared, or to which an access is restricted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Space {
+    Generic,
+    Global,
+    Const,
+    Shared,
+    Local,
+    Param,
+}
+
+/// A variable, or a parameter that lies in memory.
+#[derive(Clone, Debug)]
+pub(crate) struct VariableAst<'a> {
+    pub(crate) space: Space,
+    pub(crate) name: &'a str,
+    pub(crate) ty: Type,
+    /// Bytes; 0 for an array without a size.
+    pub(crate) size: usize,
+    pub(crate) align: usize,
+    /// The first bytes; those not given are 0.
+    pub(crate) initial: Vec<u8>,
+    pub(crate) external: bool,
+    pub(crate) line: u32,
+}
+
+/// `.reg` declarations: one register, or `count` of them named with a number behind the prefix.
+#[derive(Clone, Debug)]
+pub(crate) struct RegistersAst<'a> {
+    pub(crate) ty: Type,
+    pub(crate) name: &'a str,
+    pub(crate) count: Option<u32>,
+    pub(crate) line: u32,
+}
+
+/// A formal parameter or result.
+#[derive(Clone, Debug)]
+pub(crate) enum FormalAst<'a> {
+    Memory(VariableAst<'a>),
+    Register(RegistersAst<'a>),
+}
+
+/// A `.entry` or a `.func`.
+#[derive(Debug)]
+pub(crate) struct FunctionAst<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) entry: bool,
+    pub(crate) results: Vec<FormalAst<'a>>,
+    pub(crate) params: Vec<FormalAst<'a>>,
+    /// From `.maxntid` or `.reqntid`: the most threads of a block.
+    pub(crate) max_threads: Option<u32>,
+    /// From `.reqntid`: exactly this block shape.
+    pub(crate) required_block: Option<[u32; 3]>,
+    /// `None` for a declaration.
+    pub(crate) body: Option<Vec<Statement<'a>>>,
+    pub(crate) line: u32,
+}
+
+/// One statement of a function's body.
+#[derive(Debug)]
+pub(crate) enum Statement<'a> {
+    Label(&'a str, u32),
+    Registers(RegistersAst<'a>),
+    Variable(VariableAst<'a>),
+    /// `name: .branchtargets a, b, c;`
+    BranchTargets(&'a str, Vec<&'a str>),
+    Instruction(InstructionAst<'a>),
+    Block(Vec<Statement<'a>>),
+}
+
+/// An instruction with its guard.
+#[derive(Debug)]
+pub(crate) struct InstructionAst<'a> {
+    pub(crate) line: u32,
+    pub(crate) guard: Option<GuardAst<'a>>,
+    /// The full dotted name.
+    pub(crate) opcode: &'a str,
+    pub(crate) operands: Vec<Operand<'a>>,
+}
+
+/// `@p` or `@!p`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GuardAst<'a> {
+    pub(crate) predicate: &'a str,
+    pub(crate) negated: bool,
+}
+
+/// An operand as written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Operand<'a> {
+    /// A register, variable, label or function; `_` is written for "no result".
+    Name(&'a str),
+    /// A variable's address plus a constant.
+    NameOffset(&'a str, i64),
+    /// `!p`
+    Not(&'a str),
+    /// `d|p`
+    Pair(&'a str, &'a str),
+    /// An integer; negative ones in two's complement.
+    Int(u64),
+    /// The bits of an f32.
+    F32(u32),
+    /// The bits of an f64.
+    F64(u64),
+    /// `[base+offset]`
+    Address { base: Option<&'a str>, offset: i64 },
+    /// `{a, b}`
+    Vector(Vec<Operand<'a>>),
+    /// `(a, b)`
+    List(Vec<Operand<'a>>),
+}
+
+impl std::fmt::Display for Operand<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let join = |items: &[Operand<'_>]| {
+            items
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        match self {
+            Self::Name(name) => write!(f, "{name}"),
+            Self::NameOffset(name, offset) => write!(f, "{name}+{offset}"),
+            Self::Not(name) => write!(f, "!{name}"),
+            Self::Pair(first, second) => write!(f, "{first}|{second}"),
+            Self::Int(value) => write!(f, "{}", value.cast_signed()),
+            Self::F32(bits) => write!(f, "0f{bits:08X}"),
+            Self::F64(bits) => write!(f, "0d{bits:016X}"),
+            Self::Address { base, offset } => write!(f, "[{}+{offset}]", base.unwrap_or("")),
+            Self::Vector(items) => write!(f, "{{{}}}", join(items)),
+            Self::List(items) => write!(f, "({})", join(items)),
+        }
+    }
+}

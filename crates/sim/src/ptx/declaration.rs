@@ -1,0 +1,222 @@
+//! Reads declarations of variables and parameters, with their initial values.
+
+use super::ast::{Operand, Space, VariableAst};
+use super::error::{PtxError, PtxErrorKind};
+use super::lexer::{Lexer, Token, TokenKind, unexpected};
+use super::number;
+use super::types::Type;
+
+/// The most bytes of one variable.
+const VARIABLE_BYTES_MAX: usize = 1 << 32;
+
+/// How many dimensions an array may have.
+const DIMENSIONS_MAX: usize = 8;
+
+/// The memory space that a directive names.
+pub(crate) fn space(directive: &str) -> Option<Space> {
+    Some(match directive {
+        ".global" => Space::Global,
+        ".const" => Space::Const,
+        ".shared" => Space::Shared,
+        ".local" => Space::Local,
+        ".param" => Space::Param,
+        _ => return None,
+    })
+}
+
+/// Reads a formal `.param`, up to the comma or bracket behind it.
+pub(crate) fn formal<'a>(lexer: &mut Lexer<'a>) -> Result<VariableAst<'a>, PtxError> {
+    let (mut variable, vector) = head(lexer, false)?;
+    dimensions(lexer, &mut variable, vector)?;
+    Ok(variable)
+}
+
+/// Reads the declaration of one or more variables, with the semicolon behind it.
+pub(crate) fn variables<'a>(
+    lexer: &mut Lexer<'a>,
+    external: bool,
+    each: &mut dyn FnMut(VariableAst<'a>),
+) -> Result<(), PtxError> {
+    let (mut variable, vector) = head(lexer, external)?;
+    loop {
+        let dimensions = dimensions(lexer, &mut variable, vector)?;
+        if lexer.eat('=') {
+            initial(lexer, &mut variable, &dimensions)?;
+        }
+        each(variable.clone());
+        if !lexer.eat(',') {
+            return lexer.expect(';');
+        }
+        let name = lexer.word("a variable's name")?;
+        variable.name = name.text;
+        variable.line = name.line;
+        variable.initial.clear();
+    }
+}
+
+/// Reads space, alignment, type and name. The number returned is how many elements the type's vector has.
+fn head<'a>(lexer: &mut Lexer<'a>, external: bool) -> Result<(VariableAst<'a>, usize), PtxError> {
+    let keyword = lexer.next();
+    let space = space(keyword.text).ok_or_else(|| unexpected(keyword, "a memory space"))?;
+    let mut align = None;
+    let mut vector = 1;
+    let mut ty = None;
+    loop {
+        let token = lexer.word("a type or a name")?;
+        match token.text {
+            ".align" => {
+                let token = lexer.peek();
+                let pointer = ty.is_some();
+                let bytes = number::integer(lexer)?;
+                if !bytes.is_power_of_two() || bytes > 4096 {
+                    return Err(unexpected(token, "a power of two up to 4096"));
+                }
+                // Behind `.ptr` the alignment is that of what the pointer points to.
+                if !pointer {
+                    align = usize::try_from(bytes).ok();
+                }
+            }
+            ".v2" => vector = 2,
+            ".v4" => vector = 4,
+            // `.ptr .global .align 16`: what a pointer parameter points to, a hint.
+            ".ptr" | ".global" | ".const" | ".shared" | ".local" => {}
+            text if text.starts_with('.') => match Type::from_name(&text[1..]) {
+                Some(known) if known != Type::Pred => ty = Some(known),
+                _ => {
+                    return Err(
+                        PtxErrorKind::Unsupported(format!("variables of type `{text}`")).at(token.line)
+                    );
+                }
+            },
+            name => {
+                let ty = ty.ok_or_else(|| unexpected(token, "a type"))?;
+                let align = align.unwrap_or(ty.bytes() * vector).max(1);
+                let variable = VariableAst {
+                    space,
+                    name,
+                    ty,
+                    size: 0,
+                    align,
+                    initial: Vec::new(),
+                    external,
+                    line: token.line,
+                };
+                return Ok((variable, vector));
+            }
+        }
+    }
+}
+
+/// Reads `[4][3]` or nothing, and sets the variable's size. The first dimension may be left empty (0).
+fn dimensions(
+    lexer: &mut Lexer<'_>,
+    variable: &mut VariableAst<'_>,
+    vector: usize,
+) -> Result<Vec<usize>, PtxError> {
+    let mut dimensions = Vec::new();
+    while lexer.peek().is_mark('[') {
+        let token = lexer.next();
+        if lexer.eat(']') && dimensions.is_empty() {
+            dimensions.push(0);
+            continue;
+        }
+        let count = usize::try_from(number::integer(lexer)?).map_err(|_| unexpected(token, "a size"))?;
+        lexer.expect(']')?;
+        dimensions.push(count);
+        if dimensions.len() > DIMENSIONS_MAX {
+            return Err(
+                PtxErrorKind::TooLarge(format!("more than {DIMENSIONS_MAX} dimensions")).at(token.line),
+            );
+        }
+    }
+    if vector > 1 {
+        dimensions.push(vector);
+    }
+    let elements = dimensions
+        .iter()
+        .try_fold(1usize, |product, count| product.checked_mul(*count));
+    let bytes = elements.and_then(|elements| elements.checked_mul(variable.ty.bytes()));
+    variable.size = bytes
+        .filter(|bytes| *bytes <= VARIABLE_BYTES_MAX)
+        .ok_or_else(|| {
+            PtxErrorKind::TooLarge(format!(
+                "`{}` has more than {VARIABLE_BYTES_MAX} bytes",
+                variable.name
+            ))
+            .at(variable.line)
+        })?;
+    Ok(dimensions)
+}
+
+/// Reads the initial value behind `=`.
+fn initial(
+    lexer: &mut Lexer<'_>,
+    variable: &mut VariableAst<'_>,
+    dimensions: &[usize],
+) -> Result<(), PtxError> {
+    let mut bytes = Vec::new();
+    fill(lexer, variable.ty, dimensions, &mut bytes)?;
+    if dimensions.first() == Some(&0) {
+        variable.size = bytes.len();
+    }
+    if bytes.len() > variable.size {
+        let problem = format!("the initial value of `{}` is longer than itself", variable.name);
+        return Err(PtxErrorKind::TooLarge(problem).at(variable.line));
+    }
+    variable.initial = bytes;
+    Ok(())
+}
+
+/// Reads one value, or the values of one dimension between braces, behind what `bytes` has already.
+fn fill(lexer: &mut Lexer<'_>, ty: Type, dimensions: &[usize], bytes: &mut Vec<u8>) -> Result<(), PtxError> {
+    let Some((count, inner)) = dimensions.split_first() else {
+        return scalar(lexer, ty, bytes);
+    };
+    let start = bytes.len();
+    let stride = inner.iter().product::<usize>() * ty.bytes();
+    lexer.expect('{')?;
+    let mut written = 0;
+    while !lexer.eat('}') {
+        if written > 0 {
+            lexer.expect(',')?;
+        }
+        // Values may also be listed without the inner braces.
+        if lexer.peek().is_mark('{') {
+            fill(lexer, ty, inner, bytes)?;
+            written += 1;
+            bytes.resize(start + written * stride, 0);
+        } else {
+            scalar(lexer, ty, bytes)?;
+            written = (bytes.len() - start).div_ceil(stride.max(1));
+        }
+        if *count > 0 && written > *count {
+            return Err(unexpected(lexer.peek(), "fewer values"));
+        }
+    }
+    Ok(())
+}
+
+fn scalar(lexer: &mut Lexer<'_>, ty: Type, bytes: &mut Vec<u8>) -> Result<(), PtxError> {
+    let token: Token<'_> = lexer.peek();
+    if token.kind == TokenKind::Word {
+        return Err(PtxErrorKind::Unsupported(format!(
+            "the address of `{}` as an initial value",
+            token.text
+        ))
+        .at(token.line));
+    }
+    let bits = match (number::literal(lexer)?, ty) {
+        (Operand::Int(value), _) if !ty.is_float() => value,
+        (Operand::F32(bits), Type::F32 | Type::B32) => u64::from(bits),
+        (Operand::F32(bits), Type::F64) => f64::from(f32::from_bits(bits)).to_bits(),
+        (Operand::F64(bits), Type::F64 | Type::B64) => bits,
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "rounding to the narrower type is what PTX says"
+        )]
+        (Operand::F64(bits), Type::F32) => u64::from((f64::from_bits(bits) as f32).to_bits()),
+        _ => return Err(unexpected(token, &format!("a value of type {}", ty.name()))),
+    };
+    bytes.extend_from_slice(&bits.to_le_bytes()[..ty.bytes()]);
+    Ok(())
+}

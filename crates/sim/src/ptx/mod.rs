@@ -1,0 +1,17 @@
+//! PTX: from text to signatures and executable kernels.
+//!
+//! [`signatures`] reads the headers only. [`parse`] reads everything and lowers each kernel to the compact operations that
+//! [`crate::exec`] runs, so an instruction that cannot be executed is refused here, by name and line, and never found at a launch.
+
+mod ast;
+mod declaration;
+mod error;
+mod lexer;
+mod number;
+mod parser;
+mod signature;
+mod types;
+
+pub use error::{PtxError, PtxErrorKind};
+pub use signature::{Param, Signature, signatures};
+pub use types::ParamType;
