@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Runs every program beside this script on a GPU, one after the other, and sums up what came of it.
+#
+# MILLSTREAM_DEVICE  the device (default cuda:0)
+# LIMIT_S            the longest that one program may take, in seconds (default 300)
+# OUT                where the logs and the pictures go (default ./gpu-out)
+#
+# The exit status is 0 only if every program succeeded.
+set -uo pipefail
+
+bundle=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+export MILLSTREAM_DEVICE=${MILLSTREAM_DEVICE:-cuda:0}
+limit_s=${LIMIT_S:-300}
+out=${OUT:-gpu-out}
+mkdir -p "$out/logs" || exit 2
+out=$(cd "$out" && pwd)
+
+failed=0
+summary=()
+for program in "$bundle"/tests/* "$bundle"/benches/* "$bundle"/examples/*; do
+  [ -x "$program" ] || continue
+  name=$(basename "$program")
+  case $program in
+    "$bundle"/benches/*) arguments=(--bench) ;;
+    "$bundle"/examples/*) arguments=(--out "$out/$name") ;;
+    *) arguments=() ;;
+  esac
+  echo "==== $name ${arguments[*]}"
+  SECONDS=0
+  timeout --kill-after=10 "$limit_s" "$program" "${arguments[@]}" 2>&1 | tee "$out/logs/$name.log"
+  status=${PIPESTATUS[0]}
+  case $status in
+    0) verdict=ok ;;
+    124 | 137) verdict="FAILED (over $limit_s s, or killed)" ;;
+    *) verdict="FAILED (status $status)" ;;
+  esac
+  [ "$status" -eq 0 ] || failed=$((failed + 1))
+  summary+=("$(printf '%-48s %6d s  %s' "$name" "$SECONDS" "$verdict")")
+done
+
+echo
+echo "==== on $MILLSTREAM_DEVICE"
+[ ${#summary[@]} -gt 0 ] || { echo "nothing to run"; exit 2; }
+printf '%s\n' "${summary[@]}"
+echo "${#summary[@]} programs, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,68 @@
+"""Compiles one CUDA C++ file to PTX with NVRTC, which needs no GPU, and writes the PTX to standard output.
+
+usage: nvrtc.py WHEELS SOURCE [OPTION...]
+
+WHEELS is a folder that pip installs NVRTC into the first time; OPTIONs go to NVRTC as they are.
+"""
+
+import ctypes
+import os
+import subprocess
+import sys
+
+PACKAGE = "nvidia-cuda-nvrtc-cu12==12.0.76"
+
+
+def library(wheels):
+    """NVRTC out of the folder `wheels`, installed there if it is not."""
+    folder = os.path.join(wheels, "nvidia", "cuda_nvrtc", "lib")
+    path = os.path.join(folder, "libnvrtc.so.12")
+    if not os.path.exists(path):
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", wheels, PACKAGE]
+        # Standard output is for the PTX alone.
+        subprocess.run(pip, check=True, stdout=sys.stderr)
+    # NVRTC looks its second library up by name: loaded before, that one is found wherever it lies.
+    ctypes.CDLL(os.path.join(folder, "libnvrtc-builtins.so.12.0"), mode=ctypes.RTLD_GLOBAL)
+    nvrtc = ctypes.CDLL(path)
+    nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
+    return nvrtc
+
+
+def check(nvrtc, status, what):
+    """Ends the program with NVRTC's own words if `status` is an error."""
+    if status != 0:
+        sys.exit(f"nvrtc.py: {what}: {nvrtc.nvrtcGetErrorString(status).decode()}")
+
+
+def text(nvrtc, program, size_of, contents_of):
+    """A text that NVRTC gives out as a size and then the bytes: its log, or the PTX."""
+    size = ctypes.c_size_t()
+    check(nvrtc, size_of(program, ctypes.byref(size)), "size of a result")
+    contents = ctypes.create_string_buffer(size.value)
+    check(nvrtc, contents_of(program, contents), "a result")
+    return contents.value.decode()
+
+
+def compiled(nvrtc, source, name, options):
+    """The PTX of the CUDA C++ text `source`."""
+    program = ctypes.c_void_p()
+    status = nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, name.encode(), 0, None, None)
+    check(nvrtc, status, "nvrtcCreateProgram")
+    arguments = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
+    status = nvrtc.nvrtcCompileProgram(program, len(options), arguments)
+    # Warnings are for whoever runs this; PTX of another kernel than the one that was meant is not worth having.
+    sys.stderr.write(text(nvrtc, program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog))
+    check(nvrtc, status, name)
+    return text(nvrtc, program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX)
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    wheels, source, *options = sys.argv[1:]
+    with open(source, "rb") as file:
+        contents = file.read()
+    sys.stdout.write(compiled(library(wheels), contents, os.path.basename(source), options))
+
+
+main()

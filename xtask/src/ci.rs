@@ -1,0 +1,110 @@
+//! `cargo xtask ci`: everything that must hold before a change is merged, in one command and one fixed order.
+
+use std::process::Stdio;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use crate::{process, tidy};
+
+/// Runs every step, stopping at the first that fails.
+pub(crate) fn run() -> Result<()> {
+    let start = Instant::now();
+    let readme_path = process::root().join("README.md");
+    cargo_step("cargo fmt --all --check")?;
+    cargo_step("cargo clippy --workspace --all-targets -- -D warnings")?;
+    step("cargo xtask tidy", tidy::run)?;
+    step("the test command of README.md", || {
+        let readme = std::fs::read_to_string(&readme_path).context("cannot read README.md")?;
+        let command = test_command(&readme).context(
+            "README.md has no fenced line that starts with `cargo test`: newcomers could not run the tests",
+        )?;
+        println!("{command}");
+        process::run(process::command("sh").args(["-c", command]))
+    })?;
+    step(
+        "RUSTDOCFLAGS=\"-D warnings\" cargo doc --workspace --no-deps",
+        || {
+            process::run(
+                process::command("cargo")
+                    .args(["doc", "--workspace", "--no-deps"])
+                    .env("RUSTDOCFLAGS", "-D warnings"),
+            )
+        },
+    )?;
+    step("cargo deny --workspace check bans licenses sources", || {
+        install_cargo_deny()?;
+        process::run(process::command("cargo").args([
+            "deny",
+            "--workspace",
+            "check",
+            "bans",
+            "licenses",
+            "sources",
+        ]))
+    })?;
+    println!("\nall steps passed in {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// One step: a heading, the work, and how long it took, whether or not it succeeded.
+fn step(heading: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    println!("\n==== {heading}");
+    let start = Instant::now();
+    let result = work();
+    let outcome = if result.is_ok() { "ok" } else { "FAILED" };
+    println!("---- {outcome}, {:.1} s", start.elapsed().as_secs_f64());
+    result.with_context(|| format!("step failed: {heading}"))
+}
+
+/// A step that is nothing but a command without quoted words, which is its own heading.
+fn cargo_step(line: &str) -> Result<()> {
+    step(line, || {
+        let mut words = line.split(' ');
+        let program = words.next().expect("split gives at least one word");
+        process::run(process::command(program).args(words))
+    })
+}
+
+/// The first line inside a code fence of `readme` that starts with `cargo test`.
+fn test_command(readme: &str) -> Option<&str> {
+    let mut fenced = false;
+    for line in readme.lines().map(str::trim) {
+        if line.starts_with("```") {
+            fenced = !fenced;
+        } else if fenced && line.starts_with("cargo test") {
+            return Some(line);
+        }
+    }
+    None
+}
+
+/// Installs cargo-deny unless it is there.
+fn install_cargo_deny() -> Result<()> {
+    let probe = process::command("cargo")
+        .args(["deny", "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    if probe.context("cannot start cargo")?.success() {
+        return Ok(());
+    }
+    process::run(process::command("cargo").args(["install", "cargo-deny", "--locked"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::test_command;
+
+    #[test]
+    fn the_test_command_is_read_from_a_fence() {
+        let readme =
+            "Run `cargo test`:\ncargo test outside\n```sh\ngit clone x\ncargo test --workspace\n```\n";
+        assert_eq!(test_command(readme), Some("cargo test --workspace"));
+        assert_eq!(
+            test_command("cargo test\n```\ncargo build\n```\ncargo test\n"),
+            None
+        );
+        assert_eq!(test_command(""), None);
+    }
+}

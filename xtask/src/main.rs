@@ -1,0 +1,48 @@
+//! `cargo xtask`: the chores of this repository, as one small program that needs nothing but Rust, gcc and Python.
+
+mod ci;
+mod gpu;
+mod kernels;
+mod process;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The chores of this repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask", version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Run everything that must hold before a change is merged, stopping at the first failure.
+    Ci,
+    /// Check the rules of this repository that no compiler knows.
+    Tidy,
+    /// Compile kernels/*.cu whose first line starts with `// nvrtc:` to the PTX beside them.
+    Kernels(kernels::Options),
+    /// Gather what is worth running on a GPU in gpu-bundle/, a folder that needs nothing but a driver.
+    Gpu(gpu::Options),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().chore {
+        Chore::Ci => ci::run(),
+        Chore::Tidy => tidy::run(),
+        Chore::Kernels(options) => kernels::run(&options),
+        Chore::Gpu(options) => gpu::run(&options),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Without a stack trace, whatever RUST_BACKTRACE says: these errors are about the tree, not about this program.
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

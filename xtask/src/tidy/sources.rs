@@ -1,0 +1,223 @@
+//! The files that tidy looks at, and what of a Rust file is code.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// The kinds of files that have rules.
+const EXTENSIONS: [&str; 6] = ["rs", "py", "sh", "toml", "cu", "cuh"];
+
+/// One file.
+pub(super) struct Source {
+    /// The path from the root, with `/` between folders.
+    pub(super) path: String,
+    /// The whole text.
+    pub(super) text: String,
+    /// The text with comments and literals blanked out, line for line, if it is Rust; else the text.
+    pub(super) code: String,
+}
+
+impl Source {
+    /// A file of these contents.
+    pub(super) fn new(path: &str, text: String) -> Source {
+        let code = if path.ends_with(".rs") {
+            code_only(&text)
+        } else {
+            text.clone()
+        };
+        Source {
+            path: path.to_owned(),
+            text,
+            code,
+        }
+    }
+
+    /// Whether this is Rust.
+    pub(super) fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+}
+
+/// All files below `root` that have rules, in order of their paths. Folders that `.gitignore` names, and hidden ones other
+/// than `.ci`, are left out; git itself is not asked, so that an unpacked archive is checked just the same.
+pub(super) fn read_all(root: &Path) -> Result<Vec<Source>> {
+    let ignored = std::fs::read_to_string(root.join(".gitignore")).context("cannot read .gitignore")?;
+    let ignored: Vec<&str> = ignored
+        .lines()
+        .filter_map(|line| line.strip_prefix('/'))
+        .collect();
+    let mut sources = Vec::new();
+    visit(root, "", &ignored, &mut sources)?;
+    sources.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(sources)
+}
+
+/// Adds the files below the folder `prefix`, which is empty or ends with `/`, to `sources`.
+fn visit(root: &Path, prefix: &str, ignored: &[&str], sources: &mut Vec<Source>) -> Result<()> {
+    let folder = root.join(prefix);
+    for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = format!("{prefix}{name}");
+        if entry.file_type()?.is_dir() {
+            if (!name.starts_with('.') || name == ".ci") && !ignored.contains(&path.as_str()) {
+                visit(root, &format!("{path}/"), ignored, sources)?;
+            }
+        } else if prefix == ".ci/"
+            || name
+                .rsplit_once('.')
+                .is_some_and(|(_, kind)| EXTENSIONS.contains(&kind))
+        {
+            let text =
+                std::fs::read_to_string(entry.path()).with_context(|| format!("cannot read {path}"))?;
+            sources.push(Source::new(&path, text));
+        }
+    }
+    Ok(())
+}
+
+/// Rust source with every character of a comment, string or character literal replaced by a space; lines stay where they are.
+pub(super) fn code_only(text: &str) -> String {
+    let text: Vec<char> = text.chars().collect();
+    let mut code = String::with_capacity(text.len());
+    let mut at = 0;
+    while at < text.len() {
+        let blank = blank_length(&text, at);
+        for &letter in &text[at..at + blank] {
+            code.push(if letter == '\n' { '\n' } else { ' ' });
+        }
+        at += blank;
+        if blank == 0 {
+            code.push(text[at]);
+            at += 1;
+        }
+    }
+    code
+}
+
+/// How many characters the comment or literal that starts at `at` has; 0 if none starts there.
+fn blank_length(text: &[char], at: usize) -> usize {
+    let rest = &text[at..];
+    match rest {
+        ['/', '/', ..] => rest
+            .iter()
+            .position(|&letter| letter == '\n')
+            .unwrap_or(rest.len()),
+        ['/', '*', ..] => block_comment_length(rest),
+        ['"', ..] => quoted_length(rest, '"'),
+        ['\'', '\\', ..] | ['\'', _, '\'', ..] => quoted_length(rest, '\''),
+        // The prefix of a raw string is no part of a longer word, but for the `b` or `c` that may stand before it.
+        ['r', '"' | '#', ..] => match text[..at] {
+            [.., before, 'b' | 'c'] if is_word(before) => 0,
+            [.., 'b' | 'c'] => raw_string_length(rest),
+            [.., before] if is_word(before) => 0,
+            _ => raw_string_length(rest),
+        },
+        _ => 0,
+    }
+}
+
+/// The length of the block comment at the start of `text`, with those nested in it.
+fn block_comment_length(text: &[char]) -> usize {
+    let (mut depth, mut at) = (0, 0);
+    while at < text.len() {
+        match text[at..] {
+            ['/', '*', ..] => (depth, at) = (depth + 1, at + 2),
+            ['*', '/', ..] => (depth, at) = (depth - 1, at + 2),
+            _ => at += 1,
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    at
+}
+
+/// The length of the literal at the start of `text` that begins and ends with `quote`, a backslash escaping what follows it.
+fn quoted_length(text: &[char], quote: char) -> usize {
+    let mut at = 1;
+    while at < text.len() && text[at] != quote {
+        at += if text[at] == '\\' { 2 } else { 1 };
+    }
+    (at + 1).min(text.len())
+}
+
+/// The length of the raw string at the start of `text`; 0 if what looks like one is a raw identifier.
+fn raw_string_length(text: &[char]) -> usize {
+    let hashes = text[1..].iter().take_while(|&&letter| letter == '#').count();
+    let body = 1 + hashes + 1;
+    if text.get(1 + hashes) != Some(&'"') {
+        return 0;
+    }
+    let ends = |at: &usize| {
+        text[*at] == '"' && text[at + 1..].iter().take_while(|&&letter| letter == '#').count() >= hashes
+    };
+    (body..text.len())
+        .find(ends)
+        .map_or(text.len(), |at| at + 1 + hashes)
+}
+
+/// Whether `letter` can be part of an identifier.
+pub(super) fn is_word(letter: char) -> bool {
+    letter.is_alphanumeric() || letter == '_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asserts that of `text` exactly the words that start with `code` are kept, and that no line moves.
+    #[track_caller]
+    fn assert_kept(text: &str, words: &[&str]) {
+        let code = code_only(text);
+        let found: Vec<&str> = code
+            .split(|letter| !is_word(letter))
+            .filter(|word| word.starts_with("code"))
+            .collect();
+        assert_eq!(found, words, "of {text:?}");
+        assert_eq!(code.chars().count(), text.chars().count());
+        assert_eq!(code.matches('\n').count(), text.matches('\n').count());
+    }
+
+    #[test]
+    fn comments_are_blanked() {
+        assert_kept(
+            "code1 // code2 \" code3\ncode4 /* code5 /* code6 */ \n code7 */ code8",
+            &["code1", "code4", "code8"],
+        );
+        assert_kept("//! code1\n/// code2\ncode3 / code4", &["code3", "code4"]);
+        assert_kept("code1 /* code2", &["code1"]);
+    }
+
+    #[test]
+    fn strings_are_blanked() {
+        assert_kept(
+            r#"code1("code2 \" code3 \\", b"code4", c"code5") code6"#,
+            &["code1", "code6"],
+        );
+        assert_kept("code1 \"// code2\n code3\" code4", &["code1", "code4"]);
+        assert_kept("code1 \"code2", &["code1"]);
+    }
+
+    #[test]
+    fn raw_strings_are_blanked_and_raw_identifiers_kept() {
+        assert_kept(
+            "code1 r\"code2 \\\" code3 r#\"code4 \" code5\"# code6",
+            &["code1", "code3", "code6"],
+        );
+        assert_kept("code1 br##\"code2 \"# code3\"## code4", &["code1", "code4"]);
+        assert_kept("r#type code1 r#code2 color#\"code3", &["code1", "code2"]);
+    }
+
+    #[test]
+    fn characters_are_blanked_and_lifetimes_kept() {
+        assert_kept(
+            "code1 '\"' code2 '\\'' code3 b'\\\\' code4 '\\u{2f}' code5 '/' code6",
+            &["code1", "code2", "code3", "code4", "code5", "code6"],
+        );
+        assert_kept(
+            "fn code1<'a, 'b>(x: &'a str, y: &'static code2) -> code3<'_>",
+            &["code1", "code2", "code3"],
+        );
+    }
+}
