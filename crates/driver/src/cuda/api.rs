@@ -1,0 +1,317 @@
+//! Our own declarations of libcuda's functions, and how each is found in the loaded library.
+//!
+//! Results are [`ResultCode`]s and handles are this crate's newtypes: plain numbers, so that a value that a newer driver
+//! answers is never undefined behaviour. `tests/declarations.rs` compares every type and number of this file with
+//! published bindings.
+//!
+//! Several functions changed their parameters over the years, and a later version has a suffix in the library
+//! (`cuMemAlloc_v2`). The library's own table is asked first (`cuGetProcAddress`), for the function as it was in the CUDA
+//! version whose headers these declarations follow; a plain look-up of the suffixed name comes second.
+
+#![allow(
+    unsafe_code,
+    reason = "turns addresses found in the library into typed functions"
+)]
+
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+
+use libloading::Library;
+
+use super::LoadError;
+use crate::{
+    ContextHandle, DevicePtr, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, ResultCode, StreamHandle,
+};
+
+/// The CUDA version that the declarations follow, 1000 × major + 10 × minor.
+pub const DECLARED_VERSION: c_int = 12_000;
+/// `CU_GET_PROC_ADDRESS_LEGACY_STREAM`: functions whose null stream is the legacy default stream.
+pub const GET_PROC_ADDRESS_LEGACY_STREAM: u64 = 1;
+/// `CU_STREAM_DEFAULT`: a stream that takes part in the legacy default stream's barriers.
+pub const STREAM_DEFAULT: c_uint = 0;
+/// `CU_STREAM_NON_BLOCKING`: a stream that does not.
+pub const STREAM_NON_BLOCKING: c_uint = 1;
+/// `CU_EVENT_DEFAULT`: an event with a time stamp.
+pub const EVENT_DEFAULT: c_uint = 0;
+/// `CU_EVENT_DISABLE_TIMING`: an event without one.
+pub const EVENT_DISABLE_TIMING: c_uint = 2;
+/// `CU_EVENT_WAIT_DEFAULT`.
+pub const EVENT_WAIT_DEFAULT: c_uint = 0;
+/// `CU_MEMHOSTALLOC_PORTABLE`: page-locked for every context.
+pub const MEMHOSTALLOC_PORTABLE: c_uint = 1;
+/// `CU_MEMHOSTREGISTER_PORTABLE`: page-locked for every context.
+pub const MEMHOSTREGISTER_PORTABLE: c_uint = 1;
+/// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.
+pub const MEMPOOL_ATTR_RELEASE_THRESHOLD: c_int = 4;
+/// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`.
+pub const MEMPOOL_ATTR_RESERVED_MEM_CURRENT: c_int = 5;
+/// `CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH`.
+pub const MEMPOOL_ATTR_RESERVED_MEM_HIGH: c_int = 6;
+/// `CU_MEMPOOL_ATTR_USED_MEM_CURRENT`.
+pub const MEMPOOL_ATTR_USED_MEM_CURRENT: c_int = 7;
+/// `CU_MEMPOOL_ATTR_USED_MEM_HIGH`.
+pub const MEMPOOL_ATTR_USED_MEM_HIGH: c_int = 8;
+/// `CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK`.
+pub const FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: c_int = 0;
+/// `CU_JIT_ERROR_LOG_BUFFER`.
+pub const JIT_ERROR_LOG_BUFFER: c_int = 5;
+/// `CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES`.
+pub const JIT_ERROR_LOG_BUFFER_SIZE_BYTES: c_int = 6;
+
+/// Declares the functions: for each its name, its name in the library, and its parameters. The result is always a
+/// [`ResultCode`].
+macro_rules! functions {
+    (
+        required { $($name:ident = $symbol:ident($($parameter:ident: $type:ty),*);)* }
+        optional { $($optional:ident = $optional_symbol:ident($($optional_parameter:ident: $optional_type:ty),*);)* }
+    ) => {
+        /// The type of each function, under its name.
+        #[allow(non_camel_case_types, reason = "the functions' own names")]
+        pub mod types {
+            use super::*;
+            $(
+                #[doc = concat!("`", stringify!($symbol), "`")]
+                pub type $name = unsafe extern "C" fn($($parameter: $type),*) -> ResultCode;
+            )*
+            $(
+                #[doc = concat!("`", stringify!($optional_symbol), "`, which only some drivers have")]
+                pub type $optional =
+                    unsafe extern "C" fn($($optional_parameter: $optional_type),*) -> ResultCode;
+            )*
+        }
+
+        /// Name and symbol in the library of every function declared here.
+        pub const SYMBOLS: &[(&str, &str)] = &[
+            $((stringify!($name), stringify!($symbol)),)*
+            $((stringify!($optional), stringify!($optional_symbol)),)*
+        ];
+
+        /// The functions that were found.
+        #[allow(non_snake_case, reason = "the functions' own names")]
+        pub(super) struct Api {
+            $(pub(super) $name: types::$name,)*
+            $(pub(super) $optional: Option<types::$optional>,)*
+        }
+
+        impl Api {
+            /// Finds every function in the library, which is that of a driver of `driver_version`.
+            pub(super) fn find(library: &'static Library, driver_version: c_int) -> Result<Self, LoadError> {
+                let lookup = Lookup::new(library, driver_version)?;
+                Ok(Self {
+                    $($name: {
+                        let address = lookup.required(stringify!($name), stringify!($symbol))?;
+                        // SAFETY: the address is that of the function declared under this name and version.
+                        unsafe { std::mem::transmute::<*mut c_void, types::$name>(address) }
+                    },)*
+                    $($optional: {
+                        let address = lookup.find(stringify!($optional), stringify!($optional_symbol));
+                        address.map(|address| {
+                            // SAFETY: the address is that of the function declared under this name and version.
+                            unsafe { std::mem::transmute::<*mut c_void, types::$optional>(address) }
+                        })
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    required {
+        cuInit = cuInit(flags: c_uint);
+        cuGetErrorName = cuGetErrorName(code: ResultCode, name: *mut *const c_char);
+        cuGetErrorString = cuGetErrorString(code: ResultCode, text: *mut *const c_char);
+
+        cuDeviceGetCount = cuDeviceGetCount(count: *mut c_int);
+        cuDeviceGet = cuDeviceGet(device: *mut c_int, ordinal: c_int);
+        cuDeviceGetName = cuDeviceGetName(name: *mut c_char, capacity: c_int, device: c_int);
+        cuDeviceTotalMem = cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int);
+        cuDeviceGetAttribute = cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int);
+        cuDeviceGetDefaultMemPool = cuDeviceGetDefaultMemPool(pool: *mut PoolHandle, device: c_int);
+        cuDevicePrimaryCtxRetain = cuDevicePrimaryCtxRetain(context: *mut ContextHandle, device: c_int);
+        cuDevicePrimaryCtxRelease = cuDevicePrimaryCtxRelease_v2(device: c_int);
+
+        cuCtxSetCurrent = cuCtxSetCurrent(context: ContextHandle);
+        cuCtxSynchronize = cuCtxSynchronize();
+        cuCtxGetStreamPriorityRange = cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int);
+
+        cuStreamCreateWithPriority =
+            cuStreamCreateWithPriority(stream: *mut StreamHandle, flags: c_uint, priority: c_int);
+        cuStreamDestroy = cuStreamDestroy_v2(stream: StreamHandle);
+        cuStreamQuery = cuStreamQuery(stream: StreamHandle);
+        cuStreamSynchronize = cuStreamSynchronize(stream: StreamHandle);
+        cuStreamWaitEvent = cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags: c_uint);
+
+        cuEventCreate = cuEventCreate(event: *mut EventHandle, flags: c_uint);
+        cuEventDestroy = cuEventDestroy_v2(event: EventHandle);
+        cuEventRecord = cuEventRecord(event: EventHandle, stream: StreamHandle);
+        cuEventQuery = cuEventQuery(event: EventHandle);
+        cuEventSynchronize = cuEventSynchronize(event: EventHandle);
+        cuEventElapsedTime = cuEventElapsedTime(milliseconds: *mut f32, start: EventHandle, end: EventHandle);
+
+        cuMemGetInfo = cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
+        cuMemAlloc = cuMemAlloc_v2(pointer: *mut DevicePtr, bytes: usize);
+        cuMemFree = cuMemFree_v2(pointer: DevicePtr);
+        cuMemAllocAsync = cuMemAllocAsync(pointer: *mut DevicePtr, bytes: usize, stream: StreamHandle);
+        cuMemFreeAsync = cuMemFreeAsync(pointer: DevicePtr, stream: StreamHandle);
+        cuMemPoolSetAttribute =
+            cuMemPoolSetAttribute(pool: PoolHandle, attribute: c_int, value: *mut c_void);
+        cuMemPoolGetAttribute =
+            cuMemPoolGetAttribute(pool: PoolHandle, attribute: c_int, value: *mut c_void);
+        cuMemPoolTrimTo = cuMemPoolTrimTo(pool: PoolHandle, keep_bytes: usize);
+        cuMemHostAlloc = cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize, flags: c_uint);
+        cuMemFreeHost = cuMemFreeHost(pointer: *mut c_void);
+        cuMemHostRegister = cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, flags: c_uint);
+        cuMemHostUnregister = cuMemHostUnregister(pointer: *mut c_void);
+
+        cuMemcpyHtoD = cuMemcpyHtoD_v2(target: DevicePtr, source: *const c_void, bytes: usize);
+        cuMemcpyDtoH = cuMemcpyDtoH_v2(target: *mut c_void, source: DevicePtr, bytes: usize);
+        cuMemcpyDtoD = cuMemcpyDtoD_v2(target: DevicePtr, source: DevicePtr, bytes: usize);
+        cuMemcpyHtoDAsync =
+            cuMemcpyHtoDAsync_v2(target: DevicePtr, source: *const c_void, bytes: usize, stream: StreamHandle);
+        cuMemcpyDtoHAsync =
+            cuMemcpyDtoHAsync_v2(target: *mut c_void, source: DevicePtr, bytes: usize, stream: StreamHandle);
+        cuMemcpyDtoDAsync =
+            cuMemcpyDtoDAsync_v2(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle);
+        cuMemcpyAsync =
+            cuMemcpyAsync(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle);
+        cuMemsetD8Async =
+            cuMemsetD8Async(target: DevicePtr, value: u8, count: usize, stream: StreamHandle);
+        cuMemsetD16Async =
+            cuMemsetD16Async(target: DevicePtr, value: u16, count: usize, stream: StreamHandle);
+        cuMemsetD32Async =
+            cuMemsetD32Async(target: DevicePtr, value: u32, count: usize, stream: StreamHandle);
+
+        cuModuleLoadDataEx = cuModuleLoadDataEx(
+            module: *mut ModuleHandle,
+            image: *const c_void,
+            option_count: c_uint,
+            options: *mut c_int,
+            option_values: *mut *mut c_void
+        );
+        cuModuleUnload = cuModuleUnload(module: ModuleHandle);
+        cuModuleGetFunction =
+            cuModuleGetFunction(function: *mut FunctionHandle, module: ModuleHandle, name: *const c_char);
+        cuModuleGetGlobal = cuModuleGetGlobal_v2(
+            pointer: *mut DevicePtr,
+            bytes: *mut usize,
+            module: ModuleHandle,
+            name: *const c_char
+        );
+        cuFuncGetAttribute =
+            cuFuncGetAttribute(value: *mut c_int, attribute: c_int, function: FunctionHandle);
+        cuLaunchKernel = cuLaunchKernel(
+            function: FunctionHandle,
+            grid_x: c_uint,
+            grid_y: c_uint,
+            grid_z: c_uint,
+            block_x: c_uint,
+            block_y: c_uint,
+            block_z: c_uint,
+            shared_bytes: c_uint,
+            stream: StreamHandle,
+            params: *mut *mut c_void,
+            extra: *mut *mut c_void
+        );
+        cuLaunchHostFunc = cuLaunchHostFunc(
+            stream: StreamHandle,
+            function: Option<unsafe extern "C" fn(*mut c_void)>,
+            data: *mut c_void
+        );
+    }
+    optional {
+        cuFuncGetParamInfo = cuFuncGetParamInfo(
+            function: FunctionHandle,
+            index: usize,
+            offset: *mut usize,
+            bytes: *mut usize
+        );
+    }
+}
+
+/// `cuDriverGetVersion`, which is asked before anything else is looked for.
+pub type DriverGetVersion = unsafe extern "C" fn(version: *mut c_int) -> ResultCode;
+/// `cuGetProcAddress_v2`, by which everything else is looked for.
+pub type GetProcAddress = unsafe extern "C" fn(
+    symbol: *const c_char,
+    address: *mut *mut c_void,
+    version: c_int,
+    flags: u64,
+    status: *mut c_int,
+) -> ResultCode;
+
+/// The version of the driver that the library belongs to.
+pub(super) fn driver_version(library: &Library) -> Result<c_int, LoadError> {
+    let address = exported(library, "cuDriverGetVersion").ok_or(LoadError::SymbolMissing {
+        symbol: "cuDriverGetVersion",
+        driver_version: None,
+    })?;
+    // SAFETY: the address is that of the function of this name, which never changed its parameters.
+    let get_version = unsafe { std::mem::transmute::<*mut c_void, DriverGetVersion>(address) };
+    let mut version = 0;
+    // SAFETY: the result goes to a local; the function may be called before `cuInit`.
+    let code = unsafe { get_version(&mut version) };
+    super::library::check_start("cuDriverGetVersion", code)?;
+    Ok(version)
+}
+
+/// How functions are found.
+struct Lookup {
+    library: &'static Library,
+    get_proc_address: GetProcAddress,
+    driver_version: c_int,
+}
+
+impl Lookup {
+    fn new(library: &'static Library, driver_version: c_int) -> Result<Self, LoadError> {
+        let address = exported(library, "cuGetProcAddress_v2").ok_or(LoadError::SymbolMissing {
+            symbol: "cuGetProcAddress_v2",
+            driver_version: Some(driver_version),
+        })?;
+        Ok(Self {
+            library,
+            // SAFETY: the address is that of the function of this name, whose suffix fixes its parameters.
+            get_proc_address: unsafe { std::mem::transmute::<*mut c_void, GetProcAddress>(address) },
+            driver_version,
+        })
+    }
+
+    fn required(&self, name: &str, symbol: &'static str) -> Result<*mut c_void, LoadError> {
+        self.find(name, symbol).ok_or(LoadError::SymbolMissing {
+            symbol,
+            driver_version: Some(self.driver_version),
+        })
+    }
+
+    /// The function `name` as it was in [`DECLARED_VERSION`]; else, as for a function that came later, what the library
+    /// exports as `symbol`.
+    fn find(&self, name: &str, symbol: &str) -> Option<*mut c_void> {
+        self.by_version(name).or_else(|| exported(self.library, symbol))
+    }
+
+    fn by_version(&self, name: &str) -> Option<*mut c_void> {
+        let name = CString::new(name).ok()?;
+        let mut address = std::ptr::null_mut();
+        let mut status = 0;
+        // SAFETY: the name ends in a zero byte, and the results go to locals.
+        let code = unsafe {
+            (self.get_proc_address)(
+                name.as_ptr(),
+                &mut address,
+                DECLARED_VERSION,
+                GET_PROC_ADDRESS_LEGACY_STREAM,
+                &mut status,
+            )
+        };
+        (code == ResultCode::SUCCESS && !address.is_null()).then_some(address)
+    }
+}
+
+/// The address that the library exports under `symbol`.
+fn exported(library: &Library, symbol: &str) -> Option<*mut c_void> {
+    // SAFETY: only the address is taken here. Its type is the caller's business.
+    let found = unsafe { library.get::<*mut c_void>(symbol) };
+    found
+        .ok()
+        .map(|address| *address)
+        .filter(|address| !address.is_null())
+}

@@ -1,0 +1,741 @@
+//! The [`Driver`] of libcuda: each method makes its context current where the function wants one, then calls it.
+//!
+//! A function that works on a given stream or event needs no current context, because the handle names its own. The
+//! legacy and the per-thread default stream are handles that all contexts share, so for them it does.
+
+#![allow(unsafe_code, reason = "calls libcuda's functions")]
+
+use std::{
+    ffi::{CStr, CString, c_char, c_int, c_uint, c_void},
+    ptr::{self, NonNull},
+    thread,
+    time::Duration,
+};
+
+use super::{
+    Cuda, api,
+    current::{self, Need},
+    host_function,
+    library::CudaVersion,
+    module,
+};
+use crate::{
+    Completion, ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle,
+    EventKind, FillPattern, FunctionHandle, HostFunction, LaunchDims, ModuleHandle, PoolHandle, PoolUsage,
+    PriorityRange, ResultCode, StreamHandle,
+};
+
+type Result<T> = std::result::Result<T, DriverError>;
+
+/// Room for the PTX compiler's messages, in bytes.
+const LOG_CAPACITY: usize = 16 * 1024;
+
+/// Calls one function under its own name: `call!(self, cuMemFree(pointer))`. To be put in an `unsafe` block.
+macro_rules! call {
+    ($cuda:expr, $function:ident($($argument:expr),* $(,)?)) => {
+        $cuda.check(stringify!($function), ($cuda.api.$function)($($argument),*))
+    };
+}
+
+/// Makes the context current that a [`Driver`] method was given.
+macro_rules! enter {
+    ($cuda:expr, $context:expr) => {{
+        // SAFETY: every method of the trait that takes a context wants a live one from its caller.
+        unsafe { $cuda.make_current($context) }?
+    }};
+}
+
+/// Makes the context current that a [`Driver`] method was given, if the stream alone does not tell it.
+macro_rules! enter_for {
+    ($cuda:expr, $context:expr, $stream:expr) => {
+        if $stream.as_raw() <= StreamHandle::PER_THREAD.as_raw() {
+            enter!($cuda, $context);
+        }
+    };
+}
+
+impl Cuda {
+    #[inline]
+    fn check(&self, call: &'static str, code: ResultCode) -> Result<()> {
+        if code == ResultCode::SUCCESS {
+            Ok(())
+        } else {
+            Err(self.failure(call, code))
+        }
+    }
+
+    /// The error for a result that is not success; for a number that this crate does not name, with the driver's words.
+    #[cold]
+    fn failure(&self, call: &'static str, code: ResultCode) -> DriverError {
+        let error = DriverError::new(call, code);
+        if code.name().is_some() {
+            return error;
+        }
+        let (mut name, mut text) = (ptr::null(), ptr::null());
+        // SAFETY: the result goes to a local.
+        let named = unsafe { (self.api.cuGetErrorName)(code, &mut name) };
+        // SAFETY: the result goes to a local.
+        let worded = unsafe { (self.api.cuGetErrorString)(code, &mut text) };
+        if named != ResultCode::SUCCESS || worded != ResultCode::SUCCESS || name.is_null() || text.is_null() {
+            return error;
+        }
+        // SAFETY: the driver gave a string of its own that lives as long as it.
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+        // SAFETY: the driver gave a string of its own that lives as long as it.
+        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+        error.with_detail(format!("{name}: {text}"))
+    }
+
+    /// Makes `context` current on the calling thread unless it is so already.
+    ///
+    /// # Safety
+    ///
+    /// `context` is alive.
+    #[inline]
+    unsafe fn make_current(&self, context: ContextHandle) -> Result<()> {
+        match current::need(context) {
+            Need::Nothing => Ok(()),
+            Need::MakeCurrent(before) => {
+                // SAFETY: the caller vouches for the context.
+                unsafe { call!(self, cuCtxSetCurrent(context)) }?;
+                current::remember(context, before);
+                Ok(())
+            }
+        }
+    }
+
+    /// The driver's own handle of the device at this ordinal (`cuDeviceGet`).
+    fn device(&self, ordinal: DeviceOrdinal) -> Result<c_int> {
+        let mut device = 0;
+        // SAFETY: the result goes to a local.
+        unsafe { call!(self, cuDeviceGet(&mut device, ordinal.as_raw())) }?;
+        Ok(device)
+    }
+
+    /// One counter of a pool, in bytes.
+    ///
+    /// # Safety
+    ///
+    /// `pool` is alive, and `attribute` is one whose value has 64 bits.
+    unsafe fn pool_attribute(&self, pool: PoolHandle, attribute: c_int) -> Result<u64> {
+        let mut value = 0_u64;
+        // SAFETY: the caller vouches for the pool, and the result goes to a local of the attribute's size.
+        unsafe {
+            call!(
+                self,
+                cuMemPoolGetAttribute(pool, attribute, (&raw mut value).cast())
+            )
+        }?;
+        Ok(value)
+    }
+
+    /// Where each parameter of a kernel lies among its arguments, as the driver itself sees it (`cuFuncGetParamInfo`).
+    /// `None` with a driver older than CUDA 12.4, which cannot tell.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError`] with the driver's result.
+    ///
+    /// # Safety
+    ///
+    /// `function` is a live kernel, of a module that was loaded in the live context `context`.
+    pub unsafe fn function_params(
+        &self,
+        context: ContextHandle,
+        function: FunctionHandle,
+    ) -> Result<Option<Vec<ParamLayout>>> {
+        let Some(get_param_info) = self.api.cuFuncGetParamInfo else {
+            return Ok(None);
+        };
+        enter!(self, context);
+        let mut params = Vec::new();
+        loop {
+            let (mut offset, mut size) = (0, 0);
+            // SAFETY: the caller vouches for the function, and the results go to locals.
+            let code = unsafe { get_param_info(function, params.len(), &mut offset, &mut size) };
+            if code == ResultCode::INVALID_VALUE {
+                // The index is past the last parameter.
+                return Ok(Some(params));
+            }
+            self.check("cuFuncGetParamInfo", code)?;
+            params.push(ParamLayout { offset, size });
+        }
+    }
+}
+
+/// Where a kernel's parameter lies among its arguments, in bytes; see [`Cuda::function_params`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParamLayout {
+    /// From the start of the arguments.
+    pub offset: usize,
+    /// Of the parameter itself.
+    pub size: usize,
+}
+
+/// Turns "not ready" from an error into an answer.
+fn completion(result: Result<()>) -> Result<Completion> {
+    match result {
+        Ok(()) => Ok(Completion::Complete),
+        Err(error) if error.code() == ResultCode::NOT_READY => Ok(Completion::Pending),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a failed call certainly enqueued nothing. A call may also report that earlier work lost the context, and
+/// then nobody knows what became of it.
+fn is_refusal(code: ResultCode) -> bool {
+    code.name().is_some() && !code.is_sticky() && code != ResultCode::UNKNOWN
+}
+
+/// A name of the module as C wants it.
+fn c_name(call: &'static str, name: &str) -> Result<CString> {
+    CString::new(name).map_err(|_| {
+        DriverError::new(call, ResultCode::NOT_FOUND).with_detail(format!("{name:?} has a zero byte in it"))
+    })
+}
+
+impl Driver for Cuda {
+    fn name(&self) -> String {
+        format!("libcuda {}", CudaVersion(self.version))
+    }
+
+    fn is_simulated(&self) -> bool {
+        false
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn pause(&self, duration: Duration) {
+        thread::sleep(duration);
+    }
+
+    fn driver_version(&self) -> Result<i32> {
+        Ok(self.version)
+    }
+
+    fn device_count(&self) -> Result<i32> {
+        let mut count = 0;
+        // SAFETY: the result goes to a local.
+        unsafe { call!(self, cuDeviceGetCount(&mut count)) }?;
+        Ok(count)
+    }
+
+    fn device_name(&self, device: DeviceOrdinal) -> Result<String> {
+        const CAPACITY: usize = 256;
+        let device = self.device(device)?;
+        let mut name = [0_u8; CAPACITY];
+        let buffer = name.as_mut_ptr().cast::<c_char>();
+        // SAFETY: the buffer has the capacity that is said.
+        unsafe { call!(self, cuDeviceGetName(buffer, CAPACITY as c_int, device)) }?;
+        let end = name.iter().position(|&byte| byte == 0).unwrap_or(CAPACITY);
+        Ok(String::from_utf8_lossy(&name[..end]).into_owned())
+    }
+
+    fn device_total_bytes(&self, device: DeviceOrdinal) -> Result<u64> {
+        let device = self.device(device)?;
+        let mut bytes = 0;
+        // SAFETY: the result goes to a local.
+        unsafe { call!(self, cuDeviceTotalMem(&mut bytes, device)) }?;
+        Ok(bytes as u64)
+    }
+
+    fn device_attribute(&self, device: DeviceOrdinal, attribute: DeviceAttribute) -> Result<i32> {
+        let device = self.device(device)?;
+        let mut value = 0;
+        // SAFETY: the result goes to a local.
+        unsafe { call!(self, cuDeviceGetAttribute(&mut value, attribute.as_raw(), device)) }?;
+        Ok(value)
+    }
+
+    fn primary_context_retain(&self, device: DeviceOrdinal) -> Result<ContextHandle> {
+        let device = self.device(device)?;
+        let mut context = ContextHandle::from_raw(0);
+        // SAFETY: the result goes to a local.
+        unsafe { call!(self, cuDevicePrimaryCtxRetain(&mut context, device)) }?;
+        Ok(context)
+    }
+
+    unsafe fn primary_context_release(&self, device: DeviceOrdinal) -> Result<()> {
+        let device = self.device(device)?;
+        current::forget_on_every_thread();
+        // SAFETY: the caller gives a reference back that it holds.
+        unsafe { call!(self, cuDevicePrimaryCtxRelease(device)) }
+    }
+
+    unsafe fn context_synchronize(&self, context: ContextHandle) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: works on the current context.
+        unsafe { call!(self, cuCtxSynchronize()) }
+    }
+
+    unsafe fn stream_priority_range(&self, context: ContextHandle) -> Result<PriorityRange> {
+        enter!(self, context);
+        let (mut least, mut greatest) = (0, 0);
+        // SAFETY: the results go to locals.
+        unsafe { call!(self, cuCtxGetStreamPriorityRange(&mut least, &mut greatest)) }?;
+        Ok(PriorityRange { least, greatest })
+    }
+
+    unsafe fn stream_create(
+        &self,
+        context: ContextHandle,
+        non_blocking: bool,
+        priority: i32,
+    ) -> Result<StreamHandle> {
+        enter!(self, context);
+        let flags = if non_blocking {
+            api::STREAM_NON_BLOCKING
+        } else {
+            api::STREAM_DEFAULT
+        };
+        let mut stream = StreamHandle::from_raw(0);
+        // SAFETY: the result goes to a local.
+        unsafe { call!(self, cuStreamCreateWithPriority(&mut stream, flags, priority)) }?;
+        Ok(stream)
+    }
+
+    unsafe fn stream_destroy(&self, _: ContextHandle, stream: StreamHandle) -> Result<()> {
+        // SAFETY: the caller gives up a live stream.
+        unsafe { call!(self, cuStreamDestroy(stream)) }
+    }
+
+    unsafe fn stream_query(&self, context: ContextHandle, stream: StreamHandle) -> Result<Completion> {
+        enter_for!(self, context, stream);
+        // SAFETY: the caller vouches for the stream.
+        completion(unsafe { call!(self, cuStreamQuery(stream)) })
+    }
+
+    unsafe fn stream_synchronize(&self, context: ContextHandle, stream: StreamHandle) -> Result<()> {
+        enter_for!(self, context, stream);
+        // SAFETY: the caller vouches for the stream.
+        unsafe { call!(self, cuStreamSynchronize(stream)) }
+    }
+
+    unsafe fn stream_wait_event(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+        event: EventHandle,
+    ) -> Result<()> {
+        enter_for!(self, context, stream);
+        // SAFETY: the caller vouches for stream and event.
+        unsafe { call!(self, cuStreamWaitEvent(stream, event, api::EVENT_WAIT_DEFAULT)) }
+    }
+
+    unsafe fn event_create(&self, context: ContextHandle, kind: EventKind) -> Result<EventHandle> {
+        enter!(self, context);
+        let flags = match kind {
+            EventKind::Ordering => api::EVENT_DISABLE_TIMING,
+            EventKind::Timing => api::EVENT_DEFAULT,
+        };
+        let mut event = EventHandle::from_raw(0);
+        // SAFETY: the result goes to a local.
+        unsafe { call!(self, cuEventCreate(&mut event, flags)) }?;
+        Ok(event)
+    }
+
+    unsafe fn event_destroy(&self, _: ContextHandle, event: EventHandle) -> Result<()> {
+        // SAFETY: the caller gives up a live event.
+        unsafe { call!(self, cuEventDestroy(event)) }
+    }
+
+    unsafe fn event_record(
+        &self,
+        context: ContextHandle,
+        event: EventHandle,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        enter_for!(self, context, stream);
+        // SAFETY: the caller vouches for event and stream.
+        unsafe { call!(self, cuEventRecord(event, stream)) }
+    }
+
+    unsafe fn event_query(&self, _: ContextHandle, event: EventHandle) -> Result<Completion> {
+        // SAFETY: the caller vouches for the event.
+        completion(unsafe { call!(self, cuEventQuery(event)) })
+    }
+
+    unsafe fn event_synchronize(&self, _: ContextHandle, event: EventHandle) -> Result<()> {
+        // SAFETY: the caller vouches for the event.
+        unsafe { call!(self, cuEventSynchronize(event)) }
+    }
+
+    unsafe fn event_elapsed_ms(&self, _: ContextHandle, start: EventHandle, end: EventHandle) -> Result<f32> {
+        let mut milliseconds = 0.0;
+        // SAFETY: the caller vouches for both events, and the result goes to a local.
+        unsafe { call!(self, cuEventElapsedTime(&mut milliseconds, start, end)) }?;
+        Ok(milliseconds)
+    }
+
+    unsafe fn mem_info(&self, context: ContextHandle) -> Result<(u64, u64)> {
+        enter!(self, context);
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the results go to locals.
+        unsafe { call!(self, cuMemGetInfo(&mut free, &mut total)) }?;
+        Ok((free as u64, total as u64))
+    }
+
+    unsafe fn mem_alloc(&self, context: ContextHandle, bytes: usize) -> Result<DevicePtr> {
+        enter!(self, context);
+        let mut pointer = DevicePtr::from_raw(0);
+        // SAFETY: the result goes to a local.
+        unsafe { call!(self, cuMemAlloc(&mut pointer, bytes)) }?;
+        Ok(pointer)
+    }
+
+    unsafe fn mem_free(&self, context: ContextHandle, pointer: DevicePtr) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: the caller gives up a live allocation that nothing uses any more.
+        unsafe { call!(self, cuMemFree(pointer)) }
+    }
+
+    unsafe fn mem_alloc_async(
+        &self,
+        context: ContextHandle,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Result<DevicePtr> {
+        enter_for!(self, context, stream);
+        let mut pointer = DevicePtr::from_raw(0);
+        // SAFETY: the caller vouches for the stream, and the result goes to a local.
+        unsafe { call!(self, cuMemAllocAsync(&mut pointer, bytes, stream)) }?;
+        Ok(pointer)
+    }
+
+    unsafe fn mem_free_async(
+        &self,
+        context: ContextHandle,
+        pointer: DevicePtr,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        enter_for!(self, context, stream);
+        // SAFETY: the caller gives up a live allocation whose uses all come before this point of the stream.
+        unsafe { call!(self, cuMemFreeAsync(pointer, stream)) }
+    }
+
+    fn default_pool(&self, device: DeviceOrdinal) -> Result<PoolHandle> {
+        let device = self.device(device)?;
+        let mut pool = PoolHandle::from_raw(0);
+        // SAFETY: the result goes to a local.
+        unsafe { call!(self, cuDeviceGetDefaultMemPool(&mut pool, device)) }?;
+        Ok(pool)
+    }
+
+    unsafe fn pool_set_release_threshold(&self, pool: PoolHandle, bytes: u64) -> Result<()> {
+        let mut value = bytes;
+        let (attribute, value) = (api::MEMPOOL_ATTR_RELEASE_THRESHOLD, (&raw mut value).cast());
+        // SAFETY: the caller vouches for the pool, and this attribute's value has 64 bits.
+        unsafe { call!(self, cuMemPoolSetAttribute(pool, attribute, value)) }
+    }
+
+    unsafe fn pool_trim(&self, pool: PoolHandle, keep_bytes: usize) -> Result<()> {
+        // SAFETY: the caller vouches for the pool.
+        unsafe { call!(self, cuMemPoolTrimTo(pool, keep_bytes)) }
+    }
+
+    unsafe fn pool_usage(&self, pool: PoolHandle) -> Result<PoolUsage> {
+        Ok(PoolUsage {
+            // SAFETY: the caller vouches for the pool, and the attribute's value has 64 bits.
+            used_bytes: unsafe { self.pool_attribute(pool, api::MEMPOOL_ATTR_USED_MEM_CURRENT) }?,
+            // SAFETY: as above.
+            used_peak_bytes: unsafe { self.pool_attribute(pool, api::MEMPOOL_ATTR_USED_MEM_HIGH) }?,
+            // SAFETY: as above.
+            reserved_bytes: unsafe { self.pool_attribute(pool, api::MEMPOOL_ATTR_RESERVED_MEM_CURRENT) }?,
+            // SAFETY: as above.
+            reserved_peak_bytes: unsafe { self.pool_attribute(pool, api::MEMPOOL_ATTR_RESERVED_MEM_HIGH) }?,
+        })
+    }
+
+    unsafe fn host_alloc(&self, context: ContextHandle, bytes: usize) -> Result<NonNull<u8>> {
+        enter!(self, context);
+        let mut pointer = ptr::null_mut();
+        // SAFETY: the result goes to a local.
+        unsafe {
+            call!(
+                self,
+                cuMemHostAlloc(&mut pointer, bytes, api::MEMHOSTALLOC_PORTABLE)
+            )
+        }?;
+        NonNull::new(pointer.cast()).ok_or_else(|| {
+            DriverError::new("cuMemHostAlloc", ResultCode::UNKNOWN)
+                .with_detail("the driver reports success and a null pointer")
+        })
+    }
+
+    unsafe fn host_free(&self, context: ContextHandle, pointer: NonNull<u8>) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: the caller gives up memory of `host_alloc` that nothing uses any more.
+        unsafe { call!(self, cuMemFreeHost(pointer.as_ptr().cast())) }
+    }
+
+    unsafe fn host_register(&self, context: ContextHandle, pointer: NonNull<u8>, bytes: usize) -> Result<()> {
+        enter!(self, context);
+        let pointer = pointer.as_ptr().cast();
+        // SAFETY: the caller vouches that the range is valid until it is unregistered.
+        unsafe {
+            call!(
+                self,
+                cuMemHostRegister(pointer, bytes, api::MEMHOSTREGISTER_PORTABLE)
+            )
+        }
+    }
+
+    unsafe fn host_unregister(&self, context: ContextHandle, pointer: NonNull<u8>) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: the caller vouches that this is a registered range that nothing uses any more.
+        unsafe { call!(self, cuMemHostUnregister(pointer.as_ptr().cast())) }
+    }
+
+    unsafe fn copy_host_to_device(
+        &self,
+        context: ContextHandle,
+        target: DevicePtr,
+        source: *const u8,
+        bytes: usize,
+    ) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for both ranges.
+        unsafe { call!(self, cuMemcpyHtoD(target, source.cast(), bytes)) }
+    }
+
+    unsafe fn copy_device_to_host(
+        &self,
+        context: ContextHandle,
+        target: *mut u8,
+        source: DevicePtr,
+        bytes: usize,
+    ) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for both ranges.
+        unsafe { call!(self, cuMemcpyDtoH(target.cast(), source, bytes)) }
+    }
+
+    unsafe fn copy_device_to_device(
+        &self,
+        context: ContextHandle,
+        target: DevicePtr,
+        source: DevicePtr,
+        bytes: usize,
+    ) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for both ranges.
+        unsafe { call!(self, cuMemcpyDtoD(target, source, bytes)) }
+    }
+
+    unsafe fn copy_host_to_device_async(
+        &self,
+        context: ContextHandle,
+        target: DevicePtr,
+        source: *const u8,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for both ranges until the copy is done, and for the stream.
+        unsafe { call!(self, cuMemcpyHtoDAsync(target, source.cast(), bytes, stream)) }
+    }
+
+    unsafe fn copy_device_to_host_async(
+        &self,
+        context: ContextHandle,
+        target: *mut u8,
+        source: DevicePtr,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for both ranges until the copy is done, and for the stream.
+        unsafe { call!(self, cuMemcpyDtoHAsync(target.cast(), source, bytes, stream)) }
+    }
+
+    unsafe fn copy_device_to_device_async(
+        &self,
+        context: ContextHandle,
+        target: DevicePtr,
+        source: DevicePtr,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for both ranges until the copy is done, and for the stream.
+        unsafe { call!(self, cuMemcpyDtoDAsync(target, source, bytes, stream)) }
+    }
+
+    unsafe fn copy_unified_async(
+        &self,
+        context: ContextHandle,
+        target: DevicePtr,
+        source: DevicePtr,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for both ranges until the copy is done, and for the stream.
+        unsafe { call!(self, cuMemcpyAsync(target, source, bytes, stream)) }
+    }
+
+    unsafe fn memset_async(
+        &self,
+        context: ContextHandle,
+        target: DevicePtr,
+        pattern: FillPattern,
+        count: usize,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        enter!(self, context);
+        match pattern {
+            FillPattern::U8(value) => {
+                // SAFETY: the caller vouches for the range, its alignment and the stream.
+                unsafe { call!(self, cuMemsetD8Async(target, value, count, stream)) }
+            }
+            FillPattern::U16(value) => {
+                // SAFETY: as above.
+                unsafe { call!(self, cuMemsetD16Async(target, value, count, stream)) }
+            }
+            FillPattern::U32(value) => {
+                // SAFETY: as above.
+                unsafe { call!(self, cuMemsetD32Async(target, value, count, stream)) }
+            }
+        }
+    }
+
+    unsafe fn module_load(&self, context: ContextHandle, image: &[u8]) -> Result<ModuleHandle> {
+        let image = module::prepare(image)?;
+        enter!(self, context);
+        let mut log = vec![0_u8; LOG_CAPACITY];
+        let mut options = [api::JIT_ERROR_LOG_BUFFER, api::JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+        // The second value is a number that travels as a pointer.
+        let mut values = [
+            log.as_mut_ptr().cast(),
+            ptr::without_provenance_mut::<c_void>(LOG_CAPACITY),
+        ];
+        let mut handle = ModuleHandle::from_raw(0);
+        // SAFETY: the image is text that ends in a zero byte or a binary that the caller vouches for; each option has its
+        // value, and the log has the capacity that is said.
+        let result = unsafe {
+            call!(
+                self,
+                cuModuleLoadDataEx(
+                    &mut handle,
+                    image.as_ptr().cast(),
+                    options.len() as c_uint,
+                    options.as_mut_ptr(),
+                    values.as_mut_ptr(),
+                )
+            )
+        };
+        match (result, module::log_text(&log)) {
+            (Ok(()), _) => Ok(handle),
+            (Err(error), Some(log)) => Err(error.with_detail(log)),
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    unsafe fn module_unload(&self, context: ContextHandle, module: ModuleHandle) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: the caller gives up a live module of which nothing runs.
+        unsafe { call!(self, cuModuleUnload(module)) }
+    }
+
+    unsafe fn module_function(
+        &self,
+        context: ContextHandle,
+        module: ModuleHandle,
+        name: &str,
+    ) -> Result<FunctionHandle> {
+        let c_name = c_name("cuModuleGetFunction", name)?;
+        enter!(self, context);
+        let mut function = FunctionHandle::from_raw(0);
+        // SAFETY: the caller vouches for the module, the name ends in a zero byte, and the result goes to a local.
+        unsafe { call!(self, cuModuleGetFunction(&mut function, module, c_name.as_ptr())) }
+            .map_err(|error| error.with_detail(format!("kernel `{name}`")))?;
+        Ok(function)
+    }
+
+    unsafe fn module_global(
+        &self,
+        context: ContextHandle,
+        module: ModuleHandle,
+        name: &str,
+    ) -> Result<(DevicePtr, usize)> {
+        let c_name = c_name("cuModuleGetGlobal", name)?;
+        enter!(self, context);
+        let (mut pointer, mut bytes) = (DevicePtr::from_raw(0), 0);
+        // SAFETY: the caller vouches for the module, the name ends in a zero byte, and the results go to locals.
+        unsafe {
+            call!(
+                self,
+                cuModuleGetGlobal(&mut pointer, &mut bytes, module, c_name.as_ptr())
+            )
+        }
+        .map_err(|error| error.with_detail(format!("variable `{name}`")))?;
+        Ok((pointer, bytes))
+    }
+
+    unsafe fn function_max_threads(&self, context: ContextHandle, function: FunctionHandle) -> Result<i32> {
+        enter!(self, context);
+        let attribute = api::FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
+        let mut threads = 0;
+        // SAFETY: the caller vouches for the function, and the result goes to a local.
+        unsafe { call!(self, cuFuncGetAttribute(&mut threads, attribute, function)) }?;
+        Ok(threads)
+    }
+
+    unsafe fn launch_kernel(
+        &self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        dims: &LaunchDims,
+        stream: StreamHandle,
+        params: &[*const c_void],
+    ) -> Result<()> {
+        enter!(self, context);
+        let [grid_x, grid_y, grid_z] = dims.grid;
+        let [block_x, block_y, block_z] = dims.block;
+        // The driver reads the list and the arguments, and writes neither, though C does not say so.
+        let params = params.as_ptr().cast_mut().cast();
+        // SAFETY: the caller vouches for function, stream, arguments and all that the kernel will touch.
+        unsafe {
+            call!(
+                self,
+                cuLaunchKernel(
+                    function,
+                    grid_x,
+                    grid_y,
+                    grid_z,
+                    block_x,
+                    block_y,
+                    block_z,
+                    dims.shared_bytes,
+                    stream,
+                    params,
+                    ptr::null_mut(),
+                )
+            )
+        }
+    }
+
+    unsafe fn launch_host_function(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+        function: HostFunction,
+    ) -> Result<()> {
+        enter_for!(self, context, stream);
+        let data = host_function::into_raw(function);
+        // SAFETY: the caller vouches for the stream, and the callback gets what `into_raw` made, once.
+        let result = unsafe {
+            call!(
+                self,
+                cuLaunchHostFunc(stream, Some(host_function::trampoline), data)
+            )
+        };
+        if result.as_ref().is_err_and(|error| is_refusal(error.code())) {
+            // SAFETY: the driver refused, so the callback never runs and the closure is still ours.
+            drop(unsafe { host_function::from_raw(data) });
+        }
+        result
+    }
+}
