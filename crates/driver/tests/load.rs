@@ -29,6 +29,14 @@ fn libcuda_loads_or_the_error_says_what_was_tried() {
             }
             assert!(text.contains("install NVIDIA's driver"), "{text}");
         }
+        // Hidden on purpose, as in a test run that must not touch the GPU.
+        Err(
+            error @ LoadError::NoDevice {
+                visible_devices: Some(_),
+            },
+        ) => {
+            assert!(error.to_string().contains("CUDA_VISIBLE_DEVICES"), "{error}");
+        }
         // The library is there, so a machine of CUDA's: that it cannot be used is what its tests should show.
         Err(error) => panic!("{error}"),
     }
