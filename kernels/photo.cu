@@ -22,10 +22,10 @@ typedef unsigned short u16;
 typedef unsigned int u32;
 typedef long long i64;
 
-// A Gaussian of standard deviation 1.6 in 1/256ths: what the two pixels `distance` steps away from the middle weigh.
-// 64 + 2 * (53 + 29 + 11 + 3) == 256.
+// A Gaussian of standard deviation 1.25 in 1/256ths: what the two pixels `distance` steps away from the middle weigh.
+// 82 + 2 * (59 + 22 + 5 + 1) == 256.
 __device__ __forceinline__ u32 weight(int distance) {
-  return distance == 0 ? 64 : distance == 1 ? 53 : distance == 2 ? 29 : distance == 3 ? 11 : 3;
+  return distance == 0 ? 82 : distance == 1 ? 59 : distance == 2 ? 22 : distance == 3 ? 5 : 1;
 }
 
 __device__ __forceinline__ i64 clamped(i64 at, i64 length) {
