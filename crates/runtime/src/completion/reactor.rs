@@ -1,0 +1,116 @@
+//! The reactor: one thread of the process that asks on behalf of futures, and sleeps while nobody awaits anything.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, OnceLock},
+    task::Waker,
+    thread,
+    time::Duration,
+};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::wait::{patience, poll_ticket};
+use crate::device::{DeviceState, StreamState};
+
+/// A future's wish to be woken when a ticket is done, or can never be.
+pub(crate) struct Wish {
+    pub(crate) device: Arc<DeviceState>,
+    pub(crate) stream: Arc<StreamState>,
+    pub(crate) sequence: u64,
+    /// The waker of the future's last poll; empty once the future is gone.
+    pub(crate) waker: Arc<Mutex<Option<Waker>>>,
+}
+
+#[derive(Default)]
+struct Reactor {
+    arrived: Mutex<Vec<Wish>>,
+    signal: Condvar,
+}
+
+/// Hands a wish to the reactor, starting its thread on first use.
+pub(crate) fn register(wish: Wish) {
+    static REACTOR: OnceLock<&'static Reactor> = OnceLock::new();
+    let reactor = *REACTOR.get_or_init(|| {
+        let reactor: &'static Reactor = Box::leak(Box::default());
+        let name = String::from("millstream-reactor");
+        if let Err(error) = thread::Builder::new().name(name).spawn(|| reactor.run()) {
+            tracing::error!(%error, "no thread for the reactor; awaiting will not make progress");
+        }
+        reactor
+    });
+    reactor.arrived.lock().push(wish);
+    reactor.signal.notify_one();
+}
+
+/// A wish that is being asked about, and when that began on its driver's clock.
+struct Asking {
+    wish: Wish,
+    since_ns: u64,
+}
+
+impl Reactor {
+    fn run(&self) {
+        let mut asking: Vec<Asking> = Vec::new();
+        loop {
+            self.collect(&mut asking);
+            asking.retain(|asking| !settle(&asking.wish));
+            self.rest(&asking);
+        }
+    }
+
+    /// Takes in what has arrived; with nothing at hand, sleeps until something does.
+    fn collect(&self, asking: &mut Vec<Asking>) {
+        let mut arrived = self.arrived.lock();
+        while asking.is_empty() && arrived.is_empty() {
+            self.signal.wait(&mut arrived);
+        }
+        asking.extend(arrived.drain(..).map(|wish| {
+            let since_ns = wish.device.driver.now_ns();
+            Asking { wish, since_ns }
+        }));
+    }
+
+    /// Sleeps as long as the most impatient wish allows.
+    fn rest(&self, asking: &[Asking]) {
+        let mut shortest: Option<(Duration, &Asking)> = None;
+        for entry in asking {
+            let waited_ns = entry.wish.device.driver.now_ns().saturating_sub(entry.since_ns);
+            match patience(waited_ns) {
+                None => return std::hint::spin_loop(),
+                Some(sleep) if shortest.is_none_or(|(known, _)| sleep < known) => {
+                    shortest = Some((sleep, entry));
+                }
+                Some(_) => {}
+            }
+        }
+        let Some((sleep, entry)) = shortest else { return };
+        let driver = &entry.wish.device.driver;
+        if driver.is_simulated() {
+            driver.pause(sleep);
+        } else {
+            let mut arrived = self.arrived.lock();
+            if arrived.is_empty() {
+                self.signal.wait_for(&mut arrived, sleep);
+            }
+        }
+    }
+}
+
+/// Wakes the wish's future if there is news for it; says whether the wish is settled.
+fn settle(wish: &Wish) -> bool {
+    if wish.waker.lock().is_none() {
+        return true;
+    }
+    // A failure is news too: the future finds it when it is polled.
+    if !poll_ticket(&wish.device, &wish.stream, wish.sequence).unwrap_or(true) {
+        return false;
+    }
+    if let Some(waker) = wish.waker.lock().take() {
+        // A waker is the executor's code; if it panics, that is no reason for others not to be woken.
+        if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
+            tracing::error!("a waker panicked");
+        }
+    }
+    true
+}

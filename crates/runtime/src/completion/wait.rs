@@ -1,0 +1,98 @@
+//! Asking whether a ticket is done, and waiting for it on the host.
+//!
+//! Nothing is recorded for a wait. A ticket with a point behind it is asked about by that point's event; one without is
+//! asked about by its stream, which answers «done» at the latest when the stream is idle. Whoever wants the answer for
+//! the stream's last ticket marks it *awaited*; a later submission then records a point first, so that the wait never
+//! becomes one for later work.
+
+#![allow(unsafe_code, reason = "queries streams and events")]
+
+use std::time::Duration;
+
+use millstream_driver::Completion;
+
+use crate::{
+    Result,
+    device::{DeviceState, PooledEvent, StreamState},
+    tracker::{Clock, Point},
+};
+
+/// How long a wait spins before it sleeps: about what a launch and a copy of a few bytes take.
+const SPIN_NS: u64 = 30_000;
+/// The shortest and the longest sleep between two questions. In between, a hundredth of the time waited so far: that
+/// bounds the added latency to one per cent and the questions to a few hundred, however long the wait.
+const SLEEP_NS_MIN: u64 = 20_000;
+const SLEEP_NS_MAX: u64 = 20_000_000;
+
+/// How long to sleep before the next question after waiting for `waited_ns`; `None` means to ask again at once.
+pub(crate) fn patience(waited_ns: u64) -> Option<Duration> {
+    (waited_ns >= SPIN_NS)
+        .then(|| Duration::from_nanos((waited_ns / 100).clamp(SLEEP_NS_MIN, SLEEP_NS_MAX)))
+}
+
+/// Whether the stream's ticket `sequence`, which is submitted, is done. Never blocks.
+pub(crate) fn poll_ticket(device: &DeviceState, stream: &StreamState, sequence: u64) -> Result<bool> {
+    if stream.is_done(sequence) {
+        return Ok(true);
+    }
+    device.check_alive()?;
+    let point = stream.points.lock().covering(sequence).cloned();
+    match point {
+        Some(point) => query_point(device, stream, &point),
+        None => query_stream(device, stream).map(|idle| idle || stream.is_done(sequence)),
+    }
+}
+
+/// Waits until the stream's ticket `sequence` is done. Holds no lock meanwhile.
+pub(crate) fn wait_ticket(device: &DeviceState, stream: &StreamState, sequence: u64) -> Result<()> {
+    let driver = &*device.driver;
+    let started_ns = driver.now_ns();
+    while !poll_ticket(device, stream, sequence)? {
+        match patience(driver.now_ns().saturating_sub(started_ns)) {
+            None => std::hint::spin_loop(),
+            Some(sleep) => driver.pause(sleep),
+        }
+    }
+    Ok(())
+}
+
+/// Whether the point's event is complete; if so, everything before it is noted as done.
+pub(crate) fn query_point(
+    device: &DeviceState,
+    stream: &StreamState,
+    point: &Point<PooledEvent>,
+) -> Result<bool> {
+    // SAFETY: the device owns the event, and `point` holds it so that it is not recorded anew.
+    let answer = device.checked(unsafe { device.driver.event_query(device.context, *point.event) })?;
+    if answer == Completion::Pending {
+        return Ok(false);
+    }
+    note_done(device, &point.clock);
+    let done = stream.done();
+    stream.points.lock().retire(done, |event| device.events.give(event));
+    Ok(true)
+}
+
+/// Whether the stream has finished all that was submitted before this call; if so, that is noted as done.
+pub(crate) fn query_stream(device: &DeviceState, stream: &StreamState) -> Result<bool> {
+    let (submitted, clock) = stream.points.lock().tail();
+    // SAFETY: the device owns the stream.
+    let answer =
+        device.checked(unsafe { device.driver.stream_query(device.context, stream.handle) })?;
+    if answer == Completion::Pending {
+        return Ok(false);
+    }
+    note_done(device, &clock);
+    stream.mark_done(submitted);
+    stream.points.lock().retire(submitted, |event| device.events.give(event));
+    Ok(true)
+}
+
+/// Notes that everything in the clock is done.
+fn note_done(device: &DeviceState, clock: &Clock) {
+    for ticket in clock.tickets() {
+        if let Some(stream) = device.stream(ticket.stream) {
+            stream.mark_done(ticket.sequence);
+        }
+    }
+}

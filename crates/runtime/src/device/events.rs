@@ -1,0 +1,58 @@
+//! Pooled events: made once, recorded again and again, never while someone still looks at the earlier record.
+
+#![allow(unsafe_code, reason = "makes and destroys driver events")]
+
+use std::{collections::VecDeque, sync::Arc};
+
+use millstream_driver::{ContextHandle, Driver, DriverError, EventHandle, EventKind};
+use parking_lot::Mutex;
+
+/// A pooled event. Whoever holds a clone may query it or wait for it; while there is one, it is not recorded anew.
+pub(crate) type PooledEvent = Arc<EventHandle>;
+
+/// How many of the oldest returned events are looked at for one that nobody holds any more.
+const LOOK_AT_MAX: usize = 4;
+
+/// The returned events of one context.
+#[derive(Debug, Default)]
+pub(crate) struct EventPool {
+    returned: Mutex<VecDeque<PooledEvent>>,
+}
+
+impl EventPool {
+    /// An event to record: a returned one, or a new one. `context` is alive, and always the same for one pool.
+    pub(crate) fn take(
+        &self,
+        driver: &dyn Driver,
+        context: ContextHandle,
+    ) -> Result<PooledEvent, DriverError> {
+        {
+            let mut returned = self.returned.lock();
+            for _ in 0..LOOK_AT_MAX.min(returned.len()) {
+                let Some(event) = returned.pop_front() else { break };
+                if Arc::strong_count(&event) == 1 {
+                    return Ok(event);
+                }
+                returned.push_back(event);
+            }
+        }
+        // SAFETY: the caller's context is alive.
+        let handle = unsafe { driver.event_create(context, EventKind::Ordering) }?;
+        Ok(Arc::new(handle))
+    }
+
+    /// Gives an event back. Clones of it may still be about.
+    pub(crate) fn give(&self, event: PooledEvent) {
+        self.returned.lock().push_back(event);
+    }
+
+    /// Destroys the events that were given back. Nobody uses them any more.
+    pub(crate) fn destroy_all(&self, driver: &dyn Driver, context: ContextHandle) {
+        for event in self.returned.lock().drain(..) {
+            // SAFETY: the event is alive, and by this function's contract it is not used again.
+            if let Err(error) = unsafe { driver.event_destroy(context, *event) } {
+                tracing::debug!(%error, "an event could not be destroyed");
+            }
+        }
+    }
+}

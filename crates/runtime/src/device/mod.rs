@@ -1,0 +1,231 @@
+//! `Device`: a GPU, real or simulated, and the way to get one.
+
+mod events;
+mod limits;
+mod registry;
+mod select;
+mod state;
+mod stream_state;
+mod thread;
+
+use std::{fmt, sync::Arc};
+
+use bytemuck::Pod;
+use millstream_driver::{ContextHandle, DeviceOrdinal, Driver, DriverError};
+use millstream_sim::{Gpu, SimConfig};
+
+pub(crate) use events::PooledEvent;
+pub use select::Select;
+pub(crate) use state::DeviceState;
+pub(crate) use stream_state::{Lane, StreamState};
+
+use crate::{Pinned, Result, Stream, timeline::Timeline};
+
+/// A GPU. Cheap to clone; everything made from it keeps it open.
+///
+/// Opening the same GPU twice, also from independent parts of a program, gives the same device: work submitted through
+/// either is ordered with work submitted through the other.
+///
+/// ```
+/// use millstream::{Device, Select};
+///
+/// let device = Device::open(Select::Auto)?; // a GPU if there is one, else a simulated one
+/// println!("{device}: {}", device.note());
+/// # Ok::<(), millstream::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Device {
+    state: Arc<DeviceState>,
+    note: Arc<str>,
+}
+
+impl Device {
+    /// Opens a device.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such device, or nothing that can drive it; the error lists what was looked for. `Auto` never fails
+    /// for want of a GPU.
+    pub fn open(select: Select) -> Result<Self> {
+        select::open(select)
+    }
+
+    /// Opens a new simulated device with the default settings.
+    ///
+    /// # Errors
+    ///
+    /// None is known.
+    pub fn simulated() -> Result<Self> {
+        Self::open(Select::Simulated(SimConfig::default()))
+    }
+
+    /// Opens a device of a simulated GPU that the caller keeps a handle to.
+    ///
+    /// ```
+    /// use millstream::{Device, sim::{Gpu, SimConfig}};
+    ///
+    /// let gpu = Gpu::new(SimConfig::default());
+    /// let device = Device::of(&gpu, 0)?;
+    /// let hold = gpu.hold(device.stream()?.as_raw());
+    /// drop(hold);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the simulated GPU has no device of this ordinal.
+    pub fn of(gpu: &Gpu, ordinal: i32) -> Result<Self> {
+        let note = "simulated, as asked for";
+        registry::open(gpu.driver(), DeviceOrdinal::from_raw(ordinal)).map(|state| Self { state, note: note.into() })
+    }
+
+    /// Opens a device of any driver: one that counts calls, or makes them fail, in front of another.
+    ///
+    /// # Errors
+    ///
+    /// If the driver has no device of this ordinal.
+    ///
+    /// # Safety
+    ///
+    /// The driver does what [`Driver`] says: among other things, pointers that it gives out are valid memory, and copies
+    /// touch no other.
+    #[allow(unsafe_code, reason = "passes on the contract of a driver that safe code could not vouch for")]
+    pub unsafe fn with_driver(driver: Arc<dyn Driver>, ordinal: i32) -> Result<Self> {
+        let note = format!("by {}, as asked for", driver.name());
+        registry::open(driver, DeviceOrdinal::from_raw(ordinal)).map(|state| Self { state, note: note.into() })
+    }
+
+    /// A new stream, or an idle one that nobody holds any more.
+    ///
+    /// # Errors
+    ///
+    /// If the driver has none to give, or the device is lost.
+    pub fn stream(&self) -> Result<Stream> {
+        self.stream_with_priority(0)
+    }
+
+    /// A stream of this priority, clamped to what the device has; lower numbers go first.
+    ///
+    /// # Errors
+    ///
+    /// As [`stream`](Self::stream).
+    pub fn stream_with_priority(&self, priority: i32) -> Result<Stream> {
+        Stream::new(&self.state, priority)
+    }
+
+    /// The calling thread's own stream of this device, made on first use. Two threads never share one, so that neither
+    /// holds the other up.
+    ///
+    /// ```
+    /// let device = millstream::Device::simulated()?;
+    /// assert_eq!(device.thread_stream()?.id(), device.thread_stream()?.id());
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`stream`](Self::stream).
+    pub fn thread_stream(&self) -> Result<Stream> {
+        thread::stream_of(&self.state).map(|state| Stream::borrowed(&self.state, state))
+    }
+
+    /// An array of `len` zeros in page-locked host memory.
+    ///
+    /// # Errors
+    ///
+    /// If so much memory cannot be page-locked, or the device is lost.
+    pub fn pinned<T: Pod>(&self, len: usize) -> Result<Pinned<T>> {
+        Pinned::zeroed(&self.state, len)
+    }
+
+    /// An array in page-locked host memory with the elements of `source`.
+    ///
+    /// # Errors
+    ///
+    /// As [`pinned`](Self::pinned).
+    pub fn pinned_from<T: Pod>(&self, source: &[T]) -> Result<Pinned<T>> {
+        let mut pinned = self.pinned(source.len())?;
+        pinned.write()?.copy_from_slice(source);
+        Ok(pinned)
+    }
+
+    /// Begins to note down every operation of the device, until the timeline is finished or dropped.
+    ///
+    /// # Errors
+    ///
+    /// If the device is lost.
+    pub fn timeline(&self) -> Result<Timeline> {
+        Timeline::begin(&self.state)
+    }
+
+    /// The device's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    /// How the device was chosen, for people: why it is simulated, if it is.
+    #[must_use]
+    pub fn note(&self) -> &str {
+        &self.note
+    }
+
+    /// Whether the device is simulated.
+    #[must_use]
+    pub fn is_simulated(&self) -> bool {
+        self.state.driver.is_simulated()
+    }
+
+    /// Major and minor number of the compute capability.
+    #[must_use]
+    pub fn compute_capability(&self) -> (i32, i32) {
+        self.state.limits.compute_capability
+    }
+
+    /// Multiprocessors of the device.
+    #[must_use]
+    pub fn multiprocessors(&self) -> i32 {
+        self.state.limits.multiprocessors
+    }
+
+    /// The failure that made the device unusable, if one has.
+    #[must_use]
+    pub fn lost(&self) -> Option<DriverError> {
+        self.state.lost().cloned()
+    }
+
+    /// The driver's context, for calls to other libraries.
+    #[must_use]
+    pub fn as_raw(&self) -> ContextHandle {
+        self.state.context
+    }
+
+    pub(crate) fn from_state(state: Arc<DeviceState>) -> Self {
+        Self { state, note: "".into() }
+    }
+
+    pub(crate) fn state(&self) -> &Arc<DeviceState> {
+        &self.state
+    }
+}
+
+impl PartialEq for Device {
+    /// Whether both are the same device.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.state, &other.state)
+    }
+}
+
+impl Eq for Device {}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.state.fmt(f)
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({})", self.state)
+    }
+}

@@ -1,0 +1,215 @@
+//! What a process knows of one device, however often it is opened: its context, streams, pools and health.
+
+#![allow(unsafe_code, reason = "opens and closes the device's context, streams and pools")]
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use millstream_driver::{
+    ContextHandle, DeviceAttribute, DeviceOrdinal, Driver, DriverError, PoolHandle, PriorityRange, ResultCode,
+};
+use parking_lot::{Mutex, RwLock};
+
+use super::{events::EventPool, limits::Limits, stream_state::StreamState};
+use crate::{
+    Error, Result,
+    completion::query_stream,
+    kernel::ModuleCache,
+    memory::{Reclaim, StagingPool},
+    timeline::TimelineSlot,
+    tracker::{StreamId, Ticket},
+};
+
+/// How many retired streams are looked at for one that is idle.
+const RETIRED_LOOK_AT_MAX: usize = 4;
+
+/// One device of one driver, shared by everything that was made from it.
+pub(crate) struct DeviceState {
+    pub(crate) driver: Arc<dyn Driver>,
+    pub(crate) ordinal: DeviceOrdinal,
+    pub(crate) context: ContextHandle,
+    pub(crate) name: String,
+    pub(crate) limits: Limits,
+    pub(crate) pool: PoolHandle,
+    pub(crate) events: EventPool,
+    pub(crate) staging: StagingPool,
+    pub(crate) reclaim: Reclaim,
+    pub(crate) modules: ModuleCache,
+    pub(crate) timeline: TimelineSlot,
+    priorities: PriorityRange,
+    streams: RwLock<BTreeMap<StreamId, Arc<StreamState>>>,
+    /// Streams whose handles are gone. They are used again once idle, never destroyed while the device is open: their
+    /// tickets may still have to be waited for.
+    retired: Mutex<Vec<Arc<StreamState>>>,
+    lost: OnceLock<DriverError>,
+}
+
+impl DeviceState {
+    /// Opens the device: its primary context, its default pool with a high release threshold (rule 36).
+    pub(crate) fn open(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal) -> Result<Self> {
+        let count = driver.device_count()?;
+        if !(0..count).contains(&ordinal.as_raw()) {
+            let reason =
+                format!("there is no device {} on {}: it has {count}", ordinal.as_raw(), driver.name());
+            return Err(Error::unavailable(reason));
+        }
+        if driver.device_attribute(ordinal, DeviceAttribute::MEMORY_POOLS_SUPPORTED)? == 0 {
+            let reason = format!("device {} has no stream-ordered allocator", ordinal.as_raw());
+            return Err(Error::unavailable(reason));
+        }
+        let name = driver.device_name(ordinal)?;
+        let limits = Limits::of(&*driver, ordinal)?;
+        let pool = driver.default_pool(ordinal)?;
+        let context = driver.primary_context_retain(ordinal)?;
+        // SAFETY: the pool is the device's default pool, which lives as long as the device.
+        unsafe { driver.pool_set_release_threshold(pool, u64::MAX) }?;
+        // SAFETY: the context was just retained.
+        let priorities = unsafe { driver.stream_priority_range(context) }?;
+        Ok(Self {
+            driver,
+            ordinal,
+            context,
+            name,
+            limits,
+            pool,
+            events: EventPool::default(),
+            staging: StagingPool::default(),
+            reclaim: Reclaim::default(),
+            modules: ModuleCache::default(),
+            timeline: TimelineSlot::default(),
+            priorities,
+            streams: RwLock::new(BTreeMap::new()),
+            retired: Mutex::new(Vec::new()),
+            lost: OnceLock::new(),
+        })
+    }
+
+    /// A stream of this priority: an idle one that nobody holds any more, or a new one.
+    pub(crate) fn acquire_stream(&self, priority: i32) -> Result<Arc<StreamState>> {
+        self.check_alive()?;
+        let priority = priority.clamp(self.priorities.greatest, self.priorities.least);
+        let candidates: Vec<_> = {
+            let mut retired = self.retired.lock();
+            let mut found = Vec::new();
+            let mut at = 0;
+            while at < retired.len() && found.len() < RETIRED_LOOK_AT_MAX {
+                if retired[at].priority == priority {
+                    found.push(retired.swap_remove(at));
+                } else {
+                    at += 1;
+                }
+            }
+            found
+        };
+        let mut idle = None;
+        for stream in candidates {
+            if idle.is_none() && query_stream(self, &stream).unwrap_or(false) {
+                idle = Some(stream);
+            } else {
+                self.retired.lock().push(stream);
+            }
+        }
+        if let Some(stream) = idle {
+            return Ok(stream);
+        }
+        // SAFETY: the context is alive as long as this state.
+        let handle = self.checked(unsafe { self.driver.stream_create(self.context, true, priority) })?;
+        let stream = Arc::new(StreamState::new(handle, priority));
+        self.streams.write().insert(stream.id, Arc::clone(&stream));
+        Ok(stream)
+    }
+
+    /// Takes back a stream whose handle is gone. Its work goes on.
+    pub(crate) fn retire_stream(&self, stream: Arc<StreamState>) {
+        self.retired.lock().push(stream);
+    }
+
+    /// The stream of this number, if it is one of this device's.
+    pub(crate) fn stream(&self, id: StreamId) -> Option<Arc<StreamState>> {
+        self.streams.read().get(&id).cloned()
+    }
+
+    /// All streams ever made, retired ones included.
+    pub(crate) fn all_streams(&self) -> Vec<Arc<StreamState>> {
+        self.streams.read().values().cloned().collect()
+    }
+
+    /// Whether the ticket is known to be done. Asks no driver.
+    pub(crate) fn is_done(&self, ticket: Ticket) -> bool {
+        self.stream(ticket.stream).is_some_and(|stream| stream.is_done(ticket.sequence))
+    }
+
+    /// An error if the device is lost.
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        match self.lost.get() {
+            None => Ok(()),
+            Some(cause) => Err(Error::DeviceLost { cause: cause.clone() }),
+        }
+    }
+
+    /// Passes a driver's answer on, and notes when it says that the context is lost.
+    pub(crate) fn checked<T>(&self, result: Result<T, DriverError>) -> Result<T> {
+        result.map_err(|error| {
+            if !error.code().is_sticky() {
+                return Error::Driver(error);
+            }
+            let cause = self.lost.get_or_init(|| {
+                tracing::error!(device = %self, %error, "the device is lost");
+                error
+            });
+            Error::DeviceLost { cause: cause.clone() }
+        })
+    }
+
+    /// What made the device unusable, if something has.
+    pub(crate) fn lost(&self) -> Option<&DriverError> {
+        self.lost.get()
+    }
+
+    /// Whether the failure means that there was not enough memory.
+    pub(crate) fn is_out_of_memory(error: &Error) -> bool {
+        matches!(error, Error::Driver(driver) if driver.code() == ResultCode::OUT_OF_MEMORY)
+    }
+}
+
+impl fmt::Display for DeviceState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "device {} ({}, {})", self.ordinal.as_raw(), self.name, self.driver.name())
+    }
+}
+
+impl fmt::Debug for DeviceState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceState").field("ordinal", &self.ordinal).field("name", &self.name).finish()
+    }
+}
+
+impl Drop for DeviceState {
+    /// Gives back what can be given back without waiting. Pinned memory and modules are only freed when the device is
+    /// idle (rule 30), and the primary context is left to the process, which shares it with other libraries.
+    fn drop(&mut self) {
+        let streams = self.all_streams();
+        crate::submit::drain_frees(self);
+        let idle = self.lost.get().is_none()
+            && streams.iter().all(|stream| query_stream(self, stream).unwrap_or(false));
+        self.timeline.close(&*self.driver, self.context);
+        if idle {
+            self.staging.free_all(&*self.driver, self.context);
+            self.modules.unload_all(&*self.driver, self.context);
+        } else {
+            tracing::debug!(device = %self, "closed with work pending: its pinned memory and modules stay");
+        }
+        for stream in streams {
+            let mut points = stream.points.lock();
+            points.retire(u64::MAX, |event| self.events.give(event));
+            // SAFETY: nobody can use the stream any more: every handle keeps this state alive.
+            if let Err(error) = unsafe { self.driver.stream_destroy(self.context, stream.handle) } {
+                tracing::debug!(%error, "a stream could not be destroyed");
+            }
+        }
+        self.events.destroy_all(&*self.driver, self.context);
+    }
+}

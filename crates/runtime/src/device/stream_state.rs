@@ -1,0 +1,74 @@
+//! What the runtime knows of one stream: its lane, its points, and how far it is done.
+
+use std::sync::{
+    Weak,
+    atomic::{AtomicU64, Ordering},
+};
+
+use millstream_driver::StreamHandle;
+use parking_lot::{Condvar, Mutex};
+
+use super::events::PooledEvent;
+use crate::tracker::{Clock, Points, StreamId, Ticket};
+
+/// What only the thread that submits on a stream touches. The lane's lock is held across the stream's driver calls, so
+/// that tickets are enqueued in the order of their numbers.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    /// The next ticket's number.
+    pub(crate) next: u64,
+    /// What is ordered before the stream's tail, by waits that the driver has accepted.
+    pub(crate) clock: Clock,
+    /// Someone on the host waits for the stream's last ticket, as long as this is alive. The next submission then
+    /// records an event first, so that the wait does not become one for later work.
+    pub(crate) awaited: Option<Weak<()>>,
+}
+
+/// One stream. It lives as long as its device: tickets of a dropped [`Stream`](crate::Stream) can still be waited for.
+#[derive(Debug)]
+pub(crate) struct StreamState {
+    pub(crate) id: StreamId,
+    pub(crate) handle: StreamHandle,
+    pub(crate) priority: i32,
+    pub(crate) lane: Mutex<Lane>,
+    pub(crate) points: Mutex<Points<PooledEvent>>,
+    /// Signalled, with `points`, whenever a ticket becomes submitted.
+    pub(crate) submitted: Condvar,
+    done: AtomicU64,
+}
+
+impl StreamState {
+    pub(crate) fn new(handle: StreamHandle, priority: i32) -> Self {
+        let id = StreamId::next();
+        Self {
+            id,
+            handle,
+            priority,
+            lane: Mutex::new(Lane { next: 1, clock: Clock::default(), awaited: None }),
+            points: Mutex::new(Points::new(id)),
+            submitted: Condvar::new(),
+            done: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether the ticket of this stream is known to be done.
+    pub(crate) fn is_done(&self, sequence: u64) -> bool {
+        // Acquire: whoever learns that a copy is done may read what it wrote.
+        self.done.load(Ordering::Acquire) >= sequence
+    }
+
+    /// Notes that all tickets up to `sequence` are done.
+    pub(crate) fn mark_done(&self, sequence: u64) {
+        self.done.fetch_max(sequence, Ordering::AcqRel);
+    }
+
+    /// The highest ticket known to be done.
+    pub(crate) fn done(&self) -> u64 {
+        self.done.load(Ordering::Acquire)
+    }
+
+    /// The stream's ticket of this number.
+    pub(crate) fn ticket(&self, sequence: u64) -> Ticket {
+        Ticket::new(self.id, sequence)
+    }
+}

@@ -1,0 +1,204 @@
+//! Errors, in two layers: what the caller did wrong, and what the device could not do.
+
+use std::{fmt, ops::Range, sync::Arc};
+
+use millstream_driver::DriverError;
+
+/// The result of everything that can fail here.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why something did not happen.
+///
+/// ```
+/// use millstream::{Device, Error};
+///
+/// let stream = Device::simulated()?.stream()?;
+/// let four = stream.upload(&[1, 2, 3, 4])?;
+/// let mut three = stream.zeros::<i32>(3)?;
+/// let error = stream.copy(&four, &mut three).unwrap_err();
+/// assert!(matches!(error, Error::Misuse(_)));
+/// assert_eq!(error.to_string(), "copy: the source has 4 elements and the target 3; they must be equal");
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The call was wrong. Nothing was enqueued, and everything is usable as before.
+    #[error(transparent)]
+    Misuse(#[from] Misuse),
+    /// The device did not do what it was asked, rightly, to do.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// The device has not enough memory, also after all that was freed had been given back.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfMemory),
+    /// An earlier failure has made the device unusable: nothing runs on it any more in this process.
+    #[error("the device is lost: {cause}")]
+    DeviceLost {
+        /// The failure that was seen first.
+        cause: DriverError,
+    },
+    /// No such device, or nothing that can drive it.
+    #[error("{reason}")]
+    Unavailable {
+        /// What was looked for, where, and what was found.
+        reason: Arc<str>,
+    },
+}
+
+impl Error {
+    pub(crate) fn unavailable(reason: impl fmt::Display) -> Self {
+        Self::Unavailable { reason: reason.to_string().into() }
+    }
+
+    /// The error of a kernel whose `requires` clause does not hold. Called by code that `kernels!` writes.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn requires(kernel: &'static str, clause: &'static str) -> Self {
+        Misuse::new(kernel, Problem::Requires { clause }).into()
+    }
+}
+
+/// A wrong call: what was called, and what is wrong with it.
+///
+/// ```
+/// use millstream::{Device, Error, Problem};
+///
+/// let buffer = Device::simulated()?.stream()?.upload(&[1_u8, 2, 3])?;
+/// let Err(Error::Misuse(misuse)) = buffer.try_slice(1..9) else { unreachable!("nine is past the end") };
+/// assert_eq!(misuse.operation(), "slice");
+/// assert!(matches!(misuse.problem(), Problem::Range { len: 3, .. }));
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{operation}: {problem}")]
+pub struct Misuse {
+    operation: &'static str,
+    problem: Box<Problem>,
+}
+
+impl Misuse {
+    pub(crate) fn new(operation: &'static str, problem: Problem) -> Self {
+        Self { operation, problem: Box::new(problem) }
+    }
+
+    /// What was called: a method's or a kernel's name.
+    #[must_use]
+    pub fn operation(&self) -> &'static str {
+        self.operation
+    }
+
+    /// What is wrong with the call.
+    #[must_use]
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+}
+
+/// What can be wrong with a call.
+///
+/// ```
+/// use millstream::Problem;
+/// let problem = Problem::Length { source_len: 4, target_len: 3 };
+/// assert_eq!(problem.to_string(), "the source has 4 elements and the target 3; they must be equal");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// Two operands differ in length.
+    #[error("the source has {source_len} elements and the target {target_len}; they must be equal")]
+    Length {
+        /// Elements of the source.
+        source_len: usize,
+        /// Elements of the target.
+        target_len: usize,
+    },
+    /// A range does not lie within its array.
+    #[error("the range {}..{} does not lie within the array's 0..{len}", range.start, range.end)]
+    Range {
+        /// The range asked for, in elements.
+        range: Range<usize>,
+        /// Elements of the array.
+        len: usize,
+    },
+    /// A size in bytes does not fit the machine's words.
+    #[error("{elements} elements of {element_bytes} bytes are more than an address can count")]
+    TooLarge {
+        /// Elements asked for.
+        elements: usize,
+        /// Bytes of one.
+        element_bytes: usize,
+    },
+    /// An operand lives on another device than the stream.
+    #[error("operand {operand} is on {operand_device}, the stream on {stream_device}")]
+    OtherDevice {
+        /// The operand's place among the operands, from 0.
+        operand: usize,
+        /// The operand's device.
+        operand_device: String,
+        /// The stream's device.
+        stream_device: String,
+    },
+    /// Two operands of one operation share bytes, and one of them is written.
+    #[error("operands {first} and {second} share bytes, and at least one is written")]
+    Overlap {
+        /// The one's place among the operands, from 0.
+        first: usize,
+        /// The other's place.
+        second: usize,
+    },
+    /// A copy between two arrays of the host, which needs no device.
+    #[error("both arrays are in the host's memory; copy them there")]
+    BothOnHost,
+    /// A `requires` clause of a kernel does not hold.
+    #[error("it requires `{clause}`, which does not hold")]
+    Requires {
+        /// The clause as it is written in the kernel's declaration.
+        clause: &'static str,
+    },
+    /// A kernel's declaration does not match its PTX.
+    #[error("the declaration does not match the PTX: {detail}")]
+    Signature {
+        /// Which parameter, what is declared, and what the PTX has.
+        detail: String,
+    },
+    /// The PTX is not usable.
+    #[error("the PTX does not load: {detail}")]
+    Ptx {
+        /// Line, opcode or parameter, as far as it is known.
+        detail: String,
+    },
+    /// A launch that the device cannot have.
+    #[error("{detail}")]
+    Grid {
+        /// Which dimension, what was asked for, and the limit.
+        detail: String,
+    },
+}
+
+/// The device's memory did not suffice.
+///
+/// ```
+/// use millstream::{Device, Error};
+/// let stream = Device::simulated()?.stream()?;
+/// let Err(Error::OutOfMemory(full)) = stream.zeros::<u8>(1 << 50) else { unreachable!("a pebibyte fits nowhere") };
+/// assert_eq!(full.requested_bytes, 1 << 50);
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "out of device memory: {requested_bytes} bytes asked for, {used_bytes} in use, {reserved_bytes} reserved, \
+     {free_bytes} of {total_bytes} free"
+)]
+pub struct OutOfMemory {
+    /// What was asked for.
+    pub requested_bytes: u64,
+    /// Given out by the device's pool.
+    pub used_bytes: u64,
+    /// Held by the device's pool.
+    pub reserved_bytes: u64,
+    /// Free on the device, other programs considered.
+    pub free_bytes: u64,
+    /// All of the device's memory.
+    pub total_bytes: u64,
+}

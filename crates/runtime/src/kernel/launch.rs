@@ -1,0 +1,129 @@
+//! Launching a kernel: operands checked, tracked and passed.
+
+#![allow(unsafe_code, reason = "submits launches")]
+
+use std::{ffi::c_void, marker::PhantomData, panic::Location};
+
+use bytemuck::Pod;
+use smallvec::SmallVec;
+
+use super::{Function, Grid, ReadOperand, WriteOperand};
+use crate::{
+    Misuse, Problem, Result, Stream,
+    memory::Span,
+    submit::{self, Accesses, Operation, submit},
+    timeline::Kind,
+    tracker::AccessKind,
+};
+
+/// One argument of a launch.
+#[doc(hidden)]
+pub struct Argument<'a>(Value<'a>);
+
+enum Value<'a> {
+    Slice { span: Span<'a>, kind: AccessKind, address: u64 },
+    Scalar { value: *const c_void, borrow: PhantomData<&'a ()> },
+}
+
+impl<'a> Argument<'a> {
+    /// An array that the kernel reads.
+    pub fn read<T>(operand: &'a impl ReadOperand<T>) -> Self {
+        Self::slice(operand.place().0, AccessKind::Read)
+    }
+
+    /// An array that the kernel reads and writes.
+    pub fn write<T>(operand: &'a mut impl WriteOperand<T>) -> Self {
+        Self::slice(operand.place().0, AccessKind::Write)
+    }
+
+    /// A value.
+    pub fn scalar<T: Pod>(value: &'a T) -> Self {
+        Self(Value::Scalar { value: std::ptr::from_ref(value).cast(), borrow: PhantomData })
+    }
+
+    fn slice(span: Span<'a>, kind: AccessKind) -> Self {
+        let address = span.pointer().as_raw();
+        Self(Value::Slice { span, kind, address })
+    }
+
+    /// The array behind this argument and what is done to it, if it is one.
+    fn as_slice(&self) -> Option<(&Span<'a>, AccessKind)> {
+        match &self.0 {
+            Value::Slice { span, kind, .. } => Some((span, *kind)),
+            Value::Scalar { .. } => None,
+        }
+    }
+}
+
+/// Launches a kernel: behind everything that its operands conflict with, beside everything else.
+///
+/// # Errors
+///
+/// If an operand is on another device than the stream, two operands share bytes and one is written, the device cannot
+/// have such a grid, or the device is lost. Nothing is enqueued then.
+///
+/// # Safety
+///
+/// The arguments are as the function's declaration says, in number and type. The kernel touches no memory but its array
+/// operands within their lengths, and writes only those given for writing.
+#[doc(hidden)]
+#[track_caller]
+pub unsafe fn launch(
+    function: &Function,
+    stream: &Stream,
+    grid: Grid,
+    arguments: &mut [Argument<'_>],
+) -> Result<()> {
+    debug_assert_eq!(arguments.len(), function.params.len(), "arguments of {}", function.name);
+    let name = function.name;
+    stream.same_device(name, 0, &function.device)?;
+    let mut accesses = Accesses::new();
+    let mut bytes = 0;
+    for (number, argument) in arguments.iter().enumerate() {
+        let Some((span, kind)) = argument.as_slice() else { continue };
+        stream.same_device(name, number, &span.allocation.device)?;
+        refuse_overlap(name, &arguments[..number], span, kind, number)?;
+        bytes += span.bytes.len() as u64;
+        accesses.push(span.access(kind));
+    }
+    if grid.is_empty() {
+        return stream.device_state().check_alive();
+    }
+    let limits = &stream.device_state().limits;
+    if let Some(problem) = limits.check(&grid.dims, function.entry.threads_max) {
+        return Err(Misuse::new(name, problem).into());
+    }
+    let params: SmallVec<[*const c_void; 12]> = arguments
+        .iter()
+        .map(|argument| match &argument.0 {
+            Value::Slice { address, .. } => std::ptr::from_ref(address).cast(),
+            Value::Scalar { value, .. } => *value,
+        })
+        .collect();
+    let command = submit::Launch { function: function.entry.handle, dims: grid.dims, params: &params };
+    let location = Location::caller();
+    let operation = Operation { kind: Kind::Kernel, label: name, location, bytes, accesses, awaited: None };
+    // SAFETY: each pointer is to a value of the parameter's size, which loading has checked against the declaration, and
+    // the caller vouches that the arguments are as declared and that the kernel touches its operands alone. The
+    // function's module stays loaded while the device is open.
+    unsafe { submit(stream.device_state(), stream.state(), operation, command) }.map(drop)
+}
+
+/// An error if an earlier argument shares bytes with this one and one of the two is written.
+fn refuse_overlap(
+    name: &'static str,
+    earlier: &[Argument<'_>],
+    span: &Span<'_>,
+    kind: AccessKind,
+    second: usize,
+) -> Result<(), Misuse> {
+    let conflict = earlier.iter().position(|argument| {
+        argument.as_slice().is_some_and(|(other, other_kind)| {
+            (kind == AccessKind::Write || other_kind == AccessKind::Write) && span.overlaps(other)
+        })
+    });
+    match conflict {
+        Some(first) => Err(Misuse::new(name, Problem::Overlap { first, second })),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,12 @@
+//! Kernels: typed launches of PTX, with operands that are read or written. What [`kernels!`](crate::kernels) expands to.
+
+mod grid;
+mod launch;
+mod module;
+
+pub use grid::Grid;
+pub use launch::{Argument, launch};
+pub(crate) use module::ModuleCache;
+pub use module::{Function, Param, ParamKind, Signature, Source, load};
+
+pub use crate::memory::{ReadOperand, WriteOperand};

@@ -1,0 +1,210 @@
+//! Loading PTX on a device, once, and checking that the declared kernels are what the PTX has.
+
+#![allow(unsafe_code, reason = "loads and unloads modules")]
+
+use std::{fmt, sync::Arc};
+
+use millstream_driver::{ContextHandle, Driver, FunctionHandle, ModuleHandle, ResultCode};
+use parking_lot::Mutex;
+
+use crate::{Device, Error, Misuse, Problem, Result, device::DeviceState};
+
+/// PTX and the kernels declared for it. Made by [`kernels!`](crate::kernels), as a `static`.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Source {
+    /// The module's name, for errors.
+    pub module: &'static str,
+    /// The PTX text.
+    pub ptx: &'static str,
+    /// The kernels, in the order of their functions.
+    pub kernels: &'static [Signature],
+}
+
+/// One declared kernel.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Signature {
+    /// The name of its entry in the PTX.
+    pub name: &'static str,
+    /// Its parameters.
+    pub params: &'static [Param],
+}
+
+/// One declared parameter.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Param {
+    /// Its name, for errors.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: ParamKind,
+}
+
+/// What a declared parameter is.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub enum ParamKind {
+    /// An array: its address is passed.
+    Slice {
+        /// Whether the kernel may write it.
+        writable: bool,
+    },
+    /// A value.
+    Scalar {
+        /// Its size in bytes.
+        size: usize,
+        /// Its alignment in bytes.
+        align: usize,
+    },
+}
+
+impl ParamKind {
+    /// Size and alignment of what is passed.
+    fn layout(self) -> (usize, usize) {
+        match self {
+            Self::Slice { .. } => (size_of::<u64>(), align_of::<u64>()),
+            Self::Scalar { size, align } => (size, align),
+        }
+    }
+}
+
+/// A kernel that is loaded on a device.
+#[doc(hidden)]
+#[derive(Clone)]
+pub struct Function {
+    pub(super) device: Arc<DeviceState>,
+    pub(super) name: &'static str,
+    pub(super) params: &'static [Param],
+    pub(super) entry: Entry,
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", self.name, self.device)
+    }
+}
+
+/// What the driver knows of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) handle: FunctionHandle,
+    pub(super) threads_max: i32,
+}
+
+/// The modules that are loaded on a device. They stay loaded: a running kernel needs its module, and drivers wait when
+/// one is unloaded.
+#[derive(Debug, Default)]
+pub(crate) struct ModuleCache {
+    loaded: Mutex<Vec<Loaded>>,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    /// The address of the `static` that declares it.
+    source: usize,
+    module: ModuleHandle,
+    entries: Vec<Entry>,
+}
+
+impl ModuleCache {
+    /// Unloads everything. The device is idle and nobody uses it any more.
+    pub(crate) fn unload_all(&self, driver: &dyn Driver, context: ContextHandle) {
+        for loaded in self.loaded.lock().drain(..) {
+            // SAFETY: no kernel runs, and every `Function` would keep the device open.
+            if let Err(error) = unsafe { driver.module_unload(context, loaded.module) } {
+                tracing::debug!(%error, "a module could not be unloaded");
+            }
+        }
+    }
+}
+
+/// Loads the PTX on the device, unless it is, and checks every declared kernel against it: number, size and alignment of
+/// the parameters.
+///
+/// # Errors
+///
+/// If the PTX does not load on this device, or a declaration does not match it; the error names line, opcode or parameter.
+#[doc(hidden)]
+pub fn load(device: &Device, source: &'static Source) -> Result<Arc<[Function]>> {
+    let device = device.state();
+    device.check_alive()?;
+    let address = std::ptr::from_ref(source).addr();
+    let mut loaded = device.modules.loaded.lock();
+    let known = loaded.iter().position(|known| known.source == address);
+    let at = match known {
+        Some(at) => at,
+        None => {
+            check_signatures(source)?;
+            let (module, entries) = load_module(device, source)?;
+            loaded.push(Loaded { source: address, module, entries });
+            loaded.len() - 1
+        }
+    };
+    let functions = source.kernels.iter().zip(&loaded[at].entries).map(|(kernel, &entry)| Function {
+        device: Arc::clone(device),
+        name: kernel.name,
+        params: kernel.params,
+        entry,
+    });
+    Ok(functions.collect())
+}
+
+fn load_module(device: &DeviceState, source: &'static Source) -> Result<(ModuleHandle, Vec<Entry>)> {
+    let (driver, context) = (&*device.driver, device.context);
+    // SAFETY: the context is alive. The image is text, which the driver compiles and does not trust.
+    let module = device
+        .checked(unsafe { driver.module_load(context, source.ptx.as_bytes()) })
+        .map_err(|error| explain(source, error))?;
+    let mut entries = Vec::with_capacity(source.kernels.len());
+    for kernel in source.kernels {
+        // SAFETY: the module was just loaded.
+        let handle = device.checked(unsafe { driver.module_function(context, module, kernel.name) })?;
+        // SAFETY: the function is of that module.
+        let threads_max = device.checked(unsafe { driver.function_max_threads(context, handle) })?;
+        entries.push(Entry { handle, threads_max });
+    }
+    Ok((module, entries))
+}
+
+/// A driver's refusal of the text is the caller's mistake, not the device's.
+fn explain(source: &Source, error: Error) -> Error {
+    let Error::Driver(driver) = &error else { return error };
+    let refused = [
+        ResultCode::INVALID_PTX,
+        ResultCode::INVALID_IMAGE,
+        ResultCode::UNSUPPORTED_PTX_VERSION,
+        ResultCode::NO_BINARY_FOR_GPU,
+    ];
+    if refused.contains(&driver.code()) {
+        return Misuse::new(source.module, Problem::Ptx { detail: driver.to_string() }).into();
+    }
+    error
+}
+
+fn check_signatures(source: &Source) -> Result<(), Misuse> {
+    let refuse = |name: &'static str, detail: String| Err(Misuse::new(name, Problem::Signature { detail }));
+    let entries = millstream_sim::ptx::signatures(source.ptx)
+        .map_err(|error| Misuse::new(source.module, Problem::Ptx { detail: error.to_string() }))?;
+    for kernel in source.kernels {
+        let Some(entry) = entries.iter().find(|entry| entry.name == kernel.name) else {
+            let names: Vec<_> = entries.iter().map(|entry| entry.name.as_str()).collect();
+            return refuse(kernel.name, format!("no such entry; there are {}", names.join(", ")));
+        };
+        if entry.params.len() != kernel.params.len() {
+            let (declared, there) = (kernel.params.len(), entry.params.len());
+            return refuse(kernel.name, format!("{declared} parameters are declared, the entry has {there}"));
+        }
+        for (declared, there) in kernel.params.iter().zip(&entry.params) {
+            let (size, align) = declared.kind.layout();
+            if size != there.size || align < there.align {
+                let detail = format!(
+                    "parameter `{}` is declared with {size} bytes aligned to {align}, `{}` has {} aligned to {}",
+                    declared.name, there.name, there.size, there.align
+                );
+                return refuse(kernel.name, detail);
+            }
+        }
+    }
+    Ok(())
+}

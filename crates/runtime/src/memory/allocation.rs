@@ -1,0 +1,123 @@
+//! An allocation on the device: an address, a size, and the ledger of who uses it.
+
+#![allow(unsafe_code, reason = "submits the allocation")]
+
+use std::{fmt, panic::Location, sync::Arc};
+
+use millstream_driver::DevicePtr;
+use smallvec::smallvec;
+
+use crate::{
+    Error, OutOfMemory, Result,
+    completion::wait_ticket,
+    device::{DeviceState, StreamState},
+    submit::{Allocate, Freed, Operation, drain_frees, release, submit},
+    timeline::Kind,
+    tracker::{Access, AccessKind, Ledger, StreamId},
+};
+
+/// Device memory. Dropping it frees it in stream order, behind every operation that was submitted on it.
+pub(crate) struct Allocation {
+    pub(crate) device: Arc<DeviceState>,
+    pub(crate) pointer: DevicePtr,
+    pub(crate) ledger: Ledger,
+    home: StreamId,
+}
+
+impl Allocation {
+    /// Allocates in the stream's order; other streams are ordered after it by the ledger (rule 32). Nothing is asked of
+    /// the driver for 0 bytes.
+    pub(crate) fn new(
+        device: &Arc<DeviceState>,
+        stream: &StreamState,
+        bytes: usize,
+        location: &'static Location<'static>,
+    ) -> Result<Self> {
+        let ledger = Ledger::new(bytes as u64);
+        let pointer = if bytes == 0 {
+            device.check_alive()?;
+            DevicePtr::from_raw(0)
+        } else {
+            match allocate(device, stream, &ledger, location) {
+                Err(error) if DeviceState::is_out_of_memory(&error) => {
+                    make_room(device)?;
+                    allocate(device, stream, &ledger, location).map_err(|error| with_figures(device, bytes, error))
+                }
+                result => result,
+            }?
+        };
+        Ok(Self { device: Arc::clone(device), pointer, ledger, home: stream.id })
+    }
+}
+
+fn allocate(
+    device: &DeviceState,
+    stream: &StreamState,
+    ledger: &Ledger,
+    location: &'static Location<'static>,
+) -> Result<DevicePtr> {
+    let bytes = ledger.bytes();
+    let operation = Operation {
+        kind: Kind::Allocation,
+        label: "allocate",
+        location,
+        bytes,
+        accesses: smallvec![Access { ledger, range: 0..bytes, kind: AccessKind::Write, ordered: true }],
+        awaited: None,
+    };
+    let command = Allocate { bytes: usize::try_from(bytes).expect("a size that came from a usize") };
+    // SAFETY: the command touches nothing that exists yet.
+    unsafe { submit(device, stream, operation, command) }.map(|(_, pointer)| pointer)
+}
+
+/// Waits until everything that was freed is really free, and gives it back to the system.
+fn make_room(device: &DeviceState) -> Result<()> {
+    drain_frees(device);
+    for stream in device.all_streams() {
+        let submitted = stream.points.lock().submitted();
+        wait_ticket(device, &stream, submitted)?;
+        // Frees bear no ticket, so an idle stream may still have some to run.
+        wait_idle(device, &stream)?;
+    }
+    // SAFETY: the device's default pool is alive as long as the device.
+    device.checked(unsafe { device.driver.pool_trim(device.pool, 0) })
+}
+
+fn wait_idle(device: &DeviceState, stream: &StreamState) -> Result<()> {
+    // SAFETY: the device owns context and stream.
+    device.checked(unsafe { device.driver.stream_synchronize(device.context, stream.handle) })
+}
+
+/// Turns the driver's «out of memory» into one that says how things stand.
+fn with_figures(device: &DeviceState, bytes: usize, error: Error) -> Error {
+    if !DeviceState::is_out_of_memory(&error) {
+        return error;
+    }
+    // SAFETY: the device's default pool is alive as long as the device.
+    let usage = unsafe { device.driver.pool_usage(device.pool) }.unwrap_or_default();
+    // SAFETY: the device's context is alive as long as the device.
+    let (free_bytes, total_bytes) = unsafe { device.driver.mem_info(device.context) }.unwrap_or((0, 0));
+    OutOfMemory {
+        requested_bytes: bytes as u64,
+        used_bytes: usage.used_bytes,
+        reserved_bytes: usage.reserved_bytes,
+        free_bytes,
+        total_bytes,
+    }
+    .into()
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        if self.ledger.bytes() > 0 {
+            let uses = self.ledger.all_tickets();
+            release(&self.device, Freed { pointer: self.pointer, home: self.home, uses });
+        }
+    }
+}
+
+impl fmt::Debug for Allocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at {:#x} on {}", self.ledger.bytes(), self.pointer.as_raw(), self.device)
+    }
+}

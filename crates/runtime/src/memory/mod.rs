@@ -1,0 +1,31 @@
+//! Memory: buffers on the device, pinned memory on the host, views of both, and the pools behind them.
+
+mod allocation;
+mod buffer;
+mod operand;
+mod pinned;
+mod reclaim;
+mod staging;
+mod view;
+
+pub(crate) use allocation::Allocation;
+pub use buffer::Buffer;
+pub use operand::{AnyPlace, CopySource, CopyTarget, ReadOperand, WriteOperand};
+pub use pinned::{Pinned, PinnedRead, PinnedWrite};
+pub(crate) use reclaim::Reclaim;
+pub use pinned::PinnedPlace;
+pub(crate) use staging::{Block, StagingPool};
+pub(crate) use view::Span;
+pub use view::{View, ViewMut};
+
+use crate::{Misuse, Problem};
+
+/// The size in bytes of `len` elements, if it is one that memory can have at all.
+pub(crate) fn bytes_of<T>(operation: &'static str, len: usize) -> Result<usize, Misuse> {
+    const { assert!(size_of::<T>() > 0, "elements without a size cannot be on a device") };
+    let element_bytes = size_of::<T>();
+    match len.checked_mul(element_bytes) {
+        Some(bytes) if isize::try_from(bytes).is_ok() => Ok(bytes),
+        _ => Err(Misuse::new(operation, Problem::TooLarge { elements: len, element_bytes })),
+    }
+}

@@ -1,0 +1,170 @@
+//! What can stand where an operation reads or writes.
+
+use super::{Buffer, Pinned, View, ViewMut, pinned::PinnedPlace, view::Span};
+
+mod sealed {
+    pub trait Sealed {}
+}
+use sealed::Sealed;
+
+/// An array on the device that an operation may read: `&Buffer<T>`, `&mut Buffer<T>`, [`View`], [`ViewMut`] and
+/// references to views.
+///
+/// ```
+/// fn length<T>(operand: impl millstream::ReadOperand<T>) -> usize {
+///     operand.len()
+/// }
+/// let buffer = millstream::Device::simulated()?.stream()?.upload(&[1, 2, 3])?;
+/// assert_eq!((length(&buffer), length(buffer.slice(1..))), (3, 2));
+/// # Ok::<(), millstream::Error>(())
+/// ```
+pub trait ReadOperand<T>: Sealed {
+    /// Elements in the array.
+    fn len(&self) -> usize;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where the elements are.
+    #[doc(hidden)]
+    fn place(&self) -> Place<'_>;
+}
+
+/// An array on the device that an operation may read and write: `&mut Buffer<T>`, [`ViewMut`] and `&mut ViewMut`.
+///
+/// ```
+/// fn length<T>(operand: impl millstream::WriteOperand<T>) -> usize {
+///     operand.len()
+/// }
+/// let mut buffer = millstream::Device::simulated()?.stream()?.zeros::<f32>(3)?;
+/// assert_eq!(length(buffer.slice_mut(1..)), 2);
+/// # Ok::<(), millstream::Error>(())
+/// ```
+///
+/// Nothing is written through a shared reference:
+///
+/// ```compile_fail,E0277
+/// # let stream = millstream::Device::simulated()?.stream()?;
+/// let buffer = stream.zeros::<f32>(3)?;
+/// stream.fill(&buffer, 1.0)?;
+/// # Ok::<(), millstream::Error>(())
+/// ```
+pub trait WriteOperand<T>: ReadOperand<T> {}
+
+/// Where an operand on the device is. Only this crate can look inside.
+#[doc(hidden)]
+#[derive(Clone)]
+pub struct Place<'a>(pub(crate) Span<'a>);
+
+/// What a copy may read: everything that is a [`ReadOperand`], and [`Pinned`].
+///
+/// ```
+/// # let stream = millstream::Device::simulated()?.stream()?;
+/// let mut target = stream.zeros::<u8>(2)?;
+/// let pinned = stream.device().pinned_from(&[1_u8, 2])?;
+/// stream.copy(&pinned, &mut target)?;
+/// assert_eq!(stream.download(&target)?.wait()?, [1, 2]);
+/// # Ok::<(), millstream::Error>(())
+/// ```
+pub trait CopySource<T>: Sealed {
+    /// Where the elements are.
+    #[doc(hidden)]
+    fn source(&self) -> AnyPlace<'_>;
+}
+
+/// What a copy may write: everything that is a [`WriteOperand`], and `&mut` [`Pinned`].
+///
+/// ```
+/// # let stream = millstream::Device::simulated()?.stream()?;
+/// let source = stream.upload(&[1_u8, 2])?;
+/// let mut pinned = stream.device().pinned::<u8>(2)?;
+/// stream.copy(&source, &mut pinned)?;
+/// assert_eq!(*pinned.read()?, [1, 2]);
+/// # Ok::<(), millstream::Error>(())
+/// ```
+pub trait CopyTarget<T>: CopySource<T> {}
+
+/// Where an operand of a copy is. Only this crate can look inside.
+#[doc(hidden)]
+#[derive(Clone)]
+pub enum AnyPlace<'a> {
+    /// On the device.
+    Device(Place<'a>),
+    /// In pinned memory of the host.
+    Pinned(PinnedPlace<'a>),
+}
+
+macro_rules! on_device {
+    ($($type:ty: |$this:ident| $span:expr;)*) => {
+        $(
+            impl<T> Sealed for $type {}
+
+            impl<T> ReadOperand<T> for $type {
+                fn len(&self) -> usize {
+                    <$type>::len(self)
+                }
+
+                fn place(&self) -> Place<'_> {
+                    let $this = self;
+                    Place($span)
+                }
+            }
+
+            impl<T> CopySource<T> for $type {
+                fn source(&self) -> AnyPlace<'_> {
+                    AnyPlace::Device(self.place())
+                }
+            }
+        )*
+    };
+}
+
+on_device! {
+    Buffer<T>: |buffer| buffer.span();
+    View<'_, T>: |view| view.span.clone();
+    ViewMut<'_, T>: |view| view.span.clone();
+}
+
+impl<T> Sealed for Pinned<T> {}
+
+impl<T> CopySource<T> for Pinned<T> {
+    fn source(&self) -> AnyPlace<'_> {
+        AnyPlace::Pinned(self.place())
+    }
+}
+
+macro_rules! by_reference {
+    ($($reference:ty),*) => {
+        $(
+            impl<O: Sealed + ?Sized> Sealed for $reference {}
+
+            impl<T, O: ReadOperand<T> + ?Sized> ReadOperand<T> for $reference {
+                fn len(&self) -> usize {
+                    O::len(self)
+                }
+
+                fn place(&self) -> Place<'_> {
+                    O::place(self)
+                }
+            }
+
+            impl<T, O: CopySource<T> + ?Sized> CopySource<T> for $reference {
+                fn source(&self) -> AnyPlace<'_> {
+                    O::source(self)
+                }
+            }
+        )*
+    };
+}
+
+by_reference!(&O, &mut O);
+
+impl<T> WriteOperand<T> for &mut Buffer<T> {}
+impl<T> WriteOperand<T> for ViewMut<'_, T> {}
+impl<T> WriteOperand<T> for &mut ViewMut<'_, T> {}
+impl<T> CopyTarget<T> for &mut Buffer<T> {}
+impl<T> CopyTarget<T> for ViewMut<'_, T> {}
+impl<T> CopyTarget<T> for &mut ViewMut<'_, T> {}
+impl<T> CopyTarget<T> for &mut Pinned<T> {}

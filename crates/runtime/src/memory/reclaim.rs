@@ -1,0 +1,51 @@
+//! Frees that were put off, and the stream on which memory used by several streams is freed.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use parking_lot::Mutex;
+
+use crate::{Result, device::StreamState, submit::Freed};
+
+/// The device's frees in waiting.
+#[derive(Debug, Default)]
+pub(crate) struct Reclaim {
+    /// Whether `put_off` may hold something; read on every submission.
+    any: AtomicBool,
+    put_off: Mutex<Vec<Freed>>,
+    stream: Mutex<Option<Arc<StreamState>>>,
+}
+
+impl Reclaim {
+    /// Keeps a free for later.
+    pub(crate) fn put_off(&self, freed: Freed) {
+        self.put_off.lock().push(freed);
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// Takes all that was put off.
+    pub(crate) fn take_put_off(&self) -> Vec<Freed> {
+        if !self.any.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut put_off = self.put_off.lock();
+        self.any.store(false, Ordering::Release);
+        std::mem::take(&mut *put_off)
+    }
+
+    /// The stream on which memory is freed that several streams have used, made by `acquire` on first use.
+    pub(crate) fn stream(
+        &self,
+        acquire: impl FnOnce() -> Result<Arc<StreamState>>,
+    ) -> Result<Arc<StreamState>> {
+        let mut stream = self.stream.lock();
+        if let Some(stream) = &*stream {
+            return Ok(Arc::clone(stream));
+        }
+        let made = acquire()?;
+        *stream = Some(Arc::clone(&made));
+        Ok(made)
+    }
+}

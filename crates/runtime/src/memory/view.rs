@@ -1,0 +1,227 @@
+//! Views: parts of a buffer, tracked by their bytes.
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    ops::{Bound, Range, RangeBounds},
+};
+
+use millstream_driver::DevicePtr;
+
+use super::Allocation;
+use crate::{
+    Misuse, Problem, Result,
+    tracker::{Access, AccessKind},
+};
+
+/// Elements of an allocation: where they are, without saying what may be done to them.
+#[derive(Clone)]
+pub(crate) struct Span<'a> {
+    pub(crate) allocation: &'a Allocation,
+    /// The first byte and the byte after the last.
+    pub(crate) bytes: Range<usize>,
+}
+
+impl<'a> Span<'a> {
+    pub(crate) fn pointer(&self) -> DevicePtr {
+        self.allocation.pointer.offset(self.bytes.start as u64)
+    }
+
+    pub(crate) fn access(&self, kind: AccessKind) -> Access<'a> {
+        let range = self.bytes.start as u64..self.bytes.end as u64;
+        Access { ledger: &self.allocation.ledger, range, kind, ordered: true }
+    }
+
+    /// Whether both have a byte in common.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        std::ptr::eq(self.allocation, other.allocation)
+            && self.bytes.start.max(other.bytes.start) < self.bytes.end.min(other.bytes.end)
+    }
+
+    /// The part that `range` names, in elements of `element_bytes`.
+    pub(super) fn part(self, range: Range<usize>, element_bytes: usize) -> Self {
+        let start = self.bytes.start + range.start * element_bytes;
+        Self { bytes: start..start + range.len() * element_bytes, ..self }
+    }
+}
+
+/// Turns any range of elements into a plain one that lies within `len`.
+pub(super) fn resolve(range: impl RangeBounds<usize>, len: usize) -> Result<Range<usize>, Misuse> {
+    let start = match range.start_bound() {
+        Bound::Included(&start) => start,
+        Bound::Excluded(&before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&last) => last.saturating_add(1),
+        Bound::Excluded(&end) => end,
+        Bound::Unbounded => len,
+    };
+    if start <= end && end <= len {
+        Ok(start..end)
+    } else {
+        Err(Misuse::new("slice", Problem::Range { range: start..end, len }))
+    }
+}
+
+/// A part of a [`Buffer`](crate::Buffer) to read.
+///
+/// ```
+/// use millstream::Device;
+///
+/// let stream = Device::simulated()?.stream()?;
+/// let buffer = stream.upload(&[1, 2, 3, 4])?;
+/// let middle = buffer.slice(1..3);
+/// assert_eq!(middle.len(), 2);
+/// assert_eq!(stream.download(middle)?.wait()?, [2, 3]);
+/// # Ok::<(), millstream::Error>(())
+/// ```
+pub struct View<'a, T> {
+    pub(crate) span: Span<'a>,
+    pub(crate) element: PhantomData<&'a T>,
+}
+
+impl<T> Clone for View<'_, T> {
+    fn clone(&self) -> Self {
+        Self { span: self.span.clone(), element: PhantomData }
+    }
+}
+
+/// A part of a [`Buffer`](crate::Buffer) to write. No two that exist at one time have a byte in common.
+///
+/// ```
+/// use millstream::Device;
+///
+/// let stream = Device::simulated()?.stream()?;
+/// let mut buffer = stream.zeros::<u8>(4)?;
+/// let (mut left, mut right) = buffer.split_at_mut(2);
+/// stream.fill(&mut left, 1)?;
+/// stream.fill(&mut right, 2)?;
+/// assert_eq!(stream.download(&buffer)?.wait()?, [1, 1, 2, 2]);
+/// # Ok::<(), millstream::Error>(())
+/// ```
+///
+/// Two that overlap do not compile:
+///
+/// ```compile_fail,E0499
+/// # let stream = millstream::Device::simulated()?.stream()?;
+/// # let mut buffer = stream.zeros::<u8>(4)?;
+/// let mut left = buffer.slice_mut(0..3);
+/// let mut right = buffer.slice_mut(2..4);
+/// stream.fill(&mut left, 1)?;
+/// stream.fill(&mut right, 2)?;
+/// # Ok::<(), millstream::Error>(())
+/// ```
+pub struct ViewMut<'a, T> {
+    pub(crate) span: Span<'a>,
+    pub(crate) element: PhantomData<&'a mut T>,
+}
+
+macro_rules! common {
+    ($name:ident) => {
+        impl<T> $name<'_, T> {
+            /// Elements in the view.
+            #[must_use]
+            pub fn len(&self) -> usize {
+                self.span.bytes.len().checked_div(size_of::<T>()).unwrap_or(0)
+            }
+
+            /// Whether the view has no elements.
+            #[must_use]
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+
+            /// A part of this view.
+            ///
+            /// # Panics
+            ///
+            /// If the range does not lie within the view, like a slice's index. See [`try_slice`](Self::try_slice).
+            #[must_use]
+            #[track_caller]
+            pub fn slice(&self, range: impl RangeBounds<usize>) -> View<'_, T> {
+                self.try_slice(range).unwrap_or_else(|error| panic!("{error}"))
+            }
+
+            /// A part of this view.
+            ///
+            /// # Errors
+            ///
+            /// If the range does not lie within the view.
+            pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
+                let range = resolve(range, self.len())?;
+                Ok(View { span: self.span.clone().part(range, size_of::<T>()), element: PhantomData })
+            }
+        }
+
+        impl<T> fmt::Debug for $name<'_, T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let Range { start, end } = self.span.bytes;
+                write!(f, "{}({start}..{end} of {:?})", stringify!($name), self.span.allocation)
+            }
+        }
+    };
+}
+
+common!(View);
+common!(ViewMut);
+
+impl<'a, T> ViewMut<'a, T> {
+    /// A part of this view, to write.
+    ///
+    /// # Panics
+    ///
+    /// If the range does not lie within the view. See [`try_slice_mut`](Self::try_slice_mut).
+    #[must_use]
+    #[track_caller]
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> ViewMut<'_, T> {
+        self.try_slice_mut(range).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// A part of this view, to write.
+    ///
+    /// # Errors
+    ///
+    /// If the range does not lie within the view.
+    pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
+        let range = resolve(range, self.len())?;
+        Ok(ViewMut { span: self.span.clone().part(range, size_of::<T>()), element: PhantomData })
+    }
+
+    /// This view for a while, without giving it away.
+    #[must_use]
+    pub fn reborrow(&mut self) -> ViewMut<'_, T> {
+        ViewMut { span: self.span.clone(), element: PhantomData }
+    }
+
+    /// Both parts of this view: the first `middle` elements, and the rest.
+    ///
+    /// # Panics
+    ///
+    /// If `middle` is more than the view has.
+    #[must_use]
+    #[track_caller]
+    pub fn split_at_mut(self, middle: usize) -> (ViewMut<'a, T>, ViewMut<'a, T>) {
+        let len = self.len();
+        assert!(middle <= len, "split at {middle} of a view of {len} elements");
+        let left = self.span.clone().part(0..middle, size_of::<T>());
+        let right = self.span.part(middle..len, size_of::<T>());
+        (ViewMut { span: left, element: PhantomData }, ViewMut { span: right, element: PhantomData })
+    }
+
+    /// The view in parts of `chunk_len` elements, the last perhaps shorter.
+    ///
+    /// # Panics
+    ///
+    /// If `chunk_len` is 0.
+    #[track_caller]
+    pub fn chunks_mut(self, chunk_len: usize) -> impl Iterator<Item = ViewMut<'a, T>> {
+        assert!(chunk_len > 0, "chunks of no elements");
+        let len = self.len();
+        let span = self.span;
+        (0..len).step_by(chunk_len).map(move |start| {
+            let range = start..(start + chunk_len).min(len);
+            ViewMut { span: span.clone().part(range, size_of::<T>()), element: PhantomData }
+        })
+    }
+}

@@ -1,0 +1,161 @@
+//! The commands that can be enqueued: each is a driver call or a few, and the sequence in which they go.
+
+#![allow(unsafe_code, reason = "makes the driver calls that enqueue work")]
+
+use std::ffi::c_void;
+
+use millstream_driver::{
+    ContextHandle, DevicePtr, Driver, DriverError, FillPattern, FunctionHandle, LaunchDims, StreamHandle,
+};
+
+/// The queue that a command goes to.
+#[derive(Clone, Copy)]
+pub(crate) struct Queue<'a> {
+    pub(crate) driver: &'a dyn Driver,
+    pub(crate) context: ContextHandle,
+    pub(crate) stream: StreamHandle,
+}
+
+/// Something that can be enqueued.
+pub(crate) trait Command {
+    /// What the driver answers.
+    type Output;
+
+    /// Makes the driver calls.
+    ///
+    /// # Safety
+    ///
+    /// The queue's context and stream are alive. What the command names is live and as large as it says until the
+    /// command has run, and whatever else touches it is ordered with the command.
+    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<Self::Output, DriverError>;
+}
+
+/// Allocates from the device's pool (rules 31 and 32).
+pub(crate) struct Allocate {
+    pub(crate) bytes: usize,
+}
+
+impl Command for Allocate {
+    type Output = DevicePtr;
+
+    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<DevicePtr, DriverError> {
+        // SAFETY: by this function's contract.
+        unsafe { queue.driver.mem_alloc_async(queue.context, self.bytes, queue.stream) }
+    }
+}
+
+/// Copies page-locked host memory to the device (rule 7).
+pub(crate) struct ToDevice {
+    pub(crate) target: DevicePtr,
+    pub(crate) source: *const u8,
+    pub(crate) bytes: usize,
+}
+
+impl Command for ToDevice {
+    type Output = ();
+
+    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+        let Self { target, source, bytes } = self;
+        // SAFETY: by this function's contract.
+        unsafe { queue.driver.copy_host_to_device_async(queue.context, target, source, bytes, queue.stream) }
+    }
+}
+
+/// Copies device memory to page-locked host memory (rule 7).
+pub(crate) struct ToHost {
+    pub(crate) target: *mut u8,
+    pub(crate) source: DevicePtr,
+    pub(crate) bytes: usize,
+}
+
+impl Command for ToHost {
+    type Output = ();
+
+    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+        let Self { target, source, bytes } = self;
+        // SAFETY: by this function's contract.
+        unsafe { queue.driver.copy_device_to_host_async(queue.context, target, source, bytes, queue.stream) }
+    }
+}
+
+/// Copies within the device; the ranges do not overlap.
+pub(crate) struct WithinDevice {
+    pub(crate) target: DevicePtr,
+    pub(crate) source: DevicePtr,
+    pub(crate) bytes: usize,
+}
+
+impl Command for WithinDevice {
+    type Output = ();
+
+    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+        let Self { target, source, bytes } = self;
+        // SAFETY: by this function's contract.
+        unsafe { queue.driver.copy_device_to_device_async(queue.context, target, source, bytes, queue.stream) }
+    }
+}
+
+/// Repeats an element that the driver has a fill for (rule 12).
+pub(crate) struct Fill {
+    pub(crate) target: DevicePtr,
+    pub(crate) pattern: FillPattern,
+    pub(crate) count: usize,
+}
+
+impl Command for Fill {
+    type Output = ();
+
+    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+        let Self { target, pattern, count } = self;
+        // SAFETY: by this function's contract.
+        unsafe { queue.driver.memset_async(queue.context, target, pattern, count, queue.stream) }
+    }
+}
+
+/// Repeats the element at `target` over `bytes` bytes from there on, by copying what is there already: 1, 2, 4, …
+pub(crate) struct Repeat {
+    pub(crate) target: DevicePtr,
+    pub(crate) element_bytes: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Command for Repeat {
+    type Output = ();
+
+    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+        let mut ready = self.element_bytes;
+        while ready < self.bytes {
+            let bytes = ready.min(self.bytes - ready);
+            let copy = WithinDevice { target: self.target.offset(ready as u64), source: self.target, bytes };
+            // SAFETY: by this function's contract; source and target do not overlap, for `bytes` is at most `ready`,
+            // and the copies of one stream run one after the other (rule 16).
+            unsafe { copy.enqueue(queue) }?;
+            ready += bytes;
+        }
+        Ok(())
+    }
+}
+
+/// Launches a kernel (rule 13).
+pub(crate) struct Launch<'a> {
+    pub(crate) function: FunctionHandle,
+    pub(crate) dims: LaunchDims,
+    pub(crate) params: &'a [*const c_void],
+}
+
+impl Command for Launch<'_> {
+    type Output = ();
+
+    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+        // SAFETY: by this function's contract.
+        unsafe {
+            queue.driver.launch_kernel(
+                queue.context,
+                self.function,
+                &self.dims,
+                queue.stream,
+                self.params,
+            )
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Freeing device memory in stream order, behind every use, without ever making the caller wait.
+//!
+//! A free must come behind every use of the allocation (rule 32), and must not hold back work of a stream that has
+//! nothing to do with it. If one stream's tail is already behind all uses, the free goes there. Otherwise it goes to a
+//! stream of its own that waits for them. Where a lock is taken or a use is not yet submitted, the free is put off to
+//! the next submission, allocation or wait on the device.
+
+#![allow(unsafe_code, reason = "frees device memory")]
+
+use std::sync::Arc;
+
+use millstream_driver::DevicePtr;
+use smallvec::SmallVec;
+
+use super::{enqueue_wait, find_points};
+use crate::{
+    device::{DeviceState, Lane, StreamState},
+    tracker::{StreamId, Ticket},
+};
+
+/// Device memory that nobody can name any more, with the operations that may still use it.
+#[derive(Debug)]
+pub(crate) struct Freed {
+    pub(crate) pointer: DevicePtr,
+    /// Where it was allocated: where to free it if nobody uses it any more.
+    pub(crate) home: StreamId,
+    pub(crate) uses: SmallVec<[Ticket; 4]>,
+}
+
+/// Frees the memory once every use is over. Never blocks, never fails: on a lost device there is nothing to give back to.
+pub(crate) fn release(device: &DeviceState, freed: Freed) {
+    if let Err(freed) = try_free(device, freed) {
+        device.reclaim.put_off(freed);
+    }
+}
+
+/// Tries again what was put off.
+pub(crate) fn drain_frees(device: &DeviceState) {
+    for freed in device.reclaim.take_put_off() {
+        release(device, freed);
+    }
+}
+
+/// Frees the memory now, or gives it back if that would mean to wait for a lock or a submission.
+fn try_free(device: &DeviceState, mut freed: Freed) -> Result<(), Freed> {
+    if device.lost().is_some() {
+        return Ok(());
+    }
+    freed.uses.retain(|ticket| !device.is_done(*ticket));
+    let submitted = |ticket: &Ticket| {
+        device.stream(ticket.stream).is_none_or(|stream| {
+            stream.points.try_lock().is_some_and(|points| points.submitted() >= ticket.sequence)
+        })
+    };
+    if !freed.uses.iter().all(submitted) {
+        return Err(freed);
+    }
+    if freed.uses.is_empty() {
+        return match device.stream(freed.home) {
+            Some(home) => free_behind(device, &home, freed, |_| true),
+            None => Ok(()),
+        };
+    }
+    for at in 0..freed.uses.len() {
+        let Some(stream) = device.stream(freed.uses[at].stream) else { continue };
+        let uses = freed.uses.clone();
+        let ordered = |lane: &Lane| {
+            uses.iter().all(|&ticket| ticket.stream == stream.id || lane.clock.covers(ticket))
+        };
+        match free_behind(device, &stream, freed, ordered) {
+            Ok(()) => return Ok(()),
+            Err(back) => freed = back,
+        }
+    }
+    free_apart(device, freed)
+}
+
+/// Frees at the stream's tail, if its lane is free and `ordered` finds that the tail is behind every use.
+fn free_behind(
+    device: &DeviceState,
+    stream: &StreamState,
+    freed: Freed,
+    ordered: impl FnOnce(&Lane) -> bool,
+) -> Result<(), Freed> {
+    match stream.lane.try_lock() {
+        Some(lane) if ordered(&lane) => {
+            enqueue_free(device, stream, &freed);
+            Ok(())
+        }
+        _ => Err(freed),
+    }
+}
+
+/// Frees on a stream that does nothing else, behind a wait for each use.
+fn free_apart(device: &DeviceState, freed: Freed) -> Result<(), Freed> {
+    let Ok(stream) = device.reclaim.stream(|| device.acquire_stream(0)) else { return Err(freed) };
+    let stream: &Arc<StreamState> = &stream;
+    let Some(mut lane) = stream.lane.try_lock() else { return Err(freed) };
+    let uses = freed.uses.iter().copied().filter(|&ticket| !lane.clock.covers(ticket)).collect();
+    // Every use is submitted, so this does not wait.
+    let Ok(points) = find_points(device, stream, uses) else { return Err(freed) };
+    for point in &points {
+        if enqueue_wait(device, stream, point).is_err() {
+            return Err(freed);
+        }
+        lane.clock.join(&point.clock);
+    }
+    enqueue_free(device, stream, &freed);
+    Ok(())
+}
+
+/// Makes the driver call. The caller holds the stream's lane, and every use is ordered before the stream's tail.
+fn enqueue_free(device: &DeviceState, stream: &StreamState, freed: &Freed) {
+    // SAFETY: the allocation's owner is gone, so that no later operation can use it; every use is ordered before this
+    // point of the stream; the device owns context and stream.
+    let result = unsafe { device.driver.mem_free_async(device.context, freed.pointer, stream.handle) };
+    if let Err(error) = device.checked(result) {
+        tracing::warn!(%error, pointer = ?freed.pointer, "device memory could not be freed");
+    }
+}

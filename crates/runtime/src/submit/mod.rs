@@ -1,0 +1,221 @@
+//! Submission: the only place that enqueues work.
+//!
+//! One operation goes through these steps: take the stream's lane, reserve a ticket, plan and publish, find a point for
+//! each dependency, make the waits that no other implies, make the operation's own driver calls, record a point behind
+//! it if others will want one, and note it as submitted. The lane is held throughout, so that tickets and queue agree;
+//! ledgers are held only while planning. See [`crate::tracker`] for why this is enough.
+
+#![allow(unsafe_code, reason = "enqueues waits and records, and hands commands to the driver")]
+
+mod commands;
+mod free;
+
+use std::{panic::Location, sync::Weak};
+
+use millstream_driver::EventHandle;
+use smallvec::SmallVec;
+
+pub(crate) use commands::{Allocate, Command, Fill, Launch, Queue, Repeat, ToDevice, ToHost, WithinDevice};
+pub(crate) use free::{Freed, drain_frees, release};
+
+use crate::{
+    Result,
+    completion::query_point,
+    device::{DeviceState, Lane, PooledEvent, StreamState},
+    timeline::{Kind, Note},
+    tracker::{Access, Dependencies, Point, Ticket, drop_implied, plan_and_publish, restore_displaced},
+};
+
+/// The accesses of one operation; few enough to live on the stack.
+pub(crate) type Accesses<'a> = SmallVec<[Access<'a>; 4]>;
+
+/// Points to wait for.
+type Waits = SmallVec<[Point<PooledEvent>; 4]>;
+
+/// What is submitted besides the command: its operands, and what people will want to know of it.
+pub(crate) struct Operation<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) label: &'static str,
+    pub(crate) location: &'static Location<'static>,
+    pub(crate) bytes: u64,
+    pub(crate) accesses: Accesses<'a>,
+    /// Alive as long as someone on the host means to wait for this very operation.
+    pub(crate) awaited: Option<Weak<()>>,
+}
+
+/// Submits an operation to a stream and returns its ticket's number there with what the driver answered.
+///
+/// Never blocks on the device. It may wait for other threads that are in the middle of submitting what this operation
+/// depends on.
+///
+/// # Errors
+///
+/// On any error, and on a panic of the driver, the ticket counts as submitted and stands for no work; no later operation
+/// loses a dependency by it.
+///
+/// # Safety
+///
+/// The contract of [`Command::enqueue`], except for the order: the operation's accesses name all that the command
+/// touches, and what they name stays allocated until it is freed through [`release`] or returned with its ticket.
+pub(crate) unsafe fn submit<C: Command>(
+    device: &DeviceState,
+    stream: &StreamState,
+    operation: Operation<'_>,
+    command: C,
+) -> Result<(u64, C::Output)> {
+    device.check_alive()?;
+    drain_frees(device);
+    let Operation { kind, label, location, bytes, mut accesses, awaited } = operation;
+    let mut lane = stream.lane.lock();
+    record_if_awaited(device, stream, &mut lane)?;
+    let ticket = stream.ticket(lane.next);
+    lane.next += 1;
+    let plan = plan_and_publish(ticket, &lane.clock, &mut accesses, &|ticket| device.is_done(ticket));
+    let displaced = plan.dependencies.clone();
+    let mut publication = Publication { device, stream, ticket, accesses, displaced, settled: false };
+
+    let waits = find_points(device, stream, plan.dependencies)?;
+    for point in &waits {
+        enqueue_wait(device, stream, point)?;
+        lane.clock.join(&point.clock);
+    }
+    let trace = device.timeline.begin(device, stream);
+    let queue = Queue { driver: &*device.driver, context: device.context, stream: stream.handle };
+    // SAFETY: the device keeps context and stream alive; the rest is this function's contract, and the order is what
+    // the waits above have seen to.
+    let output = device.checked(unsafe { command.enqueue(queue) })?;
+    if let Some(trace) = trace {
+        let waits = waits.iter().map(|point| point.ticket).collect();
+        device.timeline.end(device, stream, trace, Note { kind, label, location, bytes, ticket, waits });
+    }
+    // The operation is enqueued. Without a point, whoever needs one records it late, so a failure here loses nothing.
+    let event = if plan.shared { take_and_record(device, stream).ok() } else { None };
+    lane.awaited = awaited;
+    publication.settle(&lane, !waits.is_empty(), event);
+    ask_about_points(device, stream);
+    Ok((ticket.sequence, output))
+}
+
+/// A published ticket on its way to being submitted. Dropped before it is settled, it settles as a failure.
+struct Publication<'a> {
+    device: &'a DeviceState,
+    stream: &'a StreamState,
+    ticket: Ticket,
+    accesses: Accesses<'a>,
+    displaced: Dependencies,
+    settled: bool,
+}
+
+impl Publication<'_> {
+    /// Notes the ticket as submitted.
+    fn settle(&mut self, lane: &Lane, joined: bool, event: Option<PooledEvent>) {
+        self.settled = true;
+        self.stream.points.lock().submit(self.ticket.sequence, joined.then_some(&lane.clock), event);
+        self.stream.submitted.notify_all();
+    }
+}
+
+impl Drop for Publication<'_> {
+    fn drop(&mut self) {
+        if self.settled {
+            return;
+        }
+        restore_displaced(&mut self.accesses, &self.displaced);
+        let displaced = std::mem::take(&mut self.displaced);
+        let device = self.device;
+        self.stream.points.lock().fail(self.ticket.sequence, displaced, &|ticket| device.is_done(ticket));
+        self.stream.submitted.notify_all();
+    }
+}
+
+/// Records a point behind the stream's last ticket if someone on the host still waits for it.
+fn record_if_awaited(device: &DeviceState, stream: &StreamState, lane: &mut Lane) -> Result<()> {
+    let Some(awaited) = lane.awaited.take() else { return Ok(()) };
+    let (sequence, clock) = stream.points.lock().tail();
+    if awaited.strong_count() == 0 || stream.is_done(sequence) {
+        return Ok(());
+    }
+    if stream.points.lock().covering(sequence).is_none() {
+        let event = take_and_record(device, stream)?;
+        stream.points.lock().record_late(sequence, &clock, event);
+    }
+    Ok(())
+}
+
+/// Finds a point for each dependency that is not done, and leaves out those that others imply.
+fn find_points(device: &DeviceState, stream: &StreamState, dependencies: Dependencies) -> Result<Waits> {
+    let mut waits = Waits::new();
+    let mut open = dependencies;
+    let mut at = 0;
+    while at < open.len() {
+        let ticket = open[at];
+        at += 1;
+        let Some(other) = device.stream(ticket.stream) else { continue };
+        if other.is_done(ticket.sequence) {
+            continue;
+        }
+        let (found, displaced) = {
+            let mut points = other.points.lock();
+            while points.submitted() < ticket.sequence {
+                other.submitted.wait(&mut points);
+            }
+            (points.covering(ticket.sequence).cloned(), points.displaced_until(ticket.sequence))
+        };
+        for ticket in displaced {
+            if ticket.stream != stream.id && !open.contains(&ticket) {
+                open.push(ticket);
+            }
+        }
+        waits.push(match found {
+            Some(point) => point,
+            None => record_late(device, &other)?,
+        });
+    }
+    drop_implied(&mut waits);
+    Ok(waits)
+}
+
+/// Records a point on another stream, behind all that is submitted there: the first crossing, which may wait for more
+/// than it must, once.
+fn record_late(device: &DeviceState, other: &StreamState) -> Result<Point<PooledEvent>> {
+    let (sequence, clock) = other.points.lock().tail();
+    let event = take_and_record(device, other)?;
+    Ok(other.points.lock().record_late(sequence, &clock, event))
+}
+
+/// Records a point behind all that is submitted on the stream, so that its completion can be asked about.
+pub(crate) fn record_point(device: &DeviceState, stream: &StreamState) -> Result<()> {
+    record_late(device, stream).map(drop)
+}
+
+fn take_and_record(device: &DeviceState, stream: &StreamState) -> Result<PooledEvent> {
+    let event = device.checked(device.events.take(&*device.driver, device.context))?;
+    match record_event(device, stream, *event) {
+        Ok(()) => Ok(event),
+        Err(error) => {
+            device.events.give(event);
+            Err(error)
+        }
+    }
+}
+
+/// Records an event that the device owns and that nobody else is recording.
+pub(crate) fn record_event(device: &DeviceState, stream: &StreamState, event: EventHandle) -> Result<()> {
+    // SAFETY: the device owns the event and the stream.
+    device.checked(unsafe { device.driver.event_record(device.context, event, stream.handle) })
+}
+
+fn enqueue_wait(device: &DeviceState, stream: &StreamState, point: &Point<PooledEvent>) -> Result<()> {
+    // SAFETY: the device owns the stream, and the event, which `point` keeps from being recorded anew.
+    device.checked(unsafe {
+        device.driver.stream_wait_event(device.context, stream.handle, *point.event)
+    })
+}
+
+/// Keeps the number of points bounded: now and then asks about one in the middle.
+fn ask_about_points(device: &DeviceState, stream: &StreamState) {
+    let Some(point) = stream.points.lock().worth_a_query() else { return };
+    if !query_point(device, stream, &point).unwrap_or(false) {
+        stream.points.lock().postpone_query(|event| device.events.give(event));
+    }
+}

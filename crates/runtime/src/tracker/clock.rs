@@ -1,0 +1,98 @@
+//! Vector clocks: for every stream, the highest ticket that is ordered before a point.
+
+use smallvec::SmallVec;
+
+use super::{StreamId, Ticket};
+
+/// For every stream the highest sequence number known to be ordered before a point; a stream not listed has none.
+///
+/// Kept sorted by stream. A handful of streams is the rule, so the entries live inside the value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Clock {
+    entries: SmallVec<[(StreamId, u64); 6]>,
+}
+
+impl Clock {
+    /// Whether the ticket is ordered before this point.
+    pub(crate) fn covers(&self, ticket: Ticket) -> bool {
+        match self.find(ticket.stream) {
+            Ok(at) => self.entries[at].1 >= ticket.sequence,
+            Err(_) => false,
+        }
+    }
+
+    /// Puts the ticket, and with it all earlier ones of its stream, before this point.
+    pub(crate) fn advance(&mut self, ticket: Ticket) {
+        match self.find(ticket.stream) {
+            Ok(at) => self.entries[at].1 = self.entries[at].1.max(ticket.sequence),
+            Err(at) => self.entries.insert(at, (ticket.stream, ticket.sequence)),
+        }
+    }
+
+    /// Puts everything that is before `other` before this point.
+    pub(crate) fn join(&mut self, other: &Self) {
+        for &(stream, sequence) in &other.entries {
+            self.advance(Ticket::new(stream, sequence));
+        }
+    }
+
+    /// Drops what `is_done` says has finished: nobody needs to be ordered after it any more.
+    pub(crate) fn forget_done(&mut self, mut is_done: impl FnMut(Ticket) -> bool) {
+        self.entries.retain(|&mut (stream, sequence)| !is_done(Ticket::new(stream, sequence)));
+    }
+
+    /// The highest ticket of each stream.
+    pub(crate) fn tickets(&self) -> impl Iterator<Item = Ticket> + '_ {
+        self.entries.iter().map(|&(stream, sequence)| Ticket::new(stream, sequence))
+    }
+
+    /// How many streams are listed.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn find(&self, stream: StreamId) -> Result<usize, usize> {
+        self.entries.binary_search_by_key(&stream, |&(listed, _)| listed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticket(stream: u64, sequence: u64) -> Ticket {
+        Ticket::new(StreamId::of(stream), sequence)
+    }
+
+    #[test]
+    fn covers_what_was_put_before_it_and_nothing_later() {
+        let mut clock = Clock::default();
+        clock.advance(ticket(3, 5));
+        clock.advance(ticket(1, 2));
+        clock.advance(ticket(3, 4));
+        assert!(clock.covers(ticket(3, 5)) && clock.covers(ticket(3, 1)) && clock.covers(ticket(1, 2)));
+        assert!(!clock.covers(ticket(3, 6)) && !clock.covers(ticket(2, 1)));
+    }
+
+    #[test]
+    fn join_takes_the_highest_of_each_stream() {
+        let (mut a, mut b) = (Clock::default(), Clock::default());
+        a.advance(ticket(1, 9));
+        a.advance(ticket(2, 1));
+        b.advance(ticket(2, 7));
+        b.advance(ticket(4, 3));
+        a.join(&b);
+        let all: Vec<_> = a.tickets().collect();
+        assert_eq!(all, [ticket(1, 9), ticket(2, 7), ticket(4, 3)]);
+    }
+
+    #[test]
+    fn forgets_what_is_done() {
+        let mut clock = Clock::default();
+        clock.advance(ticket(1, 9));
+        clock.advance(ticket(2, 1));
+        clock.forget_done(|t| t.stream == StreamId::of(1));
+        assert_eq!(clock.len(), 1);
+        assert!(!clock.covers(ticket(1, 9)) && clock.covers(ticket(2, 1)));
+    }
+}

@@ -1,0 +1,65 @@
+//! The tracker: which earlier operations must an operation wait for? Safe code that never sees a driver.
+//!
+//! # Words
+//!
+//! A *ticket* is an operation: a stream and its number there, from 1. A *ledger* is an allocation's history: disjoint
+//! byte segments, each with the tickets that last wrote and read it. A *clock* says, for every stream, up to which
+//! ticket a point is ordered. A *point* is an event recorded on a stream, with the ticket in front of it and the clock
+//! there. *Done* is how far a stream is known to have finished.
+//!
+//! # States of a ticket
+//!
+//! | state | means | entered by |
+//! |---|---|---|
+//! | reserved | it has a number | the thread that holds the stream's lane |
+//! | published | the ledgers of its operands name it | [`plan_and_publish`], all its ledgers locked together |
+//! | submitted | its driver calls are made, or have failed for good | [`Points::submit`], [`Points::fail`] |
+//! | done | the device has finished it | whoever saw an event or a stream complete |
+//!
+//! # Who owns what
+//!
+//! | what | lock | who changes it |
+//! |---|---|---|
+//! | a stream's next number and clock | the stream's *lane* | the thread that submits on it |
+//! | a stream's points, submitted number, failures | the stream's *points* | the lane's holder; a consumer that records late |
+//! | a ledger's segments | the ledger | whoever plans |
+//! | done | atomic, only grows | anyone |
+//!
+//! # Lock order
+//!
+//! lane → ledgers, in the order of their numbers → (released) → points, one at a time. A lane is held across the driver
+//! calls of its own stream, so that numbers and queue order agree. Ledgers and points are never held across a driver
+//! call, a host wait or user code. No thread ever holds two lanes.
+//!
+//! # Why an operation waits for enough
+//!
+//! 1. A conflict is two accesses to a common byte of which one writes. Whichever is published second finds the first
+//!    in the ledger, or finds a ticket that itself waited for the first: a write replaces the tickets of its bytes only
+//!    when it depends on all of them.
+//! 2. A dependency is dropped for three reasons: it is of the same stream (rule 16), the stream's clock has it, or it is
+//!    done. A clock gains a ticket only by a wait that the driver has accepted for a point that covers the ticket.
+//! 3. A point claims what was submitted before the event was recorded, never what was only published.
+//! 4. An operation whose submission fails stands for no work, and may have displaced tickets that it then never waited
+//!    for. Before it counts as submitted these are entered again ([`restore_displaced`]), and those who planned in
+//!    between find them in the stream's failures.
+//!
+//! # Why nobody waits for ever
+//!
+//! A consumer of a published ticket waits until it is submitted. Publication is serialised by the ledgers: the ticket was
+//! published before the consumer's. A circle of such waits would be a circle in time. The thread that submits does so
+//! whether its driver calls succeed, fail or panic; a guard sees to it.
+
+mod clock;
+mod ledger;
+mod plan;
+mod points;
+mod ticket;
+
+#[cfg(test)]
+mod model;
+
+pub(crate) use clock::Clock;
+pub(crate) use ledger::{AccessKind, Ledger};
+pub(crate) use plan::{Access, Dependencies, plan_and_publish, restore_displaced};
+pub(crate) use points::{Point, Points, drop_implied};
+pub(crate) use ticket::{StreamId, Ticket};

@@ -1,0 +1,276 @@
+//! The tracker against a slow, obviously right model: a list of all operations, conflicts found by comparing all pairs.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use smallvec::SmallVec;
+
+use super::*;
+
+/// One operation of a random program.
+#[derive(Clone, Debug)]
+struct Step {
+    stream: usize,
+    /// Allocation, first byte, number of bytes, and whether it writes.
+    operands: Vec<(usize, u64, u64, bool)>,
+    /// The driver refuses the operation after this many of its waits; `None` if all goes well.
+    fails_after: Option<usize>,
+    /// Whether the device finishes everything before this operation, and the host notices.
+    finishes: bool,
+}
+
+const STREAMS: usize = 4;
+const ALLOCATIONS: usize = 3;
+const BYTES: u64 = 24;
+
+fn step(failures: bool) -> impl Strategy<Value = Step> {
+    let operand = (0..ALLOCATIONS, 0..BYTES, 0..=BYTES, any::<bool>())
+        .prop_map(|(allocation, start, len, writes)| (allocation, start, len.min(BYTES - start), writes));
+    let fails = if failures { prop_oneof![8 => Just(None), 1 => (0..3_usize).prop_map(Some)].boxed() } else { Just(None).boxed() };
+    (0..STREAMS, prop::collection::vec(operand, 0..4), fails, prop::bool::weighted(0.03))
+        .prop_map(|(stream, operands, fails_after, finishes)| Step { stream, operands, fails_after, finishes })
+}
+
+/// An event of the model's device: recorded on `stream` behind the first `position` entries of its queue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Recorded {
+    stream: usize,
+    position: usize,
+}
+
+/// What stands in a queue of the model's device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Entry {
+    Work(usize),
+    Wait(Recorded),
+}
+
+/// A device that only remembers what was enqueued, under the tracker driven as the runtime drives it.
+struct Machine {
+    ids: [StreamId; STREAMS],
+    clocks: Vec<Clock>,
+    points: Vec<Points<Recorded>>,
+    done: Vec<u64>,
+    queues: Vec<Vec<Entry>>,
+    ledgers: Vec<Ledger>,
+    /// Ticket numbers of each step's operation.
+    sequences: Vec<u64>,
+    waits: usize,
+    records: usize,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let ids = std::array::from_fn(|_| StreamId::next());
+        Self {
+            ids,
+            clocks: vec![Clock::default(); STREAMS],
+            points: ids.iter().map(|&id| Points::new(id)).collect(),
+            done: vec![0; STREAMS],
+            queues: vec![Vec::new(); STREAMS],
+            ledgers: (0..ALLOCATIONS).map(|_| Ledger::new(BYTES)).collect(),
+            sequences: Vec::new(),
+            waits: 0,
+            records: 0,
+        }
+    }
+
+    fn index(&self, id: StreamId) -> usize {
+        self.ids.iter().position(|&known| known == id).expect("a stream of this machine")
+    }
+
+    fn record(&mut self, stream: usize) -> Recorded {
+        self.records += 1;
+        Recorded { stream, position: self.queues[stream].len() }
+    }
+
+    /// Plans, waits and enqueues as the runtime's submission does; says whether the operation was enqueued.
+    fn run(&mut self, number: usize, step: &Step) -> bool {
+        if step.finishes {
+            for stream in 0..STREAMS {
+                self.done[stream] = self.points[stream].submitted();
+            }
+        }
+        let stream = step.stream;
+        let sequence = self.points[stream].submitted() + 1;
+        self.sequences.push(sequence);
+        let done = self.done.clone();
+        let ids = self.ids;
+        let is_done = move |ticket: Ticket| {
+            ids.iter().position(|&id| id == ticket.stream).is_some_and(|at| done[at] >= ticket.sequence)
+        };
+        let ledgers = std::mem::take(&mut self.ledgers);
+        let mut accesses: SmallVec<[Access<'_>; 4]> = step
+            .operands
+            .iter()
+            .map(|&(allocation, start, len, writes)| Access {
+                ledger: &ledgers[allocation],
+                range: start..start + len,
+                kind: if writes { AccessKind::Write } else { AccessKind::Read },
+                ordered: true,
+            })
+            .collect();
+        let plan = plan_and_publish(
+            Ticket::new(self.ids[stream], sequence),
+            &self.clocks[stream],
+            &mut accesses,
+            &is_done,
+        );
+        let mut wanted = plan.dependencies.clone();
+        let mut points: SmallVec<[Point<Recorded>; 4]> = SmallVec::new();
+        let mut at = 0;
+        while at < wanted.len() {
+            let ticket = wanted[at];
+            at += 1;
+            if is_done(ticket) {
+                continue;
+            }
+            let other = self.index(ticket.stream);
+            let point = match self.points[other].covering(ticket.sequence) {
+                Some(point) => point.clone(),
+                None => {
+                    let (tail, clock) = self.points[other].tail();
+                    let event = self.record(other);
+                    self.points[other].record_late(tail, &clock, event)
+                }
+            };
+            points.push(point);
+        }
+        drop_implied(&mut points);
+        let mut clock = self.clocks[stream].clone();
+        let mut made = 0;
+        for point in &points {
+            if step.fails_after == Some(made) {
+                break;
+            }
+            self.queues[stream].push(Entry::Wait(point.event));
+            self.waits += 1;
+            clock.join(&point.clock);
+            made += 1;
+        }
+        let enqueued = step.fails_after.is_none();
+        if enqueued {
+            self.queues[stream].push(Entry::Work(number));
+            let event = plan.shared.then(|| self.record(stream));
+            self.clocks[stream] = clock.clone();
+            self.points[stream].submit(sequence, Some(&clock), event);
+        } else {
+            restore_displaced(&mut accesses, &plan.dependencies);
+            self.points[stream].fail(sequence, plan.dependencies, &is_done);
+        }
+        drop(accesses);
+        self.ledgers = ledgers;
+        enqueued
+    }
+
+    /// All operations that the queues put before `number`, found by walking every edge.
+    fn before(&self, number: usize, stream: usize) -> BTreeSet<usize> {
+        let position = self.queues[stream].iter().position(|&entry| entry == Entry::Work(number));
+        let mut found = BTreeSet::new();
+        let mut reached = [0; STREAMS];
+        let mut open = vec![(stream, position.expect("the operation was enqueued"))];
+        while let Some((stream, until)) = open.pop() {
+            for at in reached[stream]..until {
+                match self.queues[stream][at] {
+                    Entry::Work(earlier) => {
+                        found.insert(earlier);
+                    }
+                    Entry::Wait(event) => open.push((event.stream, event.position)),
+                }
+            }
+            reached[stream] = reached[stream].max(until);
+        }
+        found
+    }
+}
+
+fn conflict(a: &Step, b: &Step) -> bool {
+    a.operands.iter().any(|&(allocation, start, len, writes)| {
+        b.operands.iter().any(|&(other, other_start, other_len, other_writes)| {
+            allocation == other
+                && (writes || other_writes)
+                && start < other_start + other_len
+                && other_start < start + len
+        })
+    })
+}
+
+/// Runs a program and compares every pair of its operations.
+fn check(steps: &[Step]) -> Result<Machine, TestCaseError> {
+    let mut machine = Machine::new();
+    let mut enqueued = Vec::new();
+    // Operations up to this number finished before the host went on, whatever the queues say.
+    let mut finished_before = Vec::new();
+    let mut finished = 0;
+    for (number, step) in steps.iter().enumerate() {
+        if step.finishes {
+            finished = number;
+        }
+        finished_before.push(finished);
+        enqueued.push(machine.run(number, step));
+    }
+    for later in 0..steps.len() {
+        if !enqueued[later] {
+            continue;
+        }
+        let before = machine.before(later, steps[later].stream);
+        for earlier in 0..later {
+            if enqueued[earlier] && earlier >= finished_before[later] && conflict(&steps[earlier], &steps[later])
+            {
+                prop_assert!(before.contains(&earlier), "operation {later} may overtake {earlier}");
+            }
+        }
+    }
+    Ok(machine)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    /// Every conflicting pair is ordered, also when submissions fail half way.
+    #[test]
+    fn every_conflict_is_ordered(steps in prop::collection::vec(step(true), 1..40)) {
+        check(&steps)?;
+    }
+
+    /// With a point behind every operation, nothing is waited for but conflicts and what these imply, and no wait is
+    /// made that the others imply.
+    #[test]
+    fn nothing_else_is_waited_for(steps in prop::collection::vec(step(false), 1..30)) {
+        let mut all = Vec::new();
+        // All streams read every allocation twice: the first crossing of each may record late, the second may not.
+        for stream in (0..STREAMS).chain(0..STREAMS) {
+            let operands = (0..ALLOCATIONS).map(|allocation| (allocation, 0, BYTES, false)).collect();
+            all.push(Step { stream, operands, fails_after: None, finishes: false });
+        }
+        let prologue = all.len();
+        all.extend(steps.into_iter().map(|step| Step { finishes: false, ..step }));
+        let machine = check(&all)?;
+        // The pairs that must be ordered, by conflict, by stream, and by what follows from these.
+        let mut must: Vec<BTreeSet<usize>> = Vec::new();
+        for later in 0..all.len() {
+            let mut before = BTreeSet::new();
+            for earlier in 0..later {
+                if conflict(&all[earlier], &all[later]) || all[earlier].stream == all[later].stream {
+                    before.insert(earlier);
+                    before.extend(must[earlier].iter().copied());
+                }
+            }
+            must.push(before);
+        }
+        for later in prologue..all.len() {
+            let before = machine.before(later, all[later].stream);
+            let extra: Vec<_> = before.difference(&must[later]).copied().collect();
+            prop_assert!(extra.is_empty(), "operation {later} waits for {extra:?} without need");
+        }
+        prop_assert!(machine.records <= all.len(), "more than one record an operation");
+    }
+
+    /// One stream alone records and waits for nothing.
+    #[test]
+    fn one_stream_costs_nothing(steps in prop::collection::vec(step(false), 1..40)) {
+        let steps: Vec<_> = steps.into_iter().map(|step| Step { stream: 2, ..step }).collect();
+        let machine = check(&steps)?;
+        prop_assert_eq!((machine.waits, machine.records), (0, 0));
+    }
+}

@@ -1,0 +1,176 @@
+//! Planning: which earlier operations must this one wait for? Pure bookkeeping, under the ledgers' locks alone.
+
+use std::ops::Range;
+
+use parking_lot::MutexGuard;
+use smallvec::SmallVec;
+
+use super::{AccessKind, Clock, Ledger, Ticket, ledger::LedgerState};
+
+/// One operand of an operation: some bytes of an allocation, and what is done to them.
+#[derive(Clone, Debug)]
+pub(crate) struct Access<'a> {
+    pub(crate) ledger: &'a Ledger,
+    pub(crate) range: Range<u64>,
+    pub(crate) kind: AccessKind,
+    /// Whether the operation waits for what this access conflicts with. If not, the caller vouches for the order.
+    pub(crate) ordered: bool,
+}
+
+/// The tickets to wait for: at most one per stream, the highest.
+pub(crate) type Dependencies = SmallVec<[Ticket; 4]>;
+
+/// What planning found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a published operation must wait for its dependencies"]
+pub(crate) struct Plan {
+    /// What the operation must be ordered after and, as far as its stream's clock tells, is not yet.
+    pub(crate) dependencies: Dependencies,
+    /// Whether an operand is shared between streams, so that others will want a point right behind this operation.
+    pub(crate) shared: bool,
+}
+
+/// Plans the operation `ticket` and publishes it: from here on others wait for it.
+///
+/// All ledgers are locked together, in the order of their numbers, and unlocked before this returns. `clock` is that of
+/// the operation's stream. Conflicts with the stream's own tickets need no wait (rule 16), nor do those that the clock
+/// has. Several accesses to the same bytes count as the strongest of them: a write's conflicts include a read's, and the
+/// operation's own entries are its stream's.
+pub(crate) fn plan_and_publish(
+    ticket: Ticket,
+    clock: &Clock,
+    accesses: &mut [Access<'_>],
+    is_done: &dyn Fn(Ticket) -> bool,
+) -> Plan {
+    let mut plan = Plan { dependencies: Dependencies::new(), shared: false };
+    with_ledgers_locked(accesses, |state, access| {
+        plan.shared |= state.note_stream(ticket.stream);
+        if access.ordered {
+            state.conflicts(&access.range, access.kind, |found| {
+                if found.stream != ticket.stream && !clock.covers(found) {
+                    depend_on(&mut plan.dependencies, found);
+                }
+            });
+            state.enter(&access.range, access.kind, ticket);
+        } else {
+            state.enter_unordered(&access.range, access.kind, ticket);
+        }
+        state.compact(is_done);
+    });
+    plan
+}
+
+/// Undoes what publishing a failed operation hid.
+///
+/// Its entries displaced tickets that it was going to wait for, and then perhaps did not. They are entered again beside
+/// it, so that whoever comes later waits for them directly. The failed ticket itself stays: it stands for no work.
+pub(crate) fn restore_displaced(accesses: &mut [Access<'_>], displaced: &[Ticket]) {
+    with_ledgers_locked(accesses, |state, access| {
+        for &ticket in displaced {
+            state.enter_unordered(&access.range, AccessKind::Write, ticket);
+        }
+    });
+}
+
+/// Adds a ticket, keeping the highest of its stream.
+fn depend_on(dependencies: &mut Dependencies, ticket: Ticket) {
+    match dependencies.iter_mut().find(|known| known.stream == ticket.stream) {
+        Some(known) => known.sequence = known.sequence.max(ticket.sequence),
+        None => dependencies.push(ticket),
+    }
+}
+
+/// Calls `each` for every access while the ledgers of all of them are locked.
+fn with_ledgers_locked(accesses: &mut [Access<'_>], mut each: impl FnMut(&mut LedgerState, &Access<'_>)) {
+    accesses.sort_by_key(|access| access.ledger.id());
+    let mut guards: SmallVec<[MutexGuard<'_, LedgerState>; 4]> = SmallVec::new();
+    let mut locked = None;
+    for access in &*accesses {
+        if locked != Some(access.ledger.id()) {
+            guards.push(access.ledger.lock());
+            locked = Some(access.ledger.id());
+        }
+    }
+    let mut at = 0;
+    for (index, access) in accesses.iter().enumerate() {
+        if index > 0 && accesses[index - 1].ledger.id() != access.ledger.id() {
+            at += 1;
+        }
+        each(&mut guards[at], access);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tracker::StreamId;
+    use AccessKind::{Read, Write};
+
+    fn ticket(stream: u64, sequence: u64) -> Ticket {
+        Ticket::new(StreamId::of(stream), sequence)
+    }
+
+    fn whole(ledger: &Ledger, kind: AccessKind) -> Access<'_> {
+        Access { ledger, range: 0..ledger.bytes(), kind, ordered: true }
+    }
+
+    fn plan(ticket: Ticket, clock: &Clock, accesses: &mut [Access<'_>]) -> Plan {
+        plan_and_publish(ticket, clock, accesses, &|_| false)
+    }
+
+    #[test]
+    fn one_stream_never_depends_on_itself_and_is_not_shared() {
+        let (a, b) = (Ledger::new(8), Ledger::new(8));
+        for sequence in 1..10 {
+            let plan =
+                plan(ticket(1, sequence), &Clock::default(), &mut [whole(&b, Write), whole(&a, Read)]);
+            assert!(plan.dependencies.is_empty() && !plan.shared);
+        }
+    }
+
+    #[test]
+    fn a_second_stream_depends_on_the_writer_once_and_shares() {
+        let (a, b) = (Ledger::new(8), Ledger::new(8));
+        let _ = plan(ticket(1, 1), &Clock::default(), &mut [whole(&a, Write)]);
+        let _ = plan(ticket(1, 2), &Clock::default(), &mut [whole(&b, Write)]);
+        let found = plan(ticket(2, 1), &Clock::default(), &mut [whole(&a, Read), whole(&b, Read)]);
+        assert_eq!(found.dependencies.as_slice(), [ticket(1, 2)], "the highest ticket implies the other");
+        assert!(found.shared);
+        let mut clock = Clock::default();
+        clock.advance(ticket(1, 2));
+        assert!(plan(ticket(2, 2), &clock, &mut [whole(&a, Read)]).dependencies.is_empty());
+    }
+
+    #[test]
+    fn the_same_array_twice_is_the_strongest_of_its_accesses() {
+        let a = Ledger::new(8);
+        let _ = plan(ticket(1, 1), &Clock::default(), &mut [whole(&a, Read)]);
+        let found = plan(ticket(2, 1), &Clock::default(), &mut [whole(&a, Read), whole(&a, Write)]);
+        assert_eq!(found.dependencies.as_slice(), [ticket(1, 1)]);
+        let found = plan(ticket(3, 1), &Clock::default(), &mut [whole(&a, Read), whole(&a, Read)]);
+        assert_eq!(found.dependencies.as_slice(), [ticket(2, 1)]);
+    }
+
+    #[test]
+    fn an_unordered_access_waits_for_nothing_and_is_seen_by_all() {
+        let a = Ledger::new(8);
+        let _ = plan(ticket(1, 1), &Clock::default(), &mut [whole(&a, Write)]);
+        let unordered = Access { ordered: false, ..whole(&a, Write) };
+        assert!(plan(ticket(2, 1), &Clock::default(), &mut [unordered]).dependencies.is_empty());
+        let mut found = plan(ticket(3, 1), &Clock::default(), &mut [whole(&a, Read)]).dependencies;
+        found.sort();
+        assert_eq!(found.as_slice(), [ticket(1, 1), ticket(2, 1)]);
+    }
+
+    #[test]
+    fn a_failed_operation_hides_nothing() {
+        let a = Ledger::new(8);
+        let _ = plan(ticket(1, 1), &Clock::default(), &mut [whole(&a, Write)]);
+        let mut accesses = [whole(&a, Write)];
+        let failed = plan(ticket(2, 1), &Clock::default(), &mut accesses);
+        restore_displaced(&mut accesses, &failed.dependencies);
+        let mut found = plan(ticket(3, 1), &Clock::default(), &mut [whole(&a, Read)]).dependencies;
+        found.sort();
+        assert_eq!(found.as_slice(), [ticket(1, 1), ticket(2, 1)]);
+    }
+}

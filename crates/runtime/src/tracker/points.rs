@@ -1,0 +1,258 @@
+//! The points of one stream: events recorded behind some of its tickets, with what is ordered before each.
+
+use std::collections::VecDeque;
+
+use smallvec::SmallVec;
+
+use super::{Clock, Dependencies, StreamId, Ticket};
+
+/// An event recorded on a stream: behind ticket `sequence`, and so behind everything in `clock`.
+#[derive(Clone, Debug)]
+pub(crate) struct Point<E> {
+    /// The last ticket in front of the event.
+    pub(crate) ticket: Ticket,
+    /// What is ordered before the event, its own stream's ticket included.
+    pub(crate) clock: Clock,
+    /// The event; the tracker only hands it on.
+    pub(crate) event: E,
+}
+
+/// What other threads may know of a stream: how far it is submitted, and its recorded events.
+#[derive(Debug)]
+pub(crate) struct Points<E> {
+    stream: StreamId,
+    /// Oldest first, by strictly rising sequence numbers.
+    recorded: VecDeque<Point<E>>,
+    /// The highest ticket whose driver calls are all made.
+    submitted: u64,
+    /// What is ordered before a point recorded now: the clock behind ticket `submitted`.
+    tail: Clock,
+    /// Tickets whose submission failed, with what each had displaced: for those who planned before it was restored.
+    failed: Vec<(u64, Dependencies)>,
+    /// How many points to keep before asking whether the older ones are done.
+    query_at: usize,
+}
+
+/// The fewest points that are worth a query, and the most that are kept.
+const QUERY_AT_MIN: usize = 64;
+const POINTS_MAX: usize = 2048;
+
+impl<E: Clone> Points<E> {
+    pub(crate) fn new(stream: StreamId) -> Self {
+        Self {
+            stream,
+            recorded: VecDeque::new(),
+            submitted: 0,
+            tail: Clock::default(),
+            failed: Vec::new(),
+            query_at: QUERY_AT_MIN,
+        }
+    }
+
+    /// Notes that ticket `sequence` is submitted, with the stream's clock if waits have changed it and, if one was
+    /// recorded right behind the operation, its event.
+    pub(crate) fn submit(&mut self, sequence: u64, joined: Option<&Clock>, event: Option<E>) {
+        debug_assert_eq!(sequence, self.submitted + 1, "tickets are submitted in order");
+        self.submitted = sequence;
+        if let Some(clock) = joined {
+            self.tail.clone_from(clock);
+        }
+        if let Some(event) = event {
+            self.insert(self.point_at(sequence, &self.tail, event));
+        }
+    }
+
+    /// Notes that ticket `sequence` failed: it counts as submitted and stands for no work.
+    pub(crate) fn fail(&mut self, sequence: u64, displaced: Dependencies, is_done: &dyn Fn(Ticket) -> bool) {
+        self.submitted = sequence;
+        self.failed.retain(|(_, displaced)| !displaced.iter().all(|&ticket| is_done(ticket)));
+        if !displaced.is_empty() {
+            self.failed.push((sequence, displaced));
+        }
+    }
+
+    /// The highest submitted ticket's number; 0 before the first.
+    pub(crate) fn submitted(&self) -> u64 {
+        self.submitted
+    }
+
+    /// Number and clock that an event recorded from now on may claim.
+    pub(crate) fn tail(&self) -> (u64, Clock) {
+        (self.submitted, self.tail.clone())
+    }
+
+    /// Enters an event that was recorded after `sequence` and `clock` were read from [`tail`](Self::tail). By now the
+    /// stream may be further on; the event covers what it claims and possibly more.
+    pub(crate) fn record_late(&mut self, sequence: u64, clock: &Clock, event: E) -> Point<E> {
+        let point = self.point_at(sequence, clock, event);
+        self.insert(point.clone());
+        point
+    }
+
+    /// The earliest point behind ticket `sequence`: waiting for it waits for the fewest later tickets.
+    pub(crate) fn covering(&self, sequence: u64) -> Option<&Point<E>> {
+        let at = self.recorded.partition_point(|point| point.ticket.sequence < sequence);
+        self.recorded.get(at)
+    }
+
+    /// What those who depend on tickets up to `sequence` must wait for besides, because a submission failed.
+    pub(crate) fn displaced_until(&self, sequence: u64) -> SmallVec<[Ticket; 4]> {
+        let failed = self.failed.iter().filter(|(number, _)| *number <= sequence);
+        failed.flat_map(|(_, displaced)| displaced.iter().copied()).collect()
+    }
+
+    /// A point to ask the driver about, when so many are kept that it is worth a query.
+    pub(crate) fn worth_a_query(&self) -> Option<Point<E>> {
+        (self.recorded.len() >= self.query_at).then(|| self.recorded[self.recorded.len() / 2].clone())
+    }
+
+    /// The answer to [`worth_a_query`](Self::worth_a_query) was «pending»: ask later, and keep the number bounded by
+    /// forgetting every second of the older points. A ticket without a point is covered by the next one's.
+    pub(crate) fn postpone_query(&mut self, mut recycle: impl FnMut(E)) {
+        if self.recorded.len() < POINTS_MAX {
+            self.query_at = self.recorded.len() * 2;
+            return;
+        }
+        let older = self.recorded.len() / 2;
+        let mut at = 0;
+        let mut kept = VecDeque::with_capacity(self.recorded.len());
+        for point in self.recorded.drain(..) {
+            if at < older && at % 2 == 0 {
+                recycle(point.event);
+            } else {
+                kept.push_back(point);
+            }
+            at += 1;
+        }
+        self.recorded = kept;
+    }
+
+    /// Forgets the points of tickets up to `done`.
+    pub(crate) fn retire(&mut self, done: u64, mut recycle: impl FnMut(E)) {
+        while self.recorded.front().is_some_and(|point| point.ticket.sequence <= done) {
+            if let Some(point) = self.recorded.pop_front() {
+                recycle(point.event);
+            }
+        }
+        self.query_at = QUERY_AT_MIN.max(self.recorded.len() + QUERY_AT_MIN / 2);
+    }
+
+    fn point_at(&self, sequence: u64, clock: &Clock, event: E) -> Point<E> {
+        let ticket = Ticket::new(self.stream, sequence);
+        let mut clock = clock.clone();
+        clock.advance(ticket);
+        Point { ticket, clock, event }
+    }
+
+    fn insert(&mut self, point: Point<E>) {
+        let sequence = point.ticket.sequence;
+        let at = self.recorded.partition_point(|known| known.ticket.sequence < sequence);
+        match self.recorded.get(at) {
+            Some(known) if known.ticket.sequence == sequence => {}
+            _ => self.recorded.insert(at, point),
+        }
+    }
+}
+
+/// Drops the points that another of them implies; what is left must each be waited for.
+///
+/// A point implies another when that one's ticket is in its clock. Of two that imply each other one stays.
+pub(crate) fn drop_implied<E>(points: &mut SmallVec<[Point<E>; 4]>) {
+    let mut at = 0;
+    while at < points.len() {
+        let ticket = points[at].ticket;
+        let implied =
+            points.iter().enumerate().any(|(other, point)| other != at && point.clock.covers(ticket));
+        if implied {
+            points.remove(at);
+        } else {
+            at += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticket(stream: u64, sequence: u64) -> Ticket {
+        Ticket::new(StreamId::of(stream), sequence)
+    }
+
+    fn clock_of(tickets: &[Ticket]) -> Clock {
+        let mut clock = Clock::default();
+        tickets.iter().for_each(|&ticket| clock.advance(ticket));
+        clock
+    }
+
+    #[test]
+    fn the_earliest_point_behind_a_ticket_covers_it() {
+        let mut points = Points::new(StreamId::of(1));
+        points.submit(1, None, None);
+        points.submit(2, None, Some('b'));
+        points.submit(3, None, None);
+        points.submit(4, None, Some('d'));
+        assert_eq!(points.covering(1).map(|p| p.event), Some('b'));
+        assert_eq!(points.covering(3).map(|p| p.event), Some('d'));
+        assert!(points.covering(5).is_none());
+        points.retire(2, |event| assert_eq!(event, 'b'));
+        assert_eq!(points.covering(1).map(|p| p.event), Some('d'));
+    }
+
+    #[test]
+    fn a_late_point_claims_no_more_than_was_submitted() {
+        let mut points = Points::new(StreamId::of(1));
+        points.submit(1, Some(&clock_of(&[ticket(2, 7)])), None);
+        let (sequence, clock) = points.tail();
+        points.submit(2, Some(&clock_of(&[ticket(2, 9)])), None);
+        let point = points.record_late(sequence, &clock, 'x');
+        assert!(point.clock.covers(ticket(1, 1)) && point.clock.covers(ticket(2, 7)));
+        assert!(!point.clock.covers(ticket(1, 2)) && !point.clock.covers(ticket(2, 8)));
+    }
+
+    #[test]
+    fn points_stay_bounded_and_still_cover_every_ticket() {
+        let mut points = Points::new(StreamId::of(1));
+        for sequence in 1..20_000 {
+            points.submit(sequence, None, Some(sequence));
+            if points.worth_a_query().is_some() {
+                points.postpone_query(|_| {});
+            }
+            assert!(points.recorded.len() <= POINTS_MAX + 1);
+        }
+        for sequence in 1..20_000 {
+            let covering = points.covering(sequence).expect("every ticket has a point behind it");
+            assert!(covering.event >= sequence);
+        }
+    }
+
+    #[test]
+    fn implied_points_are_dropped_but_never_both_of_a_pair() {
+        let point = |of: Ticket, before: &[Ticket]| {
+            let mut clock = clock_of(before);
+            clock.advance(of);
+            Point { ticket: of, clock, event: () }
+        };
+        let (a, b, c) = (ticket(1, 5), ticket(2, 5), ticket(3, 5));
+        let mut points = SmallVec::from_vec(vec![point(a, &[]), point(b, &[a]), point(c, &[a, b])]);
+        drop_implied(&mut points);
+        assert_eq!(points.iter().map(|p| p.ticket).collect::<Vec<_>>(), [c]);
+        let mut pair = SmallVec::from_vec(vec![point(a, &[b]), point(b, &[a])]);
+        drop_implied(&mut pair);
+        assert_eq!(pair.len(), 1);
+        let mut free = SmallVec::from_vec(vec![point(a, &[]), point(b, &[])]);
+        drop_implied(&mut free);
+        assert_eq!(free.len(), 2);
+    }
+
+    #[test]
+    fn failures_are_told_to_those_behind_them_until_done() {
+        let mut points: Points<()> = Points::new(StreamId::of(1));
+        points.submit(1, None, None);
+        points.fail(2, SmallVec::from_slice(&[ticket(2, 3)]), &|_| false);
+        assert!(points.displaced_until(1).is_empty());
+        assert_eq!(points.displaced_until(2).as_slice(), [ticket(2, 3)]);
+        points.fail(3, SmallVec::from_slice(&[ticket(4, 1)]), &|done| done == ticket(2, 3));
+        assert_eq!(points.displaced_until(9).as_slice(), [ticket(4, 1)]);
+    }
+}

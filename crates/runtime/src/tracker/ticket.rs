@@ -1,0 +1,41 @@
+//! Tickets: the name of one operation, as a stream and a place in it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A stream, by a number that no other stream of this process ever has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct StreamId(u64);
+
+impl StreamId {
+    /// A number not given before. Counting from 1 at one stream a nanosecond lasts five centuries.
+    pub(crate) fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The number itself, for people.
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// One operation: the `sequence`-th of its stream, counting from 1.
+///
+/// Operations of one stream run in the order of their numbers, so whatever is ordered after a ticket is ordered after
+/// every earlier ticket of that stream too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Ticket {
+    pub(crate) stream: StreamId,
+    pub(crate) sequence: u64,
+}
+
+impl Ticket {
+    pub(crate) fn new(stream: StreamId, sequence: u64) -> Self {
+        Self { stream, sequence }
+    }
+}
