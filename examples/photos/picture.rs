@@ -2,8 +2,10 @@
 
 mod chart;
 mod complete;
+mod decode;
 pub(crate) mod input;
 mod names;
+mod problem;
 
 use std::path::{Path, PathBuf};
 
