@@ -1,0 +1,124 @@
+//! How a simulated GPU is to be: devices, memory, schedule, rules, costs.
+
+use crate::{CostModel, Rules, exec::Launch};
+
+/// When operations that may run do run, and so what the host can see. Every schedule obeys every rule.
+///
+/// ```
+/// assert_eq!(millstream_sim::Schedule::default(), millstream_sim::Schedule::Timed);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Schedule {
+    /// In the order and at the moment that the cost model says; an operation is complete when the virtual clock says so.
+    #[default]
+    Timed,
+    /// As early as legal: whatever may run has run when the call returns.
+    Eager,
+    /// As late as legal: nothing runs until the host forces it, and then only what it must.
+    Lazy,
+    /// A random number of operations after every call, in random order across streams, drawn from this seed.
+    Random(u64),
+}
+
+/// What a [`Gpu`](crate::Gpu) is made from.
+///
+/// ```
+/// use millstream_sim::{Rules, Schedule, SimConfig};
+/// let config = SimConfig::new().devices(2).schedule(Schedule::Lazy).rules(Rules::strict());
+/// assert_eq!(config, SimConfig::from_spec("sim:schedule=lazy,devices=2,rules=strict").unwrap());
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct SimConfig {
+    pub(crate) devices: u32,
+    pub(crate) memory_bytes: u64,
+    pub(crate) schedule: Schedule,
+    pub(crate) rules: Rules,
+    pub(crate) cost: CostModel,
+    pub(crate) poison_max_bytes: usize,
+    pub(crate) kernel_steps_max: u64,
+    pub(crate) timeline: bool,
+}
+
+impl Default for SimConfig {
+    fn default() -> Self {
+        Self {
+            devices: 1,
+            memory_bytes: 141 << 30,
+            schedule: Schedule::default(),
+            rules: Rules::default(),
+            cost: CostModel::default(),
+            poison_max_bytes: 16 << 20,
+            kernel_steps_max: Launch::STEP_LIMIT_DEFAULT,
+            timeline: false,
+        }
+    }
+}
+
+impl SimConfig {
+    /// Most devices of one world; each has an address range of its own.
+    pub const DEVICES_MAX: u32 = 64;
+
+    /// One device like an H200: 141 GiB, its costs and observed behaviour, schedule [`Timed`](Schedule::Timed).
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the number of devices, clamped to 1..=[`DEVICES_MAX`](Self::DEVICES_MAX).
+    #[must_use]
+    pub fn devices(mut self, count: u32) -> Self {
+        self.devices = count.clamp(1, Self::DEVICES_MAX);
+        self
+    }
+
+    /// Sets the memory of each device, in bytes. Host memory is taken only for what is touched.
+    #[must_use]
+    pub fn memory_bytes(mut self, bytes: u64) -> Self {
+        self.memory_bytes = bytes;
+        self
+    }
+
+    /// Sets the schedule.
+    #[must_use]
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = schedule;
+        self
+    }
+
+    /// Sets the readings of the disputed rules.
+    #[must_use]
+    pub fn rules(mut self, rules: Rules) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// Sets the cost model.
+    #[must_use]
+    pub fn cost(mut self, cost: CostModel) -> Self {
+        self.cost = cost;
+        self
+    }
+
+    /// Fresh allocations of up to this many bytes are filled with [`POISON`](crate::POISON); larger ones hold zeros,
+    /// which costs no host memory until they are touched. Default 16 MiB.
+    #[must_use]
+    pub fn poison_max_bytes(mut self, bytes: usize) -> Self {
+        self.poison_max_bytes = bytes;
+        self
+    }
+
+    /// A kernel that executes more warp instructions than this counts as hung and fails with
+    /// [`LAUNCH_TIMEOUT`](millstream_driver::ResultCode::LAUNCH_TIMEOUT).
+    #[must_use]
+    pub fn kernel_steps_max(mut self, warp_instructions: u64) -> Self {
+        self.kernel_steps_max = warp_instructions;
+        self
+    }
+
+    /// Keeps a [`Span`](crate::Span) of every operation that has run, for [`Gpu::timeline`](crate::Gpu::timeline).
+    #[must_use]
+    pub fn timeline(mut self, keep: bool) -> Self {
+        self.timeline = keep;
+        self
+    }
+}

@@ -1,0 +1,274 @@
+//! Devices and their primary contexts.
+
+use std::thread::ThreadId;
+
+use millstream_driver::{ContextHandle, DeviceOrdinal, PoolHandle, ResultCode, StreamHandle};
+
+use crate::{
+    ReportKind,
+    engine::Engines,
+    gpu::Session,
+    ids::{OpId, name},
+    memory::pool::Pool,
+    op::OpKind,
+    world::{Answer, Goal, Refusal, Stream, World},
+};
+
+/// One device.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) pool_handle: PoolHandle,
+    pub(crate) pool: Pool,
+    /// Bytes of memory outside the pool.
+    pub(crate) plain_bytes: u64,
+    pub(crate) context: Option<ContextHandle>,
+    pub(crate) references: u64,
+    pub(crate) engines: Engines,
+}
+
+/// A device's primary context.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) device: u32,
+    /// The legacy default stream (rule 17).
+    pub(crate) legacy: StreamHandle,
+    /// The per-thread default streams (rule 19).
+    pub(crate) per_thread: Vec<(ThreadId, StreamHandle)>,
+    /// When the last of the finished work was done.
+    pub(crate) busy_until_ns: u64,
+    /// What all later work waits for, when rule 29 is read strictly.
+    pub(crate) fence: Goal,
+    /// The sticky error, once there is one.
+    pub(crate) lost: Option<Refusal>,
+}
+
+impl World {
+    /// The device that `ordinal` names.
+    pub(crate) fn device_index(&self, ordinal: DeviceOrdinal) -> Answer<usize> {
+        usize::try_from(ordinal.as_raw())
+            .ok()
+            .filter(|&index| index < self.devices.len())
+            .ok_or_else(|| {
+                Refusal::new(
+                    ResultCode::INVALID_DEVICE,
+                    format!("there are {} devices", self.devices.len()),
+                )
+            })
+    }
+
+    /// The context's device, and its sticky error: for calls that clean up even when the context is lost.
+    pub(crate) fn context_even_lost(&mut self, context: ContextHandle) -> Answer<(u32, Answer<()>)> {
+        match self.contexts.get(&context) {
+            Some(found) => Ok((found.device, found.lost.clone().map_or(Ok(()), Err))),
+            None => {
+                let (kind, text) = self.mint.explain(context);
+                Err(self.breach(kind, ResultCode::INVALID_CONTEXT, text))
+            }
+        }
+    }
+
+    /// The context's device, or the context's sticky error.
+    pub(crate) fn context(&mut self, context: ContextHandle) -> Answer<u32> {
+        let (device, lost) = self.context_even_lost(context)?;
+        lost.map(|()| device)
+    }
+
+    /// Free memory of a device, in bytes.
+    pub(crate) fn free_bytes(&self, device: u32) -> u64 {
+        let device = &self.devices[device as usize];
+        self.config
+            .memory_bytes
+            .saturating_sub(device.plain_bytes + device.pool.usage().reserved_bytes)
+    }
+
+    /// Makes a stream record; the handle is new.
+    pub(crate) fn add_stream(
+        &mut self,
+        context: ContextHandle,
+        non_blocking: bool,
+        priority: i32,
+    ) -> StreamHandle {
+        let handle = self.mint.next();
+        self.streams.insert(
+            handle,
+            Stream {
+                context,
+                non_blocking,
+                priority,
+                last: None,
+                last_finish_ns: 0,
+                destroyed: false,
+            },
+        );
+        handle
+    }
+
+    /// The context fails for good: its queues drain without effect, and its host functions are never called (rule 28).
+    pub(crate) fn lose_context(&mut self, context: ContextHandle, code: ResultCode, detail: String) {
+        if let Some(context) = self.contexts.get_mut(&context) {
+            context.lost = Some(Refusal::new(code, detail));
+        }
+        self.drain(context);
+    }
+
+    fn drain(&mut self, context: ContextHandle) {
+        let pending: Vec<OpId> = self
+            .ops
+            .iter()
+            .filter(|(_, op)| op.context == context)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in pending {
+            let Some(mut op) = self.ops.remove(&id) else {
+                continue;
+            };
+            self.eligible.remove(&id);
+            match &mut op.kind {
+                // Its captures may be in use by whoever waits for it, so it is leaked, as the driver leaks it.
+                OpKind::HostFunction(function) => std::mem::forget(function.take()),
+                OpKind::Allocation(base) => self.memory.begin(*base),
+                OpKind::Free(base) => self.end_allocation(*base, Some(id)),
+                _ => {}
+            }
+            self.retire(id, op, self.now_ns);
+        }
+    }
+}
+
+impl Session<'_> {
+    pub(crate) fn primary_context_retain(&mut self, ordinal: DeviceOrdinal) -> Answer<ContextHandle> {
+        let index = self.device_index(ordinal)?;
+        self.devices[index].references += 1;
+        if let Some(context) = self.devices[index].context {
+            return Ok(context);
+        }
+        let handle = self.mint.next();
+        let legacy = self.add_stream(handle, false, 0);
+        let now_ns = self.now_ns;
+        self.contexts.insert(
+            handle,
+            Context {
+                device: index as u32,
+                legacy,
+                per_thread: Vec::new(),
+                busy_until_ns: now_ns,
+                fence: Goal::default(),
+                lost: None,
+            },
+        );
+        self.devices[index].context = Some(handle);
+        Ok(handle)
+    }
+
+    pub(crate) fn primary_context_release(&mut self, ordinal: DeviceOrdinal) -> Answer<()> {
+        let index = self.device_index(ordinal)?;
+        let Some(context) = self.devices[index].context else {
+            return Err(self.breach(
+                ReportKind::DeadHandle,
+                ResultCode::INVALID_CONTEXT,
+                format!("device {index} has no primary context to release"),
+            ));
+        };
+        self.devices[index].references -= 1;
+        if self.devices[index].references > 0 {
+            return Ok(());
+        }
+        self.devices[index].context = None;
+        self.release_holds(context);
+        let goal = self.context_goal(context);
+        self.wait(&goal);
+        self.destroy_context(context);
+        Ok(())
+    }
+
+    /// Everything of the context goes; its work is done.
+    fn destroy_context(&mut self, context: ContextHandle) {
+        for base in self.memory.live_in(context) {
+            self.end_allocation(base, None);
+        }
+        let world = &mut **self;
+        if let Some(gone) = world.contexts.remove(&context) {
+            world.devices[gone.device as usize].pool = Pool::default();
+        }
+        world.streams.retain(|_, stream| stream.context != context);
+        world.events.retain(|_, event| event.context != context);
+        world.functions.retain(|_, function| function.context != context);
+        world.modules.retain(|_, module| module.context != context);
+    }
+
+    pub(crate) fn context_synchronize(&mut self, context: ContextHandle) -> Answer<()> {
+        self.context(context)?;
+        let goal = self.context_goal(context);
+        self.wait(&goal);
+        self.synchronised(context)
+    }
+
+    /// The host has waited for work of the context: its pool may reuse and release, and the wait may have failed.
+    pub(crate) fn synchronised(&mut self, context: ContextHandle) -> Answer<()> {
+        let device = self.context(context)?;
+        self.devices[device as usize].pool.synchronised();
+        Ok(())
+    }
+
+    pub(crate) fn mem_info(&mut self, context: ContextHandle) -> Answer<(u64, u64)> {
+        let device = self.context(context)?;
+        Ok((self.free_bytes(device), self.config.memory_bytes))
+    }
+
+    /// The pool that `pool` names, by its device.
+    pub(crate) fn pool_device(&mut self, pool: PoolHandle) -> Answer<usize> {
+        let found = self.devices.iter().position(|device| device.pool_handle == pool);
+        found.ok_or_else(|| {
+            let (kind, text) = self.mint.explain(pool);
+            self.breach(kind, ResultCode::INVALID_VALUE, text)
+        })
+    }
+
+    /// The stream behind a handle, which must belong to `context` (rule 20).
+    pub(crate) fn stream(&mut self, context: ContextHandle, handle: StreamHandle) -> Answer<StreamHandle> {
+        self.context(context)?;
+        self.stream_even_lost(context, handle)
+    }
+
+    /// The same, when the context may be lost.
+    pub(crate) fn stream_even_lost(
+        &mut self,
+        context: ContextHandle,
+        handle: StreamHandle,
+    ) -> Answer<StreamHandle> {
+        let null = StreamHandle::from_raw(0);
+        if handle == StreamHandle::LEGACY || handle == null {
+            return Ok(self.contexts[&context].legacy);
+        }
+        if handle == StreamHandle::PER_THREAD {
+            return Ok(self.per_thread_stream(context));
+        }
+        let (kind, text) = match self.streams.get(&handle) {
+            Some(stream) if stream.context == context && !stream.destroyed => return Ok(handle),
+            Some(stream) if !stream.destroyed => (
+                ReportKind::WrongContext,
+                format!(
+                    "{} belongs to {}, not {} (rule 20)",
+                    name(handle),
+                    name(stream.context),
+                    name(context)
+                ),
+            ),
+            _ => self.mint.explain(handle),
+        };
+        Err(self.breach(kind, ResultCode::INVALID_HANDLE, text))
+    }
+
+    fn per_thread_stream(&mut self, context: ContextHandle) -> StreamHandle {
+        let thread = std::thread::current().id();
+        let known = &self.contexts[&context].per_thread;
+        if let Some((_, stream)) = known.iter().find(|(id, _)| *id == thread) {
+            return *stream;
+        }
+        let stream = self.add_stream(context, false, 0);
+        if let Some(context) = self.contexts.get_mut(&context) {
+            context.per_thread.push((thread, stream));
+        }
+        stream
+    }
+}

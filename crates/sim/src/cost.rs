@@ -1,0 +1,152 @@
+//! The cost model: what each call costs the host and each operation the device, in virtual nanoseconds.
+
+use crate::exec::Stats;
+
+/// Virtual costs. The default holds the figures measured on an H200 (`docs/semantics.md`, costs and bandwidth); fields
+/// that were not measured there say so. A rate in GB/s is the same number in bytes per nanosecond.
+///
+/// ```
+/// use millstream_sim::CostModel;
+/// let slow_bus = CostModel { pinned_upload_gb_s: 1.0, ..CostModel::default() };
+/// assert!(slow_bus.pinned_upload_gb_s < CostModel::default().pinned_upload_gb_s);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct CostModel {
+    /// Host: `cuLaunchKernel`.
+    pub launch_call_ns: u64,
+    /// Host: `cuEventRecord`.
+    pub record_call_ns: u64,
+    /// Host: `cuStreamWaitEvent`.
+    pub wait_call_ns: u64,
+    /// Host: `cuEventQuery`, `cuStreamQuery`.
+    pub query_call_ns: u64,
+    /// Host: the return from a wait for the device. Not measured alone; makes launch and synchronise 8.7 µs together.
+    pub synchronize_call_ns: u64,
+    /// Host: each of `cuEventCreate` and `cuEventDestroy`.
+    pub event_lifetime_call_ns: u64,
+    /// Host: each of `cuMemAllocAsync` and `cuMemFreeAsync`.
+    pub pool_call_ns: u64,
+    /// Host: each of `cuMemAlloc` and `cuMemFree`.
+    pub device_memory_call_ns: u64,
+    /// Host: each of `cuMemHostAlloc` and `cuMemFreeHost`.
+    pub pinned_memory_call_ns: u64,
+    /// Host: each of `cuMemHostRegister` and `cuMemHostUnregister`.
+    pub register_call_ns: u64,
+    /// Host: a copy between page-locked and device memory.
+    pub pinned_copy_call_ns: u64,
+    /// Host: a copy between pageable and device memory, without the staging.
+    pub pageable_copy_call_ns: u64,
+    /// Host: a copy within the device.
+    pub device_copy_call_ns: u64,
+    /// Host: a fill.
+    pub memset_call_ns: u64,
+    /// Host: `cuLaunchHostFunc`.
+    pub host_function_call_ns: u64,
+    /// Host: creating or destroying a stream.
+    pub stream_lifetime_call_ns: u64,
+    /// Host: loading a module. Not measured.
+    pub module_call_ns: u64,
+    /// Host: any other call. Not measured.
+    pub other_call_ns: u64,
+    /// Host: copying memory to and from staging, one thread.
+    pub host_memcpy_gb_s: f64,
+    /// Device: the fixed part of a kernel.
+    pub kernel_latency_ns: u64,
+    /// Device: thread instructions per nanosecond of all multiprocessors together. Not measured: 132 multiprocessors,
+    /// 128 lanes each, 1.755 GHz.
+    pub instructions_per_ns: f64,
+    /// Device: memory traffic, bytes read and bytes written added.
+    pub memory_gb_s: f64,
+    /// Device: threads that all multiprocessors hold at once, 2,048 each.
+    pub resident_threads: u64,
+    /// Device: the fixed part of a copy or fill. Not measured.
+    pub copy_latency_ns: u64,
+    /// Device: page-locked host memory to device.
+    pub pinned_upload_gb_s: f64,
+    /// Device: device to page-locked host memory.
+    pub pinned_download_gb_s: f64,
+    /// Device: pageable host memory to device, staging included.
+    pub pageable_upload_gb_s: f64,
+    /// Device: device to pageable host memory, staging included.
+    pub pageable_download_gb_s: f64,
+    /// Device: one device to another without peer access.
+    pub peer_gb_s: f64,
+    /// Device: from the end of the work before a host function to its start.
+    pub host_function_latency_ns: u64,
+    /// Device: how long a host function holds its stream back. Not measured; real functions differ, the clock does not.
+    pub host_function_ns: u64,
+}
+
+impl Default for CostModel {
+    fn default() -> Self {
+        Self {
+            launch_call_ns: 3_550,
+            record_call_ns: 147,
+            wait_call_ns: 160,
+            query_call_ns: 150,
+            synchronize_call_ns: 1_670,
+            event_lifetime_call_ns: 87,
+            pool_call_ns: 310,
+            device_memory_call_ns: 32_000,
+            pinned_memory_call_ns: 15_000,
+            register_call_ns: 300_000,
+            pinned_copy_call_ns: 1_286,
+            pageable_copy_call_ns: 1_665,
+            device_copy_call_ns: 3_842,
+            memset_call_ns: 772,
+            host_function_call_ns: 1_800,
+            stream_lifetime_call_ns: 10_000,
+            module_call_ns: 100_000,
+            other_call_ns: 50,
+            host_memcpy_gb_s: 10.0,
+            kernel_latency_ns: 3_480,
+            instructions_per_ns: 29_650.0,
+            memory_gb_s: 4_197.0,
+            resident_threads: 132 * 2_048,
+            copy_latency_ns: 1_000,
+            pinned_upload_gb_s: 55.4,
+            pinned_download_gb_s: 55.3,
+            pageable_upload_gb_s: 7.5,
+            pageable_download_gb_s: 14.9,
+            peer_gb_s: 38.0,
+            host_function_latency_ns: 17_800,
+            host_function_ns: 1_000,
+        }
+    }
+}
+
+impl CostModel {
+    /// Nanoseconds that `bytes` take at `gb_s`, rounded up.
+    pub(crate) fn transfer_ns(bytes: u64, gb_s: f64) -> u64 {
+        // A float converts to an integer by saturation, so a rate of zero is "for ever", not a panic.
+        (bytes as f64 / gb_s).ceil() as u64
+    }
+
+    /// How many of the device's threads a kernel of this shape takes while it runs.
+    pub(crate) fn kernel_threads(&self, grid: [u32; 3], block: [u32; 3]) -> u64 {
+        let threads = block.iter().map(|&d| u64::from(d)).product::<u64>();
+        let blocks = grid
+            .iter()
+            .fold(1u64, |n, &d| n.saturating_mul(u64::from(d)));
+        // A multiprocessor holds 32 blocks however small: no block counts for less than two warps.
+        let resident = threads.next_multiple_of(32).max(64);
+        blocks
+            .saturating_mul(resident)
+            .min(self.resident_threads)
+    }
+
+    /// How long a kernel runs that did `stats` on `threads` of the device's threads.
+    pub(crate) fn kernel_ns(&self, stats: &Stats, threads: u64) -> u64 {
+        let share = threads as f64 / self.resident_threads as f64;
+        let compute = stats.thread_instructions as f64 / (self.instructions_per_ns * share);
+        let bytes = stats.global_bytes_read.saturating_add(stats.global_bytes_written);
+        // A quarter of the device's threads already fills the memory bus.
+        let memory = bytes as f64 / (self.memory_gb_s * (share * 4.0).min(1.0));
+        self.kernel_latency_ns + compute.max(memory).ceil() as u64
+    }
+
+    /// How many of the device's threads a fill or copy of `bytes` takes: 16 bytes each.
+    pub(crate) fn bulk_threads(&self, bytes: u64) -> u64 {
+        (bytes / 16).clamp(64, self.resident_threads)
+    }
+}

@@ -1,0 +1,100 @@
+//! The device's engines in virtual time: one copy engine each way, and the multiprocessors that kernels share.
+
+/// Kernels that a device runs at once, at most.
+const KERNELS_MAX: usize = 128;
+
+/// What an operation occupies while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Engine {
+    /// Nothing: markers, host functions.
+    None,
+    /// The copy engine from host to device.
+    Upload,
+    /// The copy engine from device to host.
+    Download,
+    /// This many of the device's threads.
+    Compute(u64),
+}
+
+#[derive(Debug)]
+struct Running {
+    finish_ns: u64,
+    threads: u64,
+}
+
+/// When each engine of one device is free.
+#[derive(Debug)]
+pub(crate) struct Engines {
+    upload_free_ns: u64,
+    download_free_ns: u64,
+    running: Vec<Running>,
+    resident_threads: u64,
+}
+
+impl Engines {
+    pub(crate) fn new(resident_threads: u64) -> Self {
+        Self {
+            upload_free_ns: 0,
+            download_free_ns: 0,
+            running: Vec::new(),
+            resident_threads,
+        }
+    }
+
+    /// The earliest time from `not_before_ns` on at which the engine has room. A kernel starts when there is room for
+    /// all of it.
+    pub(crate) fn earliest_ns(&self, engine: Engine, not_before_ns: u64) -> u64 {
+        match engine {
+            Engine::None => not_before_ns,
+            Engine::Upload => not_before_ns.max(self.upload_free_ns),
+            Engine::Download => not_before_ns.max(self.download_free_ns),
+            Engine::Compute(threads) => self.room_ns(threads, not_before_ns),
+        }
+    }
+
+    fn room_ns(&self, threads: u64, not_before_ns: u64) -> u64 {
+        // `running` is sorted by finish: those from `first` on still run at `start_ns`. Let them finish one by one.
+        let mut first = self.running.partition_point(|r| r.finish_ns <= not_before_ns);
+        let mut start_ns = not_before_ns;
+        let mut used: u64 = self.running[first..].iter().map(|r| r.threads).sum();
+        while first < self.running.len()
+            && (used + threads > self.resident_threads || self.running.len() - first >= KERNELS_MAX)
+        {
+            start_ns = self.running[first].finish_ns;
+            used -= self.running[first].threads;
+            first += 1;
+        }
+        start_ns
+    }
+
+    /// Takes the engine until `finish_ns`. Nothing will ask about times before `horizon_ns` again.
+    pub(crate) fn occupy(&mut self, engine: Engine, finish_ns: u64, horizon_ns: u64) {
+        match engine {
+            Engine::None => {}
+            Engine::Upload => self.upload_free_ns = self.upload_free_ns.max(finish_ns),
+            Engine::Download => self.download_free_ns = self.download_free_ns.max(finish_ns),
+            Engine::Compute(threads) => {
+                let past = self.running.partition_point(|r| r.finish_ns <= horizon_ns);
+                self.running.drain(..past);
+                let at = self.running.partition_point(|r| r.finish_ns <= finish_ns);
+                self.running.insert(at, Running { finish_ns, threads });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_kernels_run_together_and_a_big_one_waits_for_room() {
+        let mut engines = Engines::new(1000);
+        engines.occupy(Engine::Compute(400), 50, 0);
+        engines.occupy(Engine::Compute(400), 80, 0);
+        assert_eq!(engines.earliest_ns(Engine::Compute(200), 10), 10);
+        assert_eq!(engines.earliest_ns(Engine::Compute(600), 10), 50);
+        assert_eq!(engines.earliest_ns(Engine::Compute(1000), 10), 80);
+        assert_eq!(engines.earliest_ns(Engine::Upload, 10), 10);
+    }
+}

@@ -1,0 +1,219 @@
+//! Running an eligible operation: its whole effect at once, and its place in virtual time.
+
+use millstream_driver::ResultCode;
+
+use crate::{
+    ReportKind, Span,
+    exec::{self, Fault, FaultKind},
+    ids::{OpId, name},
+    memory::{AccessError, KernelView, Moment},
+    op::{Copy, Direction, Fill, KernelLaunch, Op, OpKind, Source, Target},
+    world::World,
+};
+
+/// A failure of an operation, which loses its context.
+struct Failure {
+    kind: ReportKind,
+    code: ResultCode,
+    text: String,
+}
+
+impl From<AccessError> for Failure {
+    fn from(error: AccessError) -> Self {
+        Self {
+            kind: ReportKind::CopyFault,
+            code: ResultCode::ILLEGAL_ADDRESS,
+            text: error.text,
+        }
+    }
+}
+
+impl World {
+    /// When an eligible operation would start if it ran next.
+    pub(crate) fn start_ns(&self, op: &Op) -> u64 {
+        let not_before_ns = match op.kind {
+            OpKind::Hold(Some(released_ns)) => op.ready_ns.max(released_ns),
+            OpKind::HostFunction(_) => op.ready_ns + self.config.cost.host_function_latency_ns,
+            _ => op.ready_ns,
+        };
+        let engine = op.kind.engine(|bytes| self.config.cost.bulk_threads(bytes));
+        self.devices[op.device as usize]
+            .engines
+            .earliest_ns(engine, not_before_ns)
+    }
+
+    /// Runs an eligible operation. A host function only starts: it runs on its own thread, and finishes there.
+    pub(crate) fn run(&mut self, id: OpId) {
+        self.eligible.remove(&id);
+        let Some(mut op) = self.ops.remove(&id) else {
+            return;
+        };
+        let start_ns = self.start_ns(&op);
+        if let OpKind::HostFunction(function) = &mut op.kind {
+            if let Some(function) = function.take() {
+                self.host_functions.start(id, function);
+            }
+            op.ready_ns = start_ns;
+            self.ops.insert(id, op);
+            return;
+        }
+        let outcome = self.effect(id, &mut op);
+        let duration_ns = *outcome.as_ref().unwrap_or(&0);
+        self.finish(id, op, start_ns, duration_ns, outcome.err());
+    }
+
+    /// The callback thread has run the host function of operation `id`.
+    pub(crate) fn host_function_returned(&mut self, id: OpId) {
+        self.host_functions.running -= 1;
+        // It is gone when the context was lost meanwhile.
+        if let Some(op) = self.ops.remove(&id) {
+            let start_ns = op.ready_ns;
+            self.finish(id, op, start_ns, self.config.cost.host_function_ns, None);
+        }
+    }
+
+    fn finish(&mut self, id: OpId, op: Op, start_ns: u64, duration_ns: u64, failure: Option<Failure>) {
+        let finish_ns = start_ns.saturating_add(duration_ns);
+        let engine = op.kind.engine(|bytes| self.config.cost.bulk_threads(bytes));
+        // Operations are numbered in the order of enqueueing, so no operation starts before the oldest was enqueued.
+        let oldest = self.ops.values().next();
+        let horizon_ns = oldest.map_or(self.now_ns, |oldest| oldest.enqueued_ns);
+        self.devices[op.device as usize]
+            .engines
+            .occupy(engine, finish_ns, horizon_ns);
+        if self.config.timeline {
+            self.timeline.push(Span {
+                operation: id.0,
+                stream: op.stream,
+                device: op.device,
+                what: op.kind.word(),
+                start_ns,
+                finish_ns,
+            });
+        }
+        let (context, stream, word) = (op.context, op.stream, op.kind.word());
+        self.retire(id, op, finish_ns);
+        if let Some(failure) = failure {
+            let text = format!("{word}, {id} on {}: {}", name(stream), failure.text);
+            self.report(failure.kind, text.clone());
+            self.lose_context(context, failure.code, text);
+        }
+    }
+
+    /// Does what the operation does; answers how long that takes on the device.
+    fn effect(&mut self, id: OpId, op: &mut Op) -> Result<u64, Failure> {
+        match &op.kind {
+            OpKind::Kernel(launch) => self.run_kernel(id, op.device, launch),
+            OpKind::Copy(copy) => self.run_copy(id, copy),
+            OpKind::Fill(fill) => self.run_fill(id, fill),
+            OpKind::Allocation(base) => {
+                self.memory.begin(*base);
+                Ok(0)
+            }
+            OpKind::Free(base) => {
+                self.end_allocation(*base, Some(id));
+                Ok(0)
+            }
+            OpKind::Record(_) | OpKind::Marker | OpKind::Hold(_) | OpKind::HostFunction(_) => Ok(0),
+        }
+    }
+
+    fn run_kernel(&self, id: OpId, device: u32, launch: &KernelLaunch) -> Result<u64, Failure> {
+        let kernel = launch
+            .module
+            .ptx
+            .kernel(&launch.name)
+            .expect("a function handle is only made for a kernel of its module");
+        let view = KernelView {
+            map: &self.memory,
+            device,
+            op: id,
+        };
+        let shape = exec::Launch {
+            grid: launch.dims.grid,
+            block: launch.dims.block,
+            dynamic_shared_bytes: launch.dims.shared_bytes,
+            params: &launch.params,
+            variables: &launch.module.variables,
+            step_limit: self.config.kernel_steps_max,
+        };
+        let ran = crate::kernel_threads::install(|| exec::run(kernel, &shape, &view));
+        match ran {
+            Ok(stats) => Ok(self.config.cost.kernel_ns(&stats, launch.threads)),
+            Err(fault) => Err(self.explain_fault(id, &fault)),
+        }
+    }
+
+    fn explain_fault(&self, id: OpId, fault: &Fault) -> Failure {
+        let mut text = fault.to_string();
+        if let FaultKind::OutOfBounds { address, bytes, .. } = fault.kind
+            && let Err(error) = self.memory.locate(address, bytes.into(), Moment::Run(id))
+        {
+            text += &format!("; {}", error.text);
+        }
+        Failure {
+            kind: ReportKind::KernelFault,
+            code: match fault.kind {
+                FaultKind::OutOfBounds { .. } | FaultKind::ReadOnly { .. } => ResultCode::ILLEGAL_ADDRESS,
+                FaultKind::Misaligned { .. } => ResultCode::MISALIGNED_ADDRESS,
+                FaultKind::SharedOutOfBounds { .. } | FaultKind::LocalOutOfBounds { .. } => {
+                    ResultCode::ILLEGAL_ADDRESS
+                }
+                FaultKind::StepLimit { .. } => ResultCode::LAUNCH_TIMEOUT,
+                _ => ResultCode::LAUNCH_FAILED,
+            },
+            text,
+        }
+    }
+
+    fn run_copy(&self, id: OpId, copy: &Copy) -> Result<u64, Failure> {
+        let (host_target, mapped_target);
+        let (target, target_at) = match &copy.target {
+            Target::Mapped(address) => {
+                mapped_target = self.memory.cells(*address, copy.bytes, id)?;
+                mapped_target
+            }
+            Target::Host(range) => {
+                host_target = *range;
+                (host_target.cells(), 0)
+            }
+        };
+        let done = match &copy.source {
+            Source::Mapped(address) => {
+                let (source, source_at) = self.memory.cells(*address, copy.bytes, id)?;
+                target.copy_between(target_at, &source, source_at, copy.bytes as usize)
+            }
+            Source::Captured(bytes) => target.copy_from(target_at, bytes),
+            Source::Host(range) => target.copy_between(target_at, &range.cells(), 0, copy.bytes as usize),
+        };
+        done.expect("both ranges were located, whole");
+        Ok(self.copy_ns(copy))
+    }
+
+    fn copy_ns(&self, copy: &Copy) -> u64 {
+        let cost = &self.config.cost;
+        let (bytes, gb_s) = match copy.direction {
+            Direction::PinnedToDevice => (copy.bytes, cost.pinned_upload_gb_s),
+            Direction::PageableToDevice => (copy.bytes, cost.pageable_upload_gb_s),
+            Direction::DeviceToPinned => (copy.bytes, cost.pinned_download_gb_s),
+            Direction::DeviceToPageable => (copy.bytes, cost.pageable_download_gb_s),
+            // Within a device every byte is read and written.
+            Direction::WithinDevice => (copy.bytes * 2, cost.memory_gb_s),
+            Direction::BetweenDevices => (copy.bytes, cost.peer_gb_s),
+            Direction::HostToHost => (copy.bytes, cost.host_memcpy_gb_s),
+        };
+        cost.copy_latency_ns
+            .saturating_add(crate::CostModel::transfer_ns(bytes, gb_s))
+    }
+
+    fn run_fill(&self, id: OpId, fill: &Fill) -> Result<u64, Failure> {
+        let (cells, at) = self.memory.cells(fill.target, fill.bytes, id)?;
+        cells
+            .fill(at, fill.bytes as usize, &fill.pattern[..fill.pattern_bytes])
+            .expect("the range was located, whole");
+        let cost = &self.config.cost;
+        Ok(cost
+            .copy_latency_ns
+            .saturating_add(crate::CostModel::transfer_ns(fill.bytes, cost.memory_gb_s)))
+    }
+}

@@ -1,0 +1,248 @@
+//! The simulated GPU as tests see it, and a call's way in: the lock, the clock, the schedule, the way out.
+
+use std::{
+    ops::{Deref, DerefMut},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use millstream_driver::{Driver, DriverError, ResultCode, StreamHandle};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::{
+    Hold, Ledger, Report, ReportKind, SimConfig, Span, host_functions,
+    world::{Answer, Goal, World},
+};
+
+/// A GPU in software. A clone is the same GPU; the last one gone ends it.
+///
+/// It is itself a [`Driver`]; the methods here are the front door for tests.
+///
+/// ```
+/// use millstream_driver::{Driver, DeviceOrdinal};
+/// use millstream_sim::{Gpu, SimConfig};
+/// let gpu = Gpu::new(SimConfig::new());
+/// assert_eq!(gpu.device_name(DeviceOrdinal::from_raw(0)).unwrap(), "Simulated GPU");
+/// ```
+#[derive(Clone)]
+pub struct Gpu {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What the host's threads share.
+pub(crate) struct Shared {
+    pub(crate) world: Mutex<World>,
+    /// Something ran, was released, or failed.
+    pub(crate) changed: Condvar,
+    /// A host function was handed to the callback thread.
+    pub(crate) function_started: Condvar,
+}
+
+/// A call at work: it holds the world.
+pub(crate) struct Session<'a> {
+    world: MutexGuard<'a, World>,
+    shared: &'a Arc<Shared>,
+}
+
+/// How long a call waits, in real time, for a host function that it started. Functions are short; with this pause what
+/// follows them is the same on every run.
+const SETTLE: Duration = Duration::from_millis(1);
+
+impl Gpu {
+    /// A GPU, or several, in a world of its own.
+    #[must_use]
+    pub fn new(config: SimConfig) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                world: Mutex::new(World::new(config)),
+                changed: Condvar::new(),
+                function_started: Condvar::new(),
+            }),
+        }
+    }
+
+    /// This GPU behind the seam.
+    #[must_use]
+    pub fn driver(&self) -> Arc<dyn Driver> {
+        Arc::new(self.clone())
+    }
+
+    /// Keeps `stream` busy from this point of its order on, until the [`Hold`] is released or dropped: a gate for tests.
+    /// A host thread that waits for the stream sleeps until then.
+    ///
+    /// A default stream is that of the device of the lowest number whose context is alive.
+    ///
+    /// # Panics
+    ///
+    /// When the stream is not alive.
+    #[must_use = "dropping a hold releases it"]
+    pub fn hold(&self, stream: StreamHandle) -> Hold {
+        Hold::new(self, stream)
+    }
+
+    /// All that was found wrong so far, in the order found.
+    #[must_use]
+    pub fn reports(&self) -> Vec<Report> {
+        self.shared.world.lock().reports.clone()
+    }
+
+    /// Counts of what is alive.
+    #[must_use]
+    pub fn ledger(&self) -> Ledger {
+        let world = self.shared.world.lock();
+        let default_streams = |handle: &StreamHandle| {
+            world.contexts.values().any(|context| {
+                context.legacy == *handle || context.per_thread.iter().any(|(_, own)| own == handle)
+            })
+        };
+        let streams = world.streams.iter().filter(|(_, stream)| !stream.destroyed);
+        Ledger {
+            contexts: world.contexts.len(),
+            streams: streams.filter(|(handle, _)| !default_streams(handle)).count(),
+            events: world.events.len(),
+            modules: world.modules.len(),
+            device_bytes: world
+                .devices
+                .iter()
+                .map(|device| device.plain_bytes + device.pool.usage().used_bytes)
+                .sum(),
+            pinned_bytes: world.memory.pinned_bytes(),
+            pending_operations: world.ops.len(),
+        }
+    }
+
+    /// The virtual clock, in nanoseconds. Reading it here does not move it.
+    #[must_use]
+    pub fn virtual_time_ns(&self) -> u64 {
+        self.shared.world.lock().now_ns
+    }
+
+    /// What has run so far, in the order in which it ran, if [`SimConfig::timeline`] asked for it.
+    #[must_use]
+    pub fn timeline(&self) -> Vec<Span> {
+        self.shared.world.lock().timeline.clone()
+    }
+
+    /// Makes a driver call: the clock moves by its cost, `body` does what the call does, the schedule runs what it runs.
+    pub(crate) fn call<R>(
+        &self,
+        name: &'static str,
+        cost_ns: impl FnOnce(&crate::CostModel) -> u64,
+        body: impl FnOnce(&mut Session<'_>) -> Answer<R>,
+    ) -> Result<R, DriverError> {
+        let mut session = Session {
+            world: self.shared.world.lock(),
+            shared: &self.shared,
+        };
+        let progress_before = session.progress;
+        session.call = name;
+        session.calls += 1;
+        session.now_ns += cost_ns(&session.config.cost);
+        let answer = if host_functions::is_running_here(&self.shared) {
+            let text = format!("a host function calls {name} (rule 27)");
+            Err(session.breach(
+                ReportKind::HostFunctionCalledDriver,
+                ResultCode::NOT_PERMITTED,
+                text,
+            ))
+        } else {
+            let answer = body(&mut session);
+            session.run_after_call();
+            session.settle();
+            answer
+        };
+        if session.progress != progress_before {
+            self.shared.changed.notify_all();
+        }
+        drop(session);
+        answer.map_err(|refusal| {
+            let error = DriverError::new(name, refusal.code);
+            match refusal.detail {
+                Some(detail) => error.with_detail(detail),
+                None => error,
+            }
+        })
+    }
+
+    /// Enters outside a driver call.
+    pub(crate) fn enter(&self) -> Session<'_> {
+        Session {
+            world: self.shared.world.lock(),
+            shared: &self.shared,
+        }
+    }
+}
+
+impl Session<'_> {
+    /// Blocks the host thread until the goal is done, and moves the clock there. The lock is free while it sleeps.
+    pub(crate) fn wait(&mut self, goal: &Goal) {
+        let waiter = self.add_waiter(goal);
+        while self.waiters[&waiter].unmet > 0 {
+            let wanted = std::mem::take(&mut self.waiter(waiter).ops);
+            let progress = self.advance(&wanted);
+            self.waiter(waiter).ops = wanted;
+            if progress {
+                self.settle();
+                self.shared.changed.notify_all();
+                // Others get their turn: a wait may run many kernels.
+                MutexGuard::bump(&mut self.world);
+            } else {
+                self.shared.changed.wait(&mut self.world);
+            }
+        }
+        let finish_ns = self.waiter(waiter).finish_ns;
+        self.waiters.remove(&waiter);
+        self.now_ns = self.now_ns.max(finish_ns);
+    }
+
+    fn waiter(&mut self, id: u64) -> &mut crate::world::Waiter {
+        self.waiters.get_mut(&id).expect("a waiter lives as long as its wait")
+    }
+
+    /// Gives host functions that were just started a moment to return, and runs what may run then.
+    pub(crate) fn settle(&mut self) {
+        while self.host_functions.take_started() {
+            self.shared.function_started.notify_one();
+            let deadline = Instant::now() + SETTLE;
+            while self.host_functions.running > 0
+                && !self.shared.changed.wait_until(&mut self.world, deadline).timed_out()
+            {}
+            self.run_after_call();
+        }
+    }
+
+    /// Sleeps until something changes, `limit` of real time at most.
+    pub(crate) fn sleep(&mut self, limit: Duration) {
+        self.shared.changed.wait_for(&mut self.world, limit);
+    }
+
+    /// Sleeps, as the callback thread, until a host function is started, `limit` of real time at most.
+    pub(crate) fn sleep_until_function(&mut self, limit: Duration) {
+        self.shared.function_started.wait_for(&mut self.world, limit);
+    }
+
+    /// The callback thread is there, for the functions now pending.
+    pub(crate) fn wake_callback_thread(&mut self) {
+        self.shared.ensure_callback_thread(&mut self.world);
+    }
+}
+
+impl Deref for Session<'_> {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
+}
+
+impl DerefMut for Session<'_> {
+    fn deref_mut(&mut self) -> &mut World {
+        &mut self.world
+    }
+}
+
+impl std::fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gpu").finish_non_exhaustive()
+    }
+}

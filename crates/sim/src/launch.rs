@@ -1,0 +1,111 @@
+//! Launches: the shape and the arguments are checked and copied before anything is enqueued.
+
+use millstream_driver::{ContextHandle, FunctionHandle, LaunchDims, ResultCode, StreamHandle};
+
+use crate::{
+    ReportKind,
+    attributes::{GRID_MAX, SHARED_BYTES_MAX},
+    gpu::Session,
+    memory::host::HostParams,
+    module::BLOCK_THREADS_MAX,
+    op::{KernelLaunch, OpKind},
+    ptx::Kernel,
+    world::{Answer, Goal},
+};
+
+/// The longest block in each direction.
+pub(crate) const BLOCK_MAX: [u32; 3] = [1024, 1024, 64];
+
+/// Why a launch of this shape is refused.
+fn wrong_shape(kernel: &Kernel, dims: &LaunchDims) -> Option<(ResultCode, String)> {
+    let LaunchDims {
+        grid,
+        block,
+        shared_bytes,
+    } = *dims;
+    let invalid = |text: String| Some((ResultCode::INVALID_VALUE, text));
+    let within = |dims: [u32; 3], max: [u32; 3]| dims.iter().zip(max).all(|(&d, max)| (1..=max).contains(&d));
+    if !within(grid, GRID_MAX) {
+        return invalid(format!("a grid of {grid:?} blocks, each of 1 to {GRID_MAX:?}"));
+    }
+    if !within(block, BLOCK_MAX) {
+        return invalid(format!("a block of {block:?} threads, each of 1 to {BLOCK_MAX:?}"));
+    }
+    let threads = block.iter().product::<u32>();
+    if threads > BLOCK_THREADS_MAX {
+        return invalid(format!("a block of {threads} threads, of at most {BLOCK_THREADS_MAX}"));
+    }
+    if let Some(required) = kernel.required_block()
+        && required != block
+    {
+        return invalid(format!("a block of {block:?} threads; `.reqntid` is {required:?}"));
+    }
+    if let Some(max) = kernel.max_threads()
+        && threads > max
+    {
+        let text = format!("a block of {threads} threads; `.maxntid` allows {max}");
+        return Some((ResultCode::LAUNCH_OUT_OF_RESOURCES, text));
+    }
+    let shared = u64::from(kernel.static_shared_bytes()) + u64::from(shared_bytes);
+    if shared > u64::from(SHARED_BYTES_MAX) {
+        return invalid(format!(
+            "{shared} bytes of shared memory, {shared_bytes} of them dynamic, of at most {SHARED_BYTES_MAX}"
+        ));
+    }
+    None
+}
+
+impl Session<'_> {
+    pub(crate) fn launch_kernel(
+        &mut self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        dims: &LaunchDims,
+        stream: StreamHandle,
+        params: HostParams<'_>,
+    ) -> Answer<()> {
+        let (module_handle, module, name) = self.function(context, function)?;
+        let stream = self.stream(context, stream)?;
+        let kernel = module
+            .ptx
+            .kernel(&name)
+            .expect("a function handle is only made for a kernel of its module");
+        if let Some((code, text)) = wrong_shape(kernel, dims) {
+            return Err(self.breach(ReportKind::BadLaunch, code, format!("kernel `{name}`: {text}")));
+        }
+        let signature = kernel.signature();
+        let bytes = collect(signature, params).map_err(|text| {
+            let text = format!("kernel `{name}`: {text}");
+            self.breach(ReportKind::BadLaunch, ResultCode::INVALID_VALUE, text)
+        })?;
+        let launch = KernelLaunch {
+            threads: self.config.cost.kernel_threads(dims.grid, dims.block),
+            module_handle,
+            name,
+            dims: *dims,
+            params: bytes,
+            module,
+        };
+        self.enqueue(stream, OpKind::Kernel(Box::new(launch)), &Goal::default());
+        Ok(())
+    }
+}
+
+/// The parameter block of a launch.
+fn collect(signature: &crate::ptx::Signature, params: HostParams<'_>) -> Result<Box<[u8]>, String> {
+    if params.len() != signature.params.len() {
+        return Err(format!(
+            "{} arguments for {} parameters",
+            params.len(),
+            signature.params.len()
+        ));
+    }
+    let mut bytes = vec![0; signature.param_bytes()];
+    for (index, param) in signature.params.iter().enumerate() {
+        let place = &mut bytes[param.offset..param.offset + param.size];
+        if !params.read(index, place) {
+            return Err(format!("argument {index} is a null pointer"));
+        }
+    }
+    Ok(bytes.into_boxed_slice())
+}

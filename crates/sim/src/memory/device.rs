@@ -1,0 +1,207 @@
+//! Calls for device memory, stream-ordered or not, and its pools.
+
+use millstream_driver::{ContextHandle, DevicePtr, PoolHandle, PoolUsage, ResultCode, StreamHandle};
+
+use super::{ALIGN, Kind};
+use crate::{
+    ReportKind,
+    gpu::Session,
+    ids::OpId,
+    op::OpKind,
+    world::{Answer, Goal, Refusal, World},
+};
+
+/// What an allocation takes of the budget.
+pub(crate) fn budgeted(bytes: u64) -> u64 {
+    bytes.div_ceil(ALIGN).saturating_mul(ALIGN)
+}
+
+impl World {
+    /// The allocation's life ends, by the operation `op` or by a call that waited; its bytes go back where they came from.
+    pub(crate) fn end_allocation(&mut self, base: u64, op: Option<OpId>) {
+        let Some(allocation) = self.memory.at(base) else {
+            return;
+        };
+        let (kind, bytes) = (allocation.kind, budgeted(allocation.bytes));
+        let device = &mut self.devices[allocation.device as usize];
+        match (kind, op) {
+            (Kind::Device | Kind::Variable | Kind::Constant, _) => device.plain_bytes -= bytes,
+            (Kind::Pool, Some(op)) => device.pool.free_ran(op),
+            (Kind::Pool, None) => device.pool.freed_synchronously(bytes),
+            (Kind::Pinned | Kind::Registered, _) => {}
+        }
+        self.memory.end(base);
+    }
+
+    fn out_of_memory(&self, bytes: u64, device: u32) -> Refusal {
+        let usage = self.devices[device as usize].pool.usage();
+        Refusal::new(
+            ResultCode::OUT_OF_MEMORY,
+            format!(
+                "{bytes} bytes asked for, {} of {} free, {} reserved by the pool of which {} are used",
+                self.free_bytes(device),
+                self.config.memory_bytes,
+                usage.reserved_bytes,
+                usage.used_bytes
+            ),
+        )
+    }
+
+    /// Device memory outside the pool.
+    pub(crate) fn allocate_plain(
+        &mut self,
+        kind: Kind,
+        context: ContextHandle,
+        device: u32,
+        bytes: usize,
+    ) -> Answer<u64> {
+        let budget = budgeted(bytes as u64);
+        if budget > self.free_bytes(device) {
+            return Err(self.out_of_memory(bytes as u64, device));
+        }
+        let Some(base) = self.memory.add_device(kind, context, device, bytes, None) else {
+            return Err(host_out_of_memory(bytes));
+        };
+        self.devices[device as usize].plain_bytes += budget;
+        Ok(base)
+    }
+}
+
+/// The machine under the simulation has no room.
+pub(crate) fn host_out_of_memory(bytes: usize) -> Refusal {
+    Refusal::new(
+        ResultCode::OUT_OF_MEMORY,
+        format!("the host has no {bytes} bytes to stand behind the simulated memory"),
+    )
+}
+
+impl Session<'_> {
+    fn refuse_empty(&mut self, bytes: usize) -> Answer<()> {
+        if bytes > 0 {
+            return Ok(());
+        }
+        let text = "an allocation of 0 bytes".to_owned();
+        Err(self.breach(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text))
+    }
+
+    /// Refuses an address that no allocation starts at, or one that is dead.
+    pub(crate) fn freeable(&mut self, pointer: DevicePtr, kinds: &[Kind]) -> Answer<u64> {
+        let base = pointer.as_raw();
+        let (kind, text) = match self.memory.at(base) {
+            Some(found) if found.is_dead_to_new_work() => (
+                ReportKind::DoubleFree,
+                format!("a second free of {}", found.describe()),
+            ),
+            Some(found) if kinds.contains(&found.kind) => return Ok(base),
+            Some(found) => (
+                ReportKind::WrongFree,
+                format!("this function does not free {}", found.describe()),
+            ),
+            None => (
+                ReportKind::WrongFree,
+                format!("no allocation starts at {base:#x}"),
+            ),
+        };
+        Err(self.breach(kind, ResultCode::INVALID_VALUE, text))
+    }
+
+    pub(crate) fn mem_alloc(&mut self, context: ContextHandle, bytes: usize) -> Answer<DevicePtr> {
+        let device = self.context(context)?;
+        self.refuse_empty(bytes)?;
+        let base = self.allocate_plain(Kind::Device, context, device, bytes)?;
+        self.fence(context);
+        Ok(DevicePtr::from_raw(base))
+    }
+
+    pub(crate) fn mem_free(&mut self, context: ContextHandle, pointer: DevicePtr) -> Answer<()> {
+        self.context_even_lost(context)?;
+        let base = self.freeable(pointer, &[Kind::Device, Kind::Pool])?;
+        self.wait_for_devices();
+        // Another thread may have freed it meanwhile, which it must not.
+        self.freeable(pointer, &[Kind::Device, Kind::Pool])?;
+        self.end_allocation(base, None);
+        self.synchronised(context)
+    }
+
+    /// Rule 30: blocks until every device is idle. (Page-locked memory is every device's.)
+    pub(crate) fn wait_for_devices(&mut self) {
+        let contexts: Vec<_> = self.contexts.keys().copied().collect();
+        let goals = contexts.into_iter().map(|context| self.context_goal(context));
+        let goal = goals.fold(Goal::default(), |mut all, one| {
+            all.ops.extend(one.ops);
+            all.finish_ns = all.finish_ns.max(one.finish_ns);
+            all
+        });
+        self.wait(&goal);
+    }
+
+    pub(crate) fn mem_alloc_async(
+        &mut self,
+        context: ContextHandle,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Answer<DevicePtr> {
+        let stream = self.stream(context, stream)?;
+        self.refuse_empty(bytes)?;
+        let device = self.context(context)?;
+        let room = self.free_bytes(device);
+        let across = !self.config.rules.cross_stream_reuse.is_strict();
+        let pool = &mut self.devices[device as usize].pool;
+        let Some(frees) = pool.take(budgeted(bytes as u64), stream, room, across) else {
+            return Err(self.out_of_memory(bytes as u64, device));
+        };
+        let birth = Some((OpId(self.ops_enqueued + 1), stream));
+        let Some(base) = self.memory.add_device(Kind::Pool, context, device, bytes, birth) else {
+            let pool = &mut self.devices[device as usize].pool;
+            pool.freed_synchronously(budgeted(bytes as u64));
+            return Err(host_out_of_memory(bytes));
+        };
+        let after = Goal {
+            ops: frees,
+            finish_ns: 0,
+        };
+        self.enqueue(stream, OpKind::Allocation(base), &after);
+        Ok(DevicePtr::from_raw(base))
+    }
+
+    pub(crate) fn mem_free_async(
+        &mut self,
+        context: ContextHandle,
+        pointer: DevicePtr,
+        stream: StreamHandle,
+    ) -> Answer<()> {
+        let (_, lost) = self.context_even_lost(context)?;
+        let stream = self.stream_even_lost(context, stream)?;
+        let base = self.freeable(pointer, &[Kind::Device, Kind::Pool])?;
+        if let Err(refusal) = lost {
+            self.end_allocation(base, None);
+            return Err(refusal);
+        }
+        let id = self.enqueue(stream, OpKind::Free(base), &Goal::default());
+        if let Some(allocation) = self.memory.at(base)
+            && allocation.kind == Kind::Pool
+        {
+            let (device, bytes) = (allocation.device, budgeted(allocation.bytes));
+            self.devices[device as usize].pool.free_enqueued(id, stream, bytes);
+        }
+        self.memory.enqueue_free(base, id, stream);
+        Ok(())
+    }
+
+    pub(crate) fn pool_set_release_threshold(&mut self, pool: PoolHandle, bytes: u64) -> Answer<()> {
+        let device = self.pool_device(pool)?;
+        self.devices[device].pool.set_release_threshold(bytes);
+        Ok(())
+    }
+
+    pub(crate) fn pool_trim(&mut self, pool: PoolHandle, keep_bytes: usize) -> Answer<()> {
+        let device = self.pool_device(pool)?;
+        self.devices[device].pool.trim(keep_bytes as u64);
+        Ok(())
+    }
+
+    pub(crate) fn pool_usage(&mut self, pool: PoolHandle) -> Answer<PoolUsage> {
+        let device = self.pool_device(pool)?;
+        Ok(self.devices[device].pool.usage())
+    }
+}

@@ -1,0 +1,88 @@
+//! Memory of the caller: ranges and kernel arguments that it promises to keep valid.
+
+#![allow(
+    unsafe_code,
+    reason = "reads and writes memory that the caller vouches for in the Driver contract"
+)]
+
+use std::ffi::c_void;
+
+use crate::cells::Cells;
+
+/// A range of host memory that the caller vouches for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostRange {
+    address: usize,
+    bytes: usize,
+}
+
+impl HostRange {
+    /// Takes the caller's word.
+    ///
+    /// # Safety
+    ///
+    /// The range is valid for the accesses that the operation makes to it (reads of a source, writes of a target, both
+    /// of a registered range) until the operation is done (the range is unregistered), and nothing accesses it in
+    /// conflict with them.
+    pub(crate) unsafe fn new(pointer: *const u8, bytes: usize) -> Self {
+        Self {
+            address: pointer.expose_provenance(),
+            bytes,
+        }
+    }
+
+    /// The first address.
+    pub(crate) fn address(self) -> u64 {
+        self.address as u64
+    }
+
+    /// The length in bytes.
+    pub(crate) fn bytes(self) -> usize {
+        self.bytes
+    }
+
+    /// The memory.
+    pub(crate) fn cells(&self) -> Cells<'_> {
+        let pointer = std::ptr::with_exposed_provenance_mut(self.address);
+        // SAFETY: whoever made this range promised that it is valid and accessed without conflict while it is in use.
+        unsafe { Cells::from_raw(pointer, self.bytes) }
+    }
+
+    /// What the range holds now.
+    pub(crate) fn read(&self) -> Box<[u8]> {
+        let mut bytes = vec![0; self.bytes];
+        self.cells().copy_to(0, &mut bytes);
+        bytes.into_boxed_slice()
+    }
+}
+
+/// The arguments of a launch, as the caller points to them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostParams<'a>(&'a [*const c_void]);
+
+impl<'a> HostParams<'a> {
+    /// Takes the caller's word.
+    ///
+    /// # Safety
+    ///
+    /// Each pointer is null or points to a readable value of the size of the parameter of that place.
+    pub(crate) unsafe fn new(pointers: &'a [*const c_void]) -> Self {
+        Self(pointers)
+    }
+
+    /// How many arguments there are.
+    pub(crate) fn len(self) -> usize {
+        self.0.len()
+    }
+
+    /// Copies argument `index` into `to`, which has the parameter's size. `false` if the pointer is null.
+    pub(crate) fn read(self, index: usize, to: &mut [u8]) -> bool {
+        let from: *const u8 = self.0[index].cast();
+        if from.is_null() {
+            return false;
+        }
+        // SAFETY: the maker of `self` promised a readable value of the parameter's size, which `to` has.
+        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+        true
+    }
+}

@@ -1,0 +1,510 @@
+//! The address map: every allocation, live or dead, by address, and who may touch it when.
+//!
+//! Device addresses start at 2^48, 2^52 of them for each device, rise, and are never reused; between two allocations
+//! lies a gap. Page-locked memory is at its real address. A dead allocation keeps its entry, without its bytes, so that
+//! a late access can be told what it hit.
+
+mod backing;
+mod device;
+pub(crate) mod host;
+mod pinned;
+pub(crate) mod pool;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use millstream_driver::{ContextHandle, StreamHandle};
+
+use self::{backing::Backing, host::HostRange};
+use crate::{
+    ReportKind,
+    cells::Cells,
+    ids::{OpId, name},
+};
+
+/// What fresh memory holds, repeated: a NaN as `f32` and as `f64`, and `0x7ffb_dead` to the eye.
+///
+/// ```
+/// assert!(f32::from_le_bytes(millstream_sim::POISON).is_nan());
+/// ```
+pub const POISON: [u8; 4] = 0x7ffb_dead_u32.to_le_bytes();
+
+/// Device addresses start here.
+const DEVICE_BASE: u64 = 1 << 48;
+/// Addresses of each device.
+const DEVICE_SPAN: u64 = 1 << 52;
+/// Every allocation starts at a multiple of this, as pool memory does.
+pub(crate) const ALIGN: u64 = 512;
+/// Unmapped bytes behind every allocation, at least.
+const GAP: u64 = 4096;
+/// Host addresses below this one are never memory: a null pointer, or one with a small offset.
+const NULL_PAGE_BYTES: u64 = 4096;
+/// How many dead allocations are remembered.
+const DEAD_MAX: usize = 1 << 16;
+/// How much freed page-locked memory is kept from reuse, in bytes, so that its late use is found.
+const QUARANTINE_MAX_BYTES: u64 = 16 << 20;
+
+/// Where an allocation came from, and so what may free it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `cuMemAlloc`.
+    Device,
+    /// `cuMemAllocAsync`.
+    Pool,
+    /// `cuMemHostAlloc`.
+    Pinned,
+    /// `cuMemHostRegister`.
+    Registered,
+    /// A variable of a module.
+    Variable,
+    /// A variable of a module that kernels only read.
+    Constant,
+}
+
+impl Kind {
+    /// Whether the memory is the host's.
+    pub(crate) fn is_host(self) -> bool {
+        matches!(self, Self::Pinned | Self::Registered)
+    }
+
+    fn origin(self) -> &'static str {
+        match self {
+            Self::Device => "cuMemAlloc",
+            Self::Pool => "cuMemAllocAsync",
+            Self::Pinned => "cuMemHostAlloc",
+            Self::Registered => "cuMemHostRegister",
+            Self::Variable | Self::Constant => "a module's variable",
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Store {
+    Owned(Backing),
+    Registered(HostRange),
+    Gone,
+}
+
+/// One allocation.
+#[derive(Debug)]
+pub(crate) struct Allocation {
+    /// First address.
+    pub(crate) base: u64,
+    /// Length in bytes.
+    pub(crate) bytes: u64,
+    /// Where it came from.
+    pub(crate) kind: Kind,
+    /// The context it was made in.
+    pub(crate) context: ContextHandle,
+    /// The device whose memory it is, for device memory.
+    pub(crate) device: u32,
+    /// The operation that begins its life, and its stream, for pool memory.
+    born: Option<(OpId, StreamHandle)>,
+    /// Whether that operation has run; always, for other memory.
+    alive: bool,
+    /// The operation that ends its life, and its stream, once a free is enqueued.
+    pub(crate) free: Option<(OpId, StreamHandle)>,
+    /// Whether it has been freed.
+    freed: bool,
+    store: Store,
+}
+
+impl Allocation {
+    fn end(&self) -> u64 {
+        self.base + self.bytes
+    }
+
+    /// Whether a free has been enqueued or done.
+    pub(crate) fn is_dead_to_new_work(&self) -> bool {
+        self.freed || self.free.is_some()
+    }
+
+    fn cells(&self) -> Option<Cells<'_>> {
+        match &self.store {
+            Store::Owned(backing) => Some(backing.cells()),
+            Store::Registered(range) => Some(range.cells()),
+            Store::Gone => None,
+        }
+    }
+
+    /// The allocation and its history, for reports.
+    pub(crate) fn describe(&self) -> String {
+        let mut text = format!(
+            "the allocation {:#x}..{:#x} ({} bytes, {}",
+            self.base,
+            self.end(),
+            self.bytes,
+            self.kind.origin()
+        );
+        if let Some((op, stream)) = self.born {
+            text += &format!(" by {op} on {}", name(stream));
+        }
+        match (self.free, self.freed) {
+            (Some((op, stream)), true) => text += &format!(", freed by {op} on {}", name(stream)),
+            (Some((op, stream)), false) => {
+                text += &format!(", to be freed by {op} on {}, still pending", name(stream));
+            }
+            (None, true) => text += ", freed",
+            (None, false) => {}
+        }
+        text + ")"
+    }
+}
+
+/// When an access is judged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Moment {
+    /// At the call: the memory is promised, though its life may begin only later.
+    Call,
+    /// When this operation runs.
+    Run(OpId),
+}
+
+/// Why an access is wrong.
+#[derive(Debug)]
+pub(crate) struct AccessError {
+    pub(crate) kind: ReportKind,
+    pub(crate) text: String,
+}
+
+/// Whether the device can reach host memory by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostMemory {
+    /// Page-locked.
+    Pinned,
+    /// Any other.
+    Pageable,
+}
+
+/// Every allocation of the world by its first address.
+#[derive(Debug)]
+pub(crate) struct MemoryMap {
+    allocations: BTreeMap<u64, Allocation>,
+    next_address: Vec<u64>,
+    dead: VecDeque<u64>,
+    quarantine: VecDeque<u64>,
+    quarantine_bytes: u64,
+    poison_max_bytes: usize,
+}
+
+impl MemoryMap {
+    pub(crate) fn new(devices: u32, poison_max_bytes: usize) -> Self {
+        Self {
+            allocations: BTreeMap::new(),
+            next_address: (0..u64::from(devices))
+                .map(|device| DEVICE_BASE + device * DEVICE_SPAN)
+                .collect(),
+            dead: VecDeque::new(),
+            quarantine: VecDeque::new(),
+            quarantine_bytes: 0,
+            poison_max_bytes,
+        }
+    }
+
+    /// Maps `bytes` (not 0) of device memory. With `born`, it lives once that operation has run. `None` if the host has
+    /// no such memory.
+    pub(crate) fn add_device(
+        &mut self,
+        kind: Kind,
+        context: ContextHandle,
+        device: u32,
+        bytes: usize,
+        born: Option<(OpId, StreamHandle)>,
+    ) -> Option<u64> {
+        let backing = self.fresh(bytes, 16)?;
+        let next = &mut self.next_address[device as usize];
+        let base = *next;
+        *next = (base + bytes as u64 + GAP).next_multiple_of(ALIGN);
+        self.insert(Allocation {
+            base,
+            bytes: bytes as u64,
+            kind,
+            context,
+            device,
+            born,
+            alive: born.is_none(),
+            free: None,
+            freed: false,
+            store: Store::Owned(backing),
+        });
+        Some(base)
+    }
+
+    /// Maps fresh page-locked memory. `None` if the host has no such memory.
+    pub(crate) fn add_pinned(
+        &mut self,
+        context: ContextHandle,
+        device: u32,
+        bytes: usize,
+    ) -> Option<std::ptr::NonNull<u8>> {
+        let backing = self.fresh(bytes, 4096)?;
+        let start = backing.start();
+        self.insert(Self::host_allocation(
+            Kind::Pinned,
+            context,
+            device,
+            start.as_ptr().expose_provenance() as u64,
+            bytes,
+            Store::Owned(backing),
+        ));
+        Some(start)
+    }
+
+    /// Maps memory of the caller, which no mapped range overlaps.
+    pub(crate) fn add_registered(&mut self, context: ContextHandle, device: u32, range: HostRange) {
+        self.insert(Self::host_allocation(
+            Kind::Registered,
+            context,
+            device,
+            range.address(),
+            range.bytes(),
+            Store::Registered(range),
+        ));
+    }
+
+    fn host_allocation(
+        kind: Kind,
+        context: ContextHandle,
+        device: u32,
+        base: u64,
+        bytes: usize,
+        store: Store,
+    ) -> Allocation {
+        Allocation {
+            base,
+            bytes: bytes as u64,
+            kind,
+            context,
+            device,
+            born: None,
+            alive: true,
+            free: None,
+            freed: false,
+            store,
+        }
+    }
+
+    fn fresh(&self, bytes: usize, align: usize) -> Option<Backing> {
+        let backing = Backing::zeroed(bytes, align)?;
+        if bytes <= self.poison_max_bytes {
+            backing.cells().fill(0, bytes, &POISON);
+        }
+        Some(backing)
+    }
+
+    fn insert(&mut self, allocation: Allocation) {
+        self.allocations.insert(allocation.base, allocation);
+    }
+
+    /// The allocation that starts at `base`, live or dead.
+    pub(crate) fn at(&self, base: u64) -> Option<&Allocation> {
+        self.allocations.get(&base)
+    }
+
+    /// Notes that a free is enqueued.
+    pub(crate) fn enqueue_free(&mut self, base: u64, op: OpId, stream: StreamHandle) {
+        if let Some(allocation) = self.allocations.get_mut(&base) {
+            allocation.free = Some((op, stream));
+        }
+    }
+
+    /// The allocation's life begins.
+    pub(crate) fn begin(&mut self, base: u64) {
+        if let Some(allocation) = self.allocations.get_mut(&base) {
+            allocation.alive = true;
+        }
+    }
+
+    /// The allocation's life ends: its bytes go, except page-locked ones, which first spend a while in quarantine.
+    pub(crate) fn end(&mut self, base: u64) {
+        let Some(allocation) = self.allocations.get_mut(&base) else {
+            return;
+        };
+        allocation.freed = true;
+        match allocation.kind {
+            Kind::Registered => {
+                self.allocations.remove(&base);
+            }
+            Kind::Pinned => {
+                self.quarantine_bytes += allocation.bytes;
+                self.quarantine.push_back(base);
+                while self.quarantine_bytes > QUARANTINE_MAX_BYTES
+                    && let Some(oldest) = self.quarantine.pop_front()
+                    && let Some(gone) = self.allocations.remove(&oldest)
+                {
+                    self.quarantine_bytes -= gone.bytes;
+                }
+            }
+            Kind::Device | Kind::Pool | Kind::Variable | Kind::Constant => {
+                allocation.store = Store::Gone;
+                self.dead.push_back(base);
+                if self.dead.len() > DEAD_MAX
+                    && let Some(oldest) = self.dead.pop_front()
+                {
+                    self.allocations.remove(&oldest);
+                }
+            }
+        }
+    }
+
+    /// The live allocations made in `context`, by base.
+    pub(crate) fn live_in(&self, context: ContextHandle) -> Vec<u64> {
+        self.allocations
+            .values()
+            .filter(|a| a.context == context && !a.freed)
+            .map(|a| a.base)
+            .collect()
+    }
+
+    /// Bytes of live page-locked memory, registered memory included.
+    pub(crate) fn pinned_bytes(&self) -> u64 {
+        self.allocations
+            .values()
+            .filter(|a| a.kind.is_host() && !a.freed)
+            .map(|a| a.bytes)
+            .sum()
+    }
+
+    /// The allocation around `address`, live or dead.
+    fn around(&self, address: u64) -> Option<&Allocation> {
+        let (_, allocation) = self.allocations.range(..=address).next_back()?;
+        (address < allocation.end()).then_some(allocation)
+    }
+
+    /// The live allocation that holds all of the range, and the range's offset in it.
+    pub(crate) fn locate(
+        &self,
+        address: u64,
+        bytes: u64,
+        moment: Moment,
+    ) -> Result<(&Allocation, usize), AccessError> {
+        let Some(allocation) = self.around(address) else {
+            return Err(AccessError {
+                kind: ReportKind::OutOfBounds,
+                text: self.describe_hole(address, bytes),
+            });
+        };
+        let wrong = |kind, what: String| {
+            Err(AccessError {
+                kind,
+                text: format!("{bytes} bytes at {address:#x} {what}{}", allocation.describe()),
+            })
+        };
+        match (allocation.freed, allocation.free, moment) {
+            (true, ..) => return wrong(ReportKind::UseAfterFree, "are used after the end of ".into()),
+            (false, Some(_), Moment::Call) => {
+                return wrong(
+                    ReportKind::UseAfterFree,
+                    "are used by work enqueued after the free of ".into(),
+                );
+            }
+            (false, Some((free, _)), Moment::Run(op)) if op > free => {
+                return wrong(
+                    ReportKind::UseAfterFree,
+                    format!("are used by {op}, enqueued after the free of "),
+                );
+            }
+            _ => {}
+        }
+        if matches!(moment, Moment::Run(_)) && !allocation.alive {
+            return wrong(
+                ReportKind::UseBeforeAllocation,
+                "are used before the beginning of ".into(),
+            );
+        }
+        if bytes > allocation.end() - address {
+            return wrong(ReportKind::OutOfBounds, "reach beyond ".into());
+        }
+        Ok((allocation, (address - allocation.base) as usize))
+    }
+
+    fn describe_hole(&self, address: u64, bytes: u64) -> String {
+        let below = self.allocations.range(..address).next_back().map(|(_, a)| a);
+        let mut text = format!("{bytes} bytes at {address:#x} are in no allocation");
+        if let Some(below) = below {
+            text += &format!(
+                "; {} bytes below them ends {}",
+                address - below.end(),
+                below.describe()
+            );
+        }
+        text
+    }
+
+    /// The memory of a range, for an operation that runs.
+    pub(crate) fn cells(
+        &self,
+        address: u64,
+        bytes: u64,
+        op: OpId,
+    ) -> Result<(Cells<'_>, usize), AccessError> {
+        let (allocation, offset) = self.locate(address, bytes, Moment::Run(op))?;
+        let cells = allocation
+            .cells()
+            .expect("an allocation that is not freed has its memory");
+        Ok((cells, offset))
+    }
+
+    /// Writes to memory that no operation uses yet: a module's variables.
+    pub(crate) fn initialise(&self, base: u64, bytes: &[u8]) {
+        if let Some(cells) = self.allocations.get(&base).and_then(Allocation::cells) {
+            cells.copy_from(0, bytes);
+        }
+    }
+
+    /// Whether the address is a device's, mapped or not.
+    pub(crate) fn is_device_address(address: u64) -> bool {
+        address >= DEVICE_BASE
+    }
+
+    /// Whether a host range is page-locked, whole; a range that is so in part is an error (rule 15).
+    pub(crate) fn classify_host(&self, address: u64, bytes: u64) -> Result<HostMemory, AccessError> {
+        let last = address.saturating_add(bytes.max(1) - 1);
+        if address < NULL_PAGE_BYTES || last >= DEVICE_BASE {
+            return Err(AccessError {
+                kind: ReportKind::BadArgument,
+                text: format!("{bytes} bytes at {address:#x} are not host memory"),
+            });
+        }
+        let Some((_, found)) = self.allocations.range(..=last).next_back() else {
+            return Ok(HostMemory::Pageable);
+        };
+        if found.end() <= address {
+            return Ok(HostMemory::Pageable);
+        }
+        let wrong = |kind, what| {
+            Err(AccessError {
+                kind,
+                text: format!("{bytes} bytes of host memory at {address:#x} {what} {}", found.describe()),
+            })
+        };
+        if found.freed {
+            wrong(ReportKind::UseAfterFree, "are used after the end of")
+        } else if found.base > address || last >= found.end() {
+            wrong(ReportKind::PartlyRegistered, "are only partly page-locked: they leave")
+        } else {
+            Ok(HostMemory::Pinned)
+        }
+    }
+}
+
+/// What a kernel of one device sees while it runs.
+pub(crate) struct KernelView<'a> {
+    pub(crate) map: &'a MemoryMap,
+    pub(crate) device: u32,
+    pub(crate) op: OpId,
+}
+
+impl crate::exec::GlobalMemory for KernelView<'_> {
+    fn region(&self, address: u64) -> Option<crate::exec::Region<'_>> {
+        let (allocation, _) = self.map.locate(address, 1, Moment::Run(self.op)).ok()?;
+        // A kernel reaches its own device and page-locked memory. Peers' memory is reached by copies alone.
+        if !allocation.kind.is_host() && allocation.device != self.device {
+            return None;
+        }
+        Some(crate::exec::Region {
+            base: allocation.base,
+            cells: allocation.cells()?,
+            writable: allocation.kind != Kind::Constant,
+        })
+    }
+}

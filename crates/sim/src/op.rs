@@ -1,0 +1,144 @@
+//! Operations: what a stream's queue holds.
+
+use std::sync::Arc;
+
+use millstream_driver::{ContextHandle, EventHandle, HostFunction, LaunchDims, ModuleHandle, StreamHandle};
+use smallvec::SmallVec;
+
+use crate::{engine::Engine, ids::OpId, memory::host::HostRange, module::LoadedModule};
+
+/// One operation that has not finished.
+pub(crate) struct Op {
+    pub(crate) stream: StreamHandle,
+    pub(crate) context: ContextHandle,
+    pub(crate) device: u32,
+    pub(crate) kind: OpKind,
+    /// The operations that must be done first: the one before it in its stream, and those it was made to wait for.
+    pub(crate) predecessors: SmallVec<[OpId; 2]>,
+    /// How many of those are not done.
+    pub(crate) unmet: usize,
+    pub(crate) enqueued_ns: u64,
+    /// When the last of the others was done; at least when it was enqueued.
+    pub(crate) ready_ns: u64,
+    /// Who is to be told when this one is done.
+    pub(crate) successors: SmallVec<[Successor; 2]>,
+}
+
+/// Who waits for an operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Successor {
+    Op(OpId),
+    Waiter(u64),
+}
+
+/// What an operation does.
+pub(crate) enum OpKind {
+    Kernel(Box<KernelLaunch>),
+    Copy(Copy),
+    Fill(Fill),
+    Record(EventHandle),
+    /// A wait for an event, or another point that only carries predecessors.
+    Marker,
+    /// `None` once it was handed to the callback thread.
+    HostFunction(Option<HostFunction>),
+    /// The life of pool memory begins.
+    Allocation(u64),
+    /// The life of an allocation ends.
+    Free(u64),
+    /// A test's gate; whether it was opened, and when.
+    Hold(Option<u64>),
+}
+
+/// A kernel with its arguments.
+pub(crate) struct KernelLaunch {
+    pub(crate) module: Arc<LoadedModule>,
+    pub(crate) module_handle: ModuleHandle,
+    pub(crate) name: Arc<str>,
+    pub(crate) dims: LaunchDims,
+    pub(crate) params: Box<[u8]>,
+    pub(crate) threads: u64,
+}
+
+/// Where a copy reads.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// An address of the map: device or page-locked memory.
+    Mapped(u64),
+    /// Pageable memory, read at call time (rules 8 and 10).
+    Captured(Box<[u8]>),
+    /// Pageable memory, read when the copy runs, while the caller is blocked (rule 11).
+    Host(HostRange),
+}
+
+/// Where a copy writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target {
+    /// An address of the map: device or page-locked memory.
+    Mapped(u64),
+    /// Pageable memory.
+    Host(HostRange),
+}
+
+/// Between which memories a copy goes, which decides its engine and speed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    PinnedToDevice,
+    PageableToDevice,
+    DeviceToPinned,
+    DeviceToPageable,
+    WithinDevice,
+    BetweenDevices,
+    HostToHost,
+}
+
+/// A copy.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    pub(crate) source: Source,
+    pub(crate) target: Target,
+    pub(crate) bytes: u64,
+    pub(crate) direction: Direction,
+}
+
+/// A fill.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fill {
+    pub(crate) target: u64,
+    pub(crate) bytes: u64,
+    pub(crate) pattern: [u8; 4],
+    pub(crate) pattern_bytes: usize,
+}
+
+impl OpKind {
+    /// The operation in a word, for reports.
+    pub(crate) fn word(&self) -> String {
+        match self {
+            Self::Kernel(launch) => format!("kernel `{}`", launch.name),
+            Self::Copy(copy) => format!("copy ({:?}, {} bytes)", copy.direction, copy.bytes),
+            Self::Fill(fill) => format!("fill ({} bytes)", fill.bytes),
+            Self::Record(_) => "event record".into(),
+            Self::Marker => "wait".into(),
+            Self::HostFunction(_) => "host function".into(),
+            Self::Allocation(_) => "allocation".into(),
+            Self::Free(_) => "free".into(),
+            Self::Hold(_) => "hold".into(),
+        }
+    }
+
+    /// What the operation occupies; `bulk_threads` says how many threads a copy or fill takes.
+    pub(crate) fn engine(&self, bulk_threads: impl Fn(u64) -> u64) -> Engine {
+        match self {
+            Self::Kernel(launch) => Engine::Compute(launch.threads),
+            Self::Fill(fill) => Engine::Compute(bulk_threads(fill.bytes)),
+            Self::Copy(copy) => match copy.direction {
+                Direction::PinnedToDevice | Direction::PageableToDevice => Engine::Upload,
+                Direction::DeviceToPinned | Direction::DeviceToPageable | Direction::BetweenDevices => {
+                    Engine::Download
+                }
+                Direction::WithinDevice => Engine::Compute(bulk_threads(copy.bytes)),
+                Direction::HostToHost => Engine::None,
+            },
+            _ => Engine::None,
+        }
+    }
+}

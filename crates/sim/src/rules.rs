@@ -1,0 +1,75 @@
+//! The rules on which CUDA's documentation and its hardware differ, each a choice between the two readings.
+
+/// Which reading of a rule the simulated driver follows.
+///
+/// ```
+/// use millstream_sim::{Reading, Rules};
+/// assert_eq!(Rules::default().pageable_download, Reading::Observed);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reading {
+    /// What an H200 with driver 580 did (`docs/semantics.md`, column HW).
+    #[default]
+    Observed,
+    /// The most hostile reading that the documentation allows.
+    Strict,
+}
+
+impl Reading {
+    pub(crate) fn is_strict(self) -> bool {
+        self == Self::Strict
+    }
+}
+
+/// One [`Reading`] for each disputed rule of `docs/semantics.md`. A program is right only if it is right under both.
+///
+/// ```
+/// use millstream_sim::{Reading, Rules};
+/// assert_ne!(Rules::observed(), Rules::strict());
+/// let one = Rules { pageable_upload: Reading::Strict, ..Rules::observed() };
+/// assert_eq!(one.implicit_synchronisation, Reading::Observed);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Rule 6, a synchronous copy of at most 64 KiB from pageable host memory. Observed: the call first waits for the
+    /// stream's earlier work. Strict: it returns at once, the source read and the copy pending.
+    pub small_upload: Reading,
+    /// Rule 8, an asynchronous copy from pageable host memory. Observed: up to 1 MiB is staged and the call returns;
+    /// more blocks until the copy is done. Strict: every size blocks until the stream's earlier work is done. The source
+    /// is read at call time under both (rule 10).
+    pub pageable_upload: Reading,
+    /// Rule 9, an asynchronous copy to pageable host memory. Observed: blocks until complete. Strict: returns at once,
+    /// and the target is written when the copy runs.
+    pub pageable_download: Reading,
+    /// Rule 29, device and page-locked allocation, fills and copies within a device. Observed: they concern no other
+    /// stream. Strict: each is a barrier, so that no work enqueued before overlaps work enqueued after, on any stream.
+    pub implicit_synchronisation: Reading,
+    /// Rule 35, reuse of freed pool memory across streams. Observed: memory whose free has run may be reused anywhere,
+    /// and when no more can be had an allocation waits, on the device, for a pending free of another stream. Strict: all
+    /// three policies are off, so only the freeing stream reuses memory before the host has synchronised.
+    pub cross_stream_reuse: Reading,
+}
+
+impl Rules {
+    /// Every rule as the hardware was seen to behave. The default.
+    #[must_use]
+    pub fn observed() -> Self {
+        Self::all(Reading::Observed)
+    }
+
+    /// Every rule in its most hostile documented reading.
+    #[must_use]
+    pub fn strict() -> Self {
+        Self::all(Reading::Strict)
+    }
+
+    fn all(reading: Reading) -> Self {
+        Self {
+            small_upload: reading,
+            pageable_upload: reading,
+            pageable_download: reading,
+            implicit_synchronisation: reading,
+            cross_stream_reuse: reading,
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! The world: the one owner of all simulated state. Everything in it happens under one lock, in an order that only the
+//! calls and the schedule decide.
+//!
+//! A call enqueues operations ([`World::enqueue`]). An operation whose predecessors are done is *eligible*. The schedule
+//! picks when an eligible operation runs ([`World::run`], in `execute.rs`); running it has its whole effect at once and
+//! fixes its place in virtual time. [`World::retire`] then tells its successors.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millstream_driver::{
+    ContextHandle, EventHandle, EventKind, FunctionHandle, ModuleHandle, PoolHandle, ResultCode, StreamHandle,
+};
+
+use crate::{
+    Report, ReportKind, SimConfig, Span,
+    context::{Context, Device},
+    engine::Engines,
+    host_functions::HostFunctions,
+    ids::{Mint, OpId},
+    memory::{MemoryMap, pool::Pool},
+    module::{Function, LoadedModule},
+    op::{Op, OpKind, Successor},
+    schedule::Scheduler,
+};
+
+/// A stream's queue, seen from its end.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) context: ContextHandle,
+    pub(crate) non_blocking: bool,
+    pub(crate) priority: i32,
+    /// The last operation, while it is not done.
+    pub(crate) last: Option<OpId>,
+    /// When the last operation that is done was done.
+    pub(crate) last_finish_ns: u64,
+    /// Given up; stays until its work is done (rule 21).
+    pub(crate) destroyed: bool,
+}
+
+/// An event.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(crate) context: ContextHandle,
+    pub(crate) kind: EventKind,
+    pub(crate) capture: Option<Capture>,
+}
+
+/// What an event captured (rule 22).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Capture {
+    pub(crate) op: OpId,
+    /// When the record was done, once it is.
+    pub(crate) finish_ns: Option<u64>,
+}
+
+/// A host thread's wait for operations.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub(crate) ops: Vec<OpId>,
+    pub(crate) unmet: usize,
+    pub(crate) finish_ns: u64,
+}
+
+/// What a wait or query is about: operations that are not done, and when the others were.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Goal {
+    pub(crate) ops: Vec<OpId>,
+    pub(crate) finish_ns: u64,
+}
+
+/// A call's refusal: what the driver answers.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: ResultCode,
+    pub(crate) detail: Option<String>,
+}
+
+impl Refusal {
+    pub(crate) fn new(code: ResultCode, detail: impl Into<String>) -> Self {
+        Self {
+            code,
+            detail: Some(detail.into()),
+        }
+    }
+}
+
+pub(crate) type Answer<T> = Result<T, Refusal>;
+
+/// All simulated state.
+pub(crate) struct World {
+    pub(crate) config: SimConfig,
+    pub(crate) now_ns: u64,
+    /// The driver function at work.
+    pub(crate) call: &'static str,
+    /// Rises whenever an operation runs or starts.
+    pub(crate) progress: u64,
+    /// How many calls there were.
+    pub(crate) calls: u64,
+    pub(crate) mint: Mint,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) contexts: BTreeMap<ContextHandle, Context>,
+    pub(crate) streams: BTreeMap<StreamHandle, Stream>,
+    pub(crate) events: BTreeMap<EventHandle, Event>,
+    pub(crate) modules: BTreeMap<ModuleHandle, std::sync::Arc<LoadedModule>>,
+    pub(crate) functions: BTreeMap<FunctionHandle, Function>,
+    pub(crate) memory: MemoryMap,
+    pub(crate) ops: BTreeMap<OpId, Op>,
+    pub(crate) ops_enqueued: u64,
+    pub(crate) eligible: BTreeSet<OpId>,
+    pub(crate) waiters: BTreeMap<u64, Waiter>,
+    waiters_made: u64,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) host_functions: HostFunctions,
+    pub(crate) reports: Vec<Report>,
+    pub(crate) timeline: Vec<Span>,
+}
+
+impl World {
+    pub(crate) fn new(config: SimConfig) -> Self {
+        let mut mint = Mint::default();
+        let devices = (0..config.devices)
+            .map(|_| Device {
+                pool_handle: mint.next::<PoolHandle>(),
+                pool: Pool::default(),
+                plain_bytes: 0,
+                context: None,
+                references: 0,
+                engines: Engines::new(config.cost.resident_threads),
+            })
+            .collect();
+        Self {
+            now_ns: 0,
+            call: "",
+            progress: 0,
+            calls: 0,
+            mint,
+            devices,
+            contexts: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            events: BTreeMap::new(),
+            modules: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            memory: MemoryMap::new(config.devices, config.poison_max_bytes),
+            ops: BTreeMap::new(),
+            ops_enqueued: 0,
+            eligible: BTreeSet::new(),
+            waiters: BTreeMap::new(),
+            waiters_made: 0,
+            scheduler: Scheduler::new(config.schedule),
+            host_functions: HostFunctions::default(),
+            reports: Vec::new(),
+            timeline: Vec::new(),
+            config,
+        }
+    }
+
+    /// Notes what is wrong.
+    pub(crate) fn report(&mut self, kind: ReportKind, text: String) {
+        self.reports.push(Report {
+            kind,
+            call: self.call,
+            text,
+            time_ns: self.now_ns,
+        });
+    }
+
+    /// Notes a breach of the caller's obligations and makes the answer to it.
+    pub(crate) fn breach(&mut self, kind: ReportKind, code: ResultCode, text: String) -> Refusal {
+        self.report(kind, text.clone());
+        Refusal::new(code, text)
+    }
+
+    /// Puts an operation at the end of `stream`, behind `after` and the barriers that the stream's kind brings.
+    pub(crate) fn enqueue(&mut self, stream: StreamHandle, kind: OpKind, after: &Goal) -> OpId {
+        self.ops_enqueued += 1;
+        let id = OpId(self.ops_enqueued);
+        let context_handle = self.streams[&stream].context;
+        let context = &mut self.contexts.get_mut(&context_handle).expect("a stream's context lives");
+        let mut ready_ns = self.now_ns.max(after.finish_ns).max(context.fence.finish_ns);
+        // Every operation in flight is still in `ops`; one that is not has told its finish to whom it concerns.
+        context.fence.ops.retain(|op| self.ops.contains_key(op));
+        let mut predecessors: BTreeSet<OpId> = after.ops.iter().chain(&context.fence.ops).copied().collect();
+        let queues: Vec<StreamHandle> = if stream == context.legacy {
+            let blocking = |other: &Stream| other.context == context_handle && !other.non_blocking;
+            let streams = self.streams.iter().filter(|(_, other)| blocking(other));
+            streams.map(|(handle, _)| *handle).collect()
+        } else if self.streams[&stream].non_blocking {
+            vec![stream]
+        } else {
+            vec![stream, context.legacy]
+        };
+        for queue in queues {
+            let queue = &self.streams[&queue];
+            ready_ns = ready_ns.max(queue.last_finish_ns);
+            predecessors.extend(queue.last);
+        }
+        let device = context.device;
+        let mut unmet = 0;
+        for predecessor in &predecessors {
+            if let Some(op) = self.ops.get_mut(predecessor) {
+                op.successors.push(Successor::Op(id));
+                unmet += 1;
+            }
+        }
+        let held = matches!(kind, OpKind::Hold(None));
+        self.ops.insert(
+            id,
+            Op {
+                stream,
+                context: context_handle,
+                device,
+                kind,
+                predecessors: predecessors.into_iter().collect(),
+                unmet,
+                enqueued_ns: self.now_ns,
+                ready_ns,
+                successors: Default::default(),
+            },
+        );
+        if unmet == 0 && !held {
+            self.eligible.insert(id);
+        }
+        self.streams.get_mut(&stream).expect("looked up above").last = Some(id);
+        id
+    }
+
+    /// Takes a finished operation out and tells whoever waited for it.
+    pub(crate) fn retire(&mut self, id: OpId, op: Op, finish_ns: u64) {
+        self.progress += 1;
+        if let Some(stream) = self.streams.get_mut(&op.stream) {
+            stream.last_finish_ns = stream.last_finish_ns.max(finish_ns);
+            if stream.last == Some(id) {
+                stream.last = None;
+                if stream.destroyed {
+                    self.streams.remove(&op.stream);
+                }
+            }
+        }
+        if let Some(context) = self.contexts.get_mut(&op.context) {
+            context.busy_until_ns = context.busy_until_ns.max(finish_ns);
+            context.fence.note(id, finish_ns);
+        }
+        if let OpKind::Record(event) = op.kind
+            && let Some(event) = self.events.get_mut(&event)
+            && let Some(capture) = &mut event.capture
+            && capture.op == id
+        {
+            capture.finish_ns = Some(finish_ns);
+        }
+        for successor in op.successors {
+            match successor {
+                Successor::Waiter(waiter) => {
+                    if let Some(waiter) = self.waiters.get_mut(&waiter) {
+                        waiter.unmet -= 1;
+                        waiter.finish_ns = waiter.finish_ns.max(finish_ns);
+                    }
+                }
+                Successor::Op(next_id) => {
+                    if let Some(next) = self.ops.get_mut(&next_id) {
+                        next.unmet -= 1;
+                        next.ready_ns = next.ready_ns.max(finish_ns);
+                        if next.unmet == 0 && !matches!(next.kind, OpKind::Hold(None)) {
+                            self.eligible.insert(next_id);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins a host thread's wait for a goal.
+    pub(crate) fn add_waiter(&mut self, goal: &Goal) -> u64 {
+        self.waiters_made += 1;
+        let id = self.waiters_made;
+        let mut unmet = 0;
+        for op in &goal.ops {
+            if let Some(op) = self.ops.get_mut(op) {
+                op.successors.push(Successor::Waiter(id));
+                unmet += 1;
+            }
+        }
+        self.waiters.insert(
+            id,
+            Waiter {
+                ops: goal.ops.clone(),
+                unmet,
+                finish_ns: goal.finish_ns,
+            },
+        );
+        id
+    }
+
+    /// All work enqueued on the stream so far.
+    pub(crate) fn stream_goal(&self, stream: StreamHandle) -> Goal {
+        let stream = &self.streams[&stream];
+        Goal {
+            ops: stream.last.into_iter().collect(),
+            finish_ns: stream.last_finish_ns,
+        }
+    }
+
+    /// All work enqueued in the context so far.
+    pub(crate) fn context_goal(&self, context: ContextHandle) -> Goal {
+        Goal {
+            ops: self
+                .streams
+                .values()
+                .filter(|stream| stream.context == context)
+                .filter_map(|stream| stream.last)
+                .collect(),
+            finish_ns: self.contexts.get(&context).map_or(0, |c| c.busy_until_ns),
+        }
+    }
+
+    /// What the event captured.
+    pub(crate) fn event_goal(event: &Event) -> Goal {
+        match event.capture {
+            None => Goal::default(),
+            Some(Capture {
+                finish_ns: Some(finish_ns),
+                ..
+            }) => Goal {
+                ops: Vec::new(),
+                finish_ns,
+            },
+            Some(Capture { op, .. }) => Goal {
+                ops: vec![op],
+                finish_ns: 0,
+            },
+        }
+    }
+}
+
+impl Goal {
+    /// An operation of the goal is done.
+    pub(crate) fn note(&mut self, op: OpId, finish_ns: u64) {
+        if self.ops.contains(&op) {
+            self.finish_ns = self.finish_ns.max(finish_ns);
+        }
+    }
+}
