@@ -152,6 +152,11 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// What stands behind the seam, for people: `libcuda 13.0`, `simulated GPU`.
     fn name(&self) -> String;
 
+    /// A number that tells living drivers apart: two that answer the same are the same driver behind two pointers.
+    fn identity(&self) -> usize {
+        std::ptr::from_ref(self).cast::<()>().addr()
+    }
+
     /// Whether the device is a simulation.
     fn is_simulated(&self) -> bool;
 

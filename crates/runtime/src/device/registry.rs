@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::DeviceState;
 use crate::Result;
 
-/// An open device: its driver is told apart by its address, which cannot be another's while the state lives.
+/// An open device. Its driver's identity cannot be another's while the state lives.
 struct Entry {
     driver: usize,
     ordinal: DeviceOrdinal,
@@ -19,14 +19,14 @@ static OPEN: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
 /// The state of the device, opened if it is not yet.
 pub(super) fn open(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal) -> Result<Arc<DeviceState>> {
-    let address = Arc::as_ptr(&driver).cast::<()>().addr();
+    let identity = driver.identity();
     let mut open = OPEN.lock();
     open.retain(|entry| entry.state.strong_count() > 0);
-    let known = open.iter().find(|entry| entry.driver == address && entry.ordinal == ordinal);
+    let known = open.iter().find(|entry| entry.driver == identity && entry.ordinal == ordinal);
     if let Some(state) = known.and_then(|entry| entry.state.upgrade()) {
         return Ok(state);
     }
     let state = Arc::new(DeviceState::open(driver, ordinal)?);
-    open.push(Entry { driver: address, ordinal, state: Arc::downgrade(&state) });
+    open.push(Entry { driver: identity, ordinal, state: Arc::downgrade(&state) });
     Ok(state)
 }

@@ -18,8 +18,11 @@ thread_local! {
 
 /// Whether the clause is true and all its arithmetic had an answer.
 pub fn holds(clause: impl FnOnce() -> bool) -> bool {
-    FAILED.set(false);
-    clause() && !FAILED.get()
+    // A clause may call a function that checks clauses of its own.
+    let outer = FAILED.replace(false);
+    let holds = clause() && !FAILED.get();
+    FAILED.set(outer);
+    holds
 }
 
 /// An integer in a clause. Operators mix it freely with Rust's own integers.
@@ -219,7 +222,11 @@ pub struct Dim3 {
 
 impl From<[u32; 3]> for Dim3 {
     fn from([x, y, z]: [u32; 3]) -> Self {
-        Self { x: x.into(), y: y.into(), z: z.into() }
+        Self {
+            x: x.into(),
+            y: y.into(),
+            z: z.into(),
+        }
     }
 }
 
@@ -238,7 +245,11 @@ impl Shape {
     /// The shape of a launch of `blocks`, each of `block` threads.
     #[must_use]
     pub fn new(blocks: [u32; 3], block: [u32; 3], shared_bytes: u32) -> Self {
-        Self { blocks: blocks.into(), block: block.into(), shared_bytes: shared_bytes.into() }
+        Self {
+            blocks: blocks.into(),
+            block: block.into(),
+            shared_bytes: shared_bytes.into(),
+        }
     }
 }
 
@@ -249,9 +260,14 @@ mod tests {
     #[test]
     fn integers_mix_with_rusts_own() {
         let n = Value(7_i32).in_clause();
-        assert!(holds(|| 3 * n + 1_u8 == 22 && n - 8 < 0_i64 && 15_usize / n == 2 && n % 4_u64 > 2));
+        assert!(holds(|| 3 * n + 1_u8 == 22
+            && n - 8 < 0_i64
+            && 15_usize / n == 2
+            && n % 4_u64 > 2));
         assert!(holds(|| -n == -7 && n.min(3) == 3 && n.max(9_usize) == 9));
-        assert!(holds(|| n.div_ceil(2) == 4 && n.div_ceil(7) == 1 && (-n).div_ceil(2) == -3));
+        assert!(holds(|| n.div_ceil(2) == 4
+            && n.div_ceil(7) == 1
+            && (-n).div_ceil(2) == -3));
         assert!(!holds(|| n > 7));
     }
 
@@ -261,7 +277,10 @@ mod tests {
         assert!(holds(|| huge * huge > 0), "two factors of 64 bits fit");
         assert!(!holds(|| huge * huge * huge > 0));
         assert!(!holds(|| huge * huge * huge <= 0));
-        assert!(!holds(|| huge * huge * huge != 1), "not by comparing unequal either");
+        assert!(
+            !holds(|| huge * huge * huge != 1),
+            "not by comparing unequal either"
+        );
         assert!(!holds(|| !(huge * huge * huge > 0)), "nor by negation");
         let zero = Value(0_u32).in_clause();
         assert!(!holds(|| huge / zero == 0));
@@ -269,6 +288,10 @@ mod tests {
         assert!(!holds(|| huge.div_ceil(zero) >= 0));
         assert!(!holds(|| zero < u128::MAX));
         assert!(holds(|| zero == 0), "the next clause starts afresh");
+        assert!(
+            !holds(|| huge * huge * huge != 1 && holds(|| zero == 0)),
+            "an inner clause hides nothing"
+        );
     }
 
     #[test]
@@ -286,7 +309,9 @@ mod tests {
         assert!(holds(|| slice.len() + 1 > usize::MAX && !slice.is_empty()));
         assert!(Slice::new(0).is_empty());
         let grid = Shape::new([u32::MAX, 2, 3], [u32::MAX, 1, 1], 16);
-        assert!(holds(|| grid.blocks.x * grid.block.x > u32::MAX && grid.blocks.y * grid.blocks.z == 6));
+        assert!(holds(
+            || grid.blocks.x * grid.block.x > u32::MAX && grid.blocks.y * grid.blocks.z == 6
+        ));
         assert!(holds(|| grid.shared_bytes == 16));
     }
 }

@@ -27,13 +27,13 @@ enum Value<'a> {
 
 impl<'a> Argument<'a> {
     /// An array that the kernel reads.
-    pub fn read<T>(operand: &'a impl ReadOperand<T>) -> Self {
-        Self::slice(operand.place().0, AccessKind::Read)
+    pub fn read<T, O: ReadOperand<T>>(operand: &'a O) -> Self {
+        Self::slice(O::place(operand).0, AccessKind::Read)
     }
 
     /// An array that the kernel reads and writes.
-    pub fn write<T>(operand: &'a mut impl WriteOperand<T>) -> Self {
-        Self::slice(operand.place().0, AccessKind::Write)
+    pub fn write<T, O: WriteOperand<T>>(operand: &'a mut O) -> Self {
+        Self::slice(O::place(&*operand).0, AccessKind::Write)
     }
 
     /// A value.

@@ -29,6 +29,9 @@ use crate::{
 /// The accesses of one operation; few enough to live on the stack.
 pub(crate) type Accesses<'a> = SmallVec<[Access<'a>; 4]>;
 
+/// How many streams a clock may list before those that are done are dropped from it.
+const CLOCK_STREAMS_MAX: usize = 16;
+
 /// Points to wait for.
 type Waits = SmallVec<[Point<PooledEvent>; 4]>;
 
@@ -90,6 +93,9 @@ pub(crate) unsafe fn submit<C: Command>(
     }
     // The operation is enqueued. Without a point, whoever needs one records it late, so a failure here loses nothing.
     let event = if plan.shared { take_and_record(device, stream).ok() } else { None };
+    if lane.clock.len() > CLOCK_STREAMS_MAX {
+        lane.clock.forget_done(|ticket| device.is_done(ticket));
+    }
     lane.awaited = awaited;
     publication.settle(&lane, !waits.is_empty(), event);
     ask_about_points(device, stream);
@@ -97,16 +103,16 @@ pub(crate) unsafe fn submit<C: Command>(
 }
 
 /// A published ticket on its way to being submitted. Dropped before it is settled, it settles as a failure.
-struct Publication<'a> {
+struct Publication<'a, 'op> {
     device: &'a DeviceState,
     stream: &'a StreamState,
     ticket: Ticket,
-    accesses: Accesses<'a>,
+    accesses: Accesses<'op>,
     displaced: Dependencies,
     settled: bool,
 }
 
-impl Publication<'_> {
+impl Publication<'_, '_> {
     /// Notes the ticket as submitted.
     fn settle(&mut self, lane: &Lane, joined: bool, event: Option<PooledEvent>) {
         self.settled = true;
@@ -115,7 +121,7 @@ impl Publication<'_> {
     }
 }
 
-impl Drop for Publication<'_> {
+impl Drop for Publication<'_, '_> {
     fn drop(&mut self) {
         if self.settled {
             return;

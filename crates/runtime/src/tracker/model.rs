@@ -189,6 +189,7 @@ fn conflict(a: &Step, b: &Step) -> bool {
         b.operands.iter().any(|&(other, other_start, other_len, other_writes)| {
             allocation == other
                 && (writes || other_writes)
+                && len.min(other_len) > 0
                 && start < other_start + other_len
                 && other_start < start + len
         })
