@@ -1,1 +1,121 @@
-//! placeholder
+//! Procedural macros of Millstream, used through the crate `millstream`: typed kernels with [`kernels!`].
+
+mod expand;
+mod kernel;
+mod module;
+mod text;
+
+use proc_macro::TokenStream;
+
+/// Declares the kernels of a PTX module, with the types of their parameters.
+///
+/// ```ignore
+/// millstream::kernels! {
+///     /// The photograph's kernels.
+///     // SAFETY: each signature is that of the kernel of the same name in photo.cu, and the clauses bound every access.
+///     pub unsafe mod photo from include_str!("../kernels/photo.ptx") {
+///         /// Brightness of `n` pixels.
+///         pub safe fn luminance(
+///             /// Three bytes a pixel.
+///             rgb: &[u8],
+///             luma: &mut [u8],
+///             n: i32,
+///         ) requires n >= 0, rgb.len() >= 3 * n, luma.len() >= n;
+///
+///         pub unsafe fn saxpy(n: i32, a: f32, x: &[f32], y: &mut [f32]);
+///     }
+/// }
+///
+/// let kernels = photo::load(&device)?;
+/// kernels.luminance(&stream, Grid::linear(n), &rgb, &mut luma, n)?;
+/// ```
+///
+/// # The module
+///
+/// `unsafe mod NAME from PTX { … }` declares a module. `PTX` is any constant expression of type `&'static str`, such as
+/// `include_str!("…")`. The word `unsafe` is the author's promise that each declared signature says what the kernel does
+/// with its parameters: that a `&[T]` is only read, that elements have the type `T`, and for a `safe` kernel that it
+/// stays within its slices, and shares no bytes between its threads without order, whenever its clauses hold.
+/// It is the same promise as that of Rust's `unsafe extern` block.
+///
+/// Inside, each kernel is declared by
+///
+/// * `unsafe fn NAME(…);` — the caller promises what the kernel needs; or
+/// * `safe fn NAME(…) requires CLAUSE, …;` — the clauses are checked on the host before each launch. A safe kernel
+///   without any is one that is right for whatever arguments.
+///
+/// An `unsafe fn` may have clauses too. Documentation and visibility carry over; a parameter's documentation is listed
+/// on the method's page. `#[kernel(name = "_Z5saxpyifPKfPf")]` declares a kernel that has another name in the PTX.
+///
+/// # Parameters
+///
+/// | declared | in CUDA C++ | the method takes |
+/// |---|---|---|
+/// | `&[T]` | `const T*` | `impl ReadOperand<T>`: `&Buffer<T>`, a view, … |
+/// | `&mut [T]` | `T*` | `impl WriteOperand<T>`: `&mut Buffer<T>`, a mutable view, … |
+/// | `T`, named by a path | `T` | `T`, which is plain old data (`bytemuck::Pod`) |
+///
+/// Loading compares the number of parameters and the size and alignment of each with the PTX.
+///
+/// # Clauses
+///
+/// A clause is a Rust expression of type `bool`. In it
+///
+/// * a scalar parameter's name is its value. Integers of every type become one wide integer, so that they mix with each
+///   other, with lengths and with literals, and no cast is needed: `rgb.len() >= 3 * n`.
+///   It has `+ - * / %`, comparison, `min`, `max` and `div_ceil`.
+/// * a slice parameter's name has `.len()`, in elements, and `.is_empty()`;
+/// * `grid` is the launch: `grid.blocks.x` (CUDA's `gridDim.x`), `grid.block.x` (`blockDim.x`), their `y` and `z`, and
+///   `grid.shared_bytes`;
+/// * everything else is what it is where the macro stands.
+///
+/// Clauses are checked in order; the first that does not hold is the error's text, and nothing is enqueued. Arithmetic
+/// that overflows, or divides by zero, makes its clause not hold: it neither panics nor wraps around.
+///
+/// # Expansion
+///
+/// The declaration above becomes
+///
+/// ```text
+/// /// The photograph's kernels.
+/// pub mod photo {
+///     pub struct Kernels { /* one function for each kernel */ }
+///     /// Loads the kernels on `device`, or finds them loaded.
+///     pub fn load(device: &millstream::Device) -> millstream::Result<Kernels> { … }
+/// }
+///
+/// impl photo::Kernels {
+///     pub fn luminance(
+///         &self,
+///         stream: &millstream::Stream,
+///         grid: millstream::Grid,
+///         rgb: impl millstream::kernel::ReadOperand<u8>,
+///         mut luma: impl millstream::kernel::WriteOperand<u8>,
+///         n: i32,
+///     ) -> millstream::Result<()> {
+///         // for each clause, with the names above in scope:
+///         if !clause::holds(|| rgb.len() >= 3 * n) {
+///             return Err(millstream::Error::requires("photo::luminance", "rgb.len() >= 3 * n"));
+///         }
+///         // SAFETY: the declaration's author vouches for the signature, and the clauses hold.
+///         unsafe {
+///             millstream::kernel::launch(
+///                 &self.functions[0],
+///                 stream,
+///                 grid,
+///                 &mut [Argument::read(&rgb), Argument::write(&mut luma), Argument::scalar(&n)],
+///             )
+///         }
+///     }
+///
+///     pub unsafe fn saxpy(/* likewise */) -> millstream::Result<()> { … }
+/// }
+/// ```
+///
+/// The methods stand beside the module, so types and constants are named as they are around the macro.
+#[proc_macro]
+pub fn kernels(input: TokenStream) -> TokenStream {
+    expand::expand(input.into())
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
+}

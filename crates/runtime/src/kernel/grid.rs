@@ -2,6 +2,8 @@
 
 use millstream_driver::LaunchDims;
 
+use super::clause;
+
 /// Threads of a block in one dimension, unless another number is asked for: a multiple of a warp that suits any device.
 const LINEAR_BLOCK: u32 = 256;
 
@@ -72,6 +74,12 @@ impl Grid {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.dims.grid.contains(&0)
+    }
+}
+
+impl From<&Grid> for clause::Shape {
+    fn from(grid: &Grid) -> Self {
+        Self::new(grid.dims.grid, grid.dims.block, grid.dims.shared_bytes)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Kernels: typed launches of PTX, with operands that are read or written. What [`kernels!`](crate::kernels) expands to.
 
+pub mod clause;
 mod grid;
 mod launch;
 mod module;

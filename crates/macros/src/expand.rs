@@ -1,0 +1,252 @@
+//! From the declarations to the module, its loader and a method for each kernel.
+
+use proc_macro2::{Span, TokenStream};
+use quote::quote;
+use syn::{Attribute, Expr, ExprLit, Ident, Lit, visit_mut, visit_mut::VisitMut};
+
+use crate::{
+    kernel::{Kernel, Kind, Param, Safety},
+    module::{Module, Modules},
+    text::one_line,
+};
+
+/// The code for one call of the macro.
+pub(crate) fn expand(input: TokenStream) -> syn::Result<TokenStream> {
+    let modules: Modules = syn::parse2(input)?;
+    Ok(modules.0.iter().map(module).collect())
+}
+
+fn module(module: &Module) -> TokenStream {
+    let Module {
+        attributes,
+        visibility,
+        name,
+        ptx,
+        kernels,
+    } = module;
+    let module_name = name.to_string();
+    let docs =
+        (!has_docs(attributes)).then(|| doc(&format!("The kernels of the PTX module `{module_name}`.")));
+    let kernels_docs = doc(&format!(
+        "The kernels of [`{module_name}`](self), loaded on one device."
+    ));
+    let signatures = kernels.iter().map(signature);
+    let methods = kernels
+        .iter()
+        .enumerate()
+        .map(|(index, kernel)| method(&module_name, index, kernel));
+    quote! {
+        #docs
+        #(#attributes)*
+        #visibility mod #name {
+            #kernels_docs
+            #[derive(Clone, Debug)]
+            pub struct Kernels {
+                pub(super) functions: ::std::sync::Arc<[::millstream::kernel::Function]>,
+            }
+
+            /// Loads the kernels on `device`, or finds them loaded already.
+            ///
+            /// # Errors
+            ///
+            /// If the PTX does not load, or lacks a kernel, or a kernel's parameters are not those declared.
+            pub fn load(device: &::millstream::Device) -> ::millstream::Result<Kernels> {
+                Kernels::load(device)
+            }
+        }
+
+        #[allow(unsafe_code, reason = "declared by `unsafe mod` with a promise about its signatures")]
+        impl #name::Kernels {
+            fn load(device: &::millstream::Device) -> ::millstream::Result<Self> {
+                static SOURCE: ::millstream::kernel::Source = ::millstream::kernel::Source {
+                    module: #module_name,
+                    ptx: #ptx,
+                    kernels: &[#(#signatures),*],
+                };
+                ::core::result::Result::Ok(Self { functions: ::millstream::kernel::load(device, &SOURCE)? })
+            }
+
+            #(#methods)*
+        }
+    }
+}
+
+/// The kernel's signature, to be compared with the PTX.
+fn signature(kernel: &Kernel) -> TokenStream {
+    let name = kernel
+        .ptx_name
+        .as_ref()
+        .map_or_else(|| kernel.name.to_string(), syn::LitStr::value);
+    let params = kernel.params.iter().map(|Param { name, kind, .. }| {
+        let name = name.to_string();
+        let kind = match kind {
+            Kind::Read(_) => quote! { Slice { writable: false } },
+            Kind::Write(_) => quote! { Slice { writable: true } },
+            Kind::Scalar(ty) => quote! {
+                Scalar { size: ::core::mem::size_of::<#ty>(), align: ::core::mem::align_of::<#ty>() }
+            },
+        };
+        quote! { ::millstream::kernel::Param { name: #name, kind: ::millstream::kernel::ParamKind::#kind } }
+    });
+    quote! { ::millstream::kernel::Signature { name: #name, params: &[#(#params),*] } }
+}
+
+/// The method that launches the kernel.
+fn method(module: &str, index: usize, kernel: &Kernel) -> TokenStream {
+    let Kernel {
+        attributes,
+        visibility,
+        safety,
+        name,
+        params,
+        ..
+    } = kernel;
+    let docs = method_docs(kernel);
+    let unsafety = match safety {
+        Safety::Safe => None,
+        Safety::Unsafe(token) => Some(token),
+    };
+    // What stands in scope of the clauses has the user's spelling; everything else of the method is out of their reach.
+    let grid = Ident::new("grid", Span::call_site());
+    let stream = Ident::new("stream", Span::mixed_site());
+    let declared = params.iter().map(|Param { name, kind, .. }| match kind {
+        Kind::Read(ty) => quote! { #name: impl ::millstream::kernel::ReadOperand<#ty> },
+        Kind::Write(ty) => quote! { mut #name: impl ::millstream::kernel::WriteOperand<#ty> },
+        Kind::Scalar(ty) => quote! { #name: #ty },
+    });
+    let arguments = params.iter().map(|Param { name, kind, .. }| match kind {
+        Kind::Read(_) => quote! { ::millstream::kernel::Argument::read(&#name) },
+        Kind::Write(_) => quote! { ::millstream::kernel::Argument::write(&mut #name) },
+        Kind::Scalar(_) => quote! { ::millstream::kernel::Argument::scalar(&#name) },
+    });
+    let checks = checks(&format!("{module}::{name}"), &grid, kernel);
+    quote! {
+        #(#attributes)*
+        #docs
+        #[allow(clippy::too_many_arguments, reason = "a kernel has as many as it has")]
+        #[track_caller]
+        #visibility #unsafety fn #name(
+            &self,
+            #stream: &::millstream::Stream,
+            #grid: ::millstream::Grid,
+            #(#declared),*
+        ) -> ::millstream::Result<()> {
+            #checks
+            // SAFETY: the author of `unsafe mod` vouches that the signature is the kernel's. That the kernel stays within
+            // its operands follows from its clauses, which hold, or else is what the caller of an unsafe method promises.
+            unsafe {
+                ::millstream::kernel::launch(
+                    &self.functions[#index],
+                    #stream,
+                    #grid,
+                    &mut [#(#arguments),*],
+                )
+            }
+        }
+    }
+}
+
+/// Checks the clauses, in order.
+fn checks(path: &str, grid: &Ident, kernel: &Kernel) -> Option<TokenStream> {
+    if kernel.clauses.is_empty() {
+        return None;
+    }
+    let names = kernel.params.iter().map(|Param { name, kind, .. }| match kind {
+        Kind::Read(ty) | Kind::Write(ty) => quote! {
+            let #name = ::millstream::kernel::clause::Slice::new(
+                ::millstream::kernel::ReadOperand::<#ty>::len(&#name),
+            );
+        },
+        Kind::Scalar(_) => quote! { let #name = ::millstream::kernel::clause::Value(#name).in_clause(); },
+    });
+    let clauses = kernel.clauses.iter().map(|clause| {
+        let text = one_line(quote! { #clause });
+        let mut clause = clause.clone();
+        WideLiterals.visit_expr_mut(&mut clause);
+        quote! {
+            if !::millstream::kernel::clause::holds(|| #clause) {
+                return ::core::result::Result::Err(::millstream::Error::requires(#path, #text));
+            }
+        }
+    });
+    Some(quote! {
+        #[allow(unused_imports, unused_variables, reason = "a clause need not name everything")]
+        {
+            use ::millstream::kernel::clause::Other as _;
+            #(#names)*
+            let #grid = ::millstream::kernel::clause::Shape::from(&#grid);
+            #(#clauses)*
+        }
+    })
+}
+
+/// Makes a clause's integer literals as wide as its other integers, so that `2 * 3` cannot overflow either.
+struct WideLiterals;
+
+impl VisitMut for WideLiterals {
+    fn visit_expr_mut(&mut self, expr: &mut Expr) {
+        match expr {
+            Expr::Lit(ExprLit {
+                lit: Lit::Int(literal),
+                ..
+            }) if literal.suffix().is_empty() => {
+                *expr = syn::parse_quote! { ::millstream::kernel::clause::Int::new(#literal) };
+            }
+            // An array's index is a `usize` of Rust's own.
+            Expr::Index(index) => self.visit_expr_mut(&mut index.expr),
+            other => visit_mut::visit_expr_mut(self, other),
+        }
+    }
+}
+
+fn method_docs(kernel: &Kernel) -> TokenStream {
+    let mut docs = TokenStream::new();
+    if !has_docs(&kernel.attributes) {
+        docs.extend(doc(&format!("Launches the kernel `{}`.", kernel.name)));
+    }
+    let mut documented = kernel
+        .params
+        .iter()
+        .filter(|param| !param.docs.is_empty())
+        .peekable();
+    if documented.peek().is_some() {
+        docs.extend(doc("\n# Parameters\n"));
+        for Param {
+            name, docs: lines, ..
+        } in documented
+        {
+            docs.extend(doc(&format!("* `{name}`:")));
+            docs.extend(lines.iter().map(|line| quote! { #[doc = #line] }));
+        }
+    }
+    if !kernel.clauses.is_empty() {
+        docs.extend(doc("\n# Requires\n\nChecked before the launch, in this order; arithmetic that overflows makes a requirement not hold.\n"));
+        for clause in &kernel.clauses {
+            docs.extend(doc(&format!("* `{}`", one_line(quote! { #clause }))));
+        }
+    }
+    docs.extend(doc(
+        "\n# Errors\n\nIf a requirement does not hold, an operand is not the device's, two operands share bytes of which one is \
+         written, or the device cannot have such a launch, nothing is enqueued.",
+    ));
+    if matches!(kernel.safety, Safety::Unsafe(_)) {
+        docs.extend(doc(
+            "\n# Safety\n\nWith these arguments the kernel stays within its operands, and none of its threads touches bytes that \
+             another one writes, unless they are ordered.",
+        ));
+    }
+    docs
+}
+
+fn has_docs(attributes: &[Attribute]) -> bool {
+    attributes
+        .iter()
+        .any(|attribute| attribute.path().is_ident("doc"))
+}
+
+fn doc(text: &str) -> TokenStream {
+    quote! { #[doc = #text] }
+}
+
+#[cfg(test)]
+mod tests;

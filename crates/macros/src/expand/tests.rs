@@ -1,0 +1,284 @@
+//! What declarations become, and what is said about wrong ones. What the expansion does is in `tests/kernels.rs`.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::expand;
+
+/// The message about a wrong declaration, and the source text that it points at.
+fn error(source: &str) -> (String, String) {
+    let tokens: TokenStream = source.parse().expect("valid tokens");
+    let error = expand(tokens).expect_err("a wrong declaration");
+    (error.to_string(), error.span().source_text().unwrap_or_default())
+}
+
+/// Checks the message about one wrong kernel: that it says `message`, and points at `place`.
+#[track_caller]
+fn assert_kernel_error(declaration: &str, message: &str, place: &str) {
+    let (text, at) = error(&format!("pub unsafe mod m from PTX {{ {declaration} }}"));
+    assert!(text.contains(message), "{text}");
+    assert_eq!(at, place, "{text}");
+}
+
+#[test]
+fn a_module_becomes_a_loader_and_a_method_for_each_kernel() {
+    let expansion = expand(quote! {
+        /// Ours.
+        pub(crate) unsafe mod linear from include_str!("linear.ptx") {
+            /// Adds.
+            #[kernel(name = "_Z5saxpy")]
+            pub unsafe fn saxpy(n: i32, y: &mut [f32]);
+        }
+    })
+    .expect("a right declaration");
+    let expected = quote! {
+        /// Ours.
+        pub(crate) mod linear {
+            #[doc = "The kernels of [`linear`](self), loaded on one device."]
+            #[derive(Clone, Debug)]
+            pub struct Kernels {
+                pub(super) functions: ::std::sync::Arc<[::millstream::kernel::Function]>,
+            }
+
+            /// Loads the kernels on `device`, or finds them loaded already.
+            ///
+            /// # Errors
+            ///
+            /// If the PTX does not load, or lacks a kernel, or a kernel's parameters are not those declared.
+            pub fn load(device: &::millstream::Device) -> ::millstream::Result<Kernels> {
+                Kernels::load(device)
+            }
+        }
+
+        #[allow(unsafe_code, reason = "declared by `unsafe mod` with a promise about its signatures")]
+        impl linear::Kernels {
+            fn load(device: &::millstream::Device) -> ::millstream::Result<Self> {
+                static SOURCE: ::millstream::kernel::Source = ::millstream::kernel::Source {
+                    module: "linear",
+                    ptx: include_str!("linear.ptx"),
+                    kernels: &[::millstream::kernel::Signature {
+                        name: "_Z5saxpy",
+                        params: &[
+                            ::millstream::kernel::Param {
+                                name: "n",
+                                kind: ::millstream::kernel::ParamKind::Scalar {
+                                    size: ::core::mem::size_of::<i32>(),
+                                    align: ::core::mem::align_of::<i32>()
+                                }
+                            },
+                            ::millstream::kernel::Param {
+                                name: "y",
+                                kind: ::millstream::kernel::ParamKind::Slice { writable: true }
+                            }
+                        ]
+                    }],
+                };
+                ::core::result::Result::Ok(Self { functions: ::millstream::kernel::load(device, &SOURCE)? })
+            }
+
+            /// Adds.
+            #[doc = "\n# Errors\n\nIf a requirement does not hold, an operand is not the device's, two operands share bytes of which one is written, or the device cannot have such a launch, nothing is enqueued."]
+            #[doc = "\n# Safety\n\nWith these arguments the kernel stays within its operands, and none of its threads touches bytes that another one writes, unless they are ordered."]
+            #[allow(clippy::too_many_arguments, reason = "a kernel has as many as it has")]
+            #[track_caller]
+            pub unsafe fn saxpy(
+                &self,
+                stream: &::millstream::Stream,
+                grid: ::millstream::Grid,
+                n: i32,
+                mut y: impl ::millstream::kernel::WriteOperand<f32>
+            ) -> ::millstream::Result<()> {
+                unsafe {
+                    ::millstream::kernel::launch(
+                        &self.functions[0usize],
+                        stream,
+                        grid,
+                        &mut [
+                            ::millstream::kernel::Argument::scalar(&n),
+                            ::millstream::kernel::Argument::write(&mut y)
+                        ],
+                    )
+                }
+            }
+        }
+    };
+    assert_eq!(expansion.to_string(), expected.to_string());
+}
+
+#[test]
+fn a_clause_becomes_a_check_with_its_text() {
+    let expansion = expand(quote! {
+        unsafe mod m from PTX {
+            safe fn k(x: &[u8], n: i32) requires x.len() >= 3 * n, table[2] == 0.5;
+        }
+    })
+    .expect("a right declaration")
+    .to_string();
+    let checks = quote! {
+        #[allow(unused_imports, unused_variables, reason = "a clause need not name everything")]
+        {
+            use ::millstream::kernel::clause::Other as _;
+            let x = ::millstream::kernel::clause::Slice::new(
+                ::millstream::kernel::ReadOperand::<u8>::len(&x),
+            );
+            let n = ::millstream::kernel::clause::Value(n).in_clause();
+            let grid = ::millstream::kernel::clause::Shape::from(&grid);
+            if !::millstream::kernel::clause::holds(
+                || x.len() >= ::millstream::kernel::clause::Int::new(3) * n
+            ) {
+                return ::core::result::Result::Err(
+                    ::millstream::Error::requires("m::k", "x.len() >= 3 * n")
+                );
+            }
+            if !::millstream::kernel::clause::holds(|| table[2] == 0.5) {
+                return ::core::result::Result::Err(
+                    ::millstream::Error::requires("m::k", "table[2] == 0.5")
+                );
+            }
+        }
+    };
+    assert!(expansion.contains(&checks.to_string()), "{expansion}");
+    assert!(
+        !expansion.contains("# Safety"),
+        "a safe kernel asks nothing of its caller"
+    );
+}
+
+#[test]
+fn documentation_of_parameters_and_clauses_is_listed_on_the_method() {
+    let expansion = expand(quote! {
+        unsafe mod m from PTX {
+            safe fn k(
+                /// The input.
+                x: &[u8],
+                n: i32,
+            ) requires x.len() >= n;
+        }
+    })
+    .expect("a right declaration")
+    .to_string();
+    for line in [
+        r#"# [doc = "The kernels of the PTX module `m`."]"#,
+        r#"# [doc = "Launches the kernel `k`."]"#,
+        r###"# [doc = "* `x`:"] # [doc = r" The input."] # [doc = "\n# Requires"###,
+        r#"# [doc = "* `x.len() >= n`"]"#,
+    ] {
+        assert!(expansion.contains(line), "{line} is not in {expansion}");
+    }
+}
+
+#[test]
+fn several_modules_may_stand_in_one_call() {
+    let expansion =
+        expand(quote! { unsafe mod a from PTX {} unsafe mod b from PTX {} }).expect("right declarations");
+    let expansion = expansion.to_string();
+    assert!(
+        expansion.contains("mod a {") && expansion.contains("mod b {"),
+        "{expansion}"
+    );
+}
+
+#[test]
+fn a_module_must_be_unsafe_and_have_its_ptx() {
+    for (source, message) in [
+        ("pub mod m from PTX {}", "write `unsafe mod`"),
+        ("struct S;", "expected `unsafe mod NAME from PTX { … }`"),
+        ("unsafe mod m {}", "expected `from`, then the PTX"),
+        ("unsafe mod m = PTX {}", "expected `from`, then the PTX"),
+        ("", "expected `unsafe mod NAME from PTX { … }`"),
+    ] {
+        let (text, _) = error(source);
+        assert!(text.contains(message), "{source}: {text}");
+    }
+}
+
+#[test]
+fn a_parameter_of_another_kind_is_refused_where_it_stands() {
+    for (ty, message, place) in [
+        ("[f32; 4]", "an array is not passed by value", "[f32; 4]"),
+        ("*const f32", "a kernel is not given raw pointers", "*const f32"),
+        ("*mut f32", "a kernel is not given raw pointers", "*mut f32"),
+        ("&f32", "expected a slice `[T]` behind the reference", "f32"),
+        ("&mut f32", "expected a slice `[T]` behind the reference", "f32"),
+        ("&[[f32; 4]]", "an array is not passed by value", "[f32; 4]"),
+        ("&'a [f32]", "no lifetimes here", "'a"),
+        ("Row<'a>", "no lifetimes here", "'a"),
+        (
+            "impl Copy",
+            "this type is not one that a kernel takes",
+            "impl Copy",
+        ),
+        (
+            "(f32, f32)",
+            "this type is not one that a kernel takes",
+            "(f32, f32)",
+        ),
+        (
+            "<A as B>::C",
+            "this type is not one that a kernel takes",
+            "<A as B>::C",
+        ),
+    ] {
+        assert_kernel_error(&format!("safe fn k(x: {ty});"), message, place);
+    }
+}
+
+#[test]
+fn a_kernel_of_another_form_is_refused_where_it_differs() {
+    for (declaration, message, place) in [
+        ("pub fn k();", "write `safe fn`", "fn"),
+        ("safe async fn k();", "expected `fn`", "async"),
+        ("async fn k();", "expected `safe fn` or `unsafe fn`", "async"),
+        ("struct S;", "expected `safe fn` or `unsafe fn`", "struct"),
+        ("safe fn k<T>(x: &[T]);", "no generic parameters", "<"),
+        ("safe fn k(x: &[u8]) -> u32;", "a kernel returns nothing", "->"),
+        ("safe fn k() {}", "a kernel's body is in its PTX", "{}"),
+        (
+            "safe fn k() where;",
+            "expected `requires` with its clauses, or `;`",
+            "where",
+        ),
+        ("safe fn k() requires;", "expected a clause after `requires`", ";"),
+        ("safe fn k(&self);", "a kernel has no `self`", "&"),
+        ("safe fn k(self);", "a kernel has no `self`", "self"),
+        (
+            "safe fn k(mut n: i32);",
+            "expected a parameter's plain name",
+            "mut n",
+        ),
+        (
+            "safe fn k((a, b): i32);",
+            "expected a parameter's plain name",
+            "(a, b)",
+        ),
+        (
+            "safe fn k(grid: i32);",
+            "`grid` is an argument that every launch has already",
+            "grid",
+        ),
+        (
+            "safe fn k(stream: i32);",
+            "`stream` is an argument that every launch has already",
+            "stream",
+        ),
+        ("safe fn k(#[x] n: i32);", "documentation, and no attribute", "x"),
+        (
+            "safe fn load();",
+            "`load` is the function that loads the module",
+            "load",
+        ),
+        ("safe fn k(); safe fn k();", "kernel `k` is declared twice", "k"),
+        (
+            "#[kernel(nom = \"x\")] safe fn k();",
+            "expected `name = \"…\"`",
+            "nom",
+        ),
+        (
+            "#[kernel(name = \"x\", name = \"y\")] safe fn k();",
+            "given twice",
+            "name",
+        ),
+    ] {
+        assert_kernel_error(declaration, message, place);
+    }
+}

@@ -1,0 +1,254 @@
+//! The syntax of one kernel: `safe fn NAME(…) requires …;` or `unsafe fn NAME(…);`.
+
+use proc_macro2::Group;
+use syn::{
+    Attribute, Expr, Ident, Lifetime, LitStr, Pat, Token, Type, TypeReference, Visibility, parenthesized,
+    parse::{Parse, ParseStream},
+    punctuated::Punctuated,
+    spanned::Spanned,
+    visit_mut::VisitMut,
+};
+
+mod keyword {
+    syn::custom_keyword!(safe);
+    syn::custom_keyword!(requires);
+}
+
+/// One kernel as it is declared.
+pub(crate) struct Kernel {
+    /// Without `#[kernel]`.
+    pub(crate) attributes: Vec<Attribute>,
+    pub(crate) visibility: Visibility,
+    pub(crate) safety: Safety,
+    pub(crate) name: Ident,
+    /// The name in the PTX, if it is another.
+    pub(crate) ptx_name: Option<LitStr>,
+    pub(crate) params: Vec<Param>,
+    pub(crate) clauses: Vec<Expr>,
+}
+
+/// Who sees to it that the kernel may run.
+pub(crate) enum Safety {
+    /// The clauses do.
+    Safe,
+    /// The caller does.
+    Unsafe(Token![unsafe]),
+}
+
+/// One parameter.
+pub(crate) struct Param {
+    /// The lines of its documentation.
+    pub(crate) docs: Vec<Expr>,
+    pub(crate) name: Ident,
+    pub(crate) kind: Kind,
+}
+
+/// What a parameter is.
+pub(crate) enum Kind {
+    /// `&[T]`
+    Read(Type),
+    /// `&mut [T]`
+    Write(Type),
+    /// `T`
+    Scalar(Type),
+}
+
+const ALLOWED: &str =
+    "a kernel's parameter is `&[T]` (read), `&mut [T]` (written) or a plain value named by its type";
+
+impl Parse for Kernel {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let mut attributes = input.call(Attribute::parse_outer)?;
+        let ptx_name = take_ptx_name(&mut attributes)?;
+        let visibility = input.parse()?;
+        let safety = parse_safety(input)?;
+        input.parse::<Token![fn]>()?;
+        let name: Ident = input.parse()?;
+        if name == "load" {
+            return Err(syn::Error::new(
+                name.span(),
+                "`load` is the function that loads the module; declare this kernel under another name and add \
+                 `#[kernel(name = \"load\")]`",
+            ));
+        }
+        if input.peek(Token![<]) {
+            return Err(input.error("a kernel has no generic parameters: it is compiled already"));
+        }
+        let content;
+        parenthesized!(content in input);
+        let params = Punctuated::<Param, Token![,]>::parse_terminated(&content)?;
+        if input.peek(Token![->]) {
+            let arrow: Token![->] = input.parse()?;
+            return Err(syn::Error::new(
+                arrow.span(),
+                "a kernel returns nothing: give it a `&mut [T]` to write its results to",
+            ));
+        }
+        let mut clauses = Punctuated::new();
+        if input.peek(keyword::requires) {
+            input.parse::<keyword::requires>()?;
+            while !input.peek(Token![;]) {
+                clauses.push_value(input.parse::<Expr>()?);
+                if !input.peek(Token![,]) {
+                    break;
+                }
+                clauses.push_punct(input.parse::<Token![,]>()?);
+            }
+            if clauses.is_empty() {
+                return Err(input.error("expected a clause after `requires`, as in `requires x.len() >= n`"));
+            }
+        }
+        if input.peek(syn::token::Brace) {
+            let body: Group = input.parse()?;
+            return Err(syn::Error::new(
+                body.span(),
+                "a kernel's body is in its PTX: end the declaration with `;`",
+            ));
+        }
+        if !input.peek(Token![;]) {
+            return Err(input.error("expected `requires` with its clauses, or `;`"));
+        }
+        input.parse::<Token![;]>()?;
+        Ok(Self {
+            attributes,
+            visibility,
+            safety,
+            name,
+            ptx_name,
+            params: params.into_iter().collect(),
+            clauses: clauses.into_iter().collect::<Vec<Expr>>(),
+        })
+    }
+}
+
+fn parse_safety(input: ParseStream<'_>) -> syn::Result<Safety> {
+    if input.peek(keyword::safe) {
+        input.parse::<keyword::safe>()?;
+        Ok(Safety::Safe)
+    } else if input.peek(Token![unsafe]) {
+        Ok(Safety::Unsafe(input.parse()?))
+    } else if input.peek(Token![fn]) {
+        Err(input.error(
+            "write `safe fn`, with the `requires` clauses that make every call right, or `unsafe fn`, whose callers see \
+             to that",
+        ))
+    } else {
+        Err(input.error("expected `safe fn` or `unsafe fn`"))
+    }
+}
+
+/// Takes `#[kernel(name = "…")]` out of the attributes.
+fn take_ptx_name(attributes: &mut Vec<Attribute>) -> syn::Result<Option<LitStr>> {
+    let mut name = None;
+    let mut kept = Vec::new();
+    for attribute in attributes.drain(..) {
+        if !attribute.path().is_ident("kernel") {
+            kept.push(attribute);
+            continue;
+        }
+        attribute.parse_nested_meta(|meta| {
+            if !meta.path.is_ident("name") {
+                return Err(meta.error("expected `name = \"…\"`, the kernel's name in the PTX"));
+            }
+            if name.is_some() {
+                return Err(meta.error("the kernel's name in the PTX is given twice"));
+            }
+            name = Some(meta.value()?.parse()?);
+            Ok(())
+        })?;
+    }
+    *attributes = kept;
+    Ok(name)
+}
+
+impl Parse for Param {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let attributes = input.call(Attribute::parse_outer)?;
+        if input.peek(Token![self]) || input.peek(Token![&]) {
+            return Err(input.error("a kernel has no `self`: expected a parameter's name"));
+        }
+        let pattern = Pat::parse_single(input)?;
+        let name = match pattern {
+            Pat::Ident(ident)
+                if ident.by_ref.is_none() && ident.mutability.is_none() && ident.subpat.is_none() =>
+            {
+                ident.ident
+            }
+            other => return Err(syn::Error::new(other.span(), "expected a parameter's plain name")),
+        };
+        if name == "stream" || name == "grid" {
+            return Err(syn::Error::new(
+                name.span(),
+                format!("`{name}` is an argument that every launch has already: choose another name"),
+            ));
+        }
+        input.parse::<Token![:]>()?;
+        Ok(Self {
+            docs: attributes.into_iter().map(doc_line).collect::<syn::Result<_>>()?,
+            name,
+            kind: Kind::of(input.parse()?)?,
+        })
+    }
+}
+
+/// The text of a documentation attribute; a parameter can have no other.
+fn doc_line(attribute: Attribute) -> syn::Result<Expr> {
+    match attribute.meta {
+        syn::Meta::NameValue(meta) if meta.path.is_ident("doc") => Ok(meta.value),
+        other => Err(syn::Error::new(
+            other.span(),
+            "a kernel's parameter can have documentation, and no attribute",
+        )),
+    }
+}
+
+impl Kind {
+    fn of(mut ty: Type) -> syn::Result<Self> {
+        let mut lifetimes = FirstLifetime(None);
+        lifetimes.visit_type_mut(&mut ty);
+        if let Some(lifetime) = lifetimes.0 {
+            return Err(syn::Error::new(
+                lifetime.span(),
+                "no lifetimes here: the operation keeps its operands alive by itself",
+            ));
+        }
+        match ty {
+            Type::Reference(TypeReference { mutability, elem, .. }) => match (*elem, mutability) {
+                (Type::Slice(slice), mutability) => {
+                    let element = plain(*slice.elem)?;
+                    Ok(if mutability.is_some() {
+                        Self::Write(element)
+                    } else {
+                        Self::Read(element)
+                    })
+                }
+                (other, _) => Err(syn::Error::new(
+                    other.span(),
+                    format!("expected a slice `[T]` behind the reference: {ALLOWED}"),
+                )),
+            },
+            other => Ok(Self::Scalar(plain(other)?)),
+        }
+    }
+}
+
+/// A type named by a path.
+fn plain(ty: Type) -> syn::Result<Type> {
+    let problem = match &ty {
+        Type::Path(path) if path.qself.is_none() => return Ok(ty),
+        Type::Array(_) => "an array is not passed by value",
+        Type::Ptr(_) => "a kernel is not given raw pointers",
+        Type::Slice(_) => "a slice is passed by reference",
+        _ => "this type is not one that a kernel takes",
+    };
+    Err(syn::Error::new(ty.span(), format!("{problem}: {ALLOWED}")))
+}
+
+/// Finds a type's first lifetime.
+struct FirstLifetime(Option<Lifetime>);
+
+impl VisitMut for FirstLifetime {
+    fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
+        self.0.get_or_insert_with(|| lifetime.clone());
+    }
+}
