@@ -121,7 +121,8 @@ fn program(message: &Value) -> Option<Program> {
     let target = message["target"]["name"].as_str()?;
     let kind = match message["target"]["kind"][0].as_str()? {
         "bench" => Kind::Bench,
-        "example" => Kind::Example,
+        // An example's own unit tests, which cargo calls an example too, are about its logic alone.
+        "example" if message["profile"]["test"] == false => Kind::Example,
         // The runtime's unit tests are about its logic alone; what drives a device there are its integration tests.
         "lib" if *folder == "crates/driver" => Kind::Test,
         "test" if !COMPILER_TESTS.contains(&target) => Kind::Test,
@@ -186,12 +187,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// What the bundle makes of an artifact of this package folder, target kind and name.
-    fn chosen(folder: &str, kind: &str, name: &str) -> Option<(Kind, String)> {
+    /// What the bundle makes of an artifact of this package folder, target kind and name, built with a test harness or not.
+    fn chosen(folder: &str, kind: &str, name: &str, test: bool) -> Option<(Kind, String)> {
         let message = json!({
             "reason": "compiler-artifact",
             "manifest_path": format!("/somewhere/{folder}/Cargo.toml"),
             "target": { "kind": [kind], "name": name },
+            "profile": { "test": test },
             "executable": "/somewhere/target/release/deps/x-0123456789abcdef",
         });
         program(&message).map(|program| (program.kind, program.name))
@@ -200,28 +202,29 @@ mod tests {
     #[test]
     fn programs_that_drive_a_device_are_chosen() {
         assert_eq!(
-            chosen("crates/runtime", "test", "streams"),
+            chosen("crates/runtime", "test", "streams", true),
             Some((Kind::Test, "millstream-streams".into()))
         );
         assert_eq!(
-            chosen("crates/driver", "lib", "millstream_driver"),
+            chosen("crates/driver", "lib", "millstream_driver", true),
             Some((Kind::Test, "millstream-driver-millstream_driver".into()))
         );
         assert_eq!(
-            chosen("crates/runtime", "bench", "launch"),
+            chosen("crates/runtime", "bench", "launch", true),
             Some((Kind::Bench, "millstream-launch".into()))
         );
         assert_eq!(
-            chosen("crates/runtime", "example", "photos"),
+            chosen("crates/runtime", "example", "photos", false),
             Some((Kind::Example, "photos".into()))
         );
     }
 
     #[test]
     fn other_programs_are_not() {
-        assert_eq!(chosen("crates/runtime", "lib", "millstream"), None);
-        assert_eq!(chosen("crates/runtime", "test", "compile_fail"), None);
-        assert_eq!(chosen("crates/sim", "test", "kernels"), None);
+        assert_eq!(chosen("crates/runtime", "lib", "millstream", true), None);
+        assert_eq!(chosen("crates/runtime", "test", "compile_fail", true), None);
+        assert_eq!(chosen("crates/runtime", "example", "photos", true), None);
+        assert_eq!(chosen("crates/sim", "test", "kernels", true), None);
         assert_eq!(
             program(&json!({ "reason": "build-finished", "success": true })),
             None
