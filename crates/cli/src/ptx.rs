@@ -1,0 +1,128 @@
+//! `millstream ptx`: the kernels of a file, or why the simulated device cannot run it.
+
+use std::{fmt::Write, fs, path::Path};
+
+use millstream_sim::ptx::{self, Kernel, Param, PtxError};
+
+/// The kernels of the file. The error is one line that names the file.
+pub(crate) fn report_file(path: &Path) -> Result<String, String> {
+    let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    report_bytes(path, bytes)
+}
+
+fn report_bytes(path: &Path, bytes: Vec<u8>) -> Result<String, String> {
+    let file = path.display();
+    let source = String::from_utf8(bytes).map_err(|_| format!("{file}: not PTX, which is text in UTF-8"))?;
+    match report(&source) {
+        Ok(kernels) => Ok(format!("{file}\n{kernels}")),
+        Err(error) => Err(format!("{file}: {error}")),
+    }
+}
+
+/// A line for each kernel of the text.
+fn report(source: &str) -> Result<String, PtxError> {
+    let module = ptx::parse(source)?;
+    let lines: String = module.kernels().map(kernel_line).collect();
+    Ok(if lines.is_empty() {
+        "  no kernels\n".to_owned()
+    } else {
+        lines
+    })
+}
+
+fn kernel_line(kernel: &Kernel) -> String {
+    let params: Vec<_> = kernel.signature().params.iter().map(param).collect();
+    let mut line = format!(
+        "  {}({}): {} bytes of shared memory, {} virtual registers",
+        kernel.name(),
+        params.join(", "),
+        kernel.static_shared_bytes(),
+        kernel.registers()
+    );
+    let limit = match (kernel.required_block(), kernel.max_threads()) {
+        (Some([x, y, z]), _) => write!(line, ", blocks of {x}x{y}x{z} threads"),
+        (None, Some(threads)) => write!(line, ", at most {threads} threads a block"),
+        (None, None) => Ok(()),
+    };
+    limit.expect("writing to a string does not fail");
+    line.push('\n');
+    line
+}
+
+/// A parameter's type; for bytes that stand for a structure, how many and their alignment.
+fn param(param: &Param) -> String {
+    let Param { ty, size, align, .. } = param;
+    let (name, element) = (ty.name(), ty.bytes());
+    if *size == element {
+        name.to_owned()
+    } else {
+        format!("{name}[{}] aligned to {align}", size / element)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = ".version 7.0\n.target sm_75\n.address_size 64\n";
+
+    #[test]
+    fn a_kernel_has_its_signature_and_what_it_uses() {
+        let source = format!(
+            "{HEADER}
+            .visible .entry first(.param .u64 a, .param .f32 b, .param .align 8 .b8 c[24]) .maxntid 128, 1, 1
+            {{
+                .reg .b32 %r<3>;
+                .reg .b64 %rd<2>;
+                .shared .align 4 .b8 tile[256];
+                ret;
+            }}
+            .visible .entry second() .reqntid 32, 8, 1
+            {{
+                ret;
+            }}"
+        );
+        let text = report(&source).expect("right PTX");
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(
+            lines[0].starts_with("  first(u64, f32, b8[24] aligned to 8): 256 bytes of shared memory, "),
+            "{text}"
+        );
+        assert!(
+            lines[0].ends_with(" virtual registers, at most 128 threads a block"),
+            "{text}"
+        );
+        assert!(
+            lines[1].starts_with("  second(): 0 bytes of shared memory, "),
+            "{text}"
+        );
+        assert!(lines[1].ends_with(", blocks of 32x8x1 threads"), "{text}");
+    }
+
+    #[test]
+    fn the_projects_own_kernels_are_listed_under_their_file() {
+        let source = include_bytes!("../../../kernels/saxpy.ptx");
+        let text = report_bytes(Path::new("kernels/saxpy.ptx"), source.to_vec()).expect("right PTX");
+        assert!(text.starts_with("kernels/saxpy.ptx\n  saxpy("), "{text}");
+    }
+
+    #[test]
+    fn an_error_names_file_and_line() {
+        let bytes =
+            format!("{HEADER}.visible .entry k()\n{{\n    frobnicate.b32 %r1;\n    ret;\n}}\n").into_bytes();
+        let error = report_bytes(Path::new("broken.ptx"), bytes).expect_err("no such opcode");
+        assert!(error.starts_with("broken.ptx: line 6: "), "{error}");
+        assert!(error.contains("frobnicate.b32"), "{error}");
+
+        let error = report_bytes(Path::new("binary"), vec![0x7f, 0xff]).expect_err("not text");
+        assert_eq!(error, "binary: not PTX, which is text in UTF-8");
+        let error = report_file(Path::new("absent.ptx")).expect_err("no such file");
+        assert!(error.starts_with("absent.ptx: "), "{error}");
+    }
+
+    #[test]
+    fn a_text_without_kernels_says_so() {
+        assert_eq!(report(HEADER).as_deref(), Ok("  no kernels\n"));
+    }
+}
