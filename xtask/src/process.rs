@@ -1,15 +1,17 @@
 //! Where the repository is, and how the chores run other programs.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// The root of the repository that this program was built from.
-pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the xtask folder lies in the root")
+/// The root of the repository. Cargo says where it is when it runs this program, and that is believed before what was true when
+/// the program was built: two checkouts that share an output folder share the program, too.
+pub(crate) fn root() -> PathBuf {
+    let built_in = || env!("CARGO_MANIFEST_DIR").into();
+    let mut folder = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(built_in));
+    folder.pop();
+    folder
 }
 
 /// Cargo's output folder.

@@ -11,7 +11,7 @@ use allow_list::AllowList;
 
 /// Checks all rules; prints each breach on a line of its own, and fails if there is any.
 pub(crate) fn run() -> Result<()> {
-    let sources = sources::read_all(process::root())?;
+    let sources = sources::read_all(&process::root())?;
     let mut problems = rules::check(
         &sources,
         &list("xtask/unsafe-files.txt")?,
