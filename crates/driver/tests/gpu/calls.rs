@@ -1,0 +1,60 @@
+//! What the driver says about devices, and about wrong calls.
+
+#![allow(unsafe_code, reason = "the seam's methods trust their caller")]
+
+use std::time::Duration;
+
+use millstream_driver::{DeviceAttribute, DeviceOrdinal, Driver, ResultCode};
+
+use crate::rig::{Gpu, Outcome, check};
+
+pub(crate) fn device_facts(gpu: &Gpu) -> Outcome {
+    let Gpu {
+        cuda,
+        device,
+        context,
+        ..
+    } = gpu;
+    check(cuda.driver_version()? >= 12_000, "driver version")?;
+    check(!cuda.device_name(*device)?.is_empty(), "a name")?;
+    check(
+        cuda.device_attribute(*device, DeviceAttribute::WARP_SIZE)? == 32,
+        "warps of 32",
+    )?;
+    check(
+        cuda.device_attribute(*device, DeviceAttribute::UNIFIED_ADDRESSING)? == 1,
+        "unified addresses",
+    )?;
+    // SAFETY: the context is retained.
+    let (free, total) = unsafe { cuda.mem_info(*context) }?;
+    check(
+        0 < free && free <= total && total <= cuda.device_total_bytes(*device)?,
+        "memory adds up",
+    )?;
+    // SAFETY: the context is retained.
+    let range = unsafe { cuda.stream_priority_range(*context) }?;
+    check(
+        range.greatest <= range.least,
+        "greater priorities have lower numbers",
+    )?;
+    let before = cuda.now_ns();
+    cuda.pause(Duration::from_millis(2));
+    check(
+        cuda.now_ns() >= before + 2_000_000,
+        "the clock is that of `pause`",
+    )
+}
+
+pub(crate) fn misuse_is_an_error_that_names_the_call(gpu: &Gpu) -> Outcome {
+    let absent = gpu.cuda.device_name(DeviceOrdinal::from_raw(9999));
+    check(
+        absent.is_err_and(|e| e.call() == "cuDeviceGet" && e.code() == ResultCode::INVALID_DEVICE),
+        "an absent device",
+    )?;
+    // SAFETY: the context is retained; an allocation that cannot succeed.
+    let huge = unsafe { gpu.cuda.mem_alloc(gpu.context, 1 << 60) };
+    check(
+        huge.is_err_and(|e| e.call() == "cuMemAlloc" && e.code() == ResultCode::OUT_OF_MEMORY),
+        "an allocation larger than any device",
+    )
+}

@@ -1,0 +1,131 @@
+//! PTX loaded and launched, and refused with a reason.
+
+#![allow(unsafe_code, reason = "the seam's methods trust their caller")]
+
+use std::ffi::c_void;
+
+use millstream_driver::{DevicePtr, Driver, FunctionHandle, LaunchDims, ResultCode, cuda::ParamLayout};
+
+use crate::rig::{Gpu, Outcome, check};
+
+/// `scale(float *data, float factor, unsigned n)`: multiplies each of `n` elements; and a variable of 8 bytes.
+const SCALE_PTX: &str = r#"
+.version 7.0
+.target sm_52
+.address_size 64
+
+.global .align 8 .u64 marker = 42;
+
+.visible .entry scale(.param .u64 data, .param .f32 factor, .param .u32 n)
+{
+    .reg .pred %p;
+    .reg .b32 %r<6>;
+    .reg .f32 %f<3>;
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [data];
+    ld.param.f32 %f1, [factor];
+    ld.param.u32 %r1, [n];
+    mov.u32 %r2, %ctaid.x;
+    mov.u32 %r3, %ntid.x;
+    mov.u32 %r4, %tid.x;
+    mad.lo.u32 %r5, %r2, %r3, %r4;
+    setp.ge.u32 %p, %r5, %r1;
+    @%p bra DONE;
+    cvta.to.global.u64 %rd1, %rd1;
+    mul.wide.u32 %rd2, %r5, 4;
+    add.u64 %rd3, %rd1, %rd2;
+    ld.global.f32 %f2, [%rd3];
+    mul.f32 %f2, %f2, %f1;
+    st.global.f32 [%rd3], %f2;
+DONE:
+    ret;
+}
+"#;
+
+/// Enqueues `scale` over `count` elements.
+fn scale(gpu: &Gpu, function: FunctionHandle, data: DevicePtr, factor: f32, count: u32) -> Outcome {
+    let dims = LaunchDims {
+        grid: [count.div_ceil(128), 1, 1],
+        block: [128, 1, 1],
+        shared_bytes: 0,
+    };
+    let params: [*const c_void; 3] = [
+        (&raw const data).cast(),
+        (&raw const factor).cast(),
+        (&raw const count).cast(),
+    ];
+    // SAFETY: the arguments have the kernel's types, and the tests pass an allocation of at least `count` elements.
+    Ok(unsafe {
+        gpu.cuda
+            .launch_kernel(gpu.context, function, &dims, gpu.stream, &params)
+    }?)
+}
+
+pub(crate) fn ptx_loads_and_launches(gpu: &Gpu) -> Outcome {
+    let Gpu { cuda, context, .. } = gpu;
+    const COUNT: u32 = 1000;
+    let module = gpu.load(SCALE_PTX)?;
+    // SAFETY: the module is loaded.
+    let function = unsafe { cuda.module_function(*context, module, "scale") }?;
+    // SAFETY: the function is of a loaded module.
+    let threads = unsafe { cuda.function_max_threads(*context, function) }?;
+    check(threads >= 128, "blocks of 128 are possible")?;
+    // SAFETY: the function is of a loaded module of this context.
+    if let Some(params) = unsafe { cuda.function_params(*context, function) }? {
+        let published = [(0, 8), (8, 4), (12, 4)].map(|(offset, size)| ParamLayout { offset, size });
+        check(
+            params == published,
+            "the driver sees the parameters where they are",
+        )?;
+    }
+
+    let input: Vec<f32> = (0..COUNT).map(|index| index as f32).collect();
+    let data = gpu.alloc(COUNT as usize * 4)?;
+    gpu.write(data, &input)?;
+    scale(gpu, function, data, 0.5, COUNT - 1)?;
+    let output: Vec<f32> = gpu.read(data, COUNT as usize)?;
+    let (last, scaled) = output.split_last().ok_or("not empty")?;
+    check(
+        *last == (COUNT - 1) as f32,
+        "the element past the count is as it was",
+    )?;
+    check(
+        scaled.iter().zip(&input).all(|(out, input)| *out == input * 0.5),
+        "every element is scaled",
+    )?;
+
+    // SAFETY: the module is loaded.
+    let (marker, bytes) = unsafe { cuda.module_global(*context, module, "marker") }?;
+    check(
+        bytes == 8 && gpu.read::<u64>(marker, 1)? == [42],
+        "the variable and its first value",
+    )?;
+    // SAFETY: the module is loaded.
+    let absent = unsafe { cuda.module_function(*context, module, "absent") };
+    check(
+        absent.is_err_and(|e| e.code() == ResultCode::NOT_FOUND && e.to_string().contains("`absent`")),
+        "an absent kernel is named",
+    )?;
+    gpu.free(data)?;
+    gpu.synchronize()?;
+    // SAFETY: nothing of the module runs any more.
+    Ok(unsafe { cuda.module_unload(*context, module) }?)
+}
+
+pub(crate) fn bad_ptx_gives_the_compilers_log(gpu: &Gpu) -> Outcome {
+    let broken = SCALE_PTX.replace("mul.wide.u32", "mul.narrow.u32");
+    // SAFETY: the context is retained.
+    let error = match unsafe { gpu.cuda.module_load(gpu.context, broken.as_bytes()) } {
+        Ok(_) => return Err("PTX with an unknown opcode was loaded".into()),
+        Err(error) => error,
+    };
+    check(
+        error.code() == ResultCode::INVALID_PTX,
+        "the result says that it is the PTX",
+    )?;
+    let log = error.detail().ok_or("no log")?;
+    check(
+        log.contains("line") && log.contains("narrow"),
+        &format!("the log says where and what: {log}"),
+    )
+}
