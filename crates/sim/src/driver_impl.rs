@@ -5,7 +5,7 @@
     reason = "implements the seam's unsafe methods and takes over the caller's promises about host memory"
 )]
 
-use std::{ffi::c_void, ptr::NonNull, time::Duration};
+use std::{ffi::c_void, ptr::NonNull, sync::Arc, time::Duration};
 
 use millstream_driver::{
     Completion, ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle,
@@ -64,6 +64,10 @@ unsafe fn unified(pointer: DevicePtr, bytes: usize) -> End {
 impl Driver for Gpu {
     fn name(&self) -> String {
         "simulated GPU".into()
+    }
+
+    fn identity(&self) -> usize {
+        Arc::as_ptr(&self.shared).addr()
     }
 
     fn is_simulated(&self) -> bool {
