@@ -1,7 +1,32 @@
 //! Runs kernels: 32-lane warps, blocks of warps with shared memory and barriers, and grids of blocks on all cores.
+//!
+//! [`run`] goes down through `grid` (blocks), `block` (warps in turn), `warp` (which threads of a warp run together) and `step` (one
+//! operation after the other) to the loops over lanes in `registers`. Nothing here knows of streams, clocks or allocations: global memory is
+//! whatever [`GlobalMemory`] finds behind an address.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::needless_range_loop,
+    reason = "lane numbers, offsets and counts are small; loops over lanes index several registers at once"
+)]
 
+mod atomic;
+mod barrier;
+mod block;
+mod convert;
+mod dispatch;
+mod exchange;
 mod fault;
+mod float;
+mod grid;
+mod half;
+mod integer;
 mod launch;
+mod memory;
+mod registers;
+mod rounding;
+mod step;
+mod warp;
 
 pub use fault::{Fault, FaultKind};
+pub use grid::run;
 pub use launch::{GlobalMemory, Launch, Region, Stats};

@@ -4,14 +4,18 @@
 //! [`crate::exec`] runs, so an instruction that cannot be executed is refused here, by name and line, and never found at a launch.
 
 mod ast;
+pub(crate) mod code;
 mod declaration;
 mod error;
 mod lexer;
+mod lower;
+mod module;
 mod number;
 mod parser;
 mod signature;
-mod types;
+pub(crate) mod types;
 
 pub use error::{PtxError, PtxErrorKind};
+pub use module::{Kernel, Module, Variable, parse};
 pub use signature::{Param, Signature, signatures};
 pub use types::ParamType;

@@ -1,0 +1,32 @@
+//! Chooses the build of the interpreter's loop that the processor can run.
+#![allow(
+    unsafe_code,
+    reason = "calling a function built for more processor features than the rest of the program assumes"
+)]
+
+use super::block::Shared;
+use super::step::{self, Failed};
+use super::warp::{Pause, Warp};
+
+/// Runs the warp until it pauses.
+pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause, Failed> {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2")
+        && std::arch::is_x86_feature_detected!("fma")
+        && std::arch::is_x86_feature_detected!("bmi1")
+        && std::arch::is_x86_feature_detected!("bmi2")
+        && std::arch::is_x86_feature_detected!("lzcnt")
+        && std::arch::is_x86_feature_detected!("popcnt")
+    {
+        // SAFETY: the processor has all the features that the function is built for.
+        return unsafe { run_avx2(warp, shared) };
+    }
+    step::run(warp, shared)
+}
+
+/// The loop with 256-bit vectors and fused multiply-add.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+fn run_avx2(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause, Failed> {
+    step::run(warp, shared)
+}

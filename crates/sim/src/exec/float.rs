@@ -1,0 +1,320 @@
+//! Single- and double-precision arithmetic.
+//!
+//! Addition, multiplication, fused multiply-add, division and square root are those of IEEE 754, as on a GPU. The approximate functions
+//! are worked out in double precision and rounded once, so each errs by at most about half an ulp where the hardware may err by the
+//! documented bound: 1 ulp for `rcp.approx`, 2 for `div.approx` and `div.full`, 1 for `sqrt.approx`, 2 for `rsqrt.approx` and
+//! `ex2.approx`, an absolute 2^-21 or so for `sin.approx`, `cos.approx` (within ±π) and `lg2.approx` (near 1), 2^-11 relative for
+//! `tanh.approx`. A program that depends on more than the bound is wrong on both.
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "rounding to the narrower type is meant"
+)]
+
+use super::registers::Registers;
+use super::rounding;
+use crate::ptx::code::{CompareFloat, FloatBin, FloatMode, FloatUn, Round, Slot, Test};
+
+/// The NaN that every single-precision operation gives.
+const NAN_32: u32 = 0x7fff_ffff;
+
+/// The bits of a result: a GPU's single-precision NaN has no payload.
+#[inline(always)]
+pub(super) fn canonical(value: f32) -> u32 {
+    if value.is_nan() { NAN_32 } else { value.to_bits() }
+}
+
+/// A subnormal becomes a zero of its sign.
+#[inline(always)]
+pub(super) fn flush(bits: u32) -> u32 {
+    if bits & 0x7f80_0000 == 0 {
+        bits & 0x8000_0000
+    } else {
+        bits
+    }
+}
+
+#[inline(always)]
+fn f(bits: u32) -> f32 {
+    f32::from_bits(bits)
+}
+
+#[inline(always)]
+fn g(bits: u64) -> f64 {
+    f64::from_bits(bits)
+}
+
+/// The smaller (or, with `MAX`, larger) operand, where -0 is less than +0 and a number wins over a NaN.
+#[inline(always)]
+pub(super) fn min_max_32<const MAX: bool>(a: u32, b: u32) -> u32 {
+    let (x, y) = (f(a), f(b));
+    let first = if MAX { x > y } else { x < y };
+    let same = x == y;
+    let equal = if MAX { a & b } else { a | b };
+    let number = if x.is_nan() { canonical(y) } else { a };
+    if x.is_nan() || y.is_nan() {
+        number
+    } else if same {
+        equal
+    } else if first {
+        a
+    } else {
+        b
+    }
+}
+
+#[inline(always)]
+fn min_max_64<const MAX: bool>(a: u64, b: u64) -> u64 {
+    let (x, y) = (g(a), g(b));
+    if x.is_nan() {
+        b
+    } else if y.is_nan() {
+        a
+    } else if x == y {
+        if MAX { a & b } else { a | b }
+    } else if (x > y) == MAX {
+        a
+    } else {
+        b
+    }
+}
+
+#[inline(always)]
+fn nan_or(a: u32, b: u32, value: u32) -> u32 {
+    if f(a).is_nan() || f(b).is_nan() {
+        NAN_32
+    } else {
+        value
+    }
+}
+
+#[inline(always)]
+pub(super) fn f32_bin(
+    r: &mut Registers,
+    mask: u32,
+    op: FloatBin,
+    mode: FloatMode,
+    d: Slot,
+    a: Slot,
+    b: Slot,
+) {
+    match (mode.round, mode.flush) {
+        (Round::Nearest, false) => nearest_bin::<false>(r, mask, op, d, a, b),
+        (Round::Nearest, true) => nearest_bin::<true>(r, mask, op, d, a, b),
+        (round, flushes) => r.w_ww(mask, d, a, b, |a, b| {
+            let (a, b) = if flushes { (flush(a), flush(b)) } else { (a, b) };
+            let value = canonical(match op {
+                FloatBin::Add => rounding::add_f32(f(a), f(b), round),
+                FloatBin::Sub => rounding::add_f32(f(a), -f(b), round),
+                FloatBin::Mul => rounding::mul_f32(f(a), f(b), round),
+                _ => rounding::div_f32(f(a), f(b), round),
+            });
+            if flushes { flush(value) } else { value }
+        }),
+    }
+}
+
+#[inline(always)]
+fn nearest_bin<const FLUSH: bool>(r: &mut Registers, mask: u32, op: FloatBin, d: Slot, a: Slot, b: Slot) {
+    let inward = |bits| if FLUSH { flush(bits) } else { bits };
+    let outward = |value: f32| {
+        if FLUSH {
+            flush(canonical(value))
+        } else {
+            canonical(value)
+        }
+    };
+    match op {
+        FloatBin::Add => r.w_ww(mask, d, a, b, |a, b| outward(f(inward(a)) + f(inward(b)))),
+        FloatBin::Sub => r.w_ww(mask, d, a, b, |a, b| outward(f(inward(a)) - f(inward(b)))),
+        FloatBin::Mul => r.w_ww(mask, d, a, b, |a, b| outward(f(inward(a)) * f(inward(b)))),
+        FloatBin::Div => r.w_ww(mask, d, a, b, |a, b| outward(f(inward(a)) / f(inward(b)))),
+        FloatBin::Min => r.w_ww(mask, d, a, b, |a, b| min_max_32::<false>(inward(a), inward(b))),
+        FloatBin::Max => r.w_ww(mask, d, a, b, |a, b| min_max_32::<true>(inward(a), inward(b))),
+        FloatBin::MinNan => {
+            r.w_ww(mask, d, a, b, |a, b| {
+                nan_or(a, b, min_max_32::<false>(inward(a), inward(b)))
+            });
+        }
+        FloatBin::MaxNan => {
+            r.w_ww(mask, d, a, b, |a, b| {
+                nan_or(a, b, min_max_32::<true>(inward(a), inward(b)))
+            });
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) fn f32_fma(r: &mut Registers, mask: u32, mode: FloatMode, d: Slot, abc: [Slot; 3]) {
+    match (mode.round, mode.flush) {
+        (Round::Nearest, false) => {
+            r.w_www(mask, d, abc, |a, b, c| canonical(f(a).mul_add(f(b), f(c))));
+        }
+        (Round::Nearest, true) => r.w_www(mask, d, abc, |a, b, c| {
+            flush(canonical(f(flush(a)).mul_add(f(flush(b)), f(flush(c)))))
+        }),
+        (round, flushes) => r.w_www(mask, d, abc, |a, b, c| {
+            let (a, b, c) = if flushes {
+                (flush(a), flush(b), flush(c))
+            } else {
+                (a, b, c)
+            };
+            let value = canonical(rounding::fma_f32(f(a), f(b), f(c), round));
+            if flushes { flush(value) } else { value }
+        }),
+    }
+}
+
+#[inline(always)]
+pub(super) fn f32_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot) {
+    let wide = |bits: u32| f64::from(f(bits));
+    match op {
+        FloatUn::Neg => r.w_w(mask, d, a, |a| a ^ 0x8000_0000),
+        FloatUn::Abs => r.w_w(mask, d, a, |a| a & 0x7fff_ffff),
+        FloatUn::Flush => r.w_w(mask, d, a, flush),
+        // A comparison with NaN is false, so NaN becomes 0.
+        FloatUn::Saturate => r.w_w(mask, d, a, |a| {
+            let value = f(a);
+            if value >= 1.0 {
+                1f32.to_bits()
+            } else if value > 0.0 {
+                a
+            } else {
+                0
+            }
+        }),
+        FloatUn::Sqrt(Round::Nearest) | FloatUn::SqrtApprox => r.w_w(mask, d, a, |a| canonical(f(a).sqrt())),
+        FloatUn::Sqrt(round) => r.w_w(mask, d, a, |a| canonical(rounding::sqrt_f32(f(a), round))),
+        FloatUn::Rcp(Round::Nearest) | FloatUn::RcpApprox => r.w_w(mask, d, a, |a| canonical(1.0 / f(a))),
+        FloatUn::Rcp(round) => r.w_w(mask, d, a, |a| canonical(rounding::div_f32(1.0, f(a), round))),
+        FloatUn::RsqrtApprox => r.w_w(mask, d, a, |a| canonical((1.0 / wide(a).sqrt()) as f32)),
+        FloatUn::Ex2Approx => r.w_w(mask, d, a, |a| canonical(wide(a).exp2() as f32)),
+        FloatUn::Lg2Approx => r.w_w(mask, d, a, |a| canonical(wide(a).log2() as f32)),
+        FloatUn::SinApprox => r.w_w(mask, d, a, |a| canonical(wide(a).sin() as f32)),
+        FloatUn::CosApprox => r.w_w(mask, d, a, |a| canonical(wide(a).cos() as f32)),
+        FloatUn::TanhApprox => r.w_w(mask, d, a, |a| canonical(wide(a).tanh() as f32)),
+    }
+}
+
+#[inline(always)]
+pub(super) fn f64_bin(
+    r: &mut Registers,
+    mask: u32,
+    op: FloatBin,
+    mode: FloatMode,
+    d: Slot,
+    a: Slot,
+    b: Slot,
+) {
+    if mode.round != Round::Nearest {
+        let round = mode.round;
+        return r.d_dd(mask, d, a, b, |a, b| {
+            match op {
+                FloatBin::Add => rounding::add_f64(g(a), g(b), round),
+                FloatBin::Sub => rounding::add_f64(g(a), -g(b), round),
+                FloatBin::Mul => rounding::mul_f64(g(a), g(b), round),
+                _ => rounding::div_f64(g(a), g(b), round),
+            }
+            .to_bits()
+        });
+    }
+    match op {
+        FloatBin::Add => r.d_dd(mask, d, a, b, |a, b| (g(a) + g(b)).to_bits()),
+        FloatBin::Sub => r.d_dd(mask, d, a, b, |a, b| (g(a) - g(b)).to_bits()),
+        FloatBin::Mul => r.d_dd(mask, d, a, b, |a, b| (g(a) * g(b)).to_bits()),
+        FloatBin::Div => r.d_dd(mask, d, a, b, |a, b| (g(a) / g(b)).to_bits()),
+        FloatBin::Min | FloatBin::MinNan => r.d_dd(mask, d, a, b, min_max_64::<false>),
+        FloatBin::Max | FloatBin::MaxNan => r.d_dd(mask, d, a, b, min_max_64::<true>),
+    }
+}
+
+#[inline(always)]
+pub(super) fn f64_fma(r: &mut Registers, mask: u32, mode: FloatMode, d: Slot, abc: [Slot; 3]) {
+    match mode.round {
+        Round::Nearest => r.d_ddd(mask, d, abc, |a, b, c| g(a).mul_add(g(b), g(c)).to_bits()),
+        round => r.d_ddd(mask, d, abc, |a, b, c| {
+            rounding::fma_f64(g(a), g(b), g(c), round).to_bits()
+        }),
+    }
+}
+
+#[inline(always)]
+pub(super) fn f64_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot) {
+    match op {
+        FloatUn::Neg => r.d_d(mask, d, a, |a| a ^ (1 << 63)),
+        FloatUn::Abs => r.d_d(mask, d, a, |a| a & !(1 << 63)),
+        FloatUn::Sqrt(Round::Nearest) => r.d_d(mask, d, a, |a| g(a).sqrt().to_bits()),
+        FloatUn::Sqrt(round) => r.d_d(mask, d, a, |a| rounding::sqrt_f64(g(a), round).to_bits()),
+        FloatUn::Rcp(Round::Nearest) => r.d_d(mask, d, a, |a| (1.0 / g(a)).to_bits()),
+        FloatUn::Rcp(round) => r.d_d(mask, d, a, |a| rounding::div_f64(1.0, g(a), round).to_bits()),
+        // These have the high word of the result only.
+        FloatUn::RcpApprox => r.d_d(mask, d, a, |a| (1.0 / g(a)).to_bits() & 0xffff_ffff_0000_0000),
+        FloatUn::RsqrtApprox => r.d_d(mask, d, a, |a| {
+            (1.0 / g(a).sqrt()).to_bits() & 0xffff_ffff_0000_0000
+        }),
+        // No instruction lowers to these in double precision.
+        FloatUn::Flush
+        | FloatUn::Saturate
+        | FloatUn::SqrtApprox
+        | FloatUn::Ex2Approx
+        | FloatUn::Lg2Approx
+        | FloatUn::SinApprox
+        | FloatUn::CosApprox
+        | FloatUn::TanhApprox => {}
+    }
+}
+
+#[inline(always)]
+pub(super) fn cmp_f32(r: &mut Registers, mask: u32, op: CompareFloat, d: Slot, a: Slot, b: Slot) {
+    match op {
+        CompareFloat::Eq => r.p_ww(mask, d, a, b, |a, b| f(a) == f(b)),
+        CompareFloat::Ne => r.p_ww(mask, d, a, b, |a, b| f(a) < f(b) || f(a) > f(b)),
+        CompareFloat::Lt => r.p_ww(mask, d, a, b, |a, b| f(a) < f(b)),
+        CompareFloat::Le => r.p_ww(mask, d, a, b, |a, b| f(a) <= f(b)),
+        CompareFloat::EqU => r.p_ww(mask, d, a, b, |a, b| !(f(a) < f(b) || f(a) > f(b))),
+        CompareFloat::NeU => r.p_ww(mask, d, a, b, |a, b| f(a) != f(b)),
+        CompareFloat::LtU => r.p_ww(mask, d, a, b, |a, b| !(f(a) >= f(b))),
+        CompareFloat::LeU => r.p_ww(mask, d, a, b, |a, b| !(f(a) > f(b))),
+        CompareFloat::Num => r.p_ww(mask, d, a, b, |a, b| !f(a).is_nan() && !f(b).is_nan()),
+        CompareFloat::Nan => r.p_ww(mask, d, a, b, |a, b| f(a).is_nan() || f(b).is_nan()),
+    }
+}
+
+#[inline(always)]
+pub(super) fn cmp_f64(r: &mut Registers, mask: u32, op: CompareFloat, d: Slot, a: Slot, b: Slot) {
+    match op {
+        CompareFloat::Eq => r.p_dd(mask, d, a, b, |a, b| g(a) == g(b)),
+        CompareFloat::Ne => r.p_dd(mask, d, a, b, |a, b| g(a) < g(b) || g(a) > g(b)),
+        CompareFloat::Lt => r.p_dd(mask, d, a, b, |a, b| g(a) < g(b)),
+        CompareFloat::Le => r.p_dd(mask, d, a, b, |a, b| g(a) <= g(b)),
+        CompareFloat::EqU => r.p_dd(mask, d, a, b, |a, b| !(g(a) < g(b) || g(a) > g(b))),
+        CompareFloat::NeU => r.p_dd(mask, d, a, b, |a, b| g(a) != g(b)),
+        CompareFloat::LtU => r.p_dd(mask, d, a, b, |a, b| !(g(a) >= g(b))),
+        CompareFloat::LeU => r.p_dd(mask, d, a, b, |a, b| !(g(a) > g(b))),
+        CompareFloat::Num => r.p_dd(mask, d, a, b, |a, b| !g(a).is_nan() && !g(b).is_nan()),
+        CompareFloat::Nan => r.p_dd(mask, d, a, b, |a, b| g(a).is_nan() || g(b).is_nan()),
+    }
+}
+
+/// The class test, given what the value is.
+#[inline(always)]
+fn is_class(op: Test, class: std::num::FpCategory) -> bool {
+    use std::num::FpCategory::{Infinite, Nan, Normal, Subnormal};
+    match op {
+        Test::Finite => !matches!(class, Nan | Infinite),
+        Test::Infinite => class == Infinite,
+        Test::Number => class != Nan,
+        Test::NotANumber => class == Nan,
+        Test::Normal => class == Normal,
+        Test::Subnormal => class == Subnormal,
+    }
+}
+
+#[inline(always)]
+pub(super) fn test32(r: &mut Registers, mask: u32, op: Test, d: Slot, a: Slot) {
+    r.p_ww(mask, d, a, a, |a, _| is_class(op, f(a).classify()));
+}
+
+#[inline(always)]
+pub(super) fn test64(r: &mut Registers, mask: u32, op: Test, d: Slot, a: Slot) {
+    r.p_dd(mask, d, a, a, |a, _| is_class(op, g(a).classify()));
+}

@@ -1,0 +1,245 @@
+//! A grid: blocks on all cores, or one after the other where their order shows.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rayon::prelude::*;
+
+use super::block::{Block, Counts, FailedThread, Progress, Worker, coordinates};
+use super::fault::{Fault, FaultKind};
+use super::launch::{GlobalMemory, Launch, Stats};
+use crate::ptx::Kernel;
+
+/// The most threads of a block.
+const THREADS_MAX: u64 = 1024;
+
+/// The most bytes of shared memory of a block: what a block of the newest known target can have.
+const SHARED_BYTES_MAX: u32 = 227 * 1024;
+
+/// The most blocks that run in turn when some wait for others.
+const RESIDENT_MAX: usize = 1024;
+
+/// How many rounds a block that seems to wait has for itself before the next block joins it.
+const ROUNDS_ALONE: u32 = 16;
+
+/// Blocks that a worker takes at a time.
+const CHUNK: u64 = 16;
+
+/// Runs a kernel, and returns when all its threads have exited.
+///
+/// Blocks run on all cores, unless the kernel [is ordered](Kernel::is_ordered). The outcome is the same on every run, if the kernel does not
+/// race.
+///
+/// # Errors
+/// The first fault, by the order of blocks. What other threads have written by then stays written.
+pub fn run(kernel: &Kernel, launch: &Launch<'_>, memory: &dyn GlobalMemory) -> Result<Stats, Fault> {
+    check(kernel, launch)?;
+    let blocks = launch.grid.iter().map(|size| u64::from(*size)).product();
+    let counts = if kernel.is_ordered() || blocks == 1 {
+        run_in_order(kernel, launch, memory, blocks)
+    } else {
+        run_in_parallel(kernel, launch, memory, blocks)
+    };
+    counts.map(|counts| Stats {
+        thread_instructions: counts.thread,
+        warp_instructions: counts.warp,
+        global_bytes_read: counts.traffic.read_bytes,
+        global_bytes_written: counts.traffic.written_bytes,
+        global_atomics: counts.traffic.atomics,
+        blocks,
+    })
+}
+
+/// Refuses what a driver refuses: a launch that does not fit the kernel.
+fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<(), Fault> {
+    let invalid = |problem: String| {
+        Err(Fault {
+            kernel: kernel.name().to_owned(),
+            block: [0; 3],
+            thread: [0; 3],
+            ptx_line: 0,
+            kind: FaultKind::InvalidLaunch(problem),
+        })
+    };
+    let threads = launch
+        .block
+        .iter()
+        .map(|size| u64::from(*size))
+        .try_fold(1u64, u64::checked_mul);
+    if launch.grid.contains(&0) || launch.block.contains(&0) {
+        return invalid(format!(
+            "the grid {:?} of blocks {:?} is empty",
+            launch.grid, launch.block
+        ));
+    }
+    if launch.grid[1] > 65_535 || launch.grid[2] > 65_535 || launch.grid[0] > 0x7fff_ffff {
+        return invalid(format!(
+            "the grid {:?} exceeds 2147483647 × 65535 × 65535",
+            launch.grid
+        ));
+    }
+    if launch.block[2] > 64 || threads.is_none_or(|threads| threads > THREADS_MAX) {
+        return invalid(format!(
+            "the block {:?} exceeds {THREADS_MAX} threads, or 64 along z",
+            launch.block
+        ));
+    }
+    let threads = threads.unwrap_or(0);
+    if kernel.max_threads().is_some_and(|most| threads > u64::from(most)) {
+        return invalid(format!(
+            "the block {:?} has more threads than the kernel was compiled for",
+            launch.block
+        ));
+    }
+    if kernel.required_block().is_some_and(|block| block != launch.block) {
+        return invalid(format!(
+            "the block {:?} is not the one that the kernel requires",
+            launch.block
+        ));
+    }
+    let shared = u64::from(kernel.code.shared_bytes) + u64::from(launch.dynamic_shared_bytes);
+    if shared > u64::from(SHARED_BYTES_MAX) {
+        return invalid(format!(
+            "{shared} bytes of shared memory exceed {SHARED_BYTES_MAX}"
+        ));
+    }
+    let params = kernel.signature().param_bytes();
+    if launch.params.len() < params {
+        return invalid(format!(
+            "{} bytes of parameters are given, {params} are wanted",
+            launch.params.len()
+        ));
+    }
+    Ok(())
+}
+
+fn fault(kernel: &Kernel, launch: &Launch<'_>, block: u64, failure: FailedThread) -> Fault {
+    Fault {
+        kernel: kernel.name().to_owned(),
+        block: coordinates(block, launch.grid),
+        thread: coordinates(u64::from(failure.thread), launch.block),
+        ptx_line: kernel
+            .code
+            .lines
+            .get(failure.failed.pc as usize)
+            .copied()
+            .unwrap_or(0),
+        kind: failure.failed.kind,
+    }
+}
+
+/// Runs the blocks one after the other. When one seems to wait for another, the next ones join it and they take turns.
+fn run_in_order(
+    kernel: &Kernel,
+    launch: &Launch<'_>,
+    memory: &dyn GlobalMemory,
+    blocks: u64,
+) -> Result<Counts, Fault> {
+    let code = &kernel.code;
+    let mut worker = Worker::new(code, memory);
+    let mut resident: VecDeque<Block> = VecDeque::new();
+    let mut spare: Vec<Block> = Vec::new();
+    let mut next = 0;
+    let mut rounds_waited = 0;
+    loop {
+        let join = rounds_waited > ROUNDS_ALONE && resident.len() < RESIDENT_MAX;
+        if next < blocks && (resident.is_empty() || join) {
+            let mut block = spare.pop().unwrap_or_default();
+            block.start(next, code, launch);
+            resident.push_front(block);
+            next += 1;
+            rounds_waited = 0;
+        }
+        let Some(mut block) = resident.pop_front() else {
+            return Ok(worker.counts);
+        };
+        let index = block.index;
+        match block.run_round(code, launch, &mut worker) {
+            Ok(Progress::Done) => {
+                rounds_waited = 0;
+                spare.push(block);
+            }
+            Ok(progress) => {
+                rounds_waited = if progress == Progress::Waiting {
+                    rounds_waited + 1
+                } else {
+                    0
+                };
+                resident.push_back(block);
+            }
+            Err(failure) => return Err(fault(kernel, launch, index, failure)),
+        }
+    }
+}
+
+/// Runs the blocks on all cores.
+fn run_in_parallel(
+    kernel: &Kernel,
+    launch: &Launch<'_>,
+    memory: &dyn GlobalMemory,
+    blocks: u64,
+) -> Result<Counts, Fault> {
+    let code = &kernel.code;
+    // Blocks behind one that failed need not run; those before it must, as one of them may fail too.
+    let first_failed = AtomicU64::new(u64::MAX);
+    let steps = AtomicU64::new(0);
+    let chunk = CHUNK.min(blocks.div_ceil(4)).max(1);
+    let run_chunk =
+        |(worker, block): &mut (Worker<'_>, Block), chunk_index: u64| -> Result<Counts, (u64, Fault)> {
+            worker.counts = Counts::default();
+            for index in chunk_index * chunk..blocks.min((chunk_index + 1) * chunk) {
+                if index > first_failed.load(Relaxed) {
+                    break;
+                }
+                let before = worker.counts.warp;
+                block.start(index, code, launch);
+                let failure = loop {
+                    match block.run_round(code, launch, worker) {
+                        Ok(Progress::Done) => break None,
+                        Ok(_) => {}
+                        Err(failure) => break Some(fault(kernel, launch, index, failure)),
+                    }
+                };
+                let done = worker.counts.warp - before;
+                let over = steps.fetch_add(done, Relaxed) + done > launch.step_limit;
+                let failure = failure.or_else(|| {
+                    over.then(|| Fault {
+                        kernel: kernel.name().to_owned(),
+                        block: coordinates(index, launch.grid),
+                        thread: [0; 3],
+                        ptx_line: 0,
+                        kind: FaultKind::StepLimit {
+                            limit: launch.step_limit,
+                        },
+                    })
+                });
+                if let Some(failure) = failure {
+                    first_failed.fetch_min(index, Relaxed);
+                    return Err((index, failure));
+                }
+            }
+            Ok(worker.counts)
+        };
+    let outcomes = (0..blocks.div_ceil(chunk))
+        .into_par_iter()
+        .map_init(|| (Worker::new(code, memory), Block::default()), run_chunk);
+    let first = |a: Result<Counts, (u64, Fault)>, b: Result<Counts, (u64, Fault)>| match (a, b) {
+        (Ok(a), Ok(b)) => Ok(a.plus(b)),
+        (Err(a), Err(b)) => Err(if a.0 <= b.0 { a } else { b }),
+        (Err(failure), Ok(_)) | (Ok(_), Err(failure)) => Err(failure),
+    };
+    outcomes
+        .reduce(|| Ok(Counts::default()), first)
+        .map_err(|(_, fault)| fault)
+}
+
+impl Counts {
+    fn plus(mut self, other: Self) -> Self {
+        self.warp += other.warp;
+        self.thread += other.thread;
+        self.traffic.read_bytes += other.traffic.read_bytes;
+        self.traffic.written_bytes += other.traffic.written_bytes;
+        self.traffic.atomics += other.traffic.atomics;
+        self
+    }
+}

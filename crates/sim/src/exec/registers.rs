@@ -1,0 +1,249 @@
+//! A warp's registers, lane by lane, and the loops over lanes that all arithmetic goes through.
+//!
+//! Each loop works out all 32 lanes, whether they take part or not, and then writes those of the mask: the loops have no branches, so
+//! that the compiler turns them into vector instructions.
+
+use crate::ptx::code::{Code, Slot};
+
+/// The lanes of a warp.
+pub(super) const LANES: usize = 32;
+
+/// The mask of all lanes.
+pub(super) const FULL: u32 = u32::MAX;
+
+/// One 32-bit register of all lanes.
+pub(super) type Words = [u32; LANES];
+
+/// One 64-bit register of all lanes.
+pub(super) type Doubles = [u64; LANES];
+
+/// The three register files of a warp.
+#[derive(Debug, Default)]
+pub(super) struct Registers {
+    words: Vec<Words>,
+    doubles: Vec<Doubles>,
+    /// A predicate has one bit a lane.
+    predicates: Vec<u32>,
+}
+
+impl Registers {
+    /// Sets every register of a warp that is to run `code` to 0.
+    pub(super) fn reset(&mut self, code: &Code) {
+        self.words.clear();
+        self.words.resize(code.words as usize, [0; LANES]);
+        self.doubles.clear();
+        self.doubles.resize(code.doubles as usize, [0; LANES]);
+        self.predicates.clear();
+        self.predicates.resize(code.predicates as usize, 0);
+    }
+
+    #[inline(always)]
+    pub(super) fn word(&self, slot: Slot) -> &Words {
+        &self.words[slot as usize]
+    }
+
+    #[inline(always)]
+    pub(super) fn double(&self, slot: Slot) -> &Doubles {
+        &self.doubles[slot as usize]
+    }
+
+    #[inline(always)]
+    pub(super) fn predicate(&self, slot: Slot) -> u32 {
+        self.predicates[slot as usize]
+    }
+
+    #[inline(always)]
+    pub(super) fn set_word(&mut self, d: Slot, mask: u32, values: &Words) {
+        let target = &mut self.words[d as usize];
+        if mask == FULL {
+            *target = *values;
+        } else {
+            for lane in 0..LANES {
+                target[lane] = if mask & (1 << lane) != 0 {
+                    values[lane]
+                } else {
+                    target[lane]
+                };
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn set_double(&mut self, d: Slot, mask: u32, values: &Doubles) {
+        let target = &mut self.doubles[d as usize];
+        if mask == FULL {
+            *target = *values;
+        } else {
+            for lane in 0..LANES {
+                target[lane] = if mask & (1 << lane) != 0 {
+                    values[lane]
+                } else {
+                    target[lane]
+                };
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn set_predicate(&mut self, d: Slot, mask: u32, bits: u32) {
+        let target = &mut self.predicates[d as usize];
+        *target = (*target & !mask) | (bits & mask);
+    }
+
+    /// `d = f(a)`, all 32-bit.
+    #[inline(always)]
+    pub(super) fn w_w(&mut self, mask: u32, d: Slot, a: Slot, f: impl Fn(u32) -> u32) {
+        let a = self.word(a);
+        let mut values = [0; LANES];
+        for lane in 0..LANES {
+            values[lane] = f(a[lane]);
+        }
+        self.set_word(d, mask, &values);
+    }
+
+    /// `d = f(a, b)`, all 32-bit.
+    #[inline(always)]
+    pub(super) fn w_ww(&mut self, mask: u32, d: Slot, a: Slot, b: Slot, f: impl Fn(u32, u32) -> u32) {
+        let (a, b) = (self.word(a), self.word(b));
+        let mut values = [0; LANES];
+        for lane in 0..LANES {
+            values[lane] = f(a[lane], b[lane]);
+        }
+        self.set_word(d, mask, &values);
+    }
+
+    /// `d = f(a, b, c)`, all 32-bit.
+    #[inline(always)]
+    pub(super) fn w_www(
+        &mut self,
+        mask: u32,
+        d: Slot,
+        [a, b, c]: [Slot; 3],
+        f: impl Fn(u32, u32, u32) -> u32,
+    ) {
+        let (a, b, c) = (self.word(a), self.word(b), self.word(c));
+        let mut values = [0; LANES];
+        for lane in 0..LANES {
+            values[lane] = f(a[lane], b[lane], c[lane]);
+        }
+        self.set_word(d, mask, &values);
+    }
+
+    /// `d = f(a)`, all 64-bit.
+    #[inline(always)]
+    pub(super) fn d_d(&mut self, mask: u32, d: Slot, a: Slot, f: impl Fn(u64) -> u64) {
+        let a = self.double(a);
+        let mut values = [0; LANES];
+        for lane in 0..LANES {
+            values[lane] = f(a[lane]);
+        }
+        self.set_double(d, mask, &values);
+    }
+
+    /// `d = f(a, b)`, all 64-bit.
+    #[inline(always)]
+    pub(super) fn d_dd(&mut self, mask: u32, d: Slot, a: Slot, b: Slot, f: impl Fn(u64, u64) -> u64) {
+        let (a, b) = (self.double(a), self.double(b));
+        let mut values = [0; LANES];
+        for lane in 0..LANES {
+            values[lane] = f(a[lane], b[lane]);
+        }
+        self.set_double(d, mask, &values);
+    }
+
+    /// `d = f(a, b, c)`, all 64-bit.
+    #[inline(always)]
+    pub(super) fn d_ddd(
+        &mut self,
+        mask: u32,
+        d: Slot,
+        [a, b, c]: [Slot; 3],
+        f: impl Fn(u64, u64, u64) -> u64,
+    ) {
+        let (a, b, c) = (self.double(a), self.double(b), self.double(c));
+        let mut values = [0; LANES];
+        for lane in 0..LANES {
+            values[lane] = f(a[lane], b[lane], c[lane]);
+        }
+        self.set_double(d, mask, &values);
+    }
+
+    /// `d = f(a, b)`, where only `b` is 32-bit.
+    #[inline(always)]
+    pub(super) fn d_dw(&mut self, mask: u32, d: Slot, a: Slot, b: Slot, f: impl Fn(u64, u32) -> u64) {
+        let (a, b) = (self.double(a), self.word(b));
+        let mut values = [0; LANES];
+        for lane in 0..LANES {
+            values[lane] = f(a[lane], b[lane]);
+        }
+        self.set_double(d, mask, &values);
+    }
+
+    /// `d = f(a)`, widened.
+    #[inline(always)]
+    pub(super) fn d_w(&mut self, mask: u32, d: Slot, a: Slot, f: impl Fn(u32) -> u64) {
+        let a = self.word(a);
+        let mut values = [0; LANES];
+        for lane in 0..LANES {
+            values[lane] = f(a[lane]);
+        }
+        self.set_double(d, mask, &values);
+    }
+
+    /// `d = f(a, b)`, widened.
+    #[inline(always)]
+    pub(super) fn d_ww(&mut self, mask: u32, d: Slot, a: Slot, b: Slot, f: impl Fn(u32, u32) -> u64) {
+        let (a, b) = (self.word(a), self.word(b));
+        let mut values = [0; LANES];
+        for lane in 0..LANES {
+            values[lane] = f(a[lane], b[lane]);
+        }
+        self.set_double(d, mask, &values);
+    }
+
+    /// `d = f(a)`, narrowed.
+    #[inline(always)]
+    pub(super) fn w_d(&mut self, mask: u32, d: Slot, a: Slot, f: impl Fn(u64) -> u32) {
+        let a = self.double(a);
+        let mut values = [0; LANES];
+        for lane in 0..LANES {
+            values[lane] = f(a[lane]);
+        }
+        self.set_word(d, mask, &values);
+    }
+
+    /// The predicate `d = f(a, b)` of 32-bit operands.
+    #[inline(always)]
+    pub(super) fn p_ww(&mut self, mask: u32, d: Slot, a: Slot, b: Slot, f: impl Fn(u32, u32) -> bool) {
+        let (a, b) = (self.word(a), self.word(b));
+        let mut bits = 0;
+        for lane in 0..LANES {
+            bits |= if f(a[lane], b[lane]) { 1u32 << lane } else { 0 };
+        }
+        self.set_predicate(d, mask, bits);
+    }
+
+    /// The predicate `d = f(a, b)` of 64-bit operands.
+    #[inline(always)]
+    pub(super) fn p_dd(&mut self, mask: u32, d: Slot, a: Slot, b: Slot, f: impl Fn(u64, u64) -> bool) {
+        let (a, b) = (self.double(a), self.double(b));
+        let mut bits = 0;
+        for lane in 0..LANES {
+            bits |= if f(a[lane], b[lane]) { 1u32 << lane } else { 0 };
+        }
+        self.set_predicate(d, mask, bits);
+    }
+}
+
+/// The lanes of a mask, lowest first.
+#[inline(always)]
+pub(super) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
+    let mut rest = mask;
+    std::iter::from_fn(move || {
+        (rest != 0).then(|| {
+            let lane = rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            lane
+        })
+    })
+}

@@ -1,0 +1,404 @@
+//! Runs a warp until it pauses: the loop over its operations.
+
+use super::barrier::Arrival;
+use super::block::Shared;
+use super::fault::FaultKind;
+use super::memory::{self, Memory};
+use super::registers::{LANES, Registers, lanes};
+use super::warp::{Group, Pause, Wait, Warp, deadlock};
+use super::{convert, float, half, integer};
+use crate::ptx::code::{BarrierOp, GUARD_NEGATED, NO_GUARD, Op, Window};
+
+/// A thread that failed.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) lane: usize,
+    pub(super) pc: u32,
+    pub(super) kind: FaultKind,
+}
+
+/// Runs the warp until it pauses.
+///
+/// This is inlined into one function for each set of processor features: see [`super::dispatch`].
+#[inline(always)]
+pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause, Failed> {
+    let code = shared.code;
+    let mut group = match select(warp, shared)? {
+        Some(group) => group,
+        None => {
+            return Ok(if warp.live == 0 {
+                Pause::Done
+            } else {
+                Pause::Blocked
+            });
+        }
+    };
+    let mut stop = warp.stop(group.pc);
+    loop {
+        if group.pc >= stop {
+            group = warp.regroup(group);
+            stop = warp.stop(group.pc);
+            // Those here have been joined, so the stop lies ahead, unless the group runs in turn.
+            if stop == group.pc {
+                stop = super::warp::NOWHERE;
+            }
+        }
+        let instr = &code.instrs[group.pc as usize];
+        let mask = if instr.guard == NO_GUARD {
+            group.mask
+        } else {
+            let bits = warp.registers.predicate(instr.guard & !GUARD_NEGATED);
+            group.mask
+                & if instr.guard & GUARD_NEGATED == 0 {
+                    bits
+                } else {
+                    !bits
+                }
+        };
+        shared.counts.warp += u64::from(instr.counted);
+        shared.counts.thread += u64::from(instr.counted * mask.count_ones());
+        if mask == 0 {
+            group.pc += 1;
+            continue;
+        }
+        let failed = |(lane, kind)| Failed {
+            lane,
+            pc: group.pc,
+            kind,
+        };
+        match instr.op {
+            Op::Load(index) => {
+                let access = &code.loads[index as usize];
+                warp.may_wait |= access.synchronises;
+                let cached = &mut shared.cached_loads[index as usize];
+                let mut memory = Memory {
+                    global: shared.global,
+                    shared: &mut *shared.memory,
+                    local: &mut warp.local,
+                    local_bytes: code.local_bytes as usize,
+                    params: shared.params,
+                    traffic: &mut shared.counts.traffic,
+                };
+                memory
+                    .load(&mut warp.registers, access, cached, mask)
+                    .map_err(failed)?;
+            }
+            Op::Store(index) => {
+                let access = &code.stores[index as usize];
+                let cached = &mut shared.cached_stores[index as usize];
+                let mut memory = Memory {
+                    global: shared.global,
+                    shared: &mut *shared.memory,
+                    local: &mut warp.local,
+                    local_bytes: code.local_bytes as usize,
+                    params: shared.params,
+                    traffic: &mut shared.counts.traffic,
+                };
+                memory
+                    .store(&warp.registers, access, cached, mask)
+                    .map_err(failed)?;
+            }
+            Op::Atomic(index) => {
+                let atomic = &code.atomics[index as usize];
+                warp.may_wait |= memory::waits(atomic);
+                let cached = &mut shared.cached_atomics[index as usize];
+                let mut memory = Memory {
+                    global: shared.global,
+                    shared: &mut *shared.memory,
+                    local: &mut warp.local,
+                    local_bytes: code.local_bytes as usize,
+                    params: shared.params,
+                    traffic: &mut shared.counts.traffic,
+                };
+                memory
+                    .atomic(&mut warp.registers, atomic, cached, mask)
+                    .map_err(failed)?;
+            }
+            Op::Branch { target } => {
+                let rest = group.mask & !mask;
+                let from = group.pc;
+                group = Group {
+                    pc: target,
+                    mask,
+                    wait: Wait::Nothing,
+                };
+                if rest != 0 {
+                    warp.put(Group {
+                        pc: from + 1,
+                        mask: rest,
+                        wait: Wait::Nothing,
+                    });
+                }
+                if target <= from {
+                    if let Some(pause) = back(warp, shared, &group)? {
+                        return Ok(pause);
+                    }
+                }
+                stop = if warp.groups.is_empty() {
+                    super::warp::NOWHERE
+                } else {
+                    warp.stop(target)
+                };
+                continue;
+            }
+            Op::BranchIndexed { table, index } => {
+                let targets = &code.tables[table as usize];
+                let chosen = *warp.registers.word(index);
+                let from = group.pc;
+                for lane in lanes(mask) {
+                    let Some(pc) = targets.get(chosen[lane] as usize) else {
+                        let kind = FaultKind::InvalidBranch {
+                            index: chosen[lane],
+                            targets: targets.len() as u32,
+                        };
+                        return Err(Failed { lane, pc: from, kind });
+                    };
+                    warp.put(Group {
+                        pc: *pc,
+                        mask: 1 << lane,
+                        wait: Wait::Nothing,
+                    });
+                }
+                let rest = group.mask & !mask;
+                if rest != 0 {
+                    warp.put(Group {
+                        pc: from + 1,
+                        mask: rest,
+                        wait: Wait::Nothing,
+                    });
+                }
+                let Some(next) = select(warp, shared)? else {
+                    return Ok(Pause::Blocked);
+                };
+                group = next;
+                stop = warp.stop(group.pc);
+                if group.pc <= from
+                    && let Some(pause) = back(warp, shared, &group)?
+                {
+                    return Ok(pause);
+                }
+                continue;
+            }
+            Op::Exit => {
+                warp.exit(mask);
+                shared.barriers.exit(mask.count_ones());
+                group.mask &= !mask;
+                if group.mask == 0 {
+                    match select(warp, shared)? {
+                        Some(next) => {
+                            group = next;
+                            stop = warp.stop(group.pc);
+                            continue;
+                        }
+                        None => {
+                            return Ok(if warp.live == 0 {
+                                Pause::Done
+                            } else {
+                                Pause::Blocked
+                            });
+                        }
+                    }
+                }
+                stop = warp.stop(group.pc + 1);
+            }
+            Op::Trap => {
+                let lane = mask.trailing_zeros() as usize;
+                return Err(Failed {
+                    lane,
+                    pc: group.pc,
+                    kind: FaultKind::Trap,
+                });
+            }
+            Op::Barrier(index) => {
+                arrive(warp, shared, index, mask, group.pc);
+                let rest = group.mask & !mask;
+                if rest != 0 {
+                    warp.put(Group {
+                        pc: group.pc + 1,
+                        mask: rest,
+                        wait: Wait::Nothing,
+                    });
+                }
+                match select(warp, shared)? {
+                    Some(next) => {
+                        group = next;
+                        stop = warp.stop(group.pc);
+                        continue;
+                    }
+                    None => return Ok(Pause::Blocked),
+                }
+            }
+            Op::Exchange(index) => {
+                let waiting = warp.exchange(&code.exchanges[index as usize], mask);
+                if waiting != 0 {
+                    warp.put(Group {
+                        pc: group.pc,
+                        mask: waiting,
+                        wait: Wait::Lanes,
+                    });
+                    group.mask &= !waiting;
+                    if group.mask == 0 {
+                        match select(warp, shared)? {
+                            Some(next) => {
+                                group = next;
+                                stop = warp.stop(group.pc);
+                                continue;
+                            }
+                            None => return Ok(Pause::Blocked),
+                        }
+                    }
+                    stop = warp.stop(group.pc + 1);
+                }
+            }
+            Op::ActiveMask { d } => warp.registers.set_word(d, mask, &[mask; LANES]),
+            Op::Clock32 { d } => warp
+                .registers
+                .set_word(d, mask, &[shared.counts.warp as u32; LANES]),
+            Op::Clock64 { d } => warp.registers.set_double(d, mask, &[shared.counts.warp; LANES]),
+            Op::Pause => warp.may_wait = true,
+            Op::Nop => {}
+            op => arithmetic(&mut warp.registers, mask, op),
+        }
+        group.pc += 1;
+    }
+}
+
+/// Chooses the group to run next; none if all wait for barriers of the block or have exited.
+fn select(warp: &mut Warp, shared: &Shared<'_, '_>) -> Result<Option<Group>, Failed> {
+    warp.select(shared.code, shared.barriers).map_err(|group| Failed {
+        lane: group.mask.trailing_zeros() as usize,
+        pc: group.pc,
+        kind: deadlock(shared.code, &group),
+    })
+}
+
+/// Counts a backward branch of the running group: the warp may have to give way, or the launch to end.
+#[inline(always)]
+fn back(warp: &mut Warp, shared: &Shared<'_, '_>, group: &Group) -> Result<Option<Pause>, Failed> {
+    if shared.counts.warp > shared.step_limit {
+        let lane = group.mask.trailing_zeros() as usize;
+        return Err(Failed {
+            lane,
+            pc: group.pc,
+            kind: FaultKind::StepLimit {
+                limit: shared.step_limit,
+            },
+        });
+    }
+    Ok(warp.lose_patience().then(|| warp.give_way(*group)))
+}
+
+/// Lets the lanes arrive at a barrier of the block, and puts them on the list.
+fn arrive(warp: &mut Warp, shared: &mut Shared<'_, '_>, index: u32, mask: u32, pc: u32) {
+    let barrier = &shared.code.barriers[index as usize];
+    let lead = mask.trailing_zeros() as usize & 31;
+    let id = warp.registers.word(barrier.id)[lead];
+    let generation_waits =
+        |group: &Group| matches!(group.wait, Wait::Barrier { id: other, .. } if other == id);
+    let here = warp
+        .groups
+        .iter()
+        .filter(|group| generation_waits(group))
+        .fold(mask, |all, group| all | group.mask);
+    // The last lanes of a warp bring along those that do not exist or have exited.
+    let padding = if here == warp.live {
+        32 - warp.live.count_ones()
+    } else {
+        0
+    };
+    let generation = shared.barriers.arrive(&Arrival {
+        id,
+        threads: barrier.threads.map(|slot| warp.registers.word(slot)[lead]),
+        arriving: mask.count_ones(),
+        padding,
+        count_true: (warp.registers.predicate(barrier.predicate) & mask).count_ones(),
+    });
+    let wait = match barrier.f {
+        BarrierOp::Arrive => Wait::Nothing,
+        _ => Wait::Barrier { id, generation },
+    };
+    warp.put(Group {
+        pc: pc + 1,
+        mask,
+        wait,
+    });
+}
+
+/// Everything that only touches registers.
+#[inline(always)]
+fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
+    match op {
+        Op::Un32 { f, d, a } => integer::un32(r, mask, f, d, a),
+        Op::Bin32 { f, d, a, b } => integer::bin32(r, mask, f, d, a, b),
+        Op::Tri32 { f, d, a, b, c } => integer::tri32(r, mask, f, d, [a, b, c]),
+        Op::Un64 { f, d, a } => integer::un64(r, mask, f, d, a),
+        Op::Bin64 { f, d, a, b } => integer::bin64(r, mask, f, d, a, b),
+        Op::Tri64 { f, d, a, b, c } => integer::tri64(r, mask, f, d, [a, b, c]),
+        Op::Shift64 { f, d, a, b } => integer::shift64(r, mask, f, d, a, b),
+        Op::Widen { f, d, a } => integer::widen(r, mask, f, d, a),
+        Op::Narrow { f, d, a } => integer::narrow(r, mask, f, d, a),
+        Op::Join { f, d, a, b } => integer::join64(r, mask, f, d, a, b),
+        Op::MadWide { signed, d, a, b, c } => integer::mad_wide(r, mask, signed, d, [a, b, c]),
+        Op::Bfe64 { signed, d, a, b, c } => integer::bfe64(r, mask, signed, d, [a, b, c]),
+        Op::Bfi32 {
+            d,
+            a,
+            b,
+            position,
+            length,
+        } => integer::bfi32(r, mask, d, [a, b, position, length]),
+        Op::Bfi64 {
+            d,
+            a,
+            b,
+            position,
+            length,
+        } => integer::bfi64(r, mask, d, [a, b, position, length]),
+        Op::Lop3 { table, d, a, b, c } => integer::lop3(r, mask, table, d, [a, b, c]),
+        Op::Prmt { mode, d, a, b, c } => integer::prmt(r, mask, mode, d, [a, b, c]),
+        Op::Carry32 { f, d, a, b } => integer::carry32(r, mask, f, d, a, b),
+        Op::Carry64 { f, d, a, b } => integer::carry64(r, mask, f, d, a, b),
+        Op::Cmp32 { f, d, a, b } => integer::cmp32(r, mask, f, d, a, b),
+        Op::Cmp64 { f, d, a, b } => integer::cmp64(r, mask, f, d, a, b),
+        Op::Pred { f, d, a, b } => integer::pred(r, mask, f, d, a, b),
+        Op::Select32 { d, a, b, p } => integer::select32(r, mask, d, a, b, p),
+        Op::Select64 { d, a, b, p } => integer::select64(r, mask, d, a, b, p),
+        Op::F32Un { f, d, a } => float::f32_un(r, mask, f, d, a),
+        Op::F32Bin { f, mode, d, a, b } => float::f32_bin(r, mask, f, mode, d, a, b),
+        Op::F32Fma { mode, d, a, b, c } => float::f32_fma(r, mask, mode, d, [a, b, c]),
+        Op::F64Un { f, d, a } => float::f64_un(r, mask, f, d, a),
+        Op::F64Bin { f, mode, d, a, b } => float::f64_bin(r, mask, f, mode, d, a, b),
+        Op::F64Fma { mode, d, a, b, c } => float::f64_fma(r, mask, mode, d, [a, b, c]),
+        Op::CmpF32 { f, d, a, b } => float::cmp_f32(r, mask, f, d, a, b),
+        Op::CmpF64 { f, d, a, b } => float::cmp_f64(r, mask, f, d, a, b),
+        Op::Test32 { f, d, a } => float::test32(r, mask, f, d, a),
+        Op::Test64 { f, d, a } => float::test64(r, mask, f, d, a),
+        Op::Half {
+            f,
+            format,
+            d,
+            a,
+            b,
+            c,
+        } => half::run(r, mask, f, format, d, [a, b, c]),
+        Op::Convert { how, d, a } => convert::run(r, mask, how, d, a),
+        Op::IsSpace { window, d, a } => {
+            r.p_dd(mask, d, a, a, |address, _| Window::of(address) == window);
+        }
+        // `run` handles these itself.
+        Op::Load(_)
+        | Op::Store(_)
+        | Op::Atomic(_)
+        | Op::Branch { .. }
+        | Op::BranchIndexed { .. }
+        | Op::Exit
+        | Op::Trap
+        | Op::Barrier(_)
+        | Op::Exchange(_)
+        | Op::ActiveMask { .. }
+        | Op::Clock32 { .. }
+        | Op::Clock64 { .. }
+        | Op::Pause
+        | Op::Nop => {}
+    }
+}

@@ -1,0 +1,253 @@
+//! Comparisons and what is chosen by them.
+
+use super::mnemonic::Mnemonic;
+use super::operand::Class;
+use super::{Lowerer, PtxError};
+use crate::ptx::ast::Operand;
+use crate::ptx::code::{Compare, CompareFloat, Op, PredOp, Slot, Un32};
+use crate::ptx::types::Type;
+
+/// The boolean operations of `setp` and `set`, with those for the complement.
+const BOOLEANS: [(&str, (PredOp, PredOp)); 3] = [
+    ("and", (PredOp::And, PredOp::NotAnd)),
+    ("or", (PredOp::Or, PredOp::NotOr)),
+    ("xor", (PredOp::Xor, PredOp::NotXor)),
+];
+
+const RELATIONS: [&str; 18] = [
+    "eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu",
+    "num", "nan",
+];
+
+impl<'a> Lowerer<'a> {
+    /// Emits the comparison that the mnemonic names, into a predicate.
+    fn compare(
+        &mut self,
+        m: &Mnemonic<'a>,
+        relation: &str,
+        ty: Type,
+        flush: bool,
+        d: Slot,
+        operands: [&'a Operand<'a>; 2],
+    ) -> Result<(), PtxError> {
+        let mut a = self.source(m, operands[0], ty)?;
+        let mut b = self.source(m, operands[1], ty)?;
+        let swap = matches!(relation, "gt" | "ge" | "hi" | "hs" | "gtu" | "geu");
+        if ty.is_float() {
+            let f = match relation {
+                "eq" => CompareFloat::Eq,
+                "ne" => CompareFloat::Ne,
+                "lt" | "gt" => CompareFloat::Lt,
+                "le" | "ge" => CompareFloat::Le,
+                "equ" => CompareFloat::EqU,
+                "neu" => CompareFloat::NeU,
+                "ltu" | "gtu" => CompareFloat::LtU,
+                "leu" | "geu" => CompareFloat::LeU,
+                "num" => CompareFloat::Num,
+                "nan" => CompareFloat::Nan,
+                _ => return Err(m.unsupported()),
+            };
+            if flush {
+                (a, b) = (self.flushed(a)?, self.flushed(b)?);
+            }
+            if swap {
+                (a, b) = (b, a);
+            }
+            self.emit(if ty == Type::F64 {
+                Op::CmpF64 { f, d, a, b }
+            } else {
+                Op::CmpF32 { f, d, a, b }
+            });
+            return Ok(());
+        }
+        let signed = ty.is_signed();
+        let f = match relation {
+            "eq" => Compare::Eq,
+            "ne" => Compare::Ne,
+            "lt" | "gt" if signed => Compare::LtS,
+            "le" | "ge" if signed => Compare::LeS,
+            "lt" | "gt" | "lo" | "hi" => Compare::LtU,
+            "le" | "ge" | "ls" | "hs" => Compare::LeU,
+            _ => return Err(m.unsupported()),
+        };
+        if ty == Type::S16 {
+            for slot in [&mut a, &mut b] {
+                let d = self.temporary(Class::Word)?;
+                self.emit(Op::Un32 {
+                    f: Un32::Sext16,
+                    d,
+                    a: *slot,
+                });
+                *slot = d;
+            }
+        }
+        if swap {
+            (a, b) = (b, a);
+        }
+        self.emit(if ty.bytes() == 8 {
+            Op::Cmp64 { f, d, a, b }
+        } else {
+            Op::Cmp32 { f, d, a, b }
+        });
+        Ok(())
+    }
+
+    fn relation(m: &mut Mnemonic<'a>) -> Result<&'static str, PtxError> {
+        let found = RELATIONS.iter().find(|relation| m.take(relation));
+        found.copied().ok_or_else(|| m.unsupported())
+    }
+
+    fn compared_type(m: &mut Mnemonic<'a>) -> Result<Type, PtxError> {
+        let ty = m.ty()?;
+        match ty {
+            Type::B8 | Type::U8 | Type::S8 | Type::Pred => Err(m.unsupported()),
+            Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2 => Err(m.unsupported()),
+            _ => Ok(ty),
+        }
+    }
+
+    /// `setp`.
+    pub(super) fn set_predicate(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = Self::compared_type(m)?;
+        let relation = Self::relation(m)?;
+        let boolean = m.take_one(&BOOLEANS);
+        let flush = ty == Type::F32 && m.take("ftz");
+        m.finish()?;
+        let (target, a, b, c) = match (m.operands, boolean) {
+            ([target, a, b], None) => (target, a, b, None),
+            ([target, a, b, c], Some(boolean)) => (target, a, b, Some((c, boolean))),
+            _ => return Err(m.operand_count(if boolean.is_some() { "4" } else { "3" })),
+        };
+        let (p, q) = match target {
+            Operand::Pair(p, q) => (*p, Some(*q)),
+            Operand::Name(p) => (*p, None),
+            _ => return Err(m.mismatch(target, "a predicate must stand here")),
+        };
+        if c.is_none() && q.is_none() {
+            let d = self.target(m, target, Type::Pred)?;
+            return self.compare(m, relation, ty, flush, d, [a, b]);
+        }
+        self.keep_guard()?;
+        let t = self.temporary(Class::Predicate)?;
+        self.compare(m, relation, ty, flush, t, [a, b])?;
+        let (c, (first, second)) = match c {
+            Some((c, boolean)) => (self.source(m, c, Type::Pred)?, boolean),
+            None => (t, (PredOp::Move, PredOp::Not)),
+        };
+        // Both results are worked out before either is written, as `c` may be one of them.
+        let results = [(Some(p), first), (q, second)];
+        let mut writes = [None; 2];
+        for (write, (name, f)) in writes.iter_mut().zip(results) {
+            if let Some(name) = name.filter(|name| *name != "_") {
+                let value = self.temporary(Class::Predicate)?;
+                self.emit(Op::Pred {
+                    f,
+                    d: value,
+                    a: t,
+                    b: c,
+                });
+                *write = Some((self.predicate(name)?, value));
+            }
+        }
+        for (d, a) in writes.into_iter().flatten() {
+            self.emit(Op::Pred {
+                f: PredOp::Move,
+                d,
+                a,
+                b: a,
+            });
+        }
+        Ok(())
+    }
+
+    /// `set`: all ones or 1.0 where the comparison holds.
+    pub(super) fn set(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = Self::compared_type(m)?;
+        let result = m.ty_of(&[Type::U32, Type::S32, Type::F32])?;
+        let relation = Self::relation(m)?;
+        let boolean = m.take_one(&BOOLEANS);
+        let flush = ty == Type::F32 && m.take("ftz");
+        m.finish()?;
+        let (d, a, b, c) = match (m.operands, boolean) {
+            ([d, a, b], None) => (d, a, b, None),
+            ([d, a, b, c], Some((f, _))) => (d, a, b, Some((c, f))),
+            _ => return Err(m.operand_count(if boolean.is_some() { "4" } else { "3" })),
+        };
+        let p = self.temporary(Class::Predicate)?;
+        self.compare(m, relation, ty, flush, p, [a, b])?;
+        if let Some((c, f)) = c {
+            let c = self.source(m, c, Type::Pred)?;
+            self.emit(Op::Pred { f, d: p, a: p, b: c });
+        }
+        let one = if result == Type::F32 {
+            u64::from(1f32.to_bits())
+        } else {
+            u64::from(u32::MAX)
+        };
+        let (a, b) = (self.constant(Class::Word, one)?, self.constant(Class::Word, 0)?);
+        let d = self.target(m, d, result)?;
+        self.emit(Op::Select32 { d, a, b, p });
+        Ok(())
+    }
+
+    fn selected_type(m: &mut Mnemonic<'a>) -> Result<Type, PtxError> {
+        let ty = m.ty()?;
+        match ty {
+            Type::Pred => Err(m.unsupported()),
+            _ if ty.bytes() == 1 => Err(m.unsupported()),
+            _ => Ok(ty),
+        }
+    }
+
+    /// `selp`.
+    pub(super) fn select(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = Self::selected_type(m)?;
+        let [d, a, b, p] = m.operands()?;
+        let (a, b) = (self.source(m, a, ty)?, self.source(m, b, ty)?);
+        let p = self.source(m, p, Type::Pred)?;
+        let d = self.target(m, d, ty)?;
+        self.emit_select(ty, d, a, b, p);
+        Ok(())
+    }
+
+    fn emit_select(&mut self, ty: Type, d: Slot, a: Slot, b: Slot, p: Slot) {
+        self.emit(if ty.bytes() == 8 {
+            Op::Select64 { d, a, b, p }
+        } else {
+            Op::Select32 { d, a, b, p }
+        });
+    }
+
+    /// `slct`: `a` where `c` is not negative. A NaN chooses `b`.
+    pub(super) fn select_by_sign(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let sign = m.ty_of(&[Type::S32, Type::F32])?;
+        let ty = Self::selected_type(m)?;
+        let flush = sign == Type::F32 && m.take("ftz");
+        let [d, a, b, c] = m.operands()?;
+        let (a, b) = (self.source(m, a, ty)?, self.source(m, b, ty)?);
+        let mut c = self.source(m, c, sign)?;
+        let zero = self.constant(Class::Word, 0)?;
+        let p = self.temporary(Class::Predicate)?;
+        if sign == Type::F32 {
+            if flush {
+                c = self.flushed(c)?;
+            }
+            self.emit(Op::CmpF32 {
+                f: CompareFloat::Le,
+                d: p,
+                a: zero,
+                b: c,
+            });
+        } else {
+            self.emit(Op::Cmp32 {
+                f: Compare::LeS,
+                d: p,
+                a: zero,
+                b: c,
+            });
+        }
+        let d = self.target(m, d, ty)?;
+        self.emit_select(ty, d, a, b, p);
+        Ok(())
+    }
+}

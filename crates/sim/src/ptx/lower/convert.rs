@@ -1,0 +1,351 @@
+//! Moves and conversions.
+
+use super::mnemonic::Mnemonic;
+use super::operand::Class;
+use super::{Lowerer, PtxError};
+use crate::ptx::ast::Operand;
+use crate::ptx::code::{
+    Bin32, Bin64, Convert, Join, Narrow, Op, PredOp, Round, Slot, Un32, Un64, Widen, Window,
+};
+use crate::ptx::types::Type;
+
+impl<'a> Lowerer<'a> {
+    /// `mov`, with packing and unpacking.
+    pub(super) fn mov(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = m.ty()?;
+        let [d, a] = m.operands()?;
+        match (d, a) {
+            (_, Operand::Vector(parts)) => return self.pack(m, ty, d, parts),
+            (Operand::Vector(parts), _) => return self.unpack(m, ty, parts, a),
+            _ => {}
+        }
+        if ty.bytes() == 1 && ty != Type::Pred {
+            return Err(m.unsupported());
+        }
+        let a = self.source(m, a, ty)?;
+        let d = self.target(m, d, ty)?;
+        self.emit_move(Class::of(ty), d, a);
+        Ok(())
+    }
+
+    pub(super) fn emit_move(&mut self, class: Class, d: Slot, a: Slot) {
+        self.emit(match class {
+            Class::Word => Op::Un32 { f: Un32::Move, d, a },
+            Class::Double => Op::Un64 { f: Un64::Move, d, a },
+            Class::Predicate => Op::Pred {
+                f: PredOp::Move,
+                d,
+                a,
+                b: a,
+            },
+        });
+    }
+
+    /// The type of each part of a packed value.
+    fn part_type(m: &Mnemonic<'a>, ty: Type, parts: usize) -> Result<Type, PtxError> {
+        match (ty.bytes(), parts) {
+            (4, 2) | (8, 4) => Ok(Type::B16),
+            (8, 2) => Ok(Type::B32),
+            _ => Err(m.unsupported()),
+        }
+    }
+
+    fn pack(
+        &mut self,
+        m: &Mnemonic<'a>,
+        ty: Type,
+        d: &'a Operand<'a>,
+        parts: &'a [Operand<'a>],
+    ) -> Result<(), PtxError> {
+        let part = Self::part_type(m, ty, parts.len())?;
+        let slots = parts
+            .iter()
+            .map(|operand| self.source(m, operand, part))
+            .collect::<Result<Vec<_>, _>>()?;
+        let d = self.target(m, d, ty)?;
+        match *slots {
+            [a, b] if part == Type::B16 => self.emit(Op::Bin32 {
+                f: Bin32::Pack16,
+                d,
+                a,
+                b,
+            }),
+            [a, b] => self.emit(Op::Join {
+                f: Join::Pack,
+                d,
+                a,
+                b,
+            }),
+            [a, b, c, e] => {
+                let (low, high) = (self.temporary(Class::Word)?, self.temporary(Class::Word)?);
+                self.emit(Op::Bin32 {
+                    f: Bin32::Pack16,
+                    d: low,
+                    a,
+                    b,
+                });
+                self.emit(Op::Bin32 {
+                    f: Bin32::Pack16,
+                    d: high,
+                    a: c,
+                    b: e,
+                });
+                self.emit(Op::Join {
+                    f: Join::Pack,
+                    d,
+                    a: low,
+                    b: high,
+                });
+            }
+            _ => return Err(m.unsupported()),
+        }
+        Ok(())
+    }
+
+    fn unpack(
+        &mut self,
+        m: &Mnemonic<'a>,
+        ty: Type,
+        parts: &'a [Operand<'a>],
+        a: &'a Operand<'a>,
+    ) -> Result<(), PtxError> {
+        let part = Self::part_type(m, ty, parts.len())?;
+        let a = self.source(m, a, ty)?;
+        let targets = parts
+            .iter()
+            .map(|operand| self.target(m, operand, part))
+            .collect::<Result<Vec<_>, _>>()?;
+        match *targets {
+            [low, high] if part == Type::B16 => {
+                // The source may be one of the targets.
+                let whole = self.temporary(Class::Word)?;
+                self.emit(Op::Un32 {
+                    f: Un32::Move,
+                    d: whole,
+                    a,
+                });
+                self.unpack_16(low, high, whole);
+            }
+            [low, high] => {
+                self.emit(Op::Narrow {
+                    f: Narrow::Low,
+                    d: low,
+                    a,
+                });
+                self.emit(Op::Narrow {
+                    f: Narrow::High,
+                    d: high,
+                    a,
+                });
+            }
+            [first, second, third, fourth] => {
+                let (low, high) = (self.temporary(Class::Word)?, self.temporary(Class::Word)?);
+                self.emit(Op::Narrow {
+                    f: Narrow::Low,
+                    d: low,
+                    a,
+                });
+                self.emit(Op::Narrow {
+                    f: Narrow::High,
+                    d: high,
+                    a,
+                });
+                self.unpack_16(first, second, low);
+                self.unpack_16(third, fourth, high);
+            }
+            _ => return Err(m.unsupported()),
+        }
+        Ok(())
+    }
+
+    fn unpack_16(&mut self, low: Slot, high: Slot, a: Slot) {
+        self.emit(Op::Un32 {
+            f: Un32::Zext16,
+            d: low,
+            a,
+        });
+        self.emit(Op::Un32 {
+            f: Un32::High16,
+            d: high,
+            a,
+        });
+    }
+
+    /// `cvt`.
+    pub(super) fn convert(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let from = m.ty()?;
+        let to = m.ty()?;
+        let integral_round = m.take_one(&[
+            ("rni", Round::Nearest),
+            ("rzi", Round::Zero),
+            ("rmi", Round::Down),
+            ("rpi", Round::Up),
+        ]);
+        let round = m.round();
+        let flush = m.take("ftz");
+        let saturate = m.take("sat");
+        if to == Type::Pred || from == Type::Pred || from.bytes() == 4 && from.is_float() && from != Type::F32
+        {
+            return Err(m.unsupported());
+        }
+        if matches!(to, Type::F16x2 | Type::Bf16x2) {
+            return self.convert_pair(m, to, from, round);
+        }
+        // What must, may and must not be rounded.
+        let rounded = match (from.is_float(), to.is_float()) {
+            (false, false) => integral_round.is_none() && round.is_none(),
+            (true, false) => integral_round.is_some() && round.is_none(),
+            (false, true) => integral_round.is_none() && round.is_some(),
+            (true, true) if to == from => round.is_none(),
+            (true, true) if to.bytes() >= from.bytes() => integral_round.is_none() && round.is_none(),
+            (true, true) => integral_round.is_none() && round.is_some(),
+        };
+        if !rounded {
+            return Err(m.unsupported());
+        }
+        let [d, a] = m.operands()?;
+        let source = self.source_wide(m, a, from)?;
+        let target = self.target_wide(m, d, to)?;
+        // A source register that is wider is cut; one of the other file is brought over first.
+        let mut a = source.slot;
+        if Class::of(source.ty) == Class::Double && Class::of(from) == Class::Word {
+            a = self.temporary(Class::Word)?;
+            self.emit(Op::Narrow {
+                f: Narrow::Low,
+                d: a,
+                a: source.slot,
+            });
+        }
+        let register_bytes = target.ty.bytes();
+        let how = Convert {
+            to,
+            from,
+            round: integral_round.or(round).unwrap_or(Round::Nearest),
+            integral: integral_round.is_some(),
+            flush,
+            saturate,
+            register_bytes: u8::try_from(register_bytes).unwrap_or(8),
+        };
+        let op = simple(how, target.slot, a).unwrap_or(Op::Convert {
+            how,
+            d: target.slot,
+            a,
+        });
+        self.emit(op);
+        Ok(())
+    }
+
+    /// `cvt.rn.f16x2.f32 d, a, b`: `a` becomes the high half.
+    fn convert_pair(
+        &mut self,
+        m: &Mnemonic<'a>,
+        to: Type,
+        from: Type,
+        round: Option<Round>,
+    ) -> Result<(), PtxError> {
+        let Some(round @ (Round::Nearest | Round::Zero)) = round else {
+            return Err(m.unsupported());
+        };
+        if from != Type::F32 {
+            return Err(m.unsupported());
+        }
+        let [d, high, low] = m.operands()?;
+        let half = if to == Type::F16x2 { Type::F16 } else { Type::Bf16 };
+        let how = Convert {
+            to: half,
+            from,
+            round,
+            integral: false,
+            flush: false,
+            saturate: false,
+            register_bytes: 2,
+        };
+        let mut slots = [0; 2];
+        for (slot, operand) in slots.iter_mut().zip([low, high]) {
+            let a = self.source(m, operand, from)?;
+            *slot = self.temporary(Class::Word)?;
+            self.emit(Op::Convert { how, d: *slot, a });
+        }
+        let d = self.target(m, d, to)?;
+        self.emit(Op::Bin32 {
+            f: Bin32::Pack16,
+            d,
+            a: slots[0],
+            b: slots[1],
+        });
+        Ok(())
+    }
+
+    /// `cvta`: between a window's offsets and generic addresses.
+    pub(super) fn convert_address(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = m.ty_of(&[Type::U64])?;
+        let to_window = m.take("to");
+        let window = super::memory::window(m).ok_or_else(|| m.unsupported())?;
+        let [d, a] = m.operands()?;
+        let a = self.source(m, a, ty)?;
+        let d = self.target(m, d, ty)?;
+        if window == Window::Global {
+            self.emit_move(Class::Double, d, a);
+        } else {
+            let b = self.constant(Class::Double, window.base())?;
+            self.emit(Op::Bin64 {
+                f: if to_window { Bin64::Sub } else { Bin64::Add },
+                d,
+                a,
+                b,
+            });
+        }
+        Ok(())
+    }
+
+    /// `isspacep`.
+    pub(super) fn is_space(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let window = super::memory::window(m).ok_or_else(|| m.unsupported())?;
+        let [d, a] = m.operands()?;
+        let a = self.source(m, a, Type::U64)?;
+        let d = self.target(m, d, Type::Pred)?;
+        self.emit(Op::IsSpace { window, d, a });
+        Ok(())
+    }
+}
+
+/// The conversion as an operation of its own, if there is one.
+fn simple(how: Convert, d: Slot, a: Slot) -> Option<Op> {
+    use Type::{B8, B16, B32, B64, F32, F64, S8, S16, S32, S64, U8, U16, U32, U64};
+    if how.flush || how.saturate {
+        return None;
+    }
+    let word = |f| Some(Op::Un32 { f, d, a });
+    let widen = |f| Some(Op::Widen { f, d, a });
+    let nearest = how.round == Round::Nearest;
+    match (how.to, how.from, how.register_bytes) {
+        (S32 | U32 | B32, S32 | U32 | B32, 4) => word(Un32::Move),
+        (S64 | U64 | B64, S64 | U64 | B64, 8) => Some(Op::Un64 { f: Un64::Move, d, a }),
+        (S64 | U64 | B64, S32, 8) => widen(Widen::Sext),
+        (S64 | U64 | B64, U32 | B32, 8) => widen(Widen::Zext),
+        (S32 | U32 | B32, S64 | U64 | B64, 4) => Some(Op::Narrow { f: Narrow::Low, d, a }),
+        (S32 | U32, U16 | B16, 4) | (U16, S32 | U32 | B32 | U16 | S16 | B16, 2) => word(Un32::Zext16),
+        (S32 | U32, S16, 4) => word(Un32::Sext16),
+        (S32 | U32, U8 | B8, 4) | (U16 | S16, U8 | B8, 2) | (U8, _, 2 | 4)
+            if how.from.bytes() <= 4 && how.from.is_integer() =>
+        {
+            word(Un32::Zext8)
+        }
+        (S32 | U32, S8, 4) => word(Un32::Sext8),
+        (F32, S32, 4) if nearest => word(Un32::S32ToF32),
+        (F32, U32, 4) if nearest => word(Un32::U32ToF32),
+        (S32, F32, 4) if how.round == Round::Zero => word(Un32::F32ToS32),
+        (U32, F32, 4) if how.round == Round::Zero => word(Un32::F32ToU32),
+        (F32, F32, 4) if !how.integral => word(Un32::Move),
+        (F64, F64, 8) if !how.integral => Some(Op::Un64 { f: Un64::Move, d, a }),
+        (F64, F32, 8) => widen(Widen::F32ToF64),
+        (F64, S32, 8) if nearest => widen(Widen::S32ToF64),
+        (F64, U32, 8) if nearest => widen(Widen::U32ToF64),
+        (F32, F64, 4) if nearest => Some(Op::Narrow {
+            f: Narrow::F64ToF32,
+            d,
+            a,
+        }),
+        _ => None,
+    }
+}

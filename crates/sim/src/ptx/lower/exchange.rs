@@ -1,0 +1,236 @@
+//! Operations between the lanes of a warp.
+
+use super::mnemonic::Mnemonic;
+use super::operand::Class;
+use super::{Lowerer, PtxError};
+use crate::ptx::ast::Operand;
+use crate::ptx::code::{Exchange, ExchangeOp, Op, Slot};
+use crate::ptx::types::Type;
+
+impl<'a> Lowerer<'a> {
+    fn emit_exchange(&mut self, exchange: Exchange) {
+        self.code.exchanges.push(exchange);
+        self.emit(Op::Exchange(
+            u32::try_from(self.code.exchanges.len() - 1).unwrap_or(u32::MAX),
+        ));
+    }
+
+    /// The mask of members that the last operand gives; instructions from before `.sync` take the lanes that execute them.
+    fn members(&mut self, m: &Mnemonic<'a>, mask: Option<&'a Operand<'a>>) -> Result<Slot, PtxError> {
+        match mask {
+            Some(mask) => self.source(m, mask, Type::B32),
+            None => {
+                let d = self.temporary(Class::Word)?;
+                self.emit(Op::ActiveMask { d });
+                Ok(d)
+            }
+        }
+    }
+
+    /// Takes the mask off the end of the operands, if there is one.
+    fn split_members(m: &Mnemonic<'a>, sync: bool) -> (&'a [Operand<'a>], Option<&'a Operand<'a>>) {
+        match m.operands {
+            [rest @ .., mask] if sync => (rest, Some(mask)),
+            all => (all, None),
+        }
+    }
+
+    pub(super) fn shuffle(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let sync = m.take("sync");
+        let ty = m.ty_of(&[Type::B32])?;
+        let f = m
+            .take_one(&[
+                ("up", ExchangeOp::ShuffleUp),
+                ("down", ExchangeOp::ShuffleDown),
+                ("bfly", ExchangeOp::ShuffleButterfly),
+                ("idx", ExchangeOp::ShuffleIndex),
+            ])
+            .ok_or_else(|| m.unsupported())?;
+        m.finish()?;
+        let (operands, mask) = Self::split_members(m, sync);
+        let [target, a, b, c] = operands else {
+            return Err(m.operand_count(if sync { "5" } else { "4" }));
+        };
+        let (a, b, c) = (
+            self.source(m, a, ty)?,
+            self.source(m, b, ty)?,
+            self.source(m, c, ty)?,
+        );
+        let members = self.members(m, mask)?;
+        let (d, p) = self.result_pair(m, target)?;
+        self.emit_exchange(Exchange {
+            f,
+            members,
+            d,
+            p,
+            a,
+            b,
+            c,
+        });
+        Ok(())
+    }
+
+    /// `d` or `d|p`.
+    fn result_pair(
+        &mut self,
+        m: &Mnemonic<'a>,
+        target: &'a Operand<'a>,
+    ) -> Result<(Slot, Option<Slot>), PtxError> {
+        match target {
+            Operand::Pair(d, p) => {
+                let d = if *d == "_" {
+                    self.temporary(Class::Word)?
+                } else {
+                    self.word(m, target, d)?
+                };
+                let p = if *p == "_" { None } else { Some(self.predicate(p)?) };
+                Ok((d, p))
+            }
+            _ => Ok((self.target(m, target, Type::B32)?, None)),
+        }
+    }
+
+    /// The 32-bit register of that name.
+    fn word(&mut self, m: &Mnemonic<'a>, operand: &Operand<'a>, name: &'a str) -> Result<Slot, PtxError> {
+        match self.resolve(name)? {
+            super::Symbol::Register(register)
+                if register.ty.bytes() == 4 && Class::of(register.ty) == Class::Word =>
+            {
+                Ok(register.slot)
+            }
+            _ => Err(m.mismatch(operand, "a 32-bit register must stand here")),
+        }
+    }
+
+    pub(super) fn vote(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let sync = m.take("sync");
+        let f = m
+            .take_one(&[
+                ("all", ExchangeOp::VoteAll),
+                ("any", ExchangeOp::VoteAny),
+                ("uni", ExchangeOp::VoteUniform),
+                ("ballot", ExchangeOp::VoteBallot),
+            ])
+            .ok_or_else(|| m.unsupported())?;
+        let ballot = f == ExchangeOp::VoteBallot;
+        let ty = m.ty_of(&[if ballot { Type::B32 } else { Type::Pred }])?;
+        m.finish()?;
+        let (operands, mask) = Self::split_members(m, sync);
+        let [d, a] = operands else {
+            return Err(m.operand_count(if sync { "3" } else { "2" }));
+        };
+        let a = self.source(m, a, Type::Pred)?;
+        let members = self.members(m, mask)?;
+        let d = self.target(m, d, ty)?;
+        self.emit_exchange(Exchange {
+            f,
+            members,
+            d,
+            p: None,
+            a,
+            b: 0,
+            c: 0,
+        });
+        Ok(())
+    }
+
+    pub(super) fn match_lanes(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = m.ty_of(&[Type::B32, Type::B64])?;
+        let double = ty == Type::B64;
+        let all = m.take_one(&[("all", true), ("any", false)]);
+        let (Some(all), true) = (all, m.take("sync")) else {
+            return Err(m.unsupported());
+        };
+        let f = match (all, double) {
+            (true, true) => ExchangeOp::MatchAll64,
+            (true, false) => ExchangeOp::MatchAll32,
+            (false, true) => ExchangeOp::MatchAny64,
+            (false, false) => ExchangeOp::MatchAny32,
+        };
+        let [target, a, mask] = m.operands()?;
+        let a = self.source(m, a, ty)?;
+        let members = self.members(m, Some(mask))?;
+        let (d, p) = self.result_pair(m, target)?;
+        self.emit_exchange(Exchange {
+            f,
+            members,
+            d,
+            p,
+            a,
+            b: 0,
+            c: 0,
+        });
+        Ok(())
+    }
+
+    /// `redux.sync`.
+    pub(super) fn reduce(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = m.ty_of(&[Type::U32, Type::S32, Type::B32])?;
+        if !m.take("sync") {
+            return Err(m.unsupported());
+        }
+        let signed = ty.is_signed();
+        let operations = [
+            ("add", ExchangeOp::ReduceAdd),
+            (
+                "min",
+                if signed {
+                    ExchangeOp::ReduceMinS
+                } else {
+                    ExchangeOp::ReduceMinU
+                },
+            ),
+            (
+                "max",
+                if signed {
+                    ExchangeOp::ReduceMaxS
+                } else {
+                    ExchangeOp::ReduceMaxU
+                },
+            ),
+            ("and", ExchangeOp::ReduceAnd),
+            ("or", ExchangeOp::ReduceOr),
+            ("xor", ExchangeOp::ReduceXor),
+        ];
+        let f = m.take_one(&operations).ok_or_else(|| m.unsupported())?;
+        let [d, a, mask] = m.operands()?;
+        let a = self.source(m, a, ty)?;
+        let members = self.members(m, Some(mask))?;
+        let d = self.target(m, d, ty)?;
+        self.emit_exchange(Exchange {
+            f,
+            members,
+            d,
+            p: None,
+            a,
+            b: 0,
+            c: 0,
+        });
+        Ok(())
+    }
+
+    /// `bar.warp.sync`.
+    pub(super) fn warp_barrier(&mut self, m: &Mnemonic<'a>) -> Result<(), PtxError> {
+        let [mask] = m.operands()?;
+        let members = self.members(m, Some(mask))?;
+        let d = self.temporary(Class::Word)?;
+        self.emit_exchange(Exchange {
+            f: ExchangeOp::Barrier,
+            members,
+            d,
+            p: None,
+            a: 0,
+            b: 0,
+            c: 0,
+        });
+        Ok(())
+    }
+
+    pub(super) fn active_mask(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = m.ty_of(&[Type::B32])?;
+        let [d] = m.operands()?;
+        let d = self.target(m, d, ty)?;
+        self.emit(Op::ActiveMask { d });
+        Ok(())
+    }
+}

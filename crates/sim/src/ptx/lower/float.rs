@@ -1,0 +1,248 @@
+//! Single- and double-precision arithmetic.
+
+use super::mnemonic::Mnemonic;
+use super::operand::Class;
+use super::{Lowerer, PtxError};
+use crate::ptx::ast::Operand;
+use crate::ptx::code::{
+    Bin32, Bin64, FloatBin, FloatMode, FloatUn, HalfFormat, HalfOp, Op, Round, Slot, Test,
+};
+use crate::ptx::types::Type;
+
+impl<'a> Lowerer<'a> {
+    /// `add`, `sub`, `mul`, `mad`, `fma`, `div`, `neg`, `abs`, `min`, `max` of f32 and f64.
+    pub(super) fn float(&mut self, m: &mut Mnemonic<'a>, ty: Type) -> Result<(), PtxError> {
+        let single = ty == Type::F32;
+        let flush = single && m.take("ftz");
+        match m.base {
+            "neg" | "abs" => {
+                let f = if m.base == "neg" {
+                    FloatUn::Neg
+                } else {
+                    FloatUn::Abs
+                };
+                let [d, a] = m.operands()?;
+                return self.float_unary(m, ty, f, flush, d, a);
+            }
+            "min" | "max" => {
+                let f = match (m.base, single && m.take("NaN")) {
+                    ("min", false) => FloatBin::Min,
+                    ("min", true) => FloatBin::MinNan,
+                    (_, false) => FloatBin::Max,
+                    (_, true) => FloatBin::MaxNan,
+                };
+                return self.float_binary(
+                    m,
+                    ty,
+                    f,
+                    FloatMode {
+                        round: Round::Nearest,
+                        flush,
+                    },
+                    false,
+                );
+            }
+            _ => {}
+        }
+        let round = m.round();
+        let saturate = single && m.base != "div" && m.take("sat");
+        let mode = FloatMode {
+            round: round.unwrap_or(Round::Nearest),
+            flush,
+        };
+        let base = m.base;
+        match base {
+            "add" => self.float_binary(m, ty, FloatBin::Add, mode, saturate),
+            "sub" => self.float_binary(m, ty, FloatBin::Sub, mode, saturate),
+            "mul" => self.float_binary(m, ty, FloatBin::Mul, mode, saturate),
+            // The approximate divisions are computed exactly, well inside of the 2 ulp that they may err.
+            "div" if round.is_some() || (single && (m.take("approx") || m.take("full"))) => {
+                self.float_binary(m, ty, FloatBin::Div, mode, false)
+            }
+            "fma" | "mad" if round.is_some() => {
+                let [d, a, b, c] = m.operands()?;
+                let (a, b, c) = (
+                    self.source(m, a, ty)?,
+                    self.source(m, b, ty)?,
+                    self.source(m, c, ty)?,
+                );
+                let d = self.target(m, d, ty)?;
+                self.emit(if single {
+                    Op::F32Fma { mode, d, a, b, c }
+                } else {
+                    Op::F64Fma { mode, d, a, b, c }
+                });
+                self.saturate(d, saturate);
+                Ok(())
+            }
+            _ => Err(m.unsupported()),
+        }
+    }
+
+    fn saturate(&mut self, d: Slot, saturate: bool) {
+        if saturate {
+            self.emit(Op::F32Un {
+                f: FloatUn::Saturate,
+                d,
+                a: d,
+            });
+        }
+    }
+
+    fn float_binary(
+        &mut self,
+        m: &Mnemonic<'a>,
+        ty: Type,
+        f: FloatBin,
+        mode: FloatMode,
+        saturate: bool,
+    ) -> Result<(), PtxError> {
+        let [d, a, b] = m.operands()?;
+        let (a, b) = (self.source(m, a, ty)?, self.source(m, b, ty)?);
+        let d = self.target(m, d, ty)?;
+        self.emit(if ty == Type::F32 {
+            Op::F32Bin { f, mode, d, a, b }
+        } else {
+            Op::F64Bin { f, mode, d, a, b }
+        });
+        self.saturate(d, saturate);
+        Ok(())
+    }
+
+    fn float_unary(
+        &mut self,
+        m: &Mnemonic<'a>,
+        ty: Type,
+        f: FloatUn,
+        flush: bool,
+        d: &'a Operand<'a>,
+        a: &'a Operand<'a>,
+    ) -> Result<(), PtxError> {
+        let mut a = self.source(m, a, ty)?;
+        let d = self.target(m, d, ty)?;
+        if flush {
+            a = self.flushed(a)?;
+        }
+        self.emit(if ty == Type::F32 {
+            Op::F32Un { f, d, a }
+        } else {
+            Op::F64Un { f, d, a }
+        });
+        if flush {
+            self.emit(Op::F32Un {
+                f: FloatUn::Flush,
+                d,
+                a: d,
+            });
+        }
+        Ok(())
+    }
+
+    /// `a` with subnormals replaced by zeros.
+    pub(super) fn flushed(&mut self, a: Slot) -> Result<Slot, PtxError> {
+        let d = self.temporary(Class::Word)?;
+        self.emit(Op::F32Un {
+            f: FloatUn::Flush,
+            d,
+            a,
+        });
+        Ok(d)
+    }
+
+    /// `rcp`, `sqrt`, `rsqrt`, `ex2`, `lg2`, `sin`, `cos`, `tanh`.
+    pub(super) fn float_function(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = m.ty()?;
+        let approx = m.take("approx");
+        let round = m.round();
+        let flush = m.take("ftz");
+        if let (Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2, true, None) = (ty, approx, round) {
+            let f = match m.base {
+                "ex2" => HalfOp::Ex2,
+                "tanh" => HalfOp::Tanh,
+                _ => return Err(m.unsupported()),
+            };
+            let format = HalfFormat {
+                brain: matches!(ty, Type::Bf16 | Type::Bf16x2),
+                packed: matches!(ty, Type::F16x2 | Type::Bf16x2),
+            };
+            let [d, a] = m.operands()?;
+            let a = self.source(m, a, ty)?;
+            let d = self.target(m, d, ty)?;
+            self.emit(Op::Half {
+                f,
+                format,
+                d,
+                a,
+                b: a,
+                c: a,
+            });
+            return Ok(());
+        }
+        let double = ty == Type::F64;
+        let f = match (m.base, approx, round) {
+            ("rcp", false, Some(round)) => FloatUn::Rcp(round),
+            ("sqrt", false, Some(round)) => FloatUn::Sqrt(round),
+            ("rcp", true, None) if !double || flush => FloatUn::RcpApprox,
+            ("rsqrt", true, None) => FloatUn::RsqrtApprox,
+            ("sqrt", true, None) if !double => FloatUn::SqrtApprox,
+            ("ex2", true, None) if !double => FloatUn::Ex2Approx,
+            ("lg2", true, None) if !double => FloatUn::Lg2Approx,
+            ("sin", true, None) if !double => FloatUn::SinApprox,
+            ("cos", true, None) if !double => FloatUn::CosApprox,
+            ("tanh", true, None) if !double && !flush => FloatUn::TanhApprox,
+            _ => return Err(m.unsupported()),
+        };
+        if !matches!(ty, Type::F32 | Type::F64) || (double && flush && !approx) {
+            return Err(m.unsupported());
+        }
+        let [d, a] = m.operands()?;
+        self.float_unary(m, ty, f, flush && !double, d, a)
+    }
+
+    /// `copysign d, a, b`: the sign of `a`, the magnitude of `b`.
+    pub(super) fn copy_sign(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = m.ty_of(&[Type::F32, Type::F64])?;
+        let [d, a, b] = m.operands()?;
+        let (a, b) = (self.source(m, a, ty)?, self.source(m, b, ty)?);
+        let d = self.target(m, d, ty)?;
+        self.emit(if ty == Type::F32 {
+            Op::Bin32 {
+                f: Bin32::CopySign,
+                d,
+                a,
+                b,
+            }
+        } else {
+            Op::Bin64 {
+                f: Bin64::CopySign,
+                d,
+                a,
+                b,
+            }
+        });
+        Ok(())
+    }
+
+    /// `testp`.
+    pub(super) fn test_class(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = m.ty_of(&[Type::F32, Type::F64])?;
+        let tests = [
+            ("finite", Test::Finite),
+            ("infinite", Test::Infinite),
+            ("number", Test::Number),
+            ("notanumber", Test::NotANumber),
+            ("normal", Test::Normal),
+            ("subnormal", Test::Subnormal),
+        ];
+        let f = m.take_one(&tests).ok_or_else(|| m.unsupported())?;
+        let [d, a] = m.operands()?;
+        let a = self.source(m, a, ty)?;
+        let d = self.target(m, d, Type::Pred)?;
+        self.emit(if ty == Type::F32 {
+            Op::Test32 { f, d, a }
+        } else {
+            Op::Test64 { f, d, a }
+        });
+        Ok(())
+    }
+}

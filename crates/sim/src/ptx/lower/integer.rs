@@ -1,0 +1,684 @@
+//! Integer arithmetic, logic and bit operations.
+
+use super::mnemonic::Mnemonic;
+use super::operand::Class;
+use super::{Lowerer, PtxError};
+use crate::ptx::ast::Operand;
+use crate::ptx::code::{
+    Bin32, Bin64, Carry, Join, Narrow, Op, PredOp, Prmt, Shift64, Slot, Tri32, Tri64, Un32, Un64,
+};
+use crate::ptx::types::Type;
+
+/// Which part of a product is kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Low,
+    High,
+    Wide,
+}
+
+const PARTS: [(&str, Part); 3] = [("lo", Part::Low), ("hi", Part::High), ("wide", Part::Wide)];
+const BITS: [Type; 3] = [Type::B16, Type::B32, Type::B64];
+
+impl<'a> Lowerer<'a> {
+    /// `add`, `sub`, `mul`, `mad`, `div`, `rem`, `neg`, `abs`, `min`, `max` and the ones with carry, on integers.
+    pub(super) fn integer(&mut self, m: &mut Mnemonic<'a>, ty: Type) -> Result<(), PtxError> {
+        match ty {
+            Type::U16 | Type::S16 | Type::U32 | Type::S32 | Type::U64 | Type::S64 => {}
+            _ => return Err(m.unsupported()),
+        }
+        let base = m.base;
+        match base {
+            "add" | "sub" | "mad" if m.take("cc") => self.carry_chain(m, ty, false, true),
+            "add" | "sub" if ty == Type::S32 && m.take("sat") => {
+                let f = if m.base == "add" {
+                    Bin32::AddSat
+                } else {
+                    Bin32::SubSat
+                };
+                self.binary_32(m, ty, f)
+            }
+            "mul" => self.multiply(m, ty),
+            "mad" => self.multiply_add(m, ty),
+            "neg" | "abs" if ty.is_signed() => self.unary(m, ty),
+            "add" | "sub" | "div" | "rem" | "min" | "max" => self.binary(m, ty),
+            _ => Err(m.unsupported()),
+        }
+    }
+
+    /// An operand as a 32-bit value: 16-bit ones are extended by their sign (zero-extended is how they are kept).
+    fn extended(&mut self, m: &Mnemonic<'a>, operand: &'a Operand<'a>, ty: Type) -> Result<Slot, PtxError> {
+        let a = self.source(m, operand, ty)?;
+        if ty != Type::S16 {
+            return Ok(a);
+        }
+        let d = self.temporary(Class::Word)?;
+        self.emit(Op::Un32 {
+            f: Un32::Sext16,
+            d,
+            a,
+        });
+        Ok(d)
+    }
+
+    /// Cuts a 16-bit result to its width.
+    fn cut(&mut self, d: Slot, ty: Type) {
+        if ty.bytes() == 2 {
+            self.emit(Op::Un32 {
+                f: Un32::Zext16,
+                d,
+                a: d,
+            });
+        }
+    }
+
+    fn unary(&mut self, m: &mut Mnemonic<'a>, ty: Type) -> Result<(), PtxError> {
+        let [d, a] = m.operands()?;
+        let negate = m.base == "neg";
+        let target = self.target(m, d, ty)?;
+        if ty.bytes() == 8 {
+            let a = self.source(m, a, ty)?;
+            self.emit(Op::Un64 {
+                f: if negate { Un64::Neg } else { Un64::Abs },
+                d: target,
+                a,
+            });
+        } else {
+            let a = self.extended(m, a, ty)?;
+            self.emit(Op::Un32 {
+                f: if negate { Un32::Neg } else { Un32::Abs },
+                d: target,
+                a,
+            });
+            self.cut(target, ty);
+        }
+        Ok(())
+    }
+
+    fn binary(&mut self, m: &mut Mnemonic<'a>, ty: Type) -> Result<(), PtxError> {
+        let signed = ty.is_signed();
+        if ty.bytes() == 8 {
+            let f = match (m.base, signed) {
+                ("add", _) => Bin64::Add,
+                ("sub", _) => Bin64::Sub,
+                ("div", true) => Bin64::DivS,
+                ("div", false) => Bin64::DivU,
+                ("rem", true) => Bin64::RemS,
+                ("rem", false) => Bin64::RemU,
+                ("min", true) => Bin64::MinS,
+                ("min", false) => Bin64::MinU,
+                ("max", true) => Bin64::MaxS,
+                _ => Bin64::MaxU,
+            };
+            return self.binary_64(m, ty, f);
+        }
+        let f = match (m.base, signed) {
+            ("add", _) => Bin32::Add,
+            ("sub", _) => Bin32::Sub,
+            ("div", true) => Bin32::DivS,
+            ("div", false) => Bin32::DivU,
+            ("rem", true) => Bin32::RemS,
+            ("rem", false) => Bin32::RemU,
+            ("min", true) => Bin32::MinS,
+            ("min", false) => Bin32::MinU,
+            ("max", true) => Bin32::MaxS,
+            _ => Bin32::MaxU,
+        };
+        self.binary_32(m, ty, f)
+    }
+
+    fn binary_32(&mut self, m: &Mnemonic<'a>, ty: Type, f: Bin32) -> Result<(), PtxError> {
+        let [d, a, b] = m.operands()?;
+        let (a, b) = (self.extended(m, a, ty)?, self.extended(m, b, ty)?);
+        let d = self.target(m, d, ty)?;
+        self.emit(Op::Bin32 { f, d, a, b });
+        self.cut(d, ty);
+        Ok(())
+    }
+
+    fn binary_64(&mut self, m: &Mnemonic<'a>, ty: Type, f: Bin64) -> Result<(), PtxError> {
+        let [d, a, b] = m.operands()?;
+        let (a, b) = (self.source(m, a, ty)?, self.source(m, b, ty)?);
+        let d = self.target(m, d, ty)?;
+        self.emit(Op::Bin64 { f, d, a, b });
+        Ok(())
+    }
+
+    fn multiply(&mut self, m: &mut Mnemonic<'a>, ty: Type) -> Result<(), PtxError> {
+        let part = m.take_one(&PARTS).ok_or_else(|| m.unsupported())?;
+        let signed = ty.is_signed();
+        match (part, ty.bytes()) {
+            (Part::Low, 8) => self.binary_64(m, ty, Bin64::Mul),
+            (Part::High, 8) => self.binary_64(m, ty, if signed { Bin64::MulHighS } else { Bin64::MulHighU }),
+            (Part::Low, _) => self.binary_32(m, ty, Bin32::Mul),
+            (Part::High, 4) => self.binary_32(m, ty, if signed { Bin32::MulHighS } else { Bin32::MulHighU }),
+            (Part::Wide, 4) => {
+                let [d, a, b] = m.operands()?;
+                let (a, b) = (self.source(m, a, ty)?, self.source(m, b, ty)?);
+                let d = self.target(m, d, Type::B64)?;
+                self.emit(Op::Join {
+                    f: if signed { Join::MulS } else { Join::MulU },
+                    d,
+                    a,
+                    b,
+                });
+                Ok(())
+            }
+            (Part::Wide, 2) => {
+                let [d, a, b] = m.operands()?;
+                let (a, b) = (self.extended(m, a, ty)?, self.extended(m, b, ty)?);
+                let d = self.target(m, d, Type::B32)?;
+                self.emit(Op::Bin32 {
+                    f: Bin32::Mul,
+                    d,
+                    a,
+                    b,
+                });
+                Ok(())
+            }
+            (Part::High, 2) => {
+                let [d, a, b] = m.operands()?;
+                let (a, b) = (self.extended(m, a, ty)?, self.extended(m, b, ty)?);
+                let d = self.target(m, d, ty)?;
+                let product = self.temporary(Class::Word)?;
+                self.emit(Op::Bin32 {
+                    f: Bin32::Mul,
+                    d: product,
+                    a,
+                    b,
+                });
+                self.emit(Op::Un32 {
+                    f: Un32::High16,
+                    d,
+                    a: product,
+                });
+                Ok(())
+            }
+            _ => Err(m.unsupported()),
+        }
+    }
+
+    fn multiply_add(&mut self, m: &mut Mnemonic<'a>, ty: Type) -> Result<(), PtxError> {
+        let part = m.take_one(&PARTS).ok_or_else(|| m.unsupported())?;
+        let [d, a, b, c] = m.operands()?;
+        let signed = ty.is_signed();
+        match (part, ty.bytes()) {
+            (Part::Low | Part::High, 8) => {
+                let f = match (part, signed) {
+                    (Part::High, true) => Tri64::MadHighS,
+                    (Part::High, false) => Tri64::MadHighU,
+                    _ => Tri64::Mad,
+                };
+                let (a, b, c) = (
+                    self.source(m, a, ty)?,
+                    self.source(m, b, ty)?,
+                    self.source(m, c, ty)?,
+                );
+                let d = self.target(m, d, ty)?;
+                self.emit(Op::Tri64 { f, d, a, b, c });
+            }
+            (Part::Wide, 4) => {
+                let (a, b) = (self.source(m, a, ty)?, self.source(m, b, ty)?);
+                let c = self.source(m, c, Type::B64)?;
+                let d = self.target(m, d, Type::B64)?;
+                self.emit(Op::MadWide { signed, d, a, b, c });
+            }
+            (Part::Low, 2 | 4) | (Part::High, 4) => {
+                let f = match (part, signed) {
+                    (Part::High, true) => Tri32::MadHighS,
+                    (Part::High, false) => Tri32::MadHighU,
+                    _ => Tri32::Mad,
+                };
+                let (a, b, c) = (
+                    self.extended(m, a, ty)?,
+                    self.extended(m, b, ty)?,
+                    self.extended(m, c, ty)?,
+                );
+                let d = self.target(m, d, ty)?;
+                self.emit(Op::Tri32 { f, d, a, b, c });
+                self.cut(d, ty);
+            }
+            (Part::Wide, 2) => {
+                let (a, b) = (self.extended(m, a, ty)?, self.extended(m, b, ty)?);
+                let c = self.source(m, c, Type::B32)?;
+                let d = self.target(m, d, Type::B32)?;
+                self.emit(Op::Tri32 {
+                    f: Tri32::Mad,
+                    d,
+                    a,
+                    b,
+                    c,
+                });
+            }
+            _ => return Err(m.unsupported()),
+        }
+        Ok(())
+    }
+
+    /// `mul24.lo` and `mad24.lo`: the operands' low 24 bits, extended.
+    pub(super) fn multiply_24(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = m.ty_of(&[Type::U32, Type::S32])?;
+        if !m.take("lo") {
+            return Err(m.unsupported());
+        }
+        let add = m.base == "mad24";
+        m.finish()?;
+        let (d, a, b, c) = match m.operands {
+            [d, a, b] if !add => (d, a, b, None),
+            [d, a, b, c] if add => (d, a, b, Some(c)),
+            _ => return Err(m.operand_count(if add { "4" } else { "3" })),
+        };
+        let f = if ty.is_signed() { Tri32::BfeS } else { Tri32::BfeU };
+        let (zero, length) = (self.constant(Class::Word, 0)?, self.constant(Class::Word, 24)?);
+        let mut parts = [0; 2];
+        for (part, operand) in parts.iter_mut().zip([a, b]) {
+            let a = self.source(m, operand, ty)?;
+            *part = self.temporary(Class::Word)?;
+            self.emit(Op::Tri32 {
+                f,
+                d: *part,
+                a,
+                b: zero,
+                c: length,
+            });
+        }
+        let c = match c {
+            Some(c) => self.source(m, c, ty)?,
+            None => zero,
+        };
+        let d = self.target(m, d, ty)?;
+        self.emit(Op::Tri32 {
+            f: Tri32::Mad,
+            d,
+            a: parts[0],
+            b: parts[1],
+            c,
+        });
+        Ok(())
+    }
+
+    /// `addc`, `subc`, `madc`, with `.cc` or without.
+    pub(super) fn with_carry(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = m.ty()?;
+        let write = m.take("cc");
+        self.carry_chain(m, ty, true, write)
+    }
+
+    fn carry_chain(
+        &mut self,
+        m: &mut Mnemonic<'a>,
+        ty: Type,
+        read: bool,
+        write: bool,
+    ) -> Result<(), PtxError> {
+        if !matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64) {
+            return Err(m.unsupported());
+        }
+        let flag = match self.carry {
+            Some(flag) => flag,
+            None => {
+                let flag = self.new_slot(Class::Predicate)?;
+                self.carry = Some(flag);
+                flag
+            }
+        };
+        let double = ty.bytes() == 8;
+        let class = Class::of(ty);
+        let (d, a, b) = if matches!(m.base, "mad" | "madc") {
+            let part = m.take_one(&PARTS[..2]).ok_or_else(|| m.unsupported())?;
+            let [d, a, b, c] = m.operands()?;
+            let (a, b, c) = (
+                self.source(m, a, ty)?,
+                self.source(m, b, ty)?,
+                self.source(m, c, ty)?,
+            );
+            let product = self.temporary(class)?;
+            let (high, signed) = (part == Part::High, ty.is_signed());
+            self.emit(if double {
+                let f = [[Bin64::Mul, Bin64::Mul], [Bin64::MulHighU, Bin64::MulHighS]];
+                Op::Bin64 {
+                    f: f[usize::from(high)][usize::from(signed)],
+                    d: product,
+                    a,
+                    b,
+                }
+            } else {
+                let f = [[Bin32::Mul, Bin32::Mul], [Bin32::MulHighU, Bin32::MulHighS]];
+                Op::Bin32 {
+                    f: f[usize::from(high)][usize::from(signed)],
+                    d: product,
+                    a,
+                    b,
+                }
+            });
+            (d, product, c)
+        } else {
+            let [d, a, b] = m.operands()?;
+            (d, self.source(m, a, ty)?, self.source(m, b, ty)?)
+        };
+        let d = self.target(m, d, ty)?;
+        let subtract = m.base.starts_with("sub");
+        let f = Carry {
+            subtract,
+            read: read.then_some(flag),
+            write: write.then_some(flag),
+        };
+        self.emit(if double {
+            Op::Carry64 { f, d, a, b }
+        } else {
+            Op::Carry32 { f, d, a, b }
+        });
+        Ok(())
+    }
+
+    /// `sad`: `c + |a - b|`.
+    pub(super) fn sad(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = m.ty_of(&[Type::U16, Type::S16, Type::U32, Type::S32, Type::U64, Type::S64])?;
+        let [d, a, b, c] = m.operands()?;
+        let signed = ty.is_signed();
+        if ty.bytes() == 8 {
+            let (a, b, c) = (
+                self.source(m, a, ty)?,
+                self.source(m, b, ty)?,
+                self.source(m, c, ty)?,
+            );
+            let d = self.target(m, d, ty)?;
+            self.emit(Op::Tri64 {
+                f: if signed { Tri64::SadS } else { Tri64::SadU },
+                d,
+                a,
+                b,
+                c,
+            });
+        } else {
+            let (a, b, c) = (
+                self.extended(m, a, ty)?,
+                self.extended(m, b, ty)?,
+                self.extended(m, c, ty)?,
+            );
+            let d = self.target(m, d, ty)?;
+            self.emit(Op::Tri32 {
+                f: if signed { Tri32::SadS } else { Tri32::SadU },
+                d,
+                a,
+                b,
+                c,
+            });
+            self.cut(d, ty);
+        }
+        Ok(())
+    }
+
+    /// `and`, `or`, `xor`, `not`, `cnot`.
+    pub(super) fn logic(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = m.ty_of(&[Type::Pred, Type::B16, Type::B32, Type::B64])?;
+        if matches!(m.base, "not" | "cnot") {
+            let [d, a] = m.operands()?;
+            let a = self.source(m, a, ty)?;
+            let d = self.target(m, d, ty)?;
+            let count = m.base == "cnot";
+            match ty {
+                Type::Pred if !count => self.emit(Op::Pred {
+                    f: PredOp::Not,
+                    d,
+                    a,
+                    b: a,
+                }),
+                Type::Pred => return Err(m.unsupported()),
+                Type::B64 => self.emit(Op::Un64 {
+                    f: if count { Un64::Cnot } else { Un64::Not },
+                    d,
+                    a,
+                }),
+                _ => {
+                    self.emit(Op::Un32 {
+                        f: if count { Un32::Cnot } else { Un32::Not },
+                        d,
+                        a,
+                    });
+                    self.cut(d, ty);
+                }
+            }
+            return Ok(());
+        }
+        let [d, a, b] = m.operands()?;
+        let (a, b) = (self.source(m, a, ty)?, self.source(m, b, ty)?);
+        let d = self.target(m, d, ty)?;
+        let (pred, word, double) = match m.base {
+            "and" => (PredOp::And, Bin32::And, Bin64::And),
+            "or" => (PredOp::Or, Bin32::Or, Bin64::Or),
+            _ => (PredOp::Xor, Bin32::Xor, Bin64::Xor),
+        };
+        self.emit(match ty {
+            Type::Pred => Op::Pred { f: pred, d, a, b },
+            Type::B64 => Op::Bin64 { f: double, d, a, b },
+            _ => Op::Bin32 { f: word, d, a, b },
+        });
+        Ok(())
+    }
+
+    /// `shl`, `shr`: the amount is 32-bit and clamped.
+    pub(super) fn shift(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let left = m.base == "shl";
+        let ty = if left {
+            m.ty_of(&BITS)?
+        } else {
+            m.ty_of(&[
+                Type::B16,
+                Type::U16,
+                Type::S16,
+                Type::B32,
+                Type::U32,
+                Type::S32,
+                Type::B64,
+                Type::U64,
+                Type::S64,
+            ])?
+        };
+        let [d, a, b] = m.operands()?;
+        let a = self.extended(m, a, ty)?;
+        let b = self.source(m, b, Type::U32)?;
+        let d = self.target(m, d, ty)?;
+        let signed = ty.is_signed();
+        if ty.bytes() == 8 {
+            let f = if left {
+                Shift64::Shl
+            } else if signed {
+                Shift64::ShrS
+            } else {
+                Shift64::ShrU
+            };
+            self.emit(Op::Shift64 { f, d, a, b });
+        } else {
+            let f = if left {
+                Bin32::Shl
+            } else if signed {
+                Bin32::ShrS
+            } else {
+                Bin32::ShrU
+            };
+            self.emit(Op::Bin32 { f, d, a, b });
+            self.cut(d, ty);
+        }
+        Ok(())
+    }
+
+    /// `shf`: a shift of two words joined.
+    pub(super) fn funnel_shift(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = m.ty_of(&[Type::B32])?;
+        let left = m.take_one(&[("l", true), ("r", false)]);
+        let wrap = m.take_one(&[("wrap", true), ("clamp", false)]);
+        let f = match (left, wrap) {
+            (Some(true), Some(true)) => Tri32::ShiftLeftWrap,
+            (Some(true), Some(false)) => Tri32::ShiftLeftClamp,
+            (Some(false), Some(true)) => Tri32::ShiftRightWrap,
+            (Some(false), Some(false)) => Tri32::ShiftRightClamp,
+            _ => return Err(m.unsupported()),
+        };
+        self.ternary_32(m, ty, f)
+    }
+
+    fn ternary_32(&mut self, m: &Mnemonic<'a>, ty: Type, f: Tri32) -> Result<(), PtxError> {
+        let [d, a, b, c] = m.operands()?;
+        let (a, b, c) = (
+            self.source(m, a, ty)?,
+            self.source(m, b, ty)?,
+            self.source(m, c, ty)?,
+        );
+        let d = self.target(m, d, ty)?;
+        self.emit(Op::Tri32 { f, d, a, b, c });
+        Ok(())
+    }
+
+    pub(super) fn lop3(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = m.ty_of(&[Type::B32])?;
+        let [d, a, b, c, table] = m.operands()?;
+        let Operand::Int(table @ 0..=255) = table else {
+            return Err(m.mismatch(table, "a constant from 0 to 255 must stand here"));
+        };
+        let table = u8::try_from(*table).unwrap_or(0);
+        let (a, b, c) = (
+            self.source(m, a, ty)?,
+            self.source(m, b, ty)?,
+            self.source(m, c, ty)?,
+        );
+        let d = self.target(m, d, ty)?;
+        self.emit(Op::Lop3 { table, d, a, b, c });
+        Ok(())
+    }
+
+    pub(super) fn prmt(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let mode = m.take_one(&[
+            ("f4e", Prmt::Forward4),
+            ("b4e", Prmt::Backward4),
+            ("rc8", Prmt::Replicate8),
+            ("ecl", Prmt::EdgeClampLeft),
+            ("ecr", Prmt::EdgeClampRight),
+            ("rc16", Prmt::Replicate16),
+        ]);
+        let ty = m.ty_of(&[Type::B32])?;
+        let [d, a, b, c] = m.operands()?;
+        let (a, b, c) = (
+            self.source(m, a, ty)?,
+            self.source(m, b, ty)?,
+            self.source(m, c, ty)?,
+        );
+        let d = self.target(m, d, ty)?;
+        self.emit(Op::Prmt {
+            mode: mode.unwrap_or(Prmt::Index),
+            d,
+            a,
+            b,
+            c,
+        });
+        Ok(())
+    }
+
+    pub(super) fn bit_field_extract(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = m.ty_of(&[Type::U32, Type::S32, Type::U64, Type::S64])?;
+        let signed = ty.is_signed();
+        let [d, a, b, c] = m.operands()?;
+        let a = self.source(m, a, ty)?;
+        let (b, c) = (self.source(m, b, Type::U32)?, self.source(m, c, Type::U32)?);
+        let d = self.target(m, d, ty)?;
+        self.emit(if ty.bytes() == 8 {
+            Op::Bfe64 { signed, d, a, b, c }
+        } else {
+            Op::Tri32 {
+                f: if signed { Tri32::BfeS } else { Tri32::BfeU },
+                d,
+                a,
+                b,
+                c,
+            }
+        });
+        Ok(())
+    }
+
+    pub(super) fn bit_field_insert(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = m.ty_of(&[Type::B32, Type::B64])?;
+        let [d, a, b, position, length] = m.operands()?;
+        let (a, b) = (self.source(m, a, ty)?, self.source(m, b, ty)?);
+        let position = self.source(m, position, Type::U32)?;
+        let length = self.source(m, length, Type::U32)?;
+        let d = self.target(m, d, ty)?;
+        self.emit(if ty.bytes() == 8 {
+            Op::Bfi64 {
+                d,
+                a,
+                b,
+                position,
+                length,
+            }
+        } else {
+            Op::Bfi32 {
+                d,
+                a,
+                b,
+                position,
+                length,
+            }
+        });
+        Ok(())
+    }
+
+    /// `popc`, `clz`, `brev`, `bfind`.
+    pub(super) fn bit_count(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let find = m.base == "bfind";
+        let ty = if find {
+            m.ty_of(&[Type::U32, Type::S32, Type::U64, Type::S64])?
+        } else {
+            m.ty_of(&[Type::B32, Type::B64])?
+        };
+        let shift = find && m.take("shiftamt");
+        let [d, a] = m.operands()?;
+        let a = self.source(m, a, ty)?;
+        let (word, double) = match (m.base, ty.is_signed(), shift) {
+            ("popc", ..) => (Un32::Popc, Narrow::Popc),
+            ("clz", ..) => (Un32::Clz, Narrow::Clz),
+            ("brev", ..) => {
+                let d = self.target(m, d, ty)?;
+                self.emit(if ty.bytes() == 8 {
+                    Op::Un64 { f: Un64::Brev, d, a }
+                } else {
+                    Op::Un32 { f: Un32::Brev, d, a }
+                });
+                return Ok(());
+            }
+            (_, true, true) => (Un32::FindShiftS, Narrow::FindShiftS),
+            (_, true, false) => (Un32::FindS, Narrow::FindS),
+            (_, false, true) => (Un32::FindShiftU, Narrow::FindShiftU),
+            (_, false, false) => (Un32::FindU, Narrow::FindU),
+        };
+        let d = self.target(m, d, Type::U32)?;
+        self.emit(if ty.bytes() == 8 {
+            Op::Narrow { f: double, d, a }
+        } else {
+            Op::Un32 { f: word, d, a }
+        });
+        Ok(())
+    }
+
+    /// `dp4a`, `dp2a`: the types are those of `a` and `b`.
+    pub(super) fn dot_product(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let b = m.ty_of(&[Type::U32, Type::S32])?;
+        let a = m.ty_of(&[Type::U32, Type::S32])?;
+        let four = [[Tri32::Dp4aUU, Tri32::Dp4aUS], [Tri32::Dp4aSU, Tri32::Dp4aSS]];
+        let low = [
+            [Tri32::Dp2aLoUU, Tri32::Dp2aLoUS],
+            [Tri32::Dp2aLoSU, Tri32::Dp2aLoSS],
+        ];
+        let high = [
+            [Tri32::Dp2aHiUU, Tri32::Dp2aHiUS],
+            [Tri32::Dp2aHiSU, Tri32::Dp2aHiSS],
+        ];
+        let table = if m.base == "dp4a" {
+            four
+        } else {
+            m.take_one(&[("lo", low), ("hi", high)])
+                .ok_or_else(|| m.unsupported())?
+        };
+        let f = table[usize::from(a.is_signed())][usize::from(b.is_signed())];
+        self.ternary_32(m, Type::B32, f)
+    }
+}

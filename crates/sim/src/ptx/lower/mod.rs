@@ -1,0 +1,406 @@
+//! Lowers a kernel's syntax tree to operations: resolves names, checks types, and puts called functions in place.
+
+mod compare;
+mod control;
+mod convert;
+mod exchange;
+mod float;
+mod half;
+mod integer;
+mod memory;
+mod mnemonic;
+mod names;
+mod operand;
+mod uses;
+
+use std::collections::HashMap;
+
+use super::ast::{FormalAst, FunctionAst, InstructionAst, ModuleAst, RegistersAst, Statement, VariableAst};
+use super::code::{Code, GUARD_NEGATED, Instr, NO_GUARD, Op, Slot, Special, Window};
+use super::error::{PtxError, PtxErrorKind};
+use super::module::is_device_variable;
+use super::signature::Signature;
+use super::types::Type;
+use mnemonic::Mnemonic;
+use names::{Register, Scope, Symbol};
+use operand::{Class, Temporaries};
+
+/// The most operations of a kernel, called functions included.
+const OPERATIONS_MAX: usize = 1 << 20;
+
+/// The most registers of one class.
+const REGISTERS_MAX: u32 = 1 << 16;
+
+/// The most bytes of shared or local memory that a kernel may declare.
+const DECLARED_BYTES_MAX: u32 = 1 << 20;
+
+/// How deep calls may nest.
+const CALLS_MAX: usize = 64;
+
+/// Lowers one kernel.
+pub(super) fn kernel<'a>(module: &'a ModuleAst<'a>, function: &'a FunctionAst<'a>) -> Result<Code, PtxError> {
+    let mut lowerer = Lowerer {
+        module,
+        code: Code::default(),
+        scopes: vec![Scope::default()],
+        labels: Vec::new(),
+        constants: HashMap::new(),
+        specials: HashMap::new(),
+        module_shared: HashMap::new(),
+        dynamic_shared_align: None,
+        temporaries: Temporaries::default(),
+        carry: None,
+        calls: vec![function.name],
+        return_label: None,
+        line: function.line,
+        guard: NO_GUARD,
+        counted: 1,
+    };
+    let signature = Signature::of(function)?;
+    for (formal, param) in function.params.iter().zip(&signature.params) {
+        let FormalAst::Memory(formal) = formal else {
+            continue;
+        };
+        let offset = u32::try_from(param.offset).unwrap_or(u32::MAX);
+        lowerer.declare(
+            formal.name,
+            Symbol::Memory {
+                window: Window::Param,
+                offset,
+            },
+            formal.line,
+        )?;
+    }
+    if let Some(body) = &function.body {
+        lowerer.block(body)?;
+    }
+    lowerer.finish()
+}
+
+/// The state of lowering one kernel.
+struct Lowerer<'a> {
+    module: &'a ModuleAst<'a>,
+    code: Code,
+    /// The scopes of the function at hand, innermost last. A called function does not see its caller's.
+    scopes: Vec<Scope<'a>>,
+    /// Where each label is, once known. Until the end, branches hold label numbers.
+    labels: Vec<Option<u32>>,
+    constants: HashMap<(Class, u64), Slot>,
+    specials: HashMap<(Class, Special), Slot>,
+    /// Offsets of the module's shared variables that this kernel uses.
+    module_shared: HashMap<&'a str, u32>,
+    /// The alignment of dynamic shared memory, if the kernel uses it.
+    dynamic_shared_align: Option<u32>,
+    temporaries: Temporaries,
+    /// The predicate that stands for the carry flag.
+    carry: Option<Slot>,
+    /// The functions being lowered, outermost first.
+    calls: Vec<&'a str>,
+    /// Where `ret` goes in a called function.
+    return_label: Option<usize>,
+    line: u32,
+    guard: u32,
+    counted: u32,
+}
+
+impl<'a> Lowerer<'a> {
+    fn error(&self, kind: PtxErrorKind) -> PtxError {
+        kind.at(self.line)
+    }
+
+    /// Appends an operation under the current guard.
+    fn emit(&mut self, op: Op) {
+        self.code.instrs.push(Instr {
+            op,
+            guard: self.guard,
+            counted: self.counted,
+        });
+        self.code.lines.push(self.line);
+        self.counted = 0;
+    }
+
+    fn scope(&mut self) -> &mut Scope<'a> {
+        if self.scopes.is_empty() {
+            self.scopes.push(Scope::default());
+        }
+        let last = self.scopes.len() - 1;
+        &mut self.scopes[last]
+    }
+
+    fn declare(&mut self, name: &'a str, symbol: Symbol<'a>, line: u32) -> Result<(), PtxError> {
+        self.scope().add(name, symbol, line)
+    }
+
+    fn new_label(&mut self) -> usize {
+        self.labels.push(None);
+        self.labels.len() - 1
+    }
+
+    fn place_label(&mut self, label: usize) {
+        self.labels[label] = u32::try_from(self.code.instrs.len()).ok();
+    }
+
+    /// Lowers the statements of one `{ }`.
+    fn block(&mut self, statements: &'a [Statement<'a>]) -> Result<(), PtxError> {
+        self.scopes.push(Scope::default());
+        // Labels and lists of targets may be used before they are written.
+        for statement in statements {
+            match statement {
+                Statement::Label(name, line) => {
+                    let label = self.new_label();
+                    self.declare(name, Symbol::Label(label), *line)?;
+                }
+                Statement::BranchTargets(name, targets) => {
+                    self.declare(name, Symbol::Targets(targets), self.line)?;
+                }
+                _ => {}
+            }
+        }
+        for statement in statements {
+            match statement {
+                Statement::Label(name, _) => {
+                    if let Some(Symbol::Label(label)) = self.scope().get(name) {
+                        self.place_label(label);
+                    }
+                }
+                Statement::BranchTargets(..) => {}
+                Statement::Registers(registers) => self.declare_registers(registers)?,
+                Statement::Variable(variable) => self.declare_variable(variable)?,
+                Statement::Instruction(instruction) => self.instruction(instruction)?,
+                Statement::Block(inner) => self.block(inner)?,
+            }
+        }
+        self.scopes.pop();
+        Ok(())
+    }
+
+    fn declare_registers(&mut self, registers: &RegistersAst<'a>) -> Result<(), PtxError> {
+        self.line = registers.line;
+        match registers.count {
+            Some(count) => self.scope().add_family(registers, count),
+            None => {
+                let register = self.new_register(registers.ty)?;
+                self.declare(registers.name, Symbol::Register(register), registers.line)
+            }
+        }
+    }
+
+    fn declare_variable(&mut self, variable: &'a VariableAst<'a>) -> Result<(), PtxError> {
+        self.line = variable.line;
+        let Some(window) = names::window(variable) else {
+            let problem = "global and constant variables inside of functions".to_owned();
+            return Err(self.error(PtxErrorKind::Unsupported(problem)));
+        };
+        let offset = self.allocate(window, variable)?;
+        self.declare(variable.name, Symbol::Memory { window, offset }, variable.line)
+    }
+
+    /// Makes room for a variable in the block's shared or the thread's local memory.
+    fn allocate(&mut self, window: Window, variable: &VariableAst<'a>) -> Result<u32, PtxError> {
+        let shared = window == Window::Shared;
+        let end = if shared {
+            self.code.shared_bytes
+        } else {
+            self.code.local_bytes
+        };
+        let too_large = || {
+            PtxErrorKind::TooLarge(format!(
+                "`{}` exceeds {DECLARED_BYTES_MAX} bytes of its memory space",
+                variable.name
+            ))
+            .at(variable.line)
+        };
+        let align = u32::try_from(variable.align).map_err(|_| too_large())?;
+        let size = u32::try_from(variable.size).map_err(|_| too_large())?;
+        let offset = end.next_multiple_of(align);
+        let end = offset.saturating_add(size);
+        if end > DECLARED_BYTES_MAX {
+            return Err(too_large());
+        }
+        *(if shared {
+            &mut self.code.shared_bytes
+        } else {
+            &mut self.code.local_bytes
+        }) = end;
+        Ok(offset)
+    }
+
+    fn new_register(&mut self, ty: Type) -> Result<Register, PtxError> {
+        Ok(Register {
+            ty,
+            slot: self.new_slot(Class::of(ty))?,
+        })
+    }
+
+    fn new_slot(&mut self, class: Class) -> Result<Slot, PtxError> {
+        let count = match class {
+            Class::Word => &mut self.code.words,
+            Class::Double => &mut self.code.doubles,
+            Class::Predicate => &mut self.code.predicates,
+        };
+        let slot = *count;
+        *count += 1;
+        if slot >= REGISTERS_MAX {
+            let problem = format!("more than {REGISTERS_MAX} registers of one class");
+            return Err(self.error(PtxErrorKind::TooLarge(problem)));
+        }
+        Ok(slot)
+    }
+
+    /// What `name` stands for.
+    fn resolve(&mut self, name: &'a str) -> Result<Symbol<'a>, PtxError> {
+        for at in (0..self.scopes.len()).rev() {
+            if let Some(symbol) = self.scopes[at].get(name) {
+                return Ok(symbol);
+            }
+            if let Some(ty) = self.scopes[at].family_member(name) {
+                let symbol = Symbol::Register(self.new_register(ty)?);
+                self.scopes[at].add(name, symbol, self.line)?;
+                return Ok(symbol);
+            }
+        }
+        self.resolve_in_module(name)
+    }
+
+    fn resolve_in_module(&mut self, name: &'a str) -> Result<Symbol<'a>, PtxError> {
+        let module = self.module;
+        let undefined = || PtxErrorKind::UndefinedSymbol(name.to_owned()).at(self.line);
+        let variable = module
+            .variables
+            .iter()
+            .find(|variable| variable.name == name)
+            .ok_or_else(undefined)?;
+        if is_device_variable(variable) {
+            if variable.external {
+                return Err(undefined());
+            }
+            let devices = module
+                .variables
+                .iter()
+                .filter(|variable| is_device_variable(variable));
+            let index = devices.take_while(|variable| variable.name != name).count();
+            return Ok(Symbol::Variable(u32::try_from(index).unwrap_or(u32::MAX)));
+        }
+        match names::window(variable) {
+            Some(Window::Shared) if variable.external && variable.size == 0 => {
+                let align = u32::try_from(variable.align).unwrap_or(16);
+                self.dynamic_shared_align = Some(self.dynamic_shared_align.unwrap_or(16).max(align));
+                Ok(Symbol::DynamicShared)
+            }
+            Some(window @ Window::Shared) => {
+                let offset = match self.module_shared.get(name) {
+                    Some(offset) => *offset,
+                    None => {
+                        let offset = self.allocate(window, variable)?;
+                        self.module_shared.insert(name, offset);
+                        offset
+                    }
+                };
+                Ok(Symbol::Memory { window, offset })
+            }
+            _ => Err(undefined()),
+        }
+    }
+
+    fn instruction(&mut self, instruction: &'a InstructionAst<'a>) -> Result<(), PtxError> {
+        self.line = instruction.line;
+        self.counted = 1;
+        self.temporaries.reset();
+        if self.code.instrs.len() > OPERATIONS_MAX {
+            let problem = format!("more than {OPERATIONS_MAX} operations");
+            return Err(self.error(PtxErrorKind::TooLarge(problem)));
+        }
+        let mut mnemonic = Mnemonic::new(instruction);
+        self.guard = match instruction.guard {
+            None => NO_GUARD,
+            Some(guard) => {
+                let predicate = self.predicate(guard.predicate)?;
+                predicate | if guard.negated { GUARD_NEGATED } else { 0 }
+            }
+        };
+        self.lower(&mut mnemonic)?;
+        self.guard = NO_GUARD;
+        Ok(())
+    }
+
+    fn lower(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        match m.base {
+            "mov" => self.mov(m),
+            "add" | "sub" | "mul" | "mad" | "div" | "rem" | "neg" | "abs" | "min" | "max" | "fma" => {
+                self.arithmetic(m)
+            }
+            "addc" | "subc" | "madc" => self.with_carry(m),
+            "mul24" | "mad24" => self.multiply_24(m),
+            "sad" => self.sad(m),
+            "and" | "or" | "xor" | "not" | "cnot" => self.logic(m),
+            "shl" | "shr" => self.shift(m),
+            "shf" => self.funnel_shift(m),
+            "lop3" => self.lop3(m),
+            "prmt" => self.prmt(m),
+            "bfe" => self.bit_field_extract(m),
+            "bfi" => self.bit_field_insert(m),
+            "popc" | "clz" | "brev" | "bfind" => self.bit_count(m),
+            "dp4a" | "dp2a" => self.dot_product(m),
+            "rcp" | "sqrt" | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" => self.float_function(m),
+            "copysign" => self.copy_sign(m),
+            "testp" => self.test_class(m),
+            "setp" => self.set_predicate(m),
+            "set" => self.set(m),
+            "selp" => self.select(m),
+            "slct" => self.select_by_sign(m),
+            "cvt" => self.convert(m),
+            "cvta" => self.convert_address(m),
+            "isspacep" => self.is_space(m),
+            "ld" | "ldu" => self.load(m),
+            "st" => self.store(m),
+            "atom" | "red" => self.atomic(m),
+            "prefetch" | "prefetchu" => self.prefetch(m),
+            "membar" | "fence" => self.fence(m),
+            "nanosleep" => self.nanosleep(m),
+            "bra" => self.branch(m),
+            "brx" => self.branch_indexed(m),
+            "call" => self.call(m),
+            "ret" => self.ret(m),
+            "exit" => self.bare(m, Op::Exit),
+            "trap" => self.bare(m, Op::Trap),
+            "bar" | "barrier" => self.barrier(m),
+            "shfl" => self.shuffle(m),
+            "vote" => self.vote(m),
+            "match" => self.match_lanes(m),
+            "redux" => self.reduce(m),
+            "activemask" => self.active_mask(m),
+            _ => Err(m.unsupported()),
+        }
+    }
+
+    /// Arithmetic by the type's kind.
+    fn arithmetic(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = m.ty()?;
+        match ty {
+            Type::F32 | Type::F64 => self.float(m, ty),
+            Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2 => self.half(m, ty),
+            _ => self.integer(m, ty),
+        }
+    }
+
+    /// Ends the code, and replaces label numbers by positions.
+    fn finish(mut self) -> Result<Code, PtxError> {
+        self.guard = NO_GUARD;
+        self.counted = 0;
+        self.emit(Op::Exit);
+        let place = |label: u32| self.labels.get(label as usize).copied().flatten().unwrap_or(0);
+        for instr in &mut self.code.instrs {
+            if let Op::Branch { target } = &mut instr.op {
+                *target = place(*target);
+            }
+        }
+        for target in self.code.tables.iter_mut().flatten() {
+            *target = place(*target);
+        }
+        if let Some(align) = self.dynamic_shared_align {
+            self.code.shared_bytes = self.code.shared_bytes.next_multiple_of(align);
+        }
+        self.code.ordered = memory::is_ordered(&self.code);
+        Ok(self.code)
+    }
+}

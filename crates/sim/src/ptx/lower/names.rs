@@ -1,0 +1,86 @@
+//! What the names of a PTX text stand for: registers, variables, labels, scope by scope.
+
+use std::collections::HashMap;
+
+use crate::ptx::ast::{RegistersAst, Space, VariableAst};
+use crate::ptx::code::{Slot, Window};
+use crate::ptx::error::{PtxError, PtxErrorKind};
+use crate::ptx::types::Type;
+
+/// A register.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Register {
+    pub(super) ty: Type,
+    pub(super) slot: Slot,
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Symbol<'a> {
+    Register(Register),
+    /// The number of a label.
+    Label(usize),
+    /// A variable with a fixed offset in a window.
+    Memory {
+        window: Window,
+        offset: u32,
+    },
+    /// The index of a module's variable.
+    Variable(u32),
+    /// The array without a size where dynamic shared memory begins.
+    DynamicShared,
+    /// A list of branch targets.
+    Targets(&'a [&'a str]),
+}
+
+/// The names of one `{ }` block.
+#[derive(Debug, Default)]
+pub(super) struct Scope<'a> {
+    symbols: HashMap<&'a str, Symbol<'a>>,
+    /// Types and sizes of `.reg .b32 %r<24>`, by prefix. The registers themselves are made when they are first used.
+    families: HashMap<&'a str, (Type, u32)>,
+}
+
+impl<'a> Scope<'a> {
+    /// Adds a name that must be new.
+    pub(super) fn add(&mut self, name: &'a str, symbol: Symbol<'a>, line: u32) -> Result<(), PtxError> {
+        match self.symbols.insert(name, symbol) {
+            None => Ok(()),
+            Some(_) => Err(PtxErrorKind::Duplicate(name.to_owned()).at(line)),
+        }
+    }
+
+    /// Adds a family of numbered registers.
+    pub(super) fn add_family(&mut self, registers: &RegistersAst<'a>, count: u32) -> Result<(), PtxError> {
+        match self.families.insert(registers.name, (registers.ty, count)) {
+            None => Ok(()),
+            Some(_) => Err(PtxErrorKind::Duplicate(registers.name.to_owned()).at(registers.line)),
+        }
+    }
+
+    /// What `name` stands for, if it has been declared or used here.
+    pub(super) fn get(&self, name: &str) -> Option<Symbol<'a>> {
+        self.symbols.get(name).copied()
+    }
+
+    /// The type of the numbered register `name`, if one of the families here has it.
+    pub(super) fn family_member(&self, name: &str) -> Option<Type> {
+        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        (name.len() - digits..name.len()).find_map(|at| {
+            let (prefix, number) = name.split_at(at);
+            let (ty, count) = self.families.get(prefix)?;
+            let canonical = number == "0" || !number.starts_with('0');
+            (canonical && number.parse::<u32>().ok()? < *count).then_some(*ty)
+        })
+    }
+}
+
+/// The window of a variable that is declared in a function or is shared.
+pub(super) fn window(variable: &VariableAst<'_>) -> Option<Window> {
+    match variable.space {
+        Space::Shared => Some(Window::Shared),
+        // A parameter declared in a body is where a call's arguments lie: each thread's own.
+        Space::Local | Space::Param => Some(Window::Local),
+        Space::Generic | Space::Global | Space::Const => None,
+    }
+}

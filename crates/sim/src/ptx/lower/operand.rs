@@ -1,0 +1,332 @@
+//! Turns operands into slots.
+
+use super::mnemonic::Mnemonic;
+use super::names::{Register, Symbol};
+use super::{Lowerer, PtxError, PtxErrorKind};
+use crate::ptx::ast::Operand;
+use crate::ptx::code::{GUARD_NEGATED, Initial, NO_GUARD, Op, PredOp, Slot, Special};
+use crate::ptx::types::Type;
+
+/// A register file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Class {
+    Word,
+    Double,
+    Predicate,
+}
+
+impl Class {
+    /// The file that holds values of `ty`.
+    pub(super) fn of(ty: Type) -> Self {
+        match ty {
+            Type::Pred => Self::Predicate,
+            _ if ty.bytes() == 8 => Self::Double,
+            _ => Self::Word,
+        }
+    }
+}
+
+/// Slots for values that live only inside of one PTX instruction, used again by the next one.
+#[derive(Debug, Default)]
+pub(super) struct Temporaries {
+    slots: [Vec<Slot>; 3],
+    used: [usize; 3],
+}
+
+impl Temporaries {
+    /// Starts the next instruction.
+    pub(super) fn reset(&mut self) {
+        self.used = [0; 3];
+    }
+}
+
+impl<'a> Lowerer<'a> {
+    /// A slot that no other part of this instruction uses.
+    pub(super) fn temporary(&mut self, class: Class) -> Result<Slot, PtxError> {
+        let index = class as usize;
+        let used = self.temporaries.used[index];
+        self.temporaries.used[index] += 1;
+        if let Some(slot) = self.temporaries.slots[index].get(used) {
+            return Ok(*slot);
+        }
+        let slot = self.new_slot(class)?;
+        self.temporaries.slots[index].push(slot);
+        Ok(slot)
+    }
+
+    /// The slot that holds a constant's bits.
+    pub(super) fn constant(&mut self, class: Class, bits: u64) -> Result<Slot, PtxError> {
+        if let Some(slot) = self.constants.get(&(class, bits)) {
+            return Ok(*slot);
+        }
+        let slot = self.new_slot(class)?;
+        match class {
+            Class::Word => self.code.initial_words.push((slot, Initial::Constant(bits))),
+            Class::Double => self.code.initial_doubles.push((slot, Initial::Constant(bits))),
+            Class::Predicate => self.code.initial_predicates.push((slot, bits != 0)),
+        }
+        self.constants.insert((class, bits), slot);
+        Ok(slot)
+    }
+
+    /// The slot of a special register.
+    pub(super) fn special(&mut self, class: Class, special: Special) -> Result<Slot, PtxError> {
+        if let Some(slot) = self.specials.get(&(class, special)) {
+            return Ok(*slot);
+        }
+        let slot = self.new_slot(class)?;
+        match class {
+            Class::Double => self.code.initial_doubles.push((slot, Initial::Special(special))),
+            _ => self.code.initial_words.push((slot, Initial::Special(special))),
+        }
+        self.specials.insert((class, special), slot);
+        Ok(slot)
+    }
+
+    /// The predicate register of that name.
+    pub(super) fn predicate(&mut self, name: &'a str) -> Result<Slot, PtxError> {
+        match self.resolve(name)? {
+            Symbol::Register(Register { ty: Type::Pred, slot }) => Ok(slot),
+            _ => {
+                let (operand, opcode) = (name.to_owned(), "@".to_owned());
+                let reason = "it is not a predicate".to_owned();
+                Err(self.error(PtxErrorKind::TypeMismatch {
+                    opcode,
+                    operand,
+                    reason,
+                }))
+            }
+        }
+    }
+
+    /// The slot of an operand to read as a `ty`. Registers must have the size of `ty`.
+    pub(super) fn source(
+        &mut self,
+        m: &Mnemonic<'a>,
+        operand: &'a Operand<'a>,
+        ty: Type,
+    ) -> Result<Slot, PtxError> {
+        let register = self.source_wide(m, operand, ty)?;
+        if same_size(register.ty, ty) {
+            Ok(register.slot)
+        } else {
+            Err(m.mismatch(operand, size_problem(register.ty, ty)))
+        }
+    }
+
+    /// An operand to read as a `ty`, whose register may be wider.
+    pub(super) fn source_wide(
+        &mut self,
+        m: &Mnemonic<'a>,
+        operand: &'a Operand<'a>,
+        ty: Type,
+    ) -> Result<Register, PtxError> {
+        let class = Class::of(ty);
+        let register = |slot| Register { ty, slot };
+        match operand {
+            Operand::Name(name) => {
+                if let Some(slot) = self.special_register(name, ty)? {
+                    return Ok(register(slot));
+                }
+                match self.resolve(name)? {
+                    Symbol::Register(register) => {
+                        let fits = (register.ty == Type::Pred) == (ty == Type::Pred)
+                            && register.ty.bytes() >= ty.bytes();
+                        if !fits {
+                            return Err(m.mismatch(operand, size_problem(register.ty, ty)));
+                        }
+                        Ok(register)
+                    }
+                    symbol => self.address_value(m, operand, symbol, 0, ty).map(register),
+                }
+            }
+            Operand::NameOffset(name, offset) => {
+                let symbol = self.resolve(name)?;
+                self.address_value(m, operand, symbol, *offset, ty).map(register)
+            }
+            Operand::Not(name) if ty == Type::Pred => {
+                let a = self.predicate(name)?;
+                let d = self.temporary(Class::Predicate)?;
+                self.emit(Op::Pred {
+                    f: PredOp::Not,
+                    d,
+                    a,
+                    b: a,
+                });
+                Ok(register(d))
+            }
+            _ => match constant_bits(operand, ty) {
+                Some(bits) => self.constant(class, bits).map(register),
+                None => Err(m.mismatch(operand, format!("it is no value of type {}", ty.name()))),
+            },
+        }
+    }
+
+    /// The address of what `symbol` names, as a value.
+    fn address_value(
+        &mut self,
+        m: &Mnemonic<'a>,
+        operand: &Operand<'a>,
+        symbol: Symbol<'a>,
+        offset: i64,
+        ty: Type,
+    ) -> Result<Slot, PtxError> {
+        if !ty.is_integer() || ty.bytes() < 4 {
+            return Err(m.mismatch(operand, format!("an address is no {}", ty.name())));
+        }
+        let class = Class::of(ty);
+        match symbol {
+            Symbol::Memory { offset: base, .. } => {
+                let address = u64::from(base).wrapping_add(offset.cast_unsigned());
+                self.constant(class, truncate(address, ty.bytes()))
+            }
+            Symbol::DynamicShared => self.special(class, Special::DynamicShared(offset)),
+            Symbol::Variable(index) if class == Class::Double => {
+                self.special(class, Special::Variable(index, offset))
+            }
+            _ => Err(m.mismatch(operand, "it is no value")),
+        }
+    }
+
+    /// The slot of a special register, if `name` is one.
+    fn special_register(&mut self, name: &str, ty: Type) -> Result<Option<Slot>, PtxError> {
+        if !name.starts_with('%') && name != "WARP_SZ" {
+            return Ok(None);
+        }
+        let class = Class::of(ty);
+        let axis = match name.rsplit_once('.') {
+            Some((_, "x")) => Some(0),
+            Some((_, "y")) => Some(1),
+            Some((_, "z")) => Some(2),
+            _ => None,
+        };
+        let special = match (name.split_once('.').map_or(name, |(stem, _)| stem), axis) {
+            ("%tid", Some(axis)) => Special::Tid(axis),
+            ("%ntid", Some(axis)) => Special::Ntid(axis),
+            ("%ctaid", Some(axis)) => Special::Ctaid(axis),
+            ("%nctaid", Some(axis)) => Special::Nctaid(axis),
+            ("%laneid", None) => Special::LaneId,
+            ("%warpid", None) => Special::WarpId,
+            ("%nwarpid", None) => Special::WarpCount,
+            ("%lanemask_eq", None) => Special::LaneMaskEq,
+            ("%lanemask_le", None) => Special::LaneMaskLe,
+            ("%lanemask_lt", None) => Special::LaneMaskLt,
+            ("%lanemask_ge", None) => Special::LaneMaskGe,
+            ("%lanemask_gt", None) => Special::LaneMaskGt,
+            ("%dynamic_smem_size", None) => Special::DynamicSharedBytes,
+            ("%total_smem_size", None) => Special::TotalSharedBytes,
+            ("WARP_SZ", None) => return self.constant(class, 32).map(Some),
+            // The simulated GPU's only multiprocessor, as far as a kernel can tell.
+            ("%smid" | "%gridid", None) => return self.constant(class, 0).map(Some),
+            ("%nsmid", None) => return self.constant(class, 1).map(Some),
+            ("%clock" | "%clock_hi" | "%clock64" | "%globaltimer" | "%globaltimer_lo", None) => {
+                let d = self.temporary(class)?;
+                self.emit(if class == Class::Double {
+                    Op::Clock64 { d }
+                } else {
+                    Op::Clock32 { d }
+                });
+                return Ok(Some(d));
+            }
+            _ => return Ok(None),
+        };
+        self.special(class, special).map(Some)
+    }
+
+    /// The slot of a result of type `ty`. The register must have that size.
+    pub(super) fn target(
+        &mut self,
+        m: &Mnemonic<'a>,
+        operand: &'a Operand<'a>,
+        ty: Type,
+    ) -> Result<Slot, PtxError> {
+        let register = self.target_wide(m, operand, ty)?;
+        if same_size(register.ty, ty) {
+            Ok(register.slot)
+        } else {
+            Err(m.mismatch(operand, size_problem(register.ty, ty)))
+        }
+    }
+
+    /// The register of a result of type `ty`, which may be wider. `_` is a register that nothing reads.
+    pub(super) fn target_wide(
+        &mut self,
+        m: &Mnemonic<'a>,
+        operand: &'a Operand<'a>,
+        ty: Type,
+    ) -> Result<Register, PtxError> {
+        let Operand::Name(name) = operand else {
+            return Err(m.mismatch(operand, "a register must stand here"));
+        };
+        if *name == "_" {
+            return Ok(Register {
+                ty,
+                slot: self.temporary(Class::of(ty))?,
+            });
+        }
+        match self.resolve(name)? {
+            Symbol::Register(register)
+                if (register.ty == Type::Pred) == (ty == Type::Pred) && register.ty.bytes() >= ty.bytes() =>
+            {
+                Ok(register)
+            }
+            Symbol::Register(register) => Err(m.mismatch(operand, size_problem(register.ty, ty))),
+            _ => Err(m.mismatch(operand, "a register must stand here")),
+        }
+    }
+
+    /// Keeps the guard's value for the whole of an instruction that becomes several operations, one of which may change it.
+    pub(super) fn keep_guard(&mut self) -> Result<(), PtxError> {
+        if self.guard == NO_GUARD {
+            return Ok(());
+        }
+        let a = self.guard & !GUARD_NEGATED;
+        let d = self.temporary(Class::Predicate)?;
+        let negated = self.guard & GUARD_NEGATED;
+        let guard = std::mem::replace(&mut self.guard, NO_GUARD);
+        debug_assert_ne!(guard, NO_GUARD);
+        self.emit(Op::Pred {
+            f: PredOp::Move,
+            d,
+            a,
+            b: a,
+        });
+        self.guard = d | negated;
+        Ok(())
+    }
+}
+
+/// Whether a register of type `a` can be used where PTX wants a `b`: sizes agree, and predicates are a world of their own.
+fn same_size(a: Type, b: Type) -> bool {
+    a.bytes() == b.bytes() && (a == Type::Pred) == (b == Type::Pred)
+}
+
+fn size_problem(found: Type, wanted: Type) -> String {
+    format!("it is a {} where a {} is wanted", found.name(), wanted.name())
+}
+
+/// The low `bytes` bytes of `bits`.
+pub(super) fn truncate(bits: u64, bytes: usize) -> u64 {
+    if bytes >= 8 {
+        bits
+    } else {
+        bits & ((1 << (8 * bytes)) - 1)
+    }
+}
+
+/// The bits of a literal as a `ty`.
+fn constant_bits(operand: &Operand<'_>, ty: Type) -> Option<u64> {
+    match (operand, ty) {
+        (Operand::Int(value), Type::Pred) => Some(u64::from(*value != 0)),
+        (Operand::Int(value), _) if !ty.is_float() => Some(truncate(*value, ty.bytes())),
+        (Operand::F32(bits), Type::F32 | Type::B32) => Some(u64::from(*bits)),
+        (Operand::F32(bits), Type::F64) => Some(f64::from(f32::from_bits(*bits)).to_bits()),
+        (Operand::F64(bits), Type::F64 | Type::B64) => Some(*bits),
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "rounding to the narrower type is what PTX says"
+        )]
+        (Operand::F64(bits), Type::F32) => Some(u64::from((f64::from_bits(*bits) as f32).to_bits())),
+        _ => None,
+    }
+}
