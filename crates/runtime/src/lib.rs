@@ -46,4 +46,4 @@ pub use millstream_driver as driver;
 pub use millstream_macros::kernels;
 pub use millstream_sim as sim;
 pub use stream::Stream;
-pub use timeline::{Kind, Recording, TimedOperation, Timeline};
+pub use timeline::{Kind, Overlap, Recording, TimedOperation, Timeline};

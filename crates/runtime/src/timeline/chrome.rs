@@ -1,0 +1,196 @@
+//! A recording as a trace for `chrome://tracing` and Perfetto.
+
+use serde_json::{Value, json};
+
+use super::{
+    Recording, TimedOperation,
+    engine::{Work, work},
+    order::{Streams, Wait, waits},
+};
+
+/// A recording is of one device, which is the trace's only process.
+const PROCESS: u64 = 1;
+
+impl Recording {
+    /// The recording as JSON in the Trace Event Format, for [Perfetto](https://ui.perfetto.dev) and `chrome://tracing`.
+    ///
+    /// The device is the process, a stream is a thread, and both have their names. Streams are numbered from 1 in the order
+    /// of their first use. Waits are flows, from the end of the operation that was waited for to the start of the one that
+    /// waited. Times are those since the timeline began. The same recording always gives the same text.
+    ///
+    /// ```
+    /// use millstream::Recording;
+    ///
+    /// let recording = Recording { device: "A \"device\"".into(), operations: Vec::new() };
+    /// assert!(recording.to_chrome_trace().contains(r#""name":"A \"device\"""#));
+    /// ```
+    #[must_use]
+    pub fn to_chrome_trace(&self) -> String {
+        let streams = Streams::of(self);
+        let mut events = vec![metadata("process_name", 0, &json!({ "name": self.device }))];
+        for number in 1..=streams.count() {
+            events.push(metadata(
+                "thread_name",
+                number,
+                &json!({ "name": format!("stream {number}") }),
+            ));
+            events.push(metadata(
+                "thread_sort_index",
+                number,
+                &json!({ "sort_index": number }),
+            ));
+        }
+        for (operation, work) in self.operations.iter().zip(work(&self.operations)) {
+            events.push(complete(operation, work.as_ref(), &streams));
+        }
+        for (id, Wait { earlier, later }) in waits(self).into_iter().enumerate() {
+            let (earlier, later) = (&self.operations[earlier], &self.operations[later]);
+            // A flow belongs to the operation that is running at its time: the last moment, not the one after.
+            let last_ns = earlier.time_ns.end.saturating_sub(1).max(earlier.time_ns.start);
+            events.push(flow("s", id, streams.number(earlier.stream), last_ns));
+            events.push(flow("f", id, streams.number(later.stream), later.time_ns.start));
+        }
+        let events: Vec<_> = events.iter().map(Value::to_string).collect();
+        format!(
+            "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n",
+            events.join(",\n")
+        )
+    }
+}
+
+/// What a process or a thread is called or where it stands.
+fn metadata(name: &str, thread: usize, args: &Value) -> Value {
+    json!({ "ph": "M", "name": name, "pid": PROCESS, "tid": thread, "args": args })
+}
+
+/// An operation: a bar.
+fn complete(operation: &TimedOperation, work: Option<&Work>, streams: &Streams) -> Value {
+    let mut args = json!({
+        "bytes": operation.bytes,
+        "place in stream": operation.sequence,
+        "source": format!("{}:{}", operation.location.file(), operation.location.line()),
+    });
+    if let Some(work) = work.filter(|work| work.duration_ns() > 0 && operation.bytes > 0) {
+        // Bytes in a nanosecond are gigabytes in a second.
+        args["GB/s"] = json!(operation.bytes as f64 / work.duration_ns() as f64);
+    }
+    json!({
+        "ph": "X",
+        "name": operation.label,
+        "cat": operation.kind.to_string(),
+        "pid": PROCESS,
+        "tid": streams.number(operation.stream),
+        "ts": microseconds(operation.time_ns.start),
+        "dur": microseconds(operation.time_ns.end.saturating_sub(operation.time_ns.start)),
+        "args": args,
+    })
+}
+
+/// One end of a wait.
+fn flow(phase: &str, id: usize, thread: usize, time_ns: u64) -> Value {
+    json!({
+        "ph": phase,
+        "bp": "e",
+        "name": "waits for",
+        "cat": "waits",
+        "id": id,
+        "pid": PROCESS,
+        "tid": thread,
+        "ts": microseconds(time_ns),
+    })
+}
+
+fn microseconds(time_ns: u64) -> f64 {
+    time_ns as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            Kind,
+            samples::{operation, pictures, recording},
+        },
+        *,
+    };
+
+    fn events(recording: &Recording) -> Vec<Value> {
+        let trace: Value = serde_json::from_str(&recording.to_chrome_trace()).unwrap();
+        trace["traceEvents"].as_array().unwrap().clone()
+    }
+
+    fn of_phase<'a>(events: &'a [Value], phase: &str) -> Vec<&'a Value> {
+        events.iter().filter(|event| event["ph"] == phase).collect()
+    }
+
+    #[test]
+    fn an_operation_is_a_complete_event_in_microseconds() {
+        let mut kernel = operation(Kind::Kernel, 77, 1_234_567..1_236_067);
+        kernel.bytes = 3_000;
+        let events = events(&recording(vec![kernel]));
+        let [event] = of_phase(&events, "X")[..] else {
+            panic!("one operation: {events:?}")
+        };
+        assert_eq!((&event["ts"], &event["dur"]), (&json!(1234.567), &json!(1.5)));
+        assert_eq!((&event["pid"], &event["tid"]), (&json!(1), &json!(1)));
+        assert_eq!(
+            (&event["name"], &event["cat"]),
+            (&json!("work"), &json!("kernels"))
+        );
+        assert_eq!(
+            (&event["args"]["bytes"], &event["args"]["GB/s"]),
+            (&json!(3_000), &json!(2.0))
+        );
+        assert!(event["args"]["source"].as_str().unwrap().contains("chrome.rs:"));
+    }
+
+    #[test]
+    fn a_wait_is_a_flow_from_inside_the_earlier_to_the_start_of_the_later() {
+        let earlier = operation(Kind::HostToDevice, 5, 1_000..2_000);
+        let mut later = operation(Kind::Kernel, 3, 2_500..3_000);
+        later.waits = vec![(5, 1), (99, 1)];
+        let events = events(&recording(vec![earlier, later]));
+        let ([start], [finish]) = (&of_phase(&events, "s")[..], &of_phase(&events, "f")[..]) else {
+            panic!("one flow: {events:?}")
+        };
+        assert_eq!(start["id"], finish["id"]);
+        assert_eq!((&start["tid"], &start["ts"]), (&json!(1), &json!(1.999)));
+        assert_eq!((&finish["tid"], &finish["ts"]), (&json!(2), &json!(2.5)));
+    }
+
+    #[test]
+    fn flows_have_ids_of_their_own_and_streams_have_names() {
+        let recording = pictures(6);
+        let events = events(&recording);
+        let ids: std::collections::BTreeSet<_> = of_phase(&events, "s")
+            .iter()
+            .map(|event| event["id"].as_u64())
+            .collect();
+        assert_eq!(ids.len(), waits(&recording).len());
+        let names: Vec<_> = events
+            .iter()
+            .filter(|event| event["name"] == "thread_name")
+            .map(|event| event["args"]["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["stream 1", "stream 2", "stream 3", "stream 4"]);
+        assert_eq!(of_phase(&events, "X").len(), recording.operations.len());
+    }
+
+    #[test]
+    fn names_are_escaped() {
+        let device = "quote \" backslash \\ newline \n bell \u{7} µ";
+        let mut kernel = operation(Kind::Kernel, 1, 0..1);
+        kernel.label = "a\"b\\c";
+        let events = events(&Recording {
+            device: device.into(),
+            operations: vec![kernel],
+        });
+        assert_eq!(events[0]["args"]["name"], device);
+        assert_eq!(of_phase(&events, "X")[0]["name"], "a\"b\\c");
+    }
+
+    #[test]
+    fn the_same_recording_gives_the_same_text() {
+        assert_eq!(pictures(6).to_chrome_trace(), pictures(6).to_chrome_trace());
+    }
+}

@@ -1,0 +1,158 @@
+//! Which engine of the device worked on an operation, and from when to when.
+
+use std::ops::Range;
+
+use super::{Kind, TimedOperation};
+
+/// A part of a device that works beside the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Engine {
+    /// The copy engine for copies to the device.
+    HostToDevice,
+    /// Whatever runs kernels, fills and copies within the device.
+    Compute,
+    /// The copy engine for copies to the host.
+    DeviceToHost,
+}
+
+impl Engine {
+    pub(super) const ALL: [Self; 3] = [Self::HostToDevice, Self::Compute, Self::DeviceToHost];
+
+    /// The engine that works on operations of this kind, if any does.
+    pub(super) fn of(kind: Kind) -> Option<Self> {
+        match kind {
+            Kind::HostToDevice => Some(Self::HostToDevice),
+            Kind::Kernel | Kind::Fill | Kind::DeviceToDevice => Some(Self::Compute),
+            Kind::DeviceToHost => Some(Self::DeviceToHost),
+            Kind::Allocation => None,
+        }
+    }
+}
+
+/// What an engine did for one operation.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Work {
+    pub(super) engine: Engine,
+    /// When the engine worked on it: part of the time at the head of its stream.
+    pub(super) time_ns: Range<u64>,
+    /// Work of one engine and lane never overlaps. Copy engines have a single lane.
+    pub(super) lane: usize,
+}
+
+impl Work {
+    pub(super) fn duration_ns(&self) -> u64 {
+        self.time_ns.end.saturating_sub(self.time_ns.start)
+    }
+}
+
+/// The engines' work: for each operation that of its engine, `None` where no engine is needed.
+pub(super) fn work(operations: &[TimedOperation]) -> Vec<Option<Work>> {
+    let mut work = vec![None; operations.len()];
+    for engine in Engine::ALL {
+        let members = (0..operations.len())
+            .filter(|&i| Engine::of(operations[i].kind) == Some(engine))
+            .collect();
+        let place = if engine == Engine::Compute { stack } else { queue };
+        for (operation, time_ns, lane) in place(operations, members) {
+            work[operation] = Some(Work {
+                engine,
+                time_ns,
+                lane,
+            });
+        }
+    }
+    work
+}
+
+/// An operation, its time and its lane.
+type Placed = (usize, Range<u64>, usize);
+
+/// One after the other: a copy engine finishes a copy before it begins the next. So whatever ended later also began later,
+/// however long it was at the head of its stream.
+fn queue(operations: &[TimedOperation], mut members: Vec<usize>) -> Vec<Placed> {
+    members.sort_by_key(|&i| (operations[i].time_ns.end, operations[i].time_ns.start, i));
+    let mut free_ns = 0;
+    let mut placed = Vec::with_capacity(members.len());
+    for i in members {
+        let Range { start, end } = operations[i].time_ns;
+        placed.push((i, start.max(free_ns).min(end)..end, 0));
+        free_ns = end;
+    }
+    placed
+}
+
+/// Side by side: each operation in the first lane that is free when it starts.
+fn stack(operations: &[TimedOperation], mut members: Vec<usize>) -> Vec<Placed> {
+    members.sort_by_key(|&i| (operations[i].time_ns.start, operations[i].time_ns.end, i));
+    let mut free_ns: Vec<u64> = Vec::new();
+    let mut placed = Vec::with_capacity(members.len());
+    for i in members {
+        let time_ns = operations[i].time_ns.clone();
+        let lane = free_ns
+            .iter()
+            .position(|&free| free <= time_ns.start)
+            .unwrap_or_else(|| {
+                free_ns.push(0);
+                free_ns.len() - 1
+            });
+        free_ns[lane] = time_ns.end;
+        placed.push((i, time_ns, lane));
+    }
+    placed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::samples::operation, *};
+
+    fn placed(operations: &[TimedOperation]) -> Vec<(Range<u64>, usize)> {
+        work(operations)
+            .into_iter()
+            .flatten()
+            .map(|work| (work.time_ns, work.lane))
+            .collect()
+    }
+
+    #[test]
+    fn a_copy_that_queues_for_its_engine_starts_when_the_one_before_it_ends() {
+        let copies = [
+            operation(Kind::HostToDevice, 1, 0..10),
+            operation(Kind::HostToDevice, 2, 1..30),
+            operation(Kind::HostToDevice, 3, 2..20),
+            operation(Kind::HostToDevice, 1, 35..40),
+        ];
+        assert_eq!(
+            placed(&copies),
+            [(0..10, 0), (20..30, 0), (10..20, 0), (35..40, 0)]
+        );
+    }
+
+    #[test]
+    fn the_copy_engines_do_not_wait_for_each_other() {
+        let copies = [
+            operation(Kind::HostToDevice, 1, 0..10),
+            operation(Kind::DeviceToHost, 2, 5..15),
+        ];
+        assert_eq!(placed(&copies), [(0..10, 0), (5..15, 0)]);
+    }
+
+    #[test]
+    fn work_of_the_device_is_stacked_in_as_many_lanes_as_run_together() {
+        let kernels = [
+            operation(Kind::Kernel, 1, 0..10),
+            operation(Kind::Fill, 2, 2..12),
+            operation(Kind::DeviceToDevice, 3, 4..6),
+            operation(Kind::Kernel, 3, 6..8),
+            operation(Kind::Kernel, 1, 10..20),
+        ];
+        assert_eq!(
+            placed(&kernels),
+            [(0..10, 0), (2..12, 1), (4..6, 2), (6..8, 2), (10..20, 0)]
+        );
+    }
+
+    #[test]
+    fn allocations_need_no_engine() {
+        assert_eq!(work(&[operation(Kind::Allocation, 1, 3..5)]), [None]);
+    }
+}

@@ -1,0 +1,89 @@
+//! The streams of a recording, and which of its operations waited for which.
+
+use std::collections::BTreeMap;
+
+use super::Recording;
+
+/// The streams in order of first use. A stream's own number says only how many the process made before it.
+pub(super) struct Streams(BTreeMap<u64, usize>);
+
+impl Streams {
+    pub(super) fn of(recording: &Recording) -> Self {
+        let mut streams = BTreeMap::new();
+        for operation in &recording.operations {
+            let next = streams.len();
+            streams.entry(operation.stream).or_insert(next);
+        }
+        Self(streams)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The stream's place, from 0.
+    pub(super) fn index(&self, stream: u64) -> usize {
+        self.0[&stream]
+    }
+
+    /// The stream's place as people count, from 1.
+    pub(super) fn number(&self, stream: u64) -> usize {
+        self.index(stream) + 1
+    }
+}
+
+/// One operation made to wait for another, by their places in the recording.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Wait {
+    /// The one that was waited for.
+    pub(super) earlier: usize,
+    /// The one that waited.
+    pub(super) later: usize,
+}
+
+/// All waits between operations of the recording. What was submitted before the timeline began is not in it.
+pub(super) fn waits(recording: &Recording) -> Vec<Wait> {
+    let places: BTreeMap<_, _> = recording
+        .operations
+        .iter()
+        .enumerate()
+        .map(|(place, operation)| ((operation.stream, operation.sequence), place))
+        .collect();
+    let mut waits = Vec::new();
+    for (later, operation) in recording.operations.iter().enumerate() {
+        let known = operation.waits.iter().filter_map(|ticket| places.get(ticket));
+        waits.extend(known.map(|&earlier| Wait { earlier, later }));
+    }
+    waits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            Kind,
+            samples::{operation, recording},
+        },
+        *,
+    };
+
+    #[test]
+    fn streams_count_from_their_first_use() {
+        let kernel = |stream| operation(Kind::Kernel, stream, 0..1);
+        let streams = Streams::of(&recording(vec![kernel(40), kernel(7), kernel(40), kernel(9)]));
+        assert_eq!([40, 7, 9].map(|stream| streams.number(stream)), [1, 2, 3]);
+        assert_eq!(streams.count(), 3);
+    }
+
+    #[test]
+    fn waits_for_what_was_before_the_timeline_are_left_out() {
+        let mut first = operation(Kind::Kernel, 1, 0..1);
+        first.sequence = 8;
+        let mut second = operation(Kind::Kernel, 2, 1..2);
+        second.waits = vec![(1, 7), (1, 8)];
+        assert_eq!(
+            waits(&recording(vec![first, second])),
+            [Wait { earlier: 0, later: 1 }]
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! Recordings made by hand, for the tests of what is made of them.
+
+use std::{collections::BTreeMap, ops::Range, panic::Location};
+
+use super::{Kind, Recording, TimedOperation, engine::Engine};
+
+/// An operation with nothing special about it.
+#[track_caller]
+pub(super) fn operation(kind: Kind, stream: u64, time_ns: Range<u64>) -> TimedOperation {
+    let location = Location::caller();
+    TimedOperation {
+        label: "work",
+        kind,
+        stream,
+        sequence: 1,
+        time_ns,
+        bytes: 0,
+        waits: Vec::new(),
+        location,
+    }
+}
+
+pub(super) fn recording(operations: Vec<TimedOperation>) -> Recording {
+    Recording {
+        device: "A device".into(),
+        operations,
+    }
+}
+
+/// A device of two copy engines, and two kernels at a time, that notes down what it is given.
+#[derive(Default)]
+struct Bench {
+    operations: Vec<TimedOperation>,
+    sequences: BTreeMap<u64, u64>,
+    stream_free_ns: BTreeMap<u64, u64>,
+    engine_free_ns: [u64; 3],
+}
+
+impl Bench {
+    /// Submits an operation; gives its stream and place.
+    #[track_caller]
+    fn submit(
+        &mut self,
+        (label, kind): (&'static str, Kind),
+        stream: u64,
+        bytes: u64,
+        duration_ns: u64,
+        waits: &[(u64, u64)],
+    ) -> (u64, u64) {
+        let ends = self
+            .operations
+            .iter()
+            .filter(|other| waits.contains(&(other.stream, other.sequence)));
+        let ready_ns = ends.map(|other| other.time_ns.end).max().unwrap_or(0);
+        let free_ns = self.stream_free_ns.entry(stream).or_insert(2_000);
+        let start_ns = ready_ns.max(*free_ns);
+        let mut end_ns = start_ns + duration_ns;
+        if let Some(engine @ (Engine::HostToDevice | Engine::DeviceToHost)) = Engine::of(kind) {
+            let engine_free_ns = &mut self.engine_free_ns[engine as usize];
+            end_ns = start_ns.max(*engine_free_ns) + duration_ns;
+            *engine_free_ns = end_ns;
+        }
+        *free_ns = end_ns;
+        let sequence = self.sequences.entry(stream).or_insert(0);
+        *sequence += 1;
+        let ticket = (stream, *sequence);
+        self.operations.push(TimedOperation {
+            label,
+            kind,
+            stream,
+            sequence: ticket.1,
+            time_ns: start_ns..end_ns,
+            bytes,
+            waits: waits.to_vec(),
+            location: Location::caller(),
+        });
+        ticket
+    }
+}
+
+/// Pictures on four streams: one uploads, two take turns with the kernels, one downloads. A small copy of each picture comes
+/// back on the kernels' stream, where it meets the other downloads at their engine.
+pub(super) fn pictures(count: u64) -> Recording {
+    let mut bench = Bench::default();
+    let (uploads, kernels, downloads) = (21, [4, 30], 17);
+    let table = bench.submit(("make_table", Kind::Fill), 4, 1 << 20, 31_000, &[]);
+    for picture in 0..count {
+        let stream = kernels[picture as usize % 2];
+        bench.submit(("allocate", Kind::Allocation), uploads, 24 << 20, 0, &[]);
+        let upload_ns = 454_000 + 9_000 * (picture % 5);
+        let uploaded = bench.submit(("upload", Kind::HostToDevice), uploads, 24 << 20, upload_ns, &[]);
+        let ready = [uploaded, table];
+        let needed = if picture == 1 { &ready } else { &ready[..1] };
+        bench.submit(("to_linear", Kind::Kernel), stream, 48 << 20, 71_000, needed);
+        bench.submit(("blur_rows", Kind::Kernel), stream, 48 << 20, 188_000, &[]);
+        let blurred = bench.submit(("blur_columns", Kind::Kernel), stream, 48 << 20, 240_000, &[]);
+        let sharpened = bench.submit(("sharpen<3>", Kind::Kernel), stream, 48 << 20, 127_000, &[]);
+        let last = if picture % 2 == 0 { sharpened } else { blurred };
+        bench.submit(
+            ("download", Kind::DeviceToHost),
+            downloads,
+            24 << 20,
+            405_000,
+            &[last],
+        );
+        bench.submit(("download", Kind::DeviceToHost), stream, 3 << 20, 58_000, &[]);
+    }
+    bench.submit(("copy", Kind::DeviceToDevice), 4, 24 << 20, 133_000, &[]);
+    Recording {
+        device: "NVIDIA H200 (by hand)".into(),
+        operations: bench.operations,
+    }
+}

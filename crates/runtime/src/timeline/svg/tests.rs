@@ -1,0 +1,242 @@
+//! Tests of the picture: it is read back as XML.
+
+use std::collections::BTreeMap;
+
+use roxmltree::{Document, Node};
+
+use super::{
+    super::samples::{operation, pictures, recording},
+    bars::{BAR_WIDTH_MIN, LABEL_HEIGHT_MIN},
+    *,
+};
+
+/// A bar's edges in pixels: left, right, top.
+type Edges = (f64, f64, f64);
+
+fn number(node: Node<'_, '_>, attribute: &str) -> f64 {
+    node.attribute(attribute)
+        .and_then(|value| value.parse().ok())
+        .unwrap()
+}
+
+fn of_class<'a>(document: &'a Document<'_>, class: &'a str) -> impl Iterator<Item = Node<'a, 'a>> {
+    document
+        .descendants()
+        .filter(move |node| node.attribute("class") == Some(class))
+}
+
+/// Every operation's bars: its engine's, if it has one, and its stream's.
+fn bars(document: &Document<'_>) -> Vec<Vec<Edges>> {
+    let edges = |rect: Node<'_, '_>| {
+        let left = number(rect, "x");
+        (left, left + number(rect, "width"), number(rect, "y"))
+    };
+    let rects = |bar: Node<'_, '_>| {
+        bar.children()
+            .filter(|node| node.has_tag_name("rect"))
+            .map(edges)
+            .collect()
+    };
+    of_class(document, "bar").map(rects).collect()
+}
+
+/// The paths of the arrows, each followed by its head. The first arrow of a picture is the legend's.
+fn wait_paths<'a>(document: &'a Document<'_>) -> impl Iterator<Item = &'a str> {
+    let arrows = of_class(document, "waits")
+        .skip(1)
+        .flat_map(|group| group.children());
+    arrows.filter_map(|path| path.attribute("d"))
+}
+
+/// All text that is seen, one line each.
+fn texts(document: &Document<'_>) -> Vec<String> {
+    let texts = document.descendants().filter(|node| node.has_tag_name("text"));
+    texts.filter_map(|node| node.text().map(String::from)).collect()
+}
+
+#[test]
+fn every_operation_has_a_bar_on_its_stream_and_on_its_engine() {
+    let recording = pictures(6);
+    let svg = recording.to_svg();
+    let document = Document::parse(&svg).unwrap();
+    let bars = bars(&document);
+    let allocations = recording
+        .operations
+        .iter()
+        .filter(|operation| operation.kind == Kind::Allocation);
+    let expected = recording.operations.len() - allocations.count();
+    assert_eq!(bars.len(), expected);
+    assert!(bars.iter().all(|bars| bars.len() == 2));
+    let titles: Vec<_> = document
+        .descendants()
+        .filter(|node| node.has_tag_name("title"))
+        .collect();
+    assert_eq!(titles.len(), expected);
+}
+
+#[test]
+fn bars_of_a_row_do_not_cover_each_other_and_stay_within_the_picture() {
+    let svg = pictures(12).to_svg();
+    let document = Document::parse(&svg).unwrap();
+    let height = number(document.root_element(), "height");
+    let mut rows: BTreeMap<u64, Vec<Edges>> = BTreeMap::new();
+    for bar in bars(&document).into_iter().flatten() {
+        assert!(
+            bar.0 >= BARS_LEFT && bar.1 <= BARS_RIGHT + BAR_WIDTH_MIN && bar.2 < height,
+            "{bar:?}"
+        );
+        rows.entry(bar.2 as u64).or_default().push(bar);
+    }
+    // Two copy engines, at least two lanes of kernels, four streams.
+    assert!(rows.len() >= 8, "{:?}", rows.keys());
+    for row in rows.values_mut() {
+        row.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for pair in row.windows(2) {
+            assert!(pair[0].1 <= pair[1].0 + BAR_WIDTH_MIN, "{pair:?}");
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_queues_is_clipped_on_its_engine_and_whole_on_its_stream() {
+    let svg = recording(vec![
+        operation(Kind::HostToDevice, 1, 1_000..1_500),
+        operation(Kind::HostToDevice, 2, 1_000..2_000),
+    ])
+    .to_svg();
+    let document = Document::parse(&svg).unwrap();
+    let bars = bars(&document);
+    let middle = (BARS_LEFT + BARS_RIGHT) / 2.0;
+    assert_eq!([bars[1][0].0, bars[1][1].0], [middle, BARS_LEFT]);
+    assert_eq!(bars[0][0].2, bars[1][0].2, "one row for the engine");
+    assert!(svg.contains("at 0 ns for 1 µs, of which 500 ns in front of the engine"));
+}
+
+#[test]
+fn kernels_that_run_together_are_above_each_other() {
+    let svg = recording(vec![
+        operation(Kind::Kernel, 1, 0..20),
+        operation(Kind::Kernel, 2, 10..30),
+    ])
+    .to_svg();
+    let bars = bars(&Document::parse(&svg).unwrap());
+    assert!(bars[0][0].2 + LABEL_HEIGHT_MIN < bars[1][0].2, "{bars:?}");
+}
+
+#[test]
+fn a_bar_says_what_it_is() {
+    let mut upload = operation(Kind::HostToDevice, 900, 2_000_000..2_100_000);
+    (upload.label, upload.bytes) = ("upload", 4 << 20);
+    let line = upload.location.line();
+    let svg = recording(vec![operation(Kind::Kernel, 31, 1_000_000..1_500_000), upload]).to_svg();
+    let document = Document::parse(&svg).unwrap();
+    let mut titles = document.descendants().filter(|node| node.has_tag_name("title"));
+    let title = titles.next_back().and_then(|title| title.text()).unwrap();
+    let lines: Vec<_> = title.lines().collect();
+    assert_eq!(
+        lines[..3],
+        [
+            "upload (copy host → device), stream 2",
+            "at 1 ms for 100 µs",
+            "4 MiB, 41.9 GB/s"
+        ]
+    );
+    assert!(lines[3].ends_with(&format!("tests.rs:{line}")), "{lines:?}");
+    assert!(texts(&document).contains(&"upload".into()));
+}
+
+#[test]
+fn a_wait_is_an_arrow_from_the_end_of_the_earlier_to_the_start_of_the_later() {
+    let mut later = operation(Kind::Kernel, 2, 300..400);
+    later.waits = vec![(1, 1)];
+    let svg = recording(vec![operation(Kind::Kernel, 1, 0..200), later]).to_svg();
+    let document = Document::parse(&svg).unwrap();
+    let bars = bars(&document);
+    let paths: Vec<_> = wait_paths(&document).collect();
+    let [arrow, head] = paths[..] else {
+        panic!("one arrow: {paths:?}")
+    };
+    let x = |path: &str| {
+        path[1..]
+            .split(' ')
+            .next()
+            .and_then(|x| x.parse::<f64>().ok())
+            .unwrap()
+    };
+    assert!((x(arrow) - bars[0][1].1).abs() < 1.5, "{arrow} {bars:?}");
+    assert!((x(head) - bars[1][1].0).abs() < 1.5, "{head} {bars:?}");
+}
+
+#[test]
+fn of_many_waits_some_are_drawn_and_the_picture_says_so() {
+    let recording = pictures(1_000);
+    let count = waits(&recording).len();
+    assert!(recording.operations.len() > 7_000 && count > 1_000);
+    let svg = recording.to_svg();
+    let document = Document::parse(&svg).unwrap();
+    assert_eq!(wait_paths(&document).count(), 2 * ARROWS_MAX);
+    let note = format!("is waited for by ({ARROWS_MAX} of {count} drawn)");
+    assert!(texts(&document).contains(&note));
+    assert!(svg.len() < 5_000_000, "{} bytes", svg.len());
+}
+
+#[test]
+fn names_are_escaped() {
+    let mut kernel = operation(Kind::Kernel, 1, 0..100);
+    kernel.label = "scale<'a', \"b\"> & \u{1}";
+    let recording = Recording {
+        device: "GPU <0> & \"friends\"".into(),
+        operations: vec![kernel],
+    };
+    let svg = recording.to_svg();
+    let texts = texts(&Document::parse(&svg).unwrap());
+    assert_eq!(texts[0], "GPU <0> & \"friends\"");
+    assert!(
+        texts.contains(&"scale<'a', \"b\"> & \u{fffd}".into()),
+        "{texts:?}"
+    );
+}
+
+#[test]
+fn an_empty_recording_is_a_small_picture_that_says_so() {
+    let svg = recording(Vec::new()).to_svg();
+    let document = Document::parse(&svg).unwrap();
+    assert!(texts(&document)[1].starts_with("Nothing was recorded"));
+    assert!(number(document.root_element(), "height") < 100.0);
+}
+
+#[test]
+fn operations_without_length_are_seen_unless_they_are_allocations() {
+    let svg = recording(vec![
+        operation(Kind::Fill, 1, 5..5),
+        operation(Kind::Allocation, 1, 5..5),
+    ])
+    .to_svg();
+    let document = Document::parse(&svg).unwrap();
+    let bars = bars(&document);
+    assert_eq!(bars.len(), 1);
+    assert!(bars[0].iter().all(|bar| bar.1 > bar.0));
+    assert!(
+        !texts(&document).contains(&"allocations".into()),
+        "not in the legend"
+    );
+}
+
+#[test]
+fn many_streams_and_many_kernels_at_once_have_rows_and_lanes_that_fit() {
+    let kernels = (0..128)
+        .map(|stream| operation(Kind::Kernel, stream, stream..1_000))
+        .collect();
+    let svg = recording(kernels).to_svg();
+    let document = Document::parse(&svg).unwrap();
+    let mut engine: Vec<_> = bars(&document).iter().map(|bars| bars[0].2).collect();
+    engine.dedup();
+    assert_eq!(engine.len(), 128, "a lane for each");
+    assert!(engine[127] - engine[0] < 400.0);
+    assert!(number(document.root_element(), "height") < 3_000.0);
+}
+
+#[test]
+fn the_same_recording_gives_the_same_picture() {
+    assert_eq!(pictures(6).to_svg(), pictures(6).to_svg());
+}
