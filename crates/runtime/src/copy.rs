@@ -10,7 +10,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::{
     Buffer, CopySource, CopyTarget, Misuse, Pending, Problem, ReadOperand, Result, Stream, WriteOperand,
-    device::DeviceState,
+    device::{Awaited, DeviceState},
     memory::{AnyPlace, Block, PinnedPlace, Span},
     submit::{
         Accesses, Command, Fill, Operation, Repeat, ToDevice, ToHost, WithinDevice, submit,
@@ -77,7 +77,7 @@ impl Stream {
             location: Location::caller(),
             bytes: bytes as u64,
             accesses: smallvec![span.access(AccessKind::Read)],
-            awaited: Some(Arc::downgrade(&awaited)),
+            awaited: Some(Awaited { alive: Arc::downgrade(&awaited), chained: false }),
         };
         // SAFETY: the span lies within its allocation, the block has at least `bytes`, and `staged` gives it back to the
         // pool with this operation's ticket, so that nobody uses it before the copy is done.
@@ -194,7 +194,7 @@ impl Stream {
         if bytes == 0 {
             return self.device_state().check_alive();
         }
-        let awaited = pinned.map(|place| Arc::downgrade(place.alive));
+        let awaited = pinned.map(|place| Awaited { alive: Arc::downgrade(place.alive), chained: true });
         let operation = Operation { kind, label: "copy", location, bytes: bytes as u64, accesses, awaited };
         // SAFETY: the accesses are all that the copy touches: spans within their allocations, and pinned memory that its
         // pool does not hand out again before this operation is done.

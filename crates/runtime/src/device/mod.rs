@@ -17,7 +17,7 @@ use millstream_sim::{Gpu, SimConfig};
 pub(crate) use events::PooledEvent;
 pub use select::Select;
 pub(crate) use state::DeviceState;
-pub(crate) use stream_state::{Lane, StreamState};
+pub(crate) use stream_state::{Awaited, Lane, StreamState};
 
 use crate::{Pinned, Result, Stream, timeline::Timeline};
 

@@ -7,6 +7,7 @@ use std::sync::{
 
 use millstream_driver::StreamHandle;
 use parking_lot::{Condvar, Mutex};
+use smallvec::SmallVec;
 
 use super::events::PooledEvent;
 use crate::tracker::{Clock, Points, StreamId, Ticket};
@@ -19,9 +20,17 @@ pub(crate) struct Lane {
     pub(crate) next: u64,
     /// What is ordered before the stream's tail, by waits that the driver has accepted.
     pub(crate) clock: Clock,
-    /// Someone on the host waits for the stream's last ticket, as long as this is alive. The next submission then
-    /// records an event first, so that the wait does not become one for later work.
-    pub(crate) awaited: Option<Weak<()>>,
+    /// Who on the host may come to wait for the stream's last tickets. A later submission then records an event first, so
+    /// that the wait does not become one for later work.
+    pub(crate) awaited: SmallVec<[Awaited; 1]>,
+}
+
+/// Someone on the host who may come to wait for an operation, as long as `alive` is.
+#[derive(Clone, Debug)]
+pub(crate) struct Awaited {
+    pub(crate) alive: Weak<()>,
+    /// Whether one point will do for this operation and others of its sort right behind it: copies of pinned memory.
+    pub(crate) chained: bool,
 }
 
 /// One stream. It lives as long as its device: tickets of a dropped [`Stream`](crate::Stream) can still be waited for.
@@ -44,7 +53,7 @@ impl StreamState {
             id,
             handle,
             priority,
-            lane: Mutex::new(Lane { next: 1, clock: Clock::default(), awaited: None }),
+            lane: Mutex::new(Lane { next: 1, clock: Clock::default(), awaited: SmallVec::new() }),
             points: Mutex::new(Points::new(id)),
             submitted: Condvar::new(),
             done: AtomicU64::new(0),

@@ -10,7 +10,7 @@
 mod commands;
 mod free;
 
-use std::{panic::Location, sync::Weak};
+use std::panic::Location;
 
 use millstream_driver::EventHandle;
 use smallvec::SmallVec;
@@ -21,7 +21,7 @@ pub(crate) use free::{Freed, drain_frees, release};
 use crate::{
     Result,
     completion::query_point,
-    device::{DeviceState, Lane, PooledEvent, StreamState},
+    device::{Awaited, DeviceState, Lane, PooledEvent, StreamState},
     timeline::{Kind, Note},
     tracker::{Access, Dependencies, Point, Ticket, drop_implied, plan_and_publish, restore_displaced},
 };
@@ -42,8 +42,8 @@ pub(crate) struct Operation<'a> {
     pub(crate) location: &'static Location<'static>,
     pub(crate) bytes: u64,
     pub(crate) accesses: Accesses<'a>,
-    /// Alive as long as someone on the host means to wait for this very operation.
-    pub(crate) awaited: Option<Weak<()>>,
+    /// Who on the host may come to wait for this very operation.
+    pub(crate) awaited: Option<Awaited>,
 }
 
 /// Submits an operation to a stream and returns its ticket's number there with what the driver answered.
@@ -70,7 +70,6 @@ pub(crate) unsafe fn submit<C: Command>(
     drain_frees(device);
     let Operation { kind, label, location, bytes, mut accesses, awaited } = operation;
     let mut lane = stream.lane.lock();
-    record_if_awaited(device, stream, &mut lane)?;
     let ticket = stream.ticket(lane.next);
     lane.next += 1;
     let plan = plan_and_publish(ticket, &lane.clock, &mut accesses, &|ticket| device.is_done(ticket));
@@ -78,6 +77,10 @@ pub(crate) unsafe fn submit<C: Command>(
     let mut publication = Publication { device, stream, ticket, accesses, displaced, settled: false };
 
     let waits = find_points(device, stream, plan.dependencies)?;
+    // A copy of pinned memory right behind others needs no point in between: whoever waits for one of them waits for a
+    // few more bytes at most.
+    let chained = waits.is_empty() && awaited.as_ref().is_some_and(|awaited| awaited.chained);
+    record_if_awaited(device, stream, &mut lane, chained)?;
     for point in &waits {
         enqueue_wait(device, stream, point)?;
         lane.clock.join(&point.clock);
@@ -96,7 +99,7 @@ pub(crate) unsafe fn submit<C: Command>(
     if lane.clock.len() > CLOCK_STREAMS_MAX {
         lane.clock.forget_done(|ticket| device.is_done(ticket));
     }
-    lane.awaited = awaited;
+    lane.awaited.extend(awaited);
     publication.settle(&lane, !waits.is_empty(), event);
     ask_about_points(device, stream);
     Ok((ticket.sequence, output))
@@ -134,11 +137,21 @@ impl Drop for Publication<'_, '_> {
     }
 }
 
-/// Records a point behind the stream's last ticket if someone on the host still waits for it.
-fn record_if_awaited(device: &DeviceState, stream: &StreamState, lane: &mut Lane) -> Result<()> {
-    let Some(awaited) = lane.awaited.take() else { return Ok(()) };
+/// Records a point behind the stream's last ticket if someone on the host may still wait for it, unless the operation at
+/// hand continues a chain.
+fn record_if_awaited(
+    device: &DeviceState,
+    stream: &StreamState,
+    lane: &mut Lane,
+    chained: bool,
+) -> Result<()> {
+    lane.awaited.retain(|awaited| awaited.alive.strong_count() > 0);
+    if lane.awaited.is_empty() || (chained && lane.awaited.iter().all(|awaited| awaited.chained)) {
+        return Ok(());
+    }
+    lane.awaited.clear();
     let (sequence, clock) = stream.points.lock().tail();
-    if awaited.strong_count() == 0 || stream.is_done(sequence) {
+    if stream.is_done(sequence) {
         return Ok(());
     }
     if stream.points.lock().covering(sequence).is_none() {

@@ -1,0 +1,253 @@
+//! Scenarios A: arrays shared between streams, threads and handles.
+
+use std::thread;
+
+use millstream::{Device, Grid, Result};
+
+use crate::rig::{Rig, everywhere};
+
+/// Elements of the arrays: enough for several blocks and pages.
+const N: usize = 1500;
+
+millstream::kernels! {
+    /// Sums of arrays.
+    // SAFETY: the signature is that of vecadd in vecadd.cu; whatever the grid, its threads stride over `n` elements of
+    // each array and touch no others.
+    pub(crate) unsafe mod sums from include_str!("../../../../kernels/vecadd.ptx") {
+        /// `c[i] = a[i] + b[i]`
+        pub(crate) safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64)
+            requires a.len() >= n, b.len() >= n, c.len() >= n;
+    }
+}
+
+/// Runs a scenario that may use `?` everywhere.
+fn scenario(run: impl Fn(&Rig) -> Result<()>) {
+    everywhere(|rig| run(rig).unwrap());
+}
+
+#[test]
+fn a01_readers_wait_for_the_writer_and_run_together() {
+    scenario(|rig| {
+        let [s1, s2, s3] = rig.streams();
+        let mut a = s1.upload(&vec![1_u32; N])?;
+        let gate = rig.gate(&s1);
+        s1.fill(&mut a, 7)?;
+        let (second, third) = (s2.download(&a)?, s3.download(&a)?);
+        assert!(!second.is_ready()? && !third.is_ready()?, "a reader overtook the writer");
+        gate.open();
+        assert_eq!(second.wait()?, [7; N]);
+        assert_eq!(third.wait()?, [7; N]);
+
+        let gate = rig.gate(&s2);
+        let held = s2.download(&a)?;
+        assert_eq!(s3.download(&a)?.wait()?, [7; N], "one reader must not wait for the other");
+        assert!(!held.is_ready()?);
+        gate.open();
+        assert_eq!(held.wait()?, [7; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a02_a_writer_waits_for_every_reader() {
+    scenario(|rig| {
+        let [s1, s2, s3, s4] = rig.streams();
+        let mut a = s1.upload(&vec![1_u32; N])?;
+        let gate = rig.gate(&s2);
+        let slow = s2.download(&a)?;
+        assert_eq!(s3.download(&a)?.wait()?, [1; N], "the fast second reader");
+        s4.fill(&mut a, 2)?;
+        let written = s4.download(&a)?;
+        assert!(!written.is_ready()?, "the write passed the slow first reader");
+        gate.open();
+        assert_eq!(slow.wait()?, [1; N], "the slow reader saw the write");
+        assert_eq!(written.wait()?, [2; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a03_disjoint_halves_are_written_side_by_side_from_two_threads() {
+    scenario(|rig| {
+        let [s1, s2, s3] = rig.streams();
+        let mut a = s1.zeros::<u32>(2 * N)?;
+        s1.synchronize()?;
+        let gate = rig.gate(&s1);
+        let (mut left, mut right) = a.split_at_mut(N);
+        thread::scope(|scope| {
+            let first = scope.spawn(|| s1.fill(&mut left, 1));
+            let second = scope.spawn(|| s2.fill(&mut right, 2));
+            first.join().unwrap().and(second.join().unwrap())
+        })?;
+        assert_eq!(s2.download(a.slice(N..))?.wait()?, [2; N], "the right half waits for nothing");
+        let whole = s3.download(&a)?;
+        assert!(!whole.is_ready()?, "a whole read waits for both halves");
+        gate.open();
+        assert_eq!(whole.wait()?, [[1; N], [2; N]].concat());
+        Ok(())
+    });
+}
+
+#[test]
+fn a04_overlapping_ranges_are_ordered_exactly_on_the_overlap() {
+    scenario(|rig| {
+        let [s1, s2, s3] = rig.streams();
+        let mut a = s1.zeros::<u8>(100)?;
+        s1.synchronize()?;
+        let gate = rig.gate(&s1);
+        s1.fill(a.slice_mut(0..60), 1)?;
+        assert_eq!(s3.download(a.slice(60..))?.wait()?, [0; 40], "these bytes are not being written");
+        s2.fill(a.slice_mut(40..80), 2)?;
+        assert_eq!(s3.download(a.slice(80..))?.wait()?, [0; 20], "nor are these");
+        let (left, middle) = (s3.download(a.slice(0..40))?, s3.download(a.slice(79..80))?);
+        assert!(!left.is_ready()? && !middle.is_ready()?);
+        gate.open();
+        assert_eq!(middle.wait()?, [2]);
+        assert_eq!(left.wait()?, [1; 40]);
+        let whole = s1.download(&a)?.wait()?;
+        assert_eq!(whole, [vec![1_u8; 40], vec![2; 40], vec![0; 20]].concat());
+        Ok(())
+    });
+}
+
+#[test]
+fn a06_a_thread_returns_an_array_without_synchronising() {
+    scenario(|rig| {
+        let [producer, consumer] = rig.streams();
+        let gate = rig.gate(&producer);
+        let make = || -> Result<_> {
+            let mut a = producer.zeros::<u32>(N)?;
+            producer.fill(&mut a, 5)?;
+            Ok(a)
+        };
+        let a = thread::scope(|scope| scope.spawn(make).join().unwrap())?;
+        let mut copy = consumer.zeros::<u32>(N)?;
+        consumer.copy(&a, &mut copy)?;
+        let arrives = consumer.download(&copy)?;
+        assert!(!arrives.is_ready()?);
+        gate.open();
+        assert_eq!(arrives.wait()?, [5; N]);
+
+        let gate = rig.gate(&producer);
+        let task = async {
+            let mut a = producer.zeros::<u32>(N)?;
+            producer.fill(&mut a, 6)?;
+            Ok::<_, millstream::Error>(a)
+        };
+        let a = pollster::block_on(task)?;
+        let arrives = consumer.download(&a)?;
+        assert!(!arrives.is_ready()?);
+        gate.open();
+        assert_eq!(pollster::block_on(arrives)?, [6; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a07_a_host_read_does_not_wait_for_later_work_of_the_stream() {
+    scenario(|rig| {
+        let s1 = rig.stream();
+        let a = s1.upload(&vec![3_u32; N])?;
+        let value = s1.download(&a)?;
+        let gate = rig.gate(&s1);
+        let mut other = s1.zeros::<u32>(N)?;
+        s1.fill(&mut other, 1)?;
+        let later = s1.download(&other)?;
+        assert_eq!(value.wait()?, [3; N]);
+        assert!(!later.is_ready()?);
+        gate.open();
+        assert_eq!(later.wait()?, [1; N]);
+
+        let mut pinned = rig.device.pinned::<u32>(N)?;
+        s1.copy(&a, &mut pinned)?;
+        let gate = rig.gate(&s1);
+        s1.fill(&mut other, 2)?;
+        assert_eq!(*pinned.read()?, [3; N], "a guard waits for its copies alone");
+        gate.open();
+        Ok(())
+    });
+}
+
+#[test]
+fn a08_dropping_an_array_in_use_blocks_nobody_and_frees_behind_its_uses() {
+    scenario(|rig| {
+        let [s1, s2, s3] = rig.streams();
+        let a = s1.upload(&vec![4_u32; N])?;
+        let (mut first, mut second) = (s1.zeros::<u32>(N)?, s2.zeros::<u32>(N)?);
+        // The first time that an array crosses to another stream may wait for later work; here it is over by then.
+        assert_eq!(s2.download(&a)?.wait()?, [4; N]);
+        let (gate1, gate2) = (rig.gate(&s1), rig.gate(&s2));
+        s1.copy(&a, &mut first)?;
+        s2.copy(&a, &mut second)?;
+        drop(a);
+        let mut same_size = s3.zeros::<u32>(N)?;
+        s3.fill(&mut same_size, 9)?;
+        assert_eq!(s3.download(&same_size)?.wait()?, [9; N], "the new array waits for nobody");
+        gate2.open();
+        assert_eq!(s2.download(&second)?.wait()?, [4; N]);
+        gate1.open();
+        assert_eq!(s1.download(&first)?.wait()?, [4; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a09_dropping_the_stream_before_the_array_keeps_the_free_ordered() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        let a = s1.upload(&vec![4_u32; N])?;
+        let mut copy = s2.zeros::<u32>(N)?;
+        let gate = rig.gate(&s1);
+        s1.copy(&a, &mut copy)?;
+        drop(s1);
+        drop(a);
+        let same_size = s2.upload(&vec![9_u32; N])?;
+        let arrives = s2.download(&copy)?;
+        assert!(!arrives.is_ready()?);
+        gate.open();
+        assert_eq!(arrives.wait()?, [4; N]);
+        assert_eq!(s2.download(&same_size)?.wait()?, [9; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a12_the_same_array_twice_in_one_launch() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        let kernels = sums::load(&rig.device)?;
+        let numbers: Vec<f32> = (0..N).map(|n| n as f32).collect();
+        let a = s1.upload(&numbers)?;
+        let mut doubled = s2.zeros::<f32>(N)?;
+        kernels.vecadd(&s2, Grid::linear(N), &a, &a, &mut doubled, N as u64)?;
+        let expected: Vec<f32> = numbers.iter().map(|n| n + n).collect();
+        assert_eq!(s1.download(&doubled)?.wait()?, expected);
+
+        // Reading and writing the same array does not compile (see the documentation of `kernels!`); its disjoint halves
+        // are two arrays.
+        let mut both = s1.upload(&[1.0_f32, 2.0, 0.0, 0.0])?;
+        let (mut low, mut high) = both.split_at_mut(2);
+        kernels.vecadd(&s2, Grid::linear(2), &low, &low, &mut high, 2)?;
+        kernels.vecadd(&s1, Grid::linear(2), &high, &high, &mut low, 2)?;
+        assert_eq!(s2.download(&both)?.wait()?, [4.0, 8.0, 2.0, 4.0]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a20_the_same_device_opened_twice_is_one() {
+    scenario(|rig| {
+        let again: Device = rig.open_again();
+        assert_eq!(again, rig.device);
+        let [s1] = rig.streams();
+        let s2 = again.stream()?;
+        let mut a = s1.zeros::<u32>(N)?;
+        let gate = rig.gate(&s1);
+        s1.fill(&mut a, 8)?;
+        let arrives = s2.download(&a)?;
+        assert!(!arrives.is_ready()?, "edges hold across both handles");
+        gate.open();
+        assert_eq!(arrives.wait()?, [8; N]);
+        Ok(())
+    });
+}

@@ -1,0 +1,140 @@
+//! Scenarios that count driver calls: what must cost nothing, and what must happen exactly once.
+
+use millstream::{Grid, Result};
+
+use crate::{
+    arrays::sums,
+    calls::Calls,
+    rig::{Rig, everywhere_counted},
+};
+
+const N: usize = 1500;
+
+fn scenario(run: impl Fn(&Rig, &Calls) -> Result<()>) {
+    everywhere_counted(|rig, calls| run(rig, calls).unwrap());
+}
+
+#[test]
+fn a17_one_stream_costs_no_event() {
+    scenario(|rig, calls| {
+        let stream = rig.stream();
+        let kernels = sums::load(&rig.device)?;
+        let ones = stream.upload(&vec![1.0_f32; N])?;
+        let mut sum = stream.zeros::<f32>(N)?;
+        let mut next = stream.zeros::<f32>(N)?;
+        for _ in 0..50 {
+            kernels.vecadd(&stream, Grid::linear(N), &sum, &ones, &mut next, N as u64)?;
+            std::mem::swap(&mut sum, &mut next);
+        }
+        assert_eq!(stream.download(&sum)?.wait()?, [50.0; N]);
+        drop((ones, sum, next));
+        for call in ["event_create", "event_record", "stream_wait_event", "event_synchronize", "event_query"] {
+            assert_eq!(calls.count(call), 0, "{call}: {:?}", calls.counts());
+        }
+        assert_eq!(calls.count("launch_kernel"), 50);
+        assert_eq!(calls.count("mem_free_async"), 3);
+        Ok(())
+    });
+}
+
+#[test]
+fn a19_an_order_that_others_imply_costs_no_second_wait() {
+    scenario(|rig, calls| {
+        let [s1, s2, s3] = rig.streams();
+        let a = s1.upload(&vec![1_u32; N])?;
+        let mut b = s2.zeros::<u32>(N)?;
+        let mut c = s3.zeros::<u32>(N)?;
+        let gate = rig.gate(&s1);
+        calls.forget();
+        s2.copy(&a, &mut b)?;
+        assert_eq!(calls.count("stream_wait_event"), 1);
+        s3.copy(&b, &mut c)?;
+        assert_eq!(calls.count("stream_wait_event"), 2);
+        let value = s3.download(&a)?;
+        assert_eq!(calls.count("stream_wait_event"), 2, "s3 is behind s1 already, through s2");
+        gate.open();
+        assert_eq!(value.wait()?, [1; N]);
+        assert_eq!(s3.download(&c)?.wait()?, [1; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_edge_costs_one_record_and_one_wait() {
+    scenario(|rig, calls| {
+        let [s1, s2] = rig.streams();
+        let mut a = s1.zeros::<u32>(N)?;
+        for round in 0..4 {
+            s1.fill(&mut a, round)?;
+            s2.fill(&mut a, round)?;
+        }
+        let gate = rig.gate(&s1);
+        calls.forget();
+        for round in 0..10 {
+            s1.fill(&mut a, round)?;
+            s2.fill(&mut a, round + 100)?;
+        }
+        assert_eq!(calls.count("memset_async"), 20);
+        assert_eq!(calls.count("event_record"), 20);
+        assert_eq!(calls.count("stream_wait_event"), 20);
+        gate.open();
+        assert_eq!(s1.download(&a)?.wait()?, [109; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn b06_nothing_is_device_wide() {
+    scenario(|rig, calls| {
+        let [s1, s2] = rig.streams();
+        let kernels = sums::load(&rig.device)?;
+        for round in 0..8_u8 {
+            let gate = rig.gate(&s1);
+            let a = s1.upload(&vec![f32::from(round); N])?;
+            let mut b = s2.zeros::<f32>(N)?;
+            kernels.vecadd(&s2, Grid::linear(N), &a, &a, &mut b, N as u64)?;
+            let mut pinned = rig.device.pinned::<f32>(N)?;
+            s1.copy(&b, &mut pinned)?;
+            let value = s2.download(&b)?;
+            drop((a, b, pinned));
+            gate.open();
+            assert_eq!(value.wait()?, [2.0 * f32::from(round); N]);
+        }
+        let device_wide = [
+            "context_synchronize",
+            "mem_alloc",
+            "mem_free",
+            "host_free",
+            "host_unregister",
+            "copy_host_to_device",
+            "copy_device_to_host",
+            "copy_device_to_device",
+            "stream_synchronize",
+            "event_synchronize",
+        ];
+        for call in device_wide {
+            assert_eq!(calls.count(call), 0, "{call}: {:?}", calls.counts());
+        }
+        assert_eq!(calls.legacy(), 0, "the legacy default stream was used");
+        Ok(())
+    });
+}
+
+#[test]
+fn b09_chained_copies_of_one_stream_need_no_event() {
+    scenario(|rig, calls| {
+        let stream = rig.stream();
+        let mut a = stream.zeros::<u32>(3 * N)?;
+        let sources = [1_u32, 2, 3].map(|value| rig.device.pinned_from(&vec![value; N]).unwrap());
+        let gate = rig.gate(&stream);
+        calls.forget();
+        for (source, target) in sources.iter().zip(a.chunks_mut(N)) {
+            stream.copy(source, target)?;
+        }
+        assert_eq!(calls.count("copy_host_to_device_async"), 3);
+        assert_eq!(calls.counts().len(), 1, "nothing else is called: {:?}", calls.counts());
+        gate.open();
+        assert_eq!(stream.download(&a)?.wait()?, [[1; N], [2; N], [3; N]].concat());
+        Ok(())
+    });
+}

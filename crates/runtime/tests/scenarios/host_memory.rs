@@ -1,0 +1,155 @@
+//! Scenarios B: copies and host memory.
+
+use std::{sync::mpsc, thread};
+
+use millstream::Result;
+
+use crate::rig::{Rig, everywhere};
+
+const N: usize = 1500;
+
+fn scenario(run: impl Fn(&Rig) -> Result<()>) {
+    everywhere(|rig| run(rig).unwrap());
+}
+
+#[test]
+fn b01_a_download_behind_a_gate_gives_its_value_only_when_complete() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        let mut a = s1.upload(&vec![1_u16; N])?;
+        for stream in [&s1, &s2] {
+            let gate = rig.gate(stream);
+            stream.fill(&mut a, 2)?;
+            let mut value = stream.download(&a)?;
+            assert!(value.try_take()?.is_none(), "the destination can be reached before it is complete");
+            gate.open();
+            assert_eq!(value.wait()?, [2; N]);
+            s1.fill(&mut a, 1)?;
+        }
+
+        let mut pinned = rig.device.pinned::<u16>(N)?;
+        let gate = rig.gate(&s1);
+        s1.fill(&mut a, 3)?;
+        s1.copy(&a, &mut pinned)?;
+        thread::scope(|scope| {
+            let (sender, receiver) = mpsc::channel();
+            let guard = scope.spawn(|| {
+                let values = pinned.read().map(|values| values.to_vec());
+                drop(sender);
+                values
+            });
+            assert_eq!(receiver.try_recv(), Err::<(), _>(mpsc::TryRecvError::Empty), "the guard waits");
+            gate.open();
+            assert_eq!(guard.join().unwrap()?, [3; N]);
+            Ok(())
+        })
+    });
+}
+
+#[test]
+fn b02_the_source_of_an_upload_may_be_overwritten_and_freed_at_once() {
+    scenario(|rig| {
+        let s1 = rig.stream();
+        for len in [1, N, 3 << 20] {
+            let gate = rig.gate(&s1);
+            let mut source: Vec<u8> = (0..len).map(|n| n as u8).collect();
+            let a = s1.upload(&source)?;
+            source.fill(0xEE);
+            drop(source);
+            let value = s1.download(&a)?;
+            gate.open();
+            assert!(value.wait()?.iter().enumerate().all(|(n, &byte)| byte == n as u8));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn b04_a_completion_on_one_stream_does_not_wait_for_another() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        let a = s1.upload(&vec![1_u32; N])?;
+        let other = s2.upload(&vec![2_u32; N])?;
+        let gate = rig.gate(&s2);
+        let held = s2.download(&other)?;
+        s1.synchronize()?;
+        assert_eq!(s1.download(&a)?.wait()?, [1; N]);
+        let b = s1.zeros::<u32>(N)?;
+        drop(a);
+        assert_eq!(s1.download(&b)?.wait()?, [0; N]);
+        assert!(!held.is_ready()?);
+        gate.open();
+        assert_eq!(held.wait()?, [2; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn b05_two_threads_with_default_settings_overlap() {
+    scenario(|rig| {
+        let stream = rig.device.thread_stream()?;
+        let gate = rig.gate(&stream);
+        let a = stream.upload(&vec![1_u32; N])?;
+        let held = stream.download(&a)?;
+        let other = || -> Result<_> {
+            let stream = rig.device.thread_stream()?;
+            let a = stream.upload(&vec![2_u32; N])?;
+            stream.download(&a)?.wait()
+        };
+        let value = thread::scope(|scope| scope.spawn(other).join().unwrap())?;
+        assert_eq!(value, [2; N], "the other thread's work goes on behind the gate");
+        assert!(!held.is_ready()?);
+        gate.open();
+        assert_eq!(held.wait()?, [1; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn b08_dropping_a_pending_download_neither_blocks_nor_corrupts() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        let a = s1.upload(&vec![1_u32; N])?;
+        let gate = rig.gate(&s1);
+        drop(s1.download(&a)?);
+        let b = s2.upload(&vec![2_u32; N])?;
+        assert_eq!(s2.download(&b)?.wait()?, [2; N], "its memory is not handed out again yet");
+        gate.open();
+        assert_eq!(s1.download(&a)?.wait()?, [1; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn b11_a_pinned_array_waits_for_what_is_in_its_way_alone() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        let mut a = s1.zeros::<u32>(N)?;
+        let mut pinned = rig.device.pinned_from(&vec![1_u32; N])?;
+        let gate = rig.gate(&s1);
+        s1.copy(&pinned, &mut a)?;
+        assert_eq!(*pinned.read()?, [1; N], "reading beside a copy that reads is allowed");
+        let value = s2.download(&a)?;
+        gate.open();
+        pinned.write()?.fill(9);
+        assert_eq!(value.wait()?, [1; N], "a write of the host waits until the copy has read");
+        Ok(())
+    });
+}
+
+#[test]
+fn b12_a_pinned_array_dropped_in_flight_is_not_handed_out_again_yet() {
+    scenario(|rig| {
+        let s1 = rig.stream();
+        let mut a = s1.zeros::<u32>(N)?;
+        let pinned = rig.device.pinned_from(&vec![1_u32; N])?;
+        let gate = rig.gate(&s1);
+        s1.copy(&pinned, &mut a)?;
+        drop(pinned);
+        let other = rig.device.pinned_from(&vec![7_u32; N])?;
+        gate.open();
+        assert_eq!(s1.download(&a)?.wait()?, [1; N]);
+        assert_eq!(*other.read()?, [7; N]);
+        Ok(())
+    });
+}

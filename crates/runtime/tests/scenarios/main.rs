@@ -1,0 +1,10 @@
+//! The scenarios that must work, each a test named after its number, under every schedule of the simulated device or, with
+//! `MILLSTREAM_DEVICE=cuda:0`, on a GPU.
+
+mod arrays;
+mod calls;
+mod counts;
+mod failures;
+mod host_memory;
+mod rig;
+mod shapes;

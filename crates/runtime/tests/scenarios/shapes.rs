@@ -1,0 +1,136 @@
+//! Scenarios of sizes and mismatches: B13, B15, B17.
+
+use millstream::{Device, Error, Grid, Problem, Result};
+
+use crate::{
+    arrays::sums,
+    rig::{Rig, everywhere, everywhere_counted, on_gpu},
+};
+
+fn scenario(run: impl Fn(&Rig) -> Result<()>) {
+    everywhere(|rig| run(rig).unwrap());
+}
+
+/// The problem of a wrong call.
+fn problem<T>(result: Result<T>) -> Problem {
+    match result {
+        Err(Error::Misuse(misuse)) => misuse.problem().clone(),
+        Err(other) => panic!("not a misuse: {other}"),
+        Ok(_) => panic!("the call was taken"),
+    }
+}
+
+#[test]
+fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
+    everywhere_counted(|rig, calls| {
+        let run = || -> Result<()> {
+            let stream = rig.stream();
+            let kernels = sums::load(&rig.device)?;
+            let a = stream.upload(&[1.0_f32, 2.0, 3.0, 4.0])?;
+            let mut b = stream.zeros::<f32>(3)?;
+            let elsewhere = Device::simulated()?;
+            let mut foreign = elsewhere.stream()?.zeros::<f32>(4)?;
+            let mut short = rig.device.pinned::<f32>(2)?;
+            calls.forget();
+
+            let lengths = Problem::Length { source_len: 4, target_len: 3 };
+            assert_eq!(problem(stream.copy(&a, &mut b)), lengths);
+            assert_eq!(problem(stream.upload_into(&[0.0; 4], &mut b)), lengths);
+            let pinned = Problem::Length { source_len: 4, target_len: 2 };
+            assert_eq!(problem(stream.copy(&a, &mut short)), pinned);
+            assert_eq!(problem(a.try_slice(2..5)), Problem::Range { range: 2..5, len: 4 });
+            #[allow(clippy::reversed_empty_ranges, reason = "the range is what is wrong")]
+            let reversed = problem(a.try_slice(3..1));
+            assert_eq!(reversed, Problem::Range { range: 3..1, len: 4 });
+            let other = problem(stream.copy(&a, &mut foreign));
+            assert!(matches!(other, Problem::OtherDevice { operand: 1, .. }), "{other}");
+            let other = problem(stream.download(&foreign));
+            assert!(matches!(other, Problem::OtherDevice { operand: 0, .. }), "{other}");
+            let clause = problem(kernels.vecadd(&stream, Grid::linear(4), &a, &a, &mut b, 4));
+            assert_eq!(clause, Problem::Requires { clause: "c.len() >= n" });
+            let grid = Grid::new([1, 1, 1], [2048, 1, 1]);
+            let block = problem(kernels.vecadd(&stream, grid, &a, &a, &mut b, 3));
+            assert!(matches!(block, Problem::Grid { .. }), "{block}");
+            let huge = problem(stream.zeros::<u64>(usize::MAX / 4));
+            assert!(matches!(huge, Problem::TooLarge { element_bytes: 8, .. }), "{huge}");
+
+            assert!(calls.counts().is_empty(), "something was enqueued: {:?}", calls.counts());
+            kernels.vecadd(&stream, Grid::linear(3), &a, &a, &mut b, 3)?;
+            assert_eq!(stream.download(&b)?.wait()?, [2.0, 4.0, 6.0], "everything is usable as before");
+            Ok(())
+        };
+        run().unwrap();
+    });
+}
+
+#[test]
+fn b15_empty_single_and_odd() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        let kernels = sums::load(&rig.device)?;
+        let empty = s1.upload::<f32>(&[])?;
+        let mut nothing = s2.zeros::<f32>(0)?;
+        s2.copy(&empty, &mut nothing)?;
+        s1.fill(&mut nothing, 1.0)?;
+        kernels.vecadd(&s1, Grid::linear(0), &empty, &empty, &mut nothing, 0)?;
+        assert_eq!(s2.download(&nothing)?.wait()?, [0.0; 0]);
+        assert_eq!(*rig.device.pinned::<u64>(0)?.read()?, [0; 0]);
+
+        let one = s1.upload(&[42_u8])?;
+        assert_eq!(s2.download(&one)?.wait()?, [42]);
+
+        let bytes: Vec<u8> = (0..=255).collect();
+        let mut odd = s1.upload(&bytes)?;
+        let part = s2.upload(&[0xAA_u8; 7])?;
+        s2.copy(&part, odd.slice_mut(3..10))?;
+        s1.fill(odd.slice_mut(101..102), 0xBB)?;
+        assert_eq!(s2.download(odd.slice(5..5))?.wait()?, [0; 0]);
+        let mut expected = bytes;
+        expected[3..10].fill(0xAA);
+        expected[101] = 0xBB;
+        assert_eq!(s2.download(odd.slice(1..))?.wait()?, expected[1..]);
+
+        let mut wide = s1.zeros::<[f64; 3]>(5)?;
+        s2.fill(wide.slice_mut(1..5), [1.5, 2.5, 3.5])?;
+        let expected = [[0.0; 3], [1.5, 2.5, 3.5], [1.5, 2.5, 3.5], [1.5, 2.5, 3.5], [1.5, 2.5, 3.5]];
+        assert_eq!(s1.download(&wide)?.wait()?, expected);
+        Ok(())
+    });
+}
+
+#[test]
+fn b15_four_gibibytes_and_one_byte() {
+    const LEN: usize = (4 << 30) + 1;
+    let run = || -> Result<()> {
+        // Sizes do not depend on the schedule, and so much memory is not to be had forty times.
+        let device = if on_gpu() { Device::open(millstream::Select::Auto) } else { Device::simulated() }?;
+        let stream = device.stream()?;
+        let mut a = stream.zeros::<u8>(LEN)?;
+        stream.fill(a.slice_mut(LEN - 1..), 7)?;
+        stream.fill(a.slice_mut((4 << 30) - 2..(4 << 30) - 1), 6)?;
+        let tail = stream.download(a.slice(LEN - 4..))?.wait()?;
+        assert_eq!(tail, [0, 6, 0, 7]);
+        let mut b = stream.zeros::<u8>(LEN)?;
+        stream.copy(&a, &mut b)?;
+        drop(a);
+        assert_eq!(stream.download(b.slice(LEN - 4..))?.wait()?, tail);
+        Ok(())
+    };
+    run().unwrap();
+}
+
+#[test]
+fn b17_a_copy_longer_than_its_source_is_refused() {
+    scenario(|rig| {
+        let stream = rig.stream();
+        let source = stream.upload(&[1_u8, 2, 3])?;
+        let mut target = rig.device.pinned_from(&[9_u8; 5])?;
+        let lengths = Problem::Length { source_len: 3, target_len: 5 };
+        assert_eq!(problem(stream.copy(&source, &mut target)), lengths);
+        assert_eq!(*target.read()?, [9; 5]);
+        let mut on_device = stream.zeros::<u8>(5)?;
+        assert_eq!(problem(stream.copy(&source, &mut on_device)), lengths);
+        assert_eq!(stream.download(&source)?.wait()?, [1, 2, 3]);
+        Ok(())
+    });
+}
