@@ -1,0 +1,202 @@
+//! What goes wrong is reported: which thread, which line, how.
+
+use millstream_sim::exec::{Fault, FaultKind, Launch, run};
+use millstream_sim::ptx;
+
+use crate::memory::{Memory, Value, launch, load, params};
+
+/// Runs a kernel `k` with the given body and one pointer parameter, whose address it finds in `%rd1`.
+fn run_body(body: &str, block: u32, memory: &Memory, pointer: u64) -> Result<(), Fault> {
+    let source = format!(
+        ".version 8.0\n.target sm_75\n.address_size 64\n\
+         .visible .entry k(.param .u64 p) {{\n\
+         .reg .pred %p<9>; .reg .b32 %r<20>; .reg .b64 %rd<20>; .shared .align 8 .b8 s[64];\n\
+         ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x;\n{body}\nret; }}"
+    );
+    let module = ptx::parse(&source).unwrap();
+    let kernel = module.kernel("k").unwrap();
+    let params = params(kernel, &[pointer.bytes()]);
+    let launch = Launch {
+        params: &params,
+        step_limit: 100_000,
+        ..Launch::new([2, 1, 1], [block, 1, 1])
+    };
+    run(kernel, &launch, memory).map(|_| ())
+}
+
+fn kind_of(body: &str, block: u32) -> FaultKind {
+    let mut memory = Memory::default();
+    let pointer = memory.put(&[0u32; 32]);
+    let fault = run_body(body, block, &memory, pointer).unwrap_err();
+    assert_eq!(fault.kernel, "k");
+    assert_eq!(fault.block, [0, 0, 0]);
+    fault.kind
+}
+
+#[test]
+fn out_of_bounds_names_thread_and_line() {
+    let module = load("saxpy");
+    let mut memory = Memory::default();
+    let (dx, dy) = (memory.put(&[1f32; 100]), memory.put(&[1f32; 90]));
+    let values = [100u32.bytes(), 1f32.bytes(), dx.bytes(), dy.bytes()];
+    let fault = launch(&module, "saxpy", [2, 1, 1], [64, 1, 1], &memory, &values).unwrap_err();
+    assert_eq!(
+        fault.kind,
+        FaultKind::OutOfBounds {
+            address: dy + 360,
+            bytes: 4,
+            write: false
+        }
+    );
+    assert_eq!(
+        (fault.block, fault.thread, fault.ptx_line),
+        ([1, 0, 0], [26, 0, 0], 45)
+    );
+    let text = fault.to_string();
+    assert!(
+        text.starts_with(
+            "kernel `saxpy` failed at line 45 in block (1, 0, 0), thread (26, 0, 0): read of 4 bytes at 0x"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn null_is_out_of_bounds() {
+    let memory = Memory::default();
+    let fault = run_body("st.global.u32 [%rd1], %r1;", 1, &memory, 0).unwrap_err();
+    assert_eq!(
+        fault.kind,
+        FaultKind::OutOfBounds {
+            address: 0,
+            bytes: 4,
+            write: true
+        }
+    );
+}
+
+#[test]
+fn misaligned_accesses() {
+    assert!(matches!(
+        kind_of("ld.global.u32 %r2, [%rd1+2];", 1),
+        FaultKind::Misaligned {
+            bytes: 4,
+            write: false,
+            ..
+        }
+    ));
+    assert!(matches!(
+        kind_of("ld.shared.v2.u32 {%r2, %r3}, [s+4];", 1),
+        FaultKind::Misaligned {
+            address: 4,
+            bytes: 8,
+            write: false
+        }
+    ));
+}
+
+#[test]
+fn shared_and_read_only_memory() {
+    assert_eq!(
+        kind_of(
+            "mul.wide.u32 %rd2, %r1, 4; mov.u64 %rd3, s; add.s64 %rd2, %rd2, %rd3; st.shared.u32 [%rd2], %r1;",
+            32
+        ),
+        FaultKind::SharedOutOfBounds {
+            offset: 64,
+            bytes: 4,
+            size: 64,
+            write: true
+        }
+    );
+    let mut memory = Memory::default();
+    let pointer = memory.put(&[0u32; 32]);
+    memory.protect(pointer);
+    assert_eq!(
+        run_body("st.global.u32 [%rd1+8], %r1;", 1, &memory, pointer)
+            .unwrap_err()
+            .kind,
+        FaultKind::ReadOnly { address: pointer + 8 }
+    );
+    assert_eq!(
+        run_body("red.global.add.u32 [%rd1+8], %r1;", 1, &memory, pointer)
+            .unwrap_err()
+            .kind,
+        FaultKind::ReadOnly { address: pointer + 8 }
+    );
+}
+
+#[test]
+fn trap_and_endless_loops() {
+    assert_eq!(
+        kind_of("setp.eq.u32 %p1, %r1, 5; @%p1 trap;", 32),
+        FaultKind::Trap
+    );
+    assert_eq!(kind_of("L: bra L;", 1), FaultKind::StepLimit { limit: 100_000 });
+}
+
+#[test]
+fn barriers_that_can_never_complete() {
+    // Half of the threads wait at another barrier.
+    let split = "setp.lt.u32 %p1, %r1, 32; @%p1 bra A; bar.sync 1; bra B; A: bar.sync 2; B:";
+    assert_eq!(
+        kind_of(split, 64),
+        FaultKind::BarrierDeadlock { what: "bar.sync" }
+    );
+    // More threads are waited for than there are.
+    assert_eq!(
+        kind_of("bar.sync 0, 128;", 64),
+        FaultKind::BarrierDeadlock { what: "bar.sync" }
+    );
+    // The other half of the warp waits for the block.
+    let half = "setp.lt.u32 %p1, %r1, 16; @%p1 bra A; bar.warp.sync -1; bra B; A: bar.sync 0; B:";
+    assert!(matches!(kind_of(half, 32), FaultKind::BarrierDeadlock { .. }));
+    // A warp-wide operation that half of the warp never comes to.
+    let half = "setp.lt.u32 %p1, %r1, 16; @%p1 bra A; vote.sync.ballot.b32 %r2, %p1, -1; bra B; \
+                A: vote.sync.ballot.b32 %r2, %p1, -1; B:";
+    assert_eq!(
+        kind_of(half, 32),
+        FaultKind::BarrierDeadlock { what: "vote.sync" }
+    );
+}
+
+#[test]
+fn exited_threads_are_not_waited_for() {
+    let mut memory = Memory::default();
+    let pointer = memory.put(&[0u32; 32]);
+    let early = "setp.lt.u32 %p1, %r1, 40; @%p1 bra A; ret; A: bar.sync 0; vote.sync.ballot.b32 %r2, %p1, -1; \
+                 setp.eq.u32 %p2, %r1, 32; @%p2 st.global.u32 [%rd1], %r2;";
+    run_body(early, 100, &memory, pointer).unwrap();
+    assert_eq!(memory.get::<u32>(pointer)[0], 0xff);
+}
+
+#[test]
+fn launches_that_do_not_fit() {
+    let module = load("saxpy");
+    let kernel = module.kernel("saxpy").unwrap();
+    let memory = Memory::default();
+    let params = [0; 24];
+    for launch in [
+        Launch::new([1, 1, 1], [32, 1, 1]),
+        Launch {
+            params: &params,
+            ..Launch::new([0, 1, 1], [32, 1, 1])
+        },
+        Launch {
+            params: &params,
+            ..Launch::new([1, 1, 1], [32, 33, 1])
+        },
+        Launch {
+            params: &params,
+            ..Launch::new([1, 70_000, 1], [1, 1, 1])
+        },
+        Launch {
+            params: &params,
+            dynamic_shared_bytes: 300_000,
+            ..Launch::new([1, 1, 1], [1, 1, 1])
+        },
+    ] {
+        let fault = run(kernel, &launch, &memory).unwrap_err();
+        assert!(matches!(fault.kind, FaultKind::InvalidLaunch(_)), "{fault}");
+    }
+}

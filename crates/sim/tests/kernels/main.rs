@@ -1,0 +1,9 @@
+//! Kernels run by the interpreter, against plain Rust.
+
+mod memory;
+
+mod atomics;
+mod elementwise;
+mod faults;
+mod reductions;
+mod tiled;

@@ -1,0 +1,151 @@
+//! Device memory for the tests: a few allocations, and launches on them.
+#![allow(
+    unsafe_code,
+    reason = "the tests stand in for the device that owns the memory"
+)]
+
+use millstream_sim::cells::Cells;
+use millstream_sim::exec::{self, Fault, GlobalMemory, Launch, Region, Stats};
+use millstream_sim::ptx::{self, Kernel, Module};
+
+/// Where the first allocation lies; the others follow at this distance.
+const BASE: u64 = 0x1_0000_0000_0000;
+
+/// A value that kernels take or buffers hold.
+pub(crate) trait Value: Copy + Default + PartialEq + std::fmt::Debug {
+    /// Its bytes, little-endian.
+    fn bytes(self) -> Vec<u8>;
+    /// The value of its bytes.
+    fn of_bytes(bytes: &[u8]) -> Self;
+}
+
+macro_rules! value {
+    ($($ty:ty),*) => {$(
+        impl Value for $ty {
+            fn bytes(self) -> Vec<u8> {
+                self.to_le_bytes().to_vec()
+            }
+            fn of_bytes(bytes: &[u8]) -> Self {
+                Self::from_le_bytes(bytes.try_into().unwrap())
+            }
+        }
+    )*};
+}
+value!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
+
+/// Device memory.
+#[derive(Default)]
+pub(crate) struct Memory {
+    // Words, so that allocations are aligned.
+    allocations: Vec<(Vec<u64>, usize, bool)>,
+}
+
+impl Memory {
+    /// Allocates memory that holds `values`, and returns its address.
+    pub(crate) fn put<T: Value>(&mut self, values: &[T]) -> u64 {
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.bytes()).collect();
+        let words = bytes.chunks(8).map(|chunk| {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u64::from_ne_bytes(word)
+        });
+        self.allocations.push((words.collect(), bytes.len(), true));
+        BASE * self.allocations.len() as u64
+    }
+
+    /// Makes an allocation read-only.
+    pub(crate) fn protect(&mut self, address: u64) {
+        self.allocations[(address / BASE) as usize - 1].2 = false;
+    }
+
+    /// The whole of an allocation.
+    pub(crate) fn get<T: Value>(&self, address: u64) -> Vec<T> {
+        let (words, len, _) = &self.allocations[(address / BASE) as usize - 1];
+        let bytes: Vec<u8> = words
+            .iter()
+            .flat_map(|word| word.to_ne_bytes())
+            .take(*len)
+            .collect();
+        bytes.chunks(size_of::<T>()).map(T::of_bytes).collect()
+    }
+}
+
+impl GlobalMemory for Memory {
+    fn region(&self, address: u64) -> Option<Region<'_>> {
+        let number = (address / BASE).checked_sub(1)?;
+        let (words, len, writable) = self.allocations.get(usize::try_from(number).ok()?)?;
+        let base = BASE * (number + 1);
+        if address - base >= *len as u64 {
+            return None;
+        }
+        let pointer = words.as_ptr().cast_mut().cast::<u8>();
+        // SAFETY: the words live as long as `self`; they are reached through `Cells` only while a launch runs, and `put` and
+        // `get` cannot run then.
+        let cells = unsafe { Cells::from_raw(pointer, *len) };
+        Some(Region {
+            base,
+            cells,
+            writable: *writable,
+        })
+    }
+}
+
+/// Lays parameters out as the kernel wants them.
+pub(crate) fn params(kernel: &Kernel, values: &[Vec<u8>]) -> Vec<u8> {
+    let signature = kernel.signature();
+    assert_eq!(signature.params.len(), values.len(), "{signature:?}");
+    let mut block = vec![0; signature.param_bytes()];
+    for (param, value) in signature.params.iter().zip(values) {
+        assert_eq!(param.size, value.len(), "{param:?}");
+        block[param.offset..][..param.size].copy_from_slice(value);
+    }
+    block
+}
+
+/// The module of a file of `kernels/`.
+pub(crate) fn load(name: &str) -> Module {
+    let path = format!("{}/../../kernels/{name}.ptx", env!("CARGO_MANIFEST_DIR"));
+    ptx::parse(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// Launches a kernel of a module that has no variables.
+pub(crate) fn launch(
+    module: &Module,
+    kernel: &str,
+    grid: [u32; 3],
+    block: [u32; 3],
+    memory: &Memory,
+    values: &[Vec<u8>],
+) -> Result<Stats, Fault> {
+    let kernel = module.kernel(kernel).unwrap();
+    let params = params(kernel, values);
+    exec::run(
+        kernel,
+        &Launch {
+            params: &params,
+            ..Launch::new(grid, block)
+        },
+        memory,
+    )
+}
+
+/// Different numbers, the same on every run.
+pub(crate) fn numbers(count: usize, seed: u32) -> Vec<u32> {
+    let mut state = seed.wrapping_mul(2_654_435_761) | 1;
+    (0..count)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            state
+        })
+        .collect()
+}
+
+/// Numbers from -1 to 1.
+pub(crate) fn floats(count: usize, seed: u32) -> Vec<f32> {
+    numbers(count, seed)
+        .into_iter()
+        .map(|bits| bits as i32 as f32 / 2f32.powi(31))
+        .collect()
+}
