@@ -163,14 +163,28 @@ impl Machine {
         enqueued
     }
 
+    /// Where the operation stands in its stream's queue.
+    fn position(&self, number: usize, stream: usize) -> usize {
+        let position = self.queues[stream].iter().position(|&entry| entry == Entry::Work(number));
+        position.expect("the operation was enqueued")
+    }
+
     /// All operations that the queues put before `number`, found by walking every edge.
     fn before(&self, number: usize, stream: usize) -> BTreeSet<usize> {
-        let position = self.queues[stream].iter().position(|&entry| entry == Entry::Work(number));
+        self.before_without(number, stream, None)
+    }
+
+    /// The same if the wait at position `left_out` of the operation's own queue were not there.
+    fn before_without(&self, number: usize, stream: usize, left_out: Option<usize>) -> BTreeSet<usize> {
+        let own = stream;
         let mut found = BTreeSet::new();
         let mut reached = [0; STREAMS];
-        let mut open = vec![(stream, position.expect("the operation was enqueued"))];
+        let mut open = vec![(stream, self.position(number, stream))];
         while let Some((stream, until)) = open.pop() {
             for at in reached[stream]..until {
+                if stream == own && left_out == Some(at) {
+                    continue;
+                }
                 match self.queues[stream][at] {
                     Entry::Work(earlier) => {
                         found.insert(earlier);
@@ -263,6 +277,13 @@ proptest! {
             let before = machine.before(later, all[later].stream);
             let extra: Vec<_> = before.difference(&must[later]).copied().collect();
             prop_assert!(extra.is_empty(), "operation {later} waits for {extra:?} without need");
+            let stream = all[later].stream;
+            let mut at = machine.position(later, stream);
+            while at > 0 && matches!(machine.queues[stream][at - 1], Entry::Wait(_)) {
+                at -= 1;
+                let without = machine.before_without(later, stream, Some(at));
+                prop_assert!(without != before, "operation {later} makes a wait that others imply");
+            }
         }
         prop_assert!(machine.records <= all.len(), "more than one record an operation");
     }
