@@ -21,6 +21,10 @@ pub(crate) struct Arguments {
     /// How many streams the pictures are spread over
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) streams: u8,
+
+    /// Also compute every picture in plain Rust, and fail where the device's answer differs
+    #[arg(long)]
+    pub(crate) check: bool,
 }
 
 /// What the end of `--help` shows.
@@ -41,6 +45,7 @@ mod tests {
         let arguments = Arguments::try_parse_from(["photos"]).unwrap();
         assert!(arguments.paths.is_empty());
         assert_eq!((arguments.out, arguments.streams), (PathBuf::from("./out"), 4));
+        assert!(!arguments.check);
         let arguments =
             Arguments::try_parse_from(["photos", "a.png", "--streams", "64", "b", "--out", "x"]).unwrap();
         assert_eq!(arguments.paths, [PathBuf::from("a.png"), PathBuf::from("b")]);

@@ -1,6 +1,9 @@
 //! The device's part of the photos example: every step of a picture is called for, and nothing is waited for but results.
 
-#![allow(unsafe_code, reason = "vouches for the signatures of the kernels that come with the program")]
+#![allow(
+    unsafe_code,
+    reason = "vouches for the signatures of the kernels that come with the program"
+)]
 
 use millstream::{Device, Grid, Pending, Result, Stream};
 
@@ -58,7 +61,11 @@ impl Analyser {
     pub(crate) fn new(device: &Device, streams: usize) -> Result<Self> {
         let kernels = photo::load(device)?;
         let streams = (0..streams).map(|_| device.stream()).collect::<Result<_>>()?;
-        Ok(Self { kernels, streams, started: 0 })
+        Ok(Self {
+            kernels,
+            streams,
+            started: 0,
+        })
     }
 
     /// How many streams the pictures are spread over.
@@ -80,20 +87,28 @@ impl Analyser {
 
         let rgb = main.upload(&picture.rgb)?;
         let mut luma = main.zeros::<u8>(n)?;
-        self.kernels.luminance(main, Grid::linear(n), &rgb, &mut luma, pixels)?;
+        self.kernels
+            .luminance(main, Grid::linear(n), &rgb, &mut luma, pixels)?;
 
         let mut bins = side.zeros::<u32>(256)?;
         let counting = Grid::linear(n.min(COUNTING_THREADS_MAX));
-        self.kernels.histogram256(side, counting, &luma, &mut bins, pixels)?;
+        self.kernels
+            .histogram256(side, counting, &luma, &mut bins, pixels)?;
 
         let mut rows = main.zeros::<u16>(n)?;
-        self.kernels.blur_rows(main, tiles, &luma, &mut rows, wide, high)?;
+        self.kernels
+            .blur_rows(main, tiles, &luma, &mut rows, wide, high)?;
         let mut blurred = main.zeros::<u8>(n)?;
-        self.kernels.blur_columns(main, tiles, &rows, &mut blurred, wide, high)?;
+        self.kernels
+            .blur_columns(main, tiles, &rows, &mut blurred, wide, high)?;
         let mut edges = main.zeros::<u8>(n)?;
-        self.kernels.sobel(main, tiles, &blurred, &mut edges, wide, high)?;
+        self.kernels
+            .sobel(main, tiles, &blurred, &mut edges, wide, high)?;
 
-        Ok(InFlight { edges: main.download(&edges)?, bins: side.download(&bins)? })
+        Ok(InFlight {
+            edges: main.download(&edges)?,
+            bins: side.download(&bins)?,
+        })
     }
 }
 
@@ -102,7 +117,10 @@ impl InFlight {
     pub(crate) fn wait(self) -> Result<Analysis> {
         let bins = self.bins.wait()?;
         let bins = std::array::from_fn(|at| bins[at]);
-        Ok(Analysis { edges: self.edges.wait()?, bins })
+        Ok(Analysis {
+            edges: self.edges.wait()?,
+            bins,
+        })
     }
 }
 
@@ -117,7 +135,9 @@ mod tests {
 
     /// A picture whose every byte differs from its neighbours.
     fn noise(width: u32, height: u32) -> Picture {
-        let rgb = (0..width as usize * height as usize * 3).map(|at| (at * at * 31 + at * 7 >> 3) as u8).collect();
+        let rgb = (0..width as usize * height as usize * 3)
+            .map(|at| ((at * at * 31 + at * 7) >> 3) as u8)
+            .collect();
         Picture { width, height, rgb }
     }
 
@@ -125,12 +145,28 @@ mod tests {
     fn the_device_and_plain_rust_agree_to_the_bit() -> Result<()> {
         let device = Device::open(Select::Auto)?;
         let mut analyser = Analyser::new(&device, 3)?;
-        let sizes = [(1, 1), (1, 40), (40, 1), (31, 7), (33, 9), (64, 64), (20_000, 2), (2, 3000)];
+        let sizes = [
+            (1, 1),
+            (1, 40),
+            (40, 1),
+            (31, 7),
+            (33, 9),
+            (64, 64),
+            (20_000, 2),
+            (2, 3000),
+        ];
         let mut pictures: Vec<_> = sizes.map(|(width, height)| noise(width, height)).into();
         let (sources, bad) = picture::gather(&[], Path::new("out"));
         assert!(bad.is_empty() && sources.len() == 3);
-        pictures.extend(sources.iter().map(|source| source.load().expect("the photographs decode")));
-        let flights: Vec<_> = pictures.iter().map(|picture| analyser.start(picture)).collect::<Result<_>>()?;
+        pictures.extend(
+            sources
+                .iter()
+                .map(|source| source.load().expect("the photographs decode")),
+        );
+        let flights: Vec<_> = pictures
+            .iter()
+            .map(|picture| analyser.start(picture))
+            .collect::<Result<_>>()?;
         for (picture, flight) in pictures.iter().zip(flights) {
             let expected = cpu::analyse(&picture.rgb, picture.width as usize, picture.height as usize);
             let found = flight.wait()?;

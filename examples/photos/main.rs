@@ -10,7 +10,7 @@ mod picture;
 
 use std::{fmt::Display, fs, path::Path, process::ExitCode};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use millstream::{Device, Recording, Select};
@@ -24,7 +24,7 @@ const BATCH_BYTES_MAX: usize = 512 << 20;
 
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
-        Ok(failures) if failures == 0 => ExitCode::SUCCESS,
+        Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -38,7 +38,10 @@ fn run(arguments: &Arguments) -> Result<usize> {
     let device = Device::open(Select::Auto)?;
     println!("{device}: {}", device.note());
     let (sources, bad) = picture::gather(&arguments.paths, &arguments.out);
-    let mut failures = Failures { count: 0, progress: progress(sources.len()) };
+    let mut failures = Failures {
+        count: 0,
+        progress: progress(sources.len()),
+    };
     bad.iter().for_each(|input| failures.note(input));
 
     let mut analyser = Analyser::new(&device, usize::from(arguments.streams))?;
@@ -55,7 +58,7 @@ fn run(arguments: &Arguments) -> Result<usize> {
             }
         }
         for (source, picture, flight) in flights {
-            if let Err(error) = finish(&arguments.out, source, &picture, flight, &failures.progress) {
+            if let Err(error) = finish(arguments, source, &picture, flight, &failures.progress) {
                 failures.note(format_args!("{}: {error:#}", source.name));
             }
         }
@@ -75,7 +78,9 @@ fn take_batch<'a>(
     let mut batch = Vec::new();
     let mut bytes = 0;
     while batch.len() < count_max && bytes < BATCH_BYTES_MAX {
-        let Some((source, rest)) = left.split_first() else { break };
+        let Some((source, rest)) = left.split_first() else {
+            break;
+        };
         *left = rest;
         match source.load() {
             Ok(picture) => {
@@ -90,17 +95,29 @@ fn take_batch<'a>(
 
 /// Waits for a picture's results and writes them.
 fn finish(
-    out: &Path,
+    arguments: &Arguments,
     source: &Source,
     picture: &Picture,
     flight: InFlight,
     progress: &ProgressBar,
 ) -> Result<()> {
     let analysis = flight.wait()?;
-    picture::write(out, &source.name, picture, &analysis)?;
-    let Picture { width, height, .. } = picture;
+    let &Picture {
+        width,
+        height,
+        ref rgb,
+    } = picture;
+    if arguments.check && cpu::analyse(rgb, width as usize, height as usize) != analysis {
+        bail!("the device's answer differs from that of plain Rust");
+    }
+    picture::write(&arguments.out, &source.name, picture, &analysis)?;
     let checksum = picture::checksum(&analysis);
-    progress.suspend(|| println!("{:<24} {width:>6} × {height:<6} checksum {checksum:016x}", source.name));
+    progress.suspend(|| {
+        println!(
+            "{:<24} {width:>6} × {height:<6} checksum {checksum:016x}",
+            source.name
+        )
+    });
     progress.inc(1);
     Ok(())
 }

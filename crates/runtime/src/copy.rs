@@ -12,9 +12,7 @@ use crate::{
     Buffer, CopySource, CopyTarget, Misuse, Pending, Problem, ReadOperand, Result, Stream, WriteOperand,
     device::{Awaited, DeviceState},
     memory::{AnyPlace, Block, PinnedPlace, Span},
-    submit::{
-        Accesses, Command, Fill, Operation, Repeat, ToDevice, ToHost, WithinDevice, submit,
-    },
+    submit::{Accesses, Command, Fill, Operation, Repeat, ToDevice, ToHost, WithinDevice, submit},
     timeline::Kind,
     tracker::{AccessKind, Ticket},
 };
@@ -34,7 +32,13 @@ impl Stream {
     #[track_caller]
     pub fn upload<T: Pod>(&self, source: &[T]) -> Result<Buffer<T>> {
         let location = Location::caller();
-        let mut target = Buffer::new(self.device_state(), self.state(), source.len(), "upload", location)?;
+        let mut target = Buffer::new(
+            self.device_state(),
+            self.state(),
+            source.len(),
+            "upload",
+            location,
+        )?;
         self.upload_pieces(bytemuck::cast_slice(source), &target.view_mut().span, location)?;
         Ok(target)
     }
@@ -67,24 +71,47 @@ impl Stream {
         let awaited = Arc::new(());
         if bytes == 0 {
             device.check_alive()?;
-            return Ok(Pending::new(device, Arc::clone(self.state()), 0, awaited, Vec::new));
+            return Ok(Pending::new(
+                device,
+                Arc::clone(self.state()),
+                0,
+                awaited,
+                Vec::new,
+            ));
         }
-        let mut staged = Staged { device: Arc::clone(&device), block: Some(device.staging.take(&device, bytes)?), uses: SmallVec::new() };
-        let command = ToHost { target: staged.pointer(), source: span.pointer(), bytes };
+        let mut staged = Staged {
+            device: Arc::clone(&device),
+            block: Some(device.staging.take(&device, bytes)?),
+            uses: SmallVec::new(),
+        };
+        let command = ToHost {
+            target: staged.pointer(),
+            source: span.pointer(),
+            bytes,
+        };
         let operation = Operation {
             kind: Kind::DeviceToHost,
             label: "download",
             location: Location::caller(),
             bytes: bytes as u64,
             accesses: smallvec![span.access(AccessKind::Read)],
-            awaited: Some(Awaited { alive: Arc::downgrade(&awaited), chained: false }),
+            awaited: Some(Awaited {
+                alive: Arc::downgrade(&awaited),
+                chained: false,
+            }),
         };
         // SAFETY: the span lies within its allocation, the block has at least `bytes`, and `staged` gives it back to the
         // pool with this operation's ticket, so that nobody uses it before the copy is done.
         let (sequence, ()) = unsafe { submit(&device, self.state(), operation, command) }?;
         staged.uses.push(self.state().ticket(sequence));
         let finish = move || staged.take(len);
-        Ok(Pending::new(device, Arc::clone(self.state()), sequence, awaited, finish))
+        Ok(Pending::new(
+            device,
+            Arc::clone(self.state()),
+            sequence,
+            awaited,
+            finish,
+        ))
     }
 
     /// Copies an array to another of the same length: on the device, to or from [`Pinned`](crate::Pinned) memory.
@@ -106,21 +133,40 @@ impl Stream {
                     return Err(Misuse::new("copy", Problem::Overlap { first: 0, second: 1 }).into());
                 }
                 let bytes = from.bytes.len();
-                let command = WithinDevice { target: to.pointer(), source: from.pointer(), bytes };
+                let command = WithinDevice {
+                    target: to.pointer(),
+                    source: from.pointer(),
+                    bytes,
+                };
                 let accesses = smallvec![from.access(AccessKind::Read), to.access(AccessKind::Write)];
                 self.submit_copy(Kind::DeviceToDevice, bytes, accesses, None, location, command)
             }
             (AnyPlace::Pinned(from), AnyPlace::Device(to)) => {
                 let to = to.0;
                 let bytes = from.bytes();
-                let command = ToDevice { target: to.pointer(), source: from.pointer, bytes };
+                let command = ToDevice {
+                    target: to.pointer(),
+                    source: from.pointer,
+                    bytes,
+                };
                 let accesses = smallvec![from.access(AccessKind::Read), to.access(AccessKind::Write)];
-                self.submit_copy(Kind::HostToDevice, bytes, accesses, Some(&from), location, command)
+                self.submit_copy(
+                    Kind::HostToDevice,
+                    bytes,
+                    accesses,
+                    Some(&from),
+                    location,
+                    command,
+                )
             }
             (AnyPlace::Device(from), AnyPlace::Pinned(to)) => {
                 let from = from.0;
                 let bytes = to.bytes();
-                let command = ToHost { target: to.pointer, source: from.pointer(), bytes };
+                let command = ToHost {
+                    target: to.pointer,
+                    source: from.pointer(),
+                    bytes,
+                };
                 let accesses = smallvec![from.access(AccessKind::Read), to.access(AccessKind::Write)];
                 self.submit_copy(Kind::DeviceToHost, bytes, accesses, Some(&to), location, command)
             }
@@ -156,16 +202,32 @@ impl Stream {
     }
 
     /// Captures and uploads piece by piece.
-    fn upload_pieces(&self, source: &[u8], target: &Span<'_>, location: &'static Location<'static>) -> Result<()> {
+    fn upload_pieces(
+        &self,
+        source: &[u8],
+        target: &Span<'_>,
+        location: &'static Location<'static>,
+    ) -> Result<()> {
         let device = self.device_state();
         for (number, piece) in source.chunks(UPLOAD_PIECE_BYTES).enumerate() {
             let start = target.bytes.start + number * UPLOAD_PIECE_BYTES;
-            let span = Span { bytes: start..start + piece.len(), ..target.clone() };
+            let span = Span {
+                bytes: start..start + piece.len(),
+                ..target.clone()
+            };
             let block = device.staging.take(device, piece.len())?;
-            let mut staged = Staged { device: Arc::clone(device), block: Some(block), uses: SmallVec::new() };
+            let mut staged = Staged {
+                device: Arc::clone(device),
+                block: Some(block),
+                uses: SmallVec::new(),
+            };
             // SAFETY: the block is ours alone, at least as large as the piece, and not part of it.
             unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), staged.pointer(), piece.len()) };
-            let command = ToDevice { target: span.pointer(), source: staged.pointer(), bytes: piece.len() };
+            let command = ToDevice {
+                target: span.pointer(),
+                source: staged.pointer(),
+                bytes: piece.len(),
+            };
             let operation = Operation {
                 kind: Kind::HostToDevice,
                 label: "upload",
@@ -194,8 +256,18 @@ impl Stream {
         if bytes == 0 {
             return self.device_state().check_alive();
         }
-        let awaited = pinned.map(|place| Awaited { alive: Arc::downgrade(place.alive), chained: true });
-        let operation = Operation { kind, label: "copy", location, bytes: bytes as u64, accesses, awaited };
+        let awaited = pinned.map(|place| Awaited {
+            alive: Arc::downgrade(place.alive),
+            chained: true,
+        });
+        let operation = Operation {
+            kind,
+            label: "copy",
+            location,
+            bytes: bytes as u64,
+            accesses,
+            awaited,
+        };
         // SAFETY: the accesses are all that the copy touches: spans within their allocations, and pinned memory that its
         // pool does not hand out again before this operation is done.
         unsafe { submit(self.device_state(), self.state(), operation, command) }.map(drop)
@@ -209,11 +281,26 @@ impl Stream {
         }
         if let Some(pattern) = pattern_of(value) {
             let count = bytes / pattern.size();
-            return self.submit_fill(target, location, Fill { target: target.pointer(), pattern, count });
+            return self.submit_fill(
+                target,
+                location,
+                Fill {
+                    target: target.pointer(),
+                    pattern,
+                    count,
+                },
+            );
         }
-        let first = Span { bytes: target.bytes.start..target.bytes.start + value.len(), ..target.clone() };
+        let first = Span {
+            bytes: target.bytes.start..target.bytes.start + value.len(),
+            ..target.clone()
+        };
         self.upload_pieces(value, &first, location)?;
-        let command = Repeat { target: target.pointer(), element_bytes: value.len(), bytes };
+        let command = Repeat {
+            target: target.pointer(),
+            element_bytes: value.len(),
+            bytes,
+        };
         self.submit_fill(target, location, command)
     }
 
@@ -246,7 +333,14 @@ impl Stream {
             return Ok(());
         }
         let (operand_device, stream_device) = (device.to_string(), self.device_state().to_string());
-        Err(Misuse::new(operation, Problem::OtherDevice { operand, operand_device, stream_device }))
+        Err(Misuse::new(
+            operation,
+            Problem::OtherDevice {
+                operand,
+                operand_device,
+                stream_device,
+            },
+        ))
     }
 }
 
@@ -259,7 +353,9 @@ struct Staged {
 
 impl Staged {
     fn pointer(&self) -> *mut u8 {
-        self.block.as_ref().map_or(std::ptr::null_mut(), |block| block.pointer.as_ptr())
+        self.block
+            .as_ref()
+            .map_or(std::ptr::null_mut(), |block| block.pointer.as_ptr())
     }
 
     /// The first `len` elements of the block. The copy that writes them is done.
@@ -267,7 +363,11 @@ impl Staged {
         let mut values = Vec::<T>::with_capacity(len);
         // SAFETY: the vector has room for `len` elements, and the block, which is another place, as many bytes.
         unsafe {
-            std::ptr::copy_nonoverlapping(self.pointer(), values.as_mut_ptr().cast::<u8>(), len * size_of::<T>());
+            std::ptr::copy_nonoverlapping(
+                self.pointer(),
+                values.as_mut_ptr().cast::<u8>(),
+                len * size_of::<T>(),
+            );
         }
         // SAFETY: the elements were just written, and any bits are a `T`.
         unsafe { values.set_len(len) };
@@ -287,7 +387,13 @@ fn same_length(operation: &'static str, source_len: usize, target_len: usize) ->
     if source_len == target_len {
         return Ok(());
     }
-    Err(Misuse::new(operation, Problem::Length { source_len, target_len }))
+    Err(Misuse::new(
+        operation,
+        Problem::Length {
+            source_len,
+            target_len,
+        },
+    ))
 }
 
 fn elements<T>(place: &AnyPlace<'_>) -> usize {
@@ -307,7 +413,9 @@ fn device_of<'a>(place: &'a AnyPlace<'_>) -> &'a Arc<DeviceState> {
 
 /// The shortest element that the driver can repeat and that gives the same bytes.
 fn pattern_of(value: &[u8]) -> Option<FillPattern> {
-    let repeats = |size: usize| value.len() % size == 0 && value.chunks_exact(size).all(|part| part == &value[..size]);
+    let repeats = |size: usize| {
+        value.len().is_multiple_of(size) && value.chunks_exact(size).all(|part| part == &value[..size])
+    };
     let first = |size: usize| value.get(..size);
     if repeats(1) {
         return first(1).map(|bytes| FillPattern::U8(bytes[0]));
@@ -328,8 +436,14 @@ mod tests {
     #[test]
     fn a_fill_uses_the_shortest_element_that_repeats() {
         assert_eq!(pattern_of(&[7, 7, 7, 7, 7, 7, 7, 7]), Some(FillPattern::U8(7)));
-        assert_eq!(pattern_of(&[1, 2, 1, 2]), Some(FillPattern::U16(u16::from_ne_bytes([1, 2]))));
-        assert_eq!(pattern_of(&1.5_f32.to_ne_bytes()), Some(FillPattern::U32(1.5_f32.to_bits())));
+        assert_eq!(
+            pattern_of(&[1, 2, 1, 2]),
+            Some(FillPattern::U16(u16::from_ne_bytes([1, 2])))
+        );
+        assert_eq!(
+            pattern_of(&1.5_f32.to_ne_bytes()),
+            Some(FillPattern::U32(1.5_f32.to_bits()))
+        );
         assert_eq!(pattern_of(&1.7_f64.to_ne_bytes()), None);
         assert_eq!(pattern_of(&[1, 2, 3]), None);
         assert_eq!(pattern_of(&[5, 5, 5]), Some(FillPattern::U8(5)));

@@ -48,7 +48,9 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn unavailable(reason: impl fmt::Display) -> Self {
-        Self::Unavailable { reason: reason.to_string().into() }
+        Self::Unavailable {
+            reason: reason.to_string().into(),
+        }
     }
 
     /// The error of a kernel whose `requires` clause does not hold. Called by code that `kernels!` writes.
@@ -79,7 +81,10 @@ pub struct Misuse {
 
 impl Misuse {
     pub(crate) fn new(operation: &'static str, problem: Problem) -> Self {
-        Self { operation, problem: Box::new(problem) }
+        Self {
+            operation,
+            problem: Box::new(problem),
+        }
     }
 
     /// What was called: a method's or a kernel's name.

@@ -46,12 +46,24 @@ struct Handle {
 impl Stream {
     pub(crate) fn new(device: &Arc<DeviceState>, priority: i32) -> Result<Self> {
         let state = device.acquire_stream(priority)?;
-        Ok(Self { inner: Arc::new(Handle { device: Arc::clone(device), state, retires: true }) })
+        Ok(Self {
+            inner: Arc::new(Handle {
+                device: Arc::clone(device),
+                state,
+                retires: true,
+            }),
+        })
     }
 
     /// A handle of a stream that someone else retires.
     pub(crate) fn borrowed(device: &Arc<DeviceState>, state: Arc<StreamState>) -> Self {
-        Self { inner: Arc::new(Handle { device: Arc::clone(device), state, retires: false }) }
+        Self {
+            inner: Arc::new(Handle {
+                device: Arc::clone(device),
+                state,
+                retires: false,
+            }),
+        }
     }
 
     /// The device on which the stream's work runs.
@@ -115,4 +127,3 @@ impl fmt::Debug for Stream {
         write!(f, "Stream({} of {})", self.id(), self.inner.device)
     }
 }
-

@@ -58,7 +58,14 @@ impl<T> Pending<T> {
         finish: impl FnOnce() -> T + Send + 'static,
     ) -> Self {
         let finish: Finish<T> = Box::new(finish);
-        Self { device, stream, sequence, finish: Some(finish), waker: None, _awaited: awaited }
+        Self {
+            device,
+            stream,
+            sequence,
+            finish: Some(finish),
+            waker: None,
+            _awaited: awaited,
+        }
     }
 
     /// Blocks this thread until the value is there.
@@ -98,7 +105,10 @@ impl<T> Pending<T> {
     }
 
     fn take(&mut self) -> T {
-        let finish = self.finish.take().expect("the value of a Pending can be taken once");
+        let finish = self
+            .finish
+            .take()
+            .expect("the value of a Pending can be taken once");
         finish()
     }
 
@@ -150,6 +160,8 @@ impl<T> Drop for Pending<T> {
 
 impl<T> fmt::Debug for Pending<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending").field("ticket", &self.sequence).finish_non_exhaustive()
+        f.debug_struct("Pending")
+            .field("ticket", &self.sequence)
+            .finish_non_exhaustive()
     }
 }

@@ -26,8 +26,7 @@ const SLEEP_NS_MAX: u64 = 20_000_000;
 
 /// How long to sleep before the next question after waiting for `waited_ns`; `None` means to ask again at once.
 pub(crate) fn patience(waited_ns: u64) -> Option<Duration> {
-    (waited_ns >= SPIN_NS)
-        .then(|| Duration::from_nanos((waited_ns / 100).clamp(SLEEP_NS_MIN, SLEEP_NS_MAX)))
+    (waited_ns >= SPIN_NS).then(|| Duration::from_nanos((waited_ns / 100).clamp(SLEEP_NS_MIN, SLEEP_NS_MAX)))
 }
 
 /// Whether the stream's ticket `sequence`, which is submitted, is done. Never blocks.
@@ -69,7 +68,10 @@ pub(crate) fn query_point(
     }
     note_done(device, &point.clock);
     let done = stream.done();
-    stream.points.lock().retire(done, |event| device.events.give(event));
+    stream
+        .points
+        .lock()
+        .retire(done, |event| device.events.give(event));
     Ok(true)
 }
 
@@ -77,14 +79,16 @@ pub(crate) fn query_point(
 pub(crate) fn query_stream(device: &DeviceState, stream: &StreamState) -> Result<bool> {
     let (submitted, clock) = stream.points.lock().tail();
     // SAFETY: the device owns the stream.
-    let answer =
-        device.checked(unsafe { device.driver.stream_query(device.context, stream.handle) })?;
+    let answer = device.checked(unsafe { device.driver.stream_query(device.context, stream.handle) })?;
     if answer == Completion::Pending {
         return Ok(false);
     }
     note_done(device, &clock);
     stream.mark_done(submitted);
-    stream.points.lock().retire(submitted, |event| device.events.give(event));
+    stream
+        .points
+        .lock()
+        .retire(submitted, |event| device.events.give(event));
     Ok(true)
 }
 

@@ -39,13 +39,13 @@ impl Limits {
 
     /// What is wrong with a launch of this shape, if anything is. `threads_max` is the kernel's own limit.
     pub(crate) fn check(&self, dims: &LaunchDims, threads_max: i32) -> Option<Problem> {
-        let names = ["x", "y", "z"];
-        for axis in 0..3 {
-            for (what, asked, limit) in
-                [("grid", dims.grid[axis], self.grid[axis]), ("block", dims.block[axis], self.block[axis])]
-            {
+        for (axis, name) in ["x", "y", "z"].into_iter().enumerate() {
+            for (what, asked, limit) in [
+                ("grid", dims.grid[axis], self.grid[axis]),
+                ("block", dims.block[axis], self.block[axis]),
+            ] {
                 if asked == 0 || i64::from(asked) > i64::from(limit) {
-                    let detail = format!("{what}.{} is {asked}; it must be 1 to {limit}", names[axis]);
+                    let detail = format!("{what}.{name} is {asked}; it must be 1 to {limit}");
                     return Some(Problem::Grid { detail });
                 }
             }

@@ -56,7 +56,7 @@ impl Device {
     ///
     /// None is known.
     pub fn simulated() -> Result<Self> {
-        Self::open(Select::Simulated(SimConfig::default()))
+        Self::of(&Gpu::new(SimConfig::default()), 0)
     }
 
     /// Opens a device of a simulated GPU that the caller keeps a handle to.
@@ -76,7 +76,10 @@ impl Device {
     /// If the simulated GPU has no device of this ordinal.
     pub fn of(gpu: &Gpu, ordinal: i32) -> Result<Self> {
         let note = "simulated, as asked for";
-        registry::open(gpu.driver(), DeviceOrdinal::from_raw(ordinal)).map(|state| Self { state, note: note.into() })
+        registry::open(gpu.driver(), DeviceOrdinal::from_raw(ordinal)).map(|state| Self {
+            state,
+            note: note.into(),
+        })
     }
 
     /// Opens a device of any driver: one that counts calls, or makes them fail, in front of another.
@@ -89,10 +92,16 @@ impl Device {
     ///
     /// The driver does what [`Driver`] says: among other things, pointers that it gives out are valid memory, and copies
     /// touch no other.
-    #[allow(unsafe_code, reason = "passes on the contract of a driver that safe code could not vouch for")]
+    #[allow(
+        unsafe_code,
+        reason = "passes on the contract of a driver that safe code could not vouch for"
+    )]
     pub unsafe fn with_driver(driver: Arc<dyn Driver>, ordinal: i32) -> Result<Self> {
         let note = format!("by {}, as asked for", driver.name());
-        registry::open(driver, DeviceOrdinal::from_raw(ordinal)).map(|state| Self { state, note: note.into() })
+        registry::open(driver, DeviceOrdinal::from_raw(ordinal)).map(|state| Self {
+            state,
+            note: note.into(),
+        })
     }
 
     /// A new stream, or an idle one that nobody holds any more.
@@ -201,7 +210,10 @@ impl Device {
     }
 
     pub(crate) fn from_state(state: Arc<DeviceState>) -> Self {
-        Self { state, note: "".into() }
+        Self {
+            state,
+            note: "".into(),
+        }
     }
 
     pub(crate) fn state(&self) -> &Arc<DeviceState> {

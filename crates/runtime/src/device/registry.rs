@@ -22,11 +22,17 @@ pub(super) fn open(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal) -> Result<Ar
     let identity = driver.identity();
     let mut open = OPEN.lock();
     open.retain(|entry| entry.state.strong_count() > 0);
-    let known = open.iter().find(|entry| entry.driver == identity && entry.ordinal == ordinal);
+    let known = open
+        .iter()
+        .find(|entry| entry.driver == identity && entry.ordinal == ordinal);
     if let Some(state) = known.and_then(|entry| entry.state.upgrade()) {
         return Ok(state);
     }
     let state = Arc::new(DeviceState::open(driver, ordinal)?);
-    open.push(Entry { driver: identity, ordinal, state: Arc::downgrade(&state) });
+    open.push(Entry {
+        driver: identity,
+        ordinal,
+        state: Arc::downgrade(&state),
+    });
     Ok(state)
 }

@@ -18,7 +18,8 @@ const VARIABLE: &str = "MILLSTREAM_DEVICE";
 ///
 /// ```
 /// use millstream::{Device, Select, sim::SimConfig};
-/// assert!(Device::open(Select::Simulated(SimConfig::default()))?.is_simulated());
+/// let config = SimConfig::new().memory_bytes(1 << 30);
+/// assert!(Device::open(Select::Simulated(Box::new(config)))?.is_simulated());
 /// # Ok::<(), millstream::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -32,7 +33,7 @@ pub enum Select {
     /// The GPU of this ordinal, through `libcuda`.
     Cuda(i32),
     /// A simulated device of its own.
-    Simulated(SimConfig),
+    Simulated(Box<SimConfig>),
 }
 
 /// Opens what was selected.
@@ -40,7 +41,7 @@ pub(super) fn open(select: Select) -> Result<Device> {
     match select {
         Select::Auto => auto(),
         Select::Cuda(ordinal) => cuda(ordinal, "a GPU, as asked for"),
-        Select::Simulated(config) => Device::of(&Gpu::new(config), 0),
+        Select::Simulated(config) => Device::of(&Gpu::new(*config), 0),
     }
 }
 
@@ -58,7 +59,9 @@ fn auto() -> Result<Device> {
     let value = value.to_string_lossy();
     let refuse = |problem: &str| Error::unavailable(format!("{VARIABLE}={value}: {problem}"));
     if let Some(ordinal) = value.strip_prefix("cuda:") {
-        let ordinal = ordinal.parse().map_err(|_| refuse("a device's number must follow `cuda:`"))?;
+        let ordinal = ordinal
+            .parse()
+            .map_err(|_| refuse("a device's number must follow `cuda:`"))?;
         return cuda(ordinal, &format!("a GPU, by {VARIABLE}={value}"));
     }
     if value == "sim" || value.starts_with("sim:") {
@@ -71,7 +74,10 @@ fn auto() -> Result<Device> {
 fn cuda(ordinal: i32, note: &str) -> Result<Device> {
     let driver = Cuda::load().map_err(Error::unavailable)?;
     let state = registry::open(driver, DeviceOrdinal::from_raw(ordinal))?;
-    Ok(Device { state, note: note.into() })
+    Ok(Device {
+        state,
+        note: note.into(),
+    })
 }
 
 /// The process's simulated device; the settings of whoever comes first hold.
@@ -79,5 +85,8 @@ fn shared_simulation(config: SimConfig, note: &str) -> Result<Device> {
     static SHARED: OnceLock<Arc<dyn Driver>> = OnceLock::new();
     let driver = SHARED.get_or_init(|| Gpu::new(config).driver());
     let state = registry::open(Arc::clone(driver), DeviceOrdinal::from_raw(0))?;
-    Ok(Device { state, note: note.into() })
+    Ok(Device {
+        state,
+        note: note.into(),
+    })
 }

@@ -1,6 +1,9 @@
 //! What a process knows of one device, however often it is opened: its context, streams, pools and health.
 
-#![allow(unsafe_code, reason = "opens and closes the device's context, streams and pools")]
+#![allow(
+    unsafe_code,
+    reason = "opens and closes the device's context, streams and pools"
+)]
 
 use std::{
     collections::BTreeMap,
@@ -52,8 +55,11 @@ impl DeviceState {
     pub(crate) fn open(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal) -> Result<Self> {
         let count = driver.device_count()?;
         if !(0..count).contains(&ordinal.as_raw()) {
-            let reason =
-                format!("there is no device {} on {}: it has {count}", ordinal.as_raw(), driver.name());
+            let reason = format!(
+                "there is no device {} on {}: it has {count}",
+                ordinal.as_raw(),
+                driver.name()
+            );
             return Err(Error::unavailable(reason));
         }
         if driver.device_attribute(ordinal, DeviceAttribute::MEMORY_POOLS_SUPPORTED)? == 0 {
@@ -139,7 +145,8 @@ impl DeviceState {
 
     /// Whether the ticket is known to be done. Asks no driver.
     pub(crate) fn is_done(&self, ticket: Ticket) -> bool {
-        self.stream(ticket.stream).is_some_and(|stream| stream.is_done(ticket.sequence))
+        self.stream(ticket.stream)
+            .is_some_and(|stream| stream.is_done(ticket.sequence))
     }
 
     /// An error if the device is lost.
@@ -177,13 +184,22 @@ impl DeviceState {
 
 impl fmt::Display for DeviceState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "device {} ({}, {})", self.ordinal.as_raw(), self.name, self.driver.name())
+        write!(
+            f,
+            "device {} ({}, {})",
+            self.ordinal.as_raw(),
+            self.name,
+            self.driver.name()
+        )
     }
 }
 
 impl fmt::Debug for DeviceState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeviceState").field("ordinal", &self.ordinal).field("name", &self.name).finish()
+        f.debug_struct("DeviceState")
+            .field("ordinal", &self.ordinal)
+            .field("name", &self.name)
+            .finish()
     }
 }
 
@@ -194,7 +210,9 @@ impl Drop for DeviceState {
         let streams = self.all_streams();
         crate::submit::drain_frees(self);
         let idle = self.lost.get().is_none()
-            && streams.iter().all(|stream| query_stream(self, stream).unwrap_or(false));
+            && streams
+                .iter()
+                .all(|stream| query_stream(self, stream).unwrap_or(false));
         self.timeline.close(&*self.driver, self.context);
         if idle {
             self.staging.free_all(&*self.driver, self.context);

@@ -53,7 +53,11 @@ impl StreamState {
             id,
             handle,
             priority,
-            lane: Mutex::new(Lane { next: 1, clock: Clock::default(), awaited: SmallVec::new() }),
+            lane: Mutex::new(Lane {
+                next: 1,
+                clock: Clock::default(),
+                awaited: SmallVec::new(),
+            }),
             points: Mutex::new(Points::new(id)),
             submitted: Condvar::new(),
             done: AtomicU64::new(0),

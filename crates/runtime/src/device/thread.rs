@@ -30,12 +30,17 @@ thread_local! {
 pub(super) fn stream_of(device: &Arc<DeviceState>) -> Result<Arc<StreamState>> {
     STREAMS.with_borrow_mut(|streams| {
         streams.retain(|known| known.device.strong_count() > 0);
-        let known = streams.iter().find(|known| std::ptr::eq(known.device.as_ptr(), Arc::as_ptr(device)));
+        let known = streams
+            .iter()
+            .find(|known| std::ptr::eq(known.device.as_ptr(), Arc::as_ptr(device)));
         if let Some(known) = known {
             return Ok(Arc::clone(&known.state));
         }
         let state = device.acquire_stream(0)?;
-        streams.push(ThreadStream { device: Arc::downgrade(device), state: Arc::clone(&state) });
+        streams.push(ThreadStream {
+            device: Arc::downgrade(device),
+            state: Arc::clone(&state),
+        });
         Ok(state)
     })
 }

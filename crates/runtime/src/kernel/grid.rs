@@ -26,7 +26,13 @@ pub struct Grid {
 impl Grid {
     /// Exactly these blocks of these threads, in x, y and z.
     pub fn new(blocks: [u32; 3], threads: [u32; 3]) -> Self {
-        Self { dims: LaunchDims { grid: blocks, block: threads, shared_bytes: 0 } }
+        Self {
+            dims: LaunchDims {
+                grid: blocks,
+                block: threads,
+                shared_bytes: 0,
+            },
+        }
     }
 
     /// At least `n` threads in one dimension, in blocks of 256. For 0 the grid is empty, and launching it does nothing.
@@ -41,7 +47,12 @@ impl Grid {
     /// If a side of the tile is 0.
     #[track_caller]
     pub fn tiled(size: (usize, usize), tile: (u32, u32)) -> Self {
-        assert!(tile.0 > 0 && tile.1 > 0, "a tile of {} × {} threads", tile.0, tile.1);
+        assert!(
+            tile.0 > 0 && tile.1 > 0,
+            "a tile of {} × {} threads",
+            tile.0,
+            tile.1
+        );
         let blocks = [blocks_for(size.0, tile.0), blocks_for(size.1, tile.1), 1];
         Self::new(blocks, [tile.0, tile.1, 1])
     }

@@ -21,8 +21,15 @@ use crate::{
 pub struct Argument<'a>(Value<'a>);
 
 enum Value<'a> {
-    Slice { span: Span<'a>, kind: AccessKind, address: u64 },
-    Scalar { value: *const c_void, borrow: PhantomData<&'a ()> },
+    Slice {
+        span: Span<'a>,
+        kind: AccessKind,
+        address: u64,
+    },
+    Scalar {
+        value: *const c_void,
+        borrow: PhantomData<&'a ()>,
+    },
 }
 
 impl<'a> Argument<'a> {
@@ -38,7 +45,10 @@ impl<'a> Argument<'a> {
 
     /// A value.
     pub fn scalar<T: Pod>(value: &'a T) -> Self {
-        Self(Value::Scalar { value: std::ptr::from_ref(value).cast(), borrow: PhantomData })
+        Self(Value::Scalar {
+            value: std::ptr::from_ref(value).cast(),
+            borrow: PhantomData,
+        })
     }
 
     fn slice(span: Span<'a>, kind: AccessKind) -> Self {
@@ -74,13 +84,20 @@ pub unsafe fn launch(
     grid: Grid,
     arguments: &mut [Argument<'_>],
 ) -> Result<()> {
-    debug_assert_eq!(arguments.len(), function.params.len(), "arguments of {}", function.name);
+    debug_assert_eq!(
+        arguments.len(),
+        function.params.len(),
+        "arguments of {}",
+        function.name
+    );
     let name = function.name;
     stream.same_device(name, 0, &function.device)?;
     let mut accesses = Accesses::new();
     let mut bytes = 0;
     for (number, argument) in arguments.iter().enumerate() {
-        let Some((span, kind)) = argument.as_slice() else { continue };
+        let Some((span, kind)) = argument.as_slice() else {
+            continue;
+        };
         stream.same_device(name, number, &span.allocation.device)?;
         refuse_overlap(name, &arguments[..number], span, kind, number)?;
         bytes += span.bytes.len() as u64;
@@ -100,9 +117,20 @@ pub unsafe fn launch(
             Value::Scalar { value, .. } => *value,
         })
         .collect();
-    let command = submit::Launch { function: function.entry.handle, dims: grid.dims, params: &params };
+    let command = submit::Launch {
+        function: function.entry.handle,
+        dims: grid.dims,
+        params: &params,
+    };
     let location = Location::caller();
-    let operation = Operation { kind: Kind::Kernel, label: name, location, bytes, accesses, awaited: None };
+    let operation = Operation {
+        kind: Kind::Kernel,
+        label: name,
+        location,
+        bytes,
+        accesses,
+        awaited: None,
+    };
     // SAFETY: each pointer is to a value of the parameter's size, which loading has checked against the declaration, and
     // the caller vouches that the arguments are as declared and that the kernel touches its operands alone. The
     // function's module stays loaded while the device is open.

@@ -137,16 +137,24 @@ pub fn load(device: &Device, source: &'static Source) -> Result<Arc<[Function]>>
         None => {
             check_signatures(source)?;
             let (module, entries) = load_module(device, source)?;
-            loaded.push(Loaded { source: address, module, entries });
+            loaded.push(Loaded {
+                source: address,
+                module,
+                entries,
+            });
             loaded.len() - 1
         }
     };
-    let functions = source.kernels.iter().zip(&loaded[at].entries).map(|(kernel, &entry)| Function {
-        device: Arc::clone(device),
-        name: kernel.name,
-        params: kernel.params,
-        entry,
-    });
+    let functions = source
+        .kernels
+        .iter()
+        .zip(&loaded[at].entries)
+        .map(|(kernel, &entry)| Function {
+            device: Arc::clone(device),
+            name: kernel.name,
+            params: kernel.params,
+            entry,
+        });
     Ok(functions.collect())
 }
 
@@ -169,7 +177,9 @@ fn load_module(device: &DeviceState, source: &'static Source) -> Result<(ModuleH
 
 /// A driver's refusal of the text is the caller's mistake, not the device's.
 fn explain(source: &Source, error: Error) -> Error {
-    let Error::Driver(driver) = &error else { return error };
+    let Error::Driver(driver) = &error else {
+        return error;
+    };
     let refused = [
         ResultCode::INVALID_PTX,
         ResultCode::INVALID_IMAGE,
@@ -177,23 +187,41 @@ fn explain(source: &Source, error: Error) -> Error {
         ResultCode::NO_BINARY_FOR_GPU,
     ];
     if refused.contains(&driver.code()) {
-        return Misuse::new(source.module, Problem::Ptx { detail: driver.to_string() }).into();
+        return Misuse::new(
+            source.module,
+            Problem::Ptx {
+                detail: driver.to_string(),
+            },
+        )
+        .into();
     }
     error
 }
 
 fn check_signatures(source: &Source) -> Result<(), Misuse> {
     let refuse = |name: &'static str, detail: String| Err(Misuse::new(name, Problem::Signature { detail }));
-    let entries = millstream_sim::ptx::signatures(source.ptx)
-        .map_err(|error| Misuse::new(source.module, Problem::Ptx { detail: error.to_string() }))?;
+    let entries = millstream_sim::ptx::signatures(source.ptx).map_err(|error| {
+        Misuse::new(
+            source.module,
+            Problem::Ptx {
+                detail: error.to_string(),
+            },
+        )
+    })?;
     for kernel in source.kernels {
         let Some(entry) = entries.iter().find(|entry| entry.name == kernel.name) else {
             let names: Vec<_> = entries.iter().map(|entry| entry.name.as_str()).collect();
-            return refuse(kernel.name, format!("no such entry; there are {}", names.join(", ")));
+            return refuse(
+                kernel.name,
+                format!("no such entry; there are {}", names.join(", ")),
+            );
         };
         if entry.params.len() != kernel.params.len() {
             let (declared, there) = (kernel.params.len(), entry.params.len());
-            return refuse(kernel.name, format!("{declared} parameters are declared, the entry has {there}"));
+            return refuse(
+                kernel.name,
+                format!("{declared} parameters are declared, the entry has {there}"),
+            );
         }
         for (declared, there) in kernel.params.iter().zip(&entry.params) {
             let (size, align) = declared.kind.layout();

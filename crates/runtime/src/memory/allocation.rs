@@ -41,12 +41,18 @@ impl Allocation {
             match allocate(device, stream, &ledger, location) {
                 Err(error) if DeviceState::is_out_of_memory(&error) => {
                     make_room(device)?;
-                    allocate(device, stream, &ledger, location).map_err(|error| with_figures(device, bytes, error))
+                    allocate(device, stream, &ledger, location)
+                        .map_err(|error| with_figures(device, bytes, error))
                 }
                 result => result,
             }?
         };
-        Ok(Self { device: Arc::clone(device), pointer, ledger, home: stream.id })
+        Ok(Self {
+            device: Arc::clone(device),
+            pointer,
+            ledger,
+            home: stream.id,
+        })
     }
 }
 
@@ -62,10 +68,17 @@ fn allocate(
         label: "allocate",
         location,
         bytes,
-        accesses: smallvec![Access { ledger, range: 0..bytes, kind: AccessKind::Write, ordered: true }],
+        accesses: smallvec![Access {
+            ledger,
+            range: 0..bytes,
+            kind: AccessKind::Write,
+            ordered: true
+        }],
         awaited: None,
     };
-    let command = Allocate { bytes: usize::try_from(bytes).expect("a size that came from a usize") };
+    let command = Allocate {
+        bytes: usize::try_from(bytes).expect("a size that came from a usize"),
+    };
     // SAFETY: the command touches nothing that exists yet.
     unsafe { submit(device, stream, operation, command) }.map(|(_, pointer)| pointer)
 }
@@ -111,13 +124,26 @@ impl Drop for Allocation {
     fn drop(&mut self) {
         if self.ledger.bytes() > 0 {
             let uses = self.ledger.all_tickets();
-            release(&self.device, Freed { pointer: self.pointer, home: self.home, uses });
+            release(
+                &self.device,
+                Freed {
+                    pointer: self.pointer,
+                    home: self.home,
+                    uses,
+                },
+            );
         }
     }
 }
 
 impl fmt::Debug for Allocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes at {:#x} on {}", self.ledger.bytes(), self.pointer.as_raw(), self.device)
+        write!(
+            f,
+            "{} bytes at {:#x} on {}",
+            self.ledger.bytes(),
+            self.pointer.as_raw(),
+            self.device
+        )
     }
 }

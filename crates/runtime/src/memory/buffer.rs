@@ -64,7 +64,11 @@ impl<T: bytemuck::Pod> Buffer<T> {
     ) -> Result<Self> {
         let bytes = bytes_of::<T>(operation, len)?;
         let allocation = Allocation::new(device, stream, bytes, location)?;
-        Ok(Self { allocation, len, element: PhantomData })
+        Ok(Self {
+            allocation,
+            len,
+            element: PhantomData,
+        })
     }
 }
 
@@ -84,13 +88,19 @@ impl<T> Buffer<T> {
     /// The whole array, to read.
     #[must_use]
     pub fn view(&self) -> View<'_, T> {
-        View { span: self.span(), element: PhantomData }
+        View {
+            span: self.span(),
+            element: PhantomData,
+        }
     }
 
     /// The whole array, to write.
     #[must_use]
     pub fn view_mut(&mut self) -> ViewMut<'_, T> {
-        ViewMut { span: self.span(), element: PhantomData }
+        ViewMut {
+            span: self.span(),
+            element: PhantomData,
+        }
     }
 
     /// A part of the array, to read.
@@ -111,7 +121,10 @@ impl<T> Buffer<T> {
     /// If the range does not lie within the array.
     pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
         let part = super::view::resolve(range, self.len)?;
-        Ok(View { span: self.span().part(part, size_of::<T>()), element: PhantomData })
+        Ok(View {
+            span: self.span().part(part, size_of::<T>()),
+            element: PhantomData,
+        })
     }
 
     /// A part of the array, to write.
@@ -122,7 +135,8 @@ impl<T> Buffer<T> {
     #[must_use]
     #[track_caller]
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> ViewMut<'_, T> {
-        self.try_slice_mut(range).unwrap_or_else(|error| panic!("{error}"))
+        self.try_slice_mut(range)
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// A part of the array, to write.
@@ -132,7 +146,10 @@ impl<T> Buffer<T> {
     /// If the range does not lie within the array.
     pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
         let part = super::view::resolve(range, self.len)?;
-        Ok(ViewMut { span: self.span().part(part, size_of::<T>()), element: PhantomData })
+        Ok(ViewMut {
+            span: self.span().part(part, size_of::<T>()),
+            element: PhantomData,
+        })
     }
 
     /// Two parts of the array to write at the same time: the first `middle` elements, and the rest.
@@ -164,12 +181,21 @@ impl<T> Buffer<T> {
 
     pub(super) fn span(&self) -> Span<'_> {
         let bytes = self.len * size_of::<T>();
-        Span { allocation: &self.allocation, bytes: 0..bytes }
+        Span {
+            allocation: &self.allocation,
+            bytes: 0..bytes,
+        }
     }
 }
 
 impl<T> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer({} × {}: {:?})", self.len, std::any::type_name::<T>(), self.allocation)
+        write!(
+            f,
+            "Buffer({} × {}: {:?})",
+            self.len,
+            std::any::type_name::<T>(),
+            self.allocation
+        )
     }
 }

@@ -10,10 +10,11 @@ mod view;
 
 pub(crate) use allocation::Allocation;
 pub use buffer::Buffer;
-pub use operand::{AnyPlace, CopySource, CopyTarget, ReadOperand, WriteOperand};
+pub(crate) use operand::AnyPlace;
+pub use operand::{CopySource, CopyTarget, ReadOperand, WriteOperand};
+pub(crate) use pinned::PinnedPlace;
 pub use pinned::{Pinned, PinnedRead, PinnedWrite};
 pub(crate) use reclaim::Reclaim;
-pub use pinned::PinnedPlace;
 pub(crate) use staging::{Block, StagingPool};
 pub(crate) use view::Span;
 pub use view::{View, ViewMut};
@@ -22,10 +23,21 @@ use crate::{Misuse, Problem};
 
 /// The size in bytes of `len` elements, if it is one that memory can have at all.
 pub(crate) fn bytes_of<T>(operation: &'static str, len: usize) -> Result<usize, Misuse> {
-    const { assert!(size_of::<T>() > 0, "elements without a size cannot be on a device") };
+    const {
+        assert!(
+            size_of::<T>() > 0,
+            "elements without a size cannot be on a device"
+        )
+    };
     let element_bytes = size_of::<T>();
     match len.checked_mul(element_bytes) {
         Some(bytes) if isize::try_from(bytes).is_ok() => Ok(bytes),
-        _ => Err(Misuse::new(operation, Problem::TooLarge { elements: len, element_bytes })),
+        _ => Err(Misuse::new(
+            operation,
+            Problem::TooLarge {
+                elements: len,
+                element_bytes,
+            },
+        )),
     }
 }

@@ -1,6 +1,9 @@
 //! `Pinned<T>`: page-locked memory of the host that copies use directly, and that nobody can touch meanwhile.
 
-#![allow(unsafe_code, reason = "gives out page-locked memory as slices, once no copy uses it")]
+#![allow(
+    unsafe_code,
+    reason = "gives out page-locked memory as slices, once no copy uses it"
+)]
 
 use std::{
     fmt,
@@ -63,7 +66,11 @@ impl<T: bytemuck::Pod> Pinned<T> {
     /// An array of zeros.
     pub(crate) fn zeroed(device: &Arc<DeviceState>, len: usize) -> Result<Self> {
         let bytes = bytes_of::<T>("pinned", len)?;
-        let block = if bytes == 0 { None } else { Some(device.staging.take(device, bytes)?) };
+        let block = if bytes == 0 {
+            None
+        } else {
+            Some(device.staging.take(device, bytes)?)
+        };
         if let Some(block) = &block {
             // SAFETY: the block is ours alone and at least this large.
             unsafe { block.pointer.write_bytes(0, bytes) };
@@ -105,7 +112,9 @@ impl<T: bytemuck::Pod> Pinned<T> {
     }
 
     fn elements(&self) -> *mut T {
-        self.block.as_ref().map_or(std::ptr::dangling_mut(), |block| block.pointer.as_ptr().cast())
+        self.block
+            .as_ref()
+            .map_or(std::ptr::dangling_mut(), |block| block.pointer.as_ptr().cast())
     }
 
     fn wait_until_free(&self, kind: AccessKind) -> Result<()> {
@@ -133,8 +142,16 @@ impl<T> Pinned<T> {
     }
 
     pub(super) fn place(&self) -> PinnedPlace<'_> {
-        let pointer = self.block.as_ref().map_or(std::ptr::null_mut(), |block| block.pointer.as_ptr());
-        PinnedPlace { device: &self.device, ledger: &self.ledger, pointer, alive: &self.alive }
+        let pointer = self
+            .block
+            .as_ref()
+            .map_or(std::ptr::null_mut(), |block| block.pointer.as_ptr());
+        PinnedPlace {
+            device: &self.device,
+            ledger: &self.ledger,
+            pointer,
+            alive: &self.alive,
+        }
     }
 }
 
@@ -148,7 +165,13 @@ impl<T> Drop for Pinned<T> {
 
 impl<T> fmt::Debug for Pinned<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pinned({} × {} for {})", self.len, std::any::type_name::<T>(), self.device)
+        write!(
+            f,
+            "Pinned({} × {} for {})",
+            self.len,
+            std::any::type_name::<T>(),
+            self.device
+        )
     }
 }
 
@@ -216,6 +239,11 @@ impl<'a> PinnedPlace<'a> {
     }
 
     pub(crate) fn access(&self, kind: AccessKind) -> Access<'a> {
-        Access { ledger: self.ledger, range: 0..self.ledger.bytes(), kind, ordered: true }
+        Access {
+            ledger: self.ledger,
+            range: 0..self.ledger.bytes(),
+            kind,
+            ordered: true,
+        }
     }
 }

@@ -63,11 +63,22 @@ impl StagingPool {
     ///
     /// Blocks only when so much memory is on its way that making more would be unreasonable.
     pub(crate) fn take(&self, device: &DeviceState, bytes: usize) -> Result<Block> {
-        let size = bytes.max(BLOCK_BYTES_MIN).checked_next_power_of_two().ok_or_else(|| {
-            Misuse::new("pinned", Problem::TooLarge { elements: bytes, element_bytes: 1 })
-        })?;
+        let size = bytes
+            .max(BLOCK_BYTES_MIN)
+            .checked_next_power_of_two()
+            .ok_or_else(|| {
+                Misuse::new(
+                    "pinned",
+                    Problem::TooLarge {
+                        elements: bytes,
+                        element_bytes: 1,
+                    },
+                )
+            })?;
         for _ in 0..ASK_ABOUT_MAX {
-            let Some(oldest) = self.take_oldest(size) else { break };
+            let Some(oldest) = self.take_oldest(size) else {
+                break;
+            };
             if is_over(device, &oldest)? {
                 return Ok(oldest.block);
             }
@@ -77,9 +88,7 @@ impl StagingPool {
             let sizes = self.sizes.lock();
             size <= KEPT_BYTES_MAX && sizes.allocated_bytes + size > KEPT_BYTES_MAX
         };
-        if full
-            && let Some(oldest) = self.take_oldest(size)
-        {
+        if full && let Some(oldest) = self.take_oldest(size) {
             return wait_for(device, oldest);
         }
         // SAFETY: the device's context is alive, and the size is not 0.
@@ -91,7 +100,12 @@ impl StagingPool {
     /// Takes a block back. `uses` may still read or write it.
     pub(crate) fn give(&self, block: Block, uses: SmallVec<[Ticket; 4]>) {
         let size = block.bytes;
-        self.sizes.lock().returned.entry(size).or_default().push(Returned { block, uses });
+        self.sizes
+            .lock()
+            .returned
+            .entry(size)
+            .or_default()
+            .push(Returned { block, uses });
     }
 
     /// Frees every returned block. The device is idle, so this does not wait (rule 30).
@@ -113,14 +127,21 @@ impl StagingPool {
     }
 
     fn put_first(&self, size: usize, returned: Returned) {
-        self.sizes.lock().returned.entry(size).or_default().insert(0, returned);
+        self.sizes
+            .lock()
+            .returned
+            .entry(size)
+            .or_default()
+            .insert(0, returned);
     }
 }
 
 /// Whether nothing uses the block any more.
 fn is_over(device: &DeviceState, returned: &Returned) -> Result<bool> {
     for &ticket in &returned.uses {
-        let Some(stream) = device.stream(ticket.stream) else { continue };
+        let Some(stream) = device.stream(ticket.stream) else {
+            continue;
+        };
         if !poll_ticket(device, &stream, ticket.sequence)? {
             return Ok(false);
         }
@@ -131,7 +152,9 @@ fn is_over(device: &DeviceState, returned: &Returned) -> Result<bool> {
 /// Waits until nothing uses the block, but not for work that comes later.
 fn wait_for(device: &DeviceState, returned: Returned) -> Result<Block> {
     for &ticket in &returned.uses {
-        let Some(stream) = device.stream(ticket.stream) else { continue };
+        let Some(stream) = device.stream(ticket.stream) else {
+            continue;
+        };
         if stream.points.lock().covering(ticket.sequence).is_none() && !query_stream(device, &stream)? {
             record_point(device, &stream)?;
         }

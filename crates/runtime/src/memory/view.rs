@@ -29,7 +29,12 @@ impl<'a> Span<'a> {
 
     pub(crate) fn access(&self, kind: AccessKind) -> Access<'a> {
         let range = self.bytes.start as u64..self.bytes.end as u64;
-        Access { ledger: &self.allocation.ledger, range, kind, ordered: true }
+        Access {
+            ledger: &self.allocation.ledger,
+            range,
+            kind,
+            ordered: true,
+        }
     }
 
     /// Whether both have a byte in common.
@@ -41,7 +46,10 @@ impl<'a> Span<'a> {
     /// The part that `range` names, in elements of `element_bytes`.
     pub(super) fn part(self, range: Range<usize>, element_bytes: usize) -> Self {
         let start = self.bytes.start + range.start * element_bytes;
-        Self { bytes: start..start + range.len() * element_bytes, ..self }
+        Self {
+            bytes: start..start + range.len() * element_bytes,
+            ..self
+        }
     }
 }
 
@@ -60,7 +68,13 @@ pub(super) fn resolve(range: impl RangeBounds<usize>, len: usize) -> Result<Rang
     if start <= end && end <= len {
         Ok(start..end)
     } else {
-        Err(Misuse::new("slice", Problem::Range { range: start..end, len }))
+        Err(Misuse::new(
+            "slice",
+            Problem::Range {
+                range: start..end,
+                len,
+            },
+        ))
     }
 }
 
@@ -83,7 +97,10 @@ pub struct View<'a, T> {
 
 impl<T> Clone for View<'_, T> {
     fn clone(&self) -> Self {
-        Self { span: self.span.clone(), element: PhantomData }
+        Self {
+            span: self.span.clone(),
+            element: PhantomData,
+        }
     }
 }
 
@@ -123,7 +140,11 @@ macro_rules! common {
             /// Elements in the view.
             #[must_use]
             pub fn len(&self) -> usize {
-                self.span.bytes.len().checked_div(size_of::<T>()).unwrap_or(0)
+                self.span
+                    .bytes
+                    .len()
+                    .checked_div(size_of::<T>())
+                    .unwrap_or(0)
             }
 
             /// Whether the view has no elements.
@@ -140,7 +161,8 @@ macro_rules! common {
             #[must_use]
             #[track_caller]
             pub fn slice(&self, range: impl RangeBounds<usize>) -> View<'_, T> {
-                self.try_slice(range).unwrap_or_else(|error| panic!("{error}"))
+                self.try_slice(range)
+                    .unwrap_or_else(|error| panic!("{error}"))
             }
 
             /// A part of this view.
@@ -150,14 +172,22 @@ macro_rules! common {
             /// If the range does not lie within the view.
             pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
                 let range = resolve(range, self.len())?;
-                Ok(View { span: self.span.clone().part(range, size_of::<T>()), element: PhantomData })
+                Ok(View {
+                    span: self.span.clone().part(range, size_of::<T>()),
+                    element: PhantomData,
+                })
             }
         }
 
         impl<T> fmt::Debug for $name<'_, T> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let Range { start, end } = self.span.bytes;
-                write!(f, "{}({start}..{end} of {:?})", stringify!($name), self.span.allocation)
+                write!(
+                    f,
+                    "{}({start}..{end} of {:?})",
+                    stringify!($name),
+                    self.span.allocation
+                )
             }
         }
     };
@@ -175,7 +205,8 @@ impl<'a, T> ViewMut<'a, T> {
     #[must_use]
     #[track_caller]
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> ViewMut<'_, T> {
-        self.try_slice_mut(range).unwrap_or_else(|error| panic!("{error}"))
+        self.try_slice_mut(range)
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// A part of this view, to write.
@@ -185,13 +216,19 @@ impl<'a, T> ViewMut<'a, T> {
     /// If the range does not lie within the view.
     pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
         let range = resolve(range, self.len())?;
-        Ok(ViewMut { span: self.span.clone().part(range, size_of::<T>()), element: PhantomData })
+        Ok(ViewMut {
+            span: self.span.clone().part(range, size_of::<T>()),
+            element: PhantomData,
+        })
     }
 
     /// This view for a while, without giving it away.
     #[must_use]
     pub fn reborrow(&mut self) -> ViewMut<'_, T> {
-        ViewMut { span: self.span.clone(), element: PhantomData }
+        ViewMut {
+            span: self.span.clone(),
+            element: PhantomData,
+        }
     }
 
     /// Both parts of this view: the first `middle` elements, and the rest.
@@ -206,7 +243,16 @@ impl<'a, T> ViewMut<'a, T> {
         assert!(middle <= len, "split at {middle} of a view of {len} elements");
         let left = self.span.clone().part(0..middle, size_of::<T>());
         let right = self.span.part(middle..len, size_of::<T>());
-        (ViewMut { span: left, element: PhantomData }, ViewMut { span: right, element: PhantomData })
+        (
+            ViewMut {
+                span: left,
+                element: PhantomData,
+            },
+            ViewMut {
+                span: right,
+                element: PhantomData,
+            },
+        )
     }
 
     /// The view in parts of `chunk_len` elements, the last perhaps shorter.
@@ -221,7 +267,10 @@ impl<'a, T> ViewMut<'a, T> {
         let span = self.span;
         (0..len).step_by(chunk_len).map(move |start| {
             let range = start..(start + chunk_len).min(len);
-            ViewMut { span: span.clone().part(range, size_of::<T>()), element: PhantomData }
+            ViewMut {
+                span: span.clone().part(range, size_of::<T>()),
+                element: PhantomData,
+            }
         })
     }
 }

@@ -40,7 +40,11 @@ impl Command for Allocate {
 
     unsafe fn enqueue(self, queue: Queue<'_>) -> Result<DevicePtr, DriverError> {
         // SAFETY: by this function's contract.
-        unsafe { queue.driver.mem_alloc_async(queue.context, self.bytes, queue.stream) }
+        unsafe {
+            queue
+                .driver
+                .mem_alloc_async(queue.context, self.bytes, queue.stream)
+        }
     }
 }
 
@@ -55,9 +59,17 @@ impl Command for ToDevice {
     type Output = ();
 
     unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
-        let Self { target, source, bytes } = self;
+        let Self {
+            target,
+            source,
+            bytes,
+        } = self;
         // SAFETY: by this function's contract.
-        unsafe { queue.driver.copy_host_to_device_async(queue.context, target, source, bytes, queue.stream) }
+        unsafe {
+            queue
+                .driver
+                .copy_host_to_device_async(queue.context, target, source, bytes, queue.stream)
+        }
     }
 }
 
@@ -72,9 +84,17 @@ impl Command for ToHost {
     type Output = ();
 
     unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
-        let Self { target, source, bytes } = self;
+        let Self {
+            target,
+            source,
+            bytes,
+        } = self;
         // SAFETY: by this function's contract.
-        unsafe { queue.driver.copy_device_to_host_async(queue.context, target, source, bytes, queue.stream) }
+        unsafe {
+            queue
+                .driver
+                .copy_device_to_host_async(queue.context, target, source, bytes, queue.stream)
+        }
     }
 }
 
@@ -89,9 +109,17 @@ impl Command for WithinDevice {
     type Output = ();
 
     unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
-        let Self { target, source, bytes } = self;
+        let Self {
+            target,
+            source,
+            bytes,
+        } = self;
         // SAFETY: by this function's contract.
-        unsafe { queue.driver.copy_device_to_device_async(queue.context, target, source, bytes, queue.stream) }
+        unsafe {
+            queue
+                .driver
+                .copy_device_to_device_async(queue.context, target, source, bytes, queue.stream)
+        }
     }
 }
 
@@ -106,9 +134,17 @@ impl Command for Fill {
     type Output = ();
 
     unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
-        let Self { target, pattern, count } = self;
+        let Self {
+            target,
+            pattern,
+            count,
+        } = self;
         // SAFETY: by this function's contract.
-        unsafe { queue.driver.memset_async(queue.context, target, pattern, count, queue.stream) }
+        unsafe {
+            queue
+                .driver
+                .memset_async(queue.context, target, pattern, count, queue.stream)
+        }
     }
 }
 
@@ -126,7 +162,11 @@ impl Command for Repeat {
         let mut ready = self.element_bytes;
         while ready < self.bytes {
             let bytes = ready.min(self.bytes - ready);
-            let copy = WithinDevice { target: self.target.offset(ready as u64), source: self.target, bytes };
+            let copy = WithinDevice {
+                target: self.target.offset(ready as u64),
+                source: self.target,
+                bytes,
+            };
             // SAFETY: by this function's contract; source and target do not overlap, for `bytes` is at most `ready`,
             // and the copies of one stream run one after the other (rule 16).
             unsafe { copy.enqueue(queue) }?;

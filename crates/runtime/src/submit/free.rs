@@ -49,7 +49,10 @@ fn try_free(device: &DeviceState, mut freed: Freed) -> Result<(), Freed> {
     freed.uses.retain(|ticket| !device.is_done(*ticket));
     let submitted = |ticket: &Ticket| {
         device.stream(ticket.stream).is_none_or(|stream| {
-            stream.points.try_lock().is_some_and(|points| points.submitted() >= ticket.sequence)
+            stream
+                .points
+                .try_lock()
+                .is_some_and(|points| points.submitted() >= ticket.sequence)
         })
     };
     if !freed.uses.iter().all(submitted) {
@@ -62,10 +65,13 @@ fn try_free(device: &DeviceState, mut freed: Freed) -> Result<(), Freed> {
         };
     }
     for at in 0..freed.uses.len() {
-        let Some(stream) = device.stream(freed.uses[at].stream) else { continue };
+        let Some(stream) = device.stream(freed.uses[at].stream) else {
+            continue;
+        };
         let uses = freed.uses.clone();
         let ordered = |lane: &Lane| {
-            uses.iter().all(|&ticket| ticket.stream == stream.id || lane.clock.covers(ticket))
+            uses.iter()
+                .all(|&ticket| ticket.stream == stream.id || lane.clock.covers(ticket))
         };
         match free_behind(device, &stream, freed, ordered) {
             Ok(()) => return Ok(()),
@@ -93,12 +99,23 @@ fn free_behind(
 
 /// Frees on a stream that does nothing else, behind a wait for each use.
 fn free_apart(device: &DeviceState, freed: Freed) -> Result<(), Freed> {
-    let Ok(stream) = device.reclaim.stream(|| device.acquire_stream(0)) else { return Err(freed) };
+    let Ok(stream) = device.reclaim.stream(|| device.acquire_stream(0)) else {
+        return Err(freed);
+    };
     let stream: &Arc<StreamState> = &stream;
-    let Some(mut lane) = stream.lane.try_lock() else { return Err(freed) };
-    let uses = freed.uses.iter().copied().filter(|&ticket| !lane.clock.covers(ticket)).collect();
+    let Some(mut lane) = stream.lane.try_lock() else {
+        return Err(freed);
+    };
+    let uses = freed
+        .uses
+        .iter()
+        .copied()
+        .filter(|&ticket| !lane.clock.covers(ticket))
+        .collect();
     // Every use is submitted, so this does not wait.
-    let Ok(points) = find_points(device, stream, uses) else { return Err(freed) };
+    let Ok(points) = find_points(device, stream, uses) else {
+        return Err(freed);
+    };
     for point in &points {
         if enqueue_wait(device, stream, point).is_err() {
             return Err(freed);
@@ -113,7 +130,11 @@ fn free_apart(device: &DeviceState, freed: Freed) -> Result<(), Freed> {
 fn enqueue_free(device: &DeviceState, stream: &StreamState, freed: &Freed) {
     // SAFETY: the allocation's owner is gone, so that no later operation can use it; every use is ordered before this
     // point of the stream; the device owns context and stream.
-    let result = unsafe { device.driver.mem_free_async(device.context, freed.pointer, stream.handle) };
+    let result = unsafe {
+        device
+            .driver
+            .mem_free_async(device.context, freed.pointer, stream.handle)
+    };
     if let Err(error) = device.checked(result) {
         tracing::warn!(%error, pointer = ?freed.pointer, "device memory could not be freed");
     }

@@ -5,7 +5,10 @@
 //! it if others will want one, and note it as submitted. The lane is held throughout, so that tickets and queue agree;
 //! ledgers are held only while planning. See [`crate::tracker`] for why this is enough.
 
-#![allow(unsafe_code, reason = "enqueues waits and records, and hands commands to the driver")]
+#![allow(
+    unsafe_code,
+    reason = "enqueues waits and records, and hands commands to the driver"
+)]
 
 mod commands;
 mod free;
@@ -68,13 +71,29 @@ pub(crate) unsafe fn submit<C: Command>(
 ) -> Result<(u64, C::Output)> {
     device.check_alive()?;
     drain_frees(device);
-    let Operation { kind, label, location, bytes, mut accesses, awaited } = operation;
+    let Operation {
+        kind,
+        label,
+        location,
+        bytes,
+        mut accesses,
+        awaited,
+    } = operation;
     let mut lane = stream.lane.lock();
     let ticket = stream.ticket(lane.next);
     lane.next += 1;
-    let plan = plan_and_publish(ticket, &lane.clock, &mut accesses, &|ticket| device.is_done(ticket));
+    let plan = plan_and_publish(ticket, &lane.clock, &mut accesses, &|ticket| {
+        device.is_done(ticket)
+    });
     let displaced = plan.dependencies.clone();
-    let mut publication = Publication { device, stream, ticket, accesses, displaced, settled: false };
+    let mut publication = Publication {
+        device,
+        stream,
+        ticket,
+        accesses,
+        displaced,
+        settled: false,
+    };
 
     let waits = find_points(device, stream, plan.dependencies)?;
     // A copy of pinned memory right behind others needs no point in between: whoever waits for one of them waits for a
@@ -86,16 +105,36 @@ pub(crate) unsafe fn submit<C: Command>(
         lane.clock.join(&point.clock);
     }
     let trace = device.timeline.begin(device, stream);
-    let queue = Queue { driver: &*device.driver, context: device.context, stream: stream.handle };
+    let queue = Queue {
+        driver: &*device.driver,
+        context: device.context,
+        stream: stream.handle,
+    };
     // SAFETY: the device keeps context and stream alive; the rest is this function's contract, and the order is what
     // the waits above have seen to.
     let output = device.checked(unsafe { command.enqueue(queue) })?;
     if let Some(trace) = trace {
         let waits = waits.iter().map(|point| point.ticket).collect();
-        device.timeline.end(device, stream, trace, Note { kind, label, location, bytes, ticket, waits });
+        device.timeline.end(
+            device,
+            stream,
+            trace,
+            Note {
+                kind,
+                label,
+                location,
+                bytes,
+                ticket,
+                waits,
+            },
+        );
     }
     // The operation is enqueued. Without a point, whoever needs one records it late, so a failure here loses nothing.
-    let event = if plan.shared { take_and_record(device, stream).ok() } else { None };
+    let event = if plan.shared {
+        take_and_record(device, stream).ok()
+    } else {
+        None
+    };
     if lane.clock.len() > CLOCK_STREAMS_MAX {
         lane.clock.forget_done(|ticket| device.is_done(ticket));
     }
@@ -119,7 +158,10 @@ impl Publication<'_, '_> {
     /// Notes the ticket as submitted.
     fn settle(&mut self, lane: &Lane, joined: bool, event: Option<PooledEvent>) {
         self.settled = true;
-        self.stream.points.lock().submit(self.ticket.sequence, joined.then_some(&lane.clock), event);
+        self.stream
+            .points
+            .lock()
+            .submit(self.ticket.sequence, joined.then_some(&lane.clock), event);
         self.stream.submitted.notify_all();
     }
 }
@@ -132,7 +174,10 @@ impl Drop for Publication<'_, '_> {
         restore_displaced(&mut self.accesses, &self.displaced);
         let displaced = std::mem::take(&mut self.displaced);
         let device = self.device;
-        self.stream.points.lock().fail(self.ticket.sequence, displaced, &|ticket| device.is_done(ticket));
+        self.stream
+            .points
+            .lock()
+            .fail(self.ticket.sequence, displaced, &|ticket| device.is_done(ticket));
         self.stream.submitted.notify_all();
     }
 }
@@ -169,7 +214,9 @@ fn find_points(device: &DeviceState, stream: &StreamState, dependencies: Depende
     while at < open.len() {
         let ticket = open[at];
         at += 1;
-        let Some(other) = device.stream(ticket.stream) else { continue };
+        let Some(other) = device.stream(ticket.stream) else {
+            continue;
+        };
         if other.is_done(ticket.sequence) {
             continue;
         }
@@ -178,7 +225,10 @@ fn find_points(device: &DeviceState, stream: &StreamState, dependencies: Depende
             while points.submitted() < ticket.sequence {
                 other.submitted.wait(&mut points);
             }
-            (points.covering(ticket.sequence).cloned(), points.displaced_until(ticket.sequence))
+            (
+                points.covering(ticket.sequence).cloned(),
+                points.displaced_until(ticket.sequence),
+            )
         };
         for ticket in displaced {
             if ticket.stream != stream.id && !open.contains(&ticket) {
@@ -227,14 +277,21 @@ pub(crate) fn record_event(device: &DeviceState, stream: &StreamState, event: Ev
 fn enqueue_wait(device: &DeviceState, stream: &StreamState, point: &Point<PooledEvent>) -> Result<()> {
     // SAFETY: the device owns the stream, and the event, which `point` keeps from being recorded anew.
     device.checked(unsafe {
-        device.driver.stream_wait_event(device.context, stream.handle, *point.event)
+        device
+            .driver
+            .stream_wait_event(device.context, stream.handle, *point.event)
     })
 }
 
 /// Keeps the number of points bounded: now and then asks about one in the middle.
 fn ask_about_points(device: &DeviceState, stream: &StreamState) {
-    let Some(point) = stream.points.lock().worth_a_query() else { return };
+    let Some(point) = stream.points.lock().worth_a_query() else {
+        return;
+    };
     if !query_point(device, stream, &point).unwrap_or(false) {
-        stream.points.lock().postpone_query(|event| device.events.give(event));
+        stream
+            .points
+            .lock()
+            .postpone_query(|event| device.events.give(event));
     }
 }

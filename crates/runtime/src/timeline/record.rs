@@ -72,7 +72,11 @@ impl TimelineSlot {
     /// Records the end of an operation and notes it down.
     pub(crate) fn end(&self, device: &DeviceState, stream: &StreamState, trace: Trace, note: Note) {
         if let Some(end) = self.record(device, stream) {
-            self.notes.lock().entries.push(Entry { note, start: trace.start, end });
+            self.notes.lock().entries.push(Entry {
+                note,
+                start: trace.start,
+                end,
+            });
         }
     }
 
@@ -134,7 +138,10 @@ impl Timeline {
         device.retire_stream(stream);
         recorded?;
         device.timeline.running.store(true, Ordering::Release);
-        Ok(Self { device: Arc::clone(device), origin })
+        Ok(Self {
+            device: Arc::clone(device),
+            origin,
+        })
     }
 
     /// Ends the timeline: waits until every noted operation is done, and gives their times.
@@ -158,12 +165,19 @@ impl Timeline {
                 sequence: note.ticket.sequence,
                 time_ns,
                 bytes: note.bytes,
-                waits: note.waits.iter().map(|ticket| (ticket.stream.number(), ticket.sequence)).collect(),
+                waits: note
+                    .waits
+                    .iter()
+                    .map(|ticket| (ticket.stream.number(), ticket.sequence))
+                    .collect(),
                 location: note.location,
             });
         }
         device.timeline.close(&*device.driver, device.context);
-        Ok(Recording { device: device.name.clone(), operations })
+        Ok(Recording {
+            device: device.name.clone(),
+            operations,
+        })
     }
 
     /// Nanoseconds from the timeline's beginning to the event, which is complete.
@@ -173,7 +187,11 @@ impl Timeline {
         let elapsed = unsafe { device.driver.event_elapsed_ms(device.context, self.origin, event) };
         let elapsed_ms = device.checked(elapsed)?;
         // Negative for what was already running; to the nearest nanosecond otherwise.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, as wanted")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "saturates, as wanted"
+        )]
         let elapsed_ns = (f64::from(elapsed_ms) * 1e6).round() as u64;
         Ok(elapsed_ns)
     }

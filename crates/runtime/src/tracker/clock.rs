@@ -38,12 +38,15 @@ impl Clock {
 
     /// Drops what `is_done` says has finished: nobody needs to be ordered after it any more.
     pub(crate) fn forget_done(&mut self, mut is_done: impl FnMut(Ticket) -> bool) {
-        self.entries.retain(|&mut (stream, sequence)| !is_done(Ticket::new(stream, sequence)));
+        self.entries
+            .retain(|&mut (stream, sequence)| !is_done(Ticket::new(stream, sequence)));
     }
 
     /// The highest ticket of each stream.
     pub(crate) fn tickets(&self) -> impl Iterator<Item = Ticket> + '_ {
-        self.entries.iter().map(|&(stream, sequence)| Ticket::new(stream, sequence))
+        self.entries
+            .iter()
+            .map(|&(stream, sequence)| Ticket::new(stream, sequence))
     }
 
     /// How many streams are listed.

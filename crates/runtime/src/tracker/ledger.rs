@@ -62,7 +62,10 @@ impl Segment {
 
     /// Cuts the segment at `at`; what is kept ends there, what is returned begins there.
     fn split_off(&mut self, at: u64) -> Self {
-        let tail = Self { start: at, ..self.clone() };
+        let tail = Self {
+            start: at,
+            ..self.clone()
+        };
         self.end = at;
         tail
     }
@@ -79,8 +82,17 @@ pub(crate) struct LedgerState {
 
 impl LedgerState {
     fn new(bytes: u64) -> Self {
-        let whole = Segment { start: 0, end: bytes, writes: SmallVec::new(), reads: SmallVec::new() };
-        Self { segments: SmallVec::from_buf([whole]), first_stream: None, shared: false }
+        let whole = Segment {
+            start: 0,
+            end: bytes,
+            writes: SmallVec::new(),
+            reads: SmallVec::new(),
+        };
+        Self {
+            segments: SmallVec::from_buf([whole]),
+            first_stream: None,
+            shared: false,
+        }
     }
 
     /// Notes that `stream` touches the allocation; says whether it is shared between streams from now on.
@@ -149,7 +161,11 @@ impl LedgerState {
     pub(super) fn all_tickets(&self) -> SmallVec<[Ticket; 4]> {
         let mut all = SmallVec::new();
         for segment in &self.segments {
-            segment.writes.iter().chain(&segment.reads).for_each(|&ticket| keep_highest(&mut all, ticket));
+            segment
+                .writes
+                .iter()
+                .chain(&segment.reads)
+                .for_each(|&ticket| keep_highest(&mut all, ticket));
         }
         all
     }
@@ -159,7 +175,9 @@ impl LedgerState {
         if range.is_empty() {
             return 0..0;
         }
-        let first = self.segments.partition_point(|segment| segment.end <= range.start);
+        let first = self
+            .segments
+            .partition_point(|segment| segment.end <= range.start);
         let last = self.segments.partition_point(|segment| segment.start < range.end);
         first..last
     }
@@ -216,7 +234,11 @@ impl Ledger {
     pub(crate) fn new(bytes: u64) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { id, bytes, state: Mutex::new(LedgerState::new(bytes)) }
+        Self {
+            id,
+            bytes,
+            state: Mutex::new(LedgerState::new(bytes)),
+        }
     }
 
     /// The place in the order in which ledgers are locked.
@@ -236,7 +258,8 @@ impl Ledger {
     /// What the host must wait for before it makes an access of this kind itself.
     pub(crate) fn host_conflicts(&self, range: &Range<u64>, kind: AccessKind) -> SmallVec<[Ticket; 4]> {
         let mut tickets = SmallVec::new();
-        self.lock().conflicts(range, kind, |ticket| keep_highest(&mut tickets, ticket));
+        self.lock()
+            .conflicts(range, kind, |ticket| keep_highest(&mut tickets, ticket));
         tickets
     }
 
@@ -244,16 +267,14 @@ impl Ledger {
     pub(crate) fn all_tickets(&self) -> SmallVec<[Ticket; 4]> {
         self.lock().all_tickets()
     }
-
-    #[cfg(test)]
-    pub(crate) fn segment_count(&self) -> usize {
-        self.lock().segments.len()
-    }
 }
 
 impl fmt::Debug for Ledger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ledger").field("id", &self.id).field("bytes", &self.bytes).finish_non_exhaustive()
+        f.debug_struct("Ledger")
+            .field("id", &self.id)
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
     }
 }
 
@@ -281,7 +302,10 @@ mod tests {
         state.enter(&(0..100), Read, ticket(2, 1));
         state.enter(&(0..100), Read, ticket(3, 1));
         assert_eq!(conflicts(&state, 0..100, Read), [ticket(1, 1)]);
-        assert_eq!(conflicts(&state, 0..100, Write), [ticket(1, 1), ticket(2, 1), ticket(3, 1)]);
+        assert_eq!(
+            conflicts(&state, 0..100, Write),
+            [ticket(1, 1), ticket(2, 1), ticket(3, 1)]
+        );
         state.enter(&(0..100), Write, ticket(4, 1));
         assert_eq!(conflicts(&state, 0..100, Write), [ticket(4, 1)]);
     }
@@ -327,7 +351,10 @@ mod tests {
         state.enter(&(0..10), Read, ticket(2, 1));
         state.enter_unordered(&(0..10), Write, ticket(3, 1));
         assert_eq!(conflicts(&state, 0..10, Read), [ticket(1, 1), ticket(3, 1)]);
-        assert_eq!(conflicts(&state, 0..10, Write), [ticket(1, 1), ticket(2, 1), ticket(3, 1)]);
+        assert_eq!(
+            conflicts(&state, 0..10, Write),
+            [ticket(1, 1), ticket(2, 1), ticket(3, 1)]
+        );
     }
 
     #[test]

@@ -26,9 +26,23 @@ const BYTES: u64 = 24;
 fn step(failures: bool) -> impl Strategy<Value = Step> {
     let operand = (0..ALLOCATIONS, 0..BYTES, 0..=BYTES, any::<bool>())
         .prop_map(|(allocation, start, len, writes)| (allocation, start, len.min(BYTES - start), writes));
-    let fails = if failures { prop_oneof![8 => Just(None), 1 => (0..3_usize).prop_map(Some)].boxed() } else { Just(None).boxed() };
-    (0..STREAMS, prop::collection::vec(operand, 0..4), fails, prop::bool::weighted(0.03))
-        .prop_map(|(stream, operands, fails_after, finishes)| Step { stream, operands, fails_after, finishes })
+    let fails = if failures {
+        prop_oneof![8 => Just(None), 1 => (0..3_usize).prop_map(Some)].boxed()
+    } else {
+        Just(None).boxed()
+    };
+    (
+        0..STREAMS,
+        prop::collection::vec(operand, 0..4),
+        fails,
+        prop::bool::weighted(0.03),
+    )
+        .prop_map(|(stream, operands, fails_after, finishes)| Step {
+            stream,
+            operands,
+            fails_after,
+            finishes,
+        })
 }
 
 /// An event of the model's device: recorded on `stream` behind the first `position` entries of its queue.
@@ -76,12 +90,18 @@ impl Machine {
     }
 
     fn index(&self, id: StreamId) -> usize {
-        self.ids.iter().position(|&known| known == id).expect("a stream of this machine")
+        self.ids
+            .iter()
+            .position(|&known| known == id)
+            .expect("a stream of this machine")
     }
 
     fn record(&mut self, stream: usize) -> Recorded {
         self.records += 1;
-        Recorded { stream, position: self.queues[stream].len() }
+        Recorded {
+            stream,
+            position: self.queues[stream].len(),
+        }
     }
 
     /// Plans, waits and enqueues as the runtime's submission does; says whether the operation was enqueued.
@@ -97,7 +117,9 @@ impl Machine {
         let done = self.done.clone();
         let ids = self.ids;
         let is_done = move |ticket: Ticket| {
-            ids.iter().position(|&id| id == ticket.stream).is_some_and(|at| done[at] >= ticket.sequence)
+            ids.iter()
+                .position(|&id| id == ticket.stream)
+                .is_some_and(|at| done[at] >= ticket.sequence)
         };
         let ledgers = std::mem::take(&mut self.ledgers);
         let mut accesses: SmallVec<[Access<'_>; 4]> = step
@@ -106,7 +128,11 @@ impl Machine {
             .map(|&(allocation, start, len, writes)| Access {
                 ledger: &ledgers[allocation],
                 range: start..start + len,
-                kind: if writes { AccessKind::Write } else { AccessKind::Read },
+                kind: if writes {
+                    AccessKind::Write
+                } else {
+                    AccessKind::Read
+                },
                 ordered: true,
             })
             .collect();
@@ -116,12 +142,9 @@ impl Machine {
             &mut accesses,
             &is_done,
         );
-        let mut wanted = plan.dependencies.clone();
+        let wanted = plan.dependencies.clone();
         let mut points: SmallVec<[Point<Recorded>; 4]> = SmallVec::new();
-        let mut at = 0;
-        while at < wanted.len() {
-            let ticket = wanted[at];
-            at += 1;
+        for ticket in wanted {
             if is_done(ticket) {
                 continue;
             }
@@ -138,15 +161,13 @@ impl Machine {
         }
         drop_implied(&mut points);
         let mut clock = self.clocks[stream].clone();
-        let mut made = 0;
-        for point in &points {
+        for (made, point) in points.iter().enumerate() {
             if step.fails_after == Some(made) {
                 break;
             }
             self.queues[stream].push(Entry::Wait(point.event));
             self.waits += 1;
             clock.join(&point.clock);
-            made += 1;
         }
         let enqueued = step.fails_after.is_none();
         if enqueued {
@@ -165,7 +186,9 @@ impl Machine {
 
     /// Where the operation stands in its stream's queue.
     fn position(&self, number: usize, stream: usize) -> usize {
-        let position = self.queues[stream].iter().position(|&entry| entry == Entry::Work(number));
+        let position = self.queues[stream]
+            .iter()
+            .position(|&entry| entry == Entry::Work(number));
         position.expect("the operation was enqueued")
     }
 
@@ -200,13 +223,15 @@ impl Machine {
 
 fn conflict(a: &Step, b: &Step) -> bool {
     a.operands.iter().any(|&(allocation, start, len, writes)| {
-        b.operands.iter().any(|&(other, other_start, other_len, other_writes)| {
-            allocation == other
-                && (writes || other_writes)
-                && len.min(other_len) > 0
-                && start < other_start + other_len
-                && other_start < start + len
-        })
+        b.operands
+            .iter()
+            .any(|&(other, other_start, other_len, other_writes)| {
+                allocation == other
+                    && (writes || other_writes)
+                    && len.min(other_len) > 0
+                    && start < other_start + other_len
+                    && other_start < start + len
+            })
     })
 }
 
@@ -230,9 +255,14 @@ fn check(steps: &[Step]) -> Result<Machine, TestCaseError> {
         }
         let before = machine.before(later, steps[later].stream);
         for earlier in 0..later {
-            if enqueued[earlier] && earlier >= finished_before[later] && conflict(&steps[earlier], &steps[later])
+            if enqueued[earlier]
+                && earlier >= finished_before[later]
+                && conflict(&steps[earlier], &steps[later])
             {
-                prop_assert!(before.contains(&earlier), "operation {later} may overtake {earlier}");
+                prop_assert!(
+                    before.contains(&earlier),
+                    "operation {later} may overtake {earlier}"
+                );
             }
         }
     }

@@ -42,7 +42,10 @@ pub(crate) fn plan_and_publish(
     accesses: &mut [Access<'_>],
     is_done: &dyn Fn(Ticket) -> bool,
 ) -> Plan {
-    let mut plan = Plan { dependencies: Dependencies::new(), shared: false };
+    let mut plan = Plan {
+        dependencies: Dependencies::new(),
+        shared: false,
+    };
     with_ledgers_locked(accesses, |state, access| {
         plan.shared |= state.note_stream(ticket.stream);
         if access.ordered {
@@ -74,7 +77,10 @@ pub(crate) fn restore_displaced(accesses: &mut [Access<'_>], displaced: &[Ticket
 
 /// Adds a ticket, keeping the highest of its stream.
 fn depend_on(dependencies: &mut Dependencies, ticket: Ticket) {
-    match dependencies.iter_mut().find(|known| known.stream == ticket.stream) {
+    match dependencies
+        .iter_mut()
+        .find(|known| known.stream == ticket.stream)
+    {
         Some(known) => known.sequence = known.sequence.max(ticket.sequence),
         None => dependencies.push(ticket),
     }
@@ -111,7 +117,12 @@ mod tests {
     }
 
     fn whole(ledger: &Ledger, kind: AccessKind) -> Access<'_> {
-        Access { ledger, range: 0..ledger.bytes(), kind, ordered: true }
+        Access {
+            ledger,
+            range: 0..ledger.bytes(),
+            kind,
+            ordered: true,
+        }
     }
 
     fn plan(ticket: Ticket, clock: &Clock, accesses: &mut [Access<'_>]) -> Plan {
@@ -122,8 +133,11 @@ mod tests {
     fn one_stream_never_depends_on_itself_and_is_not_shared() {
         let (a, b) = (Ledger::new(8), Ledger::new(8));
         for sequence in 1..10 {
-            let plan =
-                plan(ticket(1, sequence), &Clock::default(), &mut [whole(&b, Write), whole(&a, Read)]);
+            let plan = plan(
+                ticket(1, sequence),
+                &Clock::default(),
+                &mut [whole(&b, Write), whole(&a, Read)],
+            );
             assert!(plan.dependencies.is_empty() && !plan.shared);
         }
     }
@@ -133,21 +147,41 @@ mod tests {
         let (a, b) = (Ledger::new(8), Ledger::new(8));
         let _ = plan(ticket(1, 1), &Clock::default(), &mut [whole(&a, Write)]);
         let _ = plan(ticket(1, 2), &Clock::default(), &mut [whole(&b, Write)]);
-        let found = plan(ticket(2, 1), &Clock::default(), &mut [whole(&a, Read), whole(&b, Read)]);
-        assert_eq!(found.dependencies.as_slice(), [ticket(1, 2)], "the highest ticket implies the other");
+        let found = plan(
+            ticket(2, 1),
+            &Clock::default(),
+            &mut [whole(&a, Read), whole(&b, Read)],
+        );
+        assert_eq!(
+            found.dependencies.as_slice(),
+            [ticket(1, 2)],
+            "the highest ticket implies the other"
+        );
         assert!(found.shared);
         let mut clock = Clock::default();
         clock.advance(ticket(1, 2));
-        assert!(plan(ticket(2, 2), &clock, &mut [whole(&a, Read)]).dependencies.is_empty());
+        assert!(
+            plan(ticket(2, 2), &clock, &mut [whole(&a, Read)])
+                .dependencies
+                .is_empty()
+        );
     }
 
     #[test]
     fn the_same_array_twice_is_the_strongest_of_its_accesses() {
         let a = Ledger::new(8);
         let _ = plan(ticket(1, 1), &Clock::default(), &mut [whole(&a, Read)]);
-        let found = plan(ticket(2, 1), &Clock::default(), &mut [whole(&a, Read), whole(&a, Write)]);
+        let found = plan(
+            ticket(2, 1),
+            &Clock::default(),
+            &mut [whole(&a, Read), whole(&a, Write)],
+        );
         assert_eq!(found.dependencies.as_slice(), [ticket(1, 1)]);
-        let found = plan(ticket(3, 1), &Clock::default(), &mut [whole(&a, Read), whole(&a, Read)]);
+        let found = plan(
+            ticket(3, 1),
+            &Clock::default(),
+            &mut [whole(&a, Read), whole(&a, Read)],
+        );
         assert_eq!(found.dependencies.as_slice(), [ticket(2, 1)]);
     }
 
@@ -155,8 +189,15 @@ mod tests {
     fn an_unordered_access_waits_for_nothing_and_is_seen_by_all() {
         let a = Ledger::new(8);
         let _ = plan(ticket(1, 1), &Clock::default(), &mut [whole(&a, Write)]);
-        let unordered = Access { ordered: false, ..whole(&a, Write) };
-        assert!(plan(ticket(2, 1), &Clock::default(), &mut [unordered]).dependencies.is_empty());
+        let unordered = Access {
+            ordered: false,
+            ..whole(&a, Write)
+        };
+        assert!(
+            plan(ticket(2, 1), &Clock::default(), &mut [unordered])
+                .dependencies
+                .is_empty()
+        );
         let mut found = plan(ticket(3, 1), &Clock::default(), &mut [whole(&a, Read)]).dependencies;
         found.sort();
         assert_eq!(found.as_slice(), [ticket(1, 1), ticket(2, 1)]);

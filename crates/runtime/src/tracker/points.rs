@@ -65,7 +65,8 @@ impl<E: Clone> Points<E> {
     /// Notes that ticket `sequence` failed: it counts as submitted and stands for no work.
     pub(crate) fn fail(&mut self, sequence: u64, displaced: Dependencies, is_done: &dyn Fn(Ticket) -> bool) {
         self.submitted = sequence;
-        self.failed.retain(|(_, displaced)| !displaced.iter().all(|&ticket| is_done(ticket)));
+        self.failed
+            .retain(|(_, displaced)| !displaced.iter().all(|&ticket| is_done(ticket)));
         if !displaced.is_empty() {
             self.failed.push((sequence, displaced));
         }
@@ -91,14 +92,18 @@ impl<E: Clone> Points<E> {
 
     /// The earliest point behind ticket `sequence`: waiting for it waits for the fewest later tickets.
     pub(crate) fn covering(&self, sequence: u64) -> Option<&Point<E>> {
-        let at = self.recorded.partition_point(|point| point.ticket.sequence < sequence);
+        let at = self
+            .recorded
+            .partition_point(|point| point.ticket.sequence < sequence);
         self.recorded.get(at)
     }
 
     /// What those who depend on tickets up to `sequence` must wait for besides, because a submission failed.
     pub(crate) fn displaced_until(&self, sequence: u64) -> SmallVec<[Ticket; 4]> {
         let failed = self.failed.iter().filter(|(number, _)| *number <= sequence);
-        failed.flat_map(|(_, displaced)| displaced.iter().copied()).collect()
+        failed
+            .flat_map(|(_, displaced)| displaced.iter().copied())
+            .collect()
     }
 
     /// A point to ask the driver about, when so many are kept that it is worth a query.
@@ -114,22 +119,24 @@ impl<E: Clone> Points<E> {
             return;
         }
         let older = self.recorded.len() / 2;
-        let mut at = 0;
         let mut kept = VecDeque::with_capacity(self.recorded.len());
-        for point in self.recorded.drain(..) {
+        for (at, point) in self.recorded.drain(..).enumerate() {
             if at < older && at % 2 == 0 {
                 recycle(point.event);
             } else {
                 kept.push_back(point);
             }
-            at += 1;
         }
         self.recorded = kept;
     }
 
     /// Forgets the points of tickets up to `done`.
     pub(crate) fn retire(&mut self, done: u64, mut recycle: impl FnMut(E)) {
-        while self.recorded.front().is_some_and(|point| point.ticket.sequence <= done) {
+        while self
+            .recorded
+            .front()
+            .is_some_and(|point| point.ticket.sequence <= done)
+        {
             if let Some(point) = self.recorded.pop_front() {
                 recycle(point.event);
             }
@@ -146,7 +153,9 @@ impl<E: Clone> Points<E> {
 
     fn insert(&mut self, point: Point<E>) {
         let sequence = point.ticket.sequence;
-        let at = self.recorded.partition_point(|known| known.ticket.sequence < sequence);
+        let at = self
+            .recorded
+            .partition_point(|known| known.ticket.sequence < sequence);
         match self.recorded.get(at) {
             Some(known) if known.ticket.sequence == sequence => {}
             _ => self.recorded.insert(at, point),
@@ -161,8 +170,10 @@ pub(crate) fn drop_implied<E>(points: &mut SmallVec<[Point<E>; 4]>) {
     let mut at = 0;
     while at < points.len() {
         let ticket = points[at].ticket;
-        let implied =
-            points.iter().enumerate().any(|(other, point)| other != at && point.clock.covers(ticket));
+        let implied = points
+            .iter()
+            .enumerate()
+            .any(|(other, point)| other != at && point.clock.covers(ticket));
         if implied {
             points.remove(at);
         } else {
@@ -221,7 +232,9 @@ mod tests {
             assert!(points.recorded.len() <= POINTS_MAX + 1);
         }
         for sequence in 1..20_000 {
-            let covering = points.covering(sequence).expect("every ticket has a point behind it");
+            let covering = points
+                .covering(sequence)
+                .expect("every ticket has a point behind it");
             assert!(covering.event >= sequence);
         }
     }
@@ -231,7 +244,11 @@ mod tests {
         let point = |of: Ticket, before: &[Ticket]| {
             let mut clock = clock_of(before);
             clock.advance(of);
-            Point { ticket: of, clock, event: () }
+            Point {
+                ticket: of,
+                clock,
+                event: (),
+            }
         };
         let (a, b, c) = (ticket(1, 5), ticket(2, 5), ticket(3, 5));
         let mut points = SmallVec::from_vec(vec![point(a, &[]), point(b, &[a]), point(c, &[a, b])]);
@@ -252,7 +269,9 @@ mod tests {
         points.fail(2, SmallVec::from_slice(&[ticket(2, 3)]), &|_| false);
         assert!(points.displaced_until(1).is_empty());
         assert_eq!(points.displaced_until(2).as_slice(), [ticket(2, 3)]);
-        points.fail(3, SmallVec::from_slice(&[ticket(4, 1)]), &|done| done == ticket(2, 3));
+        points.fail(3, SmallVec::from_slice(&[ticket(4, 1)]), &|done| {
+            done == ticket(2, 3)
+        });
         assert_eq!(points.displaced_until(9).as_slice(), [ticket(4, 1)]);
     }
 }

@@ -33,14 +33,21 @@ fn a01_readers_wait_for_the_writer_and_run_together() {
         let gate = rig.gate(&s1);
         s1.fill(&mut a, 7)?;
         let (second, third) = (s2.download(&a)?, s3.download(&a)?);
-        assert!(!second.is_ready()? && !third.is_ready()?, "a reader overtook the writer");
+        assert!(
+            !second.is_ready()? && !third.is_ready()?,
+            "a reader overtook the writer"
+        );
         gate.open();
         assert_eq!(second.wait()?, [7; N]);
         assert_eq!(third.wait()?, [7; N]);
 
         let gate = rig.gate(&s2);
         let held = s2.download(&a)?;
-        assert_eq!(s3.download(&a)?.wait()?, [7; N], "one reader must not wait for the other");
+        assert_eq!(
+            s3.download(&a)?.wait()?,
+            [7; N],
+            "one reader must not wait for the other"
+        );
         assert!(!held.is_ready()?);
         gate.open();
         assert_eq!(held.wait()?, [7; N]);
@@ -79,7 +86,11 @@ fn a03_disjoint_halves_are_written_side_by_side_from_two_threads() {
             let second = scope.spawn(|| s2.fill(&mut right, 2));
             first.join().unwrap().and(second.join().unwrap())
         })?;
-        assert_eq!(s2.download(a.slice(N..))?.wait()?, [2; N], "the right half waits for nothing");
+        assert_eq!(
+            s2.download(a.slice(N..))?.wait()?,
+            [2; N],
+            "the right half waits for nothing"
+        );
         let whole = s3.download(&a)?;
         assert!(!whole.is_ready()?, "a whole read waits for both halves");
         gate.open();
@@ -96,7 +107,11 @@ fn a04_overlapping_ranges_are_ordered_exactly_on_the_overlap() {
         s1.synchronize()?;
         let gate = rig.gate(&s1);
         s1.fill(a.slice_mut(0..60), 1)?;
-        assert_eq!(s3.download(a.slice(60..))?.wait()?, [0; 40], "these bytes are not being written");
+        assert_eq!(
+            s3.download(a.slice(60..))?.wait()?,
+            [0; 40],
+            "these bytes are not being written"
+        );
         s2.fill(a.slice_mut(40..80), 2)?;
         assert_eq!(s3.download(a.slice(80..))?.wait()?, [0; 20], "nor are these");
         let (left, middle) = (s3.download(a.slice(0..40))?, s3.download(a.slice(79..80))?);
@@ -182,7 +197,11 @@ fn a08_dropping_an_array_in_use_blocks_nobody_and_frees_behind_its_uses() {
         drop(a);
         let mut same_size = s3.zeros::<u32>(N)?;
         s3.fill(&mut same_size, 9)?;
-        assert_eq!(s3.download(&same_size)?.wait()?, [9; N], "the new array waits for nobody");
+        assert_eq!(
+            s3.download(&same_size)?.wait()?,
+            [9; N],
+            "the new array waits for nobody"
+        );
         gate2.open();
         assert_eq!(s2.download(&second)?.wait()?, [4; N]);
         gate1.open();

@@ -1,6 +1,9 @@
 //! A driver that notes down every call on its way to another.
 
-#![allow(unsafe_code, reason = "passes unsafe calls on, with the contract they came with")]
+#![allow(
+    unsafe_code,
+    reason = "passes unsafe calls on, with the contract they came with"
+)]
 
 use std::{collections::BTreeMap, ffi::c_void, ptr::NonNull, sync::Arc, time::Duration};
 
@@ -24,7 +27,11 @@ pub(crate) struct Calls {
 
 impl Calls {
     pub(crate) fn over(inner: Arc<dyn Driver>) -> Self {
-        Self { inner, made: Mutex::default(), legacy: Mutex::default() }
+        Self {
+            inner,
+            made: Mutex::default(),
+            legacy: Mutex::default(),
+        }
     }
 
     /// Forgets the calls noted so far.
@@ -47,7 +54,11 @@ impl Calls {
     }
 
     fn look_at(&self, stream: Option<StreamHandle>) {
-        let defaults = [StreamHandle::LEGACY, StreamHandle::PER_THREAD, StreamHandle::from_raw(0)];
+        let defaults = [
+            StreamHandle::LEGACY,
+            StreamHandle::PER_THREAD,
+            StreamHandle::from_raw(0),
+        ];
         if stream.is_some_and(|stream| defaults.contains(&stream)) {
             *self.legacy.lock() += 1;
         }

@@ -28,7 +28,13 @@ fn a17_one_stream_costs_no_event() {
         }
         assert_eq!(stream.download(&sum)?.wait()?, [50.0; N]);
         drop((ones, sum, next));
-        for call in ["event_create", "event_record", "stream_wait_event", "event_synchronize", "event_query"] {
+        for call in [
+            "event_create",
+            "event_record",
+            "stream_wait_event",
+            "event_synchronize",
+            "event_query",
+        ] {
             assert_eq!(calls.count(call), 0, "{call}: {:?}", calls.counts());
         }
         assert_eq!(calls.count("launch_kernel"), 50);
@@ -51,7 +57,11 @@ fn a19_an_order_that_others_imply_costs_no_second_wait() {
         s3.copy(&b, &mut c)?;
         assert_eq!(calls.count("stream_wait_event"), 2);
         let value = s3.download(&a)?;
-        assert_eq!(calls.count("stream_wait_event"), 2, "s3 is behind s1 already, through s2");
+        assert_eq!(
+            calls.count("stream_wait_event"),
+            2,
+            "s3 is behind s1 already, through s2"
+        );
         gate.open();
         assert_eq!(value.wait()?, [1; N]);
         assert_eq!(s3.download(&c)?.wait()?, [1; N]);
@@ -132,7 +142,12 @@ fn b09_chained_copies_of_one_stream_need_no_event() {
             stream.copy(source, target)?;
         }
         assert_eq!(calls.count("copy_host_to_device_async"), 3);
-        assert_eq!(calls.counts().len(), 1, "nothing else is called: {:?}", calls.counts());
+        assert_eq!(
+            calls.counts().len(),
+            1,
+            "nothing else is called: {:?}",
+            calls.counts()
+        );
         gate.open();
         assert_eq!(stream.download(&a)?.wait()?, [[1; N], [2; N], [3; N]].concat());
         Ok(())

@@ -17,7 +17,11 @@ fn in_process(test: &str, environment: &[(&str, &str)]) -> String {
     command.envs(environment.iter().copied());
     let output = command.output().expect("the process starts");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     text
 }
 
@@ -40,9 +44,15 @@ fn d04_no_gpu_is_a_clear_error_and_auto_simulates_and_says_so() {
         assert!(matches!(error, Error::Unavailable { .. }));
         assert!(error.to_string().contains("libcuda.so.1"), "{error}");
         let text = in_process(INNER, &[("MILLSTREAM_DEVICE", "cuda:0")]);
-        assert!(text.contains("refused: ") && text.contains("libcuda.so.1"), "{text}");
+        assert!(
+            text.contains("refused: ") && text.contains("libcuda.so.1"),
+            "{text}"
+        );
         let text = in_process(INNER, &[("MILLSTREAM_DEVICE", "")]);
-        assert!(text.contains("opened ") && text.contains("simulated, for there is no GPU"), "{text}");
+        assert!(
+            text.contains("opened ") && text.contains("simulated, for there is no GPU"),
+            "{text}"
+        );
     }
 }
 
@@ -74,7 +84,10 @@ fn d04_a_device_that_is_not_there_is_a_clear_error() {
             Device::of(rig.simulated(), 99).unwrap_err()
         };
         assert!(error.to_string().contains("no device 99"), "{error}");
-        assert!(rig.stream().is_idle().unwrap(), "the devices that are there still work");
+        assert!(
+            rig.stream().is_idle().unwrap(),
+            "the devices that are there still work"
+        );
     });
 }
 
@@ -85,9 +98,16 @@ const SLICE: ParamKind = ParamKind::Slice { writable: false };
 /// A declaration of one kernel; leaked, for declarations are `static`.
 fn declare(ptx: &str, name: &'static str, params: &[ParamKind]) -> &'static Source {
     let params: Vec<Param> = params.iter().map(|&kind| Param { name: "p", kind }).collect();
-    let kernels = vec![Signature { name, params: Vec::leak(params) }];
+    let kernels = vec![Signature {
+        name,
+        params: Vec::leak(params),
+    }];
     let ptx: &'static str = Box::leak(ptx.into());
-    Box::leak(Box::new(Source { module: "tested", ptx, kernels: Vec::leak(kernels) }))
+    Box::leak(Box::new(Source {
+        module: "tested",
+        ptx,
+        kernels: Vec::leak(kernels),
+    }))
 }
 
 /// Why the declaration does not load.
@@ -124,17 +144,24 @@ fn d05_ptx_that_does_not_load_says_where_and_why() {
         }
         let newer = SAXPY.replace("8.8", "99.0");
         let problem = refusal(&rig.device, declare(&newer, "saxpy", &right)).to_string();
-        assert!(problem.contains("99.0") || problem.to_lowercase().contains("version"), "{problem}");
+        assert!(
+            problem.contains("99.0") || problem.to_lowercase().contains("version"),
+            "{problem}"
+        );
     });
 }
 
 #[test]
 fn d05_a_signature_that_does_not_match_says_which_parameter() {
     everywhere(|rig| {
-        let refuse = |name, params: &[ParamKind]| refusal(&rig.device, declare(SAXPY, name, params)).to_string();
+        let refuse =
+            |name, params: &[ParamKind]| refusal(&rig.device, declare(SAXPY, name, params)).to_string();
         assert!(refuse("sxapy", &[]).contains("there are saxpy"));
         let text = refuse("saxpy", &[SCALAR, SCALAR, SLICE]);
-        assert!(text.contains("3 parameters are declared, the entry has 4"), "{text}");
+        assert!(
+            text.contains("3 parameters are declared, the entry has 4"),
+            "{text}"
+        );
         let text = refuse("saxpy", &[SCALAR, SLICE, SLICE, SLICE]);
         assert!(text.contains("saxpy_param_1"), "{text}");
         let right = declare(SAXPY, "saxpy", &[SCALAR, SCALAR, SLICE, SLICE]);

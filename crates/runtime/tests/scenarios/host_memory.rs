@@ -21,7 +21,10 @@ fn b01_a_download_behind_a_gate_gives_its_value_only_when_complete() {
             let gate = rig.gate(stream);
             stream.fill(&mut a, 2)?;
             let mut value = stream.download(&a)?;
-            assert!(value.try_take()?.is_none(), "the destination can be reached before it is complete");
+            assert!(
+                value.try_take()?.is_none(),
+                "the destination can be reached before it is complete"
+            );
             gate.open();
             assert_eq!(value.wait()?, [2; N]);
             s1.fill(&mut a, 1)?;
@@ -38,7 +41,11 @@ fn b01_a_download_behind_a_gate_gives_its_value_only_when_complete() {
                 drop(sender);
                 values
             });
-            assert_eq!(receiver.try_recv(), Err::<(), _>(mpsc::TryRecvError::Empty), "the guard waits");
+            assert_eq!(
+                receiver.try_recv(),
+                Err::<(), _>(mpsc::TryRecvError::Empty),
+                "the guard waits"
+            );
             gate.open();
             assert_eq!(guard.join().unwrap()?, [3; N]);
             Ok(())
@@ -113,7 +120,11 @@ fn b08_dropping_a_pending_download_neither_blocks_nor_corrupts() {
         let gate = rig.gate(&s1);
         drop(s1.download(&a)?);
         let b = s2.upload(&vec![2_u32; N])?;
-        assert_eq!(s2.download(&b)?.wait()?, [2; N], "its memory is not handed out again yet");
+        assert_eq!(
+            s2.download(&b)?.wait()?,
+            [2; N],
+            "its memory is not handed out again yet"
+        );
         gate.open();
         assert_eq!(s1.download(&a)?.wait()?, [1; N]);
         Ok(())
@@ -128,11 +139,19 @@ fn b11_a_pinned_array_waits_for_what_is_in_its_way_alone() {
         let mut pinned = rig.device.pinned_from(&vec![1_u32; N])?;
         let gate = rig.gate(&s1);
         s1.copy(&pinned, &mut a)?;
-        assert_eq!(*pinned.read()?, [1; N], "reading beside a copy that reads is allowed");
+        assert_eq!(
+            *pinned.read()?,
+            [1; N],
+            "reading beside a copy that reads is allowed"
+        );
         let value = s2.download(&a)?;
         gate.open();
         pinned.write()?.fill(9);
-        assert_eq!(value.wait()?, [1; N], "a write of the host waits until the copy has read");
+        assert_eq!(
+            value.wait()?,
+            [1; N],
+            "a write of the host waits until the copy has read"
+        );
         Ok(())
     });
 }

@@ -1,6 +1,9 @@
 //! What the scenarios run on: a device under every schedule, gates that keep a stream busy, and a watchdog.
 
-#![allow(unsafe_code, reason = "launches the gate kernel, and opens devices of a driver that counts")]
+#![allow(
+    unsafe_code,
+    reason = "launches the gate kernel, and opens devices of a driver that counts"
+)]
 
 use std::{
     env, process,
@@ -49,7 +52,10 @@ pub(crate) fn everywhere(scenario: impl Fn(&Rig)) {
             Some(gpu) => Device::of(gpu, 0),
             None => Device::open(Select::Auto),
         };
-        let rig = Rig { device: device.expect("the device opens"), gpu };
+        let rig = Rig {
+            device: device.expect("the device opens"),
+            gpu,
+        };
         scenario(&rig);
         rig.assert_no_reports();
     }
@@ -66,7 +72,10 @@ pub(crate) fn everywhere_counted(scenario: impl Fn(&Rig, &Calls)) {
         let calls = Arc::new(Calls::over(inner));
         // SAFETY: the driver passes every call on to one that does what it says.
         let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) };
-        let rig = Rig { device: device.expect("the device opens"), gpu };
+        let rig = Rig {
+            device: device.expect("the device opens"),
+            gpu,
+        };
         scenario(&rig, &calls);
         rig.assert_no_reports();
     }
@@ -82,7 +91,10 @@ fn places() -> Vec<(String, Option<Gpu>)> {
     for schedule in [Schedule::Timed, Schedule::Eager, Schedule::Lazy] {
         let config = SimConfig::new().schedule(schedule);
         places.push(simulated(format!("{schedule:?}"), config.clone()));
-        places.push(simulated(format!("{schedule:?}, strict rules"), config.rules(strict_rules())));
+        places.push(simulated(
+            format!("{schedule:?}, strict rules"),
+            config.rules(strict_rules()),
+        ));
     }
     for seed in 0..SEEDS {
         let config = SimConfig::new().schedule(Schedule::Random(seed));
@@ -93,7 +105,10 @@ fn places() -> Vec<(String, Option<Gpu>)> {
 
 /// The strict reading of every rule but 29: by that one, memory made while a gate is closed would close all streams.
 fn strict_rules() -> Rules {
-    Rules { implicit_synchronisation: Rules::observed().implicit_synchronisation, ..Rules::strict() }
+    Rules {
+        implicit_synchronisation: Rules::observed().implicit_synchronisation,
+        ..Rules::strict()
+    }
 }
 
 /// Whether the environment asks for a GPU.
@@ -155,7 +170,10 @@ impl Gate {
     /// A hold is not the library's work. An operation in front of it stands for the launch that a gate is on a GPU.
     fn held(gpu: &Gpu, stream: &Stream) -> Self {
         let marker = stream.zeros(1).expect("an operation in front of the gate");
-        Self::Held { _hold: gpu.hold(stream.as_raw()), _marker: marker }
+        Self::Held {
+            _hold: gpu.hold(stream.as_raw()),
+            _marker: marker,
+        }
     }
 
     fn kernel(stream: &Stream) -> Self {
@@ -182,8 +200,9 @@ pub(crate) struct Flag(&'static AtomicU32);
 impl Flag {
     fn new() -> Self {
         let driver = Cuda::load().expect("MILLSTREAM_DEVICE names a GPU");
-        let context: ContextHandle =
-            driver.primary_context_retain(DeviceOrdinal::from_raw(0)).expect("a context");
+        let context: ContextHandle = driver
+            .primary_context_retain(DeviceOrdinal::from_raw(0))
+            .expect("a context");
         // SAFETY: the context was just retained.
         let pointer = unsafe { driver.host_alloc(context, size_of::<AtomicU32>()) }.expect("pinned memory");
         let word = pointer.cast::<AtomicU32>();
@@ -218,7 +237,10 @@ impl Watch {
                 process::abort();
             }
         });
-        Self { name, _finished: finished }
+        Self {
+            name,
+            _finished: finished,
+        }
     }
 }
 
