@@ -276,7 +276,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Runs `body` on the cells of `bytes`, which start `shift` bytes behind an 8-byte boundary.
-    fn with_cells<R>(bytes: &mut Vec<u8>, shift: usize, body: impl FnOnce(Cells<'_>) -> R) -> R {
+    fn with_cells<R>(bytes: &mut [u8], shift: usize, body: impl FnOnce(Cells<'_>) -> R) -> R {
         let len = bytes.len();
         let mut words = vec![0u64; (len + shift).div_ceil(8)];
         let pointer = words.as_mut_ptr().cast::<u8>().wrapping_add(shift);
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn accesses_are_checked_for_bounds_and_alignment() {
-        with_cells(&mut vec![0; 16], 0, |cells| {
+        with_cells(&mut [0; 16], 0, |cells| {
             assert_eq!(cells.store_u32(4, 0x0403_0201), Some(()));
             assert_eq!(cells.load_u8(5), Some(2));
             assert_eq!(cells.load_u16(6), Some(0x0403));
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn updates_from_several_threads_are_not_lost() {
-        with_cells(&mut vec![0; 8], 0, |cells| {
+        with_cells(&mut [0; 8], 0, |cells| {
             std::thread::scope(|scope| {
                 for _ in 0..4 {
                     scope.spawn(move || {

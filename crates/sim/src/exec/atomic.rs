@@ -1,12 +1,116 @@
-//! What each atomic operation makes of the old value.
+//! Atomics of a warp: lane after lane, each on what the one before left.
 
+use super::fault::FaultKind;
 use super::float::canonical;
-use crate::ptx::code::{Atomic, AtomicOp};
+use super::memory::{Cached, Memory, in_window};
+use super::place::{Failure, Place};
+use super::registers::{LANES, Registers, lanes};
+use crate::ptx::code::{AccessSpace, Atomic, AtomicOp, Window};
 use crate::ptx::types::Type;
+
+/// Whether an atomic can be how threads wait for each other: one whose result they look at.
+pub(super) fn may_wait(atomic: &Atomic) -> bool {
+    atomic.result.is_some()
+}
+
+impl<'m> Memory<'_, 'm> {
+    pub(super) fn atomic(
+        &mut self,
+        r: &mut Registers,
+        atomic: &Atomic,
+        cached: &mut Cached<'m>,
+        mask: u32,
+    ) -> Result<(), Failure> {
+        let place = Place::new(r, atomic.address, mask, atomic.ty.bytes(), true);
+        place.check_alignment()?;
+        match atomic.space {
+            AccessSpace::Is(window) => self.atomic_in(window, r, atomic, cached, &place),
+            AccessSpace::Generic => {
+                for window in [Window::Global, Window::Shared, Window::Local, Window::Param] {
+                    if let Some(place) = in_window(&place, window) {
+                        self.atomic_in(window, r, atomic, cached, &place)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn atomic_in(
+        &mut self,
+        window: Window,
+        r: &mut Registers,
+        atomic: &Atomic,
+        cached: &mut Cached<'m>,
+        place: &Place,
+    ) -> Result<(), Failure> {
+        if window == Window::Global {
+            self.traffic.atomics += u64::from(place.mask.count_ones());
+        }
+        if place.bytes == 8 {
+            let (b, c) = (*r.double(atomic.b), *r.double(atomic.c));
+            let mut old = [0; LANES];
+            for lane in lanes(place.mask) {
+                let change = |old| apply_double(atomic, old, b[lane], c[lane]);
+                if window == Window::Global {
+                    let (region, offset) = self.writable(cached, place, lane)?;
+                    let found = region.cells.update_u64(offset, change);
+                    old[lane] = found.ok_or_else(|| place.out_of_bounds(lane))?;
+                } else {
+                    let cell = self.own_bytes::<8>(window, place, lane)?;
+                    old[lane] = u64::from_le_bytes(*cell);
+                    *cell = change(old[lane]).to_le_bytes();
+                }
+            }
+            if let Some(d) = atomic.result {
+                r.set_double(d, place.mask, &old);
+            }
+            return Ok(());
+        }
+        let (b, c) = (*r.word(atomic.b), *r.word(atomic.c));
+        let mut old = [0; LANES];
+        for lane in lanes(place.mask) {
+            let change = |old| apply_word(atomic, old, b[lane], c[lane]);
+            if window == Window::Global {
+                let (region, offset) = self.writable(cached, place, lane)?;
+                let found = region.cells.update_u32(offset, change);
+                old[lane] = found.ok_or_else(|| place.out_of_bounds(lane))?;
+            } else {
+                let cell = self.own_bytes::<4>(window, place, lane)?;
+                old[lane] = u32::from_le_bytes(*cell);
+                *cell = change(old[lane]).to_le_bytes();
+            }
+        }
+        if let Some(d) = atomic.result {
+            r.set_word(d, place.mask, &old);
+        }
+        Ok(())
+    }
+
+    /// The bytes of shared or local memory that a lane works on.
+    fn own_bytes<const N: usize>(
+        &mut self,
+        window: Window,
+        place: &Place,
+        lane: usize,
+    ) -> Result<&mut [u8; N], Failure> {
+        let offset = usize::try_from(place.addresses[lane]).unwrap_or(usize::MAX);
+        let fault: FaultKind = self.outside(window, place, lane);
+        let memory: &mut [u8] = match window {
+            Window::Shared => self.shared,
+            Window::Local => &mut self.local[lane * self.local_bytes..][..self.local_bytes],
+            Window::Global | Window::Param => &mut [],
+        };
+        memory
+            .get_mut(offset..)
+            .and_then(|tail| tail.first_chunk_mut())
+            .ok_or((lane, fault))
+    }
+}
 
 /// The new value of a 32-bit atomic.
 #[inline(always)]
-pub(super) fn apply_word(atomic: &Atomic, old: u32, b: u32, c: u32) -> u32 {
+fn apply_word(atomic: &Atomic, old: u32, b: u32, c: u32) -> u32 {
     let signed = atomic.ty == Type::S32;
     match atomic.f {
         AtomicOp::Add if atomic.ty == Type::F32 => canonical(f32::from_bits(old) + f32::from_bits(b)),
@@ -45,7 +149,7 @@ pub(super) fn apply_word(atomic: &Atomic, old: u32, b: u32, c: u32) -> u32 {
 
 /// The new value of a 64-bit atomic.
 #[inline(always)]
-pub(super) fn apply_double(atomic: &Atomic, old: u64, b: u64, c: u64) -> u64 {
+fn apply_double(atomic: &Atomic, old: u64, b: u64, c: u64) -> u64 {
     let signed = atomic.ty == Type::S64;
     match atomic.f {
         AtomicOp::Add if atomic.ty == Type::F64 => (f64::from_bits(old) + f64::from_bits(b)).to_bits(),

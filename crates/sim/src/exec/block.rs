@@ -3,7 +3,7 @@
 use super::barrier::Barriers;
 use super::dispatch;
 use super::launch::{GlobalMemory, Launch};
-use super::memory::{Cached, Traffic};
+use super::memory::{Cached, Memory, Traffic};
 use super::step::Failed;
 use super::warp::{Pause, Shape, Warp, deadlock};
 use crate::ptx::code::Code;
@@ -28,6 +28,34 @@ pub(super) struct Shared<'r, 'm> {
     pub(super) cached_loads: &'r mut [Cached<'m>],
     pub(super) cached_stores: &'r mut [Cached<'m>],
     pub(super) cached_atomics: &'r mut [Cached<'m>],
+}
+
+/// The memory that the warp with this local memory can reach, and where an instruction remembers its last region.
+macro_rules! reach {
+    ($name:ident, $cached:ident) => {
+        #[inline(always)]
+        pub(super) fn $name<'s>(
+            &'s mut self,
+            local: &'s mut [u8],
+            index: u32,
+        ) -> (Memory<'s, 'm>, &'s mut Cached<'m>) {
+            let memory = Memory {
+                global: self.global,
+                shared: self.memory,
+                local,
+                local_bytes: self.code.local_bytes as usize,
+                params: self.params,
+                traffic: &mut self.counts.traffic,
+            };
+            (memory, &mut self.$cached[index as usize])
+        }
+    };
+}
+
+impl<'m> Shared<'_, 'm> {
+    reach!(loads, cached_loads);
+    reach!(stores, cached_stores);
+    reach!(atomics, cached_atomics);
 }
 
 /// What one worker keeps from block to block.

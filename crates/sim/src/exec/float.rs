@@ -45,37 +45,32 @@ fn g(bits: u64) -> f64 {
 
 /// The smaller (or, with `MAX`, larger) operand, where -0 is less than +0 and a number wins over a NaN.
 #[inline(always)]
-pub(super) fn min_max_32<const MAX: bool>(a: u32, b: u32) -> u32 {
+fn min_max_32<const MAX: bool>(a: u32, b: u32) -> u32 {
     let (x, y) = (f(a), f(b));
     let first = if MAX { x > y } else { x < y };
-    let same = x == y;
-    let equal = if MAX { a & b } else { a | b };
-    let number = if x.is_nan() { canonical(y) } else { a };
-    if x.is_nan() || y.is_nan() {
-        number
-    } else if same {
-        equal
-    } else if first {
-        a
+    let unequal = if first { a } else { b };
+    // Two zeros are equal whatever their signs.
+    let value = if x == y {
+        if MAX { a & b } else { a | b }
     } else {
-        b
-    }
+        unequal
+    };
+    let without_y = if y.is_nan() { a } else { value };
+    canonical(f(if x.is_nan() { b } else { without_y }))
 }
 
 #[inline(always)]
 fn min_max_64<const MAX: bool>(a: u64, b: u64) -> u64 {
     let (x, y) = (g(a), g(b));
-    if x.is_nan() {
-        b
-    } else if y.is_nan() {
-        a
-    } else if x == y {
+    let first = if MAX { x > y } else { x < y };
+    let unequal = if first { a } else { b };
+    let value = if x == y {
         if MAX { a & b } else { a | b }
-    } else if (x > y) == MAX {
-        a
     } else {
-        b
-    }
+        unequal
+    };
+    let without_y = if y.is_nan() { a } else { value };
+    if x.is_nan() { b } else { without_y }
 }
 
 #[inline(always)]
@@ -263,6 +258,12 @@ pub(super) fn f64_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot
     }
 }
 
+/// Whether one of the operands is NaN.
+#[inline(always)]
+fn unordered<T: PartialOrd>(a: T, b: T) -> bool {
+    a.partial_cmp(&b).is_none()
+}
+
 #[inline(always)]
 pub(super) fn cmp_f32(r: &mut Registers, mask: u32, op: CompareFloat, d: Slot, a: Slot, b: Slot) {
     match op {
@@ -270,12 +271,12 @@ pub(super) fn cmp_f32(r: &mut Registers, mask: u32, op: CompareFloat, d: Slot, a
         CompareFloat::Ne => r.p_ww(mask, d, a, b, |a, b| f(a) < f(b) || f(a) > f(b)),
         CompareFloat::Lt => r.p_ww(mask, d, a, b, |a, b| f(a) < f(b)),
         CompareFloat::Le => r.p_ww(mask, d, a, b, |a, b| f(a) <= f(b)),
-        CompareFloat::EqU => r.p_ww(mask, d, a, b, |a, b| !(f(a) < f(b) || f(a) > f(b))),
+        CompareFloat::EqU => r.p_ww(mask, d, a, b, |a, b| f(a) == f(b) || unordered(f(a), f(b))),
         CompareFloat::NeU => r.p_ww(mask, d, a, b, |a, b| f(a) != f(b)),
-        CompareFloat::LtU => r.p_ww(mask, d, a, b, |a, b| !(f(a) >= f(b))),
-        CompareFloat::LeU => r.p_ww(mask, d, a, b, |a, b| !(f(a) > f(b))),
-        CompareFloat::Num => r.p_ww(mask, d, a, b, |a, b| !f(a).is_nan() && !f(b).is_nan()),
-        CompareFloat::Nan => r.p_ww(mask, d, a, b, |a, b| f(a).is_nan() || f(b).is_nan()),
+        CompareFloat::LtU => r.p_ww(mask, d, a, b, |a, b| f(a) < f(b) || unordered(f(a), f(b))),
+        CompareFloat::LeU => r.p_ww(mask, d, a, b, |a, b| f(a) <= f(b) || unordered(f(a), f(b))),
+        CompareFloat::Num => r.p_ww(mask, d, a, b, |a, b| !unordered(f(a), f(b))),
+        CompareFloat::Nan => r.p_ww(mask, d, a, b, |a, b| unordered(f(a), f(b))),
     }
 }
 
@@ -286,12 +287,12 @@ pub(super) fn cmp_f64(r: &mut Registers, mask: u32, op: CompareFloat, d: Slot, a
         CompareFloat::Ne => r.p_dd(mask, d, a, b, |a, b| g(a) < g(b) || g(a) > g(b)),
         CompareFloat::Lt => r.p_dd(mask, d, a, b, |a, b| g(a) < g(b)),
         CompareFloat::Le => r.p_dd(mask, d, a, b, |a, b| g(a) <= g(b)),
-        CompareFloat::EqU => r.p_dd(mask, d, a, b, |a, b| !(g(a) < g(b) || g(a) > g(b))),
+        CompareFloat::EqU => r.p_dd(mask, d, a, b, |a, b| g(a) == g(b) || unordered(g(a), g(b))),
         CompareFloat::NeU => r.p_dd(mask, d, a, b, |a, b| g(a) != g(b)),
-        CompareFloat::LtU => r.p_dd(mask, d, a, b, |a, b| !(g(a) >= g(b))),
-        CompareFloat::LeU => r.p_dd(mask, d, a, b, |a, b| !(g(a) > g(b))),
-        CompareFloat::Num => r.p_dd(mask, d, a, b, |a, b| !g(a).is_nan() && !g(b).is_nan()),
-        CompareFloat::Nan => r.p_dd(mask, d, a, b, |a, b| g(a).is_nan() || g(b).is_nan()),
+        CompareFloat::LtU => r.p_dd(mask, d, a, b, |a, b| g(a) < g(b) || unordered(g(a), g(b))),
+        CompareFloat::LeU => r.p_dd(mask, d, a, b, |a, b| g(a) <= g(b) || unordered(g(a), g(b))),
+        CompareFloat::Num => r.p_dd(mask, d, a, b, |a, b| !unordered(g(a), g(b))),
+        CompareFloat::Nan => r.p_dd(mask, d, a, b, |a, b| unordered(g(a), g(b))),
     }
 }
 

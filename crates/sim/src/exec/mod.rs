@@ -4,9 +4,8 @@
 //! operation after the other) to the loops over lanes in `registers`. Nothing here knows of streams, clocks or allocations: global memory is
 //! whatever [`GlobalMemory`] finds behind an address.
 #![allow(
-    clippy::cast_possible_truncation,
     clippy::needless_range_loop,
-    reason = "lane numbers, offsets and counts are small; loops over lanes index several registers at once"
+    reason = "loops over lanes index several registers at once"
 )]
 
 mod atomic;
@@ -22,8 +21,10 @@ mod half;
 mod integer;
 mod launch;
 mod memory;
+mod place;
 mod registers;
 mod rounding;
+mod staging;
 mod step;
 mod warp;
 

@@ -3,10 +3,9 @@
 use super::barrier::Arrival;
 use super::block::Shared;
 use super::fault::FaultKind;
-use super::memory::{self, Memory};
 use super::registers::{LANES, Registers, lanes};
 use super::warp::{Group, Pause, Wait, Warp, deadlock};
-use super::{convert, float, half, integer};
+use super::{atomic, convert, float, half, integer};
 use crate::ptx::code::{BarrierOp, GUARD_NEGATED, NO_GUARD, Op, Window};
 
 /// A thread that failed.
@@ -70,48 +69,24 @@ pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause,
             Op::Load(index) => {
                 let access = &code.loads[index as usize];
                 warp.may_wait |= access.synchronises;
-                let cached = &mut shared.cached_loads[index as usize];
-                let mut memory = Memory {
-                    global: shared.global,
-                    shared: &mut *shared.memory,
-                    local: &mut warp.local,
-                    local_bytes: code.local_bytes as usize,
-                    params: shared.params,
-                    traffic: &mut shared.counts.traffic,
-                };
+                let (mut memory, cached) = shared.loads(&mut warp.local, index);
                 memory
                     .load(&mut warp.registers, access, cached, mask)
                     .map_err(failed)?;
             }
             Op::Store(index) => {
                 let access = &code.stores[index as usize];
-                let cached = &mut shared.cached_stores[index as usize];
-                let mut memory = Memory {
-                    global: shared.global,
-                    shared: &mut *shared.memory,
-                    local: &mut warp.local,
-                    local_bytes: code.local_bytes as usize,
-                    params: shared.params,
-                    traffic: &mut shared.counts.traffic,
-                };
+                let (mut memory, cached) = shared.stores(&mut warp.local, index);
                 memory
                     .store(&warp.registers, access, cached, mask)
                     .map_err(failed)?;
             }
             Op::Atomic(index) => {
-                let atomic = &code.atomics[index as usize];
-                warp.may_wait |= memory::waits(atomic);
-                let cached = &mut shared.cached_atomics[index as usize];
-                let mut memory = Memory {
-                    global: shared.global,
-                    shared: &mut *shared.memory,
-                    local: &mut warp.local,
-                    local_bytes: code.local_bytes as usize,
-                    params: shared.params,
-                    traffic: &mut shared.counts.traffic,
-                };
+                let operation = &code.atomics[index as usize];
+                warp.may_wait |= atomic::may_wait(operation);
+                let (mut memory, cached) = shared.atomics(&mut warp.local, index);
                 memory
-                    .atomic(&mut warp.registers, atomic, cached, mask)
+                    .atomic(&mut warp.registers, operation, cached, mask)
                     .map_err(failed)?;
             }
             Op::Branch { target } => {
@@ -129,10 +104,10 @@ pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause,
                         wait: Wait::Nothing,
                     });
                 }
-                if target <= from {
-                    if let Some(pause) = back(warp, shared, &group)? {
-                        return Ok(pause);
-                    }
+                if target <= from
+                    && let Some(pause) = back(warp, shared, &group)?
+                {
+                    return Ok(pause);
                 }
                 stop = if warp.groups.is_empty() {
                     super::warp::NOWHERE

@@ -12,7 +12,6 @@ pub(crate) struct ModuleAst<'a> {
 /// A memory space in which a variable can be declared, or to which an access is restricted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Space {
-    Generic,
     Global,
     Const,
     Shared,

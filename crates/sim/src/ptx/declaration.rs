@@ -210,10 +210,6 @@ fn scalar(lexer: &mut Lexer<'_>, ty: Type, bytes: &mut Vec<u8>) -> Result<(), Pt
         (Operand::F32(bits), Type::F32 | Type::B32) => u64::from(bits),
         (Operand::F32(bits), Type::F64) => f64::from(f32::from_bits(bits)).to_bits(),
         (Operand::F64(bits), Type::F64 | Type::B64) => bits,
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "rounding to the narrower type is what PTX says"
-        )]
         (Operand::F64(bits), Type::F32) => u64::from((f64::from_bits(bits) as f32).to_bits()),
         _ => return Err(unexpected(token, &format!("a value of type {}", ty.name()))),
     };

@@ -33,11 +33,6 @@ impl Token<'_> {
     pub(crate) fn is_mark(&self, mark: char) -> bool {
         self.kind == TokenKind::Mark && self.text.starts_with(mark)
     }
-
-    /// Whether this is that word.
-    pub(crate) fn is_word(&self, word: &str) -> bool {
-        self.kind == TokenKind::Word && self.text == word
-    }
 }
 
 /// Yields the tokens of a PTX text one by one. It never fails: a character that PTX does not use is a [`TokenKind::Mark`], for the

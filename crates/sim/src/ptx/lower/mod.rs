@@ -400,6 +400,8 @@ impl<'a> Lowerer<'a> {
         if let Some(align) = self.dynamic_shared_align {
             self.code.shared_bytes = self.code.shared_bytes.next_multiple_of(align);
         }
+        // Every lane's part begins at a multiple of the widest access.
+        self.code.local_bytes = self.code.local_bytes.next_multiple_of(16);
         self.code.ordered = memory::is_ordered(&self.code);
         Ok(self.code)
     }

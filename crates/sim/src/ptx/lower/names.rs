@@ -81,6 +81,6 @@ pub(super) fn window(variable: &VariableAst<'_>) -> Option<Window> {
         Space::Shared => Some(Window::Shared),
         // A parameter declared in a body is where a call's arguments lie: each thread's own.
         Space::Local | Space::Param => Some(Window::Local),
-        Space::Generic | Space::Global | Space::Const => None,
+        Space::Global | Space::Const => None,
     }
 }

@@ -322,10 +322,6 @@ fn constant_bits(operand: &Operand<'_>, ty: Type) -> Option<u64> {
         (Operand::F32(bits), Type::F32 | Type::B32) => Some(u64::from(*bits)),
         (Operand::F32(bits), Type::F64) => Some(f64::from(f32::from_bits(*bits)).to_bits()),
         (Operand::F64(bits), Type::F64 | Type::B64) => Some(*bits),
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "rounding to the narrower type is what PTX says"
-        )]
         (Operand::F64(bits), Type::F32) => Some(u64::from((f64::from_bits(*bits) as f32).to_bits())),
         _ => None,
     }

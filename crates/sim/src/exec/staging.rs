@@ -1,0 +1,142 @@
+//! Between registers and bytes: values of an access are gathered from a slice, or scattered to one.
+
+use super::registers::{LANES, Registers, Words};
+use crate::ptx::code::Access;
+
+/// Bytes of the widest access of one lane.
+pub(super) const LANE_BYTES_MAX: usize = 16;
+
+/// What the lanes of a warp bring to memory or take from it, each lane's bytes behind the one's before.
+pub(super) type Stage = [u8; LANES * LANE_BYTES_MAX];
+
+/// The index of each lane's first value, in values of the access's width.
+pub(super) type Indices = [usize; LANES];
+
+/// The indices of a stage that has `bytes` for each lane; 0 for one value that all lanes share.
+#[inline(always)]
+pub(super) fn staged(access: &Access, bytes: usize) -> Indices {
+    let mut indices = [0; LANES];
+    for lane in 0..LANES {
+        indices[lane] = lane * bytes >> access.width.trailing_zeros();
+    }
+    indices
+}
+
+/// Puts the values at `indices` of `memory` into the access's registers.
+#[inline(always)]
+pub(super) fn gather(r: &mut Registers, access: &Access, memory: &[u8], indices: &Indices, mask: u32) {
+    for (part, slot) in access.values[..usize::from(access.count)].iter().enumerate() {
+        if access.width == 8 {
+            let values = memory.as_chunks::<8>().0;
+            let mut loaded = [0; LANES];
+            for lane in 0..LANES {
+                loaded[lane] = values
+                    .get(indices[lane] + part)
+                    .map_or(0, |value| u64::from_le_bytes(*value));
+            }
+            r.set_double(*slot, mask, &loaded);
+            continue;
+        }
+        let mut loaded: Words = [0; LANES];
+        match access.width {
+            4 => {
+                let values = memory.as_chunks::<4>().0;
+                for lane in 0..LANES {
+                    loaded[lane] = values
+                        .get(indices[lane] + part)
+                        .map_or(0, |value| u32::from_le_bytes(*value));
+                }
+            }
+            2 => {
+                let values = memory.as_chunks::<2>().0;
+                for lane in 0..LANES {
+                    let value = values.get(indices[lane] + part);
+                    loaded[lane] = value.map_or(0, |value| u32::from(u16::from_le_bytes(*value)));
+                }
+            }
+            _ => {
+                for lane in 0..LANES {
+                    loaded[lane] = memory
+                        .get(indices[lane] + part)
+                        .map_or(0, |value| u32::from(*value));
+                }
+            }
+        }
+        if access.sign_extend > 0 || access.double {
+            extend(r, access, *slot, loaded, mask);
+        } else {
+            r.set_word(*slot, mask, &loaded);
+        }
+    }
+}
+
+/// Writes values that are narrower than their registers, extended.
+fn extend(r: &mut Registers, access: &Access, slot: u32, mut values: Words, mask: u32) {
+    let signed = access.sign_extend > 0;
+    if signed {
+        let unused = 32 - 8 * u32::from(access.width);
+        values = values.map(|value| ((value << unused).cast_signed() >> unused).cast_unsigned());
+    }
+    if access.double {
+        let wide = values.map(|value| {
+            if signed {
+                i64::from(value.cast_signed()).cast_unsigned()
+            } else {
+                u64::from(value)
+            }
+        });
+        r.set_double(slot, mask, &wide);
+    } else {
+        let kept = if access.sign_extend == 16 {
+            0xffff
+        } else {
+            u32::MAX
+        };
+        r.set_word(slot, mask, &values.map(|value| value & kept));
+    }
+}
+
+/// Puts the access's registers to `indices` of `memory`, lane by lane, so that the last one wins where several write the same bytes.
+#[inline(always)]
+pub(super) fn scatter(r: &Registers, access: &Access, memory: &mut [u8], indices: &Indices, mask: u32) {
+    for (part, slot) in access.values[..usize::from(access.count)].iter().enumerate() {
+        if access.width == 8 {
+            let values = r.double(*slot);
+            put(memory.as_chunks_mut::<8>().0, indices, part, mask, |lane| {
+                values[lane].to_le_bytes()
+            });
+            continue;
+        }
+        let values = r.word(*slot);
+        match access.width {
+            4 => {
+                put(memory.as_chunks_mut::<4>().0, indices, part, mask, |lane| {
+                    values[lane].to_le_bytes()
+                });
+            }
+            2 => put(memory.as_chunks_mut::<2>().0, indices, part, mask, |lane| {
+                (values[lane] as u16).to_le_bytes()
+            }),
+            _ => put(memory.as_chunks_mut::<1>().0, indices, part, mask, |lane| {
+                [values[lane] as u8]
+            }),
+        }
+    }
+}
+
+#[inline(always)]
+fn put<const N: usize>(
+    memory: &mut [[u8; N]],
+    indices: &Indices,
+    part: usize,
+    mask: u32,
+    value: impl Fn(usize) -> [u8; N],
+) {
+    for lane in 0..LANES {
+        if mask & (1 << lane) != 0
+            && let Some(target) = memory.get_mut(indices[lane] + part)
+        {
+            *target = value(lane);
+        }
+    }
+}
