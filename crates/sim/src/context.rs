@@ -56,21 +56,25 @@ impl World {
             })
     }
 
-    /// The context's device, and its sticky error: for calls that clean up even when the context is lost.
-    pub(crate) fn context_even_lost(&mut self, context: ContextHandle) -> Answer<(u32, Answer<()>)> {
-        match self.contexts.get(&context) {
-            Some(found) => Ok((found.device, found.lost.clone().map_or(Ok(()), Err))),
-            None => {
-                let (kind, text) = self.mint.explain(context);
-                Err(self.breach(kind, ResultCode::INVALID_CONTEXT, text))
-            }
+    /// Refuses a context that is not alive. A lost one is alive.
+    pub(crate) fn known_context(&mut self, context: ContextHandle) -> Answer<()> {
+        if self.contexts.contains_key(&context) {
+            return Ok(());
         }
+        let (kind, text) = self.mint.explain(context);
+        Err(self.breach(kind, ResultCode::INVALID_CONTEXT, text))
+    }
+
+    /// The context's sticky error, if it has one: for calls that clean up even when the context is lost.
+    pub(crate) fn context_even_lost(&mut self, context: ContextHandle) -> Answer<Answer<()>> {
+        self.known_context(context)?;
+        Ok(self.contexts[&context].lost.clone().map_or(Ok(()), Err))
     }
 
     /// The context's device, or the context's sticky error.
     pub(crate) fn context(&mut self, context: ContextHandle) -> Answer<u32> {
-        let (device, lost) = self.context_even_lost(context)?;
-        lost.map(|()| device)
+        self.context_even_lost(context)??;
+        Ok(self.contexts[&context].device)
     }
 
     /// Free memory of a device, in bytes.

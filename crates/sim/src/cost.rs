@@ -125,14 +125,10 @@ impl CostModel {
     /// How many of the device's threads a kernel of this shape takes while it runs.
     pub(crate) fn kernel_threads(&self, grid: [u32; 3], block: [u32; 3]) -> u64 {
         let threads = block.iter().map(|&d| u64::from(d)).product::<u64>();
-        let blocks = grid
-            .iter()
-            .fold(1u64, |n, &d| n.saturating_mul(u64::from(d)));
+        let blocks = grid.iter().fold(1u64, |n, &d| n.saturating_mul(u64::from(d)));
         // A multiprocessor holds 32 blocks however small: no block counts for less than two warps.
         let resident = threads.next_multiple_of(32).max(64);
-        blocks
-            .saturating_mul(resident)
-            .min(self.resident_threads)
+        blocks.saturating_mul(resident).min(self.resident_threads)
     }
 
     /// How long a kernel runs that did `stats` on `threads` of the device's threads.

@@ -36,7 +36,7 @@ impl Session<'_> {
     }
 
     pub(crate) fn event_destroy(&mut self, context: ContextHandle, event: EventHandle) -> Answer<()> {
-        let (_, lost) = self.context_even_lost(context)?;
+        let lost = self.context_even_lost(context)?;
         self.event(event)?;
         self.events.remove(&event);
         lost

@@ -196,7 +196,9 @@ impl Session<'_> {
     }
 
     fn waiter(&mut self, id: u64) -> &mut crate::world::Waiter {
-        self.waiters.get_mut(&id).expect("a waiter lives as long as its wait")
+        self.waiters
+            .get_mut(&id)
+            .expect("a waiter lives as long as its wait")
     }
 
     /// Gives host functions that were just started a moment to return, and runs what may run then.
@@ -205,7 +207,11 @@ impl Session<'_> {
             self.shared.function_started.notify_one();
             let deadline = Instant::now() + SETTLE;
             while self.host_functions.running > 0
-                && !self.shared.changed.wait_until(&mut self.world, deadline).timed_out()
+                && !self
+                    .shared
+                    .changed
+                    .wait_until(&mut self.world, deadline)
+                    .timed_out()
             {}
             self.run_after_call();
         }

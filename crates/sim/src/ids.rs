@@ -73,9 +73,15 @@ impl Mint {
         let (kind, number) = (H::NAME, handle.number());
         let index = number ^ H::TAG << TAG_SHIFT;
         if (1..=self.given[H::TAG]).contains(&index) {
-            (ReportKind::DeadHandle, format!("{kind} {index} ({number:#x}) is used after it was given up"))
+            (
+                ReportKind::DeadHandle,
+                format!("{kind} {index} ({number:#x}) is used after it was given up"),
+            )
         } else {
-            (ReportKind::UnknownHandle, format!("{number:#x} is no {kind} that this driver gave out"))
+            (
+                ReportKind::UnknownHandle,
+                format!("{number:#x} is no {kind} that this driver gave out"),
+            )
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The threads that kernels run on.
 
-use std::sync::{OnceLock, mpsc};
+use std::{panic::resume_unwind, sync::OnceLock, thread};
 
 /// Runs `work` on the process's kernel threads and waits for it.
 ///
@@ -17,16 +17,9 @@ pub(crate) fn install<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     if rayon::current_thread_index().is_none() {
         return pool.install(work);
     }
-    // `install` on a thread of another pool works on that pool's tasks while it waits; a channel just waits.
-    let (sender, receiver) = mpsc::channel();
-    pool.in_place_scope(|scope| {
-        scope.spawn(move |_| {
-            // The receiver is gone only if this thread panics, and then nobody wants the result.
-            let _ = sender.send(work());
-        });
-        receiver.recv()
-    })
-    .expect("a kernel's thread answers unless it panics, and that panic comes out of the scope")
+    // A worker of another pool would work on that pool's tasks while it waits in `install`. It waits for a plain thread.
+    let ran = thread::scope(|scope| scope.spawn(|| pool.install(work)).join());
+    ran.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 #[cfg(test)]

@@ -29,16 +29,22 @@ fn wrong_shape(kernel: &Kernel, dims: &LaunchDims) -> Option<(ResultCode, String
         return invalid(format!("a grid of {grid:?} blocks, each of 1 to {GRID_MAX:?}"));
     }
     if !within(block, BLOCK_MAX) {
-        return invalid(format!("a block of {block:?} threads, each of 1 to {BLOCK_MAX:?}"));
+        return invalid(format!(
+            "a block of {block:?} threads, each of 1 to {BLOCK_MAX:?}"
+        ));
     }
     let threads = block.iter().product::<u32>();
     if threads > BLOCK_THREADS_MAX {
-        return invalid(format!("a block of {threads} threads, of at most {BLOCK_THREADS_MAX}"));
+        return invalid(format!(
+            "a block of {threads} threads, of at most {BLOCK_THREADS_MAX}"
+        ));
     }
     if let Some(required) = kernel.required_block()
         && required != block
     {
-        return invalid(format!("a block of {block:?} threads; `.reqntid` is {required:?}"));
+        return invalid(format!(
+            "a block of {block:?} threads; `.reqntid` is {required:?}"
+        ));
     }
     if let Some(max) = kernel.max_threads()
         && threads > max

@@ -1,5 +1,69 @@
-//! placeholder
+//! A GPU in software, behind Millstream's driver seam.
+//!
+//! [`Gpu`] is a [`Driver`](millstream_driver::Driver): it obeys CUDA's stream rules (`docs/semantics.md`), executes PTX, and checks
+//! its caller's obligations where a real driver trusts them. No CUDA is needed. All of its state is one `World` under one
+//! lock; a [`Schedule`] decides when operations that may run do run, and so what the host can see; time is virtual, from a
+//! [`CostModel`], and the same on every run.
+//!
+//! ```
+//! use millstream_driver::{DeviceOrdinal, Driver};
+//! use millstream_sim::{Gpu, Schedule, SimConfig};
+//!
+//! let gpu = Gpu::new(SimConfig::new().schedule(Schedule::Lazy));
+//! let context = gpu.primary_context_retain(DeviceOrdinal::from_raw(0)).unwrap();
+//! // SAFETY: the context and the stream are alive, the allocation is used between its two ends and in stream order, and
+//! // `bytes` lives until the copy is done.
+//! unsafe {
+//!     let stream = gpu.stream_create(context, true, 0).unwrap();
+//!     let memory = gpu.mem_alloc_async(context, 4, stream).unwrap();
+//!     gpu.memset_async(context, memory, millstream_driver::FillPattern::U8(7), 4, stream).unwrap();
+//!     let mut bytes = [0; 4];
+//!     gpu.copy_device_to_host_async(context, bytes.as_mut_ptr(), memory, 4, stream).unwrap();
+//!     gpu.mem_free_async(context, memory, stream).unwrap();
+//!     gpu.stream_synchronize(context, stream).unwrap();
+//!     assert_eq!(bytes, [7; 4]);
+//! }
+//! assert!(gpu.reports().is_empty());
+//! ```
 
 pub mod cells;
 pub mod exec;
 pub mod ptx;
+
+mod attributes;
+mod config;
+mod context;
+mod copy;
+mod cost;
+mod driver_impl;
+mod engine;
+mod event;
+mod execute;
+mod gpu;
+mod hold;
+mod host_functions;
+mod ids;
+mod kernel_threads;
+mod launch;
+mod ledger;
+mod memory;
+mod module;
+mod op;
+mod report;
+mod rules;
+mod schedule;
+mod spec;
+mod stream;
+mod timeline;
+mod world;
+
+pub use config::{Schedule, SimConfig};
+pub use cost::CostModel;
+pub use gpu::Gpu;
+pub use hold::Hold;
+pub use ledger::Ledger;
+pub use memory::POISON;
+pub use report::{Report, ReportKind};
+pub use rules::{Reading, Rules};
+pub use spec::SpecError;
+pub use timeline::Span;

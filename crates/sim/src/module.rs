@@ -34,7 +34,10 @@ pub(crate) struct Function {
 
 /// The PTX text of an image.
 fn text(image: &[u8]) -> Answer<&str> {
-    let end = image.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    let end = image
+        .iter()
+        .rposition(|&byte| byte != 0)
+        .map_or(0, |last| last + 1);
     let invalid = |what: &str| Err(Refusal::new(ResultCode::INVALID_IMAGE, what));
     match std::str::from_utf8(&image[..end]) {
         Ok("") => invalid("the image is empty"),
@@ -42,9 +45,7 @@ fn text(image: &[u8]) -> Answer<&str> {
             invalid("the image is binary: the simulated device runs PTX text, and this has zero bytes inside")
         }
         Ok(text) => Ok(text),
-        Err(_) => {
-            invalid("the image is binary: the simulated device runs PTX text, and this is not UTF-8")
-        }
+        Err(_) => invalid("the image is binary: the simulated device runs PTX text, and this is not UTF-8"),
     }
 }
 
@@ -119,7 +120,7 @@ impl Session<'_> {
     }
 
     pub(crate) fn module_unload(&mut self, context: ContextHandle, handle: ModuleHandle) -> Answer<()> {
-        let (_, lost) = self.context_even_lost(context)?;
+        let lost = self.context_even_lost(context)?;
         let module = self.module_even_lost(context, handle)?;
         let in_use = self.ops.iter().find_map(|(id, op)| match &op.kind {
             OpKind::Kernel(launch) if launch.module_handle == handle => Some((*id, op.kind.word())),
@@ -146,7 +147,10 @@ impl Session<'_> {
             let names: Vec<_> = module.ptx.kernels().map(|kernel| kernel.name()).collect();
             return Err(Refusal::new(
                 ResultCode::NOT_FOUND,
-                format!("no kernel `{kernel}` in the module; there are: {}", names.join(", ")),
+                format!(
+                    "no kernel `{kernel}` in the module; there are: {}",
+                    names.join(", ")
+                ),
             ));
         }
         let known = self

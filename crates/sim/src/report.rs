@@ -69,6 +69,10 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} at {} ns in {}: {}", self.kind, self.time_ns, self.call, self.text)
+        write!(
+            f,
+            "{:?} at {} ns in {}: {}",
+            self.kind, self.time_ns, self.call, self.text
+        )
     }
 }

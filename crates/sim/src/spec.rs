@@ -63,7 +63,12 @@ fn parse(spec: &str) -> Result<SimConfig, String> {
             "rules" => config = config.rules(rules(value)?),
             "devices" => match number(key, value)? {
                 n @ 1..=64 => config = config.devices(n as u32),
-                n => return Err(format!("devices={n}, but 1 to {} can be had", SimConfig::DEVICES_MAX)),
+                n => {
+                    return Err(format!(
+                        "devices={n}, but 1 to {} can be had",
+                        SimConfig::DEVICES_MAX
+                    ));
+                }
             },
             "memory" => config = config.memory_bytes(bytes(value)?),
             _ => {
@@ -101,7 +106,9 @@ fn rules(value: &str) -> Result<Rules, String> {
     match value {
         "observed" => Ok(Rules::observed()),
         "strict" => Ok(Rules::strict()),
-        _ => Err(format!("there are no rules `{value}`; there are observed, strict")),
+        _ => Err(format!(
+            "there are no rules `{value}`; there are observed, strict"
+        )),
     }
 }
 

@@ -28,7 +28,7 @@ impl Session<'_> {
     }
 
     pub(crate) fn stream_destroy(&mut self, context: ContextHandle, handle: StreamHandle) -> Answer<()> {
-        let (_, lost) = self.context_even_lost(context)?;
+        let lost = self.context_even_lost(context)?;
         let stream = self.stream_even_lost(context, handle)?;
         let owner = &self.contexts[&context];
         if stream == owner.legacy || owner.per_thread.iter().any(|(_, own)| *own == stream) {
@@ -85,7 +85,12 @@ impl Session<'_> {
     }
 
     /// Enqueues work that rule 29 names: read strictly, it is behind everything before it and ahead of all after it.
-    pub(crate) fn enqueue_fenced(&mut self, context: ContextHandle, stream: StreamHandle, kind: OpKind) -> Goal {
+    pub(crate) fn enqueue_fenced(
+        &mut self,
+        context: ContextHandle,
+        stream: StreamHandle,
+        kind: OpKind,
+    ) -> Goal {
         self.fence(context);
         let id = self.enqueue(stream, kind, &Goal::default());
         self.fence(context);

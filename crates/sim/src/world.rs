@@ -175,7 +175,10 @@ impl World {
         self.ops_enqueued += 1;
         let id = OpId(self.ops_enqueued);
         let context_handle = self.streams[&stream].context;
-        let context = &mut self.contexts.get_mut(&context_handle).expect("a stream's context lives");
+        let context = &mut self
+            .contexts
+            .get_mut(&context_handle)
+            .expect("a stream's context lives");
         let mut ready_ns = self.now_ns.max(after.finish_ns).max(context.fence.finish_ns);
         // Every operation in flight is still in `ops`; one that is not has told its finish to whom it concerns.
         context.fence.ops.retain(|op| self.ops.contains_key(op));

@@ -114,7 +114,8 @@ impl Session<'_> {
     }
 
     pub(crate) fn mem_free(&mut self, context: ContextHandle, pointer: DevicePtr) -> Answer<()> {
-        self.context_even_lost(context)?;
+        // Also in a lost context; the synchronisation at the end answers that.
+        self.known_context(context)?;
         let base = self.freeable(pointer, &[Kind::Device, Kind::Pool])?;
         self.wait_for_devices();
         // Another thread may have freed it meanwhile, which it must not.
@@ -170,7 +171,7 @@ impl Session<'_> {
         pointer: DevicePtr,
         stream: StreamHandle,
     ) -> Answer<()> {
-        let (_, lost) = self.context_even_lost(context)?;
+        let lost = self.context_even_lost(context)?;
         let stream = self.stream_even_lost(context, stream)?;
         let base = self.freeable(pointer, &[Kind::Device, Kind::Pool])?;
         if let Err(refusal) = lost {
@@ -182,7 +183,9 @@ impl Session<'_> {
             && allocation.kind == Kind::Pool
         {
             let (device, bytes) = (allocation.device, budgeted(allocation.bytes));
-            self.devices[device as usize].pool.free_enqueued(id, stream, bytes);
+            self.devices[device as usize]
+                .pool
+                .free_enqueued(id, stream, bytes);
         }
         self.memory.enqueue_free(base, id, stream);
         Ok(())

@@ -474,13 +474,19 @@ impl MemoryMap {
         let wrong = |kind, what| {
             Err(AccessError {
                 kind,
-                text: format!("{bytes} bytes of host memory at {address:#x} {what} {}", found.describe()),
+                text: format!(
+                    "{bytes} bytes of host memory at {address:#x} {what} {}",
+                    found.describe()
+                ),
             })
         };
         if found.freed {
             wrong(ReportKind::UseAfterFree, "are used after the end of")
         } else if found.base > address || last >= found.end() {
-            wrong(ReportKind::PartlyRegistered, "are only partly page-locked: they leave")
+            wrong(
+                ReportKind::PartlyRegistered,
+                "are only partly page-locked: they leave",
+            )
         } else {
             Ok(HostMemory::Pinned)
         }

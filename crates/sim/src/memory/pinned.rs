@@ -24,7 +24,8 @@ impl Session<'_> {
 
     /// Ends page-locked memory of one kind, once every device is idle (rule 30).
     fn end_host(&mut self, context: ContextHandle, pointer: NonNull<u8>, kind: Kind) -> Answer<()> {
-        self.context_even_lost(context)?;
+        // Also in a lost context; the synchronisation at the end answers that.
+        self.known_context(context)?;
         let address = DevicePtr::from_raw(pointer.as_ptr().addr() as u64);
         let base = self.freeable(address, &[kind])?;
         self.wait_for_devices();

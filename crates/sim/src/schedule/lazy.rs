@@ -63,7 +63,11 @@ pub(super) fn force(world: &mut World, goal: &[OpId], steps: usize) -> bool {
         } else if seen.insert(id)
             && let Some(op) = world.ops.get(&id)
         {
-            let in_flight = op.predecessors.iter().rev().filter(|op| world.ops.contains_key(op));
+            let in_flight = op
+                .predecessors
+                .iter()
+                .rev()
+                .filter(|op| world.ops.contains_key(op));
             stack.extend(in_flight);
         } else {
             stack.pop();

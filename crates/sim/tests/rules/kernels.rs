@@ -1,0 +1,289 @@
+//! Rule 13 and launches: modules, arguments, shapes, and a vector addition from end to end.
+
+use millstream_driver::{FillPattern, LaunchDims, ResultCode};
+use millstream_sim::{ReportKind, SimConfig};
+
+use crate::rig::{Arg, Host, Rig, assert_code, each_schedule, each_schedule_and_reading};
+
+pub(crate) const VECADD: &str = include_str!("../../../../kernels/vecadd.ptx");
+
+/// `set(address, value)`: every thread stores `value` at `address` plus four times its index.
+pub(crate) const SET: &str = "
+.version 8.0
+.target sm_75
+.address_size 64
+.global .align 4 .u32 counter = 41;
+.const .align 4 .u32 limit = 7;
+.visible .entry set(.param .u64 set_0, .param .u32 set_1)
+{
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<5>;
+    ld.param.u64 %rd1, [set_0];
+    ld.param.u32 %r1, [set_1];
+    cvta.to.global.u64 %rd2, %rd1;
+    mov.u32 %r2, %tid.x;
+    mul.wide.u32 %rd3, %r2, 4;
+    add.s64 %rd4, %rd2, %rd3;
+    st.global.u32 [%rd4], %r1;
+    ret;
+}
+.visible .entry count(.param .u64 count_0)
+{
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<3>;
+    ld.param.u64 %rd1, [count_0];
+    cvta.to.global.u64 %rd2, %rd1;
+    ld.global.u32 %r1, [counter];
+    add.u32 %r2, %r1, 1;
+    st.global.u32 [counter], %r2;
+    st.global.u32 [%rd2], %r2;
+    ret;
+}
+.visible .entry fails()
+{
+    trap;
+}
+.visible .entry forever()
+{
+$again:
+    bra $again;
+}
+.visible .entry of_64() .reqntid 64, 1, 1
+{
+    ret;
+}
+.visible .entry at_most_64() .maxntid 64, 1, 1
+{
+    ret;
+}
+.visible .entry shares()
+{
+    .shared .align 4 .b8 tile[40000];
+    ret;
+}
+";
+
+fn floats(values: impl Iterator<Item = f32>) -> Vec<u8> {
+    values.flat_map(f32::to_le_bytes).collect()
+}
+
+#[test]
+fn a_vector_addition_from_end_to_end() {
+    each_schedule_and_reading(|rig| {
+        let n = 1000;
+        let stream = rig.stream();
+        let vecadd = rig.kernel(VECADD, "vecadd");
+        let bytes = n * 4;
+        let [a, b, c] = [0; 3].map(|_| rig.mem_alloc_async(bytes, stream).unwrap());
+        let host_a = Host::of(&floats((0..n).map(|i| i as f32)));
+        let host_b = Host::of(&floats((0..n).map(|i| 0.5 * i as f32)));
+        rig.upload(a, host_a, stream).unwrap();
+        rig.upload(b, host_b, stream).unwrap();
+        let args = [
+            Arg::Pointer(a),
+            Arg::Pointer(b),
+            Arg::Pointer(c),
+            Arg::U64(n as u64),
+        ];
+        rig.launch(vecadd, (3, 128), stream, &args).unwrap();
+        let result = rig.read(c, bytes, stream);
+        assert_eq!(result, floats((0..n).map(|i| i as f32 + 0.5 * i as f32)));
+        for memory in [a, b, c] {
+            rig.mem_free_async(memory, stream).unwrap();
+        }
+        rig.stream_synchronize(stream).unwrap();
+        rig.assert_clean();
+    });
+}
+
+#[test]
+fn r13_a_launch_returns_at_once_with_its_arguments_copied() {
+    each_schedule(|rig| {
+        let stream = rig.stream();
+        let set = rig.kernel(SET, "set");
+        let memory = rig.mem_alloc(16).unwrap();
+        rig.memset_async(memory, FillPattern::U8(0), 16, stream).unwrap();
+        // The argument's memory is gone when the call returns.
+        let hold = rig.assert_returns(stream, || {
+            rig.launch(set, (1, 4), stream, &[Arg::Pointer(memory), Arg::U32(9)])
+                .unwrap();
+        });
+        assert!(rig.pending(stream));
+        hold.release();
+        assert_eq!(rig.read(memory, 16, stream), [9, 0, 0, 0].repeat(4));
+        rig.assert_clean();
+    });
+}
+
+#[test]
+fn kernels_reach_pinned_and_registered_memory() {
+    each_schedule(|rig| {
+        let stream = rig.stream();
+        let set = rig.kernel(SET, "set");
+        let pinned = rig.pinned(16);
+        rig.launch(
+            set,
+            (1, 4),
+            stream,
+            &[Arg::Pointer(pinned.address()), Arg::U32(5)],
+        )
+        .unwrap();
+        rig.stream_synchronize(stream).unwrap();
+        assert_eq!(pinned.read(), [5, 0, 0, 0].repeat(4));
+        rig.assert_clean();
+    });
+}
+
+#[test]
+fn variables_of_a_module_live_as_long_as_it() {
+    each_schedule(|rig| {
+        let stream = rig.stream();
+        let module = rig.module_load(SET.as_bytes()).unwrap();
+        let count = rig.module_function(module, "count").unwrap();
+        let (counter, bytes) = rig.module_global(module, "counter").unwrap();
+        assert_eq!(bytes, 4);
+        assert_eq!(rig.read(counter, 4, stream), [41, 0, 0, 0]);
+        let memory = rig.mem_alloc(4).unwrap();
+        for _ in 0..2 {
+            rig.launch(count, (1, 1), stream, &[Arg::Pointer(memory)])
+                .unwrap();
+        }
+        assert_eq!(rig.read(memory, 4, stream), [43, 0, 0, 0]);
+        let (limit, _) = rig.module_global(module, "limit").unwrap();
+        assert_eq!(rig.read(limit, 4, stream), [7, 0, 0, 0]);
+        assert_code(rig.module_global(module, "nothing"), ResultCode::NOT_FOUND);
+        rig.assert_clean();
+        rig.module_unload(module).unwrap();
+        assert_eq!(rig.gpu.ledger().modules, 0);
+        rig.mem_free(memory).unwrap();
+        assert_eq!(rig.gpu.ledger().device_bytes, 0);
+        let fill = rig.memset_async(counter, FillPattern::U8(0), 4, stream);
+        assert_code(fill, ResultCode::INVALID_VALUE);
+        assert_code(rig.launch(count, (1, 1), stream, &[]), ResultCode::INVALID_HANDLE);
+        rig.assert_reported(ReportKind::DeadHandle, &["function 1"]);
+    });
+}
+
+#[test]
+fn unloading_a_module_in_use_is_reported() {
+    let rig = Rig::new(SimConfig::new());
+    let stream = rig.stream();
+    let module = rig.module_load(SET.as_bytes()).unwrap();
+    let of_64 = rig.module_function(module, "of_64").unwrap();
+    let hold = rig.hold(stream);
+    rig.launch(of_64, (1, 64), stream, &[]).unwrap();
+    rig.module_unload(module).unwrap();
+    rig.assert_reported(
+        ReportKind::StillInUse,
+        &["module 1", "kernel `of_64`, operation 2"],
+    );
+    hold.release();
+    rig.stream_synchronize(stream).unwrap();
+}
+
+#[test]
+fn images_that_are_not_ptx_are_refused_with_the_reason() {
+    let rig = Rig::new(SimConfig::new());
+    for (image, code, reason) in [
+        (&b""[..], ResultCode::INVALID_IMAGE, "empty"),
+        (b"\0\0", ResultCode::INVALID_IMAGE, "empty"),
+        (b"\x7fELF\x02\x00\x01", ResultCode::INVALID_IMAGE, "binary"),
+        (b"\xff\xfe", ResultCode::INVALID_IMAGE, "UTF-8"),
+        (b"int main() {}", ResultCode::INVALID_PTX, "line 1"),
+        (
+            b".version 8.0\n.target sm_75\n.address_size 64\n.entry k() {\n frobnicate.u32 1;\n}",
+            ResultCode::INVALID_PTX,
+            "line 5",
+        ),
+    ] {
+        let error = rig.module_load(image).unwrap_err();
+        assert_eq!(error.code(), code, "{error}");
+        assert!(error.detail().unwrap().contains(reason), "{error}");
+    }
+    let mut terminated = VECADD.as_bytes().to_vec();
+    terminated.push(0);
+    rig.module_load(&terminated).unwrap();
+    rig.assert_clean();
+    assert_eq!(rig.gpu.ledger().modules, 1);
+}
+
+#[test]
+fn a_kernel_that_is_not_there_is_not_found() {
+    let rig = Rig::new(SimConfig::new());
+    let module = rig.module_load(SET.as_bytes()).unwrap();
+    let error = rig.module_function(module, "nothing").unwrap_err();
+    assert_eq!(error.code(), ResultCode::NOT_FOUND);
+    assert!(error.detail().unwrap().contains("set, count"), "{error}");
+    let set = rig.module_function(module, "set").unwrap();
+    assert_eq!(rig.module_function(module, "set").unwrap(), set);
+}
+
+#[test]
+fn launches_of_a_wrong_shape_are_refused() {
+    let rig = Rig::new(SimConfig::new());
+    let stream = rig.stream();
+    let module = rig.module_load(SET.as_bytes()).unwrap();
+    let function = |name| rig.module_function(module, name).unwrap();
+    let launch = |name, grid, block, shared_bytes| {
+        let dims = LaunchDims {
+            grid,
+            block,
+            shared_bytes,
+        };
+        rig.launch_shaped(function(name), &dims, stream, &[])
+    };
+    let invalid = ResultCode::INVALID_VALUE;
+    for (grid, block, shared) in [
+        ([0, 1, 1], [1, 1, 1], 0),
+        ([1, 1, 1], [1, 0, 1], 0),
+        ([1, 65_536, 1], [1, 1, 1], 0),
+        ([1 << 31, 1, 1], [1, 1, 1], 0),
+        ([1, 1, 1], [1025, 1, 1], 0),
+        ([1, 1, 1], [1, 1, 65], 0),
+        ([1, 1, 1], [32, 32, 2], 0),
+        ([1, 1, 1], [1, 1, 1], (48 << 10) + 1),
+        ([1, 1, 1], [1, 1, 1], u32::MAX),
+    ] {
+        assert_code(launch("at_most_64", grid, block, shared), invalid);
+        rig.assert_reported(ReportKind::BadLaunch, &["kernel `at_most_64`"]);
+    }
+    let out_of_resources = ResultCode::LAUNCH_OUT_OF_RESOURCES;
+    assert_code(launch("at_most_64", [1; 3], [65, 1, 1], 0), out_of_resources);
+    assert_code(launch("of_64", [1; 3], [32, 1, 1], 0), invalid);
+    assert_code(launch("shares", [1; 3], [1; 3], 10_000), invalid);
+    launch("shares", [1; 3], [1; 3], 9_000).unwrap();
+    launch("of_64", [1; 3], [64, 1, 1], 0).unwrap();
+    launch("at_most_64", [2, 2, 2], [1, 8, 8], 48 << 10).unwrap();
+    rig.stream_synchronize(stream).unwrap();
+    assert_eq!(rig.function_max_threads(function("at_most_64")).unwrap(), 64);
+    assert_eq!(rig.function_max_threads(function("set")).unwrap(), 1024);
+}
+
+#[test]
+fn launches_with_wrong_arguments_are_refused() {
+    let rig = Rig::new(SimConfig::new());
+    let stream = rig.stream();
+    let set = rig.kernel(SET, "set");
+    let count = rig.kernel(SET, "count");
+    assert_code(
+        rig.launch(set, (1, 1), stream, &[Arg::U64(0)]),
+        ResultCode::INVALID_VALUE,
+    );
+    rig.assert_reported(ReportKind::BadLaunch, &["1 arguments for 2 parameters"]);
+    assert_code(rig.launch_with_null(count, stream), ResultCode::INVALID_VALUE);
+    rig.assert_reported(ReportKind::BadLaunch, &["argument 0 is a null pointer"]);
+    assert_eq!(rig.gpu.ledger().pending_operations, 0);
+}
+
+#[test]
+fn a_kernel_of_another_context_is_refused() {
+    let rig = Rig::new(SimConfig::new().devices(2));
+    let other = rig.on_device(1);
+    let foreign = other.kernel(SET, "of_64");
+    let stream = rig.stream();
+    assert_code(
+        rig.launch(foreign, (1, 64), stream, &[]),
+        ResultCode::INVALID_HANDLE,
+    );
+    rig.assert_reported(ReportKind::WrongContext, &["function 1", "context 2"]);
+}
