@@ -2,7 +2,7 @@
 
 use super::fault::FaultKind;
 use super::launch::{GlobalMemory, Region};
-use super::place::{Failure, Pattern, Place};
+use super::place::{Extent, Failure, Pattern, Place, indices};
 use super::registers::{FULL, LANES, Registers, lanes};
 use super::staging::{LANE_BYTES_MAX, Stage, gather, scatter, staged};
 use crate::ptx::code::{Access, AccessSpace, Window};
@@ -106,11 +106,24 @@ impl<'m> Memory<'_, 'm> {
         cached: &mut Cached<'m>,
         mask: u32,
     ) -> Result<(), Failure> {
-        let bytes = usize::from(access.width) * usize::from(access.count);
-        let place = Place::new(r, access.address, mask, bytes, false);
         match access.space {
-            AccessSpace::Is(window) => self.load_in(window, r, access, cached, &place),
-            AccessSpace::Generic => self.load_generic(r, access, cached, &place),
+            AccessSpace::Is(Window::Global) => {
+                let place = Place::new(r, access.address, mask, access.bytes(), false);
+                self.load_global(r, access, cached, &place)
+            }
+            AccessSpace::Is(window) => {
+                let extent = self.extent(window);
+                let unit_shift = access.width.trailing_zeros();
+                match indices(r, access.address, mask, access.bytes(), extent, unit_shift) {
+                    Some(indices) => gather(r, access, self.bytes(window), &indices, mask),
+                    None => {
+                        let place = Place::new(r, access.address, mask, access.bytes(), false);
+                        return Err(self.fault(window, &place));
+                    }
+                }
+                Ok(())
+            }
+            AccessSpace::Generic => self.load_generic(r, access, cached, mask),
         }
     }
 
@@ -119,39 +132,22 @@ impl<'m> Memory<'_, 'm> {
         r: &mut Registers,
         access: &Access,
         cached: &mut Cached<'m>,
-        place: &Place,
+        mask: u32,
     ) -> Result<(), Failure> {
+        let all = Place::new(r, access.address, mask, access.bytes(), false);
         for window in WINDOWS {
-            if let Some(place) = in_window(place, window) {
-                self.load_in(window, r, access, cached, &place)?;
+            let Some(place) = in_window(&all, window) else {
+                continue;
+            };
+            if window == Window::Global {
+                self.load_global(r, access, cached, &place)?;
+                continue;
             }
+            let indices = place.indices(self.extent(window), access.width.trailing_zeros());
+            let indices = indices.ok_or_else(|| self.fault(window, &place))?;
+            gather(r, access, self.bytes(window), &indices, place.mask);
         }
         Ok(())
-    }
-
-    #[inline(always)]
-    fn load_in(
-        &mut self,
-        window: Window,
-        r: &mut Registers,
-        access: &Access,
-        cached: &mut Cached<'m>,
-        place: &Place,
-    ) -> Result<(), Failure> {
-        let (memory, stride): (&[u8], _) = match window {
-            Window::Global => return self.load_global(r, access, cached, place),
-            Window::Shared => (self.shared, 0),
-            Window::Local => (self.local, self.local_bytes),
-            Window::Param => (self.params, 0),
-        };
-        place.check_alignment()?;
-        match place.indices(memory.len(), stride, access.width.into()) {
-            Ok(indices) => {
-                gather(r, access, memory, &indices, place.mask);
-                Ok(())
-            }
-            Err(lane) => Err((lane, self.outside(window, place, lane))),
-        }
     }
 
     #[inline(always)]
@@ -228,11 +224,24 @@ impl<'m> Memory<'_, 'm> {
         cached: &mut Cached<'m>,
         mask: u32,
     ) -> Result<(), Failure> {
-        let bytes = usize::from(access.width) * usize::from(access.count);
-        let place = Place::new(r, access.address, mask, bytes, true);
         match access.space {
-            AccessSpace::Is(window) => self.store_in(window, r, access, cached, &place),
-            AccessSpace::Generic => self.store_generic(r, access, cached, &place),
+            AccessSpace::Is(Window::Global) => {
+                let place = Place::new(r, access.address, mask, access.bytes(), true);
+                self.store_global(r, access, cached, &place)
+            }
+            AccessSpace::Is(window) => {
+                let extent = self.extent(window);
+                let unit_shift = access.width.trailing_zeros();
+                match indices(r, access.address, mask, access.bytes(), extent, unit_shift) {
+                    Some(indices) => scatter(r, access, self.bytes_mut(window), &indices, mask),
+                    None => {
+                        let place = Place::new(r, access.address, mask, access.bytes(), true);
+                        return Err(self.fault(window, &place));
+                    }
+                }
+                Ok(())
+            }
+            AccessSpace::Generic => self.store_generic(r, access, cached, mask),
         }
     }
 
@@ -241,39 +250,25 @@ impl<'m> Memory<'_, 'm> {
         r: &Registers,
         access: &Access,
         cached: &mut Cached<'m>,
-        place: &Place,
+        mask: u32,
     ) -> Result<(), Failure> {
+        let all = Place::new(r, access.address, mask, access.bytes(), true);
         for window in WINDOWS {
-            if let Some(place) = in_window(place, window) {
-                self.store_in(window, r, access, cached, &place)?;
+            let Some(place) = in_window(&all, window) else {
+                continue;
+            };
+            if window == Window::Global {
+                self.store_global(r, access, cached, &place)?;
+                continue;
             }
+            if window == Window::Param {
+                return Err(self.fault(window, &place));
+            }
+            let indices = place.indices(self.extent(window), access.width.trailing_zeros());
+            let indices = indices.ok_or_else(|| self.fault(window, &place))?;
+            scatter(r, access, self.bytes_mut(window), &indices, place.mask);
         }
         Ok(())
-    }
-
-    #[inline(always)]
-    fn store_in(
-        &mut self,
-        window: Window,
-        r: &Registers,
-        access: &Access,
-        cached: &mut Cached<'m>,
-        place: &Place,
-    ) -> Result<(), Failure> {
-        let (memory, stride): (&mut [u8], _) = match window {
-            Window::Global => return self.store_global(r, access, cached, place),
-            Window::Shared => (self.shared, 0),
-            Window::Local => (self.local, self.local_bytes),
-            Window::Param => return Err((place.first(), self.outside(window, place, place.first()))),
-        };
-        place.check_alignment()?;
-        match place.indices(memory.len(), stride, access.width.into()) {
-            Ok(indices) => {
-                scatter(r, access, memory, &indices, place.mask);
-                Ok(())
-            }
-            Err(lane) => Err((lane, self.outside(window, place, lane))),
-        }
     }
 
     #[inline(always)]
@@ -333,6 +328,53 @@ impl<'m> Memory<'_, 'm> {
             store_lane(&region, offset, access, source).ok_or_else(|| place.out_of_bounds(lane))?;
         }
         Ok(())
+    }
+
+    /// What a lane can reach of a memory of the block or the thread.
+    #[inline(always)]
+    fn extent(&self, window: Window) -> Extent {
+        match window {
+            Window::Local => Extent {
+                bytes: self.local_bytes,
+                stride: self.local_bytes,
+            },
+            window => Extent {
+                bytes: self.bytes(window).len(),
+                stride: 0,
+            },
+        }
+    }
+
+    /// A memory of the block, or of all lanes' threads.
+    #[inline(always)]
+    fn bytes(&self, window: Window) -> &[u8] {
+        match window {
+            Window::Shared => self.shared,
+            Window::Local => self.local,
+            Window::Param => self.params,
+            Window::Global => &[],
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn bytes_mut(&mut self, window: Window) -> &mut [u8] {
+        match window {
+            Window::Shared => self.shared,
+            Window::Local => self.local,
+            Window::Param | Window::Global => &mut [],
+        }
+    }
+
+    /// The fault of the first lane that reaches outside of a memory of the block or the thread, or is not aligned.
+    #[cold]
+    fn fault(&self, window: Window, place: &Place) -> Failure {
+        if let Err(failure) = place.check_alignment() {
+            return failure;
+        }
+        let end = (self.extent(window).bytes + 1).saturating_sub(place.bytes) as u64;
+        let outside = lanes(place.mask).find(|lane| place.addresses[*lane] >= end);
+        let lane = outside.unwrap_or(place.first());
+        (lane, self.outside(window, place, lane))
     }
 
     /// What is wrong with a lane that reaches outside of a window of the block or the thread.

@@ -1,7 +1,7 @@
 //! Where the lanes of an access begin, and how they lie to each other.
 
 use super::fault::FaultKind;
-use super::registers::{Doubles, LANES, Registers, lanes};
+use super::registers::{Doubles, LANES, Registers};
 use crate::ptx::code::{Address, AddressBase};
 
 /// An access that failed: which lane, and how.
@@ -139,6 +139,16 @@ impl Place {
         )
     }
 
+    /// [`indices`] of these addresses.
+    pub(super) fn indices(&self, extent: Extent, unit_shift: u32) -> Option<[u32; LANES]> {
+        let own = |lane: usize| self.addresses[lane];
+        Some(strided(
+            each(own, self.mask, self.bytes, extent, unit_shift)?,
+            extent,
+            unit_shift,
+        ))
+    }
+
     pub(super) fn out_of_bounds(&self, lane: usize) -> Failure {
         let (address, bytes, write) = (self.addresses[lane], self.bytes as u32, self.write);
         (
@@ -150,40 +160,84 @@ impl Place {
             },
         )
     }
+}
 
-    /// Where each lane's access begins in a memory that has `stride` bytes for each lane, or, with a stride of 0, one for all of
-    /// `memory_bytes`; in units of `unit` bytes. Lanes that do not take part are sent to 0. The error is the first lane that would reach
-    /// outside.
-    #[inline(always)]
-    pub(super) fn indices(
-        &self,
-        memory_bytes: usize,
-        stride: usize,
-        unit: usize,
-    ) -> Result<[usize; LANES], usize> {
-        let limit = if stride == 0 { memory_bytes } else { stride };
-        let shift = unit.trailing_zeros();
-        // Addresses below 2^32 are compared as words; no block's or thread's memory is larger.
-        let fitting = limit.saturating_sub(self.bytes - 1) as u64;
-        let mut indices = [0; LANES];
-        let mut outside = 0;
+/// A memory of the block, or one for each thread.
+#[derive(Clone, Copy)]
+pub(super) struct Extent {
+    /// Bytes that a lane can reach.
+    pub(super) bytes: usize,
+    /// How far a lane's bytes are from those of the one before: 0 where all have the same.
+    pub(super) stride: usize,
+}
+
+/// Where each lane's access begins in a memory, in units of `1 << unit_shift` bytes. Lanes that do not take part are sent anywhere inside.
+/// `None` if a lane that takes part would reach outside, or is not aligned.
+#[inline(always)]
+pub(super) fn indices(
+    r: &Registers,
+    address: Address,
+    mask: u32,
+    access_bytes: usize,
+    extent: Extent,
+    unit_shift: u32,
+) -> Option<[u32; LANES]> {
+    let offset = address.offset.cast_unsigned();
+    let indices = match address.base {
+        AddressBase::None => each(|_| offset, mask, access_bytes, extent, unit_shift),
+        AddressBase::Double(slot) => {
+            let base = r.double(slot);
+            each(
+                |lane| base[lane].wrapping_add(offset),
+                mask,
+                access_bytes,
+                extent,
+                unit_shift,
+            )
+        }
+        AddressBase::Word(slot) => {
+            let base = r.word(slot);
+            each(
+                |lane| u64::from(base[lane]).wrapping_add(offset),
+                mask,
+                access_bytes,
+                extent,
+                unit_shift,
+            )
+        }
+    }?;
+    Some(strided(indices, extent, unit_shift))
+}
+
+/// Moves each lane's index to its own part of the memory.
+#[inline(always)]
+fn strided(mut indices: [u32; LANES], extent: Extent, unit_shift: u32) -> [u32; LANES] {
+    if extent.stride > 0 {
         for lane in 0..LANES {
-            let address = self.addresses[lane];
-            outside |= if address >= fitting { 1u32 << lane } else { 0 };
-            indices[lane] = if self.mask & (1 << lane) == 0 {
-                0
-            } else {
-                (address >> shift) as usize
-            };
+            indices[lane] += (lane * extent.stride >> unit_shift) as u32;
         }
-        if outside & self.mask != 0 {
-            return Err((outside & self.mask).trailing_zeros() as usize);
-        }
-        if stride > 0 {
-            for lane in lanes(self.mask) {
-                indices[lane] += lane * stride >> shift;
-            }
-        }
-        Ok(indices)
     }
+    indices
+}
+
+#[inline(always)]
+fn each(
+    address: impl Fn(usize) -> u64,
+    mask: u32,
+    access_bytes: usize,
+    extent: Extent,
+    unit_shift: u32,
+) -> Option<[u32; LANES]> {
+    // The first offset at which an access no longer fits.
+    let end = (extent.bytes + 1).saturating_sub(access_bytes) as u64;
+    let low_bits = access_bytes as u64 - 1;
+    let mut indices = [0; LANES];
+    let mut wrong = 0;
+    for lane in 0..LANES {
+        let address = address(lane);
+        let bad = (address >= end) | (address & low_bits != 0);
+        wrong |= if bad { 1u32 << lane } else { 0 };
+        indices[lane] = if bad { 0 } else { (address >> unit_shift) as u32 };
+    }
+    (wrong & mask == 0).then_some(indices)
 }

@@ -10,14 +10,14 @@ pub(super) const LANE_BYTES_MAX: usize = 16;
 pub(super) type Stage = [u8; LANES * LANE_BYTES_MAX];
 
 /// The index of each lane's first value, in values of the access's width.
-pub(super) type Indices = [usize; LANES];
+pub(super) type Indices = [u32; LANES];
 
 /// The indices of a stage that has `bytes` for each lane; 0 for one value that all lanes share.
 #[inline(always)]
 pub(super) fn staged(access: &Access, bytes: usize) -> Indices {
     let mut indices = [0; LANES];
     for lane in 0..LANES {
-        indices[lane] = lane * bytes >> access.width.trailing_zeros();
+        indices[lane] = (lane * bytes >> access.width.trailing_zeros()) as u32;
     }
     indices
 }
@@ -31,7 +31,7 @@ pub(super) fn gather(r: &mut Registers, access: &Access, memory: &[u8], indices:
             let mut loaded = [0; LANES];
             for lane in 0..LANES {
                 loaded[lane] = values
-                    .get(indices[lane] + part)
+                    .get(indices[lane] as usize + part)
                     .map_or(0, |value| u64::from_le_bytes(*value));
             }
             r.set_double(*slot, mask, &loaded);
@@ -43,21 +43,21 @@ pub(super) fn gather(r: &mut Registers, access: &Access, memory: &[u8], indices:
                 let values = memory.as_chunks::<4>().0;
                 for lane in 0..LANES {
                     loaded[lane] = values
-                        .get(indices[lane] + part)
+                        .get(indices[lane] as usize + part)
                         .map_or(0, |value| u32::from_le_bytes(*value));
                 }
             }
             2 => {
                 let values = memory.as_chunks::<2>().0;
                 for lane in 0..LANES {
-                    let value = values.get(indices[lane] + part);
+                    let value = values.get(indices[lane] as usize + part);
                     loaded[lane] = value.map_or(0, |value| u32::from(u16::from_le_bytes(*value)));
                 }
             }
             _ => {
                 for lane in 0..LANES {
                     loaded[lane] = memory
-                        .get(indices[lane] + part)
+                        .get(indices[lane] as usize + part)
                         .map_or(0, |value| u32::from(*value));
                 }
             }
@@ -134,7 +134,7 @@ fn put<const N: usize>(
 ) {
     for lane in 0..LANES {
         if mask & (1 << lane) != 0
-            && let Some(target) = memory.get_mut(indices[lane] + part)
+            && let Some(target) = memory.get_mut(indices[lane] as usize + part)
         {
             *target = value(lane);
         }

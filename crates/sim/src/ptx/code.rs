@@ -696,6 +696,14 @@ pub(crate) struct Access {
     pub(crate) values: [Slot; 4],
 }
 
+impl Access {
+    /// Bytes of one lane's access, a power of two.
+    #[inline(always)]
+    pub(crate) fn bytes(&self) -> usize {
+        usize::from(self.width) * usize::from(self.count)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtomicOp {
     Add,
