@@ -192,7 +192,10 @@ impl Session<'_> {
         }
         let world = &mut **self;
         if let Some(gone) = world.contexts.remove(&context) {
-            world.devices[gone.device as usize].pool = Pool::default();
+            // All of its memory is idle now, and nothing is kept for a context that may never come.
+            let pool = &mut world.devices[gone.device as usize].pool;
+            pool.synchronised();
+            pool.trim(0);
         }
         world.streams.retain(|_, stream| stream.context != context);
         world.events.retain(|_, event| event.context != context);

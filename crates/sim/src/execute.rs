@@ -6,6 +6,7 @@ use crate::{
     ReportKind, Span,
     exec::{self, Fault, FaultKind},
     ids::{OpId, name},
+    kernel_threads,
     memory::{AccessError, KernelView, Moment},
     op::{Copy, Direction, Fill, KernelLaunch, Op, OpKind, Source, Target},
     world::World,
@@ -137,7 +138,14 @@ impl World {
             variables: &launch.module.variables,
             step_limit: self.config.kernel_steps_max,
         };
-        let ran = crate::kernel_threads::install(|| exec::run(kernel, &shape, &view));
+        let run = || exec::run(kernel, &shape, &view);
+        // What runs in order needs no other threads.
+        let alone = kernel.is_ordered() || launch.dims.grid == [1; 3];
+        let ran = if alone {
+            run()
+        } else {
+            kernel_threads::install(run)
+        };
         match ran {
             Ok(stats) => Ok(self.config.cost.kernel_ns(&stats, launch.threads)),
             Err(fault) => Err(self.explain_fault(id, &fault)),

@@ -10,7 +10,8 @@ use millstream_driver::{Driver, DriverError, ResultCode, StreamHandle};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
-    Hold, Ledger, Report, ReportKind, SimConfig, Span, host_functions,
+    Hold, Ledger, Report, ReportKind, SimConfig, Span,
+    host_functions::{self, Signal},
     world::{Answer, Goal, World},
 };
 
@@ -34,8 +35,8 @@ pub(crate) struct Shared {
     pub(crate) world: Mutex<World>,
     /// Something ran, was released, or failed.
     pub(crate) changed: Condvar,
-    /// A host function was handed to the callback thread.
-    pub(crate) function_started: Condvar,
+    /// Wakes the callback thread: a host function is pending or started, or the world ends.
+    pub(crate) callback: Arc<Signal>,
 }
 
 /// A call at work: it holds the world.
@@ -56,7 +57,7 @@ impl Gpu {
             shared: Arc::new(Shared {
                 world: Mutex::new(World::new(config)),
                 changed: Condvar::new(),
-                function_started: Condvar::new(),
+                callback: Arc::default(),
             }),
         }
     }
@@ -204,7 +205,7 @@ impl Session<'_> {
     /// Gives host functions that were just started a moment to return, and runs what may run then.
     pub(crate) fn settle(&mut self) {
         while self.host_functions.take_started() {
-            self.shared.function_started.notify_one();
+            self.shared.callback.raise();
             let deadline = Instant::now() + SETTLE;
             while self.host_functions.running > 0
                 && !self
@@ -222,14 +223,10 @@ impl Session<'_> {
         self.shared.changed.wait_for(&mut self.world, limit);
     }
 
-    /// Sleeps, as the callback thread, until a host function is started, `limit` of real time at most.
-    pub(crate) fn sleep_until_function(&mut self, limit: Duration) {
-        self.shared.function_started.wait_for(&mut self.world, limit);
-    }
-
     /// The callback thread is there, for the functions now pending.
     pub(crate) fn wake_callback_thread(&mut self) {
         self.shared.ensure_callback_thread(&mut self.world);
+        self.shared.callback.raise();
     }
 }
 

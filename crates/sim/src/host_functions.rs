@@ -1,6 +1,6 @@
 //! Host functions: they run on one thread of the world, outside its lock, in stream order (rule 27).
 //!
-//! The thread is started with the first function and ends with the world: it holds the world only weakly. It also plays
+//! The thread is started with the first function, sleeps while there is none, and ends with the world. It also plays
 //! the part of the device that nobody watches: a function is awaited by whoever passed it, perhaps by a thread that
 //! sleeps and makes no driver call. So when functions are pending and no call has been made for a while, this thread
 //! forces the oldest of them to run, as a wait would.
@@ -11,11 +11,11 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Weak},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use millstream_driver::{ContextHandle, HostFunction, StreamHandle};
-use parking_lot::MutexGuard;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
     Gpu,
@@ -87,58 +87,116 @@ impl Shared {
             return;
         }
         world.host_functions.has_thread = true;
-        let weak = Arc::downgrade(self);
+        let (world_of_thread, signal) = (Arc::downgrade(self), Arc::clone(&self.callback));
         thread::Builder::new()
             .name("sim-host-functions".into())
-            .spawn(move || serve(&weak))
+            .spawn(move || serve(&world_of_thread, &signal))
             .expect("the host can start a thread");
     }
 }
 
-/// The callback thread: runs functions until there are none left to wait for, then ends; the next function starts it anew.
-fn serve(world: &Weak<Shared>) {
+/// The callback thread. It holds the world only while it looks, so that the world can end.
+fn serve(world: &Weak<Shared>, signal: &Signal) {
     RUNS_FOR.set(world.as_ptr().addr());
     let mut calls_seen = 0;
-    // The world is held only for a moment at a time, so that it can end.
     while let Some(shared) = world.upgrade() {
         let gpu = Gpu { shared };
-        let mut session = gpu.enter();
-        if let Some((id, function)) = session.host_functions.queue.pop_front() {
-            if !session.ops.contains_key(&id) {
-                // The context was lost meanwhile: never called, and leaked (rule 28).
-                std::mem::forget(function);
-                session.host_functions.running -= 1;
-                continue;
+        let next = look(&gpu, &mut calls_seen);
+        drop(gpu);
+        match next {
+            Next::Run(id, function) => {
+                // What a panic leaves behind is the function's own.
+                let _ = catch_unwind(AssertUnwindSafe(function));
+                if let Some(shared) = world.upgrade() {
+                    returned(&Gpu { shared }, id);
+                }
             }
-            drop(session);
-            drop(gpu);
-            // What a panic leaves behind is the function's own.
-            let _ = catch_unwind(AssertUnwindSafe(function));
-            if let Some(shared) = world.upgrade() {
-                let gpu = Gpu { shared };
-                let mut session = gpu.enter();
-                session.host_function_returned(id);
-                session.run_after_call();
-                drop(session);
-                gpu.shared.changed.notify_all();
+            Next::Look => {}
+            Next::Sleep(limit) => signal.wait(limit),
+        }
+    }
+}
+
+/// What the callback thread does next.
+enum Next {
+    Run(OpId, HostFunction),
+    Look,
+    /// Until it is signalled, or for this long.
+    Sleep(Option<Duration>),
+}
+
+fn look(gpu: &Gpu, calls_seen: &mut u64) -> Next {
+    let mut session = gpu.enter();
+    if let Some((id, function)) = session.host_functions.queue.pop_front() {
+        if session.ops.contains_key(&id) {
+            return Next::Run(id, function);
+        }
+        // The context was lost meanwhile: never called, and leaked (rule 28).
+        std::mem::forget(function);
+        session.host_functions.running -= 1;
+        return Next::Look;
+    }
+    while let Some(oldest) = session.host_functions.pending.front().copied()
+        && !session.ops.contains_key(&oldest)
+    {
+        session.host_functions.pending.pop_front();
+    }
+    let Some(oldest) = session.host_functions.pending.front().copied() else {
+        return Next::Sleep(None);
+    };
+    let quiet = session.calls == *calls_seen;
+    *calls_seen = session.calls;
+    if quiet && session.advance(&[oldest]) {
+        gpu.shared.changed.notify_all();
+        return Next::Look;
+    }
+    Next::Sleep(Some(QUIET))
+}
+
+/// The function of operation `id` has returned.
+fn returned(gpu: &Gpu, id: OpId) {
+    let mut session = gpu.enter();
+    session.host_function_returned(id);
+    session.run_after_call();
+    drop(session);
+    gpu.shared.changed.notify_all();
+}
+
+/// A flag that a thread waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Signal {
+    raised: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Signal {
+    /// Wakes the thread that waits, or the next that would.
+    pub(crate) fn raise(&self) {
+        *self.raised.lock() = true;
+        self.changed.notify_one();
+    }
+
+    fn wait(&self, limit: Option<Duration>) {
+        let mut raised = self.raised.lock();
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        while !*raised {
+            match deadline {
+                None => self.changed.wait(&mut raised),
+                Some(deadline) => {
+                    if self.changed.wait_until(&mut raised, deadline).timed_out() {
+                        return;
+                    }
+                }
             }
-            continue;
         }
-        while let Some(oldest) = session.host_functions.pending.front().copied()
-            && !session.ops.contains_key(&oldest)
-        {
-            session.host_functions.pending.pop_front();
-        }
-        let Some(oldest) = session.host_functions.pending.front().copied() else {
-            session.host_functions.has_thread = false;
-            return;
-        };
-        if session.calls == calls_seen && session.advance(&[oldest]) {
-            gpu.shared.changed.notify_all();
-            continue;
-        }
-        calls_seen = session.calls;
-        session.sleep_until_function(QUIET);
+        *raised = false;
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // The callback thread finds the world gone, and ends.
+        self.callback.raise();
     }
 }
 

@@ -4,6 +4,7 @@
 //! lies a gap. Page-locked memory is at its real address. A dead allocation keeps its entry, without its bytes, so that
 //! a late access can be told what it hit.
 
+mod allocation;
 mod backing;
 mod device;
 pub(crate) mod host;
@@ -14,12 +15,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use millstream_driver::{ContextHandle, StreamHandle};
 
-use self::{backing::Backing, host::HostRange};
-use crate::{
-    ReportKind,
-    cells::Cells,
-    ids::{OpId, name},
-};
+pub(crate) use self::allocation::{Allocation, Kind};
+use self::{allocation::Store, backing::Backing, host::HostRange};
+use crate::{ReportKind, cells::Cells, ids::OpId};
 
 /// What fresh memory holds, repeated: a NaN as `f32` and as `f64`, and `0x7ffb_dead` to the eye.
 ///
@@ -42,113 +40,6 @@ const NULL_PAGE_BYTES: u64 = 4096;
 const DEAD_MAX: usize = 1 << 16;
 /// How much freed page-locked memory is kept from reuse, in bytes, so that its late use is found.
 const QUARANTINE_MAX_BYTES: u64 = 16 << 20;
-
-/// Where an allocation came from, and so what may free it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// `cuMemAlloc`.
-    Device,
-    /// `cuMemAllocAsync`.
-    Pool,
-    /// `cuMemHostAlloc`.
-    Pinned,
-    /// `cuMemHostRegister`.
-    Registered,
-    /// A variable of a module.
-    Variable,
-    /// A variable of a module that kernels only read.
-    Constant,
-}
-
-impl Kind {
-    /// Whether the memory is the host's.
-    pub(crate) fn is_host(self) -> bool {
-        matches!(self, Self::Pinned | Self::Registered)
-    }
-
-    fn origin(self) -> &'static str {
-        match self {
-            Self::Device => "cuMemAlloc",
-            Self::Pool => "cuMemAllocAsync",
-            Self::Pinned => "cuMemHostAlloc",
-            Self::Registered => "cuMemHostRegister",
-            Self::Variable | Self::Constant => "a module's variable",
-        }
-    }
-}
-
-#[derive(Debug)]
-enum Store {
-    Owned(Backing),
-    Registered(HostRange),
-    Gone,
-}
-
-/// One allocation.
-#[derive(Debug)]
-pub(crate) struct Allocation {
-    /// First address.
-    pub(crate) base: u64,
-    /// Length in bytes.
-    pub(crate) bytes: u64,
-    /// Where it came from.
-    pub(crate) kind: Kind,
-    /// The context it was made in.
-    pub(crate) context: ContextHandle,
-    /// The device whose memory it is, for device memory.
-    pub(crate) device: u32,
-    /// The operation that begins its life, and its stream, for pool memory.
-    born: Option<(OpId, StreamHandle)>,
-    /// Whether that operation has run; always, for other memory.
-    alive: bool,
-    /// The operation that ends its life, and its stream, once a free is enqueued.
-    pub(crate) free: Option<(OpId, StreamHandle)>,
-    /// Whether it has been freed.
-    freed: bool,
-    store: Store,
-}
-
-impl Allocation {
-    fn end(&self) -> u64 {
-        self.base + self.bytes
-    }
-
-    /// Whether a free has been enqueued or done.
-    pub(crate) fn is_dead_to_new_work(&self) -> bool {
-        self.freed || self.free.is_some()
-    }
-
-    fn cells(&self) -> Option<Cells<'_>> {
-        match &self.store {
-            Store::Owned(backing) => Some(backing.cells()),
-            Store::Registered(range) => Some(range.cells()),
-            Store::Gone => None,
-        }
-    }
-
-    /// The allocation and its history, for reports.
-    pub(crate) fn describe(&self) -> String {
-        let mut text = format!(
-            "the allocation {:#x}..{:#x} ({} bytes, {}",
-            self.base,
-            self.end(),
-            self.bytes,
-            self.kind.origin()
-        );
-        if let Some((op, stream)) = self.born {
-            text += &format!(" by {op} on {}", name(stream));
-        }
-        match (self.free, self.freed) {
-            (Some((op, stream)), true) => text += &format!(", freed by {op} on {}", name(stream)),
-            (Some((op, stream)), false) => {
-                text += &format!(", to be freed by {op} on {}, still pending", name(stream));
-            }
-            (None, true) => text += ", freed",
-            (None, false) => {}
-        }
-        text + ")"
-    }
-}
 
 /// When an access is judged.
 #[derive(Clone, Copy, Debug)]

@@ -171,7 +171,8 @@ fn a_kernel_that_uses_freed_memory_is_told_who_freed_it() {
 
 #[test]
 fn misaligned_pageable_foreign_and_constant_addresses_fault() {
-    let cases: [(&dyn Fn(&Rig) -> u64, ResultCode); 4] = [
+    type Address<'a> = &'a dyn Fn(&Rig) -> u64;
+    let cases: [(Address<'_>, ResultCode); 4] = [
         (
             &|rig| rig.mem_alloc(32).unwrap().as_raw() + 2,
             ResultCode::MISALIGNED_ADDRESS,

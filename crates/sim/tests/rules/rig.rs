@@ -87,23 +87,28 @@ impl Host {
     pub(crate) fn of(values: &[u8]) -> Self {
         let host = Self::pageable(values.len());
         for (index, value) in values.iter().enumerate() {
-            // SAFETY: the index is inside the leaked memory.
-            unsafe { host.pointer.add(index).write_volatile(*value) };
+            host.write(index, *value);
         }
         host
     }
 
     pub(crate) fn fill(self, value: u8) {
-        for index in 0..self.bytes {
-            // SAFETY: the index is inside the memory, which is live as long as the test uses it.
-            unsafe { self.pointer.add(index).write_volatile(value) };
-        }
+        (0..self.bytes).for_each(|index| self.write(index, value));
     }
 
     pub(crate) fn read(self) -> Vec<u8> {
-        // SAFETY: the index is inside the memory, which is live as long as the test uses it.
-        let byte = |index| unsafe { self.pointer.add(index).read_volatile() };
+        let byte = |index| {
+            let at = self.part(index, 1).pointer;
+            // SAFETY: the byte is inside the memory, which is live as long as the test uses it.
+            unsafe { at.read_volatile() }
+        };
         (0..self.bytes).map(byte).collect()
+    }
+
+    fn write(self, index: usize, value: u8) {
+        let at = self.part(index, 1).pointer;
+        // SAFETY: the byte is inside the memory, which is live as long as the test uses it.
+        unsafe { at.write_volatile(value) };
     }
 
     /// Whether every byte is `value`.

@@ -1,0 +1,116 @@
+//! One allocation: where it came from, where it is in its life, and what stands behind it.
+
+use millstream_driver::{ContextHandle, StreamHandle};
+
+use super::{backing::Backing, host::HostRange};
+use crate::{
+    cells::Cells,
+    ids::{OpId, name},
+};
+
+/// Where an allocation came from, and so what may free it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `cuMemAlloc`.
+    Device,
+    /// `cuMemAllocAsync`.
+    Pool,
+    /// `cuMemHostAlloc`.
+    Pinned,
+    /// `cuMemHostRegister`.
+    Registered,
+    /// A variable of a module.
+    Variable,
+    /// A variable of a module that kernels only read.
+    Constant,
+}
+
+impl Kind {
+    /// Whether the memory is the host's.
+    pub(crate) fn is_host(self) -> bool {
+        matches!(self, Self::Pinned | Self::Registered)
+    }
+
+    fn origin(self) -> &'static str {
+        match self {
+            Self::Device => "cuMemAlloc",
+            Self::Pool => "cuMemAllocAsync",
+            Self::Pinned => "cuMemHostAlloc",
+            Self::Registered => "cuMemHostRegister",
+            Self::Variable | Self::Constant => "a module's variable",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Store {
+    Owned(Backing),
+    Registered(HostRange),
+    Gone,
+}
+
+/// One allocation.
+#[derive(Debug)]
+pub(crate) struct Allocation {
+    /// First address.
+    pub(crate) base: u64,
+    /// Length in bytes.
+    pub(crate) bytes: u64,
+    /// Where it came from.
+    pub(crate) kind: Kind,
+    /// The context it was made in.
+    pub(crate) context: ContextHandle,
+    /// The device whose memory it is, for device memory.
+    pub(crate) device: u32,
+    /// The operation that begins its life, and its stream, for pool memory.
+    pub(super) born: Option<(OpId, StreamHandle)>,
+    /// Whether that operation has run; always, for other memory.
+    pub(super) alive: bool,
+    /// The operation that ends its life, and its stream, once a free is enqueued.
+    pub(crate) free: Option<(OpId, StreamHandle)>,
+    /// Whether it has been freed.
+    pub(super) freed: bool,
+    pub(super) store: Store,
+}
+
+impl Allocation {
+    pub(super) fn end(&self) -> u64 {
+        self.base + self.bytes
+    }
+
+    /// Whether a free has been enqueued or done.
+    pub(crate) fn is_dead_to_new_work(&self) -> bool {
+        self.freed || self.free.is_some()
+    }
+
+    pub(super) fn cells(&self) -> Option<Cells<'_>> {
+        match &self.store {
+            Store::Owned(backing) => Some(backing.cells()),
+            Store::Registered(range) => Some(range.cells()),
+            Store::Gone => None,
+        }
+    }
+
+    /// The allocation and its history, for reports.
+    pub(crate) fn describe(&self) -> String {
+        let mut text = format!(
+            "the allocation {:#x}..{:#x} ({} bytes, {}",
+            self.base,
+            self.end(),
+            self.bytes,
+            self.kind.origin()
+        );
+        if let Some((op, stream)) = self.born {
+            text += &format!(" by {op} on {}", name(stream));
+        }
+        match (self.free, self.freed) {
+            (Some((op, stream)), true) => text += &format!(", freed by {op} on {}", name(stream)),
+            (Some((op, stream)), false) => {
+                text += &format!(", to be freed by {op} on {}, still pending", name(stream));
+            }
+            (None, true) => text += ", freed",
+            (None, false) => {}
+        }
+        text + ")"
+    }
+}
