@@ -81,6 +81,8 @@ impl Pool {
             bytes -= part;
             frees.push(free.op);
         }
+        // A free whose bytes have all passed on has nothing to give when it runs.
+        self.pending.retain(|free| free.bytes > 0);
         frees
     }
 
