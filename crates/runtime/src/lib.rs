@@ -43,6 +43,45 @@ pub use memory::{
     Buffer, CopySource, CopyTarget, Pinned, PinnedRead, PinnedWrite, ReadOperand, View, ViewMut, WriteOperand,
 };
 pub use millstream_driver as driver;
+/// # On a device
+///
+/// ```
+/// use millstream::{Device, Grid};
+///
+/// millstream::kernels! {
+///     // SAFETY: the signature is that of vecadd.cu; its threads touch `n` elements of each array and no others.
+///     unsafe mod sums from include_str!("../../../kernels/vecadd.ptx") {
+///         safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64)
+///             requires a.len() >= n, b.len() >= n, c.len() >= n;
+///     }
+/// }
+///
+/// let device = Device::simulated()?;
+/// let kernels = sums::load(&device)?;
+/// let stream = device.stream()?;
+/// let a = stream.upload(&[1.0_f32, 2.0, 3.0])?;
+/// let mut c = stream.zeros::<f32>(3)?;
+/// kernels.vecadd(&stream, Grid::linear(3), &a, &a, &mut c, 3)?;
+/// assert_eq!(stream.download(&c)?.wait()?, [2.0, 4.0, 6.0]);
+/// # Ok::<(), millstream::Error>(())
+/// ```
+///
+/// What a kernel writes cannot be another of its operands:
+///
+/// ```compile_fail,E0502
+/// # use millstream::{Device, Grid};
+/// # millstream::kernels! {
+/// #     unsafe mod sums from include_str!("../../../kernels/vecadd.ptx") {
+/// #         safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64);
+/// #     }
+/// # }
+/// # let device = Device::simulated()?;
+/// # let kernels = sums::load(&device)?;
+/// # let stream = device.stream()?;
+/// let mut a = stream.upload(&[1.0_f32, 2.0, 3.0])?;
+/// kernels.vecadd(&stream, Grid::linear(3), &a, &a, &mut a, 3)?;
+/// # Ok::<(), millstream::Error>(())
+/// ```
 pub use millstream_macros::kernels;
 pub use millstream_sim as sim;
 pub use stream::Stream;

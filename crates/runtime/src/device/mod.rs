@@ -36,7 +36,6 @@ use crate::{Pinned, Result, Stream, timeline::Timeline};
 #[derive(Clone)]
 pub struct Device {
     state: Arc<DeviceState>,
-    note: Arc<str>,
 }
 
 impl Device {
@@ -75,11 +74,11 @@ impl Device {
     ///
     /// If the simulated GPU has no device of this ordinal.
     pub fn of(gpu: &Gpu, ordinal: i32) -> Result<Self> {
-        let note = "simulated, as asked for";
-        registry::open(gpu.driver(), DeviceOrdinal::from_raw(ordinal)).map(|state| Self {
-            state,
-            note: note.into(),
-        })
+        registry::open(
+            gpu.driver(),
+            DeviceOrdinal::from_raw(ordinal),
+            "simulated, as asked for",
+        )
     }
 
     /// Opens a device of any driver: one that counts calls, or makes them fail, in front of another.
@@ -97,11 +96,11 @@ impl Device {
         reason = "passes on the contract of a driver that safe code could not vouch for"
     )]
     pub unsafe fn with_driver(driver: Arc<dyn Driver>, ordinal: i32) -> Result<Self> {
-        let note = format!("by {}, as asked for", driver.name());
-        registry::open(driver, DeviceOrdinal::from_raw(ordinal)).map(|state| Self {
-            state,
-            note: note.into(),
-        })
+        registry::open(
+            driver,
+            DeviceOrdinal::from_raw(ordinal),
+            "a driver of the caller's",
+        )
     }
 
     /// A new stream, or an idle one that nobody holds any more.
@@ -173,10 +172,10 @@ impl Device {
         &self.state.name
     }
 
-    /// How the device was chosen, for people: why it is simulated, if it is.
+    /// How the device was chosen when it was first opened, for people: why it is simulated, if it is.
     #[must_use]
     pub fn note(&self) -> &str {
-        &self.note
+        &self.state.note
     }
 
     /// Whether the device is simulated.
@@ -210,10 +209,7 @@ impl Device {
     }
 
     pub(crate) fn from_state(state: Arc<DeviceState>) -> Self {
-        Self {
-            state,
-            note: "".into(),
-        }
+        Self { state }
     }
 
     pub(crate) fn state(&self) -> &Arc<DeviceState> {

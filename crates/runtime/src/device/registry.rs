@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use millstream_driver::{DeviceOrdinal, Driver};
 use parking_lot::Mutex;
 
-use super::DeviceState;
+use super::{Device, DeviceState};
 use crate::Result;
 
 /// An open device. Its driver's identity cannot be another's while the state lives.
@@ -17,8 +17,8 @@ struct Entry {
 
 static OPEN: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
-/// The state of the device, opened if it is not yet.
-pub(super) fn open(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal) -> Result<Arc<DeviceState>> {
+/// The device, opened if it is not yet; `note` says how it was chosen.
+pub(super) fn open(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal, note: &str) -> Result<Device> {
     let identity = driver.identity();
     let mut open = OPEN.lock();
     open.retain(|entry| entry.state.strong_count() > 0);
@@ -26,13 +26,13 @@ pub(super) fn open(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal) -> Result<Ar
         .iter()
         .find(|entry| entry.driver == identity && entry.ordinal == ordinal);
     if let Some(state) = known.and_then(|entry| entry.state.upgrade()) {
-        return Ok(state);
+        return Ok(Device::from_state(state));
     }
-    let state = Arc::new(DeviceState::open(driver, ordinal)?);
+    let state = Arc::new(DeviceState::open(driver, ordinal, note)?);
     open.push(Entry {
         driver: identity,
         ordinal,
         state: Arc::downgrade(&state),
     });
-    Ok(state)
+    Ok(Device::from_state(state))
 }

@@ -73,20 +73,12 @@ fn auto() -> Result<Device> {
 
 fn cuda(ordinal: i32, note: &str) -> Result<Device> {
     let driver = Cuda::load().map_err(Error::unavailable)?;
-    let state = registry::open(driver, DeviceOrdinal::from_raw(ordinal))?;
-    Ok(Device {
-        state,
-        note: note.into(),
-    })
+    registry::open(driver, DeviceOrdinal::from_raw(ordinal), note)
 }
 
 /// The process's simulated device; the settings of whoever comes first hold.
 fn shared_simulation(config: SimConfig, note: &str) -> Result<Device> {
     static SHARED: OnceLock<Arc<dyn Driver>> = OnceLock::new();
     let driver = SHARED.get_or_init(|| Gpu::new(config).driver());
-    let state = registry::open(Arc::clone(driver), DeviceOrdinal::from_raw(0))?;
-    Ok(Device {
-        state,
-        note: note.into(),
-    })
+    registry::open(Arc::clone(driver), DeviceOrdinal::from_raw(0), note)
 }

@@ -35,6 +35,7 @@ pub(crate) struct DeviceState {
     pub(crate) ordinal: DeviceOrdinal,
     pub(crate) context: ContextHandle,
     pub(crate) name: String,
+    pub(crate) note: String,
     pub(crate) limits: Limits,
     pub(crate) pool: PoolHandle,
     pub(crate) events: EventPool,
@@ -52,7 +53,7 @@ pub(crate) struct DeviceState {
 
 impl DeviceState {
     /// Opens the device: its primary context, its default pool with a high release threshold (rule 36).
-    pub(crate) fn open(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal) -> Result<Self> {
+    pub(crate) fn open(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal, note: &str) -> Result<Self> {
         let count = driver.device_count()?;
         if !(0..count).contains(&ordinal.as_raw()) {
             let reason = format!(
@@ -79,6 +80,7 @@ impl DeviceState {
             ordinal,
             context,
             name,
+            note: note.to_owned(),
             limits,
             pool,
             events: EventPool::default(),

@@ -21,10 +21,8 @@ use crate::{
 
 /// The smallest block. Sizes are powers of two from here on.
 const BLOCK_BYTES_MIN: usize = 4096;
-/// Blocks larger than this do not count towards [`KEPT_BYTES_MAX`]: they are there because someone asked for them.
+/// How much may be allocated before a new block is waited for rather than made. A single block may be larger.
 const KEPT_BYTES_MAX: usize = 256 << 20;
-/// How many of the oldest blocks of a size are asked about before a new one is made.
-const ASK_ABOUT_MAX: usize = 2;
 
 /// Page-locked host memory of `bytes` bytes, owned by whoever holds this until it is given back to its pool.
 #[derive(Debug)]
@@ -75,10 +73,7 @@ impl StagingPool {
                     },
                 )
             })?;
-        for _ in 0..ASK_ABOUT_MAX {
-            let Some(oldest) = self.take_oldest(size) else {
-                break;
-            };
+        if let Some(oldest) = self.take_oldest(size) {
             if is_over(device, &oldest)? {
                 return Ok(oldest.block);
             }

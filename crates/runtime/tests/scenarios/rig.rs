@@ -6,7 +6,9 @@
 )]
 
 use std::{
-    env, process,
+    env,
+    io::{self, Write},
+    process,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -21,6 +23,8 @@ use millstream::{
     driver::{ContextHandle, DeviceOrdinal, Driver, cuda::Cuda},
     sim::{Gpu, Hold, Rules, Schedule, SimConfig},
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::calls::Calls;
 
@@ -46,8 +50,9 @@ pub(crate) struct Rig {
 
 /// Runs the scenario on the GPU that `MILLSTREAM_DEVICE` names, or else on the simulated device under every schedule.
 pub(crate) fn everywhere(scenario: impl Fn(&Rig)) {
+    let _alone = alone();
     for (name, gpu) in places() {
-        let _watch = Watch::over(name.clone());
+        let _watch = Watch::over(name);
         let device = match &gpu {
             Some(gpu) => Device::of(gpu, 0),
             None => Device::open(Select::Auto),
@@ -63,6 +68,7 @@ pub(crate) fn everywhere(scenario: impl Fn(&Rig)) {
 
 /// As [`everywhere`], with every driver call noted down.
 pub(crate) fn everywhere_counted(scenario: impl Fn(&Rig, &Calls)) {
+    let _alone = alone();
     for (name, gpu) in places() {
         let _watch = Watch::over(name);
         let inner: Arc<dyn Driver> = match &gpu {
@@ -101,6 +107,19 @@ fn places() -> Vec<(String, Option<Gpu>)> {
         places.push(simulated(format!("sim:seed={seed}"), config));
     }
     places
+}
+
+/// On a GPU one scenario runs at a time. Loading a module may wait for every kernel of the context, and so for a gate of
+/// another scenario, which a call in the driver then keeps from being opened.
+fn alone() -> Option<MutexGuard<'static, ()>> {
+    static GPU: Mutex<()> = Mutex::new(());
+    on_gpu().then(|| {
+        let guard = GPU.lock();
+        // Loaded before any gate is closed.
+        let device = Device::open(Select::Auto).expect("MILLSTREAM_DEVICE names a GPU");
+        gate_kernel::load(&device).expect("the gate kernel loads");
+        guard
+    })
 }
 
 /// The strict reading of every rule but 29: by that one, memory made while a gate is closed would close all streams.
@@ -233,7 +252,8 @@ impl Watch {
         let shown = name.clone();
         thread::spawn(move || {
             if watched.recv_timeout(HUNG_AFTER) == Err(mpsc::RecvTimeoutError::Timeout) {
-                eprintln!("hung under {shown}");
+                // Written past the test harness, which would keep it for after the test.
+                let _ = writeln!(io::stderr(), "hung under {shown}");
                 process::abort();
             }
         });

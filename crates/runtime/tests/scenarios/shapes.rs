@@ -163,6 +163,31 @@ fn b15_four_gibibytes_and_one_byte() {
     run().unwrap();
 }
 
+/// Whether the type is plain data, which is what every method that takes elements asks of them. An inherent constant goes
+/// before a trait's, and is there for plain data alone.
+macro_rules! is_plain {
+    ($type:ty) => {{
+        struct Asked<T>(std::marker::PhantomData<T>);
+        trait Otherwise {
+            const PLAIN: bool = false;
+        }
+        impl<T> Otherwise for Asked<T> {}
+        #[allow(dead_code, reason = "there for plain types alone")]
+        impl<T: bytemuck::Pod> Asked<T> {
+            const PLAIN: bool = true;
+        }
+        <Asked<$type>>::PLAIN
+    }};
+}
+
+/// That the methods do ask is shown by the `compile_fail` examples of `Buffer`.
+#[test]
+fn b16_types_with_invalid_bits_or_pointers_are_not_plain_data() {
+    assert!(is_plain!(u8) && is_plain!(f64) && is_plain!([f32; 4]) && is_plain!(usize));
+    assert!(!is_plain!(bool) && !is_plain!(char) && !is_plain!(&'static u32) && !is_plain!(String));
+    assert!(!is_plain!(Option<u32>) && !is_plain!(Box<u8>) && !is_plain!((u8, u32)));
+}
+
 #[test]
 fn b17_a_copy_longer_than_its_source_is_refused() {
     scenario(|rig| {
