@@ -1,17 +1,8 @@
 //! Conversions that have no operation of their own: every pair of types, every rounding mode.
-#![allow(
-    clippy::cast_possible_truncation,
-    reason = "conversions cut and round; that is what they are for"
-)]
-#![allow(
-    clippy::cast_precision_loss,
-    reason = "conversions cut and round; that is what they are for"
-)]
 
+use super::exact::{self, BRAIN, DOUBLE, Finite, Format, HALF, Number, SINGLE, pack, unpack};
 use super::float::{canonical, flush};
-use super::half::{self, Format};
 use super::registers::Registers;
-use super::rounding::narrow;
 use crate::ptx::code::{Convert, Round, Slot};
 use crate::ptx::types::Type;
 
@@ -27,15 +18,35 @@ pub(super) fn run(r: &mut Registers, mask: u32, how: Convert, d: Slot, a: Slot) 
 
 /// The bits of the result, extended to the register by the result's sign.
 fn convert(how: Convert, bits: u64) -> u64 {
-    match (how.from.is_float(), how.to.is_float()) {
-        (false, false) => integer_result(how, integer(how.from, bits)),
-        (false, true) => float_from_integer(how, integer(how.from, bits)),
-        (true, false) => integer_from_float(how, bits),
-        (true, true) => float_result(how, float(how, bits)),
+    let bits = bits & (u64::MAX >> (64 - 8 * how.from.bytes()));
+    let bits = if how.flush && how.from == Type::F32 {
+        u64::from(flush(bits as u32))
+    } else {
+        bits
+    };
+    let number = match format(how.from) {
+        Some(format) => unpack(bits, format),
+        None => exact::integer(integer(how.from, bits)),
+    };
+    match format(how.to) {
+        None => to_integer(how, number),
+        Some(_) if number == Number::Nan => nan(how, bits),
+        Some(to) => to_float(how, to, number),
     }
 }
 
-/// An integer source's value.
+/// The format of a float type.
+fn format(ty: Type) -> Option<Format> {
+    match ty {
+        Type::F16 => Some(HALF),
+        Type::Bf16 => Some(BRAIN),
+        Type::F32 => Some(SINGLE),
+        Type::F64 => Some(DOUBLE),
+        _ => None,
+    }
+}
+
+/// An integer's value.
 fn integer(ty: Type, bits: u64) -> i128 {
     let unused = 64 - 8 * ty.bytes() as u32;
     let high = bits << unused;
@@ -56,160 +67,81 @@ fn range(ty: Type) -> (i128, i128) {
     }
 }
 
-fn integer_result(how: Convert, value: i128) -> u64 {
+fn to_integer(how: Convert, number: Number) -> u64 {
     let (low, high) = range(how.to);
-    let value = if how.saturate {
-        value.clamp(low, high)
-    } else {
-        value
-    };
-    extend(how, value as u64)
-}
-
-/// Cuts to the result's type, extends by its sign to the register, and cuts to that.
-fn extend(how: Convert, bits: u64) -> u64 {
-    let value = integer(how.to, bits) as u64;
-    if how.register_bytes >= 8 {
-        value
-    } else {
-        value & ((1 << (8 * how.register_bytes)) - 1)
-    }
-}
-
-fn float_from_integer(how: Convert, value: i128) -> u64 {
-    match how.to {
-        Type::F64 => round_integer(value, how.round).to_bits(),
-        Type::F32 => {
-            // In two exact parts, of which the sum is rounded once.
-            let high = value >> 32 << 32;
-            let single = sum_to_f32(high as f64, (value - high) as f64, how.round);
-            u64::from(saturated(how, single).to_bits())
-        }
-        _ => {
-            let high = value >> 32 << 32;
-            // Rounding to odd keeps what decides the second rounding.
-            let odd = to_odd(high as f64, (value - high) as f64);
-            u64::from(half::round(odd, format(how.to), how.round))
-        }
-    }
-}
-
-/// `value` as an f64. It has at most 64 bits.
-fn round_integer(value: i128, round: Round) -> f64 {
-    let nearest = value as f64;
-    let back = nearest as i128;
-    match round {
-        Round::Up if back < value => nearest.next_up(),
-        Round::Down if back > value => nearest.next_down(),
-        Round::Zero if value > 0 && back > value => nearest.next_down(),
-        Round::Zero if value < 0 && back < value => nearest.next_up(),
-        _ => nearest,
-    }
-}
-
-/// The sum of two exact parts as an f32, rounded once.
-fn sum_to_f32(high: f64, low: f64, round: Round) -> f32 {
-    match round {
-        Round::Nearest => to_odd(high, low) as f32,
-        _ => {
-            let sum = high + low;
-            narrow(sum, low - (sum - high), round)
-        }
-    }
-}
-
-/// The sum of two parts, of which the second is smaller, rounded so that a later rounding to fewer bits gives what one rounding would: if
-/// inexact, to the neighbour whose last bit is 1.
-fn to_odd(high: f64, low: f64) -> f64 {
-    let sum = high + low;
-    let error = low - (sum - high);
-    if error == 0.0 || sum.to_bits() & 1 == 1 {
-        sum
-    } else if error > 0.0 {
-        sum.next_up()
-    } else {
-        sum.next_down()
-    }
-}
-
-fn format(ty: Type) -> Format {
-    if ty == Type::Bf16 { half::BRAIN } else { half::HALF }
-}
-
-/// A float source's value; every float type fits into f64.
-fn float(how: Convert, bits: u64) -> f64 {
-    match how.from {
-        Type::F64 => f64::from_bits(bits),
-        Type::F32 => {
-            let bits = bits as u32;
-            f64::from(f32::from_bits(if how.flush { flush(bits) } else { bits }))
-        }
-        ty => half::value(bits as u16, format(ty)),
-    }
-}
-
-fn integral(value: f64, round: Round) -> f64 {
-    match round {
-        Round::Nearest => value.round_ties_even(),
-        Round::Zero => value.trunc(),
-        Round::Down => value.floor(),
-        Round::Up => value.ceil(),
-    }
-}
-
-fn integer_from_float(how: Convert, bits: u64) -> u64 {
-    let value = integral(float(how, bits), how.round);
-    let (low, high) = range(how.to);
-    // Out of range gives the nearest value of the type, NaN gives 0.
-    let value = if value.is_nan() {
-        0
-    } else {
-        (value as i128).clamp(low, high)
-    };
-    extend(how, value as u64)
-}
-
-fn saturated(how: Convert, value: f32) -> f32 {
-    match () {
-        () if !how.saturate => value,
-        () if value >= 1.0 => 1.0,
-        () if value > 0.0 => value,
-        () => 0.0,
-    }
-}
-
-fn float_result(how: Convert, value: f64) -> u64 {
-    let value = if how.integral {
-        integral(value, how.round)
-    } else {
-        value
-    };
-    match how.to {
-        Type::F64 => {
-            let value = match () {
-                () if !how.saturate => value,
-                () if value >= 1.0 => 1.0,
-                () if value > 0.0 => value,
-                () => 0.0,
-            };
-            value.to_bits()
-        }
-        Type::F32 => {
-            let single = if how.integral {
-                value as f32
+    // A NaN becomes 0, or, where either side has 64 bits, only the highest bit.
+    let wide = how.from.bytes() == 8 || how.to.bytes() == 8;
+    let value = match number {
+        Number::Nan if wide => 1 << (8 * how.to.bytes() - 1),
+        Number::Nan => 0,
+        Number::Infinite { negative } => {
+            if negative {
+                low
             } else {
-                narrow(value, 0.0, how.round)
-            };
-            let bits = canonical(saturated(how, single));
-            u64::from(if how.flush { flush(bits) } else { bits })
+                high
+            }
         }
-        ty => {
-            let value = if how.saturate {
-                f64::from(saturated(how, value as f32))
+        Number::Finite(finite) => {
+            let magnitude = i128::try_from(finite.to_integer(how.round)).unwrap_or(i128::MAX);
+            let value = if finite.negative { -magnitude } else { magnitude };
+            // Integers are cut unless told otherwise; floats always saturate.
+            if how.saturate || how.from.is_float() {
+                value.clamp(low, high)
             } else {
                 value
-            };
-            u64::from(half::round(value, format(ty), how.round))
+            }
         }
+    };
+    // Extended by its own sign to the register, and cut to that.
+    let extended = integer(how.to, value as u64) as u64;
+    extended & (u64::MAX >> (64 - 8 * u32::from(how.register_bytes)))
+}
+
+fn to_float(how: Convert, to: Format, number: Number) -> u64 {
+    let number = match number {
+        Number::Finite(finite) if how.integral => {
+            let significand = finite.to_integer(how.round);
+            // Numbers too large for this have no fraction.
+            if significand == u128::MAX {
+                number
+            } else {
+                Number::Finite(Finite {
+                    significand,
+                    exponent: 0,
+                    ..finite
+                })
+            }
+        }
+        number => number,
+    };
+    let bits = pack(number, to, how.round);
+    let bits = if how.saturate { saturated(bits, to) } else { bits };
+    let tiny = how.flush && to == SINGLE && exact::is_tiny(number, to);
+    if tiny { bits & to.sign() } else { bits }
+}
+
+/// Clamped to 0…1. In the order of their bits, positive numbers are in the order of their values.
+fn saturated(bits: u64, format: Format) -> u64 {
+    let one = pack(exact::integer(1), format, Round::Nearest);
+    if bits & format.sign() != 0 {
+        0
+    } else {
+        bits.min(one)
+    }
+}
+
+/// What becomes of a NaN. Where a payload passes, its upper bits do.
+fn nan(how: Convert, bits: u64) -> u64 {
+    if how.saturate {
+        return 0;
+    }
+    match (how.from, how.to) {
+        (Type::F64, Type::F64) => bits | 1 << 51,
+        (Type::F64, Type::F32) => u64::from((f64::from_bits(bits) as f32).to_bits()),
+        (Type::F64, Type::F16) => bits >> 48 & 0x8000 | 0x7e00 | bits >> 42 & 0x3ff,
+        (Type::F16, Type::F64) => (bits & 0x8000) << 48 | 0x7ff8 << 48 | (bits & 0x3ff) << 42,
+        (Type::F32, Type::F64) => f64::from(f32::from_bits(canonical(f32::NAN))).to_bits(),
+        (Type::Bf16, Type::F32) => bits << 16,
+        (_, to) => format(to).map_or(0, Format::nan),
     }
 }

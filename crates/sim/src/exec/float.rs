@@ -10,8 +10,8 @@
     reason = "rounding to the narrower type is meant"
 )]
 
-use super::registers::Registers;
-use super::rounding;
+use super::registers::{LANES, Registers, Words, lanes};
+use super::rounding::{self, Operation};
 use crate::ptx::code::{CompareFloat, FloatBin, FloatMode, FloatUn, Round, Slot, Test};
 
 /// The NaN that every single-precision operation gives.
@@ -82,6 +82,39 @@ fn nan_or(a: u32, b: u32, value: u32) -> u32 {
     }
 }
 
+/// A single's smallest normal number.
+const NORMAL_MIN_32: u32 = 0x0080_0000;
+
+/// Corrects results that were rounded up to the smallest normal number: a GPU flushes what is too small before it is rounded.
+#[inline(always)]
+fn flush_rounded_up(r: &mut Registers, mask: u32, op: Operation, d: Slot, old: [Words; 3]) {
+    let results = r.word(d);
+    let mut edge = 0;
+    for lane in 0..LANES {
+        edge |= if results[lane] & 0x7fff_ffff == NORMAL_MIN_32 {
+            1u32 << lane
+        } else {
+            0
+        };
+    }
+    if edge & mask != 0 {
+        redo(r, edge & mask, op, d, old);
+    }
+}
+
+#[cold]
+fn redo(r: &mut Registers, mask: u32, op: Operation, d: Slot, [a, b, c]: [Words; 3]) {
+    let mode = FloatMode {
+        round: Round::Nearest,
+        flush: true,
+    };
+    let mut values = *r.word(d);
+    for lane in lanes(mask) {
+        values[lane] = rounding::single(op, [a[lane], b[lane], c[lane]], mode);
+    }
+    r.set_word(d, mask, &values);
+}
+
 #[inline(always)]
 pub(super) fn f32_bin(
     r: &mut Registers,
@@ -92,19 +125,35 @@ pub(super) fn f32_bin(
     a: Slot,
     b: Slot,
 ) {
-    match (mode.round, mode.flush) {
-        (Round::Nearest, false) => nearest_bin::<false>(r, mask, op, d, a, b),
-        (Round::Nearest, true) => nearest_bin::<true>(r, mask, op, d, a, b),
-        (round, flushes) => r.w_ww(mask, d, a, b, |a, b| {
-            let (a, b) = if flushes { (flush(a), flush(b)) } else { (a, b) };
-            let value = canonical(match op {
-                FloatBin::Add => rounding::add_f32(f(a), f(b), round),
-                FloatBin::Sub => rounding::add_f32(f(a), -f(b), round),
-                FloatBin::Mul => rounding::mul_f32(f(a), f(b), round),
-                _ => rounding::div_f32(f(a), f(b), round),
-            });
-            if flushes { flush(value) } else { value }
-        }),
+    if mode.round == Round::Nearest {
+        if !mode.flush {
+            return nearest_bin::<false>(r, mask, op, d, a, b);
+        }
+        let old = [*r.word(a), *r.word(b), [0; LANES]];
+        nearest_bin::<true>(r, mask, op, d, a, b);
+        match op {
+            FloatBin::Mul => flush_rounded_up(r, mask, Operation::Mul, d, old),
+            FloatBin::Div => flush_rounded_up(r, mask, Operation::Div, d, old),
+            _ => {}
+        }
+        return;
+    }
+    let operation = operation(op);
+    r.w_ww(mask, d, a, b, |a, b| rounding::single(operation, [a, b, 0], mode));
+}
+
+/// The operation of the slow way. The approximate division, minimum and maximum have no rounding mode, and do not come here.
+fn operation(op: FloatBin) -> Operation {
+    match op {
+        FloatBin::Sub => Operation::Sub,
+        FloatBin::Mul => Operation::Mul,
+        FloatBin::Div => Operation::Div,
+        FloatBin::Add
+        | FloatBin::DivApprox
+        | FloatBin::Min
+        | FloatBin::Max
+        | FloatBin::MinNan
+        | FloatBin::MaxNan => Operation::Add,
     }
 }
 
@@ -123,6 +172,13 @@ fn nearest_bin<const FLUSH: bool>(r: &mut Registers, mask: u32, op: FloatBin, d:
         FloatBin::Sub => r.w_ww(mask, d, a, b, |a, b| outward(f(inward(a)) - f(inward(b)))),
         FloatBin::Mul => r.w_ww(mask, d, a, b, |a, b| outward(f(inward(a)) * f(inward(b)))),
         FloatBin::Div => r.w_ww(mask, d, a, b, |a, b| outward(f(inward(a)) / f(inward(b)))),
+        // Beyond 2^126 the divisor's reciprocal is flushed.
+        FloatBin::DivApprox => r.w_ww(mask, d, a, b, |a, b| {
+            let (a, b) = (inward(a), inward(b));
+            let beyond = f(b).abs() > 2f32.powi(126);
+            let quotient = f(a) / if beyond { f(b) * f32::INFINITY } else { f(b) };
+            outward(quotient)
+        }),
         FloatBin::Min => r.w_ww(mask, d, a, b, |a, b| min_max_32::<false>(inward(a), inward(b))),
         FloatBin::Max => r.w_ww(mask, d, a, b, |a, b| min_max_32::<true>(inward(a), inward(b))),
         FloatBin::MinNan => {
@@ -144,17 +200,15 @@ pub(super) fn f32_fma(r: &mut Registers, mask: u32, mode: FloatMode, d: Slot, ab
         (Round::Nearest, false) => {
             r.w_www(mask, d, abc, |a, b, c| canonical(f(a).mul_add(f(b), f(c))));
         }
-        (Round::Nearest, true) => r.w_www(mask, d, abc, |a, b, c| {
-            flush(canonical(f(flush(a)).mul_add(f(flush(b)), f(flush(c)))))
-        }),
-        (round, flushes) => r.w_www(mask, d, abc, |a, b, c| {
-            let (a, b, c) = if flushes {
-                (flush(a), flush(b), flush(c))
-            } else {
-                (a, b, c)
-            };
-            let value = canonical(rounding::fma_f32(f(a), f(b), f(c), round));
-            if flushes { flush(value) } else { value }
+        (Round::Nearest, true) => {
+            let old = abc.map(|slot| *r.word(slot));
+            r.w_www(mask, d, abc, |a, b, c| {
+                flush(canonical(f(flush(a)).mul_add(f(flush(b)), f(flush(c)))))
+            });
+            flush_rounded_up(r, mask, Operation::Fma, d, old);
+        }
+        _ => r.w_www(mask, d, abc, |a, b, c| {
+            rounding::single(Operation::Fma, [a, b, c], mode)
         }),
     }
 }
@@ -163,8 +217,8 @@ pub(super) fn f32_fma(r: &mut Registers, mask: u32, mode: FloatMode, d: Slot, ab
 pub(super) fn f32_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot) {
     let wide = |bits: u32| f64::from(f(bits));
     match op {
-        FloatUn::Neg => r.w_w(mask, d, a, |a| a ^ 0x8000_0000),
-        FloatUn::Abs => r.w_w(mask, d, a, |a| a & 0x7fff_ffff),
+        FloatUn::Neg => r.w_w(mask, d, a, |a| canonical(-f(a))),
+        FloatUn::Abs => r.w_w(mask, d, a, |a| canonical(f(a).abs())),
         FloatUn::Flush => r.w_w(mask, d, a, flush),
         // A comparison with NaN is false, so NaN becomes 0.
         FloatUn::Saturate => r.w_w(mask, d, a, |a| {
@@ -178,16 +232,44 @@ pub(super) fn f32_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot
             }
         }),
         FloatUn::Sqrt(Round::Nearest) | FloatUn::SqrtApprox => r.w_w(mask, d, a, |a| canonical(f(a).sqrt())),
-        FloatUn::Sqrt(round) => r.w_w(mask, d, a, |a| canonical(rounding::sqrt_f32(f(a), round))),
+        FloatUn::Sqrt(round) => {
+            let mode = FloatMode { round, flush: false };
+            r.w_w(mask, d, a, |a| rounding::single(Operation::Sqrt, [a, 0, 0], mode));
+        }
         FloatUn::Rcp(Round::Nearest) | FloatUn::RcpApprox => r.w_w(mask, d, a, |a| canonical(1.0 / f(a))),
-        FloatUn::Rcp(round) => r.w_w(mask, d, a, |a| canonical(rounding::div_f32(1.0, f(a), round))),
-        FloatUn::RsqrtApprox => r.w_w(mask, d, a, |a| canonical((1.0 / wide(a).sqrt()) as f32)),
+        FloatUn::Rcp(round) => {
+            let mode = FloatMode { round, flush: false };
+            r.w_w(mask, d, a, |a| {
+                rounding::single(Operation::Div, [1f32.to_bits(), a, 0], mode)
+            });
+        }
+        FloatUn::RsqrtApprox | FloatUn::RsqrtApproxHigh => {
+            r.w_w(mask, d, a, |a| canonical((1.0 / wide(a).sqrt()) as f32))
+        }
         FloatUn::Ex2Approx => r.w_w(mask, d, a, |a| canonical(wide(a).exp2() as f32)),
         FloatUn::Lg2Approx => r.w_w(mask, d, a, |a| canonical(wide(a).log2() as f32)),
         FloatUn::SinApprox => r.w_w(mask, d, a, |a| canonical(wide(a).sin() as f32)),
         FloatUn::CosApprox => r.w_w(mask, d, a, |a| canonical(wide(a).cos() as f32)),
         FloatUn::TanhApprox => r.w_w(mask, d, a, |a| canonical(wide(a).tanh() as f32)),
     }
+}
+
+/// The NaN that a double-precision operation passes on, made quiet, if an operand is one: the first of them in this order.
+#[inline(always)]
+pub(super) fn nan_double(operands: [u64; 3]) -> Option<u64> {
+    let first = operands.into_iter().find(|bits| g(*bits).is_nan());
+    first.map(|bits| bits | 1 << 51)
+}
+
+/// The bits of a result of operands `a` and `b`; the second NaN wins.
+#[inline(always)]
+fn settled(value: f64, a: u64, b: u64) -> u64 {
+    let first = if g(a).is_nan() {
+        a | 1 << 51
+    } else {
+        value.to_bits()
+    };
+    if g(b).is_nan() { b | 1 << 51 } else { first }
 }
 
 #[inline(always)]
@@ -201,22 +283,16 @@ pub(super) fn f64_bin(
     b: Slot,
 ) {
     if mode.round != Round::Nearest {
-        let round = mode.round;
+        let (operation, round) = (operation(op), mode.round);
         return r.d_dd(mask, d, a, b, |a, b| {
-            match op {
-                FloatBin::Add => rounding::add_f64(g(a), g(b), round),
-                FloatBin::Sub => rounding::add_f64(g(a), -g(b), round),
-                FloatBin::Mul => rounding::mul_f64(g(a), g(b), round),
-                _ => rounding::div_f64(g(a), g(b), round),
-            }
-            .to_bits()
+            rounding::double(operation, [a, b, 0], round)
         });
     }
     match op {
-        FloatBin::Add => r.d_dd(mask, d, a, b, |a, b| (g(a) + g(b)).to_bits()),
-        FloatBin::Sub => r.d_dd(mask, d, a, b, |a, b| (g(a) - g(b)).to_bits()),
-        FloatBin::Mul => r.d_dd(mask, d, a, b, |a, b| (g(a) * g(b)).to_bits()),
-        FloatBin::Div => r.d_dd(mask, d, a, b, |a, b| (g(a) / g(b)).to_bits()),
+        FloatBin::Add => r.d_dd(mask, d, a, b, |a, b| settled(g(a) + g(b), a, b)),
+        FloatBin::Sub => r.d_dd(mask, d, a, b, |a, b| settled(g(a) - g(b), a, b)),
+        FloatBin::Mul => r.d_dd(mask, d, a, b, |a, b| settled(g(a) * g(b), a, b)),
+        FloatBin::Div | FloatBin::DivApprox => r.d_dd(mask, d, a, b, |a, b| settled(g(a) / g(b), b, a)),
         FloatBin::Min | FloatBin::MinNan => r.d_dd(mask, d, a, b, min_max_64::<false>),
         FloatBin::Max | FloatBin::MaxNan => r.d_dd(mask, d, a, b, min_max_64::<true>),
     }
@@ -225,27 +301,61 @@ pub(super) fn f64_bin(
 #[inline(always)]
 pub(super) fn f64_fma(r: &mut Registers, mask: u32, mode: FloatMode, d: Slot, abc: [Slot; 3]) {
     match mode.round {
-        Round::Nearest => r.d_ddd(mask, d, abc, |a, b, c| g(a).mul_add(g(b), g(c)).to_bits()),
-        round => r.d_ddd(mask, d, abc, |a, b, c| {
-            rounding::fma_f64(g(a), g(b), g(c), round).to_bits()
+        Round::Nearest => r.d_ddd(mask, d, abc, |a, b, c| {
+            let value = g(a).mul_add(g(b), g(c));
+            nan_double([b, c, a]).unwrap_or(value.to_bits())
         }),
+        round => r.d_ddd(mask, d, abc, |a, b, c| {
+            rounding::double(Operation::Fma, [a, b, c], round)
+        }),
+    }
+}
+
+/// The high word of an approximate result, rounded; its NaN has no payload.
+#[inline(always)]
+fn high_word(value: f64) -> u64 {
+    if value.is_nan() {
+        return u64::from(NAN_32) << 32;
+    }
+    let bits = value.to_bits();
+    // Rounding an infinity or the largest numbers would run into the NaNs.
+    let rounded = if value.abs() < 1e308 {
+        bits + 0x8000_0000
+    } else {
+        bits
+    };
+    flush_double(rounded & 0xffff_ffff_0000_0000)
+}
+
+/// A subnormal becomes a zero of its sign.
+#[inline(always)]
+fn flush_double(bits: u64) -> u64 {
+    if bits & 0x7ff0_0000_0000_0000 == 0 {
+        bits & 1 << 63
+    } else {
+        bits
     }
 }
 
 #[inline(always)]
 pub(super) fn f64_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot) {
     match op {
-        FloatUn::Neg => r.d_d(mask, d, a, |a| a ^ (1 << 63)),
-        FloatUn::Abs => r.d_d(mask, d, a, |a| a & !(1 << 63)),
-        FloatUn::Sqrt(Round::Nearest) => r.d_d(mask, d, a, |a| g(a).sqrt().to_bits()),
-        FloatUn::Sqrt(round) => r.d_d(mask, d, a, |a| rounding::sqrt_f64(g(a), round).to_bits()),
-        FloatUn::Rcp(Round::Nearest) => r.d_d(mask, d, a, |a| (1.0 / g(a)).to_bits()),
-        FloatUn::Rcp(round) => r.d_d(mask, d, a, |a| rounding::div_f64(1.0, g(a), round).to_bits()),
-        // These have the high word of the result only.
-        FloatUn::RcpApprox => r.d_d(mask, d, a, |a| (1.0 / g(a)).to_bits() & 0xffff_ffff_0000_0000),
-        FloatUn::RsqrtApprox => r.d_d(mask, d, a, |a| {
-            (1.0 / g(a).sqrt()).to_bits() & 0xffff_ffff_0000_0000
+        // A NaN stays as it is.
+        FloatUn::Neg => r.d_d(mask, d, a, |a| if g(a).is_nan() { a } else { a ^ 1 << 63 }),
+        FloatUn::Abs => r.d_d(mask, d, a, |a| if g(a).is_nan() { a } else { a & !(1 << 63) }),
+        FloatUn::Sqrt(Round::Nearest) => r.d_d(mask, d, a, |a| settled(g(a).sqrt(), a, 0)),
+        FloatUn::Sqrt(round) => r.d_d(mask, d, a, |a| {
+            rounding::double(Operation::Sqrt, [a, 0, 0], round)
         }),
+        FloatUn::Rcp(Round::Nearest) => r.d_d(mask, d, a, |a| settled(1.0 / g(a), a, 0)),
+        FloatUn::Rcp(round) => {
+            r.d_d(mask, d, a, |a| {
+                rounding::double(Operation::Div, [1f64.to_bits(), a, 0], round)
+            });
+        }
+        FloatUn::RcpApprox => r.d_d(mask, d, a, |a| high_word(1.0 / g(flush_double(a)))),
+        FloatUn::RsqrtApproxHigh => r.d_d(mask, d, a, |a| high_word(1.0 / g(flush_double(a)).sqrt())),
+        FloatUn::RsqrtApprox => r.d_d(mask, d, a, |a| settled(1.0 / g(a).sqrt(), a, 0)),
         // No instruction lowers to these in double precision.
         FloatUn::Flush
         | FloatUn::Saturate
@@ -299,13 +409,14 @@ pub(super) fn cmp_f64(r: &mut Registers, mask: u32, op: CompareFloat, d: Slot, a
 /// The class test, given what the value is.
 #[inline(always)]
 fn is_class(op: Test, class: std::num::FpCategory) -> bool {
-    use std::num::FpCategory::{Infinite, Nan, Normal, Subnormal};
+    use std::num::FpCategory::{Infinite, Nan, Normal, Subnormal, Zero};
     match op {
         Test::Finite => !matches!(class, Nan | Infinite),
         Test::Infinite => class == Infinite,
         Test::Number => class != Nan,
         Test::NotANumber => class == Nan,
-        Test::Normal => class == Normal,
+        // Zeros count as normal numbers.
+        Test::Normal => matches!(class, Normal | Zero),
         Test::Subnormal => class == Subnormal,
     }
 }

@@ -66,17 +66,17 @@ pub(super) fn bin32(r: &mut Registers, mask: u32, f: Bin32, d: Slot, a: Slot, b:
         Bin32::Mul => r.w_ww(mask, d, a, b, u32::wrapping_mul),
         Bin32::MulHighS => r.w_ww(mask, d, a, b, mul_high_s32),
         Bin32::MulHighU => r.w_ww(mask, d, a, b, mul_high_u32),
-        // Dividing by zero gives all ones, and leaves the dividend.
+        // Dividing by zero gives all ones, and so does its remainder.
         Bin32::DivS => r.w_ww(mask, d, a, b, |a, b| match b {
             0 => u32::MAX,
             _ => a.cast_signed().wrapping_div(b.cast_signed()).cast_unsigned(),
         }),
         Bin32::DivU => r.w_ww(mask, d, a, b, |a, b| a.checked_div(b).unwrap_or(u32::MAX)),
         Bin32::RemS => r.w_ww(mask, d, a, b, |a, b| match b {
-            0 => a,
+            0 => !0,
             _ => a.cast_signed().wrapping_rem(b.cast_signed()).cast_unsigned(),
         }),
-        Bin32::RemU => r.w_ww(mask, d, a, b, |a, b| a.checked_rem(b).unwrap_or(a)),
+        Bin32::RemU => r.w_ww(mask, d, a, b, |a, b| a.checked_rem(b).unwrap_or(!0)),
         Bin32::MinS => r.w_ww(mask, d, a, b, |a, b| {
             a.cast_signed().min(b.cast_signed()).cast_unsigned()
         }),
@@ -141,10 +141,16 @@ pub(super) fn tri32(r: &mut Registers, mask: u32, f: Tri32, d: Slot, abc: [Slot;
         }
         Tri32::SadU => r.w_www(mask, d, abc, |a, b, c| c.wrapping_add(a.abs_diff(b))),
         Tri32::BfeS => r.w_www(mask, d, abc, |a, b, c| {
-            extract(i64::from(a.cast_signed()).cast_unsigned(), b, c, 32, true) as u32
+            extract(
+                i64::from(a.cast_signed()).cast_unsigned(),
+                b & 0xff,
+                c & 0xff,
+                32,
+                true,
+            ) as u32
         }),
         Tri32::BfeU => r.w_www(mask, d, abc, |a, b, c| {
-            extract(u64::from(a), b, c, 32, false) as u32
+            extract(u64::from(a), b & 0xff, c & 0xff, 32, false) as u32
         }),
         Tri32::ShiftLeftClamp => r.w_www(mask, d, abc, |a, b, c| (join(a, b) << c.min(32) >> 32) as u32),
         Tri32::ShiftLeftWrap => r.w_www(mask, d, abc, |a, b, c| (join(a, b) << (c & 31) >> 32) as u32),
@@ -203,9 +209,9 @@ fn dot2(a: u32, b: u32, c: u32, a_signed: bool, b_signed: bool) -> u32 {
 }
 
 /// The bit field of `length` bits at `position` of `a`, whose type has `bits` bits and whose sign, if it has one, is extended to all 64.
+/// The 32-bit instructions look at 8 bits of position and length, the 64-bit ones at all.
 #[inline(always)]
 fn extract(a: u64, position: u32, length: u32, bits: u32, signed: bool) -> u64 {
-    let (position, length) = (position & 0xff, length & 0xff);
     if length == 0 {
         return 0;
     }
@@ -221,7 +227,7 @@ fn extract(a: u64, position: u32, length: u32, bits: u32, signed: bool) -> u64 {
     }
     let field = shifted & ((1 << length) - 1);
     // The sign is the field's top bit, or the value's, where the field reaches beyond it.
-    let sign_at = (position + length - 1).min(bits - 1);
+    let sign_at = position.saturating_add(length - 1).min(bits - 1);
     if signed && (a >> sign_at) & 1 == 1 {
         field | (u64::MAX << length)
     } else {
@@ -232,7 +238,6 @@ fn extract(a: u64, position: u32, length: u32, bits: u32, signed: bool) -> u64 {
 /// `a`'s low `length` bits put into `b` at `position`.
 #[inline(always)]
 fn insert(a: u64, b: u64, position: u32, length: u32, bits: u32) -> u64 {
-    let (position, length) = (position & 0xff, length & 0xff);
     if position >= bits || length == 0 {
         return b;
     }
@@ -251,13 +256,8 @@ pub(super) fn bfe64(r: &mut Registers, mask: u32, signed: bool, d: Slot, [a, b, 
 pub(super) fn bfi32(r: &mut Registers, mask: u32, d: Slot, [a, b, position, length]: [Slot; 4]) {
     let (a, b, position, length) = (*r.word(a), *r.word(b), *r.word(position), *r.word(length));
     let values = std::array::from_fn(|lane| {
-        insert(
-            u64::from(a[lane]),
-            u64::from(b[lane]),
-            position[lane],
-            length[lane],
-            32,
-        ) as u32
+        let (position, length) = (position[lane] & 0xff, length[lane] & 0xff);
+        insert(u64::from(a[lane]), u64::from(b[lane]), position, length, 32) as u32
     });
     r.set_word(d, mask, &values);
 }
@@ -295,10 +295,10 @@ pub(super) fn bin64(r: &mut Registers, mask: u32, f: Bin64, d: Slot, a: Slot, b:
         }),
         Bin64::DivU => r.d_dd(mask, d, a, b, |a, b| a.checked_div(b).unwrap_or(u64::MAX)),
         Bin64::RemS => r.d_dd(mask, d, a, b, |a, b| match b {
-            0 => a,
+            0 => !0,
             _ => a.cast_signed().wrapping_rem(b.cast_signed()).cast_unsigned(),
         }),
-        Bin64::RemU => r.d_dd(mask, d, a, b, |a, b| a.checked_rem(b).unwrap_or(a)),
+        Bin64::RemU => r.d_dd(mask, d, a, b, |a, b| a.checked_rem(b).unwrap_or(!0)),
         Bin64::MinS => r.d_dd(mask, d, a, b, |a, b| {
             a.cast_signed().min(b.cast_signed()).cast_unsigned()
         }),
@@ -373,7 +373,7 @@ pub(super) fn narrow(r: &mut Registers, mask: u32, f: Narrow, d: Slot, a: Slot) 
         Narrow::FindS => r.w_d(mask, d, a, |a| find(flip(a))),
         Narrow::FindShiftU => r.w_d(mask, d, a, |a| shift_amount(find(a), 63)),
         Narrow::FindShiftS => r.w_d(mask, d, a, |a| shift_amount(find(flip(a)), 63)),
-        Narrow::F64ToF32 => r.w_d(mask, d, a, |a| super::float::canonical(f64::from_bits(a) as f32)),
+        Narrow::F64ToF32 => r.w_d(mask, d, a, |a| (f64::from_bits(a) as f32).to_bits()),
     }
 }
 

@@ -13,6 +13,7 @@ mod barrier;
 mod block;
 mod convert;
 mod dispatch;
+mod exact;
 mod exchange;
 mod fault;
 mod float;

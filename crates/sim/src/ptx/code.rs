@@ -491,6 +491,8 @@ pub(crate) enum FloatUn {
     SqrtApprox,
     RcpApprox,
     RsqrtApprox,
+    /// The same, in double precision the high word only.
+    RsqrtApproxHigh,
     Ex2Approx,
     Lg2Approx,
     SinApprox,
@@ -504,6 +506,8 @@ pub(crate) enum FloatBin {
     Sub,
     Mul,
     Div,
+    /// As `Div`, but 0 for divisors beyond 2^126.
+    DivApprox,
     Min,
     Max,
     /// NaN if either operand is.

@@ -5,5 +5,6 @@ mod memory;
 mod atomics;
 mod elementwise;
 mod faults;
+mod oracle;
 mod reductions;
 mod tiled;

@@ -55,10 +55,10 @@ impl<'a> Lowerer<'a> {
             "add" => self.float_binary(m, ty, FloatBin::Add, mode, saturate),
             "sub" => self.float_binary(m, ty, FloatBin::Sub, mode, saturate),
             "mul" => self.float_binary(m, ty, FloatBin::Mul, mode, saturate),
-            // The approximate divisions are computed exactly, well inside of the 2 ulp that they may err.
-            "div" if round.is_some() || (single && (m.take("approx") || m.take("full"))) => {
-                self.float_binary(m, ty, FloatBin::Div, mode, false)
-            }
+            "div" if round.is_some() => self.float_binary(m, ty, FloatBin::Div, mode, false),
+            // The approximate divisions are worked out exactly, well inside of the 2 ulp that they may err.
+            "div" if single && m.take("full") => self.float_binary(m, ty, FloatBin::Div, mode, false),
+            "div" if single && m.take("approx") => self.float_binary(m, ty, FloatBin::DivApprox, mode, false),
             "fma" | "mad" if round.is_some() => {
                 let [d, a, b, c] = m.operands()?;
                 let (a, b, c) = (
@@ -183,6 +183,7 @@ impl<'a> Lowerer<'a> {
             ("rcp", false, Some(round)) => FloatUn::Rcp(round),
             ("sqrt", false, Some(round)) => FloatUn::Sqrt(round),
             ("rcp", true, None) if !double || flush => FloatUn::RcpApprox,
+            ("rsqrt", true, None) if double && flush => FloatUn::RsqrtApproxHigh,
             ("rsqrt", true, None) => FloatUn::RsqrtApprox,
             ("sqrt", true, None) if !double => FloatUn::SqrtApprox,
             ("ex2", true, None) if !double => FloatUn::Ex2Approx,

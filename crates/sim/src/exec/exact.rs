@@ -1,0 +1,395 @@
+//! Floating-point numbers as integers times powers of two: exact sums, products, quotients and roots, then one rounding.
+//!
+//! This is the slow way, for what the processor's own arithmetic does not offer: directed rounding, 16-bit formats, conversions of every kind,
+//! and whether a result was too small before it was rounded.
+
+use crate::ptx::code::Round;
+
+/// A binary floating-point format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Format {
+    /// Bits of the fraction.
+    fraction: u32,
+    /// Bits of the exponent.
+    exponent: u32,
+}
+
+/// IEEE half precision.
+pub(super) const HALF: Format = Format {
+    fraction: 10,
+    exponent: 5,
+};
+/// bfloat16: the upper half of a single.
+pub(super) const BRAIN: Format = Format {
+    fraction: 7,
+    exponent: 8,
+};
+/// IEEE single precision.
+pub(super) const SINGLE: Format = Format {
+    fraction: 23,
+    exponent: 8,
+};
+/// IEEE double precision.
+pub(super) const DOUBLE: Format = Format {
+    fraction: 52,
+    exponent: 11,
+};
+
+impl Format {
+    /// The bits of +infinity.
+    pub(super) fn infinity(self) -> u64 {
+        ((1 << self.exponent) - 1) << self.fraction
+    }
+
+    /// The sign's bit.
+    pub(super) fn sign(self) -> u64 {
+        1 << (self.fraction + self.exponent)
+    }
+
+    /// The NaN that an invalid operation gives.
+    pub(super) fn nan(self) -> u64 {
+        if self == DOUBLE {
+            0xfff8_0000_0000_0000
+        } else {
+            self.sign() - 1
+        }
+    }
+
+    /// The exponent of the smallest normal number.
+    fn exponent_min(self) -> i32 {
+        2 - (1 << (self.exponent - 1))
+    }
+
+    /// Whether these are the bits of a NaN.
+    pub(super) fn is_nan(self, bits: u64) -> bool {
+        bits & (self.sign() - 1) > self.infinity()
+    }
+}
+
+/// The value of a number: `±significand · 2^exponent`, or none of that kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Number {
+    Nan,
+    Infinite { negative: bool },
+    Finite(Finite),
+}
+
+/// `±significand · 2^exponent`. Where bits have been cut off, the lowest bit is set instead, far below what a rounding keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Finite {
+    pub(super) negative: bool,
+    pub(super) significand: u128,
+    pub(super) exponent: i32,
+}
+
+/// Where the highest bit is put before two significands are added: below the top, so that a carry fits.
+const TOP: u32 = 125;
+
+impl Finite {
+    /// The same value, its highest bit at [`TOP`]. A zero gets an exponent below all others.
+    fn normalized(self) -> Self {
+        if self.significand == 0 {
+            return Self {
+                exponent: i32::MIN / 2,
+                ..self
+            };
+        }
+        let shift = self.significand.leading_zeros() as i32 - (127 - TOP as i32);
+        let significand = if shift >= 0 {
+            self.significand << shift
+        } else {
+            jam(self.significand, (-shift) as u32)
+        };
+        Self {
+            significand,
+            exponent: self.exponent - shift,
+            ..self
+        }
+    }
+
+    /// The nearest integer by `round`, as a magnitude. Too large ones become `u128::MAX`.
+    pub(super) fn to_integer(self, round: Round) -> u128 {
+        if self.exponent >= 0 {
+            let fits = self.significand == 0 || self.exponent < self.significand.leading_zeros() as i32;
+            return if fits {
+                self.significand << self.exponent.min(127)
+            } else {
+                u128::MAX
+            };
+        }
+        rounded(
+            self.significand,
+            self.exponent.unsigned_abs(),
+            self.negative,
+            round,
+        )
+    }
+}
+
+/// Shifts right; if a bit falls out, the lowest one that stays is set.
+fn jam(value: u128, shift: u32) -> u128 {
+    if shift == 0 {
+        value
+    } else if shift >= 128 {
+        u128::from(value != 0)
+    } else {
+        value >> shift | u128::from(value << (128 - shift) != 0)
+    }
+}
+
+/// Shifts right and rounds.
+fn rounded(value: u128, shift: u32, negative: bool, round: Round) -> u128 {
+    if shift == 0 {
+        return value;
+    }
+    let kept = if shift >= 128 { 0 } else { value >> shift };
+    let rest = if shift >= 128 {
+        value
+    } else {
+        value & ((1 << shift) - 1)
+    };
+    let up = match round {
+        Round::Nearest if shift > 128 => false,
+        Round::Nearest => {
+            let half = 1 << (shift - 1);
+            rest > half || (rest == half && kept & 1 == 1)
+        }
+        Round::Zero => false,
+        Round::Up => rest != 0 && !negative,
+        Round::Down => rest != 0 && negative,
+    };
+    kept + u128::from(up)
+}
+
+/// The value of some bits.
+pub(super) fn unpack(bits: u64, format: Format) -> Number {
+    let negative = bits & format.sign() != 0;
+    let magnitude = bits & (format.sign() - 1);
+    if magnitude >= format.infinity() {
+        return if magnitude == format.infinity() {
+            Number::Infinite { negative }
+        } else {
+            Number::Nan
+        };
+    }
+    let field = (magnitude >> format.fraction) as i32;
+    let fraction = magnitude & ((1 << format.fraction) - 1);
+    let hidden = u64::from(field > 0) << format.fraction;
+    Number::Finite(Finite {
+        negative,
+        significand: u128::from(fraction | hidden),
+        exponent: field.max(1) - 1 + format.exponent_min() - format.fraction as i32,
+    })
+}
+
+/// The bits of a value, rounded.
+pub(super) fn pack(number: Number, format: Format, round: Round) -> u64 {
+    let sign = |negative: bool| if negative { format.sign() } else { 0 };
+    match number {
+        Number::Nan => format.nan(),
+        Number::Infinite { negative } => sign(negative) | format.infinity(),
+        Number::Finite(finite) => {
+            let negative = finite.negative;
+            let finite = finite.normalized();
+            let leading = (finite.exponent + TOP as i32).max(format.exponent_min());
+            // The unit of the last place, counted in the significand's bits.
+            let shift = leading - format.fraction as i32 - finite.exponent;
+            let units = rounded(finite.significand, shift.unsigned_abs(), negative, round) as u64;
+            // A rounding that carries runs into the exponent by itself.
+            let bits = (((leading - format.exponent_min()) as u64) << format.fraction).saturating_add(units);
+            if finite.significand == 0 {
+                return sign(negative);
+            }
+            if bits < format.infinity() {
+                return sign(negative) | bits;
+            }
+            let cut = match round {
+                Round::Nearest => false,
+                Round::Zero => true,
+                Round::Up => negative,
+                Round::Down => !negative,
+            };
+            sign(negative) | (format.infinity() - u64::from(cut))
+        }
+    }
+}
+
+/// Whether a value, before any rounding, is below the format's normal numbers. Zero is not.
+pub(super) fn is_tiny(number: Number, format: Format) -> bool {
+    match number {
+        Number::Finite(finite) if finite.significand != 0 => {
+            finite.normalized().exponent + (TOP as i32) < format.exponent_min()
+        }
+        _ => false,
+    }
+}
+
+/// An integer's value.
+pub(super) fn integer(value: i128) -> Number {
+    Number::Finite(Finite {
+        negative: value < 0,
+        significand: value.unsigned_abs(),
+        exponent: 0,
+    })
+}
+
+/// `a + b`. The rounding mode decides the sign of an exact zero.
+pub(super) fn add(a: Number, b: Number, round: Round) -> Number {
+    match (a, b) {
+        (Number::Nan, _) | (_, Number::Nan) => Number::Nan,
+        (Number::Infinite { negative: x }, Number::Infinite { negative: y }) if x != y => Number::Nan,
+        (infinite @ Number::Infinite { .. }, _) | (_, infinite @ Number::Infinite { .. }) => infinite,
+        (Number::Finite(a), Number::Finite(b)) => Number::Finite(add_finite(a, b, round)),
+    }
+}
+
+fn add_finite(a: Finite, b: Finite, round: Round) -> Finite {
+    let (a, b) = (a.normalized(), b.normalized());
+    let larger = (a.exponent, a.significand) >= (b.exponent, b.significand);
+    let (high, low) = if larger { (a, b) } else { (b, a) };
+    let aligned = jam(low.significand, high.exponent.abs_diff(low.exponent));
+    if a.negative == b.negative {
+        return Finite {
+            significand: high.significand + aligned,
+            ..high
+        };
+    }
+    let significand = high.significand - aligned;
+    let negative = if significand == 0 {
+        round == Round::Down
+    } else {
+        high.negative
+    };
+    Finite {
+        negative,
+        significand,
+        exponent: high.exponent,
+    }
+}
+
+/// `a · b`, exactly.
+pub(super) fn mul(a: Number, b: Number) -> Number {
+    match (a, b) {
+        (Number::Nan, _) | (_, Number::Nan) => Number::Nan,
+        (Number::Finite(a), Number::Finite(b)) => Number::Finite(Finite {
+            negative: a.negative != b.negative,
+            significand: a.significand * b.significand,
+            exponent: a.exponent + b.exponent,
+        }),
+        (Number::Infinite { negative }, Number::Finite(finite))
+        | (Number::Finite(finite), Number::Infinite { negative }) => match finite.significand {
+            0 => Number::Nan,
+            _ => Number::Infinite {
+                negative: negative != finite.negative,
+            },
+        },
+        (Number::Infinite { negative: x }, Number::Infinite { negative: y }) => {
+            Number::Infinite { negative: x != y }
+        }
+    }
+}
+
+/// `a · b + c`.
+pub(super) fn fma(a: Number, b: Number, c: Number, round: Round) -> Number {
+    add(mul(a, b), c, round)
+}
+
+/// `a / b`.
+pub(super) fn div(a: Number, b: Number) -> Number {
+    match (a, b) {
+        (Number::Nan, _) | (_, Number::Nan) => Number::Nan,
+        (Number::Infinite { .. }, Number::Infinite { .. }) => Number::Nan,
+        (Number::Infinite { negative }, Number::Finite(b)) => Number::Infinite {
+            negative: negative != b.negative,
+        },
+        (Number::Finite(a), Number::Infinite { negative }) => Number::Finite(Finite {
+            negative: a.negative != negative,
+            significand: 0,
+            exponent: 0,
+        }),
+        (Number::Finite(a), Number::Finite(b)) => {
+            let negative = a.negative != b.negative;
+            if b.significand == 0 {
+                return if a.significand == 0 {
+                    Number::Nan
+                } else {
+                    Number::Infinite { negative }
+                };
+            }
+            let a = a.normalized();
+            let quotient = a.significand / b.significand;
+            let inexact = a.significand % b.significand != 0;
+            // At least 72 bits of quotient, so one more below them is out of any rounding's sight.
+            Number::Finite(Finite {
+                negative,
+                significand: quotient << 1 | u128::from(inexact),
+                exponent: a.exponent - b.exponent - 1,
+            })
+        }
+    }
+}
+
+/// The square root.
+pub(super) fn sqrt(a: Number) -> Number {
+    match a {
+        Number::Finite(a) if a.significand == 0 => Number::Finite(a),
+        Number::Finite(Finite { negative: true, .. }) | Number::Infinite { negative: true } | Number::Nan => {
+            Number::Nan
+        }
+        Number::Infinite { .. } => a,
+        Number::Finite(a) => {
+            let a = a.normalized();
+            // The exponent has to be even.
+            let odd = a.exponent.rem_euclid(2);
+            let square = a.significand << odd;
+            let root = square.isqrt();
+            Number::Finite(Finite {
+                negative: false,
+                significand: root << 1 | u128::from(root * root != square),
+                exponent: (a.exponent - odd) / 2 - 1,
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn double(value: f64) -> Number {
+        unpack(value.to_bits(), DOUBLE)
+    }
+
+    fn same(exact: Number, value: f64) -> bool {
+        let bits = pack(exact, DOUBLE, Round::Nearest);
+        bits == value.to_bits() || (DOUBLE.is_nan(bits) && value.is_nan())
+    }
+
+    proptest! {
+        /// The processor rounds to nearest, and so must this.
+        #[test]
+        fn agrees_with_the_processor(a: f64, b: f64, c: f64) {
+            let (x, y, z) = (double(a), double(b), double(c));
+            prop_assert!(same(x, a));
+            prop_assert!(same(add(x, y, Round::Nearest), a + b));
+            prop_assert!(same(mul(x, y), a * b));
+            prop_assert!(same(fma(x, y, z, Round::Nearest), a.mul_add(b, c)));
+            prop_assert!(same(div(x, y), a / b));
+            prop_assert!(same(sqrt(x), a.sqrt()));
+            prop_assert_eq!(pack(x, SINGLE, Round::Nearest) as u32, (a as f32).to_bits());
+        }
+
+        /// Directed results enclose the nearest one, a unit in the last place apart at most.
+        #[test]
+        fn directed_rounding_encloses(a: f64, b: f64, c: f64) {
+            let exact = fma(double(a), double(b), double(c), Round::Nearest);
+            let by = |round| f64::from_bits(pack(exact, DOUBLE, round));
+            let (down, up) = (by(Round::Down), by(Round::Up));
+            let nearest = by(Round::Nearest);
+            prop_assert!((down <= nearest && nearest <= up) || nearest.is_nan());
+            prop_assert!(down == up || down.next_up() == up || nearest.is_nan());
+            prop_assert!(by(Round::Zero).abs() <= nearest.abs() || nearest.is_nan());
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! Instructions and kernels whose results an H200 has given.
+//!
+//! Each line of `oracle/exact.txt` is an instruction (or a few), with a hash of the 2048 results that the GPU gave on the inputs below; the
+//! interpreter must give the same, bit for bit. `oracle/approximate.txt` has some results of each instruction that the GPU itself only
+//! approximates, and how far the interpreter may be from them. `oracle/kernels.txt` has launches of kernels that NVRTC 12.0 compiled from
+//! `oracle/kernels.cu` (`fast.ptx` with `--use_fast_math`), and hashes of what their buffers held afterwards.
+
+use std::path::PathBuf;
+
+use millstream_sim::exec::{self, Launch};
+use millstream_sim::ptx;
+
+use crate::memory::{Memory, Value, params};
+
+/// Threads, each with inputs of its own.
+const THREADS: usize = 2048;
+
+/// Bits of single-precision numbers at which things happen.
+const SINGLES: [u64; 32] = [
+    0,
+    0x8000_0000,
+    0x3f80_0000,
+    0xbf80_0000,
+    0x7f80_0000,
+    0xff80_0000,
+    0x7fc0_0000,
+    0xffc0_1234,
+    0x7f81_2345,
+    1,
+    0x807f_ffff,
+    0x0080_0000,
+    0x7f7f_ffff,
+    0xff7f_ffff,
+    0x3f00_0000,
+    0x3fc0_0000,
+    0x4020_0000,
+    0xc020_0000,
+    0x4f00_0000,
+    0xcf00_0000,
+    0x4f80_0000,
+    0x5f00_0000,
+    0xdf00_0000,
+    0x5f80_0000,
+    0x3380_0000,
+    0x3f7f_ffff,
+    0x3f80_0001,
+    0x4049_0fdb,
+    0x42f6_e979,
+    0xc2f6_e979,
+    0x477f_e000,
+    0x4780_0000,
+];
+
+/// The same of double-precision numbers.
+const DOUBLES: [f64; 30] = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    f64::INFINITY,
+    f64::NEG_INFINITY,
+    0.5,
+    1.5,
+    2.5,
+    -2.5,
+    2_147_483_648.0,
+    -2_147_483_648.0,
+    4_294_967_296.0,
+    9_223_372_036_854_775_808.0,
+    -9_223_372_036_854_775_808.0,
+    18_446_744_073_709_551_616.0,
+    1e300,
+    -1e300,
+    1e-300,
+    5e-324,
+    f64::MIN_POSITIVE,
+    f64::MAX,
+    std::f64::consts::PI,
+    123.456,
+    -123.456,
+    1.0 + f64::EPSILON,
+    1.0 - f64::EPSILON / 2.0,
+    1.401_298_464_324_817e-45,
+    65_504.0,
+    65_520.0,
+];
+
+/// The same of 16-bit floats of both formats.
+const HALVES: [u64; 32] = [
+    0, 0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00, 0x7e00, 0xfe01, 1, 0x83ff, 0x0400, 0x7bff, 0xfbff, 0x3800,
+    0x3e00, 0x4100, 0xc100, 0x3bff, 0x3c01, 0x4248, 0x3f80, 0xbf80, 0x7f80, 0xff80, 0x7fc0, 0x0080, 0x7f7f,
+    0x3f00, 0x4049, 0x5bf8, 0xdbf8, 0x1400,
+];
+
+/// The same of integers.
+const INTEGERS: [u64; 32] = [
+    0,
+    1,
+    2,
+    3,
+    5,
+    7,
+    8,
+    15,
+    16,
+    31,
+    32,
+    33,
+    63,
+    64,
+    127,
+    128,
+    255,
+    256,
+    32_767,
+    32_768,
+    65_535,
+    0x7fff_ffff,
+    0x8000_0000,
+    0xffff_ffff,
+    0xffff_fffe,
+    0x1234_5678_9abc_def0,
+    i64::MAX as u64,
+    1 << 63,
+    u64::MAX,
+    u64::MAX - 7,
+    0xffff_ffff_8000_0000,
+    0xffff_ff80_ffff_8001,
+];
+
+/// Numbers that look random, the same everywhere.
+fn numbers(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(0x0123_4567);
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    }
+}
+
+/// The three inputs of each thread: pairs of corner cases, then random ones. The mode says what they are: `i`ntegers, singles (`f`), `d`oubles
+/// or `h`alves.
+pub fn inputs(mode: char) -> Vec<[u64; 3]> {
+    let mut doubles = DOUBLES.map(f64::to_bits).to_vec();
+    doubles.extend([0x7ff8_0000_0000_0000, 0xfff8_0000_0000_1234]);
+    let corners: &[u64] = match mode {
+        'i' => &INTEGERS,
+        'f' => &SINGLES,
+        'd' => &doubles,
+        _ => &HALVES,
+    };
+    let mut next = numbers(u64::from(mode));
+    (0..THREADS)
+        .map(|k| {
+            if k < 1024 {
+                return [
+                    corners[k / 32],
+                    corners[k % 32],
+                    corners[(k * 7 + k / 32 + 3) % 32],
+                ];
+            }
+            std::array::from_fn(|_| {
+                let x = next();
+                match mode {
+                    'f' => x & 0x807f_ffff | (96 + (x >> 32) % 64) << 23,
+                    'd' if k % 2 == 1 => x & 0x800f_ffff_ffff_ffff | (1000 + (x >> 53) % 48) << 52,
+                    'h' => x & 0xffff_ffff,
+                    _ => x,
+                }
+            })
+        })
+        .collect()
+}
+
+/// What stands before the instruction: the inputs, in registers of every kind, numbered from 1.
+const HEAD: &str = "
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 in, .param .u64 out) {
+.reg .pred %p<10>; .reg .b16 %rs<10>; .reg .b32 %r<10>; .reg .b64 %rd<10>; .reg .f32 %f<10>; .reg .f64 %fd<10>;
+.reg .b32 %i<4>; .reg .b64 %a<4>;
+ld.param.u64 %a1, [in]; ld.param.u64 %a2, [out];
+mov.u32 %i1, %tid.x; mov.u32 %i2, %ctaid.x; mov.u32 %i3, %ntid.x; mad.lo.u32 %i1, %i2, %i3, %i1;
+mad.wide.u32 %a1, %i1, 24, %a1; mad.wide.u32 %a2, %i1, 8, %a2;
+ld.global.u64 %rd1, [%a1]; ld.global.u64 %rd2, [%a1+8]; ld.global.u64 %rd3, [%a1+16];
+cvt.u32.u64 %r1, %rd1; cvt.u32.u64 %r2, %rd2; cvt.u32.u64 %r3, %rd3;
+cvt.u16.u64 %rs1, %rd1; cvt.u16.u64 %rs2, %rd2; cvt.u16.u64 %rs3, %rd3;
+mov.b32 %f1, %r1; mov.b32 %f2, %r2; mov.b32 %f3, %r3;
+mov.b64 %fd1, %rd1; mov.b64 %fd2, %rd2; mov.b64 %fd3, %rd3;
+and.b32 %i2, %r1, 1; setp.ne.u32 %p1, %i2, 0; and.b32 %i2, %r2, 1; setp.ne.u32 %p2, %i2, 0;
+mov.u64 %rd9, 0;
+";
+
+/// Runs an instruction for every input. The result is the register numbered 0: `r`, `d` (64-bit), `h` (16-bit), `f`, `g` (f64) or `p`.
+pub fn run_instruction(mode: char, result: char, body: &str) -> Result<Vec<u64>, String> {
+    let tail = match result {
+        'r' => "cvt.u64.u32 %rd9, %r0;",
+        'd' => "mov.u64 %rd9, %rd0;",
+        'h' => "cvt.u64.u16 %rd9, %rs0;",
+        'f' => "mov.b32 %r9, %f0; cvt.u64.u32 %rd9, %r9;",
+        'g' => "mov.b64 %rd9, %fd0;",
+        _ => "selp.u64 %rd9, 1, 0, %p0;",
+    };
+    let source = format!("{HEAD}{body}\n{tail}\nst.global.u64 [%a2], %rd9;\nret;\n}}\n");
+    let module = ptx::parse(&source).map_err(|error| error.to_string())?;
+    let mut memory = Memory::default();
+    let input = memory.put(&inputs(mode).concat());
+    let output = memory.put(&[0u64; THREADS]);
+    let kernel = module.kernel("k").ok_or("no kernel")?;
+    let params = params(kernel, &[input.bytes(), output.bytes()]);
+    let launch = Launch {
+        params: &params,
+        ..Launch::new([8, 1, 1], [256, 1, 1])
+    };
+    exec::run(kernel, &launch, &memory).map_err(|fault| fault.to_string())?;
+    Ok(memory.get(output))
+}
+
+/// A hash of some bytes: FNV-1a.
+fn hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    let start = 0xcbf2_9ce4_8422_2325;
+    bytes.into_iter().fold(start, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+fn file(name: &str) -> String {
+    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "kernels", "oracle", name]
+        .iter()
+        .collect();
+    std::fs::read_to_string(folder).unwrap()
+}
+
+#[test]
+fn instructions_give_what_the_gpu_gave() {
+    let mut wrong = Vec::new();
+    let lines = file("exact.txt");
+    for line in lines.lines() {
+        let [head, body, expected] = line.split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        let mut head = head.chars();
+        let (mode, result) = (head.next().unwrap(), head.nth(1).unwrap());
+        let found = match run_instruction(mode, result, body) {
+            Ok(values) => format!("{:016x}", hash(values.into_iter().flat_map(u64::to_le_bytes))),
+            Err(error) => error,
+        };
+        if found != expected {
+            wrong.push(format!("{body} gives {found}, not {expected}"));
+        }
+    }
+    assert!(lines.lines().count() > 900);
+    assert!(
+        wrong.is_empty(),
+        "{} instructions differ:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+/// The distance of two results, in units of the last place or as numbers.
+fn distance(result: char, relative: bool, a: u64, b: u64) -> f64 {
+    let bits = match result {
+        'f' | 'r' => 32,
+        'g' => 64,
+        _ => 16,
+    };
+    let ordered = |value: u64| {
+        let magnitude = i128::from(value & (u64::MAX >> (65 - bits)));
+        if value >> (bits - 1) & 1 == 1 {
+            -magnitude
+        } else {
+            magnitude
+        }
+    };
+    if relative {
+        return ordered(a).abs_diff(ordered(b)) as f64;
+    }
+    let (a, b) = (f32::from_bits(a as u32), f32::from_bits(b as u32));
+    if a == b || (a.is_nan() && b.is_nan()) {
+        0.0
+    } else {
+        f64::from((a - b).abs())
+    }
+}
+
+#[test]
+fn approximations_are_near_to_the_gpus() {
+    for line in file("approximate.txt").lines() {
+        let [head, body, bound, samples] = line.split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        let (mode, result) = (head.chars().next().unwrap(), head.chars().nth(2).unwrap());
+        let (kind, bound) = bound.split_once(' ').unwrap();
+        let bound: f64 = match bound.split_once('^') {
+            Some((_, exponent)) => 2f64.powi(exponent.parse().unwrap()),
+            None => bound.parse().unwrap(),
+        };
+        let values = run_instruction(mode, result, body).unwrap();
+        for sample in samples.split(' ') {
+            let (thread, expected) = sample.split_once(':').unwrap();
+            let thread: usize = thread.parse().unwrap();
+            let expected = u64::from_str_radix(expected, 16).unwrap();
+            let input = inputs(mode)[thread];
+            // Sine and cosine have a bound from -π to π only, the logarithm near 1 an absolute and elsewhere a relative one.
+            let x = f32::from_bits(input[0] as u32);
+            if body.contains("sin") || body.contains("cos") {
+                if x.abs() > std::f32::consts::PI {
+                    continue;
+                }
+            } else if body.starts_with("lg2") && !(0.5..=2.0).contains(&x) {
+                assert!(
+                    distance(result, true, values[thread], expected) <= 2.0,
+                    "{body} of {x}"
+                );
+                continue;
+            }
+            // Both halves of a pair are near.
+            let halves = if body.contains("x2") { &[0, 16][..] } else { &[0] };
+            for shift in halves {
+                let width = if body.contains("x2") { 0xffff } else { u64::MAX };
+                let (found, expected) = (values[thread] >> shift & width, expected >> shift & width);
+                let result = if body.contains("x2") { 'h' } else { result };
+                let distance = distance(result, kind == "ulp", found, expected);
+                assert!(
+                    distance <= bound,
+                    "{body} of {input:x?} gives {found:x}, not {expected:x}"
+                );
+            }
+        }
+    }
+}
+
+/// What a kernel of `kernels.txt` is given: `z:bytes` zeros, `b:bytes:seed` bytes, `i:count:seed:limit` small integers, `w:count:seed` words,
+/// `f:` and `d:count:seed` numbers from -1 to 1, `v3:x,y,z` three singles by value, or a typed scalar.
+fn argument(text: &str, memory: &mut Memory, buffers: &mut Vec<u64>) -> Vec<u8> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let number = |at: usize| parts[at].parse::<u64>().unwrap();
+    let values = |count: u64, seed: u64| -> Vec<u64> {
+        let mut next = numbers(seed);
+        (0..count).map(|_| next()).collect()
+    };
+    let unit = |bits: u64| ((bits >> 32) as f64 - 2f64.powi(31)) / 2f64.powi(31);
+    let bytes: Vec<u8> = match parts[0] {
+        "u32" => return (number(1) as u32).bytes(),
+        "i32" => return parts[1].parse::<i32>().unwrap().bytes(),
+        "v3" => {
+            return parts[1]
+                .split(',')
+                .flat_map(|value| value.parse::<f32>().unwrap().bytes())
+                .collect();
+        }
+        "z" => vec![0; number(1) as usize],
+        "b" => {
+            let words = values(number(1).div_ceil(8), number(2));
+            words
+                .into_iter()
+                .flat_map(u64::to_le_bytes)
+                .take(number(1) as usize)
+                .collect()
+        }
+        "i" => {
+            let limit = number(3) as i64;
+            let small = |bits: u64| ((bits >> 33) as i64 % (2 * limit) - limit) as i32;
+            values(number(1), number(2))
+                .into_iter()
+                .flat_map(|bits| small(bits).bytes())
+                .collect()
+        }
+        "w" => values(number(1), number(2))
+            .into_iter()
+            .flat_map(|bits| ((bits >> 32) as u32).bytes())
+            .collect(),
+        "f" => values(number(1), number(2))
+            .into_iter()
+            .flat_map(|bits| (unit(bits) as f32).bytes())
+            .collect(),
+        "d" => values(number(1), number(2))
+            .into_iter()
+            .flat_map(|bits| unit(bits).bytes())
+            .collect(),
+        other => panic!("{other}"),
+    };
+    let address = memory.put(&bytes);
+    buffers.push(address);
+    address.bytes()
+}
+
+/// Runs a line of `kernels.txt`, and returns what its buffers hold then.
+pub fn run_kernel(line: &str) -> Vec<Vec<u8>> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [name, kernel, grid, block, shared, arguments @ ..] = &words[..] else {
+        panic!("{line}")
+    };
+    let module = ptx::parse(&file(&format!("{name}.ptx"))).unwrap();
+    let kernel = module.kernel(kernel).unwrap();
+    let mut memory = Memory::default();
+    let mut buffers = Vec::new();
+    let values: Vec<_> = arguments
+        .iter()
+        .map(|argument_| argument(argument_, &mut memory, &mut buffers))
+        .collect();
+    let variables: Vec<u64> = module
+        .variables()
+        .iter()
+        .map(|variable| {
+            let mut bytes = variable.initial.clone();
+            bytes.resize(variable.size, 0);
+            memory.put(&bytes)
+        })
+        .collect();
+    let shape = |text: &str| -> [u32; 3] {
+        text.split(',')
+            .map(|size| size.parse().unwrap())
+            .collect::<Vec<u32>>()
+            .try_into()
+            .unwrap()
+    };
+    let launch = Launch {
+        params: &params(kernel, &values),
+        variables: &variables,
+        dynamic_shared_bytes: shared.parse().unwrap(),
+        ..Launch::new(shape(grid), shape(block))
+    };
+    exec::run(kernel, &launch, &memory).unwrap();
+    buffers.iter().map(|address| memory.get(*address)).collect()
+}
+
+#[test]
+fn kernels_of_a_compiler_give_what_the_gpu_gave() {
+    for line in file("kernels.txt").lines() {
+        let (line, expected) = line.split_once(" | ").unwrap();
+        let found: Vec<String> = run_kernel(line)
+            .into_iter()
+            .map(|bytes| format!("{:016x}", hash(bytes)))
+            .collect();
+        assert_eq!(found.join(" "), expected, "{line}");
+    }
+}
