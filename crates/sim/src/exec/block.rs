@@ -5,7 +5,7 @@ use super::dispatch;
 use super::launch::{GlobalMemory, Launch};
 use super::memory::{Cached, Memory, Traffic};
 use super::step::Failed;
-use super::warp::{Pause, Shape, Warp, deadlock};
+use super::warp::{Group, Pause, Shape, Wait, Warp, deadlock};
 use crate::ptx::code::Code;
 
 /// What has been done so far.
@@ -208,28 +208,33 @@ impl Block {
 
     /// The first thread of a block that can never go on.
     fn stuck(&self, code: &Code) -> FailedThread {
-        let first = self.running.iter().find_map(|&number| {
-            let group = self.warps[number].groups.first()?;
-            let lane = group.mask.trailing_zeros() as usize;
-            // A group at a barrier is already behind it.
-            let failed = Failed {
-                lane,
-                pc: group.pc.saturating_sub(1),
-                kind: deadlock(code, group),
-            };
-            Some(FailedThread {
-                thread: number as u32 * 32 + lane as u32,
-                failed,
-            })
-        });
-        first.unwrap_or(FailedThread {
-            thread: 0,
-            failed: Failed {
-                lane: 0,
-                pc: 0,
-                kind: super::fault::FaultKind::BarrierDeadlock { what: "bar.sync" },
-            },
-        })
+        let first = self
+            .running
+            .iter()
+            .find_map(|number| Some((*number, self.warps[*number].groups.first()?)));
+        let (number, group) = match first {
+            Some((number, group)) => (number, *group),
+            None => (
+                0,
+                Group {
+                    pc: 0,
+                    mask: 1,
+                    wait: Wait::Nothing,
+                },
+            ),
+        };
+        let lane = group.mask.trailing_zeros() as usize;
+        // A group that waits for the block is already behind the barrier.
+        let behind = matches!(group.wait, Wait::Barrier { .. });
+        let failed = Failed {
+            lane,
+            pc: group.pc - u32::from(behind),
+            kind: deadlock(code, &group),
+        };
+        FailedThread {
+            thread: number as u32 * 32 + lane as u32,
+            failed,
+        }
     }
 }
 

@@ -94,6 +94,14 @@ pub enum FaultKind {
         /// The length of the list.
         targets: u32,
     },
+    /// A barrier that does not exist, or one for a number of threads that is not a positive multiple of 32.
+    #[error("barrier {id} for {threads:?} threads: there are barriers 0 to 15, for multiples of 32 threads")]
+    InvalidBarrier {
+        /// The barrier's number.
+        id: u32,
+        /// The number of threads, if one is given.
+        threads: Option<u32>,
+    },
     /// A barrier or a warp-wide operation that can never complete, because the threads it waits for have exited or wait elsewhere.
     #[error("waits at `{what}` for threads that will never arrive")]
     BarrierDeadlock {

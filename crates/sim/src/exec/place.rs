@@ -214,7 +214,7 @@ pub(super) fn indices(
 fn strided(mut indices: [u32; LANES], extent: Extent, unit_shift: u32) -> [u32; LANES] {
     if extent.stride > 0 {
         for lane in 0..LANES {
-            indices[lane] += (lane * extent.stride >> unit_shift) as u32;
+            indices[lane] += ((lane * extent.stride) >> unit_shift) as u32;
         }
     }
     indices

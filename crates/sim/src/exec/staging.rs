@@ -17,7 +17,7 @@ pub(super) type Indices = [u32; LANES];
 pub(super) fn staged(access: &Access, bytes: usize) -> Indices {
     let mut indices = [0; LANES];
     for lane in 0..LANES {
-        indices[lane] = (lane * bytes >> access.width.trailing_zeros()) as u32;
+        indices[lane] = ((lane * bytes) >> access.width.trailing_zeros()) as u32;
     }
     indices
 }

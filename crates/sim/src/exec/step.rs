@@ -1,10 +1,10 @@
 //! Runs a warp until it pauses: the loop over its operations.
 
-use super::barrier::Arrival;
+use super::barrier::{Arrival, BARRIERS};
 use super::block::Shared;
 use super::fault::FaultKind;
 use super::registers::{LANES, Registers, lanes};
-use super::warp::{Group, Pause, Wait, Warp, deadlock};
+use super::warp::{Group, NOWHERE, Pause, Wait, Warp, deadlock};
 use super::{atomic, convert, float, half, integer};
 use crate::ptx::code::{BarrierOp, GUARD_NEGATED, NO_GUARD, Op, Window};
 
@@ -37,10 +37,6 @@ pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause,
         if group.pc >= stop {
             group = warp.regroup(group);
             stop = warp.stop(group.pc);
-            // Those here have been joined, so the stop lies ahead, unless the group runs in turn.
-            if stop == group.pc {
-                stop = super::warp::NOWHERE;
-            }
         }
         let instr = &code.instrs[group.pc as usize];
         let mask = if instr.guard == NO_GUARD {
@@ -110,7 +106,7 @@ pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause,
                     return Ok(pause);
                 }
                 stop = if warp.groups.is_empty() {
-                    super::warp::NOWHERE
+                    NOWHERE
                 } else {
                     warp.stop(target)
                 };
@@ -185,7 +181,7 @@ pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause,
                 });
             }
             Op::Barrier(index) => {
-                arrive(warp, shared, index, mask, group.pc);
+                arrive(warp, shared, index, mask, group.pc)?;
                 let rest = group.mask & !mask;
                 if rest != 0 {
                     warp.put(Group {
@@ -264,26 +260,39 @@ fn back(warp: &mut Warp, shared: &Shared<'_, '_>, group: &Group) -> Result<Optio
 }
 
 /// Lets the lanes arrive at a barrier of the block, and puts them on the list.
-fn arrive(warp: &mut Warp, shared: &mut Shared<'_, '_>, index: u32, mask: u32, pc: u32) {
+fn arrive(
+    warp: &mut Warp,
+    shared: &mut Shared<'_, '_>,
+    index: u32,
+    mask: u32,
+    pc: u32,
+) -> Result<(), Failed> {
     let barrier = &shared.code.barriers[index as usize];
-    let lead = mask.trailing_zeros() as usize & 31;
-    let id = warp.registers.word(barrier.id)[lead];
-    let generation_waits =
-        |group: &Group| matches!(group.wait, Wait::Barrier { id: other, .. } if other == id);
-    let here = warp
+    let lane = mask.trailing_zeros() as usize & 31;
+    let id = warp.registers.word(barrier.id)[lane];
+    let threads = barrier.threads.map(|slot| warp.registers.word(slot)[lane]);
+    if id as usize >= BARRIERS || threads.is_some_and(|threads| threads == 0 || threads % 32 != 0) {
+        return Err(Failed {
+            lane,
+            pc,
+            kind: FaultKind::InvalidBarrier { id, threads },
+        });
+    }
+    let here = |group: &Group| matches!(group.wait, Wait::Barrier { id: other, .. } if other == id);
+    let arrived = warp
         .groups
         .iter()
-        .filter(|group| generation_waits(group))
+        .filter(|group| here(group))
         .fold(mask, |all, group| all | group.mask);
     // The last lanes of a warp bring along those that do not exist or have exited.
-    let padding = if here == warp.live {
+    let padding = if arrived == warp.live {
         32 - warp.live.count_ones()
     } else {
         0
     };
     let generation = shared.barriers.arrive(&Arrival {
         id,
-        threads: barrier.threads.map(|slot| warp.registers.word(slot)[lead]),
+        threads,
         arriving: mask.count_ones(),
         padding,
         count_true: (warp.registers.predicate(barrier.predicate) & mask).count_ones(),
@@ -297,6 +306,7 @@ fn arrive(warp: &mut Warp, shared: &mut Shared<'_, '_>, index: u32, mask: u32, p
         mask,
         wait,
     });
+    Ok(())
 }
 
 /// Everything that only touches registers.

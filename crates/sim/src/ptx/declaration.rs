@@ -9,6 +9,9 @@ use super::types::Type;
 /// The most bytes of one variable.
 const VARIABLE_BYTES_MAX: usize = 1 << 32;
 
+/// The most bytes of one variable's initial value.
+const INITIAL_BYTES_MAX: usize = 1 << 26;
+
 /// How many dimensions an array may have.
 const DIMENSIONS_MAX: usize = 8;
 
@@ -132,9 +135,10 @@ fn dimensions(
     if vector > 1 {
         dimensions.push(vector);
     }
+    // An array whose first dimension is left empty gets its size from its initial value; the rest must be sound all the same.
     let elements = dimensions
         .iter()
-        .try_fold(1usize, |product, count| product.checked_mul(*count));
+        .try_fold(1usize, |product, count| product.checked_mul(*count.max(&1)));
     let bytes = elements.and_then(|elements| elements.checked_mul(variable.ty.bytes()));
     variable.size = bytes
         .filter(|bytes| *bytes <= VARIABLE_BYTES_MAX)
@@ -145,6 +149,9 @@ fn dimensions(
             ))
             .at(variable.line)
         })?;
+    if dimensions.contains(&0) {
+        variable.size = 0;
+    }
     Ok(dimensions)
 }
 
@@ -184,10 +191,14 @@ fn fill(lexer: &mut Lexer<'_>, ty: Type, dimensions: &[usize], bytes: &mut Vec<u
         if lexer.peek().is_mark('{') {
             fill(lexer, ty, inner, bytes)?;
             written += 1;
-            bytes.resize(start + written * stride, 0);
+            bytes.resize((start + written * stride).min(INITIAL_BYTES_MAX + 1), 0);
         } else {
             scalar(lexer, ty, bytes)?;
             written = (bytes.len() - start).div_ceil(stride.max(1));
+        }
+        if bytes.len() > INITIAL_BYTES_MAX {
+            let problem = format!("an initial value of more than {INITIAL_BYTES_MAX} bytes");
+            return Err(PtxErrorKind::TooLarge(problem).at(lexer.peek().line));
         }
         if *count > 0 && written > *count {
             return Err(unexpected(lexer.peek(), "fewer values"));

@@ -161,6 +161,33 @@ fn barriers_that_can_never_complete() {
 }
 
 #[test]
+fn barriers_that_do_not_exist() {
+    assert_eq!(
+        kind_of("bar.sync 16;", 32),
+        FaultKind::InvalidBarrier {
+            id: 16,
+            threads: None
+        }
+    );
+    assert_eq!(
+        kind_of("bar.sync 1, 33;", 64),
+        FaultKind::InvalidBarrier {
+            id: 1,
+            threads: Some(33)
+        }
+    );
+}
+
+#[test]
+fn indexed_branches_beyond_their_list() {
+    let body = "T: .branchtargets A, B; brx.idx %r1, T; A: ret; B:";
+    assert_eq!(
+        kind_of(body, 32),
+        FaultKind::InvalidBranch { index: 2, targets: 2 }
+    );
+}
+
+#[test]
 fn exited_threads_are_not_waited_for() {
     let mut memory = Memory::default();
     let pointer = memory.put(&[0u32; 32]);

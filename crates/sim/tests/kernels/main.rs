@@ -6,5 +6,7 @@ mod atomics;
 mod elementwise;
 mod faults;
 mod oracle;
+mod parsing;
 mod reductions;
 mod tiled;
+mod waiting;

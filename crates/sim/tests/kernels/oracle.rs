@@ -141,7 +141,7 @@ fn numbers(seed: u64) -> impl FnMut() -> u64 {
 
 /// The three inputs of each thread: pairs of corner cases, then random ones. The mode says what they are: `i`ntegers, singles (`f`), `d`oubles
 /// or `h`alves.
-pub fn inputs(mode: char) -> Vec<[u64; 3]> {
+pub(crate) fn inputs(mode: char) -> Vec<[u64; 3]> {
     let mut doubles = DOUBLES.map(f64::to_bits).to_vec();
     doubles.extend([0x7ff8_0000_0000_0000, 0xfff8_0000_0000_1234]);
     let corners: &[u64] = match mode {
@@ -194,7 +194,7 @@ mov.u64 %rd9, 0;
 ";
 
 /// Runs an instruction for every input. The result is the register numbered 0: `r`, `d` (64-bit), `h` (16-bit), `f`, `g` (f64) or `p`.
-pub fn run_instruction(mode: char, result: char, body: &str) -> Result<Vec<u64>, String> {
+pub(crate) fn run_instruction(mode: char, result: char, body: &str) -> Result<Vec<u64>, String> {
     let tail = match result {
         'r' => "cvt.u64.u32 %rd9, %r0;",
         'd' => "mov.u64 %rd9, %rd0;",
@@ -389,7 +389,7 @@ fn argument(text: &str, memory: &mut Memory, buffers: &mut Vec<u64>) -> Vec<u8> 
 }
 
 /// Runs a line of `kernels.txt`, and returns what its buffers hold then.
-pub fn run_kernel(line: &str) -> Vec<Vec<u8>> {
+pub(crate) fn run_kernel(line: &str) -> Vec<Vec<u8>> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [name, kernel, grid, block, shared, arguments @ ..] = &words[..] else {
         panic!("{line}")

@@ -1,0 +1,253 @@
+//! What the parser accepts, refuses, and survives.
+
+use millstream_sim::ptx::{ParamType, PtxErrorKind, parse, signatures};
+use proptest::prelude::*;
+
+const HEAD: &str = ".version 8.0\n.target sm_75\n.address_size 64\n";
+
+/// The error of a kernel with this body, which begins on line 5.
+fn refused(body: &str) -> String {
+    let source = format!("{HEAD}.visible .entry k(.param .u64 p) {{\n{body}\n}}\n");
+    parse(&source).unwrap_err().to_string()
+}
+
+#[test]
+fn errors_name_the_line_and_the_thing() {
+    assert_eq!(
+        refused(".reg .b32 %r<4>;\nwgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 %r1;"),
+        "line 6: unsupported opcode `wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16`"
+    );
+    assert_eq!(
+        refused(".reg .f32 %f<4>;\nadd.bogus.f32 %f1, %f2, %f3;"),
+        "line 6: unsupported opcode `add.bogus.f32`"
+    );
+    assert_eq!(refused("bra NOWHERE;"), "line 5: undefined label `NOWHERE`");
+    assert_eq!(
+        refused(".reg .b32 %r<4>;\nmov.u32 %r1, %r4;"),
+        "line 6: undefined name `%r4`"
+    );
+    assert_eq!(
+        refused(".reg .b32 %r<4>; .reg .b64 %rd<4>;\nadd.u32 %r1, %r2, %rd3;"),
+        "line 6: `%rd3` does not fit `add.u32`: it is a b64 where a u32 is wanted"
+    );
+    assert_eq!(
+        refused(".reg .b32 %r<4>;\nadd.u32 %r1, %r2;"),
+        "line 6: `add.u32` takes 3 operands, found 2"
+    );
+    assert_eq!(
+        refused(".reg .b32 %r; .reg .b32 %r;"),
+        "line 5: `%r` is declared twice"
+    );
+    assert_eq!(
+        refused(".reg .b32 %r<4>;\n\nmov.u32 %r1 %r2;"),
+        "line 7: expected `;`, found `%r2`"
+    );
+    assert_eq!(refused("call vprintf;"), "line 5: undefined name `vprintf`");
+    assert_eq!(refused(".bogus x;"), "line 5: unsupported directive `.bogus`");
+    let source = format!("{HEAD}.visible .entry k() {{ ret;");
+    assert_eq!(
+        parse(&source).unwrap_err().to_string(),
+        "line 4: the text ends where a statement was expected"
+    );
+}
+
+#[test]
+fn functions_that_call_themselves_are_refused() {
+    let source = format!("{HEAD}.func f() {{ call f; ret; }}\n.visible .entry k() {{ call f; ret; }}");
+    let error = parse(&source).unwrap_err();
+    assert_eq!(error.to_string(), "line 4: unsupported: recursion (of `f`)");
+    // Each function calls the next one twice: the code would be twice as long for each.
+    let mut source = format!("{HEAD}.func f0() {{ ret; }}\n");
+    for number in 1..40 {
+        source += &format!(".func f{number}() {{ call f{0}; call f{0}; ret; }}\n", number - 1);
+    }
+    source += ".visible .entry k() { call f39; ret; }";
+    assert!(matches!(
+        parse(&source).unwrap_err().kind,
+        PtxErrorKind::TooLarge(_)
+    ));
+}
+
+#[test]
+fn versions_and_targets() {
+    let with = |version: &str, target: &str| {
+        parse(&format!(
+            ".version {version}\n.target {target}\n.address_size 64\n"
+        ))
+        .map(|_| ())
+        .map_err(|error| error.kind)
+    };
+    assert_eq!(with("9.1", "sm_90a"), Ok(()));
+    assert_eq!(with("3.2", "sm_35, debug"), Ok(()));
+    assert_eq!(
+        with("10.0", "sm_90"),
+        Err(PtxErrorKind::UnsupportedVersion("10.0".to_owned()))
+    );
+    assert_eq!(
+        with("8.0", "sm_100"),
+        Err(PtxErrorKind::UnsupportedTarget("sm_100".to_owned()))
+    );
+    assert_eq!(
+        with("8.0", "gfx90a"),
+        Err(PtxErrorKind::UnsupportedTarget("gfx90a".to_owned()))
+    );
+    assert!(matches!(
+        parse("").unwrap_err().kind,
+        PtxErrorKind::Truncated { .. }
+    ));
+}
+
+#[test]
+fn signatures_need_no_body_that_can_run() {
+    let source = format!(
+        "{HEAD}.visible .entry first(.param .u32 a, .param .align 8 .b8 b[24], .param .u8 c, .param .u64 .ptr .global .align 16 d)\n\
+         .maxntid 128, 1, 1\n{{ tcgen05.mma ¿ {{ nested }} [a, {{b}}]; }}\n\
+         .visible .entry second() {{ ret; }}"
+    );
+    let found = signatures(&source).unwrap();
+    assert_eq!(found.len(), 2);
+    let layout: Vec<_> = found[0]
+        .params
+        .iter()
+        .map(|p| (p.ty, p.offset, p.size, p.align))
+        .collect();
+    assert_eq!(
+        layout,
+        [
+            (ParamType::U32, 0, 4, 4),
+            (ParamType::B8, 8, 24, 8),
+            (ParamType::U8, 32, 1, 1),
+            (ParamType::U64, 40, 8, 8)
+        ]
+    );
+    assert_eq!(found[0].param_bytes(), 48);
+    assert_eq!((found[1].name.as_str(), found[1].params.len()), ("second", 0));
+    assert!(parse(&source).is_err());
+}
+
+#[test]
+fn variables_have_their_initial_bytes() {
+    let source = format!(
+        "{HEAD}.visible .global .align 4 .u32 answer = 42;\n\
+         .const .align 4 .f32 table[2][3] = {{{{0f3F800000, 2.0}}, {{0f40400000}}}};\n\
+         .global .align 16 .b8 room[100];\n.global .s16 many[] = {{1, -1, 0x10}};\n.shared .b8 not_here[4];"
+    );
+    let module = parse(&source).unwrap();
+    let variables = module.variables();
+    let names: Vec<_> = variables
+        .iter()
+        .map(|v| (v.name.as_str(), v.size, v.align, v.constant))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            ("answer", 4, 4, false),
+            ("table", 24, 4, true),
+            ("room", 100, 16, false),
+            ("many", 6, 2, false)
+        ]
+    );
+    assert_eq!(variables[0].initial, 42u32.to_le_bytes());
+    let table: Vec<f32> = variables[1]
+        .initial
+        .chunks(4)
+        .map(|b| f32::from_le_bytes(b.try_into().unwrap()))
+        .collect();
+    assert_eq!(table, [1.0, 2.0, 0.0, 3.0, 0.0, 0.0]);
+    assert!(variables[2].initial.is_empty());
+    assert_eq!(variables[3].initial, [1, 0, 0xff, 0xff, 0x10, 0]);
+}
+
+#[test]
+fn sizes_that_would_exhaust_memory_are_refused() {
+    for declaration in [
+        ".global .b8 x[][99999999999999][9999999999] = {{1}};",
+        ".global .b8 x[2][2147483647] = {{1}, {2}};",
+        ".global .b64 x[9999999999999999999];",
+        ".global .b64 x[999999999999][999999999999];",
+        ".visible .entry k() { .local .b8 x[99999999]; ret; }",
+        ".visible .entry k(.param .b8 x[99999999]) { ret; }",
+        ".visible .entry k() { .reg .b32 %r<4294967295>; ret; } .visible .entry k2() { .reg .b32 %r<4294967296>; ret; }",
+    ] {
+        assert!(parse(&format!("{HEAD}{declaration}")).is_err(), "{declaration}");
+    }
+    let deep = format!("{HEAD}.visible .entry k() {}", "{".repeat(100_000));
+    assert!(matches!(
+        parse(&deep).unwrap_err().kind,
+        PtxErrorKind::TooLarge(_)
+    ));
+    let deep = format!("{HEAD}.visible .entry k() {{ mov.u32 {}", "(".repeat(100_000));
+    assert!(matches!(
+        parse(&deep).unwrap_err().kind,
+        PtxErrorKind::TooLarge(_)
+    ));
+}
+
+/// The files of `kernels/`, and one with calls and local memory.
+fn texts() -> Vec<String> {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let mut paths = vec![format!("{root}/tests/kernels/oracle/kernels.ptx")];
+    let names = [
+        "histogram",
+        "mandel",
+        "matmul",
+        "nbody",
+        "reduce",
+        "saxpy",
+        "stencil",
+        "transpose",
+        "vecadd",
+    ];
+    paths.extend(
+        names
+            .iter()
+            .map(|name| format!("{root}/../../kernels/{name}.ptx")),
+    );
+    paths
+        .into_iter()
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A text that was cut off or damaged gives an error with a line of that text, or is a text of its own, but never a panic.
+    #[test]
+    fn damaged_texts_do_not_panic(
+        which in 0usize..10,
+        end in 0.0f64..1.2,
+        damages in proptest::collection::vec((0.0f64..1.0, "[ -~]{0,3}", 0usize..12), 0..6),
+    ) {
+        let mut text = texts().swap_remove(which);
+        for (at, insert, remove) in damages {
+            let at = (at * text.len() as f64) as usize;
+            let end = (at + remove).min(text.len());
+            text.replace_range(at..end, &insert);
+        }
+        text.truncate((end * text.len() as f64) as usize);
+        let lines = text.lines().count().max(1) as u32;
+        if let Err(error) = signatures(&text) {
+            prop_assert!(error.line >= 1 && error.line <= lines + 1, "{}", error);
+        }
+        if let Err(error) = parse(&text) {
+            prop_assert!(error.line >= 1 && error.line <= lines + 1, "{}", error);
+            prop_assert!(!error.to_string().is_empty());
+        }
+    }
+
+    /// Words of PTX in any order.
+    #[test]
+    fn words_in_any_order_do_not_panic(words in proptest::collection::vec(
+        prop::sample::select(vec![
+            "add.s32", "mov.u32", "%r1", "%rd1", "%p1", ",", ";", "[", "]", "{", "}", "(", ")", "@", "!", "|", "+", "-", "1", "0x",
+            "0f3F800000", ".reg", ".b32", "%r<5>", "ld.global.u32", "st.shared.v2.f32", "bra", "L", ":", "call", "f", "ret",
+            ".shared", ".align", "4", ".b8", "x[4]", "bar.sync", "setp.lt.s32", "shfl.sync.up.b32", ".branchtargets", "brx.idx", "=",
+            "cvt.rn.f32.s32", "lop3.b32", "vote.sync.all.pred", ".pragma", "\"", "_", "mad.wide.u32", "atom.global.add.u32",
+        ]), 0..40)) {
+        let body = words.join(" ");
+        let _ = parse(&format!("{HEAD}.visible .entry k(.param .u64 p) {{ .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<9>; {body} }}"));
+        let _ = parse(&format!("{HEAD}{body}"));
+        let _ = signatures(&body);
+    }
+}
