@@ -10,6 +10,7 @@
 
 mod atomic;
 mod barrier;
+mod bits;
 mod block;
 mod convert;
 mod dispatch;

@@ -5,7 +5,7 @@ use super::block::Shared;
 use super::fault::FaultKind;
 use super::registers::{LANES, Registers, lanes};
 use super::warp::{Group, NOWHERE, Pause, Wait, Warp, deadlock};
-use super::{atomic, convert, float, half, integer};
+use super::{atomic, bits, convert, float, half, integer};
 use crate::ptx::code::{BarrierOp, GUARD_NEGATED, NO_GUARD, Op, Window};
 
 /// A thread that failed.
@@ -324,23 +324,23 @@ fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
         Op::Narrow { f, d, a } => integer::narrow(r, mask, f, d, a),
         Op::Join { f, d, a, b } => integer::join64(r, mask, f, d, a, b),
         Op::MadWide { signed, d, a, b, c } => integer::mad_wide(r, mask, signed, d, [a, b, c]),
-        Op::Bfe64 { signed, d, a, b, c } => integer::bfe64(r, mask, signed, d, [a, b, c]),
+        Op::Bfe64 { signed, d, a, b, c } => bits::bfe64(r, mask, signed, d, [a, b, c]),
         Op::Bfi32 {
             d,
             a,
             b,
             position,
             length,
-        } => integer::bfi32(r, mask, d, [a, b, position, length]),
+        } => bits::bfi32(r, mask, d, [a, b, position, length]),
         Op::Bfi64 {
             d,
             a,
             b,
             position,
             length,
-        } => integer::bfi64(r, mask, d, [a, b, position, length]),
-        Op::Lop3 { table, d, a, b, c } => integer::lop3(r, mask, table, d, [a, b, c]),
-        Op::Prmt { mode, d, a, b, c } => integer::prmt(r, mask, mode, d, [a, b, c]),
+        } => bits::bfi64(r, mask, d, [a, b, position, length]),
+        Op::Lop3 { table, d, a, b, c } => bits::lop3(r, mask, table, d, [a, b, c]),
+        Op::Prmt { mode, d, a, b, c } => bits::prmt(r, mask, mode, d, [a, b, c]),
         Op::Carry32 { f, d, a, b } => integer::carry32(r, mask, f, d, a, b),
         Op::Carry64 { f, d, a, b } => integer::carry64(r, mask, f, d, a, b),
         Op::Cmp32 { f, d, a, b } => integer::cmp32(r, mask, f, d, a, b),

@@ -3,6 +3,7 @@
 //! [`signatures`] reads the headers only. [`parse`] reads everything and lowers each kernel to the compact operations that
 //! [`crate::exec`] runs, so an instruction that cannot be executed is refused here, by name and line, and never found at a launch.
 
+mod access;
 mod ast;
 pub(crate) mod code;
 mod declaration;
@@ -11,6 +12,7 @@ mod lexer;
 mod lower;
 mod module;
 mod number;
+mod operation;
 mod parser;
 mod signature;
 pub(crate) mod types;

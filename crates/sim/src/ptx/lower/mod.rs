@@ -1,5 +1,6 @@
 //! Lowers a kernel's syntax tree to operations: resolves names, checks types, and puts called functions in place.
 
+mod bits;
 mod compare;
 mod control;
 mod convert;
