@@ -149,7 +149,7 @@ pub type HostFunction = Box<dyn FnOnce() + Send>;
 /// answer the failure of earlier work; a failure for which [`ResultCode::is_sticky`](crate::ResultCode::is_sticky) holds
 /// means that the context is lost.
 pub trait Driver: Send + Sync + fmt::Debug {
-    /// What stands behind the seam, for people: `libcuda 13.0`, `simulated GPU`.
+    /// What stands behind the seam, for people: `libcuda 13.0`, `the simulator`.
     fn name(&self) -> String;
 
     /// A number that tells living drivers apart: two that answer the same are the same driver behind two pointers.

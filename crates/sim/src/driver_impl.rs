@@ -63,7 +63,7 @@ unsafe fn unified(pointer: DevicePtr, bytes: usize) -> End {
 
 impl Driver for Gpu {
     fn name(&self) -> String {
-        "simulated GPU".into()
+        "the simulator".into()
     }
 
     fn identity(&self) -> usize {

@@ -10,6 +10,7 @@ pub(crate) struct Limits {
     grid: [i32; 3],
     block: [i32; 3],
     threads_per_block: i32,
+    shared_bytes: i32,
     pub(crate) multiprocessors: i32,
     pub(crate) compute_capability: (i32, i32),
 }
@@ -29,6 +30,7 @@ impl Limits {
                 read(DeviceAttribute::MAX_BLOCK_DIM_Z)?,
             ],
             threads_per_block: read(DeviceAttribute::MAX_THREADS_PER_BLOCK)?,
+            shared_bytes: read(DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK)?,
             multiprocessors: read(DeviceAttribute::MULTIPROCESSOR_COUNT)?,
             compute_capability: (
                 read(DeviceAttribute::COMPUTE_CAPABILITY_MAJOR)?,
@@ -49,6 +51,11 @@ impl Limits {
                     return Some(Problem::Grid { detail });
                 }
             }
+        }
+        if i64::from(dims.shared_bytes) > i64::from(self.shared_bytes) {
+            let (asked, limit) = (dims.shared_bytes, self.shared_bytes);
+            let detail = format!("{asked} bytes of dynamic shared memory; a block has at most {limit} here");
+            return Some(Problem::Grid { detail });
         }
         let threads: u64 = dims.block.iter().map(|&d| u64::from(d)).product();
         let limit = self.threads_per_block.min(threads_max);

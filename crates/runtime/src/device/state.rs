@@ -188,7 +188,7 @@ impl fmt::Display for DeviceState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "device {} ({}, {})",
+            "device {} ({} by {})",
             self.ordinal.as_raw(),
             self.name,
             self.driver.name()
@@ -215,7 +215,6 @@ impl Drop for DeviceState {
             && streams
                 .iter()
                 .all(|stream| query_stream(self, stream).unwrap_or(false));
-        self.timeline.close(&*self.driver, self.context);
         if idle {
             self.staging.free_all(&*self.driver, self.context);
             self.modules.unload_all(&*self.driver, self.context);

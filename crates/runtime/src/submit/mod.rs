@@ -115,10 +115,9 @@ pub(crate) unsafe fn submit<C: Command>(
     let output = device.checked(unsafe { command.enqueue(queue) })?;
     if let Some(trace) = trace {
         let waits = waits.iter().map(|point| point.ticket).collect();
-        device.timeline.end(
+        trace.end(
             device,
             stream,
-            trace,
             Note {
                 kind,
                 label,

@@ -24,16 +24,18 @@ use crate::{
 /// A device's running timeline, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct TimelineSlot {
-    /// Read on every submission.
+    /// Whether there is one; read on every submission.
     running: AtomicBool,
-    notes: Mutex<Notes>,
+    session: Mutex<Option<Arc<Session>>>,
 }
 
-#[derive(Debug, Default)]
-struct Notes {
-    entries: Vec<Entry>,
-    /// Events to destroy once nobody needs them.
-    events: Vec<EventHandle>,
+/// What one timeline notes down. Its events live as long as anyone may still record or read one.
+#[derive(Debug)]
+struct Session {
+    driver: Arc<dyn Driver>,
+    context: ContextHandle,
+    entries: Mutex<Vec<Entry>>,
+    events: Mutex<Vec<EventHandle>>,
 }
 
 /// What is noted down of an operation besides its times.
@@ -57,6 +59,7 @@ struct Entry {
 
 /// An operation whose start is recorded.
 pub(crate) struct Trace {
+    session: Arc<Session>,
     start: EventHandle,
 }
 
@@ -66,44 +69,66 @@ impl TimelineSlot {
         if !self.running.load(Ordering::Acquire) {
             return None;
         }
-        self.record(device, stream).map(|start| Trace { start })
+        let session = self.session.lock().clone()?;
+        let start = session.record(device, stream).ok()?;
+        Some(Trace { session, start })
     }
 
-    /// Records the end of an operation and notes it down.
-    pub(crate) fn end(&self, device: &DeviceState, stream: &StreamState, trace: Trace, note: Note) {
-        if let Some(end) = self.record(device, stream) {
-            self.notes.lock().entries.push(Entry {
-                note,
-                start: trace.start,
-                end,
-            });
+    fn start(&self, session: Arc<Session>) {
+        *self.session.lock() = Some(session);
+        self.running.store(true, Ordering::Release);
+    }
+
+    /// Ends this timeline, unless another has taken its place.
+    fn stop(&self, session: &Arc<Session>) {
+        let mut running = self.session.lock();
+        if running
+            .as_ref()
+            .is_some_and(|running| Arc::ptr_eq(running, session))
+        {
+            *running = None;
+            self.running.store(false, Ordering::Release);
         }
     }
+}
 
-    /// Destroys the events that are left. Nobody uses them any more.
-    pub(crate) fn close(&self, driver: &dyn Driver, context: ContextHandle) {
-        for event in self.notes.lock().events.drain(..) {
-            // SAFETY: the event is alive and, as nobody uses the device any more, not used again.
-            if let Err(error) = unsafe { driver.event_destroy(context, event) } {
+impl Trace {
+    /// Records the end of the operation and notes it down.
+    pub(crate) fn end(self, device: &DeviceState, stream: &StreamState, note: Note) {
+        if let Ok(end) = self.session.record(device, stream) {
+            let start = self.start;
+            self.session.entries.lock().push(Entry { note, start, end });
+        }
+    }
+}
+
+impl Session {
+    /// A new timing event, recorded on the stream.
+    fn record(&self, device: &DeviceState, stream: &StreamState) -> Result<EventHandle> {
+        // SAFETY: the device's context is alive.
+        let made = unsafe { self.driver.event_create(self.context, EventKind::Timing) };
+        let event = device.checked(made)?;
+        self.events.lock().push(event);
+        record_event(device, stream, event)?;
+        Ok(event)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        for event in self.events.get_mut().drain(..) {
+            // SAFETY: the event is alive, and nobody is left who could use it. It may be pending (rule 25).
+            if let Err(error) = unsafe { self.driver.event_destroy(self.context, event) } {
                 tracing::debug!(%error, "a timing event could not be destroyed");
             }
         }
-    }
-
-    /// A new timing event, recorded on the stream.
-    fn record(&self, device: &DeviceState, stream: &StreamState) -> Option<EventHandle> {
-        // SAFETY: the device's context is alive.
-        let made = unsafe { device.driver.event_create(device.context, EventKind::Timing) };
-        let event = device.checked(made).ok()?;
-        self.notes.lock().events.push(event);
-        record_event(device, stream, event).ok().map(|()| event)
     }
 }
 
 /// A device's operations being noted down.
 ///
 /// While it runs, every operation costs two more events. Only one timeline of a device runs at a time; beginning another
-/// ends the one before, whose recording is then empty.
+/// ends the one before, which then has what was noted until that point.
 ///
 /// ```
 /// use millstream::Device;
@@ -121,25 +146,26 @@ impl TimelineSlot {
 #[must_use = "a timeline that is dropped is lost"]
 pub struct Timeline {
     device: Arc<DeviceState>,
+    session: Arc<Session>,
     origin: EventHandle,
 }
 
 impl Timeline {
     pub(crate) fn begin(device: &Arc<DeviceState>) -> Result<Self> {
+        let session = Arc::new(Session {
+            driver: Arc::clone(&device.driver),
+            context: device.context,
+            entries: Mutex::default(),
+            events: Mutex::default(),
+        });
         let stream = device.acquire_stream(0)?;
-        // SAFETY: the device's context is alive.
-        let made = unsafe { device.driver.event_create(device.context, EventKind::Timing) };
-        let origin = device.checked(made)?;
-        let mut notes = device.timeline.notes.lock();
-        notes.events.push(origin);
-        notes.entries.clear();
-        drop(notes);
-        let recorded = record_event(device, &stream, origin);
+        let origin = session.record(device, &stream);
         device.retire_stream(stream);
-        recorded?;
-        device.timeline.running.store(true, Ordering::Release);
+        let origin = origin?;
+        device.timeline.start(Arc::clone(&session));
         Ok(Self {
             device: Arc::clone(device),
+            session,
             origin,
         })
     }
@@ -151,11 +177,11 @@ impl Timeline {
     /// If the device is lost.
     pub fn finish(self) -> Result<Recording> {
         let device = &self.device;
-        device.timeline.running.store(false, Ordering::Release);
-        let entries = std::mem::take(&mut device.timeline.notes.lock().entries);
+        device.timeline.stop(&self.session);
+        let entries = std::mem::take(&mut *self.session.entries.lock());
         let mut operations = Vec::with_capacity(entries.len());
         for Entry { note, start, end } in entries {
-            // SAFETY: the event is alive: only `close` destroys it.
+            // SAFETY: the event is alive as long as the session.
             device.checked(unsafe { device.driver.event_synchronize(device.context, end) })?;
             let time_ns = self.elapsed_ns(start)?..self.elapsed_ns(end)?;
             operations.push(TimedOperation {
@@ -173,7 +199,6 @@ impl Timeline {
                 location: note.location,
             });
         }
-        device.timeline.close(&*device.driver, device.context);
         Ok(Recording {
             device: device.name.clone(),
             operations,
@@ -183,7 +208,7 @@ impl Timeline {
     /// Nanoseconds from the timeline's beginning to the event, which is complete.
     fn elapsed_ns(&self, event: EventHandle) -> Result<u64> {
         let device = &self.device;
-        // SAFETY: both events are alive: only `close` destroys them.
+        // SAFETY: both events are alive as long as the session.
         let elapsed = unsafe { device.driver.event_elapsed_ms(device.context, self.origin, event) };
         let elapsed_ms = device.checked(elapsed)?;
         // Negative for what was already running; to the nearest nanosecond otherwise.
@@ -199,6 +224,6 @@ impl Timeline {
 
 impl Drop for Timeline {
     fn drop(&mut self) {
-        self.device.timeline.running.store(false, Ordering::Release);
+        self.device.timeline.stop(&self.session);
     }
 }

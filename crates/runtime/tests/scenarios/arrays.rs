@@ -200,7 +200,11 @@ fn a08_dropping_an_array_in_use_blocks_nobody_and_frees_behind_its_uses() {
             drop(a);
             let mut same_size = s3.zeros::<u32>(N)?;
             s3.fill(&mut same_size, 9)?;
-            assert_eq!(s3.download(&same_size)?.wait()?, [9; N], "the new array waits for nobody");
+            assert_eq!(
+                s3.download(&same_size)?.wait()?,
+                [9; N],
+                "the new array waits for nobody"
+            );
             for user in [1 - slow, slow] {
                 drop(gates[user].take());
                 assert_eq!(streams[user].download(&copies[user])?.wait()?, [4; N]);

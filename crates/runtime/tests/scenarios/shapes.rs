@@ -74,6 +74,9 @@ fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
             let grid = Grid::new([1, 1, 1], [2048, 1, 1]);
             let block = problem(kernels.vecadd(&stream, grid, &a, &a, &mut b, 3));
             assert!(matches!(block, Problem::Grid { .. }), "{block}");
+            let greedy = Grid::linear(3).with_shared_bytes(1 << 30);
+            let shared = problem(kernels.vecadd(&stream, greedy, &a, &a, &mut b, 3));
+            assert!(matches!(shared, Problem::Grid { .. }), "{shared}");
             let huge = problem(stream.zeros::<u64>(usize::MAX / 4));
             assert!(
                 matches!(huge, Problem::TooLarge { element_bytes: 8, .. }),
@@ -168,6 +171,7 @@ fn b15_four_gibibytes_and_one_byte() {
 macro_rules! is_plain {
     ($type:ty) => {{
         struct Asked<T>(std::marker::PhantomData<T>);
+        #[allow(dead_code, reason = "there for other types alone")]
         trait Otherwise {
             const PLAIN: bool = false;
         }
