@@ -299,7 +299,7 @@ pub(crate) enum Op {
 }
 
 /// A special register that is constant while a block runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Special {
     Tid(u8),
     Ntid(u8),

@@ -14,7 +14,7 @@ mod names;
 mod operand;
 mod uses;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::ast::{FormalAst, FunctionAst, InstructionAst, ModuleAst, RegistersAst, Statement, VariableAst};
 use super::code::{Code, GUARD_NEGATED, Instr, NO_GUARD, Op, Slot, Special, Window};
@@ -45,9 +45,9 @@ pub(super) fn kernel<'a>(module: &'a ModuleAst<'a>, function: &'a FunctionAst<'a
         code: Code::default(),
         scopes: vec![Scope::default()],
         labels: Vec::new(),
-        constants: HashMap::new(),
-        specials: HashMap::new(),
-        module_shared: HashMap::new(),
+        constants: BTreeMap::new(),
+        specials: BTreeMap::new(),
+        module_shared: BTreeMap::new(),
         dynamic_shared_align: None,
         temporaries: Temporaries::default(),
         carry: None,
@@ -86,10 +86,10 @@ struct Lowerer<'a> {
     scopes: Vec<Scope<'a>>,
     /// Where each label is, once known. Until the end, branches hold label numbers.
     labels: Vec<Option<u32>>,
-    constants: HashMap<(Class, u64), Slot>,
-    specials: HashMap<(Class, Special), Slot>,
+    constants: BTreeMap<(Class, u64), Slot>,
+    specials: BTreeMap<(Class, Special), Slot>,
     /// Offsets of the module's shared variables that this kernel uses.
-    module_shared: HashMap<&'a str, u32>,
+    module_shared: BTreeMap<&'a str, u32>,
     /// The alignment of dynamic shared memory, if the kernel uses it.
     dynamic_shared_align: Option<u32>,
     temporaries: Temporaries,

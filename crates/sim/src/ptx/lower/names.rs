@@ -1,6 +1,6 @@
 //! What the names of a PTX text stand for: registers, variables, labels, scope by scope.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::ptx::ast::{RegistersAst, Space, VariableAst};
 use crate::ptx::code::{Slot, Window};
@@ -36,9 +36,9 @@ pub(super) enum Symbol<'a> {
 /// The names of one `{ }` block.
 #[derive(Debug, Default)]
 pub(super) struct Scope<'a> {
-    symbols: HashMap<&'a str, Symbol<'a>>,
+    symbols: BTreeMap<&'a str, Symbol<'a>>,
     /// Types and sizes of `.reg .b32 %r<24>`, by prefix. The registers themselves are made when they are first used.
-    families: HashMap<&'a str, (Type, u32)>,
+    families: BTreeMap<&'a str, (Type, u32)>,
 }
 
 impl<'a> Scope<'a> {

@@ -8,7 +8,7 @@ use crate::ptx::code::{GUARD_NEGATED, Initial, NO_GUARD, Op, PredOp, Slot, Speci
 use crate::ptx::types::Type;
 
 /// A register file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
     Word,
     Double,
