@@ -27,6 +27,7 @@ mod completion;
 mod copy;
 mod device;
 mod error;
+mod event;
 #[doc(hidden)]
 pub mod kernel;
 mod memory;
@@ -38,6 +39,7 @@ mod tracker;
 pub use completion::Pending;
 pub use device::{Device, Select};
 pub use error::{Error, Misuse, OutOfMemory, Problem, Result};
+pub use event::Event;
 pub use kernel::Grid;
 pub use memory::{
     Buffer, CopySource, CopyTarget, Pinned, PinnedRead, PinnedWrite, ReadOperand, View, ViewMut, WriteOperand,

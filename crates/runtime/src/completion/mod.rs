@@ -5,4 +5,4 @@ mod reactor;
 mod wait;
 
 pub use pending::Pending;
-pub(crate) use wait::{poll_ticket, query_point, query_stream, wait_ticket};
+pub(crate) use wait::{note_done, poll_ticket, query_point, query_stream, wait_ticket, wait_until};

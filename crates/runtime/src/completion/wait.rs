@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use millstream_driver::Completion;
+use millstream_driver::{Completion, Driver};
 
 use crate::{
     Result,
@@ -44,9 +44,13 @@ pub(crate) fn poll_ticket(device: &DeviceState, stream: &StreamState, sequence: 
 
 /// Waits until the stream's ticket `sequence` is done. Holds no lock meanwhile.
 pub(crate) fn wait_ticket(device: &DeviceState, stream: &StreamState, sequence: u64) -> Result<()> {
-    let driver = &*device.driver;
+    wait_until(&*device.driver, || poll_ticket(device, stream, sequence))
+}
+
+/// Asks again and again, with growing patience, until the answer is yes.
+pub(crate) fn wait_until(driver: &dyn Driver, mut is_over: impl FnMut() -> Result<bool>) -> Result<()> {
     let started_ns = driver.now_ns();
-    while !poll_ticket(device, stream, sequence)? {
+    while !is_over()? {
         match patience(driver.now_ns().saturating_sub(started_ns)) {
             None => std::hint::spin_loop(),
             Some(sleep) => driver.pause(sleep),
@@ -93,7 +97,7 @@ pub(crate) fn query_stream(device: &DeviceState, stream: &StreamState) -> Result
 }
 
 /// Notes that everything in the clock is done.
-fn note_done(device: &DeviceState, clock: &Clock) {
+pub(crate) fn note_done(device: &DeviceState, clock: &Clock) {
     for ticket in clock.tickets() {
         if let Some(stream) = device.stream(ticket.stream) {
             stream.mark_done(ticket.sequence);

@@ -20,9 +20,19 @@ pub(crate) struct Lane {
     pub(crate) next: u64,
     /// What is ordered before the stream's tail, by waits that the driver has accepted.
     pub(crate) clock: Clock,
+    /// Whether the clock has gained something since the stream's points were last told.
+    pub(crate) joined: bool,
     /// Who on the host may come to wait for the stream's last tickets. A later submission then records an event first, so
     /// that the wait does not become one for later work.
     pub(crate) awaited: SmallVec<[Awaited; 1]>,
+}
+
+impl Lane {
+    /// Notes that the driver has accepted a wait for something that is ordered after `clock`.
+    pub(crate) fn join(&mut self, clock: &Clock) {
+        self.clock.join(clock);
+        self.joined = true;
+    }
 }
 
 /// Someone on the host who may come to wait for an operation, as long as `alive` is.
@@ -56,6 +66,7 @@ impl StreamState {
             lane: Mutex::new(Lane {
                 next: 1,
                 clock: Clock::default(),
+                joined: false,
                 awaited: SmallVec::new(),
             }),
             points: Mutex::new(Points::new(id)),

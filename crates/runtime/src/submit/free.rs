@@ -120,7 +120,7 @@ fn free_apart(device: &DeviceState, freed: Freed) -> Result<(), Freed> {
         if enqueue_wait(device, stream, point).is_err() {
             return Err(freed);
         }
-        lane.clock.join(&point.clock);
+        lane.join(&point.clock);
     }
     enqueue_free(device, stream, &freed);
     Ok(())

@@ -26,7 +26,9 @@ use crate::{
     completion::query_point,
     device::{Awaited, DeviceState, Lane, PooledEvent, StreamState},
     timeline::{Kind, Note},
-    tracker::{Access, Dependencies, Point, Ticket, drop_implied, plan_and_publish, restore_displaced},
+    tracker::{
+        Access, Clock, Dependencies, Point, Ticket, drop_implied, plan_and_publish, restore_displaced,
+    },
 };
 
 /// The accesses of one operation; few enough to live on the stack.
@@ -102,7 +104,7 @@ pub(crate) unsafe fn submit<C: Command>(
     record_if_awaited(device, stream, &mut lane, chained)?;
     for point in &waits {
         enqueue_wait(device, stream, point)?;
-        lane.clock.join(&point.clock);
+        lane.join(&point.clock);
     }
     let trace = device.timeline.begin(device, stream);
     let queue = Queue {
@@ -138,7 +140,7 @@ pub(crate) unsafe fn submit<C: Command>(
         lane.clock.forget_done(|ticket| device.is_done(ticket));
     }
     lane.awaited.extend(awaited);
-    publication.settle(&lane, !waits.is_empty(), event);
+    publication.settle(&mut lane, event);
     ask_about_points(device, stream);
     Ok((ticket.sequence, output))
 }
@@ -155,12 +157,13 @@ struct Publication<'a, 'op> {
 
 impl Publication<'_, '_> {
     /// Notes the ticket as submitted.
-    fn settle(&mut self, lane: &Lane, joined: bool, event: Option<PooledEvent>) {
+    fn settle(&mut self, lane: &mut Lane, event: Option<PooledEvent>) {
         self.settled = true;
+        let joined = std::mem::take(&mut lane.joined).then_some(&lane.clock);
         self.stream
             .points
             .lock()
-            .submit(self.ticket.sequence, joined.then_some(&lane.clock), event);
+            .submit(self.ticket.sequence, joined, event);
         self.stream.submitted.notify_all();
     }
 }
@@ -256,6 +259,31 @@ pub(crate) fn record_point(device: &DeviceState, stream: &StreamState) -> Result
     record_late(device, stream).map(drop)
 }
 
+/// Records an event that the device owns behind all that is submitted on the stream; gives what it is ordered after.
+pub(crate) fn mark(device: &DeviceState, stream: &StreamState, event: EventHandle) -> Result<Clock> {
+    device.check_alive()?;
+    // With the lane held, all tickets are submitted and the clock is the tail's.
+    let lane = stream.lane.lock();
+    record_event(device, stream, event)?;
+    let mut clock = lane.clock.clone();
+    clock.advance(stream.ticket(lane.next - 1));
+    Ok(clock)
+}
+
+/// Makes the stream's later work wait for an event that is ordered after `clock`.
+pub(crate) fn wait_for_mark(
+    device: &DeviceState,
+    stream: &StreamState,
+    event: EventHandle,
+    clock: &Clock,
+) -> Result<()> {
+    device.check_alive()?;
+    let mut lane = stream.lane.lock();
+    enqueue_wait_for(device, stream, event)?;
+    lane.join(clock);
+    Ok(())
+}
+
 fn take_and_record(device: &DeviceState, stream: &StreamState) -> Result<PooledEvent> {
     let event = device.checked(device.events.take(&*device.driver, device.context))?;
     match record_event(device, stream, *event) {
@@ -274,11 +302,17 @@ pub(crate) fn record_event(device: &DeviceState, stream: &StreamState, event: Ev
 }
 
 fn enqueue_wait(device: &DeviceState, stream: &StreamState, point: &Point<PooledEvent>) -> Result<()> {
-    // SAFETY: the device owns the stream, and the event, which `point` keeps from being recorded anew.
+    // `point` keeps the event from being recorded anew.
+    enqueue_wait_for(device, stream, *point.event)
+}
+
+/// Enqueues a wait for an event that the device owns.
+fn enqueue_wait_for(device: &DeviceState, stream: &StreamState, event: EventHandle) -> Result<()> {
+    // SAFETY: the device owns the stream and the event.
     device.checked(unsafe {
         device
             .driver
-            .stream_wait_event(device.context, stream.handle, *point.event)
+            .stream_wait_event(device.context, stream.handle, event)
     })
 }
 

@@ -4,6 +4,7 @@
 mod arrays;
 mod calls;
 mod counts;
+mod events;
 mod failures;
 mod host_memory;
 mod rig;

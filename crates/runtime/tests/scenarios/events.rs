@@ -1,0 +1,80 @@
+//! Events: times, and order by hand.
+
+use millstream::{Device, Error, Result};
+
+use crate::rig::{Rig, everywhere, everywhere_counted};
+
+const N: usize = 1500;
+
+fn scenario(run: impl Fn(&Rig) -> Result<()>) {
+    everywhere(|rig| run(rig).unwrap());
+}
+
+#[test]
+fn an_event_is_complete_when_its_stream_gets_there_and_not_later() {
+    scenario(|rig| {
+        let stream = rig.stream();
+        let before = stream.record()?;
+        let gate = rig.gate(&stream);
+        let behind = stream.record()?;
+        before.wait()?;
+        assert!(!behind.is_complete()?);
+        drop(stream.record()?);
+        gate.open();
+        behind.wait()?;
+        assert!(before.is_complete()? && behind.is_complete()?);
+        let elapsed = behind.elapsed_since(&before)?;
+        assert_eq!(
+            before.elapsed_since(&behind)?.as_nanos(),
+            0,
+            "{elapsed:?} the other way round"
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn a_stream_that_waits_for_an_event_needs_no_other_wait() {
+    everywhere_counted(|rig, calls| {
+        let run = || -> Result<()> {
+            let [s1, s2, s3] = rig.streams();
+            let mut a = s1.zeros::<u32>(N)?;
+            let mut b = s2.zeros::<u32>(N)?;
+            let gate = rig.gate(&s1);
+            s1.fill(&mut a, 7)?;
+            let written = s1.record()?;
+            s2.wait_for(&written)?;
+            calls.forget();
+            s2.copy(&a, &mut b)?;
+            assert_eq!(calls.count("stream_wait_event"), 0, "the order is there already");
+            let copied = s2.record()?;
+            s3.wait_for(&copied)?;
+            calls.forget();
+            let (first, second) = (s3.download(&a)?, s3.download(&b)?);
+            assert_eq!(
+                calls.count("stream_wait_event"),
+                0,
+                "and so it is through two streams"
+            );
+            assert!(!first.is_ready()? && !second.is_ready()?);
+            gate.open();
+            assert_eq!((first.wait()?, second.wait()?), (vec![7; N], vec![7; N]));
+            Ok(())
+        };
+        run().unwrap();
+    });
+}
+
+#[test]
+fn an_event_of_another_device_is_refused() {
+    scenario(|rig| {
+        let stream = rig.stream();
+        let foreign = Device::simulated()?.stream()?.record()?;
+        assert!(matches!(stream.wait_for(&foreign), Err(Error::Misuse(_))));
+        assert!(matches!(
+            stream.record()?.elapsed_since(&foreign),
+            Err(Error::Misuse(_))
+        ));
+        Ok(())
+    });
+}
