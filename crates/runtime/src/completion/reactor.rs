@@ -106,8 +106,10 @@ fn settle(wish: &Wish) -> bool {
     if !poll_ticket(&wish.device, &wish.stream, wish.sequence).unwrap_or(true) {
         return false;
     }
-    if let Some(waker) = wish.waker.lock().take() {
-        // A waker is the executor's code; if it panics, that is no reason for others not to be woken.
+    // Taken before it is called: a waker is the executor's code, and may poll or drop the future, which takes this lock.
+    let waker = wish.waker.lock().take();
+    if let Some(waker) = waker {
+        // If it panics, that is no reason for others not to be woken.
         if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
             tracing::error!("a waker panicked");
         }

@@ -1,0 +1,86 @@
+//! Wakers that do more than wake: the reactor holds no lock while it calls one, and survives one that panics.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{Arc, Mutex, mpsc},
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+use millstream::{Device, Pending, Result, sim::Gpu, sim::SimConfig};
+
+/// How long a value that is there may take to be noticed.
+const NOTICED_WITHIN: Duration = Duration::from_secs(20);
+
+/// A device whose stream is held, with something to await behind the hold.
+fn held() -> (millstream::sim::Hold, Pending<Vec<u8>>) {
+    let gpu = Gpu::new(SimConfig::new());
+    let device = Device::of(&gpu, 0).expect("the device opens");
+    let stream = device.stream().expect("a stream");
+    let buffer = stream.upload(&[1_u8, 2, 3]).expect("an upload");
+    let hold = gpu.hold(stream.as_raw());
+    (hold, stream.download(&buffer).expect("a download"))
+}
+
+/// An executor that polls its future wherever it is woken.
+struct Inline {
+    future: Mutex<Option<Pending<Vec<u8>>>>,
+    value: mpsc::Sender<Result<Vec<u8>>>,
+}
+
+impl Wake for Inline {
+    fn wake(self: Arc<Self>) {
+        let mut future = self.future.lock().expect("nobody panics");
+        let waker = Waker::from(Arc::clone(&self));
+        if let Some(pending) = future.as_mut()
+            && let Poll::Ready(value) = pin!(pending).poll(&mut Context::from_waker(&waker))
+        {
+            // The future goes first: its destructor must not wait for whoever woke it.
+            *future = None;
+            self.value.send(value).expect("somebody waits");
+        }
+    }
+}
+
+#[test]
+fn a_waker_may_poll_and_drop_its_future() {
+    let (hold, pending) = held();
+    let (sender, value) = mpsc::channel();
+    let task = Arc::new(Inline {
+        future: Mutex::new(Some(pending)),
+        value: sender,
+    });
+    Arc::clone(&task).wake();
+    assert!(value.try_recv().is_err(), "the stream is held");
+    drop(hold);
+    let value = value.recv_timeout(NOTICED_WITHIN).expect("the value arrives");
+    assert_eq!(value.unwrap(), [1, 2, 3]);
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("this waker panics, as the test wants");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_harms_no_other() {
+    let (hold, mut pending) = held();
+    let waker = Waker::from(Arc::new(Panics));
+    assert!(
+        pin!(&mut pending)
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    drop(hold);
+    pending.wait().unwrap();
+    let (hold, pending) = held();
+    let (sender, value) = mpsc::channel();
+    std::thread::spawn(move || sender.send(pollster::block_on(pending)));
+    drop(hold);
+    let value = value.recv_timeout(NOTICED_WITHIN).expect("the value arrives");
+    assert_eq!(value.unwrap(), [1, 2, 3]);
+}
