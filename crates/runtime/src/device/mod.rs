@@ -122,7 +122,7 @@ impl Device {
     }
 
     /// The calling thread's own stream of this device, made on first use. Two threads never share one, so that neither
-    /// holds the other up.
+    /// holds the other up. While the thread ends and destroys its variables, a new stream instead.
     ///
     /// ```
     /// let device = millstream::Device::simulated()?;
@@ -134,7 +134,10 @@ impl Device {
     ///
     /// As [`stream`](Self::stream).
     pub fn thread_stream(&self) -> Result<Stream> {
-        thread::stream_of(&self.state).map(|state| Stream::borrowed(&self.state, state))
+        match thread::stream_of(&self.state)? {
+            Some(state) => Ok(Stream::borrowed(&self.state, state)),
+            None => self.stream(),
+        }
     }
 
     /// An array of `len` zeros in page-locked host memory.

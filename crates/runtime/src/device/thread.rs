@@ -26,9 +26,10 @@ thread_local! {
     static STREAMS: RefCell<Vec<ThreadStream>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The calling thread's stream of the device, made on first use.
-pub(super) fn stream_of(device: &Arc<DeviceState>) -> Result<Arc<StreamState>> {
-    STREAMS.with_borrow_mut(|streams| {
+/// The calling thread's stream of the device, made on first use. `None` while the thread ends: it has none any more.
+pub(super) fn stream_of(device: &Arc<DeviceState>) -> Result<Option<Arc<StreamState>>> {
+    let found = STREAMS.try_with(|streams| {
+        let mut streams = streams.borrow_mut();
         streams.retain(|known| known.device.strong_count() > 0);
         let known = streams
             .iter()
@@ -42,5 +43,6 @@ pub(super) fn stream_of(device: &Arc<DeviceState>) -> Result<Arc<StreamState>> {
             state: Arc::clone(&state),
         });
         Ok(state)
-    })
+    });
+    found.ok().transpose()
 }

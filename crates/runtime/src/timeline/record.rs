@@ -179,10 +179,10 @@ impl Timeline {
         let device = &self.device;
         device.timeline.stop(&self.session);
         let entries = std::mem::take(&mut *self.session.entries.lock());
+        self.wait_for(self.origin)?;
         let mut operations = Vec::with_capacity(entries.len());
         for Entry { note, start, end } in entries {
-            // SAFETY: the event is alive as long as the session.
-            device.checked(unsafe { device.driver.event_synchronize(device.context, end) })?;
+            self.wait_for(end)?;
             let time_ns = self.elapsed_ns(start)?..self.elapsed_ns(end)?;
             operations.push(TimedOperation {
                 label: note.label,
@@ -205,7 +205,14 @@ impl Timeline {
         })
     }
 
-    /// Nanoseconds from the timeline's beginning to the event, which is complete.
+    /// Waits until the event, which is one of the session's, is complete.
+    fn wait_for(&self, event: EventHandle) -> Result<()> {
+        let device = &self.device;
+        // SAFETY: the event is alive as long as the session.
+        device.checked(unsafe { device.driver.event_synchronize(device.context, event) })
+    }
+
+    /// Nanoseconds from the timeline's beginning to the event; both are complete.
     fn elapsed_ns(&self, event: EventHandle) -> Result<u64> {
         let device = &self.device;
         // SAFETY: both events are alive as long as the session.

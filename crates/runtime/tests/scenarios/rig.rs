@@ -241,13 +241,13 @@ impl Flag {
 }
 
 /// Ends the process when a run hangs, and says under which schedule a run failed.
-struct Watch {
+pub(crate) struct Watch {
     name: String,
     _finished: mpsc::Sender<()>,
 }
 
 impl Watch {
-    fn over(name: String) -> Self {
+    pub(crate) fn over(name: String) -> Self {
         let (finished, watched) = mpsc::channel::<()>();
         let shown = name.clone();
         thread::spawn(move || {

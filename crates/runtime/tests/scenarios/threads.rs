@@ -1,0 +1,172 @@
+//! Many threads at once, and threads that end.
+
+use std::{cell::RefCell, sync::Mutex, thread};
+
+use millstream::{
+    Device, Grid, Result, Timeline,
+    sim::{Gpu, Schedule, SimConfig},
+};
+
+use crate::{arrays::sums, rig::Watch};
+
+const N: usize = 64;
+
+fn world(schedule: Schedule) -> (Gpu, Device) {
+    let gpu = Gpu::new(SimConfig::new().schedule(schedule));
+    let device = Device::of(&gpu, 0).expect("the device opens");
+    (gpu, device)
+}
+
+#[test]
+fn a10_launch_and_copy_alternate_from_two_threads() {
+    const ROUNDS: usize = 10_000;
+    let _watch = Watch::over(String::from("a10"));
+    let (gpu, device) = world(Schedule::Timed);
+    let kernels = sums::load(&device).unwrap();
+    let home = device.stream().unwrap();
+    let zeros = || home.zeros::<f32>(N).unwrap();
+    let ones = home.upload(&[1.0_f32; N]).unwrap();
+    let shared = Mutex::new((zeros(), zeros()));
+    thread::scope(|scope| {
+        let launches = || -> Result<()> {
+            let stream = device.thread_stream()?;
+            for _ in 0..ROUNDS {
+                let mut arrays = shared.lock().unwrap();
+                let (sum, next) = &mut *arrays;
+                kernels.vecadd(&stream, Grid::linear(N), &*sum, &ones, next, N as u64)?;
+            }
+            Ok(())
+        };
+        let copies = || -> Result<()> {
+            let stream = device.thread_stream()?;
+            for _ in 0..ROUNDS {
+                let mut arrays = shared.lock().unwrap();
+                let (sum, next) = &mut *arrays;
+                stream.copy(&*next, sum)?;
+            }
+            Ok(())
+        };
+        let both = [scope.spawn(launches), scope.spawn(copies)];
+        for thread in both {
+            thread.join().unwrap().unwrap();
+        }
+    });
+    let (sum, next) = shared.into_inner().unwrap();
+    let (sum, next) = (home.download(&sum).unwrap(), home.download(&next).unwrap());
+    let (sum, next) = (sum.wait().unwrap(), next.wait().unwrap());
+    assert!(sum.iter().all(|&value| value == sum[0]) && next.iter().all(|&value| value == next[0]));
+    assert!(
+        next[0] == sum[0] || next[0] == sum[0] + 1.0,
+        "{} {}",
+        sum[0],
+        next[0]
+    );
+    assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
+}
+
+#[test]
+fn a11_threads_name_the_same_arrays_in_both_orders() {
+    const THREADS: usize = 8;
+    const ROUNDS: usize = 300;
+    for schedule in [Schedule::Timed, Schedule::Eager, Schedule::Random(5)] {
+        let _watch = Watch::over(format!("a11 {schedule:?}"));
+        let (gpu, device) = world(schedule);
+        let kernels = sums::load(&device).unwrap();
+        let home = device.stream().unwrap();
+        let ones = home.upload(&[1.0_f32; N]).unwrap();
+        let twos = home.upload(&[2.0_f32; N]).unwrap();
+        let common = Mutex::new(home.zeros::<f32>(N).unwrap());
+        thread::scope(|scope| {
+            for number in 0..THREADS {
+                let (kernels, device, ones, twos, common) = (&kernels, &device, &ones, &twos, &common);
+                scope.spawn(move || {
+                    let stream = device.thread_stream().unwrap();
+                    let other = device.stream().unwrap();
+                    let mut own = stream.zeros::<f32>(N).unwrap();
+                    for _ in 0..ROUNDS {
+                        let (a, b) = if number % 2 == 0 {
+                            (ones, twos)
+                        } else {
+                            (twos, ones)
+                        };
+                        kernels
+                            .vecadd(&stream, Grid::linear(N), a, b, &mut own, N as u64)
+                            .unwrap();
+                        let mut made = other.zeros::<f32>(N).unwrap();
+                        {
+                            let mut common = common.lock().unwrap();
+                            kernels
+                                .vecadd(&stream, Grid::linear(N), &*common, ones, &mut made, N as u64)
+                                .unwrap();
+                            other.copy(&made, &mut *common).unwrap();
+                        }
+                        assert_eq!(stream.download(&own).unwrap().wait().unwrap(), [3.0; N]);
+                    }
+                });
+            }
+        });
+        let common = home
+            .download(common.into_inner().unwrap())
+            .unwrap()
+            .wait()
+            .unwrap();
+        assert_eq!(common, [(THREADS * ROUNDS) as f32; N]);
+        assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
+    }
+}
+
+/// Asks for the thread's stream while the thread's own variables are being destroyed.
+struct AtTheEnd(Device);
+
+impl Drop for AtTheEnd {
+    fn drop(&mut self) {
+        let stream = self.0.thread_stream().expect("a stream");
+        let buffer = stream.upload(&[4_u8]).expect("an upload");
+        assert_eq!(stream.download(&buffer).unwrap().wait().unwrap(), [4]);
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn a_thread_that_ends_may_still_use_the_device() {
+    let (gpu, device) = world(Schedule::Timed);
+    for first in [true, false] {
+        let device = device.clone();
+        // Which of two variables goes first depends on which was used first.
+        let ended = thread::spawn(move || {
+            let keep = || LAST.set(Some(AtTheEnd(device.clone())));
+            if first {
+                keep();
+            }
+            device.thread_stream().unwrap();
+            if !first {
+                keep();
+            }
+        });
+        ended.join().unwrap();
+    }
+    assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
+}
+
+#[test]
+fn a_timeline_ends_under_every_schedule() {
+    for schedule in [
+        Schedule::Timed,
+        Schedule::Eager,
+        Schedule::Lazy,
+        Schedule::Random(1),
+        Schedule::Random(2),
+    ] {
+        let (_gpu, device) = world(schedule);
+        let timeline = device.timeline().unwrap();
+        let stream = device.stream().unwrap();
+        let other = device.stream().unwrap();
+        let buffer = stream.upload(&[1_u8; 64]).unwrap();
+        drop(other.download(&buffer).unwrap());
+        let recording = Timeline::finish(timeline).unwrap();
+        assert_eq!(recording.operations.len(), 3, "{schedule:?}");
+    }
+}
