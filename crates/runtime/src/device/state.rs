@@ -209,8 +209,9 @@ impl Drop for DeviceState {
     /// Gives back what can be given back without waiting. Pinned memory and modules are only freed when the device is
     /// idle (rule 30), and the primary context is left to the process, which shares it with other libraries.
     fn drop(&mut self) {
-        let streams = self.all_streams();
+        // First, for it may make a stream.
         crate::submit::drain_frees(self);
+        let streams = self.all_streams();
         let idle = self.lost.get().is_none()
             && streams
                 .iter()

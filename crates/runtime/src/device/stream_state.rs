@@ -33,6 +33,13 @@ impl Lane {
         self.clock.join(clock);
         self.joined = true;
     }
+
+    /// Notes that someone may come to wait for the last ticket; one entry serves for all copies of an array or a scope.
+    pub(crate) fn note_awaited(&mut self, awaited: Awaited) {
+        if !self.awaited.iter().any(|known| known.is_same(&awaited)) {
+            self.awaited.push(awaited);
+        }
+    }
 }
 
 /// Someone on the host who may come to wait for an operation, as long as `alive` is.
@@ -41,6 +48,20 @@ pub(crate) struct Awaited {
     pub(crate) alive: Weak<()>,
     /// Whether one point will do for this operation and others of its sort right behind it: copies of pinned memory.
     pub(crate) chained: bool,
+}
+
+impl Awaited {
+    /// Whether one point will do for an earlier operation and this one right behind it. Whoever waits for both of them,
+    /// as a scope does, loses nothing; whoever waits for one of several copies of pinned memory waits for a few more
+    /// bytes at most.
+    pub(crate) fn continues(&self, earlier: &Self) -> bool {
+        self.is_same(earlier) || (self.chained && earlier.chained)
+    }
+
+    /// Whether both are the same someone.
+    fn is_same(&self, other: &Self) -> bool {
+        Weak::ptr_eq(&self.alive, &other.alive)
+    }
 }
 
 /// One stream. It lives as long as its device: tickets of a dropped [`Stream`](crate::Stream) can still be waited for.
@@ -94,5 +115,26 @@ impl StreamState {
     /// The stream's ticket of this number.
     pub(crate) fn ticket(&self, sequence: u64) -> Ticket {
         Ticket::new(self.id, sequence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn many_copies_of_one_array_are_noted_once() {
+        let stream = StreamState::new(StreamHandle::from_raw(16), 0);
+        let (array, other) = (Arc::new(()), Arc::new(()));
+        let mut lane = stream.lane.lock();
+        for alive in [&array, &other, &array, &other, &array] {
+            lane.note_awaited(Awaited {
+                alive: Arc::downgrade(alive),
+                chained: true,
+            });
+        }
+        assert_eq!(lane.awaited.len(), 2);
     }
 }

@@ -74,17 +74,24 @@ impl StagingPool {
                 )
             })?;
         if let Some(oldest) = self.take_oldest(size) {
-            if is_over(device, &oldest)? {
+            let over = is_over(device, &oldest);
+            if matches!(over, Ok(true)) {
                 return Ok(oldest.block);
             }
             self.put_first(size, oldest);
+            over?;
         }
         let full = {
             let sizes = self.sizes.lock();
             size <= KEPT_BYTES_MAX && sizes.allocated_bytes + size > KEPT_BYTES_MAX
         };
         if full && let Some(oldest) = self.take_oldest(size) {
-            return wait_for(device, oldest);
+            let waited = wait_for(device, &oldest);
+            if waited.is_ok() {
+                return Ok(oldest.block);
+            }
+            self.put_first(size, oldest);
+            waited?;
         }
         // SAFETY: the device's context is alive, and the size is not 0.
         let pointer = device.checked(unsafe { device.driver.host_alloc(device.context, size) })?;
@@ -145,7 +152,7 @@ fn is_over(device: &DeviceState, returned: &Returned) -> Result<bool> {
 }
 
 /// Waits until nothing uses the block, but not for work that comes later.
-fn wait_for(device: &DeviceState, returned: Returned) -> Result<Block> {
+fn wait_for(device: &DeviceState, returned: &Returned) -> Result<()> {
     for &ticket in &returned.uses {
         let Some(stream) = device.stream(ticket.stream) else {
             continue;
@@ -155,5 +162,5 @@ fn wait_for(device: &DeviceState, returned: Returned) -> Result<Block> {
         }
         wait_ticket(device, &stream, ticket.sequence)?;
     }
-    Ok(returned.block)
+    Ok(())
 }

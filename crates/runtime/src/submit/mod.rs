@@ -98,10 +98,8 @@ pub(crate) unsafe fn submit<C: Command>(
     };
 
     let waits = find_points(device, stream, plan.dependencies)?;
-    // A copy of pinned memory right behind others needs no point in between: whoever waits for one of them waits for a
-    // few more bytes at most.
-    let chained = waits.is_empty() && awaited.as_ref().is_some_and(|awaited| awaited.chained);
-    record_if_awaited(device, stream, &mut lane, chained)?;
+    let next = awaited.as_ref().filter(|_| waits.is_empty());
+    record_if_awaited(device, stream, &mut lane, next)?;
     for point in &waits {
         enqueue_wait(device, stream, point)?;
         lane.join(&point.clock);
@@ -139,7 +137,9 @@ pub(crate) unsafe fn submit<C: Command>(
     if lane.clock.len() > CLOCK_STREAMS_MAX {
         lane.clock.forget_done(|ticket| device.is_done(ticket));
     }
-    lane.awaited.extend(awaited);
+    if let Some(awaited) = awaited {
+        lane.note_awaited(awaited);
+    }
     publication.settle(&mut lane, event);
     ask_about_points(device, stream);
     Ok((ticket.sequence, output))
@@ -185,15 +185,17 @@ impl Drop for Publication<'_, '_> {
 }
 
 /// Records a point behind the stream's last ticket if someone on the host may still wait for it, unless the operation at
-/// hand continues a chain.
+/// hand is one for which `next` waits and continues a chain.
 fn record_if_awaited(
     device: &DeviceState,
     stream: &StreamState,
     lane: &mut Lane,
-    chained: bool,
+    next: Option<&Awaited>,
 ) -> Result<()> {
     lane.awaited.retain(|awaited| awaited.alive.strong_count() > 0);
-    if lane.awaited.is_empty() || (chained && lane.awaited.iter().all(|awaited| awaited.chained)) {
+    if next.is_some_and(|next| lane.awaited.iter().all(|earlier| next.continues(earlier)))
+        || lane.awaited.is_empty()
+    {
         return Ok(());
     }
     lane.awaited.clear();
@@ -203,7 +205,7 @@ fn record_if_awaited(
     }
     if stream.points.lock().covering(sequence).is_none() {
         let event = take_and_record(device, stream)?;
-        stream.points.lock().record_late(sequence, &clock, event);
+        enter_late(device, stream, sequence, &clock, event);
     }
     Ok(())
 }
@@ -219,9 +221,6 @@ fn find_points(device: &DeviceState, stream: &StreamState, dependencies: Depende
         let Some(other) = device.stream(ticket.stream) else {
             continue;
         };
-        if other.is_done(ticket.sequence) {
-            continue;
-        }
         let (found, displaced) = {
             let mut points = other.points.lock();
             while points.submitted() < ticket.sequence {
@@ -232,10 +231,14 @@ fn find_points(device: &DeviceState, stream: &StreamState, dependencies: Depende
                 points.displaced_until(ticket.sequence),
             )
         };
+        // Before asking whether the ticket is done: one that failed soon is, and what it displaced may not be.
         for ticket in displaced {
             if ticket.stream != stream.id && !open.contains(&ticket) {
                 open.push(ticket);
             }
+        }
+        if other.is_done(ticket.sequence) {
+            continue;
         }
         waits.push(match found {
             Some(point) => point,
@@ -251,7 +254,19 @@ fn find_points(device: &DeviceState, stream: &StreamState, dependencies: Depende
 fn record_late(device: &DeviceState, other: &StreamState) -> Result<Point<PooledEvent>> {
     let (sequence, clock) = other.points.lock().tail();
     let event = take_and_record(device, other)?;
-    Ok(other.points.lock().record_late(sequence, &clock, event))
+    Ok(enter_late(device, other, sequence, &clock, event))
+}
+
+/// Enters a point that was recorded late. If another thread was first, its point will do and the event is given back.
+fn enter_late(
+    device: &DeviceState,
+    stream: &StreamState,
+    sequence: u64,
+    clock: &Clock,
+    event: PooledEvent,
+) -> Point<PooledEvent> {
+    let mut points = stream.points.lock();
+    points.record_late(sequence, clock, event, |event| device.events.give(event))
 }
 
 /// Records a point behind all that is submitted on the stream, so that its completion can be asked about.

@@ -154,7 +154,7 @@ impl Machine {
                 None => {
                     let (tail, clock) = self.points[other].tail();
                     let event = self.record(other);
-                    self.points[other].record_late(tail, &clock, event)
+                    self.points[other].record_late(tail, &clock, event, drop)
                 }
             };
             points.push(point);

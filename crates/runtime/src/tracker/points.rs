@@ -83,19 +83,31 @@ impl<E: Clone> Points<E> {
     }
 
     /// Enters an event that was recorded after `sequence` and `clock` were read from [`tail`](Self::tail). By now the
-    /// stream may be further on; the event covers what it claims and possibly more.
-    pub(crate) fn record_late(&mut self, sequence: u64, clock: &Clock, event: E) -> Point<E> {
-        let point = self.point_at(sequence, clock, event);
-        self.insert(point.clone());
-        point
+    /// stream may be further on; the event covers what it claims and possibly more. If there is a point at `sequence`
+    /// already, that one stays and `recycle` gets the event.
+    pub(crate) fn record_late(
+        &mut self,
+        sequence: u64,
+        clock: &Clock,
+        event: E,
+        recycle: impl FnOnce(E),
+    ) -> Point<E> {
+        match self.recorded.get(self.first_at(sequence)) {
+            Some(known) if known.ticket.sequence == sequence => {
+                recycle(event);
+                known.clone()
+            }
+            _ => {
+                let point = self.point_at(sequence, clock, event);
+                self.insert(point.clone());
+                point
+            }
+        }
     }
 
     /// The earliest point behind ticket `sequence`: waiting for it waits for the fewest later tickets.
     pub(crate) fn covering(&self, sequence: u64) -> Option<&Point<E>> {
-        let at = self
-            .recorded
-            .partition_point(|point| point.ticket.sequence < sequence);
-        self.recorded.get(at)
+        self.recorded.get(self.first_at(sequence))
     }
 
     /// What those who depend on tickets up to `sequence` must wait for besides, because a submission failed.
@@ -152,14 +164,13 @@ impl<E: Clone> Points<E> {
     }
 
     fn insert(&mut self, point: Point<E>) {
-        let sequence = point.ticket.sequence;
-        let at = self
-            .recorded
-            .partition_point(|known| known.ticket.sequence < sequence);
-        match self.recorded.get(at) {
-            Some(known) if known.ticket.sequence == sequence => {}
-            _ => self.recorded.insert(at, point),
-        }
+        self.recorded.insert(self.first_at(point.ticket.sequence), point);
+    }
+
+    /// The place of the first point that is not in front of ticket `sequence`.
+    fn first_at(&self, sequence: u64) -> usize {
+        self.recorded
+            .partition_point(|point| point.ticket.sequence < sequence)
     }
 }
 
@@ -216,9 +227,22 @@ mod tests {
         points.submit(1, Some(&clock_of(&[ticket(2, 7)])), None);
         let (sequence, clock) = points.tail();
         points.submit(2, Some(&clock_of(&[ticket(2, 9)])), None);
-        let point = points.record_late(sequence, &clock, 'x');
+        let point = points.record_late(sequence, &clock, 'x', |_| unreachable!("it is the first there"));
         assert!(point.clock.covers(ticket(1, 1)) && point.clock.covers(ticket(2, 7)));
         assert!(!point.clock.covers(ticket(1, 2)) && !point.clock.covers(ticket(2, 8)));
+    }
+
+    #[test]
+    fn of_two_late_points_at_one_ticket_the_second_event_is_given_back() {
+        let mut points = Points::new(StreamId::of(1));
+        points.submit(1, None, None);
+        let (sequence, clock) = points.tail();
+        let mut back = Vec::new();
+        for event in ['x', 'y'] {
+            let point = points.record_late(sequence, &clock, event, |event| back.push(event));
+            assert_eq!(point.event, 'x');
+        }
+        assert_eq!(back, ['y']);
     }
 
     #[test]

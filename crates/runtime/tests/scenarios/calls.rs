@@ -1,11 +1,11 @@
-//! A driver that notes down every call on its way to another.
+//! A driver that notes down every call on its way to another, and can make calls fail.
 
 #![allow(
     unsafe_code,
     reason = "passes unsafe calls on, with the contract they came with"
 )]
 
-use std::{collections::BTreeMap, ffi::c_void, ptr::NonNull, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, ffi::c_void, fmt, ptr::NonNull, sync::Arc, time::Duration};
 
 use millstream::driver::{
     Completion, ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle,
@@ -16,11 +16,14 @@ use parking_lot::Mutex;
 
 type Result<T> = std::result::Result<T, DriverError>;
 
+/// Says, given a call's name, whether it is to fail instead of being passed on.
+type Fault = Arc<dyn Fn(&'static str) -> Option<DriverError> + Send + Sync>;
+
 /// Another driver, with the names of the calls made to it.
-#[derive(Debug)]
 pub(crate) struct Calls {
     inner: Arc<dyn Driver>,
     made: Mutex<Vec<&'static str>>,
+    fault: Mutex<Option<Fault>>,
     /// Calls that named a default stream.
     legacy: Mutex<usize>,
 }
@@ -30,8 +33,29 @@ impl Calls {
         Self {
             inner,
             made: Mutex::default(),
+            fault: Mutex::default(),
             legacy: Mutex::default(),
         }
+    }
+
+    /// From now on asks `fault` before every call. A call that fails is not passed on and not noted.
+    pub(crate) fn fail(&self, fault: impl Fn(&'static str) -> Option<DriverError> + Send + Sync + 'static) {
+        *self.fault.lock() = Some(Arc::new(fault));
+    }
+
+    /// From now on no call is made to fail.
+    pub(crate) fn fail_no_more(&self) {
+        *self.fault.lock() = None;
+    }
+
+    /// Notes the call, unless it is to fail.
+    fn note(&self, call: &'static str) -> Result<()> {
+        let fault = self.fault.lock().clone();
+        if let Some(error) = fault.and_then(|fault| fault(call)) {
+            return Err(error);
+        }
+        self.made.lock().push(call);
+        Ok(())
     }
 
     /// Forgets the calls noted so far.
@@ -67,6 +91,12 @@ impl Calls {
     /// How often this call was made since.
     pub(crate) fn count(&self, call: &str) -> usize {
         self.made.lock().iter().filter(|&&made| made == call).count()
+    }
+}
+
+impl fmt::Debug for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Calls over {:?}", self.inner)
     }
 }
 
@@ -112,14 +142,14 @@ macro_rules! pass_on {
 
             $(
                 fn $name(&self, $($arg: $type),*) -> $result {
-                    self.made.lock().push(stringify!($name));
+                    self.note(stringify!($name))?;
                     self.inner.$name($($arg),*)
                 }
             )*
 
             $(
                 unsafe fn $trusting(&self, $($given: $given_type),*) -> $answer {
-                    self.made.lock().push(stringify!($trusting));
+                    self.note(stringify!($trusting))?;
                     $(self.look_at((&$given).as_stream());)*
                     // SAFETY: this function's contract is that of the one behind it.
                     unsafe { self.inner.$trusting($($given),*) }

@@ -1,0 +1,272 @@
+//! Every driver call fails once; a context is lost. Each ends in a typed error, and nothing hangs, panics or leaks.
+
+#![allow(
+    unsafe_code,
+    reason = "opens devices of a driver that fails, and launches a kernel that faults"
+)]
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use millstream::{
+    Buffer, Device, Error, Grid, Result,
+    driver::{Driver, DriverError, ResultCode},
+    sim::{Gpu, Schedule, SimConfig},
+};
+
+use crate::{
+    arrays::sums,
+    calls::Calls,
+    rig::{Watch, gate_kernel},
+};
+
+const N: usize = 1500;
+/// How long a device may take to close once everything that was made from it is gone.
+const CLOSED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Two streams, arrays of every kind, kernels, copies, downloads and drops; gives what it computed.
+fn program(device: &Device) -> Result<(Vec<f32>, Vec<f64>, Vec<f32>)> {
+    let timeline = device.timeline()?;
+    let kernels = sums::load(device)?;
+    let (s1, s2) = (device.stream()?, device.stream()?);
+    let mut pinned = device.pinned_from(&[2.0_f32; N])?;
+    let ones = s1.upload(&[1.0_f32; N])?;
+    let mut sum = s2.zeros::<f32>(N)?;
+    let event = s1.record()?;
+    s2.wait_for(&event)?;
+    s2.copy(&pinned, &mut sum)?;
+    let mut next = s1.zeros::<f32>(N)?;
+    kernels.vecadd(&s1, Grid::linear(N), &ones, &sum, &mut next, N as u64)?;
+    drop(s1.download(&sum)?);
+    drop(sum);
+    let mut wide = s1.zeros::<f64>(N)?;
+    s2.fill(wide.slice_mut(1..), 1.7)?;
+    s1.fill(next.slice_mut(..1), 9.0)?;
+    s2.copy(&next, &mut pinned)?;
+    let both = (s2.download(&next)?, s1.download(&wide)?);
+    drop((next, wide, ones));
+    let first = pollster::block_on(both.0)?;
+    let second = both.1.wait()?;
+    timeline.finish()?;
+    let third = pinned.read()?.to_vec();
+    Ok((first, second, third))
+}
+
+fn expected() -> (Vec<f32>, Vec<f64>, Vec<f32>) {
+    let mut sum = vec![3.0; N];
+    sum[0] = 9.0;
+    let mut wide = vec![1.7; N];
+    wide[0] = 0.0;
+    (sum.clone(), wide, sum)
+}
+
+/// A new simulated GPU behind a driver that can fail.
+fn world(schedule: Schedule) -> (Gpu, Arc<Calls>, Device) {
+    let gpu = Gpu::new(SimConfig::new().schedule(schedule));
+    let calls = Arc::new(Calls::over(gpu.driver()));
+    // SAFETY: the driver passes calls on to one that does what it says, or fails without doing anything.
+    let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) };
+    (gpu, calls, device.expect("the device opens"))
+}
+
+/// Makes the `number`th `call` from now on fail; gives whether it has.
+fn fail_one(calls: &Calls, call: &'static str, number: usize, code: ResultCode) -> Arc<AtomicUsize> {
+    let made = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&made);
+    calls.fail(move |name| {
+        let hit = name == call && counter.fetch_add(1, Ordering::Relaxed) + 1 == number;
+        hit.then(|| DriverError::new(call, code))
+    });
+    made
+}
+
+/// What a device makes and unmakes.
+const PAIRS: [(&str, &str); 4] = [
+    ("stream_create", "stream_destroy"),
+    ("event_create", "event_destroy"),
+    ("mem_alloc_async", "mem_free_async"),
+    ("host_alloc", "host_free"),
+];
+
+/// The calls that the program makes, with the most of each, under any of the schedules.
+fn calls_made(schedules: &[Schedule]) -> BTreeMap<&'static str, usize> {
+    let mut most: BTreeMap<&'static str, usize> = BTreeMap::new();
+    for &schedule in schedules {
+        let (_gpu, calls, device) = world(schedule);
+        calls.forget();
+        assert_eq!(program(&device).expect("nothing fails"), expected());
+        for (call, count) in calls.counts() {
+            let known = most.entry(call).or_default();
+            *known = count.max(*known);
+        }
+    }
+    most
+}
+
+/// Fails every call of the program once, in turn, and hands on what came of it.
+fn fail_each(code: ResultCode, look: impl Fn(&str, &Gpu, &Calls, Device, Result<()>)) {
+    let schedules = [
+        Schedule::Timed,
+        Schedule::Lazy,
+        Schedule::Random(1),
+        Schedule::Random(2),
+    ];
+    for (call, count) in calls_made(&schedules) {
+        for number in 1..=count.min(40) {
+            for schedule in schedules {
+                let name = format!("{call} no. {number}, {code}, {schedule:?}");
+                let _watch = Watch::over(name.clone());
+                let (gpu, calls, device) = world(schedule);
+                let made = fail_one(&calls, call, number, code);
+                let result = program(&device);
+                if made.load(Ordering::Relaxed) < number {
+                    // Polls come in other numbers under other schedules.
+                    assert_eq!(result.expect("nothing failed"), expected(), "{name}");
+                    continue;
+                }
+                if let Ok(values) = &result {
+                    assert_eq!(*values, expected(), "{name}");
+                }
+                calls.fail_no_more();
+                look(&name, &gpu, &calls, device, result.map(drop));
+                let reports = gpu.reports();
+                assert!(reports.is_empty(), "{name}: {reports:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn any_call_may_fail_once_and_the_device_works_on() {
+    fail_each(ResultCode::INVALID_VALUE, |name, gpu, calls, device, result| {
+        match result {
+            Ok(()) | Err(Error::Driver(_)) => {}
+            Err(error) => panic!("{name}: {error:?}"),
+        }
+        assert_eq!(program(&device).expect(name), expected(), "{name}");
+        for stream in [device.stream().expect(name), device.stream().expect(name)] {
+            stream.synchronize().expect(name);
+        }
+        let context = device.as_raw();
+        let driver = gpu.driver();
+        // SAFETY: the device keeps the context alive.
+        unsafe { driver.context_synchronize(context) }.expect(name);
+        drop(device);
+        // An unmaking call that failed is not made again.
+        let pairs = PAIRS.iter().filter(|(_, unmake)| !name.starts_with(unmake));
+        let kept = || {
+            let kept = pairs
+                .clone()
+                .filter(|(make, unmake)| calls.count(make) != calls.count(unmake));
+            kept.collect::<Vec<_>>()
+        };
+        // The reactor may hold on to the device until it next looks whether a future is still there.
+        let started = Instant::now();
+        while !kept().is_empty() && started.elapsed() < CLOSED_WITHIN {
+            thread::yield_now();
+        }
+        assert!(kept().is_empty(), "{name}: {:?}, {:?}", kept(), calls.counts());
+    });
+}
+
+#[test]
+fn a_free_that_was_put_off_until_the_device_closes_leaves_no_stream() {
+    let (gpu, calls, device) = world(Schedule::Timed);
+    let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
+    let buffer = s1.upload(&[1_u8; N]).unwrap();
+    let hold = gpu.hold(s1.as_raw());
+    // Neither stream is behind the other's copy, so the free wants a stream of its own.
+    drop(s2.download(&buffer).unwrap());
+    drop(s1.download(&buffer).unwrap());
+    fail_one(&calls, "stream_create", 1, ResultCode::INVALID_VALUE);
+    drop(buffer);
+    assert_eq!(calls.count("mem_free_async"), 0, "it was put off");
+    drop((s1, s2, device));
+    assert_eq!(calls.count("mem_free_async"), 1);
+    assert_eq!(calls.count("stream_create"), calls.count("stream_destroy"));
+    drop(hold);
+    assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
+}
+
+#[test]
+fn memory_may_run_out_once_and_the_device_works_on() {
+    fail_each(ResultCode::OUT_OF_MEMORY, |name, _, _, device, result| {
+        match result {
+            Ok(()) | Err(Error::Driver(_) | Error::OutOfMemory(_)) => {}
+            Err(error) => panic!("{name}: {error:?}"),
+        }
+        assert_eq!(program(&device).expect(name), expected(), "{name}");
+    });
+}
+
+#[test]
+fn a_context_lost_in_any_call_is_lost_for_good() {
+    fail_each(ResultCode::ILLEGAL_ADDRESS, |name, _, _, device, result| {
+        match (device.lost(), result) {
+            // The program does not ask whether what it drops could be destroyed.
+            (_, Ok(())) => {}
+            (Some(_), Err(Error::DeviceLost { .. })) => {
+                assert!(
+                    matches!(program(&device), Err(Error::DeviceLost { .. })),
+                    "{name}"
+                );
+            }
+            (lost, result) => panic!("{name}: {lost:?}, {result:?}"),
+        }
+    });
+}
+
+#[test]
+fn a_kernel_that_faults_fails_every_waiter() {
+    for schedule in [
+        Schedule::Timed,
+        Schedule::Eager,
+        Schedule::Lazy,
+        Schedule::Random(3),
+    ] {
+        let _watch = Watch::over(format!("{schedule:?}"));
+        let (gpu, _calls, device) = world(schedule);
+        let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
+        let numbers = s1.upload(&[1_u32; N]).unwrap();
+        let mut pinned = device.pinned::<u32>(N).unwrap();
+        let kernels = gate_kernel::load(&device).unwrap();
+        let hold = gpu.hold(s1.as_raw());
+        let grid = Grid::new([1, 1, 1], [1, 1, 1]);
+        // SAFETY: none; on the simulated device an address that is nobody's is an error and no more.
+        unsafe { kernels.gate(&s1, grid, 64) }.unwrap();
+        let mut after = s1.zeros::<u32>(N).unwrap();
+        s1.copy(&numbers, &mut after).unwrap();
+        s2.copy(&after, &mut pinned).unwrap();
+        let downloads: Vec<_> = (0..8).map(|_| s2.download(&after).unwrap()).collect();
+        let waiters: Vec<_> = downloads
+            .into_iter()
+            .enumerate()
+            .map(|(at, download)| {
+                thread::spawn(move || {
+                    if at % 2 == 0 {
+                        download.wait()
+                    } else {
+                        pollster::block_on(download)
+                    }
+                })
+            })
+            .collect();
+        thread::sleep(Duration::from_millis(5));
+        drop(hold);
+        for waiter in waiters {
+            let result = waiter.join().expect("no waiter panics");
+            assert!(matches!(result, Err(Error::DeviceLost { .. })), "{result:?}");
+        }
+        assert!(matches!(pinned.read().map(drop), Err(Error::DeviceLost { .. })));
+        let again: Result<Buffer<u8>> = s1.upload(&[1]);
+        assert!(matches!(again, Err(Error::DeviceLost { .. })));
+        assert!(device.lost().is_some());
+    }
+}
