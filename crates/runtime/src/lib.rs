@@ -31,6 +31,7 @@ mod event;
 #[doc(hidden)]
 pub mod kernel;
 mod memory;
+mod scope;
 mod stream;
 mod submit;
 mod timeline;
@@ -86,5 +87,6 @@ pub use millstream_driver as driver;
 /// ```
 pub use millstream_macros::kernels;
 pub use millstream_sim as sim;
+pub use scope::Scope;
 pub use stream::Stream;
 pub use timeline::{Kind, Overlap, Recording, TimedOperation, Timeline};

@@ -11,5 +11,6 @@ mod futures;
 mod host_memory;
 mod random;
 mod rig;
+mod scopes;
 mod shapes;
 mod threads;

@@ -1,0 +1,132 @@
+//! Fills and zeros.
+
+#![allow(unsafe_code, reason = "submits fills of spans")]
+
+use std::panic::Location;
+
+use bytemuck::Pod;
+use millstream_driver::FillPattern;
+use smallvec::smallvec;
+
+use crate::{
+    Buffer, Result, Stream, WriteOperand,
+    memory::Span,
+    submit::{Command, Fill, Operation, Repeat, submit},
+    timeline::Kind,
+    tracker::AccessKind,
+};
+
+impl Stream {
+    /// Sets every element to `value`.
+    ///
+    /// # Errors
+    ///
+    /// If the target is on another device, or the device is lost.
+    #[track_caller]
+    pub fn fill<T: Pod>(&self, target: impl WriteOperand<T>, value: T) -> Result<()> {
+        let place = target.place();
+        self.same_device("fill", 0, &place.0.allocation.device)?;
+        self.fill_span(&place.0, bytemuck::bytes_of(&value), Location::caller())
+    }
+
+    /// An array of `len` elements, all bits zero.
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough memory, or the device is lost.
+    #[track_caller]
+    pub fn zeros<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
+        let location = Location::caller();
+        let mut target = Buffer::new(self.device_state(), self.state(), len, "zeros", location)?;
+        self.fill_span(&target.view_mut().span, &[0], location)?;
+        Ok(target)
+    }
+
+    /// Repeats `value` over the span, whose length is a multiple of the value's.
+    fn fill_span(&self, target: &Span<'_>, value: &[u8], location: &'static Location<'static>) -> Result<()> {
+        let bytes = target.bytes.len();
+        if bytes == 0 {
+            return self.device_state().check_alive();
+        }
+        if let Some(pattern) = pattern_of(value) {
+            let count = bytes / pattern.size();
+            return self.submit_fill(
+                target,
+                location,
+                Fill {
+                    target: target.pointer(),
+                    pattern,
+                    count,
+                },
+            );
+        }
+        let first = Span {
+            bytes: target.bytes.start..target.bytes.start + value.len(),
+            ..target.clone()
+        };
+        self.upload_pieces(value, &first, None, location, |_| ())?;
+        let command = Repeat {
+            target: target.pointer(),
+            element_bytes: value.len(),
+            bytes,
+        };
+        self.submit_fill(target, location, command)
+    }
+
+    fn submit_fill(
+        &self,
+        target: &Span<'_>,
+        location: &'static Location<'static>,
+        command: impl Command<Output = ()>,
+    ) -> Result<()> {
+        let operation = Operation {
+            kind: Kind::Fill,
+            label: "fill",
+            location,
+            bytes: target.bytes.len() as u64,
+            accesses: smallvec![target.access(AccessKind::Write)],
+            awaited: None,
+        };
+        // SAFETY: the fill touches the span alone, which lies within its allocation.
+        unsafe { submit(self.device_state(), self.state(), operation, command) }.map(drop)
+    }
+}
+
+/// The shortest element that the driver can repeat and that gives the same bytes.
+fn pattern_of(value: &[u8]) -> Option<FillPattern> {
+    let repeats = |size: usize| {
+        value.len().is_multiple_of(size) && value.chunks_exact(size).all(|part| part == &value[..size])
+    };
+    let first = |size: usize| value.get(..size);
+    if repeats(1) {
+        return first(1).map(|bytes| FillPattern::U8(bytes[0]));
+    }
+    if repeats(2) {
+        return first(2).map(|bytes| FillPattern::U16(bytemuck::pod_read_unaligned(bytes)));
+    }
+    if repeats(4) {
+        return first(4).map(|bytes| FillPattern::U32(bytemuck::pod_read_unaligned(bytes)));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fill_uses_the_shortest_element_that_repeats() {
+        assert_eq!(pattern_of(&[7, 7, 7, 7, 7, 7, 7, 7]), Some(FillPattern::U8(7)));
+        assert_eq!(
+            pattern_of(&[1, 2, 1, 2]),
+            Some(FillPattern::U16(u16::from_ne_bytes([1, 2])))
+        );
+        assert_eq!(
+            pattern_of(&1.5_f32.to_ne_bytes()),
+            Some(FillPattern::U32(1.5_f32.to_bits()))
+        );
+        assert_eq!(pattern_of(&1.7_f64.to_ne_bytes()), None);
+        assert_eq!(pattern_of(&[1, 2, 3]), None);
+        assert_eq!(pattern_of(&[5, 5, 5]), Some(FillPattern::U8(5)));
+    }
+}

@@ -1,0 +1,170 @@
+//! The verbs of data: upload, download, copy, fill, zeros.
+
+#![allow(unsafe_code, reason = "submits copies between memory that it holds")]
+
+mod download;
+mod fill;
+mod staged;
+mod upload;
+
+use std::{panic::Location, sync::Arc};
+
+use bytemuck::Pod;
+use smallvec::smallvec;
+
+pub(crate) use staged::Staged;
+
+use crate::{
+    CopySource, CopyTarget, Misuse, Problem, Result, Stream,
+    device::{Awaited, DeviceState},
+    memory::{AnyPlace, PinnedPlace},
+    submit::{Accesses, Command, Operation, ToDevice, ToHost, WithinDevice, submit},
+    timeline::Kind,
+    tracker::AccessKind,
+};
+
+impl Stream {
+    /// Copies an array to another of the same length: on the device, to or from [`Pinned`](crate::Pinned) memory.
+    ///
+    /// # Errors
+    ///
+    /// If the lengths differ, an operand is on another device, both are on the host, or the device is lost.
+    #[track_caller]
+    pub fn copy<T: Pod>(&self, source: impl CopySource<T>, target: impl CopyTarget<T>) -> Result<()> {
+        let (from, to) = (source.source(), target.source());
+        same_length("copy", elements::<T>(&from), elements::<T>(&to))?;
+        self.same_device("copy", 0, device_of(&from))?;
+        self.same_device("copy", 1, device_of(&to))?;
+        let location = Location::caller();
+        match (from, to) {
+            (AnyPlace::Device(from), AnyPlace::Device(to)) => {
+                let (from, to) = (from.0, to.0);
+                if from.overlaps(&to) {
+                    return Err(Misuse::new("copy", Problem::Overlap { first: 0, second: 1 }).into());
+                }
+                let bytes = from.bytes.len();
+                let command = WithinDevice {
+                    target: to.pointer(),
+                    source: from.pointer(),
+                    bytes,
+                };
+                let accesses = smallvec![from.access(AccessKind::Read), to.access(AccessKind::Write)];
+                self.submit_copy(Kind::DeviceToDevice, bytes, accesses, None, location, command)
+            }
+            (AnyPlace::Pinned(from), AnyPlace::Device(to)) => {
+                let to = to.0;
+                let bytes = from.bytes();
+                let command = ToDevice {
+                    target: to.pointer(),
+                    source: from.pointer,
+                    bytes,
+                };
+                let accesses = smallvec![from.access(AccessKind::Read), to.access(AccessKind::Write)];
+                self.submit_copy(
+                    Kind::HostToDevice,
+                    bytes,
+                    accesses,
+                    Some(&from),
+                    location,
+                    command,
+                )
+            }
+            (AnyPlace::Device(from), AnyPlace::Pinned(to)) => {
+                let from = from.0;
+                let bytes = to.bytes();
+                let command = ToHost {
+                    target: to.pointer,
+                    source: from.pointer(),
+                    bytes,
+                };
+                let accesses = smallvec![from.access(AccessKind::Read), to.access(AccessKind::Write)];
+                self.submit_copy(Kind::DeviceToHost, bytes, accesses, Some(&to), location, command)
+            }
+            (AnyPlace::Pinned(_), AnyPlace::Pinned(_)) => {
+                Err(Misuse::new("copy", Problem::BothOnHost).into())
+            }
+        }
+    }
+
+    fn submit_copy(
+        &self,
+        kind: Kind,
+        bytes: usize,
+        accesses: Accesses<'_>,
+        pinned: Option<&PinnedPlace<'_>>,
+        location: &'static Location<'static>,
+        command: impl Command<Output = ()>,
+    ) -> Result<()> {
+        if bytes == 0 {
+            return self.device_state().check_alive();
+        }
+        let awaited = pinned.map(|place| Awaited {
+            alive: Arc::downgrade(place.alive),
+            chained: true,
+        });
+        let operation = Operation {
+            kind,
+            label: "copy",
+            location,
+            bytes: bytes as u64,
+            accesses,
+            awaited,
+        };
+        // SAFETY: the accesses are all that the copy touches: spans within their allocations, and pinned memory that its
+        // pool does not hand out again before this operation is done.
+        unsafe { submit(self.device_state(), self.state(), operation, command) }.map(drop)
+    }
+
+    /// An error if the operand is not on the stream's device.
+    pub(crate) fn same_device(
+        &self,
+        operation: &'static str,
+        operand: usize,
+        device: &Arc<DeviceState>,
+    ) -> Result<(), Misuse> {
+        if Arc::ptr_eq(device, self.device_state()) {
+            return Ok(());
+        }
+        let (operand_device, stream_device) = (device.to_string(), self.device_state().to_string());
+        Err(Misuse::new(
+            operation,
+            Problem::OtherDevice {
+                operand,
+                operand_device,
+                stream_device,
+            },
+        ))
+    }
+}
+
+pub(crate) fn same_length(
+    operation: &'static str,
+    source_len: usize,
+    target_len: usize,
+) -> Result<(), Misuse> {
+    if source_len == target_len {
+        return Ok(());
+    }
+    Err(Misuse::new(
+        operation,
+        Problem::Length {
+            source_len,
+            target_len,
+        },
+    ))
+}
+
+fn elements<T>(place: &AnyPlace<'_>) -> usize {
+    let bytes = match place {
+        AnyPlace::Device(place) => place.0.bytes.len(),
+        AnyPlace::Pinned(place) => place.bytes(),
+    };
+    bytes.checked_div(size_of::<T>()).unwrap_or(0)
+}
+
+fn device_of<'a>(place: &'a AnyPlace<'_>) -> &'a Arc<DeviceState> {
+    match place {
+        AnyPlace::Device(place) => &place.0.allocation.device,
+        AnyPlace::Pinned(place) => place.device,
+    }
+}

@@ -1,0 +1,78 @@
+//! Page-locked blocks on their way through the pool.
+
+#![allow(unsafe_code, reason = "copies between its block and memory of the host")]
+
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use smallvec::SmallVec;
+
+use crate::{Result, device::DeviceState, memory::Block, tracker::Ticket};
+
+/// A block on its way through the pool: given back, with what may still use it, however this ends.
+pub(crate) struct Staged {
+    device: Arc<DeviceState>,
+    block: Option<Block>,
+    uses: SmallVec<[Ticket; 4]>,
+}
+
+impl Staged {
+    /// A block of at least `bytes` that nobody uses.
+    pub(super) fn new(device: &Arc<DeviceState>, bytes: usize) -> Result<Self> {
+        Ok(Self {
+            device: Arc::clone(device),
+            block: Some(device.staging.take(device, bytes)?),
+            uses: SmallVec::new(),
+        })
+    }
+
+    /// A block with these bytes.
+    pub(super) fn of(device: &Arc<DeviceState>, source: &[u8]) -> Result<Self> {
+        let staged = Self::new(device, source.len())?;
+        // SAFETY: the block is ours alone, at least as large as the source, and not part of it.
+        unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), staged.pointer(), source.len()) };
+        Ok(staged)
+    }
+
+    /// Notes that this operation uses the block.
+    pub(super) fn used_by(&mut self, ticket: Ticket) {
+        self.uses.push(ticket);
+    }
+
+    /// Where the block is.
+    pub(super) fn pointer(&self) -> *mut u8 {
+        self.block
+            .as_ref()
+            .map_or(std::ptr::null_mut(), |block| block.pointer.as_ptr())
+    }
+
+    /// The first `len` elements of the block. The copy that writes them is done.
+    pub(super) fn take<T: Pod>(self, len: usize) -> Vec<T> {
+        let mut values = Vec::<T>::with_capacity(len);
+        // SAFETY: the vector has room for `len` elements, and the block, which is another place, as many bytes.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                self.pointer(),
+                values.as_mut_ptr().cast::<u8>(),
+                len * size_of::<T>(),
+            );
+        }
+        // SAFETY: the elements were just written, and any bits are a `T`.
+        unsafe { values.set_len(len) };
+        values
+    }
+
+    /// Fills `target`, which is no longer than the block, from it. The copy that writes the block is done.
+    pub(crate) fn copy_to(&self, target: &mut [u8]) {
+        // SAFETY: the block has at least as many bytes, and is another place.
+        unsafe { std::ptr::copy_nonoverlapping(self.pointer(), target.as_mut_ptr(), target.len()) };
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if let Some(block) = self.block.take() {
+            self.device.staging.give(block, std::mem::take(&mut self.uses));
+        }
+    }
+}

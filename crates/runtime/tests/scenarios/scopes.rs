@@ -1,0 +1,304 @@
+//! Scenarios B: borrowed slices of the host, copied in scopes.
+
+#![allow(unsafe_code, reason = "launches a kernel that faults")]
+
+use std::{
+    mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use millstream::{Device, Error, Grid, Problem, Result, Scope, sim::SimConfig};
+
+use crate::{
+    calls::Calls,
+    rig::{Gate, Rig, everywhere, everywhere_counted, gate_kernel},
+};
+
+const N: usize = 1500;
+/// How long a gate stays closed after the body of its scope has ended.
+const A_WHILE: Duration = Duration::from_millis(3);
+
+fn scenario(run: impl Fn(&Rig) -> Result<()>) {
+    everywhere(|rig| run(rig).unwrap());
+}
+
+/// Runs `scope`, which drops what it is given when its body ends; a while after that opens the gate. Says whether the
+/// gate was open when `scope` returned.
+fn gated<R>(gate: Gate, scope: impl FnOnce(mpsc::Sender<()>) -> R) -> (R, bool) {
+    let opened = AtomicBool::new(false);
+    thread::scope(|threads| {
+        let (body, ended) = mpsc::channel();
+        let opened = &opened;
+        threads.spawn(move || {
+            assert!(ended.recv().is_err(), "the body ends without a word");
+            thread::sleep(A_WHILE);
+            opened.store(true, Ordering::SeqCst);
+            gate.open();
+        });
+        let result = scope(body);
+        (result, opened.load(Ordering::SeqCst))
+    })
+}
+
+#[test]
+fn b07_forgetting_everything_is_sound() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        let mut a = s1.upload(&vec![1_u32; N])?;
+        let (source, mut target) = (vec![2_u32; N / 2], vec![0_u32; N]);
+        let mut pinned = rig.device.pinned_from(&vec![7_u32; N])?;
+        let in_flight = rig.device.pinned::<u32>(N)?;
+        let gate = rig.gate(&s1);
+        let (result, waited) = gated(gate, |body| {
+            rig.device.scope(|scope: &Scope<'_>| {
+                let _body = body;
+                scope.upload(&s1, &source, a.slice_mut(..N / 2))?;
+                scope.download(&s1, &a, &mut target)?;
+                let mut never_awaited = Box::pin(s1.download(&a)?);
+                let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                assert!(never_awaited.as_mut().poll(&mut context).is_pending());
+                mem::forget(never_awaited);
+                mem::forget(s2.download(&a)?);
+                #[expect(clippy::forget_non_drop, reason = "a guard whose end is that of its borrow")]
+                mem::forget(pinned.write()?);
+                let mut copied = s1.zeros::<u32>(N)?;
+                s1.copy(&in_flight, &mut copied)?;
+                mem::forget((copied, in_flight));
+                #[expect(forgetting_references, reason = "a reference is all that there is to forget")]
+                mem::forget(scope);
+                Ok(())
+            })
+        });
+        result?;
+        assert!(waited);
+        assert_eq!(target[..N / 2], [2; N / 2]);
+        assert_eq!(target[N / 2..], [1; N / 2]);
+        s2.copy(&pinned, &mut a)?;
+        mem::forget((s1, s2));
+        let stream = rig.stream();
+        rig.device
+            .scope(|scope| scope.download(&stream, &a, &mut target))?;
+        assert_eq!(target, [7; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn b14_a_scope_left_by_return_waits_first() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        let mut a = s1.upload(&vec![1_u32; N])?;
+        let (mut first, mut second) = (vec![0; N], vec![0; N]);
+        let gate = rig.gate(&s1);
+        let (result, waited) = gated(gate, |body| {
+            rig.device.scope(|scope| {
+                let _body = body;
+                scope.download(&s1, &a, &mut first)?;
+                s2.fill(&mut a, 2)?;
+                scope.download(&s2, &a, &mut second)?;
+                Ok("the body's value")
+            })
+        });
+        assert_eq!(result?, "the body's value");
+        assert!(waited);
+        assert_eq!((first, second), (vec![1; N], vec![2; N]));
+        Ok(())
+    });
+}
+
+#[test]
+fn b14_a_scope_left_by_an_error_waits_first() {
+    scenario(|rig| {
+        let s1 = rig.stream();
+        let mut a = s1.upload(&vec![1_u32; N])?;
+        let (source, mut target) = (vec![2; N], vec![0; N]);
+        let gate = rig.gate(&s1);
+        let (result, waited) = gated(gate, |body| {
+            rig.device.scope(|scope| {
+                let _body = body;
+                scope.download(&s1, &a, &mut target)?;
+                scope.upload(&s1, &source, a.slice_mut(1..))
+            })
+        });
+        let Err(Error::Misuse(misuse)) = result else {
+            panic!("the lengths differ: {result:?}")
+        };
+        assert!(matches!(misuse.problem(), Problem::Length { .. }), "{misuse}");
+        assert!(waited);
+        assert_eq!(target, [1; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn b14_a_scope_left_by_a_panic_waits_first() {
+    scenario(|rig| {
+        let s1 = rig.stream();
+        let mut a = s1.upload(&vec![1_u32; N])?;
+        let (source, mut target) = (vec![2_u32; N], vec![0; N]);
+        let gate = rig.gate(&s1);
+        let (panic, waited) = gated(gate, |body| {
+            catch_unwind(AssertUnwindSafe(|| {
+                rig.device.scope(|scope| {
+                    let _body = body;
+                    scope.download(&s1, &a, &mut target)?;
+                    scope.upload(&s1, &source, &mut a)?;
+                    // Past the panic hook, which would print it under every schedule.
+                    std::panic::resume_unwind(Box::new("out"));
+                    #[expect(unreachable_code, reason = "the type of the body's value")]
+                    Ok(())
+                })
+            }))
+        });
+        assert_eq!(panic.unwrap_err().downcast_ref(), Some(&"out"));
+        assert!(waited);
+        assert_eq!(target, [1; N]);
+        assert_eq!(s1.download(&a)?.wait()?, [2; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn b14_a_scope_that_only_uploads_waits_too() {
+    scenario(|rig| {
+        let s1 = rig.stream();
+        let mut a = s1.zeros::<u32>(N)?;
+        let source = vec![2; N];
+        let gate = rig.gate(&s1);
+        let (result, waited) = gated(gate, |body| {
+            rig.device.scope(|scope| {
+                let _body = body;
+                scope.upload(&s1, &source, &mut a)
+            })
+        });
+        result?;
+        assert!(waited);
+        Ok(())
+    });
+}
+
+#[test]
+fn b14_later_work_of_a_stream_is_not_waited_for() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        let mut a = s1.upload(&vec![1_u32; N])?;
+        let (source, mut target) = (vec![2_u32; N], vec![0; N]);
+        let (first, second) = rig.device.scope(|scope| {
+            scope.download(&s1, &a, &mut target)?;
+            scope.upload(&s1, &source, &mut a)?;
+            let later = rig.gate(&s1);
+            // Neither is what other streams have pending.
+            Ok((later, rig.gate(&s2)))
+        })?;
+        assert_eq!(target, [1; N]);
+        let behind = s1.download(&a)?;
+        assert!(!behind.is_ready()?);
+        first.open();
+        second.open();
+        assert_eq!(behind.wait()?, [2; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn b09_copies_on_one_array_in_one_scope_cost_no_wait_and_no_event() {
+    let run = |rig: &Rig, calls: &Calls| -> Result<()> {
+        let stream = rig.stream();
+        let mut a = stream.zeros::<u32>(N)?;
+        let source = vec![3_u32; N];
+        let (mut first, mut second, mut third) = (vec![0; N], vec![0; N], vec![0; N / 2]);
+        let gate = rig.gate(&stream);
+        calls.forget();
+        let (result, _) = gated(gate, |body| {
+            rig.device.scope(|scope| {
+                let _body = body;
+                scope.download(&stream, &a, &mut first)?;
+                scope.upload(&stream, &source[..N / 2], a.slice_mut(N / 2..))?;
+                scope.download(&stream, &a, &mut second)?;
+                scope.upload(&stream, &source, &mut a)?;
+                scope.download(&stream, a.slice(..N / 2), &mut third)
+            })
+        });
+        result?;
+        assert_eq!(first, [0; N]);
+        assert_eq!(
+            (&second[..N / 2], &second[N / 2..]),
+            (&[0; N / 2][..], &[3; N / 2][..])
+        );
+        assert_eq!(third, [3; N / 2]);
+        for call in ["event_create", "event_record", "stream_wait_event"] {
+            assert_eq!(calls.count(call), 0, "{call}: {:?}", calls.counts());
+        }
+        Ok(())
+    };
+    everywhere_counted(|rig, calls| run(rig, calls).unwrap());
+}
+
+#[test]
+fn b15_empty_slices_and_odd_parts_in_a_scope() {
+    scenario(|rig| {
+        let stream = rig.stream();
+        let mut a = stream.upload(&[1_u8, 2, 3, 4, 5])?;
+        let mut target = [0_u8; 7];
+        rig.device.scope(|scope| {
+            let (none, rest) = target.split_at_mut(0);
+            let (one, rest) = rest.split_at_mut(1);
+            scope.upload(&stream, &[], a.slice_mut(2..2))?;
+            scope.download(&stream, a.slice(5..), none)?;
+            scope.download(&stream, a.slice(4..), one)?;
+            scope.upload(&stream, &[9], a.slice_mut(3..4))?;
+            scope.download(&stream, a.slice(1..4), &mut rest[3..])
+        })?;
+        assert_eq!(target, [5, 0, 0, 0, 2, 3, 9]);
+        Ok(())
+    });
+}
+
+/// On the simulated device alone: a lost GPU would stay lost for the process's other tests.
+#[test]
+fn d08_a_scope_on_a_lost_device_ends_with_the_error() -> Result<()> {
+    let gpu = millstream::sim::Gpu::new(SimConfig::new());
+    let device = Device::of(&gpu, 0)?;
+    let stream = device.stream()?;
+    let kernels = gate_kernel::load(&device)?;
+    let mut a = stream.upload(&vec![1_u32; N])?;
+    let (source, mut target) = (vec![2_u32; N], vec![8_u32; N]);
+    let hold = gpu.hold(stream.as_raw());
+    let ended = device.scope(|scope| {
+        // SAFETY: the simulated device checks every access, and refuses this one.
+        unsafe { kernels.gate(&stream, Grid::new([1, 1, 1], [1, 1, 1]), 8) }?;
+        scope.download(&stream, &a, &mut target)?;
+        scope.upload(&stream, &source, &mut a)?;
+        drop(hold);
+        Ok(())
+    });
+    assert!(matches!(ended, Err(Error::DeviceLost { .. })), "{ended:?}");
+    assert_eq!(target, [8; N], "what has not arrived is not written");
+    let again = device.scope(|scope| scope.download(&stream, &a, &mut target));
+    assert!(matches!(again, Err(Error::DeviceLost { .. })), "{again:?}");
+    Ok(())
+}
+
+#[test]
+fn b13_a_stream_of_another_device_in_a_scope_is_an_error() -> Result<()> {
+    let (here, there) = (Device::simulated()?, Device::simulated()?);
+    let stream = there.stream()?;
+    let a = stream.upload(&[1_u8, 2, 3])?;
+    let mut target = [0_u8; 3];
+    let ended = here.scope(|scope| scope.download(&stream, &a, &mut target));
+    let Err(Error::Misuse(misuse)) = ended else {
+        panic!("the stream is another device's")
+    };
+    assert!(
+        matches!(misuse.problem(), Problem::OtherDevice { .. }),
+        "{misuse}"
+    );
+    assert_eq!(target, [0; 3]);
+    Ok(())
+}
