@@ -102,8 +102,9 @@ fn settle(wish: &Wish) -> bool {
     if wish.waker.lock().is_none() {
         return true;
     }
-    // A failure is news too: the future finds it when it is polled.
-    if !poll_ticket(&wish.device, &wish.stream, wish.sequence).unwrap_or(true) {
+    // A failure is news too, and so is a driver's panic: the future finds it when it is polled.
+    let ask = || poll_ticket(&wish.device, &wish.stream, wish.sequence).unwrap_or(true);
+    if !catch_unwind(AssertUnwindSafe(ask)).unwrap_or(true) {
         return false;
     }
     // Taken before it is called: a waker is the executor's code, and may poll or drop the future, which takes this lock.

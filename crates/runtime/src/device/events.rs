@@ -29,8 +29,11 @@ impl EventPool {
         {
             let mut returned = self.returned.lock();
             for _ in 0..LOOK_AT_MAX.min(returned.len()) {
-                let Some(event) = returned.pop_front() else { break };
-                if Arc::strong_count(&event) == 1 {
+                let Some(mut event) = returned.pop_front() else {
+                    break;
+                };
+                // Unlike the count, this is also ordered after what the others did with it.
+                if Arc::get_mut(&mut event).is_some() {
                     return Ok(event);
                 }
                 returned.push_back(event);

@@ -7,6 +7,7 @@
 
 use std::{
     collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -83,6 +84,22 @@ fn fail_one(calls: &Calls, call: &'static str, number: usize, code: ResultCode) 
     calls.fail(move |name| {
         let hit = name == call && counter.fetch_add(1, Ordering::Relaxed) + 1 == number;
         hit.then(|| DriverError::new(call, code))
+    });
+    made
+}
+
+/// Makes the `number`th call from now on that `is_meant` panic; counts them.
+fn panic_once(
+    calls: &Calls,
+    is_meant: impl Fn(&str) -> bool + Send + Sync + 'static,
+    number: usize,
+) -> Arc<AtomicUsize> {
+    let made = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&made);
+    calls.fail(move |name| {
+        let hit = is_meant(name) && counter.fetch_add(1, Ordering::Relaxed) + 1 == number;
+        assert!(!hit, "{name} panics, as the test wants");
+        None
     });
     made
 }
@@ -221,6 +238,53 @@ fn a_context_lost_in_any_call_is_lost_for_good() {
             (lost, result) => panic!("{name}: {lost:?}, {result:?}"),
         }
     });
+}
+
+#[test]
+fn a_driver_that_panics_once_keeps_nobody_waiting() {
+    let enqueuing = [
+        "mem_alloc_async",
+        "memset_async",
+        "copy_host_to_device_async",
+        "copy_device_to_host_async",
+        "copy_device_to_device_async",
+        "launch_kernel",
+        "stream_wait_event",
+        "event_record",
+    ];
+    let made = calls_made(&[Schedule::Timed]);
+    for call in enqueuing {
+        for number in 1..=made[call].min(10) {
+            let name = format!("panic in {call} no. {number}");
+            let _watch = Watch::over(name.clone());
+            let (gpu, calls, device) = world(Schedule::Timed);
+            panic_once(&calls, move |name| name == call, number);
+            let panicked = catch_unwind(AssertUnwindSafe(|| program(&device)));
+            assert!(panicked.is_err(), "{name}");
+            assert_eq!(program(&device).expect(&name), expected(), "{name}");
+            assert!(gpu.reports().is_empty(), "{name}: {:#?}", gpu.reports());
+        }
+    }
+}
+
+#[test]
+fn a_driver_that_panics_when_the_reactor_asks_is_news_for_the_future_alone() {
+    let _watch = Watch::over(String::from("panic of a query"));
+    for _ in 0..2 {
+        let (gpu, calls, device) = world(Schedule::Timed);
+        let stream = device.stream().unwrap();
+        let buffer = stream.upload(&[1_u8; N]).unwrap();
+        let hold = gpu.hold(stream.as_raw());
+        let download = stream.download(&buffer).unwrap();
+        let in_reactor = || thread::current().name() == Some("millstream-reactor");
+        let made = panic_once(&calls, move |_| in_reactor(), 1);
+        let waiter = thread::spawn(move || pollster::block_on(download));
+        while made.load(Ordering::Relaxed) == 0 {
+            thread::yield_now();
+        }
+        drop(hold);
+        assert_eq!(waiter.join().unwrap().unwrap(), [1; N]);
+    }
 }
 
 #[test]
