@@ -28,20 +28,21 @@ fn scenario(run: impl Fn(&Rig) -> Result<()>) {
     everywhere(|rig| run(rig).unwrap());
 }
 
-/// Runs `scope`, which drops what it is given when its body ends; a while after that opens the gate. Says whether the
-/// gate was open when `scope` returned.
-fn gated<R>(gate: Gate, scope: impl FnOnce(mpsc::Sender<()>) -> R) -> (R, bool) {
+/// Runs `scope`, whose body hands over the gate and drops the sender when it ends; a while after that the gate is opened.
+/// Says whether it was open when `scope` returned.
+fn gated<R>(scope: impl FnOnce(mpsc::Sender<Gate>) -> R) -> (R, bool) {
     let opened = AtomicBool::new(false);
     thread::scope(|threads| {
-        let (body, ended) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let opened = &opened;
         threads.spawn(move || {
-            assert!(ended.recv().is_err(), "the body ends without a word");
+            let gate: Gate = receiver.recv().expect("the body hands over a gate");
+            assert!(receiver.recv().is_err(), "there is one gate");
             thread::sleep(A_WHILE);
             opened.store(true, Ordering::SeqCst);
             gate.open();
         });
-        let result = scope(body);
+        let result = scope(sender);
         (result, opened.load(Ordering::SeqCst))
     })
 }
@@ -55,9 +56,10 @@ fn b07_forgetting_everything_is_sound() {
         let mut pinned = rig.device.pinned_from(&vec![7_u32; N])?;
         let in_flight = rig.device.pinned::<u32>(N)?;
         let gate = rig.gate(&s1);
-        let (result, waited) = gated(gate, |body| {
+        let (result, waited) = gated(|body| {
             rig.device.scope(|scope: &Scope<'_>| {
-                let _body = body;
+                let body = body;
+                body.send(gate).unwrap();
                 scope.upload(&s1, &source, a.slice_mut(..N / 2))?;
                 scope.download(&s1, &a, &mut target)?;
                 let mut never_awaited = Box::pin(s1.download(&a)?);
@@ -96,9 +98,10 @@ fn b14_a_scope_left_by_return_waits_first() {
         let mut a = s1.upload(&vec![1_u32; N])?;
         let (mut first, mut second) = (vec![0; N], vec![0; N]);
         let gate = rig.gate(&s1);
-        let (result, waited) = gated(gate, |body| {
+        let (result, waited) = gated(|body| {
             rig.device.scope(|scope| {
-                let _body = body;
+                let body = body;
+                body.send(gate).unwrap();
                 scope.download(&s1, &a, &mut first)?;
                 s2.fill(&mut a, 2)?;
                 scope.download(&s2, &a, &mut second)?;
@@ -119,9 +122,10 @@ fn b14_a_scope_left_by_an_error_waits_first() {
         let mut a = s1.upload(&vec![1_u32; N])?;
         let (source, mut target) = (vec![2; N], vec![0; N]);
         let gate = rig.gate(&s1);
-        let (result, waited) = gated(gate, |body| {
+        let (result, waited) = gated(|body| {
             rig.device.scope(|scope| {
-                let _body = body;
+                let body = body;
+                body.send(gate).unwrap();
                 scope.download(&s1, &a, &mut target)?;
                 scope.upload(&s1, &source, a.slice_mut(1..))
             })
@@ -143,10 +147,11 @@ fn b14_a_scope_left_by_a_panic_waits_first() {
         let mut a = s1.upload(&vec![1_u32; N])?;
         let (source, mut target) = (vec![2_u32; N], vec![0; N]);
         let gate = rig.gate(&s1);
-        let (panic, waited) = gated(gate, |body| {
+        let (panic, waited) = gated(|body| {
             catch_unwind(AssertUnwindSafe(|| {
                 rig.device.scope(|scope| {
-                    let _body = body;
+                    let body = body;
+                    body.send(gate).unwrap();
                     scope.download(&s1, &a, &mut target)?;
                     scope.upload(&s1, &source, &mut a)?;
                     // Past the panic hook, which would print it under every schedule.
@@ -165,20 +170,25 @@ fn b14_a_scope_left_by_a_panic_waits_first() {
 }
 
 #[test]
-fn b14_a_scope_that_only_uploads_waits_too() {
+fn b14_a_scope_that_only_uploads_waits_for_the_last() {
     scenario(|rig| {
-        let s1 = rig.stream();
+        let [s1, s2] = rig.streams();
         let mut a = s1.zeros::<u32>(N)?;
+        let mut b = s2.zeros::<u32>(N)?;
         let source = vec![2; N];
-        let gate = rig.gate(&s1);
-        let (result, waited) = gated(gate, |body| {
+        let (result, waited) = gated(|body| {
             rig.device.scope(|scope| {
-                let _body = body;
+                let body = body;
+                scope.upload(&s1, &source, &mut a)?;
+                scope.upload(&s2, &source, &mut b)?;
+                body.send(rig.gate(&s1)).unwrap();
                 scope.upload(&s1, &source, &mut a)
             })
         });
         result?;
         assert!(waited);
+        assert_eq!(s2.download(&a)?.wait()?, [2; N]);
+        assert_eq!(s1.download(&b)?.wait()?, [2; N]);
         Ok(())
     });
 }
@@ -215,9 +225,10 @@ fn b09_copies_on_one_array_in_one_scope_cost_no_wait_and_no_event() {
         let (mut first, mut second, mut third) = (vec![0; N], vec![0; N], vec![0; N / 2]);
         let gate = rig.gate(&stream);
         calls.forget();
-        let (result, _) = gated(gate, |body| {
+        let (result, _) = gated(|body| {
             rig.device.scope(|scope| {
-                let _body = body;
+                let body = body;
+                body.send(gate).unwrap();
                 scope.download(&stream, &a, &mut first)?;
                 scope.upload(&stream, &source[..N / 2], a.slice_mut(N / 2..))?;
                 scope.download(&stream, &a, &mut second)?;
