@@ -6,11 +6,12 @@
 )]
 
 use std::{
+    array,
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -284,6 +285,104 @@ fn a_driver_that_panics_when_the_reactor_asks_is_news_for_the_future_alone() {
         }
         drop(hold);
         assert_eq!(waiter.join().unwrap().unwrap(), [1; N]);
+    }
+}
+
+#[test]
+fn whoever_comes_after_a_failed_write_waits_for_the_write_before_it() {
+    for behind_it in [false, true] {
+        let (gpu, calls, device) = world(Schedule::Eager);
+        let [s1, s2, s3] = array::from_fn(|_| device.stream().unwrap());
+        let mut shared = s1.zeros::<u32>(N).unwrap();
+        let mut other = s2.zeros::<u32>(N).unwrap();
+        let hold = gpu.hold(s1.as_raw());
+        let hold_of_2 = gpu.hold(s2.as_raw());
+        s2.fill(&mut other, 1).unwrap();
+        s1.fill(&mut shared, 7).unwrap();
+        // It fails before its stream waits for anything, so that being behind it means nothing.
+        fail_one(&calls, "stream_wait_event", 1, ResultCode::INVALID_VALUE);
+        assert!(matches!(s2.fill(&mut shared, 8), Err(Error::Driver(_))));
+        calls.fail_no_more();
+        let second = if behind_it {
+            // A wait for the stream's earlier work that is for the failed write as well.
+            let second = s3.download(&other).unwrap();
+            drop(hold_of_2);
+            second
+        } else {
+            drop(hold_of_2);
+            s2.download(&other).unwrap()
+        };
+        assert_eq!(second.wait().unwrap(), [1; N]);
+        let download = s3.download(&shared).unwrap();
+        assert!(!download.is_ready().unwrap(), "the first write is still held");
+        drop(hold);
+        assert_eq!(download.wait().unwrap(), [7; N]);
+        assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
+    }
+}
+
+#[test]
+fn calls_that_fail_now_and_then_under_many_threads_race_nothing() {
+    const ROUNDS: usize = 60;
+    for seed in 0..12_u64 {
+        let name = format!("failing calls, seed {seed}");
+        let _watch = Watch::over(name.clone());
+        let (gpu, calls, device) = world(Schedule::Random(seed));
+        let kernels = sums::load(&device).unwrap();
+        let home = device.stream().unwrap();
+        let ones = home.upload(&[1.0_f32; N]).unwrap();
+        // Each with the values that its halves have by now.
+        let arrays: [_; 3] = array::from_fn(|_| Mutex::new((home.zeros::<f32>(N).unwrap(), [0.0_f32; 2])));
+        let draws = AtomicU64::new(seed);
+        calls.fail(move |call| {
+            // A step of splitmix64; one call in 16 fails.
+            let mut draw = draws.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+            draw = (draw ^ (draw >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            draw = (draw ^ (draw >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (draw >> 60 == 0).then(|| DriverError::new(call, ResultCode::INVALID_VALUE))
+        });
+        thread::scope(|scope| {
+            for number in 0..4 {
+                let (kernels, device, ones, arrays) = (&kernels, &device, &ones, &arrays);
+                let work = move |round: usize| -> Result<()> {
+                    let (one, other) = (device.stream()?, device.thread_stream()?);
+                    let mut arrays = [&arrays[(number + round) % 3], &arrays[(number + round + 1) % 3]];
+                    arrays.sort_by_key(|array| std::ptr::from_ref(*array));
+                    let [mut first, mut second] = arrays.map(|array| array.lock().unwrap());
+                    let ((first, first_halves), (second, second_halves)) = (&mut *first, &mut *second);
+                    let mut made = one.zeros::<f32>(N)?;
+                    kernels.vecadd(&one, Grid::linear(N), &*first, ones, &mut made, N as u64)?;
+                    let (mut left, right) = second.split_at_mut(N / 2);
+                    other.copy(made.slice(..N / 2), &mut left)?;
+                    second_halves[0] = first_halves[0] + 1.0;
+                    drop(made);
+                    one.fill(right, round as f32)?;
+                    second_halves[1] = round as f32;
+                    let download = other.download(&*second)?;
+                    one.fill(&mut *first, number as f32)?;
+                    *first_halves = [number as f32; 2];
+                    if round.is_multiple_of(3) {
+                        let values = download.wait()?;
+                        let (left, right) = values.split_at(N / 2);
+                        assert!(left.iter().all(|&value| value == second_halves[0]), "{left:?}");
+                        assert!(right.iter().all(|&value| value == second_halves[1]), "{right:?}");
+                    }
+                    Ok(())
+                };
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        // Most rounds fail somewhere.
+                        let _ = work(round);
+                    }
+                });
+            }
+        });
+        calls.fail_no_more();
+        assert!(device.lost().is_none(), "{name}");
+        assert_eq!(program(&device).expect(&name), expected(), "{name}");
+        drop((arrays, ones));
+        home.synchronize().unwrap();
+        assert!(gpu.reports().is_empty(), "{name}: {:#?}", gpu.reports());
     }
 }
 

@@ -118,7 +118,7 @@ impl<'a> Program<'a> {
             }
             8 => {
                 let array = &mut self.arrays[at];
-                if value % 2 == 0 {
+                if value.is_multiple_of(2) {
                     stream.copy(&array.buffer, &mut self.pinned)?;
                     self.pinned_expected.clone_from(&array.expected);
                 } else {
