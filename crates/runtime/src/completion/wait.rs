@@ -14,6 +14,7 @@ use millstream_driver::{Completion, Driver};
 use crate::{
     Result,
     device::{DeviceState, PooledEvent, StreamState},
+    submit::drain_frees,
     tracker::{Clock, Point},
 };
 
@@ -44,6 +45,7 @@ pub(crate) fn poll_ticket(device: &DeviceState, stream: &StreamState, sequence: 
 
 /// Waits until the stream's ticket `sequence` is done. Holds no lock meanwhile.
 pub(crate) fn wait_ticket(device: &DeviceState, stream: &StreamState, sequence: u64) -> Result<()> {
+    drain_frees(device);
     wait_until(&*device.driver, || poll_ticket(device, stream, sequence))
 }
 

@@ -164,15 +164,28 @@ fn load_module(device: &DeviceState, source: &'static Source) -> Result<(ModuleH
     let module = device
         .checked(unsafe { driver.module_load(context, source.ptx.as_bytes()) })
         .map_err(|error| explain(source, error))?;
-    let mut entries = Vec::with_capacity(source.kernels.len());
-    for kernel in source.kernels {
-        // SAFETY: the module was just loaded.
+    match find_entries(device, source, module) {
+        Ok(entries) => Ok((module, entries)),
+        Err(error) => {
+            // SAFETY: the module was just loaded, and no kernel of it has run.
+            if let Err(error) = device.checked(unsafe { driver.module_unload(context, module) }) {
+                tracing::debug!(%error, "a module could not be unloaded");
+            }
+            Err(error)
+        }
+    }
+}
+
+fn find_entries(device: &DeviceState, source: &Source, module: ModuleHandle) -> Result<Vec<Entry>> {
+    let (driver, context) = (&*device.driver, device.context);
+    let find = |kernel: &Signature| {
+        // SAFETY: the module is loaded.
         let handle = device.checked(unsafe { driver.module_function(context, module, kernel.name) })?;
         // SAFETY: the function is of that module.
         let threads_max = device.checked(unsafe { driver.function_max_threads(context, handle) })?;
-        entries.push(Entry { handle, threads_max });
-    }
-    Ok((module, entries))
+        Ok(Entry { handle, threads_max })
+    };
+    source.kernels.iter().map(find).collect()
 }
 
 /// A driver's refusal of the text is the caller's mistake, not the device's.
