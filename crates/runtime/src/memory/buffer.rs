@@ -120,11 +120,7 @@ impl<T> Buffer<T> {
     ///
     /// If the range does not lie within the array.
     pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
-        let part = super::view::resolve(range, self.len)?;
-        Ok(View {
-            span: self.span().part(part, size_of::<T>()),
-            element: PhantomData,
-        })
+        self.view().into_part(range)
     }
 
     /// A part of the array, to write.
@@ -145,11 +141,7 @@ impl<T> Buffer<T> {
     ///
     /// If the range does not lie within the array.
     pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
-        let part = super::view::resolve(range, self.len)?;
-        Ok(ViewMut {
-            span: self.span().part(part, size_of::<T>()),
-            element: PhantomData,
-        })
+        self.view_mut().into_part(range)
     }
 
     /// Two parts of the array to write at the same time: the first `middle` elements, and the rest.

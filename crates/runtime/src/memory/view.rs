@@ -44,7 +44,7 @@ impl<'a> Span<'a> {
     }
 
     /// The part that `range` names, in elements of `element_bytes`.
-    pub(super) fn part(self, range: Range<usize>, element_bytes: usize) -> Self {
+    fn part(self, range: Range<usize>, element_bytes: usize) -> Self {
         let start = self.bytes.start + range.start * element_bytes;
         Self {
             bytes: start..start + range.len() * element_bytes,
@@ -54,7 +54,7 @@ impl<'a> Span<'a> {
 }
 
 /// Turns any range of elements into a plain one that lies within `len`.
-pub(super) fn resolve(range: impl RangeBounds<usize>, len: usize) -> Result<Range<usize>, Misuse> {
+fn resolve(range: impl RangeBounds<usize>, len: usize) -> Result<Range<usize>, Misuse> {
     let start = match range.start_bound() {
         Bound::Included(&start) => start,
         Bound::Excluded(&before) => before.saturating_add(1),
@@ -171,9 +171,18 @@ macro_rules! common {
             ///
             /// If the range does not lie within the view.
             pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
+                let whole = View {
+                    span: self.span.clone(),
+                    element: PhantomData,
+                };
+                whole.into_part(range)
+            }
+
+            /// The part of the view that `range` names.
+            pub(super) fn into_part(self, range: impl RangeBounds<usize>) -> Result<Self> {
                 let range = resolve(range, self.len())?;
-                Ok(View {
-                    span: self.span.clone().part(range, size_of::<T>()),
+                Ok(Self {
+                    span: self.span.part(range, size_of::<T>()),
                     element: PhantomData,
                 })
             }
@@ -215,11 +224,7 @@ impl<'a, T> ViewMut<'a, T> {
     ///
     /// If the range does not lie within the view.
     pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
-        let range = resolve(range, self.len())?;
-        Ok(ViewMut {
-            span: self.span.clone().part(range, size_of::<T>()),
-            element: PhantomData,
-        })
+        self.reborrow().into_part(range)
     }
 
     /// This view for a while, without giving it away.
