@@ -447,6 +447,40 @@ pub trait Driver: Send + Sync + fmt::Debug {
         bytes: usize,
     ) -> Result<()>;
 
+    /// Copies between two addresses of the unified address space, host or device, on the legacy default stream
+    /// (`cuMemcpy`). From host to host it is fully synchronous (rule 5), else as the copy of that direction above.
+    ///
+    /// # Safety
+    ///
+    /// As the copy of the same direction above.
+    unsafe fn copy_unified(
+        &self,
+        context: ContextHandle,
+        target: DevicePtr,
+        source: DevicePtr,
+        bytes: usize,
+    ) -> Result<()>;
+
+    /// Enqueues a copy from host to device whose source, page-locked or not, has been read before the call returns
+    /// (`cuMemcpyBatchAsync` of one copy, with the source's access order *during API call*, rule 14).
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) with a driver older than CUDA 12.8.
+    ///
+    /// # Safety
+    ///
+    /// `source` is readable for `bytes` during the call; `target` is writable for `bytes`, and work that touches it is
+    /// ordered with the copy. `stream` is alive, belongs to `context`, and is not the legacy default stream.
+    unsafe fn copy_captured_async(
+        &self,
+        context: ContextHandle,
+        target: DevicePtr,
+        source: *const u8,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Result<()>;
+
     /// Enqueues a copy from host to device (`cuMemcpyHtoDAsync`). A page-locked source is read when the copy runs (rule
     /// 7); a pageable one is staged first, and the call may block meanwhile (rules 8 and 10).
     ///

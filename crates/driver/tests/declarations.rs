@@ -36,7 +36,7 @@ fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
         (_, Some(target)) => (false, target),
         _ => return None,
     };
-    if target.ends_with("_st") && !target.starts_with('*') {
+    if target.ends_with("_st") && !target.starts_with('*') && !target.ends_with("CUmemcpyAttributes_st") {
         // A handle: published as a pointer to a type without content, and a number of that size here.
         return None;
     }
@@ -47,6 +47,8 @@ fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
         _ if target.starts_with('*') => Some(8),
         "u64" | "usize" | "ContextHandle" | "StreamHandle" | "EventHandle" | "ModuleHandle"
         | "FunctionHandle" | "PoolHandle" | "DevicePtr" => Some(8),
+        "CopyAttributes" => Some(size_of::<api::CopyAttributes>()),
+        "CUmemcpyAttributes_st" => Some(size_of::<sys::CUmemcpyAttributes_st>()),
         enumeration if enumeration.starts_with("CU") && enumeration.contains("_enum") => Some(4),
         other => panic!("`{other}` is a new target of a pointer; say its size here"),
     };
@@ -79,6 +81,7 @@ shapes!(A B);
 shapes!(A B C);
 shapes!(A B C D);
 shapes!(A B C D E);
+shapes!(A B C D E F G H I);
 shapes!(A B C D E F G H I J K);
 
 fn shapes_of<F: Shapes>(_: F) -> Vec<Shape> {
@@ -145,6 +148,7 @@ fn every_function_has_the_published_parameters() {
         cuMemcpyHtoDAsync = cuMemcpyHtoDAsync_v2(_, _, _, _);
         cuMemcpyDtoHAsync = cuMemcpyDtoHAsync_v2(_, _, _, _);
         cuMemcpyDtoDAsync = cuMemcpyDtoDAsync_v2(_, _, _, _);
+        cuMemcpy = cuMemcpy(_, _, _);
         cuMemcpyAsync = cuMemcpyAsync(_, _, _, _);
         cuMemsetD8Async = cuMemsetD8Async(_, _, _, _);
         cuMemsetD16Async = cuMemsetD16Async(_, _, _, _);
@@ -156,6 +160,7 @@ fn every_function_has_the_published_parameters() {
         cuFuncGetAttribute = cuFuncGetAttribute(_, _, _);
         cuLaunchKernel = cuLaunchKernel(_, _, _, _, _, _, _, _, _, _, _);
         cuLaunchHostFunc = cuLaunchHostFunc(_, _, _);
+        cuMemcpyBatchAsync = cuMemcpyBatchAsync(_, _, _, _, _, _, _, _, _);
         cuFuncGetParamInfo = cuFuncGetParamInfo(_, _, _, _);
     };
     assert_eq!(
@@ -352,6 +357,11 @@ fn flags_have_the_published_numbers() {
             "used, peak",
             api::MEMPOOL_ATTR_USED_MEM_HIGH,
             pool::CU_MEMPOOL_ATTR_USED_MEM_HIGH as i32,
+        ),
+        (
+            "read during the call",
+            api::MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL,
+            sys::CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL as i32,
         ),
         (
             "threads per block",

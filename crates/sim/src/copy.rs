@@ -39,6 +39,8 @@ enum Place {
 pub(crate) enum Form {
     Synchronous,
     Async,
+    /// Asynchronous, with a source of the host that is read during the call (rule 14).
+    AsyncCaptured,
 }
 
 /// For what the host waits before the call returns.
@@ -97,15 +99,20 @@ impl Session<'_> {
         }
         let bytes = bytes as u64;
         let target = self.place(target, bytes)?;
+        let captured = match source {
+            End::Host(range) if form == Form::AsyncCaptured => Some(range),
+            _ => None,
+        };
         let source = self.place(source, bytes)?;
         let direction = direction(target, source);
         self.now_ns += self.call_ns(direction);
         self.check_overlap(target, source, bytes);
         let blocks = self.blocks(form, direction, bytes);
-        let source = match source {
-            Place::Device { address, .. } | Place::Pinned { address } => Source::Mapped(address),
-            Place::Pageable(range) if direction == Direction::HostToHost => Source::Host(range),
-            Place::Pageable(range) => {
+        let source = match (captured, source) {
+            (Some(range), _) => Source::Captured(range.read()),
+            (None, Place::Device { address, .. } | Place::Pinned { address }) => Source::Mapped(address),
+            (None, Place::Pageable(range)) if direction == Direction::HostToHost => Source::Host(range),
+            (None, Place::Pageable(range)) => {
                 if bytes <= STAGED_BYTES {
                     // Staging by the host. Beyond this size the rate of the whole copy includes it.
                     self.now_ns += CostModel::transfer_ns(bytes, self.config.cost.host_memcpy_gb_s);
@@ -186,8 +193,8 @@ impl Session<'_> {
             (Form::Async, Direction::DeviceToPageable) if rules.pageable_download.is_strict() => Blocks::Not,
             // Rules 9 and 11.
             (Form::Async, Direction::DeviceToPageable | Direction::HostToHost) => Blocks::ForTheCopy,
-            // Rule 7.
-            (Form::Async, _) => Blocks::Not,
+            // Rules 7 and 14.
+            (Form::Async | Form::AsyncCaptured, _) => Blocks::Not,
         }
     }
 

@@ -445,6 +445,38 @@ impl Driver for Gpu {
         })
     }
 
+    unsafe fn copy_unified(
+        &self,
+        context: ContextHandle,
+        target: DevicePtr,
+        source: DevicePtr,
+        bytes: usize,
+    ) -> Result<()> {
+        // SAFETY: the caller promises a target that is writable, if it is the host's, until the copy is done.
+        let target = unsafe { unified(target, bytes) };
+        // SAFETY: the caller promises a source that is readable, if it is the host's, until the copy is done.
+        let source = unsafe { unified(source, bytes) };
+        let ends = (target, source);
+        self.call("cuMemcpy", counted_inside, |session| {
+            session.copy(context, ends, bytes, StreamHandle::LEGACY, Form::Synchronous)
+        })
+    }
+
+    unsafe fn copy_captured_async(
+        &self,
+        context: ContextHandle,
+        target: DevicePtr,
+        source: *const u8,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        // SAFETY: the caller promises a source that is readable during the call, and later it is not read.
+        let ends = (device(target), unsafe { host(source, bytes) });
+        self.call("cuMemcpyBatchAsync", counted_inside, |session| {
+            session.copy(context, ends, bytes, stream, Form::AsyncCaptured)
+        })
+    }
+
     unsafe fn copy_unified_async(
         &self,
         context: ContextHandle,

@@ -30,6 +30,7 @@ const RESERVED: [Reserved; 2] = [
             ".copy_device_to_host_async(",
             ".copy_device_to_device_async(",
             ".copy_unified_async(",
+            ".copy_captured_async(",
             ".memset_async(",
             ".mem_alloc_async(",
             ".mem_free_async(",

@@ -57,6 +57,33 @@ pub const JIT_ERROR_LOG_BUFFER: c_int = 5;
 /// `CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES`.
 pub const JIT_ERROR_LOG_BUFFER_SIZE_BYTES: c_int = 6;
 
+/// `CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL`: the source is read before the call returns.
+pub const MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL: c_int = 2;
+
+/// `CUmemLocation`: where memory is; all zero for «no hint».
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemoryLocation {
+    /// `CUmemLocationType`.
+    pub kind: c_int,
+    /// Which of that kind.
+    pub id: c_int,
+}
+
+/// `CUmemcpyAttributes`: how the copies of a batch may be made.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CopyAttributes {
+    /// `CUmemcpySrcAccessOrder`.
+    pub source_access_order: c_int,
+    /// A hint for managed memory.
+    pub source_hint: MemoryLocation,
+    /// A hint for managed memory.
+    pub target_hint: MemoryLocation,
+    /// `CUmemcpyFlags`.
+    pub flags: c_uint,
+}
+
 /// Declares the functions: for each its name, its name in the library, and its parameters. The result is always a
 /// [`ResultCode`].
 macro_rules! functions {
@@ -172,6 +199,7 @@ functions! {
             cuMemcpyDtoHAsync_v2(target: *mut c_void, source: DevicePtr, bytes: usize, stream: StreamHandle);
         cuMemcpyDtoDAsync =
             cuMemcpyDtoDAsync_v2(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle);
+        cuMemcpy = cuMemcpy(target: DevicePtr, source: DevicePtr, bytes: usize);
         cuMemcpyAsync =
             cuMemcpyAsync(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle);
         cuMemsetD8Async =
@@ -219,6 +247,17 @@ functions! {
         );
     }
     optional {
+        cuMemcpyBatchAsync = cuMemcpyBatchAsync(
+            targets: *mut DevicePtr,
+            sources: *mut DevicePtr,
+            sizes: *mut usize,
+            count: usize,
+            attributes: *mut CopyAttributes,
+            attribute_starts: *mut usize,
+            attribute_count: usize,
+            failed_at: *mut usize,
+            stream: StreamHandle
+        );
         cuFuncGetParamInfo = cuFuncGetParamInfo(
             function: FunctionHandle,
             index: usize,

@@ -563,6 +563,56 @@ impl Driver for Cuda {
         unsafe { call!(self, cuMemcpyDtoDAsync(target, source, bytes, stream)) }
     }
 
+    unsafe fn copy_unified(
+        &self,
+        context: ContextHandle,
+        target: DevicePtr,
+        source: DevicePtr,
+        bytes: usize,
+    ) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for both ranges until the copy is done.
+        unsafe { call!(self, cuMemcpy(target, source, bytes)) }
+    }
+
+    unsafe fn copy_captured_async(
+        &self,
+        context: ContextHandle,
+        target: DevicePtr,
+        source: *const u8,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        const CALL: &str = "cuMemcpyBatchAsync";
+        let Some(copy_batch) = self.api.cuMemcpyBatchAsync else {
+            let error = DriverError::new(CALL, ResultCode::NOT_SUPPORTED);
+            return Err(error.with_detail("the driver is older than CUDA 12.8"));
+        };
+        enter!(self, context);
+        let (mut target, mut size, mut start, mut failed_at) = (target, bytes, 0, 0);
+        let mut source = DevicePtr::from_raw(source.expose_provenance() as u64);
+        let mut attributes = api::CopyAttributes {
+            source_access_order: api::MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL,
+            ..Default::default()
+        };
+        // SAFETY: the arrays have one entry each and are only used during the call; the caller vouches for both ranges
+        // and for the stream.
+        let code = unsafe {
+            copy_batch(
+                &mut target,
+                &mut source,
+                &mut size,
+                1,
+                &mut attributes,
+                &mut start,
+                1,
+                &mut failed_at,
+                stream,
+            )
+        };
+        self.check(CALL, code)
+    }
+
     unsafe fn copy_unified_async(
         &self,
         context: ContextHandle,

@@ -25,6 +25,10 @@ const TESTS: &[Test] = &[
         "synchronous_copies_and_plain_allocation",
         memory::synchronous_copies_and_plain_allocation,
     ),
+    (
+        "host_copies_that_the_call_completes",
+        memory::host_copies_that_the_call_completes,
+    ),
     ("page_locked_memory", memory::page_locked_memory),
     (
         "events_order_streams_and_measure_time",

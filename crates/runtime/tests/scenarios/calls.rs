@@ -202,6 +202,8 @@ pass_on! {
         fn copy_host_to_device_async(context: ContextHandle, target: DevicePtr, source: *const u8, bytes: usize, stream: StreamHandle) -> Result<()>;
         fn copy_device_to_host_async(context: ContextHandle, target: *mut u8, source: DevicePtr, bytes: usize, stream: StreamHandle) -> Result<()>;
         fn copy_device_to_device_async(context: ContextHandle, target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle) -> Result<()>;
+        fn copy_unified(context: ContextHandle, target: DevicePtr, source: DevicePtr, bytes: usize) -> Result<()>;
+        fn copy_captured_async(context: ContextHandle, target: DevicePtr, source: *const u8, bytes: usize, stream: StreamHandle) -> Result<()>;
         fn copy_unified_async(context: ContextHandle, target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle) -> Result<()>;
         fn memset_async(context: ContextHandle, target: DevicePtr, pattern: FillPattern, count: usize, stream: StreamHandle) -> Result<()>;
         fn module_load(context: ContextHandle, image: &[u8]) -> Result<ModuleHandle>;

@@ -86,6 +86,22 @@ fn r06_a_small_synchronous_upload_has_read_its_source() {
 }
 
 #[test]
+fn r05_a_synchronous_copy_from_host_to_host_waits_for_earlier_work_and_is_complete() {
+    each_schedule_and_reading(|rig| {
+        for (from, to) in [
+            (Host::filled(8, 4), Host::pageable(8)),
+            (Host::filled(8, 5), rig.pinned(8)),
+        ] {
+            rig.assert_blocks(LEGACY, || {
+                rig.copy_unified(to.address(), from.address(), 8).unwrap();
+            });
+            assert_eq!(to.read(), from.read(), "complete on return");
+        }
+        rig.assert_clean();
+    });
+}
+
+#[test]
 fn r07_pinned_copies_touch_the_host_when_they_run() {
     each_schedule_and_reading(|rig| {
         let stream = rig.stream();
@@ -182,6 +198,22 @@ fn r11_a_copy_from_host_to_host_is_synchronous() {
                     .unwrap();
             });
             assert!(to.is(4));
+        }
+        rig.assert_clean();
+    });
+}
+
+#[test]
+fn r14_a_captured_copy_has_read_its_source_when_the_call_returns() {
+    each_schedule_and_reading(|rig| {
+        let stream = rig.stream();
+        let memory = rig.mem_alloc(4).unwrap();
+        for source in [rig.pinned(4), Host::pageable(4)] {
+            source.fill(1);
+            let hold = rig.assert_returns(stream, || rig.upload_captured(memory, source, stream).unwrap());
+            source.fill(2);
+            hold.release();
+            assert_eq!(rig.read(memory, 4, stream), [1; 4]);
         }
         rig.assert_clean();
     });

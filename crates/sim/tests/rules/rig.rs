@@ -179,6 +179,7 @@ impl Rig {
         memset_async(target: DevicePtr, pattern: FillPattern, count: usize, stream: StreamHandle) -> ();
         copy_device_to_device(target: DevicePtr, source: DevicePtr, bytes: usize) -> ();
         copy_device_to_device_async(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle) -> ();
+        copy_unified(target: DevicePtr, source: DevicePtr, bytes: usize) -> ();
         copy_unified_async(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle) -> ();
         module_load(image: &[u8]) -> ModuleHandle;
         module_unload(module: ModuleHandle) -> ();
@@ -256,6 +257,20 @@ impl Rig {
         unsafe {
             self.gpu
                 .copy_host_to_device_async(self.context, target, from, source.bytes, stream)
+        }
+    }
+
+    pub(crate) fn upload_captured(
+        &self,
+        target: DevicePtr,
+        source: Host,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        let from = source.pointer.as_ptr();
+        // SAFETY: `Host` memory stays valid.
+        unsafe {
+            self.gpu
+                .copy_captured_async(self.context, target, from, source.bytes, stream)
         }
     }
 
