@@ -7,7 +7,7 @@ use millstream::{
     kernel::{self, Param, ParamKind, Signature, Source},
 };
 
-use crate::rig::{everywhere, on_gpu};
+use crate::{places::on_gpu, rig::everywhere};
 
 /// Runs one of this program's own tests in a process with another environment; gives what it printed.
 fn in_process(test: &str, environment: &[(&str, &str)]) -> String {

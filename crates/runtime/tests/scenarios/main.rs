@@ -9,6 +9,7 @@ mod failures;
 mod faults;
 mod futures;
 mod host_memory;
+mod places;
 mod random;
 mod rig;
 mod scopes;

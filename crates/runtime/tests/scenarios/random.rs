@@ -4,7 +4,10 @@ use millstream::{Buffer, Pending, Pinned, Result, Stream};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::rig::{Gate, Rig, everywhere, on_gpu};
+use crate::{
+    places::on_gpu,
+    rig::{Gate, Rig, everywhere},
+};
 
 /// Elements of each array: few, so that ranges meet often.
 const LEN: usize = 48;

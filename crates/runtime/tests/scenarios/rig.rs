@@ -6,7 +6,6 @@
 )]
 
 use std::{
-    env,
     io::{self, Write},
     process,
     sync::{
@@ -19,14 +18,17 @@ use std::{
 };
 
 use millstream::{
-    Buffer, Device, Grid, Select, Stream,
+    Buffer, Device, Event, Grid, Pending, Result, Select, Stream,
     driver::{ContextHandle, DeviceOrdinal, Driver, cuda::Cuda},
-    sim::{Gpu, Hold, Rules, Schedule, SimConfig},
+    sim::{Gpu, Hold},
 };
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::calls::Calls;
+use crate::{
+    calls::Calls,
+    places::{Place, on_gpu, places},
+};
 
 millstream::kernels! {
     /// A kernel that keeps its stream busy.
@@ -37,8 +39,6 @@ millstream::kernels! {
     }
 }
 
-/// How many seeds of the random schedule each scenario runs under.
-const SEEDS: u64 = 32;
 /// How long one run of a scenario may take before it counts as hung.
 const HUNG_AFTER: Duration = Duration::from_secs(120);
 
@@ -46,67 +46,41 @@ const HUNG_AFTER: Duration = Duration::from_secs(120);
 pub(crate) struct Rig {
     pub(crate) device: Device,
     gpu: Option<Gpu>,
+    gates_hold: bool,
 }
 
-/// Runs the scenario on the GPU that `MILLSTREAM_DEVICE` names, or else on the simulated device under every schedule.
+/// Runs the scenario on the GPU that `MILLSTREAM_DEVICE` names, or else on the simulated device under every schedule and
+/// every reading of the disputed rules.
 pub(crate) fn everywhere(scenario: impl Fn(&Rig)) {
     let _alone = alone();
-    for (name, gpu) in places() {
-        let _watch = Watch::over(name);
-        let device = match &gpu {
+    for place in places() {
+        let _watch = Watch::over(place.name.clone());
+        let device = match &place.gpu {
             Some(gpu) => Device::of(gpu, 0),
             None => Device::open(Select::Auto),
         };
-        let rig = Rig {
-            device: device.expect("the device opens"),
-            gpu,
-        };
+        let rig = Rig::new(device, place);
         scenario(&rig);
-        rig.assert_no_reports();
+        rig.finish();
     }
 }
 
 /// As [`everywhere`], with every driver call noted down.
 pub(crate) fn everywhere_counted(scenario: impl Fn(&Rig, &Calls)) {
     let _alone = alone();
-    for (name, gpu) in places() {
-        let _watch = Watch::over(name);
-        let inner: Arc<dyn Driver> = match &gpu {
+    for place in places() {
+        let _watch = Watch::over(place.name.clone());
+        let inner: Arc<dyn Driver> = match &place.gpu {
             Some(gpu) => gpu.driver(),
             None => Cuda::load().expect("MILLSTREAM_DEVICE names a GPU"),
         };
         let calls = Arc::new(Calls::over(inner));
         // SAFETY: the driver passes every call on to one that does what it says.
         let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) };
-        let rig = Rig {
-            device: device.expect("the device opens"),
-            gpu,
-        };
+        let rig = Rig::new(device, place);
         scenario(&rig, &calls);
-        rig.assert_no_reports();
+        rig.finish();
     }
-}
-
-/// The schedules, each with a new simulated GPU; or `None` for the GPU that the environment names.
-fn places() -> Vec<(String, Option<Gpu>)> {
-    if on_gpu() {
-        return vec![(String::from("the GPU"), None)];
-    }
-    let simulated = |name: String, config: SimConfig| (name, Some(Gpu::new(config)));
-    let mut places = Vec::new();
-    for schedule in [Schedule::Timed, Schedule::Eager, Schedule::Lazy] {
-        let config = SimConfig::new().schedule(schedule);
-        places.push(simulated(format!("{schedule:?}"), config.clone()));
-        places.push(simulated(
-            format!("{schedule:?}, strict rules"),
-            config.rules(strict_rules()),
-        ));
-    }
-    for seed in 0..SEEDS {
-        let config = SimConfig::new().schedule(Schedule::Random(seed));
-        places.push(simulated(format!("sim:seed={seed}"), config));
-    }
-    places
 }
 
 /// On a GPU one scenario runs at a time. Loading a module may wait for every kernel of the context, and so for a gate of
@@ -122,20 +96,37 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
     })
 }
 
-/// The strict reading of every rule but 29: by that one, memory made while a gate is closed would close all streams.
-fn strict_rules() -> Rules {
-    Rules {
-        implicit_synchronisation: Rules::observed().implicit_synchronisation,
-        ..Rules::strict()
+/// What says whether it is done.
+pub(crate) trait Ask {
+    fn is_done(&self) -> Result<bool>;
+}
+
+impl<T> Ask for Pending<T> {
+    fn is_done(&self) -> Result<bool> {
+        self.is_ready()
     }
 }
 
-/// Whether the environment asks for a GPU.
-pub(crate) fn on_gpu() -> bool {
-    env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda"))
+impl Ask for Event {
+    fn is_done(&self) -> Result<bool> {
+        self.is_complete()
+    }
 }
 
 impl Rig {
+    fn new(device: Result<Device>, place: Place) -> Self {
+        Self {
+            device: device.expect("the device opens"),
+            gpu: place.gpu,
+            gates_hold: place.gates_hold,
+        }
+    }
+
+    /// What holds at the end of every scenario.
+    fn finish(&self) {
+        self.assert_no_reports();
+    }
+
     pub(crate) fn stream(&self) -> Stream {
         self.device.stream().expect("a stream")
     }
@@ -144,12 +135,40 @@ impl Rig {
         std::array::from_fn(|_| self.stream())
     }
 
-    /// Keeps the stream busy from here on, until the gate is opened or dropped.
+    /// Keeps the stream busy from here on, until the gate is opened or dropped; if gates hold here.
     pub(crate) fn gate(&self, stream: &Stream) -> Gate {
         match &self.gpu {
-            Some(gpu) => Gate::held(gpu, stream),
+            Some(gpu) => Gate::held(self.gates_hold.then_some(gpu), stream),
             None => Gate::kernel(stream),
         }
+    }
+
+    /// Whether a closed gate keeps its stream busy, as it does wherever it can do so without all other streams.
+    pub(crate) fn gates_hold(&self) -> bool {
+        self.gates_hold
+    }
+
+    /// What is behind a closed gate is still pending.
+    #[track_caller]
+    pub(crate) fn assert_pending(&self, behind: &impl Ask) {
+        if self.gates_hold {
+            assert!(
+                !behind.is_done().expect("nothing fails"),
+                "it went past a closed gate"
+            );
+        }
+    }
+
+    /// With a gate closed, `call` was made this often; without one, what was seen to be over may have made it needless.
+    #[track_caller]
+    pub(crate) fn assert_count(&self, calls: &Calls, call: &str, expected: usize) {
+        let count = calls.count(call);
+        let is_right = if self.gates_hold {
+            count == expected
+        } else {
+            count <= expected
+        };
+        assert!(is_right, "{call}, expected {expected}: {:?}", calls.counts());
     }
 
     /// Opens the rig's device a second time, as an independent part of a program would.
@@ -176,8 +195,13 @@ impl Rig {
 
 /// Something that keeps a stream busy until it is opened.
 pub(crate) enum Gate {
-    Held { _hold: Hold, _marker: Buffer<u32> },
-    Spinning { flag: Flag },
+    Held {
+        _hold: Option<Hold>,
+        _marker: Buffer<u32>,
+    },
+    Spinning {
+        flag: Flag,
+    },
 }
 
 impl Gate {
@@ -187,10 +211,10 @@ impl Gate {
     }
 
     /// A hold is not the library's work. An operation in front of it stands for the launch that a gate is on a GPU.
-    fn held(gpu: &Gpu, stream: &Stream) -> Self {
+    fn held(gpu: Option<&Gpu>, stream: &Stream) -> Self {
         let marker = stream.zeros(1).expect("an operation in front of the gate");
         Self::Held {
-            _hold: gpu.hold(stream.as_raw()),
+            _hold: gpu.map(|gpu| gpu.hold(stream.as_raw())),
             _marker: marker,
         }
     }

