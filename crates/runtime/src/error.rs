@@ -61,6 +61,64 @@ impl Error {
     }
 }
 
+/// Why something did not happen, with what was handed over for it: nothing is lost.
+///
+/// With `?` it becomes the [`Error`] alone.
+///
+/// ```
+/// use millstream::Device;
+///
+/// let stream = Device::simulated()?.stream()?;
+/// let bytes = stream.upload(&[1_u8, 2, 3])?;
+/// let Err(rejected) = bytes.cast::<u16>() else { unreachable!("three bytes are no whole number of pairs") };
+/// let bytes = rejected.source;
+/// assert_eq!(stream.download(&bytes)?.wait()?, [1, 2, 3]);
+/// # Ok::<(), millstream::Error>(())
+/// ```
+#[non_exhaustive]
+pub struct Rejected<S> {
+    /// Why.
+    pub error: Error,
+    /// What was handed over.
+    pub source: S,
+}
+
+impl<S> Rejected<S> {
+    pub(crate) fn new(error: impl Into<Error>, source: S) -> Self {
+        Self {
+            error: error.into(),
+            source,
+        }
+    }
+}
+
+// By hand, for whatever was handed over: of that, nothing is shown.
+impl<S> fmt::Debug for Rejected<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rejected")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S> fmt::Display for Rejected<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<S> std::error::Error for Rejected<S> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+impl<S> From<Rejected<S>> for Error {
+    fn from(rejected: Rejected<S>) -> Self {
+        rejected.error
+    }
+}
+
 /// A wrong call: what was called, and what is wrong with it.
 ///
 /// ```
@@ -133,6 +191,26 @@ pub enum Problem {
         elements: usize,
         /// Bytes of one.
         element_bytes: usize,
+    },
+    /// The bytes of an array are no whole number of elements of another type.
+    #[error(
+        "{elements} elements of {element_bytes} bytes are no whole number of elements of {target_element_bytes} bytes"
+    )]
+    CastSize {
+        /// Elements of the array.
+        elements: usize,
+        /// Bytes of one.
+        element_bytes: usize,
+        /// Bytes of an element of the other type.
+        target_element_bytes: usize,
+    },
+    /// The address of an array is not aligned as elements of another type must be.
+    #[error("the first element is aligned to {alignment} bytes, and the new elements need {target_alignment}")]
+    CastAlignment {
+        /// The largest power of two that divides the address.
+        alignment: u64,
+        /// What elements of the other type need.
+        target_alignment: usize,
     },
     /// An operand lives on another device than the stream.
     #[error("operand {operand} is on {operand_device}, the stream on {stream_device}")]

@@ -39,7 +39,7 @@ mod tracker;
 
 pub use completion::Pending;
 pub use device::{Device, Select};
-pub use error::{Error, Misuse, OutOfMemory, Problem, Result};
+pub use error::{Error, Misuse, OutOfMemory, Problem, Rejected, Result};
 pub use event::Event;
 pub use kernel::Grid;
 pub use memory::{

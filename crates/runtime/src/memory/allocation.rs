@@ -68,12 +68,7 @@ fn allocate(
         label: "allocate",
         location,
         bytes,
-        accesses: smallvec![Access {
-            ledger,
-            range: 0..bytes,
-            kind: AccessKind::Write,
-            ordered: true
-        }],
+        accesses: smallvec![Access::new(ledger, 0..bytes, AccessKind::Write)],
         awaited: None,
     };
     let command = Allocate {

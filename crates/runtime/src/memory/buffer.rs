@@ -47,9 +47,9 @@ use crate::{
 /// # Ok::<(), millstream::Error>(())
 /// ```
 pub struct Buffer<T> {
-    allocation: Allocation,
-    len: usize,
-    element: PhantomData<T>,
+    pub(super) allocation: Allocation,
+    pub(super) len: usize,
+    pub(super) element: PhantomData<T>,
 }
 
 impl<T: bytemuck::Pod> Buffer<T> {
@@ -176,6 +176,7 @@ impl<T> Buffer<T> {
         Span {
             allocation: &self.allocation,
             bytes: 0..bytes,
+            ordered: true,
         }
     }
 }

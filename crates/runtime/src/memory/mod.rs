@@ -2,10 +2,12 @@
 
 mod allocation;
 mod buffer;
+mod cast;
 mod operand;
 mod pinned;
 mod reclaim;
 mod staging;
+mod unordered;
 mod view;
 
 pub(crate) use allocation::Allocation;

@@ -239,11 +239,6 @@ impl<'a> PinnedPlace<'a> {
     }
 
     pub(crate) fn access(&self, kind: AccessKind) -> Access<'a> {
-        Access {
-            ledger: self.ledger,
-            range: 0..self.ledger.bytes(),
-            kind,
-            ordered: true,
-        }
+        Access::new(self.ledger, 0..self.ledger.bytes(), kind)
     }
 }

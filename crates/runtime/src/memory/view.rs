@@ -20,6 +20,8 @@ pub(crate) struct Span<'a> {
     pub(crate) allocation: &'a Allocation,
     /// The first byte and the byte after the last.
     pub(crate) bytes: Range<usize>,
+    /// Whether operations wait for what they conflict with here. If not, someone has vouched for the order.
+    pub(crate) ordered: bool,
 }
 
 impl<'a> Span<'a> {
@@ -30,10 +32,8 @@ impl<'a> Span<'a> {
     pub(crate) fn access(&self, kind: AccessKind) -> Access<'a> {
         let range = self.bytes.start as u64..self.bytes.end as u64;
         Access {
-            ledger: &self.allocation.ledger,
-            range,
-            kind,
-            ordered: true,
+            ordered: self.ordered,
+            ..Access::new(&self.allocation.ledger, range, kind)
         }
     }
 

@@ -17,6 +17,18 @@ pub(crate) struct Access<'a> {
     pub(crate) ordered: bool,
 }
 
+impl<'a> Access<'a> {
+    /// An ordered access.
+    pub(crate) fn new(ledger: &'a Ledger, range: Range<u64>, kind: AccessKind) -> Self {
+        Self {
+            ledger,
+            range,
+            kind,
+            ordered: true,
+        }
+    }
+}
+
 /// The tickets to wait for: at most one per stream, the highest.
 pub(crate) type Dependencies = SmallVec<[Ticket; 4]>;
 
@@ -117,12 +129,7 @@ mod tests {
     }
 
     fn whole(ledger: &Ledger, kind: AccessKind) -> Access<'_> {
-        Access {
-            ledger,
-            range: 0..ledger.bytes(),
-            kind,
-            ordered: true,
-        }
+        Access::new(ledger, 0..ledger.bytes(), kind)
     }
 
     fn plan(ticket: Ticket, clock: &Clock, accesses: &mut [Access<'_>]) -> Plan {
