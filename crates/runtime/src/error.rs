@@ -205,7 +205,9 @@ pub enum Problem {
         target_element_bytes: usize,
     },
     /// The address of an array is not aligned as elements of another type must be.
-    #[error("the first element is aligned to {alignment} bytes, and the new elements need {target_alignment}")]
+    #[error(
+        "the first element is aligned to {alignment} bytes, and the new elements need {target_alignment}"
+    )]
     CastAlignment {
         /// The largest power of two that divides the address.
         alignment: u64,

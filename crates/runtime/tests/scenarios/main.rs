@@ -3,12 +3,14 @@
 
 mod arrays;
 mod calls;
+mod casts;
 mod counts;
 mod events;
 mod failures;
 mod faults;
 mod futures;
 mod host_memory;
+mod opting_out;
 mod places;
 mod random;
 mod rig;

@@ -13,7 +13,7 @@ fn scenario(run: impl Fn(&Rig) -> Result<()>) {
 }
 
 /// The problem of a wrong call.
-fn problem<T>(result: Result<T>) -> Problem {
+pub(crate) fn problem<T>(result: Result<T>) -> Problem {
     match result {
         Err(Error::Misuse(misuse)) => misuse.problem().clone(),
         Err(other) => panic!("not a misuse: {other}"),

@@ -1,0 +1,110 @@
+//! Arrays as elements of another type: what is refused, and that the history stays.
+
+use millstream::{Problem, Result};
+
+use crate::{
+    calls::Calls,
+    rig::{Rig, everywhere_counted},
+    shapes::problem,
+};
+
+fn scenario(run: impl Fn(&Rig, &Calls) -> Result<()>) {
+    everywhere_counted(|rig, calls| run(rig, calls).unwrap());
+}
+
+#[test]
+fn b13_casts_that_do_not_fit_give_everything_back() {
+    scenario(|rig, calls| {
+        let stream = rig.stream();
+        let bytes = stream.upload(&[1_u8, 2, 3, 4, 5, 6, 7])?;
+        calls.forget();
+        let rejected = bytes.cast::<u32>().unwrap_err();
+        let size = Problem::CastSize {
+            elements: 7,
+            element_bytes: 1,
+            target_element_bytes: 4,
+        };
+        assert_eq!(
+            rejected.to_string(),
+            "cast: 7 elements of 1 bytes are no whole number of elements of 4 bytes"
+        );
+        let mut bytes = rejected.source;
+        let alignment = Problem::CastAlignment {
+            alignment: 1,
+            target_alignment: 2,
+        };
+        assert_eq!(
+            problem(bytes.slice(..3).cast::<u16>()),
+            Problem::CastSize {
+                elements: 3,
+                element_bytes: 1,
+                target_element_bytes: 2,
+            }
+        );
+        assert_eq!(problem(bytes.slice(1..3).cast::<u16>()), alignment);
+        let rejected = bytes.slice_mut(1..5).cast::<u16>().unwrap_err();
+        let view = rejected.source;
+        assert_eq!(problem::<()>(Err(rejected.error)), alignment);
+        assert!(
+            calls.counts().is_empty(),
+            "something was enqueued: {:?}",
+            calls.counts()
+        );
+        stream.fill(view, 9)?;
+        assert_eq!(problem(bytes.slice(..).cast::<u32>()), size);
+        assert_eq!(stream.download(&bytes)?.wait()?, [1, 9, 9, 9, 9, 6, 7]);
+        Ok(())
+    });
+}
+
+#[test]
+fn casts_of_every_kind_see_the_same_bytes() {
+    scenario(|rig, _| {
+        let stream = rig.stream();
+        let mut words = stream.upload(&[0x0403_0201_u32, 0x0807_0605])?;
+        assert_eq!(
+            stream.download(words.slice(1..).cast::<u8>()?)?.wait()?,
+            [5, 6, 7, 8]
+        );
+        stream.fill(words.slice_mut(..1).cast::<[u8; 2]>()?, [7, 9])?;
+        let bytes = words.cast::<[u8; 4]>()?;
+        assert_eq!(stream.download(&bytes)?.wait()?, [[7, 9, 7, 9], [5, 6, 7, 8]]);
+        let long = bytes.cast::<u64>()?;
+        assert_eq!(long.len(), 1);
+        assert_eq!(stream.download(&long)?.wait()?, [0x0807_0605_0907_0907]);
+        // Three bytes an element, from one that has four; nothing at all, in any type.
+        let triples = stream.upload(&[1_u32, 2, 3])?.cast::<[u8; 3]>()?;
+        assert_eq!(triples.len(), 4);
+        let nothing = stream.upload::<u8>(&[])?.cast::<u64>()?.cast::<[u8; 3]>()?;
+        assert_eq!(stream.download(&nothing)?.wait()?, [[0; 3]; 0]);
+        Ok(())
+    });
+}
+
+#[test]
+fn casts_keep_the_history() {
+    scenario(|rig, calls| {
+        let [s1, s2] = rig.streams();
+        let mut words = s1.zeros::<u32>(600)?;
+        s2.download(&words)?.wait()?;
+        let gate = rig.gate(&s1);
+        s1.fill(words.slice_mut(..300), 0x0101_0101)?;
+        let mut bytes = words.cast::<u8>()?;
+        calls.forget();
+        assert_eq!(
+            s2.download(bytes.slice(1200..))?.wait()?,
+            [0; 1200],
+            "the other half waits for nothing"
+        );
+        assert_eq!(calls.count("stream_wait_event"), 0);
+        let (low, high) = bytes.split_at_mut(1199);
+        let (early, late) = (s2.download(high.slice(1..))?, s2.download(low)?);
+        rig.assert_count(calls, "stream_wait_event", 1);
+        assert_eq!(early.wait()?, [0; 1200], "these bytes are in front of the wait");
+        rig.assert_pending(&late);
+        gate.open();
+        assert_eq!(late.wait()?, [1; 1199]);
+        drop(bytes);
+        Ok(())
+    });
+}

@@ -1,0 +1,115 @@
+//! Scenario A14: an access that opts out of the waits.
+//!
+//! The kernel here declares that it writes a whole array and writes its first half, as one does whose caller knows more
+//! than its signature says. Whoever uses the other half need not wait for it.
+
+#![allow(unsafe_code, reason = "vouches for the order of accesses")]
+
+use millstream::{Buffer, Grid, Result, Stream};
+
+use crate::{
+    arrays::sums,
+    calls::Calls,
+    rig::{Rig, everywhere_counted},
+};
+
+const N: usize = 1500;
+
+fn scenario(run: impl Fn(&Rig, &Calls) -> Result<()>) {
+    everywhere_counted(|rig, calls| run(rig, calls).unwrap());
+}
+
+/// An array of 2 N zeros that both streams have used, with nothing pending.
+fn shared_zeros(first: &Stream, second: &Stream) -> Result<Buffer<f32>> {
+    let array = first.zeros::<f32>(2 * N)?;
+    second.download(&array)?.wait()?;
+    Ok(array)
+}
+
+#[test]
+fn a14_an_access_that_opts_out_waits_for_nothing() {
+    scenario(|rig, calls| {
+        let [s1, s2, s3] = rig.streams();
+        let kernels = sums::load(&rig.device)?;
+        let ones = s1.upload(&[1.0_f32; N])?;
+        let mut array = shared_zeros(&s1, &s2)?;
+        s2.synchronize()?;
+        let gate = rig.gate(&s1);
+        kernels.vecadd(&s1, Grid::linear(N), &ones, &ones, &mut array, N as u64)?;
+        calls.forget();
+        // SAFETY: the kernel writes the first half alone, and all else is over.
+        let read = s2.download(unsafe { array.unordered() }.slice(N..))?;
+        assert_eq!(calls.count("stream_wait_event"), 0, "{:?}", calls.counts());
+        assert_eq!(
+            calls.count("event_record"),
+            1,
+            "the use is registered like any other"
+        );
+        assert_eq!(read.wait()?, [0.0; N], "read while the gate is closed");
+        // SAFETY: the kernel uses the first half alone, and the read of the second is over.
+        s3.fill(unsafe { array.unordered_mut() }.slice_mut(N..), 5.0)?;
+        // SAFETY: as above, and the fill is in front of this on the same stream.
+        let mut view = array.view_mut();
+        let read = s3.download(unsafe { view.reborrow().unordered_mut() }.slice(N..))?;
+        // SAFETY: as above.
+        let again = s3.download(unsafe { view.slice(N..).unordered() })?;
+        // SAFETY: as above.
+        let and_again = s3.download(unsafe { view.unordered() }.slice(N..))?;
+        assert_eq!(calls.count("stream_wait_event"), 0, "{:?}", calls.counts());
+        for read in [read, again, and_again] {
+            assert_eq!(read.wait()?, [5.0; N], "written while the gate is closed");
+        }
+        let whole = s2.download(&array)?;
+        rig.assert_pending(&whole);
+        gate.open();
+        assert_eq!(whole.wait()?, [[2.0; N], [5.0; N]].concat());
+        Ok(())
+    });
+}
+
+#[test]
+fn a14_later_accesses_wait_for_one_that_opted_out() {
+    scenario(|rig, calls| {
+        let [s1, s2, s3] = rig.streams();
+        let mut array = shared_zeros(&s1, &s2)?;
+        let gate = rig.gate(&s2);
+        // SAFETY: all earlier uses are over.
+        let held = s2.download(unsafe { array.unordered() })?;
+        calls.forget();
+        s3.fill(&mut array, 1.0)?;
+        rig.assert_count(calls, "stream_wait_event", 1);
+        let written = s3.download(&array)?;
+        rig.assert_pending(&written);
+        gate.open();
+        assert_eq!(held.wait()?, [0.0; 2 * N], "the read saw a later write");
+        assert_eq!(written.wait()?, [1.0; 2 * N]);
+
+        let gate = rig.gate(&s2);
+        // SAFETY: all earlier uses are over.
+        s2.fill(unsafe { array.unordered_mut() }, 2.0)?;
+        let written = s3.download(&array)?;
+        rig.assert_pending(&written);
+        gate.open();
+        assert_eq!(written.wait()?, [2.0; 2 * N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a14_the_memory_is_freed_after_an_access_that_opted_out() {
+    scenario(|rig, _| {
+        let [s1, s2, s3] = rig.streams();
+        let array = shared_zeros(&s1, &s2)?;
+        let gate = rig.gate(&s2);
+        // SAFETY: all earlier uses are over.
+        let held = s2.download(unsafe { array.unordered() })?;
+        drop(array);
+        let mut same_size = s3.zeros::<f32>(2 * N)?;
+        s3.fill(&mut same_size, 9.0)?;
+        let other = s3.download(&same_size)?;
+        gate.open();
+        assert_eq!(other.wait()?, [9.0; 2 * N]);
+        assert_eq!(held.wait()?, [0.0; 2 * N], "the memory was used again too early");
+        Ok(())
+    });
+}
