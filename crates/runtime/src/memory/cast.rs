@@ -26,6 +26,10 @@ impl<T: Pod> Buffer<T> {
     ///
     /// If the bytes are no whole number of elements of the other type, or not aligned for it. The array comes back with
     /// the error.
+    #[allow(
+        clippy::result_large_err,
+        reason = "what comes back is as large when all goes well"
+    )]
     pub fn cast<U: Pod>(self) -> Result<Buffer<U>, Rejected<Self>> {
         match check::<T, U>(&self.span()) {
             Ok(()) => Ok(Buffer {
