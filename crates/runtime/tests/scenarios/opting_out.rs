@@ -48,8 +48,8 @@ fn a14_an_access_that_opts_out_waits_for_nothing() {
         assert_eq!(read.wait()?, [0.0; N], "read while the gate is closed");
         // SAFETY: the kernel uses the first half alone, and the read of the second is over.
         s3.fill(unsafe { array.unordered_mut() }.slice_mut(N..), 5.0)?;
-        // SAFETY: as above, and the fill is in front of this on the same stream.
         let mut view = array.view_mut();
+        // SAFETY: as above, and the fill is in front of this on the same stream.
         let read = s3.download(unsafe { view.reborrow().unordered_mut() }.slice(N..))?;
         // SAFETY: as above.
         let again = s3.download(unsafe { view.slice(N..).unordered() })?;
