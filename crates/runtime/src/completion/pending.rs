@@ -6,6 +6,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -13,6 +14,7 @@ use parking_lot::Mutex;
 use super::{
     poll_ticket,
     reactor::{Wish, register},
+    wait::SLEEP_NS_MIN,
     wait_ticket,
 };
 use crate::{
@@ -123,12 +125,18 @@ impl<T> Pending<T> {
         }
         let slot = Arc::new(Mutex::new(Some(waker.clone())));
         self.waker = Some(Arc::clone(&slot));
-        register(Wish {
+        let registered = register(Wish {
             device: Arc::clone(&self.device),
             stream: Arc::clone(&self.stream),
             sequence: self.sequence,
             waker: slot,
         });
+        if registered.is_err() {
+            // Nobody else would ever wake it, so it is polled again and again: slow, but not for ever.
+            self.waker = None;
+            self.device.driver.pause(Duration::from_nanos(SLEEP_NS_MIN));
+            waker.wake_by_ref();
+        }
     }
 }
 

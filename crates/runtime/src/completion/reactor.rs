@@ -2,7 +2,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, OnceLock},
+    sync::{Arc, LazyLock},
     task::Waker,
     thread,
     time::Duration,
@@ -22,25 +22,41 @@ pub(crate) struct Wish {
     pub(crate) waker: Arc<Mutex<Option<Waker>>>,
 }
 
+/// What the reactor's thread takes its wishes from.
+#[derive(Default)]
+struct Inbox {
+    /// Whether the thread runs.
+    started: bool,
+    arrived: Vec<Wish>,
+}
+
 #[derive(Default)]
 struct Reactor {
-    arrived: Mutex<Vec<Wish>>,
+    inbox: Mutex<Inbox>,
     signal: Condvar,
 }
 
 /// Hands a wish to the reactor, starting its thread on first use.
-pub(crate) fn register(wish: Wish) {
-    static REACTOR: OnceLock<&'static Reactor> = OnceLock::new();
-    let reactor = *REACTOR.get_or_init(|| {
-        let reactor: &'static Reactor = Box::leak(Box::default());
+///
+/// # Errors
+///
+/// Gives the wish back if the system has no thread for the reactor; the next wish tries again.
+pub(crate) fn register(wish: Wish) -> Result<(), Wish> {
+    static REACTOR: LazyLock<Reactor> = LazyLock::new(Reactor::default);
+    let reactor = &*REACTOR;
+    let mut inbox = reactor.inbox.lock();
+    if !inbox.started {
         let name = String::from("millstream-reactor");
         if let Err(error) = thread::Builder::new().name(name).spawn(|| reactor.run()) {
-            tracing::error!(%error, "no thread for the reactor; awaiting will not make progress");
+            tracing::warn!(%error, "no thread for the reactor; whoever awaits polls");
+            return Err(wish);
         }
-        reactor
-    });
-    reactor.arrived.lock().push(wish);
+        inbox.started = true;
+    }
+    inbox.arrived.push(wish);
+    drop(inbox);
     reactor.signal.notify_one();
+    Ok(())
 }
 
 /// A wish that is being asked about, and when that began on its driver's clock.
@@ -61,11 +77,11 @@ impl Reactor {
 
     /// Takes in what has arrived; with nothing at hand, sleeps until something does.
     fn collect(&self, asking: &mut Vec<Asking>) {
-        let mut arrived = self.arrived.lock();
-        while asking.is_empty() && arrived.is_empty() {
-            self.signal.wait(&mut arrived);
+        let mut inbox = self.inbox.lock();
+        while asking.is_empty() && inbox.arrived.is_empty() {
+            self.signal.wait(&mut inbox);
         }
-        asking.extend(arrived.drain(..).map(|wish| {
+        asking.extend(inbox.arrived.drain(..).map(|wish| {
             let since_ns = wish.device.driver.now_ns();
             Asking { wish, since_ns }
         }));
@@ -89,9 +105,9 @@ impl Reactor {
         if driver.is_simulated() {
             driver.pause(sleep);
         } else {
-            let mut arrived = self.arrived.lock();
-            if arrived.is_empty() {
-                self.signal.wait_for(&mut arrived, sleep);
+            let mut inbox = self.inbox.lock();
+            if inbox.arrived.is_empty() {
+                self.signal.wait_for(&mut inbox, sleep);
             }
         }
     }

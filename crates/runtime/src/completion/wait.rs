@@ -22,7 +22,7 @@ use crate::{
 const SPIN_NS: u64 = 30_000;
 /// The shortest and the longest sleep between two questions. In between, a hundredth of the time waited so far: that
 /// bounds the added latency to one per cent and the questions to a few hundred, however long the wait.
-const SLEEP_NS_MIN: u64 = 20_000;
+pub(super) const SLEEP_NS_MIN: u64 = 20_000;
 const SLEEP_NS_MAX: u64 = 20_000_000;
 
 /// How long to sleep before the next question after waiting for `waited_ns`; `None` means to ask again at once.

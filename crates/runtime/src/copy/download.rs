@@ -55,7 +55,7 @@ impl Stream {
             device.check_alive()?;
             return Ok(None);
         }
-        let mut staged = Staged::new(device, bytes)?;
+        let mut staged = Staged::new(device, self.state(), bytes)?;
         let command = ToHost {
             target: staged.pointer(),
             source: span.pointer(),

@@ -7,28 +7,37 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use smallvec::SmallVec;
 
-use crate::{Result, device::DeviceState, memory::Block, tracker::Ticket};
+use crate::{
+    Result,
+    device::{DeviceState, StreamState},
+    memory::Block,
+    tracker::Ticket,
+};
 
 /// A block on its way through the pool: given back, with what may still use it, however this ends.
 pub(crate) struct Staged {
     device: Arc<DeviceState>,
+    /// Where the copy that uses the block is submitted.
+    stream: Arc<StreamState>,
     block: Option<Block>,
-    uses: SmallVec<[Ticket; 4]>,
+    /// The copy, once it is known to be submitted.
+    used_by: Option<Ticket>,
 }
 
 impl Staged {
-    /// A block of at least `bytes` that nobody uses.
-    pub(super) fn new(device: &Arc<DeviceState>, bytes: usize) -> Result<Self> {
+    /// A block of at least `bytes` that nobody uses, for a copy on this stream.
+    pub(super) fn new(device: &Arc<DeviceState>, stream: &Arc<StreamState>, bytes: usize) -> Result<Self> {
         Ok(Self {
             device: Arc::clone(device),
+            stream: Arc::clone(stream),
             block: Some(device.staging.take(device, bytes)?),
-            uses: SmallVec::new(),
+            used_by: None,
         })
     }
 
     /// A block with these bytes.
-    pub(super) fn of(device: &Arc<DeviceState>, source: &[u8]) -> Result<Self> {
-        let staged = Self::new(device, source.len())?;
+    pub(super) fn of(device: &Arc<DeviceState>, stream: &Arc<StreamState>, source: &[u8]) -> Result<Self> {
+        let staged = Self::new(device, stream, source.len())?;
         // SAFETY: the block is ours alone, at least as large as the source, and not part of it.
         unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), staged.pointer(), source.len()) };
         Ok(staged)
@@ -36,7 +45,7 @@ impl Staged {
 
     /// Notes that this operation uses the block.
     pub(super) fn used_by(&mut self, ticket: Ticket) {
-        self.uses.push(ticket);
+        self.used_by = Some(ticket);
     }
 
     /// Where the block is.
@@ -71,8 +80,11 @@ impl Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        if let Some(block) = self.block.take() {
-            self.device.staging.give(block, std::mem::take(&mut self.uses));
-        }
+        let Some(block) = self.block.take() else { return };
+        // A call that failed, or panicked, may have enqueued the copy all the same. Its ticket counts as submitted by now.
+        let used_by = self
+            .used_by
+            .unwrap_or_else(|| self.stream.ticket(self.stream.points.lock().submitted()));
+        self.device.staging.give(block, SmallVec::from_slice(&[used_by]));
     }
 }

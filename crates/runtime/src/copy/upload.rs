@@ -97,7 +97,7 @@ impl Stream {
                 bytes: start..start + piece.len(),
                 ..target.clone()
             };
-            let mut staged = Staged::of(device, piece)?;
+            let mut staged = Staged::of(device, self.state(), piece)?;
             let command = ToDevice {
                 target: span.pointer(),
                 source: staged.pointer(),

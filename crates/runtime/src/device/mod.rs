@@ -1,5 +1,6 @@
 //! `Device`: a GPU, real or simulated, and the way to get one.
 
+mod closing;
 mod events;
 mod limits;
 mod registry;

@@ -16,7 +16,7 @@ use millstream_driver::{
 };
 use parking_lot::{Mutex, RwLock};
 
-use super::{events::EventPool, limits::Limits, stream_state::StreamState};
+use super::{closing::Remains, events::EventPool, limits::Limits, stream_state::StreamState};
 use crate::{
     Error, Result,
     completion::query_stream,
@@ -206,30 +206,24 @@ impl fmt::Debug for DeviceState {
 }
 
 impl Drop for DeviceState {
-    /// Gives back what can be given back without waiting. Pinned memory and modules are only freed when the device is
-    /// idle (rule 30), and the primary context is left to the process, which shares it with other libraries.
+    /// Gives back what the device has made, without waiting. The primary context is left to the process, which shares it
+    /// with other libraries.
     fn drop(&mut self) {
         // First, for it may make a stream.
         crate::submit::drain_frees(self);
-        let streams = self.all_streams();
-        let idle = self.lost.get().is_none()
-            && streams
-                .iter()
-                .all(|stream| query_stream(self, stream).unwrap_or(false));
-        if idle {
-            self.staging.free_all(&*self.driver, self.context);
-            self.modules.unload_all(&*self.driver, self.context);
+        let remains = Remains {
+            driver: Arc::clone(&self.driver),
+            context: self.context,
+            streams: self.all_streams(),
+            events: std::mem::take(&mut self.events),
+            staging: std::mem::take(&mut self.staging),
+            modules: std::mem::take(&mut self.modules),
+            put_off: self.reclaim.take_put_off(),
+        };
+        if self.lost.get().is_some() {
+            remains.abandon();
         } else {
-            tracing::debug!(device = %self, "closed with work pending: its pinned memory and modules stay");
+            remains.close();
         }
-        for stream in streams {
-            let mut points = stream.points.lock();
-            points.retire(u64::MAX, |event| self.events.give(event));
-            // SAFETY: nobody can use the stream any more: every handle keeps this state alive.
-            if let Err(error) = unsafe { self.driver.stream_destroy(self.context, stream.handle) } {
-                tracing::debug!(%error, "a stream could not be destroyed");
-            }
-        }
-        self.events.destroy_all(&*self.driver, self.context);
     }
 }

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use millstream_driver::DevicePtr;
+use millstream_driver::{ContextHandle, DevicePtr, Driver, DriverError, StreamHandle};
 use smallvec::SmallVec;
 
 use super::{enqueue_wait, find_points};
@@ -126,7 +126,25 @@ fn free_apart(device: &DeviceState, freed: Freed) -> Result<(), Freed> {
     Ok(())
 }
 
+/// Frees memory at the tail of any stream of a context whose work is over.
+///
+/// # Safety
+///
+/// Context and stream are alive, the memory is the context's and was not freed, and no work that uses it is left.
+pub(crate) unsafe fn free_unused(
+    driver: &dyn Driver,
+    context: ContextHandle,
+    stream: StreamHandle,
+    freed: Freed,
+) -> Result<(), DriverError> {
+    // SAFETY: this function's contract.
+    unsafe { driver.mem_free_async(context, freed.pointer, stream) }
+}
+
 /// Makes the driver call. The caller holds the stream's lane, and every use is ordered before the stream's tail.
+///
+/// A call that fails is not made again, and its memory is lost if the driver did not take it: if it did, the address may
+/// be another allocation's by the second call.
 fn enqueue_free(device: &DeviceState, stream: &StreamState, freed: &Freed) {
     // SAFETY: the allocation's owner is gone, so that no later operation can use it; every use is ordered before this
     // point of the stream; the device owns context and stream.

@@ -19,7 +19,7 @@ use millstream_driver::EventHandle;
 use smallvec::SmallVec;
 
 pub(crate) use commands::{Allocate, Command, Fill, Launch, Queue, Repeat, ToDevice, ToHost, WithinDevice};
-pub(crate) use free::{Freed, drain_frees, release};
+pub(crate) use free::{Freed, drain_frees, free_unused, release};
 
 use crate::{
     Result,
@@ -58,8 +58,9 @@ pub(crate) struct Operation<'a> {
 ///
 /// # Errors
 ///
-/// On any error, and on a panic of the driver, the ticket counts as submitted and stands for no work; no later operation
-/// loses a dependency by it.
+/// On any error, and on a panic of the driver, the ticket counts as submitted, and no later operation loses a dependency
+/// by it. It may still stand for work: a call that failed may have enqueued something first. So what the command names
+/// stays in use until the ticket is done.
 ///
 /// # Safety
 ///
@@ -198,15 +199,13 @@ fn record_if_awaited(
     {
         return Ok(());
     }
-    lane.awaited.clear();
     let (sequence, clock) = stream.points.lock().tail();
-    if stream.is_done(sequence) {
-        return Ok(());
-    }
-    if stream.points.lock().covering(sequence).is_none() {
+    if !stream.is_done(sequence) && stream.points.lock().covering(sequence).is_none() {
         let event = take_and_record(device, stream)?;
         enter_late(device, stream, sequence, &clock, event);
     }
+    // Only now: whoever waits must still find a point if this one could not be recorded.
+    lane.awaited.clear();
     Ok(())
 }
 

@@ -39,7 +39,7 @@
 //! 2. A dependency is dropped for three reasons: it is of the same stream (rule 16), the stream's clock has it, or it is
 //!    done. A clock gains a ticket only by a wait that the driver has accepted for a point that covers the ticket.
 //! 3. A point claims what was submitted before the event was recorded, never what was only published.
-//! 4. An operation whose submission fails stands for no work, and may have displaced tickets that it then never waited
+//! 4. An operation whose submission fails may stand for no work, and may have displaced tickets that it then never waited
 //!    for. Before it counts as submitted these are entered again ([`restore_displaced`]), and those who planned in
 //!    between find them in the stream's failures.
 //!

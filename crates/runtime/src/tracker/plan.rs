@@ -78,7 +78,8 @@ pub(crate) fn plan_and_publish(
 /// Undoes what publishing a failed operation hid.
 ///
 /// Its entries displaced tickets that it was going to wait for, and then perhaps did not. They are entered again beside
-/// it, so that whoever comes later waits for them directly. The failed ticket itself stays: it stands for no work.
+/// it, so that whoever comes later waits for them directly. The failed ticket itself stays: a call may fail after part of its work is
+/// enqueued.
 pub(crate) fn restore_displaced(accesses: &mut [Access<'_>], displaced: &[Ticket]) {
     with_ledgers_locked(accesses, |state, access| {
         for &ticket in displaced {

@@ -62,7 +62,7 @@ impl<E: Clone> Points<E> {
         }
     }
 
-    /// Notes that ticket `sequence` failed: it counts as submitted and stands for no work.
+    /// Notes that ticket `sequence` failed: it counts as submitted, and may stand for no work.
     pub(crate) fn fail(&mut self, sequence: u64, displaced: Dependencies, is_done: &dyn Fn(Ticket) -> bool) {
         self.submitted = sequence;
         self.failed

@@ -16,8 +16,16 @@ use parking_lot::Mutex;
 
 type Result<T> = std::result::Result<T, DriverError>;
 
-/// Says, given a call's name, whether it is to fail instead of being passed on.
-type Fault = Arc<dyn Fn(&'static str) -> Option<DriverError> + Send + Sync>;
+/// How a call is to fail.
+pub(crate) enum Failure {
+    /// It is not passed on.
+    Instead(DriverError),
+    /// It is passed on, and its answer kept back: a driver that fails after it has done what it was asked for.
+    Afterwards(DriverError),
+}
+
+/// Says, given a call's name, whether it is to fail.
+type Fault = Arc<dyn Fn(&'static str) -> Option<Failure> + Send + Sync>;
 
 /// Another driver, with the names of the calls made to it.
 pub(crate) struct Calls {
@@ -40,6 +48,11 @@ impl Calls {
 
     /// From now on asks `fault` before every call. A call that fails is not passed on and not noted.
     pub(crate) fn fail(&self, fault: impl Fn(&'static str) -> Option<DriverError> + Send + Sync + 'static) {
+        self.fail_so(move |call| fault(call).map(Failure::Instead));
+    }
+
+    /// As [`fail`](Self::fail), with the way in which each call fails.
+    pub(crate) fn fail_so(&self, fault: impl Fn(&'static str) -> Option<Failure> + Send + Sync + 'static) {
         *self.fault.lock() = Some(Arc::new(fault));
     }
 
@@ -48,14 +61,19 @@ impl Calls {
         *self.fault.lock() = None;
     }
 
-    /// Notes the call, unless it is to fail.
-    fn note(&self, call: &'static str) -> Result<()> {
+    /// Makes the call and notes it, unless it is to fail.
+    fn make<T>(&self, call: &'static str, pass_on: impl FnOnce() -> Result<T>) -> Result<T> {
         let fault = self.fault.lock().clone();
-        if let Some(error) = fault.and_then(|fault| fault(call)) {
+        let failure = fault.and_then(|fault| fault(call));
+        if let Some(Failure::Instead(error)) = failure {
             return Err(error);
         }
         self.made.lock().push(call);
-        Ok(())
+        let answer = pass_on();
+        match failure {
+            Some(Failure::Afterwards(error)) => Err(error),
+            _ => answer,
+        }
     }
 
     /// Forgets the calls noted so far.
@@ -142,17 +160,17 @@ macro_rules! pass_on {
 
             $(
                 fn $name(&self, $($arg: $type),*) -> $result {
-                    self.note(stringify!($name))?;
-                    self.inner.$name($($arg),*)
+                    self.make(stringify!($name), || self.inner.$name($($arg),*))
                 }
             )*
 
             $(
                 unsafe fn $trusting(&self, $($given: $given_type),*) -> $answer {
-                    self.note(stringify!($trusting))?;
                     $(self.look_at((&$given).as_stream());)*
-                    // SAFETY: this function's contract is that of the one behind it.
-                    unsafe { self.inner.$trusting($($given),*) }
+                    self.make(stringify!($trusting), || {
+                        // SAFETY: this function's contract is that of the one behind it.
+                        unsafe { self.inner.$trusting($($given),*) }
+                    })
                 }
             )*
         }

@@ -10,17 +10,17 @@ use std::{
     process,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
         mpsc,
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use millstream::{
     Buffer, Device, Event, Grid, Pending, Result, Select, Stream,
     driver::{ContextHandle, DeviceOrdinal, Driver, cuda::Cuda},
-    sim::{Gpu, Hold},
+    sim::{Gpu, Hold, Ledger},
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -41,12 +41,16 @@ millstream::kernels! {
 
 /// How long one run of a scenario may take before it counts as hung.
 const HUNG_AFTER: Duration = Duration::from_secs(120);
+/// How long a device may take to give everything back once it is closed.
+pub(crate) const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A device to run a scenario on.
 pub(crate) struct Rig {
     pub(crate) device: Device,
     gpu: Option<Gpu>,
     gates_hold: bool,
+    /// Whether the scenario forgets what keeps the device open.
+    leaks: AtomicBool,
 }
 
 /// Runs the scenario on the GPU that `MILLSTREAM_DEVICE` names, or else on the simulated device under every schedule and
@@ -119,12 +123,22 @@ impl Rig {
             device: device.expect("the device opens"),
             gpu: place.gpu,
             gates_hold: place.gates_hold,
+            leaks: AtomicBool::new(false),
         }
     }
 
+    /// Says that the scenario forgets what keeps the device open, so that what it made is left.
+    pub(crate) fn leaks(&self) {
+        self.leaks.store(true, Ordering::Relaxed);
+    }
+
     /// What holds at the end of every scenario.
-    fn finish(&self) {
+    fn finish(self) {
         self.assert_no_reports();
+        drop(self.device);
+        if let Some(gpu) = self.gpu.filter(|_| !self.leaks.into_inner()) {
+            assert_nothing_left(&gpu);
+        }
     }
 
     pub(crate) fn stream(&self) -> Stream {
@@ -191,6 +205,28 @@ impl Rig {
             assert!(reports.is_empty(), "the simulated device complains: {reports:#?}");
         }
     }
+}
+
+/// Of a device that is closed nothing is left but its context: at once, or as soon as the reactor has let go of it and what
+/// was pending is over.
+pub(crate) fn assert_nothing_left(gpu: &Gpu) {
+    let closing = Instant::now();
+    loop {
+        let left = gpu.ledger();
+        let nothing = Ledger {
+            contexts: left.contexts,
+            ..Ledger::default()
+        };
+        if left == nothing {
+            break;
+        }
+        assert!(
+            closing.elapsed() < CLOSED_WITHIN,
+            "left of a closed device: {left:?}"
+        );
+        thread::sleep(Duration::from_micros(200));
+    }
+    assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
 }
 
 /// Something that keeps a stream busy until it is opened.

@@ -50,6 +50,7 @@ fn gated<R>(scope: impl FnOnce(mpsc::Sender<Gate>) -> R) -> (R, bool) {
 #[test]
 fn b07_forgetting_everything_is_sound() {
     scenario(|rig| {
+        rig.leaks();
         let [s1, s2] = rig.streams();
         let mut a = s1.upload(&vec![1_u32; N])?;
         let (source, mut target) = (vec![2_u32; N / 2], vec![0_u32; N]);

@@ -1,0 +1,133 @@
+//! Closing a device: what it has made is given back at once if its work is over, or else by a thread that waits for that.
+//!
+//! Page-locked memory and modules must not go while the device works: freeing the one would wait for it (rule 30), and a
+//! running kernel needs the other. A device that is lost is never idle again; what only an idle one could give back stays
+//! with the process then.
+
+#![allow(
+    unsafe_code,
+    reason = "queries and destroys streams that nobody uses any more"
+)]
+
+use std::{sync::Arc, thread};
+
+use millstream_driver::{Completion, ContextHandle, Driver, DriverError};
+
+use super::{events::EventPool, stream_state::StreamState};
+use crate::{
+    completion::wait_until,
+    kernel::ModuleCache,
+    memory::StagingPool,
+    submit::{Freed, free_unused},
+};
+
+/// How many failing questions are asked about a device that is not said to be lost before it is given up.
+const FAILURES_MAX: usize = 100;
+
+/// What is left of a device that nobody can name any more. Its streams may still have work.
+pub(super) struct Remains {
+    pub(super) driver: Arc<dyn Driver>,
+    pub(super) context: ContextHandle,
+    pub(super) streams: Vec<Arc<StreamState>>,
+    pub(super) events: EventPool,
+    pub(super) staging: StagingPool,
+    pub(super) modules: ModuleCache,
+    /// Memory that could not be freed yet.
+    pub(super) put_off: Vec<Freed>,
+}
+
+impl Remains {
+    /// Gives everything back. Never blocks: what must wait is left to a thread of its own.
+    pub(super) fn close(self) {
+        if self.put_off.is_empty() && self.is_idle().unwrap_or(false) {
+            return self.give_back();
+        }
+        // Shared with the thread, for a closure that does not start is dropped with all that it owns.
+        let remains = Arc::new(parking_lot::Mutex::new(Some(self)));
+        let theirs = Arc::clone(&remains);
+        let closing = move || {
+            if let Some(remains) = theirs.lock().take() {
+                remains.close_once_idle();
+            }
+        };
+        let name = String::from("millstream-closing");
+        if let Err(error) = thread::Builder::new().name(name).spawn(closing) {
+            tracing::warn!(%error, "no thread to close a device that has work pending");
+            if let Some(remains) = remains.lock().take() {
+                remains.abandon();
+            }
+        }
+    }
+
+    /// Waits until all work is over, and gives everything back.
+    fn close_once_idle(mut self) {
+        if self.wait_until_idle() && self.free_put_off_until_idle() {
+            self.give_back();
+        } else {
+            self.abandon();
+        }
+    }
+
+    /// Gives back what can be given back while work is pending, or never to end: streams and events (rules 21 and 25).
+    pub(super) fn abandon(self) {
+        tracing::debug!("a device's page-locked memory and modules stay with the process");
+        self.destroy_streams();
+    }
+
+    /// The device is idle, so that nothing here waits.
+    fn give_back(self) {
+        self.staging.free_all(&*self.driver, self.context);
+        self.modules.unload_all(&*self.driver, self.context);
+        self.destroy_streams();
+    }
+
+    fn destroy_streams(self) {
+        for stream in &self.streams {
+            let mut points = stream.points.lock();
+            points.retire(u64::MAX, |event| self.events.give(event));
+            // SAFETY: nobody can use the stream any more: every handle kept the device open.
+            if let Err(error) = unsafe { self.driver.stream_destroy(self.context, stream.handle) } {
+                tracing::debug!(%error, "a stream could not be destroyed");
+            }
+        }
+        self.events.destroy_all(&*self.driver, self.context);
+    }
+
+    /// Frees what is still to be freed, now that nothing uses it, and waits for that too; says whether it could.
+    fn free_put_off_until_idle(&mut self) -> bool {
+        // Any stream will do, and without one nothing was ever allocated.
+        for (freed, stream) in self.put_off.drain(..).zip(self.streams.iter().cycle()) {
+            // SAFETY: context and streams are alive; the memory's owner is gone, and so is all work that used it.
+            let result = unsafe { free_unused(&*self.driver, self.context, stream.handle, freed) };
+            if let Err(error) = result {
+                tracing::warn!(%error, "device memory could not be freed");
+            }
+        }
+        self.wait_until_idle()
+    }
+
+    /// Waits until no stream has work; says whether that can be had.
+    fn wait_until_idle(&self) -> bool {
+        let mut failures = 0;
+        let ended = wait_until(&*self.driver, || match self.is_idle() {
+            Err(error) if !error.code().is_sticky() && failures < FAILURES_MAX => {
+                failures += 1;
+                Ok(false)
+            }
+            answer => Ok(answer?),
+        });
+        ended.is_ok()
+    }
+
+    /// Whether no stream has work.
+    fn is_idle(&self) -> Result<bool, DriverError> {
+        for stream in &self.streams {
+            // SAFETY: context and stream are alive.
+            let answer = unsafe { self.driver.stream_query(self.context, stream.handle) }?;
+            if answer == Completion::Pending {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

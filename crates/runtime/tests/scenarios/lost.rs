@@ -1,0 +1,155 @@
+//! D3: a kernel that faults takes its context with it. Everyone who waits is told, and nothing else happens.
+
+#![allow(unsafe_code, reason = "launches a kernel that faults")]
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use millstream::{
+    Buffer, Device, Error, Grid, Result, Stream,
+    driver::ResultCode,
+    sim::{Gpu, ReportKind, Schedule, SimConfig},
+};
+
+use crate::rig::{CLOSED_WITHIN, Watch, gate_kernel};
+
+const N: usize = 1500;
+
+const SCHEDULES: [Schedule; 6] = [
+    Schedule::Timed,
+    Schedule::Eager,
+    Schedule::Lazy,
+    Schedule::Random(3),
+    Schedule::Random(4),
+    Schedule::Random(5),
+];
+
+/// Enqueues a kernel that reads an address which is nobody's.
+fn fault(stream: &Stream) {
+    let kernels = gate_kernel::load(&stream.device()).unwrap();
+    let grid = Grid::new([1, 1, 1], [1, 1, 1]);
+    // SAFETY: none; on the simulated device an address that is nobody's is an error and no more.
+    unsafe { kernels.gate(stream, grid, 64) }.unwrap();
+}
+
+fn assert_lost<T: std::fmt::Debug>(result: Result<T>) {
+    match result {
+        Err(Error::DeviceLost { cause }) => assert_eq!(cause.code(), ResultCode::ILLEGAL_ADDRESS),
+        other => panic!("not the error of a lost device: {other:?}"),
+    }
+}
+
+fn assert_only_the_fault_is_reported(gpu: &Gpu) {
+    let others: Vec<_> = gpu
+        .reports()
+        .into_iter()
+        .filter(|report| report.kind != ReportKind::KernelFault)
+        .collect();
+    assert!(others.is_empty(), "{others:#?}");
+}
+
+#[test]
+fn d03_a_kernel_that_faults_fails_every_waiter() {
+    for schedule in SCHEDULES {
+        let _watch = Watch::over(format!("{schedule:?}"));
+        let gpu = Gpu::new(SimConfig::new().schedule(schedule));
+        let device = Device::of(&gpu, 0).unwrap();
+        let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
+        let numbers = s1.upload(&[1_u32; N]).unwrap();
+        let mut pinned = device.pinned::<u32>(N).unwrap();
+        gate_kernel::load(&device).unwrap();
+        let hold = gpu.hold(s1.as_raw());
+        fault(&s1);
+        let event = s1.record().unwrap();
+        let mut after = s1.zeros::<u32>(N).unwrap();
+        s1.copy(&numbers, &mut after).unwrap();
+        s2.copy(&after, &mut pinned).unwrap();
+        let downloads: Vec<_> = (0..8).map(|_| s2.download(&after).unwrap()).collect();
+        let in_a_scope = thread::spawn({
+            let device = device.clone();
+            move || {
+                let (stream, mut target) = (device.stream().unwrap(), [7_u32; N]);
+                let after = stream.upload(&[1_u32; N]).unwrap();
+                let result = device.scope(|scope| {
+                    stream.wait_for(&event)?;
+                    scope.download(&stream, &after, &mut target)
+                });
+                assert_eq!(target, [7; N], "what has not arrived is unchanged");
+                result
+            }
+        });
+        let waiters: Vec<_> = downloads
+            .into_iter()
+            .enumerate()
+            .map(|(at, mut download)| {
+                thread::spawn(move || match at % 3 {
+                    0 => download.wait(),
+                    1 => pollster::block_on(download),
+                    _ => loop {
+                        if let Some(value) = download.try_take()? {
+                            return Ok(value);
+                        }
+                        thread::yield_now();
+                    },
+                })
+            })
+            .collect();
+        thread::sleep(Duration::from_millis(5));
+        drop(hold);
+        for waiter in waiters {
+            assert_lost(waiter.join().expect("no waiter panics"));
+        }
+        assert_lost(in_a_scope.join().expect("no waiter panics"));
+        assert_lost(pinned.read().map(drop));
+        assert_lost(pinned.write().map(drop));
+        assert_lost(s2.synchronize());
+        assert_lost::<Buffer<u8>>(s1.upload(&[1]));
+        assert_lost(device.stream());
+        assert_lost(device.timeline());
+        assert_eq!(
+            device.lost().map(|cause| cause.code()),
+            Some(ResultCode::ILLEGAL_ADDRESS)
+        );
+        // All drops are quiet, whichever comes first.
+        drop(device);
+        drop((after, s1, pinned, numbers, s2));
+        assert_only_the_fault_is_reported(&gpu);
+    }
+}
+
+#[test]
+fn d03_another_device_works_on() {
+    for schedule in SCHEDULES {
+        let _watch = Watch::over(format!("{schedule:?}"));
+        let gpu = Gpu::new(SimConfig::new().devices(2).schedule(schedule));
+        let [one, other] = [0, 1].map(|ordinal| Device::of(&gpu, ordinal).unwrap());
+        let [lost, working] = [&one, &other].map(|device| device.stream().unwrap());
+        let kept = working.upload(&[3_u32; N]).unwrap();
+        let hold = gpu.hold(working.as_raw());
+        let pending = working.download(&kept).unwrap();
+        let awaited = thread::spawn(move || pollster::block_on(pending));
+        let doomed = lost.upload(&[1_u32; N]).unwrap();
+        fault(&lost);
+        // Who enqueues may be told already.
+        assert_lost(lost.download(&doomed).and_then(|download| download.wait()));
+        assert!(one.lost().is_some() && other.lost().is_none());
+        drop(hold);
+        assert_eq!(awaited.join().unwrap().unwrap(), [3; N]);
+        drop((doomed, lost, one));
+        let mut more = working.zeros::<u32>(N).unwrap();
+        working.copy(&kept, &mut more).unwrap();
+        working.fill(more.slice_mut(..1), 4).unwrap();
+        let value = working.download(&more).unwrap().wait().unwrap();
+        assert_eq!((value[0], &value[1..]), (4, &[3; N - 1][..]));
+        drop((kept, more, working, other));
+        // What the lost device kept is all that is left: nothing of the other one.
+        let closing = Instant::now();
+        while gpu.ledger().streams + gpu.ledger().events > 0 {
+            assert!(closing.elapsed() < CLOSED_WITHIN, "{:?}", gpu.ledger());
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_only_the_fault_is_reported(&gpu);
+    }
+}
