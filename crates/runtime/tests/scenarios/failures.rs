@@ -1,29 +1,11 @@
 //! Scenarios D: what is missing or malformed is an error that says what.
 
-use std::{env, process::Command};
-
 use millstream::{
     Device, Error, Problem, Select,
     kernel::{self, Param, ParamKind, Signature, Source},
 };
 
-use crate::{places::on_gpu, rig::everywhere};
-
-/// Runs one of this program's own tests in a process with another environment; gives what it printed.
-fn in_process(test: &str, environment: &[(&str, &str)]) -> String {
-    let program = env::current_exe().expect("the test's own program");
-    let mut command = Command::new(program);
-    command.args(["--exact", test, "--include-ignored", "--nocapture"]);
-    command.envs(environment.iter().copied());
-    let output = command.output().expect("the process starts");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        output.status.success(),
-        "{text}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    text
-}
+use crate::{child::in_process, places::on_gpu, rig::everywhere};
 
 /// Prints what opening gives; called in processes whose environment has been changed.
 #[test]
@@ -43,12 +25,12 @@ fn d04_no_gpu_is_a_clear_error_and_auto_simulates_and_says_so() {
         assert!(!on_gpu(), "MILLSTREAM_DEVICE names a GPU: {error}");
         assert!(matches!(error, Error::Unavailable { .. }));
         assert!(error.to_string().contains("libcuda.so.1"), "{error}");
-        let text = in_process(INNER, &[("MILLSTREAM_DEVICE", "cuda:0")]);
+        let text = in_process(INNER, &[("MILLSTREAM_DEVICE", "cuda:0")]).text();
         assert!(
             text.contains("refused: ") && text.contains("libcuda.so.1"),
             "{text}"
         );
-        let text = in_process(INNER, &[("MILLSTREAM_DEVICE", "")]);
+        let text = in_process(INNER, &[("MILLSTREAM_DEVICE", "")]).text();
         assert!(
             text.contains("opened ") && text.contains("simulated, for there is no GPU"),
             "{text}"
@@ -59,19 +41,19 @@ fn d04_no_gpu_is_a_clear_error_and_auto_simulates_and_says_so() {
 #[test]
 fn d04_hidden_devices_are_a_clear_error() {
     let hidden = ("CUDA_VISIBLE_DEVICES", "");
-    let text = in_process(INNER, &[hidden, ("MILLSTREAM_DEVICE", "cuda:0")]);
+    let text = in_process(INNER, &[hidden, ("MILLSTREAM_DEVICE", "cuda:0")]).text();
     assert!(text.contains("refused: "), "{text}");
-    let text = in_process(INNER, &[hidden, ("MILLSTREAM_DEVICE", "")]);
+    let text = in_process(INNER, &[hidden, ("MILLSTREAM_DEVICE", "")]).text();
     assert!(text.contains("simulated, for there is no GPU"), "{text}");
 }
 
 #[test]
 fn d04_a_malformed_choice_is_a_clear_error() {
     for value in ["gpu", "cuda", "cuda:", "cuda:x", "sim:sead=1", "sim:seed=x"] {
-        let text = in_process(INNER, &[("MILLSTREAM_DEVICE", value)]);
+        let text = in_process(INNER, &[("MILLSTREAM_DEVICE", value)]).text();
         assert!(text.contains("refused: ") && text.contains(value), "{text}");
     }
-    let text = in_process(INNER, &[("MILLSTREAM_DEVICE", "sim:seed=7")]);
+    let text = in_process(INNER, &[("MILLSTREAM_DEVICE", "sim:seed=7")]).text();
     assert!(text.contains("opened ") && text.contains("sim:seed=7"), "{text}");
 }
 
@@ -119,35 +101,76 @@ fn refusal(device: &Device, source: &'static Source) -> Problem {
     }
 }
 
+/// Why `saxpy`, declared rightly, does not load from this text.
+fn refused_text(device: &Device, ptx: &str) -> String {
+    match refusal(device, declare(ptx, "saxpy", &[SCALAR, SCALAR, SLICE, SLICE])) {
+        Problem::Ptx { detail } => detail,
+        other => panic!("the text is wrong, not {other:?}"),
+    }
+}
+
+/// The number of the first line with this in it.
+fn line_of(ptx: &str, what: &str) -> usize {
+    1 + ptx
+        .lines()
+        .position(|line| line.contains(what))
+        .expect("it is there")
+}
+
 #[test]
-fn d05_ptx_that_does_not_load_says_where_and_why() {
+fn d05_text_that_is_not_ptx_names_the_line() {
     everywhere(|rig| {
-        let right = [SCALAR, SCALAR, SLICE, SLICE];
-        let bad = [
-            ("", "saxpy"),
-            ("this is not PTX", "saxpy"),
-            (&SAXPY[..SAXPY.len() / 2], "saxpy"),
-            (&SAXPY.replace("fma.rn.f32", "fma.rn.f33"), "saxpy"),
-            (&SAXPY.replace("setp.ge.s32", "frobnicate.s32"), "frobnicate"),
-        ];
-        for (ptx, named) in bad {
-            let problem = refusal(&rig.device, declare(ptx, "saxpy", &right));
-            let text = problem.to_string();
-            match problem {
-                Problem::Ptx { detail } => assert!(
-                    named != "frobnicate" || detail.contains(named) || on_gpu() && detail.contains("line"),
-                    "{detail}"
-                ),
-                Problem::Signature { .. } => {}
-                _ => panic!("{text}"),
-            }
+        let text = refused_text(&rig.device, "");
+        assert!(text.contains("line 1") && text.contains("ends"), "{text}");
+        let text = refused_text(&rig.device, "this is not PTX");
+        assert!(text.contains("line 1") && text.contains("`this`"), "{text}");
+        let malformed = SAXPY.replace("mov.u32 \t%r4, %ntid.x;", "mov.u32 \t%r4, , %ntid.x;");
+        let text = refused_text(&rig.device, &malformed);
+        let line = format!("line {}", line_of(&malformed, ", , "));
+        assert!(text.contains(&line), "{line}: {text}");
+    });
+}
+
+#[test]
+fn d05_truncated_ptx_names_the_line_where_it_ends() {
+    everywhere(|rig| {
+        let body = SAXPY.find('{').expect("a body");
+        for end in (body..SAXPY.rfind('}').expect("its end")).step_by(67) {
+            let cut = &SAXPY[..end];
+            let text = refused_text(&rig.device, cut);
+            let last = cut.trim_end().lines().count();
+            let named = (last - 1..=last + 1).any(|line| text.contains(&format!("line {line}")));
+            assert!(named, "{last} lines: {text}");
         }
-        let newer = SAXPY.replace("8.8", "99.0");
-        let problem = refusal(&rig.device, declare(&newer, "saxpy", &right)).to_string();
-        assert!(
-            problem.contains("99.0") || problem.to_lowercase().contains("version"),
-            "{problem}"
+        assert_eq!(
+            rig.stream().zeros::<u8>(3).unwrap().len(),
+            3,
+            "the device still works"
         );
+    });
+}
+
+#[test]
+fn d05_a_newer_version_or_target_is_named() {
+    everywhere(|rig| {
+        let text = refused_text(&rig.device, &SAXPY.replace(".version 8.8", ".version 99.0"));
+        assert!(text.contains("99.0"), "{text}");
+        let text = refused_text(&rig.device, &SAXPY.replace("sm_75", "sm_999"));
+        assert!(text.contains("sm_999"), "{text}");
+    });
+}
+
+#[test]
+fn d05_an_unsupported_opcode_is_named_with_its_line() {
+    everywhere(|rig| {
+        for (known, unknown) in [("setp.ge.s32", "frobnicate.s32"), ("fma.rn.f32", "fma.rn.f33")] {
+            let ptx = SAXPY.replace(known, unknown);
+            let text = refused_text(&rig.device, &ptx);
+            let line = format!("line {}", line_of(&ptx, unknown));
+            assert!(text.contains(&line), "{line}: {text}");
+            // A GPU's compiler has its own words.
+            assert!(on_gpu() || text.contains(unknown), "{text}");
+        }
     });
 }
 
@@ -162,8 +185,18 @@ fn d05_a_signature_that_does_not_match_says_which_parameter() {
             text.contains("3 parameters are declared, the entry has 4"),
             "{text}"
         );
-        let text = refuse("saxpy", &[SCALAR, SLICE, SLICE, SLICE]);
-        assert!(text.contains("saxpy_param_1"), "{text}");
+        for at in 0..4 {
+            let mut wrong = [SCALAR, SCALAR, SLICE, SLICE];
+            wrong[at] = if at < 2 { SLICE } else { SCALAR };
+            let text = refuse("saxpy", &wrong);
+            assert!(text.contains(&format!("`saxpy_param_{at}`")), "{text}");
+        }
+        let unaligned = ParamKind::Scalar { size: 4, align: 1 };
+        let text = refuse("saxpy", &[unaligned, SCALAR, SLICE, SLICE]);
+        assert!(
+            text.contains("aligned to 1") && text.contains("saxpy_param_0"),
+            "{text}"
+        );
         let right = declare(SAXPY, "saxpy", &[SCALAR, SCALAR, SLICE, SLICE]);
         assert!(kernel::load(&rig.device, right).is_ok());
     });

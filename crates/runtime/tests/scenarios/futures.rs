@@ -5,10 +5,16 @@ use std::{
     pin::pin,
     sync::{Arc, Mutex, mpsc},
     task::{Context, Poll, Wake, Waker},
+    thread,
     time::Duration,
 };
 
-use millstream::{Device, Pending, Result, sim::Gpu, sim::SimConfig};
+use millstream::{
+    Device, Pending, Result,
+    sim::{Gpu, Schedule, SimConfig},
+};
+
+use crate::child::in_process;
 
 /// How long a value that is there may take to be noticed.
 const NOTICED_WITHIN: Duration = Duration::from_secs(20);
@@ -58,6 +64,37 @@ fn a_waker_may_poll_and_drop_its_future() {
     assert_eq!(value.unwrap(), [1, 2, 3]);
 }
 
+#[test]
+#[ignore = "the inner half of awaiting_works_without_a_thread_for_the_reactor"]
+fn inner_await_without_threads() {
+    let spawned = thread::Builder::new().spawn(|| ());
+    assert!(
+        spawned.is_err(),
+        "the environment leaves no memory for a thread's stack"
+    );
+    for schedule in [Schedule::Timed, Schedule::Lazy, Schedule::Random(1)] {
+        let gpu = Gpu::new(SimConfig::new().schedule(schedule));
+        let device = Device::of(&gpu, 0).unwrap();
+        let stream = device.stream().unwrap();
+        let buffer = stream.upload(&[1_u8; 1 << 20]).unwrap();
+        let value = pollster::block_on(stream.download(&buffer).unwrap()).unwrap();
+        assert!(value.iter().all(|&byte| byte == 1));
+    }
+    println!("awaited");
+}
+
+#[test]
+fn awaiting_works_without_a_thread_for_the_reactor() {
+    // A stack of this size is more than a process has addresses.
+    let stack = (1_u64 << 47).to_string();
+    let ended = in_process(
+        "futures::inner_await_without_threads",
+        &[("RUST_MIN_STACK", &stack[..])],
+    );
+    let text = ended.text();
+    assert!(text.contains("awaited"), "{text}");
+}
+
 struct Panics;
 
 impl Wake for Panics {
@@ -67,7 +104,7 @@ impl Wake for Panics {
 }
 
 #[test]
-fn a_waker_that_panics_harms_no_other() {
+fn d06_a_waker_that_panics_harms_no_other() {
     let (hold, mut pending) = held();
     let waker = Waker::from(Arc::new(Panics));
     assert!(
@@ -79,7 +116,7 @@ fn a_waker_that_panics_harms_no_other() {
     pending.wait().unwrap();
     let (hold, pending) = held();
     let (sender, value) = mpsc::channel();
-    std::thread::spawn(move || sender.send(pollster::block_on(pending)));
+    thread::spawn(move || sender.send(pollster::block_on(pending)));
     drop(hold);
     let value = value.recv_timeout(NOTICED_WITHIN).expect("the value arrives");
     assert_eq!(value.unwrap(), [1, 2, 3]);

@@ -4,8 +4,10 @@
 mod arrays;
 mod calls;
 mod casts;
+mod child;
 mod counts;
 mod events;
+mod exits;
 mod failures;
 mod faults;
 mod futures;

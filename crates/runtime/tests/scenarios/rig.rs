@@ -87,6 +87,16 @@ pub(crate) fn everywhere_counted(scenario: impl Fn(&Rig, &Calls)) {
     }
 }
 
+/// The first of those devices.
+pub(crate) fn somewhere() -> Rig {
+    let place = places().swap_remove(0);
+    let device = match &place.gpu {
+        Some(gpu) => Device::of(gpu, 0),
+        None => Device::open(Select::Auto),
+    };
+    Rig::new(device, place)
+}
+
 /// On a GPU one scenario runs at a time. Loading a module may wait for every kernel of the context, and so for a gate of
 /// another scenario, which a call in the driver then keeps from being opened.
 fn alone() -> Option<MutexGuard<'static, ()>> {

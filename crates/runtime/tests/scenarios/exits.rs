@@ -1,0 +1,120 @@
+//! D7: a process that ends with work pending ends cleanly, in whichever way it ends.
+
+use std::{
+    any::Any,
+    future::Future,
+    mem,
+    pin::Pin,
+    process,
+    task::{Context, Waker},
+    thread,
+    time::Duration,
+};
+
+use millstream::Result;
+
+use crate::{
+    child::in_process,
+    rig::{Gate, Rig, somewhere},
+};
+
+const N: usize = 1500;
+/// How long the threads that wait have to begin to.
+const A_WHILE: Duration = Duration::from_millis(50);
+
+/// Work of every kind behind a gate, and threads that wait for it. What is given must live for it to stay as it is.
+fn pending_work(rig: &Rig) -> Result<(Gate, Vec<Box<dyn Any>>)> {
+    let [s1, s2] = rig.streams();
+    let mut buffer = s1.upload(&[1_u32; N])?;
+    let mut pinned = rig.device.pinned::<u32>(N)?;
+    let timeline = rig.device.timeline()?;
+    let gate = rig.gate(&s1);
+    s1.fill(&mut buffer, 2)?;
+    let event = s1.record()?;
+    s2.copy(&buffer, &mut pinned)?;
+    let mut polled = s2.download(&buffer)?;
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(Pin::new(&mut polled).poll(&mut context).is_pending());
+    let (waited, awaited) = (s2.download(&buffer)?, s1.download(&buffer)?);
+    thread::spawn(move || waited.wait());
+    thread::spawn(move || pollster::block_on(awaited));
+    let scoped = rig.device.clone();
+    thread::spawn(move || {
+        let (stream, mut target) = (scoped.stream()?, [0_u32; N]);
+        stream.wait_for(&event)?;
+        let buffer = stream.zeros::<u32>(N)?;
+        scoped.scope(|scope| scope.download(&stream, &buffer, &mut target))
+    });
+    let begun = Vec::<Box<dyn Any>>::from([
+        Box::new((s1, s2)) as Box<dyn Any>,
+        Box::new((buffer, pinned)),
+        Box::new((timeline, polled)),
+        Box::new(rig.device.clone()),
+    ]);
+    thread::sleep(A_WHILE);
+    Ok((gate, begun))
+}
+
+#[test]
+#[ignore = "the inner half of d07_returning_from_main"]
+fn inner_return_with_everything_forgotten() {
+    let rig = somewhere();
+    mem::forget(pending_work(&rig).unwrap());
+    mem::forget(rig);
+}
+
+#[test]
+#[ignore = "the inner half of d07_returning_from_main"]
+fn inner_return_with_everything_dropped() {
+    let rig = somewhere();
+    let (gate, begun) = pending_work(&rig).unwrap();
+    drop((begun, rig));
+    mem::forget(gate);
+}
+
+#[test]
+#[ignore = "the inner half of d07_exit"]
+fn inner_exit() {
+    let rig = somewhere();
+    let _work = pending_work(&rig).unwrap();
+    process::exit(7);
+}
+
+#[test]
+#[ignore = "the inner half of d07_a_panic"]
+fn inner_panic() {
+    let rig = somewhere();
+    let (gate, _begun) = pending_work(&rig).unwrap();
+    mem::forget(gate);
+    panic!("as the test wants");
+}
+
+/// Runs the inner half and checks how it ended.
+fn assert_ends(test: &str, code: i32) {
+    let ended = in_process(test, &[]);
+    assert_eq!(ended.code, Some(code), "{}{}", ended.output, ended.errors);
+    let panics = ended.errors.matches("panicked at").count() + ended.output.matches("panicked at").count();
+    assert_eq!(
+        panics,
+        usize::from(code == 101),
+        "{}{}",
+        ended.output,
+        ended.errors
+    );
+}
+
+#[test]
+fn d07_returning_from_main_with_work_pending_is_clean() {
+    assert_ends("exits::inner_return_with_everything_forgotten", 0);
+    assert_ends("exits::inner_return_with_everything_dropped", 0);
+}
+
+#[test]
+fn d07_exit_with_work_pending_is_clean() {
+    assert_ends("exits::inner_exit", 7);
+}
+
+#[test]
+fn d07_a_panic_with_work_pending_is_one_panic() {
+    assert_ends("exits::inner_panic", 101);
+}
