@@ -20,7 +20,7 @@
 //! # Files
 //!
 //! `api` declares and finds the functions, `library` opens and initialises, `current` remembers contexts, `calls` is the
-//! [`Driver`], `module` compiles PTX, `host_function` carries closures through a C callback.
+//! [`Driver`], `numbers` puts the seam's types into CUDA's, `module` compiles PTX, `host_function` carries closures through a C callback.
 
 pub mod api;
 mod calls;
@@ -28,6 +28,7 @@ mod current;
 mod host_function;
 mod library;
 mod module;
+mod numbers;
 
 use std::{
     fmt,

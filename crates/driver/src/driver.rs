@@ -8,8 +8,8 @@
 use std::{ffi::c_void, fmt, ptr::NonNull, time::Duration};
 
 use crate::{
-    ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverError, EventHandle, FunctionHandle,
-    ModuleHandle, PoolHandle, StreamHandle,
+    ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverError, EventHandle,
+    FunctionHandle, ManagedAdvice, ManagedLocation, ModuleHandle, PoolHandle, StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -318,8 +318,65 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// `context` is alive.
     unsafe fn mem_alloc(&self, context: ContextHandle, bytes: usize) -> Result<DevicePtr>;
 
-    /// Frees memory of [`mem_alloc`](Self::mem_alloc) or [`mem_alloc_async`](Self::mem_alloc_async) (`cuMemFree`, rule
-    /// 33). The host waits until the device is idle (rule 30).
+    /// Allocates managed memory, which the host and every device reach at the same address (`cuMemAllocManaged`, attached
+    /// globally, rule 49). The content is undefined. The host's pointer is
+    /// [`with_exposed_provenance_mut`](std::ptr::with_exposed_provenance_mut) of the address.
+    ///
+    /// Where [`CONCURRENT_MANAGED_ACCESS`](DeviceAttribute::CONCURRENT_MANAGED_ACCESS) is 0, the host must not touch any
+    /// managed memory while a kernel runs (rule 50).
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) where
+    /// [`MANAGED_MEMORY`](DeviceAttribute::MANAGED_MEMORY) is 0.
+    ///
+    /// # Safety
+    ///
+    /// `context` is alive.
+    unsafe fn mem_alloc_managed(&self, context: ContextHandle, bytes: usize) -> Result<DevicePtr>;
+
+    /// Moves managed memory to where it will be used, in stream order (`cuMemPrefetchAsync`, rule 51). No value changes.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) if the driver has no such function,
+    /// [`ResultCode::INVALID_DEVICE`](crate::ResultCode::INVALID_DEVICE) for a device whose
+    /// [`CONCURRENT_MANAGED_ACCESS`](DeviceAttribute::CONCURRENT_MANAGED_ACCESS) is 0,
+    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for memory that is not managed.
+    ///
+    /// # Safety
+    ///
+    /// The range, of at least one byte, lies in one managed allocation that lives until the prefetch is done. `stream` is
+    /// alive and belongs to `context`.
+    unsafe fn mem_prefetch_async(
+        &self,
+        context: ContextHandle,
+        pointer: DevicePtr,
+        bytes: usize,
+        location: ManagedLocation,
+        stream: StreamHandle,
+    ) -> Result<()>;
+
+    /// Tells how managed memory will be used (`cuMemAdvise`, rule 51): at once, outside stream order, and only a hint.
+    ///
+    /// # Errors
+    ///
+    /// As [`mem_prefetch_async`](Self::mem_prefetch_async).
+    ///
+    /// # Safety
+    ///
+    /// `context` is alive; the range, of at least one byte, lies in one live managed allocation.
+    unsafe fn mem_advise(
+        &self,
+        context: ContextHandle,
+        pointer: DevicePtr,
+        bytes: usize,
+        advice: ManagedAdvice,
+        location: ManagedLocation,
+    ) -> Result<()>;
+
+    /// Frees memory of [`mem_alloc`](Self::mem_alloc), [`mem_alloc_async`](Self::mem_alloc_async) (`cuMemFree`, rule 33)
+    /// or [`mem_alloc_managed`](Self::mem_alloc_managed). The host waits until the device is idle (rule 30).
     ///
     /// # Safety
     ///
@@ -543,6 +600,23 @@ pub trait Driver: Send + Sync + fmt::Debug {
         stream: StreamHandle,
     ) -> Result<()>;
 
+    /// Enqueues a copy of rows (`cuMemcpy2DAsync`, rule 52). To each side the rules of the copy in that direction apply: a
+    /// page-locked side is touched when the copy runs (rule 7), with a pageable one the call may block (rules 8 to 10),
+    /// and from host to host it is synchronous (rule 11). A copy of no bytes enqueues nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for a pitch shorter than the width or longer than
+    /// [`MAX_PITCH`](DeviceAttribute::MAX_PITCH).
+    ///
+    /// # Safety
+    ///
+    /// Every row of the source is readable and every row of the target writable, and no row of the one overlaps a row of
+    /// the other. Until the copy is done, a host source is not written and a host target not touched. Work that touches
+    /// the rows is ordered with the copy. Bytes between rows are not touched. `stream` is alive and belongs to `context`.
+    unsafe fn copy_2d_async(&self, context: ContextHandle, copy: &Copy2d, stream: StreamHandle)
+    -> Result<()>;
+
     /// Enqueues a fill of `count` elements (`cuMemsetD8Async` and its wider forms, rule 12).
     ///
     /// # Safety
@@ -599,6 +673,18 @@ pub trait Driver: Send + Sync + fmt::Debug {
         module: ModuleHandle,
         name: &str,
     ) -> Result<(DevicePtr, usize)>;
+
+    /// Loads the kernel's code onto the device (`cuFuncLoad`, rule 53), which otherwise happens at its first launch and
+    /// may then wait for kernels that run.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) with a driver older than CUDA 12.4.
+    ///
+    /// # Safety
+    ///
+    /// `function` is alive and belongs to `context`.
+    unsafe fn function_load(&self, context: ContextHandle, function: FunctionHandle) -> Result<()>;
 
     /// Most threads in a block of this kernel on this device (`CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK`).
     ///

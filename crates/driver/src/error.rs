@@ -52,10 +52,16 @@ codes! {
     INVALID_CONTEXT = 201;
     /// The device has no code for its architecture in the image.
     NO_BINARY_FOR_GPU = 209;
+    /// An uncorrectable memory error. The context is lost.
+    ECC_UNCORRECTABLE = 214;
     /// PTX that did not compile.
     INVALID_PTX = 218;
+    /// An uncorrectable error of the link between devices. The context is lost.
+    NVLINK_UNCORRECTABLE = 220;
     /// PTX newer than the driver.
     UNSUPPORTED_PTX_VERSION = 222;
+    /// A failure that the device contained, as of an access to a peer's memory. The context is lost.
+    CONTAINED = 226;
     /// A library symbol is missing.
     SHARED_OBJECT_SYMBOL_NOT_FOUND = 302;
     /// The handle is not valid.
@@ -90,14 +96,20 @@ codes! {
     INVALID_PC = 718;
     /// A kernel failed. The context is lost.
     LAUNCH_FAILED = 719;
+    /// A kernel ended without giving back tensor memory. The context is lost.
+    TENSOR_MEMORY_LEAK = 721;
     /// The operation is not permitted.
     NOT_PERMITTED = 800;
     /// The operation is not supported.
     NOT_SUPPORTED = 801;
+    /// The multi-process service ended this process's use of the device. The context is lost.
+    MPS_CLIENT_TERMINATED = 810;
     /// The operation is not allowed while a stream captures.
     STREAM_CAPTURE_UNSUPPORTED = 900;
     /// A previous error made the capture invalid.
     STREAM_CAPTURE_INVALIDATED = 901;
+    /// A device outside CUDA, which work waited for, failed. The context is lost.
+    EXTERNAL_DEVICE = 911;
     /// An unknown internal error.
     UNKNOWN = 999;
 }
@@ -116,11 +128,21 @@ impl ResultCode {
     }
 
     /// Whether the context is lost for good after this result: every later call in it fails as well.
+    ///
+    /// Those are the results of which NVIDIA says that any further work will return the same error, or that the process
+    /// has to be started again: 700, 702, 710, 714 to 719 and 721 (a kernel failed), 226 (a failure that was contained),
+    /// 810 (ended by the multi-process service), 911 (a device outside CUDA failed). Then those after which there is no
+    /// context to go on with, 4 and 709. And 214 and 220, uncorrectable errors of memory and links, of which NVIDIA says
+    /// only that they were found while work ran: which work they spoilt is not known, so nothing that the context holds
+    /// can be relied on. [`UNKNOWN`](Self::UNKNOWN) is not one of them: it may be the failure of one call.
     #[must_use]
     pub fn is_sticky(self) -> bool {
         matches!(
             self,
             Self::DEINITIALIZED
+                | Self::ECC_UNCORRECTABLE
+                | Self::NVLINK_UNCORRECTABLE
+                | Self::CONTAINED
                 | Self::ILLEGAL_ADDRESS
                 | Self::LAUNCH_TIMEOUT
                 | Self::CONTEXT_IS_DESTROYED
@@ -131,6 +153,9 @@ impl ResultCode {
                 | Self::INVALID_ADDRESS_SPACE
                 | Self::INVALID_PC
                 | Self::LAUNCH_FAILED
+                | Self::TENSOR_MEMORY_LEAK
+                | Self::MPS_CLIENT_TERMINATED
+                | Self::EXTERNAL_DEVICE
         )
     }
 }
@@ -200,5 +225,23 @@ impl DriverError {
     #[must_use]
     pub fn detail(&self) -> Option<&str> {
         self.detail.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_results_that_lose_the_context_are_these() {
+        let sticky: Vec<i32> = (0..1100)
+            .filter(|&raw| ResultCode::from_raw(raw).is_sticky())
+            .collect();
+        assert_eq!(
+            sticky,
+            [
+                4, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911
+            ]
+        );
     }
 }

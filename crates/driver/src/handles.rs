@@ -138,6 +138,8 @@ impl DeviceAttribute {
     pub const MAX_GRID_DIM_Z: Self = Self(7);
     /// Shared memory that a block may have without opting in, in bytes.
     pub const MAX_SHARED_MEMORY_PER_BLOCK: Self = Self(8);
+    /// Longest pitch of a 2-D copy, in bytes.
+    pub const MAX_PITCH: Self = Self(11);
     /// Threads in a warp.
     pub const WARP_SIZE: Self = Self(10);
     /// Multiprocessors.
@@ -150,6 +152,12 @@ impl DeviceAttribute {
     pub const COMPUTE_CAPABILITY_MAJOR: Self = Self(75);
     /// Minor part of the compute capability.
     pub const COMPUTE_CAPABILITY_MINOR: Self = Self(76);
+    /// Whether managed memory can be had (1) or not (0).
+    pub const MANAGED_MEMORY: Self = Self(83);
+    /// Whether the device reaches ordinary host memory by itself (1) or not (0).
+    pub const PAGEABLE_MEMORY_ACCESS: Self = Self(88);
+    /// Whether host and device may use managed memory at the same time (1) or not (0): rule 50.
+    pub const CONCURRENT_MANAGED_ACCESS: Self = Self(89);
     /// Whether the stream-ordered allocator is there (1) or not (0).
     pub const MEMORY_POOLS_SUPPORTED: Self = Self(115);
 }

@@ -7,11 +7,14 @@
 //!
 //! Rule numbers in these pages are those of `docs/semantics.md`.
 
+mod copy_2d;
 pub mod cuda;
 mod driver;
 mod error;
 mod handles;
+mod managed;
 
+pub use copy_2d::{Copy2d, Memory2d, Side2d};
 pub use driver::{
     Completion, Driver, EventKind, FillPattern, HostFunction, LaunchDims, PoolUsage, PriorityRange,
 };
@@ -20,3 +23,4 @@ pub use handles::{
     ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, EventHandle, FunctionHandle, ModuleHandle,
     PoolHandle, StreamHandle,
 };
+pub use managed::{ManagedAdvice, ManagedLocation};

@@ -2,7 +2,7 @@
 
 #![allow(non_snake_case, reason = "CUDA's own names")]
 
-use std::{any::type_name, collections::BTreeSet};
+use std::{any::type_name, collections::BTreeSet, mem::offset_of};
 
 use cudarc::driver::sys;
 use millstream_driver::{
@@ -36,7 +36,10 @@ fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
         (_, Some(target)) => (false, target),
         _ => return None,
     };
-    if target.ends_with("_st") && !target.starts_with('*') && !target.ends_with("CUmemcpyAttributes_st") {
+    let is_struct = ["CUmemcpyAttributes_st", "CUDA_MEMCPY2D_st"]
+        .iter()
+        .any(|name| target.ends_with(name));
+    if target.ends_with("_st") && !target.starts_with('*') && !is_struct {
         // A handle: published as a pointer to a type without content, and a number of that size here.
         return None;
     }
@@ -49,6 +52,8 @@ fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
         | "FunctionHandle" | "PoolHandle" | "DevicePtr" => Some(8),
         "CopyAttributes" => Some(size_of::<api::CopyAttributes>()),
         "CUmemcpyAttributes_st" => Some(size_of::<sys::CUmemcpyAttributes_st>()),
+        "Memcpy2d" => Some(size_of::<api::Memcpy2d>()),
+        "CUDA_MEMCPY2D_st" => Some(size_of::<sys::CUDA_MEMCPY2D_st>()),
         enumeration if enumeration.starts_with("CU") && enumeration.contains("_enum") => Some(4),
         other => panic!("`{other}` is a new target of a pointer; say its size here"),
     };
@@ -135,6 +140,7 @@ fn every_function_has_the_published_parameters() {
         cuMemFree = cuMemFree_v2(_);
         cuMemAllocAsync = cuMemAllocAsync(_, _, _);
         cuMemFreeAsync = cuMemFreeAsync(_, _);
+        cuMemAllocManaged = cuMemAllocManaged(_, _, _);
         cuMemPoolSetAttribute = cuMemPoolSetAttribute(_, _, _);
         cuMemPoolGetAttribute = cuMemPoolGetAttribute(_, _, _);
         cuMemPoolTrimTo = cuMemPoolTrimTo(_, _);
@@ -150,6 +156,7 @@ fn every_function_has_the_published_parameters() {
         cuMemcpyDtoDAsync = cuMemcpyDtoDAsync_v2(_, _, _, _);
         cuMemcpy = cuMemcpy(_, _, _);
         cuMemcpyAsync = cuMemcpyAsync(_, _, _, _);
+        cuMemcpy2DAsync = cuMemcpy2DAsync_v2(_, _);
         cuMemsetD8Async = cuMemsetD8Async(_, _, _, _);
         cuMemsetD16Async = cuMemsetD16Async(_, _, _, _);
         cuMemsetD32Async = cuMemsetD32Async(_, _, _, _);
@@ -160,7 +167,10 @@ fn every_function_has_the_published_parameters() {
         cuFuncGetAttribute = cuFuncGetAttribute(_, _, _);
         cuLaunchKernel = cuLaunchKernel(_, _, _, _, _, _, _, _, _, _, _);
         cuLaunchHostFunc = cuLaunchHostFunc(_, _, _);
+        cuMemPrefetchAsync = cuMemPrefetchAsync(_, _, _, _);
+        cuMemAdvise = cuMemAdvise(_, _, _, _);
         cuMemcpyBatchAsync = cuMemcpyBatchAsync(_, _, _, _, _, _, _, _, _);
+        cuFuncLoad = cuFuncLoad(_);
         cuFuncGetParamInfo = cuFuncGetParamInfo(_, _, _, _);
     };
     assert_eq!(
@@ -200,6 +210,44 @@ fn a_wrong_declaration_would_be_noticed() {
 }
 
 #[test]
+fn structures_have_the_published_fields() {
+    macro_rules! fields {
+        ($ours:ty, $theirs:ty: $($field:ident = $published:ident;)*) => {
+            $(assert_eq!(
+                offset_of!($ours, $field),
+                offset_of!($theirs, $published),
+                concat!(stringify!($ours), "::", stringify!($field))
+            );)*
+            assert_eq!(size_of::<$ours>(), size_of::<$theirs>());
+        };
+    }
+    fields! { api::Memcpy2d, sys::CUDA_MEMCPY2D_st:
+        source_x_bytes = srcXInBytes;
+        source_y = srcY;
+        source_type = srcMemoryType;
+        source_host = srcHost;
+        source_device = srcDevice;
+        source_array = srcArray;
+        source_pitch = srcPitch;
+        target_x_bytes = dstXInBytes;
+        target_y = dstY;
+        target_type = dstMemoryType;
+        target_host = dstHost;
+        target_device = dstDevice;
+        target_array = dstArray;
+        target_pitch = dstPitch;
+        width_bytes = WidthInBytes;
+        height = Height;
+    }
+    fields! { api::CopyAttributes, sys::CUmemcpyAttributes_st:
+        source_access_order = srcAccessOrder;
+        source_hint = srcLocHint;
+        target_hint = dstLocHint;
+        flags = flags;
+    }
+}
+
+#[test]
 fn results_have_the_published_numbers() {
     use sys::cudaError_enum as published;
     macro_rules! codes {
@@ -218,8 +266,11 @@ fn results_have_the_published_numbers() {
         INVALID_IMAGE = CUDA_ERROR_INVALID_IMAGE;
         INVALID_CONTEXT = CUDA_ERROR_INVALID_CONTEXT;
         NO_BINARY_FOR_GPU = CUDA_ERROR_NO_BINARY_FOR_GPU;
+        ECC_UNCORRECTABLE = CUDA_ERROR_ECC_UNCORRECTABLE;
         INVALID_PTX = CUDA_ERROR_INVALID_PTX;
+        NVLINK_UNCORRECTABLE = CUDA_ERROR_NVLINK_UNCORRECTABLE;
         UNSUPPORTED_PTX_VERSION = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+        CONTAINED = CUDA_ERROR_CONTAINED;
         SHARED_OBJECT_SYMBOL_NOT_FOUND = CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND;
         INVALID_HANDLE = CUDA_ERROR_INVALID_HANDLE;
         NOT_FOUND = CUDA_ERROR_NOT_FOUND;
@@ -237,10 +288,13 @@ fn results_have_the_published_numbers() {
         INVALID_ADDRESS_SPACE = CUDA_ERROR_INVALID_ADDRESS_SPACE;
         INVALID_PC = CUDA_ERROR_INVALID_PC;
         LAUNCH_FAILED = CUDA_ERROR_LAUNCH_FAILED;
+        TENSOR_MEMORY_LEAK = CUDA_ERROR_TENSOR_MEMORY_LEAK;
         NOT_PERMITTED = CUDA_ERROR_NOT_PERMITTED;
         NOT_SUPPORTED = CUDA_ERROR_NOT_SUPPORTED;
+        MPS_CLIENT_TERMINATED = CUDA_ERROR_MPS_CLIENT_TERMINATED;
         STREAM_CAPTURE_UNSUPPORTED = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
         STREAM_CAPTURE_INVALIDATED = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+        EXTERNAL_DEVICE = CUDA_ERROR_EXTERNAL_DEVICE;
         UNKNOWN = CUDA_ERROR_UNKNOWN;
     };
     let compared: BTreeSet<i32> = codes.iter().map(|&(_, theirs)| theirs).collect();
@@ -274,12 +328,16 @@ fn device_attributes_have_the_published_numbers() {
         MAX_GRID_DIM_Y = CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y;
         MAX_GRID_DIM_Z = CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z;
         MAX_SHARED_MEMORY_PER_BLOCK = CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK;
+        MAX_PITCH = CU_DEVICE_ATTRIBUTE_MAX_PITCH;
         WARP_SIZE = CU_DEVICE_ATTRIBUTE_WARP_SIZE;
         MULTIPROCESSOR_COUNT = CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
         ASYNC_ENGINE_COUNT = CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT;
         UNIFIED_ADDRESSING = CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING;
         COMPUTE_CAPABILITY_MAJOR = CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
         COMPUTE_CAPABILITY_MINOR = CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR;
+        MANAGED_MEMORY = CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY;
+        PAGEABLE_MEMORY_ACCESS = CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS;
+        CONCURRENT_MANAGED_ACCESS = CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS;
         MEMORY_POOLS_SUPPORTED = CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED;
     } {
         assert_eq!(ours.as_raw(), theirs, "{ours:?}");
@@ -291,7 +349,7 @@ fn flags_have_the_published_numbers() {
     use sys::{
         CUdriverProcAddress_flags_enum as proc_address, CUevent_flags_enum as event,
         CUevent_wait_flags_enum as wait, CUfunction_attribute_enum as function, CUjit_option_enum as jit,
-        CUmemPool_attribute_enum as pool, CUstream_flags_enum as stream,
+        CUmem_advise_enum as advise, CUmemPool_attribute_enum as pool, CUstream_flags_enum as stream,
     };
     for (name, ours, theirs) in [
         (
@@ -323,6 +381,11 @@ fn flags_have_the_published_numbers() {
             "host alloc portable",
             api::MEMHOSTALLOC_PORTABLE,
             sys::CU_MEMHOSTALLOC_PORTABLE,
+        ),
+        (
+            "managed, attached globally",
+            api::MEM_ATTACH_GLOBAL,
+            sys::CUmemAttach_flags_enum::CU_MEM_ATTACH_GLOBAL as u32,
         ),
         (
             "host register portable",
@@ -359,6 +422,46 @@ fn flags_have_the_published_numbers() {
             pool::CU_MEMPOOL_ATTR_USED_MEM_HIGH as i32,
         ),
         (
+            "mostly read",
+            api::MEM_ADVISE_SET_READ_MOSTLY,
+            advise::CU_MEM_ADVISE_SET_READ_MOSTLY as i32,
+        ),
+        (
+            "no longer mostly read",
+            api::MEM_ADVISE_UNSET_READ_MOSTLY,
+            advise::CU_MEM_ADVISE_UNSET_READ_MOSTLY as i32,
+        ),
+        (
+            "preferred location",
+            api::MEM_ADVISE_SET_PREFERRED_LOCATION,
+            advise::CU_MEM_ADVISE_SET_PREFERRED_LOCATION as i32,
+        ),
+        (
+            "no preferred location",
+            api::MEM_ADVISE_UNSET_PREFERRED_LOCATION,
+            advise::CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION as i32,
+        ),
+        (
+            "accessed by",
+            api::MEM_ADVISE_SET_ACCESSED_BY,
+            advise::CU_MEM_ADVISE_SET_ACCESSED_BY as i32,
+        ),
+        (
+            "no longer accessed by",
+            api::MEM_ADVISE_UNSET_ACCESSED_BY,
+            advise::CU_MEM_ADVISE_UNSET_ACCESSED_BY as i32,
+        ),
+        (
+            "host memory",
+            api::MEMORYTYPE_HOST,
+            sys::CUmemorytype_enum::CU_MEMORYTYPE_HOST as i32,
+        ),
+        (
+            "device memory",
+            api::MEMORYTYPE_DEVICE,
+            sys::CUmemorytype_enum::CU_MEMORYTYPE_DEVICE as i32,
+        ),
+        (
             "read during the call",
             api::MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL,
             sys::CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL as i32,
@@ -385,6 +488,8 @@ fn flags_have_the_published_numbers() {
         api::GET_PROC_ADDRESS_LEGACY_STREAM,
         proc_address::CU_GET_PROC_ADDRESS_LEGACY_STREAM as u64
     );
+    // A cast in CUDA's headers, `((CUdevice)-1)`, which bindings leave out.
+    assert_eq!(api::DEVICE_CPU, -1);
     // In CUDA's headers these two are casts, `((CUstream)0x1)` and `((CUstream)0x2)`, which bindings leave out.
     assert_eq!(
         (StreamHandle::LEGACY.as_raw(), StreamHandle::PER_THREAD.as_raw()),

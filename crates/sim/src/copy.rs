@@ -1,12 +1,13 @@
 //! Copies and fills: what the call checks and captures, and for what it blocks.
 
-use millstream_driver::{ContextHandle, DevicePtr, FillPattern, ResultCode, StreamHandle};
+use millstream_driver::{ContextHandle, Copy2d, DevicePtr, FillPattern, ResultCode, StreamHandle};
 
 use crate::{
     CostModel, ReportKind,
+    attributes::PITCH_MAX,
     gpu::Session,
-    memory::{AccessError, HostMemory, MemoryMap, Moment, host::HostRange},
-    op::{Copy, Direction, Fill, OpKind, Source, Target},
+    memory::{AccessError, HostMemory, Kind, MemoryMap, Moment, host::HostRange},
+    op::{Copy, Direction, Fill, OpKind, Rows, Source, Target},
     world::{Answer, Goal, Refusal},
 };
 
@@ -18,7 +19,7 @@ const STAGED_BYTES: u64 = 1 << 20;
 /// One end of a copy, as the call names it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
-    /// A device address, which may also be that of page-locked memory.
+    /// A device address, which may also be that of page-locked or managed memory.
     Device(DevicePtr),
     /// Host memory.
     Host(HostRange),
@@ -30,6 +31,7 @@ pub(crate) enum End {
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Device { address: u64, device: u32 },
+    Managed { address: u64 },
     Pinned { address: u64 },
     Pageable(HostRange),
 }
@@ -56,39 +58,67 @@ impl Session<'_> {
         self.breach(error.kind, ResultCode::INVALID_VALUE, error.text)
     }
 
-    fn place(&mut self, end: End, bytes: u64) -> Answer<Place> {
+    /// Where `rows`, of which each has a pitch of `pitch`, lie at `end`: each of them whole, and all in one memory.
+    fn place(&mut self, end: End, pitch: u64, rows: &Rows) -> Answer<Place> {
+        let mut first = None;
+        for row in 0..rows.height {
+            let found = self.place_row(end.address() + row * pitch, end, rows.width);
+            let found = match (found, first) {
+                (Ok((place, base)), None) => {
+                    first = Some((place, base));
+                    continue;
+                }
+                (Ok((_, base)), Some((_, first_base))) if base == first_base => continue,
+                (Ok(_), _) => AccessError {
+                    kind: ReportKind::OutOfBounds,
+                    text: "lies in other memory than the first".into(),
+                },
+                (Err(error), _) => error,
+            };
+            let text = match rows.height {
+                1 => found.text,
+                height => format!(
+                    "row {row} of {height}, a pitch of {pitch} bytes apart: {}",
+                    found.text
+                ),
+            };
+            return Err(self.invalid_range(AccessError { text, ..found }));
+        }
+        let (place, _) = first.expect("a copy has at least one row");
+        Ok(place)
+    }
+
+    /// Where one row lies, with the base of its allocation; pageable memory has none.
+    fn place_row(&self, address: u64, end: End, bytes: u64) -> Result<(Place, Option<u64>), AccessError> {
         let host = match end {
-            End::Device(pointer) => return self.mapped(pointer.as_raw(), bytes),
-            End::Unified(range) if MemoryMap::is_device_address(range.address()) => {
-                return self.mapped(range.address(), bytes);
-            }
+            End::Device(_) => return self.mapped(address, bytes),
+            End::Unified(_) if MemoryMap::is_device_address(address) => return self.mapped(address, bytes),
             End::Host(range) | End::Unified(range) => range,
         };
-        match self.memory.classify_host(host.address(), bytes) {
-            Ok(HostMemory::Pinned) => Ok(Place::Pinned {
-                address: host.address(),
-            }),
-            Ok(HostMemory::Pageable) => Ok(Place::Pageable(host)),
-            Err(error) => Err(self.invalid_range(error)),
+        match self.memory.classify_host(address, bytes)? {
+            HostMemory::Pinned | HostMemory::Managed => self.mapped(address, bytes),
+            HostMemory::Pageable => Ok((Place::Pageable(host), None)),
         }
     }
 
-    fn mapped(&mut self, address: u64, bytes: u64) -> Answer<Place> {
-        match self.memory.locate(address, bytes, Moment::Call) {
-            Ok((found, _)) if found.kind.is_host() => Ok(Place::Pinned { address }),
-            Ok((found, _)) => Ok(Place::Device {
+    fn mapped(&self, address: u64, bytes: u64) -> Result<(Place, Option<u64>), AccessError> {
+        let (found, _) = self.memory.locate(address, bytes, Moment::Call)?;
+        let place = match found.kind {
+            Kind::Managed => Place::Managed { address },
+            kind if kind.is_host() => Place::Pinned { address },
+            _ => Place::Device {
                 address,
                 device: found.device,
-            }),
-            Err(error) => Err(self.invalid_range(error)),
-        }
+            },
+        };
+        Ok((place, Some(found.base)))
     }
 
     /// A copy of `bytes` on `stream`.
     pub(crate) fn copy(
         &mut self,
         context: ContextHandle,
-        (target, source): (End, End),
+        ends: (End, End),
         bytes: usize,
         stream: StreamHandle,
         form: Form,
@@ -97,37 +127,89 @@ impl Session<'_> {
         if bytes == 0 {
             return Ok(());
         }
-        let bytes = bytes as u64;
-        let target = self.place(target, bytes)?;
+        self.copy_rows(context, ends, Rows::one(bytes as u64), stream, form)
+    }
+
+    /// A copy of rows on `stream` (rule 52).
+    pub(crate) fn copy_2d(
+        &mut self,
+        context: ContextHandle,
+        ends: (End, End),
+        copy: &Copy2d,
+        stream: StreamHandle,
+    ) -> Answer<()> {
+        let stream = self.stream(context, stream)?;
+        if copy.is_empty() {
+            return Ok(());
+        }
+        let (width, height) = (copy.width_bytes, copy.height);
+        for (side, end) in [(&copy.source, ends.1), (&copy.target, ends.0)] {
+            let pitch = side.pitch_bytes;
+            let span = side.span_bytes(width, height);
+            let text = if pitch < width {
+                format!("a pitch of {pitch} bytes for rows of {width}")
+            } else if pitch as u64 > PITCH_MAX {
+                format!("a pitch of {pitch} bytes, of at most {PITCH_MAX}")
+            } else if span.is_none_or(|span| end.address().checked_add(span as u64).is_none()) {
+                format!("{height} rows a pitch of {pitch} bytes apart leave the address space")
+            } else {
+                continue;
+            };
+            return Err(self.breach(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text));
+        }
+        let rows = Rows {
+            width: width as u64,
+            height: height as u64,
+            source_pitch: copy.source.pitch_bytes as u64,
+            target_pitch: copy.target.pitch_bytes as u64,
+        };
+        self.copy_rows(context, ends, rows, stream, Form::Async)
+    }
+
+    fn copy_rows(
+        &mut self,
+        context: ContextHandle,
+        (target, source): (End, End),
+        mut rows: Rows,
+        stream: StreamHandle,
+        form: Form,
+    ) -> Answer<()> {
+        let bytes = rows.bytes();
+        let target = self.place(target, rows.target_pitch, &rows)?;
         let captured = match source {
             End::Host(range) if form == Form::AsyncCaptured => Some(range),
             _ => None,
         };
-        let source = self.place(source, bytes)?;
+        let source = self.place(source, rows.source_pitch, &rows)?;
         let direction = direction(target, source);
         self.now_ns += self.call_ns(direction);
-        self.check_overlap(target, source, bytes);
+        self.check_overlap(target, source, &rows);
         let blocks = self.blocks(form, direction, bytes);
         let source = match (captured, source) {
-            (Some(range), _) => Source::Captured(range.read()),
-            (None, Place::Device { address, .. } | Place::Pinned { address }) => Source::Mapped(address),
+            (Some(range), _) => capture(range, &mut rows),
+            (
+                None,
+                Place::Device { address, .. } | Place::Managed { address } | Place::Pinned { address },
+            ) => Source::Mapped(address),
             (None, Place::Pageable(range)) if direction == Direction::HostToHost => Source::Host(range),
             (None, Place::Pageable(range)) => {
                 if bytes <= STAGED_BYTES {
                     // Staging by the host. Beyond this size the rate of the whole copy includes it.
                     self.now_ns += CostModel::transfer_ns(bytes, self.config.cost.host_memcpy_gb_s);
                 }
-                Source::Captured(range.read())
+                capture(range, &mut rows)
             }
         };
         let target = match target {
-            Place::Device { address, .. } | Place::Pinned { address } => Target::Mapped(address),
+            Place::Device { address, .. } | Place::Managed { address } | Place::Pinned { address } => {
+                Target::Mapped(address)
+            }
             Place::Pageable(range) => Target::Host(range),
         };
         let kind = OpKind::Copy(Copy {
             source,
             target,
-            bytes,
+            rows,
             direction,
         });
         let goal = if direction == Direction::WithinDevice {
@@ -156,11 +238,22 @@ impl Session<'_> {
         }
     }
 
-    fn check_overlap(&mut self, target: Place, source: Place, bytes: u64) {
+    fn check_overlap(&mut self, target: Place, source: Place, rows: &Rows) {
         let (to, from) = (target.address(), source.address());
-        if to < from + bytes && from < to + bytes {
-            let text = format!("a copy of {bytes} bytes from {from:#x} to {to:#x} overlaps itself");
-            self.report(ReportKind::Overlap, text);
+        // Rows rise on both sides, so one walk along both finds a pair that overlaps if there is one.
+        let (mut reads, mut writes) = (rows.offsets().peekable(), rows.offsets().peekable());
+        while let (Some(&(read, _)), Some(&(_, written))) = (reads.peek(), writes.peek()) {
+            let (read, written) = (from + read, to + written);
+            if read + rows.width <= written {
+                reads.next();
+            } else if written + rows.width <= read {
+                writes.next();
+            } else {
+                let bytes = rows.bytes();
+                let text = format!("a copy of {bytes} bytes from {from:#x} to {to:#x} overlaps itself");
+                self.report(ReportKind::Overlap, text);
+                return;
+            }
         }
     }
 
@@ -233,7 +326,9 @@ impl Session<'_> {
             return Ok(());
         }
         let bytes = (count as u64).saturating_mul(pattern.size() as u64);
-        let place = self.mapped(address, bytes)?;
+        let (place, _) = self
+            .mapped(address, bytes)
+            .map_err(|error| self.invalid_range(error))?;
         let (pattern, pattern_bytes) = match pattern {
             FillPattern::U8(value) => ([value; 4], 1),
             FillPattern::U16(value) => {
@@ -251,8 +346,18 @@ impl Session<'_> {
         let goal = self.enqueue_fenced(context, stream, fill);
         // Rule 12.
         match place {
-            Place::Pinned { .. } => self.block(context, Blocks::ForTheCopy, goal),
+            Place::Pinned { .. } | Place::Managed { .. } => self.block(context, Blocks::ForTheCopy, goal),
             Place::Device { .. } | Place::Pageable(_) => Ok(()),
+        }
+    }
+}
+
+impl End {
+    /// The first address.
+    fn address(self) -> u64 {
+        match self {
+            Self::Device(pointer) => pointer.as_raw(),
+            Self::Host(range) | Self::Unified(range) => range.address(),
         }
     }
 }
@@ -260,22 +365,30 @@ impl Session<'_> {
 impl Place {
     fn address(self) -> u64 {
         match self {
-            Self::Device { address, .. } | Self::Pinned { address } => address,
+            Self::Device { address, .. } | Self::Managed { address } | Self::Pinned { address } => address,
             Self::Pageable(range) => range.address(),
         }
     }
 }
 
+/// What a host source holds now. The rows that remain to be copied follow each other.
+fn capture(source: HostRange, rows: &mut Rows) -> Source {
+    let pitch = std::mem::replace(&mut rows.source_pitch, rows.width);
+    Source::Captured(source.read_rows(rows.width as usize, rows.height as usize, pitch as usize))
+}
+
 fn direction(target: Place, source: Place) -> Direction {
     match (source, target) {
-        (Place::Pinned { .. }, Place::Device { .. }) => Direction::PinnedToDevice,
-        (Place::Pageable(_), Place::Device { .. }) => Direction::PageableToDevice,
-        (Place::Device { .. }, Place::Pinned { .. }) => Direction::DeviceToPinned,
-        (Place::Device { .. }, Place::Pageable(_)) => Direction::DeviceToPageable,
-        (Place::Device { device: from, .. }, Place::Device { device: to, .. }) if from == to => {
+        (Place::Pinned { .. }, Place::Device { .. } | Place::Managed { .. }) => Direction::PinnedToDevice,
+        (Place::Pageable(_), Place::Device { .. } | Place::Managed { .. }) => Direction::PageableToDevice,
+        (Place::Device { .. } | Place::Managed { .. }, Place::Pinned { .. }) => Direction::DeviceToPinned,
+        (Place::Device { .. } | Place::Managed { .. }, Place::Pageable(_)) => Direction::DeviceToPageable,
+        (Place::Device { device: from, .. }, Place::Device { device: to, .. }) if from != to => {
+            Direction::BetweenDevices
+        }
+        (Place::Device { .. } | Place::Managed { .. }, Place::Device { .. } | Place::Managed { .. }) => {
             Direction::WithinDevice
         }
-        (Place::Device { .. }, Place::Device { .. }) => Direction::BetweenDevices,
         (Place::Pinned { .. } | Place::Pageable(_), Place::Pinned { .. } | Place::Pageable(_)) => {
             Direction::HostToHost
         }

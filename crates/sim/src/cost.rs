@@ -26,8 +26,10 @@ pub struct CostModel {
     pub event_lifetime_call_ns: u64,
     /// Host: each of `cuMemAllocAsync` and `cuMemFreeAsync`.
     pub pool_call_ns: u64,
-    /// Host: each of `cuMemAlloc` and `cuMemFree`.
+    /// Host: each of `cuMemAlloc`, `cuMemAllocManaged` (not measured) and `cuMemFree`.
     pub device_memory_call_ns: u64,
+    /// Host: `cuMemPrefetchAsync`. Not measured.
+    pub prefetch_call_ns: u64,
     /// Host: each of `cuMemHostAlloc` and `cuMemFreeHost`.
     pub pinned_memory_call_ns: u64,
     /// Host: each of `cuMemHostRegister` and `cuMemHostUnregister`.
@@ -88,6 +90,7 @@ impl Default for CostModel {
             event_lifetime_call_ns: 87,
             pool_call_ns: 310,
             device_memory_call_ns: 32_000,
+            prefetch_call_ns: 5_000,
             pinned_memory_call_ns: 15_000,
             register_call_ns: 300_000,
             pinned_copy_call_ns: 1_286,

@@ -8,9 +8,9 @@
 use std::{ffi::c_void, ptr::NonNull, sync::Arc, time::Duration};
 
 use millstream_driver::{
-    Completion, ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle,
-    EventKind, FillPattern, FunctionHandle, HostFunction, LaunchDims, ModuleHandle, PoolHandle, PoolUsage,
-    PriorityRange, StreamHandle,
+    Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
+    EventHandle, EventKind, FillPattern, FunctionHandle, HostFunction, LaunchDims, ManagedAdvice,
+    ManagedLocation, Memory2d, ModuleHandle, PoolHandle, PoolUsage, PriorityRange, Side2d, StreamHandle,
 };
 
 use crate::{
@@ -59,6 +59,23 @@ unsafe fn unified(pointer: DevicePtr, bytes: usize) -> End {
     let pointer = std::ptr::with_exposed_provenance(pointer.as_raw() as usize);
     // SAFETY: a range at a device's address is never accessed through this; for others this function's contract is that one's.
     End::Unified(unsafe { HostRange::new(pointer, bytes) })
+}
+
+/// A side of a copy of rows as one end of a copy.
+///
+/// # Safety
+///
+/// As [`HostRange::new`] for the rows, if they are the host's.
+unsafe fn side(side: &Side2d, copy: &Copy2d) -> End {
+    match side.memory {
+        Memory2d::Device(first) => device(first),
+        Memory2d::Host(first) => {
+            // A span that does not fit is refused before the range is used.
+            let span = side.span_bytes(copy.width_bytes, copy.height);
+            // SAFETY: the rows are the caller's word; what lies between them is never accessed.
+            unsafe { host(first, span.unwrap_or(0)) }
+        }
+    }
 }
 
 impl Driver for Gpu {
@@ -267,6 +284,42 @@ impl Driver for Gpu {
             |cost| cost.device_memory_call_ns,
             |session| session.mem_alloc(context, bytes),
         )
+    }
+
+    unsafe fn mem_alloc_managed(&self, context: ContextHandle, bytes: usize) -> Result<DevicePtr> {
+        self.call(
+            "cuMemAllocManaged",
+            |cost| cost.device_memory_call_ns,
+            |session| session.mem_alloc_managed(context, bytes),
+        )
+    }
+
+    unsafe fn mem_prefetch_async(
+        &self,
+        context: ContextHandle,
+        pointer: DevicePtr,
+        bytes: usize,
+        location: ManagedLocation,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        self.call(
+            "cuMemPrefetchAsync",
+            |cost| cost.prefetch_call_ns,
+            |session| session.mem_prefetch_async(context, pointer, bytes, location, stream),
+        )
+    }
+
+    unsafe fn mem_advise(
+        &self,
+        context: ContextHandle,
+        pointer: DevicePtr,
+        bytes: usize,
+        advice: ManagedAdvice,
+        location: ManagedLocation,
+    ) -> Result<()> {
+        self.call("cuMemAdvise", other, |session| {
+            session.mem_advise(context, pointer, bytes, advice, location)
+        })
     }
 
     unsafe fn mem_free(&self, context: ContextHandle, pointer: DevicePtr) -> Result<()> {
@@ -495,6 +548,22 @@ impl Driver for Gpu {
         })
     }
 
+    unsafe fn copy_2d_async(
+        &self,
+        context: ContextHandle,
+        copy: &Copy2d,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        // SAFETY: the caller promises rows that are writable, and the copy's own, until the copy is done.
+        let target = unsafe { side(&copy.target, copy) };
+        // SAFETY: the caller promises rows that are readable until the copy is done.
+        let source = unsafe { side(&copy.source, copy) };
+        let ends = (target, source);
+        self.call("cuMemcpy2DAsync", counted_inside, |session| {
+            session.copy_2d(context, ends, copy, stream)
+        })
+    }
+
     unsafe fn memset_async(
         &self,
         context: ContextHandle,
@@ -545,6 +614,12 @@ impl Driver for Gpu {
     ) -> Result<(DevicePtr, usize)> {
         self.call("cuModuleGetGlobal", other, |session| {
             session.module_global(context, module, name)
+        })
+    }
+
+    unsafe fn function_load(&self, context: ContextHandle, function: FunctionHandle) -> Result<()> {
+        self.call("cuFuncLoad", other, |session| {
+            session.function(context, function).map(|_| ())
         })
     }
 

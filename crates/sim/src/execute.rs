@@ -1,6 +1,6 @@
 //! Running an eligible operation: its whole effect at once, and its place in virtual time.
 
-use millstream_driver::ResultCode;
+use millstream_driver::{ManagedLocation, ResultCode};
 
 use crate::{
     ReportKind, Span,
@@ -8,7 +8,7 @@ use crate::{
     ids::{OpId, name},
     kernel_threads,
     memory::{AccessError, KernelView, Moment},
-    op::{Copy, Direction, Fill, KernelLaunch, Op, OpKind, Source, Target},
+    op::{Copy, Direction, Fill, KernelLaunch, Op, OpKind, Prefetch, Source, Target},
     world::World,
 };
 
@@ -107,6 +107,7 @@ impl World {
             OpKind::Kernel(launch) => self.run_kernel(id, op.device, launch),
             OpKind::Copy(copy) => self.run_copy(id, copy),
             OpKind::Fill(fill) => self.run_fill(id, fill),
+            OpKind::Prefetch(prefetch) => self.run_prefetch(id, prefetch),
             OpKind::Allocation(base) => {
                 self.memory.begin(*base);
                 Ok(0)
@@ -178,7 +179,7 @@ impl World {
         let (host_target, mapped_target);
         let (target, target_at) = match &copy.target {
             Target::Mapped(address) => {
-                mapped_target = self.memory.cells(*address, copy.bytes, id)?;
+                mapped_target = self.memory.cells(*address, copy.rows.target_span(), id)?;
                 mapped_target
             }
             Target::Host(range) => {
@@ -186,32 +187,59 @@ impl World {
                 (host_target.cells(), 0)
             }
         };
-        let done = match &copy.source {
+        let (host_source, mapped_source);
+        let source = match &copy.source {
             Source::Mapped(address) => {
-                let (source, source_at) = self.memory.cells(*address, copy.bytes, id)?;
-                target.copy_between(target_at, &source, source_at, copy.bytes as usize)
+                mapped_source = self.memory.cells(*address, copy.rows.source_span(), id)?;
+                Some(mapped_source)
             }
-            Source::Captured(bytes) => target.copy_from(target_at, bytes),
-            Source::Host(range) => target.copy_between(target_at, &range.cells(), 0, copy.bytes as usize),
+            Source::Captured(_) => None,
+            Source::Host(range) => {
+                host_source = *range;
+                Some((host_source.cells(), 0))
+            }
         };
-        done.expect("both ranges were located, whole");
+        let width = copy.rows.width as usize;
+        for (from, to) in copy.rows.offsets() {
+            let (from, to) = (from as usize, target_at + to as usize);
+            let done = match (&source, &copy.source) {
+                (Some((source, source_at)), _) => target.copy_between(to, source, source_at + from, width),
+                (None, Source::Captured(bytes)) => target.copy_from(to, &bytes[from..from + width]),
+                (None, _) => None,
+            };
+            done.expect("both sides were located, whole");
+        }
         Ok(self.copy_ns(copy))
     }
 
     fn copy_ns(&self, copy: &Copy) -> u64 {
         let cost = &self.config.cost;
+        let bytes = copy.rows.bytes();
         let (bytes, gb_s) = match copy.direction {
-            Direction::PinnedToDevice => (copy.bytes, cost.pinned_upload_gb_s),
-            Direction::PageableToDevice => (copy.bytes, cost.pageable_upload_gb_s),
-            Direction::DeviceToPinned => (copy.bytes, cost.pinned_download_gb_s),
-            Direction::DeviceToPageable => (copy.bytes, cost.pageable_download_gb_s),
+            Direction::PinnedToDevice => (bytes, cost.pinned_upload_gb_s),
+            Direction::PageableToDevice => (bytes, cost.pageable_upload_gb_s),
+            Direction::DeviceToPinned => (bytes, cost.pinned_download_gb_s),
+            Direction::DeviceToPageable => (bytes, cost.pageable_download_gb_s),
             // Within a device every byte is read and written.
-            Direction::WithinDevice => (copy.bytes * 2, cost.memory_gb_s),
-            Direction::BetweenDevices => (copy.bytes, cost.peer_gb_s),
-            Direction::HostToHost => (copy.bytes, cost.host_memcpy_gb_s),
+            Direction::WithinDevice => (bytes * 2, cost.memory_gb_s),
+            Direction::BetweenDevices => (bytes, cost.peer_gb_s),
+            Direction::HostToHost => (bytes, cost.host_memcpy_gb_s),
         };
         cost.copy_latency_ns
             .saturating_add(crate::CostModel::transfer_ns(bytes, gb_s))
+    }
+
+    /// A prefetch changes no value; that the memory lives is all there is to see to.
+    fn run_prefetch(&self, id: OpId, prefetch: &Prefetch) -> Result<u64, Failure> {
+        self.memory.cells(prefetch.start, prefetch.bytes, id)?;
+        let cost = &self.config.cost;
+        let gb_s = match prefetch.location {
+            ManagedLocation::Host => cost.pinned_download_gb_s,
+            ManagedLocation::Device(_) => cost.pinned_upload_gb_s,
+        };
+        Ok(cost
+            .copy_latency_ns
+            .saturating_add(crate::CostModel::transfer_ns(prefetch.bytes, gb_s)))
     }
 
     fn run_fill(&self, id: OpId, fill: &Fill) -> Result<u64, Failure> {

@@ -12,6 +12,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::{
     Hold, Ledger, Report, ReportKind, SimConfig, Span,
     host_functions::{self, Signal},
+    memory::Kind,
     world::{Answer, Goal, World},
 };
 
@@ -107,7 +108,8 @@ impl Gpu {
                 .iter()
                 .map(|device| device.plain_bytes + device.pool.usage().used_bytes)
                 .sum(),
-            pinned_bytes: world.memory.pinned_bytes(),
+            pinned_bytes: world.memory.live_bytes(Kind::is_host),
+            managed_bytes: world.memory.live_bytes(|kind| kind == Kind::Managed),
             pending_operations: world.ops.len(),
         }
     }

@@ -20,6 +20,8 @@ pub struct Ledger {
     pub device_bytes: u64,
     /// Page-locked host memory, registered memory included, in bytes.
     pub pinned_bytes: u64,
+    /// Managed memory, in bytes.
+    pub managed_bytes: u64,
     /// Operations enqueued and not yet run.
     pub pending_operations: usize,
 }

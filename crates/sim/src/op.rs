@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use millstream_driver::{ContextHandle, EventHandle, HostFunction, LaunchDims, ModuleHandle, StreamHandle};
+use millstream_driver::{
+    ContextHandle, EventHandle, HostFunction, LaunchDims, ManagedLocation, ModuleHandle, StreamHandle,
+};
 use smallvec::SmallVec;
 
 use crate::{engine::Engine, ids::OpId, memory::host::HostRange, module::LoadedModule};
@@ -36,6 +38,7 @@ pub(crate) enum OpKind {
     Kernel(Box<KernelLaunch>),
     Copy(Copy),
     Fill(Fill),
+    Prefetch(Prefetch),
     Record(EventHandle),
     /// A wait for an event, or another point that only carries predecessors.
     Marker,
@@ -62,7 +65,7 @@ pub(crate) struct KernelLaunch {
 /// Where a copy reads.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// An address of the map: device or page-locked memory.
+    /// An address of the map: device, page-locked or managed memory.
     Mapped(u64),
     /// Pageable memory, read at call time (rules 8 and 10).
     Captured(Box<[u8]>),
@@ -73,13 +76,13 @@ pub(crate) enum Source {
 /// Where a copy writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target {
-    /// An address of the map: device or page-locked memory.
+    /// An address of the map: device, page-locked or managed memory.
     Mapped(u64),
     /// Pageable memory.
     Host(HostRange),
 }
 
-/// Between which memories a copy goes, which decides its engine and speed.
+/// Between which memories a copy goes, which decides its engine and speed. Managed memory counts as the device's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     PinnedToDevice,
@@ -96,8 +99,63 @@ pub(crate) enum Direction {
 pub(crate) struct Copy {
     pub(crate) source: Source,
     pub(crate) target: Target,
-    pub(crate) bytes: u64,
+    pub(crate) rows: Rows,
     pub(crate) direction: Direction,
+}
+
+/// Which bytes a copy moves: `height` rows (not 0) of `width` bytes (not 0), on either side a pitch apart. A plain copy
+/// is one row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows {
+    pub(crate) width: u64,
+    pub(crate) height: u64,
+    pub(crate) source_pitch: u64,
+    pub(crate) target_pitch: u64,
+}
+
+impl Rows {
+    /// All the bytes together.
+    pub(crate) fn one(bytes: u64) -> Self {
+        Self {
+            width: bytes,
+            height: 1,
+            source_pitch: bytes,
+            target_pitch: bytes,
+        }
+    }
+
+    /// How many bytes are copied.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.width * self.height
+    }
+
+    /// From the first byte of the source to its last, what lies between rows included.
+    pub(crate) fn source_span(&self) -> u64 {
+        (self.height - 1) * self.source_pitch + self.width
+    }
+
+    /// From the first byte of the target to its last, what lies between rows included.
+    pub(crate) fn target_span(&self) -> u64 {
+        (self.height - 1) * self.target_pitch + self.width
+    }
+
+    /// Where each row begins, in the source and in the target.
+    pub(crate) fn offsets(&self) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let Self {
+            source_pitch,
+            target_pitch,
+            ..
+        } = *self;
+        (0..self.height).map(move |row| (row * source_pitch, row * target_pitch))
+    }
+}
+
+/// A move of managed memory to where it will be used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prefetch {
+    pub(crate) start: u64,
+    pub(crate) bytes: u64,
+    pub(crate) location: ManagedLocation,
 }
 
 /// A fill.
@@ -114,8 +172,22 @@ impl OpKind {
     pub(crate) fn word(&self) -> String {
         match self {
             Self::Kernel(launch) => format!("kernel `{}`", launch.name),
-            Self::Copy(copy) => format!("copy ({:?}, {} bytes)", copy.direction, copy.bytes),
+            Self::Copy(copy) if copy.rows.height > 1 => format!(
+                "copy ({:?}, {} rows of {} bytes)",
+                copy.direction, copy.rows.height, copy.rows.width
+            ),
+            Self::Copy(copy) => format!("copy ({:?}, {} bytes)", copy.direction, copy.rows.bytes()),
             Self::Fill(fill) => format!("fill ({} bytes)", fill.bytes),
+            Self::Prefetch(prefetch) => match prefetch.location {
+                ManagedLocation::Host => format!("prefetch ({} bytes to the host)", prefetch.bytes),
+                ManagedLocation::Device(device) => {
+                    format!(
+                        "prefetch ({} bytes to device {})",
+                        prefetch.bytes,
+                        device.as_raw()
+                    )
+                }
+            },
             Self::Record(_) => "event record".into(),
             Self::Marker => "wait".into(),
             Self::HostFunction(_) => "host function".into(),
@@ -135,8 +207,12 @@ impl OpKind {
                 Direction::DeviceToPinned | Direction::DeviceToPageable | Direction::BetweenDevices => {
                     Engine::Download
                 }
-                Direction::WithinDevice => Engine::Compute(bulk_threads(copy.bytes)),
+                Direction::WithinDevice => Engine::Compute(bulk_threads(copy.rows.bytes())),
                 Direction::HostToHost => Engine::None,
+            },
+            Self::Prefetch(prefetch) => match prefetch.location {
+                ManagedLocation::Host => Engine::Download,
+                ManagedLocation::Device(_) => Engine::Upload,
             },
             _ => Engine::None,
         }

@@ -40,6 +40,26 @@ pub const EVENT_WAIT_DEFAULT: c_uint = 0;
 pub const MEMHOSTALLOC_PORTABLE: c_uint = 1;
 /// `CU_MEMHOSTREGISTER_PORTABLE`: page-locked for every context.
 pub const MEMHOSTREGISTER_PORTABLE: c_uint = 1;
+/// `CU_MEM_ATTACH_GLOBAL`: managed memory that every stream of every device may use.
+pub const MEM_ATTACH_GLOBAL: c_uint = 1;
+/// `CU_DEVICE_CPU`: the host, where a device is asked for.
+pub const DEVICE_CPU: c_int = -1;
+/// `CU_MEM_ADVISE_SET_READ_MOSTLY`.
+pub const MEM_ADVISE_SET_READ_MOSTLY: c_int = 1;
+/// `CU_MEM_ADVISE_UNSET_READ_MOSTLY`.
+pub const MEM_ADVISE_UNSET_READ_MOSTLY: c_int = 2;
+/// `CU_MEM_ADVISE_SET_PREFERRED_LOCATION`.
+pub const MEM_ADVISE_SET_PREFERRED_LOCATION: c_int = 3;
+/// `CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION`.
+pub const MEM_ADVISE_UNSET_PREFERRED_LOCATION: c_int = 4;
+/// `CU_MEM_ADVISE_SET_ACCESSED_BY`.
+pub const MEM_ADVISE_SET_ACCESSED_BY: c_int = 5;
+/// `CU_MEM_ADVISE_UNSET_ACCESSED_BY`.
+pub const MEM_ADVISE_UNSET_ACCESSED_BY: c_int = 6;
+/// `CU_MEMORYTYPE_HOST`: a side of a 2-D copy in host memory.
+pub const MEMORYTYPE_HOST: c_int = 1;
+/// `CU_MEMORYTYPE_DEVICE`: a side of a 2-D copy in device memory.
+pub const MEMORYTYPE_DEVICE: c_int = 2;
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.
 pub const MEMPOOL_ATTR_RELEASE_THRESHOLD: c_int = 4;
 /// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`.
@@ -82,6 +102,44 @@ pub struct CopyAttributes {
     pub target_hint: MemoryLocation,
     /// `CUmemcpyFlags`.
     pub flags: c_uint,
+}
+
+/// `CUDA_MEMCPY2D`: a copy of rows. Of each side the memory type says which of the three addresses counts.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Memcpy2d {
+    /// Bytes to skip at the start of each row.
+    pub source_x_bytes: usize,
+    /// Rows to skip.
+    pub source_y: usize,
+    /// `CUmemorytype`.
+    pub source_type: c_int,
+    /// The first row, in host memory.
+    pub source_host: *const c_void,
+    /// The first row, in device memory.
+    pub source_device: DevicePtr,
+    /// A `CUarray`.
+    pub source_array: usize,
+    /// From row to row.
+    pub source_pitch: usize,
+    /// As of the source.
+    pub target_x_bytes: usize,
+    /// As of the source.
+    pub target_y: usize,
+    /// As of the source.
+    pub target_type: c_int,
+    /// As of the source.
+    pub target_host: *mut c_void,
+    /// As of the source.
+    pub target_device: DevicePtr,
+    /// As of the source.
+    pub target_array: usize,
+    /// As of the source.
+    pub target_pitch: usize,
+    /// The length of a row.
+    pub width_bytes: usize,
+    /// How many rows.
+    pub height: usize,
 }
 
 /// Declares the functions: for each its name, its name in the library, and its parameters. The result is always a
@@ -180,6 +238,7 @@ functions! {
         cuMemFree = cuMemFree_v2(pointer: DevicePtr);
         cuMemAllocAsync = cuMemAllocAsync(pointer: *mut DevicePtr, bytes: usize, stream: StreamHandle);
         cuMemFreeAsync = cuMemFreeAsync(pointer: DevicePtr, stream: StreamHandle);
+        cuMemAllocManaged = cuMemAllocManaged(pointer: *mut DevicePtr, bytes: usize, flags: c_uint);
         cuMemPoolSetAttribute =
             cuMemPoolSetAttribute(pool: PoolHandle, attribute: c_int, value: *mut c_void);
         cuMemPoolGetAttribute =
@@ -202,6 +261,7 @@ functions! {
         cuMemcpy = cuMemcpy(target: DevicePtr, source: DevicePtr, bytes: usize);
         cuMemcpyAsync =
             cuMemcpyAsync(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle);
+        cuMemcpy2DAsync = cuMemcpy2DAsync_v2(copy: *const Memcpy2d, stream: StreamHandle);
         cuMemsetD8Async =
             cuMemsetD8Async(target: DevicePtr, value: u8, count: usize, stream: StreamHandle);
         cuMemsetD16Async =
@@ -247,6 +307,9 @@ functions! {
         );
     }
     optional {
+        cuMemPrefetchAsync =
+            cuMemPrefetchAsync(pointer: DevicePtr, bytes: usize, device: c_int, stream: StreamHandle);
+        cuMemAdvise = cuMemAdvise(pointer: DevicePtr, bytes: usize, advice: c_int, device: c_int);
         cuMemcpyBatchAsync = cuMemcpyBatchAsync(
             targets: *mut DevicePtr,
             sources: *mut DevicePtr,
@@ -258,6 +321,7 @@ functions! {
             failed_at: *mut usize,
             stream: StreamHandle
         );
+        cuFuncLoad = cuFuncLoad(function: FunctionHandle);
         cuFuncGetParamInfo = cuFuncGetParamInfo(
             function: FunctionHandle,
             index: usize,

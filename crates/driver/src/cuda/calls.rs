@@ -18,11 +18,12 @@ use super::{
     host_function,
     library::CudaVersion,
     module,
+    numbers::{advice_number, memcpy_2d},
 };
 use crate::{
-    Completion, ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle,
-    EventKind, FillPattern, FunctionHandle, HostFunction, LaunchDims, ModuleHandle, PoolHandle, PoolUsage,
-    PriorityRange, ResultCode, StreamHandle,
+    Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
+    EventHandle, EventKind, FillPattern, FunctionHandle, HostFunction, LaunchDims, ManagedAdvice,
+    ManagedLocation, ModuleHandle, PoolHandle, PoolUsage, PriorityRange, ResultCode, StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -112,6 +113,14 @@ impl Cuda {
         Ok(device)
     }
 
+    /// The driver's own handle of a location of managed memory.
+    fn location(&self, location: ManagedLocation) -> Result<c_int> {
+        match location {
+            ManagedLocation::Host => Ok(api::DEVICE_CPU),
+            ManagedLocation::Device(ordinal) => self.device(ordinal),
+        }
+    }
+
     /// One counter of a pool, in bytes.
     ///
     /// # Safety
@@ -185,6 +194,12 @@ fn completion(result: Result<()>) -> Result<Completion> {
 /// then nobody knows what became of it.
 fn is_refusal(code: ResultCode) -> bool {
     code.name().is_some() && !code.is_sticky() && code != ResultCode::UNKNOWN
+}
+
+/// The answer where the driver lacks an optional function.
+#[cold]
+fn missing(call: &'static str, why: &'static str) -> DriverError {
+    DriverError::new(call, ResultCode::NOT_SUPPORTED).with_detail(why)
 }
 
 /// A name of the module as C wants it.
@@ -383,6 +398,61 @@ impl Driver for Cuda {
         // SAFETY: the result goes to a local.
         unsafe { call!(self, cuMemAlloc(&mut pointer, bytes)) }?;
         Ok(pointer)
+    }
+
+    unsafe fn mem_alloc_managed(&self, context: ContextHandle, bytes: usize) -> Result<DevicePtr> {
+        enter!(self, context);
+        let mut pointer = DevicePtr::from_raw(0);
+        // SAFETY: the result goes to a local.
+        unsafe {
+            call!(
+                self,
+                cuMemAllocManaged(&mut pointer, bytes, api::MEM_ATTACH_GLOBAL)
+            )
+        }?;
+        Ok(pointer)
+    }
+
+    unsafe fn mem_prefetch_async(
+        &self,
+        context: ContextHandle,
+        pointer: DevicePtr,
+        bytes: usize,
+        location: ManagedLocation,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        const CALL: &str = "cuMemPrefetchAsync";
+        let Some(prefetch) = self.api.cuMemPrefetchAsync else {
+            return Err(missing(CALL, "the driver has no function of this name"));
+        };
+        let device = self.location(location)?;
+        enter_for!(self, context, stream);
+        // SAFETY: the caller vouches for the range, as long as the prefetch takes, and for the stream.
+        self.check(CALL, unsafe { prefetch(pointer, bytes, device, stream) })
+    }
+
+    unsafe fn mem_advise(
+        &self,
+        context: ContextHandle,
+        pointer: DevicePtr,
+        bytes: usize,
+        advice: ManagedAdvice,
+        location: ManagedLocation,
+    ) -> Result<()> {
+        const CALL: &str = "cuMemAdvise";
+        let Some(advise) = self.api.cuMemAdvise else {
+            return Err(missing(CALL, "the driver has no function of this name"));
+        };
+        let device = if advice.is_about_a_location() {
+            self.location(location)?
+        } else {
+            api::DEVICE_CPU
+        };
+        enter!(self, context);
+        // SAFETY: the caller vouches for the range.
+        self.check(CALL, unsafe {
+            advise(pointer, bytes, advice_number(advice), device)
+        })
     }
 
     unsafe fn mem_free(&self, context: ContextHandle, pointer: DevicePtr) -> Result<()> {
@@ -585,8 +655,7 @@ impl Driver for Cuda {
     ) -> Result<()> {
         const CALL: &str = "cuMemcpyBatchAsync";
         let Some(copy_batch) = self.api.cuMemcpyBatchAsync else {
-            let error = DriverError::new(CALL, ResultCode::NOT_SUPPORTED);
-            return Err(error.with_detail("the driver is older than CUDA 12.8"));
+            return Err(missing(CALL, "the driver is older than CUDA 12.8"));
         };
         enter!(self, context);
         let (mut target, mut size, mut start, mut failed_at) = (target, bytes, 0, 0);
@@ -624,6 +693,20 @@ impl Driver for Cuda {
         enter!(self, context);
         // SAFETY: the caller vouches for both ranges until the copy is done, and for the stream.
         unsafe { call!(self, cuMemcpyAsync(target, source, bytes, stream)) }
+    }
+
+    unsafe fn copy_2d_async(
+        &self,
+        context: ContextHandle,
+        copy: &Copy2d,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        if copy.is_empty() {
+            return Ok(());
+        }
+        enter!(self, context);
+        // SAFETY: the caller vouches for both sides' rows until the copy is done, and for the stream.
+        unsafe { call!(self, cuMemcpy2DAsync(&memcpy_2d(copy), stream)) }
     }
 
     unsafe fn memset_async(
@@ -722,6 +805,16 @@ impl Driver for Cuda {
         }
         .map_err(|error| error.with_detail(format!("variable `{name}`")))?;
         Ok((pointer, bytes))
+    }
+
+    unsafe fn function_load(&self, context: ContextHandle, function: FunctionHandle) -> Result<()> {
+        const CALL: &str = "cuFuncLoad";
+        let Some(load) = self.api.cuFuncLoad else {
+            return Err(missing(CALL, "the driver is older than CUDA 12.4"));
+        };
+        enter!(self, context);
+        // SAFETY: the caller vouches for the function.
+        self.check(CALL, unsafe { load(function) })
     }
 
     unsafe fn function_max_threads(&self, context: ContextHandle, function: FunctionHandle) -> Result<i32> {

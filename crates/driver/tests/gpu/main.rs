@@ -1,10 +1,12 @@
 //! The seam on a real GPU. Without one, every test is listed as ignored; with `MILLSTREAM_DEVICE=cuda:0` it fails instead.
 
 mod calls;
+mod managed;
 mod memory;
 mod modules;
 mod order;
 mod rig;
+mod rows;
 
 use std::{env, process::ExitCode};
 
@@ -30,11 +32,36 @@ const TESTS: &[Test] = &[
         memory::host_copies_that_the_call_completes,
     ),
     ("page_locked_memory", memory::page_locked_memory),
+    ("managed_memory_goes_round", managed::managed_memory_goes_round),
+    (
+        "the_host_reads_managed_memory_while_a_stream_is_busy",
+        managed::the_host_reads_managed_memory_while_a_stream_is_busy,
+    ),
+    (
+        "hints_about_other_memory_are_refused",
+        managed::hints_about_other_memory_are_refused,
+    ),
+    (
+        "rows_are_copied_in_each_direction",
+        rows::rows_are_copied_in_each_direction,
+    ),
+    (
+        "page_locked_rows_are_read_when_the_copy_runs",
+        rows::page_locked_rows_are_read_when_the_copy_runs,
+    ),
+    (
+        "short_pitches_are_refused_and_no_rows_are_nothing",
+        rows::short_pitches_are_refused_and_no_rows_are_nothing,
+    ),
     (
         "events_order_streams_and_measure_time",
         order::events_order_streams_and_measure_time,
     ),
     ("ptx_loads_and_launches", modules::ptx_loads_and_launches),
+    (
+        "kernels_load_before_their_first_launch",
+        modules::kernels_load_before_their_first_launch,
+    ),
     (
         "bad_ptx_gives_the_compilers_log",
         modules::bad_ptx_gives_the_compilers_log,

@@ -112,6 +112,26 @@ pub(crate) fn ptx_loads_and_launches(gpu: &Gpu) -> Outcome {
     Ok(unsafe { cuda.module_unload(*context, module) }?)
 }
 
+pub(crate) fn kernels_load_before_their_first_launch(gpu: &Gpu) -> Outcome {
+    let Gpu { cuda, context, .. } = gpu;
+    let module = gpu.load(SCALE_PTX)?;
+    // SAFETY: the module is loaded.
+    let function = unsafe { cuda.module_function(*context, module, "scale") }?;
+    // SAFETY: the function is of a loaded module of this context.
+    match unsafe { cuda.function_load(*context, function) } {
+        Err(error) if error.code() == ResultCode::NOT_SUPPORTED && cuda.driver_version()? < 12_040 => {}
+        outcome => outcome?,
+    }
+    let data = gpu.alloc(4)?;
+    gpu.write(data, &[3.0_f32])?;
+    scale(gpu, function, data, 2.0, 1)?;
+    check(gpu.read::<f32>(data, 1)? == [6.0], "and launches as ever")?;
+    gpu.free(data)?;
+    gpu.synchronize()?;
+    // SAFETY: nothing of the module runs any more.
+    Ok(unsafe { cuda.module_unload(*context, module) }?)
+}
+
 pub(crate) fn bad_ptx_gives_the_compilers_log(gpu: &Gpu) -> Outcome {
     let broken = SCALE_PTX.replace("mul.wide.u32", "mul.narrow.u32");
     // SAFETY: the context is retained.

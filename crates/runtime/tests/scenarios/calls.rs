@@ -8,9 +8,9 @@
 use std::{collections::BTreeMap, ffi::c_void, fmt, ptr::NonNull, sync::Arc, time::Duration};
 
 use millstream::driver::{
-    Completion, ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle,
-    EventKind, FillPattern, FunctionHandle, HostFunction, LaunchDims, ModuleHandle, PoolHandle, PoolUsage,
-    PriorityRange, StreamHandle,
+    Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
+    EventHandle, EventKind, FillPattern, FunctionHandle, HostFunction, LaunchDims, ManagedAdvice,
+    ManagedLocation, ModuleHandle, PoolHandle, PoolUsage, PriorityRange, StreamHandle,
 };
 use parking_lot::Mutex;
 
@@ -204,6 +204,9 @@ pass_on! {
         fn event_elapsed_ms(context: ContextHandle, start: EventHandle, end: EventHandle) -> Result<f32>;
         fn mem_info(context: ContextHandle) -> Result<(u64, u64)>;
         fn mem_alloc(context: ContextHandle, bytes: usize) -> Result<DevicePtr>;
+        fn mem_alloc_managed(context: ContextHandle, bytes: usize) -> Result<DevicePtr>;
+        fn mem_prefetch_async(context: ContextHandle, pointer: DevicePtr, bytes: usize, location: ManagedLocation, stream: StreamHandle) -> Result<()>;
+        fn mem_advise(context: ContextHandle, pointer: DevicePtr, bytes: usize, advice: ManagedAdvice, location: ManagedLocation) -> Result<()>;
         fn mem_free(context: ContextHandle, pointer: DevicePtr) -> Result<()>;
         fn mem_alloc_async(context: ContextHandle, bytes: usize, stream: StreamHandle) -> Result<DevicePtr>;
         fn mem_free_async(context: ContextHandle, pointer: DevicePtr, stream: StreamHandle) -> Result<()>;
@@ -223,11 +226,13 @@ pass_on! {
         fn copy_unified(context: ContextHandle, target: DevicePtr, source: DevicePtr, bytes: usize) -> Result<()>;
         fn copy_captured_async(context: ContextHandle, target: DevicePtr, source: *const u8, bytes: usize, stream: StreamHandle) -> Result<()>;
         fn copy_unified_async(context: ContextHandle, target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle) -> Result<()>;
+        fn copy_2d_async(context: ContextHandle, copy: &Copy2d, stream: StreamHandle) -> Result<()>;
         fn memset_async(context: ContextHandle, target: DevicePtr, pattern: FillPattern, count: usize, stream: StreamHandle) -> Result<()>;
         fn module_load(context: ContextHandle, image: &[u8]) -> Result<ModuleHandle>;
         fn module_unload(context: ContextHandle, module: ModuleHandle) -> Result<()>;
         fn module_function(context: ContextHandle, module: ModuleHandle, name: &str) -> Result<FunctionHandle>;
         fn module_global(context: ContextHandle, module: ModuleHandle, name: &str) -> Result<(DevicePtr, usize)>;
+        fn function_load(context: ContextHandle, function: FunctionHandle) -> Result<()>;
         fn function_max_threads(context: ContextHandle, function: FunctionHandle) -> Result<i32>;
         fn launch_kernel(context: ContextHandle, function: FunctionHandle, dims: &LaunchDims, stream: StreamHandle, params: &[*const c_void]) -> Result<()>;
         fn launch_host_function(context: ContextHandle, stream: StreamHandle, function: HostFunction) -> Result<()>;

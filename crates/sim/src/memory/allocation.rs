@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     Pinned,
     /// `cuMemHostRegister`.
     Registered,
+    /// `cuMemAllocManaged`.
+    Managed,
     /// A variable of a module.
     Variable,
     /// A variable of a module that kernels only read.
@@ -26,9 +28,14 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Whether the memory is the host's.
+    /// Whether the memory is the host's, page-locked.
     pub(crate) fn is_host(self) -> bool {
         matches!(self, Self::Pinned | Self::Registered)
+    }
+
+    /// Whether every device reaches the memory, and the host at the same address.
+    pub(crate) fn is_everyones(self) -> bool {
+        self.is_host() || self == Self::Managed
     }
 
     fn origin(self) -> &'static str {
@@ -37,6 +44,7 @@ impl Kind {
             Self::Pool => "cuMemAllocAsync",
             Self::Pinned => "cuMemHostAlloc",
             Self::Registered => "cuMemHostRegister",
+            Self::Managed => "cuMemAllocManaged",
             Self::Variable | Self::Constant => "a module's variable",
         }
     }

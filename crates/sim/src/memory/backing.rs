@@ -56,7 +56,7 @@ impl Backing {
     /// The memory.
     pub(crate) fn cells(&self) -> Cells<'_> {
         // SAFETY: the block is valid as long as `self` is, and this type gives access through `Cells` only. Page-locked
-        // memory is also given to the host by its address, whose owner keeps to the `Driver` contract: no access of the
+        // and managed memory is also given to the host by its address, whose owner keeps to the `Driver` contract: no access of the
         // host while the device uses it.
         unsafe { Cells::from_raw(self.start.as_ptr(), self.bytes) }
     }

@@ -28,7 +28,7 @@ impl World {
             (Kind::Device | Kind::Variable | Kind::Constant, _) => device.plain_bytes -= bytes,
             (Kind::Pool, Some(op)) => device.pool.free_ran(op),
             (Kind::Pool, None) => device.pool.freed_synchronously(bytes),
-            (Kind::Pinned | Kind::Registered, _) => {}
+            (Kind::Pinned | Kind::Registered | Kind::Managed, _) => {}
         }
         self.memory.end(base);
     }
@@ -76,7 +76,7 @@ pub(crate) fn host_out_of_memory(bytes: usize) -> Refusal {
 }
 
 impl Session<'_> {
-    fn refuse_empty(&mut self, bytes: usize) -> Answer<()> {
+    pub(crate) fn refuse_empty(&mut self, bytes: usize) -> Answer<()> {
         if bytes > 0 {
             return Ok(());
         }
@@ -114,12 +114,13 @@ impl Session<'_> {
     }
 
     pub(crate) fn mem_free(&mut self, context: ContextHandle, pointer: DevicePtr) -> Answer<()> {
+        const FREEABLE: [Kind; 3] = [Kind::Device, Kind::Pool, Kind::Managed];
         // Also in a lost context; the synchronisation at the end answers that.
         self.known_context(context)?;
-        let base = self.freeable(pointer, &[Kind::Device, Kind::Pool])?;
+        let base = self.freeable(pointer, &FREEABLE)?;
         self.wait_for_devices();
         // Another thread may have freed it meanwhile, which it must not.
-        self.freeable(pointer, &[Kind::Device, Kind::Pool])?;
+        self.freeable(pointer, &FREEABLE)?;
         self.end_allocation(base, None);
         self.synchronised(context)
     }

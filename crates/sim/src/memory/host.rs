@@ -48,10 +48,13 @@ impl HostRange {
         unsafe { Cells::from_raw(pointer, self.bytes) }
     }
 
-    /// What the range holds now.
-    pub(crate) fn read(&self) -> Box<[u8]> {
-        let mut bytes = vec![0; self.bytes];
-        self.cells().copy_to(0, &mut bytes);
+    /// What `height` rows of `width` bytes in the range hold now, one after the other.
+    pub(crate) fn read_rows(&self, width: usize, height: usize, pitch: usize) -> Box<[u8]> {
+        let mut bytes = vec![0; width * height];
+        let cells = self.cells();
+        for (row, to) in bytes.chunks_exact_mut(width).enumerate() {
+            cells.copy_to(row * pitch, to);
+        }
         bytes.into_boxed_slice()
     }
 }

@@ -1,13 +1,14 @@
 //! The address map: every allocation, live or dead, by address, and who may touch it when.
 //!
 //! Device addresses start at 2^48, 2^52 of them for each device, rise, and are never reused; between two allocations
-//! lies a gap. Page-locked memory is at its real address. A dead allocation keeps its entry, without its bytes, so that
+//! lies a gap. Page-locked and managed memory is at its real address. A dead allocation keeps its entry, without its bytes, so that
 //! a late access can be told what it hit.
 
 mod allocation;
 mod backing;
 mod device;
 pub(crate) mod host;
+mod managed;
 mod pinned;
 pub(crate) mod pool;
 
@@ -38,7 +39,7 @@ const GAP: u64 = 4096;
 const NULL_PAGE_BYTES: u64 = 4096;
 /// How many dead allocations are remembered.
 const DEAD_MAX: usize = 1 << 16;
-/// How much freed page-locked memory is kept from reuse, in bytes, so that its late use is found.
+/// How much freed page-locked and managed memory is kept from reuse, in bytes, so that its late use is found.
 const QUARANTINE_MAX_BYTES: u64 = 16 << 20;
 
 /// When an access is judged.
@@ -62,6 +63,8 @@ pub(crate) struct AccessError {
 pub(crate) enum HostMemory {
     /// Page-locked.
     Pinned,
+    /// Managed: the device's as much as the host's.
+    Managed,
     /// Any other.
     Pageable,
 }
@@ -120,9 +123,10 @@ impl MemoryMap {
         Some(base)
     }
 
-    /// Maps fresh page-locked memory. `None` if the host has no such memory.
-    pub(crate) fn add_pinned(
+    /// Maps fresh page-locked or managed memory. `None` if the host has no such memory.
+    pub(crate) fn add_host(
         &mut self,
+        kind: Kind,
         context: ContextHandle,
         device: u32,
         bytes: usize,
@@ -130,7 +134,7 @@ impl MemoryMap {
         let backing = self.fresh(bytes, 4096)?;
         let start = backing.start();
         self.insert(Self::host_allocation(
-            Kind::Pinned,
+            kind,
             context,
             device,
             start.as_ptr().expose_provenance() as u64,
@@ -205,7 +209,8 @@ impl MemoryMap {
         }
     }
 
-    /// The allocation's life ends: its bytes go, except page-locked ones, which first spend a while in quarantine.
+    /// The allocation's life ends: its bytes go, except those that the host reaches, which first spend a while in
+    /// quarantine.
     pub(crate) fn end(&mut self, base: u64) {
         let Some(allocation) = self.allocations.get_mut(&base) else {
             return;
@@ -215,7 +220,7 @@ impl MemoryMap {
             Kind::Registered => {
                 self.allocations.remove(&base);
             }
-            Kind::Pinned => {
+            Kind::Pinned | Kind::Managed => {
                 self.quarantine_bytes += allocation.bytes;
                 self.quarantine.push_back(base);
                 while self.quarantine_bytes > QUARANTINE_MAX_BYTES
@@ -246,11 +251,11 @@ impl MemoryMap {
             .collect()
     }
 
-    /// Bytes of live page-locked memory, registered memory included.
-    pub(crate) fn pinned_bytes(&self) -> u64 {
+    /// Bytes of live memory of the kinds that `of` picks.
+    pub(crate) fn live_bytes(&self, of: impl Fn(Kind) -> bool) -> u64 {
         self.allocations
             .values()
-            .filter(|a| a.kind.is_host() && !a.freed)
+            .filter(|a| of(a.kind) && !a.freed)
             .map(|a| a.bytes)
             .sum()
     }
@@ -347,7 +352,7 @@ impl MemoryMap {
         address >= DEVICE_BASE
     }
 
-    /// Whether a host range is page-locked, whole; a range that is so in part is an error (rule 15).
+    /// Whether a host range is page-locked or managed, whole; a range that is so in part is an error (rule 15).
     pub(crate) fn classify_host(&self, address: u64, bytes: u64) -> Result<HostMemory, AccessError> {
         let last = address.saturating_add(bytes.max(1) - 1);
         if address < NULL_PAGE_BYTES || last >= DEVICE_BASE {
@@ -373,6 +378,12 @@ impl MemoryMap {
         };
         if found.freed {
             wrong(ReportKind::UseAfterFree, "are used after the end of")
+        } else if found.kind == Kind::Managed {
+            if found.base > address || last >= found.end() {
+                wrong(ReportKind::OutOfBounds, "reach beyond")
+            } else {
+                Ok(HostMemory::Managed)
+            }
         } else if found.base > address || last >= found.end() {
             wrong(
                 ReportKind::PartlyRegistered,
@@ -394,8 +405,8 @@ pub(crate) struct KernelView<'a> {
 impl crate::exec::GlobalMemory for KernelView<'_> {
     fn region(&self, address: u64) -> Option<crate::exec::Region<'_>> {
         let (allocation, _) = self.map.locate(address, 1, Moment::Run(self.op)).ok()?;
-        // A kernel reaches its own device and page-locked memory. Peers' memory is reached by copies alone.
-        if !allocation.kind.is_host() && allocation.device != self.device {
+        // A kernel reaches its own device, page-locked and managed memory. Peers' memory is reached by copies alone.
+        if !allocation.kind.is_everyones() && allocation.device != self.device {
             return None;
         }
         Some(crate::exec::Region {

@@ -16,7 +16,7 @@ impl Session<'_> {
         }
         let start = self
             .memory
-            .add_pinned(context, device, bytes)
+            .add_host(Kind::Pinned, context, device, bytes)
             .ok_or_else(|| host_out_of_memory(bytes))?;
         self.fence(context);
         Ok(start)
@@ -54,6 +54,10 @@ impl Session<'_> {
                 );
                 let code = ResultCode::HOST_MEMORY_ALREADY_REGISTERED;
                 return Err(self.breach(ReportKind::BadArgument, code, text));
+            }
+            Ok(HostMemory::Managed) => {
+                let text = format!("{} bytes at {:#x} are managed", range.bytes(), range.address());
+                return Err(self.breach(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text));
             }
             Err(error) => {
                 let code = match error.kind {

@@ -116,6 +116,19 @@ fn r13_a_launch_returns_at_once_with_its_arguments_copied() {
 }
 
 #[test]
+fn r53_a_kernel_may_be_loaded_before_its_launch_and_while_others_run() {
+    each_schedule(|rig| {
+        let (stream, set) = (rig.stream(), rig.kernel(SET, "set"));
+        let hold = rig.assert_returns(stream, || rig.function_load(set).unwrap());
+        hold.release();
+        rig.assert_clean();
+        let absent = millstream_driver::FunctionHandle::from_raw(7);
+        assert_code(rig.function_load(absent), ResultCode::INVALID_HANDLE);
+        rig.assert_reported(ReportKind::UnknownHandle, &["is no function"]);
+    });
+}
+
+#[test]
 fn kernels_reach_pinned_and_registered_memory() {
     each_schedule(|rig| {
         let stream = rig.stream();

@@ -6,11 +6,12 @@
     reason = "calls the seam's unsafe methods, and reads host memory as a host would"
 )]
 
-use std::{ffi::c_void, ptr::NonNull, sync::mpsc, thread, time::Duration};
+use std::{ffi::c_void, ptr, ptr::NonNull, sync::mpsc, thread, time::Duration};
 
 use millstream_driver::{
-    Completion, ContextHandle, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle, EventKind,
-    FillPattern, FunctionHandle, LaunchDims, ModuleHandle, PoolHandle, PoolUsage, ResultCode, StreamHandle,
+    Completion, ContextHandle, Copy2d, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle, EventKind,
+    FillPattern, FunctionHandle, LaunchDims, ManagedAdvice, ManagedLocation, ModuleHandle, PoolHandle,
+    PoolUsage, ResultCode, StreamHandle,
 };
 use millstream_sim::{Gpu, Hold, ReportKind, Rules, Schedule, SimConfig};
 
@@ -173,6 +174,9 @@ impl Rig {
         event_elapsed_ms(start: EventHandle, end: EventHandle) -> f32;
         mem_info() -> (u64, u64);
         mem_alloc(bytes: usize) -> DevicePtr;
+        mem_alloc_managed(bytes: usize) -> DevicePtr;
+        mem_prefetch_async(pointer: DevicePtr, bytes: usize, location: ManagedLocation, stream: StreamHandle) -> ();
+        mem_advise(pointer: DevicePtr, bytes: usize, advice: ManagedAdvice, location: ManagedLocation) -> ();
         mem_free(pointer: DevicePtr) -> ();
         mem_alloc_async(bytes: usize, stream: StreamHandle) -> DevicePtr;
         mem_free_async(pointer: DevicePtr, stream: StreamHandle) -> ();
@@ -181,6 +185,8 @@ impl Rig {
         copy_device_to_device_async(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle) -> ();
         copy_unified(target: DevicePtr, source: DevicePtr, bytes: usize) -> ();
         copy_unified_async(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle) -> ();
+        copy_2d_async(copy: &Copy2d, stream: StreamHandle) -> ();
+        function_load(function: FunctionHandle) -> ();
         module_load(image: &[u8]) -> ModuleHandle;
         module_unload(module: ModuleHandle) -> ();
         module_function(module: ModuleHandle, name: &str) -> FunctionHandle;
@@ -228,6 +234,13 @@ impl Rig {
     pub(crate) fn pinned(&self, bytes: usize) -> Host {
         // SAFETY: the context is alive and the size is not 0.
         let pointer = unsafe { self.gpu.host_alloc(self.context, bytes) }.unwrap();
+        Host { pointer, bytes }
+    }
+
+    /// Managed memory, as the host sees it.
+    pub(crate) fn managed(&self, bytes: usize) -> Host {
+        let address = self.mem_alloc_managed(bytes).unwrap().as_raw() as usize;
+        let pointer = NonNull::new(ptr::with_exposed_provenance_mut(address)).expect("an address");
         Host { pointer, bytes }
     }
 

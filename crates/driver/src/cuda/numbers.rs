@@ -1,0 +1,79 @@
+//! The seam's types as libcuda wants them.
+
+use std::{
+    ffi::{c_int, c_void},
+    ptr,
+};
+
+use super::api::{self, Memcpy2d};
+use crate::{Copy2d, DevicePtr, ManagedAdvice, Memory2d};
+
+/// The number of an advice in `CUmem_advise`.
+pub(super) fn advice_number(advice: ManagedAdvice) -> c_int {
+    match advice {
+        ManagedAdvice::SetReadMostly => api::MEM_ADVISE_SET_READ_MOSTLY,
+        ManagedAdvice::UnsetReadMostly => api::MEM_ADVISE_UNSET_READ_MOSTLY,
+        ManagedAdvice::SetPreferredLocation => api::MEM_ADVISE_SET_PREFERRED_LOCATION,
+        ManagedAdvice::UnsetPreferredLocation => api::MEM_ADVISE_UNSET_PREFERRED_LOCATION,
+        ManagedAdvice::SetAccessedBy => api::MEM_ADVISE_SET_ACCESSED_BY,
+        ManagedAdvice::UnsetAccessedBy => api::MEM_ADVISE_UNSET_ACCESSED_BY,
+    }
+}
+
+/// A memory's type, and its address as the host's and as the device's; the one that it is not is null.
+fn address(memory: Memory2d) -> (c_int, *mut c_void, DevicePtr) {
+    match memory {
+        Memory2d::Device(first) => (api::MEMORYTYPE_DEVICE, ptr::null_mut(), first),
+        Memory2d::Host(first) => (api::MEMORYTYPE_HOST, first.cast(), DevicePtr::from_raw(0)),
+    }
+}
+
+/// A copy of rows as libcuda wants it.
+pub(super) fn memcpy_2d(copy: &Copy2d) -> Memcpy2d {
+    let (source_type, source_host, source_device) = address(copy.source.memory);
+    let (target_type, target_host, target_device) = address(copy.target.memory);
+    Memcpy2d {
+        source_x_bytes: 0,
+        source_y: 0,
+        source_type,
+        source_host,
+        source_device,
+        source_array: 0,
+        source_pitch: copy.source.pitch_bytes,
+        target_x_bytes: 0,
+        target_y: 0,
+        target_type,
+        target_host,
+        target_device,
+        target_array: 0,
+        target_pitch: copy.target.pitch_bytes,
+        width_bytes: copy.width_bytes,
+        height: copy.height,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Side2d;
+
+    #[test]
+    fn each_side_of_a_copy_keeps_its_own_address_and_pitch() {
+        let mut row = [0_u8; 8];
+        let host = row.as_mut_ptr();
+        let copy = Copy2d {
+            source: Side2d::host(host, 5),
+            target: Side2d::device(DevicePtr::from_raw(0x700), 7),
+            width_bytes: 3,
+            height: 2,
+        };
+        let given = memcpy_2d(&copy);
+        assert_eq!((given.source_type, given.target_type), (1, 2));
+        assert_eq!(given.source_host, host.cast_const().cast());
+        assert!(given.target_host.is_null());
+        assert_eq!(given.source_device, DevicePtr::from_raw(0));
+        assert_eq!(given.target_device, DevicePtr::from_raw(0x700));
+        assert_eq!((given.source_pitch, given.target_pitch), (5, 7));
+        assert_eq!((given.width_bytes, given.height), (3, 2));
+    }
+}
