@@ -1,8 +1,12 @@
 //! Completion: how the host learns that an operation is done.
 
+mod arrival;
+mod keep;
 mod pending;
 mod reactor;
 mod wait;
 
+pub(crate) use arrival::{Arrival, arrivals};
+pub(crate) use keep::keep_until_done;
 pub use pending::Pending;
 pub(crate) use wait::{note_done, poll_ticket, query_point, query_stream, wait_ticket, wait_until};

@@ -5,18 +5,10 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, Waker},
-    time::Duration,
+    task::{Context, Poll, ready},
 };
 
-use parking_lot::Mutex;
-
-use super::{
-    poll_ticket,
-    reactor::{Wish, register},
-    wait::SLEEP_NS_MIN,
-    wait_ticket,
-};
+use super::Arrival;
 use crate::{
     Result,
     device::{DeviceState, StreamState},
@@ -42,11 +34,8 @@ type Finish<T> = Box<dyn FnOnce() -> T + Send>;
 /// ```
 #[must_use = "the value is in here; wait for it, await it, or drop it on purpose"]
 pub struct Pending<T> {
-    device: Arc<DeviceState>,
-    stream: Arc<StreamState>,
-    sequence: u64,
+    arrival: Arrival,
     finish: Option<Finish<T>>,
-    waker: Option<Arc<Mutex<Option<Waker>>>>,
     /// While this lives, later submissions leave a point behind the operation.
     _awaited: Arc<()>,
 }
@@ -61,11 +50,8 @@ impl<T> Pending<T> {
     ) -> Self {
         let finish: Finish<T> = Box::new(finish);
         Self {
-            device,
-            stream,
-            sequence,
+            arrival: Arrival::new(device, stream, sequence),
             finish: Some(finish),
-            waker: None,
             _awaited: awaited,
         }
     }
@@ -80,7 +66,7 @@ impl<T> Pending<T> {
     ///
     /// If the value was already taken, by [`try_take`](Self::try_take) or by polling.
     pub fn wait(mut self) -> Result<T> {
-        wait_ticket(&self.device, &self.stream, self.sequence)?;
+        self.arrival.wait()?;
         Ok(self.take())
     }
 
@@ -103,7 +89,7 @@ impl<T> Pending<T> {
     ///
     /// As [`wait`](Self::wait).
     pub fn is_ready(&self) -> Result<bool> {
-        poll_ticket(&self.device, &self.stream, self.sequence)
+        self.arrival.is_ready()
     }
 
     fn take(&mut self) -> T {
@@ -113,31 +99,6 @@ impl<T> Pending<T> {
             .expect("the value of a Pending can be taken once");
         finish()
     }
-
-    /// Sees to it that the reactor wakes this waker, the last of those given.
-    fn wake_later(&mut self, waker: &Waker) {
-        if let Some(slot) = &self.waker {
-            let mut slot = slot.lock();
-            if let Some(known) = slot.as_mut() {
-                known.clone_from(waker);
-                return;
-            }
-        }
-        let slot = Arc::new(Mutex::new(Some(waker.clone())));
-        self.waker = Some(Arc::clone(&slot));
-        let registered = register(Wish {
-            device: Arc::clone(&self.device),
-            stream: Arc::clone(&self.stream),
-            sequence: self.sequence,
-            waker: slot,
-        });
-        if registered.is_err() {
-            // Nobody else would ever wake it, so it is polled again and again: slow, but not for ever.
-            self.waker = None;
-            self.device.driver.pause(Duration::from_nanos(SLEEP_NS_MIN));
-            waker.wake_by_ref();
-        }
-    }
 }
 
 impl<T> Unpin for Pending<T> {}
@@ -146,30 +107,15 @@ impl<T> Future for Pending<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.is_ready() {
-            Err(error) => return Poll::Ready(Err(error)),
-            Ok(true) => return Poll::Ready(Ok(self.take())),
-            Ok(false) => {}
-        }
-        self.wake_later(context.waker());
-        Poll::Pending
-    }
-}
-
-impl<T> Drop for Pending<T> {
-    fn drop(&mut self) {
-        if let Some(slot) = &self.waker {
-            // Dropped outside the lock: a waker's destructor is the executor's code.
-            let waker = slot.lock().take();
-            drop(waker);
-        }
+        ready!(Pin::new(&mut self.arrival).poll(context))?;
+        Poll::Ready(Ok(self.take()))
     }
 }
 
 impl<T> fmt::Debug for Pending<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pending")
-            .field("ticket", &self.sequence)
+            .field("ticket", &self.arrival.sequence())
             .finish_non_exhaustive()
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "submits copies between memory that it holds")]
 
+mod across;
 mod download;
 mod fill;
 mod staged;
@@ -17,25 +18,51 @@ pub(crate) use staged::Staged;
 use crate::{
     CopySource, CopyTarget, Misuse, Problem, Result, Stream,
     device::{Awaited, DeviceState},
-    memory::{AnyPlace, PinnedPlace},
+    memory::{AnyPlace, PinnedPlace, Span},
     submit::{Accesses, Command, Operation, ToDevice, ToHost, WithinDevice, submit},
     timeline::Kind,
     tracker::AccessKind,
 };
 
+/// Copies by way of page-locked memory go in pieces of this size, so that one leg of a piece overlaps with the other leg
+/// of the piece before.
+const PIECE_BYTES: usize = 4 << 20;
+
 impl Stream {
-    /// Copies an array to another of the same length: on the device, to or from [`Pinned`](crate::Pinned) memory.
+    /// Copies an array to another of the same length: on the device, to or from [`Pinned`](crate::Pinned) memory, or
+    /// between this stream's device and another of the same driver.
+    ///
+    /// A copy between devices goes by way of page-locked memory of the host, in pieces. Like every operation of the
+    /// stream it runs behind what is submitted there before, and in front of what comes later.
+    ///
+    /// ```
+    /// use millstream::{Device, sim::{Gpu, SimConfig}};
+    ///
+    /// let gpu = Gpu::new(SimConfig::new().devices(2));
+    /// let (one, other) = (Device::of(&gpu, 0)?.stream()?, Device::of(&gpu, 1)?.stream()?);
+    /// let source = one.upload(&[1_u32, 2, 3])?;
+    /// let mut target = other.zeros::<u32>(3)?;
+    /// other.copy(&source, &mut target)?;
+    /// assert_eq!(other.download(&target)?.wait()?, [1, 2, 3]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// If the lengths differ, an operand is on another device, both are on the host, or the device is lost.
+    /// If the lengths differ, an operand is on a device that is not the stream's and not of the same driver, page-locked
+    /// memory is on another device, both are on the host, or a device is lost.
     #[track_caller]
     pub fn copy<T: Pod>(&self, source: impl CopySource<T>, target: impl CopyTarget<T>) -> Result<()> {
         let (from, to) = (source.source(), target.source());
         same_length("copy", elements::<T>(&from), elements::<T>(&to))?;
+        let location = Location::caller();
+        if let (AnyPlace::Device(from), AnyPlace::Device(to)) = (&from, &to)
+            && self.crosses(&from.0, &to.0)
+        {
+            return self.copy_across(&from.0, &to.0, location);
+        }
         self.same_device("copy", 0, device_of(&from))?;
         self.same_device("copy", 1, device_of(&to))?;
-        let location = Location::caller();
         match (from, to) {
             (AnyPlace::Device(from), AnyPlace::Device(to)) => {
                 let (from, to) = (from.0, to.0);
@@ -113,6 +140,18 @@ impl Stream {
         // SAFETY: the accesses are all that the copy touches: spans within their allocations, and pinned memory that its
         // pool does not hand out again before this operation is done.
         unsafe { submit(self.device_state(), self.state(), operation, command) }.map(drop)
+    }
+
+    /// Whether one of two spans is on the stream's device and the other on another device of the same driver.
+    fn crosses(&self, from: &Span<'_>, to: &Span<'_>) -> bool {
+        let (ours, from, to) = (
+            self.device_state(),
+            &from.allocation.device,
+            &to.allocation.device,
+        );
+        !Arc::ptr_eq(from, to)
+            && (Arc::ptr_eq(ours, from) || Arc::ptr_eq(ours, to))
+            && from.driver.identity() == to.driver.identity()
     }
 
     /// An error if the operand is not on the stream's device.

@@ -7,7 +7,7 @@ use std::panic::Location;
 use bytemuck::Pod;
 use smallvec::smallvec;
 
-use super::{same_length, staged::Staged};
+use super::{PIECE_BYTES, same_length, staged::Staged};
 use crate::{
     Buffer, Result, Stream, WriteOperand,
     device::Awaited,
@@ -16,9 +16,6 @@ use crate::{
     timeline::Kind,
     tracker::AccessKind,
 };
-
-/// Uploads are captured and copied in pieces of this size, so that capturing one overlaps with copying the one before.
-const UPLOAD_PIECE_BYTES: usize = 4 << 20;
 
 impl Stream {
     /// An array on the device with the elements of `source`.
@@ -91,12 +88,7 @@ impl Stream {
         mut submitted: impl FnMut(u64),
     ) -> Result<()> {
         let device = self.device_state();
-        for (number, piece) in source.chunks(UPLOAD_PIECE_BYTES).enumerate() {
-            let start = target.bytes.start + number * UPLOAD_PIECE_BYTES;
-            let span = Span {
-                bytes: start..start + piece.len(),
-                ..target.clone()
-            };
+        for (piece, span) in source.chunks(PIECE_BYTES).zip(target.pieces(PIECE_BYTES)) {
             let mut staged = Staged::of(device, self.state(), piece)?;
             let command = ToDevice {
                 target: span.pointer(),

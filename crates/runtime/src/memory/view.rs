@@ -43,6 +43,15 @@ impl<'a> Span<'a> {
             && self.bytes.start.max(other.bytes.start) < self.bytes.end.min(other.bytes.end)
     }
 
+    /// The span in pieces of `piece_bytes`, the last perhaps shorter.
+    pub(crate) fn pieces(&self, piece_bytes: usize) -> impl Iterator<Item = Self> {
+        let (whole, bytes) = (self.clone(), self.bytes.clone());
+        bytes.clone().step_by(piece_bytes).map(move |start| Self {
+            bytes: start..(start + piece_bytes).min(bytes.end),
+            ..whole.clone()
+        })
+    }
+
     /// The part that `range` names, in elements of `element_bytes`.
     fn part(self, range: Range<usize>, element_bytes: usize) -> Self {
         let start = self.bytes.start + range.start * element_bytes;

@@ -5,7 +5,8 @@
 use std::ffi::c_void;
 
 use millstream_driver::{
-    ContextHandle, DevicePtr, Driver, DriverError, FillPattern, FunctionHandle, LaunchDims, StreamHandle,
+    ContextHandle, DevicePtr, Driver, DriverError, EventHandle, FillPattern, FunctionHandle, LaunchDims,
+    StreamHandle,
 };
 
 /// The queue that a command goes to.
@@ -119,6 +120,41 @@ impl Command for WithinDevice {
             queue
                 .driver
                 .copy_device_to_device_async(queue.context, target, source, bytes, queue.stream)
+        }
+    }
+}
+
+/// A command with an event of another device's behind or in front of it.
+pub(crate) enum WithEvent<C> {
+    /// Runs the command, then records the event, which is of the queue's context (rule 26).
+    RecordBehind(EventHandle, C),
+    /// Waits for the event, on the device, then runs the command.
+    WaitBefore(EventHandle, C),
+}
+
+impl<C: Command> Command for WithEvent<C> {
+    type Output = C::Output;
+
+    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<C::Output, DriverError> {
+        let Queue {
+            driver,
+            context,
+            stream,
+        } = queue;
+        match self {
+            Self::RecordBehind(event, command) => {
+                // SAFETY: by this function's contract.
+                let output = unsafe { command.enqueue(queue) }?;
+                // SAFETY: by this function's contract.
+                unsafe { driver.event_record(context, event, stream) }?;
+                Ok(output)
+            }
+            Self::WaitBefore(event, command) => {
+                // SAFETY: by this function's contract.
+                unsafe { driver.stream_wait_event(context, stream, event) }?;
+                // SAFETY: by this function's contract.
+                unsafe { command.enqueue(queue) }
+            }
         }
     }
 }

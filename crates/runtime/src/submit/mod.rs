@@ -18,7 +18,9 @@ use std::panic::Location;
 use millstream_driver::EventHandle;
 use smallvec::SmallVec;
 
-pub(crate) use commands::{Allocate, Command, Fill, Launch, Queue, Repeat, ToDevice, ToHost, WithinDevice};
+pub(crate) use commands::{
+    Allocate, Command, Fill, Launch, Queue, Repeat, ToDevice, ToHost, WithEvent, WithinDevice,
+};
 pub(crate) use free::{Freed, drain_frees, free_unused, release};
 
 use crate::{

@@ -22,3 +22,4 @@ mod shapes;
 mod steps;
 mod sweep;
 mod threads;
+mod two_devices;

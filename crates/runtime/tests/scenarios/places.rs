@@ -54,7 +54,9 @@ pub(crate) fn places() -> Vec<Place> {
 fn simulated(schedule: Schedule, rules: Rules) -> Place {
     Place {
         name: format!("{schedule:?}, {rules:?}"),
-        gpu: Some(Gpu::new(SimConfig::new().schedule(schedule).rules(rules))),
+        gpu: Some(Gpu::new(
+            SimConfig::new().devices(2).schedule(schedule).rules(rules),
+        )),
         gates_hold: rules.implicit_synchronisation == Reading::Observed,
     }
 }

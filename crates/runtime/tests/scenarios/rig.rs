@@ -204,6 +204,15 @@ impl Rig {
         .expect("the device opens again")
     }
 
+    /// Another device of the same driver.
+    pub(crate) fn second(&self) -> Device {
+        match &self.gpu {
+            Some(gpu) => Device::of(gpu, 1),
+            None => Device::open(Select::Cuda(1)),
+        }
+        .expect("there is a second device")
+    }
+
     /// The simulated GPU that this runs on.
     pub(crate) fn simulated(&self) -> &Gpu {
         self.gpu.as_ref().expect("this is not run on a GPU")

@@ -1,0 +1,119 @@
+//! Waiting for one ticket, as a future: what [`Pending`](super::Pending) and the guards of host memory are made of.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use super::{
+    poll_ticket,
+    reactor::{Wish, register},
+    wait::SLEEP_NS_MIN,
+    wait_ticket,
+};
+use crate::{
+    Result,
+    device::{DeviceState, StreamState},
+    tracker::Ticket,
+};
+
+/// The end of one operation. Nothing is paid for it before it is polled; dropping it costs a lock.
+pub(crate) struct Arrival {
+    device: Arc<DeviceState>,
+    stream: Arc<StreamState>,
+    sequence: u64,
+    waker: Option<Arc<Mutex<Option<Waker>>>>,
+}
+
+impl Arrival {
+    pub(crate) fn new(device: Arc<DeviceState>, stream: Arc<StreamState>, sequence: u64) -> Self {
+        Self {
+            device,
+            stream,
+            sequence,
+            waker: None,
+        }
+    }
+
+    /// The ticket's number in its stream.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Whether the operation is done. Never blocks.
+    pub(crate) fn is_ready(&self) -> Result<bool> {
+        poll_ticket(&self.device, &self.stream, self.sequence)
+    }
+
+    /// Blocks this thread until it is.
+    pub(crate) fn wait(&self) -> Result<()> {
+        wait_ticket(&self.device, &self.stream, self.sequence)
+    }
+
+    /// Sees to it that the reactor wakes this waker, the last of those given.
+    fn wake_later(&mut self, waker: &Waker) {
+        if let Some(slot) = &self.waker {
+            let mut slot = slot.lock();
+            if let Some(known) = slot.as_mut() {
+                known.clone_from(waker);
+                return;
+            }
+        }
+        let slot = Arc::new(Mutex::new(Some(waker.clone())));
+        self.waker = Some(Arc::clone(&slot));
+        let registered = register(Wish {
+            device: Arc::clone(&self.device),
+            stream: Arc::clone(&self.stream),
+            sequence: self.sequence,
+            waker: slot,
+        });
+        if registered.is_err() {
+            // Nobody else would ever wake it, so it is polled again and again: slow, but not for ever.
+            self.waker = None;
+            self.device.driver.pause(Duration::from_nanos(SLEEP_NS_MIN));
+            waker.wake_by_ref();
+        }
+    }
+}
+
+impl Future for Arrival {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        match self.is_ready() {
+            Err(error) => return Poll::Ready(Err(error)),
+            Ok(true) => return Poll::Ready(Ok(())),
+            Ok(false) => {}
+        }
+        self.wake_later(context.waker());
+        Poll::Pending
+    }
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        if let Some(slot) = &self.waker {
+            // Dropped outside the lock: a waker's destructor is the executor's code.
+            let waker = slot.lock().take();
+            drop(waker);
+        }
+    }
+}
+
+/// The ends of several operations, of any streams of the device.
+pub(crate) fn arrivals(
+    device: &Arc<DeviceState>,
+    tickets: impl IntoIterator<Item = Ticket>,
+) -> SmallVec<[Arrival; 4]> {
+    let of = |ticket: Ticket| {
+        let stream = device.stream(ticket.stream)?;
+        Some(Arrival::new(Arc::clone(device), stream, ticket.sequence))
+    };
+    tickets.into_iter().filter_map(of).collect()
+}

@@ -1,0 +1,142 @@
+//! Scenarios with two devices. A machine with one GPU cannot run them: there they are left out by name.
+
+use millstream::{Device, Error, Problem, Result, Stream};
+
+use crate::rig::{Rig, everywhere};
+
+/// Elements of the arrays: with 4 bytes each, one whole piece of a copy between devices and a part of another.
+const N: usize = (4 << 20) / 4 + 777;
+
+/// Runs a scenario with the rig's device and a second one.
+fn scenario(run: impl Fn(&Rig, &Device) -> Result<()>) {
+    everywhere(|rig| {
+        let second = rig.second();
+        assert!(rig.device != second);
+        run(rig, &second).unwrap();
+    });
+}
+
+/// The values of an array, one step apart.
+fn rising(from: u32) -> Vec<u32> {
+    (from..).take(N).collect()
+}
+
+/// The stream of the target's device first, then of the source's: a copy may be made on either.
+fn either(rig: &Rig, second: &Device) -> Result<[(Stream, Stream, bool); 2]> {
+    let stream = || Ok::<_, Error>((rig.stream(), second.stream()?));
+    let (a, b) = (stream()?, stream()?);
+    Ok([(a.0, a.1, true), (b.0, b.1, false)])
+}
+
+#[test]
+fn b03_a_copy_between_devices_is_right_behind_a_gate_on_either() {
+    scenario(|rig, second| {
+        for (s1, s2, on_target) in either(rig, second)? {
+            let copying = if on_target { &s2 } else { &s1 };
+            for gated in [&s1, &s2] {
+                let mut source = s1.upload(&rising(1))?;
+                let mut target = s2.zeros::<u32>(N)?;
+                let gate = rig.gate(gated);
+                s1.fill(source.slice_mut(..5), 9)?;
+                copying.copy(&source, &mut target)?;
+                // The source is written anew behind the copy that reads it, and freed.
+                rig.stream().fill(&mut source, 0)?;
+                drop(source);
+                let arrived = s2.download(&target)?;
+                rig.assert_pending(&arrived);
+                drop(target);
+                gate.open();
+                let mut expected = rising(1);
+                expected[..5].fill(9);
+                assert!(arrived.wait()? == expected);
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn b03_a_copy_between_devices_waits_for_no_work_but_its_own() {
+    scenario(|rig, second| {
+        for (s1, s2, on_target) in either(rig, second)? {
+            let copying = if on_target { &s2 } else { &s1 };
+            let source = s1.upload(&rising(7))?;
+            let mut target = s2.zeros::<u32>(N)?;
+            let (other1, other2) = (rig.stream(), second.stream()?);
+            // A reader of the source and a stream of the target's device, both held.
+            let gates = [rig.gate(&other1), rig.gate(&other2)];
+            let held = other1.download(&source)?;
+            copying.copy(&source, &mut target)?;
+            assert!(s2.download(&target)?.wait()? == rising(7));
+            drop(gates);
+            assert!(held.wait()? == rising(7));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn b03_a_copy_between_devices_keeps_the_order_of_its_stream() {
+    scenario(|rig, second| {
+        for (s1, s2, on_target) in either(rig, second)? {
+            let copying = if on_target { &s2 } else { &s1 };
+            let source = s1.upload(&rising(3))?;
+            let mut target = s2.zeros::<u32>(N)?;
+            let gate = rig.gate(&s1);
+            copying.copy(&source, &mut target)?;
+            let behind = copying.record()?;
+            rig.assert_pending(&behind);
+            gate.open();
+            behind.wait()?;
+            assert!(s2.download(&target)?.wait()? == rising(3));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn b03_parts_and_lengths_of_copies_between_devices() {
+    scenario(|rig, second| {
+        let (s1, s2) = (rig.stream(), second.stream()?);
+        let source = s1.upload(&[1_u8, 2, 3, 4, 5])?;
+        let mut target = s2.zeros::<u8>(4)?;
+        s2.copy(source.slice(1..4), target.slice_mut(1..))?;
+        s2.copy(source.slice(..0), target.slice_mut(..0))?;
+        assert_eq!(s2.download(&target)?.wait()?, [0, 2, 3, 4]);
+        let Err(Error::Misuse(misuse)) = s2.copy(&source, &mut target) else {
+            panic!("five elements do not fit in four");
+        };
+        assert!(matches!(
+            misuse.problem(),
+            Problem::Length {
+                source_len: 5,
+                target_len: 4
+            }
+        ));
+        let Err(Error::Misuse(misuse)) = s2.download(&source) else {
+            panic!("a download takes the stream of its own device");
+        };
+        assert!(matches!(
+            misuse.problem(),
+            Problem::OtherDevice { operand: 0, .. }
+        ));
+        assert_eq!(s2.download(&target)?.wait()?, [0, 2, 3, 4]);
+        Ok(())
+    });
+}
+
+#[test]
+fn b03_devices_may_close_while_a_copy_between_them_is_pending() {
+    scenario(|rig, second| {
+        let (s1, s2) = (rig.stream(), second.stream()?);
+        let mut target = s1.zeros::<u32>(N)?;
+        let source = s2.upload(&rising(5))?;
+        let gate = rig.gate(&s1);
+        s1.copy(&source, &mut target)?;
+        let arrived = s1.download(&target)?;
+        drop((source, s2, target, s1));
+        gate.open();
+        assert!(arrived.wait()? == rising(5));
+        Ok(())
+    });
+}
