@@ -38,12 +38,13 @@ mod timeline;
 mod tracker;
 
 pub use completion::Pending;
+pub use copy::OwnedSource;
 pub use device::{Device, Select};
 pub use error::{Error, Misuse, OutOfMemory, Problem, Rejected, Result};
 pub use event::Event;
 pub use kernel::Grid;
 pub use memory::{
-    Buffer, CopySource, CopyTarget, Pinned, PinnedRead, PinnedWrite, ReadOperand, View, ViewMut, WriteOperand,
+    Buffer, CopySource, CopyTarget, HostRead, HostWrite, Pinned, ReadOperand, View, ViewMut, WriteOperand,
 };
 pub use millstream_driver as driver;
 /// # On a device

@@ -14,8 +14,8 @@ use millstream_driver::{Completion, Driver};
 use crate::{
     Result,
     device::{DeviceState, PooledEvent, StreamState},
-    submit::drain_frees,
-    tracker::{Clock, Point},
+    submit::{drain_frees, record_point},
+    tracker::{Clock, Point, Ticket},
 };
 
 /// How long a wait spins before it sleeps: about what a launch and a copy of a few bytes take.
@@ -47,6 +47,18 @@ pub(crate) fn poll_ticket(device: &DeviceState, stream: &StreamState, sequence: 
 pub(crate) fn wait_ticket(device: &DeviceState, stream: &StreamState, sequence: u64) -> Result<()> {
     drain_frees(device);
     wait_until(&*device.driver, || poll_ticket(device, stream, sequence))
+}
+
+/// Waits until an operation that nobody was expected to wait for is done, but not for what comes later.
+pub(crate) fn wait_for_ticket(device: &DeviceState, ticket: Ticket) -> Result<()> {
+    let Some(stream) = device.stream(ticket.stream) else {
+        return Ok(());
+    };
+    let has_point = stream.points.lock().covering(ticket.sequence).is_some();
+    if !has_point && !query_stream(device, &stream)? {
+        record_point(device, &stream)?;
+    }
+    wait_ticket(device, &stream, ticket.sequence)
 }
 
 /// Asks again and again, with growing patience, until the answer is yes.

@@ -5,6 +5,7 @@
 mod across;
 mod download;
 mod fill;
+mod owned;
 mod staged;
 mod upload;
 
@@ -13,6 +14,8 @@ use std::{panic::Location, sync::Arc};
 use bytemuck::Pod;
 use smallvec::smallvec;
 
+pub(crate) use owned::KeptSources;
+pub use owned::OwnedSource;
 pub(crate) use staged::Staged;
 
 use crate::{

@@ -17,7 +17,7 @@ use super::{events::EventPool, stream_state::StreamState};
 use crate::{
     completion::wait_until,
     kernel::ModuleCache,
-    memory::StagingPool,
+    memory::{Parked, StagingPool},
     submit::{Freed, free_unused},
 };
 
@@ -31,6 +31,7 @@ pub(super) struct Remains {
     pub(super) streams: Vec<Arc<StreamState>>,
     pub(super) events: EventPool,
     pub(super) staging: StagingPool,
+    pub(super) parked: Parked,
     pub(super) modules: ModuleCache,
     /// Memory that could not be freed yet.
     pub(super) put_off: Vec<Freed>,
@@ -77,6 +78,7 @@ impl Remains {
     /// The device is idle, so that nothing here waits.
     fn give_back(self) {
         self.staging.free_all(&*self.driver, self.context);
+        self.parked.release(&*self.driver, self.context);
         self.modules.unload_all(&*self.driver, self.context);
         self.destroy_streams();
     }

@@ -20,8 +20,9 @@ use super::{closing::Remains, events::EventPool, limits::Limits, stream_state::S
 use crate::{
     Error, Result,
     completion::query_stream,
+    copy::KeptSources,
     kernel::ModuleCache,
-    memory::{Reclaim, StagingPool},
+    memory::{Parked, Reclaim, StagingPool},
     timeline::TimelineSlot,
     tracker::{StreamId, Ticket},
 };
@@ -41,6 +42,8 @@ pub(crate) struct DeviceState {
     pub(crate) events: EventPool,
     pub(crate) staging: StagingPool,
     pub(crate) reclaim: Reclaim,
+    pub(crate) parked: Parked,
+    pub(crate) kept_sources: KeptSources,
     pub(crate) modules: ModuleCache,
     pub(crate) timeline: TimelineSlot,
     priorities: PriorityRange,
@@ -86,6 +89,8 @@ impl DeviceState {
             events: EventPool::default(),
             staging: StagingPool::default(),
             reclaim: Reclaim::default(),
+            parked: Parked::default(),
+            kept_sources: KeptSources::default(),
             modules: ModuleCache::default(),
             timeline: TimelineSlot::default(),
             priorities,
@@ -149,6 +154,15 @@ impl DeviceState {
     pub(crate) fn is_done(&self, ticket: Ticket) -> bool {
         self.stream(ticket.stream)
             .is_some_and(|stream| stream.is_done(ticket.sequence))
+    }
+
+    /// Whether nothing is left to do on any stream, as far as can be seen without waiting.
+    pub(crate) fn is_idle(&self) -> bool {
+        let streams = self.all_streams();
+        let mut idle = streams
+            .iter()
+            .map(|stream| query_stream(self, stream).unwrap_or(false));
+        self.lost.get().is_none() && idle.all(|idle| idle)
     }
 
     /// An error if the device is lost.
@@ -217,6 +231,7 @@ impl Drop for DeviceState {
             streams: self.all_streams(),
             events: std::mem::take(&mut self.events),
             staging: std::mem::take(&mut self.staging),
+            parked: std::mem::take(&mut self.parked),
             modules: std::mem::take(&mut self.modules),
             put_off: self.reclaim.take_put_off(),
         };

@@ -3,7 +3,9 @@
 mod allocation;
 mod buffer;
 mod cast;
+mod guard;
 mod operand;
+mod parked;
 mod pinned;
 mod reclaim;
 mod staging;
@@ -12,10 +14,12 @@ mod view;
 
 pub(crate) use allocation::Allocation;
 pub use buffer::Buffer;
+pub use guard::{HostRead, HostWrite};
 pub(crate) use operand::AnyPlace;
 pub use operand::{CopySource, CopyTarget, ReadOperand, WriteOperand};
+pub(crate) use parked::Parked;
+pub use pinned::Pinned;
 pub(crate) use pinned::PinnedPlace;
-pub use pinned::{Pinned, PinnedRead, PinnedWrite};
 pub(crate) use reclaim::Reclaim;
 pub(crate) use staging::{Block, StagingPool};
 pub(crate) use view::Span;

@@ -5,18 +5,17 @@
     reason = "gives out page-locked memory as slices, once no copy uses it"
 )]
 
-use std::{
-    fmt,
-    marker::PhantomData,
-    ops::{Deref, DerefMut},
-    slice,
-    sync::Arc,
-};
+use std::{fmt, marker::PhantomData, slice, sync::Arc};
 
-use super::{Block, bytes_of};
+use bytemuck::Pod;
+
+use super::{
+    Block, HostRead, HostWrite, bytes_of,
+    guard::{access, wait_for_access},
+    parked::{Registered, unregister},
+};
 use crate::{
-    Result,
-    completion::wait_ticket,
+    Device, Rejected, Result,
     device::DeviceState,
     tracker::{Access, AccessKind, Ledger},
 };
@@ -55,14 +54,29 @@ use crate::{
 /// ```
 pub struct Pinned<T> {
     device: Arc<DeviceState>,
-    block: Option<Block>,
+    memory: Option<Memory>,
     ledger: Ledger,
     len: usize,
     alive: Arc<()>,
     element: PhantomData<T>,
 }
 
-impl<T: bytemuck::Pod> Pinned<T> {
+/// Where the array's memory is from.
+enum Memory {
+    Pool(Block),
+    Registered(Registered),
+}
+
+impl Memory {
+    fn pointer(&self) -> *mut u8 {
+        match self {
+            Self::Pool(block) => block.pointer.as_ptr(),
+            Self::Registered(registered) => registered.pointer.as_ptr(),
+        }
+    }
+}
+
+impl<T: Pod> Pinned<T> {
     /// An array of zeros.
     pub(crate) fn zeroed(device: &Arc<DeviceState>, len: usize) -> Result<Self> {
         let bytes = bytes_of::<T>("pinned", len)?;
@@ -75,14 +89,74 @@ impl<T: bytemuck::Pod> Pinned<T> {
             // SAFETY: the block is ours alone and at least this large.
             unsafe { block.pointer.write_bytes(0, bytes) };
         }
-        Ok(Self {
+        Ok(Self::of(device, block.map(Memory::Pool), len))
+    }
+
+    /// Page-locks a vector's memory, so that copies use it directly. That takes some hundred microseconds and more: worth
+    /// it for memory that is used often.
+    ///
+    /// When the array is dropped, the vector's memory is freed once nothing uses it and the device is idle; see
+    /// [`into_vec`](Self::into_vec) for another end.
+    ///
+    /// ```
+    /// use millstream::{Device, Pinned};
+    ///
+    /// let device = Device::simulated()?;
+    /// let stream = device.stream()?;
+    /// let frame = Pinned::register(&device, vec![1.0_f32; 4096])?;
+    /// let mut buffer = stream.zeros::<f32>(4096)?;
+    /// stream.copy(&frame, &mut buffer)?;
+    /// assert_eq!(frame.into_vec()?, [1.0; 4096]); // waits for the copy
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the memory cannot be page-locked, a part of it already is, or the device is lost. The vector is in the error.
+    pub fn register(device: &Device, source: Vec<T>) -> Result<Self, Rejected<Vec<T>>> {
+        let device = device.state();
+        device.parked.release_if_idle(device);
+        if let Err(error) = device.check_alive() {
+            return Err(Rejected::new(error, source));
+        }
+        let len = source.len();
+        let memory = if size_of_val(source.as_slice()) == 0 {
+            None
+        } else {
+            Some(Memory::Registered(Registered::lock(device, source)?))
+        };
+        Ok(Self::of(device, memory, len))
+    }
+
+    fn of(device: &Arc<DeviceState>, memory: Option<Memory>, len: usize) -> Self {
+        Self {
             device: Arc::clone(device),
-            block,
-            ledger: Ledger::new(bytes as u64),
+            memory,
+            ledger: Ledger::new((len * size_of::<T>()) as u64),
             len,
             alive: Arc::new(()),
             element: PhantomData,
-        })
+        }
+    }
+
+    /// The elements as a vector, once the copies that use the array are done. Of registered memory that is the vector
+    /// itself if the device has nothing else to do, since unlocking its memory would wait for that (rule 30); otherwise,
+    /// and of memory that was never a vector, it is a copy.
+    ///
+    /// # Errors
+    ///
+    /// If the device is lost before the copies are done.
+    pub fn into_vec(mut self) -> Result<Vec<T>> {
+        self.wait_until_free(AccessKind::Write)?;
+        match self.memory.take() {
+            None => Ok(Vec::new()),
+            // SAFETY: the copies are done, and new ones would need this array. The vector is the one that was registered.
+            Some(Memory::Registered(registered)) => Ok(unsafe { unregister(&self.device, registered) }),
+            Some(pool) => {
+                self.memory = Some(pool);
+                self.read().map(|elements| elements.to_vec())
+            }
+        }
     }
 
     /// The array, to read. Waits until the copies that write it are done; those that only read it go on beside.
@@ -90,12 +164,21 @@ impl<T: bytemuck::Pod> Pinned<T> {
     /// # Errors
     ///
     /// If the device is lost before they are.
-    pub fn read(&self) -> Result<PinnedRead<'_, T>> {
+    pub fn read(&self) -> Result<HostRead<'_, T>> {
         self.wait_until_free(AccessKind::Read)?;
-        // SAFETY: the copies that write it are done, and new ones need a `&mut` to this, which the guard's borrow
-        // excludes. The block holds `len` elements, aligned to a page, and any bits are a `T`.
-        let elements = unsafe { slice::from_raw_parts(self.elements(), self.len) };
-        Ok(PinnedRead { elements })
+        // SAFETY: the copies that write it are done.
+        Ok(unsafe { self.readable() })
+    }
+
+    /// As [`read`](Self::read), for tasks: awaits the copies instead of blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// If the device is lost before they are done.
+    pub async fn read_async(&self) -> Result<HostRead<'_, T>> {
+        self.until_free(AccessKind::Read).await?;
+        // SAFETY: the copies that write it are done.
+        Ok(unsafe { self.readable() })
     }
 
     /// The array, to read and write. Waits until all copies that use it are done.
@@ -103,28 +186,65 @@ impl<T: bytemuck::Pod> Pinned<T> {
     /// # Errors
     ///
     /// If the device is lost before they are.
-    pub fn write(&mut self) -> Result<PinnedWrite<'_, T>> {
+    pub fn write(&mut self) -> Result<HostWrite<'_, T>> {
         self.wait_until_free(AccessKind::Write)?;
-        // SAFETY: all copies are done, and new ones need a borrow of this, which the guard's excludes. The block holds
-        // `len` elements, aligned to a page, and any bits are a `T`.
+        // SAFETY: all copies are done.
+        Ok(unsafe { self.writable() })
+    }
+
+    /// As [`write`](Self::write), for tasks: awaits the copies instead of blocking the thread.
+    ///
+    /// ```
+    /// # pollster::block_on(async {
+    /// let device = millstream::Device::simulated()?;
+    /// let mut pinned = device.pinned::<u8>(2)?;
+    /// pinned.write_async().await?.fill(3);
+    /// assert_eq!(*pinned.read_async().await?, [3, 3]);
+    /// # Ok::<(), millstream::Error>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the device is lost before they are done.
+    pub async fn write_async(&mut self) -> Result<HostWrite<'_, T>> {
+        self.until_free(AccessKind::Write).await?;
+        // SAFETY: all copies are done.
+        Ok(unsafe { self.writable() })
+    }
+
+    /// # Safety
+    ///
+    /// No copy that writes the array is pending.
+    unsafe fn readable(&self) -> HostRead<'_, T> {
+        // SAFETY: nothing writes it, and what would needs a `&mut` to this, which the guard's borrow excludes. There are
+        // `len` elements, aligned as they must be, and any bits are a `T`.
+        let elements = unsafe { slice::from_raw_parts(self.elements(), self.len) };
+        HostRead { elements }
+    }
+
+    /// # Safety
+    ///
+    /// No copy that uses the array is pending.
+    unsafe fn writable(&mut self) -> HostWrite<'_, T> {
+        // SAFETY: nothing uses it, and what would needs a borrow of this, which the guard's excludes. There are `len`
+        // elements, aligned as they must be, and any bits are a `T`.
         let elements = unsafe { slice::from_raw_parts_mut(self.elements(), self.len) };
-        Ok(PinnedWrite { elements })
+        HostWrite { elements }
     }
 
     fn elements(&self) -> *mut T {
-        self.block
+        self.memory
             .as_ref()
-            .map_or(std::ptr::dangling_mut(), |block| block.pointer.as_ptr().cast())
+            .map_or(std::ptr::dangling_mut(), |memory| memory.pointer().cast())
     }
 
     fn wait_until_free(&self, kind: AccessKind) -> Result<()> {
-        // No new copy can come meanwhile that is in the way: it would need the borrow that the caller holds.
-        for ticket in self.ledger.host_conflicts(&(0..self.ledger.bytes()), kind) {
-            if let Some(stream) = self.device.stream(ticket.stream) {
-                wait_ticket(&self.device, &stream, ticket.sequence)?;
-            }
-        }
-        Ok(())
+        wait_for_access(&self.device, &self.ledger, &(0..self.ledger.bytes()), kind)
+    }
+
+    async fn until_free(&self, kind: AccessKind) -> Result<()> {
+        access(&self.device, &self.ledger, 0..self.ledger.bytes(), kind).await
     }
 }
 
@@ -142,10 +262,7 @@ impl<T> Pinned<T> {
     }
 
     pub(super) fn place(&self) -> PinnedPlace<'_> {
-        let pointer = self
-            .block
-            .as_ref()
-            .map_or(std::ptr::null_mut(), |block| block.pointer.as_ptr());
+        let pointer = self.memory.as_ref().map_or(std::ptr::null_mut(), Memory::pointer);
         PinnedPlace {
             device: &self.device,
             ledger: &self.ledger,
@@ -157,8 +274,13 @@ impl<T> Pinned<T> {
 
 impl<T> Drop for Pinned<T> {
     fn drop(&mut self) {
-        if let Some(block) = self.block.take() {
-            self.device.staging.give(block, self.ledger.all_tickets());
+        match self.memory.take() {
+            None => {}
+            Some(Memory::Pool(block)) => self.device.staging.give(block, self.ledger.all_tickets()),
+            Some(Memory::Registered(registered)) => {
+                let uses = self.ledger.all_tickets();
+                self.device.parked.park_registered(registered, uses);
+            }
         }
     }
 }
@@ -172,53 +294,6 @@ impl<T> fmt::Debug for Pinned<T> {
             std::any::type_name::<T>(),
             self.device
         )
-    }
-}
-
-/// The elements of a [`Pinned`] array, while no copy writes them.
-///
-/// ```
-/// let pinned = millstream::Device::simulated()?.pinned::<u8>(3)?;
-/// assert_eq!(*pinned.read()?, [0, 0, 0]);
-/// # Ok::<(), millstream::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct PinnedRead<'a, T> {
-    elements: &'a [T],
-}
-
-impl<T> Deref for PinnedRead<'_, T> {
-    type Target = [T];
-
-    fn deref(&self) -> &[T] {
-        self.elements
-    }
-}
-
-/// The elements of a [`Pinned`] array, while no copy uses them.
-///
-/// ```
-/// let mut pinned = millstream::Device::simulated()?.pinned::<u8>(3)?;
-/// pinned.write()?.fill(7);
-/// assert_eq!(*pinned.read()?, [7, 7, 7]);
-/// # Ok::<(), millstream::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct PinnedWrite<'a, T> {
-    elements: &'a mut [T],
-}
-
-impl<T> Deref for PinnedWrite<'_, T> {
-    type Target = [T];
-
-    fn deref(&self) -> &[T] {
-        self.elements
-    }
-}
-
-impl<T> DerefMut for PinnedWrite<'_, T> {
-    fn deref_mut(&mut self) -> &mut [T] {
-        self.elements
     }
 }
 

@@ -13,9 +13,8 @@ use smallvec::SmallVec;
 
 use crate::{
     Misuse, Problem, Result,
-    completion::{poll_ticket, query_stream, wait_ticket},
+    completion::{poll_ticket, wait_for_ticket},
     device::DeviceState,
-    submit::record_point,
     tracker::Ticket,
 };
 
@@ -154,13 +153,7 @@ fn is_over(device: &DeviceState, returned: &Returned) -> Result<bool> {
 /// Waits until nothing uses the block, but not for work that comes later.
 fn wait_for(device: &DeviceState, returned: &Returned) -> Result<()> {
     for &ticket in &returned.uses {
-        let Some(stream) = device.stream(ticket.stream) else {
-            continue;
-        };
-        if stream.points.lock().covering(ticket.sequence).is_none() && !query_stream(device, &stream)? {
-            record_point(device, &stream)?;
-        }
-        wait_ticket(device, &stream, ticket.sequence)?;
+        wait_for_ticket(device, ticket)?;
     }
     Ok(())
 }

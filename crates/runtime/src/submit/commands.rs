@@ -5,8 +5,8 @@
 use std::ffi::c_void;
 
 use millstream_driver::{
-    ContextHandle, DevicePtr, Driver, DriverError, EventHandle, FillPattern, FunctionHandle, LaunchDims,
-    StreamHandle,
+    ContextHandle, DevicePtr, Driver, DriverError, EventHandle, FillPattern, FunctionHandle, HostFunction,
+    LaunchDims, StreamHandle,
 };
 
 /// The queue that a command goes to.
@@ -121,6 +121,43 @@ impl Command for WithinDevice {
                 .driver
                 .copy_device_to_device_async(queue.context, target, source, bytes, queue.stream)
         }
+    }
+}
+
+/// Copies host memory to the device by way of one page-locked block: for each piece a host function that fills the block
+/// (rule 27), and a copy from there.
+pub(crate) struct StagedUpload<F> {
+    pub(crate) target: DevicePtr,
+    pub(crate) block: *const u8,
+    pub(crate) bytes: usize,
+    pub(crate) piece_bytes: usize,
+    /// Makes the function that fills the block with so many bytes from this one on. It is not called on a lost context
+    /// (rule 28).
+    pub(crate) capture: F,
+}
+
+impl<F: Fn(usize, usize) -> HostFunction> Command for StagedUpload<F> {
+    type Output = ();
+
+    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+        for start in (0..self.bytes).step_by(self.piece_bytes) {
+            let bytes = self.piece_bytes.min(self.bytes - start);
+            let capture = (self.capture)(start, bytes);
+            // SAFETY: by this function's contract.
+            unsafe {
+                queue
+                    .driver
+                    .launch_host_function(queue.context, queue.stream, capture)
+            }?;
+            let copy = ToDevice {
+                target: self.target.offset(start as u64),
+                source: self.block,
+                bytes,
+            };
+            // SAFETY: by this function's contract. The block is filled anew only when this copy is done (rule 27).
+            unsafe { copy.enqueue(queue) }?;
+        }
+        Ok(())
     }
 }
 

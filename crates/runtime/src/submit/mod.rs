@@ -19,7 +19,7 @@ use millstream_driver::EventHandle;
 use smallvec::SmallVec;
 
 pub(crate) use commands::{
-    Allocate, Command, Fill, Launch, Queue, Repeat, ToDevice, ToHost, WithEvent, WithinDevice,
+    Allocate, Command, Fill, Launch, Queue, Repeat, StagedUpload, ToDevice, ToHost, WithEvent, WithinDevice,
 };
 pub(crate) use free::{Freed, drain_frees, free_unused, release};
 

@@ -14,6 +14,7 @@ mod futures;
 mod host_memory;
 mod lost;
 mod opting_out;
+mod owned;
 mod places;
 mod random;
 mod rig;

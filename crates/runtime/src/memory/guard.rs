@@ -1,0 +1,92 @@
+//! Guards of memory that host and device share: the host's accesses to it, each behind what conflicts with it.
+
+use std::{
+    ops::{Deref, DerefMut, Range},
+    sync::Arc,
+};
+
+use crate::{
+    Result,
+    completion::{arrivals, wait_ticket},
+    device::DeviceState,
+    tracker::{AccessKind, Ledger},
+};
+
+/// Blocks until the host may access these bytes.
+pub(super) fn wait_for_access(
+    device: &DeviceState,
+    ledger: &Ledger,
+    bytes: &Range<u64>,
+    kind: AccessKind,
+) -> Result<()> {
+    // No new operation can come meanwhile that is in the way: it would need the borrow that the caller holds.
+    for ticket in ledger.host_conflicts(bytes, kind) {
+        if let Some(stream) = device.stream(ticket.stream) {
+            wait_ticket(device, &stream, ticket.sequence)?;
+        }
+    }
+    Ok(())
+}
+
+/// Is over when the host may access these bytes.
+pub(super) async fn access(
+    device: &Arc<DeviceState>,
+    ledger: &Ledger,
+    bytes: Range<u64>,
+    kind: AccessKind,
+) -> Result<()> {
+    let conflicts = ledger.host_conflicts(&bytes, kind);
+    for arrival in arrivals(device, conflicts) {
+        arrival.await?;
+    }
+    Ok(())
+}
+
+/// Elements of memory that host and device share, while no operation writes them: of [`Pinned`](crate::Pinned) or
+/// [`Managed`](crate::Managed) memory.
+///
+/// ```
+/// let pinned = millstream::Device::simulated()?.pinned::<u8>(3)?;
+/// assert_eq!(*pinned.read()?, [0, 0, 0]);
+/// # Ok::<(), millstream::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct HostRead<'a, T> {
+    pub(super) elements: &'a [T],
+}
+
+impl<T> Deref for HostRead<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        self.elements
+    }
+}
+
+/// Elements of memory that host and device share, while no operation uses them: of [`Pinned`](crate::Pinned) or
+/// [`Managed`](crate::Managed) memory.
+///
+/// ```
+/// let mut pinned = millstream::Device::simulated()?.pinned::<u8>(3)?;
+/// pinned.write()?.fill(7);
+/// assert_eq!(*pinned.read()?, [7, 7, 7]);
+/// # Ok::<(), millstream::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct HostWrite<'a, T> {
+    pub(super) elements: &'a mut [T],
+}
+
+impl<T> Deref for HostWrite<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        self.elements
+    }
+}
+
+impl<T> DerefMut for HostWrite<'_, T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        self.elements
+    }
+}

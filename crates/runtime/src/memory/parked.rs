@@ -1,0 +1,208 @@
+//! Memory that can only be given back while the device is idle: managed memory, and vectors that were page-locked.
+//!
+//! `cuMemFree` and `cuMemHostUnregister` make the host wait for everything that the device has to do (rule 30). So what
+//! nobody holds any more is parked here, with the operations that may still use it, until the device is seen idle.
+//! Managed memory is given out again before that, once those operations are done.
+
+#![allow(unsafe_code, reason = "frees managed memory, and unlocks registered memory")]
+
+use std::{alloc::Layout, mem::ManuallyDrop, ptr::NonNull};
+
+use bytemuck::Pod;
+use millstream_driver::{ContextHandle, DevicePtr, Driver};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use crate::{Rejected, completion::poll_ticket, device::DeviceState, tracker::Ticket};
+
+/// A vector's memory, page-locked. Dropping this keeps it so for ever: it must not be freed while it is.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    pub(crate) pointer: NonNull<u8>,
+    len: usize,
+    capacity: usize,
+    element: Layout,
+}
+
+// SAFETY: a vector of plain data; who may touch it when is decided by tickets, not by threads.
+unsafe impl Send for Registered {}
+// SAFETY: as above; a shared one gives out only its address.
+unsafe impl Sync for Registered {}
+
+impl Registered {
+    /// Page-locks a vector's elements, of which there are some; gives the vector back if that fails.
+    pub(crate) fn lock<T: Pod>(device: &DeviceState, source: Vec<T>) -> Result<Self, Rejected<Vec<T>>> {
+        let mut source = ManuallyDrop::new(source);
+        let registered = Self {
+            pointer: NonNull::from(source.as_mut_slice()).cast(),
+            len: source.len(),
+            capacity: source.capacity(),
+            element: Layout::new::<T>(),
+        };
+        let bytes = registered.bytes();
+        // SAFETY: the vector's elements are memory of this process, and stay where they are until they are unlocked.
+        let locked = unsafe {
+            device
+                .driver
+                .host_register(device.context, registered.pointer, bytes)
+        };
+        match device.checked(locked) {
+            Ok(()) => Ok(registered),
+            Err(error) => Err(Rejected::new(error, ManuallyDrop::into_inner(source))),
+        }
+    }
+
+    /// Bytes of the elements.
+    pub(crate) fn bytes(&self) -> usize {
+        self.len * self.element.size()
+    }
+
+    /// Unlocks the memory. Nothing uses it.
+    fn unlock(
+        &self,
+        driver: &dyn Driver,
+        context: ContextHandle,
+    ) -> Result<(), millstream_driver::DriverError> {
+        // SAFETY: it was registered in this context, and by this function's contract nothing uses it.
+        unsafe { driver.host_unregister(context, self.pointer) }
+    }
+
+    /// The vector again. It is not page-locked any more.
+    ///
+    /// # Safety
+    ///
+    /// The vector's type is `Vec<T>`.
+    unsafe fn into_vec<T: Pod>(self) -> Vec<T> {
+        // SAFETY: these are the parts of a vector, which nobody else has, of this type by this function's contract.
+        unsafe { Vec::from_raw_parts(self.pointer.cast().as_ptr(), self.len, self.capacity) }
+    }
+
+    /// Frees the memory. It is not page-locked any more.
+    fn free(self) {
+        let layout = Layout::from_size_align(self.capacity * self.element.size(), self.element.align())
+            .expect("the layout of a vector that was");
+        // SAFETY: the vector's memory came from the global allocator with this layout, and nobody else has it.
+        unsafe { std::alloc::dealloc(self.pointer.as_ptr(), layout) };
+    }
+}
+
+/// What is parked.
+#[derive(Debug)]
+enum Memory {
+    Managed { pointer: DevicePtr, bytes: usize },
+    Registered(Registered),
+}
+
+/// Memory that nobody holds any more, and what may still use it.
+#[derive(Debug)]
+struct Entry {
+    memory: Memory,
+    uses: SmallVec<[Ticket; 4]>,
+}
+
+/// The device's memory in waiting.
+#[derive(Debug, Default)]
+pub(crate) struct Parked {
+    entries: Mutex<Vec<Entry>>,
+}
+
+impl Parked {
+    /// Takes managed memory of `bytes` bytes.
+    pub(crate) fn park_managed(&self, pointer: DevicePtr, bytes: usize, uses: SmallVec<[Ticket; 4]>) {
+        let memory = Memory::Managed { pointer, bytes };
+        self.entries.lock().push(Entry { memory, uses });
+    }
+
+    /// Takes a registered vector's memory.
+    pub(crate) fn park_registered(&self, registered: Registered, uses: SmallVec<[Ticket; 4]>) {
+        let memory = Memory::Registered(registered);
+        self.entries.lock().push(Entry { memory, uses });
+    }
+
+    /// Managed memory of exactly `bytes` bytes that nothing uses any more, if there is some. Never blocks.
+    pub(crate) fn take_managed(&self, device: &DeviceState, bytes: usize) -> Option<DevicePtr> {
+        let mut in_use = Vec::new();
+        let mut found = None;
+        // The entries are not locked while the driver is asked about one.
+        while let Some((pointer, uses)) = self.take_of_size(bytes) {
+            if is_over(device, &uses) {
+                found = Some(pointer);
+                break;
+            }
+            in_use.push((pointer, uses));
+        }
+        for (pointer, uses) in in_use {
+            self.park_managed(pointer, bytes, uses);
+        }
+        found
+    }
+
+    /// Gives everything back if the device is idle. Work that another thread submits meanwhile is waited for.
+    pub(crate) fn release_if_idle(&self, device: &DeviceState) {
+        if !self.entries.lock().is_empty() && device.is_idle() {
+            self.release(&*device.driver, device.context);
+        }
+    }
+
+    /// Gives everything back. The device is idle.
+    pub(crate) fn release(&self, driver: &dyn Driver, context: ContextHandle) {
+        let entries = std::mem::take(&mut *self.entries.lock());
+        for Entry { memory, .. } in entries {
+            let freed = match memory {
+                // SAFETY: it came from this context, and with the device idle nothing uses it.
+                Memory::Managed { pointer, .. } => unsafe { driver.mem_free(context, pointer) },
+                Memory::Registered(registered) => {
+                    let unlocked = registered.unlock(driver, context);
+                    if unlocked.is_ok() {
+                        registered.free();
+                    }
+                    unlocked
+                }
+            };
+            if let Err(error) = freed {
+                tracing::warn!(%error, "memory of the host could not be given back");
+            }
+        }
+    }
+
+    fn take_of_size(&self, wanted_bytes: usize) -> Option<(DevicePtr, SmallVec<[Ticket; 4]>)> {
+        let mut entries = self.entries.lock();
+        let (at, pointer) = entries
+            .iter()
+            .enumerate()
+            .find_map(|(at, entry)| match entry.memory {
+                Memory::Managed { pointer, bytes } if bytes == wanted_bytes => Some((at, pointer)),
+                _ => None,
+            })?;
+        Some((pointer, entries.remove(at).uses))
+    }
+}
+
+/// Gives a registered vector back to its owner: the vector itself if the device is idle, so that unlocking it does not
+/// wait, or else a copy; the vector is then parked.
+///
+/// # Safety
+///
+/// The vector's type is `Vec<T>`, and nothing uses its memory.
+pub(crate) unsafe fn unregister<T: Pod>(device: &DeviceState, registered: Registered) -> Vec<T> {
+    if device.is_idle() {
+        match registered.unlock(&*device.driver, device.context) {
+            // SAFETY: by this function's contract.
+            Ok(()) => return unsafe { registered.into_vec() },
+            Err(error) => tracing::warn!(%error, "registered memory could not be unlocked"),
+        }
+    }
+    // SAFETY: the memory holds so many elements of this type, and nothing writes them, by this function's contract.
+    let elements = unsafe { std::slice::from_raw_parts(registered.pointer.cast().as_ptr(), registered.len) };
+    let copy = Vec::from(elements);
+    device.parked.park_registered(registered, SmallVec::new());
+    copy
+}
+
+/// Whether all of it is known to be done, asking the driver if need be.
+fn is_over(device: &DeviceState, uses: &[Ticket]) -> bool {
+    uses.iter().all(|ticket| {
+        let stream = device.stream(ticket.stream);
+        stream.is_none_or(|stream| poll_ticket(device, &stream, ticket.sequence).unwrap_or(false))
+    })
+}

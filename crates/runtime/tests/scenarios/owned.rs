@@ -1,0 +1,320 @@
+//! Uploads of memory that the operation takes over, and vectors whose memory is page-locked.
+
+use std::{panic::Location, sync::Arc, thread, time::Duration};
+
+use bytes::Bytes;
+use millstream::{
+    Device, Error, Pinned, Problem, Rejected, Result,
+    driver::{Driver, DriverError, ResultCode},
+    sim::{Gpu, SimConfig},
+};
+
+use crate::{
+    places::on_gpu,
+    rig::{Rig, Watch, everywhere, everywhere_counted},
+};
+
+/// Elements of a source that is not captured at once: more than one piece of an upload, of a word each.
+const LARGE: usize = (4 << 20) / 4 + 777;
+const SMALL: usize = 1500;
+
+fn scenario(run: impl Fn(&Rig) -> Result<()>) {
+    everywhere(|rig| run(rig).unwrap());
+}
+
+fn rising(len: usize, from: u32) -> Vec<u32> {
+    (from..).take(len).collect()
+}
+
+#[test]
+fn b02_an_owned_source_is_uploaded_behind_a_gate_from_wherever_it_lies() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        for len in [0, SMALL, LARGE] {
+            let expected = rising(len, 1);
+            let mut target = s1.zeros::<u32>(len)?;
+            let gate = rig.gate(&s1);
+            let shared: Arc<[u32]> = Arc::from(expected.as_slice());
+            let arrays = [
+                s1.upload_owned(expected.clone())?,
+                s1.upload_owned(expected.clone().into_boxed_slice())?,
+                s1.upload_owned(Arc::clone(&shared))?,
+                s1.upload_owned(Arc::new(expected.clone()))?,
+            ];
+            let bytes = s1.upload_owned(Bytes::from(vec![7_u8; len * 2]))?;
+            let back = s1.upload_owned_into(expected.clone(), &mut target)?;
+            drop(shared);
+            gate.open();
+            for array in arrays {
+                assert!(s2.download(&array)?.wait()? == expected, "{len}");
+            }
+            assert!(s2.download(&bytes)?.wait()? == vec![7; len * 2]);
+            assert!(s2.download(&target)?.wait()? == expected);
+            assert!(back.wait()? == expected, "the source comes back");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn an_owned_source_lives_until_its_upload_is_done_and_no_longer() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        let source: Arc<[u32]> = Arc::from(rising(LARGE, 3));
+        let gate = rig.gate(&s1);
+        let target = s1.upload_owned(Arc::clone(&source))?;
+        let mut copy = s2.zeros::<u32>(LARGE)?;
+        s2.copy(&target, &mut copy)?;
+        drop(target);
+        if rig.gates_hold() {
+            assert_eq!(Arc::strong_count(&source), 2, "the upload has it");
+        }
+        gate.open();
+        assert!(s2.download(&copy)?.wait()? == *source);
+        wait_until_alone(&source);
+        Ok(())
+    });
+}
+
+/// Waits until nobody else has the source.
+#[track_caller]
+fn wait_until_alone<T: ?Sized>(source: &Arc<T>) {
+    for _ in 0..2000 {
+        if Arc::strong_count(source) == 1 {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("{}: the source is kept for ever", Location::caller());
+}
+
+#[test]
+fn b08_a_dropped_owned_upload_goes_on_and_frees_its_source() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        let source = Arc::new(rising(LARGE, 3));
+        let mut target = s1.zeros::<u32>(LARGE)?;
+        let gate = rig.gate(&s1);
+        drop(s1.upload_owned_into(Arc::clone(&source), &mut target)?);
+        rig.leaks();
+        std::mem::forget(s1.upload_owned_into(Arc::new(rising(LARGE, 4)), &mut target)?);
+        gate.open();
+        assert!(s2.download(&target)?.wait()? == rising(LARGE, 4));
+        wait_until_alone(&source);
+        Ok(())
+    });
+}
+
+#[test]
+fn b10_owned_uploads_that_nobody_awaits_stay_bounded() {
+    everywhere_counted(|rig, calls| {
+        let stream = rig.stream();
+        let rounds = if on_gpu() { 1_000_000 } else { 300 };
+        let mut target = stream.zeros::<u32>(SMALL).unwrap();
+        calls.forget();
+        for round in 0..rounds {
+            drop(
+                stream
+                    .upload_owned_into(vec![round as u32; SMALL], &mut target)
+                    .unwrap(),
+            );
+        }
+        assert_eq!(
+            stream.download(&target).unwrap().wait().unwrap(),
+            [rounds as u32 - 1; SMALL]
+        );
+        // Blocks of 8 KiB of at most 256 MiB.
+        assert!(
+            calls.count("host_alloc") <= rounds.min(32_768) + 1,
+            "{:?}",
+            calls.counts()
+        );
+    });
+}
+
+#[test]
+fn owned_sources_in_waiting_stay_bounded() {
+    // So much memory that one schedule must do.
+    let gpu = Gpu::new(SimConfig::new());
+    let _watch = Watch::over(String::from("owned sources in waiting"));
+    let stream = Device::of(&gpu, 0).unwrap().stream().unwrap();
+    let mut target = stream.zeros::<u8>(100 << 20).unwrap();
+    let source = Bytes::from(vec![5_u8; 100 << 20]);
+    let hold = gpu.hold(stream.as_raw());
+    thread::scope(|scope| {
+        let uploads = scope.spawn(|| {
+            for _ in 0..3 {
+                drop(stream.upload_owned_into(source.clone(), &mut target).unwrap());
+            }
+        });
+        thread::sleep(Duration::from_millis(50));
+        assert!(!uploads.is_finished(), "300 MiB are too much to keep");
+        drop(hold);
+        uploads.join().unwrap();
+    });
+    stream.synchronize().unwrap();
+    assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
+}
+
+#[test]
+fn b13_a_source_that_is_not_taken_comes_back_with_the_error() {
+    scenario(|rig| {
+        let stream = rig.stream();
+        let mut target = stream.zeros::<u32>(3)?;
+        let Err(Rejected { error, source, .. }) = stream.upload_owned_into(vec![1, 2, 3, 4], &mut target)
+        else {
+            panic!("four elements do not fit in three");
+        };
+        assert_eq!(source, [1, 2, 3, 4]);
+        let Error::Misuse(misuse) = error else {
+            panic!("{error:?}")
+        };
+        assert!(matches!(
+            misuse.problem(),
+            Problem::Length {
+                source_len: 4,
+                target_len: 3
+            }
+        ));
+
+        let elsewhere = Device::simulated()?.stream()?;
+        let Err(Rejected { error, source, .. }) = elsewhere.upload_owned_into(vec![1, 2, 3], &mut target)
+        else {
+            panic!("the target is on another device");
+        };
+        let Error::Misuse(misuse) = error else {
+            panic!("{error:?}")
+        };
+        assert!(matches!(
+            misuse.problem(),
+            Problem::OtherDevice { operand: 0, .. }
+        ));
+        drop(stream.upload_owned_into(source, &mut target)?);
+        assert_eq!(stream.download(&target)?.wait()?, [1, 2, 3]);
+        Ok(())
+    });
+}
+
+#[test]
+fn b11_a_registered_vector_is_read_and_written_between_copies() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        for len in [1, SMALL] {
+            let mut pinned = Pinned::register(&rig.device, rising(len, 1))?;
+            let mut target = s1.zeros::<u32>(len)?;
+            let gate = rig.gate(&s1);
+            s1.copy(&pinned, &mut target)?;
+            assert_eq!(pinned.read()?[0], 1, "reading beside a read waits for nothing");
+            gate.open();
+            pinned.write()?.fill(9);
+            assert!(s2.download(&target)?.wait()? == rising(len, 1));
+            s2.copy(&target, &mut pinned)?;
+            assert!(*pinned.read()? == rising(len, 1));
+            assert!(pinned.into_vec()? == rising(len, 1));
+        }
+        assert!(
+            Pinned::register(&rig.device, Vec::<u64>::new())?
+                .into_vec()?
+                .is_empty()
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn a_registered_vector_comes_back_itself_if_the_device_is_idle_and_as_a_copy_if_not() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        let vector = rising(SMALL, 1);
+        let address = vector.as_ptr();
+        let vector = Pinned::register(&rig.device, vector)?.into_vec()?;
+        if rig.device.stream()?.is_idle()? && s1.is_idle()? && s2.is_idle()? {
+            assert_eq!(vector.as_ptr(), address);
+        }
+        let pinned = Pinned::register(&rig.device, vector)?;
+        let mut target = s1.zeros::<u32>(SMALL)?;
+        s1.copy(&pinned, &mut target)?;
+        s1.synchronize()?;
+        let gate = rig.gate(&s2);
+        let copy = pinned.into_vec()?;
+        if rig.gates_hold() {
+            assert_ne!(copy.as_ptr(), address, "unlocking it would wait for the gate");
+        }
+        assert!(copy == rising(SMALL, 1));
+        gate.open();
+        Ok(())
+    });
+}
+
+#[test]
+fn b12_a_registered_vector_dropped_in_flight_is_unlocked_when_the_device_is_idle() {
+    everywhere_counted(|rig, calls| {
+        let [s1, s2] = rig.streams();
+        let pinned = Pinned::register(&rig.device, rising(SMALL, 5)).unwrap();
+        let mut target = s2.zeros::<u32>(SMALL).unwrap();
+        let gate = rig.gate(&s1);
+        s1.copy(&pinned, &mut target).unwrap();
+        drop(pinned);
+        let other = Pinned::register(&rig.device, rising(SMALL, 6)).unwrap();
+        if rig.gates_hold() {
+            assert_eq!(calls.count("host_unregister"), 0, "it would wait for the gate");
+        }
+        gate.open();
+        assert_eq!(s2.download(&target).unwrap().wait().unwrap(), rising(SMALL, 5));
+        drop((other, target));
+        for _ in 0..1000 {
+            // Looks whether the device is idle.
+            drop(Pinned::register(&rig.device, rising(SMALL, 7)).unwrap());
+            if calls.count("host_unregister") >= 2 {
+                return;
+            }
+            calls.pause(Duration::from_millis(1));
+        }
+        panic!("an idle device kept them locked: {:?}", calls.counts());
+    });
+}
+
+#[test]
+fn b13_a_vector_that_cannot_be_registered_comes_back_with_the_error() {
+    everywhere_counted(|rig, calls| {
+        calls.fail(|call| {
+            let hit = call == "host_register";
+            hit.then(|| DriverError::new("cuMemHostRegister", ResultCode::OUT_OF_MEMORY))
+        });
+        let Err(Rejected { error, source, .. }) = Pinned::register(&rig.device, rising(SMALL, 5)) else {
+            panic!("it was made to fail");
+        };
+        assert!(matches!(error, Error::Driver(_)), "{error:?}");
+        assert_eq!(source, rising(SMALL, 5));
+        calls.fail_no_more();
+    });
+}
+
+#[test]
+fn awaited_guards_wait_for_the_copies_in_their_way_alone() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        let mut pinned = rig.device.pinned::<u32>(SMALL)?;
+        let source = s1.upload(&rising(SMALL, 2))?;
+        let (gate, other) = (rig.gate(&s1), rig.gate(&s2));
+        s1.copy(&source, &mut pinned)?;
+        // Work behind the copy that its guard must not wait for.
+        let behind = rig.gate(&s1);
+        thread::scope(|scope| {
+            let guard =
+                scope.spawn(|| pollster::block_on(async { pinned.read_async().await.map(|v| v.to_vec()) }));
+            thread::sleep(Duration::from_millis(2));
+            if rig.gates_hold() {
+                assert!(!guard.is_finished());
+            }
+            gate.open();
+            assert_eq!(guard.join().unwrap()?, rising(SMALL, 2));
+            Ok::<_, Error>(())
+        })?;
+        drop(other);
+        behind.open();
+        pollster::block_on(pinned.write_async())?.fill(1);
+        assert_eq!(*pinned.read()?, [1; SMALL]);
+        Ok(())
+    });
+}
