@@ -1,0 +1,29 @@
+//! NVIDIA's cuda-async: an array belongs to the stream that made it. Using it on another is an error, also after the
+//! program has made that stream wait for the first one, as CUDA asks.
+//!
+//! Any stream may use any array of its device. A wait made by hand is as good as ours: there is no second one.
+
+use crate::{N, counted};
+
+#[test]
+fn an_array_may_be_used_on_another_stream_with_or_without_a_wait_by_hand() {
+    counted(|rig, calls| {
+        let [first, second, third] = rig.streams();
+        let mut array = first.zeros::<u32>(N)?;
+        let gate = rig.gate(&first);
+        first.fill(&mut array, 7)?;
+        let written = first.record()?;
+        second.wait_for(&written)?;
+        calls.forget();
+        let by_hand = second.download(&array)?;
+        assert_eq!(calls.count("stream_wait_event"), 0, "it waits already");
+        let by_itself = third.download(&array)?;
+        rig.assert_count(calls, "stream_wait_event", 1);
+        rig.assert_pending(&by_hand);
+        rig.assert_pending(&by_itself);
+        gate.open();
+        assert_eq!(by_hand.wait()?, [7; N]);
+        assert_eq!(by_itself.wait()?, [7; N]);
+        Ok(())
+    });
+}

@@ -1,0 +1,38 @@
+//! CUDA.jl: each task has a stream of its own. An array that a task returns without synchronising is used by another task
+//! on another stream before it is written; and where the library notices, the host blocks until it is.
+//!
+//! The use is ordered, by an edge on the device: the host does not wait.
+
+use std::thread;
+
+use millstream::Result;
+
+use crate::{N, counted};
+
+#[test]
+fn an_array_returned_by_a_task_is_complete_for_whoever_uses_it() {
+    counted(|rig, calls| {
+        let [producer, consumer] = rig.streams();
+        let mut sum = consumer.zeros::<u32>(N)?;
+        let gate = rig.gate(&producer);
+        calls.forget();
+        let array = thread::scope(|scope| {
+            let task = scope.spawn(|| -> Result<_> {
+                let mut array = producer.zeros::<u32>(N)?;
+                producer.fill(&mut array, 5)?;
+                Ok(array)
+            });
+            task.join().expect("the task does not panic")
+        })?;
+        consumer.copy(&array, &mut sum)?;
+        rig.assert_count(calls, "stream_wait_event", 1);
+        for waiting in ["stream_synchronize", "event_synchronize", "context_synchronize"] {
+            assert_eq!(calls.count(waiting), 0, "the host waited in {waiting}");
+        }
+        let value = consumer.download(&sum)?;
+        rig.assert_pending(&value);
+        gate.open();
+        assert_eq!(value.wait()?, [5; N]);
+        Ok(())
+    });
+}

@@ -1,0 +1,29 @@
+//! CUDA.jl: an array remembers the stream that used it last. Two tasks that work on the halves of one array wait for each
+//! other at every step, and the host blocks for each wait.
+//!
+//! Halves that do not overlap are as two arrays; whoever uses the whole waits for both.
+
+use crate::{N, counted};
+
+#[test]
+fn halves_do_not_wait_for_each_other() {
+    counted(|rig, calls| {
+        let [left_stream, right_stream, third] = rig.streams();
+        let mut array = left_stream.zeros::<u32>(2 * N)?;
+        left_stream.synchronize()?;
+        let gate = rig.gate(&left_stream);
+        calls.forget();
+        for round in 1..=4 {
+            let (left, right) = array.split_at_mut(N);
+            left_stream.fill(left, round)?;
+            right_stream.fill(right, 10 * round)?;
+        }
+        assert_eq!(calls.count("stream_wait_event"), 0, "{:?}", calls.counts());
+        assert_eq!(right_stream.download(array.slice(N..))?.wait()?, [40; N]);
+        let whole = third.download(&array)?;
+        rig.assert_pending(&whole);
+        gate.open();
+        assert_eq!(whole.wait()?, [[4; N], [40; N]].concat());
+        Ok(())
+    });
+}

@@ -1,0 +1,58 @@
+//! cudarc: a copy from the device to a host slice that is longer than the array asks the driver for the slice's length, and
+//! reads past the array's end.
+//!
+//! Lengths that differ are a typed error that names both, and nothing is enqueued.
+
+use millstream::{Error, Problem, Result};
+
+use crate::{counted, regression};
+
+fn assert_refused(result: Result<()>, lens: (usize, usize)) {
+    let Err(Error::Misuse(misuse)) = result else {
+        panic!("not a misuse: {result:?}")
+    };
+    let (source_len, target_len) = lens;
+    assert_eq!(
+        *misuse.problem(),
+        Problem::Length {
+            source_len,
+            target_len
+        }
+    );
+}
+
+#[test]
+fn no_copy_is_longer_than_its_source() {
+    regression(|rig| {
+        let stream = rig.stream();
+        let mut three = stream.upload(&[1_u32, 2, 3])?;
+        let mut pinned = rig.device.pinned::<u32>(4)?;
+        assert_refused(stream.copy(&three, &mut pinned), (3, 4));
+        assert_refused(stream.copy(&pinned, &mut three), (4, 3));
+        assert_refused(stream.upload_into(&[9; 2], &mut three), (2, 3));
+        for len in [0, 2, 4, 1000] {
+            let mut target = vec![7_u32; len];
+            let result = rig
+                .device
+                .scope(|scope| scope.download(&stream, &three, &mut target));
+            assert_refused(result, (3, len));
+            assert_eq!(target, vec![7; len]);
+        }
+        assert_eq!(stream.download(&three)?.wait()?, [1, 2, 3], "all is as it was");
+        assert_eq!(*pinned.read()?, [0; 4]);
+        Ok(())
+    });
+}
+
+#[test]
+fn what_is_refused_enqueues_nothing() {
+    counted(|rig, calls| {
+        let stream = rig.stream();
+        let three = stream.upload(&[1_u32, 2, 3])?;
+        let mut pinned = rig.device.pinned::<u32>(4)?;
+        calls.forget();
+        assert_refused(stream.copy(&three, &mut pinned), (3, 4));
+        assert_eq!(calls.counts().len(), 0, "{:?}", calls.counts());
+        Ok(())
+    });
+}

@@ -1,0 +1,64 @@
+//! cudarc: events are recorded and waited for only while more than one stream exists. When the last extra stream is
+//! dropped with its work pending, nothing waits for that work any more: the first stream overwrites, or frees, an array
+//! that is still being read.
+//!
+//! A dropped stream's work counts until it is done.
+
+use crate::{N, regression};
+
+#[test]
+fn a_write_waits_for_a_reader_whose_stream_is_gone() {
+    regression(|rig| {
+        let first = rig.stream();
+        let mut array = first.upload(&[1_u32; N])?;
+        let extra = rig.stream();
+        let gate = rig.gate(&extra);
+        let read = extra.download(&array)?;
+        drop(extra);
+        first.fill(&mut array, 2)?;
+        let written = first.download(&array)?;
+        rig.assert_pending(&written);
+        gate.open();
+        assert_eq!(read.wait()?, [1; N]);
+        assert_eq!(written.wait()?, [2; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_read_waits_for_a_writer_whose_stream_is_gone() {
+    regression(|rig| {
+        let first = rig.stream();
+        let mut array = first.upload(&[1_u32; N])?;
+        let extra = rig.stream();
+        let gate = rig.gate(&extra);
+        extra.fill(&mut array, 2)?;
+        drop(extra);
+        let read = first.download(&array)?;
+        rig.assert_pending(&read);
+        gate.open();
+        assert_eq!(read.wait()?, [2; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_free_waits_for_a_reader_whose_stream_is_gone() {
+    regression(|rig| {
+        let first = rig.stream();
+        let array = first.upload(&[1_u32; N])?;
+        let extra = rig.stream();
+        let gate = rig.gate(&extra);
+        let read = extra.download(&array)?;
+        drop(extra);
+        drop(array);
+        // Of the same size, so that they would get the memory if it were free.
+        let others = [5, 6, 7].map(|value| first.upload(&[value; N]));
+        gate.open();
+        assert_eq!(read.wait()?, [1; N]);
+        for (other, value) in others.into_iter().zip(5..) {
+            assert_eq!(first.download(&other?)?.wait()?, [value; N]);
+        }
+        Ok(())
+    });
+}

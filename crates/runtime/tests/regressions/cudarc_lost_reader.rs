@@ -1,0 +1,49 @@
+//! cudarc: an array keeps one event for its last reader. When a second stream reads it, that record takes the place of the
+//! first one's, and a writer waits for the second reader alone: it overwrites what the first is still reading. Seen in ten
+//! of ten runs on an H200.
+//!
+//! A write, of whichever kind, waits for every reader, however slow.
+
+use millstream::{Buffer, Result, Stream};
+
+use crate::{N, regression};
+
+const READERS: usize = 4;
+
+type Write = fn(&Stream, &mut Buffer<u32>, &Buffer<u32>) -> Result<()>;
+
+const WRITES: [Write; 3] = [
+    |stream, array, _| stream.fill(array, 2),
+    |stream, array, twos| stream.copy(twos, array),
+    |stream, array, _| stream.upload_into(&[2; N], array),
+];
+
+#[test]
+fn a_write_waits_for_every_reader() {
+    regression(|rig| {
+        let readers: [_; READERS] = rig.streams();
+        let writer = rig.stream();
+        let twos = writer.upload(&[2_u32; N])?;
+        for (slow, write) in (0..READERS).zip(WRITES.into_iter().cycle()) {
+            let mut array = writer.upload(&[1_u32; N])?;
+            // Its first crossing to each stream is over before the gate is closed.
+            for reader in &readers {
+                assert_eq!(reader.download(&array)?.wait()?, [1; N]);
+            }
+            let gate = rig.gate(&readers[slow]);
+            let first = readers[slow].download(&array)?;
+            for (at, reader) in readers.iter().enumerate() {
+                if at != slow {
+                    assert_eq!(reader.download(&array)?.wait()?, [1; N], "readers run together");
+                }
+            }
+            write(&writer, &mut array, &twos)?;
+            let written = writer.download(&array)?;
+            rig.assert_pending(&written);
+            gate.open();
+            assert_eq!(first.wait()?, [1; N], "the slow reader saw the write");
+            assert_eq!(written.wait()?, [2; N]);
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,32 @@
+//! cudarc: opening a device twice gives two contexts' worth of bookkeeping for one GPU. Whether a second stream exists is
+//! known to each by itself, so arrays that pass from one to the other are not waited for.
+//!
+//! Two opens of one GPU are one device: what one enqueued, the other waits for.
+
+use crate::{N, regression};
+
+#[test]
+fn edges_hold_across_two_opens() {
+    regression(|rig| {
+        let again = rig.open_again();
+        let (ours, theirs) = (rig.stream(), again.stream()?);
+        let mut array = ours.zeros::<u32>(N)?;
+        for (round, (one, other)) in [(&ours, &theirs), (&theirs, &ours)].into_iter().enumerate() {
+            let value = round as u32 + 1;
+            let gate = rig.gate(one);
+            one.fill(&mut array, value)?;
+            let read = other.download(&array)?;
+            rig.assert_pending(&read);
+            gate.open();
+            assert_eq!(read.wait()?, [value; N]);
+        }
+        let gate = rig.gate(&theirs);
+        let read = theirs.download(&array)?;
+        drop((again, theirs, array));
+        let other = ours.upload(&[9_u32; N])?;
+        gate.open();
+        assert_eq!(read.wait()?, [2; N], "the free waits for the other open's reader");
+        assert_eq!(ours.download(&other)?.wait()?, [9; N]);
+        Ok(())
+    });
+}

@@ -1,0 +1,49 @@
+//! CUDASTF: each task makes an event, records it, and destroys it in the end: 3.2 µs for an empty task.
+//!
+//! Events are kept and recorded again. A chain that never leaves its stream has none at all; one that changes streams at
+//! every step has one record and one wait a step.
+
+use crate::{N, counted};
+
+const TASKS: u32 = 2000;
+/// For those that are pending at the same time, and are not known to be over.
+const EVENTS_MAX: usize = 200;
+
+#[test]
+fn a_chain_on_one_stream_needs_no_event() {
+    counted(|rig, calls| {
+        let stream = rig.stream();
+        let mut array = stream.zeros::<u32>(N)?;
+        calls.forget();
+        for task in 0..TASKS {
+            stream.fill(&mut array, task)?;
+        }
+        assert_eq!(calls.count("memset_async"), TASKS as usize);
+        assert_eq!(calls.counts().len(), 1, "{:?}", calls.counts());
+        assert_eq!(stream.download(&array)?.wait()?, [TASKS - 1; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_chain_across_two_streams_uses_few_events_again_and_again() {
+    counted(|rig, calls| {
+        let streams: [_; 2] = rig.streams();
+        let mut array = streams[0].zeros::<u32>(N)?;
+        for task in 0..TASKS {
+            streams[task as usize % 2].fill(&mut array, task)?;
+            if task % 64 == 63 {
+                // The host looks in now and then, as programs do.
+                assert_eq!(streams[0].download(array.slice(..1))?.wait()?, [task]);
+            }
+        }
+        let tasks = TASKS as usize + TASKS as usize / 64;
+        let (made, recorded) = (calls.count("event_create"), calls.count("event_record"));
+        assert!(made <= EVENTS_MAX, "{made} events for {tasks} tasks");
+        assert!(recorded <= tasks + 1, "{recorded} records for {tasks} tasks");
+        assert!(calls.count("stream_wait_event") <= tasks, "{:?}", calls.counts());
+        assert_eq!(calls.count("event_destroy"), 0);
+        assert_eq!(streams[1].download(&array)?.wait()?, [TASKS - 1; N]);
+        Ok(())
+    });
+}

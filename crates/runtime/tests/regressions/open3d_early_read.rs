@@ -1,0 +1,51 @@
+//! Open3D: a copy to the host is followed by a wait for the default stream. On any other stream the copy is asynchronous
+//! and nothing waits for it, so that the program reads what was in the memory before. Where Open3D does wait, it waits for
+//! the whole device.
+//!
+//! A value that came back is complete, whichever stream brought it, and nothing else is waited for.
+
+use crate::{N, counted, regression};
+
+#[test]
+fn a_value_from_any_stream_is_complete() {
+    regression(|rig| {
+        let source: Vec<u32> = (0..N as u32).collect();
+        for stream in [
+            rig.device.thread_stream()?,
+            rig.stream(),
+            rig.device.stream_with_priority(-1)?,
+        ] {
+            let array = stream.upload(&source)?;
+            let (mut pinned, mut borrowed) = (rig.device.pinned::<u32>(N)?, vec![0; N]);
+            let gate = rig.gate(&stream);
+            let value = stream.download(&array)?;
+            stream.copy(&array, &mut pinned)?;
+            rig.assert_pending(&value);
+            gate.open();
+            rig.device
+                .scope(|scope| scope.download(&stream, &array, &mut borrowed))?;
+            assert_eq!(borrowed, source);
+            assert_eq!(*pinned.read()?, source);
+            assert_eq!(value.wait()?, source);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_value_waits_for_its_own_stream_alone() {
+    counted(|rig, calls| {
+        let [stream, busy] = rig.streams();
+        let array = stream.upload(&[3_u32; N])?;
+        let other = busy.upload(&[4_u32; N])?;
+        let gate = rig.gate(&busy);
+        let held = busy.download(&other)?;
+        assert_eq!(stream.download(&array)?.wait()?, [3; N]);
+        rig.assert_pending(&held);
+        gate.open();
+        assert_eq!(held.wait()?, [4; N]);
+        assert_eq!(calls.count("context_synchronize"), 0);
+        assert_eq!(calls.legacy(), 0, "the default stream is not used");
+        Ok(())
+    });
+}

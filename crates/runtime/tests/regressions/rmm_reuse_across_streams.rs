@@ -1,0 +1,41 @@
+//! RMM, and stream-ordered pools at large: memory freed on one stream may be given out on another. That is right only if
+//! the second stream is behind the free, and the free behind every use; programs that free on a stream which did not use
+//! the memory get another's values.
+//!
+//! Memory may be allocated, used and dropped on any streams in any order. What comes of it are the right values.
+
+use crate::{N, regression};
+
+const ROUNDS: u32 = 12;
+const STREAMS: usize = 3;
+
+#[test]
+fn memory_goes_round_between_streams_and_keeps_its_values() {
+    regression(|rig| {
+        let streams: [_; STREAMS] = rig.streams();
+        let mut arriving = Vec::new();
+        let mut gate = None;
+        for round in 0..ROUNDS {
+            let [made, used, read] = [0, 1, 2].map(|step| &streams[(round as usize + step) % STREAMS]);
+            if round % 4 == 1 {
+                gate = Some(rig.gate(used));
+            }
+            let array = made.upload(&[round; N])?;
+            let mut copy = used.zeros::<u32>(N)?;
+            used.copy(&array, &mut copy)?;
+            drop(array);
+            let mut again = made.zeros::<u32>(N)?;
+            read.copy(&copy, &mut again)?;
+            drop(copy);
+            arriving.push((round, used.download(&again)?));
+            if round % 4 == 3 {
+                drop(gate.take());
+            }
+        }
+        drop(gate);
+        for (round, value) in arriving {
+            assert_eq!(value.wait()?, [round; N]);
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,47 @@
+//! RustaCUDA: asynchronous copies take references that end when the call does. A buffer of the device, or the host memory
+//! of the copy, may be dropped while the copy is on its way; the free then waits for the whole device or, on other
+//! versions, does not wait.
+//!
+//! Everything may be dropped as soon as the call returns; nothing blocks, and the copy is right.
+
+use std::mem;
+
+use crate::{N, counted};
+
+#[test]
+fn both_ends_of_a_copy_may_be_dropped_in_flight() {
+    counted(|rig, calls| {
+        let stream = rig.stream();
+        let gate = rig.gate(&stream);
+        calls.forget();
+        let mut source = vec![1_u32; N];
+        let uploaded = stream.upload(&source)?;
+        source.fill(2);
+        drop(source);
+        let mut copy = stream.zeros::<u32>(N)?;
+        stream.copy(&uploaded, &mut copy)?;
+        drop(uploaded);
+        let mut pinned = rig.device.pinned_from(&[3_u32; N])?;
+        let mut from_pinned = stream.zeros::<u32>(N)?;
+        stream.copy(&pinned, &mut from_pinned)?;
+        // In its place comes memory of the same size.
+        drop(mem::replace(&mut pinned, rig.device.pinned_from(&[4_u32; N])?));
+        stream.copy(&copy, &mut pinned)?;
+        let (first, second) = (stream.download(&copy)?, stream.download(&from_pinned)?);
+        drop((pinned, copy, from_pinned));
+        drop(stream.upload(&[5_u32; N])?);
+        for blocking in [
+            "mem_free",
+            "host_free",
+            "stream_synchronize",
+            "context_synchronize",
+        ] {
+            assert_eq!(calls.count(blocking), 0, "{blocking}");
+        }
+        rig.assert_pending(&first);
+        gate.open();
+        assert_eq!(first.wait()?, [1; N]);
+        assert_eq!(second.wait()?, [3; N]);
+        Ok(())
+    });
+}
