@@ -72,6 +72,7 @@ impl Arrival {
             stream: Arc::clone(&self.stream),
             sequence: self.sequence,
             waker: slot,
+            to_the_end: false,
         });
         if registered.is_err() {
             // Nobody else would ever wake it, so it is polled again and again: slow, but not for ever.

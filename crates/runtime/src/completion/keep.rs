@@ -36,6 +36,7 @@ pub(crate) fn keep_until_done(
         stream: Arc::clone(stream),
         sequence,
         waker: Arc::new(Mutex::new(Some(Waker::from(Arc::new(keep))))),
+        to_the_end: true,
     });
     // Without a reactor nobody can tell when, so it is kept for ever.
     if let Err(wish) = registered {

@@ -11,7 +11,10 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 
 use super::wait::{patience, poll_ticket};
-use crate::device::{DeviceState, StreamState};
+use crate::{
+    Error,
+    device::{DeviceState, StreamState},
+};
 
 /// A future's wish to be woken when a ticket is done, or can never be.
 pub(crate) struct Wish {
@@ -20,6 +23,8 @@ pub(crate) struct Wish {
     pub(crate) sequence: u64,
     /// The waker of the future's last poll; empty once the future is gone.
     pub(crate) waker: Arc<Mutex<Option<Waker>>>,
+    /// Whether a failure to ask is no news: nothing is but the ticket's end, or the loss of the device.
+    pub(crate) to_the_end: bool,
 }
 
 /// What the reactor's thread takes its wishes from.
@@ -118,9 +123,14 @@ fn settle(wish: &Wish) -> bool {
     if wish.waker.lock().is_none() {
         return true;
     }
-    // A failure is news too, and so is a driver's panic: the future finds it when it is polled.
-    let ask = || poll_ticket(&wish.device, &wish.stream, wish.sequence).unwrap_or(true);
-    if !catch_unwind(AssertUnwindSafe(ask)).unwrap_or(true) {
+    let ask = || poll_ticket(&wish.device, &wish.stream, wish.sequence);
+    let is_news = match catch_unwind(AssertUnwindSafe(ask)) {
+        Ok(Ok(is_done)) => is_done,
+        Ok(Err(Error::DeviceLost { .. })) => true,
+        // A failure is news too, and so is a driver's panic: the future finds it when it is polled.
+        Ok(Err(_)) | Err(_) => !wish.to_the_end,
+    };
+    if !is_news {
         return false;
     }
     // Taken before it is called: a waker is the executor's code, and may poll or drop the future, which takes this lock.

@@ -199,6 +199,30 @@ fn a_point_that_could_not_be_recorded_is_recorded_by_the_next_operation() {
 }
 
 #[test]
+fn the_source_of_an_upload_is_kept_when_asking_whether_it_is_done_fails() {
+    let (gpu, calls, device) = world(Schedule::Timed);
+    let stream = device.stream().unwrap();
+    let hold = gpu.hold(stream.as_raw());
+    let source: Arc<[u8]> = Arc::from(vec![7; 2 << 20]);
+    let buffer = stream.upload_owned(Arc::clone(&source)).unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let failures = Arc::clone(&asked);
+    calls.fail(move |call| {
+        call.ends_with("_query").then(|| {
+            failures.fetch_add(1, Ordering::Relaxed);
+            DriverError::new(call, ResultCode::UNKNOWN)
+        })
+    });
+    while asked.load(Ordering::Relaxed) < 3 {
+        thread::yield_now();
+    }
+    calls.fail_no_more();
+    assert_eq!(Arc::strong_count(&source), 2, "the upload is still to come");
+    drop(hold);
+    assert_eq!(stream.download(&buffer).unwrap().wait().unwrap(), *source);
+}
+
+#[test]
 fn whoever_comes_after_a_failed_write_waits_for_the_write_before_it() {
     for behind_it in [false, true] {
         let (gpu, calls, device) = world(Schedule::Eager);
