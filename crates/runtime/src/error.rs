@@ -235,6 +235,9 @@ pub enum Problem {
     /// A copy between two arrays of the host, which needs no device.
     #[error("both arrays are in the host's memory; copy them there")]
     BothOnHost,
+    /// An operation that only managed memory has.
+    #[error("the array is not in managed memory")]
+    NotManaged,
     /// A `requires` clause of a kernel does not hold.
     #[error("it requires `{clause}`, which does not hold")]
     Requires {

@@ -16,6 +16,9 @@ use crate::{
     tracker::AccessKind,
 };
 
+/// How much of a fill that the driver has no function for is uploaded; the rest is copied from there on the device.
+const UPLOADED_BYTES: usize = 4096;
+
 impl Stream {
     /// Sets every element to `value`.
     ///
@@ -48,7 +51,8 @@ impl Stream {
         if bytes == 0 {
             return self.device_state().check_alive();
         }
-        if let Some(pattern) = pattern_of(value) {
+        // On managed memory the driver's fill would make the host wait (rule 12).
+        if let Some(pattern) = pattern_of(value).filter(|_| !target.allocation.is_managed()) {
             let count = bytes / pattern.size();
             return self.submit_fill(
                 target,
@@ -60,14 +64,19 @@ impl Stream {
                 },
             );
         }
+        let count = (UPLOADED_BYTES / value.len()).clamp(1, bytes / value.len());
+        let first_bytes = value.repeat(count);
         let first = Span {
-            bytes: target.bytes.start..target.bytes.start + value.len(),
+            bytes: target.bytes.start..target.bytes.start + first_bytes.len(),
             ..target.clone()
         };
-        self.upload_pieces(value, &first, None, location, |_| ())?;
+        self.upload_pieces(&first_bytes, &first, None, location, |_| ())?;
+        if first_bytes.len() == bytes {
+            return Ok(());
+        }
         let command = Repeat {
             target: target.pointer(),
-            element_bytes: value.len(),
+            ready_bytes: first_bytes.len(),
             bytes,
         };
         self.submit_fill(target, location, command)

@@ -6,6 +6,7 @@ mod across;
 mod download;
 mod fill;
 mod owned;
+mod prefetch;
 mod staged;
 mod upload;
 

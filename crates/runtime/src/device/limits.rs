@@ -12,6 +12,8 @@ pub(crate) struct Limits {
     threads_per_block: i32,
     shared_bytes: i32,
     pub(crate) multiprocessors: i32,
+    /// Whether there is managed memory that the host may touch while kernels run (rules 49 and 50).
+    pub(crate) managed_memory: bool,
     pub(crate) compute_capability: (i32, i32),
 }
 
@@ -31,6 +33,8 @@ impl Limits {
             ],
             threads_per_block: read(DeviceAttribute::MAX_THREADS_PER_BLOCK)?,
             shared_bytes: read(DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK)?,
+            managed_memory: read(DeviceAttribute::MANAGED_MEMORY)? != 0
+                && read(DeviceAttribute::CONCURRENT_MANAGED_ACCESS)? != 0,
             multiprocessors: read(DeviceAttribute::MULTIPROCESSOR_COUNT)?,
             compute_capability: (
                 read(DeviceAttribute::COMPUTE_CAPABILITY_MAJOR)?,

@@ -21,7 +21,16 @@ pub(crate) struct Allocation {
     pub(crate) device: Arc<DeviceState>,
     pub(crate) pointer: DevicePtr,
     pub(crate) ledger: Ledger,
-    home: StreamId,
+    home: Home,
+}
+
+/// Where the memory is from, and so where it goes.
+#[derive(Clone, Copy)]
+enum Home {
+    /// The device's pool, in this stream's order.
+    Pool(StreamId),
+    /// Managed memory, which is never freed while the device works.
+    Managed,
 }
 
 impl Allocation {
@@ -51,8 +60,59 @@ impl Allocation {
             device: Arc::clone(device),
             pointer,
             ledger,
-            home: stream.id,
+            home: Home::Pool(stream.id),
         })
+    }
+
+    /// Allocates managed memory, in no stream's order: memory that is given out again is not in use any more.
+    pub(crate) fn managed(device: &Arc<DeviceState>, bytes: usize) -> Result<Self> {
+        device.check_alive()?;
+        if !device.limits.managed_memory {
+            let reason = format!("{device} has no managed memory that the host may touch while kernels run");
+            return Err(Error::unavailable(reason));
+        }
+        let pointer = if bytes == 0 {
+            DevicePtr::from_raw(0)
+        } else {
+            take_managed(device, bytes)?
+        };
+        Ok(Self {
+            device: Arc::clone(device),
+            pointer,
+            // The host may come to wait for any of its operations.
+            ledger: Ledger::shared(bytes as u64),
+            home: Home::Managed,
+        })
+    }
+
+    /// Whether the host may reach the memory too.
+    pub(crate) fn is_managed(&self) -> bool {
+        matches!(self.home, Home::Managed)
+    }
+}
+
+/// Managed memory comes in powers of two from a page on, so that it can be given out again.
+fn managed_size(bytes: usize) -> usize {
+    bytes.max(4096).checked_next_power_of_two().unwrap_or(bytes)
+}
+
+fn take_managed(device: &DeviceState, bytes: usize) -> Result<DevicePtr> {
+    let size = managed_size(bytes);
+    if let Some(pointer) = device.parked.take_managed(device, size) {
+        return Ok(pointer);
+    }
+    device.parked.release_if_idle(device);
+    let allocate = || {
+        // SAFETY: the device's context is alive.
+        device.checked(unsafe { device.driver.mem_alloc_managed(device.context, size) })
+    };
+    match allocate() {
+        Err(error) if DeviceState::is_out_of_memory(&error) => {
+            make_room(device)?;
+            device.parked.release_if_idle(device);
+            allocate().map_err(|error| with_figures(device, bytes, error))
+        }
+        result => result,
     }
 }
 
@@ -117,16 +177,17 @@ fn with_figures(device: &DeviceState, bytes: usize, error: Error) -> Error {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if self.ledger.bytes() > 0 {
-            let uses = self.ledger.all_tickets();
-            release(
-                &self.device,
-                Freed {
-                    pointer: self.pointer,
-                    home: self.home,
-                    uses,
-                },
-            );
+        let (pointer, bytes) = (self.pointer, self.ledger.bytes());
+        if bytes == 0 {
+            return;
+        }
+        let uses = self.ledger.all_tickets();
+        match self.home {
+            Home::Pool(home) => release(&self.device, Freed { pointer, home, uses }),
+            Home::Managed => {
+                let size = managed_size(usize::try_from(bytes).unwrap_or(usize::MAX));
+                self.device.parked.park_managed(pointer, size, uses);
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What can stand where an operation reads or writes.
 
-use super::{Buffer, Pinned, View, ViewMut, pinned::PinnedPlace, view::Span};
+use super::{Buffer, Managed, Pinned, View, ViewMut, pinned::PinnedPlace, view::Span};
 
 mod sealed {
     pub trait Sealed {}
@@ -125,6 +125,7 @@ on_device! {
     Buffer<T>: |buffer| buffer.span();
     View<'_, T>: |view| view.span.clone();
     ViewMut<'_, T>: |view| view.span.clone();
+    Managed<T>: |managed| managed.span();
 }
 
 impl<T> Sealed for Pinned<T> {}
@@ -162,9 +163,11 @@ macro_rules! by_reference {
 by_reference!(&O, &mut O);
 
 impl<T> WriteOperand<T> for &mut Buffer<T> {}
+impl<T> WriteOperand<T> for &mut Managed<T> {}
 impl<T> WriteOperand<T> for ViewMut<'_, T> {}
 impl<T> WriteOperand<T> for &mut ViewMut<'_, T> {}
 impl<T> CopyTarget<T> for &mut Buffer<T> {}
+impl<T> CopyTarget<T> for &mut Managed<T> {}
 impl<T> CopyTarget<T> for ViewMut<'_, T> {}
 impl<T> CopyTarget<T> for &mut ViewMut<'_, T> {}
 impl<T> CopyTarget<T> for &mut Pinned<T> {}

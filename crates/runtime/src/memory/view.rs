@@ -30,11 +30,15 @@ impl<'a> Span<'a> {
     }
 
     pub(crate) fn access(&self, kind: AccessKind) -> Access<'a> {
-        let range = self.bytes.start as u64..self.bytes.end as u64;
         Access {
             ordered: self.ordered,
-            ..Access::new(&self.allocation.ledger, range, kind)
+            ..Access::new(&self.allocation.ledger, self.range(), kind)
         }
+    }
+
+    /// The bytes, as the ledger counts them.
+    pub(super) fn range(&self) -> Range<u64> {
+        self.bytes.start as u64..self.bytes.end as u64
     }
 
     /// Whether both have a byte in common.

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 
 use millstream_driver::{
     ContextHandle, DevicePtr, Driver, DriverError, EventHandle, FillPattern, FunctionHandle, HostFunction,
-    LaunchDims, StreamHandle,
+    LaunchDims, ManagedLocation, StreamHandle,
 };
 
 /// The queue that a command goes to.
@@ -196,6 +196,31 @@ impl<C: Command> Command for WithEvent<C> {
     }
 }
 
+/// Moves managed memory to where it will be used (rule 51).
+pub(crate) struct Prefetch {
+    pub(crate) pointer: DevicePtr,
+    pub(crate) bytes: usize,
+    pub(crate) location: ManagedLocation,
+}
+
+impl Command for Prefetch {
+    type Output = ();
+
+    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+        let Self {
+            pointer,
+            bytes,
+            location,
+        } = self;
+        // SAFETY: by this function's contract.
+        unsafe {
+            queue
+                .driver
+                .mem_prefetch_async(queue.context, pointer, bytes, location, queue.stream)
+        }
+    }
+}
+
 /// Repeats an element that the driver has a fill for (rule 12).
 pub(crate) struct Fill {
     pub(crate) target: DevicePtr,
@@ -221,10 +246,11 @@ impl Command for Fill {
     }
 }
 
-/// Repeats the element at `target` over `bytes` bytes from there on, by copying what is there already: 1, 2, 4, …
+/// Repeats what the first `ready_bytes` bytes at `target` hold over `bytes` bytes from there on, by copying what is there
+/// already: as much again, then twice as much, …
 pub(crate) struct Repeat {
     pub(crate) target: DevicePtr,
-    pub(crate) element_bytes: usize,
+    pub(crate) ready_bytes: usize,
     pub(crate) bytes: usize,
 }
 
@@ -232,7 +258,7 @@ impl Command for Repeat {
     type Output = ();
 
     unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
-        let mut ready = self.element_bytes;
+        let mut ready = self.ready_bytes;
         while ready < self.bytes {
             let bytes = ready.min(self.bytes - ready);
             let copy = WithinDevice {

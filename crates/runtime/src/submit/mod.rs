@@ -19,7 +19,8 @@ use millstream_driver::EventHandle;
 use smallvec::SmallVec;
 
 pub(crate) use commands::{
-    Allocate, Command, Fill, Launch, Queue, Repeat, StagedUpload, ToDevice, ToHost, WithEvent, WithinDevice,
+    Allocate, Command, Fill, Launch, Prefetch, Queue, Repeat, StagedUpload, ToDevice, ToHost, WithEvent,
+    WithinDevice,
 };
 pub(crate) use free::{Freed, drain_frees, free_unused, release};
 

@@ -241,6 +241,13 @@ impl Ledger {
         }
     }
 
+    /// An empty history of an allocation whose operations each leave a point behind, as if several streams used it.
+    pub(crate) fn shared(bytes: u64) -> Self {
+        let mut ledger = Self::new(bytes);
+        ledger.state.get_mut().shared = true;
+        ledger
+    }
+
     /// The place in the order in which ledgers are locked.
     pub(super) fn id(&self) -> u64 {
         self.id

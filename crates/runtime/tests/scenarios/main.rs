@@ -13,6 +13,7 @@ mod faults;
 mod futures;
 mod host_memory;
 mod lost;
+mod managed;
 mod opting_out;
 mod owned;
 mod places;

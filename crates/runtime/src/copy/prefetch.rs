@@ -1,0 +1,92 @@
+//! Prefetches: managed memory moved to where it will be used.
+
+#![allow(unsafe_code, reason = "submits prefetches of spans")]
+
+use std::panic::Location;
+
+use bytemuck::Pod;
+use millstream_driver::ManagedLocation;
+use smallvec::smallvec;
+
+use crate::{
+    Misuse, Problem, ReadOperand, Result, Stream,
+    submit::{Operation, Prefetch, submit},
+    timeline::Kind,
+    tracker::AccessKind,
+};
+
+impl Stream {
+    /// Moves a [`Managed`](crate::Managed) array, or a part of it, to the device, behind the operations that write it.
+    /// Nothing changes but the time that later accesses take.
+    ///
+    /// ```
+    /// use millstream::Device;
+    ///
+    /// let device = Device::simulated()?;
+    /// let stream = device.stream()?;
+    /// let mut table = device.managed::<f32>(1 << 16)?;
+    /// table.write()?.fill(1.0);
+    /// stream.prefetch(table.slice(..1 << 10))?;
+    /// stream.fill(table.slice_mut(..1 << 10), 2.0)?; // finds its pages there
+    /// stream.prefetch_to_host(&table)?;
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the array is not managed or on another device, or the device is lost.
+    #[track_caller]
+    pub fn prefetch<T: Pod>(&self, array: impl ReadOperand<T>) -> Result<()> {
+        let location = ManagedLocation::Device(self.device_state().ordinal);
+        self.submit_prefetch(&array, Kind::HostToDevice, location, Location::caller())
+    }
+
+    /// Moves a [`Managed`](crate::Managed) array, or a part of it, to the host, behind the operations that write it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`prefetch`](Self::prefetch).
+    #[track_caller]
+    pub fn prefetch_to_host<T: Pod>(&self, array: impl ReadOperand<T>) -> Result<()> {
+        self.submit_prefetch(
+            &array,
+            Kind::DeviceToHost,
+            ManagedLocation::Host,
+            Location::caller(),
+        )
+    }
+
+    fn submit_prefetch<T: Pod>(
+        &self,
+        array: &impl ReadOperand<T>,
+        kind: Kind,
+        to: ManagedLocation,
+        location: &'static Location<'static>,
+    ) -> Result<()> {
+        let place = array.place();
+        let span = &place.0;
+        self.same_device("prefetch", 0, &span.allocation.device)?;
+        if !span.allocation.is_managed() {
+            return Err(Misuse::new("prefetch", Problem::NotManaged).into());
+        }
+        let bytes = span.bytes.len();
+        if bytes == 0 {
+            return self.device_state().check_alive();
+        }
+        let command = Prefetch {
+            pointer: span.pointer(),
+            bytes,
+            location: to,
+        };
+        let operation = Operation {
+            kind,
+            label: "prefetch",
+            location,
+            bytes: bytes as u64,
+            accesses: smallvec![span.access(AccessKind::Read)],
+            awaited: None,
+        };
+        // SAFETY: the span lies within its allocation, which is managed, and the prefetch touches nothing else.
+        unsafe { submit(self.device_state(), self.state(), operation, command) }.map(drop)
+    }
+}

@@ -1,0 +1,359 @@
+//! `Managed<T>`: unified memory, which host and device reach at the same address.
+
+#![allow(
+    unsafe_code,
+    reason = "gives out managed memory as slices, once no operation uses it"
+)]
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    ops::{Range, RangeBounds},
+    slice,
+};
+
+use bytemuck::Pod;
+use millstream_driver::{DevicePtr, ManagedAdvice, ManagedLocation};
+
+use super::{
+    Allocation, HostRead, HostWrite, View, ViewMut, bytes_of,
+    guard::{access, wait_for_access},
+    view::Span,
+};
+use crate::{Device, Result, tracker::AccessKind};
+
+/// An array of `T` in memory that the host and the device both reach, at the same address; its pages move to whoever
+/// touches them (rule 49).
+///
+/// Made by [`Device::managed`]. Operations take it, or parts of it, like a [`Buffer`](crate::Buffer), and are ordered by
+/// what they touch; the host reaches it through guards, which wait for exactly the operations that are in their way.
+///
+/// ```
+/// use millstream::Device;
+///
+/// let device = Device::simulated()?;
+/// let stream = device.stream()?;
+/// let mut table = device.managed::<u32>(4)?;
+/// table.write()?.copy_from_slice(&[1, 2, 3, 4]);
+/// stream.fill(table.slice_mut(1..3), 9)?;
+/// assert_eq!(table.read()?[..2], [1, 9]); // waits for the fill
+/// # Ok::<(), millstream::Error>(())
+/// ```
+///
+/// While a guard lives, no operation may use the array:
+///
+/// ```compile_fail,E0502
+/// # let device = millstream::Device::simulated()?;
+/// # let stream = device.stream()?;
+/// # let mut table = device.managed::<u32>(4)?;
+/// let guard = table.read()?;
+/// stream.fill(table.slice_mut(1..3), 9)?;
+/// println!("{}", guard[0]);
+/// # Ok::<(), millstream::Error>(())
+/// ```
+pub struct Managed<T> {
+    allocation: Allocation,
+    len: usize,
+    element: PhantomData<T>,
+}
+
+/// How managed memory is going to be used. A hint for the driver: no advice changes a value (rule 51).
+///
+/// ```
+/// use millstream::{Advice, Device};
+///
+/// let table = Device::simulated()?.managed::<f32>(1024)?;
+/// table.advise(Advice::ReadMostly(true))?;
+/// # Ok::<(), millstream::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Advice {
+    /// Whether it is mostly read: host and device may then each keep a copy.
+    ReadMostly(bool),
+    /// It had best stay in the device's memory.
+    PreferDevice,
+    /// It had best stay in the host's memory.
+    PreferHost,
+    /// It may stay where it is.
+    PreferNothing,
+    /// Whether it is to be mapped on the device wherever it is, so that no access of the device faults.
+    AccessedByDevice(bool),
+    /// Whether it is to be mapped on the host wherever it is.
+    AccessedByHost(bool),
+}
+
+impl Device {
+    /// An array of `len` zeros in managed memory.
+    ///
+    /// # Errors
+    ///
+    /// If the device has no managed memory that the host may touch while kernels run (rule 50), there is not enough
+    /// memory, or the device is lost.
+    pub fn managed<T: Pod>(&self, len: usize) -> Result<Managed<T>> {
+        let bytes = bytes_of::<T>("managed", len)?;
+        let allocation = Allocation::managed(self.state(), bytes)?;
+        let mut made = Managed::<T> {
+            allocation,
+            len,
+            element: PhantomData,
+        };
+        // SAFETY: nobody uses it yet. All bits zero are a `T`.
+        unsafe { made.elements().cast::<u8>().write_bytes(0, bytes) };
+        Ok(made)
+    }
+}
+
+impl<T: Pod> Managed<T> {
+    /// The whole array, for the host to read. Waits until the operations that write it are done.
+    ///
+    /// # Errors
+    ///
+    /// If the device is lost before they are.
+    pub fn read(&self) -> Result<HostRead<'_, T>> {
+        self.read_range(..)
+    }
+
+    /// A part of the array, for the host to read. Waits until the operations that write any of it are done.
+    ///
+    /// # Errors
+    ///
+    /// If the range does not lie within the array, or the device is lost before they are.
+    pub fn read_range(&self, range: impl RangeBounds<usize>) -> Result<HostRead<'_, T>> {
+        let part = self.view().into_part(range)?;
+        wait_for_access(
+            &self.allocation.device,
+            &self.allocation.ledger,
+            &part.span.range(),
+            AccessKind::Read,
+        )?;
+        // SAFETY: the operations that write it are done.
+        Ok(unsafe { readable(&part) })
+    }
+
+    /// As [`read_range`](Self::read_range), for tasks: awaits the operations instead of blocking the thread.
+    ///
+    /// ```
+    /// # pollster::block_on(async {
+    /// let mut table = millstream::Device::simulated()?.managed::<u8>(3)?;
+    /// table.write_range_async(1..).await?.fill(7);
+    /// assert_eq!(*table.read_range_async(..2).await?, [0, 7]);
+    /// # Ok::<(), millstream::Error>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`read_range`](Self::read_range).
+    pub async fn read_range_async(&self, range: impl RangeBounds<usize>) -> Result<HostRead<'_, T>> {
+        let part = self.view().into_part(range)?;
+        access(
+            &self.allocation.device,
+            &self.allocation.ledger,
+            part.span.range(),
+            AccessKind::Read,
+        )
+        .await?;
+        // SAFETY: the operations that write it are done.
+        Ok(unsafe { readable(&part) })
+    }
+
+    /// The whole array, for the host to read and write. Waits until all operations that use it are done.
+    ///
+    /// # Errors
+    ///
+    /// If the device is lost before they are.
+    pub fn write(&mut self) -> Result<HostWrite<'_, T>> {
+        self.write_range(..)
+    }
+
+    /// A part of the array, for the host to read and write. Waits until all operations that use any of it are done.
+    ///
+    /// # Errors
+    ///
+    /// If the range does not lie within the array, or the device is lost before they are.
+    pub fn write_range(&mut self, range: impl RangeBounds<usize>) -> Result<HostWrite<'_, T>> {
+        let part = self.view_mut().into_part(range)?;
+        let Span { allocation, .. } = part.span;
+        wait_for_access(
+            &allocation.device,
+            &allocation.ledger,
+            &part.span.range(),
+            AccessKind::Write,
+        )?;
+        // SAFETY: all operations that use it are done.
+        Ok(unsafe { writable(part) })
+    }
+
+    /// As [`write_range`](Self::write_range), for tasks: awaits the operations instead of blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As for [`write_range`](Self::write_range).
+    pub async fn write_range_async(&mut self, range: impl RangeBounds<usize>) -> Result<HostWrite<'_, T>> {
+        let part = self.view_mut().into_part(range)?;
+        let Span { allocation, .. } = part.span;
+        access(
+            &allocation.device,
+            &allocation.ledger,
+            part.span.range(),
+            AccessKind::Write,
+        )
+        .await?;
+        // SAFETY: all operations that use it are done.
+        Ok(unsafe { writable(part) })
+    }
+}
+
+/// The elements of a part.
+///
+/// # Safety
+///
+/// No operation that writes the part is pending.
+unsafe fn readable<'a, T: Pod>(part: &View<'a, T>) -> HostRead<'a, T> {
+    // SAFETY: nothing writes the part, and what would needs a `&mut` to the array, which this borrow of it excludes. Its
+    // elements are aligned, mapped for the host as well, and any bits are a `T`.
+    let elements = unsafe { slice::from_raw_parts(elements_at(&part.span), part.len()) };
+    HostRead { elements }
+}
+
+/// The elements of a part.
+///
+/// # Safety
+///
+/// No operation that uses the part is pending.
+unsafe fn writable<'a, T: Pod>(part: ViewMut<'a, T>) -> HostWrite<'a, T> {
+    // SAFETY: nothing uses the part, and what would needs a borrow of the array, which this mutable one excludes. Its
+    // elements are aligned, mapped for the host as well, and any bits are a `T`.
+    let elements = unsafe { slice::from_raw_parts_mut(elements_at(&part.span), part.len()) };
+    HostWrite { elements }
+}
+
+/// Where the host finds the span: where the device does.
+fn elements_at<T>(span: &Span<'_>) -> *mut T {
+    if span.bytes.is_empty() {
+        return std::ptr::dangling_mut();
+    }
+    let address = usize::try_from(span.pointer().as_raw()).expect("an address of this process");
+    std::ptr::with_exposed_provenance_mut(address)
+}
+
+impl<T> Managed<T> {
+    /// Elements in the array.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the array has no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The whole array, for operations to read.
+    #[must_use]
+    pub fn view(&self) -> View<'_, T> {
+        View {
+            span: self.span(),
+            element: PhantomData,
+        }
+    }
+
+    /// The whole array, for operations to write.
+    #[must_use]
+    pub fn view_mut(&mut self) -> ViewMut<'_, T> {
+        ViewMut {
+            span: self.span(),
+            element: PhantomData,
+        }
+    }
+
+    /// A part of the array, for operations to read.
+    ///
+    /// # Panics
+    ///
+    /// If the range does not lie within the array, like a slice's index. See [`View::try_slice`].
+    #[must_use]
+    #[track_caller]
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> View<'_, T> {
+        self.view()
+            .into_part(range)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// A part of the array, for operations to write.
+    ///
+    /// # Panics
+    ///
+    /// If the range does not lie within the array. See [`ViewMut::try_slice_mut`].
+    #[must_use]
+    #[track_caller]
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> ViewMut<'_, T> {
+        self.view_mut()
+            .into_part(range)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Tells the driver how the array is going to be used. Takes effect at once, and waits for nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the driver does not know the advice, or the device is lost.
+    pub fn advise(&self, advice: Advice) -> Result<()> {
+        let device = &self.allocation.device;
+        device.check_alive()?;
+        if self.is_empty() {
+            return Ok(());
+        }
+        let here = ManagedLocation::Device(device.ordinal);
+        let (advice, location) = match advice {
+            Advice::ReadMostly(true) => (ManagedAdvice::SetReadMostly, here),
+            Advice::ReadMostly(false) => (ManagedAdvice::UnsetReadMostly, here),
+            Advice::PreferDevice => (ManagedAdvice::SetPreferredLocation, here),
+            Advice::PreferHost => (ManagedAdvice::SetPreferredLocation, ManagedLocation::Host),
+            Advice::PreferNothing => (ManagedAdvice::UnsetPreferredLocation, here),
+            Advice::AccessedByDevice(true) => (ManagedAdvice::SetAccessedBy, here),
+            Advice::AccessedByDevice(false) => (ManagedAdvice::UnsetAccessedBy, here),
+            Advice::AccessedByHost(true) => (ManagedAdvice::SetAccessedBy, ManagedLocation::Host),
+            Advice::AccessedByHost(false) => (ManagedAdvice::UnsetAccessedBy, ManagedLocation::Host),
+        };
+        let Range { start, end } = self.span().bytes;
+        // SAFETY: the device's context is alive, and the range is this allocation, which is managed.
+        device.checked(unsafe {
+            device
+                .driver
+                .mem_advise(device.context, self.as_raw(), end - start, advice, location)
+        })
+    }
+
+    /// The address on the device and on the host, for calls to other libraries. What they do with it is not tracked.
+    #[must_use]
+    pub fn as_raw(&self) -> DevicePtr {
+        self.allocation.pointer
+    }
+
+    fn elements(&mut self) -> *mut T {
+        elements_at(&self.span())
+    }
+
+    pub(super) fn span(&self) -> Span<'_> {
+        Span {
+            allocation: &self.allocation,
+            bytes: 0..self.len * size_of::<T>(),
+            ordered: true,
+        }
+    }
+}
+
+impl<T> fmt::Debug for Managed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Managed({} × {}: {:?})",
+            self.len,
+            std::any::type_name::<T>(),
+            self.allocation
+        )
+    }
+}

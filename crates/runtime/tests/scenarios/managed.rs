@@ -1,0 +1,185 @@
+//! Managed memory: tracked by range like all other, reached by the host through guards.
+
+use std::{thread, time::Duration};
+
+use millstream::{Advice, Error, Grid, Problem, Result};
+
+use crate::{
+    arrays::sums,
+    places::on_gpu,
+    rig::{Rig, everywhere, everywhere_counted},
+};
+
+const N: usize = 1500;
+
+fn scenario(run: impl Fn(&Rig) -> Result<()>) {
+    everywhere(|rig| run(rig).unwrap());
+}
+
+#[test]
+fn kernels_copies_and_the_host_take_turns_with_managed_memory() {
+    scenario(|rig| {
+        let kernels = sums::load(&rig.device)?;
+        let [s1, s2] = rig.streams();
+        let mut a = rig.device.managed::<f32>(N)?;
+        assert_eq!(*a.read()?, [0.0; N]);
+        a.write()?.fill(2.0);
+        let mut b = rig.device.managed::<f32>(N)?;
+        kernels.vecadd(&s1, Grid::linear(N), &a, &a, &mut b, N as u64)?;
+        let buffer = s2.upload(&[1.0_f32; N])?;
+        s2.copy(buffer.slice(..10), b.slice_mut(..10))?;
+        let arrived = s1.download(&b)?;
+        let mut expected = [4.0; N];
+        expected[..10].fill(1.0);
+        assert_eq!(*b.read()?, expected);
+        b.write()?[N - 1] = 9.0;
+        assert_eq!(arrived.wait()?, expected);
+        s1.fill(b.slice_mut(5..6), 7.0)?;
+        let host = pollster::block_on(b.read_range_async(4..7))?;
+        assert_eq!(*host, [1.0, 7.0, 1.0]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a07_the_host_waits_for_the_bytes_it_wants_and_not_for_what_comes_later() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        let mut table = rig.device.managed::<u32>(N)?;
+        s1.fill(table.slice_mut(..700), 1)?;
+        let mut behind = s1.zeros::<u32>(N)?;
+        let gates = [rig.gate(&s1), rig.gate(&s2)];
+        s1.fill(&mut behind, 3)?;
+        s2.fill(table.slice_mut(700..), 2)?;
+        assert_eq!(*table.read_range(..700)?, [1; 700], "no gate is in the way");
+        table.write_range(..10)?.fill(5);
+        thread::scope(|scope| {
+            let whole = scope.spawn(|| table.read().map(|values| values.to_vec()));
+            thread::sleep(Duration::from_millis(2));
+            if rig.gates_hold() {
+                assert!(!whole.is_finished(), "the second half is behind a gate");
+            }
+            drop(gates);
+            let values = whole.join().unwrap()?;
+            assert_eq!((values[9], values[10], values[700]), (5, 1, 2));
+            Ok(())
+        })
+    });
+}
+
+#[test]
+fn a04_managed_ranges_are_ordered_exactly_on_the_overlap() {
+    scenario(|rig| {
+        let [s1, s2, s3] = rig.streams();
+        let mut table = rig.device.managed::<u32>(N)?;
+        let gate = rig.gate(&s1);
+        s1.fill(table.slice_mut(..500), 1)?;
+        s2.fill(table.slice_mut(500..), 2)?;
+        assert_eq!(s2.download(table.slice(500..))?.wait()?, [2; 1000]);
+        s3.fill(table.slice_mut(499..501), 3)?;
+        let part = s3.download(table.slice(498..502))?;
+        rig.assert_pending(&part);
+        gate.open();
+        assert_eq!(part.wait()?, [1, 3, 3, 2]);
+        Ok(())
+    });
+}
+
+#[test]
+fn prefetches_and_advice_change_no_value_and_keep_the_order() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        let mut table = rig.device.managed::<u64>(N)?;
+        let advice = [
+            Advice::ReadMostly(true),
+            Advice::ReadMostly(false),
+            Advice::PreferDevice,
+            Advice::PreferHost,
+            Advice::PreferNothing,
+            Advice::AccessedByDevice(true),
+            Advice::AccessedByDevice(false),
+            Advice::AccessedByHost(true),
+            Advice::AccessedByHost(false),
+        ];
+        for advice in advice {
+            table.advise(advice)?;
+        }
+        table.write()?.fill(6);
+        s1.prefetch(table.slice(1..9))?;
+        let gate = rig.gate(&s2);
+        s2.fill(&mut table, 8)?;
+        s1.prefetch(&table)?;
+        s1.prefetch_to_host(table.slice(..3))?;
+        s1.prefetch(table.slice(..0))?;
+        let behind = s1.record()?;
+        rig.assert_pending(&behind);
+        gate.open();
+        assert_eq!(*table.read()?, [8; N]);
+
+        let buffer = s1.zeros::<u8>(4)?;
+        let Err(Error::Misuse(misuse)) = s1.prefetch(&buffer) else {
+            panic!("a buffer stays on its device");
+        };
+        assert_eq!(*misuse.problem(), Problem::NotManaged);
+        let elsewhere = millstream::Device::simulated()?.stream()?;
+        let Err(Error::Misuse(misuse)) = elsewhere.prefetch(&table) else {
+            panic!("the array is another device's");
+        };
+        assert!(matches!(misuse.problem(), Problem::OtherDevice { .. }));
+        Ok(())
+    });
+}
+
+#[test]
+fn b12_managed_memory_dropped_in_flight_is_given_out_again_and_never_freed_while_the_device_works() {
+    everywhere_counted(|rig, calls| {
+        let [s1, s2] = rig.streams();
+        let mut first = rig.device.managed::<u32>(N).unwrap();
+        let address = first.as_raw();
+        let gate = rig.gate(&s1);
+        s1.fill(&mut first, 1).unwrap();
+        drop(first);
+        let mut second = rig.device.managed::<u32>(N).unwrap();
+        if rig.gates_hold() {
+            assert_ne!(second.as_raw(), address, "it is still being written");
+        }
+        s2.fill(&mut second, 2).unwrap();
+        assert_eq!(*second.read().unwrap(), [2; N]);
+        if rig.gates_hold() {
+            assert_eq!(calls.count("mem_free"), 0, "it would wait for the gate");
+        }
+        gate.open();
+        s1.synchronize().unwrap();
+        drop(second);
+        let made = calls.count("mem_alloc_managed");
+        let third = rig.device.managed::<u32>(N - 1).unwrap();
+        assert_eq!(
+            calls.count("mem_alloc_managed"),
+            made,
+            "there was enough to give out again"
+        );
+        assert_eq!(*third.read().unwrap(), [0; N - 1], "zeros again");
+    });
+}
+
+#[test]
+fn b15_managed_arrays_of_no_and_of_one_element() {
+    scenario(|rig| {
+        let s1 = rig.stream();
+        let mut none = rig.device.managed::<u64>(0)?;
+        assert!(none.is_empty() && none.read()?.is_empty() && none.write()?.is_empty());
+        s1.fill(&mut none, 1)?;
+        none.advise(Advice::PreferHost)?;
+        let mut one = rig.device.managed::<u8>(1)?;
+        s1.fill(&mut one, 3)?;
+        assert_eq!(*one.read()?, [3]);
+        assert!(one.read_range(..2).is_err() && one.write_range(2..).is_err());
+        let huge = rig.device.managed::<u64>(usize::MAX / 4);
+        assert!(matches!(huge.map(drop), Err(Error::Misuse(_))));
+        if !on_gpu() {
+            let too_much = rig.device.managed::<u8>(1 << 50);
+            assert!(matches!(too_much.map(drop), Err(Error::OutOfMemory(_))));
+        }
+        Ok(())
+    });
+}
