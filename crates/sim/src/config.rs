@@ -1,6 +1,6 @@
 //! How a simulated GPU is to be: devices, memory, schedule, rules, costs.
 
-use crate::{CostModel, Rules, exec::Launch};
+use crate::{CostModel, Fault, Rules, exec::Launch};
 
 /// When operations that may run do run, and so what the host can see. Every schedule obeys every rule.
 ///
@@ -37,6 +37,7 @@ pub struct SimConfig {
     pub(crate) poison_max_bytes: usize,
     pub(crate) kernel_steps_max: u64,
     pub(crate) timeline: bool,
+    pub(crate) faults: Vec<Fault>,
 }
 
 impl Default for SimConfig {
@@ -50,6 +51,7 @@ impl Default for SimConfig {
             poison_max_bytes: 16 << 20,
             kernel_steps_max: Launch::STEP_LIMIT_DEFAULT,
             timeline: false,
+            faults: Vec::new(),
         }
     }
 }
@@ -119,6 +121,13 @@ impl SimConfig {
     #[must_use]
     pub fn timeline(mut self, keep: bool) -> Self {
         self.timeline = keep;
+        self
+    }
+
+    /// Injects a fault from the first call on, as [`Gpu::inject`](crate::Gpu::inject) does later. May be repeated.
+    #[must_use]
+    pub fn fault(mut self, fault: Fault) -> Self {
+        self.faults.push(fault);
         self
     }
 }

@@ -108,9 +108,10 @@ impl World {
     }
 
     /// The context fails for good: its queues drain without effect, and its host functions are never called (rule 28).
-    pub(crate) fn lose_context(&mut self, context: ContextHandle, code: ResultCode, detail: String) {
+    /// Every later call in it answers `code`, and tells by what it was lost.
+    pub(crate) fn lose_context(&mut self, context: ContextHandle, code: ResultCode, by: &str) {
         if let Some(context) = self.contexts.get_mut(&context) {
-            context.lost = Some(Refusal::new(code, detail));
+            context.lost = Some(Refusal::new(code, format!("the context was lost by {by}")));
         }
         self.drain(context);
     }

@@ -572,8 +572,13 @@ impl Driver for Gpu {
         count: usize,
         stream: StreamHandle,
     ) -> Result<()> {
+        let name = match pattern {
+            FillPattern::U8(_) => "cuMemsetD8Async",
+            FillPattern::U16(_) => "cuMemsetD16Async",
+            FillPattern::U32(_) => "cuMemsetD32Async",
+        };
         self.call(
-            "cuMemsetAsync",
+            name,
             |cost| cost.memset_call_ns,
             |session| session.memset(context, target, pattern, count, stream),
         )

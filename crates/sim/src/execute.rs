@@ -19,12 +19,13 @@ struct Failure {
     text: String,
 }
 
-impl From<AccessError> for Failure {
-    fn from(error: AccessError) -> Self {
+impl Failure {
+    /// An access of a copy, fill or prefetch that went wrong: what it did, and the memory that it did it to.
+    fn access(verb: &str, error: AccessError) -> Self {
         Self {
             kind: ReportKind::CopyFault,
             code: ResultCode::ILLEGAL_ADDRESS,
-            text: error.text,
+            text: format!("a {verb} failed: {}", error.text),
         }
     }
 }
@@ -96,8 +97,8 @@ impl World {
         self.retire(id, op, finish_ns);
         if let Some(failure) = failure {
             let text = format!("{word}, {id} on {}: {}", name(stream), failure.text);
-            self.report(failure.kind, text.clone());
-            self.lose_context(context, failure.code, text);
+            self.lose_context(context, failure.code, &text);
+            self.report(failure.kind, text);
         }
     }
 
@@ -154,11 +155,20 @@ impl World {
     }
 
     fn explain_fault(&self, id: OpId, fault: &Fault) -> Failure {
-        let mut text = fault.to_string();
-        if let FaultKind::OutOfBounds { address, bytes, .. } = fault.kind
-            && let Err(error) = self.memory.locate(address, bytes.into(), Moment::Run(id))
-        {
-            text += &format!("; {}", error.text);
+        let ([bx, by, bz], [tx, ty, tz]) = (fault.block, fault.thread);
+        let mut text = format!(
+            "line {} in block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}): {}",
+            fault.ptx_line, fault.kind
+        );
+        if let FaultKind::OutOfBounds { address, bytes, .. } = fault.kind {
+            text += &match self.memory.locate(address, bytes.into(), Moment::Run(id)) {
+                Err(error) => format!("; {}", error.text),
+                Ok((other, _)) => format!(
+                    "; that is memory of device {}: {}",
+                    other.device,
+                    other.describe()
+                ),
+            };
         }
         Failure {
             kind: ReportKind::KernelFault,
@@ -179,7 +189,8 @@ impl World {
         let (host_target, mapped_target);
         let (target, target_at) = match &copy.target {
             Target::Mapped(address) => {
-                mapped_target = self.memory.cells(*address, copy.rows.target_span(), id)?;
+                let cells = self.memory.cells(*address, copy.rows.target_span(), id);
+                mapped_target = cells.map_err(|error| Failure::access("write", error))?;
                 mapped_target
             }
             Target::Host(range) => {
@@ -190,7 +201,8 @@ impl World {
         let (host_source, mapped_source);
         let source = match &copy.source {
             Source::Mapped(address) => {
-                mapped_source = self.memory.cells(*address, copy.rows.source_span(), id)?;
+                let cells = self.memory.cells(*address, copy.rows.source_span(), id);
+                mapped_source = cells.map_err(|error| Failure::access("read", error))?;
                 Some(mapped_source)
             }
             Source::Captured(_) => None,
@@ -231,7 +243,9 @@ impl World {
 
     /// A prefetch changes no value; that the memory lives is all there is to see to.
     fn run_prefetch(&self, id: OpId, prefetch: &Prefetch) -> Result<u64, Failure> {
-        self.memory.cells(prefetch.start, prefetch.bytes, id)?;
+        self.memory
+            .cells(prefetch.start, prefetch.bytes, id)
+            .map_err(|error| Failure::access("move", error))?;
         let cost = &self.config.cost;
         let gb_s = match prefetch.location {
             ManagedLocation::Host => cost.pinned_download_gb_s,
@@ -243,7 +257,8 @@ impl World {
     }
 
     fn run_fill(&self, id: OpId, fill: &Fill) -> Result<u64, Failure> {
-        let (cells, at) = self.memory.cells(fill.target, fill.bytes, id)?;
+        let cells = self.memory.cells(fill.target, fill.bytes, id);
+        let (cells, at) = cells.map_err(|error| Failure::access("write", error))?;
         cells
             .fill(at, fill.bytes as usize, &fill.pattern[..fill.pattern_bytes])
             .expect("the range was located, whole");

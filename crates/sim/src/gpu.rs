@@ -10,7 +10,8 @@ use millstream_driver::{Driver, DriverError, ResultCode, StreamHandle};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
-    Hold, Ledger, Report, ReportKind, SimConfig, Span,
+    Fault, Hold, Ledger, Report, ReportKind, SimConfig, Span,
+    fault::Armed,
     host_functions::{self, Signal},
     memory::Kind,
     world::{Answer, Goal, World},
@@ -114,6 +115,51 @@ impl Gpu {
         }
     }
 
+    /// Makes a driver call of the future fail, or a context be lost. Faults add up; see [`Fault`].
+    ///
+    /// To see that a program survives the failure of any one call, run it again and again with the fault one call further
+    /// on, until the program ends before its turn comes:
+    ///
+    /// ```
+    /// use millstream_driver::{DeviceOrdinal, Driver};
+    /// use millstream_sim::{Fault, Gpu, SimConfig};
+    /// fn program(gpu: &Gpu) -> Result<(), millstream_driver::DriverError> {
+    ///     let device = DeviceOrdinal::from_raw(0);
+    ///     gpu.device_count()?;
+    ///     gpu.device_name(device).map(drop)
+    /// }
+    /// for call in 1.. {
+    ///     let gpu = Gpu::new(SimConfig::new());
+    ///     gpu.inject(Fault::nth(call));
+    ///     let outcome = program(&gpu);
+    ///     if gpu.faults_injected() == 0 {
+    ///         assert_eq!(call, 3, "the program makes two calls");
+    ///         break;
+    ///     }
+    ///     assert!(outcome.is_err() && gpu.reports().is_empty());
+    /// }
+    /// ```
+    pub fn inject(&self, fault: Fault) {
+        self.shared.world.lock().faults.push(Armed::new(fault));
+    }
+
+    /// Takes back every fault that has been injected and has not hit yet.
+    pub fn inject_no_more(&self) {
+        self.shared.world.lock().faults.clear();
+    }
+
+    /// How many calls were made to fail, and contexts to be lost, by injected faults.
+    #[must_use]
+    pub fn faults_injected(&self) -> u64 {
+        self.shared.world.lock().faults_injected
+    }
+
+    /// Sets the memory of each device anew, in bytes: as if other programs took the rest, or gave it back. What is
+    /// allocated stays; what goes beyond is [`OUT_OF_MEMORY`](ResultCode::OUT_OF_MEMORY).
+    pub fn set_memory_bytes(&self, bytes: u64) {
+        self.shared.world.lock().config.memory_bytes = bytes;
+    }
+
     /// The virtual clock, in nanoseconds. Reading it here does not move it.
     #[must_use]
     pub fn virtual_time_ns(&self) -> u64 {
@@ -149,7 +195,10 @@ impl Gpu {
                 text,
             ))
         } else {
-            let answer = body(&mut session);
+            let answer = match session.injected(name) {
+                Some(refusal) => Err(refusal),
+                None => body(&mut session),
+            };
             session.run_after_call();
             session.settle();
             answer

@@ -39,6 +39,7 @@ mod driver_impl;
 mod engine;
 mod event;
 mod execute;
+mod fault;
 mod gpu;
 mod hold;
 mod host_functions;
@@ -59,6 +60,7 @@ mod world;
 
 pub use config::{Schedule, SimConfig};
 pub use cost::CostModel;
+pub use fault::Fault;
 pub use gpu::Gpu;
 pub use hold::Hold;
 pub use ledger::Ledger;

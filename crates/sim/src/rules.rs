@@ -41,8 +41,14 @@ pub struct Rules {
     /// Rule 9, an asynchronous copy to pageable host memory. Observed: blocks until complete. Strict: returns at once,
     /// and the target is written when the copy runs.
     pub pageable_download: Reading,
-    /// Rule 29, device and page-locked allocation, fills and copies within a device. Observed: they concern no other
-    /// stream. Strict: each is a barrier, so that no work enqueued before overlaps work enqueued after, on any stream.
+    /// Rule 29, device, managed and page-locked allocation, fills and copies within a device. Observed: they concern no
+    /// other stream. Strict: each is a barrier on the device, so that no work enqueued before overlaps work enqueued after,
+    /// on any stream of the context. The call itself does not block: the rule is about commands, and only freeing is
+    /// documented to hold the host (rule 30).
+    ///
+    /// The rule says that work does not overlap, not in which order it runs, so no program may count on the barrier. Strict
+    /// shows who deadlocks on it, such as a host that lets a kernel go only once work behind an allocation is done; who
+    /// needs the order that it happens to bring is shown by observed.
     pub implicit_synchronisation: Reading,
     /// Rule 35, reuse of freed pool memory across streams. Observed: memory whose free has run may be reused anywhere,
     /// and when no more can be had an allocation waits, on the device, for a pending free of another stream. Strict: all

@@ -15,6 +15,7 @@ use crate::{
     Report, ReportKind, SimConfig, Span,
     context::{Context, Device},
     engine::Engines,
+    fault::Armed,
     host_functions::HostFunctions,
     ids::{Mint, OpId},
     memory::{MemoryMap, pool::Pool},
@@ -111,6 +112,9 @@ pub(crate) struct World {
     waiters_made: u64,
     pub(crate) scheduler: Scheduler,
     pub(crate) host_functions: HostFunctions,
+    /// Faults at work, and how many calls or contexts they hit.
+    pub(crate) faults: Vec<Armed>,
+    pub(crate) faults_injected: u64,
     pub(crate) reports: Vec<Report>,
     pub(crate) timeline: Vec<Span>,
 }
@@ -148,6 +152,8 @@ impl World {
             waiters_made: 0,
             scheduler: Scheduler::new(config.schedule),
             host_functions: HostFunctions::default(),
+            faults: config.faults.iter().cloned().map(Armed::new).collect(),
+            faults_injected: 0,
             reports: Vec::new(),
             timeline: Vec::new(),
             config,

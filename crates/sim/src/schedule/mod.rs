@@ -15,6 +15,8 @@ mod timed;
 
 use rand_pcg::Mcg128Xsl64;
 
+pub(crate) use random::generator;
+
 use crate::{
     Schedule,
     ids::OpId,

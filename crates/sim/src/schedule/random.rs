@@ -10,7 +10,7 @@ use crate::world::World;
 const BURST: u64 = 4;
 
 /// The generator of a seed. The state is odd by its definition, so the seed goes above the lowest bit.
-pub(super) fn generator(seed: u64) -> Mcg128Xsl64 {
+pub(crate) fn generator(seed: u64) -> Mcg128Xsl64 {
     Mcg128Xsl64::new(u128::from(seed) << 1 | 1 << 90 | 1)
 }
 

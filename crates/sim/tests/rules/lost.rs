@@ -9,12 +9,15 @@ use std::{
     time::Duration,
 };
 
-use millstream_driver::{Driver, FillPattern, FunctionHandle, ResultCode, StreamHandle};
+use millstream_driver::{
+    Copy2d, Driver, EventHandle, FillPattern, FunctionHandle, ManagedAdvice, ManagedLocation, ResultCode,
+    Side2d, StreamHandle,
+};
 use millstream_sim::{ReportKind, SimConfig};
 
 use crate::{
     kernels::SET,
-    rig::{Arg, Host, Rig, assert_code, each_schedule, each_schedule_with},
+    rig::{self, Arg, DEVICE, Host, Rig, assert_code, each_schedule, each_schedule_with},
 };
 
 /// Loses the rig's context by a kernel that traps.
@@ -128,6 +131,101 @@ fn another_device_goes_on() {
             context: rig.gpu.primary_context_retain(crate::rig::DEVICE).unwrap(),
         };
         again.context_synchronize().expect("a new context is whole");
+    });
+}
+
+/// What every kind of call answers in a lost context: the error's text.
+fn answers(rig: &Rig, stream: StreamHandle, memory: millstream_driver::DevicePtr) -> Vec<String> {
+    let here = ManagedLocation::Device(DEVICE);
+    let (event, host) = (EventHandle::from_raw(7), Host::pageable(4));
+    let copy = Copy2d {
+        source: Side2d::device(memory, 1),
+        target: Side2d::host(host.pointer.as_ptr(), 1),
+        width_bytes: 1,
+        height: 1,
+    };
+    let answers: [rig::Result<()>; 17] = [
+        rig.context_synchronize(),
+        rig.stream_synchronize(stream),
+        rig.stream_query(stream).map(drop),
+        rig.stream_create(true, 0).map(drop),
+        rig.stream_wait_event(stream, event),
+        rig.event_query(event).map(drop),
+        rig.event_synchronize(event),
+        rig.mem_alloc(4).map(drop),
+        rig.mem_alloc_async(4, stream).map(drop),
+        rig.mem_alloc_managed(4).map(drop),
+        rig.mem_prefetch_async(memory, 4, here, stream),
+        rig.mem_advise(memory, 4, ManagedAdvice::SetReadMostly, here),
+        rig.host_alloc(4).map(drop),
+        rig.upload(memory, host, stream),
+        rig.copy_2d_async(&copy, stream),
+        rig.memset_async(memory, FillPattern::U8(0), 4, stream),
+        rig.mem_free(memory),
+    ];
+    let text = |answer: rig::Result<()>| answer.expect_err("the context is lost").to_string();
+    answers.into_iter().map(text).collect()
+}
+
+#[test]
+fn every_later_error_tells_which_kernel_faulted_where() {
+    each_schedule(|rig| {
+        let (stream, other) = (rig.stream(), rig.stream());
+        let set = rig.kernel(SET, "set");
+        let memory = rig.mem_alloc(8).unwrap();
+        rig.memset_async(memory, FillPattern::U8(0), 8, other).unwrap();
+        set_at(rig, stream, set, memory.as_raw());
+        assert_code(rig.stream_synchronize(stream), ResultCode::ILLEGAL_ADDRESS);
+        let end = memory.as_raw() + 8;
+        let cause = format!(
+            "failed: CUDA_ERROR_ILLEGAL_ADDRESS (700): the context was lost by kernel `set`, operation 2 on stream 2: \
+             line 17 in block (0, 0, 0), thread (2, 0, 0): write of 4 bytes at {end:#x}, which no allocation contains; \
+             4 bytes at {end:#x} are in no allocation; 0 bytes below them ends the allocation"
+        );
+        for text in answers(rig, other, memory) {
+            assert!(text.contains(&cause), "{text}\nis to contain\n{cause}");
+        }
+    });
+}
+
+#[test]
+fn every_later_error_tells_which_copy_faulted_where() {
+    each_schedule(|rig| {
+        let (owner, other) = (rig.stream(), rig.stream());
+        let (memory, kept) = (
+            rig.mem_alloc_async(64, owner).unwrap(),
+            rig.mem_alloc(64).unwrap(),
+        );
+        rig.stream_synchronize(owner).unwrap();
+        let hold = rig.hold(other);
+        rig.copy_device_to_device_async(kept, memory, 64, other).unwrap();
+        rig.mem_free_async(memory, owner).unwrap();
+        rig.stream_synchronize(owner).unwrap();
+        hold.release();
+        assert_code(rig.stream_synchronize(other), ResultCode::ILLEGAL_ADDRESS);
+        let cause = format!(
+            "the context was lost by copy (WithinDevice, 64 bytes), operation 3 on stream 3: \
+             a read failed: 64 bytes at {:#x} are used after the end of the allocation",
+            memory.as_raw()
+        );
+        for text in answers(rig, owner, kept) {
+            assert!(text.contains(&cause), "{text}\nis to contain\n{cause}");
+        }
+    });
+}
+
+#[test]
+fn a_kernel_in_another_device_s_memory_is_told_whose_it_is() {
+    each_schedule_with(SimConfig::new().devices(2), |rig| {
+        let stream = rig.stream();
+        let set = rig.kernel(SET, "set");
+        let there = rig.on_device(1).mem_alloc(32).unwrap();
+        set_at(rig, stream, set, there.as_raw());
+        assert_code(rig.stream_synchronize(stream), ResultCode::ILLEGAL_ADDRESS);
+        rig.assert_reported(
+            ReportKind::KernelFault,
+            &["that is memory of device 1", "32 bytes, cuMemAlloc"],
+        );
     });
 }
 

@@ -5,6 +5,7 @@ mod chaos;
 mod copies;
 mod events;
 mod host_functions;
+mod injected;
 mod kernels;
 mod lost;
 mod managed;

@@ -337,12 +337,19 @@ impl Rig {
     }
 
     pub(crate) fn host_function(&self, stream: StreamHandle, function: impl FnOnce() + Send + 'static) {
+        self.try_host_function(stream, function).unwrap();
+    }
+
+    pub(crate) fn try_host_function(
+        &self,
+        stream: StreamHandle,
+        function: impl FnOnce() + Send + 'static,
+    ) -> Result<()> {
         // SAFETY: the simulator checks the stream, and that the function does not call it.
         unsafe {
             self.gpu
                 .launch_host_function(self.context, stream, Box::new(function))
         }
-        .unwrap();
     }
 
     /// A kernel of a PTX text.

@@ -1,0 +1,176 @@
+//! Faults that a test asks for: calls that fail though their caller did nothing wrong.
+
+use millstream_driver::{DeviceOrdinal, ResultCode};
+use rand_core::RngCore;
+use rand_pcg::Mcg128Xsl64;
+
+use crate::{
+    schedule::generator,
+    world::{Refusal, World},
+};
+
+/// A fault to be injected with [`Gpu::inject`](crate::Gpu::inject) or [`SimConfig::fault`](crate::SimConfig::fault):
+/// which driver call is hit, and what happens to it.
+///
+/// A call that is hit fails before it does anything, and nothing is reported: its caller is not to blame. The detail of
+/// its error says that the failure was injected. Calls are counted from the injection on, over all threads together; a
+/// program of one thread meets the same faults on every run.
+///
+/// ```
+/// use millstream_driver::{DeviceOrdinal, Driver, ResultCode};
+/// use millstream_sim::{Fault, Gpu, SimConfig};
+/// let gpu = Gpu::new(SimConfig::new());
+/// gpu.inject(Fault::nth(2).of("cuDeviceGetCount").answering(ResultCode::NOT_INITIALIZED));
+/// assert!(gpu.device_count().is_ok());
+/// let error = gpu.device_count().unwrap_err();
+/// assert_eq!(error.code(), ResultCode::NOT_INITIALIZED);
+/// assert_eq!(error.detail(), Some("injected: call 2 of cuDeviceGetCount"));
+/// assert!(gpu.device_count().is_ok());
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    of: Option<String>,
+    when: When,
+    effect: Effect,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum When {
+    Nth(u64),
+    Random { probability: f64, seed: u64 },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Effect {
+    Answer(ResultCode),
+    Lose(DeviceOrdinal, ResultCode),
+}
+
+impl Fault {
+    fn new(when: When) -> Self {
+        Self {
+            of: None,
+            when,
+            effect: Effect::Answer(ResultCode::OUT_OF_MEMORY),
+        }
+    }
+
+    /// Hits the `nth` call from now on, counted from 1, and no other.
+    #[must_use]
+    pub fn nth(nth: u64) -> Self {
+        Self::new(When::Nth(nth))
+    }
+
+    /// Hits every call with this probability, from 0 (none) to 1 (all); the seed decides which.
+    #[must_use]
+    pub fn random(probability: f64, seed: u64) -> Self {
+        Self::new(When::Random { probability, seed })
+    }
+
+    /// Counts and hits only calls of this driver function, by the `cu*` name that its errors have.
+    #[must_use]
+    pub fn of(mut self, call: impl Into<String>) -> Self {
+        self.of = Some(call.into());
+        self
+    }
+
+    /// Sets what a call that is hit answers; without this, [`ResultCode::OUT_OF_MEMORY`]. The context lives on whatever
+    /// the code: one that is lost is asked for with [`losing`](Self::losing).
+    #[must_use]
+    pub fn answering(mut self, code: ResultCode) -> Self {
+        self.effect = Effect::Answer(code);
+        self
+    }
+
+    /// Loses the primary context of `device` with `code` just before the call that is hit, as if work enqueued earlier
+    /// had failed meanwhile. The call itself goes on, and answers `code` if it needs that context. Nothing happens if the
+    /// device has no context, or one that is lost already.
+    #[must_use]
+    pub fn losing(mut self, device: DeviceOrdinal, code: ResultCode) -> Self {
+        self.effect = Effect::Lose(device, code);
+        self
+    }
+}
+
+/// A fault at work.
+#[derive(Debug)]
+pub(crate) struct Armed {
+    fault: Fault,
+    calls: u64,
+    generator: Mcg128Xsl64,
+}
+
+impl Armed {
+    pub(crate) fn new(fault: Fault) -> Self {
+        let seed = match fault.when {
+            When::Nth(_) => 0,
+            When::Random { seed, .. } => seed,
+        };
+        Self {
+            fault,
+            calls: 0,
+            generator: generator(seed),
+        }
+    }
+
+    /// Whether this call is hit.
+    fn hits(&mut self, call: &str) -> bool {
+        if self.fault.of.as_deref().is_some_and(|of| of != call) {
+            return false;
+        }
+        self.calls += 1;
+        match self.fault.when {
+            When::Nth(nth) => self.calls == nth,
+            // 53 bits, as many as a float holds: from 0 up to but not including 1.
+            When::Random { probability, .. } => {
+                ((self.generator.next_u64() >> 11) as f64) < probability * (1_u64 << 53) as f64
+            }
+        }
+    }
+
+    /// Whether it will hit no call any more.
+    fn is_spent(&self) -> bool {
+        matches!(self.fault.when, When::Nth(nth) if self.calls >= nth)
+    }
+
+    /// Which call it is at, in words.
+    fn words(&self) -> String {
+        match &self.fault.of {
+            Some(of) => format!("injected: call {} of {of}", self.calls),
+            None => format!("injected: call {}", self.calls),
+        }
+    }
+}
+
+impl World {
+    /// What the faults at work make of this call: the refusal that it is to answer instead of doing anything. All of them
+    /// count it; the first that hits it decides the answer.
+    pub(crate) fn injected(&mut self, call: &str) -> Option<Refusal> {
+        let mut faults = std::mem::take(&mut self.faults);
+        let mut refusal = None;
+        for armed in &mut faults {
+            if !armed.hits(call) {
+                continue;
+            }
+            match armed.fault.effect {
+                Effect::Answer(code) => {
+                    self.faults_injected += 1;
+                    refusal.get_or_insert_with(|| Refusal::new(code, armed.words()));
+                }
+                Effect::Lose(device, code) => {
+                    let index = self.device_index(device).ok();
+                    let context = index.and_then(|index| self.devices[index].context);
+                    if let Some(context) = context
+                        && self.contexts[&context].lost.is_none()
+                    {
+                        self.faults_injected += 1;
+                        self.lose_context(context, code, &armed.words());
+                    }
+                }
+            }
+        }
+        faults.retain(|armed| !armed.is_spent());
+        self.faults = faults;
+        refusal
+    }
+}
