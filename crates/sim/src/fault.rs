@@ -84,7 +84,8 @@ impl Fault {
 
     /// Loses the primary context of `device` with `code` just before the call that is hit, as if work enqueued earlier
     /// had failed meanwhile. The call itself goes on, and answers `code` if it needs that context. Nothing happens if the
-    /// device has no context, or one that is lost already.
+    /// device has no context, or one that is lost already. A driver loses contexts only with a code for which
+    /// [`is_sticky`](ResultCode::is_sticky) holds.
     #[must_use]
     pub fn losing(mut self, device: DeviceOrdinal, code: ResultCode) -> Self {
         self.effect = Effect::Lose(device, code);
