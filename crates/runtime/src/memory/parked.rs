@@ -185,17 +185,21 @@ impl Parked {
 ///
 /// The vector's type is `Vec<T>`, and nothing uses its memory.
 pub(crate) unsafe fn unregister<T: Pod>(device: &DeviceState, registered: Registered) -> Vec<T> {
-    if device.is_idle() {
-        match registered.unlock(&*device.driver, device.context) {
-            // SAFETY: by this function's contract.
-            Ok(()) => return unsafe { registered.into_vec() },
-            Err(error) => tracing::warn!(%error, "registered memory could not be unlocked"),
-        }
+    let unlocked = device
+        .is_idle()
+        .then(|| registered.unlock(&*device.driver, device.context));
+    if let Some(Ok(())) = unlocked {
+        // SAFETY: by this function's contract.
+        return unsafe { registered.into_vec() };
     }
     // SAFETY: the memory holds so many elements of this type, and nothing writes them, by this function's contract.
     let elements = unsafe { std::slice::from_raw_parts(registered.pointer.cast().as_ptr(), registered.len) };
     let copy = Vec::from(elements);
-    device.parked.park_registered(registered, SmallVec::new());
+    match unlocked {
+        // It is not tried again, for it may have been done; the memory stays with the process.
+        Some(Err(error)) => tracing::warn!(%error, "registered memory could not be unlocked"),
+        _ => device.parked.park_registered(registered, SmallVec::new()),
+    }
     copy
 }
 

@@ -13,6 +13,7 @@ mod faults;
 mod futures;
 mod host_memory;
 mod lost;
+mod machine;
 mod managed;
 mod opting_out;
 mod owned;

@@ -1,10 +1,6 @@
 //! Random programs over several streams, against plain vectors that do the same in the order of the calls.
 
-use crate::{
-    places::on_gpu,
-    rig::everywhere,
-    steps::{program, run},
-};
+use crate::{machine::run, places::on_gpu, rig::everywhere, steps::program};
 
 const STEPS: usize = 60;
 
