@@ -9,10 +9,18 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use super::{StreamId, Ticket};
+use super::{
+    StreamId, Ticket,
+    extent::Extent,
+    grid::Grid,
+    line::{Line, Segment, keep_highest},
+};
 
-/// How many segments a ledger may have before it gives up precision for space.
-const SEGMENTS_MAX: usize = 1024;
+/// How many segments a ledger may have before it gives up precision for space: enough for the rows of two rectangles of
+/// different pitches in one image.
+const SEGMENTS_MAX: usize = 16 << 10;
+/// How many segments may be turned into a table when the first rectangle is used.
+const GRID_SEGMENTS_MAX: usize = 64;
 
 /// What an access does to its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,59 +29,17 @@ pub(crate) enum AccessKind {
     Write,
 }
 
-/// Bytes that share one history.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Segment {
-    start: u64,
-    end: u64,
-    /// What a reader must wait for. One ticket, unless unordered writes, a failed submission or coarsening added more;
-    /// then at most one per stream.
-    writes: SmallVec<[Ticket; 1]>,
-    /// What, besides `writes`, a writer must wait for: at most one ticket per stream, sorted by stream.
-    reads: SmallVec<[Ticket; 2]>,
-}
-
-/// Keeps the highest ticket of each stream, sorted by stream.
-fn keep_highest<const N: usize>(tickets: &mut SmallVec<[Ticket; N]>, ticket: Ticket)
-where
-    [Ticket; N]: smallvec::Array<Item = Ticket>,
-{
-    match tickets.binary_search_by_key(&ticket.stream, |listed| listed.stream) {
-        Ok(at) => tickets[at].sequence = tickets[at].sequence.max(ticket.sequence),
-        Err(at) => tickets.insert(at, ticket),
-    }
-}
-
-impl Segment {
-    fn same_history(&self, other: &Self) -> bool {
-        self.writes == other.writes && self.reads == other.reads
-    }
-
-    /// Takes in a neighbour's bytes and its history.
-    fn absorb(&mut self, other: &Self) {
-        self.end = other.end;
-        for &ticket in &other.writes {
-            keep_highest(&mut self.writes, ticket);
-        }
-        for &ticket in &other.reads {
-            keep_highest(&mut self.reads, ticket);
-        }
-    }
-
-    /// Cuts the segment at `at`; what is kept ends there, what is returned begins there.
-    fn split_off(&mut self, at: u64) -> Self {
-        let tail = Self {
-            start: at,
-            ..self.clone()
-        };
-        self.end = at;
-        tail
-    }
+/// The segments of an allocation, one way or the other.
+enum Layout {
+    /// In a row. So it is while whole arrays and ranges are used.
+    Line(Line),
+    /// In a table, once rectangles are.
+    Grid(Box<Grid>),
 }
 
 /// The history of an allocation, as disjoint segments that together cover it.
 pub(crate) struct LedgerState {
-    segments: SmallVec<[Segment; 1]>,
+    layout: Layout,
     /// The stream of the first operation.
     first_stream: Option<StreamId>,
     /// Whether a second stream has ever touched the allocation.
@@ -82,14 +48,8 @@ pub(crate) struct LedgerState {
 
 impl LedgerState {
     fn new(bytes: u64) -> Self {
-        let whole = Segment {
-            start: 0,
-            end: bytes,
-            writes: SmallVec::new(),
-            reads: SmallVec::new(),
-        };
         Self {
-            segments: SmallVec::from_buf([whole]),
+            layout: Layout::Line(Line::new(bytes)),
             first_stream: None,
             shared: false,
         }
@@ -104,18 +64,32 @@ impl LedgerState {
 
     /// Calls `found` with every ticket that an access of this kind to these bytes conflicts with. A ticket may come
     /// more than once.
-    pub(super) fn conflicts(&self, range: &Range<u64>, kind: AccessKind, mut found: impl FnMut(Ticket)) {
-        for segment in &self.segments[self.overlapping(range)] {
+    pub(super) fn conflicts(&mut self, extent: &Extent, kind: AccessKind, mut found: impl FnMut(Ticket)) {
+        let mut look_at = |segment: &Segment| {
             segment.writes.iter().copied().for_each(&mut found);
             if kind == AccessKind::Write {
                 segment.reads.iter().copied().for_each(&mut found);
             }
+        };
+        if let Some(only) = self.only(extent) {
+            return look_at(only);
+        }
+        self.prepare(extent);
+        match (&self.layout, extent.as_range()) {
+            (Layout::Line(line), Some(range)) => line.touched(range).iter().for_each(look_at),
+            (Layout::Line(line), None) => {
+                let between = line.touched(&extent.hull()).iter();
+                between
+                    .filter(|segment| extent.touches(&segment.range()))
+                    .for_each(look_at);
+            }
+            (Layout::Grid(grid), _) => grid.each_touched(extent, look_at),
         }
     }
 
     /// Enters an ordered access: one that runs after everything it conflicts with.
-    pub(super) fn enter(&mut self, range: &Range<u64>, kind: AccessKind, ticket: Ticket) {
-        self.update(range, |segment| match kind {
+    pub(super) fn enter(&mut self, extent: &Extent, kind: AccessKind, ticket: Ticket) {
+        self.update(extent, |segment| match kind {
             AccessKind::Read => keep_highest(&mut segment.reads, ticket),
             AccessKind::Write => {
                 segment.writes.clear();
@@ -126,8 +100,8 @@ impl LedgerState {
     }
 
     /// Enters an access that was not ordered after what it conflicts with: the earlier history stays beside it.
-    pub(super) fn enter_unordered(&mut self, range: &Range<u64>, kind: AccessKind, ticket: Ticket) {
-        self.update(range, |segment| match kind {
+    pub(super) fn enter_unordered(&mut self, extent: &Extent, kind: AccessKind, ticket: Ticket) {
+        self.update(extent, |segment| match kind {
             AccessKind::Read => keep_highest(&mut segment.reads, ticket),
             AccessKind::Write => keep_highest(&mut segment.writes, ticket),
         });
@@ -136,89 +110,88 @@ impl LedgerState {
     /// Bounds the number of segments: first forgets what is done, then lets neighbours share their histories, which
     /// may cost a later operation a wait that it did not need, but never loses one that it does.
     pub(super) fn compact(&mut self, is_done: &dyn Fn(Ticket) -> bool) {
-        if self.segments.len() <= SEGMENTS_MAX {
+        if self.segments_len() <= SEGMENTS_MAX {
             return;
         }
-        for segment in &mut self.segments {
-            segment.writes.retain(|ticket| !is_done(*ticket));
-            segment.reads.retain(|ticket| !is_done(*ticket));
+        match &mut self.layout {
+            Layout::Line(line) => line.forget_done(is_done),
+            Layout::Grid(grid) => grid.forget_done(is_done),
         }
-        self.merge_around(0, self.segments.len());
-        while self.segments.len() > SEGMENTS_MAX / 2 {
-            let mut halved: SmallVec<[Segment; 1]> = SmallVec::with_capacity(self.segments.len() / 2 + 1);
-            for pair in self.segments.chunks(2) {
-                let mut joined = pair[0].clone();
-                if let Some(second) = pair.get(1) {
-                    joined.absorb(second);
-                }
-                halved.push(joined);
-            }
-            self.segments = halved;
+        if self.segments_len() <= SEGMENTS_MAX / 2 {
+            return;
+        }
+        let mut line = match &mut self.layout {
+            Layout::Line(line) => std::mem::replace(line, Line::new(0)),
+            Layout::Grid(grid) => grid.to_line(SEGMENTS_MAX),
+        };
+        line.coarsen(SEGMENTS_MAX / 2);
+        self.layout = Layout::Line(line);
+    }
+
+    fn segments_len(&self) -> usize {
+        match &self.layout {
+            Layout::Line(line) => line.segments().len(),
+            Layout::Grid(grid) => grid.len(),
         }
     }
 
     /// Every ticket of the whole allocation, each stream's highest once.
     pub(super) fn all_tickets(&self) -> SmallVec<[Ticket; 4]> {
         let mut all = SmallVec::new();
-        for segment in &self.segments {
-            segment
-                .writes
-                .iter()
-                .chain(&segment.reads)
-                .for_each(|&ticket| keep_highest(&mut all, ticket));
+        let mut take = |segment: &Segment| {
+            let tickets = segment.writes.iter().chain(&segment.reads);
+            tickets.for_each(|&ticket| keep_highest(&mut all, ticket));
+        };
+        match &self.layout {
+            Layout::Line(line) => line.segments().iter().for_each(take),
+            Layout::Grid(grid) => grid.segments().for_each(&mut take),
         }
         all
     }
 
-    /// The segments that share a byte with `range`.
-    fn overlapping(&self, range: &Range<u64>) -> Range<usize> {
-        if range.is_empty() {
-            return 0..0;
+    /// The one segment that there is, if all its bytes are meant: what is used whole costs no search.
+    fn only(&mut self, extent: &Extent) -> Option<&mut Segment> {
+        match (&mut self.layout, extent.as_range()) {
+            (Layout::Line(line), Some(range)) => line.only(range),
+            _ => None,
         }
-        let first = self
-            .segments
-            .partition_point(|segment| segment.end <= range.start);
-        let last = self.segments.partition_point(|segment| segment.start < range.end);
-        first..last
     }
 
     /// Changes the history of exactly these bytes.
-    fn update(&mut self, range: &Range<u64>, mut change: impl FnMut(&mut Segment)) {
-        let touched = self.overlapping(range);
-        if touched.is_empty() {
-            return;
+    fn update(&mut self, extent: &Extent, mut change: impl FnMut(&mut Segment)) {
+        if let Some(only) = self.only(extent) {
+            return change(only);
         }
-        let (mut first, mut last) = (touched.start, touched.end);
-        if self.segments[first].start < range.start {
-            let tail = self.segments[first].split_off(range.start);
-            self.segments.insert(first + 1, tail);
-            first += 1;
-            last += 1;
-        }
-        if self.segments[last - 1].end > range.end {
-            let tail = self.segments[last - 1].split_off(range.end);
-            self.segments.insert(last, tail);
-        }
-        self.segments[first..last].iter_mut().for_each(&mut change);
-        if self.segments.len() > 1 {
-            self.merge_around(first, last);
+        self.prepare(extent);
+        match (&mut self.layout, extent.as_range()) {
+            (Layout::Line(line), Some(range)) => line.update(range, change),
+            (Layout::Line(line), None) => line.update_rows(extent, change),
+            (Layout::Grid(grid), _) => {
+                grid.update(extent, change);
+                if grid.as_one().is_some() {
+                    self.layout = Layout::Line(grid.to_line(1));
+                }
+            }
         }
     }
 
-    /// Joins neighbours of equal history among `first - 1 ..= last`.
-    fn merge_around(&mut self, first: usize, last: usize) {
-        let from = first.saturating_sub(1);
-        let until = (last + 1).min(self.segments.len());
-        let mut kept = from;
-        for at in from + 1..until {
-            if self.segments[kept].same_history(&self.segments[at]) {
-                self.segments[kept].end = self.segments[at].end;
-            } else {
-                kept += 1;
-                self.segments.swap(kept, at);
-            }
+    /// Sees to a layout that rows at this distance fit: their table, unless others are in use that do not fit it. In a
+    /// row everything fits, at the price of a segment for each row.
+    fn prepare(&mut self, extent: &Extent) {
+        if extent.as_range().is_some() {
+            return;
         }
-        self.segments.drain(kept + 1..until);
+        if let Layout::Grid(grid) = &self.layout {
+            if grid.pitch() == extent.pitch() {
+                return;
+            }
+            self.layout = Layout::Line(grid.to_line(SEGMENTS_MAX));
+        }
+        if let Layout::Line(line) = &self.layout
+            && line.segments().len() <= GRID_SEGMENTS_MAX
+        {
+            self.layout = Layout::Grid(Box::new(Grid::of(line, extent.pitch())));
+        }
     }
 }
 
@@ -265,8 +238,9 @@ impl Ledger {
     /// What the host must wait for before it makes an access of this kind itself.
     pub(crate) fn host_conflicts(&self, range: &Range<u64>, kind: AccessKind) -> SmallVec<[Ticket; 4]> {
         let mut tickets = SmallVec::new();
-        self.lock()
-            .conflicts(range, kind, |ticket| keep_highest(&mut tickets, ticket));
+        self.lock().conflicts(&range.clone().into(), kind, |ticket| {
+            keep_highest(&mut tickets, ticket)
+        });
         tickets
     }
 
@@ -294,9 +268,9 @@ mod tests {
         Ticket::new(StreamId::of(stream), sequence)
     }
 
-    fn conflicts(state: &LedgerState, range: Range<u64>, kind: AccessKind) -> Vec<Ticket> {
+    fn conflicts(state: &mut LedgerState, extent: impl Into<Extent>, kind: AccessKind) -> Vec<Ticket> {
         let mut found = Vec::new();
-        state.conflicts(&range, kind, |ticket| found.push(ticket));
+        state.conflicts(&extent.into(), kind, |ticket| found.push(ticket));
         found.sort();
         found.dedup();
         found
@@ -305,61 +279,61 @@ mod tests {
     #[test]
     fn a_reader_waits_for_the_writer_and_a_writer_for_all_readers() {
         let mut state = LedgerState::new(100);
-        state.enter(&(0..100), Write, ticket(1, 1));
-        state.enter(&(0..100), Read, ticket(2, 1));
-        state.enter(&(0..100), Read, ticket(3, 1));
-        assert_eq!(conflicts(&state, 0..100, Read), [ticket(1, 1)]);
+        state.enter(&(0..100).into(), Write, ticket(1, 1));
+        state.enter(&(0..100).into(), Read, ticket(2, 1));
+        state.enter(&(0..100).into(), Read, ticket(3, 1));
+        assert_eq!(conflicts(&mut state, 0..100, Read), [ticket(1, 1)]);
         assert_eq!(
-            conflicts(&state, 0..100, Write),
+            conflicts(&mut state, 0..100, Write),
             [ticket(1, 1), ticket(2, 1), ticket(3, 1)]
         );
-        state.enter(&(0..100), Write, ticket(4, 1));
-        assert_eq!(conflicts(&state, 0..100, Write), [ticket(4, 1)]);
+        state.enter(&(0..100).into(), Write, ticket(4, 1));
+        assert_eq!(conflicts(&mut state, 0..100, Write), [ticket(4, 1)]);
     }
 
     #[test]
     fn disjoint_bytes_do_not_conflict_and_segments_merge_again() {
         let mut state = LedgerState::new(100);
-        state.enter(&(0..50), Write, ticket(1, 1));
-        state.enter(&(50..100), Write, ticket(2, 1));
-        assert_eq!(conflicts(&state, 0..50, Write), [ticket(1, 1)]);
-        assert_eq!(conflicts(&state, 49..51, Read), [ticket(1, 1), ticket(2, 1)]);
-        assert_eq!(state.segments.len(), 2);
-        state.enter(&(0..100), Write, ticket(3, 1));
-        assert_eq!(state.segments.len(), 1);
+        state.enter(&(0..50).into(), Write, ticket(1, 1));
+        state.enter(&(50..100).into(), Write, ticket(2, 1));
+        assert_eq!(conflicts(&mut state, 0..50, Write), [ticket(1, 1)]);
+        assert_eq!(conflicts(&mut state, 49..51, Read), [ticket(1, 1), ticket(2, 1)]);
+        assert_eq!(state.segments_len(), 2);
+        state.enter(&(0..100).into(), Write, ticket(3, 1));
+        assert_eq!(state.segments_len(), 1);
     }
 
     #[test]
     fn a_partial_write_splits_in_three() {
         let mut state = LedgerState::new(100);
-        state.enter(&(0..100), Write, ticket(1, 1));
-        state.enter(&(40..60), Write, ticket(2, 1));
-        assert_eq!(state.segments.len(), 3);
-        assert_eq!(conflicts(&state, 0..40, Read), [ticket(1, 1)]);
-        assert_eq!(conflicts(&state, 40..60, Read), [ticket(2, 1)]);
-        assert_eq!(conflicts(&state, 60..100, Read), [ticket(1, 1)]);
+        state.enter(&(0..100).into(), Write, ticket(1, 1));
+        state.enter(&(40..60).into(), Write, ticket(2, 1));
+        assert_eq!(state.segments_len(), 3);
+        assert_eq!(conflicts(&mut state, 0..40, Read), [ticket(1, 1)]);
+        assert_eq!(conflicts(&mut state, 40..60, Read), [ticket(2, 1)]);
+        assert_eq!(conflicts(&mut state, 60..100, Read), [ticket(1, 1)]);
     }
 
     #[test]
     fn an_empty_range_touches_nothing() {
         let mut state = LedgerState::new(10);
-        state.enter(&(5..5), Write, ticket(1, 1));
-        assert_eq!(state.segments.len(), 1);
-        assert!(conflicts(&state, 0..10, Write).is_empty());
+        state.enter(&(5..5).into(), Write, ticket(1, 1));
+        assert_eq!(state.segments_len(), 1);
+        assert!(conflicts(&mut state, 0..10, Write).is_empty());
         let mut empty = LedgerState::new(0);
-        empty.enter(&(0..0), Write, ticket(1, 1));
-        assert!(conflicts(&empty, 0..0, Write).is_empty());
+        empty.enter(&(0..0).into(), Write, ticket(1, 1));
+        assert!(conflicts(&mut empty, 0..0, Write).is_empty());
     }
 
     #[test]
     fn an_unordered_write_keeps_the_earlier_history() {
         let mut state = LedgerState::new(10);
-        state.enter(&(0..10), Write, ticket(1, 1));
-        state.enter(&(0..10), Read, ticket(2, 1));
-        state.enter_unordered(&(0..10), Write, ticket(3, 1));
-        assert_eq!(conflicts(&state, 0..10, Read), [ticket(1, 1), ticket(3, 1)]);
+        state.enter(&(0..10).into(), Write, ticket(1, 1));
+        state.enter(&(0..10).into(), Read, ticket(2, 1));
+        state.enter_unordered(&(0..10).into(), Write, ticket(3, 1));
+        assert_eq!(conflicts(&mut state, 0..10, Read), [ticket(1, 1), ticket(3, 1)]);
         assert_eq!(
-            conflicts(&state, 0..10, Write),
+            conflicts(&mut state, 0..10, Write),
             [ticket(1, 1), ticket(2, 1), ticket(3, 1)]
         );
     }
@@ -369,21 +343,106 @@ mod tests {
         let bytes = 8 * SEGMENTS_MAX as u64;
         let mut state = LedgerState::new(bytes);
         for at in 0..2 * SEGMENTS_MAX as u64 {
-            state.enter(&(4 * at..4 * at + 2), Write, ticket(1 + at % 3, 1 + at));
+            state.enter(&(4 * at..4 * at + 2).into(), Write, ticket(1 + at % 3, 1 + at));
             state.compact(&|_| false);
-            assert!(state.segments.len() <= SEGMENTS_MAX + 2);
-            assert!(conflicts(&state, 4 * at..4 * at + 2, Read).contains(&ticket(1 + at % 3, 1 + at)));
+            assert!(state.segments_len() <= SEGMENTS_MAX + 2);
+            assert!(conflicts(&mut state, 4 * at..4 * at + 2, Read).contains(&ticket(1 + at % 3, 1 + at)));
         }
         for at in 0..2 * SEGMENTS_MAX as u64 {
-            let found = conflicts(&state, 4 * at..4 * at + 1, Read);
+            let found = conflicts(&mut state, 4 * at..4 * at + 1, Read);
             let waits = |t: &Ticket| t.stream == StreamId::of(1 + at % 3) && t.sequence > at;
             assert!(found.iter().any(waits), "write {at} lost");
         }
-        state.enter(&(0..1), Write, ticket(9, 1));
+        state.enter(&(0..1).into(), Write, ticket(9, 1));
         for at in 0..SEGMENTS_MAX as u64 {
-            state.enter(&(8 * at..8 * at + 2), Write, ticket(9, 2 + at));
+            state.enter(&(8 * at..8 * at + 2).into(), Write, ticket(9, 2 + at));
         }
         state.compact(&|_| true);
-        assert_eq!(state.segments.len(), 1, "what is done needs no segment");
+        assert_eq!(state.segments_len(), 1, "what is done needs no segment");
+    }
+
+    /// An image of 32 rows of 8 bytes, as two halves of its columns and as tiles.
+    fn columns(range: Range<u64>) -> Extent {
+        Extent::strided(range, 32, 8)
+    }
+
+    #[test]
+    fn rectangles_cost_as_many_segments_as_there_are_and_merge_again() {
+        let mut state = LedgerState::new(256);
+        state.enter(&columns(0..4), Write, ticket(1, 1));
+        state.enter(&columns(4..8), Write, ticket(2, 1));
+        assert_eq!(state.segments_len(), 2);
+        assert_eq!(conflicts(&mut state, columns(0..4), Write), [ticket(1, 1)]);
+        assert_eq!(
+            conflicts(&mut state, 250..256, Read),
+            [ticket(1, 1), ticket(2, 1)]
+        );
+        assert_eq!(conflicts(&mut state, 252..256, Read), [ticket(2, 1)]);
+        for tile in 0..16 {
+            let first = 64 * (tile / 4) + 2 * (tile % 4);
+            state.enter(
+                &Extent::strided(first..first + 2, 8, 8),
+                Write,
+                ticket(3, 1 + tile),
+            );
+        }
+        assert_eq!(state.segments_len(), 16);
+        state.enter(&(0..256).into(), Write, ticket(4, 1));
+        assert_eq!(state.segments_len(), 1);
+        assert!(matches!(state.layout, Layout::Line(_)));
+    }
+
+    #[test]
+    fn rectangles_of_another_pitch_are_as_exact() {
+        let mut state = LedgerState::new(256);
+        state.enter(&columns(0..4), Write, ticket(1, 1));
+        state.enter(&Extent::strided(7..10, 20, 12), Write, ticket(2, 1));
+        assert_eq!(conflicts(&mut state, 4..7, Read), []);
+        assert_eq!(conflicts(&mut state, 7..8, Read), [ticket(2, 1)]);
+        assert_eq!(conflicts(&mut state, 10..12, Read), [ticket(1, 1)]);
+        state.enter(&columns(0..4), Write, ticket(1, 2));
+        assert_eq!(conflicts(&mut state, 7..10, Read), [ticket(1, 2), ticket(2, 1)]);
+    }
+
+    #[test]
+    fn an_image_of_many_rows_keeps_its_precision_whatever_the_pitches() {
+        let (rows, pitch) = (4320, 7680);
+        let mut state = LedgerState::new(rows * pitch);
+        let half = |number| Extent::strided(number * pitch / 2..(number + 1) * pitch / 2, rows, pitch);
+        let other = Extent::strided(0..1, rows / 2, 2 * pitch);
+        state.enter(&half(0), Write, ticket(1, 1));
+        state.enter(&other, Read, ticket(2, 1));
+        state.enter(&half(1), Write, ticket(3, 1));
+        state.compact(&|_| false);
+        assert_eq!(conflicts(&mut state, half(1), Write), [ticket(3, 1)]);
+        assert_eq!(
+            conflicts(&mut state, half(0), Write),
+            [ticket(1, 1), ticket(2, 1)]
+        );
+        assert_eq!(conflicts(&mut state, pitch..pitch + 1, Write), [ticket(1, 1)]);
+    }
+
+    #[test]
+    fn a_table_of_very_many_rectangles_is_bounded_and_loses_nothing() {
+        let pitch = 512;
+        let rows = 4 * SEGMENTS_MAX as u64 / pitch;
+        let mut state = LedgerState::new(rows * pitch);
+        for row in 0..rows / 2 {
+            for column in 0..pitch / 2 {
+                let first = 2 * row * pitch + 2 * column;
+                let extent = Extent::strided(first..first + 1, 2, pitch);
+                state.enter(&extent, Write, ticket(1 + column % 3, 1 + row));
+                state.compact(&|_| false);
+                assert!(state.segments_len() <= SEGMENTS_MAX);
+            }
+        }
+        for row in 0..rows / 2 {
+            for column in 0..pitch / 2 {
+                let first = 2 * row * pitch + 2 * column;
+                let found = conflicts(&mut state, first..first + 1, Read);
+                let waits = |t: &Ticket| t.stream == StreamId::of(1 + column % 3) && t.sequence > row;
+                assert!(found.iter().any(waits), "write {row}, {column} lost");
+            }
+        }
     }
 }

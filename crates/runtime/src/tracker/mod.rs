@@ -50,7 +50,10 @@
 //! whether its driver calls succeed, fail or panic; a guard sees to it.
 
 mod clock;
+mod extent;
+mod grid;
 mod ledger;
+mod line;
 mod plan;
 mod points;
 mod ticket;
@@ -59,6 +62,7 @@ mod ticket;
 mod model;
 
 pub(crate) use clock::Clock;
+pub(crate) use extent::Extent;
 pub(crate) use ledger::{AccessKind, Ledger};
 pub(crate) use plan::{Access, Dependencies, plan_and_publish, restore_displaced};
 pub(crate) use points::{Point, Points, drop_implied};

@@ -1,17 +1,15 @@
 //! Planning: which earlier operations must this one wait for? Pure bookkeeping, under the ledgers' locks alone.
 
-use std::ops::Range;
-
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
-use super::{AccessKind, Clock, Ledger, Ticket, ledger::LedgerState};
+use super::{AccessKind, Clock, Extent, Ledger, Ticket, ledger::LedgerState};
 
 /// One operand of an operation: some bytes of an allocation, and what is done to them.
 #[derive(Clone, Debug)]
 pub(crate) struct Access<'a> {
     pub(crate) ledger: &'a Ledger,
-    pub(crate) range: Range<u64>,
+    pub(crate) extent: Extent,
     pub(crate) kind: AccessKind,
     /// Whether the operation waits for what this access conflicts with. If not, the caller vouches for the order.
     pub(crate) ordered: bool,
@@ -19,10 +17,10 @@ pub(crate) struct Access<'a> {
 
 impl<'a> Access<'a> {
     /// An ordered access.
-    pub(crate) fn new(ledger: &'a Ledger, range: Range<u64>, kind: AccessKind) -> Self {
+    pub(crate) fn new(ledger: &'a Ledger, extent: impl Into<Extent>, kind: AccessKind) -> Self {
         Self {
             ledger,
-            range,
+            extent: extent.into(),
             kind,
             ordered: true,
         }
@@ -61,14 +59,14 @@ pub(crate) fn plan_and_publish(
     with_ledgers_locked(accesses, |state, access| {
         plan.shared |= state.note_stream(ticket.stream);
         if access.ordered {
-            state.conflicts(&access.range, access.kind, |found| {
+            state.conflicts(&access.extent, access.kind, |found| {
                 if found.stream != ticket.stream && !clock.covers(found) {
                     depend_on(&mut plan.dependencies, found);
                 }
             });
-            state.enter(&access.range, access.kind, ticket);
+            state.enter(&access.extent, access.kind, ticket);
         } else {
-            state.enter_unordered(&access.range, access.kind, ticket);
+            state.enter_unordered(&access.extent, access.kind, ticket);
         }
         state.compact(is_done);
     });
@@ -83,7 +81,7 @@ pub(crate) fn plan_and_publish(
 pub(crate) fn restore_displaced(accesses: &mut [Access<'_>], displaced: &[Ticket]) {
     with_ledgers_locked(accesses, |state, access| {
         for &ticket in displaced {
-            state.enter_unordered(&access.range, AccessKind::Write, ticket);
+            state.enter_unordered(&access.extent, AccessKind::Write, ticket);
         }
     });
 }

@@ -1,0 +1,221 @@
+//! Bytes in a row, as segments: each with the tickets that last wrote and read it.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::{Ticket, extent::Extent};
+
+/// Bytes that share one history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// What a reader must wait for. One ticket, unless unordered writes, a failed submission or coarsening added more;
+    /// then at most one per stream.
+    pub(super) writes: SmallVec<[Ticket; 1]>,
+    /// What, besides `writes`, a writer must wait for: at most one ticket per stream, sorted by stream.
+    pub(super) reads: SmallVec<[Ticket; 2]>,
+}
+
+/// Keeps the highest ticket of each stream, sorted by stream.
+pub(super) fn keep_highest<const N: usize>(tickets: &mut SmallVec<[Ticket; N]>, ticket: Ticket)
+where
+    [Ticket; N]: smallvec::Array<Item = Ticket>,
+{
+    match tickets.binary_search_by_key(&ticket.stream, |listed| listed.stream) {
+        Ok(at) => tickets[at].sequence = tickets[at].sequence.max(ticket.sequence),
+        Err(at) => tickets.insert(at, ticket),
+    }
+}
+
+impl Segment {
+    pub(super) fn range(&self) -> Range<u64> {
+        self.start..self.end
+    }
+
+    fn same_history(&self, other: &Self) -> bool {
+        self.writes == other.writes && self.reads == other.reads
+    }
+
+    /// Takes in a neighbour's bytes and its history.
+    fn absorb(&mut self, other: &Self) {
+        self.end = other.end;
+        for &ticket in &other.writes {
+            keep_highest(&mut self.writes, ticket);
+        }
+        for &ticket in &other.reads {
+            keep_highest(&mut self.reads, ticket);
+        }
+    }
+
+    /// Cuts the segment at `at`; what is kept ends there, what is returned begins there.
+    fn split_off(&mut self, at: u64) -> Self {
+        let tail = Self {
+            start: at,
+            ..self.clone()
+        };
+        self.end = at;
+        tail
+    }
+}
+
+/// Disjoint segments that together cover bytes in a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    segments: SmallVec<[Segment; 1]>,
+}
+
+impl Line {
+    /// Bytes 0 to `bytes`, without a history.
+    pub(super) fn new(bytes: u64) -> Self {
+        let whole = Segment {
+            start: 0,
+            end: bytes,
+            writes: SmallVec::new(),
+            reads: SmallVec::new(),
+        };
+        Self {
+            segments: SmallVec::from_buf([whole]),
+        }
+    }
+
+    /// A line of no bytes yet, to [`push`](Self::push) segments to.
+    pub(super) fn with_capacity(segments: usize) -> Self {
+        Self {
+            segments: SmallVec::with_capacity(segments),
+        }
+    }
+
+    /// Adds a segment that begins where the last one ends.
+    pub(super) fn push(&mut self, segment: Segment) {
+        match self.segments.last_mut() {
+            Some(last) if last.same_history(&segment) => last.end = segment.end,
+            _ => self.segments.push(segment),
+        }
+    }
+
+    pub(super) fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// The bytes that this covers.
+    pub(super) fn bytes(&self) -> u64 {
+        self.segments.last().map_or(0, |last| last.end)
+    }
+
+    /// The segment, if there is only one and it lies within the range.
+    pub(super) fn only(&mut self, range: &Range<u64>) -> Option<&mut Segment> {
+        match self.segments.as_mut_slice() {
+            [only] if range.start <= only.start && only.end <= range.end && !range.is_empty() => Some(only),
+            _ => None,
+        }
+    }
+
+    /// The segments that share a byte with the range.
+    pub(super) fn touched(&self, range: &Range<u64>) -> &[Segment] {
+        &self.segments[self.overlapping(range)]
+    }
+
+    fn overlapping(&self, range: &Range<u64>) -> Range<usize> {
+        if range.is_empty() {
+            return 0..0;
+        }
+        let first = self
+            .segments
+            .partition_point(|segment| segment.end <= range.start);
+        let last = self.segments.partition_point(|segment| segment.start < range.end);
+        first..last
+    }
+
+    /// Changes the history of exactly these bytes.
+    pub(super) fn update(&mut self, range: &Range<u64>, mut change: impl FnMut(&mut Segment)) {
+        let touched = self.overlapping(range);
+        if touched.is_empty() {
+            return;
+        }
+        let (mut first, mut last) = (touched.start, touched.end);
+        if self.segments[first].start < range.start {
+            let tail = self.segments[first].split_off(range.start);
+            self.segments.insert(first + 1, tail);
+            first += 1;
+            last += 1;
+        }
+        if self.segments[last - 1].end > range.end {
+            let tail = self.segments[last - 1].split_off(range.end);
+            self.segments.insert(last, tail);
+        }
+        self.segments[first..last].iter_mut().for_each(&mut change);
+        if self.segments.len() > 1 {
+            self.merge_around(first, last);
+        }
+    }
+
+    /// The same for rows, in one pass over segments and rows.
+    pub(super) fn update_rows(&mut self, extent: &Extent, mut change: impl FnMut(&mut Segment)) {
+        let old = std::mem::take(&mut self.segments);
+        let rows = usize::try_from(extent.rows()).unwrap_or(usize::MAX);
+        *self = Self::with_capacity(old.len().saturating_add(rows.saturating_mul(2)));
+        let mut number = 0;
+        for mut rest in old {
+            while number < extent.rows() && extent.row(number).start < rest.end {
+                let row = extent.row(number);
+                if rest.start < row.start {
+                    let tail = rest.split_off(row.start);
+                    self.push(std::mem::replace(&mut rest, tail));
+                }
+                if rest.end <= row.end {
+                    change(&mut rest);
+                    number += u64::from(rest.end == row.end);
+                    break;
+                }
+                let tail = rest.split_off(row.end);
+                change(&mut rest);
+                self.push(std::mem::replace(&mut rest, tail));
+                number += 1;
+            }
+            self.push(rest);
+        }
+    }
+
+    /// Joins neighbours of equal history among `first - 1 ..= last`.
+    fn merge_around(&mut self, first: usize, last: usize) {
+        let from = first.saturating_sub(1);
+        let until = (last + 1).min(self.segments.len());
+        let mut kept = from;
+        for at in from + 1..until {
+            if self.segments[kept].same_history(&self.segments[at]) {
+                self.segments[kept].end = self.segments[at].end;
+            } else {
+                kept += 1;
+                self.segments.swap(kept, at);
+            }
+        }
+        self.segments.drain(kept + 1..until);
+    }
+
+    /// Drops the tickets that are done, and joins what then has equal histories.
+    pub(super) fn forget_done(&mut self, is_done: &dyn Fn(Ticket) -> bool) {
+        for segment in &mut self.segments {
+            segment.writes.retain(|ticket| !is_done(*ticket));
+            segment.reads.retain(|ticket| !is_done(*ticket));
+        }
+        self.merge_around(0, self.segments.len());
+    }
+
+    /// Lets each two neighbours share their histories until at most `segments` are left: whoever comes later may wait
+    /// for more than it must, and never for less.
+    pub(super) fn coarsen(&mut self, segments: usize) {
+        while self.segments.len() > segments.max(1) {
+            let mut halved: SmallVec<[Segment; 1]> = SmallVec::with_capacity(self.segments.len() / 2 + 1);
+            for pair in self.segments.chunks(2) {
+                let mut joined = pair[0].clone();
+                if let Some(second) = pair.get(1) {
+                    joined.absorb(second);
+                }
+                halved.push(joined);
+            }
+            self.segments = halved;
+        }
+    }
+}
