@@ -184,6 +184,66 @@ pub enum Problem {
         /// Elements of the array.
         len: usize,
     },
+    /// An array does not have as many elements as rows and columns make.
+    #[error("{rows} rows of {cols} elements are not the array's {len}")]
+    PlaneSize {
+        /// Rows asked for.
+        rows: usize,
+        /// Elements of a row.
+        cols: usize,
+        /// Elements of the array.
+        len: usize,
+    },
+    /// Rows at a distance do not fit in their array.
+    #[error("{rows} rows of {cols} elements, {pitch} apart, do not fit in the array's {len}")]
+    PlanePitch {
+        /// Rows asked for.
+        rows: usize,
+        /// Elements of a row.
+        cols: usize,
+        /// Elements from the start of a row to the start of the next.
+        pitch: usize,
+        /// Elements of the array.
+        len: usize,
+    },
+    /// Rows lie so close that they would overlap.
+    #[error("rows of {cols} elements that are {pitch} apart would overlap")]
+    PlaneRows {
+        /// Elements of a row.
+        cols: usize,
+        /// Elements from the start of a row to the start of the next.
+        pitch: usize,
+    },
+    /// A rectangle does not lie within its plane.
+    #[error(
+        "rows {}..{} and columns {}..{} do not lie within the plane's {plane_rows} rows and {plane_cols} columns",
+        rows.start, rows.end, cols.start, cols.end
+    )]
+    Rect {
+        /// The rows asked for.
+        rows: Range<usize>,
+        /// The columns asked for.
+        cols: Range<usize>,
+        /// Rows of the plane.
+        plane_rows: usize,
+        /// Columns of the plane.
+        plane_cols: usize,
+    },
+    /// Two rectangles differ in rows or columns.
+    #[error(
+        "the source has {source_rows} rows of {source_cols} elements and the target {target_rows} of {target_cols}; \
+         they must be equal"
+    )]
+    Shape {
+        /// Rows of the source.
+        source_rows: usize,
+        /// Columns of the source.
+        source_cols: usize,
+        /// Rows of the target.
+        target_rows: usize,
+        /// Columns of the target.
+        target_cols: usize,
+    },
     /// A size in bytes does not fit the machine's words.
     #[error("{elements} elements of {element_bytes} bytes are more than an address can count")]
     TooLarge {
@@ -238,6 +298,12 @@ pub enum Problem {
     /// An operation that only managed memory has.
     #[error("the array is not in managed memory")]
     NotManaged,
+    /// An operand in the host's memory where it must be on the device.
+    #[error("operand {operand} is in the host's memory")]
+    OnHost {
+        /// The operand's place among the operands, from 0.
+        operand: usize,
+    },
     /// A `requires` clause of a kernel does not hold.
     #[error("it requires `{clause}`, which does not hold")]
     Requires {

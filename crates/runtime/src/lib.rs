@@ -44,8 +44,8 @@ pub use error::{Error, Misuse, OutOfMemory, Problem, Rejected, Result};
 pub use event::Event;
 pub use kernel::Grid;
 pub use memory::{
-    Advice, Buffer, CopySource, CopyTarget, HostRead, HostWrite, Managed, Pinned, ReadOperand, View, ViewMut,
-    WriteOperand,
+    Advice, Buffer, CopySource, CopyTarget, HostRead, HostWrite, Managed, Pinned, Plane, PlaneMut,
+    PlaneSource, PlaneTarget, ReadOperand, View, ViewMut, WriteOperand,
 };
 pub use millstream_driver as driver;
 /// # On a device

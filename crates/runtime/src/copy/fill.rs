@@ -5,7 +5,7 @@
 use std::panic::Location;
 
 use bytemuck::Pod;
-use millstream_driver::FillPattern;
+use millstream_driver::{DevicePtr, FillPattern};
 use smallvec::smallvec;
 
 use crate::{
@@ -46,13 +46,19 @@ impl Stream {
     }
 
     /// Repeats `value` over the span, whose length is a multiple of the value's.
-    fn fill_span(&self, target: &Span<'_>, value: &[u8], location: &'static Location<'static>) -> Result<()> {
+    pub(super) fn fill_span(
+        &self,
+        target: &Span<'_>,
+        value: &[u8],
+        location: &'static Location<'static>,
+    ) -> Result<()> {
         let bytes = target.bytes.len();
         if bytes == 0 {
             return self.device_state().check_alive();
         }
         // On managed memory the driver's fill would make the host wait (rule 12).
-        if let Some(pattern) = pattern_of(value).filter(|_| !target.allocation.is_managed()) {
+        if let Some(pattern) = pattern_of(value, target.pointer()).filter(|_| !target.allocation.is_managed())
+        {
             let count = bytes / pattern.size();
             return self.submit_fill(
                 target,
@@ -101,10 +107,13 @@ impl Stream {
     }
 }
 
-/// The shortest element that the driver can repeat and that gives the same bytes.
-fn pattern_of(value: &[u8]) -> Option<FillPattern> {
+/// The shortest element that the driver can repeat from `target` on and that gives the same bytes. The driver wants it
+/// aligned to its own size, which a cast array need not be.
+fn pattern_of(value: &[u8], target: DevicePtr) -> Option<FillPattern> {
     let repeats = |size: usize| {
-        value.len().is_multiple_of(size) && value.chunks_exact(size).all(|part| part == &value[..size])
+        value.len().is_multiple_of(size)
+            && target.as_raw().is_multiple_of(size as u64)
+            && value.chunks_exact(size).all(|part| part == &value[..size])
     };
     let first = |size: usize| value.get(..size);
     if repeats(1) {
@@ -123,6 +132,10 @@ fn pattern_of(value: &[u8]) -> Option<FillPattern> {
 mod tests {
     use super::*;
 
+    fn pattern_of(value: &[u8]) -> Option<FillPattern> {
+        super::pattern_of(value, DevicePtr::from_raw(0x1000))
+    }
+
     #[test]
     fn a_fill_uses_the_shortest_element_that_repeats() {
         assert_eq!(pattern_of(&[7, 7, 7, 7, 7, 7, 7, 7]), Some(FillPattern::U8(7)));
@@ -137,5 +150,19 @@ mod tests {
         assert_eq!(pattern_of(&1.7_f64.to_ne_bytes()), None);
         assert_eq!(pattern_of(&[1, 2, 3]), None);
         assert_eq!(pattern_of(&[5, 5, 5]), Some(FillPattern::U8(5)));
+    }
+
+    #[test]
+    fn a_fill_uses_no_element_that_the_address_is_not_aligned_to() {
+        let at = |address| super::pattern_of(&[1, 2, 1, 2], DevicePtr::from_raw(address));
+        assert_eq!(at(0x1001), None);
+        assert_eq!(at(0x1002), pattern_of(&[1, 2]));
+        let at = |address| super::pattern_of(&[1, 2, 3, 4], DevicePtr::from_raw(address));
+        assert_eq!(at(0x1002), None);
+        assert!(at(0x1004).is_some());
+        assert_eq!(
+            super::pattern_of(&[7, 7], DevicePtr::from_raw(0x1001)),
+            Some(FillPattern::U8(7))
+        );
     }
 }

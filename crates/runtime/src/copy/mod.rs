@@ -7,8 +7,10 @@ mod download;
 mod fill;
 mod owned;
 mod prefetch;
+mod rows;
 mod staged;
 mod upload;
+mod within;
 
 use std::{panic::Location, sync::Arc};
 

@@ -43,6 +43,26 @@ impl Staged {
         Ok(staged)
     }
 
+    /// A block with these rows, `bytes` bytes in all, one behind the other.
+    pub(super) fn of_rows<'s>(
+        device: &Arc<DeviceState>,
+        stream: &Arc<StreamState>,
+        bytes: usize,
+        rows: impl Iterator<Item = &'s [u8]>,
+    ) -> Result<Self> {
+        let staged = Self::new(device, stream, bytes)?;
+        let mut used = 0;
+        for row in rows {
+            assert!(row.len() <= bytes - used, "the rows are {bytes} bytes");
+            let target = staged.pointer().wrapping_add(used);
+            // SAFETY: the block is ours alone, has room for this row, and is not part of it.
+            unsafe { std::ptr::copy_nonoverlapping(row.as_ptr(), target, row.len()) };
+            used += row.len();
+        }
+        assert_eq!(used, bytes, "the rows fill the block");
+        Ok(staged)
+    }
+
     /// Notes that this operation uses the block.
     pub(super) fn used_by(&mut self, ticket: Ticket) {
         self.used_by = Some(ticket);

@@ -11,6 +11,8 @@ pub(crate) struct Limits {
     block: [i32; 3],
     threads_per_block: i32,
     shared_bytes: i32,
+    /// The longest pitch of a copy of rows.
+    pub(crate) pitch_bytes: usize,
     pub(crate) multiprocessors: i32,
     /// Whether there is managed memory that the host may touch while kernels run (rules 49 and 50).
     pub(crate) managed_memory: bool,
@@ -35,6 +37,7 @@ impl Limits {
             shared_bytes: read(DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK)?,
             managed_memory: read(DeviceAttribute::MANAGED_MEMORY)? != 0
                 && read(DeviceAttribute::CONCURRENT_MANAGED_ACCESS)? != 0,
+            pitch_bytes: usize::try_from(read(DeviceAttribute::MAX_PITCH)?).unwrap_or(0),
             multiprocessors: read(DeviceAttribute::MULTIPROCESSOR_COUNT)?,
             compute_capability: (
                 read(DeviceAttribute::COMPUTE_CAPABILITY_MAJOR)?,

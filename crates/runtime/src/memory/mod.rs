@@ -1,6 +1,7 @@
 //! Memory: buffers on the device, pinned memory on the host, views of both, and the pools behind them.
 
 mod allocation;
+mod area;
 mod buffer;
 mod cast;
 mod guard;
@@ -8,12 +9,16 @@ mod managed;
 mod operand;
 mod parked;
 mod pinned;
+mod plane;
+mod plane_operand;
 mod reclaim;
+mod shape;
 mod staging;
 mod unordered;
 mod view;
 
 pub(crate) use allocation::Allocation;
+pub(crate) use area::Area;
 pub use buffer::Buffer;
 pub use guard::{HostRead, HostWrite};
 pub use managed::{Advice, Managed};
@@ -22,9 +27,12 @@ pub use operand::{CopySource, CopyTarget, ReadOperand, WriteOperand};
 pub(crate) use parked::Parked;
 pub use pinned::Pinned;
 pub(crate) use pinned::PinnedPlace;
+pub use plane::{Plane, PlaneMut};
+pub use plane_operand::{PlaneSource, PlaneTarget};
 pub(crate) use reclaim::Reclaim;
+pub(crate) use shape::check_rows;
 pub(crate) use staging::{Block, StagingPool};
-pub(crate) use view::Span;
+pub(crate) use view::{Span, part_from, resolve};
 pub use view::{View, ViewMut};
 
 use crate::{Misuse, Problem};

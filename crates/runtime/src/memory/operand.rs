@@ -2,7 +2,7 @@
 
 use super::{Buffer, Managed, Pinned, View, ViewMut, pinned::PinnedPlace, view::Span};
 
-mod sealed {
+pub(super) mod sealed {
     pub trait Sealed {}
 }
 use sealed::Sealed;

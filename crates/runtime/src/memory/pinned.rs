@@ -302,11 +302,16 @@ impl<T> fmt::Debug for Pinned<T> {
 #[derive(Clone)]
 pub struct PinnedPlace<'a> {
     pub(crate) device: &'a Arc<DeviceState>,
-    ledger: &'a Ledger,
+    pub(super) ledger: &'a Ledger,
     pub(crate) pointer: *mut u8,
     /// Alive as long as the array: as long as its owner may come to wait for its copies.
     pub(crate) alive: &'a Arc<()>,
 }
+
+// SAFETY: a place is an address; who may touch what is there, and when, is decided by tickets, not by threads.
+unsafe impl Send for PinnedPlace<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for PinnedPlace<'_> {}
 
 impl<'a> PinnedPlace<'a> {
     pub(crate) fn bytes(&self) -> usize {

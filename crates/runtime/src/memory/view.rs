@@ -57,7 +57,7 @@ impl<'a> Span<'a> {
     }
 
     /// The part that `range` names, in elements of `element_bytes`.
-    fn part(self, range: Range<usize>, element_bytes: usize) -> Self {
+    pub(crate) fn part(self, range: Range<usize>, element_bytes: usize) -> Self {
         let start = self.bytes.start + range.start * element_bytes;
         Self {
             bytes: start..start + range.len() * element_bytes,
@@ -66,8 +66,8 @@ impl<'a> Span<'a> {
     }
 }
 
-/// Turns any range of elements into a plain one that lies within `len`.
-fn resolve(range: impl RangeBounds<usize>, len: usize) -> Result<Range<usize>, Misuse> {
+/// Any range of elements as a plain one, of an array of `len` elements. It may lie elsewhere.
+pub(super) fn plain(range: impl RangeBounds<usize>, len: usize) -> Range<usize> {
     let start = match range.start_bound() {
         Bound::Included(&start) => start,
         Bound::Excluded(&before) => before.saturating_add(1),
@@ -78,17 +78,31 @@ fn resolve(range: impl RangeBounds<usize>, len: usize) -> Result<Range<usize>, M
         Bound::Excluded(&end) => end,
         Bound::Unbounded => len,
     };
-    if start <= end && end <= len {
-        Ok(start..end)
+    start..end
+}
+
+/// Whether a range lies within an array of `len` elements.
+pub(super) fn lies_within(range: &Range<usize>, len: usize) -> bool {
+    range.start <= range.end && range.end <= len
+}
+
+/// Turns any range of elements into a plain one that lies within `len`.
+pub(crate) fn resolve(
+    operation: &'static str,
+    range: impl RangeBounds<usize>,
+    len: usize,
+) -> Result<Range<usize>, Misuse> {
+    let range = plain(range, len);
+    if lies_within(&range, len) {
+        Ok(range)
     } else {
-        Err(Misuse::new(
-            "slice",
-            Problem::Range {
-                range: start..end,
-                len,
-            },
-        ))
+        Err(Misuse::new(operation, Problem::Range { range, len }))
     }
+}
+
+/// `len` elements from `start` on.
+pub(crate) fn part_from(start: usize, len: usize) -> Range<usize> {
+    start..start.saturating_add(len)
 }
 
 /// A part of a [`Buffer`](crate::Buffer) to read.
@@ -193,7 +207,7 @@ macro_rules! common {
 
             /// The part of the view that `range` names.
             pub(super) fn into_part(self, range: impl RangeBounds<usize>) -> Result<Self> {
-                let range = resolve(range, self.len())?;
+                let range = resolve("slice", range, self.len())?;
                 Ok(Self {
                     span: self.span.part(range, size_of::<T>()),
                     element: PhantomData,

@@ -12,6 +12,7 @@
 
 mod commands;
 mod free;
+mod rows;
 
 use std::panic::Location;
 
@@ -23,6 +24,7 @@ pub(crate) use commands::{
     WithinDevice,
 };
 pub(crate) use free::{Freed, drain_frees, free_unused, release};
+pub(crate) use rows::{Move, RepeatRow, Rows};
 
 use crate::{
     Result,

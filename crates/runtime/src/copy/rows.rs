@@ -1,0 +1,246 @@
+//! Copies and fills of rectangles.
+
+#![allow(unsafe_code, reason = "submits copies of rectangles that it holds")]
+
+use std::{panic::Location, sync::Arc};
+
+use bytemuck::Pod;
+use millstream_driver::{Copy2d, Side2d};
+use smallvec::smallvec;
+
+use super::{PIECE_BYTES, staged::Staged};
+use crate::{
+    Misuse, Pending, PlaneSource, PlaneTarget, Problem, Result, Stream,
+    device::Awaited,
+    memory::{Area, check_rows},
+    submit::{Operation, RepeatRow, Rows, submit},
+    timeline::Kind,
+    tracker::AccessKind,
+};
+
+impl Stream {
+    /// Copies a rectangle to another of the same rows and columns: on the device, or to or from
+    /// [`Pinned`](crate::Pinned) memory. What lies between the rows is neither touched nor waited for.
+    ///
+    /// ```
+    /// # let stream = millstream::Device::simulated()?.stream()?;
+    /// let small = stream.upload(&[1, 2, 3, 4])?;
+    /// let mut large = stream.zeros::<i32>(3 * 4)?;
+    /// stream.copy_2d(small.plane(2, 2)?, large.plane_mut(3, 4)?.rect_mut(1.., 1..3)?)?;
+    /// assert_eq!(stream.download(&large)?.wait()?, [0, 0, 0, 0, 0, 1, 2, 0, 0, 3, 4, 0]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If rows or columns differ, the two share bytes, one is on another device, both are on the host, or the device is
+    /// lost.
+    #[track_caller]
+    pub fn copy_2d<T: Pod>(&self, source: impl PlaneSource<T>, target: impl PlaneTarget<T>) -> Result<()> {
+        let location = Location::caller();
+        let (from, to) = (source.place().0, target.place().0);
+        same_shape::<T>(&from, &to)?;
+        self.same_device("copy_2d", 0, from.device())?;
+        self.same_device("copy_2d", 1, to.device())?;
+        let kind = match (from.pinned(), to.pinned()) {
+            (None, None) => Kind::DeviceToDevice,
+            (Some(_), None) => Kind::HostToDevice,
+            (None, Some(_)) => Kind::DeviceToHost,
+            (Some(_), Some(_)) => return Err(Misuse::new("copy_2d", Problem::BothOnHost).into()),
+        };
+        if from.overlaps(&to) {
+            return Err(Misuse::new("copy_2d", Problem::Overlap { first: 0, second: 1 }).into());
+        }
+        let command = self.rows(&from, from.side(), to.side());
+        let accesses = smallvec![from.access(AccessKind::Read), to.access(AccessKind::Write)];
+        let pinned = from.pinned().or(to.pinned());
+        self.submit_copy(kind, from.bytes(), accesses, pinned, location, command)
+    }
+
+    /// Copies rows of `source`, which begin `pitch` elements apart, into a rectangle on the device: as many, and as long,
+    /// as it has. The source is captured before this returns.
+    ///
+    /// ```
+    /// # let stream = millstream::Device::simulated()?.stream()?;
+    /// let mut image = stream.zeros::<u8>(2 * 4)?;
+    /// stream.upload_2d(&[1, 2, 0, 3, 4], 3, image.plane_mut(2, 4)?.rect_mut(.., 2..)?)?;
+    /// assert_eq!(stream.download(&image)?.wait()?, [0, 0, 1, 2, 0, 0, 3, 4]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the source does not have so many elements, its rows would overlap, the target is on the host or on another
+    /// device, page-locked memory cannot be had, or the device is lost.
+    #[track_caller]
+    pub fn upload_2d<T: Pod>(&self, source: &[T], pitch: usize, target: impl PlaneTarget<T>) -> Result<()> {
+        let location = Location::caller();
+        let to = target.place().0;
+        check_rows("upload_2d", target.rows(), target.cols(), pitch, source.len())?;
+        self.on_this_device("upload_2d", &to)?;
+        if to.is_empty() {
+            return self.device_state().check_alive();
+        }
+        let row_of = |row: usize| {
+            let start = row * pitch;
+            bytemuck::cast_slice::<T, u8>(&source[start..start + target.cols()])
+        };
+        let rows_per_piece = (PIECE_BYTES / to.row_bytes).max(1);
+        for start in (0..to.rows).step_by(rows_per_piece) {
+            let rows = start..start.saturating_add(rows_per_piece).min(to.rows);
+            let piece = to.part(rows.clone(), 0..to.row_bytes);
+            // A single row may be larger than a piece should be.
+            if let (1, Some(span)) = (rows.len(), piece.as_span()) {
+                self.upload_pieces(row_of(start), &span, None, location, |_| ())?;
+            } else {
+                self.upload_rows(rows.map(row_of), &piece, location)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Captures rows and uploads them in one piece.
+    fn upload_rows<'s>(
+        &self,
+        rows: impl Iterator<Item = &'s [u8]>,
+        target: &Area<'_>,
+        location: &'static Location<'static>,
+    ) -> Result<()> {
+        let device = self.device_state();
+        let mut staged = Staged::of_rows(device, self.state(), target.bytes(), rows)?;
+        let source = Side2d::host(staged.pointer(), target.row_bytes);
+        let command = self.rows(target, source, target.side());
+        let operation = Operation {
+            kind: Kind::HostToDevice,
+            label: "upload",
+            location,
+            bytes: target.bytes() as u64,
+            accesses: smallvec![target.access(AccessKind::Write)],
+            awaited: None,
+        };
+        // SAFETY: the rows lie within their allocation, and `staged` gives the block back to the pool with this
+        // operation's ticket, so that nobody uses it before the copy is done.
+        let (sequence, ()) = unsafe { submit(device, self.state(), operation, command) }?;
+        staged.used_by(self.state().ticket(sequence));
+        Ok(())
+    }
+
+    /// The elements of a rectangle on the device, row after row without gaps, once all that comes before this is done.
+    /// Later work of the stream is not waited for.
+    ///
+    /// # Errors
+    ///
+    /// If the source is on the host or on another device, page-locked memory cannot be had, or the device is lost.
+    #[track_caller]
+    pub fn download_2d<T: Pod>(&self, source: impl PlaneSource<T>) -> Result<Pending<Vec<T>>> {
+        let location = Location::caller();
+        let from = source.place().0;
+        self.on_this_device("download_2d", &from)?;
+        let alive = Arc::new(());
+        let (device, stream) = (Arc::clone(self.device_state()), Arc::clone(self.state()));
+        if from.is_empty() {
+            device.check_alive()?;
+            return Ok(Pending::new(device, stream, 0, alive, Vec::new));
+        }
+        let mut staged = Staged::new(&device, &stream, from.bytes())?;
+        let target = Side2d::host(staged.pointer(), from.row_bytes);
+        let command = self.rows(&from, from.side(), target);
+        let operation = Operation {
+            kind: Kind::DeviceToHost,
+            label: "download",
+            location,
+            bytes: from.bytes() as u64,
+            accesses: smallvec![from.access(AccessKind::Read)],
+            awaited: Some(Awaited {
+                alive: Arc::downgrade(&alive),
+                chained: false,
+            }),
+        };
+        // SAFETY: the rows lie within their allocation, the block has room for them, and `staged` gives it back to the
+        // pool with this operation's ticket, so that nobody uses it before the copy is done.
+        let (sequence, ()) = unsafe { submit(&device, &stream, operation, command) }?;
+        staged.used_by(stream.ticket(sequence));
+        let len = from.bytes() / size_of::<T>();
+        Ok(Pending::new(device, stream, sequence, alive, move || {
+            staged.take(len)
+        }))
+    }
+
+    /// Sets every element of a rectangle on the device to `value`. What lies between the rows is neither touched nor
+    /// waited for.
+    ///
+    /// # Errors
+    ///
+    /// If the target is on the host or on another device, or the device is lost.
+    #[track_caller]
+    pub fn fill_2d<T: Pod>(&self, target: impl PlaneTarget<T>, value: T) -> Result<()> {
+        let location = Location::caller();
+        let to = target.place().0;
+        self.on_this_device("fill_2d", &to)?;
+        let Some(first) = to.pointer().filter(|_| !to.is_empty()) else {
+            return self.device_state().check_alive();
+        };
+        let value = bytemuck::bytes_of(&value);
+        if let Some(span) = to.as_span() {
+            return self.fill_span(&span, value, location);
+        }
+        let row = to.part(0..1, 0..to.row_bytes);
+        if let Some(row) = row.as_span() {
+            self.fill_span(&row, value, location)?;
+        }
+        let command = RepeatRow {
+            first,
+            row_bytes: to.row_bytes,
+            pitch_bytes: to.pitch_bytes,
+            rows: to.rows,
+            pitch_bytes_max: self.device_state().limits.pitch_bytes,
+        };
+        let operation = Operation {
+            kind: Kind::Fill,
+            label: "fill",
+            location,
+            bytes: to.bytes() as u64,
+            accesses: smallvec![to.access(AccessKind::Write)],
+            awaited: None,
+        };
+        // SAFETY: the command touches the rows alone, which lie within their allocation.
+        unsafe { submit(self.device_state(), self.state(), operation, command) }.map(drop)
+    }
+
+    /// The command that copies rows of this shape.
+    fn rows(&self, shape: &Area<'_>, source: Side2d, target: Side2d) -> Rows {
+        Rows {
+            copy: Copy2d {
+                source,
+                target,
+                width_bytes: shape.row_bytes,
+                height: shape.rows,
+            },
+            pitch_bytes_max: self.device_state().limits.pitch_bytes,
+        }
+    }
+
+    /// An error if the rectangle is not in the memory of the stream's device.
+    fn on_this_device(&self, operation: &'static str, area: &Area<'_>) -> Result<()> {
+        self.same_device(operation, 0, area.device())?;
+        if area.pinned().is_some() {
+            return Err(Misuse::new(operation, Problem::OnHost { operand: 0 }).into());
+        }
+        Ok(())
+    }
+}
+
+/// An error unless both have the same rows and columns.
+fn same_shape<T>(source: &Area<'_>, target: &Area<'_>) -> Result<(), Misuse> {
+    if (source.rows, source.row_bytes) == (target.rows, target.row_bytes) {
+        return Ok(());
+    }
+    let cols = |area: &Area<'_>| area.row_bytes.checked_div(size_of::<T>()).unwrap_or(0);
+    let problem = Problem::Shape {
+        source_rows: source.rows,
+        source_cols: cols(source),
+        target_rows: target.rows,
+        target_cols: cols(target),
+    };
+    Err(Misuse::new("copy_2d", problem))
+}

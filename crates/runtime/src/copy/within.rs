@@ -1,0 +1,88 @@
+//! Copies within one array, also to where the source is.
+
+use std::{ops::RangeBounds, panic::Location};
+
+use bytemuck::Pod;
+use smallvec::smallvec;
+
+use crate::{
+    Buffer, Result, Stream, WriteOperand,
+    memory::{part_from, resolve},
+    submit::{Move, WithinDevice},
+    timeline::Kind,
+    tracker::AccessKind,
+};
+
+/// How many copies an overlapping move may take. From there on, two copies by way of other memory are less.
+const MOVE_PIECES_MAX: usize = 4;
+
+impl Stream {
+    /// Copies the elements of `range` to those from `start` on, in the same array. The two may overlap: the target gets
+    /// what the source was before.
+    ///
+    /// Where they do not overlap this is one copy. Where they do it is a few copies, or two by way of memory of the
+    /// device's pool. Other streams are ordered with the bytes that are read and written, not with the whole array.
+    ///
+    /// ```
+    /// # let stream = millstream::Device::simulated()?.stream()?;
+    /// let mut numbers = stream.upload(&[1, 2, 3, 4, 5])?;
+    /// stream.copy_within(&mut numbers, 1.., 0)?;
+    /// assert_eq!(stream.download(&numbers)?.wait()?, [2, 3, 4, 5, 5]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If source or target do not lie within the array, it is on another device, there is no memory, or the device is
+    /// lost.
+    #[track_caller]
+    pub fn copy_within<T: Pod>(
+        &self,
+        array: impl WriteOperand<T>,
+        range: impl RangeBounds<usize>,
+        start: usize,
+    ) -> Result<()> {
+        let location = Location::caller();
+        let place = array.place();
+        let whole = place.0;
+        self.same_device("copy_within", 0, &whole.allocation.device)?;
+        let range = resolve("copy_within", range, array.len())?;
+        let moved = resolve("copy_within", part_from(start, range.len()), array.len())?;
+        let from = whole.clone().part(range, size_of::<T>());
+        let to = whole.part(moved, size_of::<T>());
+        let bytes = from.bytes.len();
+        if from.bytes.start == to.bytes.start {
+            return self.device_state().check_alive();
+        }
+        let (target, source) = (to.pointer(), from.pointer());
+        let accesses = smallvec![from.access(AccessKind::Read), to.access(AccessKind::Write)];
+        if !from.overlaps(&to) {
+            let command = WithinDevice {
+                target,
+                source,
+                bytes,
+            };
+            return self.submit_copy(Kind::DeviceToDevice, bytes, accesses, None, location, command);
+        }
+        let command = Move {
+            target,
+            source,
+            bytes,
+        };
+        if command.pieces() <= MOVE_PIECES_MAX {
+            return self.submit_copy(Kind::DeviceToDevice, bytes, accesses, None, location, command);
+        }
+        let between = Buffer::<u8>::new(self.device_state(), self.state(), bytes, "copy_within", location)?;
+        let between = between.view();
+        for (from, to) in [(&from, &between.span), (&between.span, &to)] {
+            let command = WithinDevice {
+                target: to.pointer(),
+                source: from.pointer(),
+                bytes,
+            };
+            let accesses = smallvec![from.access(AccessKind::Read), to.access(AccessKind::Write)];
+            self.submit_copy(Kind::DeviceToDevice, bytes, accesses, None, location, command)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,284 @@
+//! Planes: rectangles of an array, tracked by their bytes.
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    ops::{Range, RangeBounds},
+};
+
+use super::{
+    Span,
+    area::{Area, Base},
+    shape::Shape,
+    view::{lies_within, plain},
+};
+use crate::{Misuse, Problem, Result};
+
+/// A rectangle of an array to read: rows of elements at equal distances, in a
+/// [`Buffer`](crate::Buffer) or in [`Pinned`](crate::Pinned) memory.
+///
+/// Operations on rectangles wait for each other if these share a byte, and only then: the left half of an image and
+/// its right half are used side by side, though their rows alternate in memory.
+///
+/// ```
+/// use millstream::Device;
+///
+/// let stream = Device::simulated()?.stream()?;
+/// let numbers = stream.upload(&[0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23])?;
+/// let plane = numbers.plane(3, 4)?;
+/// let corner = plane.rect(1.., 2..)?;
+/// assert_eq!((corner.rows(), corner.cols(), corner.pitch()), (2, 2, 4));
+/// assert_eq!(stream.download_2d(corner)?.wait()?, [12, 13, 22, 23]);
+/// # Ok::<(), millstream::Error>(())
+/// ```
+pub struct Plane<'a, T> {
+    area: Area<'a>,
+    element: PhantomData<&'a T>,
+}
+
+impl<T> Clone for Plane<'_, T> {
+    fn clone(&self) -> Self {
+        Self {
+            area: self.area.clone(),
+            element: PhantomData,
+        }
+    }
+}
+
+/// A rectangle of an array to write. No two that exist at one time have a byte in common.
+///
+/// ```
+/// use millstream::Device;
+///
+/// let device = Device::simulated()?;
+/// let (first, second) = (device.stream()?, device.stream()?);
+/// let mut numbers = first.zeros::<u8>(8)?;
+/// let (mut left, mut right) = numbers.plane_mut(2, 4)?.split_cols_mut(1);
+/// first.fill_2d(&mut left, 1)?;
+/// second.fill_2d(&mut right, 2)?; // beside the other: they share no byte
+/// assert_eq!(first.download(&numbers)?.wait()?, [1, 2, 2, 2, 1, 2, 2, 2]);
+/// # Ok::<(), millstream::Error>(())
+/// ```
+///
+/// Two that overlap do not compile:
+///
+/// ```compile_fail,E0499
+/// # let stream = millstream::Device::simulated()?.stream()?;
+/// # let mut numbers = stream.zeros::<u8>(8)?;
+/// let mut plane = numbers.plane_mut(2, 4)?;
+/// let mut left = plane.reborrow().rect_mut(.., ..3)?;
+/// let mut right = plane.reborrow().rect_mut(.., 2..)?;
+/// stream.fill_2d(&mut left, 1)?;
+/// stream.fill_2d(&mut right, 2)?;
+/// # Ok::<(), millstream::Error>(())
+/// ```
+pub struct PlaneMut<'a, T> {
+    area: Area<'a>,
+    element: PhantomData<&'a mut T>,
+}
+
+macro_rules! common {
+    ($name:ident) => {
+        impl<'a, T> $name<'a, T> {
+            /// Rows of the rectangle.
+            #[must_use]
+            pub fn rows(&self) -> usize {
+                self.area.rows
+            }
+
+            /// Elements in a row.
+            #[must_use]
+            pub fn cols(&self) -> usize {
+                self.area.row_bytes.checked_div(size_of::<T>()).unwrap_or(0)
+            }
+
+            /// Elements from the start of a row to the start of the next.
+            #[must_use]
+            pub fn pitch(&self) -> usize {
+                self.area
+                    .pitch_bytes
+                    .checked_div(size_of::<T>())
+                    .unwrap_or(0)
+            }
+
+            /// Whether the rectangle has no elements.
+            #[must_use]
+            pub fn is_empty(&self) -> bool {
+                self.area.is_empty()
+            }
+
+            pub(super) fn area(&self) -> &Area<'a> {
+                &self.area
+            }
+
+            /// The rectangle of `rows` and `cols`, which lie within this one.
+            fn part(&self, rows: Range<usize>, cols: Range<usize>) -> Self {
+                let bytes = cols.start * size_of::<T>()..cols.end * size_of::<T>();
+                Self {
+                    area: self.area.part(rows, bytes),
+                    element: PhantomData,
+                }
+            }
+
+            fn checked_part(
+                &self,
+                rows: impl RangeBounds<usize>,
+                cols: impl RangeBounds<usize>,
+            ) -> Result<Self, Misuse> {
+                let (rows, cols) = (plain(rows, self.rows()), plain(cols, self.cols()));
+                if lies_within(&rows, self.rows()) && lies_within(&cols, self.cols()) {
+                    return Ok(self.part(rows, cols));
+                }
+                let problem = Problem::Rect {
+                    rows,
+                    cols,
+                    plane_rows: self.rows(),
+                    plane_cols: self.cols(),
+                };
+                Err(Misuse::new("rect", problem))
+            }
+
+            /// A rectangle whose shape fits the memory from `start` on.
+            pub(super) fn of(base: Base<'a>, start: usize, ordered: bool, shape: Shape) -> Self {
+                let element_bytes = size_of::<T>();
+                let area = Area {
+                    base,
+                    start,
+                    rows: shape.rows,
+                    row_bytes: shape.cols * element_bytes,
+                    // Only where there are no two rows can this be more than an address can count.
+                    pitch_bytes: shape.pitch.saturating_mul(element_bytes),
+                    ordered,
+                };
+                Self {
+                    area,
+                    element: PhantomData,
+                }
+            }
+
+            /// A rectangle whose shape fits the span.
+            pub(super) fn of_span(span: Span<'a>, shape: Shape) -> Self {
+                Self::of(
+                    Base::Device(span.allocation),
+                    span.bytes.start,
+                    span.ordered,
+                    shape,
+                )
+            }
+        }
+
+        impl<T> fmt::Debug for $name<'_, T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let (rows, cols, pitch) = (self.rows(), self.cols(), self.pitch());
+                let device = self.area.device();
+                write!(
+                    f,
+                    "{}({rows} × {cols}, {pitch} apart, from byte {} on, on {device})",
+                    stringify!($name),
+                    self.area.start
+                )
+            }
+        }
+    };
+}
+
+common!(Plane);
+common!(PlaneMut);
+
+impl<T> Plane<'_, T> {
+    /// A rectangle within this one.
+    ///
+    /// # Errors
+    ///
+    /// If one of the ranges does not lie within this rectangle.
+    pub fn rect(&self, rows: impl RangeBounds<usize>, cols: impl RangeBounds<usize>) -> Result<Self> {
+        Ok(self.checked_part(rows, cols)?)
+    }
+}
+
+impl<'a, T> PlaneMut<'a, T> {
+    /// A rectangle within this one, to read.
+    ///
+    /// # Errors
+    ///
+    /// If one of the ranges does not lie within this rectangle.
+    pub fn rect(&self, rows: impl RangeBounds<usize>, cols: impl RangeBounds<usize>) -> Result<Plane<'_, T>> {
+        let Self { area, element: _ } = self.checked_part(rows, cols)?;
+        Ok(Plane {
+            area,
+            element: PhantomData,
+        })
+    }
+
+    /// A rectangle within this one, to write. Of a [`reborrow`](Self::reborrow) if this one is needed again.
+    ///
+    /// # Errors
+    ///
+    /// If one of the ranges does not lie within this rectangle.
+    pub fn rect_mut(self, rows: impl RangeBounds<usize>, cols: impl RangeBounds<usize>) -> Result<Self> {
+        Ok(self.checked_part(rows, cols)?)
+    }
+
+    /// This rectangle for a while, without giving it away.
+    #[must_use]
+    pub fn reborrow(&mut self) -> PlaneMut<'_, T> {
+        self.part(0..self.rows(), 0..self.cols())
+    }
+
+    /// Both parts of this rectangle: the first `middle` rows, and the rest.
+    ///
+    /// # Panics
+    ///
+    /// If `middle` is more than there are.
+    #[must_use]
+    #[track_caller]
+    pub fn split_rows_mut(self, middle: usize) -> (PlaneMut<'a, T>, PlaneMut<'a, T>) {
+        let (rows, cols) = (self.rows(), self.cols());
+        assert!(middle <= rows, "split at row {middle} of {rows}");
+        (self.part(0..middle, 0..cols), self.part(middle..rows, 0..cols))
+    }
+
+    /// Both parts of this rectangle: the first `middle` columns, and the rest.
+    ///
+    /// # Panics
+    ///
+    /// If `middle` is more than there are.
+    #[must_use]
+    #[track_caller]
+    pub fn split_cols_mut(self, middle: usize) -> (PlaneMut<'a, T>, PlaneMut<'a, T>) {
+        let (rows, cols) = (self.rows(), self.cols());
+        assert!(middle <= cols, "split at column {middle} of {cols}");
+        (self.part(0..rows, 0..middle), self.part(0..rows, middle..cols))
+    }
+
+    /// This rectangle in tiles of `tile_rows` by `tile_cols`, those at the lower and right edge perhaps smaller: row by
+    /// row, from left to right.
+    ///
+    /// ```
+    /// # let stream = millstream::Device::simulated()?.stream()?;
+    /// let mut numbers = stream.zeros::<u8>(3 * 4)?;
+    /// for (number, tile) in numbers.plane_mut(3, 4)?.tiles_mut(2, 3).enumerate() {
+    ///     stream.fill_2d(tile, number as u8)?;
+    /// }
+    /// assert_eq!(stream.download(&numbers)?.wait()?, [0, 0, 0, 1, 0, 0, 0, 1, 2, 2, 2, 3]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If a tile would have no elements.
+    #[track_caller]
+    pub fn tiles_mut(self, tile_rows: usize, tile_cols: usize) -> impl Iterator<Item = PlaneMut<'a, T>> {
+        assert!(tile_rows > 0 && tile_cols > 0, "tiles of no elements");
+        let (rows, cols) = (self.rows(), self.cols());
+        // Without a column there is no tile, however many rows there are.
+        let rows = if cols == 0 { 0 } else { rows };
+        (0..rows).step_by(tile_rows).flat_map(move |row| {
+            let whole = self.part(0..rows, 0..cols);
+            (0..cols).step_by(tile_cols).map(move |col| {
+                let end_row = row.saturating_add(tile_rows).min(rows);
+                whole.part(row..end_row, col..col.saturating_add(tile_cols).min(cols))
+            })
+        })
+    }
+}

@@ -1,0 +1,207 @@
+//! How arrays become planes: which rows fit in which arrays.
+
+use super::{Buffer, Pinned, Plane, PlaneMut, View, ViewMut, area::Base};
+use crate::{Misuse, Problem, Result};
+
+/// Rows, columns and pitch, in elements, that fit the array which they were checked against.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    pub(super) pitch: usize,
+}
+
+impl Shape {
+    /// The shape of an array of `len` elements that is nothing but its rows.
+    fn whole(rows: usize, cols: usize, len: usize) -> Result<Self, Misuse> {
+        if rows.checked_mul(cols) == Some(len) {
+            return Ok(Self {
+                rows,
+                cols,
+                pitch: cols,
+            });
+        }
+        Err(Misuse::new("plane", Problem::PlaneSize { rows, cols, len }))
+    }
+
+    /// The shape of rows that begin `pitch` elements apart, the first at the start of an array of `len` elements.
+    fn pitched(
+        operation: &'static str,
+        rows: usize,
+        cols: usize,
+        pitch: usize,
+        len: usize,
+    ) -> Result<Self, Misuse> {
+        if rows > 1 && cols > pitch {
+            return Err(Misuse::new(operation, Problem::PlaneRows { cols, pitch }));
+        }
+        let end = match rows.checked_sub(1) {
+            Some(further_rows) if cols > 0 => further_rows
+                .checked_mul(pitch)
+                .and_then(|start| start.checked_add(cols)),
+            _ => Some(0),
+        };
+        if end.is_some_and(|end| end <= len) {
+            return Ok(Self { rows, cols, pitch });
+        }
+        let problem = Problem::PlanePitch {
+            rows,
+            cols,
+            pitch,
+            len,
+        };
+        Err(Misuse::new(operation, problem))
+    }
+}
+
+/// An error unless `rows` rows of `cols` elements that begin `pitch` elements apart fit in `len` elements.
+pub(crate) fn check_rows(
+    operation: &'static str,
+    rows: usize,
+    cols: usize,
+    pitch: usize,
+    len: usize,
+) -> Result<(), Misuse> {
+    Shape::pitched(operation, rows, cols, pitch, len).map(drop)
+}
+
+impl<'a, T> View<'a, T> {
+    /// These elements as `rows` rows of `cols` elements.
+    ///
+    /// # Errors
+    ///
+    /// If that is not their number.
+    pub fn plane(self, rows: usize, cols: usize) -> Result<Plane<'a, T>> {
+        let shape = Shape::whole(rows, cols, self.len())?;
+        Ok(Plane::of_span(self.span, shape))
+    }
+
+    /// Of these elements, `rows` rows of `cols` elements that begin `pitch` elements apart.
+    ///
+    /// # Errors
+    ///
+    /// If there are not so many elements, or rows would overlap.
+    pub fn plane_pitched(self, rows: usize, cols: usize, pitch: usize) -> Result<Plane<'a, T>> {
+        let shape = Shape::pitched("plane_pitched", rows, cols, pitch, self.len())?;
+        Ok(Plane::of_span(self.span, shape))
+    }
+}
+
+impl<'a, T> ViewMut<'a, T> {
+    /// These elements as `rows` rows of `cols` elements, to write.
+    ///
+    /// # Errors
+    ///
+    /// If that is not their number.
+    pub fn plane_mut(self, rows: usize, cols: usize) -> Result<PlaneMut<'a, T>> {
+        let shape = Shape::whole(rows, cols, self.len())?;
+        Ok(PlaneMut::of_span(self.span, shape))
+    }
+
+    /// Of these elements, `rows` rows of `cols` elements that begin `pitch` elements apart, to write.
+    ///
+    /// # Errors
+    ///
+    /// If there are not so many elements, or rows would overlap.
+    pub fn plane_pitched_mut(self, rows: usize, cols: usize, pitch: usize) -> Result<PlaneMut<'a, T>> {
+        let shape = Shape::pitched("plane_pitched_mut", rows, cols, pitch, self.len())?;
+        Ok(PlaneMut::of_span(self.span, shape))
+    }
+}
+
+impl<T> Buffer<T> {
+    /// The array as `rows` rows of `cols` elements.
+    ///
+    /// # Errors
+    ///
+    /// If that is not how many elements it has.
+    pub fn plane(&self, rows: usize, cols: usize) -> Result<Plane<'_, T>> {
+        self.view().plane(rows, cols)
+    }
+
+    /// The array as `rows` rows of `cols` elements, to write.
+    ///
+    /// # Errors
+    ///
+    /// If that is not how many elements it has.
+    pub fn plane_mut(&mut self, rows: usize, cols: usize) -> Result<PlaneMut<'_, T>> {
+        self.view_mut().plane_mut(rows, cols)
+    }
+
+    /// Of the array, `rows` rows of `cols` elements that begin `pitch` elements apart, the first at its start.
+    ///
+    /// ```
+    /// # let stream = millstream::Device::simulated()?.stream()?;
+    /// let padded = stream.upload(&[1, 2, 0, 0, 3, 4])?;
+    /// assert_eq!(stream.download_2d(padded.plane_pitched(2, 2, 4)?)?.wait()?, [1, 2, 3, 4]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the array does not have so many elements, or rows would overlap.
+    pub fn plane_pitched(&self, rows: usize, cols: usize, pitch: usize) -> Result<Plane<'_, T>> {
+        self.view().plane_pitched(rows, cols, pitch)
+    }
+
+    /// Of the array, `rows` rows of `cols` elements that begin `pitch` elements apart, to write.
+    ///
+    /// # Errors
+    ///
+    /// If the array does not have so many elements, or rows would overlap.
+    pub fn plane_pitched_mut(&mut self, rows: usize, cols: usize, pitch: usize) -> Result<PlaneMut<'_, T>> {
+        self.view_mut().plane_pitched_mut(rows, cols, pitch)
+    }
+}
+
+impl<T> Pinned<T> {
+    /// The array as `rows` rows of `cols` elements.
+    ///
+    /// # Errors
+    ///
+    /// If that is not how many elements it has.
+    pub fn plane(&self, rows: usize, cols: usize) -> Result<Plane<'_, T>> {
+        let shape = Shape::whole(rows, cols, self.len())?;
+        Ok(Plane::of(Base::Pinned(self.place()), 0, true, shape))
+    }
+
+    /// The array as `rows` rows of `cols` elements, to write.
+    ///
+    /// ```
+    /// # let stream = millstream::Device::simulated()?.stream()?;
+    /// let numbers = stream.upload(&[1, 2, 3, 4, 5, 6])?;
+    /// let mut pinned = stream.device().pinned::<i32>(6)?;
+    /// let right = pinned.plane_mut(3, 2)?.rect_mut(.., 1..)?;
+    /// stream.copy_2d(numbers.plane(2, 3)?.rect(.., 0..1)?, right.rect_mut(..2, ..)?)?;
+    /// assert_eq!(*pinned.read()?, [0, 1, 0, 4, 0, 0]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If that is not how many elements it has.
+    pub fn plane_mut(&mut self, rows: usize, cols: usize) -> Result<PlaneMut<'_, T>> {
+        let shape = Shape::whole(rows, cols, self.len())?;
+        Ok(PlaneMut::of(Base::Pinned(self.place()), 0, true, shape))
+    }
+
+    /// Of the array, `rows` rows of `cols` elements that begin `pitch` elements apart, the first at its start.
+    ///
+    /// # Errors
+    ///
+    /// If the array does not have so many elements, or rows would overlap.
+    pub fn plane_pitched(&self, rows: usize, cols: usize, pitch: usize) -> Result<Plane<'_, T>> {
+        let shape = Shape::pitched("plane_pitched", rows, cols, pitch, self.len())?;
+        Ok(Plane::of(Base::Pinned(self.place()), 0, true, shape))
+    }
+
+    /// Of the array, `rows` rows of `cols` elements that begin `pitch` elements apart, to write.
+    ///
+    /// # Errors
+    ///
+    /// If the array does not have so many elements, or rows would overlap.
+    pub fn plane_pitched_mut(&mut self, rows: usize, cols: usize, pitch: usize) -> Result<PlaneMut<'_, T>> {
+        let shape = Shape::pitched("plane_pitched_mut", rows, cols, pitch, self.len())?;
+        Ok(PlaneMut::of(Base::Pinned(self.place()), 0, true, shape))
+    }
+}

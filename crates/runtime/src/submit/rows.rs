@@ -1,0 +1,177 @@
+//! The commands that copy rows of rectangles, and within an array.
+
+#![allow(unsafe_code, reason = "makes the driver calls that enqueue work")]
+
+use millstream_driver::{Copy2d, DevicePtr, DriverError, Memory2d, Side2d};
+
+use super::commands::{Command, Queue, ToDevice, ToHost, WithinDevice};
+
+/// Copies rows (rule 52). There is a byte to copy, and at least one side is on the device.
+pub(crate) struct Rows {
+    pub(crate) copy: Copy2d,
+    /// The longest pitch that the driver takes.
+    pub(crate) pitch_bytes_max: usize,
+}
+
+impl Command for Rows {
+    type Output = ();
+
+    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+        let Copy2d {
+            source,
+            target,
+            width_bytes,
+            height,
+        } = self.copy;
+        let gapless = |side: &Side2d| side.pitch_bytes == width_bytes;
+        if height == 1 || (gapless(&source) && gapless(&target)) {
+            // SAFETY: by this function's contract.
+            return unsafe { enqueue_range(queue, source.memory, target.memory, width_bytes * height) };
+        }
+        if source.pitch_bytes.max(target.pitch_bytes) <= self.pitch_bytes_max {
+            // SAFETY: by this function's contract.
+            return unsafe {
+                queue
+                    .driver
+                    .copy_2d_async(queue.context, &self.copy, queue.stream)
+            };
+        }
+        for row in 0..height {
+            let (from, to) = (row_of(source, row), row_of(target, row));
+            // SAFETY: by this function's contract.
+            unsafe { enqueue_range(queue, from, to, width_bytes) }?;
+        }
+        Ok(())
+    }
+}
+
+/// Where this row begins.
+fn row_of(side: Side2d, row: usize) -> Memory2d {
+    let offset = row * side.pitch_bytes;
+    match side.memory {
+        Memory2d::Device(first) => Memory2d::Device(first.offset(offset as u64)),
+        Memory2d::Host(first) => Memory2d::Host(first.wrapping_add(offset)),
+    }
+}
+
+/// Copies bytes without gaps.
+///
+/// # Safety
+///
+/// That of [`Command::enqueue`].
+unsafe fn enqueue_range(
+    queue: Queue<'_>,
+    source: Memory2d,
+    target: Memory2d,
+    bytes: usize,
+) -> Result<(), DriverError> {
+    match (source, target) {
+        (Memory2d::Device(source), Memory2d::Device(target)) => {
+            let command = WithinDevice {
+                target,
+                source,
+                bytes,
+            };
+            // SAFETY: by this function's contract.
+            unsafe { command.enqueue(queue) }
+        }
+        (Memory2d::Host(source), Memory2d::Device(target)) => {
+            let command = ToDevice {
+                target,
+                source,
+                bytes,
+            };
+            // SAFETY: by this function's contract.
+            unsafe { command.enqueue(queue) }
+        }
+        (Memory2d::Device(source), Memory2d::Host(target)) => {
+            let command = ToHost {
+                target,
+                source,
+                bytes,
+            };
+            // SAFETY: by this function's contract.
+            unsafe { command.enqueue(queue) }
+        }
+        (Memory2d::Host(_), Memory2d::Host(_)) => unreachable!("one side is on the device"),
+    }
+}
+
+/// Repeats the row at `first` in all `rows` rows of a rectangle, by copying what is there already: 1, 2, 4, … rows.
+pub(crate) struct RepeatRow {
+    pub(crate) first: DevicePtr,
+    pub(crate) row_bytes: usize,
+    pub(crate) pitch_bytes: usize,
+    pub(crate) rows: usize,
+    pub(crate) pitch_bytes_max: usize,
+}
+
+impl Command for RepeatRow {
+    type Output = ();
+
+    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+        let mut ready = 1;
+        while ready < self.rows {
+            let height = ready.min(self.rows - ready);
+            let offset = ready * self.pitch_bytes;
+            let copy = Copy2d {
+                source: Side2d::device(self.first, self.pitch_bytes),
+                target: Side2d::device(self.first.offset(offset as u64), self.pitch_bytes),
+                width_bytes: self.row_bytes,
+                height,
+            };
+            let rows = Rows {
+                copy,
+                pitch_bytes_max: self.pitch_bytes_max,
+            };
+            // SAFETY: by this function's contract; the rows that are read come before those that are written, and the
+            // copies of one stream run one after the other (rule 16).
+            unsafe { rows.enqueue(queue) }?;
+            ready += height;
+        }
+        Ok(())
+    }
+}
+
+/// Moves bytes within the device to a place that overlaps with theirs: piece by piece, so that no piece overlaps with
+/// its own target, and from the side on which the targets lie.
+pub(crate) struct Move {
+    pub(crate) target: DevicePtr,
+    pub(crate) source: DevicePtr,
+    pub(crate) bytes: usize,
+}
+
+impl Move {
+    /// How far the bytes move, and so how long a piece may be.
+    fn distance(&self) -> usize {
+        let distance = self.target.as_raw().abs_diff(self.source.as_raw());
+        usize::try_from(distance).unwrap_or(usize::MAX)
+    }
+
+    /// How many copies it takes.
+    pub(crate) fn pieces(&self) -> usize {
+        self.bytes.div_ceil(self.distance().max(1))
+    }
+}
+
+impl Command for Move {
+    type Output = ();
+
+    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+        let (pieces, piece_bytes) = (self.pieces(), self.distance());
+        let forward = self.target.as_raw() < self.source.as_raw();
+        for number in 0..pieces {
+            let piece = if forward { number } else { pieces - 1 - number };
+            let offset = piece * piece_bytes;
+            let copy = WithinDevice {
+                target: self.target.offset(offset as u64),
+                source: self.source.offset(offset as u64),
+                bytes: piece_bytes.min(self.bytes - offset),
+            };
+            // SAFETY: by this function's contract; a piece is no longer than the way that it goes, its target was read
+            // by the copies before, and the copies of one stream run one after the other (rule 16).
+            unsafe { copy.enqueue(queue) }?;
+        }
+        Ok(())
+    }
+}

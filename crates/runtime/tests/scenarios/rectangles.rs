@@ -1,0 +1,346 @@
+//! Rectangles of arrays: which of them wait for each other, what they cost, and what is refused.
+
+use std::thread;
+
+use millstream::{Buffer, Device, PlaneMut, Problem, Result, Stream};
+
+use crate::{
+    calls::Calls,
+    places::on_gpu,
+    rig::{Rig, everywhere_counted},
+    shapes::problem,
+};
+
+const ROWS: usize = 40;
+const COLS: usize = 50;
+
+fn scenario(run: impl Fn(&Rig, &Calls) -> Result<()>) {
+    everywhere_counted(|rig, calls| run(rig, calls).unwrap());
+}
+
+/// An image of zeros that all streams have used, with nothing pending.
+fn shared_image(streams: &[&Stream]) -> Result<Buffer<u8>> {
+    let image = streams[0].zeros::<u8>(ROWS * COLS)?;
+    for stream in streams {
+        stream.download(&image)?.wait()?;
+    }
+    Ok(image)
+}
+
+/// The rows of an image that has `left` up to column `middle`, and `right` from there on.
+fn halves(middle: usize, left: u8, right: u8) -> Vec<u8> {
+    let row = [vec![left; middle], vec![right; COLS - middle]].concat();
+    row.repeat(ROWS)
+}
+
+#[test]
+fn a03_left_and_right_of_an_image_are_used_side_by_side() {
+    scenario(|rig, calls| {
+        let [s1, s2, s3] = rig.streams();
+        let mut image = shared_image(&[&s1, &s2, &s3])?;
+        let gate = rig.gate(&s1);
+        calls.forget();
+        let (mut left, mut right) = image.plane_mut(ROWS, COLS)?.split_cols_mut(21);
+        thread::scope(|scope| {
+            let first = scope.spawn(|| s1.fill_2d(&mut left, 1));
+            let second = scope.spawn(|| s2.fill_2d(&mut right, 2));
+            first.join().unwrap().and(second.join().unwrap())
+        })?;
+        let beside = s2.download_2d(&right)?;
+        assert_eq!(calls.count("stream_wait_event"), 0, "{:?}", calls.counts());
+        assert_eq!(
+            beside.wait()?,
+            [2; ROWS * (COLS - 21)],
+            "while the gate is closed"
+        );
+        let whole = s3.download(&image)?;
+        rig.assert_pending(&whole);
+        gate.open();
+        assert_eq!(whole.wait()?, halves(21, 1, 2));
+        Ok(())
+    });
+}
+
+#[test]
+fn a04_rectangles_are_ordered_exactly_where_they_overlap() {
+    scenario(|rig, calls| {
+        let [s1, s2] = rig.streams();
+        let mut image = shared_image(&[&s1, &s2])?;
+        let tile = s1.upload(&[7_u8; 10 * 10])?;
+        let gate = rig.gate(&s1);
+        calls.forget();
+        let plane = image.plane_mut(ROWS, COLS)?;
+        s1.copy_2d(tile.plane(10, 10)?, plane.rect_mut(20..30, 30..40)?)?;
+        let plane = image.plane(ROWS, COLS)?;
+        let around = [
+            (0..20, 0..COLS),
+            (30..ROWS, 0..COLS),
+            (0..ROWS, 0..30),
+            (0..ROWS, 40..COLS),
+        ];
+        for (rows, cols) in around {
+            let part = plane.rect(rows.clone(), cols.clone())?;
+            assert_eq!(s2.download_2d(&part)?.wait()?, vec![0; part.rows() * part.cols()]);
+            assert_eq!(calls.count("stream_wait_event"), 0, "{rows:?} × {cols:?} waits");
+        }
+        let line = s2.download(image.slice(20 * COLS..20 * COLS + 30))?;
+        assert_eq!(line.wait()?, [0; 30], "a range between the rows");
+        let corner = s2.download_2d(plane.rect(29..31, 39..41)?)?;
+        rig.assert_count(calls, "stream_wait_event", 1);
+        rig.assert_pending(&corner);
+        gate.open();
+        assert_eq!(corner.wait()?, [7, 0, 0, 0]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a12_tiles_are_written_on_many_streams_and_read_as_one() {
+    scenario(|rig, _| {
+        let streams: [Stream; 4] = rig.streams();
+        let mut image = shared_image(&[&streams[0]])?;
+        let gates: Vec<_> = streams.iter().map(|stream| rig.gate(stream)).collect();
+        let tiles: Vec<PlaneMut<'_, u8>> = image.plane_mut(ROWS, COLS)?.tiles_mut(16, 16).collect();
+        assert_eq!(tiles.len(), 12);
+        for (number, tile) in tiles.into_iter().enumerate() {
+            streams[number % 4].fill_2d(tile, number as u8)?;
+        }
+        let whole = rig.stream().download(&image)?;
+        rig.assert_pending(&whole);
+        gates.into_iter().for_each(|gate| gate.open());
+        let expected: Vec<u8> = (0..ROWS * COLS)
+            .map(|at| (at / COLS / 16 * 4 + at % COLS / 16) as u8)
+            .collect();
+        assert_eq!(whole.wait()?, expected);
+        Ok(())
+    });
+}
+
+#[test]
+fn b01_a_rectangle_of_pinned_memory_is_not_seen_before_it_has_arrived() {
+    scenario(|rig, _| {
+        let stream = rig.stream();
+        let image = stream.upload(&halves(25, 3, 4))?;
+        let mut pinned = rig.device.pinned::<u8>(2 * ROWS * COLS)?;
+        let gate = rig.gate(&stream);
+        let target = pinned.plane_pitched_mut(ROWS, 2, 2 * COLS)?;
+        stream.copy_2d(image.plane(ROWS, COLS)?.rect(.., 24..26)?, target)?;
+        let back = stream.download(&image)?;
+        rig.assert_pending(&back);
+        gate.open();
+        let seen = pinned.read()?;
+        let expected: Vec<u8> = (0..2 * ROWS * COLS)
+            .map(|at| [3, 4].get(at % (2 * COLS)).copied().unwrap_or(0))
+            .collect();
+        assert_eq!(*seen, expected);
+        // And back: what is written after the copy is not seen by it.
+        pinned.write()?.fill(9);
+        let mut narrow = stream.zeros::<u8>(ROWS * 3)?;
+        stream.copy_2d(
+            pinned.plane(ROWS, 2 * COLS)?.rect(.., 7..10)?,
+            narrow.plane_mut(ROWS, 3)?,
+        )?;
+        pinned.write()?.fill(8);
+        assert_eq!(stream.download(&narrow)?.wait()?, [9; ROWS * 3]);
+        Ok(())
+    });
+}
+
+#[test]
+fn what_rectangles_cost() {
+    scenario(|rig, calls| {
+        let stream = rig.stream();
+        let mut image = stream.zeros::<u32>(ROWS * COLS)?;
+        let mut small = stream.zeros::<u32>(10 * 10)?;
+        calls.forget();
+        stream.copy_2d(
+            image.plane(ROWS, COLS)?.rect(..10, 5..15)?,
+            small.plane_mut(10, 10)?,
+        )?;
+        assert_eq!(
+            calls.counts().into_iter().collect::<Vec<_>>(),
+            [("copy_2d_async", 1)]
+        );
+        calls.forget();
+        stream.copy_2d(image.plane(ROWS, COLS)?.rect(3..5, ..)?, small.plane_mut(2, 50)?)?;
+        let gapless: Vec<_> = calls.counts().into_iter().collect();
+        assert_eq!(gapless, [("copy_device_to_device_async", 1)]);
+        calls.forget();
+        stream.fill_2d(image.plane_mut(ROWS, COLS)?.rect_mut(.., ..7)?, 5)?;
+        let wanted = [
+            ("copy_2d_async", 5),
+            ("copy_device_to_device_async", 1),
+            ("memset_async", 1),
+        ];
+        let fill: Vec<_> = calls.counts().into_iter().collect();
+        assert_eq!(fill, wanted, "1, 2, 4, … rows");
+        calls.forget();
+        let source = vec![6; 10 * 30];
+        stream.upload_2d(&source, 30, image.plane_mut(ROWS, COLS)?.rect_mut(..10, 20..)?)?;
+        assert_eq!(calls.count("copy_2d_async"), 1, "{:?}", calls.counts());
+        assert_eq!(calls.count("copy_host_to_device_async"), 0);
+        assert_eq!(stream.download(image.slice(..9 * COLS))?.wait()?, {
+            let row = [vec![5; 7], vec![0; 13], vec![6; 30]].concat();
+            row.repeat(9)
+        });
+        Ok(())
+    });
+}
+
+#[test]
+fn b13_rectangles_that_do_not_fit_are_typed_errors_and_enqueue_nothing() {
+    scenario(|rig, calls| {
+        let stream = rig.stream();
+        let mut a = stream.zeros::<[u8; 3]>(12)?;
+        let mut b = stream.zeros::<[u8; 3]>(12)?;
+        let elsewhere = Device::simulated()?;
+        let mut foreign = elsewhere.stream()?.zeros::<[u8; 3]>(12)?;
+        let mut pinned = rig.device.pinned::<[u8; 3]>(12)?;
+        let other_pinned = rig.device.pinned::<[u8; 3]>(12)?;
+        calls.forget();
+
+        let size = Problem::PlaneSize {
+            rows: 3,
+            cols: 5,
+            len: 12,
+        };
+        assert_eq!(problem(a.plane(3, 5)), size);
+        assert_eq!(problem(pinned.plane_mut(3, 5)), size);
+        assert!(matches!(
+            problem(a.plane(usize::MAX, 2)),
+            Problem::PlaneSize { .. }
+        ));
+        let pitch = Problem::PlanePitch {
+            rows: 3,
+            cols: 3,
+            pitch: 5,
+            len: 12,
+        };
+        assert_eq!(problem(a.plane_pitched(3, 3, 5)), pitch);
+        let far = problem(a.plane_pitched_mut(3, 1, usize::MAX));
+        assert!(matches!(far, Problem::PlanePitch { .. }), "{far}");
+        let close = Problem::PlaneRows { cols: 3, pitch: 2 };
+        assert_eq!(problem(pinned.plane_pitched(3, 3, 2)), close);
+        let rect = Problem::Rect {
+            rows: 1..4,
+            cols: 0..4,
+            plane_rows: 3,
+            plane_cols: 4,
+        };
+        assert_eq!(problem(a.plane(3, 4)?.rect(1..4, ..)), rect);
+        assert_eq!(problem(a.plane_mut(3, 4)?.rect_mut(1..=3, ..)), rect);
+        let (start, end) = (3, 1);
+        let reversed = problem(a.plane(3, 4)?.rect(.., start..end));
+        assert!(matches!(reversed, Problem::Rect { .. }), "{reversed}");
+
+        let shape = Problem::Shape {
+            source_rows: 3,
+            source_cols: 4,
+            target_rows: 4,
+            target_cols: 3,
+        };
+        assert_eq!(problem(stream.copy_2d(a.plane(3, 4)?, b.plane_mut(4, 3)?)), shape);
+        let other = problem(stream.copy_2d(a.plane(3, 4)?, foreign.plane_mut(3, 4)?));
+        assert!(
+            matches!(other, Problem::OtherDevice { operand: 1, .. }),
+            "{other}"
+        );
+        let other = problem(stream.fill_2d(foreign.plane_mut(3, 4)?, [1; 3]));
+        assert!(
+            matches!(other, Problem::OtherDevice { operand: 0, .. }),
+            "{other}"
+        );
+        let host = problem(stream.copy_2d(other_pinned.plane(3, 4)?, pinned.plane_mut(3, 4)?));
+        assert_eq!(host, Problem::BothOnHost);
+        let on_host = Problem::OnHost { operand: 0 };
+        assert_eq!(problem(stream.fill_2d(pinned.plane_mut(3, 4)?, [1; 3])), on_host);
+        assert_eq!(problem(stream.download_2d(pinned.plane(3, 4)?)), on_host);
+        let short = problem(stream.upload_2d(&[[0; 3]; 11], 4, b.plane_mut(3, 4)?));
+        assert_eq!(
+            short.to_string(),
+            "3 rows of 4 elements, 4 apart, do not fit in the array's 11"
+        );
+        let narrow = problem(stream.upload_2d(&[[0; 3]; 12], 3, b.plane_mut(3, 4)?));
+        assert_eq!(narrow, Problem::PlaneRows { cols: 4, pitch: 3 });
+        assert!(
+            calls.counts().is_empty(),
+            "something was enqueued: {:?}",
+            calls.counts()
+        );
+
+        stream.upload_2d(&[[7; 3]; 12], 4, a.plane_mut(3, 4)?)?;
+        stream.copy_2d(a.plane(3, 4)?, b.plane_mut(3, 4)?)?;
+        stream.copy_2d(
+            b.plane(3, 4)?.rect(.., 1..3)?,
+            pinned.plane_mut(3, 4)?.rect_mut(.., ..2)?,
+        )?;
+        assert_eq!(pinned.read()?[4..8], [[7; 3], [7; 3], [0; 3], [0; 3]]);
+        Ok(())
+    });
+}
+
+#[test]
+fn b15_rectangles_without_elements_and_of_single_rows_and_columns() {
+    scenario(|rig, _| {
+        let stream = rig.stream();
+        let mut empty = stream.upload::<u16>(&[])?;
+        let mut numbers = stream.upload(&[1_u16, 2, 3, 4, 5, 6])?;
+        let mut pinned = rig.device.pinned::<u16>(0)?;
+        for (rows, cols) in [(0, 0), (0, 7), (7, 0), (usize::MAX, 0)] {
+            stream.copy_2d(empty.plane(rows, cols)?, pinned.plane_mut(rows, cols)?)?;
+            stream.fill_2d(empty.plane_mut(rows, cols)?, 1)?;
+            stream.upload_2d(&[], 0, empty.plane_mut(rows, cols)?)?;
+            assert_eq!(stream.download_2d(empty.plane(rows, cols)?)?.wait()?, [0; 0]);
+            assert_eq!(empty.plane_mut(rows, cols)?.tiles_mut(2, 2).count(), 0);
+        }
+        let nothing = numbers.plane(2, 3)?.rect(1..1, 2..)?;
+        assert_eq!(stream.download_2d(nothing)?.wait()?, [0; 0]);
+        let far = empty.plane_pitched_mut(1 << 40, 0, usize::MAX)?;
+        let (low, high) = far.rect_mut(1 << 39.., ..)?.split_rows_mut(5);
+        assert!(low.is_empty() && high.is_empty() && low.pitch() > 1 << 40);
+
+        let row = numbers.plane_pitched(1, 2, usize::MAX)?;
+        assert_eq!(stream.download_2d(row)?.wait()?, [1, 2]);
+        stream.fill_2d(numbers.plane_mut(2, 3)?.rect_mut(.., 1..2)?, 9)?;
+        let column = numbers.plane(2, 3)?.rect(.., 1..=1)?;
+        assert_eq!(stream.download_2d(column)?.wait()?, [9, 9]);
+        let (none, all) = numbers.plane_mut(3, 2)?.split_cols_mut(0);
+        assert!(none.is_empty());
+        stream.fill_2d(all, 4)?;
+        assert_eq!(stream.download(&numbers)?.wait()?, [4; 6]);
+        Ok(())
+    });
+}
+
+#[test]
+fn overlapping_rectangles_of_one_array_are_no_copy() {
+    scenario(|rig, _| {
+        let stream = rig.stream();
+        let mut image = stream.upload(&halves(25, 1, 2))?;
+        let (left, mut right) = image.plane_mut(ROWS, COLS)?.split_cols_mut(25);
+        stream.copy_2d(&left, &mut right)?;
+        assert_eq!(stream.download(&image)?.wait()?, halves(25, 1, 1));
+        Ok(())
+    });
+}
+
+#[test]
+fn b15_rows_further_apart_than_the_driver_copies_at_once() {
+    const PITCH: usize = 1 << 31;
+    let run = || -> Result<()> {
+        // Sizes do not depend on the schedule, and so much memory is not to be had for each of them.
+        let device = if on_gpu() {
+            Device::open(millstream::Select::Auto)
+        } else {
+            Device::simulated()
+        }?;
+        let stream = device.stream()?;
+        let mut far = stream.zeros::<u8>(PITCH + 4)?;
+        stream.upload_2d(&[1, 2, 3, 4], 2, far.plane_pitched_mut(2, 2, PITCH)?)?;
+        stream.fill_2d(far.slice_mut(2..).plane_pitched_mut(2, 1, PITCH)?, 5)?;
+        let plane = far.plane_pitched(2, 4, PITCH)?;
+        assert_eq!(stream.download_2d(plane)?.wait()?, [1, 2, 5, 0, 3, 4, 5, 0]);
+        Ok(())
+    };
+    run().unwrap();
+}

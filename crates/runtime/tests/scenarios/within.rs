@@ -1,0 +1,173 @@
+//! Copies within one array, and fills with elements of every size.
+
+#![allow(
+    unsafe_code,
+    reason = "vouches that arrays of bytes of any length are plain data"
+)]
+
+use millstream::{Problem, Result};
+
+use crate::{
+    calls::Calls,
+    rig::{Rig, everywhere_counted},
+    shapes::problem,
+};
+
+fn scenario(run: impl Fn(&Rig, &Calls) -> Result<()>) {
+    everywhere_counted(|rig, calls| run(rig, calls).unwrap());
+}
+
+#[test]
+fn copies_within_an_array_give_what_a_slice_gives() {
+    const LEN: usize = 11;
+    scenario(|rig, _| {
+        let stream = rig.stream();
+        let numbers: Vec<[u8; 3]> = (0..LEN as u8).map(|n| [n, n + 50, n + 100]).collect();
+        for start in 0..=LEN {
+            for end in start..=LEN {
+                let target = (7 * start + 3 * end) % (LEN - (end - start) + 1);
+                let mut array = stream.upload(&numbers)?;
+                stream.copy_within(&mut array, start..end, target)?;
+                let mut expected = numbers.clone();
+                expected.copy_within(start..end, target);
+                let case = format!("{start}..{end} to {target}");
+                assert_eq!(stream.download(&array)?.wait()?, expected, "{case}");
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_copy_within_an_array_costs_no_more_than_it_must() {
+    scenario(|rig, calls| {
+        let stream = rig.stream();
+        let numbers: Vec<u32> = (0..1000).collect();
+        let mut array = stream.upload(&numbers)?;
+        let mut expected = numbers;
+        let counts = [
+            (0..400, 600, vec![("copy_device_to_device_async", 1)]),
+            (0..600, 400, vec![("copy_device_to_device_async", 2)]),
+            (200..1000, 0, vec![("copy_device_to_device_async", 4)]),
+            (
+                1..1000,
+                0,
+                vec![
+                    ("copy_device_to_device_async", 2),
+                    ("mem_alloc_async", 1),
+                    ("mem_free_async", 1),
+                ],
+            ),
+            (5..1000, 5, vec![]),
+            (7..7, 900, vec![]),
+        ];
+        for (range, start, wanted) in counts {
+            calls.forget();
+            stream.copy_within(array.slice_mut(..), range.clone(), start)?;
+            let made: Vec<_> = calls.counts().into_iter().collect();
+            assert_eq!(made, wanted, "{range:?} to {start}");
+            expected.copy_within(range, start);
+        }
+        assert_eq!(stream.download(&array)?.wait()?, expected);
+        Ok(())
+    });
+}
+
+#[test]
+fn a04_a_copy_within_an_array_is_ordered_with_its_own_bytes() {
+    scenario(|rig, calls| {
+        let [s1, s2] = rig.streams();
+        let mut array = s1.upload(&[1_u8; 900])?;
+        s2.download(&array)?.wait()?;
+        s1.fill(array.slice_mut(300..), 2)?;
+        let gate = rig.gate(&s1);
+        s1.copy_within(&mut array, 0..100, 800)?;
+        s1.copy_within(&mut array, 500..600, 520)?;
+        calls.forget();
+        s2.fill(array.slice_mut(100..500), 3)?;
+        assert_eq!(s2.download(array.slice(620..800))?.wait()?, [2; 180]);
+        assert_eq!(
+            s2.download(array.slice(..100))?.wait()?,
+            [1; 100],
+            "only read there"
+        );
+        rig.assert_count(calls, "stream_wait_event", 1);
+        let tail = s2.download(array.slice(800..))?;
+        s2.fill(array.slice_mut(..100), 4)?;
+        rig.assert_pending(&tail);
+        gate.open();
+        assert_eq!(tail.wait()?, [1; 100]);
+        Ok(())
+    });
+}
+
+#[test]
+fn b13_a_copy_past_the_ends_of_an_array_is_refused() {
+    scenario(|rig, calls| {
+        let stream = rig.stream();
+        let mut array = stream.upload(&[1_u16, 2, 3])?;
+        let elsewhere = millstream::Device::simulated()?.stream()?;
+        calls.forget();
+        let source = problem(stream.copy_within(&mut array, 2..4, 0));
+        assert_eq!(source, Problem::Range { range: 2..4, len: 3 });
+        let target = problem(stream.copy_within(&mut array, 1.., 2));
+        assert_eq!(target, Problem::Range { range: 2..4, len: 3 });
+        let far = problem(stream.copy_within(&mut array, .., usize::MAX));
+        assert!(matches!(far, Problem::Range { len: 3, .. }), "{far}");
+        let other = problem(elsewhere.copy_within(&mut array, .., 0));
+        assert!(
+            matches!(other, Problem::OtherDevice { operand: 0, .. }),
+            "{other}"
+        );
+        assert!(
+            calls.counts().is_empty(),
+            "something was enqueued: {:?}",
+            calls.counts()
+        );
+        assert_eq!(stream.download(&array)?.wait()?, [1, 2, 3]);
+        Ok(())
+    });
+}
+
+/// An element of any number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(transparent)]
+struct Bytes<const N: usize>([u8; N]);
+
+// SAFETY: it is nothing but bytes, of which all are fine as zeros.
+unsafe impl<const N: usize> bytemuck::Zeroable for Bytes<N> {}
+// SAFETY: it is nothing but bytes, without gaps, and any of them are valid.
+unsafe impl<const N: usize> bytemuck::Pod for Bytes<N> {}
+
+/// Fills a few elements of `N` bytes, from an odd byte on.
+fn fill_odd<const N: usize>(stream: &millstream::Stream) -> Result<()> {
+    for (offset, elements) in [(1, 5), (3, 1), (7, 4)] {
+        let value = Bytes(std::array::from_fn(|byte| (byte * 7 + offset) as u8));
+        let mut bytes = stream.upload(&[0xEE_u8; 8 * 64])?;
+        let end = offset + elements * N;
+        stream.fill(bytes.slice_mut(offset..end).cast::<Bytes<N>>()?, value)?;
+        let mut expected = [0xEE; 8 * 64];
+        for place in expected[offset..end].chunks_exact_mut(N) {
+            place.copy_from_slice(&value.0);
+        }
+        let found = stream.download(&bytes)?.wait()?;
+        assert_eq!(found, expected, "{elements} elements of {N} bytes from {offset}");
+    }
+    Ok(())
+}
+
+#[test]
+fn b15_fills_with_elements_of_1_to_64_bytes_at_odd_offsets() {
+    macro_rules! sizes {
+        ($stream:expr; $($size:literal)*) => {
+            $(fill_odd::<$size>($stream)?;)*
+        };
+    }
+    scenario(|rig, _| {
+        let stream = rig.stream();
+        sizes!(&stream; 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32);
+        sizes!(&stream; 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62);
+        sizes!(&stream; 63 64);
+        Ok(())
+    });
+}
