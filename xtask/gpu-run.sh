@@ -15,6 +15,14 @@ out=${OUT:-gpu-out}
 mkdir -p "$out/logs" || exit 2
 out=$(cd "$out" && pwd)
 
+# Scenarios for two devices are left out, by name, where there are not two.
+gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+skip=()
+if [ "${gpus:-0}" -lt 2 ]; then
+  skip=(--skip two_devices)
+  echo "==== SKIPPED for want of a second GPU: all tests named two_devices::*"
+fi
+
 failed=0
 summary=()
 for program in "$bundle"/tests/* "$bundle"/benches/* "$bundle"/examples/*; do
@@ -23,6 +31,7 @@ for program in "$bundle"/tests/* "$bundle"/benches/* "$bundle"/examples/*; do
   case $program in
     "$bundle"/benches/*) arguments=(--bench) ;;
     "$bundle"/examples/*) arguments=(--out "$out/$name") ;;
+    */millstream-scenarios) arguments=("${skip[@]}") ;;
     *) arguments=() ;;
   esac
   echo "==== $name ${arguments[*]}"

@@ -120,7 +120,7 @@ impl ModuleCache {
 }
 
 /// Loads the PTX on the device, unless it is, and checks every declared kernel against it: number, size and alignment of
-/// the parameters.
+/// the parameters. The kernels' code is loaded with it, so that no launch waits for kernels that run (rule 53).
 ///
 /// # Errors
 ///
@@ -183,6 +183,12 @@ fn find_entries(device: &DeviceState, source: &Source, module: ModuleHandle) -> 
         let handle = device.checked(unsafe { driver.module_function(context, module, kernel.name) })?;
         // SAFETY: the function is of that module.
         let threads_max = device.checked(unsafe { driver.function_max_threads(context, handle) })?;
+        // SAFETY: the function is of that module.
+        match unsafe { driver.function_load(context, handle) } {
+            // Then the driver loads it when it is first launched.
+            Err(error) if error.code() == ResultCode::NOT_SUPPORTED => {}
+            loaded => device.checked(loaded)?,
+        }
         Ok(Entry { handle, threads_max })
     };
     source.kernels.iter().map(find).collect()
