@@ -30,8 +30,17 @@ pub(crate) fn patience(waited_ns: u64) -> Option<Duration> {
     (waited_ns >= SPIN_NS).then(|| Duration::from_nanos((waited_ns / 100).clamp(SLEEP_NS_MIN, SLEEP_NS_MAX)))
 }
 
-/// Whether the stream's ticket `sequence`, which is submitted, is done. Never blocks.
+/// Whether the stream's ticket `sequence`, which is submitted, is done, and what it made can be believed. Never blocks.
 pub(crate) fn poll_ticket(device: &DeviceState, stream: &StreamState, sequence: u64) -> Result<bool> {
+    let done = poll_own_ticket(device, stream, sequence)?;
+    if done {
+        device.sources.check(device)?;
+    }
+    Ok(done)
+}
+
+/// The same, whatever became of other devices that this one waits for.
+pub(crate) fn poll_own_ticket(device: &DeviceState, stream: &StreamState, sequence: u64) -> Result<bool> {
     if stream.is_done(sequence) {
         return Ok(true);
     }

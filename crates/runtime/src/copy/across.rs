@@ -12,7 +12,7 @@ use super::{PIECE_BYTES, staged::Staged};
 use crate::{
     Result, Stream,
     completion::keep_until_done,
-    device::{DeviceState, PooledEvent, StreamState},
+    device::{DeviceState, PooledEvent, StreamState, wait_for_source},
     memory::Span,
     submit::{Operation, ToDevice, ToHost, WithEvent, mark, submit, wait_for_mark},
     timeline::Kind,
@@ -100,7 +100,11 @@ impl Stream {
         }
         let pieces = from.pieces(PIECE_BYTES).zip(to.pieces(PIECE_BYTES));
         for (from, to) in pieces {
-            copy_piece(&source, &from, &target, &to, location)?;
+            let copied = copy_piece(&source, &from, &target, &to, location);
+            // After a failure too: the target's part may have been enqueued.
+            let submitted = source.stream.points.lock().submitted();
+            wait_for_source(&target.device, &source.device, &source.stream, submitted);
+            copied?;
         }
         if target.taken {
             source.follow(&target)?;

@@ -5,6 +5,7 @@ mod events;
 mod limits;
 mod registry;
 mod select;
+mod sources;
 mod state;
 mod stream_state;
 mod thread;
@@ -17,6 +18,7 @@ use millstream_sim::{Gpu, SimConfig};
 
 pub(crate) use events::PooledEvent;
 pub use select::Select;
+pub(crate) use sources::wait_for_source;
 pub(crate) use state::DeviceState;
 pub(crate) use stream_state::{Awaited, Lane, StreamState};
 

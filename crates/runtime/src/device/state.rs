@@ -16,7 +16,9 @@ use millstream_driver::{
 };
 use parking_lot::{Mutex, RwLock};
 
-use super::{closing::Remains, events::EventPool, limits::Limits, stream_state::StreamState};
+use super::{
+    closing::Remains, events::EventPool, limits::Limits, sources::Sources, stream_state::StreamState,
+};
 use crate::{
     Error, Result,
     completion::query_stream,
@@ -43,6 +45,7 @@ pub(crate) struct DeviceState {
     pub(crate) staging: StagingPool,
     pub(crate) reclaim: Reclaim,
     pub(crate) parked: Parked,
+    pub(crate) sources: Sources,
     pub(crate) kept_sources: KeptSources,
     pub(crate) modules: ModuleCache,
     pub(crate) timeline: TimelineSlot,
@@ -90,6 +93,7 @@ impl DeviceState {
             staging: StagingPool::default(),
             reclaim: Reclaim::default(),
             parked: Parked::default(),
+            sources: Sources::default(),
             kept_sources: KeptSources::default(),
             modules: ModuleCache::default(),
             timeline: TimelineSlot::default(),
@@ -179,11 +183,16 @@ impl DeviceState {
             if !error.code().is_sticky() {
                 return Error::Driver(error);
             }
-            let cause = self.lost.get_or_init(|| {
-                tracing::error!(device = %self, %error, "the device is lost");
-                error
-            });
-            Error::DeviceLost { cause: cause.clone() }
+            let cause = self.lose(error).clone();
+            Error::DeviceLost { cause }
+        })
+    }
+
+    /// Notes that the device is unusable; gives what was noted first.
+    pub(super) fn lose(&self, cause: DriverError) -> &DriverError {
+        self.lost.get_or_init(|| {
+            tracing::error!(device = %self, error = %cause, "the device is lost");
+            cause
         })
     }
 

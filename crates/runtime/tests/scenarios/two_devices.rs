@@ -1,8 +1,13 @@
 //! Scenarios with two devices. A machine with one GPU cannot run them: there they are left out by name.
 
-use millstream::{Device, Error, Problem, Result, Stream};
+#![allow(unsafe_code, reason = "launches a kernel that faults")]
 
-use crate::rig::{Rig, everywhere};
+use millstream::{
+    Device, Error, Grid, Problem, Result, Stream,
+    sim::{Gpu, Schedule, SimConfig},
+};
+
+use crate::rig::{Rig, Watch, everywhere, gate_kernel};
 
 /// Elements of the arrays: with 4 bytes each, one whole piece of a copy between devices and a part of another.
 const N: usize = (4 << 20) / 4 + 777;
@@ -139,4 +144,68 @@ fn b03_devices_may_close_while_a_copy_between_them_is_pending() {
         assert!(arrived.wait()? == rising(5));
         Ok(())
     });
+}
+
+/// Enqueues a kernel that reads an address which is nobody's.
+fn fault(stream: &Stream) {
+    let kernels = gate_kernel::load(&stream.device()).unwrap();
+    // SAFETY: none; on the simulated device an address that is nobody's is an error and no more.
+    unsafe { kernels.gate(stream, Grid::new([1, 1, 1], [1, 1, 1]), 64) }.unwrap();
+}
+
+#[test]
+fn d03_a_device_is_lost_with_the_one_whose_data_it_waits_for_and_with_no_other() {
+    for schedule in [
+        Schedule::Timed,
+        Schedule::Eager,
+        Schedule::Lazy,
+        Schedule::Random(1),
+        Schedule::Random(2),
+    ] {
+        for (copy_first, on_target) in [(false, false), (false, true), (true, false), (true, true)] {
+            let _watch = Watch::over(format!("{schedule:?}, {copy_first}, {on_target}"));
+            let gpu = Gpu::new(SimConfig::new().devices(4).schedule(schedule));
+            let devices = [0, 1, 2, 3].map(|ordinal| Device::of(&gpu, ordinal).unwrap());
+            let [s0, s1, s2, s3] = devices.each_ref().map(|device| device.stream().unwrap());
+            let source = s0.upload(&rising(1)).unwrap();
+            let mut target = s1.zeros::<u32>(N).unwrap();
+            let mut further = s2.zeros::<u32>(N).unwrap();
+            let mut arrived = None;
+            let hold = gpu.hold(s0.as_raw());
+            let mut copy = |hold| {
+                if on_target { &s1 } else { &s0 }
+                    .copy(&source, &mut target)
+                    .unwrap();
+                s2.copy(&target, &mut further).unwrap();
+                arrived = Some((s1.download(&target).unwrap(), s2.download(&further).unwrap()));
+                drop(hold);
+            };
+            if copy_first {
+                copy(hold);
+                for pending in <[_; 2]>::from(arrived.take().unwrap()) {
+                    assert!(pending.wait().unwrap() == rising(1));
+                }
+                fault(&s0);
+            } else {
+                fault(&s0);
+                copy(hold);
+                for pending in <[_; 2]>::from(arrived.take().unwrap()) {
+                    let result = pending.wait();
+                    assert!(
+                        matches!(result, Err(Error::DeviceLost { .. })),
+                        "believed what was never copied"
+                    );
+                }
+            }
+            assert!(matches!(s0.synchronize(), Err(Error::DeviceLost { .. })));
+            assert_eq!(devices[1].lost().is_some(), !copy_first);
+            assert_eq!(devices[2].lost().is_some(), !copy_first);
+            assert!(devices[3].lost().is_none());
+            let works = s3.upload(&[1_u8]).and_then(|buffer| s3.download(&buffer)?.wait());
+            assert_eq!(works.unwrap(), [1]);
+            if copy_first {
+                assert!(s1.download(&target).unwrap().wait().unwrap() == rising(1));
+            }
+        }
+    }
 }

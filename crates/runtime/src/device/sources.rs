@@ -1,0 +1,113 @@
+//! What a device waits for of other devices: where they are lost first, its own memory is not what it should be.
+//!
+//! A copy from another device waits for that one's part of it. If the other context is lost meanwhile, the wait ends all
+//! the same, and what is copied was never written. So a device that has such a copy pending is lost with the other.
+
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicBool, Ordering},
+};
+
+use parking_lot::Mutex;
+
+use super::{DeviceState, StreamState};
+use crate::{
+    Result,
+    completion::{keep_until_done, poll_own_ticket},
+};
+
+/// An operation of another device that this one waits for.
+#[derive(Clone, Debug)]
+struct Source {
+    /// Held by the reactor until the operation is done.
+    device: Weak<DeviceState>,
+    stream: Arc<StreamState>,
+    sequence: u64,
+}
+
+/// The operations of other devices that a device waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    /// Whether there may be some; read whenever the host asks for something.
+    any: AtomicBool,
+    pending: Mutex<Vec<Source>>,
+}
+
+/// Lives until the operation is done or its device lost, and then sees to the device that waits for it.
+struct Witness {
+    source: Arc<DeviceState>,
+    target: Weak<DeviceState>,
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        if let (Some(cause), Some(target)) = (self.source.lost(), self.target.upgrade()) {
+            target.lose(cause.clone());
+        }
+    }
+}
+
+/// Notes that `target` waits for the ticket `sequence` of `source`'s stream, and all before it.
+pub(crate) fn wait_for_source(
+    target: &Arc<DeviceState>,
+    source: &Arc<DeviceState>,
+    stream: &Arc<StreamState>,
+    sequence: u64,
+) {
+    target.sources.pending.lock().push(Source {
+        device: Arc::downgrade(source),
+        stream: Arc::clone(stream),
+        sequence,
+    });
+    target.sources.any.store(true, Ordering::Release);
+    let witness = Witness {
+        source: Arc::clone(source),
+        target: Arc::downgrade(target),
+    };
+    keep_until_done(source, stream, sequence, witness);
+}
+
+impl Sources {
+    /// An error if a device was lost that `device`, whose sources these are, waits for. Called before a value of the
+    /// device is believed.
+    pub(crate) fn check(&self, device: &DeviceState) -> Result<()> {
+        if !self.any.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.look(device, &mut Vec::new());
+        device.check_alive()
+    }
+
+    /// Forgets the sources that are done; loses the device if one is lost. Devices that were looked at are not again, for
+    /// two may wait for each other.
+    fn look(&self, device: &DeviceState, looked_at: &mut Vec<*const DeviceState>) {
+        looked_at.push(device);
+        // Others ask meanwhile, so nothing is taken out before it is known; and no lock is held while a driver is asked.
+        let pending = self.pending.lock().clone();
+        for source in pending {
+            // One that is gone was seen by its witness.
+            let done = source.device.upgrade().is_none_or(|other| {
+                let done = poll_own_ticket(&other, &source.stream, source.sequence);
+                if !looked_at.contains(&Arc::as_ptr(&other)) {
+                    other.sources.look(&other, looked_at);
+                }
+                if let Some(cause) = other.lost() {
+                    device.lose(cause.clone());
+                }
+                // A failure that loses nothing says nothing.
+                done.unwrap_or(false)
+            });
+            if done {
+                self.forget(&source);
+            }
+        }
+    }
+
+    fn forget(&self, done: &Source) {
+        let mut pending = self.pending.lock();
+        pending.retain(|source| {
+            !(Arc::ptr_eq(&source.stream, &done.stream) && source.sequence <= done.sequence)
+        });
+        self.any.store(!pending.is_empty(), Ordering::Release);
+    }
+}
