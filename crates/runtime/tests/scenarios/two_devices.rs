@@ -85,9 +85,15 @@ fn b03_a_copy_between_devices_keeps_the_order_of_its_stream() {
     scenario(|rig, second| {
         for (s1, s2, on_target) in either(rig, second)? {
             let copying = if on_target { &s2 } else { &s1 };
-            let source = s1.upload(&rising(3))?;
+            let mut source = s1.upload(&rising(3))?;
             let mut target = s2.zeros::<u32>(N)?;
-            let gate = rig.gate(&s1);
+            // What holds the copy up is on the other device.
+            let gate = rig.gate(if on_target { &s1 } else { &s2 });
+            if on_target {
+                s1.fill(source.slice_mut(..1), 3)?;
+            } else {
+                s2.fill(&mut target, 0)?;
+            }
             copying.copy(&source, &mut target)?;
             let behind = copying.record()?;
             rig.assert_pending(&behind);
