@@ -38,6 +38,8 @@ pub struct SimConfig {
     pub(crate) kernel_steps_max: u64,
     pub(crate) timeline: bool,
     pub(crate) faults: Vec<Fault>,
+    pub(crate) race_check: bool,
+    pub(crate) uninitialised_reads: bool,
 }
 
 impl Default for SimConfig {
@@ -52,6 +54,8 @@ impl Default for SimConfig {
             kernel_steps_max: Launch::STEP_LIMIT_DEFAULT,
             timeline: false,
             faults: Vec::new(),
+            race_check: true,
+            uninitialised_reads: true,
         }
     }
 }
@@ -128,6 +132,22 @@ impl SimConfig {
     #[must_use]
     pub fn fault(mut self, fault: Fault) -> Self {
         self.faults.push(fault);
+        self
+    }
+
+    /// Whether operations and host accesses are checked for [races](crate::race). They are, unless this says otherwise: without,
+    /// kernels run somewhat faster.
+    #[must_use]
+    pub fn race_check(mut self, check: bool) -> Self {
+        self.race_check = check;
+        self
+    }
+
+    /// Whether the race checker reports reads of bytes that nobody wrote. It does, unless this says otherwise: a kernel may
+    /// well read padding, or a whole vector for the sake of some elements, and make nothing of the rest.
+    #[must_use]
+    pub fn uninitialised_reads(mut self, report: bool) -> Self {
+        self.uninitialised_reads = report;
         self
     }
 }

@@ -113,6 +113,9 @@ impl World {
         if let Some(context) = self.contexts.get_mut(&context) {
             context.lost = Some(Refusal::new(code, format!("the context was lost by {by}")));
         }
+        // Nothing of it will run any more.
+        let seen = self.context_seen(context);
+        self.race.host_saw(&seen);
         self.drain(context);
     }
 
@@ -128,6 +131,7 @@ impl World {
                 continue;
             };
             self.eligible.remove(&id);
+            self.race_cancelled(id, &op.kind);
             match &mut op.kind {
                 // Its captures may be in use by whoever waits for it, so it is leaked, as the driver leaks it.
                 OpKind::HostFunction(function) => std::mem::forget(function.take()),
@@ -181,7 +185,9 @@ impl Session<'_> {
         self.devices[index].context = None;
         self.release_holds(context);
         let goal = self.context_goal(context);
+        let seen = self.context_seen(context);
         self.wait(&goal);
+        self.race.host_saw(&seen);
         self.destroy_context(context);
         Ok(())
     }
@@ -207,7 +213,9 @@ impl Session<'_> {
     pub(crate) fn context_synchronize(&mut self, context: ContextHandle) -> Answer<()> {
         self.context(context)?;
         let goal = self.context_goal(context);
+        let seen = self.context_seen(context);
         self.wait(&goal);
+        self.race.host_saw(&seen);
         self.synchronised(context)
     }
 

@@ -8,6 +8,7 @@ use crate::{
     gpu::Session,
     memory::{AccessError, HostMemory, Kind, MemoryMap, Moment, host::HostRange},
     op::{Copy, Direction, Fill, OpKind, Rows, Source, Target},
+    race::Seen,
     world::{Answer, Goal, Refusal},
 };
 
@@ -185,6 +186,11 @@ impl Session<'_> {
         self.now_ns += self.call_ns(direction);
         self.check_overlap(target, source, &rows);
         let blocks = self.blocks(form, direction, bytes);
+        if let (Some(range), _) | (None, Place::Pageable(range)) = (captured, source)
+            && direction != Direction::HostToHost
+        {
+            self.race_captures(range.address(), &rows);
+        }
         let source = match (captured, source) {
             (Some(range), _) => capture(range, &mut rows),
             (
@@ -217,7 +223,14 @@ impl Session<'_> {
         } else {
             self.enqueue_plain(stream, kind)
         };
-        self.block(context, blocks, goal)
+        let promised = match (form, direction) {
+            // Rules 8 and 9: the documentation says "might".
+            (Form::Async, Direction::PageableToDevice | Direction::DeviceToPageable) => Blocks::Not,
+            // Rule 6.
+            (Form::Synchronous, Direction::PageableToDevice) if bytes <= SMALL_BYTES => Blocks::Not,
+            _ => blocks,
+        };
+        self.block(context, blocks, promised, goal)
     }
 
     fn call_ns(&self, direction: Direction) -> u64 {
@@ -291,7 +304,12 @@ impl Session<'_> {
         }
     }
 
-    fn block(&mut self, context: ContextHandle, blocks: Blocks, copy: Goal) -> Answer<()> {
+    /// Waits as it does; the host may rely on no more than what is promised.
+    fn block(&mut self, context: ContextHandle, blocks: Blocks, promised: Blocks, copy: Goal) -> Answer<()> {
+        let seen = match (promised, copy.ops.first()) {
+            (Blocks::Not, _) | (_, None) => Seen::default(),
+            (_, Some(id)) => self.race.operation(*id, promised == Blocks::ForTheCopy),
+        };
         let goal = match blocks {
             Blocks::Not => return Ok(()),
             Blocks::ForTheCopy => copy,
@@ -304,6 +322,7 @@ impl Session<'_> {
             }
         };
         self.wait(&goal);
+        self.race.host_saw(&seen);
         self.synchronised(context)
     }
 
@@ -346,7 +365,9 @@ impl Session<'_> {
         let goal = self.enqueue_fenced(context, stream, fill);
         // Rule 12.
         match place {
-            Place::Pinned { .. } | Place::Managed { .. } => self.block(context, Blocks::ForTheCopy, goal),
+            Place::Pinned { .. } | Place::Managed { .. } => {
+                self.block(context, Blocks::ForTheCopy, Blocks::ForTheCopy, goal)
+            }
             Place::Device { .. } | Place::Pageable(_) => Ok(()),
         }
     }

@@ -39,6 +39,7 @@ impl Session<'_> {
         let lost = self.context_even_lost(context)?;
         self.event(event)?;
         self.events.remove(&event);
+        self.race.event_gone(event);
         lost
     }
 
@@ -60,6 +61,7 @@ impl Session<'_> {
             return Err(self.breach(ReportKind::WrongContext, ResultCode::INVALID_HANDLE, text));
         }
         let op = self.enqueue(stream, OpKind::Record(handle), &Goal::default());
+        self.race.recorded(handle, stream);
         if let Some(event) = self.events.get_mut(&handle) {
             event.capture = Some(Capture { op, finish_ns: None });
         }
@@ -71,6 +73,10 @@ impl Session<'_> {
         let context = self.event(handle)?.context;
         self.context(context)?;
         let done = self.query(|world| World::event_goal(&world.events[&handle]));
+        if done {
+            let seen = self.race.event(handle);
+            self.race.host_saw(&seen);
+        }
         self.context(context)?;
         Ok(completion(done))
     }
@@ -80,7 +86,9 @@ impl Session<'_> {
         let event = self.event(handle)?;
         let (context, goal) = (event.context, World::event_goal(event));
         self.context(context)?;
+        let seen = self.race.event(handle);
         self.wait(&goal);
+        self.race.host_saw(&seen);
         self.synchronised(context)
     }
 

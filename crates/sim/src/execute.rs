@@ -1,6 +1,7 @@
 //! Running an eligible operation: its whole effect at once, and its place in virtual time.
 
 use millstream_driver::{ManagedLocation, ResultCode};
+use parking_lot::Mutex;
 
 use crate::{
     ReportKind, Span,
@@ -9,6 +10,7 @@ use crate::{
     kernel_threads,
     memory::{AccessError, KernelView, Moment},
     op::{Copy, Direction, Fill, KernelLaunch, Op, OpKind, Prefetch, Source, Target},
+    race::Effect,
     world::World,
 };
 
@@ -17,6 +19,8 @@ struct Failure {
     kind: ReportKind,
     code: ResultCode,
     text: String,
+    /// How the kernel failed, if it is one.
+    fault: Option<FaultKind>,
 }
 
 impl Failure {
@@ -26,6 +30,7 @@ impl Failure {
             kind: ReportKind::CopyFault,
             code: ResultCode::ILLEGAL_ADDRESS,
             text: format!("a {verb} failed: {}", error.text),
+            fault: None,
         }
     }
 }
@@ -59,7 +64,9 @@ impl World {
             self.ops.insert(id, op);
             return;
         }
-        let outcome = self.effect(id, &mut op);
+        let mut effects = self.effects_of(&op.kind);
+        let outcome = self.effect(id, &mut op, &mut effects);
+        self.race_done(id, effects);
         let duration_ns = *outcome.as_ref().unwrap_or(&0);
         self.finish(id, op, start_ns, duration_ns, outcome.err());
     }
@@ -70,6 +77,7 @@ impl World {
         // It is gone when the context was lost meanwhile.
         if let Some(op) = self.ops.remove(&id) {
             let start_ns = op.ready_ns;
+            self.race_done(id, Vec::new());
             self.finish(id, op, start_ns, self.config.cost.host_function_ns, None);
         }
     }
@@ -88,7 +96,7 @@ impl World {
                 operation: id.0,
                 stream: op.stream,
                 device: op.device,
-                what: op.kind.word(),
+                what: op.kind.word().to_string(),
                 start_ns,
                 finish_ns,
             });
@@ -103,9 +111,16 @@ impl World {
     }
 
     /// Does what the operation does; answers how long that takes on the device.
-    fn effect(&mut self, id: OpId, op: &mut Op) -> Result<u64, Failure> {
+    fn effect(&mut self, id: OpId, op: &mut Op, effects: &mut Vec<Effect>) -> Result<u64, Failure> {
         match &op.kind {
-            OpKind::Kernel(launch) => self.run_kernel(id, op.device, launch),
+            OpKind::Kernel(launch) => {
+                let touched = self.race.is_on().then(Mutex::default);
+                let outcome = self.run_kernel(id, op.device, launch, touched.as_ref());
+                let fault = outcome.as_ref().err().and_then(|failure| failure.fault.as_ref());
+                let touched = touched.map(Mutex::into_inner).unwrap_or_default();
+                *effects = self.effects_of_kernel(touched, fault);
+                outcome
+            }
             OpKind::Copy(copy) => self.run_copy(id, copy),
             OpKind::Fill(fill) => self.run_fill(id, fill),
             OpKind::Prefetch(prefetch) => self.run_prefetch(id, prefetch),
@@ -121,7 +136,13 @@ impl World {
         }
     }
 
-    fn run_kernel(&self, id: OpId, device: u32, launch: &KernelLaunch) -> Result<u64, Failure> {
+    fn run_kernel(
+        &self,
+        id: OpId,
+        device: u32,
+        launch: &KernelLaunch,
+        touched: Option<&Mutex<Vec<u64>>>,
+    ) -> Result<u64, Failure> {
         let kernel = launch
             .module
             .ptx
@@ -131,6 +152,7 @@ impl World {
             map: &self.memory,
             device,
             op: id,
+            touched,
         };
         let shape = exec::Launch {
             grid: launch.dims.grid,
@@ -182,6 +204,7 @@ impl World {
                 _ => ResultCode::LAUNCH_FAILED,
             },
             text,
+            fault: Some(fault.kind.clone()),
         }
     }
 

@@ -58,11 +58,18 @@ impl HostFunctions {
 thread_local! {
     /// Which world's callback thread this is, by the address of what its handles share; 0: none.
     static RUNS_FOR: Cell<usize> = const { Cell::new(0) };
+    /// The host function's operation, while one runs.
+    static OPERATION: Cell<Option<OpId>> = const { Cell::new(None) };
 }
 
 /// Whether the calling thread is in a host function of this world.
 pub(crate) fn is_running_here(shared: &Arc<Shared>) -> bool {
     RUNS_FOR.get() == Arc::as_ptr(shared).addr()
+}
+
+/// The operation of the host function of this world that the calling thread is in, if it is in one.
+pub(crate) fn operation_here(shared: &Arc<Shared>) -> Option<OpId> {
+    OPERATION.get().filter(|_| is_running_here(shared))
 }
 
 impl Session<'_> {
@@ -105,8 +112,10 @@ fn serve(world: &Weak<Shared>, signal: &Signal) {
         drop(gpu);
         match next {
             Next::Run(id, function) => {
+                OPERATION.set(Some(id));
                 // What a panic leaves behind is the function's own.
                 let _ = catch_unwind(AssertUnwindSafe(function));
+                OPERATION.set(None);
                 if let Some(shared) = world.upgrade() {
                     returned(&Gpu { shared }, id);
                 }
@@ -129,6 +138,9 @@ fn look(gpu: &Gpu, calls_seen: &mut u64) -> Next {
     let mut session = gpu.enter();
     if let Some((id, function)) = session.host_functions.queue.pop_front() {
         if session.ops.contains_key(&id) {
+            // Whoever it wakes is behind all that is in front of it.
+            let seen = session.race.operation(id, true);
+            session.race.host_saw(&seen);
             return Next::Run(id, function);
         }
         // The context was lost meanwhile: never called, and leaked (rule 28).

@@ -29,6 +29,7 @@
 pub mod cells;
 pub mod exec;
 pub mod ptx;
+pub mod race;
 
 mod attributes;
 mod config;

@@ -1,6 +1,6 @@
 //! Operations: what a stream's queue holds.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use millstream_driver::{
     ContextHandle, EventHandle, HostFunction, LaunchDims, ManagedLocation, ModuleHandle, StreamHandle,
@@ -167,33 +167,52 @@ pub(crate) struct Fill {
     pub(crate) pattern_bytes: usize,
 }
 
+/// An operation in a word.
+#[derive(Clone, Debug)]
+pub(crate) enum Word {
+    Kernel(Arc<str>),
+    Copy(Direction, Rows),
+    Fill(u64),
+    Prefetch(u64, ManagedLocation),
+    Plain(&'static str),
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kernel(name) => write!(f, "kernel `{name}`"),
+            Self::Copy(direction, rows) if rows.height > 1 => {
+                write!(
+                    f,
+                    "copy ({direction:?}, {} rows of {} bytes)",
+                    rows.height, rows.width
+                )
+            }
+            Self::Copy(direction, rows) => write!(f, "copy ({direction:?}, {} bytes)", rows.bytes()),
+            Self::Fill(bytes) => write!(f, "fill ({bytes} bytes)"),
+            Self::Prefetch(bytes, ManagedLocation::Host) => write!(f, "prefetch ({bytes} bytes to the host)"),
+            Self::Prefetch(bytes, ManagedLocation::Device(device)) => {
+                write!(f, "prefetch ({bytes} bytes to device {})", device.as_raw())
+            }
+            Self::Plain(word) => f.write_str(word),
+        }
+    }
+}
+
 impl OpKind {
     /// The operation in a word, for reports.
-    pub(crate) fn word(&self) -> String {
+    pub(crate) fn word(&self) -> Word {
         match self {
-            Self::Kernel(launch) => format!("kernel `{}`", launch.name),
-            Self::Copy(copy) if copy.rows.height > 1 => format!(
-                "copy ({:?}, {} rows of {} bytes)",
-                copy.direction, copy.rows.height, copy.rows.width
-            ),
-            Self::Copy(copy) => format!("copy ({:?}, {} bytes)", copy.direction, copy.rows.bytes()),
-            Self::Fill(fill) => format!("fill ({} bytes)", fill.bytes),
-            Self::Prefetch(prefetch) => match prefetch.location {
-                ManagedLocation::Host => format!("prefetch ({} bytes to the host)", prefetch.bytes),
-                ManagedLocation::Device(device) => {
-                    format!(
-                        "prefetch ({} bytes to device {})",
-                        prefetch.bytes,
-                        device.as_raw()
-                    )
-                }
-            },
-            Self::Record(_) => "event record".into(),
-            Self::Marker => "wait".into(),
-            Self::HostFunction(_) => "host function".into(),
-            Self::Allocation(_) => "allocation".into(),
-            Self::Free(_) => "free".into(),
-            Self::Hold(_) => "hold".into(),
+            Self::Kernel(launch) => Word::Kernel(Arc::clone(&launch.name)),
+            Self::Copy(copy) => Word::Copy(copy.direction, copy.rows),
+            Self::Fill(fill) => Word::Fill(fill.bytes),
+            Self::Prefetch(prefetch) => Word::Prefetch(prefetch.bytes, prefetch.location),
+            Self::Record(_) => Word::Plain("event record"),
+            Self::Marker => Word::Plain("wait"),
+            Self::HostFunction(_) => Word::Plain("host function"),
+            Self::Allocation(_) => Word::Plain("allocation"),
+            Self::Free(_) => Word::Plain("free"),
+            Self::Hold(_) => Word::Plain("hold"),
         }
     }
 

@@ -44,6 +44,14 @@ pub enum ReportKind {
     KernelFault,
     /// A copy or fill failed while it ran. The context is lost.
     CopyFault,
+    /// Two operations of different streams use the same bytes, one of them writes them, and nothing orders the two.
+    Race,
+    /// The host uses bytes that an operation writes, or writes bytes that one reads, and has not waited for it.
+    HostRace,
+    /// Memory freed by an operation or a call that nothing orders behind a use of it (rule 32).
+    FreeInFlight,
+    /// Bytes read by a kernel, or copied to the host, that nobody ever wrote.
+    UninitialisedRead,
 }
 
 /// One thing found wrong, in words: what, which operation and stream, which addresses, which allocation.

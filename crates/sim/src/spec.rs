@@ -25,6 +25,7 @@ impl SimConfig {
     /// | `schedule=timed`, `eager`, `lazy`, `random` | that schedule; `random` takes its seed from `seed=`, else 0 |
     /// | `rules=observed`, `strict` | [`Rules::observed`] or [`Rules::strict`] |
     /// | `devices=N` | that many devices |
+    /// | `race=on`, `off` | whether [races](crate::race) are looked for |
     /// | `memory=N`, `NK`, `NM`, `NG` | memory of each device in bytes, KiB, MiB, GiB |
     ///
     /// # Errors
@@ -71,9 +72,13 @@ fn parse(spec: &str) -> Result<SimConfig, String> {
                 }
             },
             "memory" => config = config.memory_bytes(bytes(value)?),
+            "race" => match value {
+                "on" | "off" => config = config.race_check(value == "on"),
+                _ => return Err(format!("race={value} is neither `on` nor `off`")),
+            },
             _ => {
                 return Err(format!(
-                    "there is no option `{key}`; there are seed, schedule, rules, devices, memory"
+                    "there is no option `{key}`; there are seed, schedule, rules, devices, memory, race"
                 ));
             }
         }
@@ -146,7 +151,9 @@ mod tests {
 
     #[test]
     fn sizes_and_counts_are_read() {
-        let config = SimConfig::from_spec("sim:devices=2,memory=3G,rules=strict").unwrap();
+        let config = SimConfig::from_spec("sim:devices=2,memory=3G,rules=strict,race=off").unwrap();
+        assert_eq!(config, config.clone().race_check(false));
+        assert_ne!(config, config.clone().race_check(true));
         assert_eq!(config.devices, 2);
         assert_eq!(config.memory_bytes, 3 << 30);
         assert_eq!(config.rules, Rules::strict());
@@ -169,6 +176,7 @@ mod tests {
             ("sim:memory=G", "not a whole number"),
             ("sim:memory=99999999999999999G", "does not fit"),
             ("sim:rules=loose", "no rules `loose`"),
+            ("sim:race=maybe", "neither `on` nor `off`"),
         ] {
             let error = SimConfig::from_spec(spec).unwrap_err().to_string();
             assert!(error.contains(reason), "{spec}: {error}");

@@ -51,6 +51,10 @@ impl Session<'_> {
     ) -> Answer<Completion> {
         let stream = self.stream(context, stream)?;
         let done = self.query(|world| world.stream_goal(stream));
+        if done {
+            let seen = self.race.ends_of([stream].into_iter());
+            self.race.host_saw(&seen);
+        }
         self.context(context)?;
         Ok(completion(done))
     }
@@ -58,7 +62,9 @@ impl Session<'_> {
     pub(crate) fn stream_synchronize(&mut self, context: ContextHandle, stream: StreamHandle) -> Answer<()> {
         let stream = self.stream(context, stream)?;
         let goal = self.stream_goal(stream);
+        let seen = self.race.ends_of([stream].into_iter());
         self.wait(&goal);
+        self.race.host_saw(&seen);
         self.synchronised(context)
     }
 
@@ -70,6 +76,7 @@ impl Session<'_> {
     ) -> Answer<()> {
         let stream = self.stream(context, stream)?;
         let goal = World::event_goal(self.event(event)?);
+        self.race.waits(stream, event);
         self.enqueue(stream, OpKind::Marker, &goal);
         Ok(())
     }

@@ -21,6 +21,7 @@ use crate::{
     memory::{MemoryMap, pool::Pool},
     module::{Function, LoadedModule},
     op::{Op, OpKind, Successor},
+    race::{Enqueued, Race},
     schedule::Scheduler,
 };
 
@@ -115,6 +116,9 @@ pub(crate) struct World {
     /// Faults at work, and how many calls or contexts they hit.
     pub(crate) faults: Vec<Armed>,
     pub(crate) faults_injected: u64,
+    pub(crate) race: Race,
+    /// How many of the checker's findings are among the reports.
+    pub(crate) findings_reported: usize,
     pub(crate) reports: Vec<Report>,
     pub(crate) timeline: Vec<Span>,
 }
@@ -154,6 +158,8 @@ impl World {
             host_functions: HostFunctions::default(),
             faults: config.faults.iter().cloned().map(Armed::new).collect(),
             faults_injected: 0,
+            race: Race::new(config.race_check, config.uninitialised_reads),
+            findings_reported: 0,
             reports: Vec::new(),
             timeline: Vec::new(),
             config,
@@ -198,6 +204,14 @@ impl World {
         } else {
             vec![stream, context.legacy]
         };
+        self.race.enqueued(&Enqueued {
+            id,
+            stream,
+            queues: &queues,
+            after: &after.ops,
+            kind: &kind,
+            call: self.call,
+        });
         for queue in queues {
             let queue = &self.streams[&queue];
             ready_ns = ready_ns.max(queue.last_finish_ns);

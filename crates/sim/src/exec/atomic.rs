@@ -2,6 +2,7 @@
 
 use super::fault::FaultKind;
 use super::float::canonical;
+use super::marks::Touch;
 use super::memory::{Cached, Memory, in_window};
 use super::place::{Failure, Place};
 use super::registers::{LANES, Registers, lanes};
@@ -53,7 +54,7 @@ impl<'m> Memory<'_, 'm> {
             for lane in lanes(place.mask) {
                 let change = |old| apply_double(atomic, old, b[lane], c[lane]);
                 if window == Window::Global {
-                    let (region, offset) = self.writable(cached, place, lane)?;
+                    let (region, offset) = self.writable(cached, place, lane, Touch::UPDATE)?;
                     let found = region.cells.update_u64(offset, change);
                     old[lane] = found.ok_or_else(|| place.out_of_bounds(lane))?;
                 } else {
@@ -72,7 +73,7 @@ impl<'m> Memory<'_, 'm> {
         for lane in lanes(place.mask) {
             let change = |old| apply_word(atomic, old, b[lane], c[lane]);
             if window == Window::Global {
-                let (region, offset) = self.writable(cached, place, lane)?;
+                let (region, offset) = self.writable(cached, place, lane, Touch::UPDATE)?;
                 let found = region.cells.update_u32(offset, change);
                 old[lane] = found.ok_or_else(|| place.out_of_bounds(lane))?;
             } else {

@@ -1,11 +1,27 @@
 //! What a launch is given and what it reports.
 
+use super::marks::Marks;
 use crate::cells::Cells;
 
 /// Finds the memory behind a global address.
 pub trait GlobalMemory: Sync {
     /// The live allocation that contains `address`, if any. What it returns must hold for the whole launch.
     fn region(&self, address: u64) -> Option<Region<'_>>;
+
+    /// The same, with the marks to make of what is accessed there; none, unless an implementation wants to know.
+    fn watched(&self, address: u64) -> Option<Watched<'_>> {
+        let region = self.region(address)?;
+        Some(Watched { region, marks: None })
+    }
+}
+
+/// An allocation that a kernel can reach, and where it is noted what the kernel does to it.
+#[derive(Clone, Copy, Debug)]
+pub struct Watched<'a> {
+    /// The allocation.
+    pub region: Region<'a>,
+    /// The marks of the whole allocation, if anyone wants them.
+    pub marks: Option<&'a Marks>,
 }
 
 /// An allocation that a kernel can reach.

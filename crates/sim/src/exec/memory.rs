@@ -1,7 +1,8 @@
 //! Loads and stores of a warp.
 
 use super::fault::FaultKind;
-use super::launch::{GlobalMemory, Region};
+use super::launch::{GlobalMemory, Region, Watched};
+use super::marks::Touch;
 use super::place::{Extent, Failure, Pattern, Place, indices};
 use super::registers::{FULL, LANES, Registers, lanes};
 use super::staging::{LANE_BYTES_MAX, Stage, gather, scatter, staged};
@@ -27,7 +28,7 @@ pub(super) struct Memory<'r, 'm> {
 }
 
 /// The region that an instruction last accessed: most go on in the same one.
-pub(super) type Cached<'m> = Option<Region<'m>>;
+pub(super) type Cached<'m> = Option<Watched<'m>>;
 
 const WINDOWS: [Window; 4] = [Window::Global, Window::Shared, Window::Local, Window::Param];
 
@@ -51,12 +52,12 @@ impl<'m> Memory<'_, 'm> {
         cached: &mut Cached<'m>,
         address: u64,
         bytes: usize,
-    ) -> Option<(Region<'m>, usize)> {
-        if let Some(region) = cached {
-            let offset = address.wrapping_sub(region.base);
-            let len = region.cells.len() as u64;
+    ) -> Option<(Watched<'m>, usize)> {
+        if let Some(found) = cached {
+            let offset = address.wrapping_sub(found.region.base);
+            let len = found.region.cells.len() as u64;
             if offset < len && len - offset >= bytes as u64 {
-                return Some((*region, offset as usize));
+                return Some((*found, offset as usize));
             }
         }
         self.find_region(cached, address, bytes)
@@ -68,25 +69,26 @@ impl<'m> Memory<'_, 'm> {
         cached: &mut Cached<'m>,
         address: u64,
         bytes: usize,
-    ) -> Option<(Region<'m>, usize)> {
-        let region = self.global.region(address)?;
-        let offset = usize::try_from(address.checked_sub(region.base)?).ok()?;
-        if offset.checked_add(bytes)? > region.cells.len() {
+    ) -> Option<(Watched<'m>, usize)> {
+        let found = self.global.watched(address)?;
+        let offset = usize::try_from(address.checked_sub(found.region.base)?).ok()?;
+        if offset.checked_add(bytes)? > found.region.cells.len() {
             return None;
         }
-        *cached = Some(region);
-        Some((region, offset))
+        *cached = Some(found);
+        Some((found, offset))
     }
 
-    /// The region that one lane of an access may write.
+    /// The region that one lane of an access may write, where it then does so.
     pub(super) fn writable(
         &self,
         cached: &mut Cached<'m>,
         place: &Place,
         lane: usize,
+        touch: Touch,
     ) -> Result<(Region<'m>, usize), Failure> {
         let found = self.region(cached, place.addresses[lane], place.bytes);
-        let (region, offset) = found.ok_or_else(|| place.out_of_bounds(lane))?;
+        let (Watched { region, marks }, offset) = found.ok_or_else(|| place.out_of_bounds(lane))?;
         if !region.writable {
             return Err((
                 lane,
@@ -94,6 +96,9 @@ impl<'m> Memory<'_, 'm> {
                     address: place.addresses[lane],
                 },
             ));
+        }
+        if let Some(marks) = marks {
+            marks.note(touch, offset, place.bytes);
         }
         Ok((region, offset))
     }
@@ -170,7 +175,9 @@ impl<'m> Memory<'_, 'm> {
                 place.span()
             };
             let total = span.len() * bytes;
-            if let Some((region, offset)) = self.region(cached, start, total) {
+            if let Some((found, offset)) = self.region(cached, start, total) {
+                let region = found.region;
+                note(&found, offset, read_touch(access), place, pattern);
                 if bytes == 4 && access.width == 4 && !access.double {
                     let mut values = [0; LANES];
                     if region.cells.load_run_u32(offset, &mut values[span]).is_some() {
@@ -208,7 +215,10 @@ impl<'m> Memory<'_, 'm> {
         let mut stage: Stage = [0; LANES * LANE_BYTES_MAX];
         for lane in lanes(place.mask) {
             let found = self.region(cached, place.addresses[lane], bytes);
-            let (region, offset) = found.ok_or_else(|| place.out_of_bounds(lane))?;
+            let (Watched { region, marks }, offset) = found.ok_or_else(|| place.out_of_bounds(lane))?;
+            if let Some(marks) = marks {
+                marks.note(read_touch(access), offset, bytes);
+            }
             let target = &mut stage[lane * bytes..][..bytes];
             load_lane(&region, offset, access, target).ok_or_else(|| place.out_of_bounds(lane))?;
         }
@@ -287,9 +297,11 @@ impl<'m> Memory<'_, 'm> {
         if aligned && place.is_gapless() && place.pattern() == Pattern::Consecutive {
             let span = place.span();
             let total = span.len() * bytes;
-            if let Some((region, offset)) = self.region(cached, start, total)
-                && region.writable
+            if let Some((found, offset)) = self.region(cached, start, total)
+                && found.region.writable
             {
+                let region = found.region;
+                note(&found, offset, write_touch(access), place, Pattern::Consecutive);
                 if bytes == 4 && access.width == 4 {
                     let values = r.word(access.values[0]);
                     if region.cells.store_run_u32(offset, &values[span]).is_some() {
@@ -323,7 +335,7 @@ impl<'m> Memory<'_, 'm> {
         let mut stage: Stage = [0; LANES * LANE_BYTES_MAX];
         scatter(r, access, &mut stage, &staged(access, bytes), FULL);
         for lane in lanes(place.mask) {
-            let (region, offset) = self.writable(cached, place, lane)?;
+            let (region, offset) = self.writable(cached, place, lane, write_touch(access))?;
             let source = &stage[lane * bytes..][..bytes];
             store_lane(&region, offset, access, source).ok_or_else(|| place.out_of_bounds(lane))?;
         }
@@ -403,6 +415,47 @@ impl<'m> Memory<'_, 'm> {
                 bytes,
                 write,
             },
+        }
+    }
+}
+
+/// How a load touches memory.
+#[inline(always)]
+fn read_touch(access: &Access) -> Touch {
+    if access.synchronises {
+        Touch::UPDATE
+    } else {
+        Touch::READ
+    }
+}
+
+/// How a store touches memory.
+#[inline(always)]
+fn write_touch(access: &Access) -> Touch {
+    if access.synchronises {
+        Touch::UPDATE
+    } else {
+        Touch::WRITE
+    }
+}
+
+/// Marks what the lanes that take part access, of which the first is at `offset`; they are not scattered.
+///
+/// Writes are marked before they are made, so that no thread that sees one takes it for another launch's.
+#[inline(always)]
+fn note(found: &Watched<'_>, offset: usize, touch: Touch, place: &Place, pattern: Pattern) {
+    let Some(marks) = found.marks else {
+        return;
+    };
+    let bytes = place.bytes;
+    if pattern == Pattern::Uniform {
+        marks.note(touch, offset, bytes);
+    } else if place.is_gapless() {
+        marks.note(touch, offset, place.span().len() * bytes);
+    } else {
+        let first = place.first();
+        for lane in lanes(place.mask) {
+            marks.note(touch, offset + (lane - first) * bytes, bytes);
         }
     }
 }

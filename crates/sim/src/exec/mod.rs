@@ -22,6 +22,7 @@ mod grid;
 mod half;
 mod integer;
 mod launch;
+mod marks;
 mod memory;
 mod place;
 mod registers;
@@ -32,4 +33,5 @@ mod warp;
 
 pub use fault::{Fault, FaultKind};
 pub use grid::run;
-pub use launch::{GlobalMemory, Launch, Region, Stats};
+pub use launch::{GlobalMemory, Launch, Region, Stats, Watched};
+pub use marks::{Marks, Touch};

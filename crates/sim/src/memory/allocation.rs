@@ -1,11 +1,15 @@
 //! One allocation: where it came from, where it is in its life, and what stands behind it.
 
+use std::sync::{Arc, OnceLock};
+
 use millstream_driver::{ContextHandle, StreamHandle};
 
 use super::{backing::Backing, host::HostRange};
 use crate::{
     cells::Cells,
+    exec::Marks,
     ids::{OpId, name},
+    race::Tag,
 };
 
 /// Where an allocation came from, and so what may free it.
@@ -38,7 +42,7 @@ impl Kind {
         self.is_host() || self == Self::Managed
     }
 
-    fn origin(self) -> &'static str {
+    pub(super) fn origin(self) -> &'static str {
         match self {
             Self::Device => "cuMemAlloc",
             Self::Pool => "cuMemAllocAsync",
@@ -79,6 +83,10 @@ pub(crate) struct Allocation {
     /// Whether it has been freed.
     pub(super) freed: bool,
     pub(super) store: Store,
+    /// What the race checker calls it.
+    pub(crate) tag: Arc<Tag>,
+    /// What the kernel that runs has done to it so far, if someone wants to know.
+    pub(super) marks: OnceLock<Box<Marks>>,
 }
 
 impl Allocation {

@@ -19,6 +19,9 @@ pub(crate) fn budgeted(bytes: u64) -> u64 {
 impl World {
     /// The allocation's life ends, by the operation `op` or by a call that waited; its bytes go back where they came from.
     pub(crate) fn end_allocation(&mut self, base: u64, op: Option<OpId>) {
+        if op.is_none() {
+            self.race_ended(base);
+        }
         let Some(allocation) = self.memory.at(base) else {
             return;
         };
@@ -134,7 +137,9 @@ impl Session<'_> {
             all.finish_ns = all.finish_ns.max(one.finish_ns);
             all
         });
+        let seen = self.race.ends_of(self.streams.keys().copied());
         self.wait(&goal);
+        self.race.host_saw(&seen);
     }
 
     pub(crate) fn mem_alloc_async(

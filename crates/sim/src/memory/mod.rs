@@ -12,13 +12,23 @@ mod managed;
 mod pinned;
 pub(crate) mod pool;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, OnceLock},
+};
 
 use millstream_driver::{ContextHandle, StreamHandle};
+use parking_lot::Mutex;
 
 pub(crate) use self::allocation::{Allocation, Kind};
 use self::{allocation::Store, backing::Backing, host::HostRange};
-use crate::{ReportKind, cells::Cells, ids::OpId};
+use crate::{
+    ReportKind,
+    cells::Cells,
+    exec::{GlobalMemory, Marks, Region, Watched},
+    ids::OpId,
+    race::{Site, Tag},
+};
 
 /// What fresh memory holds, repeated: a NaN as `f32` and as `f64`, and `0x7ffb_dead` to the eye.
 ///
@@ -78,6 +88,8 @@ pub(crate) struct MemoryMap {
     quarantine: VecDeque<u64>,
     quarantine_bytes: u64,
     poison_max_bytes: usize,
+    /// How many allocations there were.
+    made: u64,
 }
 
 impl MemoryMap {
@@ -91,6 +103,7 @@ impl MemoryMap {
             quarantine: VecDeque::new(),
             quarantine_bytes: 0,
             poison_max_bytes,
+            made: 0,
         }
     }
 
@@ -108,6 +121,7 @@ impl MemoryMap {
         let next = &mut self.next_address[device as usize];
         let base = *next;
         *next = (base + bytes as u64 + GAP).next_multiple_of(ALIGN);
+        let tag = self.tag(kind, bytes, born);
         self.insert(Allocation {
             base,
             bytes: bytes as u64,
@@ -119,6 +133,8 @@ impl MemoryMap {
             free: None,
             freed: false,
             store: Store::Owned(backing),
+            tag,
+            marks: OnceLock::new(),
         });
         Some(base)
     }
@@ -133,8 +149,9 @@ impl MemoryMap {
     ) -> Option<std::ptr::NonNull<u8>> {
         let backing = self.fresh(bytes, 4096)?;
         let start = backing.start();
+        let tag = self.tag(kind, bytes, None);
         self.insert(Self::host_allocation(
-            kind,
+            (kind, tag),
             context,
             device,
             start.as_ptr().expose_provenance() as u64,
@@ -146,8 +163,9 @@ impl MemoryMap {
 
     /// Maps memory of the caller, which no mapped range overlaps.
     pub(crate) fn add_registered(&mut self, context: ContextHandle, device: u32, range: HostRange) {
+        let tag = self.tag(Kind::Registered, range.bytes(), None);
         self.insert(Self::host_allocation(
-            Kind::Registered,
+            (Kind::Registered, tag),
             context,
             device,
             range.address(),
@@ -156,8 +174,23 @@ impl MemoryMap {
         ));
     }
 
+    fn tag(&mut self, kind: Kind, bytes: usize, born: Option<(OpId, StreamHandle)>) -> Arc<Tag> {
+        self.made += 1;
+        let variable = matches!(kind, Kind::Variable | Kind::Constant);
+        Arc::new(Tag {
+            number: self.made,
+            bytes: bytes as u64,
+            origin: kind.origin(),
+            born,
+            site: Site::current(),
+            filled: kind.is_everyones() || variable,
+            of_host: kind.is_host(),
+            variable,
+        })
+    }
+
     fn host_allocation(
-        kind: Kind,
+        (kind, tag): (Kind, Arc<Tag>),
         context: ContextHandle,
         device: u32,
         base: u64,
@@ -175,6 +208,8 @@ impl MemoryMap {
             free: None,
             freed: false,
             store,
+            tag,
+            marks: OnceLock::new(),
         }
     }
 
@@ -261,9 +296,20 @@ impl MemoryMap {
     }
 
     /// The allocation around `address`, live or dead.
-    fn around(&self, address: u64) -> Option<&Allocation> {
+    pub(crate) fn around(&self, address: u64) -> Option<&Allocation> {
+        self.below(address).filter(|found| address < found.end())
+    }
+
+    /// The last allocation that starts at `address` or before, live or dead.
+    pub(crate) fn below(&self, address: u64) -> Option<&Allocation> {
         let (_, allocation) = self.allocations.range(..=address).next_back()?;
-        (address < allocation.end()).then_some(allocation)
+        Some(allocation)
+    }
+
+    /// What a kernel that has run did to the allocation that starts at `base`.
+    pub(crate) fn take_marks(&mut self, base: u64) -> Option<(Arc<Tag>, Box<Marks>)> {
+        let allocation = self.allocations.get_mut(&base)?;
+        Some((Arc::clone(&allocation.tag), allocation.marks.take()?))
     }
 
     /// The live allocation that holds all of the range, and the range's offset in it.
@@ -314,7 +360,7 @@ impl MemoryMap {
     }
 
     fn describe_hole(&self, address: u64, bytes: u64) -> String {
-        let below = self.allocations.range(..address).next_back().map(|(_, a)| a);
+        let below = self.below(address);
         let mut text = format!("{bytes} bytes at {address:#x} are in no allocation");
         if let Some(below) = below {
             text += &format!(
@@ -400,19 +446,39 @@ pub(crate) struct KernelView<'a> {
     pub(crate) map: &'a MemoryMap,
     pub(crate) device: u32,
     pub(crate) op: OpId,
+    /// The allocations that it has touched by now, by base, if someone wants to know.
+    pub(crate) touched: Option<&'a Mutex<Vec<u64>>>,
 }
 
-impl crate::exec::GlobalMemory for KernelView<'_> {
-    fn region(&self, address: u64) -> Option<crate::exec::Region<'_>> {
+impl KernelView<'_> {
+    fn find(&self, address: u64) -> Option<(&Allocation, Region<'_>)> {
         let (allocation, _) = self.map.locate(address, 1, Moment::Run(self.op)).ok()?;
         // A kernel reaches its own device, page-locked and managed memory. Peers' memory is reached by copies alone.
         if !allocation.kind.is_everyones() && allocation.device != self.device {
             return None;
         }
-        Some(crate::exec::Region {
+        let region = Region {
             base: allocation.base,
             cells: allocation.cells()?,
             writable: allocation.kind != Kind::Constant,
-        })
+        };
+        Some((allocation, region))
+    }
+}
+
+impl GlobalMemory for KernelView<'_> {
+    fn region(&self, address: u64) -> Option<Region<'_>> {
+        Some(self.find(address)?.1)
+    }
+
+    fn watched(&self, address: u64) -> Option<Watched<'_>> {
+        let (allocation, region) = self.find(address)?;
+        let marks = self.touched.map(|touched| {
+            &**allocation.marks.get_or_init(|| {
+                touched.lock().push(allocation.base);
+                Box::new(Marks::new(region.cells.len()))
+            })
+        });
+        Some(Watched { region, marks })
     }
 }

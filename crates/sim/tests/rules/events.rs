@@ -49,10 +49,11 @@ fn r24_a_wait_holds_back_later_work_of_its_stream_on_the_device() {
         let pinned = rig.pinned(4);
         pinned.fill(0);
         rig.memset_async(memory, FillPattern::U8(1), 4, reader).unwrap();
+        let before = rig.recorded(reader);
+        rig.stream_wait_event(writer, before).unwrap();
         let hold = rig.hold(writer);
         rig.memset_async(memory, FillPattern::U8(2), 4, writer).unwrap();
         let written = rig.recorded(writer);
-        let before = rig.recorded(reader);
         // Returns although the writer is held: the host does not wait.
         rig.stream_wait_event(reader, written).unwrap();
         rig.download(pinned, memory, reader).unwrap();

@@ -466,10 +466,11 @@ impl Rig {
         assert!(reports.is_empty(), "{}", reports[0]);
     }
 
-    /// Asserts that the last report is of this kind and mentions all of `words`.
+    /// Asserts that there is a report of this kind, and that the last one mentions all of `words`.
     pub(crate) fn assert_reported(&self, kind: ReportKind, words: &[&str]) {
-        let report = self.gpu.reports().pop().expect("a report");
-        assert_eq!(report.kind, kind, "{report}");
+        let reports = self.gpu.reports();
+        let report = reports.iter().rfind(|report| report.kind == kind);
+        let report = report.unwrap_or_else(|| panic!("a report of kind {kind:?} among {reports:?}"));
         for word in words {
             assert!(report.text.contains(word), "`{word}` in: {report}");
         }

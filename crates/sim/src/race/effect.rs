@@ -1,0 +1,80 @@
+//! What an operation or the host did to memory, as the checker is told.
+
+use std::{ops::Range, sync::Arc};
+
+use millstream_driver::StreamHandle;
+
+use super::label::Site;
+use crate::{
+    exec::Touch,
+    ids::{OpId, name},
+};
+
+/// An allocation, for findings.
+#[derive(Debug, Default)]
+pub(crate) struct Tag {
+    /// Allocations are numbered from 1 in the order in which they are made; 0 is pageable memory.
+    pub(crate) number: u64,
+    pub(crate) bytes: u64,
+    /// The function it came from.
+    pub(crate) origin: &'static str,
+    /// The operation that begins its life, for pool memory.
+    pub(crate) born: Option<(OpId, StreamHandle)>,
+    pub(crate) site: Option<Site>,
+    /// Whether it holds something from the beginning: the host may write it unseen, or it is a variable.
+    pub(crate) filled: bool,
+    /// Whether the host reads it: what is copied there has arrived.
+    pub(crate) of_host: bool,
+    /// Whether it is the driver that ends its life, along with its module.
+    pub(crate) variable: bool,
+}
+
+impl Tag {
+    pub(super) fn describe(&self) -> String {
+        if self.number == 0 {
+            return "pageable host memory".into();
+        }
+        let mut text = format!(
+            "allocation {} ({} bytes, {}",
+            self.number, self.bytes, self.origin
+        );
+        if let Some((op, stream)) = self.born {
+            text += &format!(" by {op} on {}", name(stream));
+        }
+        if let Some(site) = &self.site {
+            text += &format!(", {site}");
+        }
+        text + ")"
+    }
+}
+
+/// Bytes of an allocation, in ascending runs that do not overlap.
+#[derive(Clone, Debug)]
+pub(crate) struct Spot {
+    pub(crate) tag: Arc<Tag>,
+    pub(crate) runs: Vec<Range<u64>>,
+}
+
+/// One thing that an operation or the host did.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    /// It accessed bytes.
+    Touch(Arc<Tag>, Vec<(Range<u64>, Touch)>),
+    /// It copied bytes; an end that is not told is memory that nobody else can reach meanwhile.
+    Copy { from: Option<Spot>, to: Option<Spot> },
+    /// It began the allocation's life.
+    Birth(Arc<Tag>),
+    /// It ended the allocation's life.
+    End(Arc<Tag>),
+    /// The allocation is gone with its context, whoever used it.
+    Forget(Arc<Tag>),
+    /// It accessed what is in no allocation, or not aligned; in words.
+    Stray(StrayKind, String),
+}
+
+/// How an access was in no allocation's bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum StrayKind {
+    OutOfBounds,
+    Misaligned,
+}

@@ -1,0 +1,186 @@
+//! Findings: what the checker found, in parts, as text, and as JSON.
+
+use std::{fmt, ops::Range};
+
+use serde_json::{Value, json};
+
+use crate::ReportKind;
+
+/// How many byte ranges a text lists.
+const RANGES_SHOWN: usize = 4;
+
+/// Something that the race checker found. Its text is one [`Report`](crate::Report); this is the same in parts.
+///
+/// ```
+/// use millstream_driver::{DeviceOrdinal, Driver, FillPattern};
+/// use millstream_sim::{Gpu, ReportKind, SimConfig};
+/// let gpu = Gpu::new(SimConfig::new());
+/// let context = gpu.primary_context_retain(DeviceOrdinal::from_raw(0)).unwrap();
+/// // SAFETY: context, streams and memory are alive.
+/// unsafe {
+///     let memory = gpu.mem_alloc(context, 64).unwrap();
+///     for _ in 0..2 {
+///         let stream = gpu.stream_create(context, true, 0).unwrap();
+///         gpu.memset_async(context, memory, FillPattern::U8(1), 64, stream).unwrap();
+///     }
+///     gpu.context_synchronize(context).unwrap();
+/// }
+/// let race = &gpu.findings()[0];
+/// assert_eq!(race.kind, ReportKind::Race);
+/// assert_eq!(race.memory.as_ref().unwrap().ranges, [0..64]);
+/// assert!(race.missing.as_ref().unwrap().contains("never waits"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// The sort.
+    pub kind: ReportKind,
+    /// What is wrong, in a few words.
+    pub problem: String,
+    /// Where, if it is about an allocation.
+    pub memory: Option<FoundMemory>,
+    /// Who did it; of two, the one that was enqueued or called later.
+    pub later: Party,
+    /// With whom the later one is in conflict.
+    pub earlier: Option<Party>,
+    /// Which edge is missing between the two.
+    pub missing: Option<String>,
+}
+
+/// An allocation and the bytes of it that a [`Finding`] is about; see there.
+///
+/// ```
+/// # use millstream_sim::{Gpu, SimConfig};
+/// # let gpu = Gpu::new(SimConfig::new());
+/// let whole = |found: &millstream_sim::race::FoundMemory| found.ranges == [0..found.allocation_bytes];
+/// assert!(gpu.findings().iter().all(|finding| finding.memory.as_ref().is_none_or(whole)));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FoundMemory {
+    /// The allocation's number: they rise from 1 in the order in which they were made. 0 is pageable host memory.
+    pub allocation: u64,
+    /// Its size in bytes; 0 for pageable memory.
+    pub allocation_bytes: u64,
+    /// Its number, size, origin and site, in words.
+    pub description: String,
+    /// The bytes, counted from the allocation's first; in pageable memory these are addresses. Empty if it is about the
+    /// allocation as a whole.
+    pub ranges: Vec<Range<u64>>,
+}
+
+/// One side of a [`Finding`]: an operation, or the host; see there.
+///
+/// ```
+/// # use millstream_sim::{Gpu, SimConfig};
+/// # let gpu = Gpu::new(SimConfig::new());
+/// assert!(gpu.findings().iter().all(|finding| finding.later.operation.is_some()));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Party {
+    /// The operation's number, from 1 in the order of enqueueing; `None`: the host itself.
+    pub operation: Option<u64>,
+    /// The operation in a word, with the kernel's name.
+    pub what: String,
+    /// Its stream, as it is called in texts.
+    pub stream: Option<String>,
+    /// What it does to the bytes: `reads`, `writes`.
+    pub does: &'static str,
+    /// The driver function that enqueued it.
+    pub call: &'static str,
+    /// The caller's [`Label`](crate::race::Label), or the line of a host access.
+    pub site: Option<String>,
+}
+
+impl Finding {
+    /// The finding as a JSON object with the names of its fields.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let ranges =
+            |ranges: &[Range<u64>]| -> Value { ranges.iter().map(|r| json!([r.start, r.end])).collect() };
+        let memory = self.memory.as_ref().map(|memory| {
+            json!({
+                "allocation": memory.allocation,
+                "allocation_bytes": memory.allocation_bytes,
+                "description": memory.description,
+                "ranges": ranges(&memory.ranges),
+            })
+        });
+        let value = json!({
+            "kind": format!("{:?}", self.kind),
+            "problem": self.problem,
+            "memory": memory,
+            "later": self.later.to_json(),
+            "earlier": self.earlier.as_ref().map(Party::to_json),
+            "missing": self.missing,
+        });
+        value.to_string()
+    }
+}
+
+impl Party {
+    fn to_json(&self) -> Value {
+        json!({
+            "operation": self.operation,
+            "what": self.what,
+            "stream": self.stream,
+            "does": self.does,
+            "call": self.call,
+            "site": self.site,
+        })
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem)?;
+        if let Some(memory) = &self.memory {
+            write!(f, "{memory}")?;
+        }
+        write!(f, "\n  {}", self.later)?;
+        if let Some(earlier) = &self.earlier {
+            write!(f, "\n  {earlier}")?;
+        }
+        if let Some(missing) = &self.missing {
+            write!(f, "\n  {missing}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for FoundMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            ranges, description, ..
+        } = self;
+        if ranges.is_empty() {
+            return write!(f, " {description}");
+        }
+        if self.allocation == 0 {
+            let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+            return write!(f, " {bytes} bytes of {description}");
+        }
+        for (index, range) in ranges.iter().take(RANGES_SHOWN).enumerate() {
+            let word = if index == 0 { " bytes" } else { "," };
+            write!(f, "{word} {}..{}", range.start, range.end)?;
+        }
+        if ranges.len() > RANGES_SHOWN {
+            write!(f, " and {} more ranges", ranges.len() - RANGES_SHOWN)?;
+        }
+        write!(f, " of {description}")
+    }
+}
+
+impl fmt::Display for Party {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.operation, &self.stream) {
+            (Some(operation), Some(stream)) => write!(f, "operation {operation} on {stream}, {}", self.what)?,
+            _ => f.write_str(&self.what)?,
+        }
+        if let Some(site) = &self.site {
+            write!(f, ", {site},")?;
+        }
+        write!(f, " {}", self.does)
+    }
+}

@@ -1,0 +1,95 @@
+//! Labels: what callers want to read in findings instead of, or beside, an operation's number.
+
+use std::{borrow::Cow, cell::RefCell, fmt, marker::PhantomData, panic::Location};
+
+thread_local! {
+    static CURRENT: RefCell<Option<Site>> = const { RefCell::new(None) };
+}
+
+/// What a caller calls an operation, and where its source says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Site {
+    text: Cow<'static, str>,
+    location: &'static Location<'static>,
+}
+
+impl Site {
+    /// What the calling thread is doing, if it says so.
+    pub(crate) fn current() -> Option<Self> {
+        CURRENT.with_borrow(Clone::clone)
+    }
+
+    /// A place in the source.
+    pub(crate) fn at(location: &'static Location<'static>) -> Self {
+        Self {
+            text: Cow::Borrowed(""),
+            location,
+        }
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.text.is_empty() {
+            write!(f, "`{}` ", self.text)?;
+        }
+        // The same on every system.
+        let file = self.location.file().replace('\\', "/");
+        write!(f, "at {file}:{}", self.location.line())
+    }
+}
+
+/// Names what the calling thread makes the simulated driver do, until it is dropped: operations, allocations, host accesses.
+///
+/// A source line does not cross `dyn Driver`, so whoever stands in front of the driver says what it is about to do, if it likes.
+///
+/// ```
+/// use millstream_driver::{DeviceOrdinal, Driver, FillPattern};
+/// use millstream_sim::{Gpu, SimConfig, race::Label};
+/// let gpu = Gpu::new(SimConfig::new());
+/// let context = gpu.primary_context_retain(DeviceOrdinal::from_raw(0)).unwrap();
+/// // SAFETY: context, streams and memory are alive.
+/// unsafe {
+///     let (one, other) = (gpu.stream_create(context, true, 0).unwrap(), gpu.stream_create(context, true, 0).unwrap());
+///     let memory = gpu.mem_alloc(context, 64).unwrap();
+///     for (stream, name) in [(one, "first pass"), (other, "second pass")] {
+///         let _label = Label::new(name);
+///         gpu.memset_async(context, memory, FillPattern::U8(0), 64, stream).unwrap();
+///     }
+///     gpu.context_synchronize(context).unwrap();
+/// }
+/// assert!(gpu.findings()[0].to_string().contains("second pass"));
+/// ```
+#[derive(Debug)]
+#[must_use = "dropping a label ends it"]
+pub struct Label {
+    outer: Option<Site>,
+    /// It belongs to the thread it was made on.
+    thread: PhantomData<*const ()>,
+}
+
+impl Label {
+    /// Names what this thread does from here on; the caller's source line goes with the name.
+    #[track_caller]
+    pub fn new(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::at(text, Location::caller())
+    }
+
+    /// The same with a source line that was taken further out.
+    pub fn at(text: impl Into<Cow<'static, str>>, location: &'static Location<'static>) -> Self {
+        let site = Site {
+            text: text.into(),
+            location,
+        };
+        Self {
+            outer: CURRENT.replace(Some(site)),
+            thread: PhantomData,
+        }
+    }
+}
+
+impl Drop for Label {
+    fn drop(&mut self) {
+        CURRENT.set(self.outer.take());
+    }
+}

@@ -1,0 +1,250 @@
+//! The race checker: finds what is not ordered, whatever the schedule made of it.
+//!
+//! Each operation that touches memory has a place in an order (a vector clock, [`clock`]) that follows from the calls alone, and
+//! a list of what it touched, made when it runs ([`effect`]). Two operations race if they touch the same byte, one of them
+//! writes it, and neither comes before the other in that order. When they happened to run does not matter: operations are judged
+//! in the order in which they were enqueued, each once all before it have run, so that every schedule of one trace finds the same.
+//!
+//! # What is ordered by what
+//!
+//! | this | comes after |
+//! |---|---|
+//! | an operation | the one before it in its stream (rule 16), and all that the host had seen complete when it was enqueued |
+//! | what comes behind a wait for an event | what its stream held when the event was recorded last before the wait (rules 22 to 24) |
+//! | work of the legacy default stream, and work of a blocking stream behind it | as rules 17 to 19 say |
+//! | the host | the work of a stream, an event, a context that it synchronised with, or asked about and was told that it was done |
+//! | the host | a copy that, by the documentation, blocks until it is done (rules 2, 3, 5, 11, 12), or the work before it (rule 1) |
+//! | the host | all work, at a call that frees memory synchronously (rule 30) |
+//! | the host | the work in front of a host function, once that runs (rule 27) |
+//! | what a host function does | the work in front of it; work behind it comes after what it does |
+//! | an allocation that waits for another stream's free | that free (rule 35) |
+//!
+//! The host counts as one: its threads order themselves by means that no driver sees, so what one has seen complete holds for
+//! calls of all. Races between threads of the host are the compiler's business. Not an order is what only some drivers keep:
+//! rule 6, rules 8 and 9 (asynchronous copies of pageable memory that block), and rule 29.
+//!
+//! # What is touched
+//!
+//! Kernels touch what their PTX touches, byte by byte; atomic operations, and loads and stores that are volatile, relaxed, acquire
+//! or release, are ordered with each other and race only with plain ones. Copies and fills touch their ranges; a copy from pageable
+//! memory has read it when the call returns. Plain loads and stores of the host cannot be seen: whoever makes them says so, with
+//! [`Gpu::host_read`](crate::Gpu::host_read) and [`Gpu::host_write`](crate::Gpu::host_write).
+//!
+//! # What is found
+//!
+//! Races between operations and with the host; uses of an allocation that are not behind its beginning, not in front of its end, or
+//! behind it; accesses outside of all allocations and misaligned ones; and reads of bytes that nobody wrote, by kernels and by
+//! copies to the host. A copy within device memory passes such bytes on, so that padding may be copied. Page-locked memory counts as
+//! written, for the host may have done so; so do a module's variables.
+//!
+//! Of the uses of a byte, one is forgotten when a later one that is ordered after it hides it: whatever races with the earlier one
+//! races with the later one too, and that is found. Repairing that race may uncover the other. A fault ends a trace, as it does on a
+//! device: what would have come after is not seen.
+//!
+//! # How
+//!
+//! | file | holds |
+//! |---|---|
+//! | `clock` | vector clocks, places in the order |
+//! | `order` | the order of streams, events, barriers and the host |
+//! | `effect` | what operations did |
+//! | `queue` | operations that are not judged yet |
+//! | `state`, `pages` | who used each byte: histories, and which bytes have which |
+//! | `check` | judging |
+//! | `finding` | what was found |
+//! | `label` | names that callers give |
+//! | `world`, `host` | where the simulator tells the checker, and where the host does |
+
+mod check;
+mod clock;
+mod effect;
+mod finding;
+mod host;
+mod label;
+mod order;
+mod pages;
+mod queue;
+mod state;
+mod world;
+
+use std::sync::Arc;
+
+use millstream_driver::{EventHandle, StreamHandle};
+
+pub use finding::{Finding, FoundMemory, Party};
+pub use label::Label;
+
+pub(crate) use effect::{Effect, Spot, StrayKind, Tag};
+pub(crate) use label::Site;
+pub(crate) use order::Seen;
+
+use check::Checker;
+use order::Order;
+use queue::Queue;
+use state::{Actor, Deed, Who};
+
+use crate::{ids::OpId, op::OpKind};
+
+/// The checker of one world; does nothing when it is off.
+#[derive(Debug)]
+pub(crate) struct Race {
+    on: Option<Box<Parts>>,
+}
+
+#[derive(Debug)]
+struct Parts {
+    order: Order,
+    queue: Queue,
+    checker: Checker,
+}
+
+/// An operation at its enqueueing.
+pub(crate) struct Enqueued<'a> {
+    pub(crate) id: OpId,
+    pub(crate) stream: StreamHandle,
+    /// The streams whose ends it comes after.
+    pub(crate) queues: &'a [StreamHandle],
+    /// Pending operations that it is made to wait for besides.
+    pub(crate) after: &'a [OpId],
+    pub(crate) kind: &'a OpKind,
+    pub(crate) call: &'static str,
+}
+
+impl Race {
+    pub(crate) fn new(on: bool, blank_reads: bool) -> Self {
+        let parts = || Parts {
+            order: Order::default(),
+            queue: Queue::default(),
+            checker: Checker::new(blank_reads),
+        };
+        Self {
+            on: on.then(|| Box::new(parts())),
+        }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.is_some()
+    }
+
+    /// An operation is enqueued.
+    pub(crate) fn enqueued(&mut self, op: &Enqueued<'_>) {
+        let Some(Parts { order, queue, .. }) = self.on.as_deref_mut() else {
+            return;
+        };
+        let after: Vec<_> = op
+            .after
+            .iter()
+            .filter_map(|op| match &queue.actor(*op)?.who {
+                Who::Operation(point, _) => Some(point.clone()),
+                Who::Host(..) => None,
+            })
+            .collect();
+        let point = order.enqueue(op.stream, op.id.0, op.queues, after.into_iter());
+        // Markers, records and holds touch nothing, and a prefetch changes nothing (rule 51).
+        if matches!(
+            op.kind,
+            OpKind::Marker | OpKind::Record(_) | OpKind::Hold(_) | OpKind::Prefetch(_)
+        ) {
+            return;
+        }
+        let deed = Deed {
+            op: op.id.0,
+            slot: point.slot,
+            stream: op.stream,
+            word: op.kind.word(),
+            call: op.call,
+            site: Site::current(),
+        };
+        let actor = Actor {
+            who: Who::Operation(point, Arc::new(deed)),
+            known: Arc::clone(order.known()),
+        };
+        queue.push_operation(op.id, actor);
+    }
+
+    /// An event is recorded: the operation is the last of its stream.
+    pub(crate) fn recorded(&mut self, event: EventHandle, stream: StreamHandle) {
+        if let Some(parts) = self.on.as_deref_mut() {
+            parts.order.record(event, stream);
+        }
+    }
+
+    /// What is enqueued on the stream from here on waits for the event.
+    pub(crate) fn waits(&mut self, stream: StreamHandle, event: EventHandle) {
+        if let Some(parts) = self.on.as_deref_mut() {
+            parts.order.wait(stream, event);
+        }
+    }
+
+    /// The event is given up.
+    pub(crate) fn event_gone(&mut self, event: EventHandle) {
+        if let Some(parts) = self.on.as_deref_mut() {
+            parts.order.forget_event(event);
+        }
+    }
+
+    /// All that is on these streams by now.
+    pub(crate) fn ends_of(&self, streams: impl Iterator<Item = StreamHandle>) -> Seen {
+        self.on
+            .as_deref()
+            .map_or_else(Seen::default, |parts| parts.order.ends_of(streams))
+    }
+
+    /// What the event captured.
+    pub(crate) fn event(&self, event: EventHandle) -> Seen {
+        self.on
+            .as_deref()
+            .map_or_else(Seen::default, |parts| parts.order.event(event))
+    }
+
+    /// The operation and all in front of it, or only the latter. It has not run.
+    pub(crate) fn operation(&mut self, op: OpId, itself: bool) -> Seen {
+        let queue = self.on.as_deref_mut().map(|parts| &mut parts.queue);
+        match queue.and_then(|queue| queue.actor(op)).map(|actor| &actor.who) {
+            Some(Who::Operation(point, _)) if itself => Seen::point(point),
+            Some(Who::Operation(point, _)) => Seen::before(point),
+            _ => Seen::default(),
+        }
+    }
+
+    /// The host has seen all of this complete.
+    pub(crate) fn host_saw(&mut self, seen: &Seen) {
+        if let Some(parts) = self.on.as_deref_mut() {
+            parts.order.host_saw(seen);
+        }
+    }
+
+    /// The operation did this; with `over`, it is done.
+    pub(crate) fn did(&mut self, op: OpId, effects: Vec<Effect>, over: bool) {
+        if let Some(parts) = self.on.as_deref_mut() {
+            parts.queue.note(op, effects, over);
+            parts.judge();
+        }
+    }
+
+    /// The host did this, now.
+    pub(crate) fn host_did(&mut self, effects: Vec<Effect>, call: &'static str, site: Option<Site>) {
+        if let Some(parts) = self.on.as_deref_mut() {
+            let actor = Actor {
+                who: Who::Host(call, site),
+                known: Arc::clone(parts.order.known()),
+            };
+            parts.queue.push_host(actor, effects);
+            parts.judge();
+        }
+    }
+
+    /// All that was found so far.
+    pub(crate) fn findings(&self) -> &[Finding] {
+        self.on.as_deref().map_or(&[], |parts| &parts.checker.findings)
+    }
+}
+
+impl Parts {
+    /// Judges what can be judged.
+    fn judge(&mut self) {
+        while let Some((actor, effects)) = self.queue.next() {
+            self.checker.judge(&actor, &effects);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Where the simulator tells the checker what its operations did, and takes over what was found.
+
+use std::{ops::Range, sync::Arc};
+
+use millstream_driver::ContextHandle;
+
+use super::{Effect, Seen, Spot, StrayKind, Tag};
+use crate::{
+    Report,
+    exec::{FaultKind, Touch},
+    ids::OpId,
+    op::{Copy, OpKind, Rows, Source, Target},
+    world::World,
+};
+
+impl World {
+    /// What an operation other than a kernel is about to do.
+    pub(crate) fn effects_of(&self, kind: &OpKind) -> Vec<Effect> {
+        if !self.race.is_on() {
+            return Vec::new();
+        }
+        let tag = |base: u64| self.memory.at(base).map(|found| Arc::clone(&found.tag));
+        match kind {
+            OpKind::Copy(copy) => vec![self.copied(copy)],
+            OpKind::Fill(fill) => match self.spot(fill.target, &Rows::one(fill.bytes), fill.bytes) {
+                Some(spot) => vec![spot.touched(Touch::WRITE)],
+                None => Vec::new(),
+            },
+            OpKind::Allocation(base) => tag(*base).map(Effect::Birth).into_iter().collect(),
+            OpKind::Free(base) => tag(*base).map(Effect::End).into_iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn copied(&self, copy: &Copy) -> Effect {
+        let (rows, from, to) = (&copy.rows, copy.rows.source_pitch, copy.rows.target_pitch);
+        Effect::Copy {
+            from: match &copy.source {
+                Source::Mapped(address) => self.spot(*address, rows, from),
+                Source::Captured(_) => None,
+                Source::Host(range) => Some(self.host_spot(range.address(), rows, from)),
+            },
+            to: match &copy.target {
+                Target::Mapped(address) => self.spot(*address, rows, to),
+                Target::Host(range) => Some(self.host_spot(range.address(), rows, to)),
+            },
+        }
+    }
+
+    /// The part of the rows that is in the allocation around their first address, live or dead.
+    fn spot(&self, address: u64, rows: &Rows, pitch: u64) -> Option<Spot> {
+        let found = self.memory.around(address)?;
+        let mut runs = runs(address - found.base, rows, pitch);
+        runs.retain_mut(|run| {
+            run.end = run.end.min(found.bytes);
+            run.start < run.end
+        });
+        Some(Spot {
+            tag: Arc::clone(&found.tag),
+            runs,
+        })
+    }
+
+    /// Rows of host memory, page-locked or not.
+    pub(super) fn host_spot(&self, address: u64, rows: &Rows, pitch: u64) -> Spot {
+        self.spot(address, rows, pitch).unwrap_or_else(|| Spot {
+            tag: Arc::new(Tag {
+                filled: true,
+                of_host: true,
+                ..Tag::default()
+            }),
+            runs: runs(address, rows, pitch),
+        })
+    }
+
+    /// What a kernel has done to the allocations that start at `touched`, and how it failed, if it did.
+    pub(crate) fn effects_of_kernel(
+        &mut self,
+        mut touched: Vec<u64>,
+        failure: Option<&FaultKind>,
+    ) -> Vec<Effect> {
+        touched.sort_unstable();
+        let mut effects: Vec<_> = touched
+            .into_iter()
+            .filter_map(|base| {
+                let (tag, marks) = self.memory.take_marks(base)?;
+                Some(Effect::Touch(tag, marks.runs()))
+            })
+            .collect();
+        effects.extend(failure.and_then(|failure| self.stray(failure)));
+        effects
+    }
+
+    /// The access that made a kernel fail.
+    fn stray(&self, failure: &FaultKind) -> Option<Effect> {
+        let (address, bytes, write, kind) = match *failure {
+            FaultKind::OutOfBounds {
+                address,
+                bytes,
+                write,
+            } => (address, bytes, write, StrayKind::OutOfBounds),
+            FaultKind::Misaligned {
+                address,
+                bytes,
+                write,
+            } => (address, bytes, write, StrayKind::Misaligned),
+            _ => return None,
+        };
+        let does = if write { "write" } else { "read" };
+        let Some(found) = self.memory.around(address) else {
+            let text = match self.memory.below(address) {
+                Some(below) => format!(
+                    "{does} of {bytes} bytes, {} bytes behind the end of {}",
+                    address - below.base - below.bytes,
+                    below.tag.describe()
+                ),
+                None => format!("{does} of {bytes} bytes at {address:#x}"),
+            };
+            return Some(Effect::Stray(kind, text));
+        };
+        let offset = address - found.base;
+        let inside = found.bytes - offset >= u64::from(bytes);
+        if matches!(kind, StrayKind::OutOfBounds) && inside {
+            let touch = if write { Touch::WRITE } else { Touch::READ };
+            let range = offset..offset + u64::from(bytes);
+            return Some(Effect::Touch(Arc::clone(&found.tag), vec![(range, touch)]));
+        }
+        let text = format!(
+            "{does} of {bytes} bytes at byte {offset} of {}",
+            found.tag.describe()
+        );
+        Some(Effect::Stray(kind, text))
+    }
+
+    /// A call reads host memory itself, before it returns (rules 10 and 14).
+    pub(crate) fn race_captures(&mut self, address: u64, rows: &Rows) {
+        if self.race.is_on() {
+            let read = self.host_spot(address, rows, rows.source_pitch);
+            let read = read.touched(Touch::READ);
+            self.race.host_did(vec![read], self.call, super::Site::current());
+            self.take_findings();
+        }
+    }
+
+    /// An operation is done.
+    pub(crate) fn race_done(&mut self, op: OpId, effects: Vec<Effect>) {
+        self.race.did(op, effects, true);
+        self.take_findings();
+    }
+
+    /// An operation will never run, for its context is lost. Memory still begins and ends.
+    pub(crate) fn race_cancelled(&mut self, op: OpId, kind: &OpKind) {
+        let effects = self.effects_of(kind).into_iter();
+        let effects = effects.filter_map(|effect| match effect {
+            Effect::Birth(_) => Some(effect),
+            Effect::End(tag) => Some(Effect::Forget(tag)),
+            _ => None,
+        });
+        self.race_done(op, effects.collect());
+    }
+
+    /// An allocation is ended by a call, which has waited.
+    pub(crate) fn race_ended(&mut self, base: u64) {
+        if let Some(found) = self.memory.at(base) {
+            let end = Effect::End(Arc::clone(&found.tag));
+            self.race.host_did(vec![end], self.call, super::Site::current());
+            self.take_findings();
+        }
+    }
+
+    /// All work of a context, as it is now.
+    pub(crate) fn context_seen(&self, context: ContextHandle) -> Seen {
+        let streams = self
+            .streams
+            .iter()
+            .filter(|(_, stream)| stream.context == context);
+        self.race.ends_of(streams.map(|(handle, _)| *handle))
+    }
+
+    /// Reports what was found since this was last called.
+    pub(super) fn take_findings(&mut self) {
+        let new = &self.race.findings()[self.findings_reported..];
+        self.findings_reported += new.len();
+        self.reports.extend(new.iter().map(|finding| Report {
+            kind: finding.kind,
+            call: finding.later.call,
+            text: finding.to_string(),
+            time_ns: self.now_ns,
+        }));
+    }
+}
+
+/// The bytes of rows of which the first begins at `start`; rows without gaps are one run.
+fn runs(start: u64, rows: &Rows, pitch: u64) -> Vec<Range<u64>> {
+    if pitch == rows.width {
+        return vec![start..start + rows.bytes()];
+    }
+    (0..rows.height)
+        .map(|row| start + row * pitch..start + row * pitch + rows.width)
+        .collect()
+}
+
+impl Spot {
+    pub(super) fn touched(self, touch: Touch) -> Effect {
+        let runs = self.runs.into_iter().map(|range| (range, touch)).collect();
+        Effect::Touch(self.tag, runs)
+    }
+}

@@ -1,0 +1,155 @@
+//! Kernels for wrong programs, and what is found of accesses that only they make.
+
+use millstream_driver::{DevicePtr, FillPattern, StreamHandle};
+
+use crate::{
+    expect::{clean, expect},
+    rig::{Arg, Rig},
+};
+
+/// 64 threads each: `read(from, to)` copies a word, `write(to)` stores one, `add(to)` adds 1 to the first word atomically,
+/// `halves(to)` stores one in every other word, `at(address)` reads the word at one address.
+const PTX: &str = "
+.version 8.0
+.target sm_75
+.address_size 64
+.visible .entry read(.param .u64 read_0, .param .u64 read_1)
+{
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<6>;
+    ld.param.u64 %rd1, [read_0];
+    ld.param.u64 %rd2, [read_1];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd3, %r1, 4;
+    add.s64 %rd4, %rd1, %rd3;
+    add.s64 %rd5, %rd2, %rd3;
+    ld.global.u32 %r2, [%rd4];
+    st.global.u32 [%rd5], %r2;
+    ret;
+}
+.visible .entry write(.param .u64 write_0)
+{
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [write_0];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd2, %r1, 4;
+    add.s64 %rd3, %rd1, %rd2;
+    st.global.u32 [%rd3], %r1;
+    ret;
+}
+.visible .entry add(.param .u64 add_0)
+{
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [add_0];
+    mov.u32 %r1, 1;
+    atom.global.add.u32 %r2, [%rd1], %r1;
+    ret;
+}
+.visible .entry halves(.param .u64 halves_0)
+{
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [halves_0];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd2, %r1, 8;
+    add.s64 %rd3, %rd1, %rd2;
+    st.global.u32 [%rd3], %r1;
+    ret;
+}
+.visible .entry at(.param .u64 at_0)
+{
+    .reg .b32 %r<2>;
+    .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [at_0];
+    ld.global.u32 %r1, [%rd1];
+    ret;
+}
+";
+
+/// Bytes that a kernel of 64 threads touches.
+pub(crate) const BYTES: usize = 256;
+
+/// Launches a kernel with pointers for arguments.
+pub(crate) fn launch(rig: &Rig, name: &str, stream: StreamHandle, args: &[DevicePtr]) {
+    let kernel = rig.kernel(PTX, name);
+    let args: Vec<_> = args.iter().map(|pointer| Arg::Pointer(*pointer)).collect();
+    rig.launch(kernel, (1, 64), stream, &args).unwrap();
+}
+
+/// An array of zeros that all streams may use.
+pub(crate) fn zeros(rig: &Rig, bytes: usize) -> DevicePtr {
+    let memory = rig.mem_alloc(bytes).unwrap();
+    let stream = rig.stream();
+    rig.memset_async(memory, FillPattern::U8(0), bytes, stream)
+        .unwrap();
+    rig.stream_synchronize(stream).unwrap();
+    memory
+}
+
+#[test]
+fn a_kernel_races_with_what_its_instructions_touch_and_no_more() {
+    expect("kernels", |rig| {
+        let (one, other) = (rig.stream(), rig.stream());
+        let (memory, copy) = (zeros(rig, 4 * BYTES), zeros(rig, BYTES));
+        launch(rig, "write", one, &[memory.offset(BYTES as u64)]);
+        // The second half of what the first writes.
+        launch(rig, "read", other, &[memory.offset(BYTES as u64 * 3 / 2), copy]);
+        launch(rig, "write", other, &[memory.offset(BYTES as u64 * 3)]);
+    });
+}
+
+#[test]
+fn every_other_word_is_told_apart_from_its_neighbours() {
+    let interleaved = |rig: &Rig, shift| {
+        let (one, other) = (rig.stream(), rig.stream());
+        let memory = zeros(rig, 3 * BYTES);
+        launch(rig, "halves", one, &[memory]);
+        launch(rig, "halves", other, &[memory.offset(shift)]);
+    };
+    clean(|rig| interleaved(rig, 4));
+    expect("every_other_word", |rig| interleaved(rig, 8));
+}
+
+#[test]
+fn atomics_of_two_streams_do_not_race_but_plain_accesses_race_with_them() {
+    let updates = |rig: &Rig| {
+        let (one, other) = (rig.stream(), rig.stream());
+        let memory = zeros(rig, BYTES);
+        launch(rig, "add", one, &[memory]);
+        launch(rig, "add", other, &[memory]);
+        (memory, other)
+    };
+    clean(|rig| {
+        updates(rig);
+    });
+    expect("atomics", |rig| {
+        let (memory, other) = updates(rig);
+        let copy = zeros(rig, BYTES);
+        launch(rig, "read", other, &[memory, copy]);
+    });
+}
+
+#[test]
+fn an_access_behind_the_end_is_found() {
+    expect("out_of_bounds", |rig| {
+        let stream = rig.stream();
+        let memory = zeros(rig, BYTES);
+        launch(rig, "at", stream, &[memory.offset(BYTES as u64)]);
+    });
+    clean(|rig| {
+        let stream = rig.stream();
+        let memory = zeros(rig, BYTES);
+        launch(rig, "at", stream, &[memory.offset(BYTES as u64 - 4)]);
+    });
+}
+
+#[test]
+fn a_misaligned_access_is_found() {
+    expect("misaligned", |rig| {
+        let stream = rig.stream();
+        let memory = zeros(rig, BYTES);
+        launch(rig, "at", stream, &[memory.offset(2)]);
+    });
+}

@@ -1,0 +1,15 @@
+//! What the race checker finds in wrong programs, under every schedule the same and to the letter; and that right ones are clean.
+//!
+//! What is expected lies in `expected`, a file for each wrong program. `UPDATE_EXPECT=1` writes the files anew.
+
+mod expect;
+mod host;
+mod kernels;
+mod labels;
+mod lifetimes;
+mod orders;
+#[path = "../rules/rig.rs"]
+#[allow(dead_code, reason = "these tests use a part of it")]
+mod rig;
+mod streams;
+mod uninitialised;
