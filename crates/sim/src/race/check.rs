@@ -79,11 +79,11 @@ impl Checker {
                     self.shadows.remove(&tag.number);
                 }
                 Effect::Stray(kind, text) => {
-                    let kind = match kind {
-                        StrayKind::OutOfBounds => ReportKind::OutOfBounds,
-                        StrayKind::Misaligned => ReportKind::Misaligned,
+                    let (kind, word) = match kind {
+                        StrayKind::OutOfBounds => (ReportKind::OutOfBounds, "out of bounds"),
+                        StrayKind::Misaligned => (ReportKind::Misaligned, "misaligned"),
                     };
-                    self.find(kind, text.clone(), None, (actor, "does so"), None);
+                    self.find(kind, format!("{word}: {text}"), None, (actor, "does so"), None);
                 }
             }
         }
