@@ -6,6 +6,7 @@ use super::marks::Touch;
 use super::place::{Extent, Failure, Pattern, Place, indices};
 use super::registers::{FULL, LANES, Registers, lanes};
 use super::staging::{LANE_BYTES_MAX, Stage, gather, scatter, staged};
+use super::watch::{note, read_touch, write_touch};
 use crate::ptx::code::{Access, AccessSpace, Window};
 
 /// How much global memory was accessed.
@@ -415,47 +416,6 @@ impl<'m> Memory<'_, 'm> {
                 bytes,
                 write,
             },
-        }
-    }
-}
-
-/// How a load touches memory.
-#[inline(always)]
-fn read_touch(access: &Access) -> Touch {
-    if access.synchronises {
-        Touch::UPDATE
-    } else {
-        Touch::READ
-    }
-}
-
-/// How a store touches memory.
-#[inline(always)]
-fn write_touch(access: &Access) -> Touch {
-    if access.synchronises {
-        Touch::UPDATE
-    } else {
-        Touch::WRITE
-    }
-}
-
-/// Marks what the lanes that take part access, of which the first is at `offset`; they are not scattered.
-///
-/// Writes are marked before they are made, so that no thread that sees one takes it for another launch's.
-#[inline(always)]
-fn note(found: &Watched<'_>, offset: usize, touch: Touch, place: &Place, pattern: Pattern) {
-    let Some(marks) = found.marks else {
-        return;
-    };
-    let bytes = place.bytes;
-    if pattern == Pattern::Uniform {
-        marks.note(touch, offset, bytes);
-    } else if place.is_gapless() {
-        marks.note(touch, offset, place.span().len() * bytes);
-    } else {
-        let first = place.first();
-        for lane in lanes(place.mask) {
-            marks.note(touch, offset + (lane - first) * bytes, bytes);
         }
     }
 }

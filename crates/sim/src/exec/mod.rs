@@ -30,6 +30,7 @@ mod rounding;
 mod staging;
 mod step;
 mod warp;
+mod watch;
 
 pub use fault::{Fault, FaultKind};
 pub use grid::run;

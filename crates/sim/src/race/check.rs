@@ -9,11 +9,11 @@ use std::{
 use super::{
     effect::{Effect, Spot, StrayKind, Tag},
     finding::{Finding, FoundMemory, Party},
-    label::Site,
     pages::Pages,
     state::{Access, Actor, BLANK, Deed, FILLED, Made, States, Use, Who},
+    words::{missing_edge, noun, verb},
 };
-use crate::{ReportKind, exec::Touch, ids::name};
+use crate::{ReportKind, exec::Touch};
 
 /// How many ended allocations are remembered.
 const ENDED_MAX: usize = 1 << 12;
@@ -325,78 +325,6 @@ impl Checker {
             earlier,
             missing,
         });
-    }
-}
-
-impl Party {
-    fn of(deed: &Deed, does: &'static str) -> Self {
-        Self {
-            operation: Some(deed.op),
-            what: deed.word.to_string(),
-            stream: Some(name(deed.stream)),
-            does,
-            call: deed.call,
-            site: deed.site.as_ref().map(ToString::to_string),
-        }
-    }
-
-    fn host(call: &'static str, site: Option<&Site>, does: &'static str) -> Self {
-        Self {
-            operation: None,
-            what: "the host".into(),
-            stream: None,
-            does,
-            call,
-            site: site.map(ToString::to_string),
-        }
-    }
-}
-
-fn number(deed: &Deed) -> String {
-    format!("operation {}", deed.op)
-}
-
-/// Which edge would have put the actor behind the operation, and how far behind its stream it is.
-fn missing_edge(actor: &Actor, earlier: &Deed) -> String {
-    let (stream, number, last) = (name(earlier.stream), number(earlier), actor.last_of(earlier.slot));
-    match (actor.deed(), last) {
-        (Some(deed), 0) => format!(
-            "missing: {} never waits for anything recorded on {stream} behind {number}",
-            name(deed.stream)
-        ),
-        (Some(deed), _) => format!(
-            "missing: {} never waits for anything recorded on {stream} behind {number}, only behind operation {last}",
-            name(deed.stream)
-        ),
-        (None, 0) => format!("missing: the host never waits for {number}"),
-        (None, _) => {
-            format!("missing: the host never waits for {number}, on {stream} only for operation {last}")
-        }
-    }
-}
-
-fn verb(touch: Touch) -> &'static str {
-    match (
-        touch.has(Touch::READ),
-        touch.has(Touch::WRITE),
-        touch.has(Touch::UPDATE),
-    ) {
-        (true, true, _) => "reads and writes",
-        (false, true, false) => "writes",
-        (false, true, true) => "writes and updates",
-        (true, false, true) => "reads and updates",
-        (false, false, true) => "updates atomically",
-        (_, false, false) => "reads",
-    }
-}
-
-fn noun(touch: Touch) -> &'static str {
-    if touch.has(Touch::WRITE) {
-        "write"
-    } else if touch.has(Touch::UPDATE) {
-        "atomic"
-    } else {
-        "read"
     }
 }
 

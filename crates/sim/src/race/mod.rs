@@ -51,7 +51,7 @@
 //! | `queue` | operations that are not judged yet |
 //! | `state`, `pages` | who used each byte: histories, and which bytes have which |
 //! | `check` | judging |
-//! | `finding` | what was found |
+//! | `finding`, `words` | what was found, and how it is said |
 //! | `label` | names that callers give |
 //! | `world`, `host` | where the simulator tells the checker, and where the host does |
 
@@ -65,6 +65,7 @@ mod order;
 mod pages;
 mod queue;
 mod state;
+mod words;
 mod world;
 
 use std::sync::Arc;

@@ -1,0 +1,80 @@
+//! How findings are put into words.
+
+use super::{
+    finding::Party,
+    label::Site,
+    state::{Actor, Deed},
+};
+use crate::{exec::Touch, ids::name};
+
+impl Party {
+    pub(super) fn of(deed: &Deed, does: &'static str) -> Self {
+        Self {
+            operation: Some(deed.op),
+            what: deed.word.to_string(),
+            stream: Some(name(deed.stream)),
+            does,
+            call: deed.call,
+            site: deed.site.as_ref().map(ToString::to_string),
+        }
+    }
+
+    pub(super) fn host(call: &'static str, site: Option<&Site>, does: &'static str) -> Self {
+        Self {
+            operation: None,
+            what: "the host".into(),
+            stream: None,
+            does,
+            call,
+            site: site.map(ToString::to_string),
+        }
+    }
+}
+
+fn number(deed: &Deed) -> String {
+    format!("operation {}", deed.op)
+}
+
+/// Which edge would have put the actor behind the operation, and how far behind its stream it is.
+pub(super) fn missing_edge(actor: &Actor, earlier: &Deed) -> String {
+    let (stream, number, last) = (name(earlier.stream), number(earlier), actor.last_of(earlier.slot));
+    match (actor.deed(), last) {
+        (Some(deed), 0) => format!(
+            "missing: {} never waits for anything recorded on {stream} behind {number}",
+            name(deed.stream)
+        ),
+        (Some(deed), _) => format!(
+            "missing: {} never waits for anything recorded on {stream} behind {number}, only behind operation {last}",
+            name(deed.stream)
+        ),
+        (None, 0) => format!("missing: the host never waits for {number}"),
+        (None, _) => {
+            format!("missing: the host never waits for {number}, on {stream} only for operation {last}")
+        }
+    }
+}
+
+pub(super) fn verb(touch: Touch) -> &'static str {
+    match (
+        touch.has(Touch::READ),
+        touch.has(Touch::WRITE),
+        touch.has(Touch::UPDATE),
+    ) {
+        (true, true, _) => "reads and writes",
+        (false, true, false) => "writes",
+        (false, true, true) => "writes and updates",
+        (true, false, true) => "reads and updates",
+        (false, false, true) => "updates atomically",
+        (_, false, false) => "reads",
+    }
+}
+
+pub(super) fn noun(touch: Touch) -> &'static str {
+    if touch.has(Touch::WRITE) {
+        "write"
+    } else if touch.has(Touch::UPDATE) {
+        "atomic"
+    } else {
+        "read"
+    }
+}
