@@ -2,8 +2,7 @@
 
 use std::{fmt, ops::Range};
 
-use serde_json::{Value, json};
-
+use super::json;
 use crate::ReportKind;
 
 /// How many byte ranges a text lists.
@@ -97,38 +96,7 @@ impl Finding {
     /// The finding as a JSON object with the names of its fields.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let ranges =
-            |ranges: &[Range<u64>]| -> Value { ranges.iter().map(|r| json!([r.start, r.end])).collect() };
-        let memory = self.memory.as_ref().map(|memory| {
-            json!({
-                "allocation": memory.allocation,
-                "allocation_bytes": memory.allocation_bytes,
-                "description": memory.description,
-                "ranges": ranges(&memory.ranges),
-            })
-        });
-        let value = json!({
-            "kind": format!("{:?}", self.kind),
-            "problem": self.problem,
-            "memory": memory,
-            "later": self.later.to_json(),
-            "earlier": self.earlier.as_ref().map(Party::to_json),
-            "missing": self.missing,
-        });
-        value.to_string()
-    }
-}
-
-impl Party {
-    fn to_json(&self) -> Value {
-        json!({
-            "operation": self.operation,
-            "what": self.what,
-            "stream": self.stream,
-            "does": self.does,
-            "call": self.call,
-            "site": self.site,
-        })
+        json::finding(self)
     }
 }
 

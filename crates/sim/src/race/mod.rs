@@ -51,7 +51,7 @@
 //! | `queue` | operations that are not judged yet |
 //! | `state`, `pages` | who used each byte: histories, and which bytes have which |
 //! | `check` | judging |
-//! | `finding`, `words` | what was found, and how it is said |
+//! | `finding`, `words`, `json` | what was found, and how it is said |
 //! | `label` | names that callers give |
 //! | `world`, `host` | where the simulator tells the checker, and where the host does |
 
@@ -60,6 +60,7 @@ mod clock;
 mod effect;
 mod finding;
 mod host;
+mod json;
 mod label;
 mod order;
 mod pages;

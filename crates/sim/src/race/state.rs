@@ -169,11 +169,14 @@ impl Default for States {
     }
 }
 
+/// Histories that one actor has made, by what is in them.
+type New = BTreeMap<(bool, Vec<(u64, Touch)>), StateId>;
+
 /// The histories that one actor's accesses have made so far.
 #[derive(Debug, Default)]
 pub(super) struct Made {
     outcomes: BTreeMap<(StateId, Access), Outcome>,
-    states: BTreeMap<(bool, Vec<(u64, Touch)>), StateId>,
+    states: New,
 }
 
 impl States {
@@ -190,13 +193,7 @@ impl States {
             .or_insert_with(|| self.judge(&mut made.states, actor, old, access))
     }
 
-    fn judge(
-        &mut self,
-        made: &mut BTreeMap<(bool, Vec<(u64, Touch)>), StateId>,
-        actor: &Actor,
-        old: StateId,
-        access: Access,
-    ) -> Outcome {
+    fn judge(&mut self, made: &mut New, actor: &Actor, old: StateId, access: Access) -> Outcome {
         let Access { touch, .. } = access;
         let own = actor.deed();
         let state = &self.all[old as usize];

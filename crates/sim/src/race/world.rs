@@ -192,11 +192,13 @@ impl World {
 
 /// The bytes of rows of which the first begins at `start`; rows without gaps are one run.
 fn runs(start: u64, rows: &Rows, pitch: u64) -> Vec<Range<u64>> {
-    if pitch == rows.width {
-        return vec![start..start + rows.bytes()];
-    }
-    (0..rows.height)
-        .map(|row| start + row * pitch..start + row * pitch + rows.width)
+    let (count, bytes) = if pitch == rows.width {
+        (1, rows.bytes())
+    } else {
+        (rows.height, rows.width)
+    };
+    (0..count)
+        .map(|row| start + row * pitch..start + row * pitch + bytes)
         .collect()
 }
 

@@ -53,7 +53,12 @@ fn an_inner_label_gives_way_to_the_outer_one() {
 #[test]
 fn a_finding_is_a_json_object_and_a_report() {
     let rig = Rig::new(SimConfig::new());
-    two_fills(&rig);
+    let _label = Label::new("a \"quoted\"\tlabel \\");
+    let memory = rig.mem_alloc(64).unwrap();
+    for _ in 0..2 {
+        rig.memset_async(memory, FillPattern::U8(1), 64, rig.stream())
+            .unwrap();
+    }
     rig.context_synchronize().unwrap();
     let finding = &rig.gpu.findings()[0];
     let value: serde_json::Value = serde_json::from_str(&finding.to_json()).unwrap();
@@ -61,9 +66,11 @@ fn a_finding_is_a_json_object_and_a_report() {
     assert_eq!(value["memory"]["ranges"][0][1], 64);
     assert_eq!(value["later"]["operation"], 2);
     assert_eq!(value["earlier"]["stream"], "stream 2");
+    let site = value["later"]["site"].as_str().unwrap();
+    assert!(site.starts_with("`a \"quoted\"\tlabel \\` at "), "{site}");
     let report = &rig.gpu.reports()[0];
     assert_eq!((report.kind, &report.text), (finding.kind, &finding.to_string()));
-    assert_eq!(report.call, "cuMemsetAsync");
+    assert_eq!(report.call, "cuMemsetD8Async");
 }
 
 #[test]

@@ -45,7 +45,8 @@ fn the_per_thread_stream_is_a_stream_like_others() {
 
 #[test]
 fn what_the_host_has_waited_for_is_in_front_of_what_it_enqueues() {
-    let waits: [&dyn Fn(&Rig, StreamHandle); 5] = [
+    type Wait<'a> = &'a dyn Fn(&Rig, StreamHandle);
+    let waits: [Wait<'_>; 5] = [
         &|rig, stream| rig.stream_synchronize(stream).unwrap(),
         &|rig, stream| rig.event_synchronize(rig.recorded(stream)).unwrap(),
         &|rig, _| rig.context_synchronize().unwrap(),
