@@ -1,7 +1,7 @@
 //! The race checker: finds what is not ordered, whatever the schedule made of it.
 //!
-//! Each operation that touches memory has a place in an order (a vector clock, [`clock`]) that follows from the calls alone, and
-//! a list of what it touched, made when it runs ([`effect`]). Two operations race if they touch the same byte, one of them
+//! Each operation that touches memory has a place in an order (a vector clock, `clock`) that follows from the calls alone, and
+//! a list of what it touched, made when it runs (`effect`). Two operations race if they touch the same byte, one of them
 //! writes it, and neither comes before the other in that order. When they happened to run does not matter: operations are judged
 //! in the order in which they were enqueued, each once all before it have run, so that every schedule of one trace finds the same.
 //!
