@@ -151,7 +151,7 @@ impl Line {
         }
     }
 
-    /// The same for rows, in one pass over segments and rows.
+    /// The same for rows, of which there are several, in one pass over segments and rows.
     pub(super) fn update_rows(&mut self, extent: &Extent, mut change: impl FnMut(&mut Segment)) {
         let old = std::mem::take(&mut self.segments);
         let rows = usize::try_from(extent.rows()).unwrap_or(usize::MAX);
@@ -216,6 +216,50 @@ impl Line {
                 halved.push(joined);
             }
             self.segments = halved;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tracker::StreamId;
+    use proptest::prelude::*;
+
+    const BYTES: u64 = 40;
+
+    /// The tickets that last wrote each byte.
+    fn writes(line: &Line) -> Vec<Vec<Ticket>> {
+        let bytes = line
+            .segments
+            .iter()
+            .flat_map(|segment| segment.range().map(|_| segment.writes.to_vec()));
+        bytes.collect()
+    }
+
+    proptest! {
+        /// Rows in one pass are the same as rows one by one.
+        #[test]
+        fn rows_in_one_pass_are_rows_one_by_one(
+            before in prop::collection::vec((0..BYTES, 1..9_u64), 0..8),
+            (start, len, rows, pitch) in (0..12_u64, 1..7_u64, 2..5_u64, 2..9_u64),
+        ) {
+            let mut line = Line::new(BYTES);
+            let ticket = |number| Ticket::new(StreamId::of(1 + number % 3), 1 + number);
+            for (number, (start, len)) in before.into_iter().enumerate() {
+                line.update(&(start..(start + len).min(BYTES)), |segment| {
+                    segment.writes = SmallVec::from_buf([ticket(number as u64)]);
+                });
+            }
+            let rows = Extent::strided(start..start + len.min(pitch), rows, pitch);
+            prop_assume!(rows.as_range().is_none() && rows.hull().end <= BYTES);
+            let mut one_by_one = line.clone();
+            for row in 0..rows.rows() {
+                one_by_one.update(&rows.row(row), |segment| keep_highest(&mut segment.writes, ticket(99)));
+            }
+            line.update_rows(&rows, |segment| keep_highest(&mut segment.writes, ticket(99)));
+            prop_assert_eq!(writes(&line), writes(&one_by_one));
+            prop_assert_eq!(line, one_by_one, "neighbours of equal histories are joined");
         }
     }
 }
