@@ -7,6 +7,12 @@
 //! ticket a point is ordered. A *point* is an event recorded on a stream, with the ticket in front of it and the clock
 //! there. *Done* is how far a stream is known to have finished.
 //!
+//! The bytes of an access are an [`Extent`]: a range, or the rows of a rectangle. A ledger's segments lie in a row while
+//! whole arrays and ranges are used. The first rectangle makes it a table of that pitch, in which a rectangle costs the
+//! segments that it meets, however many rows it has. Rectangles of two pitches in one allocation cost a segment for each
+//! row. Either way no access meets bytes that it does not touch, until there are so many segments that space goes first;
+//! and a write of the whole array leaves one segment.
+//!
 //! # States of a ticket
 //!
 //! | state | means | entered by |
@@ -39,7 +45,9 @@
 //! 2. A dependency is dropped for three reasons: it is of the same stream (rule 16), the stream's clock has it, or it is
 //!    done. A clock gains a ticket only by a wait that the driver has accepted for a point that covers the ticket.
 //! 3. A point claims what was submitted before the event was recorded, never what was only published.
-//! 4. An operation whose submission fails may stand for no work, and may have displaced tickets that it then never waited
+//! 4. An access that opts out ([`Access::ordered`]) does not wait, so it replaces nothing: it is entered beside what it
+//!    conflicts with, and whoever comes later finds both.
+//! 5. An operation whose submission fails may stand for no work, and may have displaced tickets that it then never waited
 //!    for. Before it counts as submitted these are entered again ([`restore_displaced`]), and those who planned in
 //!    between find them in the stream's failures.
 //!
