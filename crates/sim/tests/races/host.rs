@@ -2,7 +2,7 @@
 
 use crate::{
     expect::{clean, expect},
-    kernels::{BYTES, zeros},
+    kernels::{BYTES, launch, zeros},
     rig::{Host, Rig},
 };
 
@@ -85,6 +85,23 @@ fn two_copies_to_one_page_locked_block_race() {
         rig.download(target, memory, one).unwrap();
         rig.download(target, memory, other).unwrap();
     });
+}
+
+/// Rule 50: the host may use managed memory while kernels run, though not the bytes that they write.
+#[test]
+fn managed_memory_is_shared_with_kernels_byte_by_byte() {
+    let program = |rig: &Rig, waits: bool| {
+        let (stream, block) = (rig.stream(), rig.managed(2 * BYTES));
+        launch(rig, "write", stream, &[block.address()]);
+        rig.gpu
+            .host_write(block.part(BYTES, BYTES).pointer.as_ptr(), BYTES);
+        if waits {
+            rig.stream_synchronize(stream).unwrap();
+        }
+        rig.gpu.host_read(block.part(0, 4).pointer.as_ptr(), 4);
+    };
+    expect("managed", |rig| program(rig, false));
+    clean(|rig| program(rig, true));
 }
 
 /// Pointers travel between threads as addresses here.

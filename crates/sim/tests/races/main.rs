@@ -7,9 +7,11 @@ mod host;
 mod kernels;
 mod labels;
 mod lifetimes;
+mod model;
 mod orders;
 #[path = "../rules/rig.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod rig;
+mod rows;
 mod streams;
 mod uninitialised;

@@ -1,0 +1,179 @@
+//! Random programs, compared with a model that knows nothing of clocks and histories: every operation has the set of all that
+//! come before it, and all pairs are compared byte by byte.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millstream_driver::{EventHandle, FillPattern, StreamHandle};
+use millstream_sim::{ReportKind, Schedule, SimConfig};
+
+use crate::rig::Rig;
+
+/// Bytes of the array: a page and a part of the next.
+const BYTES: usize = 5000;
+const STREAMS: usize = 4;
+const EVENTS: usize = 3;
+const STEPS_MAX: u64 = 40;
+const PROGRAMS: u64 = 60;
+
+type Before = BTreeSet<usize>;
+
+/// Of each operation that races with some earlier one, by its number, the bytes with which it does.
+type Races = BTreeMap<u64, Vec<bool>>;
+
+/// An operation of the model: which bytes it uses, whether it writes them, and what comes before it.
+struct Op {
+    number: u64,
+    bytes: std::ops::Range<usize>,
+    writes: bool,
+    before: Before,
+}
+
+/// A program while it is written: what the simulator is told, and what the model makes of it.
+struct Program<'r> {
+    rig: &'r Rig,
+    state: u64,
+    streams: Vec<StreamHandle>,
+    events: Vec<EventHandle>,
+    ops: Vec<Op>,
+    tails: Vec<Before>,
+    captures: Vec<Before>,
+    host: Before,
+    enqueued: u64,
+}
+
+impl Program<'_> {
+    fn draw(&mut self, below: usize) -> usize {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.state >> 33) as usize % below
+    }
+
+    fn range(&mut self) -> std::ops::Range<usize> {
+        let (mut from, mut to) = (self.draw(BYTES), self.draw(BYTES));
+        match self.draw(4) {
+            0 => (from, to) = (0, BYTES),
+            1 => (from, to) = (from / 4096 * 4096, 4096),
+            2 => (from, to) = (from / 4 * 4, to / 4 * 4),
+            _ => {}
+        }
+        let (from, to) = (from.min(to), from.max(to));
+        from..to.max(from + 1)
+    }
+
+    fn step(&mut self, memory: millstream_driver::DevicePtr, scratch: millstream_driver::DevicePtr) {
+        let (rig, at) = (self.rig, self.draw(STREAMS));
+        let (stream, event) = (self.streams[at], self.draw(EVENTS));
+        match self.draw(8) {
+            0..4 => {
+                let (bytes, writes) = (self.range(), self.draw(2) == 0);
+                let (place, count) = (memory.offset(bytes.start as u64), bytes.len());
+                if writes {
+                    rig.memset_async(place, FillPattern::U8(1), count, stream)
+                        .unwrap();
+                } else {
+                    // A place of its own for each stream.
+                    let target = scratch.offset((at * BYTES) as u64);
+                    rig.copy_device_to_device_async(target, place, count, stream)
+                        .unwrap();
+                }
+                self.enqueued += 1;
+                let before = &self.tails[at] | &self.host;
+                self.tails[at] = before.clone();
+                self.tails[at].insert(self.ops.len());
+                self.ops.push(Op {
+                    number: self.enqueued,
+                    bytes,
+                    writes,
+                    before,
+                });
+            }
+            4 => {
+                rig.event_record(self.events[event], stream).unwrap();
+                self.enqueued += 1;
+                self.captures[event] = &self.tails[at] | &self.host;
+            }
+            5 | 6 => {
+                rig.stream_wait_event(stream, self.events[event]).unwrap();
+                self.enqueued += 1;
+                self.tails[at] = &self.tails[at] | &self.captures[event];
+            }
+            _ if self.draw(3) == 0 => {
+                rig.stream_synchronize(stream).unwrap();
+                self.host = &self.host | &self.tails[at];
+            }
+            _ => {
+                rig.event_synchronize(self.events[event]).unwrap();
+                self.host = &self.host | &self.captures[event];
+            }
+        }
+    }
+
+    fn races(&self) -> Races {
+        let mut races = Races::new();
+        for (at, later) in self.ops.iter().enumerate() {
+            for (earlier_at, earlier) in self.ops[..at].iter().enumerate() {
+                if !later.before.contains(&earlier_at) && (later.writes || earlier.writes) {
+                    let from = later.bytes.start.max(earlier.bytes.start);
+                    let to = later.bytes.end.min(earlier.bytes.end);
+                    mark(&mut races, later.number, from..to);
+                }
+            }
+        }
+        races
+    }
+}
+
+fn mark(races: &mut Races, later: u64, bytes: std::ops::Range<usize>) {
+    if !bytes.is_empty() {
+        let marks = races.entry(later).or_insert_with(|| vec![false; BYTES]);
+        marks[bytes].fill(true);
+    }
+}
+
+/// Runs the program of a seed; gives its races, by the model and by the checker.
+fn run(seed: u64, schedule: Schedule) -> [Races; 2] {
+    let rig = Rig::new(SimConfig::new().schedule(schedule));
+    let (memory, scratch) = (
+        rig.mem_alloc(BYTES).unwrap(),
+        rig.mem_alloc(BYTES * STREAMS).unwrap(),
+    );
+    let mut program = Program {
+        streams: (0..STREAMS).map(|_| rig.stream()).collect(),
+        events: (0..EVENTS).map(|_| rig.event()).collect(),
+        rig: &rig,
+        state: seed,
+        ops: Vec::new(),
+        tails: vec![Before::new(); STREAMS],
+        captures: vec![Before::new(); EVENTS],
+        host: Before::new(),
+        enqueued: 0,
+    };
+    for _ in 0..=seed % STEPS_MAX {
+        program.step(memory, scratch);
+    }
+    rig.context_synchronize().unwrap();
+    let mut found = Races::new();
+    for finding in rig.gpu.findings() {
+        assert_eq!(finding.kind, ReportKind::Race, "{finding}");
+        let memory = finding.memory.unwrap();
+        assert_eq!(memory.allocation, 1, "{memory}");
+        for range in memory.ranges {
+            let later = finding.later.operation.unwrap();
+            mark(&mut found, later, range.start as usize..range.end as usize);
+        }
+    }
+    [program.races(), found]
+}
+
+#[test]
+fn random_programs_race_where_the_model_says_and_nowhere_else() {
+    let mut racy = 0;
+    for seed in 0..PROGRAMS {
+        let schedules = [Schedule::Eager, Schedule::Lazy, Schedule::Random(seed)];
+        for schedule in schedules {
+            let [expected, found] = run(seed, schedule);
+            assert!(found == expected, "program {seed} under {schedule:?}");
+            racy += usize::from(!expected.is_empty());
+        }
+    }
+    assert!(racy > 0 && racy < 3 * PROGRAMS as usize, "{racy} programs race");
+}
