@@ -113,6 +113,23 @@ impl Stream {
     }
 }
 
+/// A block of the target's device that the source's may still write. Should that one be lost, nobody can tell when it
+/// stops, and the target's device may go on: the block is given up then.
+struct AtRisk {
+    source: Arc<DeviceState>,
+    staged: Option<Staged>,
+}
+
+impl Drop for AtRisk {
+    fn drop(&mut self) {
+        if let Some(staged) = self.staged.take()
+            && self.source.lost().is_some()
+        {
+            staged.give_up();
+        }
+    }
+}
+
 fn copy_piece(
     source: &Leg,
     from: &Span<'_>,
@@ -159,7 +176,11 @@ fn copy_piece(
         }
         Err(error) => {
             // Some of it may have been enqueued all the same, on either stream.
-            keep_until_done(&source.device, &source.stream, submitted, staged);
+            let at_risk = AtRisk {
+                source: Arc::clone(&source.device),
+                staged: Some(staged),
+            };
+            keep_until_done(&source.device, &source.stream, submitted, at_risk);
             Err(error)
         }
     }

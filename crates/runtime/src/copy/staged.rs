@@ -68,6 +68,11 @@ impl Staged {
         self.used_by = Some(ticket);
     }
 
+    /// Gives the block up: its memory stays with the process, and nobody uses it again.
+    pub(super) fn give_up(mut self) {
+        self.block = None;
+    }
+
     /// Where the block is.
     pub(super) fn pointer(&self) -> *mut u8 {
         self.block

@@ -64,13 +64,31 @@ fn expected() -> (Vec<f32>, Vec<f64>, Vec<f32>) {
     (sum.clone(), wide, sum)
 }
 
-/// A new simulated GPU behind a driver that can fail.
-pub(crate) fn world(schedule: Schedule) -> (Gpu, Arc<Calls>, Device) {
-    let gpu = Gpu::new(SimConfig::new().schedule(schedule));
+/// A new simulated GPU of so many devices, behind a driver that can fail.
+pub(crate) fn unopened(schedule: Schedule, devices: u32) -> (Gpu, Arc<Calls>) {
+    let gpu = Gpu::new(SimConfig::new().schedule(schedule).devices(devices));
     let calls = Arc::new(Calls::over(gpu.driver()));
-    // SAFETY: the driver passes calls on to one that does what it says, or fails without doing anything.
-    let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) };
-    (gpu, calls, device.expect("the device opens"))
+    (gpu, calls)
+}
+
+/// Opens one of its devices.
+pub(crate) fn open(calls: &Arc<Calls>, ordinal: i32) -> Result<Device> {
+    // SAFETY: the driver passes calls on to one that does what it says, and fails with or without that.
+    unsafe { Device::with_driver(Arc::clone(calls) as Arc<dyn Driver>, ordinal) }
+}
+
+/// All of its devices, opened.
+pub(crate) fn worlds(schedule: Schedule, devices: u32) -> (Gpu, Arc<Calls>, Vec<Device>) {
+    let (gpu, calls) = unopened(schedule, devices);
+    let opened = (0..devices as i32).map(|ordinal| open(&calls, ordinal).expect("the device opens"));
+    let opened = opened.collect();
+    (gpu, calls, opened)
+}
+
+/// One device alone.
+fn world(schedule: Schedule) -> (Gpu, Arc<Calls>, Device) {
+    let (gpu, calls, mut devices) = worlds(schedule, 1);
+    (gpu, calls, devices.remove(0))
 }
 
 /// Makes the `number`th `call` from now on fail; gives whether it has.
@@ -220,6 +238,30 @@ fn the_source_of_an_upload_is_kept_when_asking_whether_it_is_done_fails() {
     assert_eq!(Arc::strong_count(&source), 2, "the upload is still to come");
     drop(hold);
     assert_eq!(stream.download(&buffer).unwrap().wait().unwrap(), *source);
+}
+
+#[test]
+fn a_block_that_a_lost_device_may_still_write_is_not_used_again() {
+    let (gpu, calls, devices) = worlds(Schedule::Timed, 2);
+    let [one, other] = [0, 1].map(|at: usize| devices[at].stream().unwrap());
+    let source = one.upload(&[1_u8; N]).unwrap();
+    let mut target = other.zeros::<u8>(N).unwrap();
+    one.synchronize().unwrap();
+    let hold = gpu.hold(one.as_raw());
+    // The copy to the block is enqueued, and then the device is said to be lost.
+    fail_one(&calls, "event_record", 1, ResultCode::ILLEGAL_ADDRESS);
+    let copied = one.copy(&source, &mut target);
+    assert!(matches!(copied, Err(Error::DeviceLost { .. })), "{copied:?}");
+    calls.fail_no_more();
+    // The reactor finds that nobody needs to wait any more.
+    thread::sleep(Duration::from_millis(20));
+    let mut pinned = devices[1].pinned::<u8>(N).unwrap();
+    pinned.write().unwrap().fill(9);
+    drop(hold);
+    for _ in 0..10 {
+        calls.pause(Duration::from_millis(1));
+    }
+    assert_eq!(*pinned.read().unwrap(), [9; N]);
 }
 
 #[test]

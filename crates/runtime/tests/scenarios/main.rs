@@ -7,6 +7,7 @@ mod casts;
 mod child;
 mod counts;
 mod events;
+mod every_call;
 mod exits;
 mod failures;
 mod faults;

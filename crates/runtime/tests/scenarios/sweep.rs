@@ -1,12 +1,11 @@
-//! D1: every driver call of a program fails, once or for good. Each run ends in a typed error or with the right values,
-//! and nothing hangs, panics, races or leaks.
+//! What makes every driver call of a program fail, once or for good, and looks at what comes of it: a typed error or the
+//! right values, and nothing that hangs, panics, races or leaks.
 
 use std::{
     collections::BTreeSet,
-    panic::resume_unwind,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -20,20 +19,14 @@ use millstream::{
 
 use crate::{
     calls::{Calls, Failure},
-    faults::world,
-    machine::run,
+    faults::worlds,
     rig::{CLOSED_WITHIN, Watch},
-    steps::{Step, program},
 };
 
-const PROGRAMS: u64 = 40;
-const STEPS: usize = 16;
-/// More than one for each core: a run sleeps while the reactor still holds its device.
-const THREADS: usize = 4;
 /// What a run may take on the device's clock, which every wait moves on. Without a fault a program takes less than 1 ms.
 const HUNG_AFTER_NS: u64 = 2_000_000_000;
 
-const CODES: [ResultCode; 5] = [
+pub(crate) const CODES: [ResultCode; 5] = [
     ResultCode::OUT_OF_MEMORY,
     ResultCode::INVALID_VALUE,
     ResultCode::LAUNCH_FAILED,
@@ -111,58 +104,76 @@ fn arm(calls: &Calls, number: u64, way: Way, code: ResultCode) -> Failed {
     failed
 }
 
-/// The schedule under which a program runs.
-fn schedule_of(seed: u64) -> Schedule {
-    match seed % 4 {
-        0 => Schedule::Timed,
-        1 => Schedule::Eager,
-        2 => Schedule::Lazy,
-        _ => Schedule::Random(seed),
+/// A program whose calls are to fail.
+pub(crate) struct Subject<'a> {
+    pub(crate) name: String,
+    pub(crate) schedule: Schedule,
+    pub(crate) devices: u32,
+    /// Runs it; panics if it sees a wrong value. It uses all of the devices.
+    pub(crate) run: &'a dyn Fn(&[Device]) -> Result<()>,
+}
+
+impl Subject<'_> {
+    /// Makes every call fail in every way; gives the number of runs.
+    pub(crate) fn sweep(&self) -> usize {
+        let mut runs = 0;
+        for way in WAYS {
+            for code in CODES {
+                for number in 1.. {
+                    let name = format!(
+                        "{}, {:?}, call {number}, {way:?}, {code}",
+                        self.name, self.schedule
+                    );
+                    let _watch = Watch::over(name);
+                    runs += 1;
+                    if !self.attempt(number, way, code) {
+                        break;
+                    }
+                }
+            }
+        }
+        runs
+    }
+
+    /// One run; says whether the program got as far as the fault.
+    fn attempt(&self, number: u64, way: Way, code: ResultCode) -> bool {
+        let (gpu, calls, devices) = worlds(self.schedule, self.devices);
+        let failed = arm(&calls, number, way, code);
+        let result = (self.run)(&devices);
+        calls.fail_no_more();
+        let failed = std::mem::take(&mut *failed.lock().unwrap());
+        if failed.is_empty() {
+            result.expect("nothing failed");
+            return false;
+        }
+        check_result(code, &result, (self.run)(&devices));
+        drop(devices);
+        check_what_is_left(&gpu, &failed, code.is_sticky());
+        assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
+        let waited_ns = gpu.virtual_time_ns();
+        assert!(waited_ns < HUNG_AFTER_NS, "it waited for {waited_ns} ns");
+        true
     }
 }
 
-/// One run; says whether the program got as far as the fault.
-fn attempt(seed: u64, steps: &[Step], number: u64, way: Way, code: ResultCode) -> bool {
-    let (gpu, calls, device) = world(schedule_of(seed));
-    let failed = arm(&calls, number, way, code);
-    let result = run(&device, None, steps);
-    calls.fail_no_more();
-    let failed = std::mem::take(&mut *failed.lock().unwrap());
-    if failed.is_empty() {
-        result.expect("nothing failed");
-        return false;
-    }
-    check_result(&device, result);
-    let is_lost = device.lost().is_some();
-    drop(device);
-    check_what_is_left(&gpu, &failed, is_lost);
-    assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
-    assert!(
-        gpu.virtual_time_ns() < HUNG_AFTER_NS,
-        "it waited for {} ns",
-        gpu.virtual_time_ns()
-    );
-    true
-}
-
-/// The error is one of the device's, and after it the device works or is lost.
-fn check_result(device: &Device, result: Result<()>) {
-    let after = run(device, None, &program(0, STEPS, false));
-    match (result, device.lost()) {
-        (Ok(()) | Err(Error::Driver(_) | Error::OutOfMemory(_)), None) => {
-            after.expect("the device still works");
+/// The error is one of the device's, and afterwards the device works or is lost. It need not be lost if the call was one
+/// whose failure nobody asks about, as those that destroy are.
+fn check_result(code: ResultCode, result: &Result<()>, afterwards: Result<()>) {
+    match result {
+        Ok(()) | Err(Error::Driver(_) | Error::OutOfMemory(_)) if !code.is_sticky() => {
+            afterwards.expect("the device still works");
         }
-        // The program does not ask whether what it drops could be destroyed.
-        (Ok(()) | Err(Error::DeviceLost { .. }), Some(_)) => {
-            assert!(matches!(after, Err(Error::DeviceLost { .. })), "{after:?}");
-        }
-        (result, lost) => panic!("{result:?} on a device that is lost: {lost:?}"),
+        Ok(()) | Err(Error::DeviceLost { .. }) if code.is_sticky() => match afterwards {
+            Ok(()) => assert!(result.is_ok(), "it was lost, and then it was not"),
+            Err(error) => assert!(matches!(error, Error::DeviceLost { .. }), "{error:?}"),
+        },
+        _ => panic!("{result:?}"),
     }
 }
 
 /// What may be left of a closed device. A call that gives something back and fails is not made again; and what only an
 /// idle device can give back stays when the device is lost.
-fn check_what_is_left(gpu: &Gpu, failed: &BTreeSet<&'static str>, is_lost: bool) {
+fn check_what_is_left(gpu: &Gpu, failed: &BTreeSet<&'static str>, may_be_lost: bool) {
     let closing = Instant::now();
     let gave_up = |call| failed.contains(call);
     loop {
@@ -174,19 +185,19 @@ fn check_what_is_left(gpu: &Gpu, failed: &BTreeSet<&'static str>, is_lost: bool)
         if gave_up("event_destroy") {
             expected.events = left.events;
         }
-        if gave_up("mem_free_async") || is_lost {
+        if gave_up("mem_free_async") || may_be_lost {
             expected.device_bytes = left.device_bytes;
         }
-        if gave_up("mem_free") || is_lost {
+        if gave_up("mem_free") || may_be_lost {
             expected.managed_bytes = left.managed_bytes;
         }
-        if gave_up("module_unload") || is_lost {
+        if gave_up("module_unload") || may_be_lost {
             expected.modules = left.modules;
         }
-        if gave_up("host_unregister") || is_lost {
+        if gave_up("host_unregister") || may_be_lost {
             expected.pinned_bytes = left.pinned_bytes;
         }
-        if is_lost {
+        if may_be_lost {
             expected.pending_operations = left.pending_operations;
         }
         if left == expected {
@@ -198,46 +209,4 @@ fn check_what_is_left(gpu: &Gpu, failed: &BTreeSet<&'static str>, is_lost: bool)
         );
         thread::sleep(Duration::from_micros(100));
     }
-}
-
-/// Every way for every call of one program to fail; gives the number of runs.
-fn sweep(seed: u64) -> usize {
-    let steps = program(seed, STEPS, false);
-    let mut runs = 0;
-    for way in WAYS {
-        for code in CODES {
-            for number in 1.. {
-                let _watch = Watch::over(format!("program {seed}, call {number}, {way:?}, {code}"));
-                runs += 1;
-                if !attempt(seed, &steps, number, way, code) {
-                    break;
-                }
-            }
-        }
-    }
-    runs
-}
-
-#[test]
-fn d01_every_driver_call_of_a_program_may_fail() {
-    let next = AtomicU64::new(0);
-    let runs = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        let work = || {
-            loop {
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed >= PROGRAMS {
-                    break;
-                }
-                runs.fetch_add(sweep(seed), Ordering::Relaxed);
-            }
-        };
-        let workers: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
-        for worker in workers {
-            if let Err(panic) = worker.join() {
-                resume_unwind(panic);
-            }
-        }
-    });
-    println!("{} runs", runs.into_inner());
 }
