@@ -34,12 +34,12 @@ enum Value<'a> {
 
 impl<'a> Argument<'a> {
     /// An array that the kernel reads.
-    pub fn read<T, O: ReadOperand<T>>(operand: &'a O) -> Self {
+    pub fn read<T: Pod, O: ReadOperand<T>>(operand: &'a O) -> Self {
         Self::slice(O::place(operand).0, AccessKind::Read)
     }
 
     /// An array that the kernel reads and writes.
-    pub fn write<T, O: WriteOperand<T>>(operand: &'a mut O) -> Self {
+    pub fn write<T: Pod, O: WriteOperand<T>>(operand: &'a mut O) -> Self {
         Self::slice(O::place(&*operand).0, AccessKind::Write)
     }
 

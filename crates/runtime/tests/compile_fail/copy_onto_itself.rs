@@ -1,0 +1,9 @@
+//! The source of a copy is not its target.
+
+use millstream::{Device, Result};
+
+fn main() -> Result<()> {
+    let stream = Device::simulated()?.stream()?;
+    let mut buffer = stream.zeros::<u8>(4)?;
+    stream.copy(&buffer, &mut buffer) //~ E0502
+}

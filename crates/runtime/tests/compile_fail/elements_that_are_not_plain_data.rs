@@ -1,0 +1,17 @@
+//! The elements of an array are plain data: a `bool`, a `char`, a reference or a `String` has bit patterns that are none.
+
+use millstream::{Device, Result};
+
+fn main() -> Result<()> {
+    let device = Device::simulated()?;
+    let stream = device.stream()?;
+    stream.upload(&[true, false])?; //~ E0277
+    stream.upload(&['a'])?; //~ E0277
+    stream.upload(&[&1_u32])?; //~ E0277
+    stream.upload(&[String::new()])?; //~ E0277
+    stream.zeros::<bool>(1)?; //~ E0277
+    stream.zeros::<Option<u32>>(1)?; //~ E0277
+    device.pinned::<char>(1)?; //~ E0277
+    device.pinned_from(&[Box::new(1)])?; //~ E0277
+    Ok(())
+}

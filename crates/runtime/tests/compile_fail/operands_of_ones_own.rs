@@ -1,0 +1,17 @@
+//! Nobody else can make operands, and so name memory that is not tracked.
+
+use millstream::{CopySource, ReadOperand, WriteOperand};
+
+struct Mine;
+
+impl ReadOperand<u8> for Mine { //~ E0046 E0277
+    fn len(&self) -> usize {
+        1
+    }
+}
+
+impl WriteOperand<u8> for Mine {} //~ E0277
+
+impl CopySource<u8> for Mine {} //~ E0046 E0277
+
+fn main() {}

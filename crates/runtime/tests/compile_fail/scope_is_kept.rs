@@ -1,0 +1,14 @@
+//! A scope cannot be kept for after its end: neither by a variable outside nor as its value.
+
+use millstream::{Device, Result};
+
+fn main() -> Result<()> {
+    let device = Device::simulated()?;
+    let mut kept = None;
+    device.scope(|scope| {
+        kept = Some(scope); //~ E0521
+        Ok(())
+    })?;
+    let _scope = device.scope(|scope| Ok(scope))?; //~ "lifetime may not live long enough"
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! What trusts its caller needs `unsafe`: unsafe kernels, the block that vouches for kernels, devices of foreign drivers.
+
+use std::sync::Arc;
+
+use millstream::{Device, Grid, Result, driver::Driver};
+
+millstream::kernels! {
+    // SAFETY: the signature is that of gate.cu.
+    unsafe mod gates from include_str!("../../../../kernels/gate.ptx") {
+        unsafe fn gate(flag: u64);
+    }
+}
+
+fn trust(driver: Arc<dyn Driver>) -> Result<Device> {
+    Device::with_driver(driver, 0) //~ E0133
+}
+
+fn main() -> Result<()> {
+    let device = Device::simulated()?;
+    let stream = device.stream()?;
+    let kernels = gates::load(&device)?;
+    kernels.gate(&stream, Grid::linear(1), 0) //~ E0133
+}

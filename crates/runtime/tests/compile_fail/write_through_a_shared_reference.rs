@@ -1,0 +1,22 @@
+//! Nothing is written through a shared reference: not by a fill, an upload or a copy, and not through a view to read.
+
+use millstream::{Buffer, Device, Result};
+
+fn viewed(buffer: &Buffer<f32>) {
+    let _view = buffer.slice_mut(1..); //~ E0596
+}
+
+fn main() -> Result<()> {
+    let device = Device::simulated()?;
+    let stream = device.stream()?;
+    let source = stream.zeros::<f32>(3)?;
+    let buffer = stream.zeros::<f32>(3)?;
+    let pinned = device.pinned::<f32>(3)?;
+    stream.fill(&buffer, 1.0)?; //~ E0277
+    stream.fill(buffer.view(), 1.0)?; //~ E0277
+    stream.upload_into(&[1.0; 3], &buffer)?; //~ E0277
+    stream.copy(&source, &buffer)?; //~ E0277
+    stream.copy(&source, &pinned)?; //~ E0277
+    viewed(&buffer);
+    Ok(())
+}
