@@ -36,6 +36,7 @@ mod stream;
 mod submit;
 mod timeline;
 mod tracker;
+mod unwind;
 
 pub use completion::Pending;
 pub use copy::OwnedSource;
