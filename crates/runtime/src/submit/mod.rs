@@ -303,15 +303,29 @@ pub(crate) fn wait_for_mark(
     Ok(())
 }
 
-fn take_and_record(device: &DeviceState, stream: &StreamState) -> Result<PooledEvent> {
-    let event = device.checked(device.events.take(&*device.driver, device.context))?;
-    match record_event(device, stream, *event) {
-        Ok(()) => Ok(event),
-        Err(error) => {
-            device.events.give(event);
-            Err(error)
+/// An event that was taken and not recorded yet. It goes back to its pool if that fails, also by a panic of the driver.
+struct Unrecorded<'a> {
+    device: &'a DeviceState,
+    event: Option<PooledEvent>,
+}
+
+impl Drop for Unrecorded<'_> {
+    fn drop(&mut self) {
+        if let Some(event) = self.event.take() {
+            self.device.events.give(event);
         }
     }
+}
+
+fn take_and_record(device: &DeviceState, stream: &StreamState) -> Result<PooledEvent> {
+    let event = device.checked(device.events.take(&*device.driver, device.context))?;
+    let handle = *event;
+    let mut unrecorded = Unrecorded {
+        device,
+        event: Some(event),
+    };
+    record_event(device, stream, handle)?;
+    Ok(unrecorded.event.take().expect("it was put there above"))
 }
 
 /// Records an event that the device owns and that nobody else is recording.

@@ -1,0 +1,114 @@
+//! Scenario A18: an error or a panic between an operation's bookkeeping and its submission.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use millstream::{
+    Buffer, Grid, Result, Stream,
+    driver::{DriverError, ResultCode},
+};
+
+use crate::{
+    arrays::sums,
+    calls::Calls,
+    rig::{Rig, everywhere_counted},
+};
+
+const N: usize = 1500;
+
+/// The driver calls between the bookkeeping of an operation and its end.
+const CALLS: [&str; 7] = [
+    "stream_wait_event",
+    "memset_async",
+    "copy_device_to_device_async",
+    "copy_host_to_device_async",
+    "copy_device_to_host_async",
+    "launch_kernel",
+    "event_record",
+];
+
+/// An operation of a stream that may write the first of two arrays and reads the second.
+type Verb = fn(&Stream, &sums::Kernels, &mut Buffer<f32>, &Buffer<f32>) -> Result<()>;
+
+const VERBS: [Verb; 5] = [
+    |stream, _, target, _| stream.fill(target, 4.0),
+    |stream, _, target, source| stream.copy(source, target),
+    |stream, _, target, _| stream.upload_into(&[4.0; N], target),
+    |stream, _, target, _| stream.download(&*target).map(drop),
+    |stream, kernels, target, source| {
+        kernels.vecadd(stream, Grid::linear(N), source, source, target, N as u64)
+    },
+];
+
+/// Makes the next `call` fail, or panic; the answer says whether it has.
+fn fail_next(calls: &Calls, call: &'static str, panics: bool) -> Arc<AtomicBool> {
+    let failed = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&failed);
+    calls.fail(move |name| {
+        if name != call || seen.swap(true, Ordering::SeqCst) {
+            return None;
+        }
+        if panics {
+            // Past the panic hook, which would print it every time.
+            std::panic::resume_unwind(Box::new(call));
+        }
+        Some(DriverError::new(call, ResultCode::INVALID_VALUE))
+    });
+    failed
+}
+
+/// The target is written by a held stream, the operation on another stream fails, and a third one looks at the target.
+fn attempt(rig: &Rig, calls: &Calls, verb: Verb, call: &'static str, panics: bool) -> Result<()> {
+    let [writer, failing, reader] = rig.streams();
+    let kernels = sums::load(&rig.device)?;
+    let mut target = writer.upload(&[1.0_f32; N])?;
+    let source = failing.upload(&[2.0_f32; N])?;
+    // From here on the target is shared, and every operation on it records a point.
+    assert_eq!(reader.download(&target)?.wait()?, [1.0; N]);
+    let gate = rig.gate(&writer);
+    writer.fill(&mut target, 3.0)?;
+    let failed = fail_next(calls, call, panics);
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        verb(&failing, &kernels, &mut target, &source)
+    }));
+    calls.fail_no_more();
+    if matches!(outcome, Ok(Ok(()))) && failed.load(Ordering::SeqCst) {
+        // A point behind an operation that is submitted can be recorded later just as well.
+        assert_eq!(call, "event_record", "the failure was kept quiet");
+    }
+    assert!(outcome.is_ok() || panics && failed.load(Ordering::SeqCst));
+
+    let value = reader.download(&target)?;
+    rig.assert_pending(&value);
+    gate.open();
+    let value = value.wait()?;
+    assert!([3.0, 4.0, 2.0].contains(&value[0]) && value.iter().all(|&element| element == value[0]));
+    if failed.load(Ordering::SeqCst) && call != "event_record" {
+        assert_eq!(value, [3.0; N], "what failed in {call} has not run");
+    }
+    // No stream waits for what was never submitted.
+    for stream in [&failing, &writer, &reader] {
+        stream.fill(&mut target, 5.0)?;
+        assert_eq!(reader.download(&target)?.wait()?, [5.0; N]);
+        assert_eq!(stream.download(&source)?.wait()?, [2.0; N]);
+    }
+    Ok(())
+}
+
+#[test]
+fn a18_an_error_or_a_panic_before_submission_leaves_no_phantom_owner() {
+    everywhere_counted(|rig, calls| {
+        for verb in VERBS {
+            for call in CALLS {
+                for panics in [false, true] {
+                    attempt(rig, calls, verb, call, panics).unwrap();
+                }
+            }
+        }
+    });
+}
