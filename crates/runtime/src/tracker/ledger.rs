@@ -339,6 +339,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too long for Miri, and safe code")]
     fn space_is_bounded_and_nothing_is_lost_by_it() {
         let bytes = 8 * SEGMENTS_MAX as u64;
         let mut state = LedgerState::new(bytes);

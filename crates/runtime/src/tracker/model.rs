@@ -305,7 +305,7 @@ fn check(steps: &[Step]) -> Result<Machine, TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 2000 }, ..ProptestConfig::default() })]
 
     /// Every conflicting pair whose later access is ordered is, also when submissions fail half way.
     #[test]

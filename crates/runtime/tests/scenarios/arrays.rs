@@ -273,3 +273,29 @@ fn a20_the_same_device_opened_twice_is_one() {
         Ok(())
     });
 }
+
+#[test]
+fn a21_an_array_outlives_the_other_stream_that_uses_it() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        let a = s1.upload(&vec![4_u32; N])?;
+        let mut copy = s1.zeros::<u32>(N)?;
+        let gate = rig.gate(&s2);
+        s2.copy(&a, &mut copy)?;
+        // From here on there is one stream, as if there had never been another.
+        drop(s2);
+        drop(a);
+        let same_size = s1.upload(&vec![9_u32; N])?;
+        assert_eq!(
+            s1.download(&same_size)?.wait()?,
+            [9; N],
+            "the new array waits for nobody"
+        );
+        let arrives = s1.download(&copy)?;
+        rig.assert_pending(&arrives);
+        gate.open();
+        assert_eq!(arrives.wait()?, [4; N]);
+        assert_eq!(s1.download(&same_size)?.wait()?, [9; N]);
+        Ok(())
+    });
+}

@@ -2,9 +2,12 @@
 
 use std::{sync::mpsc, thread};
 
-use millstream::Result;
+use millstream::{
+    Device, Result,
+    sim::{Gpu, Schedule, SimConfig},
+};
 
-use crate::rig::{Rig, everywhere};
+use crate::rig::{Rig, Watch, assert_nothing_left, everywhere};
 
 const N: usize = 1500;
 
@@ -171,4 +174,43 @@ fn b12_a_pinned_array_dropped_in_flight_is_not_handed_out_again_yet() {
         assert_eq!(*other.read()?, [7; N]);
         Ok(())
     });
+}
+
+/// Uploads arrays of `len` bytes that nobody waits for, and looks at how much memory they hold meanwhile.
+fn upload_and_forget_about_it(schedule: Schedule, uploads: usize, len: usize) -> Result<()> {
+    /// What the pool of page-locked memory makes before it waits for what is on its way.
+    const PINNED_BYTES_MAX: u64 = 256 << 20;
+    let _watch = Watch::over(format!("b10 {schedule:?}"));
+    let gpu = Gpu::new(SimConfig::new().schedule(schedule));
+    let stream = Device::of(&gpu, 0)?.stream()?;
+    let source = vec![7_u8; len];
+    for _ in 0..uploads {
+        drop(stream.upload(&source)?);
+        let held = gpu.ledger();
+        assert!(held.pinned_bytes <= PINNED_BYTES_MAX, "{held:?}");
+        assert!(held.device_bytes <= PINNED_BYTES_MAX + len as u64, "{held:?}");
+    }
+    let last = stream.upload(&source)?;
+    assert_eq!(stream.download(&last)?.wait()?, source);
+    drop((last, stream));
+    assert_nothing_left(&gpu);
+    Ok(())
+}
+
+#[test]
+fn b10_uploads_that_nobody_waits_for_hold_bounded_memory() -> Result<()> {
+    for schedule in [Schedule::Timed, Schedule::Lazy, Schedule::Random(3)] {
+        upload_and_forget_about_it(schedule, 400, 1 << 20)?;
+        upload_and_forget_about_it(schedule, 500, 100)?;
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "minutes long; cargo test -- --ignored b10"]
+fn b10_a_million_uploads_hold_bounded_memory() -> Result<()> {
+    for _ in 0..10 {
+        upload_and_forget_about_it(Schedule::Timed, 100_000, 100)?;
+    }
+    Ok(())
 }

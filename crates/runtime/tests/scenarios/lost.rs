@@ -68,10 +68,10 @@ fn d03_a_kernel_that_faults_fails_every_waiter() {
         s2.copy(&after, &mut pinned).unwrap();
         let downloads: Vec<_> = (0..8).map(|_| s2.download(&after).unwrap()).collect();
         let in_a_scope = thread::spawn({
-            let device = device.clone();
+            let (device, stream) = (device.clone(), device.stream().unwrap());
+            let after = stream.upload(&[1_u32; N]).unwrap();
             move || {
-                let (stream, mut target) = (device.stream().unwrap(), [7_u32; N]);
-                let after = stream.upload(&[1_u32; N]).unwrap();
+                let mut target = [7_u32; N];
                 let result = device.scope(|scope| {
                     stream.wait_for(&event)?;
                     scope.download(&stream, &after, &mut target)

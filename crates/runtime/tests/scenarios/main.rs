@@ -3,15 +3,16 @@
 
 mod arrays;
 mod calls;
+mod cancel;
 mod casts;
 mod child;
 mod counts;
 mod events;
 mod every_call;
+mod executors;
 mod exits;
 mod failures;
 mod faults;
-mod futures;
 mod host_memory;
 mod lost;
 mod machine;
@@ -29,4 +30,6 @@ mod steps;
 mod sweep;
 mod threads;
 mod two_devices;
+mod unsubmitted;
+mod wakers;
 mod within;

@@ -58,15 +58,26 @@ pub(crate) struct Rig {
 pub(crate) fn everywhere(scenario: impl Fn(&Rig)) {
     let _alone = alone();
     for place in places() {
-        let _watch = Watch::over(place.name.clone());
-        let device = match &place.gpu {
-            Some(gpu) => Device::of(gpu, 0),
-            None => Device::open(Select::Auto),
-        };
-        let rig = Rig::new(device, place);
-        scenario(&rig);
-        rig.finish();
+        at(place, &scenario);
     }
+}
+
+/// Runs the scenario on the GPU that `MILLSTREAM_DEVICE` names, or else on the simulated device as it is by default: for
+/// scenarios of many operations.
+pub(crate) fn once(scenario: impl Fn(&Rig) -> Result<()>) {
+    let _alone = alone();
+    at(places().swap_remove(0), &|rig| scenario(rig).unwrap());
+}
+
+fn at(place: Place, scenario: &impl Fn(&Rig)) {
+    let _watch = Watch::over(place.name.clone());
+    let device = match &place.gpu {
+        Some(gpu) => Device::of(gpu, 0),
+        None => Device::open(Select::Auto),
+    };
+    let rig = Rig::new(device, place);
+    scenario(&rig);
+    rig.finish();
 }
 
 /// As [`everywhere`], with every driver call noted down.
@@ -216,6 +227,11 @@ impl Rig {
     /// The simulated GPU that this runs on.
     pub(crate) fn simulated(&self) -> &Gpu {
         self.gpu.as_ref().expect("this is not run on a GPU")
+    }
+
+    /// As [`simulated`](Self::simulated), for what only a simulated GPU can be asked.
+    pub(crate) fn if_simulated(&self) -> Option<&Gpu> {
+        self.gpu.as_ref()
     }
 
     fn assert_no_reports(&self) {

@@ -275,7 +275,7 @@ fn b15_empty_slices_and_odd_parts_in_a_scope() {
 
 /// On the simulated device alone: a lost GPU would stay lost for the process's other tests.
 #[test]
-fn d08_a_scope_on_a_lost_device_ends_with_the_error() -> Result<()> {
+fn d03_a_scope_on_a_lost_device_ends_with_the_error() -> Result<()> {
     let gpu = millstream::sim::Gpu::new(SimConfig::new());
     let device = Device::of(&gpu, 0)?;
     let stream = device.stream()?;

@@ -1,6 +1,11 @@
 //! Many threads at once, and threads that end.
 
-use std::{cell::RefCell, sync::Mutex, thread};
+use std::{
+    cell::RefCell,
+    sync::Mutex,
+    thread,
+    time::{Duration, Instant},
+};
 
 use millstream::{
     Device, Grid, Result, Timeline,
@@ -19,9 +24,22 @@ fn world(schedule: Schedule) -> (Gpu, Device) {
 
 #[test]
 fn a10_launch_and_copy_alternate_from_two_threads() {
+    alternate(Schedule::Timed);
+}
+
+#[test]
+#[ignore = "a minute long; cargo test -- --ignored a10"]
+fn a10_launch_and_copy_alternate_a_million_times() {
+    for seed in 0..50 {
+        alternate(Schedule::Random(seed));
+    }
+}
+
+/// 10,000 launches by one thread and as many copies by another.
+fn alternate(schedule: Schedule) {
     const ROUNDS: usize = 10_000;
-    let _watch = Watch::over(String::from("a10"));
-    let (gpu, device) = world(Schedule::Timed);
+    let _watch = Watch::over(format!("a10 {schedule:?}"));
+    let (gpu, device) = world(schedule);
     let kernels = sums::load(&device).unwrap();
     let home = device.stream().unwrap();
     let zeros = || home.zeros::<f32>(N).unwrap();
@@ -66,53 +84,69 @@ fn a10_launch_and_copy_alternate_from_two_threads() {
 
 #[test]
 fn a11_threads_name_the_same_arrays_in_both_orders() {
-    const THREADS: usize = 8;
-    const ROUNDS: usize = 300;
     for schedule in [Schedule::Timed, Schedule::Eager, Schedule::Random(5)] {
-        let _watch = Watch::over(format!("a11 {schedule:?}"));
-        let (gpu, device) = world(schedule);
-        let kernels = sums::load(&device).unwrap();
-        let home = device.stream().unwrap();
-        let ones = home.upload(&[1.0_f32; N]).unwrap();
-        let twos = home.upload(&[2.0_f32; N]).unwrap();
-        let common = Mutex::new(home.zeros::<f32>(N).unwrap());
-        thread::scope(|scope| {
-            for number in 0..THREADS {
-                let (kernels, device, ones, twos, common) = (&kernels, &device, &ones, &twos, &common);
-                scope.spawn(move || {
-                    let stream = device.thread_stream().unwrap();
-                    let other = device.stream().unwrap();
-                    let mut own = stream.zeros::<f32>(N).unwrap();
-                    for _ in 0..ROUNDS {
-                        let (a, b) = if number % 2 == 0 {
-                            (ones, twos)
-                        } else {
-                            (twos, ones)
-                        };
-                        kernels
-                            .vecadd(&stream, Grid::linear(N), a, b, &mut own, N as u64)
-                            .unwrap();
-                        let mut made = other.zeros::<f32>(N).unwrap();
-                        {
-                            let mut common = common.lock().unwrap();
-                            kernels
-                                .vecadd(&stream, Grid::linear(N), &*common, ones, &mut made, N as u64)
-                                .unwrap();
-                            other.copy(&made, &mut *common).unwrap();
-                        }
-                        assert_eq!(stream.download(&own).unwrap().wait().unwrap(), [3.0; N]);
-                    }
-                });
-            }
-        });
-        let common = home
-            .download(common.into_inner().unwrap())
-            .unwrap()
-            .wait()
-            .unwrap();
-        assert_eq!(common, [(THREADS * ROUNDS) as f32; N]);
-        assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
+        both_orders(schedule, 300);
     }
+}
+
+#[test]
+#[ignore = "a minute long; cargo test -- --ignored a11"]
+fn a11_threads_name_the_same_arrays_in_both_orders_for_a_minute() {
+    let started = Instant::now();
+    for seed in 0.. {
+        both_orders(Schedule::Random(seed), 300);
+        if started.elapsed() >= Duration::from_secs(60) {
+            break;
+        }
+    }
+}
+
+/// Launches of several threads that read the same two arrays in either order and write a third in turns.
+fn both_orders(schedule: Schedule, rounds: usize) {
+    const THREADS: usize = 8;
+    let _watch = Watch::over(format!("a11 {schedule:?}"));
+    let (gpu, device) = world(schedule);
+    let kernels = sums::load(&device).unwrap();
+    let home = device.stream().unwrap();
+    let ones = home.upload(&[1.0_f32; N]).unwrap();
+    let twos = home.upload(&[2.0_f32; N]).unwrap();
+    let common = Mutex::new(home.zeros::<f32>(N).unwrap());
+    thread::scope(|scope| {
+        for number in 0..THREADS {
+            let (kernels, device, ones, twos, common) = (&kernels, &device, &ones, &twos, &common);
+            scope.spawn(move || {
+                let stream = device.thread_stream().unwrap();
+                let other = device.stream().unwrap();
+                let mut own = stream.zeros::<f32>(N).unwrap();
+                for _ in 0..rounds {
+                    let (a, b) = if number % 2 == 0 {
+                        (ones, twos)
+                    } else {
+                        (twos, ones)
+                    };
+                    kernels
+                        .vecadd(&stream, Grid::linear(N), a, b, &mut own, N as u64)
+                        .unwrap();
+                    let mut made = other.zeros::<f32>(N).unwrap();
+                    {
+                        let mut common = common.lock().unwrap();
+                        kernels
+                            .vecadd(&stream, Grid::linear(N), &*common, ones, &mut made, N as u64)
+                            .unwrap();
+                        other.copy(&made, &mut *common).unwrap();
+                    }
+                    assert_eq!(stream.download(&own).unwrap().wait().unwrap(), [3.0; N]);
+                }
+            });
+        }
+    });
+    let common = home
+        .download(common.into_inner().unwrap())
+        .unwrap()
+        .wait()
+        .unwrap();
+    assert_eq!(common, [(THREADS * rounds) as f32; N]);
+    assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
 }
 
 /// Asks for the thread's stream while the thread's own variables are being destroyed.

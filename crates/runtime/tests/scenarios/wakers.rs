@@ -88,7 +88,7 @@ fn awaiting_works_without_a_thread_for_the_reactor() {
     // A stack of this size is more than a process has addresses.
     let stack = (1_u64 << 47).to_string();
     let ended = in_process(
-        "futures::inner_await_without_threads",
+        "wakers::inner_await_without_threads",
         &[("RUST_MIN_STACK", &stack[..])],
     );
     let text = ended.text();
