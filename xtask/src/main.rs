@@ -3,6 +3,7 @@
 mod ci;
 mod gpu;
 mod kernels;
+mod miri;
 mod process;
 mod tidy;
 
@@ -26,6 +27,8 @@ enum Chore {
     Tidy,
     /// Compile kernels/*.cu whose first line starts with `// nvrtc:` to the PTX beside them.
     Kernels(kernels::Options),
+    /// Run in Miri those tests that it can run; needs a nightly toolchain with Miri.
+    Miri,
     /// Gather what is worth running on a GPU in gpu-bundle/, a folder that needs nothing but a driver.
     Gpu(gpu::Options),
 }
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         Chore::Ci => ci::run(),
         Chore::Tidy => tidy::run(),
         Chore::Kernels(options) => kernels::run(&options),
+        Chore::Miri => miri::run(),
         Chore::Gpu(options) => gpu::run(&options),
     };
     match result {
