@@ -22,7 +22,7 @@ use millstream::{
 
 use crate::{
     arrays::sums,
-    calls::Calls,
+    calls::{Calls, Failure},
     rig::{Watch, assert_nothing_left},
 };
 
@@ -239,6 +239,47 @@ fn the_source_of_an_upload_is_kept_when_asking_whether_it_is_done_fails() {
     assert_eq!(Arc::strong_count(&source), 2, "the upload is still to come");
     drop(hold);
     assert_eq!(stream.download(&buffer).unwrap().wait().unwrap(), *source);
+}
+
+/// Makes the next `call` fail after it has been passed on.
+fn fail_after(calls: &Calls, call: &'static str) {
+    let failed = AtomicUsize::new(0);
+    calls.fail_so(move |name| {
+        let hit = name == call && failed.fetch_add(1, Ordering::Relaxed) == 0;
+        hit.then(|| Failure::Afterwards(DriverError::new(call, ResultCode::UNKNOWN)))
+    });
+}
+
+#[test]
+fn a_block_whose_copy_was_enqueued_by_a_call_that_failed_is_not_used_before_the_copy_is_done() {
+    let (gpu, calls, device) = world(Schedule::Timed);
+    let [s1, s2] = array::from_fn(|_| device.stream().unwrap());
+    let mut buffer = s1.upload(&[1_u8; N]).unwrap();
+    s1.synchronize().unwrap();
+
+    let hold = gpu.hold(s1.as_raw());
+    fail_after(&calls, "copy_host_to_device_async");
+    assert!(matches!(
+        s1.upload_into(&[2; N], &mut buffer),
+        Err(Error::Driver(_))
+    ));
+    calls.fail_no_more();
+    let other = s2.upload(&[9_u8; N]).unwrap();
+    drop(hold);
+    assert_eq!(s1.download(&buffer).unwrap().wait().unwrap(), [2; N]);
+    assert_eq!(s2.download(&other).unwrap().wait().unwrap(), [9; N]);
+
+    let hold = gpu.hold(s1.as_raw());
+    fail_after(&calls, "copy_device_to_host_async");
+    assert!(matches!(s1.download(&buffer), Err(Error::Driver(_))));
+    calls.fail_no_more();
+    let taken: Vec<_> = (0..4).map(|_| device.pinned_from(&[9_u8; N]).unwrap()).collect();
+    drop(hold);
+    s1.synchronize().unwrap();
+    for pinned in &taken {
+        assert_eq!(*pinned.read().unwrap(), [9; N]);
+    }
+    assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
 }
 
 #[test]
