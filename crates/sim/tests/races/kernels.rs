@@ -8,7 +8,8 @@ use crate::{
 };
 
 /// 64 threads each: `read(from, to)` copies a word, `write(to)` stores one, `add(to)` adds 1 to the first word atomically,
-/// `halves(to)` stores one in every other word, `at(address)` reads the word at one address.
+/// `halves(to)` stores one in every other word, the threads of an even index read their words in `even(from)`, and
+/// `at(address)` reads the word at one address.
 const PTX: &str = "
 .version 8.0
 .target sm_75
@@ -56,6 +57,20 @@ const PTX: &str = "
     mul.wide.u32 %rd2, %r1, 8;
     add.s64 %rd3, %rd1, %rd2;
     st.global.u32 [%rd3], %r1;
+    ret;
+}
+.visible .entry even(.param .u64 even_0)
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [even_0];
+    mov.u32 %r1, %tid.x;
+    and.b32 %r2, %r1, 1;
+    setp.eq.u32 %p1, %r2, 0;
+    mul.wide.u32 %rd2, %r1, 4;
+    add.s64 %rd3, %rd1, %rd2;
+    @%p1 ld.global.u32 %r3, [%rd3];
     ret;
 }
 .visible .entry at(.param .u64 at_0)
@@ -110,6 +125,18 @@ fn every_other_word_is_told_apart_from_its_neighbours() {
     };
     clean(|rig| interleaved(rig, 4));
     expect("every_other_word", |rig| interleaved(rig, 8));
+}
+
+#[test]
+fn lanes_that_take_no_part_touch_nothing() {
+    let odd_and_even = |rig: &Rig, shift| {
+        let (one, other) = (rig.stream(), rig.stream());
+        let memory = zeros(rig, 3 * BYTES);
+        launch(rig, "halves", one, &[memory.offset(shift)]);
+        launch(rig, "even", other, &[memory]);
+    };
+    clean(|rig| odd_and_even(rig, 4));
+    expect("lanes", |rig| odd_and_even(rig, 0));
 }
 
 #[test]

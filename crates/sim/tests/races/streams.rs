@@ -1,6 +1,7 @@
 //! Races between streams, and the events and synchronisations that prevent them.
 
 use millstream_driver::{DevicePtr, FillPattern, StreamHandle};
+use millstream_sim::{Schedule, SimConfig};
 
 use crate::{
     expect::{clean, expect},
@@ -133,4 +134,29 @@ fn a_copy_races_at_both_ends() {
         fill(rig, from, other);
         fill(rig, to, third);
     });
+}
+
+/// An operation that does not run for long keeps back what is judged after it, but not without bound.
+#[test]
+fn much_work_is_judged_ahead_of_an_operation_that_is_held() {
+    let rig = Rig::new(SimConfig::new().schedule(Schedule::Eager));
+    let [held, one, other] = [(); 3].map(|()| rig.stream());
+    let [memory, apart, elsewhere] = [(); 3].map(|()| zeros(&rig, BYTES));
+    let hold = rig.hold(held);
+    fill(&rig, apart, held);
+    fill(&rig, memory, one);
+    fill(&rig, memory, other);
+    assert!(
+        rig.gpu.findings().is_empty(),
+        "an operation before them has not run"
+    );
+    for _ in 0..20_000 {
+        fill(&rig, elsewhere, other);
+    }
+    let [race] = &rig.gpu.findings()[..] else {
+        panic!("one race: {:?}", rig.gpu.findings().len());
+    };
+    assert_eq!(race.earlier.as_ref().unwrap().operation, Some(6));
+    hold.release();
+    rig.context_synchronize().unwrap();
 }
