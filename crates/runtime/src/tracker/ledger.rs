@@ -424,6 +424,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too long for Miri, and safe code")]
     fn a_table_of_very_many_rectangles_is_bounded_and_loses_nothing() {
         let pitch = 512;
         let rows = 4 * SEGMENTS_MAX as u64 / pitch;
