@@ -1,11 +1,13 @@
 //! Random programs over streams and narrow parts of arrays: the simulated device's race checker finds nothing in them, whatever the
 //! schedule makes of them.
 
+#![allow(unsafe_code, reason = "breaks a promise about order on purpose")]
+
 use std::ops::Range;
 
 use millstream::{
     Buffer, Device, Result, Stream,
-    sim::{Gpu, Schedule, SimConfig},
+    sim::{Gpu, ReportKind, Schedule, SimConfig},
 };
 
 const BYTES: usize = 256;
@@ -80,4 +82,30 @@ fn random_programs_race_nowhere() {
             );
         }
     }
+}
+
+#[test]
+fn a_promise_about_order_that_does_not_hold_is_found_with_both_lines() {
+    let gpu = Gpu::new(SimConfig::new());
+    let device = Device::of(&gpu, 0).unwrap();
+    let (one, other) = (device.stream().unwrap(), device.stream().unwrap());
+    let mut array = one.zeros::<u8>(BYTES).unwrap();
+    one.synchronize().unwrap();
+    let (write, read) = (line!() + 1, line!() + 3);
+    one.fill(array.slice_mut(10..20), 1).unwrap();
+    // SAFETY: the promise is broken. The simulated device takes no harm, and what is read is not looked at.
+    let values = other.download(unsafe { array.unordered() }).unwrap();
+    values.wait().unwrap();
+    one.synchronize().unwrap();
+    let findings = gpu.findings();
+    let [race] = &findings[..] else {
+        panic!("one race: {findings:?}");
+    };
+    assert_eq!(race.kind, ReportKind::Race);
+    let ranges = &race.memory.as_ref().unwrap().ranges;
+    assert_eq!((ranges.len(), ranges[0].clone()), (1, 10..20));
+    let site = |party: &millstream::sim::race::Party| party.site.clone().unwrap();
+    let (earlier, later) = (site(race.earlier.as_ref().unwrap()), site(&race.later));
+    assert!(earlier.ends_with(&format!("race_free.rs:{write}")), "{earlier}");
+    assert!(later.ends_with(&format!("race_free.rs:{read}")), "{later}");
 }

@@ -17,6 +17,7 @@ mod rows;
 use std::panic::Location;
 
 use millstream_driver::EventHandle;
+use millstream_sim::race::Label;
 use smallvec::SmallVec;
 
 pub(crate) use commands::{
@@ -116,9 +117,12 @@ pub(crate) unsafe fn submit<C: Command>(
         context: device.context,
         stream: stream.handle,
     };
+    // What the simulated device's race checker is to call the operation.
+    let name = device.driver.is_simulated().then(|| Label::at(label, location));
     // SAFETY: the device keeps context and stream alive; the rest is this function's contract, and the order is what
     // the waits above have seen to.
     let output = device.checked(unsafe { command.enqueue(queue) })?;
+    drop(name);
     if let Some(trace) = trace {
         let waits = waits.iter().map(|point| point.ticket).collect();
         trace.end(
