@@ -102,26 +102,26 @@ impl Shared {
     }
 }
 
-/// The callback thread. It holds the world only while it looks, so that the world can end.
+/// The callback thread. It holds the world while it looks, and while a function runs, for that may use memory of the
+/// world's; not while it sleeps, so that the world can end.
 fn serve(world: &Weak<Shared>, signal: &Signal) {
     RUNS_FOR.set(world.as_ptr().addr());
     let mut calls_seen = 0;
     while let Some(shared) = world.upgrade() {
         let gpu = Gpu { shared };
-        let next = look(&gpu, &mut calls_seen);
-        drop(gpu);
-        match next {
+        match look(&gpu, &mut calls_seen) {
             Next::Run(id, function) => {
                 OPERATION.set(Some(id));
                 // What a panic leaves behind is the function's own.
                 let _ = catch_unwind(AssertUnwindSafe(function));
                 OPERATION.set(None);
-                if let Some(shared) = world.upgrade() {
-                    returned(&Gpu { shared }, id);
-                }
+                returned(&gpu, id);
             }
             Next::Look => {}
-            Next::Sleep(limit) => signal.wait(limit),
+            Next::Sleep(limit) => {
+                drop(gpu);
+                signal.wait(limit);
+            }
         }
     }
 }
@@ -217,5 +217,46 @@ impl std::fmt::Debug for HostFunctions {
         f.debug_struct("HostFunctions")
             .field("running", &self.running)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, thread};
+
+    use millstream_driver::{DeviceOrdinal, StreamHandle};
+
+    use super::*;
+    use crate::{Schedule, SimConfig};
+
+    #[test]
+    fn a_world_lives_as_long_as_a_function_of_it_runs_and_no_longer() {
+        let gpu = Gpu::new(SimConfig::new().schedule(Schedule::Eager));
+        let (open, gate) = mpsc::channel::<()>();
+        let (started, starts) = mpsc::channel();
+        let enqueued = gpu.call(
+            "cuLaunchHostFunc",
+            |_| 0,
+            |session| {
+                let context = session.primary_context_retain(DeviceOrdinal::from_raw(0))?;
+                let mut function: Option<HostFunction> = Some(Box::new(move || {
+                    started.send(()).unwrap();
+                    gate.recv().unwrap();
+                }));
+                session.launch_host_function(context, StreamHandle::LEGACY, &mut function)
+            },
+        );
+        enqueued.expect("it is enqueued");
+        let world = Arc::downgrade(&gpu.shared);
+        starts.recv().expect("it starts");
+        drop(gpu);
+        assert!(
+            world.upgrade().is_some(),
+            "the function may use the world's memory"
+        );
+        open.send(()).unwrap();
+        while world.strong_count() > 0 {
+            thread::yield_now();
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     completion::keep_until_done,
     device::{DeviceState, PooledEvent, StreamState, wait_for_source},
     memory::Span,
-    submit::{Operation, ToDevice, ToHost, WithEvent, mark, submit, wait_for_mark},
+    submit::{Behind, Operation, ToDevice, ToHost, mark, point_behind, submit, wait_for_mark},
     timeline::Kind,
     tracker::{AccessKind, Clock},
 };
@@ -100,11 +100,7 @@ impl Stream {
         }
         let pieces = from.pieces(PIECE_BYTES).zip(to.pieces(PIECE_BYTES));
         for (from, to) in pieces {
-            let copied = copy_piece(&source, &from, &target, &to, location);
-            // After a failure too: the target's part may have been enqueued.
-            let submitted = source.stream.points.lock().submitted();
-            wait_for_source(&target.device, &source.device, &source.stream, submitted);
-            copied?;
+            copy_piece(&source, &from, &target, &to, location)?;
         }
         if target.taken {
             source.follow(&target)?;
@@ -130,6 +126,40 @@ impl Drop for AtRisk {
     }
 }
 
+/// A block on its way from one device to the other. Dropped before both operations are known to be submitted, by an error
+/// or a panic, it is kept until the source's stream cannot write it any more.
+struct OnItsWay<'a> {
+    source: &'a Leg,
+    staged: Option<Staged>,
+}
+
+impl OnItsWay<'_> {
+    fn pointer(&self) -> *mut u8 {
+        self.staged.as_ref().map_or(std::ptr::null_mut(), Staged::pointer)
+    }
+
+    /// Both operations are submitted, the target's behind the source's.
+    fn arrive(mut self, target: &Leg, sequence: u64) {
+        if let Some(mut staged) = self.staged.take() {
+            staged.used_by(target.stream.ticket(sequence));
+        }
+    }
+}
+
+impl Drop for OnItsWay<'_> {
+    fn drop(&mut self) {
+        if self.staged.is_some() {
+            let Leg { device, stream, .. } = self.source;
+            let submitted = stream.points.lock().submitted();
+            let at_risk = AtRisk {
+                source: Arc::clone(device),
+                staged: self.staged.take(),
+            };
+            keep_until_done(device, stream, submitted, at_risk);
+        }
+    }
+}
+
 fn copy_piece(
     source: &Leg,
     from: &Span<'_>,
@@ -138,52 +168,34 @@ fn copy_piece(
     location: &'static Location<'static>,
 ) -> Result<()> {
     let bytes = from.bytes.len();
-    let mut staged = Staged::new(&target.device, &target.stream, bytes)?;
-    let lent = source.event()?;
-    let read = WithEvent::RecordBehind(
-        *lent.event,
-        ToHost {
-            target: staged.pointer(),
-            source: from.pointer(),
+    let block = OnItsWay {
+        source,
+        staged: Some(Staged::new(&target.device, &target.stream, bytes)?),
+    };
+    let read = ToHost {
+        target: block.pointer(),
+        source: from.pointer(),
+        bytes,
+    };
+    let reading = leg_operation(Kind::DeviceToHost, from, AccessKind::Read, location);
+    // SAFETY: the span lies within its allocation, and the block is as large. It is kept until both operations are done.
+    let (sequence, ()) = unsafe { submit(&source.device, &source.stream, reading, read) }?;
+    // What the target waits for is what it asks about when it asks whether its data came from a device that is well.
+    let event = point_behind(&source.device, &source.stream, sequence)?;
+    wait_for_source(&target.device, &source.device, &source.stream, sequence);
+    let write = Behind {
+        event: *event,
+        command: ToDevice {
+            target: to.pointer(),
+            source: block.pointer(),
             bytes,
         },
-    );
-    let reading = leg_operation(Kind::DeviceToHost, from, AccessKind::Read, location);
-    // SAFETY: the span lies within its allocation, and the block is as large. It is kept until the operations that use
-    // it are done, below.
-    let outcome = unsafe { submit(&source.device, &source.stream, reading, read) };
-    let submitted = source.stream.points.lock().submitted();
-    let write = outcome.map(|_| {
-        WithEvent::WaitBefore(
-            *lent.event,
-            ToDevice {
-                target: to.pointer(),
-                source: staged.pointer(),
-                bytes,
-            },
-        )
-    });
-    let outcome = write.and_then(|write| {
-        let writing = leg_operation(Kind::HostToDevice, to, AccessKind::Write, location);
-        // SAFETY: as above.
-        unsafe { submit(&target.device, &target.stream, writing, write) }
-    });
-    match outcome {
-        // Behind the event, and so behind the first operation too.
-        Ok((sequence, ())) => {
-            staged.used_by(target.stream.ticket(sequence));
-            Ok(())
-        }
-        Err(error) => {
-            // Some of it may have been enqueued all the same, on either stream.
-            let at_risk = AtRisk {
-                source: Arc::clone(&source.device),
-                staged: Some(staged),
-            };
-            keep_until_done(&source.device, &source.stream, submitted, at_risk);
-            Err(error)
-        }
-    }
+    };
+    let writing = leg_operation(Kind::HostToDevice, to, AccessKind::Write, location);
+    // SAFETY: as above. The event is not recorded anew while it is held here.
+    let (sequence, ()) = unsafe { submit(&target.device, &target.stream, writing, write) }?;
+    block.arrive(target, sequence);
+    Ok(())
 }
 
 fn leg_operation<'a>(

@@ -33,16 +33,18 @@ pub(crate) struct Sources {
     pending: Mutex<Vec<Source>>,
 }
 
-/// Lives until the operation is done or its device lost, and then sees to the device that waits for it.
+/// Lives until the operation is done or its device lost, and then sees to the device that waits for it: for when that one
+/// does not ask in time, while there still is someone to ask.
 struct Witness {
-    source: Arc<DeviceState>,
+    /// Keeps the device open.
+    _source: Arc<DeviceState>,
     target: Weak<DeviceState>,
 }
 
 impl Drop for Witness {
     fn drop(&mut self) {
-        if let (Some(cause), Some(target)) = (self.source.lost(), self.target.upgrade()) {
-            target.lose(cause.clone());
+        if let Some(target) = self.target.upgrade() {
+            target.sources.look(&target, &mut Vec::new());
         }
     }
 }
@@ -61,7 +63,7 @@ pub(crate) fn wait_for_source(
     });
     target.sources.any.store(true, Ordering::Release);
     let witness = Witness {
-        source: Arc::clone(source),
+        _source: Arc::clone(source),
         target: Arc::downgrade(target),
     };
     keep_until_done(source, stream, sequence, witness);

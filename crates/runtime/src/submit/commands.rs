@@ -161,38 +161,24 @@ impl<F: Fn(usize, usize) -> HostFunction> Command for StagedUpload<F> {
     }
 }
 
-/// A command with an event of another device's behind or in front of it.
-pub(crate) enum WithEvent<C> {
-    /// Runs the command, then records the event, which is of the queue's context (rule 26).
-    RecordBehind(EventHandle, C),
-    /// Waits for the event, on the device, then runs the command.
-    WaitBefore(EventHandle, C),
+/// A command behind an event of another device's (rule 26).
+pub(crate) struct Behind<C> {
+    pub(crate) event: EventHandle,
+    pub(crate) command: C,
 }
 
-impl<C: Command> Command for WithEvent<C> {
+impl<C: Command> Command for Behind<C> {
     type Output = C::Output;
 
     unsafe fn enqueue(self, queue: Queue<'_>) -> Result<C::Output, DriverError> {
-        let Queue {
-            driver,
-            context,
-            stream,
-        } = queue;
-        match self {
-            Self::RecordBehind(event, command) => {
-                // SAFETY: by this function's contract.
-                let output = unsafe { command.enqueue(queue) }?;
-                // SAFETY: by this function's contract.
-                unsafe { driver.event_record(context, event, stream) }?;
-                Ok(output)
-            }
-            Self::WaitBefore(event, command) => {
-                // SAFETY: by this function's contract.
-                unsafe { driver.stream_wait_event(context, stream, event) }?;
-                // SAFETY: by this function's contract.
-                unsafe { command.enqueue(queue) }
-            }
-        }
+        // SAFETY: by this function's contract.
+        unsafe {
+            queue
+                .driver
+                .stream_wait_event(queue.context, queue.stream, self.event)
+        }?;
+        // SAFETY: by this function's contract.
+        unsafe { self.command.enqueue(queue) }
     }
 }
 

@@ -21,7 +21,7 @@ use millstream_sim::race::Label;
 use smallvec::SmallVec;
 
 pub(crate) use commands::{
-    Allocate, Command, Fill, Launch, Prefetch, Queue, Repeat, StagedUpload, ToDevice, ToHost, WithEvent,
+    Allocate, Behind, Command, Fill, Launch, Prefetch, Queue, Repeat, StagedUpload, ToDevice, ToHost,
     WithinDevice,
 };
 pub(crate) use free::{Freed, drain_frees, free_unused, release};
@@ -280,6 +280,19 @@ fn enter_late(
 /// Records a point behind all that is submitted on the stream, so that its completion can be asked about.
 pub(crate) fn record_point(device: &DeviceState, stream: &StreamState) -> Result<()> {
     record_late(device, stream).map(drop)
+}
+
+/// The event of a point behind the stream's ticket `sequence`, which is submitted: one that is there, or a new one.
+pub(crate) fn point_behind(device: &DeviceState, stream: &StreamState, sequence: u64) -> Result<PooledEvent> {
+    let known = stream
+        .points
+        .lock()
+        .covering(sequence)
+        .map(|point| PooledEvent::clone(&point.event));
+    match known {
+        Some(event) => Ok(event),
+        None => record_late(device, stream).map(|point| point.event),
+    }
 }
 
 /// Records an event that the device owns behind all that is submitted on the stream; gives what it is ordered after.
