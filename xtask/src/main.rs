@@ -5,6 +5,7 @@ mod gpu;
 mod kernels;
 mod miri;
 mod process;
+mod shuttle;
 mod tidy;
 
 use std::process::ExitCode;
@@ -29,6 +30,8 @@ enum Chore {
     Kernels(kernels::Options),
     /// Run in Miri those tests that it can run; needs a nightly toolchain with Miri.
     Miri,
+    /// Run the tests in which every step of every thread is chosen by shuttle.
+    Shuttle,
     /// Gather what is worth running on a GPU in gpu-bundle/, a folder that needs nothing but a driver.
     Gpu(gpu::Options),
 }
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Chore::Tidy => tidy::run(),
         Chore::Kernels(options) => kernels::run(&options),
         Chore::Miri => miri::run(),
+        Chore::Shuttle => shuttle::run(),
         Chore::Gpu(options) => gpu::run(&options),
     };
     match result {

@@ -341,13 +341,18 @@ pub enum Problem {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "out of device memory: {requested_bytes} bytes asked for, {used_bytes} in use, {reserved_bytes} reserved, \
-     {free_bytes} of {total_bytes} free"
+    "out of device memory: {requested_bytes} bytes asked for, {allocated_bytes} in arrays{}; the pool has {used_bytes} \
+     in use and {reserved_bytes} reserved, {free_bytes} of {total_bytes} are free",
+    limit_bytes.map_or_else(String::new, |limit_bytes| format!(" that may have {limit_bytes}"))
 )]
 pub struct OutOfMemory {
     /// What was asked for.
     pub requested_bytes: u64,
-    /// Given out by the device's pool.
+    /// Bytes of the device's arrays.
+    pub allocated_bytes: u64,
+    /// The most that these may be: see [`Device::set_memory_limit`](crate::Device::set_memory_limit).
+    pub limit_bytes: Option<u64>,
+    /// Given out by the device's pool and not yet freed.
     pub used_bytes: u64,
     /// Held by the device's pool.
     pub reserved_bytes: u64,

@@ -34,9 +34,14 @@ mod memory;
 mod scope;
 mod stream;
 mod submit;
+mod sync;
 mod timeline;
 mod tracker;
 mod unwind;
+
+/// Code that tests of the crate share with those outside it names the crate.
+#[cfg(all(test, shuttle))]
+extern crate self as millstream;
 
 pub use completion::Pending;
 pub use copy::OwnedSource;
@@ -45,7 +50,7 @@ pub use error::{Error, Misuse, OutOfMemory, Problem, Rejected, Result};
 pub use event::Event;
 pub use kernel::Grid;
 pub use memory::{
-    Advice, Buffer, CopySource, CopyTarget, HostRead, HostWrite, Managed, Pinned, Plane, PlaneMut,
+    Advice, Buffer, CopySource, CopyTarget, HostRead, HostWrite, Managed, Memory, Pinned, Plane, PlaneMut,
     PlaneSource, PlaneTarget, ReadOperand, View, ViewMut, WriteOperand,
 };
 pub use millstream_driver as driver;

@@ -8,12 +8,13 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use super::wait::{patience, poll_ticket};
 use crate::{
     Error,
     device::{DeviceState, StreamState},
+    sync::{Condvar, spin_loop},
 };
 
 /// A future's wish to be woken when a ticket is done, or can never be.
@@ -98,7 +99,7 @@ impl Reactor {
         for entry in asking {
             let waited_ns = entry.wish.device.driver.now_ns().saturating_sub(entry.since_ns);
             match patience(waited_ns) {
-                None => return std::hint::spin_loop(),
+                None => return spin_loop(),
                 Some(sleep) if shortest.is_none_or(|(known, _)| sleep < known) => {
                     shortest = Some((sleep, entry));
                 }

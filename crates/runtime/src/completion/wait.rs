@@ -15,6 +15,7 @@ use crate::{
     Result,
     device::{DeviceState, PooledEvent, StreamState},
     submit::{drain_frees, record_point},
+    sync::spin_loop,
     tracker::{Clock, Point, Ticket},
 };
 
@@ -60,6 +61,15 @@ pub(crate) fn wait_ticket(device: &DeviceState, stream: &StreamState, sequence: 
 
 /// Waits until an operation that nobody was expected to wait for is done, but not for what comes later.
 pub(crate) fn wait_for_ticket(device: &DeviceState, ticket: Ticket) -> Result<()> {
+    prepare_wait(device, ticket)?;
+    match device.stream(ticket.stream) {
+        Some(stream) => wait_ticket(device, &stream, ticket.sequence),
+        None => Ok(()),
+    }
+}
+
+/// Sees to it that waiting for an operation that nobody was expected to wait for is not waiting for what comes later.
+pub(crate) fn prepare_wait(device: &DeviceState, ticket: Ticket) -> Result<()> {
     let Some(stream) = device.stream(ticket.stream) else {
         return Ok(());
     };
@@ -67,7 +77,7 @@ pub(crate) fn wait_for_ticket(device: &DeviceState, ticket: Ticket) -> Result<()
     if !has_point && !query_stream(device, &stream)? {
         record_point(device, &stream)?;
     }
-    wait_ticket(device, &stream, ticket.sequence)
+    Ok(())
 }
 
 /// Asks again and again, with growing patience, until the answer is yes.
@@ -75,7 +85,7 @@ pub(crate) fn wait_until(driver: &dyn Driver, mut is_over: impl FnMut() -> Resul
     let started_ns = driver.now_ns();
     while !is_over()? {
         match patience(driver.now_ns().saturating_sub(started_ns)) {
-            None => std::hint::spin_loop(),
+            None => spin_loop(),
             Some(sleep) => driver.pause(sleep),
         }
     }

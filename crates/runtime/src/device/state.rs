@@ -24,7 +24,7 @@ use crate::{
     completion::query_stream,
     copy::KeptSources,
     kernel::ModuleCache,
-    memory::{Parked, Reclaim, StagingPool},
+    memory::{Account, Parked, Reclaim, StagingPool},
     timeline::TimelineSlot,
     tracker::{StreamId, Ticket},
 };
@@ -42,6 +42,7 @@ pub(crate) struct DeviceState {
     pub(crate) limits: Limits,
     pub(crate) pool: PoolHandle,
     pub(crate) events: EventPool,
+    pub(crate) account: Account,
     pub(crate) staging: StagingPool,
     pub(crate) reclaim: Reclaim,
     pub(crate) parked: Parked,
@@ -90,6 +91,7 @@ impl DeviceState {
             limits,
             pool,
             events: EventPool::default(),
+            account: Account::default(),
             staging: StagingPool::default(),
             reclaim: Reclaim::default(),
             parked: Parked::default(),
@@ -152,6 +154,33 @@ impl DeviceState {
     /// All streams ever made, retired ones included.
     pub(crate) fn all_streams(&self) -> Vec<Arc<StreamState>> {
         self.streams.read().values().cloned().collect()
+    }
+
+    /// Runs `body` while the device is idle and no operation can be submitted; or not at all if some stream has work or
+    /// is in use. Those who submit wait for `body`, which gets a function that says whether a ticket is done.
+    pub(crate) fn while_idle(&self, body: impl FnOnce(&dyn Fn(Ticket) -> bool)) -> Result<()> {
+        let streams = self.streams.read();
+        let mut lanes = Vec::with_capacity(streams.len());
+        for stream in streams.values() {
+            // Only tried, for whoever holds a lane may wait for what another's holder does.
+            let Some(lane) = stream.lane.try_lock() else {
+                return Ok(());
+            };
+            // SAFETY: the stream is alive.
+            let answer = self.checked(unsafe { self.driver.stream_query(self.context, stream.handle) })?;
+            if !answer.is_complete() {
+                return Ok(());
+            }
+            // With the lane held, all tickets are submitted.
+            stream.mark_done(lane.next - 1);
+            lanes.push(lane);
+        }
+        body(&|ticket| {
+            streams
+                .get(&ticket.stream)
+                .is_some_and(|stream| stream.is_done(ticket.sequence))
+        });
+        Ok(())
     }
 
     /// Whether the ticket is known to be done. Asks no driver.

@@ -1,16 +1,17 @@
 //! What the runtime knows of one stream: its lane, its points, and how far it is done.
 
-use std::sync::{
-    Weak,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Weak;
 
 use millstream_driver::StreamHandle;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::events::PooledEvent;
-use crate::tracker::{Clock, Points, StreamId, Ticket};
+use crate::{
+    memory::Frees,
+    sync::{AtomicU64, Condvar, Ordering},
+    tracker::{Clock, Points, StreamId, Ticket},
+};
 
 /// What only the thread that submits on a stream touches. The lane's lock is held across the stream's driver calls, so
 /// that tickets are enqueued in the order of their numbers.
@@ -74,6 +75,7 @@ pub(crate) struct StreamState {
     pub(crate) points: Mutex<Points<PooledEvent>>,
     /// Signalled, with `points`, whenever a ticket becomes submitted.
     pub(crate) submitted: Condvar,
+    pub(crate) frees: Frees,
     done: AtomicU64,
 }
 
@@ -92,6 +94,7 @@ impl StreamState {
             }),
             points: Mutex::new(Points::new(id)),
             submitted: Condvar::new(),
+            frees: Frees::default(),
             done: AtomicU64::new(0),
         }
     }

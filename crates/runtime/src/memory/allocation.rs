@@ -7,11 +7,11 @@ use std::{fmt, panic::Location, sync::Arc};
 use millstream_driver::DevicePtr;
 use smallvec::smallvec;
 
+use super::room;
 use crate::{
-    Error, OutOfMemory, Result,
-    completion::wait_ticket,
+    Result,
     device::{DeviceState, StreamState},
-    submit::{Allocate, Freed, Operation, drain_frees, release, submit},
+    submit::{Allocate, Freed, Operation, release, submit},
     timeline::Kind,
     tracker::{Access, AccessKind, Ledger, StreamId},
 };
@@ -47,14 +47,9 @@ impl Allocation {
             device.check_alive()?;
             DevicePtr::from_raw(0)
         } else {
-            match allocate(device, stream, &ledger, location) {
-                Err(error) if DeviceState::is_out_of_memory(&error) => {
-                    make_room(device)?;
-                    allocate(device, stream, &ledger, location)
-                        .map_err(|error| with_figures(device, bytes, error))
-                }
-                result => result,
-            }?
+            room::find(device, bytes as u64, || {
+                attempt(device, stream, &ledger, location)
+            })?
         };
         Ok(Self {
             device: Arc::clone(device),
@@ -116,6 +111,27 @@ fn take_managed(device: &DeviceState, bytes: usize) -> Result<DevicePtr> {
     }
 }
 
+/// Allocates if the limit and the device have room.
+fn attempt(
+    device: &DeviceState,
+    stream: &StreamState,
+    ledger: &Ledger,
+    location: &'static Location<'static>,
+) -> Result<Option<DevicePtr>> {
+    let Some(charge) = device.account.charge(ledger.bytes()) else {
+        device.check_alive()?;
+        return Ok(None);
+    };
+    match allocate(device, stream, ledger, location) {
+        Ok(pointer) => {
+            charge.keep();
+            Ok(Some(pointer))
+        }
+        Err(error) if DeviceState::is_out_of_memory(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 fn allocate(
     device: &DeviceState,
     stream: &StreamState,
@@ -138,43 +154,6 @@ fn allocate(
     unsafe { submit(device, stream, operation, command) }.map(|(_, pointer)| pointer)
 }
 
-/// Waits until everything that was freed is really free, and gives it back to the system.
-fn make_room(device: &DeviceState) -> Result<()> {
-    drain_frees(device);
-    for stream in device.all_streams() {
-        let submitted = stream.points.lock().submitted();
-        wait_ticket(device, &stream, submitted)?;
-        // Frees bear no ticket, so an idle stream may still have some to run.
-        wait_idle(device, &stream)?;
-    }
-    // SAFETY: the device's default pool is alive as long as the device.
-    device.checked(unsafe { device.driver.pool_trim(device.pool, 0) })
-}
-
-fn wait_idle(device: &DeviceState, stream: &StreamState) -> Result<()> {
-    // SAFETY: the device owns context and stream.
-    device.checked(unsafe { device.driver.stream_synchronize(device.context, stream.handle) })
-}
-
-/// Turns the driver's «out of memory» into one that says how things stand.
-fn with_figures(device: &DeviceState, bytes: usize, error: Error) -> Error {
-    if !DeviceState::is_out_of_memory(&error) {
-        return error;
-    }
-    // SAFETY: the device's default pool is alive as long as the device.
-    let usage = unsafe { device.driver.pool_usage(device.pool) }.unwrap_or_default();
-    // SAFETY: the device's context is alive as long as the device.
-    let (free_bytes, total_bytes) = unsafe { device.driver.mem_info(device.context) }.unwrap_or((0, 0));
-    OutOfMemory {
-        requested_bytes: bytes as u64,
-        used_bytes: usage.used_bytes,
-        reserved_bytes: usage.reserved_bytes,
-        free_bytes,
-        total_bytes,
-    }
-    .into()
-}
-
 impl Drop for Allocation {
     fn drop(&mut self) {
         let (pointer, bytes) = (self.pointer, self.ledger.bytes());
@@ -183,7 +162,15 @@ impl Drop for Allocation {
         }
         let uses = self.ledger.all_tickets();
         match self.home {
-            Home::Pool(home) => release(&self.device, Freed { pointer, home, uses }),
+            Home::Pool(home) => {
+                let freed = Freed {
+                    pointer,
+                    bytes,
+                    home,
+                    uses,
+                };
+                release(&self.device, freed);
+            }
             Home::Managed => {
                 let size = managed_size(usize::try_from(bytes).unwrap_or(usize::MAX));
                 self.device.parked.park_managed(pointer, size, uses);

@@ -1,9 +1,11 @@
 //! Memory: buffers on the device, pinned memory on the host, views of both, and the pools behind them.
 
+mod account;
 mod allocation;
 mod area;
 mod buffer;
 mod cast;
+mod figures;
 mod guard;
 mod managed;
 mod operand;
@@ -12,14 +14,17 @@ mod pinned;
 mod plane;
 mod plane_operand;
 mod reclaim;
+mod room;
 mod shape;
 mod staging;
 mod unordered;
 mod view;
 
+pub(crate) use account::{Account, Frees};
 pub(crate) use allocation::Allocation;
 pub(crate) use area::Area;
 pub use buffer::Buffer;
+pub use figures::Memory;
 pub use guard::{HostRead, HostWrite};
 pub use managed::{Advice, Managed};
 pub(crate) use operand::AnyPlace;

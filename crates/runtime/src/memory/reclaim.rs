@@ -1,13 +1,15 @@
 //! Frees that were put off, and the stream on which memory used by several streams is freed.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{Result, device::StreamState, submit::Freed};
+use crate::{
+    Result,
+    device::StreamState,
+    submit::Freed,
+    sync::{AtomicBool, Ordering},
+};
 
 /// The device's frees in waiting.
 #[derive(Debug, Default)]
@@ -23,6 +25,11 @@ impl Reclaim {
     pub(crate) fn put_off(&self, freed: Freed) {
         self.put_off.lock().push(freed);
         self.any.store(true, Ordering::Release);
+    }
+
+    /// Bytes whose frees were put off.
+    pub(crate) fn put_off_bytes(&self) -> u64 {
+        self.put_off.lock().iter().map(|freed| freed.bytes).sum()
     }
 
     /// Takes all that was put off.

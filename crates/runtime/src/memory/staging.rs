@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code, reason = "allocates and frees page-locked memory")]
 
-use std::{collections::BTreeMap, ptr::NonNull};
+use std::{collections::BTreeMap, ops::RangeInclusive, ptr::NonNull};
 
 use millstream_driver::{ContextHandle, Driver};
 use parking_lot::Mutex;
@@ -13,15 +13,15 @@ use smallvec::SmallVec;
 
 use crate::{
     Misuse, Problem, Result,
-    completion::{poll_ticket, wait_for_ticket},
+    completion::{poll_ticket, prepare_wait, wait_until},
     device::DeviceState,
-    tracker::Ticket,
+    tracker::{StreamId, Ticket},
 };
 
 /// The smallest block. Sizes are powers of two from here on.
 const BLOCK_BYTES_MIN: usize = 4096;
-/// How much may be allocated before a new block is waited for rather than made. A single block may be larger.
-const KEPT_BYTES_MAX: usize = 256 << 20;
+/// How much may be allocated, unless someone says otherwise, before a block is waited for rather than made.
+const LIMIT_BYTES_DEFAULT: u64 = 256 << 20;
 
 /// Page-locked host memory of `bytes` bytes, owned by whoever holds this until it is given back to its pool.
 #[derive(Debug)]
@@ -35,11 +35,20 @@ unsafe impl Send for Block {}
 // SAFETY: as above; a shared block gives out only its address.
 unsafe impl Sync for Block {}
 
+/// How many of the oldest blocks of a size are looked at before a new one is made.
+const LOOK_AT_MAX: usize = 64;
+
+/// What may still use a block.
+type Uses = SmallVec<[Ticket; 4]>;
+
+/// Returned blocks: size, address, and what may still use them.
+type Candidates = SmallVec<[(usize, NonNull<u8>, Uses); 2]>;
+
 /// A block that was given back, and what may still use it.
 #[derive(Debug)]
 struct Returned {
     block: Block,
-    uses: SmallVec<[Ticket; 4]>,
+    uses: Uses,
 }
 
 /// The device's page-locked memory.
@@ -49,16 +58,80 @@ pub(crate) struct StagingPool {
 }
 
 /// Returned blocks by size, oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Sizes {
     returned: BTreeMap<usize, Vec<Returned>>,
-    allocated_bytes: usize,
+    figures: StagingFigures,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self {
+            returned: BTreeMap::new(),
+            figures: StagingFigures {
+                allocated_bytes: 0,
+                kept_bytes: 0,
+                limit_bytes: LIMIT_BYTES_DEFAULT,
+            },
+        }
+    }
+}
+
+/// How much page-locked memory there is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StagingFigures {
+    /// All of it.
+    pub(super) allocated_bytes: u64,
+    /// What has been given back.
+    pub(super) kept_bytes: u64,
+    /// How much may be allocated before blocks are waited for.
+    pub(super) limit_bytes: u64,
+}
+
+impl Sizes {
+    /// Whether another block of this size is within the limit.
+    fn has_room(&self, size: usize) -> bool {
+        self.figures.allocated_bytes.saturating_add(size as u64) <= self.figures.limit_bytes
+    }
+
+    /// Takes the largest returned block out of those that are over.
+    fn take_largest(&mut self, is_done: &dyn Fn(Ticket) -> bool) -> Option<Block> {
+        let is_over = |returned: &Returned| returned.uses.iter().all(|&ticket| is_done(ticket));
+        let found = self
+            .returned
+            .iter()
+            .rev()
+            .find_map(|(&size, blocks)| Some((size, blocks.iter().position(is_over)?)));
+        found.map(|(size, at)| self.take_out(size, at).block)
+    }
+
+    /// Takes a returned block out.
+    fn take_out(&mut self, size: usize, at: usize) -> Returned {
+        self.figures.kept_bytes -= size as u64;
+        let blocks = self
+            .returned
+            .get_mut(&size)
+            .expect("blocks of this size were seen");
+        blocks.remove(at)
+    }
+}
+
+/// Bytes of a block that is being allocated. Dropped before they are kept, they do not count.
+struct Reserved<'a> {
+    pool: &'a StagingPool,
+    size: usize,
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.pool.sizes.lock().figures.allocated_bytes -= self.size as u64;
+    }
 }
 
 impl StagingPool {
     /// A block of at least `bytes` that nobody uses. Its content is undefined.
     ///
-    /// Blocks only when so much memory is on its way that making more would be unreasonable.
+    /// Blocks only where the limit is reached and a block that is on its way would do.
     pub(crate) fn take(&self, device: &DeviceState, bytes: usize) -> Result<Block> {
         let size = bytes
             .max(BLOCK_BYTES_MIN)
@@ -72,74 +145,178 @@ impl StagingPool {
                     },
                 )
             })?;
-        if let Some(oldest) = self.take_oldest(size) {
-            let over = is_over(device, &oldest);
-            if matches!(over, Ok(true)) {
-                return Ok(oldest.block);
-            }
-            self.put_first(size, oldest);
-            over?;
+        if let Some(block) = self.reuse(device, &self.candidates(size..=size, LOOK_AT_MAX))? {
+            return Ok(block);
         }
-        let full = {
-            let sizes = self.sizes.lock();
-            size <= KEPT_BYTES_MAX && sizes.allocated_bytes + size > KEPT_BYTES_MAX
+        let reserved = match self.reserve(size) {
+            Some(reserved) => reserved,
+            None => {
+                self.free_idle(device, size)?;
+                match self.reserve(size) {
+                    Some(reserved) => reserved,
+                    None => match self.wait_for_one(device, size)? {
+                        Some(block) => return Ok(block),
+                        None => self.reserve_beyond(size),
+                    },
+                }
+            }
         };
-        if full && let Some(oldest) = self.take_oldest(size) {
-            let waited = wait_for(device, &oldest);
-            if waited.is_ok() {
-                return Ok(oldest.block);
-            }
-            self.put_first(size, oldest);
-            waited?;
-        }
         // SAFETY: the device's context is alive, and the size is not 0.
         let pointer = device.checked(unsafe { device.driver.host_alloc(device.context, size) })?;
-        self.sizes.lock().allocated_bytes += size;
+        std::mem::forget(reserved);
         Ok(Block { pointer, bytes: size })
     }
 
     /// Takes a block back. `uses` may still read or write it.
-    pub(crate) fn give(&self, block: Block, uses: SmallVec<[Ticket; 4]>) {
+    pub(crate) fn give(&self, block: Block, uses: Uses) {
         let size = block.bytes;
-        self.sizes
-            .lock()
-            .returned
-            .entry(size)
-            .or_default()
-            .push(Returned { block, uses });
+        let mut sizes = self.sizes.lock();
+        sizes.figures.kept_bytes += size as u64;
+        let returned = Returned { block, uses };
+        sizes.returned.entry(size).or_default().push(returned);
     }
 
     /// Frees every returned block. The device is idle, so this does not wait (rule 30).
     pub(crate) fn free_all(&self, driver: &dyn Driver, context: ContextHandle) {
+        self.free_until(driver, context, &|_| true, |_| false);
+    }
+
+    /// Frees every returned block if the device is idle.
+    pub(super) fn trim(&self, device: &DeviceState) -> Result<()> {
+        let free = |is_done: &dyn Fn(Ticket) -> bool| {
+            self.free_until(&*device.driver, device.context, is_done, |_| false);
+        };
+        device.while_idle(free)
+    }
+
+    /// Sets how much may be allocated before blocks are waited for.
+    pub(super) fn set_limit(&self, limit_bytes: u64) {
+        self.sizes.lock().figures.limit_bytes = limit_bytes;
+    }
+
+    /// How much there is.
+    pub(super) fn figures(&self) -> StagingFigures {
+        self.sizes.lock().figures
+    }
+
+    /// Counts a block of this size, if that is within the limit.
+    fn reserve(&self, size: usize) -> Option<Reserved<'_>> {
         let mut sizes = self.sizes.lock();
-        for returned in std::mem::take(&mut sizes.returned).into_values().flatten() {
-            // SAFETY: the block came from this context and nobody uses it: the device is idle, and its owner gave it up.
-            if let Err(error) = unsafe { driver.host_free(context, returned.block.pointer) } {
+        sizes.has_room(size).then(|| {
+            sizes.figures.allocated_bytes += size as u64;
+            Reserved { pool: self, size }
+        })
+    }
+
+    /// Counts a block of this size in any case.
+    fn reserve_beyond(&self, size: usize) -> Reserved<'_> {
+        self.sizes.lock().figures.allocated_bytes += size as u64;
+        Reserved { pool: self, size }
+    }
+
+    /// A returned block that nobody uses, out of these candidates.
+    fn reuse(&self, device: &DeviceState, candidates: &Candidates) -> Result<Option<Block>> {
+        for &(size, pointer, ref uses) in candidates {
+            if !is_over(device, uses)? {
+                continue;
+            }
+            let mut sizes = self.sizes.lock();
+            let blocks = sizes.returned.get(&size);
+            // Another thread may have been faster.
+            let at = blocks.and_then(|blocks| {
+                blocks
+                    .iter()
+                    .position(|returned| returned.block.pointer == pointer)
+            });
+            if let Some(at) = at {
+                return Ok(Some(sizes.take_out(size, at).block));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The blocks of these sizes that are worth asking about, smallest first: of each size the oldest that each stream
+    /// uses, among the `look_at` oldest. One stream's may be held up while another's are over.
+    fn candidates(&self, sizes: RangeInclusive<usize>, look_at: usize) -> Candidates {
+        let mut candidates = Candidates::new();
+        for (&size, blocks) in self.sizes.lock().returned.range(sizes) {
+            let mut streams: SmallVec<[Option<StreamId>; 4]> = SmallVec::new();
+            for returned in blocks.iter().take(look_at) {
+                let stream = returned.uses.last().map(|ticket| ticket.stream);
+                if !streams.contains(&stream) {
+                    streams.push(stream);
+                    candidates.push((size, returned.block.pointer, returned.uses.clone()));
+                }
+            }
+        }
+        candidates
+    }
+
+    /// Waits until a block of this size or more is over, but not for work that comes later. `None` if
+    /// there is none to wait for.
+    fn wait_for_one(&self, device: &DeviceState, size: usize) -> Result<Option<Block>> {
+        let mut marked = Vec::new();
+        let mut found = None;
+        wait_until(&*device.driver, || {
+            let candidates = self.candidates(size..=usize::MAX, usize::MAX);
+            found = self.reuse(device, &candidates)?;
+            if found.is_some() {
+                return Ok(true);
+            }
+            for (_, pointer, uses) in &candidates {
+                if !marked.contains(pointer) {
+                    marked.push(*pointer);
+                    record_points(device, uses)?;
+                }
+            }
+            Ok(candidates.is_empty())
+        })?;
+        Ok(found)
+    }
+
+    /// Frees returned blocks, the largest first, until one of this size is within the limit; if the device is idle.
+    fn free_idle(&self, device: &DeviceState, size: usize) -> Result<()> {
+        if self.sizes.lock().figures.kept_bytes == 0 {
+            return Ok(());
+        }
+        let free = |is_done: &dyn Fn(Ticket) -> bool| {
+            let enough = |sizes: &Sizes| sizes.has_room(size);
+            self.free_until(&*device.driver, device.context, is_done, enough);
+        };
+        device.while_idle(free)
+    }
+
+    /// Frees returned blocks that are over, the largest first, until it is enough. The device is idle.
+    fn free_until(
+        &self,
+        driver: &dyn Driver,
+        context: ContextHandle,
+        is_done: &dyn Fn(Ticket) -> bool,
+        enough: impl Fn(&Sizes) -> bool,
+    ) {
+        let mut freed = Vec::new();
+        {
+            let mut sizes = self.sizes.lock();
+            while !enough(&sizes) {
+                let Some(block) = sizes.take_largest(is_done) else {
+                    break;
+                };
+                sizes.figures.allocated_bytes -= block.bytes as u64;
+                freed.push(block);
+            }
+        }
+        for block in freed {
+            // SAFETY: the block came from this context and nobody uses it: what did is done, and its owner gave it up.
+            if let Err(error) = unsafe { driver.host_free(context, block.pointer) } {
                 tracing::debug!(%error, "page-locked memory could not be freed");
             }
-            sizes.allocated_bytes -= returned.block.bytes;
         }
-    }
-
-    fn take_oldest(&self, size: usize) -> Option<Returned> {
-        let mut sizes = self.sizes.lock();
-        let blocks = sizes.returned.get_mut(&size)?;
-        (!blocks.is_empty()).then(|| blocks.remove(0))
-    }
-
-    fn put_first(&self, size: usize, returned: Returned) {
-        self.sizes
-            .lock()
-            .returned
-            .entry(size)
-            .or_default()
-            .insert(0, returned);
     }
 }
 
 /// Whether nothing uses the block any more.
-fn is_over(device: &DeviceState, returned: &Returned) -> Result<bool> {
-    for &ticket in &returned.uses {
+fn is_over(device: &DeviceState, uses: &Uses) -> Result<bool> {
+    for &ticket in uses {
         let Some(stream) = device.stream(ticket.stream) else {
             continue;
         };
@@ -150,10 +327,10 @@ fn is_over(device: &DeviceState, returned: &Returned) -> Result<bool> {
     Ok(true)
 }
 
-/// Waits until nothing uses the block, but not for work that comes later.
-fn wait_for(device: &DeviceState, returned: &Returned) -> Result<()> {
-    for &ticket in &returned.uses {
-        wait_for_ticket(device, ticket)?;
+/// Sees to it that waiting for these operations is not waiting for later work.
+fn record_points(device: &DeviceState, uses: &Uses) -> Result<()> {
+    for &ticket in uses {
+        prepare_wait(device, ticket)?;
     }
     Ok(())
 }

@@ -22,6 +22,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Freed {
     pub(crate) pointer: DevicePtr,
+    pub(crate) bytes: u64,
     /// Where it was allocated: where to free it if nobody uses it any more.
     pub(crate) home: StreamId,
     pub(crate) uses: SmallVec<[Ticket; 4]>,
@@ -153,7 +154,11 @@ fn enqueue_free(device: &DeviceState, stream: &StreamState, freed: &Freed) {
             .driver
             .mem_free_async(device.context, freed.pointer, stream.handle)
     };
-    if let Err(error) = device.checked(result) {
-        tracing::warn!(%error, pointer = ?freed.pointer, "device memory could not be freed");
+    match device.checked(result) {
+        Ok(()) => {
+            stream.frees.enqueue(freed.bytes);
+            device.account.refund(freed.bytes);
+        }
+        Err(error) => tracing::warn!(%error, pointer = ?freed.pointer, "device memory could not be freed"),
     }
 }

@@ -12,6 +12,8 @@
 
 mod commands;
 mod free;
+#[cfg(all(test, shuttle))]
+mod interleavings;
 mod rows;
 
 use std::panic::Location;
@@ -334,7 +336,8 @@ impl Drop for Unrecorded<'_> {
     }
 }
 
-fn take_and_record(device: &DeviceState, stream: &StreamState) -> Result<PooledEvent> {
+/// Records a pooled event behind all that is on the stream.
+pub(crate) fn take_and_record(device: &DeviceState, stream: &StreamState) -> Result<PooledEvent> {
     let event = device.checked(device.events.take(&*device.driver, device.context))?;
     let handle = *event;
     let mut unrecorded = Unrecorded {

@@ -17,6 +17,7 @@ mod host_memory;
 mod lost;
 mod machine;
 mod managed;
+mod memory;
 mod opting_out;
 mod owned;
 mod places;

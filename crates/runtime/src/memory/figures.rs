@@ -1,0 +1,103 @@
+//! `Memory`: what a device's memory is used for; and the settings that bound it.
+
+use super::room;
+use crate::{Device, Result};
+
+/// What a device's memory is used for, in bytes, as [`Device::memory`] found it.
+///
+/// Millstream counts its own arrays; the pool's and the device's figures are the driver's, and count what other libraries
+/// and programs do as well.
+///
+/// ```
+/// use millstream::Device;
+///
+/// let device = Device::simulated()?;
+/// let stream = device.stream()?;
+/// let before = device.memory()?;
+/// let buffer = stream.zeros::<f32>(1 << 20)?;
+/// assert_eq!(device.memory()?.allocated_bytes, 4 << 20);
+/// drop(buffer);
+/// assert_eq!(device.memory()?.allocations, before.allocations);
+/// assert_eq!(device.memory()?.allocated_peak_bytes, 4 << 20);
+/// # Ok::<(), millstream::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Memory {
+    /// Bytes of the arrays that live. One that was dropped counts until its free is enqueued, which is at once unless
+    /// another thread is in the middle of using its stream.
+    pub allocated_bytes: u64,
+    /// The most that `allocated_bytes` has been.
+    pub allocated_peak_bytes: u64,
+    /// How many arrays these are; those without elements take no memory and do not count.
+    pub allocations: u64,
+    /// The most that `allocated_bytes` may be: see [`Device::set_memory_limit`].
+    pub limit_bytes: Option<u64>,
+    /// Given out by the device's pool and not yet freed: by work on the device, unlike `allocated_bytes`.
+    pub used_bytes: u64,
+    /// The most that `used_bytes` has been.
+    pub used_peak_bytes: u64,
+    /// Held by the device's pool, used or not.
+    pub reserved_bytes: u64,
+    /// The most that `reserved_bytes` has been.
+    pub reserved_peak_bytes: u64,
+    /// Free on the device, other programs considered.
+    pub free_bytes: u64,
+    /// All of the device's memory.
+    pub total_bytes: u64,
+    /// Page-locked memory of the host: in [`Pinned`](crate::Pinned) arrays, in downloads that nobody has taken, and kept.
+    pub page_locked_bytes: u64,
+    /// The part of `page_locked_bytes` that is kept: copies may still be using it, and whoever comes next will.
+    pub page_locked_kept_bytes: u64,
+    /// How much page-locked memory is made before what is kept is waited for: see [`Device::set_staging_limit`].
+    pub staging_limit_bytes: u64,
+}
+
+impl Device {
+    /// What the device's memory is used for.
+    ///
+    /// # Errors
+    ///
+    /// If the device is lost.
+    pub fn memory(&self) -> Result<Memory> {
+        room::figures(self.state())
+    }
+
+    /// Bounds the bytes of all arrays of the device together, or lifts the bound. An allocation beyond it fails before
+    /// the driver is asked. Arrays that live already stay, even if they are more.
+    ///
+    /// ```
+    /// use millstream::{Device, Error};
+    ///
+    /// let device = Device::simulated()?;
+    /// device.set_memory_limit(Some(1000));
+    /// let Err(Error::OutOfMemory(full)) = device.stream()?.zeros::<u8>(1001) else { unreachable!("it is one too many") };
+    /// assert_eq!(full.limit_bytes, Some(1000));
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    pub fn set_memory_limit(&self, limit_bytes: Option<u64>) {
+        self.state().account.set_limit(limit_bytes);
+    }
+
+    /// Bounds the page-locked memory of the host that Millstream makes for copies, 256 MiB unless set.
+    ///
+    /// Where more would be needed, memory that was used before is used again: uploads and downloads then block until the
+    /// device has finished with some that is large enough. Where none is large enough, or programs hold it all, as
+    /// [`Pinned`](crate::Pinned) arrays or as downloads not taken, more is made all the same. While the device is idle,
+    /// what is kept beyond the limit is given back to the system.
+    pub fn set_staging_limit(&self, limit_bytes: u64) {
+        self.state().staging.set_limit(limit_bytes);
+    }
+
+    /// Gives memory that nobody uses back to the system: the pool's, and, while none of the device's streams has work,
+    /// page-locked memory. Otherwise that would make the caller wait for all of it (rule 30).
+    ///
+    /// What was freed a moment ago may stay.
+    ///
+    /// # Errors
+    ///
+    /// If the device is lost.
+    pub fn trim(&self) -> Result<()> {
+        room::trim(self.state())
+    }
+}

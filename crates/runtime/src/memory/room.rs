@@ -1,0 +1,227 @@
+//! Room for an allocation: what to do when the device has none, and how to give back what nobody uses.
+//!
+//! Memory that is full may be about to be freed: by frees that were put off, and by frees that their streams have not got
+//! to. The first are tried again. Behind the second an event is recorded, and whenever one of them completes, the
+//! allocation is tried again; so nobody waits for a stream that frees nothing, and for a stream that does only as long as
+//! there is no room without it. If all that could come would not be enough, nobody waits at all.
+
+#![allow(unsafe_code, reason = "reads and trims the device's pool, and queries events")]
+
+use std::{sync::Arc, time::Duration};
+
+use super::account::Figures;
+use crate::{
+    Error, OutOfMemory, Result,
+    completion::wait_until,
+    device::{DeviceState, PooledEvent, StreamState},
+    submit::{drain_frees, take_and_record},
+};
+
+/// How long trimming waits for frees that are about to be done.
+const TRIM_PATIENCE: Duration = Duration::from_micros(200);
+
+/// A point behind some frees of a stream.
+struct Fence<'a> {
+    device: &'a DeviceState,
+    stream: Arc<StreamState>,
+    event: PooledEvent,
+    /// The stream's frees in front of it.
+    mark: u64,
+}
+
+impl Drop for Fence<'_> {
+    fn drop(&mut self) {
+        self.device.events.give(Arc::clone(&self.event));
+    }
+}
+
+impl Fence<'_> {
+    /// Whether the frees in front are done; if so, they count as seen, by us and by the driver (rules 34 and 36).
+    fn is_passed(&self) -> Result<bool> {
+        let device = self.device;
+        // SAFETY: the fence holds the event.
+        let answer = device.checked(unsafe { device.driver.event_query(device.context, *self.event) })?;
+        if answer.is_complete() {
+            // SAFETY: as above. It is complete, so this does not wait.
+            device.checked(unsafe { device.driver.event_synchronize(device.context, *self.event) })?;
+            self.stream.frees.see(self.mark);
+        }
+        Ok(answer.is_complete())
+    }
+}
+
+/// What is being freed on a device.
+struct Reclaiming<'a> {
+    device: &'a DeviceState,
+    fences: Vec<Fence<'a>>,
+}
+
+impl<'a> Reclaiming<'a> {
+    fn new(device: &'a DeviceState) -> Self {
+        Self {
+            device,
+            fences: Vec::new(),
+        }
+    }
+
+    /// Takes note of what has been freed, and gives how many bytes are still to come.
+    fn look(&mut self) -> Result<u64> {
+        let device = self.device;
+        drain_frees(device);
+        let mut coming_bytes = device.reclaim.put_off_bytes();
+        for stream in device.all_streams() {
+            let mark = stream.frees.mark();
+            let fenced = self
+                .fences
+                .iter()
+                .any(|fence| Arc::ptr_eq(&fence.stream, &stream) && fence.mark == mark);
+            if stream.frees.pending_bytes() > 0 && !fenced {
+                let event = take_and_record(device, &stream)?;
+                self.fences.push(Fence {
+                    device,
+                    stream,
+                    event,
+                    mark,
+                });
+            }
+        }
+        let mut failed = Ok(());
+        self.fences.retain(|fence| match fence.is_passed() {
+            Ok(passed) => !passed,
+            Err(error) => {
+                failed = Err(error);
+                true
+            }
+        });
+        failed?;
+        for stream in device.all_streams() {
+            coming_bytes += stream.frees.pending_bytes();
+        }
+        Ok(coming_bytes)
+    }
+}
+
+/// Makes an allocation of so many bytes by `attempt`, which answers `None` where there is no room.
+///
+/// # Errors
+///
+/// [`Error::OutOfMemory`] if there is no room and none is to come; and whatever `attempt` fails with.
+pub(super) fn find<T>(
+    device: &DeviceState,
+    bytes: u64,
+    mut attempt: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    if let Some(found) = attempt()? {
+        return Ok(found);
+    }
+    let mut reclaiming = Reclaiming::new(device);
+    loop {
+        let coming_bytes = reclaiming.look()?;
+        trim_pool(device)?;
+        if let Some(found) = attempt()? {
+            return Ok(found);
+        }
+        if coming_bytes == 0 || !could_fit(device, bytes) {
+            return Err(out_of_memory(device, bytes));
+        }
+        wait_until(&*device.driver, || Ok(reclaiming.look()? != coming_bytes))?;
+    }
+}
+
+/// Whether there would be room once everything is freed that is to be.
+fn could_fit(device: &DeviceState, bytes: u64) -> bool {
+    let Figures {
+        allocated_bytes,
+        limit_bytes,
+        ..
+    } = device.account.figures();
+    let live_bytes = allocated_bytes.saturating_sub(device.reclaim.put_off_bytes());
+    let refused = limit_bytes.is_some_and(|limit| live_bytes.saturating_add(bytes) > limit);
+    let (usage, free) = driver_figures(device);
+    let best_bytes = free.map(|(free_bytes, _)| {
+        let idle_bytes = usage
+            .unwrap_or_default()
+            .reserved_bytes
+            .saturating_sub(live_bytes);
+        free_bytes.saturating_add(idle_bytes)
+    });
+    !refused && best_bytes.is_none_or(|best_bytes| bytes <= best_bytes)
+}
+
+/// The pool's figures, and the device's free and total memory, as far as the driver gives them.
+fn driver_figures(device: &DeviceState) -> (Option<millstream_driver::PoolUsage>, Option<(u64, u64)>) {
+    // SAFETY: the device's default pool is alive as long as the device.
+    let usage = unsafe { device.driver.pool_usage(device.pool) };
+    // SAFETY: the device's context is alive as long as the device.
+    let free = unsafe { device.driver.mem_info(device.context) };
+    (usage.ok(), free.ok())
+}
+
+/// The error that says how things stand.
+fn out_of_memory(device: &DeviceState, bytes: u64) -> Error {
+    let figures = device.account.figures();
+    let (usage, free) = driver_figures(device);
+    let usage = usage.unwrap_or_default();
+    let (free_bytes, total_bytes) = free.unwrap_or_default();
+    OutOfMemory {
+        requested_bytes: bytes,
+        allocated_bytes: figures.allocated_bytes,
+        limit_bytes: figures.limit_bytes,
+        used_bytes: usage.used_bytes,
+        reserved_bytes: usage.reserved_bytes,
+        free_bytes,
+        total_bytes,
+    }
+    .into()
+}
+
+/// Gives the pool's idle memory back to the system.
+fn trim_pool(device: &DeviceState) -> Result<()> {
+    // SAFETY: the device's default pool is alive as long as the device.
+    device.checked(unsafe { device.driver.pool_trim(device.pool, 0) })
+}
+
+/// Gives back what nobody uses: device memory whose frees are done, or will be in a moment, and page-locked memory if the
+/// device is idle.
+pub(super) fn trim(device: &DeviceState) -> Result<()> {
+    let mut reclaiming = Reclaiming::new(device);
+    let started_ns = device.driver.now_ns();
+    wait_until(&*device.driver, || {
+        let waited_ns = device.driver.now_ns().saturating_sub(started_ns);
+        Ok(reclaiming.look()? == 0 || u128::from(waited_ns) > TRIM_PATIENCE.as_nanos())
+    })?;
+    trim_pool(device)?;
+    device.parked.release_if_idle(device);
+    device.staging.trim(device)
+}
+
+/// What the device's memory is used for.
+pub(super) fn figures(device: &DeviceState) -> Result<super::Memory> {
+    let Figures {
+        allocated_bytes,
+        allocated_peak_bytes,
+        allocations,
+        limit_bytes,
+    } = device.account.figures();
+    device.check_alive()?;
+    // SAFETY: the device's default pool is alive as long as the device.
+    let usage = device.checked(unsafe { device.driver.pool_usage(device.pool) })?;
+    // SAFETY: the device's context is alive as long as the device.
+    let (free_bytes, total_bytes) = device.checked(unsafe { device.driver.mem_info(device.context) })?;
+    let staging = device.staging.figures();
+    Ok(super::Memory {
+        allocated_bytes,
+        allocated_peak_bytes,
+        allocations,
+        limit_bytes,
+        used_bytes: usage.used_bytes,
+        used_peak_bytes: usage.used_peak_bytes,
+        reserved_bytes: usage.reserved_bytes,
+        reserved_peak_bytes: usage.reserved_peak_bytes,
+        free_bytes,
+        total_bytes,
+        page_locked_bytes: staging.allocated_bytes,
+        page_locked_kept_bytes: staging.kept_bytes,
+        staging_limit_bytes: staging.limit_bytes,
+    })
+}

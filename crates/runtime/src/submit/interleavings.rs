@@ -1,0 +1,385 @@
+//! The protocol of submission under schedules of threads that are chosen one step at a time: `cargo xtask shuttle`.
+//!
+//! Every lock, condition variable and atomic of the runtime is a step here, and so is every driver call, for the driver
+//! that fails calls takes a lock in each. Operations on the same bytes come from several threads at once, which no safe
+//! program can do; so their tickets meet in every state that they have. Each operation writes or reads two arrays, one
+//! behind the other: if it were not ordered with another, the simulated device would run one between the two halves.
+
+#[path = "../../tests/scenarios/calls.rs"]
+#[allow(dead_code, reason = "the scenarios need more of it")]
+mod calls;
+
+use std::{
+    panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind},
+    sync::Arc,
+};
+
+use millstream_driver::{Driver, DriverError, ResultCode};
+use millstream_sim::{Gpu, Schedule, SimConfig};
+use parking_lot::Mutex;
+use shuttle::{
+    Config, Runner,
+    rand::{Rng, thread_rng},
+    scheduler::{DfsScheduler, PctScheduler, RandomScheduler, Scheduler},
+    thread,
+};
+use smallvec::smallvec;
+
+use self::calls::Calls;
+use super::*;
+use crate::{Buffer, Device, Stream, memory::Span, tracker::AccessKind};
+
+/// How many schedules each program runs under: chosen at random, and with few changes of thread at random places.
+const RANDOM_SCHEDULES: usize = 2000;
+const PCT_SCHEDULES: usize = 2000;
+const PCT_DEPTH: usize = 4;
+const SEED: u64 = 7;
+
+/// Runs a program under many schedules.
+fn explore(program: impl Fn() + Send + Sync + 'static) {
+    let program = Arc::new(program);
+    let again = Arc::clone(&program);
+    run(
+        RandomScheduler::new_from_seed(SEED, RANDOM_SCHEDULES),
+        move || again(),
+    );
+    run(
+        PctScheduler::new_from_seed(SEED, PCT_DEPTH, PCT_SCHEDULES),
+        move || program(),
+    );
+}
+
+fn run(scheduler: impl Scheduler + 'static, program: impl Fn() + Send + Sync + 'static) {
+    // The list of open devices is one for the process, and its lock belongs to the schedule that runs.
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut config = Config::new();
+    config.stack_size = 1 << 20;
+    Runner::new(scheduler, config).run(program);
+}
+
+/// A new simulated GPU, which runs operations in random order, behind a driver that can fail.
+struct World {
+    gpu: Gpu,
+    calls: Arc<Calls>,
+    device: Device,
+}
+
+impl World {
+    fn new() -> Self {
+        let schedule = Schedule::Random(thread_rng().r#gen());
+        let gpu = Gpu::new(SimConfig::new().schedule(schedule));
+        let calls = Arc::new(Calls::over(gpu.driver()));
+        // SAFETY: the driver passes calls on to one that does what it says, or fails without doing anything.
+        let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) };
+        let device = device.expect("the device opens");
+        Self { gpu, calls, device }
+    }
+
+    fn stream(&self) -> Stream {
+        self.device.stream().expect("a stream")
+    }
+
+    fn arrays(&self, stream: &Stream) -> Arrays {
+        let array = || stream.upload(&[0_u32; 16]).expect("an array");
+        Arrays([array(), array()])
+    }
+
+    /// Waits for all work, and finds that nothing was left behind or done wrong.
+    fn end(self, streams: impl IntoIterator<Item = Stream>) {
+        for stream in streams {
+            stream.synchronize().expect("the device is alive");
+        }
+        let Self { gpu, calls, device } = self;
+        // Streams of the library's own may still have memory to free.
+        // SAFETY: the device keeps its context alive.
+        unsafe { gpu.driver().context_synchronize(device.as_raw()) }.expect("the device is alive");
+        drop(device);
+        for (make, unmake) in [
+            ("mem_alloc_async", "mem_free_async"),
+            ("event_create", "event_destroy"),
+            ("stream_create", "stream_destroy"),
+            ("host_alloc", "host_free"),
+        ] {
+            assert_eq!(calls.count(make), calls.count(unmake), "{make}, {unmake}");
+        }
+        assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
+    }
+}
+
+/// What becomes of an operation.
+#[derive(Clone, Copy)]
+enum Outcome {
+    Runs,
+    Fails,
+    Panics,
+}
+
+/// Two commands of one operation.
+struct Both<C>(C, C, Outcome);
+
+impl<C: Command<Output = ()>> Command for Both<C> {
+    type Output = ();
+
+    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+        match self.2 {
+            Outcome::Runs => {}
+            Outcome::Fails => return Err(DriverError::new("enqueue", ResultCode::INVALID_VALUE)),
+            // Without the hook, which would take it for the test's failure.
+            Outcome::Panics => resume_unwind(Box::new("as the test wants")),
+        }
+        // SAFETY: by this function's contract.
+        unsafe { self.0.enqueue(queue) }?;
+        // SAFETY: by this function's contract.
+        unsafe { self.1.enqueue(queue) }
+    }
+}
+
+/// Two arrays that always have the same elements, unless an operation is seen halfway.
+struct Arrays([Buffer<u32>; 2]);
+
+impl Arrays {
+    /// Writes a value to both; gives whether it will.
+    fn write(&self, stream: &Stream, value: u32, outcome: Outcome) -> bool {
+        let fill = |span: &Span<'_>| Fill {
+            target: span.pointer(),
+            pattern: millstream_driver::FillPattern::U32(value),
+            count: span.bytes.len() / size_of::<u32>(),
+        };
+        let [a, b] = [0, 1].map(|at| self.0[at].view().span);
+        let accesses = smallvec![a.access(AccessKind::Write), b.access(AccessKind::Write)];
+        enqueue(stream, accesses, Both(fill(&a), fill(&b), outcome))
+    }
+
+    /// Copies both to others.
+    fn copy_to(&self, others: &Self, stream: &Stream) -> bool {
+        let [a, b] = [0, 1].map(|at| self.0[at].view().span);
+        let [c, d] = [0, 1].map(|at| others.0[at].view().span);
+        let copy = |source: &Span<'_>, target: &Span<'_>| WithinDevice {
+            target: target.pointer(),
+            source: source.pointer(),
+            bytes: source.bytes.len(),
+        };
+        let accesses = smallvec![
+            d.access(AccessKind::Write),
+            a.access(AccessKind::Read),
+            c.access(AccessKind::Write),
+            b.access(AccessKind::Read),
+        ];
+        enqueue(stream, accesses, Both(copy(&a, &c), copy(&b, &d), Outcome::Runs))
+    }
+
+    /// The value of all elements.
+    fn value(&self, stream: &Stream) -> u32 {
+        let [a, b] = [0, 1].map(|at| stream.download(&self.0[at]).expect("a download"));
+        let (a, b) = (a.wait().expect("a value"), b.wait().expect("a value"));
+        assert!(a.iter().chain(&b).all(|&value| value == a[0]), "{a:?}, {b:?}");
+        a[0]
+    }
+}
+
+/// Submits an operation; gives whether it was enqueued.
+fn enqueue(stream: &Stream, accesses: Accesses<'_>, command: impl Command<Output = ()>) -> bool {
+    let operation = Operation {
+        kind: Kind::Fill,
+        label: "interleaved",
+        location: Location::caller(),
+        bytes: 0,
+        accesses,
+        awaited: None,
+    };
+    let submitted = || {
+        // SAFETY: the arrays live until the device has been waited for; the accesses name them.
+        unsafe { submit(stream.device_state(), stream.state(), operation, command) }
+    };
+    catch_unwind(AssertUnwindSafe(submitted)).is_ok_and(|result| result.is_ok())
+}
+
+#[test]
+fn threads_write_and_read_the_same_arrays() {
+    explore(|| {
+        let world = World::new();
+        let streams: [Stream; 3] = std::array::from_fn(|_| world.stream());
+        let (first, second) = (world.arrays(&streams[0]), world.arrays(&streams[1]));
+        thread::scope(|scope| {
+            let (streams, first, second) = (&streams, &first, &second);
+            scope.spawn(move || {
+                assert!(first.write(&streams[0], 1, Outcome::Runs));
+                assert!(first.copy_to(second, &streams[1]));
+            });
+            scope.spawn(move || assert!(second.copy_to(first, &streams[1])));
+            scope.spawn(move || {
+                assert!(second.write(&streams[2], 2, Outcome::Runs));
+                assert!(first.write(&streams[0], 3, Outcome::Runs));
+            });
+        });
+        assert!((1..=3).contains(&first.value(&streams[2])));
+        assert!(second.value(&streams[0]) <= 3);
+        drop((first, second));
+        world.end(streams);
+    });
+}
+
+#[test]
+fn submissions_that_fail_or_panic_keep_nobody_waiting_and_hide_nothing() {
+    for outcome in [Outcome::Fails, Outcome::Panics] {
+        explore(move || {
+            let world = World::new();
+            let streams: [Stream; 3] = std::array::from_fn(|_| world.stream());
+            let (arrays, copies) = (world.arrays(&streams[0]), world.arrays(&streams[2]));
+            let hold = world.gpu.hold(streams[0].as_raw());
+            assert!(arrays.write(&streams[0], 7, Outcome::Runs));
+            thread::scope(|scope| {
+                let (streams, arrays, copies) = (&streams, &arrays, &copies);
+                scope.spawn(move || assert!(!arrays.write(&streams[1], 8, outcome)));
+                scope.spawn(move || assert!(arrays.copy_to(copies, &streams[2])));
+            });
+            drop(hold);
+            assert_eq!(copies.value(&streams[1]), 7);
+            assert_eq!(arrays.value(&streams[2]), 7);
+            drop((arrays, copies));
+            world.end(streams);
+        });
+    }
+}
+
+#[test]
+fn a_wait_that_fails_hides_nothing() {
+    explore(|| {
+        let world = World::new();
+        let streams: [Stream; 3] = std::array::from_fn(|_| world.stream());
+        let (arrays, copies) = (world.arrays(&streams[0]), world.arrays(&streams[2]));
+        let own_copies = world.arrays(&streams[1]);
+        let hold = world.gpu.hold(streams[0].as_raw());
+        assert!(arrays.write(&streams[0], 7, Outcome::Runs));
+        let refused = Mutex::new(false);
+        world.calls.fail(move |call| {
+            // The first wait is whose it happens to be.
+            let first = call == "stream_wait_event" && !std::mem::replace(&mut *refused.lock(), true);
+            first.then(|| DriverError::new("stream_wait_event", ResultCode::INVALID_VALUE))
+        });
+        let (wrote, copied) = thread::scope(|scope| {
+            let (streams, arrays, copies, own_copies) = (&streams, &arrays, &copies, &own_copies);
+            let wrote = scope.spawn(move || {
+                let wrote = arrays.write(&streams[1], 8, Outcome::Runs);
+                // Whoever failed is behind nothing by its own failed ticket.
+                assert!(arrays.copy_to(own_copies, &streams[1]));
+                wrote
+            });
+            let copied = scope.spawn(move || arrays.copy_to(copies, &streams[2]));
+            (wrote.join().expect("no panic"), copied.join().expect("no panic"))
+        });
+        assert!(wrote != copied, "one of them meets the failure");
+        drop(hold);
+        assert_eq!(copies.value(&streams[1]), if copied { 7 } else { 0 });
+        assert_eq!(arrays.value(&streams[2]), if wrote { 8 } else { 7 });
+        assert_eq!(own_copies.value(&streams[0]), if wrote { 8 } else { 7 });
+        drop((arrays, copies, own_copies));
+        world.end(streams);
+    });
+}
+
+#[test]
+fn two_threads_record_late_while_a_third_goes_on() {
+    explore(|| {
+        let world = World::new();
+        let streams: [Stream; 3] = std::array::from_fn(|_| world.stream());
+        let (arrays, other) = (world.arrays(&streams[0]), world.arrays(&streams[0]));
+        let copies = [world.arrays(&streams[1]), world.arrays(&streams[2])];
+        assert!(arrays.write(&streams[0], 5, Outcome::Runs));
+        thread::scope(|scope| {
+            let (streams, arrays, other, copies) = (&streams, &arrays, &other, &copies);
+            for at in [0, 1] {
+                scope.spawn(move || assert!(arrays.copy_to(&copies[at], &streams[1 + at])));
+            }
+            scope.spawn(move || {
+                assert!(other.write(&streams[0], 6, Outcome::Runs));
+                assert!(other.write(&streams[0], 7, Outcome::Runs));
+            });
+        });
+        assert_eq!(copies.each_ref().map(|copy| copy.value(&streams[0])), [5, 5]);
+        assert_eq!(other.value(&streams[1]), 7);
+        drop((arrays, other, copies));
+        world.end(streams);
+    });
+}
+
+#[test]
+fn what_is_dropped_while_lanes_are_taken_is_freed_once() {
+    explore(|| {
+        let world = World::new();
+        let streams: [Stream; 2] = std::array::from_fn(|_| world.stream());
+        let (arrays, copies) = (world.arrays(&streams[0]), world.arrays(&streams[1]));
+        assert!(arrays.copy_to(&copies, &streams[1]));
+        assert!(arrays.write(&streams[0], 5, Outcome::Runs));
+        let (others, last) = (world.arrays(&streams[0]), world.arrays(&streams[1]));
+        thread::scope(|scope| {
+            let (streams, others, last) = (&streams, &others, &last);
+            scope.spawn(move || drop(arrays));
+            scope.spawn(move || {
+                drop(copies);
+                assert!(others.copy_to(last, &streams[1]));
+            });
+            scope.spawn(move || assert!(others.write(&streams[0], 9, Outcome::Runs)));
+        });
+        assert!([0, 9].contains(&last.value(&streams[0])));
+        drop((others, last));
+        world.end(streams);
+    });
+}
+
+#[test]
+fn a_download_is_waited_for_while_its_stream_goes_on() {
+    explore(|| {
+        let world = World::new();
+        let stream = world.stream();
+        let arrays = world.arrays(&stream);
+        assert!(arrays.write(&stream, 3, Outcome::Runs));
+        let download = stream.download(&arrays.0[0]).expect("a download");
+        thread::scope(|scope| {
+            scope.spawn(|| assert_eq!(download.wait().expect("a value"), [3; 16]));
+            scope.spawn(|| assert!(arrays.write(&stream, 4, Outcome::Runs)));
+            scope.spawn(|| assert!(arrays.write(&stream, 4, Outcome::Runs)));
+        });
+        assert_eq!(arrays.value(&stream), 4);
+        drop(arrays);
+        world.end([stream]);
+    });
+}
+
+#[test]
+fn every_schedule_of_one_ticket_and_one_who_waits_for_it() {
+    for submits in [true, false] {
+        let program = move || {
+            // Fewer steps than with the driver that fails: there are few enough schedules to try them all.
+            let gpu = Gpu::new(SimConfig::new());
+            let opened = Device::of(&gpu, 0).expect("the device opens");
+            let streams: [Stream; 2] = std::array::from_fn(|_| opened.stream().expect("a stream"));
+            let device = opened.state();
+            let [ours, theirs] = streams.each_ref().map(|stream| &**stream.state());
+            let ticket = ours.ticket(1);
+            let mut publication = Publication {
+                device,
+                stream: ours,
+                ticket,
+                accesses: Accesses::new(),
+                displaced: Dependencies::new(),
+                settled: false,
+            };
+            thread::scope(|scope| {
+                scope.spawn(move || {
+                    if submits {
+                        publication.settle(&mut ours.lane.lock(), None);
+                    }
+                });
+                scope.spawn(move || {
+                    let found = find_points(device, theirs, smallvec![ticket]);
+                    assert_eq!(found.expect("a point").len(), 1);
+                });
+            });
+            assert_eq!(ours.points.lock().submitted(), 1);
+            assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
+        };
+        run(DfsScheduler::new(None, false), program);
+    }
+}
