@@ -193,7 +193,7 @@ fn program_within(budget: usize, device: &Device, set: impl Fn(Option<usize>)) -
         }
         result => {
             let full = refused(result);
-            assert!(full.requested_bytes > 0 && full.total_bytes > 0, "{full}");
+            assert!(full.requested_bytes > 0, "{full}");
             false
         }
     };
@@ -241,7 +241,11 @@ fn d02_a_device_whose_memory_is_swept_down_to_nothing() {
                 unsafe { gpu.driver().context_synchronize(device.as_raw()) }.unwrap();
                 device.trim().unwrap();
                 let memory = device.memory().unwrap();
-                assert_eq!((memory.used_bytes, memory.reserved_bytes), (0, 0), "{budget} bytes");
+                assert_eq!(
+                    (memory.used_bytes, memory.reserved_bytes),
+                    (0, 0),
+                    "{budget} bytes"
+                );
                 assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
             }
             assert!(outcomes[0] && !outcomes[outcomes.len() - 1]);
@@ -297,7 +301,7 @@ fn page_locked_memory_is_bounded_and_given_back_when_idle_alone() {
         let mut sizes_bytes = 0;
         for len in [4096, 8192, 16384, 32768] {
             sizes_bytes += len;
-            for value in 0..30 {
+            for value in 0..30_u8 {
                 let array = s2.upload(&vec![value; len]).unwrap();
                 let read = s2.download(array.slice(len - 2..)).unwrap();
                 assert_eq!(read.wait().unwrap(), [value; 2]);
