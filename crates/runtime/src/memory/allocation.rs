@@ -9,7 +9,7 @@ use smallvec::smallvec;
 
 use super::room;
 use crate::{
-    Result,
+    Error, Result,
     device::{DeviceState, StreamState},
     submit::{Allocate, Freed, Operation, release, submit},
     timeline::Kind,
@@ -96,18 +96,20 @@ fn take_managed(device: &DeviceState, bytes: usize) -> Result<DevicePtr> {
     if let Some(pointer) = device.parked.take_managed(device, size) {
         return Ok(pointer);
     }
-    device.parked.release_if_idle(device);
-    let allocate = || {
+    room::find(device, bytes as u64, || {
+        device.parked.release_if_idle(device);
         // SAFETY: the device's context is alive.
-        device.checked(unsafe { device.driver.mem_alloc_managed(device.context, size) })
-    };
-    match allocate() {
-        Err(error) if DeviceState::is_out_of_memory(&error) => {
-            make_room(device)?;
-            device.parked.release_if_idle(device);
-            allocate().map_err(|error| with_figures(device, bytes, error))
-        }
-        result => result,
+        let made = unsafe { device.driver.mem_alloc_managed(device.context, size) };
+        some_if_room(device.checked(made))
+    })
+}
+
+/// `None` in place of the driver's «out of memory».
+fn some_if_room(allocated: Result<DevicePtr>) -> Result<Option<DevicePtr>> {
+    match allocated {
+        Ok(pointer) => Ok(Some(pointer)),
+        Err(error) if DeviceState::is_out_of_memory(&error) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -122,14 +124,11 @@ fn attempt(
         device.check_alive()?;
         return Ok(None);
     };
-    match allocate(device, stream, ledger, location) {
-        Ok(pointer) => {
-            charge.keep();
-            Ok(Some(pointer))
-        }
-        Err(error) if DeviceState::is_out_of_memory(&error) => Ok(None),
-        Err(error) => Err(error),
+    let allocated = some_if_room(allocate(device, stream, ledger, location))?;
+    if allocated.is_some() {
+        charge.keep();
     }
+    Ok(allocated)
 }
 
 fn allocate(

@@ -5,7 +5,7 @@ use crate::{Device, Result};
 
 /// What a device's memory is used for, in bytes, as [`Device::memory`] found it.
 ///
-/// Millstream counts its own arrays; the pool's and the device's figures are the driver's, and count what other libraries
+/// Millstream counts its own arrays, managed ones apart; the pool's and the device's figures are the driver's, and count what other libraries
 /// and programs do as well.
 ///
 /// ```
@@ -63,7 +63,7 @@ impl Device {
         room::figures(self.state())
     }
 
-    /// Bounds the bytes of all arrays of the device together, or lifts the bound. An allocation beyond it fails before
+    /// Bounds the bytes of all arrays of the device together, those in managed memory apart, or lifts the bound. An allocation beyond it fails before
     /// the driver is asked. Arrays that live already stay, even if they are more.
     ///
     /// ```
