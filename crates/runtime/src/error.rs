@@ -4,6 +4,8 @@ use std::{fmt, ops::Range, sync::Arc};
 
 use millstream_driver::DriverError;
 
+use crate::device::{Suspect, probably};
+
 /// The result of everything that can fail here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -33,10 +35,13 @@ pub enum Error {
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
     /// An earlier failure has made the device unusable: nothing runs on it any more in this process.
-    #[error("the device is lost: {cause}")]
+    #[error("the device is lost: {cause}{}", probably(suspects))]
+    #[non_exhaustive]
     DeviceLost {
         /// The failure that was seen first.
         cause: DriverError,
+        /// The operations that may have caused it: see [`Health`](crate::Health).
+        suspects: Arc<[Suspect]>,
     },
     /// No such device, or nothing that can drive it.
     #[error("{reason}")]

@@ -45,7 +45,7 @@ extern crate self as millstream;
 
 pub use completion::Pending;
 pub use copy::OwnedSource;
-pub use device::{Device, Select};
+pub use device::{Device, Health, Select, Suspect};
 pub use error::{Error, Misuse, OutOfMemory, Problem, Rejected, Result};
 pub use event::Event;
 pub use kernel::Grid;

@@ -10,6 +10,6 @@ pub(crate) use arrival::{Arrival, arrivals};
 pub(crate) use keep::keep_until_done;
 pub use pending::Pending;
 pub(crate) use wait::{
-    note_done, poll_own_ticket, poll_ticket, prepare_wait, query_point, query_stream, wait_for_ticket, wait_ticket,
-    wait_until,
+    note_done, poll_own_ticket, poll_ticket, prepare_wait, query_point, query_stream, wait_for_ticket,
+    wait_ticket, wait_until,
 };

@@ -2,6 +2,7 @@
 
 mod closing;
 mod events;
+mod health;
 mod limits;
 mod registry;
 mod select;
@@ -17,6 +18,8 @@ use millstream_driver::{ContextHandle, DeviceOrdinal, Driver, DriverError};
 use millstream_sim::{Gpu, SimConfig};
 
 pub(crate) use events::PooledEvent;
+pub(crate) use health::probably;
+pub use health::{Health, Suspect};
 pub use select::Select;
 pub(crate) use sources::wait_for_source;
 pub(crate) use state::DeviceState;
@@ -202,7 +205,7 @@ impl Device {
         self.state.limits.multiprocessors
     }
 
-    /// The failure that made the device unusable, if one has.
+    /// The failure that made the device unusable, if one has been seen. [`health`](Self::health) says more.
     #[must_use]
     pub fn lost(&self) -> Option<DriverError> {
         self.state.lost().cloned()

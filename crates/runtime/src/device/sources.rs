@@ -93,8 +93,8 @@ impl Sources {
                 if !looked_at.contains(&Arc::as_ptr(&other)) {
                     other.sources.look(&other, looked_at);
                 }
-                if let Some(cause) = other.lost() {
-                    device.lose(cause.clone());
+                if let Some(loss) = other.loss() {
+                    device.lose(|| loss.clone());
                 }
                 // A failure that loses nothing says nothing.
                 done.unwrap_or(false)

@@ -17,7 +17,8 @@ use millstream_driver::{
 use parking_lot::{Mutex, RwLock};
 
 use super::{
-    closing::Remains, events::EventPool, limits::Limits, sources::Sources, stream_state::StreamState,
+    closing::Remains, events::EventPool, health::Loss, limits::Limits, sources::Sources,
+    stream_state::StreamState,
 };
 use crate::{
     Error, Result,
@@ -55,7 +56,7 @@ pub(crate) struct DeviceState {
     /// Streams whose handles are gone. They are used again once idle, never destroyed while the device is open: their
     /// tickets may still have to be waited for.
     retired: Mutex<Vec<Arc<StreamState>>>,
-    lost: OnceLock<DriverError>,
+    lost: OnceLock<Loss>,
 }
 
 impl DeviceState {
@@ -159,6 +160,11 @@ impl DeviceState {
     /// Runs `body` while the device is idle and no operation can be submitted; or not at all if some stream has work or
     /// is in use. Those who submit wait for `body`, which gets a function that says whether a ticket is done.
     pub(crate) fn while_idle(&self, body: impl FnOnce(&dyn Fn(Ticket) -> bool)) -> Result<()> {
+        // Checked when all locks are free again.
+        self.checked(self.try_while_idle(body))
+    }
+
+    fn try_while_idle(&self, body: impl FnOnce(&dyn Fn(Ticket) -> bool)) -> Result<(), DriverError> {
         let streams = self.streams.read();
         let mut lanes = Vec::with_capacity(streams.len());
         for stream in streams.values() {
@@ -167,7 +173,7 @@ impl DeviceState {
                 return Ok(());
             };
             // SAFETY: the stream is alive.
-            let answer = self.checked(unsafe { self.driver.stream_query(self.context, stream.handle) })?;
+            let answer = unsafe { self.driver.stream_query(self.context, stream.handle) }?;
             if !answer.is_complete() {
                 return Ok(());
             }
@@ -202,7 +208,7 @@ impl DeviceState {
     pub(crate) fn check_alive(&self) -> Result<()> {
         match self.lost.get() {
             None => Ok(()),
-            Some(cause) => Err(Error::DeviceLost { cause: cause.clone() }),
+            Some(loss) => Err(loss.error()),
         }
     }
 
@@ -212,21 +218,32 @@ impl DeviceState {
             if !error.code().is_sticky() {
                 return Error::Driver(error);
             }
-            let cause = self.lose(error).clone();
-            Error::DeviceLost { cause }
+            let notice = || Loss::notice(error, &self.all_streams());
+            self.lose(notice).error()
         })
     }
 
     /// Notes that the device is unusable; gives what was noted first.
-    pub(super) fn lose(&self, cause: DriverError) -> &DriverError {
+    pub(super) fn lose(&self, notice: impl FnOnce() -> Loss) -> &Loss {
+        if let Some(loss) = self.lost.get() {
+            return loss;
+        }
+        // Before the cell is locked: this takes other locks.
+        let noticed = notice();
         self.lost.get_or_init(|| {
-            tracing::error!(device = %self, error = %cause, "the device is lost");
-            cause
+            let Loss { cause, suspects } = &noticed;
+            tracing::error!(device = %self, error = %cause, ?suspects, "the device is lost");
+            noticed
         })
     }
 
     /// What made the device unusable, if something has.
     pub(crate) fn lost(&self) -> Option<&DriverError> {
+        self.loss().map(|loss| &loss.cause)
+    }
+
+    /// The same, with what may have done it.
+    pub(super) fn loss(&self) -> Option<&Loss> {
         self.lost.get()
     }
 

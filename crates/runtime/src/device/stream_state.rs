@@ -6,7 +6,7 @@ use millstream_driver::StreamHandle;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::events::PooledEvent;
+use super::{events::PooledEvent, health::Recent};
 use crate::{
     memory::Frees,
     sync::{AtomicU64, Condvar, Ordering},
@@ -76,6 +76,7 @@ pub(crate) struct StreamState {
     /// Signalled, with `points`, whenever a ticket becomes submitted.
     pub(crate) submitted: Condvar,
     pub(crate) frees: Frees,
+    pub(crate) recent: Recent,
     done: AtomicU64,
 }
 
@@ -95,6 +96,7 @@ impl StreamState {
             points: Mutex::new(Points::new(id)),
             submitted: Condvar::new(),
             frees: Frees::default(),
+            recent: Recent::default(),
             done: AtomicU64::new(0),
         }
     }

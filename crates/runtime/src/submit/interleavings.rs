@@ -5,6 +5,11 @@
 //! program can do; so their tickets meet in every state that they have. Each operation writes or reads two arrays, one
 //! behind the other: if it were not ordered with another, the simulated device would run one between the two halves.
 
+#![allow(
+    unsafe_code,
+    reason = "submits operations on arrays that it holds, to a driver that can fail"
+)]
+
 #[path = "../../tests/scenarios/calls.rs"]
 #[allow(dead_code, reason = "the scenarios need more of it")]
 mod calls;

@@ -125,6 +125,7 @@ pub(crate) unsafe fn submit<C: Command>(
     // the waits above have seen to.
     let output = device.checked(unsafe { command.enqueue(queue) })?;
     drop(name);
+    stream.recent.note(ticket, kind, label, location);
     if let Some(trace) = trace {
         let waits = waits.iter().map(|point| point.ticket).collect();
         trace.end(

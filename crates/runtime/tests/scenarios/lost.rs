@@ -36,7 +36,7 @@ fn fault(stream: &Stream) {
 
 fn assert_lost<T: std::fmt::Debug>(result: Result<T>) {
     match result {
-        Err(Error::DeviceLost { cause }) => assert_eq!(cause.code(), ResultCode::ILLEGAL_ADDRESS),
+        Err(Error::DeviceLost { cause, .. }) => assert_eq!(cause.code(), ResultCode::ILLEGAL_ADDRESS),
         other => panic!("not the error of a lost device: {other:?}"),
     }
 }

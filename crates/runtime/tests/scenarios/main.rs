@@ -13,6 +13,8 @@ mod executors;
 mod exits;
 mod failures;
 mod faults;
+mod futures;
+mod health;
 mod host_memory;
 mod lost;
 mod machine;

@@ -1,0 +1,228 @@
+//! `Health`: whether a device is alive, and which operations may have made it unusable.
+//!
+//! A driver says that a context is lost, not by what. What the runtime knows is how far each stream had got: so each
+//! remembers its last operations, and when the loss is noticed, those that were not known to be done are the suspects.
+
+use std::{collections::VecDeque, fmt, panic::Location, sync::Arc};
+
+use millstream_driver::DriverError;
+use parking_lot::Mutex;
+
+use super::{DeviceState, StreamState};
+use crate::{Device, Error, timeline::Kind, tracker::Ticket};
+
+/// How many kernels, and how many other operations, a stream remembers.
+const KERNELS_MAX: usize = 32;
+const OTHERS_MAX: usize = 8;
+
+/// Whether a device is alive, by [`Device::health`].
+///
+/// ```
+/// use millstream::{Device, Health};
+/// assert!(matches!(Device::simulated()?.health(), Health::Alive));
+/// # Ok::<(), millstream::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Health {
+    /// No failure has been seen that makes it unusable.
+    Alive,
+    /// A failure has made it unusable, in this process for good.
+    #[non_exhaustive]
+    Lost {
+        /// The failure that was seen first.
+        cause: DriverError,
+        /// The operations that may have caused it: of each stream the first kernel that was not known to be done, for a
+        /// copy or a fill of this library touches nothing that it may not. If there is none in any stream, the first
+        /// operations of whatever sort.
+        suspects: Arc<[Suspect]>,
+    },
+}
+
+/// An operation that may have made its device unusable: see [`Health`].
+///
+/// ```
+/// fn report(suspect: &millstream::Suspect) -> String {
+///     format!("no. {} of stream {}, {suspect}", suspect.ticket, suspect.stream)
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Suspect {
+    /// What it is: a kernel's name, or a method's.
+    pub label: &'static str,
+    /// Where in the source it was called for.
+    pub location: &'static Location<'static>,
+    /// The number of its stream: see [`Stream::id`](crate::Stream::id).
+    pub stream: u64,
+    /// Its place among the operations of its stream, counted from 1.
+    pub ticket: u64,
+}
+
+impl fmt::Display for Suspect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { label, location, .. } = self;
+        write!(f, "`{label}` at {}:{}", location.file(), location.line())
+    }
+}
+
+/// What an error adds about suspects: one is worth a word, several need [`Device::health`].
+pub(crate) fn probably(suspects: &[Suspect]) -> String {
+    match suspects {
+        [only] => format!("; probably by {only}"),
+        _ => String::new(),
+    }
+}
+
+/// The last operations of a stream.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    last: Mutex<Last>,
+}
+
+#[derive(Debug, Default)]
+struct Last {
+    kernels: VecDeque<Suspect>,
+    others: VecDeque<Suspect>,
+}
+
+impl Recent {
+    /// Remembers an operation that was submitted.
+    pub(crate) fn note(
+        &self,
+        ticket: Ticket,
+        kind: Kind,
+        label: &'static str,
+        location: &'static Location<'static>,
+    ) {
+        let mut last = self.last.lock();
+        let (operations, operations_max) = match kind {
+            Kind::Kernel => (&mut last.kernels, KERNELS_MAX),
+            _ => (&mut last.others, OTHERS_MAX),
+        };
+        if operations.len() == operations_max {
+            operations.pop_front();
+        }
+        operations.push_back(Suspect {
+            label,
+            location,
+            stream: ticket.stream.number(),
+            ticket: ticket.sequence,
+        });
+    }
+
+    /// The first kernel and the first other operation behind ticket `done`, as far as they are remembered.
+    fn first_behind(&self, done: u64) -> (Option<Suspect>, Option<Suspect>) {
+        let last = self.last.lock();
+        let first = |operations: &VecDeque<Suspect>| {
+            let mut operations = operations.iter();
+            operations.find(|operation| operation.ticket > done).copied()
+        };
+        (first(&last.kernels), first(&last.others))
+    }
+}
+
+/// What was noticed when a device was lost, or another one that it waited for.
+#[derive(Clone, Debug)]
+pub(super) struct Loss {
+    pub(super) cause: DriverError,
+    pub(super) suspects: Arc<[Suspect]>,
+}
+
+impl Loss {
+    /// The loss of a device with these streams, noticed now.
+    pub(super) fn notice(cause: DriverError, streams: &[Arc<StreamState>]) -> Self {
+        let first = streams
+            .iter()
+            .map(|stream| stream.recent.first_behind(stream.done()));
+        let (kernels, others): (Vec<_>, Vec<_>) = first.unzip();
+        let mut suspects: Vec<Suspect> = kernels.into_iter().flatten().collect();
+        if suspects.is_empty() {
+            suspects = others.into_iter().flatten().collect();
+        }
+        Self {
+            cause,
+            suspects: suspects.into(),
+        }
+    }
+
+    /// What everyone is told.
+    pub(super) fn error(&self) -> Error {
+        Error::DeviceLost {
+            cause: self.cause.clone(),
+            suspects: Arc::clone(&self.suspects),
+        }
+    }
+}
+
+impl DeviceState {
+    /// Whether it is alive.
+    fn health(&self) -> Health {
+        match self.loss() {
+            None => Health::Alive,
+            Some(loss) => Health::Lost {
+                cause: loss.cause.clone(),
+                suspects: Arc::clone(&loss.suspects),
+            },
+        }
+    }
+}
+
+impl Device {
+    /// Whether the device is alive, as far as anyone has seen: this asks no driver. Whoever waits is told of a loss by
+    /// [`Error::DeviceLost`](crate::Error::DeviceLost).
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.state().health()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_driver::{ResultCode, StreamHandle};
+
+    use super::*;
+
+    fn stream(operations: &[(Kind, &'static str)], done: u64) -> Arc<StreamState> {
+        let stream = StreamState::new(StreamHandle::from_raw(16), 0);
+        for (sequence, &(kind, label)) in (1..).zip(operations) {
+            stream
+                .recent
+                .note(stream.ticket(sequence), kind, label, Location::caller());
+        }
+        stream.mark_done(done);
+        Arc::new(stream)
+    }
+
+    fn suspects(streams: &[Arc<StreamState>]) -> Vec<&'static str> {
+        let cause = DriverError::new("cuStreamQuery", ResultCode::ILLEGAL_ADDRESS);
+        let loss = Loss::notice(cause, streams);
+        loss.suspects.iter().map(|suspect| suspect.label).collect()
+    }
+
+    #[test]
+    fn kernels_that_are_not_done_are_suspects_before_all_else() {
+        let first = stream(
+            &[
+                (Kind::Kernel, "a"),
+                (Kind::Fill, "b"),
+                (Kind::Kernel, "c"),
+                (Kind::Kernel, "d"),
+            ],
+            1,
+        );
+        let second = stream(&[(Kind::Fill, "e"), (Kind::Kernel, "f")], 2);
+        let third = stream(&[(Kind::Fill, "g")], 0);
+        assert_eq!(suspects(&[first, second, Arc::clone(&third)]), ["c"]);
+        let done = stream(&[(Kind::Kernel, "h")], 1);
+        assert_eq!(suspects(&[done, third]), ["g"]);
+    }
+
+    #[test]
+    fn few_operations_are_remembered() {
+        let many = stream(&[(Kind::Kernel, "k"); 1000], 0);
+        let last = many.recent.last.lock();
+        assert_eq!(last.kernels.len(), KERNELS_MAX);
+        assert_eq!(last.kernels.back().map(|kernel| kernel.ticket), Some(1000));
+    }
+}

@@ -1,0 +1,138 @@
+//! D3: what is known of a device that was lost: since when, why, and by which operation.
+
+#![allow(unsafe_code, reason = "launches kernels that fault")]
+
+use std::thread;
+
+use millstream::{
+    Device, Error, Grid, Health, Stream, Suspect,
+    driver::ResultCode,
+    sim::{Gpu, Schedule, SimConfig},
+};
+
+use crate::rig::{Watch, gate_kernel};
+
+const SCHEDULES: [Schedule; 5] = [
+    Schedule::Timed,
+    Schedule::Eager,
+    Schedule::Lazy,
+    Schedule::Random(3),
+    Schedule::Random(4),
+];
+
+/// Runs under every schedule, on two devices of one driver.
+fn everywhere(run: impl Fn(&Gpu, &Device, &Device)) {
+    for schedule in SCHEDULES {
+        let _watch = Watch::over(format!("{schedule:?}"));
+        let gpu = Gpu::new(SimConfig::new().devices(2).schedule(schedule));
+        let [first, second] = [0, 1].map(|ordinal| Device::of(&gpu, ordinal).unwrap());
+        run(&gpu, &first, &second);
+    }
+}
+
+/// Enqueues a kernel that reads an address which is nobody's; gives the line of the launch.
+fn fault(stream: &Stream) -> u32 {
+    let kernels = gate_kernel::load(&stream.device()).unwrap();
+    let grid = Grid::new([1, 1, 1], [1, 1, 1]);
+    // SAFETY: none; on the simulated device an address that is nobody's is an error and no more.
+    let (line, launched) = (line!(), unsafe { kernels.gate(stream, grid, 64) });
+    launched.unwrap();
+    line
+}
+
+fn suspects(device: &Device) -> Vec<Suspect> {
+    match device.health() {
+        Health::Lost { cause, suspects, .. } => {
+            assert_eq!(cause.code(), ResultCode::ILLEGAL_ADDRESS);
+            assert_eq!(device.lost(), Some(cause));
+            suspects.to_vec()
+        }
+        health => panic!("the device is lost: {health:?}"),
+    }
+}
+
+#[test]
+fn d03_the_only_kernel_that_was_not_done_is_named_to_everyone() {
+    everywhere(|gpu, device, other| {
+        let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
+        let array = s1.upload(&[1_u8; 100]).unwrap();
+        assert!(matches!(device.health(), Health::Alive));
+        let hold = gpu.hold(s1.as_raw());
+        let line = fault(&s1);
+        let mut copy = s1.zeros::<u8>(100).unwrap();
+        s1.copy(&array, &mut copy).unwrap();
+        let downloads: Vec<_> = (0..4).map(|_| s2.download(&copy).unwrap()).collect();
+        let waiters: Vec<_> = downloads
+            .into_iter()
+            .map(|download| thread::spawn(move || download.wait()))
+            .collect();
+        drop(hold);
+        for waiter in waiters {
+            let error = waiter.join().unwrap().unwrap_err();
+            let text = error.to_string();
+            let named = format!("; probably by `gate` at {}:{line}", file!());
+            assert!(
+                text.starts_with("the device is lost: ") && text.ends_with(&named),
+                "{text}"
+            );
+            assert!(
+                text.contains("kernel") && text.contains("gate"),
+                "the simulated driver names what it ran: {text}"
+            );
+            let Error::DeviceLost { suspects, .. } = error else {
+                panic!("{text}");
+            };
+            assert_eq!(suspects.len(), 1);
+        }
+        let [suspect] = suspects(device)[..] else {
+            panic!("one is suspected: {:?}", device.health());
+        };
+        assert_eq!((suspect.label, suspect.location.line()), ("gate", line));
+        assert_eq!((suspect.stream, suspect.ticket), (s1.id(), 3));
+        assert!(matches!(other.health(), Health::Alive));
+        let elsewhere = other.stream().unwrap();
+        let array = elsewhere.upload(&[5_u8]).unwrap();
+        assert_eq!(elsewhere.download(&array).unwrap().wait().unwrap(), [5]);
+    });
+}
+
+#[test]
+fn d03_of_several_kernels_all_streams_are_named_and_the_error_names_none() {
+    everywhere(|gpu, device, _| {
+        let [s1, s2, s3] = std::array::from_fn(|_| device.stream().unwrap());
+        let hold = [&s1, &s2].map(|stream| gpu.hold(stream.as_raw()));
+        fault(&s1);
+        let line = fault(&s2);
+        fault(&s2);
+        let array = s3.zeros::<u8>(100).unwrap();
+        drop(hold);
+        let error = s1.synchronize().unwrap_err();
+        assert!(!error.to_string().contains("probably"), "{error}");
+        let named: Vec<_> = suspects(device)
+            .iter()
+            .map(|suspect| (suspect.label, suspect.location.line(), suspect.stream))
+            .collect();
+        assert_eq!(named, [("gate", line, s1.id()), ("gate", line, s2.id())]);
+        drop(array);
+    });
+}
+
+#[test]
+fn d03_a_kernel_that_was_seen_done_is_not_suspected() {
+    everywhere(|gpu, device, _| {
+        let stream = device.stream().unwrap();
+        let kernels = crate::arrays::sums::load(device).unwrap();
+        let ones = stream.upload(&[1.0_f32; 10]).unwrap();
+        let mut sum = stream.zeros::<f32>(10).unwrap();
+        kernels
+            .vecadd(&stream, Grid::linear(10), &ones, &ones, &mut sum, 10)
+            .unwrap();
+        assert_eq!(stream.download(&sum).unwrap().wait().unwrap(), [2.0; 10]);
+        let hold = gpu.hold(stream.as_raw());
+        fault(&stream);
+        drop(hold);
+        stream.synchronize().unwrap_err();
+        let labels: Vec<_> = suspects(device).iter().map(|suspect| suspect.label).collect();
+        assert_eq!(labels, ["gate"]);
+    });
+}
