@@ -13,7 +13,6 @@ mod executors;
 mod exits;
 mod failures;
 mod faults;
-mod futures;
 mod health;
 mod host_memory;
 mod lost;
