@@ -1,13 +1,19 @@
 //! How a simulated GPU is to be: devices, memory, schedule, rules, costs.
 
-use crate::{CostModel, Fault, Rules, exec::Launch};
+use std::fmt;
 
-/// When operations that may run do run, and so what the host can see. Every schedule obeys every rule.
+use crate::{CostModel, Fault, ReplayToken, Rules, exec::Launch};
+
+/// When operations that may run do run, and so what the host can see. Every schedule obeys every rule. As text it is what
+/// [`SimConfig::from_spec`] reads.
 ///
 /// ```
-/// assert_eq!(millstream_sim::Schedule::default(), millstream_sim::Schedule::Timed);
+/// use millstream_sim::Schedule;
+/// assert_eq!(Schedule::default(), Schedule::Timed);
+/// assert_eq!(Schedule::Pct { seed: 7, depth: 3 }.to_string(), "schedule=pct,seed=7,depth=3");
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Schedule {
     /// In the order and at the moment that the cost model says; an operation is complete when the virtual clock says so.
     #[default]
@@ -18,6 +24,27 @@ pub enum Schedule {
     Lazy,
     /// A random number of operations after every call, in random order across streams, drawn from this seed.
     Random(u64),
+    /// Probabilistic concurrency testing: streams and the host have ranks drawn from the seed, and whoever ranks highest and
+    /// can go on does, until it falls below all others at one of `depth - 1` steps drawn from the seed. Finds what takes an
+    /// unlikely order of a few things, `depth` of them, more often than `Random` does. A depth above 64 is taken as 64.
+    Pct {
+        /// What is drawn from.
+        seed: u64,
+        /// One more than the number of changes of rank; 2 to 4 find most mistakes.
+        depth: u32,
+    },
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timed => f.write_str("schedule=timed"),
+            Self::Eager => f.write_str("schedule=eager"),
+            Self::Lazy => f.write_str("schedule=lazy"),
+            Self::Random(seed) => write!(f, "schedule=random,seed={seed}"),
+            Self::Pct { seed, depth } => write!(f, "schedule=pct,seed={seed},depth={depth}"),
+        }
+    }
 }
 
 /// What a [`Gpu`](crate::Gpu) is made from.
@@ -32,6 +59,7 @@ pub struct SimConfig {
     pub(crate) devices: u32,
     pub(crate) memory_bytes: u64,
     pub(crate) schedule: Schedule,
+    pub(crate) replay: Option<ReplayToken>,
     pub(crate) rules: Rules,
     pub(crate) cost: CostModel,
     pub(crate) poison_max_bytes: usize,
@@ -48,6 +76,7 @@ impl Default for SimConfig {
             devices: 1,
             memory_bytes: 141 << 30,
             schedule: Schedule::default(),
+            replay: None,
             rules: Rules::default(),
             cost: CostModel::default(),
             poison_max_bytes: 16 << 20,
@@ -84,10 +113,33 @@ impl SimConfig {
         self
     }
 
-    /// Sets the schedule.
+    /// Sets the schedule. Takes back a [`replay`](Self::replay).
     #[must_use]
     pub fn schedule(mut self, schedule: Schedule) -> Self {
         self.schedule = schedule;
+        self.replay = None;
+        self
+    }
+
+    /// Makes the choices of an earlier run once more, instead of following a schedule. For the same calls, and otherwise the
+    /// same configuration, everything is as it was then; see [`Gpu::replay_token`](crate::Gpu::replay_token).
+    ///
+    /// ```
+    /// use millstream_driver::Driver;
+    /// use millstream_sim::{Gpu, Replayed, Schedule, SimConfig};
+    /// let program = |config| {
+    ///     let gpu = Gpu::new(config);
+    ///     gpu.device_count().unwrap();
+    ///     gpu
+    /// };
+    /// let first = program(SimConfig::new().schedule(Schedule::Random(7)));
+    /// let again = program(SimConfig::new().replay(first.replay_token()));
+    /// assert_eq!(again.replayed(), Replayed::Exactly);
+    /// assert_eq!(again.virtual_time_ns(), first.virtual_time_ns());
+    /// ```
+    #[must_use]
+    pub fn replay(mut self, token: ReplayToken) -> Self {
+        self.replay = Some(token);
         self
     }
 

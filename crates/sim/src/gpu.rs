@@ -14,6 +14,7 @@ use crate::{
     fault::Armed,
     host_functions::{self, Signal},
     memory::Kind,
+    schedule::Scheduler,
     world::{Answer, Goal, World},
 };
 
@@ -55,9 +56,14 @@ impl Gpu {
     /// A GPU, or several, in a world of its own.
     #[must_use]
     pub fn new(config: SimConfig) -> Self {
+        let scheduler = Scheduler::new(&config);
+        Self::with_scheduler(config, scheduler)
+    }
+
+    pub(crate) fn with_scheduler(config: SimConfig, scheduler: Scheduler) -> Self {
         Self {
             shared: Arc::new(Shared {
-                world: Mutex::new(World::new(config)),
+                world: Mutex::new(World::new(config, scheduler)),
                 changed: Condvar::new(),
                 callback: Arc::default(),
             }),

@@ -68,5 +68,6 @@ pub use ledger::Ledger;
 pub use memory::POISON;
 pub use report::{Report, ReportKind};
 pub use rules::{Reading, Rules};
+pub use schedule::{ReplayToken, ReplayTokenError, Replayed, Search};
 pub use spec::SpecError;
 pub use timeline::Span;

@@ -52,6 +52,8 @@ pub enum ReportKind {
     FreeInFlight,
     /// Bytes read by a kernel, or copied to the host, that nobody ever wrote.
     UninitialisedRead,
+    /// A [replay](crate::SimConfig::replay) met other calls than those of the recorded run.
+    ReplayDiverged,
 }
 
 /// One thing found wrong, in words: what, which operation and stream, which addresses, which allocation.

@@ -1,5 +1,7 @@
 //! The rules on which CUDA's documentation and its hardware differ, each a choice between the two readings.
 
+use std::{fmt, str::FromStr};
+
 /// Which reading of a rule the simulated driver follows.
 ///
 /// ```
@@ -76,6 +78,73 @@ impl Rules {
             pageable_download: reading,
             implicit_synchronisation: reading,
             cross_stream_reuse: reading,
+        }
+    }
+
+    /// Each rule's name and reading.
+    fn named(&mut self) -> [(&'static str, &mut Reading); 5] {
+        [
+            ("small_upload", &mut self.small_upload),
+            ("pageable_upload", &mut self.pageable_upload),
+            ("pageable_download", &mut self.pageable_download),
+            ("implicit_synchronisation", &mut self.implicit_synchronisation),
+            ("cross_stream_reuse", &mut self.cross_stream_reuse),
+        ]
+    }
+}
+
+impl fmt::Display for Rules {
+    /// `observed`, `strict`, or the names of those read strictly with `+` between them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rules = *self;
+        let mut strict: Vec<&str> = Vec::new();
+        for (name, reading) in rules.named() {
+            strict.extend(reading.is_strict().then_some(name));
+        }
+        match strict.len() {
+            0 => f.write_str("observed"),
+            5 => f.write_str("strict"),
+            _ => f.write_str(&strict.join("+")),
+        }
+    }
+}
+
+impl FromStr for Rules {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut rules = Self::observed();
+        match text {
+            "observed" => {}
+            "strict" => rules = Self::strict(),
+            _ => {
+                for part in text.split('+') {
+                    let mut named = rules.named().into_iter();
+                    let (_, reading) = named.find(|(name, _)| *name == part).ok_or_else(|| {
+                        format!("there are no rules `{part}`; there are observed, strict, and the names of single ones")
+                    })?;
+                    *reading = Reading::Strict;
+                }
+            }
+        }
+        Ok(rules)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_choice_is_read_as_it_is_written() {
+        for choice in 0..32 {
+            let mut rules = Rules::observed();
+            for (bit, (_, reading)) in rules.named().into_iter().enumerate() {
+                if choice >> bit & 1 == 1 {
+                    *reading = Reading::Strict;
+                }
+            }
+            assert_eq!(rules.to_string().parse(), Ok(rules));
         }
     }
 }

@@ -1,6 +1,9 @@
 //! The textual form of a [`SimConfig`]: `sim`, `sim:seed=7`, `sim:schedule=lazy,rules=strict`.
 
-use crate::{Rules, Schedule, SimConfig};
+use crate::{ReplayToken, Schedule, SimConfig};
+
+/// The depth of a schedule `pct` that does not say.
+const DEPTH_DEFAULT: u32 = 3;
 
 /// A device specification that does not say what it means.
 ///
@@ -22,33 +25,56 @@ impl SimConfig {
     /// | option | meaning |
     /// |---|---|
     /// | `seed=N` | [`Schedule::Random`] with this seed |
-    /// | `schedule=timed`, `eager`, `lazy`, `random` | that schedule; `random` takes its seed from `seed=`, else 0 |
-    /// | `rules=observed`, `strict` | [`Rules::observed`] or [`Rules::strict`] |
+    /// | `schedule=timed`, `eager`, `lazy`, `random`, `pct` | that schedule; the last two take their seed from `seed=`, else 0 |
+    /// | `depth=N` | the depth of `pct`; 3 without this |
+    /// | `replay=TOKEN` | [replays](SimConfig::replay) a run instead |
+    /// | `rules=observed`, `strict` | [`Rules::observed`](crate::Rules::observed) or [`Rules::strict`](crate::Rules::strict) |
+    /// | `rules=small_upload+cross_stream_reuse` | strict in the rules named, which are fields of [`Rules`](crate::Rules) |
     /// | `devices=N` | that many devices |
     /// | `race=on`, `off` | whether [races](crate::race) are looked for |
     /// | `memory=N`, `NK`, `NM`, `NG` | memory of each device in bytes, KiB, MiB, GiB |
     ///
     /// # Errors
     ///
-    /// Anything else: an unknown or repeated option, a value that is none, a seed beside a schedule that is not random.
+    /// Anything else: an unknown or repeated option, a value that is none, a seed beside a schedule that is not random, a schedule
+    /// beside a replay.
     pub fn from_spec(spec: &str) -> Result<Self, SpecError> {
-        parse(spec).map_err(|problem| SpecError {
-            spec: spec.to_owned(),
+        let options = match spec.strip_prefix("sim") {
+            Some("") => return Ok(Self::new()),
+            Some(rest) => rest.strip_prefix(':'),
+            None => None,
+        };
+        options
+            .ok_or_else(|| "expected `sim` or `sim:option=value,…`".to_owned())
+            .and_then(|options| apply(Self::new(), options))
+            .map_err(|problem| SpecError {
+                spec: spec.to_owned(),
+                problem,
+            })
+    }
+
+    /// Sets what the options say, in the form that [`from_spec`](Self::from_spec) reads behind `sim:`, and leaves the rest.
+    ///
+    /// ```
+    /// use millstream_sim::SimConfig;
+    /// let config = SimConfig::new().devices(2).with_options("schedule=random,seed=7").unwrap();
+    /// assert_eq!(config, SimConfig::from_spec("sim:devices=2,seed=7").unwrap());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`from_spec`](Self::from_spec).
+    pub fn with_options(self, options: &str) -> Result<Self, SpecError> {
+        apply(self, options).map_err(|problem| SpecError {
+            spec: options.to_owned(),
             problem,
         })
     }
 }
 
-fn parse(spec: &str) -> Result<SimConfig, String> {
-    let options = match spec.strip_prefix("sim") {
-        Some("") => return Ok(SimConfig::new()),
-        Some(rest) => rest.strip_prefix(':'),
-        None => None,
-    }
-    .ok_or("expected `sim` or `sim:option=value,…`")?;
-    let mut config = SimConfig::new();
-    let mut seed = None;
-    let mut schedule = None;
+fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
+    let (mut seed, mut depth) = (None, None);
+    let (mut schedule, mut replay) = (None, None);
     let mut seen = Vec::new();
     for option in options.split(',') {
         let (key, value) = option
@@ -60,8 +86,16 @@ fn parse(spec: &str) -> Result<SimConfig, String> {
         seen.push(key);
         match key {
             "seed" => seed = Some(number(key, value)?),
+            "depth" => match number(key, value)? {
+                n @ 1..=64 => depth = Some(n as u32),
+                n => return Err(format!("depth={n}, but 1 to 64 can be had")),
+            },
             "schedule" => schedule = Some(value),
-            "rules" => config = config.rules(rules(value)?),
+            "replay" => {
+                let token: Result<ReplayToken, _> = value.parse();
+                replay = Some(token.map_err(|error| error.to_string())?);
+            }
+            "rules" => config = config.rules(value.parse()?),
             "devices" => match number(key, value)? {
                 n @ 1..=64 => config = config.devices(n as u32),
                 n => {
@@ -78,12 +112,30 @@ fn parse(spec: &str) -> Result<SimConfig, String> {
             },
             _ => {
                 return Err(format!(
-                    "there is no option `{key}`; there are seed, schedule, rules, devices, memory, race"
+                    "there is no option `{key}`; there are seed, schedule, depth, replay, rules, devices, memory, race"
                 ));
             }
         }
     }
-    config.schedule = match (schedule, seed) {
+    match replay {
+        Some(_) if schedule.is_some() || seed.is_some() || depth.is_some() => {
+            Err("a replay takes no schedule, seed or depth".into())
+        }
+        Some(token) => Ok(config.replay(token)),
+        None if schedule.is_none() && seed.is_none() && depth.is_none() => Ok(config),
+        None => Ok(config.schedule(self::schedule(schedule, seed, depth)?)),
+    }
+}
+
+/// The schedule of this name, seed and depth.
+fn schedule(name: Option<&str>, seed: Option<u64>, depth: Option<u32>) -> Result<Schedule, String> {
+    let schedule = match (name, seed) {
+        (Some("pct"), seed) => {
+            return Ok(Schedule::Pct {
+                seed: seed.unwrap_or(0),
+                depth: depth.unwrap_or(DEPTH_DEFAULT),
+            });
+        }
         (None, None) => Schedule::Timed,
         (None | Some("random"), seed) => Schedule::Random(seed.unwrap_or(0)),
         (Some("timed"), None) => Schedule::Timed,
@@ -94,27 +146,20 @@ fn parse(spec: &str) -> Result<SimConfig, String> {
         }
         (Some(name), _) => {
             return Err(format!(
-                "there is no schedule `{name}`; there are timed, eager, lazy, random"
+                "there is no schedule `{name}`; there are timed, eager, lazy, random, pct"
             ));
         }
     };
-    Ok(config)
+    match depth {
+        None => Ok(schedule),
+        Some(_) => Err("only schedule `pct` takes a depth".into()),
+    }
 }
 
 fn number(key: &str, value: &str) -> Result<u64, String> {
     value
         .parse()
         .map_err(|_| format!("{key}={value} is not a whole number of 64 bits"))
-}
-
-fn rules(value: &str) -> Result<Rules, String> {
-    match value {
-        "observed" => Ok(Rules::observed()),
-        "strict" => Ok(Rules::strict()),
-        _ => Err(format!(
-            "there are no rules `{value}`; there are observed, strict"
-        )),
-    }
 }
 
 fn bytes(value: &str) -> Result<u64, String> {
@@ -132,6 +177,7 @@ fn bytes(value: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Rules;
 
     #[test]
     fn every_schedule_has_a_spelling() {
@@ -144,9 +190,26 @@ mod tests {
             ("sim:seed=7", Schedule::Random(7)),
             ("sim:schedule=random,seed=7", Schedule::Random(7)),
             ("sim:seed=7,schedule=random", Schedule::Random(7)),
+            ("sim:schedule=pct", Schedule::Pct { seed: 0, depth: 3 }),
+            (
+                "sim:schedule=pct,seed=7,depth=2",
+                Schedule::Pct { seed: 7, depth: 2 },
+            ),
         ] {
+            assert_eq!(
+                SimConfig::from_spec(&format!("sim:{schedule}")).unwrap().schedule,
+                schedule
+            );
             assert_eq!(SimConfig::from_spec(spec).unwrap().schedule, schedule, "{spec}");
         }
+    }
+
+    #[test]
+    fn a_token_and_single_rules_are_read() {
+        let token = "1e-0000000a-012x9.";
+        let config = SimConfig::from_spec(&format!("sim:replay={token},rules=small_upload")).unwrap();
+        assert_eq!(config.replay.unwrap().to_string(), token);
+        assert!(config.rules.small_upload.is_strict() && !config.rules.pageable_upload.is_strict());
     }
 
     #[test]
@@ -172,6 +235,11 @@ mod tests {
             ("sim:seed=1,seed=2", "twice"),
             ("sim:schedule=slow", "no schedule `slow`"),
             ("sim:schedule=lazy,seed=1", "takes no seed"),
+            ("sim:schedule=lazy,depth=1", "takes a depth"),
+            ("sim:schedule=pct,depth=0", "1 to 64"),
+            ("sim:schedule=pct,depth=4294967299", "1 to 64"),
+            ("sim:replay=1", "replay token"),
+            ("sim:replay=1e-0000000a-0,seed=1", "takes no schedule"),
             ("sim:devices=0", "1 to 64"),
             ("sim:memory=G", "not a whole number"),
             ("sim:memory=99999999999999999G", "does not fit"),

@@ -124,7 +124,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(config: SimConfig) -> Self {
+    pub(crate) fn new(config: SimConfig, scheduler: Scheduler) -> Self {
         let mut mint = Mint::default();
         let devices = (0..config.devices)
             .map(|_| Device {
@@ -154,7 +154,7 @@ impl World {
             eligible: BTreeSet::new(),
             waiters: BTreeMap::new(),
             waiters_made: 0,
-            scheduler: Scheduler::new(config.schedule),
+            scheduler,
             host_functions: HostFunctions::default(),
             faults: config.faults.iter().cloned().map(Armed::new).collect(),
             faults_injected: 0,

@@ -2,76 +2,76 @@
 
 use std::collections::BTreeSet;
 
-use super::Kind;
-use crate::{
-    ids::OpId,
-    world::{Goal, World},
-};
+use super::{Moment, Policy, QUERIES_IN_VAIN};
+use crate::{ids::OpId, world::World};
 
-/// After this many queries in vain one operation runs, so that a host which polls gets somewhere.
-const QUERIES_IN_VAIN: u32 = 3;
-
-/// What the host was last seen waiting for by asking.
+/// What the host was last seen waiting for by asking, and what it forces now.
 #[derive(Debug, Default)]
-pub(super) struct Patience {
+pub(super) struct Lazy {
     last_asked: Vec<OpId>,
     in_vain: u32,
+    /// What one operation may be run for, or nothing.
+    forced: Option<Vec<OpId>>,
 }
 
-/// The host asks whether `goal` is done.
-pub(super) fn asked(world: &mut World, goal: &Goal) {
-    let Kind::Lazy(patience) = &mut world.scheduler.kind else {
-        return;
-    };
-    if goal.ops.is_empty() {
-        patience.in_vain = 0;
-        return;
+impl Policy for Lazy {
+    fn begin(&mut self, moment: Moment, goal: &[OpId], world: &World) {
+        self.forced = match moment {
+            Moment::AfterCall => None,
+            Moment::Query => self.asked(goal),
+            Moment::Pause => Some(self.still_wanted(world)),
+            Moment::Wait => Some(goal.to_vec()),
+        };
     }
-    patience.last_asked.clone_from(&goal.ops);
-    patience.in_vain += 1;
-    if patience.in_vain > QUERIES_IN_VAIN {
-        patience.in_vain = 0;
-        force(world, &goal.ops, 1);
+
+    fn pick(&mut self, _: Moment, _: &[OpId], world: &World) -> Option<OpId> {
+        self.forced.take().and_then(|wanted| first_step(world, wanted))
     }
 }
 
-/// The host pauses: one step towards what it last asked about, or of the oldest work if that is done.
-pub(super) fn paused(world: &mut World) {
-    let Kind::Lazy(patience) = &mut world.scheduler.kind else {
-        return;
-    };
-    let mut wanted = patience.last_asked.clone();
-    wanted.retain(|op| world.ops.contains_key(op));
-    if wanted.is_empty() {
-        wanted.extend(world.eligible.first());
+impl Lazy {
+    /// The host asks about `goal`: what that forces.
+    fn asked(&mut self, goal: &[OpId]) -> Option<Vec<OpId>> {
+        if goal.is_empty() {
+            self.in_vain = 0;
+            return None;
+        }
+        self.last_asked = goal.to_vec();
+        self.in_vain += 1;
+        if self.in_vain <= QUERIES_IN_VAIN {
+            return None;
+        }
+        self.in_vain = 0;
+        Some(goal.to_vec())
     }
-    force(world, &wanted, 1);
+
+    /// What the host last asked about, or the oldest work if that is done.
+    fn still_wanted(&self, world: &World) -> Vec<OpId> {
+        let mut wanted = self.last_asked.clone();
+        wanted.retain(|op| world.ops.contains_key(op));
+        if wanted.is_empty() {
+            wanted.extend(world.eligible.first());
+        }
+        wanted
+    }
 }
 
-/// Runs up to `steps` operations that `goal` is or depends on, predecessors first. Whether there was any.
-pub(super) fn force(world: &mut World, goal: &[OpId], steps: usize) -> bool {
-    let mut ran = 0;
+/// The eligible operation that `goal` is or depends on, predecessors first, if there is any.
+fn first_step(world: &World, goal: Vec<OpId>) -> Option<OpId> {
     let mut seen = BTreeSet::new();
-    let mut stack = goal.to_vec();
-    while let Some(id) = stack.last().copied()
-        && ran < steps
-    {
+    let mut stack = goal;
+    while let Some(id) = stack.last().copied() {
         if world.eligible.contains(&id) {
-            world.run(id);
-            ran += 1;
-            stack.pop();
-        } else if seen.insert(id)
+            return Some(id);
+        }
+        if seen.insert(id)
             && let Some(op) = world.ops.get(&id)
         {
-            let in_flight = op
-                .predecessors
-                .iter()
-                .rev()
-                .filter(|op| world.ops.contains_key(op));
-            stack.extend(in_flight);
+            let predecessors = op.predecessors.iter().rev();
+            stack.extend(predecessors.filter(|op| world.ops.contains_key(op)));
         } else {
             stack.pop();
         }
     }
-    ran > 0
+    None
 }

@@ -3,8 +3,8 @@
 use rand_core::RngCore;
 use rand_pcg::Mcg128Xsl64;
 
-use super::Kind;
-use crate::world::World;
+use super::{Moment, Policy};
+use crate::{ids::OpId, world::World};
 
 /// How many operations run at once, at most, beyond those that must.
 const BURST: u64 = 4;
@@ -14,31 +14,40 @@ pub(crate) fn generator(seed: u64) -> Mcg128Xsl64 {
     Mcg128Xsl64::new(u128::from(seed) << 1 | 1 << 90 | 1)
 }
 
-fn draw(world: &mut World, below: u64) -> u64 {
-    match &mut world.scheduler.kind {
-        // The bias of the remainder is 2^-60 for the few choices there are.
-        Kind::Random(generator) => generator.next_u64() % below,
-        _ => 0,
+/// A number below `below`. The bias of the remainder is 2^-50 or less for the few choices there are.
+pub(super) fn draw(generator: &mut Mcg128Xsl64, below: u64) -> u64 {
+    generator.next_u64() % below
+}
+
+#[derive(Debug)]
+pub(super) struct Random {
+    generator: Mcg128Xsl64,
+    /// How many operations still run before the host goes on.
+    left: u64,
+}
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            generator: generator(seed),
+            left: 0,
+        }
     }
 }
 
-/// Runs one operation drawn from the eligible ones; a stream has at most one of them. Whether there was any.
-pub(super) fn run_one(world: &mut World) -> bool {
-    let count = world.eligible.len();
-    if count == 0 {
-        return false;
+impl Policy for Random {
+    fn begin(&mut self, moment: Moment, _: &[OpId], _: &World) {
+        self.left = match moment {
+            Moment::AfterCall | Moment::Query => draw(&mut self.generator, BURST),
+            Moment::Pause => 1 + draw(&mut self.generator, BURST),
+            Moment::Wait => 1,
+        };
     }
-    let chosen = draw(world, count as u64) as usize;
-    if let Some(id) = world.eligible.iter().nth(chosen).copied() {
-        world.run(id);
-    }
-    true
-}
 
-/// Runs `at_least` operations, if there are that many, and a random number more.
-pub(super) fn run_some(world: &mut World, at_least: u64) {
-    let count = at_least + draw(world, BURST);
-    for _ in 0..count {
-        run_one(world);
+    /// One drawn from the eligible ones; a stream has at most one of them.
+    fn pick(&mut self, _: Moment, _: &[OpId], world: &World) -> Option<OpId> {
+        self.left = self.left.checked_sub(1)?;
+        let chosen = draw(&mut self.generator, world.eligible.len() as u64);
+        world.eligible.iter().nth(chosen as usize).copied()
     }
 }

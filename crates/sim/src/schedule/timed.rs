@@ -1,6 +1,22 @@
 //! Timed: a discrete-event simulation. The eligible operation with the earliest start runs next, at that time.
 
+use super::{Moment, Policy};
 use crate::{ids::OpId, world::World};
+
+#[derive(Debug)]
+pub(super) struct Timed;
+
+impl Policy for Timed {
+    fn pick(&mut self, moment: Moment, _: &[OpId], world: &World) -> Option<OpId> {
+        let (start_ns, id) = next(world)?;
+        // A host that waits moves the clock.
+        (moment == Moment::Wait || start_ns <= world.now_ns).then_some(id)
+    }
+
+    fn goes_by_clock(&self) -> bool {
+        true
+    }
+}
 
 /// The eligible operation that starts first, and when. Ties go to the higher priority, then to the older stream.
 fn next(world: &World) -> Option<(u64, OpId)> {
@@ -14,23 +30,4 @@ fn next(world: &World) -> Option<(u64, OpId)> {
         })
         .min()
         .map(|(start_ns, _, _, id)| (start_ns, id))
-}
-
-/// Runs all that starts by now.
-pub(super) fn run_due(world: &mut World) {
-    while let Some((start_ns, id)) = next(world)
-        && start_ns <= world.now_ns
-    {
-        world.run(id);
-    }
-}
-
-/// Runs what starts next, and moves the clock there.
-pub(super) fn run_next(world: &mut World) -> bool {
-    let Some((start_ns, id)) = next(world) else {
-        return false;
-    };
-    world.now_ns = world.now_ns.max(start_ns);
-    world.run(id);
-    true
 }

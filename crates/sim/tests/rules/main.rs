@@ -10,6 +10,7 @@ mod kernels;
 mod lost;
 mod managed;
 mod memory;
+mod replays;
 mod rig;
 mod rows;
 mod schedules;

@@ -20,13 +20,15 @@ pub(crate) type Result<T> = std::result::Result<T, DriverError>;
 pub(crate) const DEVICE: DeviceOrdinal = DeviceOrdinal::from_raw(0);
 
 /// Every schedule, with a few seeds.
-pub(crate) const SCHEDULES: [Schedule; 6] = [
+pub(crate) const SCHEDULES: [Schedule; 8] = [
     Schedule::Timed,
     Schedule::Eager,
     Schedule::Lazy,
     Schedule::Random(1),
     Schedule::Random(2),
     Schedule::Random(3),
+    Schedule::Pct { seed: 1, depth: 3 },
+    Schedule::Pct { seed: 2, depth: 2 },
 ];
 
 /// Runs `test` under every schedule, naming it if the test fails.
@@ -154,7 +156,10 @@ macro_rules! calls {
 
 impl Rig {
     pub(crate) fn new(config: SimConfig) -> Self {
-        let gpu = Gpu::new(config);
+        Self::over(Gpu::new(config))
+    }
+
+    pub(crate) fn over(gpu: Gpu) -> Self {
         let context = gpu.primary_context_retain(DEVICE).unwrap();
         Self { gpu, context }
     }

@@ -107,7 +107,7 @@ fn a_host_that_waits_for_a_time_gets_there() {
 }
 
 /// A program with choices: several streams, events between them, queries that steer it.
-fn program(rig: &Rig) -> (Vec<u64>, Vec<bool>) {
+pub(crate) fn program(rig: &Rig) -> (Vec<u64>, Vec<bool>) {
     let streams = [rig.stream(), rig.stream(), rig.stream()];
     let memory = rig.mem_alloc(3 << 20).unwrap();
     let mut seen = Vec::new();

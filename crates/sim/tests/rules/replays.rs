@@ -1,0 +1,211 @@
+//! Runs made once more from their choices, and all runs of a small program.
+
+use millstream_driver::FillPattern;
+use millstream_sim::{Gpu, Replayed, ReportKind, Rules, Schedule, Search, SimConfig};
+
+use crate::{
+    rig::{Rig, SCHEDULES},
+    schedules::program,
+};
+
+fn config(schedule: Schedule) -> SimConfig {
+    SimConfig::new().timeline(true).schedule(schedule)
+}
+
+#[test]
+fn a_token_replays_every_schedule() {
+    for schedule in SCHEDULES {
+        let first = Rig::new(config(schedule));
+        let trace = program(&first);
+        let token = first.gpu.replay_token();
+        // As it would be pasted, which says nothing of the timeline.
+        let spec = format!("sim:replay={token}");
+        let again = Rig::new(SimConfig::from_spec(&spec).unwrap().timeline(true));
+        assert_eq!(program(&again), trace, "{schedule:?}");
+        assert_eq!(again.gpu.replayed(), Replayed::Exactly, "{schedule:?}");
+        assert_eq!(again.gpu.replay_token(), token);
+    }
+}
+
+#[test]
+fn a_replay_of_another_program_is_seen() {
+    let first = Rig::new(config(Schedule::Random(3)));
+    program(&first);
+    let token = first.gpu.replay_token();
+    let again = Rig::new(SimConfig::new().replay(token.clone()));
+    let (stream, other) = (again.stream(), again.stream());
+    let memory = again.mem_alloc(8).unwrap();
+    for _ in 0..token.choices() {
+        again.memset_async(memory, FillPattern::U8(1), 4, stream).unwrap();
+        again
+            .memset_async(memory.offset(4), FillPattern::U8(1), 4, other)
+            .unwrap();
+    }
+    again.context_synchronize().unwrap();
+    assert!(matches!(again.gpu.replayed(), Replayed::Diverged { .. }));
+    let reports = again.gpu.reports();
+    let divergences = reports.iter().filter(|r| r.kind == ReportKind::ReplayDiverged);
+    assert_eq!(divergences.count(), 1, "{reports:?}");
+}
+
+#[test]
+fn a_choice_that_is_not_there_is_seen_at_once() {
+    let token = "1e-00000000-9".parse().unwrap();
+    let rig = Rig::new(SimConfig::new().replay(token));
+    let memory = rig.mem_alloc(8).unwrap();
+    rig.memset_async(memory, FillPattern::U8(1), 8, rig.stream())
+        .unwrap();
+    let Replayed::Diverged { choice: 1, problem } = rig.gpu.replayed() else {
+        panic!("{:?}", rig.gpu.replayed());
+    };
+    assert!(
+        problem.contains("there are 1, after cuMemsetD8Async"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn calls_that_only_look_alike_are_seen_at_the_end() {
+    let run = |config, value: u16| {
+        let rig = Rig::new(config);
+        let memory = rig.mem_alloc(8).unwrap();
+        let pattern = match value {
+            0..256 => FillPattern::U8(value as u8),
+            _ => FillPattern::U16(value),
+        };
+        rig.memset_async(memory, pattern, 4, rig.stream()).unwrap();
+        rig.context_synchronize().unwrap();
+        rig.gpu.clone()
+    };
+    let token = run(config(Schedule::Lazy), 7).replay_token();
+    assert_eq!(
+        run(SimConfig::new().replay(token.clone()), 7).replayed(),
+        Replayed::Exactly
+    );
+    let other = run(SimConfig::new().replay(token), 1000);
+    assert!(
+        matches!(other.replayed(), Replayed::Diverged { .. }),
+        "{:?}",
+        other.replayed()
+    );
+}
+
+#[test]
+fn a_replay_says_how_far_it_got() {
+    let run = |config, operations| {
+        let rig = Rig::new(config);
+        let (stream, memory) = (rig.stream(), rig.mem_alloc(8).unwrap());
+        for _ in 0..operations {
+            rig.memset_async(memory, FillPattern::U8(1), 4, stream).unwrap();
+        }
+        rig.gpu.clone()
+    };
+    let token = run(config(Schedule::Eager), 3).replay_token();
+    assert_eq!(token.choices(), 3);
+    let again = |operations| run(SimConfig::new().replay(token.clone()), operations).replayed();
+    assert_eq!(again(2), Replayed::Partly { choices_left: 1 });
+    assert_eq!(again(3), Replayed::Exactly);
+    assert_eq!(again(4), Replayed::Beyond);
+}
+
+/// Runs `program` under every schedule; what it came to in each.
+fn all<T>(rules: Rules, program: impl Fn(&Rig) -> T) -> (Vec<T>, Search) {
+    let (mut search, mut outcomes) = (Search::new(), Vec::new());
+    while let Some(gpu) = search.next_gpu(&SimConfig::new().rules(rules).timeline(true)) {
+        outcomes.push(program(&Rig::over(gpu)));
+    }
+    (outcomes, search)
+}
+
+/// The operations in the order in which they ran.
+fn order(gpu: &Gpu) -> Vec<u64> {
+    gpu.timeline().iter().map(|span| span.operation).collect()
+}
+
+#[test]
+fn a_search_runs_every_order_once() {
+    let (mut orders, search) = all(Rules::observed(), |rig| {
+        let memory = rig.mem_alloc(64).unwrap();
+        for part in 0..3_u64 {
+            let stream = rig.stream();
+            let part = memory.offset(part * 16);
+            rig.memset_async(part, FillPattern::U8(1), 4, stream).unwrap();
+            rig.memset_async(part, FillPattern::U8(2), 4, stream).unwrap();
+        }
+        rig.context_synchronize().unwrap();
+        order(&rig.gpu)
+    });
+    assert!(search.is_complete() && !search.has_diverged());
+    // Six operations in three pairs: 6! / 2!³.
+    assert_eq!((orders.len(), search.runs()), (90, 90));
+    orders.sort();
+    orders.dedup();
+    assert_eq!(orders.len(), 90);
+}
+
+#[test]
+fn a_search_answers_a_query_in_every_way_and_ends_a_polling_host() {
+    let (polls, search) = all(Rules::strict(), |rig| {
+        let stream = rig.stream();
+        let memory = rig.mem_alloc(8).unwrap();
+        rig.memset_async(memory, FillPattern::U8(1), 8, stream).unwrap();
+        rig.memset_async(memory, FillPattern::U8(2), 8, stream).unwrap();
+        let mut polls = 0;
+        while rig.pending(stream) {
+            polls += 1;
+        }
+        (polls, order(&rig.gpu).len())
+    });
+    assert!(search.is_complete());
+    assert!(polls.iter().all(|(_, ran)| *ran == 2));
+    let most = polls.iter().map(|(polls, _)| *polls).max();
+    assert!(
+        (0..=3).all(|n| polls.iter().any(|(polls, _)| *polls == n)),
+        "{polls:?}"
+    );
+    assert_eq!(
+        most,
+        Some(7),
+        "each of two operations, after three queries in vain"
+    );
+}
+
+#[test]
+fn a_search_of_a_program_that_is_not_the_same_every_time_says_so() {
+    let runs = std::cell::Cell::new(0);
+    let (_, search) = all(Rules::observed(), |rig| {
+        runs.set(runs.get() + 1);
+        let memory = rig.mem_alloc(64).unwrap();
+        for _ in 0..2 + runs.get() % 2 {
+            rig.memset_async(memory, FillPattern::U8(1), 4, rig.stream())
+                .unwrap();
+        }
+        rig.context_synchronize().unwrap();
+    });
+    assert!(search.has_diverged() && !search.is_complete());
+}
+
+#[test]
+fn ranks_find_an_order_that_equal_chances_do_not() {
+    let held_up = |schedule| {
+        let rig = Rig::new(config(schedule));
+        let (first, second) = (rig.stream(), rig.stream());
+        let memory = rig.mem_alloc(64).unwrap();
+        rig.memset_async(memory, FillPattern::U8(1), 4, first).unwrap();
+        for _ in 0..30 {
+            rig.memset_async(memory.offset(16), FillPattern::U8(1), 4, second)
+                .unwrap();
+        }
+        rig.context_synchronize().unwrap();
+        // The operation that was enqueued first ran last.
+        order(&rig.gpu).last() == Some(&1)
+    };
+    assert!(!(0..50).any(|seed| held_up(Schedule::Random(seed))));
+    let found = (0..50).filter(|seed| {
+        held_up(Schedule::Pct {
+            seed: *seed,
+            depth: 2,
+        })
+    });
+    assert!((5..45).contains(&found.count()));
+}
