@@ -23,6 +23,7 @@
 //! The same program runs on a GPU through `libcuda`, which is loaded at run time, and on a simulated device that needs no
 //! CUDA at all: see [`Select`].
 
+mod check;
 mod completion;
 mod copy;
 mod device;
@@ -43,6 +44,7 @@ mod unwind;
 #[cfg(all(test, shuttle))]
 extern crate self as millstream;
 
+pub use check::{Check, CheckFailure, Checked, Outcome, check, check_async};
 pub use completion::Pending;
 pub use copy::OwnedSource;
 pub use device::{Device, Health, Select, Suspect};

@@ -2,12 +2,14 @@
 
 mod arrival;
 mod keep;
+mod local;
 mod pending;
 mod reactor;
 mod wait;
 
 pub(crate) use arrival::{Arrival, arrivals};
 pub(crate) use keep::keep_until_done;
+pub(crate) use local::LocalReactor;
 pub use pending::Pending;
 pub(crate) use wait::{
     note_done, poll_own_ticket, poll_ticket, prepare_wait, query_point, query_stream, wait_for_ticket,

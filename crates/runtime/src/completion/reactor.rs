@@ -10,7 +10,10 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::wait::{patience, poll_ticket};
+use super::{
+    local,
+    wait::{patience, poll_ticket},
+};
 use crate::{
     Error,
     device::{DeviceState, StreamState},
@@ -42,12 +45,15 @@ struct Reactor {
     signal: Condvar,
 }
 
-/// Hands a wish to the reactor, starting its thread on first use.
+/// Hands a wish to the reactor, the calling thread's own if it has one, starting the other's thread on first use.
 ///
 /// # Errors
 ///
 /// Gives the wish back if the system has no thread for the reactor; the next wish tries again.
 pub(crate) fn register(wish: Wish) -> Result<(), Wish> {
+    let Err(wish) = local::register(wish) else {
+        return Ok(());
+    };
     static REACTOR: LazyLock<Reactor> = LazyLock::new(Reactor::default);
     let reactor = &*REACTOR;
     let mut inbox = reactor.inbox.lock();
@@ -66,9 +72,29 @@ pub(crate) fn register(wish: Wish) -> Result<(), Wish> {
 }
 
 /// A wish that is being asked about, and when that began on its driver's clock.
-struct Asking {
-    wish: Wish,
+pub(super) struct Asking {
+    pub(super) wish: Wish,
     since_ns: u64,
+}
+
+impl Asking {
+    pub(super) fn new(wish: Wish) -> Self {
+        let since_ns = wish.device.driver.now_ns();
+        Self { wish, since_ns }
+    }
+}
+
+/// How long the most impatient wish allows to sleep, and which that is. `None`: not at all, or there is none.
+pub(super) fn shortest_sleep(asking: &[Asking]) -> Option<(Duration, &Asking)> {
+    let mut shortest: Option<(Duration, &Asking)> = None;
+    for entry in asking {
+        let waited_ns = entry.wish.device.driver.now_ns().saturating_sub(entry.since_ns);
+        let sleep = patience(waited_ns)?;
+        if shortest.is_none_or(|(known, _)| sleep < known) {
+            shortest = Some((sleep, entry));
+        }
+    }
+    shortest
 }
 
 impl Reactor {
@@ -87,26 +113,14 @@ impl Reactor {
         while asking.is_empty() && inbox.arrived.is_empty() {
             self.signal.wait(&mut inbox);
         }
-        asking.extend(inbox.arrived.drain(..).map(|wish| {
-            let since_ns = wish.device.driver.now_ns();
-            Asking { wish, since_ns }
-        }));
+        asking.extend(inbox.arrived.drain(..).map(Asking::new));
     }
 
     /// Sleeps as long as the most impatient wish allows.
     fn rest(&self, asking: &[Asking]) {
-        let mut shortest: Option<(Duration, &Asking)> = None;
-        for entry in asking {
-            let waited_ns = entry.wish.device.driver.now_ns().saturating_sub(entry.since_ns);
-            match patience(waited_ns) {
-                None => return spin_loop(),
-                Some(sleep) if shortest.is_none_or(|(known, _)| sleep < known) => {
-                    shortest = Some((sleep, entry));
-                }
-                Some(_) => {}
-            }
-        }
-        let Some((sleep, entry)) = shortest else { return };
+        let Some((sleep, entry)) = shortest_sleep(asking) else {
+            return spin_loop();
+        };
         let driver = &entry.wish.device.driver;
         if driver.is_simulated() {
             driver.pause(sleep);
@@ -120,7 +134,7 @@ impl Reactor {
 }
 
 /// Wakes the wish's future if there is news for it; says whether the wish is settled.
-fn settle(wish: &Wish) -> bool {
+pub(super) fn settle(wish: &Wish) -> bool {
     if wish.waker.lock().is_none() {
         return true;
     }

@@ -1,0 +1,356 @@
+//! Checking a program under many schedules of the simulated device.
+
+mod failure;
+mod plan;
+mod run;
+
+use std::{
+    fmt::Debug,
+    panic,
+    time::{Duration, Instant},
+};
+
+use millstream_sim::{Rules, Schedule, Search, SimConfig};
+
+pub use failure::CheckFailure;
+
+use crate::{Device, completion::LocalReactor};
+use run::Run;
+
+/// Runs `program` on a new simulated device under many schedules, as [`Check::new`] has them, and both readings of the rules on
+/// which CUDA's documentation and hardware differ.
+///
+/// The program is right if it neither panics nor returns an error, if the simulated device has nothing to report (races among
+/// it), and if nothing is left once the device is closed.
+///
+/// ```
+/// let checked = millstream::check(|device| {
+///     let (a, b) = (device.stream()?, device.stream()?);
+///     let mut numbers = a.upload(&[1_u32; 100])?;
+///     b.fill(&mut numbers, 2)?;
+///     assert_eq!(a.download(&numbers)?.wait()?, [2; 100]);
+///     Ok::<(), millstream::Error>(())
+/// });
+/// assert!(checked.runs() > 50);
+/// ```
+///
+/// # Panics
+///
+/// When a run fails. The text says what failed, under which schedule, and with which command to run just that again:
+///
+/// ```should_panic
+/// millstream::check(|device| {
+///     let stream = device.stream()?;
+///     let numbers = stream.upload(&[1_u32; 100])?;
+///     assert!(stream.download(&numbers)?.is_ready()?, "by luck only");
+///     Ok::<(), millstream::Error>(())
+/// });
+/// ```
+pub fn check<O: Outcome>(program: impl Fn(&Device) -> O) -> Checked {
+    Check::new().run(program)
+}
+
+/// [`check`] for a program that awaits. It is run to its end on the calling thread, which also asks the device on behalf of its
+/// futures, so that the device's calls come in the same order on every run.
+///
+/// ```
+/// millstream::check_async(async |device| {
+///     let stream = device.stream()?;
+///     let numbers = stream.upload(&[1_u32; 100])?;
+///     assert_eq!(stream.download(&numbers)?.await?, [1; 100]);
+///     Ok::<(), millstream::Error>(())
+/// });
+/// ```
+///
+/// # Panics
+///
+/// As [`check`].
+pub fn check_async<O: Outcome>(program: impl AsyncFn(&Device) -> O) -> Checked {
+    Check::new().run_async(program)
+}
+
+/// What a checked program may return: nothing, or a `Result` whose error is a failure.
+///
+/// ```
+/// assert_eq!(millstream::Outcome::problem(()), None);
+/// ```
+pub trait Outcome {
+    /// What went wrong, in words, if anything did.
+    fn problem(self) -> Option<String>;
+}
+
+impl Outcome for () {
+    fn problem(self) -> Option<String> {
+        None
+    }
+}
+
+impl<E: Debug> Outcome for Result<(), E> {
+    fn problem(self) -> Option<String> {
+        self.err()
+            .map(|error| format!("the program returned an error: {error:?}"))
+    }
+}
+
+/// What a check has run.
+///
+/// ```
+/// let checked = millstream::Check::new().exhaustive(100).run(|_| ());
+/// assert_eq!((checked.runs(), checked.is_complete()), (2, true)); // one for each reading of the rules
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Checked {
+    runs: u64,
+    schedules: Vec<Schedule>,
+    complete: bool,
+    cut_short: bool,
+}
+
+impl Checked {
+    /// How often the program was run.
+    #[must_use]
+    pub fn runs(&self) -> u64 {
+        self.runs
+    }
+
+    /// The schedules, each once; none for a search or a replay.
+    #[must_use]
+    pub fn schedules(&self) -> &[Schedule] {
+        &self.schedules
+    }
+
+    /// Whether every schedule was run that the program could tell from others: [`Check::exhaustive`] with an end.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Whether a limit of time or runs kept the check from doing all that it was to do.
+    #[must_use]
+    pub fn is_cut_short(&self) -> bool {
+        self.cut_short
+    }
+}
+
+/// How a program is to be checked, as with [`check`].
+///
+/// ```
+/// use millstream::{Check, sim::Rules};
+///
+/// let checked = Check::new()
+///     .devices(2)
+///     .random(5)
+///     .pct(5, 3)
+///     .rules([Rules::strict()])
+///     .run_devices(|devices| {
+///         let here = devices[0].stream()?.upload(&[1, 2, 3])?;
+///         let mut there = devices[1].stream()?.zeros::<i32>(3)?;
+///         devices[1].stream()?.copy(&here, &mut there)?;
+///         assert_eq!(devices[1].stream()?.download(&there)?.wait()?, [1, 2, 3]);
+///         Ok::<(), millstream::Error>(())
+///     });
+/// assert_eq!(checked.runs(), 3 + 5 + 5);
+/// ```
+///
+/// The environment variable `MILLSTREAM_CHECK` replaces schedules and rules by those that it names, such as
+/// `schedule=random,seed=12,rules=strict` or `replay=…`: what a failure prints. The program is then run once.
+///
+/// Threads that a program starts are real, and no schedule decides when they run. A failure of a program whose threads are not
+/// ordered may need several tries to show again; a replay that does not meet the recorded run says so.
+#[derive(Clone, Debug)]
+#[must_use = "a check checks nothing until it is run"]
+pub struct Check {
+    config: SimConfig,
+    devices: u32,
+    schedules: Vec<Schedule>,
+    random: u64,
+    pct: (u64, u32),
+    rules: Vec<Rules>,
+    search_runs_max: Option<u64>,
+    time_max: Option<Duration>,
+    twice: bool,
+    leaks: bool,
+}
+
+impl Default for Check {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Check {
+    /// Timed, eager, lazy, 16 seeds of random, and 8 of PCT at depth 3; each under both readings of the disputed rules.
+    pub fn new() -> Self {
+        Self {
+            config: SimConfig::new(),
+            devices: 1,
+            schedules: vec![Schedule::Timed, Schedule::Eager, Schedule::Lazy],
+            random: 16,
+            pct: (8, 3),
+            rules: vec![Rules::observed(), Rules::strict()],
+            search_runs_max: None,
+            time_max: None,
+            twice: false,
+            leaks: false,
+        }
+    }
+
+    /// What the simulated GPU is like otherwise: its memory, costs, faults. Its schedule, rules and devices do not count.
+    pub fn config(mut self, config: SimConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// How many devices [`run_devices`](Self::run_devices) gets.
+    pub fn devices(mut self, count: u32) -> Self {
+        self.devices = count.clamp(1, SimConfig::DEVICES_MAX);
+        self
+    }
+
+    /// Runs under these schedules besides those of [`random`](Self::random) and [`pct`](Self::pct).
+    pub fn schedules(mut self, schedules: impl IntoIterator<Item = Schedule>) -> Self {
+        self.schedules = schedules.into_iter().collect();
+        self
+    }
+
+    /// Runs under the random schedule with each of the seeds below `seeds`.
+    pub fn random(mut self, seeds: u64) -> Self {
+        self.random = seeds;
+        self
+    }
+
+    /// Runs under [PCT](Schedule::Pct) of this depth with each of the seeds below `seeds`.
+    pub fn pct(mut self, seeds: u64, depth: u32) -> Self {
+        self.pct = (seeds, depth);
+        self
+    }
+
+    /// Runs all of it under each of these readings of the disputed rules.
+    pub fn rules(mut self, rules: impl IntoIterator<Item = Rules>) -> Self {
+        self.rules = rules.into_iter().collect();
+        self
+    }
+
+    /// Instead of schedules, runs everything that the host can see, depth first, in `runs_max` runs at most: for small programs
+    /// of one thread. [`Checked::is_complete`] says whether that was enough. See [`Search`] for what is told apart.
+    pub fn exhaustive(mut self, runs_max: u64) -> Self {
+        self.search_runs_max = Some(runs_max);
+        self
+    }
+
+    /// Starts no run after this much real time. A run itself is not cut short.
+    pub fn time_max(mut self, limit: Duration) -> Self {
+        self.time_max = Some(limit);
+        self
+    }
+
+    /// Runs every schedule twice, the second time as a replay of the first, and fails when time, order, reports or choices
+    /// differ: then the program depends on more than what the device answers.
+    pub fn twice(mut self) -> Self {
+        self.twice = true;
+        self
+    }
+
+    /// What is left of a closed device is no failure.
+    pub fn allow_leaks(mut self) -> Self {
+        self.leaks = true;
+        self
+    }
+
+    /// Runs `program` with each schedule.
+    ///
+    /// # Panics
+    ///
+    /// As [`check`].
+    #[track_caller]
+    pub fn run<O: Outcome>(&self, program: impl Fn(&Device) -> O) -> Checked {
+        self.find(program)
+            .unwrap_or_else(|failure| panic::panic_any(failure.to_string()))
+    }
+
+    /// The same with several [devices](Self::devices).
+    ///
+    /// # Panics
+    ///
+    /// As [`check`].
+    #[track_caller]
+    pub fn run_devices<O: Outcome>(&self, program: impl Fn(&[Device]) -> O) -> Checked {
+        self.go(&|devices, _| program(devices).problem())
+            .unwrap_or_else(|failure| panic::panic_any(failure.to_string()))
+    }
+
+    /// The same for a program that awaits, as [`check_async`].
+    ///
+    /// # Panics
+    ///
+    /// As [`check`].
+    #[track_caller]
+    pub fn run_async<O: Outcome>(&self, program: impl AsyncFn(&Device) -> O) -> Checked {
+        self.go(&|devices, reactor| reactor.block_on(program(&devices[0])).problem())
+            .unwrap_or_else(|failure| panic::panic_any(failure.to_string()))
+    }
+
+    /// [`run`](Self::run), with the first failure as a value.
+    ///
+    /// # Errors
+    ///
+    /// The first run that failed.
+    ///
+    /// # Panics
+    ///
+    /// If the environment variable `MILLSTREAM_CHECK` cannot be understood.
+    pub fn find<O: Outcome>(&self, program: impl Fn(&Device) -> O) -> Result<Checked, CheckFailure> {
+        self.go(&|devices, _| program(&devices[0]).problem())
+    }
+
+    fn go(&self, program: &Program<'_>) -> Result<Checked, CheckFailure> {
+        let started = Instant::now();
+        let base = self.config.clone().devices(self.devices).timeline(self.twice);
+        let mut checked = Checked::default();
+        let may_start = |runs: u64, runs_max: u64| {
+            runs < runs_max && self.time_max.is_none_or(|limit| started.elapsed() < limit)
+        };
+        if let Some(options) = plan::named_by_environment() {
+            let config = plan::configured(&base, &options);
+            checked.runs = 1;
+            Run::new(self, program, 1, options).of(config)?;
+            return Ok(checked);
+        }
+        if let Some(runs_max) = self.search_runs_max {
+            checked.complete = true;
+            for rules in &self.rules {
+                let config = base.clone().rules(*rules);
+                let mut search = Search::new();
+                while may_start(checked.runs, runs_max)
+                    && let Some(gpu) = search.next_gpu(&config)
+                {
+                    checked.runs += 1;
+                    let run = Run::new(self, program, checked.runs, format!("rules={rules}"));
+                    run.of_search(&config, gpu, &mut search)?;
+                }
+                if search.has_diverged() {
+                    return Err(CheckFailure::not_the_same(format!("rules={rules}"), checked.runs));
+                }
+                checked.complete &= search.is_complete();
+            }
+            checked.cut_short = !checked.complete;
+            return Ok(checked);
+        }
+        for schedule in plan::schedules(&self.schedules, self.random, self.pct) {
+            for rules in &self.rules {
+                if !may_start(checked.runs, u64::MAX) {
+                    checked.cut_short = true;
+                    return Ok(checked);
+                }
+                checked.runs += 1;
+                let run = Run::new(self, program, checked.runs, format!("{schedule},rules={rules}"));
+                run.of(base.clone().schedule(schedule).rules(*rules))?;
+            }
+            checked.schedules.push(schedule);
+        }
+        Ok(checked)
+    }
+}
+
+/// A program, given its devices and the thread's reactor; answers what went wrong.
+type Program<'a> = dyn Fn(&[Device], &LocalReactor) -> Option<String> + 'a;

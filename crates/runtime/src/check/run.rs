@@ -1,0 +1,161 @@
+//! One run of a checked program: its device, the program, what is left of it.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    thread,
+    time::{Duration, Instant},
+};
+
+use millstream_sim::{Gpu, Ledger, ReplayToken, Replayed, Report, Search, SimConfig, Span};
+
+use super::{Check, CheckFailure, Program};
+use crate::{Device, completion::LocalReactor};
+
+/// How long a closed device may take to give everything back, in real time.
+const CLOSED_WITHIN: Duration = Duration::from_secs(3);
+
+/// A run to be made.
+pub(super) struct Run<'a> {
+    check: &'a Check,
+    program: &'a Program<'a>,
+    number: u64,
+    /// What makes it again, unless it is one of a search.
+    options: String,
+}
+
+/// What was the case when the program ended.
+#[derive(PartialEq)]
+struct End {
+    token: ReplayToken,
+    time_ns: u64,
+    timeline: Vec<Span>,
+    problem: Option<String>,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(check: &'a Check, program: &'a Program<'a>, number: u64, options: String) -> Self {
+        Self {
+            check,
+            program,
+            number,
+            options,
+        }
+    }
+
+    /// Makes the run.
+    pub(super) fn of(self, config: SimConfig) -> Result<(), CheckFailure> {
+        let gpu = Gpu::new(config.clone());
+        let end = self.play(&gpu, || {});
+        self.judge(&config, &gpu, end)
+    }
+
+    /// Makes the run that a search has given out.
+    pub(super) fn of_search(
+        mut self,
+        config: &SimConfig,
+        gpu: Gpu,
+        search: &mut Search,
+    ) -> Result<(), CheckFailure> {
+        let end = self.play(&gpu, || search.end_run());
+        self.options = format!("replay={},{}", end.token, self.options);
+        self.judge(config, &gpu, end)
+    }
+
+    /// Runs the program and closes its devices; `ended` is called in between.
+    fn play(&self, gpu: &Gpu, ended: impl FnOnce()) -> End {
+        let reactor = LocalReactor::new();
+        let devices: Result<Vec<Device>, _> = (0..self.check.devices as i32)
+            .map(|ordinal| Device::of(gpu, ordinal))
+            .collect();
+        let problem = match &devices {
+            Err(error) => Some(format!("the device does not open: {error}")),
+            Ok(devices) => {
+                let outcome = catch_unwind(AssertUnwindSafe(|| (self.program)(devices, &reactor)));
+                outcome.unwrap_or_else(|payload| Some(words(&*payload)))
+            }
+        };
+        let end = End {
+            token: gpu.replay_token(),
+            time_ns: gpu.virtual_time_ns(),
+            timeline: gpu.timeline(),
+            problem,
+        };
+        ended();
+        reactor.finish();
+        drop(devices);
+        end
+    }
+
+    fn judge(&self, config: &SimConfig, gpu: &Gpu, mut end: End) -> Result<(), CheckFailure> {
+        let left = if end.problem.is_none() {
+            left_behind(gpu)
+        } else {
+            None
+        };
+        if self.check.twice {
+            let again = Gpu::new(config.clone().replay(end.token.clone()));
+            if self.play(&again, || {}) != end {
+                let failure = CheckFailure::not_the_same(self.options.clone(), self.number);
+                return Err(failure);
+            }
+        }
+        let reports = gpu.reports();
+        let replayed = gpu.replayed();
+        if let Some(left) = left.filter(|_| !self.check.leaks) {
+            end.problem = Some(format!("this is left of the closed device: {left:?}"));
+        } else if end.problem.is_none() && !reports.is_empty() {
+            end.problem = Some("the program is wrong by what the simulated device reports".into());
+        } else if end.problem.is_none()
+            && !matches!(
+                replayed,
+                Replayed::NotAsked | Replayed::Exactly | Replayed::Beyond
+            )
+        {
+            end.problem = Some(format!("the replay did not meet the recorded run: {replayed:?}"));
+        }
+        match end.problem {
+            None => Ok(()),
+            Some(problem) => Err(self.failure(problem, reports, end.token)),
+        }
+    }
+
+    fn failure(&self, problem: String, reports: Vec<Report>, token: ReplayToken) -> CheckFailure {
+        CheckFailure {
+            problem,
+            reports,
+            replay: self.options.clone(),
+            token: Some(token),
+            run: self.number,
+        }
+    }
+}
+
+/// A panic's message.
+fn words(payload: &(dyn Any + Send)) -> String {
+    let text = payload
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| payload.downcast_ref::<&str>().copied());
+    format!("the program panicked: {}", text.unwrap_or("with no message"))
+}
+
+/// What is left of closed devices besides their contexts, once they have had time to give it back.
+fn left_behind(gpu: &Gpu) -> Option<Ledger> {
+    let closing = Instant::now();
+    loop {
+        let left = gpu.ledger();
+        let nothing = Ledger {
+            contexts: left.contexts,
+            ..Ledger::default()
+        };
+        if left == nothing {
+            return None;
+        }
+        if closing.elapsed() > CLOSED_WITHIN {
+            return Some(left);
+        }
+        // Work that was pending at the end is over after some of these.
+        thread::sleep(Duration::from_micros(100));
+    }
+}
