@@ -10,15 +10,20 @@ use millstream::sim::{Gpu, ReplayToken, Replayed, Schedule, Search, SimConfig};
 
 use program::{BYTES, fill_and_fetch};
 
-const SCHEDULES: [Schedule; 7] = [
-    Schedule::Timed,
-    Schedule::Eager,
-    Schedule::Lazy,
-    Schedule::Random(1),
-    Schedule::Random(2),
-    Schedule::Pct { seed: 1, depth: 2 },
-    Schedule::Pct { seed: 2, depth: 2 },
-];
+/// Seeds of each schedule that has some.
+const SEEDS: u64 = 50;
+
+/// The schedules, in groups with a name for people.
+fn schedules() -> [(&'static str, Vec<Schedule>); 5] {
+    let pct = |seed| Schedule::Pct { seed, depth: 2 };
+    [
+        ("when the cost model says", vec![Schedule::Timed]),
+        ("as early as is legal", vec![Schedule::Eager]),
+        ("as late as is legal", vec![Schedule::Lazy]),
+        ("at random", (0..SEEDS).map(Schedule::Random).collect()),
+        ("by ranks (PCT)", (0..SEEDS).map(pct).collect()),
+    ]
+}
 
 /// What became of one run.
 struct Outcome {
@@ -26,6 +31,16 @@ struct Outcome {
     reports: Vec<String>,
     token: ReplayToken,
     replayed: Replayed,
+}
+
+impl Outcome {
+    /// Adds the run to those made, those that went wrong, and those with a report.
+    fn count_in(&self, counts: &mut [u64; 3]) {
+        let [runs, wrong, reported] = counts;
+        *runs += 1;
+        *wrong += u64::from(self.stale > 0);
+        *reported += u64::from(!self.reports.is_empty());
+    }
 }
 
 fn run(gpu: &Gpu, repaired: bool) -> Result<Outcome, Box<dyn Error>> {
@@ -38,64 +53,68 @@ fn run(gpu: &Gpu, repaired: bool) -> Result<Outcome, Box<dyn Error>> {
     })
 }
 
-/// Runs the program under every schedule that its host can tell from others: how many, and in how many bytes were stale, and in
-/// how many something was reported.
+/// Runs the program under every schedule that its host can tell from others.
 fn search(repaired: bool) -> Result<[u64; 3], Box<dyn Error>> {
-    let (mut search, mut wrong, mut reported) = (Search::new(), 0, 0);
+    let (mut search, mut counts) = (Search::new(), [0; 3]);
     while let Some(gpu) = search.next_gpu(&SimConfig::new()) {
-        let outcome = run(&gpu, repaired)?;
-        wrong += u64::from(outcome.stale > 0);
-        reported += u64::from(!outcome.reports.is_empty());
+        run(&gpu, repaired)?.count_in(&mut counts);
     }
     if !search.is_complete() {
         return Err("the program is not the same every time".into());
     }
-    Ok([search.runs(), wrong, reported])
+    Ok(counts)
+}
+
+fn print_counts(group: &str, [runs, wrong, reported]: [u64; 3]) {
+    println!("  {group:<28}{runs:>6}{wrong:>8}{reported:>10}");
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!(
         "Stream `compute` fills an array, stream `copies` brings it home. Nothing tells `copies` to wait.\n"
     );
-    let mut wrong = None;
+    println!(
+        "  {:<28}{:>6}{:>8}{:>10}",
+        "operations run", "runs", "wrong", "reported"
+    );
+    let mut first_wrong = None;
     let mut report = String::new();
-    for schedule in SCHEDULES {
-        let outcome = run(&Gpu::new(SimConfig::new().schedule(schedule)), false)?;
-        let result = match outcome.stale {
-            0 => "right, by luck".into(),
-            stale => format!("wrong: {stale} of {BYTES} bytes are stale"),
-        };
-        println!(
-            "  {:<28} {result}; {} reported",
-            schedule.to_string(),
-            outcome.reports.len()
-        );
-        report = outcome.reports.join("\n");
-        if outcome.stale > 0 {
-            wrong.get_or_insert(outcome);
+    for (group, schedules) in schedules() {
+        let mut counts = [0; 3];
+        for schedule in schedules {
+            let outcome = run(&Gpu::new(SimConfig::new().schedule(schedule)), false)?;
+            outcome.count_in(&mut counts);
+            report = outcome.reports.join("\n");
+            if outcome.stale > 0 {
+                first_wrong.get_or_insert((schedule, outcome));
+            }
         }
+        print_counts(group, counts);
     }
-    let [runs, stale, reported] = search(false)?;
-    println!("  every schedule there is: of {runs}, wrong in {stale}, reported in {reported}\n");
+    print_counts("in every way there is", search(false)?);
 
-    println!("The report, the same after a right run as after a wrong one:\n");
+    println!("\nThe report, the same after a right run as after a wrong one:\n");
     println!("  {}\n", report.replace('\n', "\n  "));
 
-    let wrong = wrong.ok_or("no schedule has shown the mistake")?;
+    let (schedule, wrong) = first_wrong.ok_or("no schedule has shown the mistake")?;
     println!(
-        "The first wrong run again, from its choices: sim:replay={}",
-        wrong.token
+        "With {schedule}, {} of {BYTES} bytes came home too old.",
+        wrong.stale
     );
+    println!("That run again, from its choices, sim:replay={}", wrong.token);
     let again = run(&Gpu::new(SimConfig::new().replay(wrong.token)), false)?;
     println!(
-        "  {} bytes are stale; the replay met the run: {:?}\n",
+        "  {} bytes too old; the recorded run was met: {:?}\n",
         again.stale, again.replayed
     );
 
     println!("The repair is the line that the report asks for, between the fill and the fetch:\n");
     println!("  gpu.stream_wait_event(context, copies, filled)\n");
-    let [runs, stale, reported] = search(true)?;
-    println!("  every schedule there is: of {runs}, wrong in {stale}, reported in {reported}");
+    let mut counts = search(true)?;
+    for schedule in schedules().into_iter().flat_map(|(_, schedules)| schedules) {
+        run(&Gpu::new(SimConfig::new().schedule(schedule)), true)?.count_in(&mut counts);
+    }
+    print_counts("in all of these ways", counts);
     Ok(())
 }
 
@@ -110,8 +129,10 @@ mod tests {
             0 < wrong && wrong < runs && reported == runs,
             "{runs} {wrong} {reported}"
         );
-        let outcomes =
-            SCHEDULES.map(|schedule| run(&Gpu::new(SimConfig::new().schedule(schedule)), false).unwrap());
+        let all = schedules().into_iter().flat_map(|(_, schedules)| schedules);
+        let outcomes: Vec<Outcome> = all
+            .map(|schedule| run(&Gpu::new(SimConfig::new().schedule(schedule)), false).unwrap())
+            .collect();
         assert!(
             outcomes
                 .iter()
