@@ -57,7 +57,7 @@ impl Lazy {
 }
 
 /// The eligible operation that `goal` is or depends on, predecessors first, if there is any.
-fn first_step(world: &World, goal: Vec<OpId>) -> Option<OpId> {
+pub(super) fn first_step(world: &World, goal: Vec<OpId>) -> Option<OpId> {
     let mut seen = BTreeSet::new();
     let mut stack = goal;
     while let Some(id) = stack.last().copied() {

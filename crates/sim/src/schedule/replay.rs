@@ -1,6 +1,6 @@
 //! Replay: the choices of an earlier run once more.
 
-use super::{Moment, Policy, Record, ReplayToken, search::Reluctant, timed::Timed};
+use super::{Moment, Policy, Record, ReplayToken, lazy::first_step, search::Reluctant, timed::Timed};
 use crate::{Gpu, ids::OpId, world::World};
 
 /// How a replay stands; see [`Gpu::replayed`].
@@ -89,7 +89,11 @@ impl Policy for Replay {
             && let Some(choice) = self.next()
         {
             match choice {
-                // While the host waits, something may have to run; that it did not is the recorded run's, too.
+                // Followed to the letter, a host that waits would wait for ever.
+                0 if moment == Moment::Wait && first_step(world, goal.to_vec()).is_some() => {
+                    let problem = format!("nothing is to run while the host waits in {}", world.call);
+                    self.diverge(record, problem);
+                }
                 0 => return None,
                 _ => match world.eligible.iter().nth(choice as usize - 1) {
                     Some(id) => return Some(*id),

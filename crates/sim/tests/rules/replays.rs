@@ -65,6 +65,16 @@ fn a_choice_that_is_not_there_is_seen_at_once() {
 }
 
 #[test]
+fn a_replay_of_another_program_ends() {
+    let rig = Rig::new(SimConfig::new().replay("1e-00000000-0x99.".parse().unwrap()));
+    let memory = rig.mem_alloc(8).unwrap();
+    let stream = rig.stream();
+    rig.memset_async(memory, FillPattern::U8(1), 8, stream).unwrap();
+    rig.stream_synchronize(stream).unwrap();
+    assert!(matches!(rig.gpu.replayed(), Replayed::Diverged { choice: 2, .. }));
+}
+
+#[test]
 fn calls_that_only_look_alike_are_seen_at_the_end() {
     let run = |config, value: u16| {
         let rig = Rig::new(config);
