@@ -1,3 +1,4 @@
+// How many operations a stream takes behind a kernel that does not end, until a call blocks: docs/semantics.md, rule 54.
 #include <cstdio>
 #include <atomic>
 #include <chrono>

@@ -244,7 +244,7 @@ impl Check {
         self
     }
 
-    /// Runs every schedule twice, the second time as a replay of the first, and fails when time, order, reports or choices
+    /// Runs every schedule twice, the second time as a replay of the first, and fails when time, order, choices or outcome
     /// differ: then the program depends on more than what the device answers.
     pub fn twice(mut self) -> Self {
         self.twice = true;

@@ -184,8 +184,12 @@ fn upload_and_forget_about_it(schedule: Schedule, uploads: usize, len: usize) ->
     let gpu = Gpu::new(SimConfig::new().schedule(schedule));
     let stream = Device::of(&gpu, 0)?.stream()?;
     let source = vec![7_u8; len];
-    for _ in 0..uploads {
+    for number in 0..uploads {
         drop(stream.upload(&source)?);
+        if !number.is_multiple_of(100) {
+            // To count what is held takes as long as that is much.
+            continue;
+        }
         let held = gpu.ledger();
         assert!(held.pinned_bytes <= PINNED_BYTES_MAX, "{held:?}");
         assert!(held.device_bytes <= PINNED_BYTES_MAX + len as u64, "{held:?}");
