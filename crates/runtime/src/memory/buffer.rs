@@ -4,7 +4,7 @@ use std::{fmt, marker::PhantomData, ops::RangeBounds, panic::Location, sync::Arc
 
 use millstream_driver::DevicePtr;
 
-use super::{Allocation, View, ViewMut, bytes_of, view::Span};
+use super::{Allocation, View, ViewMut, array::array, bytes_of, view::Span};
 use crate::{
     Result,
     device::{DeviceState, StreamState},
@@ -72,112 +72,13 @@ impl<T: bytemuck::Pod> Buffer<T> {
     }
 }
 
+array!(Buffer);
+
 impl<T> Buffer<T> {
-    /// Elements in the array.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether the array has no elements.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The whole array, to read.
-    #[must_use]
-    pub fn view(&self) -> View<'_, T> {
-        View {
-            span: self.span(),
-            element: PhantomData,
-        }
-    }
-
-    /// The whole array, to write.
-    #[must_use]
-    pub fn view_mut(&mut self) -> ViewMut<'_, T> {
-        ViewMut {
-            span: self.span(),
-            element: PhantomData,
-        }
-    }
-
-    /// A part of the array, to read.
-    ///
-    /// # Panics
-    ///
-    /// If the range does not lie within the array, like a slice's index. See [`try_slice`](Self::try_slice).
-    #[must_use]
-    #[track_caller]
-    pub fn slice(&self, range: impl RangeBounds<usize>) -> View<'_, T> {
-        self.try_slice(range).unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    /// A part of the array, to read.
-    ///
-    /// # Errors
-    ///
-    /// If the range does not lie within the array.
-    pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
-        self.view().into_part(range)
-    }
-
-    /// A part of the array, to write.
-    ///
-    /// # Panics
-    ///
-    /// If the range does not lie within the array. See [`try_slice_mut`](Self::try_slice_mut).
-    #[must_use]
-    #[track_caller]
-    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> ViewMut<'_, T> {
-        self.try_slice_mut(range)
-            .unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    /// A part of the array, to write.
-    ///
-    /// # Errors
-    ///
-    /// If the range does not lie within the array.
-    pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
-        self.view_mut().into_part(range)
-    }
-
-    /// Two parts of the array to write at the same time: the first `middle` elements, and the rest.
-    ///
-    /// # Panics
-    ///
-    /// If `middle` is more than the array has.
-    #[must_use]
-    #[track_caller]
-    pub fn split_at_mut(&mut self, middle: usize) -> (ViewMut<'_, T>, ViewMut<'_, T>) {
-        self.view_mut().split_at_mut(middle)
-    }
-
-    /// The array in parts of `chunk_len` elements to write at the same time, the last perhaps shorter.
-    ///
-    /// # Panics
-    ///
-    /// If `chunk_len` is 0.
-    #[track_caller]
-    pub fn chunks_mut(&mut self, chunk_len: usize) -> impl Iterator<Item = ViewMut<'_, T>> {
-        self.view_mut().chunks_mut(chunk_len)
-    }
-
     /// The address on the device, for calls to other libraries. What they do with it is not tracked.
     #[must_use]
     pub fn as_raw(&self) -> DevicePtr {
         self.allocation.pointer
-    }
-
-    pub(super) fn span(&self) -> Span<'_> {
-        let bytes = self.len * size_of::<T>();
-        Span {
-            allocation: &self.allocation,
-            bytes: 0..bytes,
-            ordered: true,
-        }
     }
 }
 

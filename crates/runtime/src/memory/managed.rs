@@ -16,7 +16,9 @@ use bytemuck::Pod;
 use millstream_driver::{DevicePtr, ManagedAdvice, ManagedLocation};
 
 use super::{
-    Allocation, HostRead, HostWrite, View, ViewMut, bytes_of,
+    Allocation, HostRead, HostWrite, View, ViewMut,
+    array::array,
+    bytes_of,
     guard::{access, wait_for_access},
     view::Span,
 };
@@ -238,63 +240,9 @@ fn elements_at<T>(span: &Span<'_>) -> *mut T {
     std::ptr::with_exposed_provenance_mut(address)
 }
 
+array!(Managed);
+
 impl<T> Managed<T> {
-    /// Elements in the array.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether the array has no elements.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The whole array, for operations to read.
-    #[must_use]
-    pub fn view(&self) -> View<'_, T> {
-        View {
-            span: self.span(),
-            element: PhantomData,
-        }
-    }
-
-    /// The whole array, for operations to write.
-    #[must_use]
-    pub fn view_mut(&mut self) -> ViewMut<'_, T> {
-        ViewMut {
-            span: self.span(),
-            element: PhantomData,
-        }
-    }
-
-    /// A part of the array, for operations to read.
-    ///
-    /// # Panics
-    ///
-    /// If the range does not lie within the array, like a slice's index. See [`View::try_slice`].
-    #[must_use]
-    #[track_caller]
-    pub fn slice(&self, range: impl RangeBounds<usize>) -> View<'_, T> {
-        self.view()
-            .into_part(range)
-            .unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    /// A part of the array, for operations to write.
-    ///
-    /// # Panics
-    ///
-    /// If the range does not lie within the array. See [`ViewMut::try_slice_mut`].
-    #[must_use]
-    #[track_caller]
-    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> ViewMut<'_, T> {
-        self.view_mut()
-            .into_part(range)
-            .unwrap_or_else(|error| panic!("{error}"))
-    }
-
     /// Tells the driver how the array is going to be used. Takes effect at once, and waits for nothing.
     ///
     /// # Errors
@@ -335,14 +283,6 @@ impl<T> Managed<T> {
 
     fn elements(&mut self) -> *mut T {
         elements_at(&self.span())
-    }
-
-    pub(super) fn span(&self) -> Span<'_> {
-        Span {
-            allocation: &self.allocation,
-            bytes: 0..self.len * size_of::<T>(),
-            ordered: true,
-        }
     }
 }
 

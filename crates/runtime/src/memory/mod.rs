@@ -3,6 +3,7 @@
 mod account;
 mod allocation;
 mod area;
+mod array;
 mod buffer;
 mod cast;
 mod figures;
