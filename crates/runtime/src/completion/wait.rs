@@ -59,6 +59,18 @@ pub(crate) fn wait_ticket(device: &DeviceState, stream: &StreamState, sequence: 
     wait_until(&*device.driver, || poll_ticket(device, stream, sequence))
 }
 
+/// Whether all these operations are done. Never blocks.
+pub(crate) fn is_over(device: &DeviceState, tickets: &[Ticket]) -> Result<bool> {
+    for ticket in tickets {
+        if let Some(stream) = device.stream(ticket.stream)
+            && !poll_ticket(device, &stream, ticket.sequence)?
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// Waits until an operation that nobody was expected to wait for is done, but not for what comes later.
 pub(crate) fn wait_for_ticket(device: &DeviceState, ticket: Ticket) -> Result<()> {
     prepare_wait(device, ticket)?;

@@ -160,6 +160,7 @@ impl DeviceState {
     /// Runs `body` while the device is idle and no operation can be submitted; or not at all if some stream has work or
     /// is in use. Those who submit wait for `body`, which gets a function that says whether a ticket is done.
     pub(crate) fn while_idle(&self, body: impl FnOnce(&dyn Fn(Ticket) -> bool)) -> Result<()> {
+        self.check_alive()?;
         // Checked when all locks are free again.
         self.checked(self.try_while_idle(body))
     }
@@ -193,15 +194,6 @@ impl DeviceState {
     pub(crate) fn is_done(&self, ticket: Ticket) -> bool {
         self.stream(ticket.stream)
             .is_some_and(|stream| stream.is_done(ticket.sequence))
-    }
-
-    /// Whether nothing is left to do on any stream, as far as can be seen without waiting.
-    pub(crate) fn is_idle(&self) -> bool {
-        let streams = self.all_streams();
-        let mut idle = streams
-            .iter()
-            .map(|stream| query_stream(self, stream).unwrap_or(false));
-        self.lost.get().is_none() && idle.all(|idle| idle)
     }
 
     /// An error if the device is lost.

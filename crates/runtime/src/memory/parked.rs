@@ -13,7 +13,7 @@ use millstream_driver::{ContextHandle, DevicePtr, Driver};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::{Rejected, completion::poll_ticket, device::DeviceState, tracker::Ticket};
+use crate::{Rejected, completion::is_over, device::DeviceState, tracker::Ticket};
 
 /// A vector's memory, page-locked. Dropping this keeps it so for ever: it must not be freed while it is.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ impl Parked {
         let mut found = None;
         // The entries are not locked while the driver is asked about one.
         while let Some((pointer, uses)) = self.take_of_size(bytes) {
-            if is_over(device, &uses) {
+            if is_over(device, &uses).unwrap_or(false) {
                 found = Some(pointer);
                 break;
             }
@@ -137,10 +137,13 @@ impl Parked {
         found
     }
 
-    /// Gives everything back if the device is idle. Work that another thread submits meanwhile is waited for.
+    /// Gives everything back if the device is idle. Never waits: nobody submits meanwhile.
     pub(crate) fn release_if_idle(&self, device: &DeviceState) {
-        if !self.entries.lock().is_empty() && device.is_idle() {
-            self.release(&*device.driver, device.context);
+        if self.entries.lock().is_empty() {
+            return;
+        }
+        if let Err(error) = device.while_idle(|_| self.release(&*device.driver, device.context)) {
+            tracing::debug!(%error, "whether the device is idle cannot be told");
         }
     }
 
@@ -185,9 +188,11 @@ impl Parked {
 ///
 /// The vector's type is `Vec<T>`, and nothing uses its memory.
 pub(crate) unsafe fn unregister<T: Pod>(device: &DeviceState, registered: Registered) -> Vec<T> {
-    let unlocked = device
-        .is_idle()
-        .then(|| registered.unlock(&*device.driver, device.context));
+    let mut unlocked = None;
+    let looked = device.while_idle(|_| unlocked = Some(registered.unlock(&*device.driver, device.context)));
+    if let Err(error) = looked {
+        tracing::debug!(%error, "whether the device is idle cannot be told");
+    }
     if let Some(Ok(())) = unlocked {
         // SAFETY: by this function's contract.
         return unsafe { registered.into_vec() };
@@ -201,12 +206,4 @@ pub(crate) unsafe fn unregister<T: Pod>(device: &DeviceState, registered: Regist
         _ => device.parked.park_registered(registered, SmallVec::new()),
     }
     copy
-}
-
-/// Whether all of it is known to be done, asking the driver if need be.
-fn is_over(device: &DeviceState, uses: &[Ticket]) -> bool {
-    uses.iter().all(|ticket| {
-        let stream = device.stream(ticket.stream);
-        stream.is_none_or(|stream| poll_ticket(device, &stream, ticket.sequence).unwrap_or(false))
-    })
 }

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::{
     Misuse, Problem, Result,
-    completion::{poll_ticket, prepare_wait, wait_until},
+    completion::{is_over, prepare_wait, wait_until},
     device::DeviceState,
     tracker::{StreamId, Ticket},
 };
@@ -312,19 +312,6 @@ impl StagingPool {
             }
         }
     }
-}
-
-/// Whether nothing uses the block any more.
-fn is_over(device: &DeviceState, uses: &Uses) -> Result<bool> {
-    for &ticket in uses {
-        let Some(stream) = device.stream(ticket.stream) else {
-            continue;
-        };
-        if !poll_ticket(device, &stream, ticket.sequence)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// Sees to it that waiting for these operations is not waiting for later work.
