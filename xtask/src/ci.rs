@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::{process, tidy};
+use crate::{bench, process, tidy};
 
 /// Runs every step, stopping at the first that fails.
 pub(crate) fn run() -> Result<()> {
@@ -22,6 +22,7 @@ pub(crate) fn run() -> Result<()> {
         println!("{command}");
         process::run(process::command("sh").args(["-c", command]))
     })?;
+    step("cargo xtask bench --only T4", bench::instructions)?;
     step(
         "RUSTDOCFLAGS=\"-D warnings\" cargo doc --workspace --no-deps",
         || {

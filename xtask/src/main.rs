@@ -1,5 +1,6 @@
 //! `cargo xtask`: the chores of this repository, as one small program that needs nothing but Rust, gcc and Python.
 
+mod bench;
 mod ci;
 mod gpu;
 mod kernels;
@@ -24,6 +25,8 @@ struct Arguments {
 enum Chore {
     /// Run everything that must hold before a change is merged, stopping at the first failure.
     Ci,
+    /// Measure what the library costs, beside the same work without it; `cargo xtask bench --help` says more.
+    Bench(bench::Options),
     /// Check the rules of this repository that no compiler knows.
     Tidy,
     /// Compile kernels/*.cu whose first line starts with `// nvrtc:` to the PTX beside them.
@@ -39,6 +42,7 @@ enum Chore {
 fn main() -> ExitCode {
     let result = match Arguments::parse().chore {
         Chore::Ci => ci::run(),
+        Chore::Bench(options) => bench::run(&options),
         Chore::Tidy => tidy::run(),
         Chore::Kernels(options) => kernels::run(&options),
         Chore::Miri => miri::run(),

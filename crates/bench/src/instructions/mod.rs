@@ -1,0 +1,128 @@
+//! T4: how many instructions a launch takes, counted by valgrind, with a driver that does nothing.
+
+mod cases;
+mod program;
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+
+pub(crate) use cases::CASES;
+use cases::{Case, Pattern};
+
+use crate::report::{Goal, Row};
+
+/// Launches that are counted: a multiple of the streams.
+const LAUNCHES: usize = 8_000;
+/// How far instructions for the most live arrays may be from those for the fewest, as a ratio, and still count as flat.
+const FLAT: f64 = 1.05;
+
+/// Runs the case of this name; valgrind runs the program so.
+pub(crate) fn run_case(name: &str) -> Result<()> {
+    let case = CASES.iter().find(|case| case.name == name);
+    program::run(
+        case.with_context(|| format!("there is no case {name}"))?,
+        LAUNCHES,
+    )
+}
+
+/// Counts all cases. `profiles` is a folder for callgrind's files, if they are wanted.
+pub(crate) fn measure(profiles: Option<&Path>) -> Result<Vec<Row>> {
+    if !has_valgrind() {
+        return Ok(vec![Row::absent(
+            "T4",
+            "instructions per launch",
+            "valgrind is not installed",
+        )]);
+    }
+    let [without, tracked @ ..] = &CASES;
+    let raw = count(without, profiles)?;
+    let mut rows = Vec::new();
+    let mut flat = Vec::new();
+    for case in tracked {
+        let figure = count(case, profiles)?;
+        if case.pattern == Pattern::OneStream {
+            flat.push(figure);
+        }
+        rows.push(Row::count(
+            "T4",
+            case.what(),
+            "instructions",
+            figure,
+            raw,
+            case.goal,
+        ));
+    }
+    let (fewest, most) = (flat[0], flat[flat.len() - 1]);
+    rows.push(Row::ratio(
+        "T4",
+        "1 stream, 1000000 live arrays against 10",
+        most / fewest,
+        Goal::AtMost(FLAT),
+    ));
+    Ok(rows)
+}
+
+fn has_valgrind() -> bool {
+    let version = Command::new("valgrind")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    version.is_ok_and(|status| status.success())
+}
+
+/// Instructions of one launch.
+fn count(case: &Case, profiles: Option<&Path>) -> Result<f64> {
+    let out = match profiles {
+        Some(folder) => folder.join(format!("callgrind.out.{}", case.name)),
+        None => "/dev/null".into(),
+    };
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--toggle-collect=*counted_launches*"])
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .arg(std::env::current_exe()?)
+        .args(["count", case.name])
+        .output()
+        .context("cannot start valgrind")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        bail!("valgrind failed at case {}: {said}", case.name);
+    }
+    let collected =
+        collected(&said).with_context(|| format!("valgrind did not say what it counted: {said}"))?;
+    ensure!(
+        collected > 0,
+        "nothing was counted: was this program stripped of its names?"
+    );
+    Ok(collected as f64 / LAUNCHES as f64)
+}
+
+/// The count in what callgrind says at its end: `==42== Collected : 123456`.
+fn collected(said: &str) -> Option<u64> {
+    let line = said.lines().find_map(|line| line.split_once("Collected :"))?.1;
+    line.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_count_is_found() {
+        let said =
+            "==7== Events    : Ir\n==7== Collected : 2469120\n==7== \n==7== I   refs:      2,469,120\n";
+        assert_eq!(collected(said), Some(2_469_120));
+        assert_eq!(collected("==7== I refs: 12\n"), None);
+    }
+
+    #[test]
+    fn every_case_runs_without_valgrind() {
+        for case in CASES.iter().filter(|case| case.live <= 1_000) {
+            program::run(case, 16).unwrap();
+        }
+    }
+}

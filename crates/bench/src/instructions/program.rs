@@ -1,0 +1,139 @@
+//! The program that valgrind counts: it makes arrays, launches until everything has its usual size, and then launches
+//! inside the one function whose instructions are counted.
+
+#![allow(
+    unsafe_code,
+    reason = "opens a device of a driver that does nothing, and calls that driver"
+)]
+
+use std::{ffi::c_void, hint::black_box, sync::Arc};
+
+use anyhow::{Result, ensure};
+use millstream::{Buffer, Device, Grid, Stream};
+use millstream_driver::{
+    ContextHandle, DeviceOrdinal, Driver, FunctionHandle, LaunchDims, ModuleHandle, StreamHandle,
+};
+
+use super::cases::{Case, Pattern};
+use crate::null::Null;
+
+millstream::kernels! {
+    /// A kernel with three arrays.
+    // SAFETY: the signature is that of vecadd.cu; its threads touch `n` elements of each array and no others.
+    unsafe mod sums from include_str!("../../../../kernels/vecadd.ptx") {
+        safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64)
+            requires a.len() >= n, b.len() >= n, c.len() >= n;
+    }
+}
+
+const STREAMS: usize = 8;
+const ELEMENTS: usize = 64;
+/// Launches before counting begins: the queues of all streams are full several times over.
+const WARM_UP: usize = 20_000;
+
+/// Runs a case with this many counted launches.
+pub(crate) fn run(case: &Case, launches: usize) -> Result<()> {
+    let driver: Arc<dyn Driver> = Arc::new(Null::new(case.lag));
+    if case.pattern == Pattern::Raw {
+        return raw(&*driver, launches);
+    }
+    // SAFETY: nothing here reads what the driver does not write, and the host memory that it gives out is memory.
+    let device = unsafe { Device::with_driver(driver, 0) }?;
+    let mut work = Work::new(&device, case)?;
+    let mut launch = |number| work.launch(number).expect("the driver never fails");
+    (0..WARM_UP).for_each(&mut launch);
+    counted_launches(WARM_UP..WARM_UP + launches, &mut launch);
+    Ok(())
+}
+
+/// What is counted, by its name, with everything that it calls.
+#[inline(never)]
+fn counted_launches(numbers: std::ops::Range<usize>, launch: &mut dyn FnMut(usize)) {
+    for number in numbers {
+        launch(black_box(number));
+    }
+}
+
+/// Streams and live arrays, half of them to be read and half to be written.
+struct Work {
+    pattern: Pattern,
+    kernels: sums::Kernels,
+    streams: Vec<Stream>,
+    read: Vec<Buffer<f32>>,
+    written: Vec<Buffer<f32>>,
+}
+
+impl Work {
+    fn new(device: &Device, case: &Case) -> Result<Self> {
+        ensure!(case.live >= 4, "at least four arrays");
+        let streams = (0..STREAMS)
+            .map(|_| device.stream())
+            .collect::<Result<Vec<_>, _>>()?;
+        let arrays = |count| {
+            (0..count)
+                .map(|_| streams[0].zeros(ELEMENTS))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        // One array for each stream to write, whatever else is alive.
+        let written = (case.live / 2).max(STREAMS);
+        Ok(Self {
+            pattern: case.pattern,
+            kernels: sums::load(device)?,
+            read: arrays(case.live.saturating_sub(written).max(2))?,
+            written: arrays(written)?,
+            streams,
+        })
+    }
+
+    fn launch(&mut self, number: usize) -> millstream::Result<()> {
+        let turn = number % STREAMS;
+        let (stream, first, second, target) = match self.pattern {
+            Pattern::OneStream => {
+                let reads = self.read.len();
+                let target = number % self.written.len();
+                (0, 2 * number % reads, (2 * number + 1) % reads, target)
+            }
+            Pattern::Chain => (turn, 0, 1, 0),
+            Pattern::Raw | Pattern::Readers | Pattern::FanInAndOut => (turn, 0, 1, turn),
+        };
+        let grid = Grid::linear(ELEMENTS);
+        let stream = &self.streams[stream];
+        let target = &mut self.written[target];
+        if self.pattern == Pattern::FanInAndOut && turn == STREAMS - 1 {
+            let (first, second) = self.read.split_at_mut(1);
+            return self
+                .kernels
+                .vecadd(stream, grid, &second[0], &*target, &mut first[0], ELEMENTS as u64);
+        }
+        let (first, second) = (&self.read[first], &self.read[second]);
+        self.kernels
+            .vecadd(stream, grid, first, second, target, ELEMENTS as u64)
+    }
+}
+
+/// The same launch without Millstream.
+fn raw(driver: &dyn Driver, launches: usize) -> Result<()> {
+    let context: ContextHandle = driver.primary_context_retain(DeviceOrdinal::from_raw(0))?;
+    // SAFETY: this driver trusts nothing.
+    let stream: StreamHandle = unsafe { driver.stream_create(context, true, 0) }?;
+    // SAFETY: as above.
+    let module: ModuleHandle = unsafe { driver.module_load(context, &[]) }?;
+    // SAFETY: as above.
+    let function: FunctionHandle = unsafe { driver.module_function(context, module, "vecadd") }?;
+    let (addresses, n) = ([0x1000_u64, 0x2000, 0x3000], ELEMENTS as u64);
+    let dims = LaunchDims {
+        grid: [1, 1, 1],
+        block: [ELEMENTS as u32, 1, 1],
+        shared_bytes: 0,
+    };
+    counted_launches(0..launches, &mut |_| {
+        let [a, b, c] = addresses
+            .each_ref()
+            .map(|address| std::ptr::from_ref(address).cast::<c_void>());
+        let params = [a, b, c, std::ptr::from_ref(&n).cast()];
+        // SAFETY: as above.
+        unsafe { driver.launch_kernel(context, function, &dims, stream, &params) }
+            .expect("the driver never fails");
+    });
+    Ok(())
+}

@@ -1,0 +1,318 @@
+//! A driver without a device: every call succeeds at once and moves nothing, so that what is left is Millstream's own work.
+
+#![allow(
+    unsafe_code,
+    reason = "implements the seam's unsafe methods, none of which trusts anything here"
+)]
+
+use std::{
+    ffi::c_void,
+    fmt,
+    ptr::NonNull,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use millstream_driver::{
+    Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
+    EventHandle, EventKind, FillPattern, FunctionHandle, HostFunction, LaunchDims, ManagedAdvice,
+    ManagedLocation, ModuleHandle, PoolHandle, PoolUsage, PriorityRange, ResultCode, StreamHandle,
+};
+
+type Result<T> = std::result::Result<T, DriverError>;
+
+/// The most streams that it gives out.
+const STREAMS_MAX: usize = 64;
+/// The most events that exist at a time.
+const EVENTS_MAX: usize = 1 << 18;
+/// The number of the first stream: smaller ones mean the default streams.
+const FIRST_STREAM: usize = 16;
+/// The number of the only context, module, function and pool.
+const ONLY: usize = 1;
+/// Where the addresses that it gives out begin.
+const FIRST_ADDRESS: u64 = 1 << 32;
+/// What addresses are multiples of.
+const ALIGNMENT: u64 = 256;
+/// How many bits of an event's word say how many operations were in front of it; the others say on which stream.
+const POSITION_BITS: u32 = 56;
+
+/// A driver that does nothing. The operations of a stream count as complete once `lag` later ones are enqueued behind them:
+/// with 0 at once, with the depth of a real stream's queue (rule 54) as late as a device can be.
+pub(crate) struct Null {
+    lag: u64,
+    started: Instant,
+    /// Operations enqueued on each stream that was given out.
+    enqueued: Vec<AtomicU64>,
+    streams: AtomicU64,
+    /// Of each event, the stream that it was recorded on and how many operations were in front of it.
+    events: Vec<AtomicU64>,
+    free_events: Mutex<Vec<usize>>,
+    next_address: AtomicU64,
+}
+
+impl Null {
+    /// A driver whose operations are complete once `lag` later ones of their stream are enqueued.
+    pub(crate) fn new(lag: u64) -> Self {
+        let zeros = |count| (0..count).map(|_| AtomicU64::new(0)).collect();
+        Self {
+            lag,
+            started: Instant::now(),
+            enqueued: zeros(STREAMS_MAX),
+            streams: AtomicU64::new(0),
+            events: zeros(EVENTS_MAX),
+            free_events: Mutex::new((0..EVENTS_MAX).rev().collect()),
+            next_address: AtomicU64::new(FIRST_ADDRESS),
+        }
+    }
+
+    fn enqueue(&self, stream: StreamHandle) -> Result<()> {
+        self.enqueued[stream.as_raw() - FIRST_STREAM].fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<DevicePtr> {
+        let bytes = (bytes as u64).next_multiple_of(ALIGNMENT);
+        Ok(DevicePtr::from_raw(self.next_address.fetch_add(bytes, Relaxed)))
+    }
+
+    fn completion(&self, stream: usize, position: u64) -> Completion {
+        if self.enqueued[stream].load(Relaxed) >= position + self.lag {
+            Completion::Complete
+        } else {
+            Completion::Pending
+        }
+    }
+}
+
+impl fmt::Debug for Null {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Null(lag {})", self.lag)
+    }
+}
+
+/// Methods that do nothing, and those that only lengthen the queue of the stream they name.
+macro_rules! inert {
+    (nothing { $(fn $name:ident($($type:ty),*);)* }
+     enqueue { $(fn $enqueue:ident($($before:ty),*; stream $(; $($after:ty),*)?);)* }) => {
+        $(
+            unsafe fn $name(&self, $(_: $type),*) -> Result<()> {
+                Ok(())
+            }
+        )*
+        $(
+            unsafe fn $enqueue(&self, $(_: $before,)* stream: StreamHandle $($(, _: $after)*)?) -> Result<()> {
+                self.enqueue(stream)
+            }
+        )*
+    };
+}
+
+impl Driver for Null {
+    fn name(&self) -> String {
+        "no device".into()
+    }
+
+    fn is_simulated(&self) -> bool {
+        false
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn pause(&self, duration: Duration) {
+        std::thread::sleep(duration);
+    }
+
+    fn driver_version(&self) -> Result<i32> {
+        Ok(13_000)
+    }
+
+    fn device_count(&self) -> Result<i32> {
+        Ok(1)
+    }
+
+    fn device_name(&self, _: DeviceOrdinal) -> Result<String> {
+        Ok("no device".into())
+    }
+
+    fn device_total_bytes(&self, _: DeviceOrdinal) -> Result<u64> {
+        Ok(u64::MAX)
+    }
+
+    fn device_attribute(&self, _: DeviceOrdinal, attribute: DeviceAttribute) -> Result<i32> {
+        Ok(match attribute {
+            DeviceAttribute::MAX_BLOCK_DIM_Z => 64,
+            DeviceAttribute::MAX_THREADS_PER_BLOCK
+            | DeviceAttribute::MAX_BLOCK_DIM_X
+            | DeviceAttribute::MAX_BLOCK_DIM_Y => 1024,
+            DeviceAttribute::MANAGED_MEMORY => 0,
+            DeviceAttribute::MEMORY_POOLS_SUPPORTED => 1,
+            DeviceAttribute::COMPUTE_CAPABILITY_MAJOR => 9,
+            DeviceAttribute::COMPUTE_CAPABILITY_MINOR => 0,
+            _ => 65_535,
+        })
+    }
+
+    fn primary_context_retain(&self, _: DeviceOrdinal) -> Result<ContextHandle> {
+        Ok(ContextHandle::from_raw(ONLY))
+    }
+
+    unsafe fn stream_priority_range(&self, _: ContextHandle) -> Result<PriorityRange> {
+        Ok(PriorityRange {
+            least: 0,
+            greatest: 0,
+        })
+    }
+
+    unsafe fn stream_create(&self, _: ContextHandle, _: bool, _: i32) -> Result<StreamHandle> {
+        let stream = self.streams.fetch_add(1, Relaxed) as usize;
+        if stream >= STREAMS_MAX {
+            return Err(DriverError::new("stream_create", ResultCode::OUT_OF_MEMORY));
+        }
+        Ok(StreamHandle::from_raw(FIRST_STREAM + stream))
+    }
+
+    unsafe fn stream_query(&self, _: ContextHandle, stream: StreamHandle) -> Result<Completion> {
+        let stream = stream.as_raw() - FIRST_STREAM;
+        Ok(self.completion(stream, self.enqueued[stream].load(Relaxed)))
+    }
+
+    unsafe fn event_create(&self, _: ContextHandle, _: EventKind) -> Result<EventHandle> {
+        let free = self
+            .free_events
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        free.map(EventHandle::from_raw)
+            .ok_or_else(|| DriverError::new("event_create", ResultCode::OUT_OF_MEMORY))
+    }
+
+    unsafe fn event_destroy(&self, _: ContextHandle, event: EventHandle) -> Result<()> {
+        self.free_events
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(event.as_raw());
+        Ok(())
+    }
+
+    unsafe fn event_record(&self, _: ContextHandle, event: EventHandle, stream: StreamHandle) -> Result<()> {
+        let stream = stream.as_raw() - FIRST_STREAM;
+        let position = self.enqueued[stream].load(Relaxed);
+        self.events[event.as_raw()].store((stream as u64) << POSITION_BITS | position, Relaxed);
+        Ok(())
+    }
+
+    unsafe fn event_query(&self, _: ContextHandle, event: EventHandle) -> Result<Completion> {
+        let point = self.events[event.as_raw()].load(Relaxed);
+        Ok(self.completion(
+            (point >> POSITION_BITS) as usize,
+            point & ((1 << POSITION_BITS) - 1),
+        ))
+    }
+
+    unsafe fn event_elapsed_ms(&self, _: ContextHandle, _: EventHandle, _: EventHandle) -> Result<f32> {
+        Ok(0.0)
+    }
+
+    unsafe fn mem_info(&self, _: ContextHandle) -> Result<(u64, u64)> {
+        Ok((u64::MAX, u64::MAX))
+    }
+
+    unsafe fn mem_alloc(&self, _: ContextHandle, bytes: usize) -> Result<DevicePtr> {
+        self.allocate(bytes)
+    }
+
+    unsafe fn mem_alloc_managed(&self, _: ContextHandle, _: usize) -> Result<DevicePtr> {
+        Err(DriverError::new("mem_alloc_managed", ResultCode::NOT_SUPPORTED))
+    }
+
+    unsafe fn mem_alloc_async(
+        &self,
+        _: ContextHandle,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Result<DevicePtr> {
+        self.enqueue(stream)?;
+        self.allocate(bytes)
+    }
+
+    fn default_pool(&self, _: DeviceOrdinal) -> Result<PoolHandle> {
+        Ok(PoolHandle::from_raw(ONLY))
+    }
+
+    unsafe fn pool_usage(&self, _: PoolHandle) -> Result<PoolUsage> {
+        Ok(PoolUsage::default())
+    }
+
+    /// Memory that is never given back: the program that wants it ends soon.
+    unsafe fn host_alloc(&self, _: ContextHandle, bytes: usize) -> Result<NonNull<u8>> {
+        let words = vec![0_u128; bytes.div_ceil(size_of::<u128>())];
+        Ok(NonNull::from(Box::leak(words.into_boxed_slice())).cast())
+    }
+
+    unsafe fn module_load(&self, _: ContextHandle, _: &[u8]) -> Result<ModuleHandle> {
+        Ok(ModuleHandle::from_raw(ONLY))
+    }
+
+    unsafe fn module_function(&self, _: ContextHandle, _: ModuleHandle, _: &str) -> Result<FunctionHandle> {
+        Ok(FunctionHandle::from_raw(ONLY))
+    }
+
+    unsafe fn module_global(&self, _: ContextHandle, _: ModuleHandle, _: &str) -> Result<(DevicePtr, usize)> {
+        Err(DriverError::new("module_global", ResultCode::NOT_FOUND))
+    }
+
+    unsafe fn function_max_threads(&self, _: ContextHandle, _: FunctionHandle) -> Result<i32> {
+        Ok(1024)
+    }
+
+    unsafe fn launch_host_function(
+        &self,
+        _: ContextHandle,
+        stream: StreamHandle,
+        function: HostFunction,
+    ) -> Result<()> {
+        function();
+        self.enqueue(stream)
+    }
+
+    inert! {
+        nothing {
+            fn primary_context_release(DeviceOrdinal);
+            fn context_synchronize(ContextHandle);
+            fn stream_destroy(ContextHandle, StreamHandle);
+            fn stream_synchronize(ContextHandle, StreamHandle);
+            fn stream_wait_event(ContextHandle, StreamHandle, EventHandle);
+            fn event_synchronize(ContextHandle, EventHandle);
+            fn mem_advise(ContextHandle, DevicePtr, usize, ManagedAdvice, ManagedLocation);
+            fn mem_free(ContextHandle, DevicePtr);
+            fn pool_set_release_threshold(PoolHandle, u64);
+            fn pool_trim(PoolHandle, usize);
+            fn host_free(ContextHandle, NonNull<u8>);
+            fn host_register(ContextHandle, NonNull<u8>, usize);
+            fn host_unregister(ContextHandle, NonNull<u8>);
+            fn copy_host_to_device(ContextHandle, DevicePtr, *const u8, usize);
+            fn copy_device_to_host(ContextHandle, *mut u8, DevicePtr, usize);
+            fn copy_device_to_device(ContextHandle, DevicePtr, DevicePtr, usize);
+            fn copy_unified(ContextHandle, DevicePtr, DevicePtr, usize);
+            fn module_unload(ContextHandle, ModuleHandle);
+            fn function_load(ContextHandle, FunctionHandle);
+        }
+        enqueue {
+            fn mem_free_async(ContextHandle, DevicePtr; stream);
+            fn mem_prefetch_async(ContextHandle, DevicePtr, usize, ManagedLocation; stream);
+            fn copy_captured_async(ContextHandle, DevicePtr, *const u8, usize; stream);
+            fn copy_host_to_device_async(ContextHandle, DevicePtr, *const u8, usize; stream);
+            fn copy_device_to_host_async(ContextHandle, *mut u8, DevicePtr, usize; stream);
+            fn copy_device_to_device_async(ContextHandle, DevicePtr, DevicePtr, usize; stream);
+            fn copy_unified_async(ContextHandle, DevicePtr, DevicePtr, usize; stream);
+            fn copy_2d_async(ContextHandle, &Copy2d; stream);
+            fn memset_async(ContextHandle, DevicePtr, FillPattern, usize; stream);
+            fn launch_kernel(ContextHandle, FunctionHandle, &LaunchDims; stream; &[*const c_void]);
+        }
+    }
+}
