@@ -18,10 +18,14 @@ const SCRIPT: &str = include_str!("../gpu-run.sh");
 const BYTES_MAX: u64 = 60 << 20;
 
 /// The packages whose tests and benchmarks drive a device, by the names of their folders.
-const PACKAGES: [(&str, &str); 2] = [
+const PACKAGES: [(&str, &str); 3] = [
     ("millstream", "crates/runtime"),
     ("millstream-driver", "crates/driver"),
+    ("millstream-sim", "crates/sim"),
 ];
+
+/// Of the simulator's tests, the one that runs on a GPU as well.
+const CONFORMANCE: &str = "conformance";
 
 /// Tests that drive no device but the compiler, which the other machine lacks.
 const COMPILER_TESTS: [&str; 2] = ["compile_fail", "ui"];
@@ -125,6 +129,7 @@ fn program(message: &Value) -> Option<Program> {
         "example" if message["profile"]["test"] == false => Kind::Example,
         // The runtime's unit tests are about its logic alone; what drives a device there are its integration tests.
         "lib" if *folder == "crates/driver" => Kind::Test,
+        "test" if *folder == "crates/sim" && target != CONFORMANCE => return None,
         "test" if !COMPILER_TESTS.contains(&target) => Kind::Test,
         _ => return None,
     };
@@ -208,6 +213,10 @@ mod tests {
         assert_eq!(
             chosen("crates/driver", "lib", "millstream_driver", true),
             Some((Kind::Test, "millstream-driver-millstream_driver".into()))
+        );
+        assert_eq!(
+            chosen("crates/sim", "test", "conformance", true),
+            Some((Kind::Test, "millstream-sim-conformance".into()))
         );
         assert_eq!(
             chosen("crates/runtime", "bench", "launch", true),

@@ -1,12 +1,10 @@
 //! The seam on a real GPU. Without one, every test is listed as ignored; with `MILLSTREAM_DEVICE=cuda:0` it fails instead.
 
 mod calls;
-mod managed;
 mod memory;
 mod modules;
 mod order;
 mod rig;
-mod rows;
 
 use std::{env, process::ExitCode};
 
@@ -27,32 +25,7 @@ const TESTS: &[Test] = &[
         "synchronous_copies_and_plain_allocation",
         memory::synchronous_copies_and_plain_allocation,
     ),
-    (
-        "host_copies_that_the_call_completes",
-        memory::host_copies_that_the_call_completes,
-    ),
     ("page_locked_memory", memory::page_locked_memory),
-    ("managed_memory_goes_round", managed::managed_memory_goes_round),
-    (
-        "the_host_reads_managed_memory_while_a_stream_is_busy",
-        managed::the_host_reads_managed_memory_while_a_stream_is_busy,
-    ),
-    (
-        "hints_about_other_memory_are_refused",
-        managed::hints_about_other_memory_are_refused,
-    ),
-    (
-        "rows_are_copied_in_each_direction",
-        rows::rows_are_copied_in_each_direction,
-    ),
-    (
-        "page_locked_rows_are_read_when_the_copy_runs",
-        rows::page_locked_rows_are_read_when_the_copy_runs,
-    ),
-    (
-        "short_pitches_are_refused_and_no_rows_are_nothing",
-        rows::short_pitches_are_refused_and_no_rows_are_nothing,
-    ),
     (
         "events_order_streams_and_measure_time",
         order::events_order_streams_and_measure_time,
@@ -65,10 +38,6 @@ const TESTS: &[Test] = &[
     (
         "bad_ptx_gives_the_compilers_log",
         modules::bad_ptx_gives_the_compilers_log,
-    ),
-    (
-        "host_functions_run_in_stream_order",
-        order::host_functions_run_in_stream_order,
     ),
     (
         "explicit_handles_need_no_current_context",

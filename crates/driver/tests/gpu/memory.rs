@@ -68,50 +68,6 @@ pub(crate) fn synchronous_copies_and_plain_allocation(gpu: &Gpu) -> Outcome {
     check(back == values, "the values came back")
 }
 
-pub(crate) fn host_copies_that_the_call_completes(gpu: &Gpu) -> Outcome {
-    let Gpu {
-        cuda,
-        context,
-        stream,
-        ..
-    } = gpu;
-    let values: [u64; 4] = [5, 6, 7, u64::MAX];
-    let bytes = size_of_val(&values);
-    let mut copied = [0_u64; 4];
-    let from = DevicePtr::from_raw(values.as_ptr().expose_provenance() as u64);
-    let to = DevicePtr::from_raw(copied.as_mut_ptr().expose_provenance() as u64);
-    // SAFETY: both ranges are the host's, and this large.
-    unsafe { cuda.copy_unified(*context, to, from, bytes) }?;
-    check(copied == values, "a copy from host to host is complete on return")?;
-
-    // SAFETY: the context is retained, and the size is not 0.
-    let pinned = unsafe { cuda.host_alloc(*context, bytes) }?;
-    let device = gpu.alloc(bytes)?;
-    // SAFETY: the memory has this size, and nobody else uses it.
-    unsafe { ptr::write_bytes(pinned.as_ptr(), 7, bytes) };
-    // SAFETY: the source is readable, the target an allocation of that size.
-    match unsafe { cuda.copy_captured_async(*context, device, pinned.as_ptr(), bytes, *stream) } {
-        Err(error) if error.code() == ResultCode::NOT_SUPPORTED && cuda.driver_version()? < 12_080 => {}
-        outcome => {
-            outcome?;
-            // SAFETY: the memory has this size, and the source has been read.
-            unsafe { ptr::write_bytes(pinned.as_ptr(), 9, bytes) };
-            let mut back = [0_u64; 4];
-            // SAFETY: the stream is alive.
-            unsafe { cuda.stream_synchronize(*context, *stream) }?;
-            // SAFETY: the target is writable, the source an allocation of that size.
-            unsafe { cuda.copy_device_to_host(*context, back.as_mut_ptr().cast(), device, bytes) }?;
-            check(
-                back == [0x0707_0707_0707_0707; 4],
-                "the source was read during the call",
-            )?;
-        }
-    }
-    // SAFETY: freed once, nothing uses it any more.
-    unsafe { cuda.host_free(*context, pinned) }?;
-    gpu.free(device)
-}
-
 pub(crate) fn page_locked_memory(gpu: &Gpu) -> Outcome {
     let Gpu { cuda, context, .. } = gpu;
     const BYTES: usize = 4096;

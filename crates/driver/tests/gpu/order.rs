@@ -2,8 +2,6 @@
 
 #![allow(unsafe_code, reason = "the seam's methods trust their caller")]
 
-use std::sync::mpsc;
-
 use millstream_driver::{Completion, Driver, EventKind, FillPattern, StreamHandle, cuda::Cuda};
 
 use crate::rig::{Gpu, Outcome, check};
@@ -61,31 +59,6 @@ pub(crate) fn events_order_streams_and_measure_time(gpu: &Gpu) -> Outcome {
         unsafe { cuda.event_destroy(*context, event) }?;
     }
     gpu.free(data)
-}
-
-pub(crate) fn host_functions_run_in_stream_order(gpu: &Gpu) -> Outcome {
-    let Gpu {
-        cuda,
-        context,
-        stream,
-        ..
-    } = gpu;
-    let (sender, receiver) = mpsc::channel();
-    for number in 0..4 {
-        let sender = sender.clone();
-        let function = Box::new(move || {
-            sender.send(number).expect("the receiver waits");
-            assert_ne!(number, 1, "a panic in a host function is dropped");
-        });
-        // SAFETY: the stream is alive, and the function calls no driver.
-        unsafe { cuda.launch_host_function(*context, *stream, function) }?;
-    }
-    gpu.synchronize()?;
-    drop(sender);
-    check(
-        receiver.iter().collect::<Vec<_>>() == [0, 1, 2, 3],
-        "in order, the one that panics too",
-    )
 }
 
 pub(crate) fn explicit_handles_need_no_current_context(gpu: &Gpu) -> Outcome {

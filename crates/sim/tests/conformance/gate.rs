@@ -1,0 +1,139 @@
+//! Gates that keep a stream busy, and probes of what a call does while one is closed.
+
+#![allow(unsafe_code, reason = "opens a gate by memory that the device reads")]
+
+use std::{
+    sync::{
+        atomic::{AtomicU32, Ordering::SeqCst},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use libtest_mimic::Failed;
+use millstream_driver::{DriverError, StreamHandle};
+use millstream_sim::Hold;
+
+use crate::{host::Host, rig::Rig};
+
+type Result<T, E = DriverError> = std::result::Result<T, E>;
+
+/// How long, at most, a call may take that does not wait for a gate.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+/// What keeps a stream busy until it is opened or dropped.
+pub(crate) enum Gate {
+    /// In the simulated device.
+    Held { _hold: Hold },
+    /// A kernel that spins until this page-locked word is not 0.
+    Spinning(Host),
+}
+
+impl Gate {
+    /// Lets the stream go on.
+    pub(crate) fn open(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        match self {
+            Self::Held { .. } => {}
+            Self::Spinning(flag) => {
+                let word = flag.pointer.cast::<AtomicU32>();
+                // SAFETY: the word is page-locked memory of the rig, aligned to a page.
+                unsafe { word.as_ref() }.store(1, SeqCst);
+            }
+        }
+    }
+}
+
+/// What a call did while a gate was closed.
+pub(crate) enum Call {
+    /// It returned; the gate is still closed.
+    Returned(Gate),
+    /// It returned only once the gate was open.
+    Blocked,
+}
+
+impl Call {
+    /// In a word.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Returned(_) => "returns",
+            Self::Blocked => "blocks",
+        }
+    }
+}
+
+impl Rig {
+    /// How long a call is given before it counts as blocked.
+    pub(crate) fn patience(&self) -> Duration {
+        Duration::from_millis(if self.is_simulated() { 15 } else { 150 })
+    }
+
+    /// Keeps the stream busy from here on.
+    pub(crate) fn gate(&self, stream: StreamHandle) -> Result<Gate> {
+        if let Some(gpu) = self.simulated() {
+            let _hold = gpu.hold(stream);
+            return Ok(Gate::Held { _hold });
+        }
+        let flag = self.pinned(size_of::<u32>(), 0)?;
+        self.spin(flag, stream)?;
+        Ok(Gate::Spinning(flag))
+    }
+
+    /// What the call does while the gate is closed, by a thread of its own. Opens the gate if it blocks.
+    pub(crate) fn either(
+        &self,
+        gate: Gate,
+        call: impl FnOnce() -> Result<()> + Send,
+    ) -> Result<Call, Failed> {
+        self.probe(gate, self.patience(), call)
+    }
+
+    /// The call must return while the gate is closed.
+    pub(crate) fn returns(
+        &self,
+        gate: Gate,
+        call: impl FnOnce() -> Result<()> + Send,
+    ) -> Result<Gate, Failed> {
+        match self.probe(gate, AT_ONCE, call)? {
+            Call::Returned(gate) => Ok(gate),
+            Call::Blocked => Err("the call was to return, and blocked".into()),
+        }
+    }
+
+    /// The call must return only once the gate is open, which it is afterwards.
+    pub(crate) fn blocks(&self, gate: Gate, call: impl FnOnce() -> Result<()> + Send) -> Result<(), Failed> {
+        match self.either(gate, call)? {
+            Call::Returned(_) => Err("the call was to block, and returned".into()),
+            Call::Blocked => Ok(()),
+        }
+    }
+
+    fn probe(
+        &self,
+        gate: Gate,
+        patience: Duration,
+        call: impl FnOnce() -> Result<()> + Send,
+    ) -> Result<Call, Failed> {
+        thread::scope(|scope| {
+            let (done, is_done) = mpsc::channel();
+            scope.spawn(move || done.send(call()));
+            match is_done.recv_timeout(patience) {
+                Ok(answer) => {
+                    answer?;
+                    Ok(Call::Returned(gate))
+                }
+                Err(_) => {
+                    gate.open();
+                    is_done.recv().map_err(|_| "the call panicked")??;
+                    Ok(Call::Blocked)
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,118 @@
+//! Rules 27 and 28: host functions run in stream order, and not at all after a context error.
+
+use std::{
+    panic,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use crate::{
+    apart,
+    rig::{Outcome, Rig, check},
+};
+
+const LONG: Duration = Duration::from_secs(10);
+
+pub(crate) fn r27(rig: &Rig) -> Outcome {
+    let (stream, memory, target) = (rig.stream()?, rig.memory(4)?, rig.pinned(4, 0)?);
+    let (one, two) = (rig.pinned(4, 1)?, rig.pinned(4, 2)?);
+    let (open, closed) = mpsc::channel::<()>();
+    let (sees, seen) = mpsc::channel();
+    rig.upload(memory, one, stream)?;
+    rig.download(target, memory, stream)?;
+    rig.host_function(stream, move || {
+        let _ = sees.send(target.read());
+        // Ends when the other side is gone, too.
+        let _ = closed.recv_timeout(LONG);
+    })?;
+    rig.upload(memory, two, stream)?;
+    rig.download(target, memory, stream)?;
+    thread::scope(|scope| -> Result<(), libtest_mimic::Failed> {
+        let waits = scope.spawn(|| rig.stream_synchronize(stream));
+        let before = seen.recv_timeout(LONG).map_err(|_| "the function runs")?;
+        check(before == [1; 4], "what came before is done")?;
+        thread::sleep(Duration::from_millis(5));
+        check(target.is(1) && !waits.is_finished(), "what comes after waits")?;
+        drop(open);
+        Ok(waits.join().map_err(|_| "the waiting thread panicked")??)
+    })?;
+    check(target.is(2), "and goes on")?;
+
+    let (number, numbers) = mpsc::channel();
+    for index in 0..4 {
+        let number = number.clone();
+        rig.host_function(stream, move || {
+            let _ = number.send(index);
+            if index == 1 {
+                // A panic in a host function is dropped. This one says nothing on its way.
+                panic::resume_unwind(Box::new(()));
+            }
+        })?;
+    }
+    rig.stream_synchronize(stream)?;
+    drop(number);
+    check(
+        numbers.iter().collect::<Vec<_>>() == [0, 1, 2, 3],
+        "in order, the one that panics too",
+    )?;
+    let calls = apart::run(rig, "driver called")?;
+    Ok(format!("in order; a driver call in one: {calls}"))
+}
+
+/// What a call answers that a host function makes, which it must not.
+pub(crate) fn driver_called(rig: &Rig) -> Outcome {
+    rig.does_wrong();
+    let (stream, other) = (rig.stream()?, rig.stream()?);
+    let (answer, answers) = mpsc::channel();
+    let query = rig.query_later(other);
+    rig.host_function(stream, move || {
+        let _ = answer.send(query());
+    })?;
+    Ok(match answers.recv_timeout(LONG / 2) {
+        Ok(Ok(_)) => "works".into(),
+        Ok(Err(error)) => error.code().to_string(),
+        Err(_) => "hangs".into(),
+    })
+}
+
+pub(crate) fn r28(rig: &Rig) -> Outcome {
+    apart::run(rig, "after an error")
+}
+
+/// Whether a function behind a fault is called.
+pub(crate) fn after_an_error(rig: &Rig) -> Outcome {
+    rig.does_wrong();
+    let stream = rig.stream()?;
+    let called = Arc::new(AtomicU32::new(0));
+    let (before, behind) = (Arc::clone(&called), Arc::clone(&called));
+    let gate = rig.gate(stream)?;
+    rig.host_function(stream, move || {
+        before.fetch_add(1, SeqCst);
+    })?;
+    rig.fail(stream)?;
+    rig.host_function(stream, move || {
+        behind.fetch_add(100, SeqCst);
+    })?;
+    gate.open();
+    let first = match rig.stream_synchronize(stream) {
+        Ok(()) => return Err("the fault was not told".into()),
+        Err(error) => error.code(),
+    };
+    thread::sleep(Duration::from_millis(100));
+    check(
+        called.load(SeqCst) % 100 == 1,
+        "the one before the fault is called",
+    )?;
+    check(called.load(SeqCst) < 100, "the one behind it is not")?;
+    check(first.is_sticky(), &format!("{first} is sticky"))?;
+    let later = rig.stream_synchronize(stream).map_err(|error| error.code());
+    check(later == Err(first), "later calls answer the same")?;
+    let refused = rig.host_function(stream, || {}).map_err(|error| error.code());
+    check(refused == Err(first), "and no function is taken any more")?;
+    Ok(format!("not called; {first}, from every later call"))
+}

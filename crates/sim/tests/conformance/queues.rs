@@ -1,0 +1,130 @@
+//! Rule 54: how much a stream's queue takes while nothing of it runs.
+
+use std::{
+    sync::{
+        atomic::{AtomicUsize, Ordering::SeqCst},
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
+};
+
+use libtest_mimic::Failed;
+use millstream_driver::{DriverError, FillPattern, StreamHandle};
+
+use crate::rig::{Outcome, Rig, check};
+
+/// How many operations are tried.
+const MOST: usize = 1500;
+/// Any program may count on a queue of this many.
+const LEAST: usize = 256;
+/// A call that has not returned for so long is blocked.
+const BLOCKED_AFTER: Duration = Duration::from_millis(300);
+
+pub(crate) fn r54(rig: &Rig) -> Outcome {
+    let (memory, other, pinned) = (rig.memory(8)?, rig.stream()?, rig.pinned(4, 1)?);
+    let event = rig.recorded(other)?;
+    let fill = FillPattern::U8(2);
+    let depths = [
+        ("kernels", depth(rig, &|stream| rig.store(memory, 1, stream))?),
+        (
+            "copies up",
+            depth(rig, &|stream| rig.upload(memory, pinned, stream))?,
+        ),
+        (
+            "copies down",
+            depth(rig, &|stream| rig.download(pinned, memory, stream))?,
+        ),
+        (
+            "copies within the device",
+            depth(rig, &|stream| {
+                rig.copy_device_to_device_async(memory.offset(4), memory, 4, stream)
+            })?,
+        ),
+        (
+            "fills",
+            depth(rig, &|stream| rig.memset_async(memory, fill, 4, stream))?,
+        ),
+        (
+            "event records",
+            depth(rig, &|stream| rig.event_record(event, stream))?,
+        ),
+        (
+            "event waits",
+            depth(rig, &|stream| {
+                rig.event_record(event, other)?;
+                rig.stream_wait_event(stream, event)
+            })?,
+        ),
+        (
+            "allocations with their frees",
+            depth(rig, &|stream| {
+                let memory = rig.mem_alloc_async(4096, stream)?;
+                rig.mem_free_async(memory, stream)
+            })?,
+        ),
+    ];
+    rig.event_destroy(event)?;
+    let mut said: Vec<(String, Vec<&str>)> = Vec::new();
+    for (what, depth) in depths {
+        let word = depth.map_or(format!("{MOST} do not block"), |depth| {
+            format!("{depth}, then blocks")
+        });
+        match said.iter_mut().find(|(known, _)| *known == word) {
+            Some((_, all)) => all.push(what),
+            None => said.push((word, vec![what])),
+        }
+    }
+    let said = said
+        .iter()
+        .map(|(word, what)| format!("{}: {word}", what.join(", ")));
+    Ok(said.collect::<Vec<_>>().join("; "))
+}
+
+/// How many operations are taken behind a closed gate before a call blocks, if one does.
+fn depth(
+    rig: &Rig,
+    enqueue: &(dyn Fn(StreamHandle) -> Result<(), DriverError> + Sync),
+) -> Result<Option<usize>, Failed> {
+    let stream = rig.stream()?;
+    let taken = AtomicUsize::new(0);
+    let gate = rig.gate(stream)?;
+    let depth = thread::scope(|scope| -> Result<Option<usize>, Failed> {
+        let (done, is_done) = mpsc::channel();
+        let taken = &taken;
+        scope.spawn(move || {
+            let all = (0..MOST).try_for_each(|_| {
+                enqueue(stream)?;
+                taken.fetch_add(1, SeqCst);
+                Ok::<(), DriverError>(())
+            });
+            done.send(all)
+        });
+        let mut before = 0;
+        let depth = loop {
+            match is_done.recv_timeout(BLOCKED_AFTER) {
+                Ok(all) => {
+                    all?;
+                    break None;
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err("a call panicked".into()),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let now = taken.load(SeqCst);
+            if now == before {
+                gate.open();
+                is_done.recv().map_err(|_| "a call panicked")??;
+                break Some(now);
+            }
+            before = now;
+        };
+        Ok(depth)
+    })?;
+    rig.stream_synchronize(stream)?;
+    check(taken.load(SeqCst) == MOST, "all are taken in the end")?;
+    check(
+        depth.is_none_or(|depth| depth >= LEAST),
+        &format!("a queue of {depth:?}"),
+    )?;
+    Ok(depth)
+}

@@ -1,0 +1,445 @@
+//! A device behind the seam: its calls without `unsafe`, and the memory and streams of one test.
+
+#![allow(unsafe_code, reason = "calls the seam's unsafe methods")]
+
+use std::{
+    ffi::c_void,
+    ptr::{self, NonNull},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use libtest_mimic::Failed;
+use millstream_driver::{
+    Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
+    EventHandle, EventKind, FillPattern, FunctionHandle, LaunchDims, ManagedAdvice, ManagedLocation,
+    ModuleHandle, PoolHandle, PoolUsage, ResultCode, StreamHandle,
+};
+use millstream_sim::Gpu;
+
+use crate::{host::Host, kernels::Kernels};
+
+/// What a test saw, or why it failed.
+pub(crate) type Outcome = Result<String, Failed>;
+
+type Result<T, E = DriverError> = std::result::Result<T, E>;
+
+/// A device with its primary context.
+pub(crate) struct Rig {
+    driver: Arc<dyn Driver>,
+    simulated: Option<Gpu>,
+    pub(crate) device: DeviceOrdinal,
+    pub(crate) context: ContextHandle,
+    kernels: Kernels,
+    streams: Mutex<Vec<StreamHandle>>,
+    pageable: Mutex<Vec<Vec<u8>>>,
+    pinned: Mutex<Vec<Host>>,
+    memory: Mutex<Vec<DevicePtr>>,
+    refused: Arc<AtomicUsize>,
+    any_reports: AtomicBool,
+}
+
+macro_rules! calls {
+    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
+        $(pub(crate) fn $name(&self, $($arg: $ty),*) -> Result<$ret> {
+            // SAFETY: the context is alive; the tests pass live handles and memory, or run where a fault harms nobody.
+            unsafe { self.driver.$name(self.context, $($arg),*) }
+        })*
+    };
+}
+
+impl Rig {
+    pub(crate) fn open(
+        driver: Arc<dyn Driver>,
+        simulated: Option<Gpu>,
+        device: DeviceOrdinal,
+    ) -> Result<Self, Failed> {
+        let context = driver.primary_context_retain(device)?;
+        let kernels = Kernels::load(&*driver, context)?;
+        let rig = Self {
+            driver,
+            simulated,
+            device,
+            context,
+            kernels,
+            streams: Mutex::default(),
+            pageable: Mutex::default(),
+            pinned: Mutex::default(),
+            memory: Mutex::default(),
+            refused: Arc::default(),
+            any_reports: AtomicBool::new(false),
+        };
+        // As they are when a process begins.
+        rig.keep_pool_bytes(0)?;
+        rig.trim(0)?;
+        Ok(rig)
+    }
+
+    /// Another device of the same driver.
+    pub(crate) fn second(&self) -> Result<Self, Failed> {
+        let mut second = Self::open(
+            Arc::clone(&self.driver),
+            self.simulated.clone(),
+            DeviceOrdinal::from_raw(if self.device.as_raw() == 0 { 1 } else { 0 }),
+        )?;
+        second.refused = Arc::clone(&self.refused);
+        Ok(second)
+    }
+
+    /// Enqueues a kernel of one thread.
+    ///
+    /// # Safety
+    ///
+    /// `params` points to one value of its type for each parameter of the kernel.
+    pub(crate) unsafe fn launch(
+        &self,
+        function: FunctionHandle,
+        stream: StreamHandle,
+        params: &[*const c_void],
+    ) -> Result<()> {
+        let dims = LaunchDims {
+            grid: [1; 3],
+            block: [1; 3],
+            shared_bytes: 0,
+        };
+        // SAFETY: the caller vouches for the parameters.
+        unsafe {
+            self.driver
+                .launch_kernel(self.context, function, &dims, stream, params)
+        }
+    }
+
+    pub(crate) fn kernels(&self) -> &Kernels {
+        &self.kernels
+    }
+
+    /// The simulated GPU that this is.
+    pub(crate) fn simulated(&self) -> Option<&Gpu> {
+        self.simulated.as_ref()
+    }
+
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.driver.is_simulated()
+    }
+
+    calls! {
+        context_synchronize() -> ();
+        stream_create(non_blocking: bool, priority: i32) -> StreamHandle;
+        stream_destroy(stream: StreamHandle) -> ();
+        stream_query(stream: StreamHandle) -> Completion;
+        stream_synchronize(stream: StreamHandle) -> ();
+        stream_wait_event(stream: StreamHandle, event: EventHandle) -> ();
+        event_create(kind: EventKind) -> EventHandle;
+        event_destroy(event: EventHandle) -> ();
+        event_record(event: EventHandle, stream: StreamHandle) -> ();
+        event_query(event: EventHandle) -> Completion;
+        event_synchronize(event: EventHandle) -> ();
+        mem_alloc(bytes: usize) -> DevicePtr;
+        mem_alloc_managed(bytes: usize) -> DevicePtr;
+        mem_prefetch_async(pointer: DevicePtr, bytes: usize, location: ManagedLocation, stream: StreamHandle) -> ();
+        mem_advise(pointer: DevicePtr, bytes: usize, advice: ManagedAdvice, location: ManagedLocation) -> ();
+        mem_free(pointer: DevicePtr) -> ();
+        mem_alloc_async(bytes: usize, stream: StreamHandle) -> DevicePtr;
+        mem_free_async(pointer: DevicePtr, stream: StreamHandle) -> ();
+        memset_async(target: DevicePtr, pattern: FillPattern, count: usize, stream: StreamHandle) -> ();
+        copy_device_to_device(target: DevicePtr, source: DevicePtr, bytes: usize) -> ();
+        copy_device_to_device_async(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle) -> ();
+        copy_unified(target: DevicePtr, source: DevicePtr, bytes: usize) -> ();
+        copy_unified_async(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle) -> ();
+        copy_2d_async(copy: &Copy2d, stream: StreamHandle) -> ();
+        function_load(function: FunctionHandle) -> ();
+        module_load(image: &[u8]) -> ModuleHandle;
+        module_function(module: ModuleHandle, name: &str) -> FunctionHandle;
+    }
+
+    pub(crate) fn attribute(&self, attribute: DeviceAttribute) -> Result<i32> {
+        self.driver.device_attribute(self.device, attribute)
+    }
+
+    /// A non-blocking stream that lives as long as the rig.
+    pub(crate) fn stream(&self) -> Result<StreamHandle> {
+        let stream = self.stream_create(true, 0)?;
+        lock(&self.streams).push(stream);
+        Ok(stream)
+    }
+
+    /// A stream that the legacy default stream waits for, which lives as long as the rig.
+    pub(crate) fn blocking_stream(&self) -> Result<StreamHandle> {
+        let stream = self.stream_create(false, 0)?;
+        lock(&self.streams).push(stream);
+        Ok(stream)
+    }
+
+    pub(crate) fn event(&self) -> Result<EventHandle> {
+        self.event_create(EventKind::Ordering)
+    }
+
+    /// An event recorded on `stream` now.
+    pub(crate) fn recorded(&self, stream: StreamHandle) -> Result<EventHandle> {
+        let event = self.event()?;
+        self.event_record(event, stream)?;
+        Ok(event)
+    }
+
+    /// Device memory that lives as long as the rig, every byte 0.
+    pub(crate) fn memory(&self, bytes: usize) -> Result<DevicePtr> {
+        let pointer = self.memory_to_keep(bytes)?;
+        self.memset_async(pointer, FillPattern::U8(0), bytes, StreamHandle::LEGACY)?;
+        self.stream_synchronize(StreamHandle::LEGACY)?;
+        Ok(pointer)
+    }
+
+    /// Device memory that lives as long as the rig, of unknown content.
+    pub(crate) fn memory_to_keep(&self, bytes: usize) -> Result<DevicePtr> {
+        let pointer = self.mem_alloc(bytes)?;
+        lock(&self.memory).push(pointer);
+        Ok(pointer)
+    }
+
+    /// Page-locked memory that lives as long as the rig.
+    pub(crate) fn pinned(&self, bytes: usize, value: u8) -> Result<Host> {
+        let host = self.pinned_to_free(bytes, value)?;
+        lock(&self.pinned).push(host);
+        Ok(host)
+    }
+
+    /// Page-locked memory that the test frees.
+    pub(crate) fn pinned_to_free(&self, bytes: usize, value: u8) -> Result<Host> {
+        // SAFETY: the context is alive and the size is not 0.
+        let pointer = unsafe { self.driver.host_alloc(self.context, bytes) }?;
+        let host = Host { pointer, bytes };
+        host.fill(value);
+        Ok(host)
+    }
+
+    /// Ordinary memory that lives as long as the rig, and begins with a page.
+    pub(crate) fn pageable(&self, bytes: usize, value: u8) -> Host {
+        const PAGE: usize = 4096;
+        let mut memory = vec![value; bytes + PAGE];
+        let skipped = memory.as_ptr().align_offset(PAGE).min(PAGE);
+        let pointer = NonNull::from(&mut memory[skipped]);
+        // Its heap memory stays where it is.
+        lock(&self.pageable).push(memory);
+        Host { pointer, bytes }
+    }
+
+    /// Managed memory as the host sees it. The test frees it.
+    pub(crate) fn managed(&self, bytes: usize) -> Result<Host, Failed> {
+        let address = self.mem_alloc_managed(bytes)?.as_raw() as usize;
+        let pointer = NonNull::new(ptr::with_exposed_provenance_mut(address)).ok_or("an address")?;
+        Ok(Host { pointer, bytes })
+    }
+
+    pub(crate) fn host_free(&self, host: Host) -> Result<()> {
+        // SAFETY: the tests free what they allocated, once, behind its last use.
+        unsafe { self.driver.host_free(self.context, host.pointer) }
+    }
+
+    pub(crate) fn host_register(&self, host: Host) -> Result<()> {
+        // SAFETY: the memory lives as long as the rig.
+        unsafe { self.driver.host_register(self.context, host.pointer, host.bytes) }
+    }
+
+    pub(crate) fn host_unregister(&self, host: Host) -> Result<()> {
+        // SAFETY: the tests unregister what they registered, behind its last use.
+        unsafe { self.driver.host_unregister(self.context, host.pointer) }
+    }
+
+    pub(crate) fn upload(&self, target: DevicePtr, source: Host, stream: StreamHandle) -> Result<()> {
+        let (from, bytes) = (source.pointer.as_ptr(), source.bytes);
+        // SAFETY: the memory lives as long as the rig, which waits for its work.
+        unsafe {
+            self.driver
+                .copy_host_to_device_async(self.context, target, from, bytes, stream)
+        }
+    }
+
+    pub(crate) fn upload_captured(
+        &self,
+        target: DevicePtr,
+        source: Host,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        let (from, bytes) = (source.pointer.as_ptr(), source.bytes);
+        // SAFETY: as above.
+        unsafe {
+            self.driver
+                .copy_captured_async(self.context, target, from, bytes, stream)
+        }
+    }
+
+    pub(crate) fn download(&self, target: Host, source: DevicePtr, stream: StreamHandle) -> Result<()> {
+        let (to, bytes) = (target.pointer.as_ptr(), target.bytes);
+        // SAFETY: as above.
+        unsafe {
+            self.driver
+                .copy_device_to_host_async(self.context, to, source, bytes, stream)
+        }
+    }
+
+    pub(crate) fn upload_now(&self, target: DevicePtr, source: Host) -> Result<()> {
+        let (from, bytes) = (source.pointer.as_ptr(), source.bytes);
+        // SAFETY: as above.
+        unsafe { self.driver.copy_host_to_device(self.context, target, from, bytes) }
+    }
+
+    pub(crate) fn download_now(&self, target: Host, source: DevicePtr) -> Result<()> {
+        let (to, bytes) = (target.pointer.as_ptr(), target.bytes);
+        // SAFETY: as above.
+        unsafe { self.driver.copy_device_to_host(self.context, to, source, bytes) }
+    }
+
+    pub(crate) fn host_function(
+        &self,
+        stream: StreamHandle,
+        function: impl FnOnce() + Send + 'static,
+    ) -> Result<()> {
+        // SAFETY: the stream is alive; whether a function may call the driver is what one of them tries.
+        unsafe {
+            self.driver
+                .launch_host_function(self.context, stream, Box::new(function))
+        }
+    }
+
+    /// A query of the stream that may be made on any thread.
+    pub(crate) fn query_later(
+        &self,
+        stream: StreamHandle,
+    ) -> impl FnOnce() -> Result<Completion> + Send + 'static {
+        let (driver, context) = (Arc::clone(&self.driver), self.context);
+        // SAFETY: the context is alive, and so is the stream.
+        move || unsafe { driver.stream_query(context, stream) }
+    }
+
+    fn pool(&self) -> Result<PoolHandle> {
+        self.driver.default_pool(self.device)
+    }
+
+    pub(crate) fn keep_pool_bytes(&self, bytes: u64) -> Result<()> {
+        let pool = self.pool()?;
+        // SAFETY: the pool lives as long as the device.
+        unsafe { self.driver.pool_set_release_threshold(pool, bytes) }
+    }
+
+    pub(crate) fn trim(&self, keep_bytes: usize) -> Result<()> {
+        let pool = self.pool()?;
+        // SAFETY: the pool lives as long as the device.
+        unsafe { self.driver.pool_trim(pool, keep_bytes) }
+    }
+
+    pub(crate) fn pool_usage(&self) -> Result<PoolUsage> {
+        let pool = self.pool()?;
+        // SAFETY: the pool lives as long as the device.
+        unsafe { self.driver.pool_usage(pool) }
+    }
+
+    /// What device memory holds once the stream's work is done.
+    pub(crate) fn read(&self, source: DevicePtr, bytes: usize, stream: StreamHandle) -> Result<Vec<u8>> {
+        let host = self.pinned(bytes, 0)?;
+        self.download(host, source, stream)?;
+        self.stream_synchronize(stream)?;
+        Ok(host.read())
+    }
+
+    /// Whether that is `value` in every byte.
+    pub(crate) fn holds(
+        &self,
+        source: DevicePtr,
+        value: u8,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Result<bool> {
+        Ok(self
+            .read(source, bytes, stream)?
+            .iter()
+            .all(|&byte| byte == value))
+    }
+
+    pub(crate) fn pending(&self, stream: StreamHandle) -> Result<bool> {
+        Ok(!self.stream_query(stream)?.is_complete())
+    }
+
+    /// Asks often, and for a while, whether the stream's work is done, which it is never to be.
+    pub(crate) fn stays_pending(&self, stream: StreamHandle) -> Result<bool> {
+        for _ in 0..20 {
+            if !self.pending(stream)? {
+                return Ok(false);
+            }
+            self.driver.pause(Duration::from_millis(1));
+        }
+        Ok(true)
+    }
+
+    /// Whether the stream's work is done within the time that a blocking call is given.
+    pub(crate) fn gets_done(&self, stream: StreamHandle) -> Result<bool> {
+        for _ in 0..100 {
+            if !self.pending(stream)? {
+                return Ok(true);
+            }
+            self.driver.pause(self.patience() / 100);
+        }
+        Ok(false)
+    }
+
+    /// The code of a refusal that is to be one.
+    pub(crate) fn refusal<T>(&self, answer: Result<T>) -> Result<ResultCode, Failed> {
+        match answer {
+            Ok(_) => Err("the call was to be refused".into()),
+            Err(error) => {
+                self.refused.fetch_add(1, SeqCst);
+                Ok(error.code())
+            }
+        }
+    }
+
+    /// What the test does next is wrong on purpose: the simulated device may say so as often as it likes.
+    pub(crate) fn does_wrong(&self) {
+        self.any_reports.store(true, SeqCst);
+    }
+
+    /// What holds at the end of every test: what was not refused was right.
+    pub(crate) fn finish(self) -> Result<(), Failed> {
+        if let Some(gpu) = &self.simulated
+            && !self.any_reports.load(SeqCst)
+        {
+            let reports = gpu.reports();
+            check(
+                reports.len() <= self.refused.load(SeqCst),
+                &format!("the simulated device complains: {reports:#?}"),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // All gates are open: they borrow nothing, but every test drops its own before this.
+        let _ = self.context_synchronize();
+        for pointer in lock(&self.memory).drain(..) {
+            let _ = self.mem_free(pointer);
+        }
+        for host in lock(&self.pinned).drain(..) {
+            let _ = self.host_free(host);
+        }
+        for stream in lock(&self.streams).drain(..) {
+            let _ = self.stream_destroy(stream);
+        }
+        // A GPU's context stays: making one takes long, and others of this process use it.
+        if self.is_simulated() {
+            // SAFETY: the reference of `open`, once.
+            let _ = unsafe { self.driver.primary_context_release(self.device) };
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+pub(crate) fn check(holds: bool, claim: &str) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(claim.into()) }
+}
