@@ -71,7 +71,7 @@ impl Call {
 impl Rig {
     /// How long a call is given before it counts as blocked.
     pub(crate) fn patience(&self) -> Duration {
-        Duration::from_millis(if self.is_simulated() { 15 } else { 150 })
+        Duration::from_millis(if self.is_simulated() { 25 } else { 150 })
     }
 
     /// Keeps the stream busy from here on.

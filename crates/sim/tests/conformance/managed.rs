@@ -101,10 +101,11 @@ pub(crate) fn r51(rig: &Rig) -> Outcome {
     ] {
         rig.mem_advise(address, BYTES, advice, location)?;
     }
-    let gate = rig.gate(stream)?;
-    let gate = rig.returns(gate, || rig.mem_prefetch_async(address, BYTES, here, stream))?;
-    check(rig.pending(stream)?, "a prefetch is an operation of its stream")?;
-    gate.open();
+    let call = rig.either(rig.gate(stream)?, || {
+        rig.mem_prefetch_async(address, BYTES, here, stream)
+    })?;
+    let word = call.word();
+    drop(call);
     check(
         rig.holds(address, 3, BYTES, stream)?,
         "no value changes on the way there",
@@ -120,5 +121,7 @@ pub(crate) fn r51(rig: &Rig) -> Outcome {
         ManagedLocation::Host,
     )?;
     rig.mem_free(address)?;
-    Ok("values stay; other memory: CUDA_ERROR_INVALID_VALUE".into())
+    Ok(format!(
+        "values stay; a prefetch {word}; other memory: {prefetch}"
+    ))
 }

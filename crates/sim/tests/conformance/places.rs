@@ -131,6 +131,7 @@ impl Watch {
             if watched.recv_timeout(HUNG_AFTER) == Err(mpsc::RecvTimeoutError::Timeout) {
                 // Written past the test harness, which would keep it for after the test.
                 let _ = writeln!(io::stderr(), "hung: {name}");
+                table::print();
                 process::abort();
             }
         });
