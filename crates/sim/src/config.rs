@@ -67,6 +67,7 @@ pub struct SimConfig {
     pub(crate) timeline: bool,
     pub(crate) faults: Vec<Fault>,
     pub(crate) race_check: bool,
+    pub(crate) kernel_race_check: bool,
     pub(crate) uninitialised_reads: bool,
 }
 
@@ -84,6 +85,7 @@ impl Default for SimConfig {
             timeline: false,
             faults: Vec::new(),
             race_check: true,
+            kernel_race_check: false,
             uninitialised_reads: true,
         }
     }
@@ -192,6 +194,14 @@ impl SimConfig {
     #[must_use]
     pub fn race_check(mut self, check: bool) -> Self {
         self.race_check = check;
+        self
+    }
+
+    /// Whether the threads of each kernel are checked for [races with each other](crate::race#races-within-a-kernel), too. They are not, unless
+    /// this says so: such a kernel runs on one core, and many times slower. Takes effect only with [`race_check`](Self::race_check).
+    #[must_use]
+    pub fn kernel_race_check(mut self, check: bool) -> Self {
+        self.kernel_race_check = check;
         self
     }
 

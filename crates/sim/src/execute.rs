@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 
 use crate::{
     ReportKind, Span,
-    exec::{self, Fault, FaultKind},
+    exec::{self, Fault, FaultKind, KernelRace},
     ids::{OpId, name},
     kernel_threads,
     memory::{AccessError, KernelView, Moment},
@@ -115,10 +115,11 @@ impl World {
         match &op.kind {
             OpKind::Kernel(launch) => {
                 let touched = self.race.is_on().then(Mutex::default);
-                let outcome = self.run_kernel(id, op.device, launch, touched.as_ref());
+                let mut races = Vec::new();
+                let outcome = self.run_kernel(id, op.device, launch, touched.as_ref(), &mut races);
                 let fault = outcome.as_ref().err().and_then(|failure| failure.fault.as_ref());
                 let touched = touched.map(Mutex::into_inner).unwrap_or_default();
-                *effects = self.effects_of_kernel(touched, fault);
+                *effects = self.effects_of_kernel(touched, races, fault);
                 outcome
             }
             OpKind::Copy(copy) => self.run_copy(id, copy),
@@ -142,6 +143,7 @@ impl World {
         device: u32,
         launch: &KernelLaunch,
         touched: Option<&Mutex<Vec<u64>>>,
+        races: &mut Vec<KernelRace>,
     ) -> Result<u64, Failure> {
         let kernel = launch
             .module
@@ -165,7 +167,11 @@ impl World {
         let run = || exec::run(kernel, &shape, &view);
         // What runs in order needs no other threads.
         let alone = kernel.is_ordered() || launch.dims.grid == [1; 3];
-        let ran = if alone {
+        let ran = if touched.is_some() && self.config.kernel_race_check {
+            let (ran, found) = exec::run_checked(kernel, &shape, &view);
+            *races = found;
+            ran
+        } else if alone {
             run()
         } else {
             kernel_threads::install(run)

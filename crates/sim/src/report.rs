@@ -48,6 +48,10 @@ pub enum ReportKind {
     Race,
     /// The host uses bytes that an operation writes, or writes bytes that one reads, and has not waited for it.
     HostRace,
+    /// Two threads of one kernel use the same bytes of shared memory, one of them writes them, and nothing orders the two.
+    SharedMemoryRace,
+    /// The same of global memory, which threads of all blocks of a kernel share.
+    GlobalMemoryRace,
     /// Memory freed by an operation or a call that nothing orders behind a use of it (rule 32).
     FreeInFlight,
     /// Bytes read by a kernel, or copied to the host, that nobody ever wrote.

@@ -31,7 +31,7 @@ impl SimConfig {
     /// | `rules=observed`, `strict` | [`Rules::observed`](crate::Rules::observed) or [`Rules::strict`](crate::Rules::strict) |
     /// | `rules=small_upload+cross_stream_reuse` | strict in the rules named, which are fields of [`Rules`](crate::Rules) |
     /// | `devices=N` | that many devices |
-    /// | `race=on`, `off` | whether [races](crate::race) are looked for |
+    /// | `race=on`, `off`, `kernels` | whether [races](crate::race) are looked for; with the last also [within kernels](SimConfig::kernel_race_check) |
     /// | `memory=N`, `NK`, `NM`, `NG` | memory of each device in bytes, KiB, MiB, GiB |
     ///
     /// # Errors
@@ -107,8 +107,12 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
             },
             "memory" => config = config.memory_bytes(bytes(value)?),
             "race" => match value {
-                "on" | "off" => config = config.race_check(value == "on"),
-                _ => return Err(format!("race={value} is neither `on` nor `off`")),
+                "on" | "off" | "kernels" => {
+                    config = config
+                        .race_check(value != "off")
+                        .kernel_race_check(value == "kernels");
+                }
+                _ => return Err(format!("race={value} is none of `on`, `off` and `kernels`")),
             },
             _ => {
                 return Err(format!(
@@ -217,6 +221,8 @@ mod tests {
         let config = SimConfig::from_spec("sim:devices=2,memory=3G,rules=strict,race=off").unwrap();
         assert_eq!(config, config.clone().race_check(false));
         assert_ne!(config, config.clone().race_check(true));
+        let within = SimConfig::from_spec("sim:race=kernels").unwrap();
+        assert_eq!(within, SimConfig::new().kernel_race_check(true));
         assert_eq!(config.devices, 2);
         assert_eq!(config.memory_bytes, 3 << 30);
         assert_eq!(config.rules, Rules::strict());
@@ -244,7 +250,7 @@ mod tests {
             ("sim:memory=G", "not a whole number"),
             ("sim:memory=99999999999999999G", "does not fit"),
             ("sim:rules=loose", "no rules `loose`"),
-            ("sim:race=maybe", "neither `on` nor `off`"),
+            ("sim:race=maybe", "none of `on`, `off`"),
         ] {
             let error = SimConfig::from_spec(spec).unwrap_err().to_string();
             assert!(error.contains(reason), "{spec}: {error}");

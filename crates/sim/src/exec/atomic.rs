@@ -4,6 +4,7 @@ use super::fault::FaultKind;
 use super::float::canonical;
 use super::marks::Touch;
 use super::memory::{Cached, Memory, in_window};
+use super::observe::AtomicOperands;
 use super::place::{Failure, Place};
 use super::registers::{LANES, Registers, lanes};
 use crate::ptx::code::{AccessSpace, Atomic, AtomicOp, Window};
@@ -12,6 +13,18 @@ use crate::ptx::types::Type;
 /// Whether an atomic can be how threads wait for each other: one whose result they look at.
 pub(super) fn may_wait(atomic: &Atomic) -> bool {
     atomic.result.is_some()
+}
+
+/// What the atomic is about to be given.
+pub(super) fn operands(r: &Registers, atomic: &Atomic, mask: u32) -> AtomicOperands {
+    AtomicOperands {
+        place: Place::new(r, atomic.address, mask, atomic.ty.bytes(), true),
+        compared: if atomic.ty.bytes() == 8 {
+            *r.double(atomic.b)
+        } else {
+            r.word(atomic.b).map(u64::from)
+        },
+    }
 }
 
 impl<'m> Memory<'_, 'm> {

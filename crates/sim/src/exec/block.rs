@@ -4,6 +4,7 @@ use super::barrier::Barriers;
 use super::dispatch;
 use super::launch::{GlobalMemory, Launch};
 use super::memory::{Cached, Memory, Traffic};
+use super::observe::Observer;
 use super::step::Failed;
 use super::warp::{Group, Pause, Shape, Wait, Warp, deadlock};
 use crate::ptx::code::Code;
@@ -134,11 +135,12 @@ impl Block {
     }
 
     /// Runs each warp until it pauses.
-    pub(super) fn run_round(
+    pub(super) fn run_round<O: Observer>(
         &mut self,
         code: &Code,
         launch: &Launch<'_>,
         worker: &mut Worker<'_>,
+        observer: &mut O,
     ) -> Result<Progress, FailedThread> {
         let Self {
             warps,
@@ -147,6 +149,7 @@ impl Block {
             running,
             ..
         } = self;
+        observer.enter(self.index);
         let mut waiting = false;
         let mut moved = false;
         let mut failure = None;
@@ -167,7 +170,7 @@ impl Block {
                 cached_atomics: &mut worker.cached_atomics,
             };
             let before = shared.counts.warp;
-            match dispatch::run(&mut warps[number], &mut shared) {
+            match dispatch::run(&mut warps[number], &mut shared, observer) {
                 Ok(Pause::Done) => {
                     moved = true;
                     false
@@ -194,6 +197,7 @@ impl Block {
             return Err(failure);
         }
         if running.is_empty() {
+            observer.leave(self.index);
             return Ok(Progress::Done);
         }
         if !moved {

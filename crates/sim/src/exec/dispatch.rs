@@ -5,11 +5,16 @@
 )]
 
 use super::block::Shared;
+use super::observe::Observer;
 use super::step::{self, Failed};
 use super::warp::{Pause, Warp};
 
 /// Runs the warp until it pauses.
-pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause, Failed> {
+pub(super) fn run<O: Observer>(
+    warp: &mut Warp,
+    shared: &mut Shared<'_, '_>,
+    observer: &mut O,
+) -> Result<Pause, Failed> {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2")
         && std::arch::is_x86_feature_detected!("fma")
@@ -19,14 +24,18 @@ pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause,
         && std::arch::is_x86_feature_detected!("popcnt")
     {
         // SAFETY: the processor has all the features that the function is built for.
-        return unsafe { run_avx2(warp, shared) };
+        return unsafe { run_avx2(warp, shared, observer) };
     }
-    step::run(warp, shared)
+    step::run(warp, shared, observer)
 }
 
 /// The loop with 256-bit vectors and fused multiply-add.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-fn run_avx2(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause, Failed> {
-    step::run(warp, shared)
+fn run_avx2<O: Observer>(
+    warp: &mut Warp,
+    shared: &mut Shared<'_, '_>,
+    observer: &mut O,
+) -> Result<Pause, Failed> {
+    step::run(warp, shared, observer)
 }

@@ -8,6 +8,8 @@ use rayon::prelude::*;
 use super::block::{Block, Counts, FailedThread, Progress, Worker, coordinates};
 use super::fault::{Fault, FaultKind};
 use super::launch::{GlobalMemory, Launch, Stats};
+use super::observe::{Nobody, Observer};
+use super::races::{KernelRace, Races};
 use crate::ptx::Kernel;
 
 /// The most threads of a block.
@@ -33,25 +35,38 @@ const CHUNK: u64 = 16;
 /// # Errors
 /// The first fault, by the order of blocks. What other threads have written by then stays written.
 pub fn run(kernel: &Kernel, launch: &Launch<'_>, memory: &dyn GlobalMemory) -> Result<Stats, Fault> {
-    check(kernel, launch)?;
-    let blocks = launch.grid.iter().map(|size| u64::from(*size)).product();
+    let blocks = check(kernel, launch)?;
     let counts = if kernel.is_ordered() || blocks == 1 {
-        run_in_order(kernel, launch, memory, blocks)
+        run_in_order(kernel, launch, memory, blocks, &mut Nobody)
     } else {
         run_in_parallel(kernel, launch, memory, blocks)
     };
-    counts.map(|counts| Stats {
-        thread_instructions: counts.thread,
-        warp_instructions: counts.warp,
-        global_bytes_read: counts.traffic.read_bytes,
-        global_bytes_written: counts.traffic.written_bytes,
-        global_atomics: counts.traffic.atomics,
-        blocks,
-    })
+    counts.map(|counts| counts.stats(blocks))
 }
 
-/// Refuses what a driver refuses: a launch that does not fit the kernel.
-fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<(), Fault> {
+/// Runs a kernel, and looks for [races within it](KernelRace) meanwhile.
+///
+/// Blocks run one after the other, or in turn where they wait for each other, on one core, and many times slower than in [`run`]. The
+/// outcome is that of [`run`], and the races are the same on every run, in the order of their lines.
+///
+/// # Errors
+/// The first fault, as of [`run`]; the races up to there come with it.
+pub fn run_checked(
+    kernel: &Kernel,
+    launch: &Launch<'_>,
+    memory: &dyn GlobalMemory,
+) -> (Result<Stats, Fault>, Vec<KernelRace>) {
+    let blocks = match check(kernel, launch) {
+        Ok(blocks) => blocks,
+        Err(fault) => return (Err(fault), Vec::new()),
+    };
+    let mut races = Races::new(kernel, launch, memory);
+    let counts = run_in_order(kernel, launch, memory, blocks, &mut races);
+    (counts.map(|counts| counts.stats(blocks)), races.found())
+}
+
+/// Refuses what a driver refuses: a launch that does not fit the kernel. Gives the number of its blocks.
+fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<u64, Fault> {
     let invalid = |problem: String| {
         Err(Fault {
             kernel: kernel.name().to_owned(),
@@ -110,7 +125,7 @@ fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<(), Fault> {
             launch.params.len()
         ));
     }
-    Ok(())
+    Ok(launch.grid.iter().map(|size| u64::from(*size)).product())
 }
 
 fn fault(kernel: &Kernel, launch: &Launch<'_>, block: u64, failure: FailedThread) -> Fault {
@@ -129,11 +144,12 @@ fn fault(kernel: &Kernel, launch: &Launch<'_>, block: u64, failure: FailedThread
 }
 
 /// Runs the blocks one after the other. When one seems to wait for another, the next ones join it and they take turns.
-fn run_in_order(
+fn run_in_order<O: Observer>(
     kernel: &Kernel,
     launch: &Launch<'_>,
     memory: &dyn GlobalMemory,
     blocks: u64,
+    observer: &mut O,
 ) -> Result<Counts, Fault> {
     let code = &kernel.code;
     let mut worker = Worker::new(code, memory);
@@ -154,7 +170,7 @@ fn run_in_order(
             return Ok(worker.counts);
         };
         let index = block.index;
-        match block.run_round(code, launch, &mut worker) {
+        match block.run_round(code, launch, &mut worker, observer) {
             Ok(Progress::Done) => {
                 rounds_waited = 0;
                 spare.push(block);
@@ -194,7 +210,7 @@ fn run_in_parallel(
                 let before = worker.counts.warp;
                 block.start(index, code, launch);
                 let failure = loop {
-                    match block.run_round(code, launch, worker) {
+                    match block.run_round(code, launch, worker, &mut Nobody) {
                         Ok(Progress::Done) => break None,
                         Ok(_) => {}
                         Err(failure) => break Some(fault(kernel, launch, index, failure)),
@@ -234,6 +250,17 @@ fn run_in_parallel(
 }
 
 impl Counts {
+    fn stats(&self, blocks: u64) -> Stats {
+        Stats {
+            thread_instructions: self.thread,
+            warp_instructions: self.warp,
+            global_bytes_read: self.traffic.read_bytes,
+            global_bytes_written: self.traffic.written_bytes,
+            global_atomics: self.traffic.atomics,
+            blocks,
+        }
+    }
+
     fn plus(mut self, other: Self) -> Self {
         self.warp += other.warp;
         self.thread += other.thread;

@@ -24,7 +24,9 @@ mod integer;
 mod launch;
 mod marks;
 mod memory;
+mod observe;
 mod place;
+mod races;
 mod registers;
 mod rounding;
 mod staging;
@@ -33,6 +35,7 @@ mod warp;
 mod watch;
 
 pub use fault::{Fault, FaultKind};
-pub use grid::run;
+pub use grid::{run, run_checked};
 pub use launch::{GlobalMemory, Launch, Region, Stats, Watched};
 pub use marks::{Marks, Touch};
+pub use races::{KernelAccess, KernelRace, MissingOrder, RacedMemory};

@@ -3,6 +3,7 @@
 use super::barrier::{Arrival, BARRIERS};
 use super::block::Shared;
 use super::fault::FaultKind;
+use super::observe::{Arrived, At, Observer};
 use super::registers::{LANES, Registers, lanes};
 use super::warp::{Group, NOWHERE, Pause, Wait, Warp, deadlock};
 use super::{atomic, bits, convert, float, half, integer};
@@ -20,9 +21,13 @@ pub(super) struct Failed {
 ///
 /// This is inlined into one function for each set of processor features: see [`super::dispatch`].
 #[inline(always)]
-pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause, Failed> {
+pub(super) fn run<O: Observer>(
+    warp: &mut Warp,
+    shared: &mut Shared<'_, '_>,
+    observer: &mut O,
+) -> Result<Pause, Failed> {
     let code = shared.code;
-    let mut group = match select(warp, shared)? {
+    let mut group = match select(warp, shared, observer)? {
         Some(group) => group,
         None => {
             return Ok(if warp.live == 0 {
@@ -61,10 +66,12 @@ pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause,
             pc: group.pc,
             kind,
         };
+        let at = At { pc: group.pc, mask };
         match instr.op {
             Op::Load(index) => {
                 let access = &code.loads[index as usize];
                 warp.may_wait |= access.synchronises;
+                observer.load(warp, at, access);
                 let (mut memory, cached) = shared.loads(&mut warp.local, index);
                 memory
                     .load(&mut warp.registers, access, cached, mask)
@@ -72,6 +79,7 @@ pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause,
             }
             Op::Store(index) => {
                 let access = &code.stores[index as usize];
+                observer.store(warp, at, access);
                 let (mut memory, cached) = shared.stores(&mut warp.local, index);
                 memory
                     .store(&warp.registers, access, cached, mask)
@@ -80,10 +88,14 @@ pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause,
             Op::Atomic(index) => {
                 let operation = &code.atomics[index as usize];
                 warp.may_wait |= atomic::may_wait(operation);
+                let operands = O::ON.then(|| atomic::operands(&warp.registers, operation, mask));
                 let (mut memory, cached) = shared.atomics(&mut warp.local, index);
                 memory
                     .atomic(&mut warp.registers, operation, cached, mask)
                     .map_err(failed)?;
+                if let Some(operands) = operands {
+                    observer.atomic(warp, at, operation, &operands);
+                }
             }
             Op::Branch { target } => {
                 let rest = group.mask & !mask;
@@ -138,7 +150,7 @@ pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause,
                         wait: Wait::Nothing,
                     });
                 }
-                let Some(next) = select(warp, shared)? else {
+                let Some(next) = select(warp, shared, observer)? else {
                     return Ok(Pause::Blocked);
                 };
                 group = next;
@@ -153,9 +165,10 @@ pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause,
             Op::Exit => {
                 warp.exit(mask);
                 shared.barriers.exit(mask.count_ones());
+                observer.exited(warp, mask, shared.barriers);
                 group.mask &= !mask;
                 if group.mask == 0 {
-                    match select(warp, shared)? {
+                    match select(warp, shared, observer)? {
                         Some(next) => {
                             group = next;
                             stop = warp.stop(group.pc);
@@ -181,7 +194,7 @@ pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause,
                 });
             }
             Op::Barrier(index) => {
-                arrive(warp, shared, index, mask, group.pc)?;
+                arrive(warp, shared, observer, index, at)?;
                 let rest = group.mask & !mask;
                 if rest != 0 {
                     warp.put(Group {
@@ -190,7 +203,7 @@ pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause,
                         wait: Wait::Nothing,
                     });
                 }
-                match select(warp, shared)? {
+                match select(warp, shared, observer)? {
                     Some(next) => {
                         group = next;
                         stop = warp.stop(group.pc);
@@ -200,7 +213,12 @@ pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause,
                 }
             }
             Op::Exchange(index) => {
-                let waiting = warp.exchange(&code.exchanges[index as usize], mask);
+                let exchange = &code.exchanges[index as usize];
+                let members = O::ON.then(|| *warp.registers.word(exchange.members));
+                let waiting = warp.exchange(exchange, mask);
+                if let Some(members) = members {
+                    observer.exchanged(warp, exchange, &members, mask & !waiting);
+                }
                 if waiting != 0 {
                     warp.put(Group {
                         pc: group.pc,
@@ -209,7 +227,7 @@ pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause,
                     });
                     group.mask &= !waiting;
                     if group.mask == 0 {
-                        match select(warp, shared)? {
+                        match select(warp, shared, observer)? {
                             Some(next) => {
                                 group = next;
                                 stop = warp.stop(group.pc);
@@ -226,6 +244,7 @@ pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause,
                 .registers
                 .set_word(d, mask, &[shared.counts.warp as u32; LANES]),
             Op::Clock64 { d } => warp.registers.set_double(d, mask, &[shared.counts.warp; LANES]),
+            Op::Fence { block_only } => observer.fence(warp, mask, block_only),
             Op::Pause => warp.may_wait = true,
             Op::Nop => {}
             op => arithmetic(&mut warp.registers, mask, op),
@@ -235,8 +254,18 @@ pub(super) fn run(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause,
 }
 
 /// Chooses the group to run next; none if all wait for barriers of the block or have exited.
-fn select(warp: &mut Warp, shared: &Shared<'_, '_>) -> Result<Option<Group>, Failed> {
-    warp.select(shared.code, shared.barriers).map_err(|group| Failed {
+fn select<O: Observer>(
+    warp: &mut Warp,
+    shared: &Shared<'_, '_>,
+    observer: &mut O,
+) -> Result<Option<Group>, Failed> {
+    let selected = warp.select(shared.code, shared.barriers);
+    if O::ON {
+        for (_, lanes) in std::mem::take(&mut warp.met) {
+            observer.met(warp, lanes);
+        }
+    }
+    selected.map_err(|group| Failed {
         lane: group.mask.trailing_zeros() as usize,
         pc: group.pc,
         kind: deadlock(shared.code, &group),
@@ -260,12 +289,12 @@ fn back(warp: &mut Warp, shared: &Shared<'_, '_>, group: &Group) -> Result<Optio
 }
 
 /// Lets the lanes arrive at a barrier of the block, and puts them on the list.
-fn arrive(
+fn arrive<O: Observer>(
     warp: &mut Warp,
     shared: &mut Shared<'_, '_>,
+    observer: &mut O,
     index: u32,
-    mask: u32,
-    pc: u32,
+    At { pc, mask }: At,
 ) -> Result<(), Failed> {
     let barrier = &shared.code.barriers[index as usize];
     let lane = mask.trailing_zeros() as usize & 31;
@@ -297,6 +326,14 @@ fn arrive(
         padding,
         count_true: (warp.registers.predicate(barrier.predicate) & mask).count_ones(),
     });
+    let arrived = Arrived {
+        mask,
+        id,
+        generation,
+        waits: barrier.f != BarrierOp::Arrive,
+        counted: threads.is_some(),
+    };
+    observer.arrived(warp, &arrived, shared.barriers);
     let wait = match barrier.f {
         BarrierOp::Arrive => Wait::Nothing,
         _ => Wait::Barrier { id, generation },
@@ -383,6 +420,7 @@ fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
         | Op::ActiveMask { .. }
         | Op::Clock32 { .. }
         | Op::Clock64 { .. }
+        | Op::Fence { .. }
         | Op::Pause
         | Op::Nop => {}
     }

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::barrier::Barriers;
 use super::exchange;
 use super::fault::FaultKind;
-use super::registers::{FULL, LANES, Registers, lanes};
+use super::registers::{FULL, LANES, Registers, Words, lanes};
 use crate::ptx::code::{BarrierOp, Code, Exchange, ExchangeOp, Initial, Op, Special};
 
 /// Backward branches that a warp may take before it gives way.
@@ -83,6 +83,8 @@ pub(super) struct Warp {
     in_turn: bool,
     /// Whether the next one is to be chosen in turn.
     turn_next: bool,
+    /// Lanes that have just met at `bar.warp.sync` from different places, by the members that they wait for.
+    pub(super) met: SmallVec<[(u32, u32); 1]>,
 }
 
 impl Warp {
@@ -209,8 +211,13 @@ impl Warp {
                 })
         };
         let mut released = false;
+        self.met.clear();
         for group in &mut self.groups {
             if complete(group) {
+                if let Some(exchange) = exchange_at(code, group.pc) {
+                    let members = registers.word(exchange.members);
+                    meet(&mut self.met, members, group.mask);
+                }
                 *group = Group {
                     pc: group.pc + 1,
                     mask: group.mask,
@@ -302,6 +309,16 @@ impl Warp {
     /// Runs an exchange for `mask` of the running group's lanes, and returns those that wait.
     pub(super) fn exchange(&mut self, exchange: &Exchange, mask: u32) -> u32 {
         exchange::run(&mut self.registers, exchange, mask, self.live)
+    }
+}
+
+/// Adds lanes to those that have met, each to the ones with the same members.
+pub(super) fn meet(met: &mut SmallVec<[(u32, u32); 1]>, members: &Words, mask: u32) {
+    for lane in lanes(mask) {
+        match met.iter_mut().find(|(of, _)| *of == members[lane]) {
+            Some((_, met)) => *met |= 1 << lane,
+            None => met.push((members[lane], 1 << lane)),
+        }
     }
 }
 

@@ -64,6 +64,17 @@ pub(crate) enum AddressBase {
     Double(Slot),
 }
 
+/// What an access that synchronises orders besides itself, and for whom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Order {
+    /// What the thread does later comes after what the writer of the value read released with it.
+    pub(crate) acquire: bool,
+    /// What the thread did before is released with the value written.
+    pub(crate) release: bool,
+    /// Only threads of the same block can rely on it: the scope is `.cta`.
+    pub(crate) block_only: bool,
+}
+
 /// A load or a store of one to four values of one width.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access {
@@ -79,6 +90,7 @@ pub(crate) struct Access {
     pub(crate) double: bool,
     /// Whether this is how threads wait for each other: volatile, relaxed, acquire, release.
     pub(crate) synchronises: bool,
+    pub(crate) order: Order,
     pub(crate) values: [Slot; 4],
 }
 
@@ -109,6 +121,7 @@ pub(crate) enum AtomicOp {
 pub(crate) struct Atomic {
     pub(crate) f: AtomicOp,
     pub(crate) ty: Type,
+    pub(crate) order: Order,
     pub(crate) space: AccessSpace,
     pub(crate) address: Address,
     pub(crate) result: Option<Slot>,

@@ -7,6 +7,8 @@ use super::types::Type;
 pub(crate) struct ModuleAst<'a> {
     pub(crate) variables: Vec<VariableAst<'a>>,
     pub(crate) functions: Vec<FunctionAst<'a>>,
+    /// The source files that `.file` numbers.
+    pub(crate) files: Vec<(u32, &'a str)>,
 }
 
 /// A memory space in which a variable can be declared, or to which an access is restricted.
@@ -69,6 +71,8 @@ pub(crate) struct FunctionAst<'a> {
 /// One statement of a function's body.
 #[derive(Debug)]
 pub(crate) enum Statement<'a> {
+    /// `.loc`: the file's number and the line of the source that what follows comes from.
+    Location(u32, u32),
     Label(&'a str, u32),
     Registers(RegistersAst<'a>),
     Variable(VariableAst<'a>),

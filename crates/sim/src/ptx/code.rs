@@ -292,7 +292,11 @@ pub(crate) enum Op {
     ActiveMask {
         d: Slot,
     },
-    /// Memory order and time: nothing to do, as all that runs is in order; but a hint that the thread waits for something.
+    /// `membar`, `fence`: nothing to do, as all that runs is in order. With `.cta` it is one for the block only.
+    Fence {
+        block_only: bool,
+    },
+    /// Time: nothing to do but a hint that the thread waits for something.
     Pause,
     /// Nothing to do.
     Nop,
@@ -334,6 +338,10 @@ pub(crate) struct Code {
     pub(crate) instrs: Vec<Instr>,
     /// The PTX line of each operation.
     pub(crate) lines: Vec<u32>,
+    /// The number of the source file and the line in it that each operation comes from; zeros where the text does not say.
+    pub(crate) locations: Vec<(u32, u32)>,
+    /// Name, offset and size of each variable in shared memory.
+    pub(crate) shared_variables: Vec<(String, u32, u32)>,
     pub(crate) loads: Vec<Access>,
     pub(crate) stores: Vec<Access>,
     pub(crate) atomics: Vec<Atomic>,

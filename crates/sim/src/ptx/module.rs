@@ -1,5 +1,7 @@
 //! A loaded module: kernels ready to run, and the variables they share.
 
+use std::sync::Arc;
+
 use super::ast::{Space, VariableAst};
 use super::code::Code;
 use super::error::PtxError;
@@ -54,6 +56,8 @@ pub struct Kernel {
     pub(crate) code: Code,
     pub(crate) max_threads: Option<u32>,
     pub(crate) required_block: Option<[u32; 3]>,
+    /// The source files that the code's locations name by number.
+    pub(crate) files: Arc<[(u32, String)]>,
 }
 
 impl Kernel {
@@ -93,6 +97,18 @@ impl Kernel {
         self.code.words + 2 * self.code.doubles
     }
 
+    /// The line of the PTX text that an operation comes from.
+    pub(crate) fn line(&self, pc: u32) -> u32 {
+        self.code.lines.get(pc as usize).copied().unwrap_or(0)
+    }
+
+    /// The source file and line that an operation comes from, if the text has them: NVRTC writes them for `-lineinfo`.
+    pub(crate) fn source(&self, pc: u32) -> Option<String> {
+        let (number, line) = *self.code.locations.get(pc as usize)?;
+        let (_, name) = self.files.iter().find(|(file, _)| *file == number)?;
+        (line > 0).then(|| format!("{name}:{line}"))
+    }
+
     /// Whether the launch's blocks run one after the other, because the result could otherwise differ from run to run.
     pub fn is_ordered(&self) -> bool {
         self.code.ordered
@@ -114,6 +130,8 @@ pub fn parse(source: &str) -> Result<Module, PtxError> {
         .functions
         .iter()
         .filter(|function| function.entry && function.body.is_some());
+    let files = ast.files.iter().map(|(file, name)| (*file, (*name).to_owned()));
+    let files: Arc<[_]> = files.collect();
     Ok(Module {
         variables: variables.collect(),
         kernels: kernels
@@ -123,6 +141,7 @@ pub fn parse(source: &str) -> Result<Module, PtxError> {
                     code: lower::kernel(&ast, function)?,
                     max_threads: function.max_threads,
                     required_block: function.required_block,
+                    files: Arc::clone(&files),
                 })
             })
             .collect::<Result<_, PtxError>>()?,

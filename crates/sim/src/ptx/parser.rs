@@ -42,7 +42,8 @@ pub(crate) fn module(source: &str, bodies: Bodies) -> Result<ModuleAst<'_>, PtxE
             }
             ".target" => target(&mut lexer)?,
             ".address_size" => address_size(&mut lexer)?,
-            ".file" | ".loc" => skip_line(&mut lexer),
+            ".file" => module.files.extend(file(&mut lexer)),
+            ".loc" => skip_line(&mut lexer),
             ".pragma" => {
                 lexer.next();
                 lexer.next();
@@ -135,9 +136,35 @@ fn address_size(lexer: &mut Lexer<'_>) -> Result<(), PtxError> {
 
 /// Steps over everything on the line of the next token: `.loc` and `.file` end with their line.
 fn skip_line(lexer: &mut Lexer<'_>) {
+    rest_of_line(lexer);
+}
+
+/// The rest of the line of the next token, which is left out.
+fn rest_of_line<'a>(lexer: &mut Lexer<'a>) -> Vec<Token<'a>> {
     let line = lexer.next().line;
+    let mut rest = Vec::new();
     while lexer.peek().line == line && lexer.peek().kind != TokenKind::End {
-        lexer.next();
+        rest.push(lexer.next());
+    }
+    rest
+}
+
+/// `.file 1 "name"`: what stands there otherwise is of no use to anyone.
+fn file<'a>(lexer: &mut Lexer<'a>) -> Option<(u32, &'a str)> {
+    match rest_of_line(lexer)[..] {
+        [number, name, ..] if name.kind == TokenKind::Text => Some((number.text.parse().ok()?, name.text)),
+        _ => None,
+    }
+}
+
+/// `.loc 1 20 5`, and what it was put in place of, which is left out.
+fn location<'a>(lexer: &mut Lexer<'a>) -> Option<Statement<'a>> {
+    match rest_of_line(lexer)[..] {
+        [file, line, ..] => Some(Statement::Location(
+            file.text.parse().ok()?,
+            line.text.parse().ok()?,
+        )),
+        _ => None,
     }
 }
 
@@ -299,7 +326,8 @@ fn block<'a>(lexer: &mut Lexer<'a>, depth: usize) -> Result<Vec<Statement<'a>>, 
                 statements.push(instruction(lexer, opcode, Some(GuardAst { predicate, negated }))?);
             }
             ".reg" => registers(lexer, &mut statements)?,
-            ".loc" | ".file" => skip_line(lexer),
+            ".loc" => statements.extend(location(lexer)),
+            ".file" => skip_line(lexer),
             ".pragma" => {
                 lexer.next();
                 lexer.next();

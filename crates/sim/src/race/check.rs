@@ -78,6 +78,7 @@ impl Checker {
                 Effect::Forget(tag) => {
                     self.shadows.remove(&tag.number);
                 }
+                Effect::KernelRace(tag, race) => self.tell_kernel_race(actor, tag.as_ref(), race),
                 Effect::Stray(kind, text) => {
                     let (kind, word) = match kind {
                         StrayKind::OutOfBounds => (ReportKind::OutOfBounds, "out of bounds"),
@@ -304,27 +305,26 @@ impl Checker {
         (actor, does): (&Actor, &'static str),
         earlier: Option<(Party, String)>,
     ) {
-        if self.findings.len() == FINDINGS_MAX {
-            return;
-        }
         let later = match &actor.who {
             Who::Operation(_, deed) => Party::of(deed, does),
             Who::Host(call, site) => Party::host(call, site.as_ref(), does),
         };
         let (earlier, missing) = earlier.unzip();
-        self.findings.push(Finding {
+        self.add(Finding {
             kind,
             problem,
-            memory: memory.map(|(tag, ranges)| FoundMemory {
-                allocation: tag.number,
-                allocation_bytes: tag.bytes,
-                description: tag.describe(),
-                ranges,
-            }),
+            memory: memory.map(|(tag, ranges)| FoundMemory::of(tag, ranges)),
             later,
             earlier,
             missing,
         });
+    }
+
+    /// Keeps a finding, unless there are many.
+    pub(super) fn add(&mut self, finding: Finding) {
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(finding);
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use millstream_driver::StreamHandle;
 
 use super::label::Site;
 use crate::{
-    exec::Touch,
+    exec::{KernelRace, Touch},
     ids::{OpId, name},
 };
 
@@ -68,6 +68,8 @@ pub(crate) enum Effect {
     End(Arc<Tag>),
     /// The allocation is gone with its context, whoever used it.
     Forget(Arc<Tag>),
+    /// Threads of it raced with each other, in memory of that allocation or in shared memory.
+    KernelRace(Option<Arc<Tag>>, Box<KernelRace>),
     /// It accessed what is in no allocation, or not aligned; in words.
     Stray(StrayKind, String),
 }

@@ -3,7 +3,7 @@
 use std::{fmt, ops::Range};
 
 use super::json;
-use crate::ReportKind;
+use crate::{ReportKind, exec::KernelAccess};
 
 /// How many byte ranges a text lists.
 const RANGES_SHOWN: usize = 4;
@@ -57,7 +57,8 @@ pub struct Finding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FoundMemory {
-    /// The allocation's number: they rise from 1 in the order in which they were made. 0 is pageable host memory.
+    /// The allocation's number: they rise from 1 in the order in which they were made. 0 is what is no allocation: pageable host
+    /// memory, or a variable in a block's shared memory.
     pub allocation: u64,
     /// Its size in bytes; 0 for pageable memory.
     pub allocation_bytes: u64,
@@ -84,6 +85,8 @@ pub struct Party {
     pub what: String,
     /// Its stream, as it is called in texts.
     pub stream: Option<String>,
+    /// Which of a kernel's threads it is, if it is about one.
+    pub thread: Option<KernelAccess>,
     /// What it does to the bytes: `reads`, `writes`.
     pub does: &'static str,
     /// The driver function that enqueued it.
@@ -125,7 +128,7 @@ impl fmt::Display for FoundMemory {
         if ranges.is_empty() {
             return write!(f, " {description}");
         }
-        if self.allocation == 0 {
+        if self.allocation == 0 && self.allocation_bytes == 0 {
             let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
             return write!(f, " {bytes} bytes of {description}");
         }
@@ -145,6 +148,9 @@ impl fmt::Display for Party {
         match (self.operation, &self.stream) {
             (Some(operation), Some(stream)) => write!(f, "operation {operation} on {stream}, {}", self.what)?,
             _ => f.write_str(&self.what)?,
+        }
+        if let Some(thread) = &self.thread {
+            write!(f, ", {thread}")?;
         }
         if let Some(site) = &self.site {
             write!(f, ", {site},")?;

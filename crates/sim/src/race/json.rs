@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::finding::{Finding, FoundMemory, Party};
+use crate::exec::KernelAccess;
 
 /// A JSON object under construction.
 struct Object(String);
@@ -79,8 +80,21 @@ fn party(party: &Party) -> String {
         )
         .with("what", &string(&party.what))
         .with("stream", &or_null(party.stream.as_deref(), string))
+        .with("thread", &or_null(party.thread.as_ref(), thread))
         .with("does", &string(party.does))
         .with("call", &string(party.call))
         .with("site", &or_null(party.site.as_deref(), string))
+        .end()
+}
+
+fn thread(access: &KernelAccess) -> String {
+    let triple = |[x, y, z]: [u32; 3]| format!("[{x},{y},{z}]");
+    Object::new()
+        .with("block", &triple(access.block))
+        .with("thread", &triple(access.thread))
+        .with("ptx_line", &access.ptx_line.to_string())
+        .with("source", &or_null(access.source.as_deref(), string))
+        .with("write", &access.write.to_string())
+        .with("atomic", &access.atomic.to_string())
         .end()
 }

@@ -41,6 +41,31 @@
 //! races with the later one too, and that is found. Repairing that race may uncover the other. A fault ends a trace, as it does on a
 //! device: what would have come after is not seen.
 //!
+//! # Races within a kernel
+//!
+//! With [`SimConfig::kernel_race_check`](crate::SimConfig::kernel_race_check) the threads of each launch are checked against each other:
+//! two of them use the same byte of shared or global memory, one of them writes, and nothing orders the two.
+//!
+//! | this | comes after |
+//! |---|---|
+//! | what a thread does | what it did before |
+//! | what a thread does behind a barrier of its block (`bar.sync`, `bar.red`, with a number and a count or without) | what all did that had arrived there, by `bar.arrive` too; behind one for all threads, also what those did that had exited |
+//! | what a lane does behind an operation between lanes (`bar.warp.sync`, `shfl.sync`, `vote.sync`, `match.sync`, `redux.sync`) | what the others did that took part |
+//! | what a thread does behind an atomic, or a volatile, relaxed or acquire load | what the thread that wrote the value had done before its last fence, and before the write if that is a release; an atomic hands on what it finds released |
+//!
+//! That a warp's threads run in lockstep is no order, and neither is that one block runs before another. Fences and atomics of scope
+//! `.cta` order threads of a block only. Atomics, and volatile, relaxed, acquire and release accesses, do not race with each other,
+//! unless one has scope `.cta` and the other is in another block.
+//!
+//! Two points are taken more lightly than CUDA's documentation has them, because programs that everyone takes for right rely on it: what was
+//! read atomically needs no fence behind the read, and all operations between lanes order memory, not `bar.warp.sync` alone. On the
+//! other hand, threads that all write the same value to the same place race, also lanes with one instruction, and so do a plain read and an
+//! atomic, even where the program makes nothing of what it read.
+//!
+//! Of all races at the same two lines of the PTX, a launch reports one, with the bytes of all that lie in the same allocation or variable;
+//! of 256 pairs of lines at most. Not seen are accesses on ways that the run did not take, and of each word, more than the last 64 accesses
+//! that nothing orders.
+//!
 //! # How
 //!
 //! | file | holds |
@@ -53,6 +78,7 @@
 //! | `check` | judging |
 //! | `finding`, `words`, `json` | what was found, and how it is said |
 //! | `label` | names that callers give |
+//! | `within` | races within a kernel |
 //! | `world`, `host` | where the simulator tells the checker, and where the host does |
 
 mod check;
@@ -66,6 +92,7 @@ mod order;
 mod pages;
 mod queue;
 mod state;
+mod within;
 mod words;
 mod world;
 

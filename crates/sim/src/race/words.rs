@@ -1,7 +1,10 @@
 //! How findings are put into words.
 
+use std::ops::Range;
+
 use super::{
-    finding::Party,
+    effect::Tag,
+    finding::{FoundMemory, Party},
     label::Site,
     state::{Actor, Deed},
 };
@@ -13,6 +16,7 @@ impl Party {
             operation: Some(deed.op),
             what: deed.word.to_string(),
             stream: Some(name(deed.stream)),
+            thread: None,
             does,
             call: deed.call,
             site: deed.site.as_ref().map(ToString::to_string),
@@ -24,9 +28,21 @@ impl Party {
             operation: None,
             what: "the host".into(),
             stream: None,
+            thread: None,
             does,
             call,
             site: site.map(ToString::to_string),
+        }
+    }
+}
+
+impl FoundMemory {
+    pub(super) fn of(tag: &Tag, ranges: Vec<Range<u64>>) -> Self {
+        Self {
+            allocation: tag.number,
+            allocation_bytes: tag.bytes,
+            description: tag.describe(),
+            ranges,
         }
     }
 }

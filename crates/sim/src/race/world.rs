@@ -7,7 +7,7 @@ use millstream_driver::ContextHandle;
 use super::{Effect, Seen, Spot, StrayKind, Tag};
 use crate::{
     Report,
-    exec::{FaultKind, Touch},
+    exec::{FaultKind, KernelRace, RacedMemory, Touch},
     ids::OpId,
     op::{Copy, OpKind, Rows, Source, Target},
     world::World,
@@ -73,10 +73,11 @@ impl World {
         })
     }
 
-    /// What a kernel has done to the allocations that start at `touched`, and how it failed, if it did.
+    /// What a kernel has done to the allocations that start at `touched`, the races within it, and how it failed, if it did.
     pub(crate) fn effects_of_kernel(
         &mut self,
         mut touched: Vec<u64>,
+        races: Vec<KernelRace>,
         failure: Option<&FaultKind>,
     ) -> Vec<Effect> {
         touched.sort_unstable();
@@ -87,6 +88,13 @@ impl World {
                 Some(Effect::Touch(tag, marks.runs()))
             })
             .collect();
+        effects.extend(races.into_iter().map(|race| {
+            let tag = match race.memory {
+                RacedMemory::Global { base } => self.memory.at(base).map(|found| Arc::clone(&found.tag)),
+                RacedMemory::Shared { .. } => None,
+            };
+            Effect::KernelRace(tag, Box::new(race))
+        }));
         effects.extend(failure.and_then(|failure| self.stray(failure)));
         effects
     }

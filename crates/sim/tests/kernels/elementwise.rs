@@ -130,7 +130,7 @@ fn mandel_diverges_and_counts_exactly() {
         (1, 1, [1, 1, 1], 10),
         (50, 37, [16, 16, 1], 300),
         (65, 20, [32, 3, 1], 0),
-        (33, 9, [5, 7, 2], 100),
+        (33, 9, [5, 7, 1], 100),
     ] {
         let (x0, y0, s) = (-2.0f32, -1.25f32, 2.5 / h as f32);
         let grid = [(w as u32).div_ceil(block[0]), (h as u32).div_ceil(block[1]), 1];

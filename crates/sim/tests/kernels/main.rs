@@ -7,6 +7,7 @@ mod elementwise;
 mod faults;
 mod oracle;
 mod parsing;
+mod racing;
 mod reductions;
 mod tiled;
 mod waiting;

@@ -34,7 +34,7 @@ macro_rules! value {
 value!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
 /// Device memory.
-#[derive(Default)]
+#[derive(Clone, Default, PartialEq)]
 pub(crate) struct Memory {
     // Words, so that allocations are aligned.
     allocations: Vec<(Vec<u64>, usize, bool)>,
@@ -108,7 +108,10 @@ pub(crate) fn load(name: &str) -> Module {
     ptx::parse(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Launches a kernel of a module that has no variables.
+/// Kernels that may race: `cas_max` looks at a value plainly before it tries to replace it atomically.
+const RACY: [&str; 1] = ["cas_max"];
+
+/// Launches a kernel of a module that has no variables. Its threads must not race with each other.
 pub(crate) fn launch(
     module: &Module,
     kernel: &str,
@@ -119,14 +122,20 @@ pub(crate) fn launch(
 ) -> Result<Stats, Fault> {
     let kernel = module.kernel(kernel).unwrap();
     let params = params(kernel, values);
-    exec::run(
-        kernel,
-        &Launch {
-            params: &params,
-            ..Launch::new(grid, block)
-        },
-        memory,
-    )
+    let launch = Launch {
+        params: &params,
+        ..Launch::new(grid, block)
+    };
+    let checked_memory = memory.clone();
+    let ran = exec::run(kernel, &launch, memory);
+    let (checked, races) = exec::run_checked(kernel, &launch, &checked_memory);
+    assert_eq!(checked, ran, "checking for races changes what is done");
+    if ran.is_ok() {
+        assert!(*memory == checked_memory, "checking for races changes values");
+        let may = RACY.contains(&kernel.name());
+        assert!(races.is_empty() || may, "{}: {races:#?}", kernel.name());
+    }
+    ran
 }
 
 /// Different numbers, the same on every run.

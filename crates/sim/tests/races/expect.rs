@@ -55,7 +55,12 @@ pub(crate) fn expect_with(config: SimConfig, name: &str, program: impl Fn(&Rig))
 
 /// Asserts that nothing is found in a program, by the checker or otherwise.
 pub(crate) fn clean(program: impl Fn(&Rig)) {
-    for (place, text) in findings(&SimConfig::new(), |rig| {
+    clean_with(SimConfig::new(), program);
+}
+
+/// The same for a configuration.
+pub(crate) fn clean_with(config: SimConfig, program: impl Fn(&Rig)) {
+    for (place, text) in findings(&config, |rig| {
         program(rig);
         rig.context_synchronize().unwrap();
         rig.assert_clean();

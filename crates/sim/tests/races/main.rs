@@ -15,3 +15,4 @@ mod rig;
 mod rows;
 mod streams;
 mod uninitialised;
+mod within;

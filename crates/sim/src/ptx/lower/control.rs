@@ -137,7 +137,7 @@ impl<'a> Lowerer<'a> {
         if (results.len(), arguments.len()) != counts {
             return Err(m.operand_count(&format!("{} and {}", counts.0, counts.1)));
         }
-        let line = self.line;
+        let (line, location) = (self.line, self.location);
         // A guarded call is jumped over by the threads that do not make it.
         let after = self.new_label();
         if self.guard != super::NO_GUARD {
@@ -186,7 +186,7 @@ impl<'a> Lowerer<'a> {
         self.calls.pop();
         self.return_label = outer_return;
         self.scopes = scopes;
-        self.line = line;
+        (self.line, self.location) = (line, location);
         self.guard = super::NO_GUARD;
         self.counted = 0;
         self.place_label(inner_return);

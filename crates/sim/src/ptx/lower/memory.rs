@@ -6,15 +6,14 @@ use super::operand::Class;
 use super::{Lowerer, PtxError, PtxErrorKind, uses};
 use crate::ptx::ast::Operand;
 use crate::ptx::code::{
-    Access, AccessSpace, Address, AddressBase, Atomic, AtomicOp, Code, Narrow, Op, Slot, Special, Widen,
-    Window,
+    Access, AccessSpace, Address, AddressBase, Atomic, AtomicOp, Code, Narrow, Op, Order, Slot, Special,
+    Widen, Window,
 };
 use crate::ptx::types::Type;
 
-/// Hints about caching, and scopes, which change nothing where all memory is coherent.
-const HINTS: [&str; 26] = [
+/// Hints about caching, and scopes wider than a block, which change nothing where all memory is coherent.
+const HINTS: [&str; 25] = [
     "weak",
-    "cta",
     "gpu",
     "sys",
     "nc",
@@ -59,12 +58,18 @@ pub(super) fn window(m: &mut Mnemonic<'_>) -> Option<Window> {
 }
 
 impl<'a> Lowerer<'a> {
-    /// Takes from the name what loads and stores have in common: space, orders and hints. Whether it synchronises comes second.
-    fn space_and_order(m: &mut Mnemonic<'a>) -> (AccessSpace, bool) {
+    /// Takes from the name what loads and stores have in common: space, order and hints. There is an order if it synchronises.
+    fn space_and_order(m: &mut Mnemonic<'a>) -> (AccessSpace, Option<Order>) {
         let space = window(m).map_or(AccessSpace::Generic, AccessSpace::Is);
-        let synchronises = ORDERS.iter().any(|order| m.take(order));
+        let name = ORDERS.iter().find(|order| m.take(order));
+        let block_only = m.take("cta");
         m.ignore(&HINTS);
-        (space, synchronises)
+        let order = name.map(|name| Order {
+            acquire: name.starts_with("acq"),
+            release: matches!(*name, "release" | "acq_rel"),
+            block_only,
+        });
+        (space, order)
     }
 
     /// The address that an operand in brackets gives, and the space, which a named variable knows better than the instruction.
@@ -162,7 +167,7 @@ impl<'a> Lowerer<'a> {
 
     /// `ld`, `ldu`.
     pub(super) fn load(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
-        let (space, synchronises) = Self::space_and_order(m);
+        let (space, order) = Self::space_and_order(m);
         let count = Self::vector(m);
         let ty = Self::value_type(m, count)?;
         let [d, source] = m.operands()?;
@@ -188,7 +193,8 @@ impl<'a> Lowerer<'a> {
             count: u8::try_from(count).unwrap_or(4),
             sign_extend,
             double: double.unwrap_or(false),
-            synchronises,
+            synchronises: order.is_some(),
+            order: order.unwrap_or_default(),
             values,
         });
         self.emit(Op::Load(
@@ -199,7 +205,7 @@ impl<'a> Lowerer<'a> {
 
     /// `st`.
     pub(super) fn store(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
-        let (space, synchronises) = Self::space_and_order(m);
+        let (space, order) = Self::space_and_order(m);
         let count = Self::vector(m);
         let ty = Self::value_type(m, count)?;
         let [target, source] = m.operands()?;
@@ -220,7 +226,8 @@ impl<'a> Lowerer<'a> {
             count: u8::try_from(count).unwrap_or(4),
             sign_extend: 0,
             double,
-            synchronises,
+            synchronises: order.is_some(),
+            order: order.unwrap_or_default(),
             values,
         });
         self.emit(Op::Store(
@@ -249,7 +256,12 @@ impl<'a> Lowerer<'a> {
     /// `atom`, `red`.
     pub(super) fn atomic(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = m.ty()?;
-        let (space, _) = Self::space_and_order(m);
+        let block_only = m.take("cta");
+        let (space, order) = Self::space_and_order(m);
+        let order = Order {
+            block_only,
+            ..order.unwrap_or_default()
+        };
         let operations = [
             ("add", AtomicOp::Add),
             ("min", AtomicOp::Min),
@@ -299,6 +311,7 @@ impl<'a> Lowerer<'a> {
         self.code.atomics.push(Atomic {
             f,
             ty,
+            order,
             space,
             address,
             result,
@@ -321,11 +334,12 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `membar`, `fence`: what runs here is in order.
+    /// `membar`, `fence`: what runs here is in order, so that only the check for races looks at it.
     pub(super) fn fence(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
-        m.ignore(&["sc", "acq_rel", "acquire", "release", "cta", "gl", "gpu", "sys"]);
+        let block_only = m.take("cta");
+        m.ignore(&["sc", "acq_rel", "acquire", "release", "gl", "gpu", "sys"]);
         let [] = m.operands()?;
-        self.emit(Op::Nop);
+        self.emit(Op::Fence { block_only });
         Ok(())
     }
 }

@@ -54,6 +54,7 @@ pub(super) fn kernel<'a>(module: &'a ModuleAst<'a>, function: &'a FunctionAst<'a
         calls: vec![function.name],
         return_label: None,
         line: function.line,
+        location: (0, 0),
         guard: NO_GUARD,
         counted: 1,
     };
@@ -100,6 +101,8 @@ struct Lowerer<'a> {
     /// Where `ret` goes in a called function.
     return_label: Option<usize>,
     line: u32,
+    /// The file's number and the line of the source, if the text says it.
+    location: (u32, u32),
     guard: u32,
     counted: u32,
 }
@@ -117,6 +120,7 @@ impl<'a> Lowerer<'a> {
             counted: self.counted,
         });
         self.code.lines.push(self.line);
+        self.code.locations.push(self.location);
         self.counted = 0;
     }
 
@@ -165,6 +169,7 @@ impl<'a> Lowerer<'a> {
                     }
                 }
                 Statement::BranchTargets(..) => {}
+                Statement::Location(file, line) => self.location = (*file, *line),
                 Statement::Registers(registers) => self.declare_registers(registers)?,
                 Statement::Variable(variable) => self.declare_variable(variable)?,
                 Statement::Instruction(instruction) => self.instruction(instruction)?,
@@ -223,6 +228,10 @@ impl<'a> Lowerer<'a> {
         } else {
             &mut self.code.local_bytes
         }) = end;
+        if shared {
+            let name = variable.name.to_owned();
+            self.code.shared_variables.push((name, offset, size));
+        }
         Ok(offset)
     }
 

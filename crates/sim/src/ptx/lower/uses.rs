@@ -115,6 +115,7 @@ fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(Class, Slot)) {
         | Op::Exit
         | Op::Trap
         | Op::ActiveMask { .. }
+        | Op::Fence { .. }
         | Op::Pause
         | Op::Nop => {}
     }

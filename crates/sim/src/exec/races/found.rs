@@ -1,0 +1,338 @@
+//! The races of a launch, as they are told.
+
+use std::{collections::BTreeMap, fmt, ops::Range};
+
+use super::shadow::{Clash, Record};
+use crate::exec::block::coordinates;
+use crate::exec::launch::{GlobalMemory, Launch};
+use crate::ptx::Kernel;
+
+/// How many pairs of lines are told of one launch.
+const FOUND_MAX: usize = 256;
+
+/// How many separate runs of bytes are told of one pair of lines.
+const RANGES_MAX: usize = 1024;
+
+/// Two threads of one launch that use the same bytes, one of them writing, and nothing orders the two: the first two found of all that do so
+/// at the same two lines of the kernel.
+///
+/// ```
+/// use millstream_sim::exec::{GlobalMemory, Launch, MissingOrder, Region, run_checked};
+/// struct None;
+/// impl GlobalMemory for None {
+///     fn region(&self, _: u64) -> Option<Region<'_>> {
+///         Option::None
+///     }
+/// }
+/// let module = millstream_sim::ptx::parse(
+///     ".version 8.0
+///      .target sm_75
+///      .address_size 64
+///      .visible .entry k() {
+///          .reg .b32 %r<2>;
+///          .shared .b32 last;
+///          mov.u32 %r1, %tid.x;
+///          st.shared.u32 [last], %r1;
+///          ret;
+///      }",
+/// )
+/// .unwrap();
+/// let (ran, races) = run_checked(module.kernel("k").unwrap(), &Launch::new([1; 3], [64, 1, 1]), &None);
+/// assert!(ran.is_ok());
+/// assert_eq!(races[0].ranges, [0..4]);
+/// assert_eq!(races[0].later.ptx_line, 8);
+/// assert_eq!(races[0].missing, MissingOrder::Lanes);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelRace {
+    /// The memory that the bytes lie in.
+    pub memory: RacedMemory,
+    /// The bytes with which any two threads race at these lines, counted from the beginning of the variable or allocation; of one that they
+    /// share, if there are several.
+    pub ranges: Vec<Range<u64>>,
+    /// The access made later in this run.
+    pub later: KernelAccess,
+    /// The other one.
+    pub earlier: KernelAccess,
+    /// What would have ordered the two.
+    pub missing: MissingOrder,
+}
+
+/// Where the bytes of a [`KernelRace`] lie; see there.
+///
+/// ```
+/// use millstream_sim::exec::RacedMemory;
+/// assert_ne!(RacedMemory::Global { base: 0 }, RacedMemory::Global { base: 256 });
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RacedMemory {
+    /// The block's shared memory.
+    Shared {
+        /// The variable, in backquotes, or `dynamic shared memory`.
+        name: String,
+        /// Its size in bytes.
+        bytes: u64,
+    },
+    /// The memory that all blocks share.
+    Global {
+        /// The allocation's first address.
+        base: u64,
+    },
+}
+
+/// One side of a [`KernelRace`]: which thread did what, where; see there.
+///
+/// ```
+/// # let races: Vec<millstream_sim::exec::KernelRace> = Vec::new();
+/// assert!(races.iter().all(|race| race.later.write || race.earlier.write));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelAccess {
+    /// The block's index.
+    pub block: [u32; 3],
+    /// The thread's index in its block.
+    pub thread: [u32; 3],
+    /// The line of the PTX text, counted from 1.
+    pub ptx_line: u32,
+    /// File and line of the source, if the PTX has them (NVRTC's `-lineinfo`).
+    pub source: Option<String>,
+    /// Whether it writes.
+    pub write: bool,
+    /// Whether it is atomic, or a volatile, relaxed, acquire or release access.
+    pub atomic: bool,
+}
+
+/// What would have ordered the two sides of a [`KernelRace`].
+///
+/// ```
+/// use millstream_sim::exec::MissingOrder;
+/// assert!(MissingOrder::Block.to_string().contains("__syncthreads"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MissingOrder {
+    /// They are in one warp: an operation between its lanes.
+    Lanes,
+    /// They are in one block: a barrier of the block.
+    Block,
+    /// They are in different blocks: a release by the one that the other acquires.
+    Blocks,
+}
+
+impl fmt::Display for MissingOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lanes => "no __syncwarp() between the two: a warp's threads do not run in lockstep",
+            Self::Block => "no __syncthreads() between the two",
+            Self::Blocks => {
+                "nothing orders the two blocks: no __threadfence() and atomic of the one that the other reads"
+            }
+        })
+    }
+}
+
+impl KernelAccess {
+    /// What it does to the bytes.
+    pub(crate) fn does(&self) -> &'static str {
+        match (self.write, self.atomic) {
+            (false, false) => "reads",
+            (true, false) => "writes",
+            (false, true) => "reads atomically",
+            (true, true) => "writes atomically",
+        }
+    }
+
+    /// The same as a noun.
+    pub(crate) fn noun(&self) -> &'static str {
+        match (self.write, self.atomic) {
+            (_, true) => "atomic",
+            (true, false) => "write",
+            (false, false) => "read",
+        }
+    }
+}
+
+impl fmt::Display for KernelAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ([bx, by, bz], [tx, ty, tz]) = (self.block, self.thread);
+        write!(
+            f,
+            "block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}), line {} of the PTX",
+            self.ptx_line
+        )?;
+        match &self.source {
+            Some(source) => write!(f, " ({source})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What is found in one launch.
+pub(super) struct Found<'a> {
+    kernel: &'a Kernel,
+    launch: &'a Launch<'a>,
+    memory: &'a dyn GlobalMemory,
+    /// By space, shared first, and the two lines in ascending order.
+    races: BTreeMap<(bool, u32, u32), (Range<u64>, KernelRace)>,
+}
+
+impl<'a> Found<'a> {
+    pub(super) fn new(kernel: &'a Kernel, launch: &'a Launch<'a>, memory: &'a dyn GlobalMemory) -> Self {
+        Self {
+            kernel,
+            launch,
+            memory,
+            races: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a race with bytes of the word at `start`, an address or an offset.
+    pub(super) fn add(&mut self, global: bool, start: u64, later: &Record, clash: &Clash<'_>) {
+        let lines = [clash.earlier.pc, later.pc].map(|pc| self.kernel.line(pc));
+        let key = (global, lines[0].min(lines[1]), lines[0].max(lines[1]));
+        if !self.races.contains_key(&key) {
+            let place = if global {
+                self.region(start)
+            } else {
+                self.variable(start)
+            };
+            let Some((extent, memory)) = place.filter(|_| self.races.len() < FOUND_MAX) else {
+                return;
+            };
+            let race = KernelRace {
+                memory,
+                ranges: Vec::new(),
+                later: self.access(later, clash.later_lane),
+                earlier: self.access(clash.earlier, clash.earlier_lane),
+                missing: if clash.earlier.block != later.block {
+                    MissingOrder::Blocks
+                } else if clash.earlier.warp != later.warp {
+                    MissingOrder::Block
+                } else {
+                    MissingOrder::Lanes
+                },
+            };
+            self.races.insert(key, (extent, race));
+        }
+        let Some((extent, race)) = self.races.get_mut(&key) else {
+            return;
+        };
+        for byte in (0..4).filter(|byte| clash.bytes >> byte & 1 == 1) {
+            if extent.contains(&(start + byte)) {
+                insert(&mut race.ranges, start + byte - extent.start);
+            }
+        }
+    }
+
+    fn region(&self, address: u64) -> Option<(Range<u64>, RacedMemory)> {
+        let region = self.memory.region(address)?;
+        let (base, end) = (region.base, region.base + region.cells.len() as u64);
+        Some((base..end, RacedMemory::Global { base }))
+    }
+
+    fn variable(&self, offset: u64) -> Option<(Range<u64>, RacedMemory)> {
+        let code = &self.kernel.code;
+        let variables = code.shared_variables.iter();
+        let mut variables =
+            variables.map(|(name, start, bytes)| (format!("`{}`", short(name)), *start, *bytes));
+        let dynamic = (
+            "dynamic shared memory".to_owned(),
+            code.shared_bytes,
+            self.launch.dynamic_shared_bytes,
+        );
+        let has = |(_, start, bytes): &(String, u32, u32)| {
+            (u64::from(*start)..u64::from(*start) + u64::from(*bytes)).contains(&offset)
+        };
+        let (name, start, bytes) = variables.find(has).unwrap_or(dynamic);
+        let (start, bytes) = (u64::from(start), u64::from(bytes));
+        Some((start..start + bytes, RacedMemory::Shared { name, bytes }))
+    }
+
+    fn access(&self, record: &Record, lane: usize) -> KernelAccess {
+        let thread = u64::from(record.warp) * 32 + lane as u64;
+        KernelAccess {
+            block: coordinates(record.block, self.launch.grid),
+            thread: coordinates(thread, self.launch.block),
+            ptx_line: self.kernel.line(record.pc),
+            source: self.kernel.source(record.pc),
+            write: record.class.write,
+            atomic: record.class.strong,
+        }
+    }
+
+    /// All of it, shared memory first, in the order of lines.
+    pub(super) fn all(self) -> Vec<KernelRace> {
+        self.races.into_values().map(|(_, race)| race).collect()
+    }
+}
+
+/// The name in the source of a variable that CUDA C++ declares in a function: what `_ZZ5shiftPKfPfE4tile` ends with.
+fn short(name: &str) -> &str {
+    let local = name.strip_prefix("_ZZ").and_then(|mangled| {
+        mangled.rmatch_indices('E').find_map(|(at, _)| {
+            let rest = &mangled[at + 1..];
+            let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+            let (length, short) = rest.split_at(digits);
+            (length.parse() == Ok(short.len())).then_some(short)
+        })
+    });
+    local.unwrap_or(name)
+}
+
+/// Adds a byte to ascending runs that do not touch each other.
+fn insert(ranges: &mut Vec<Range<u64>>, byte: u64) {
+    let at = ranges.partition_point(|range| range.end < byte);
+    let count = ranges.len();
+    match ranges.get_mut(at) {
+        Some(range) if range.contains(&byte) => {}
+        Some(range) if range.end == byte => {
+            range.end += 1;
+            let end = range.end;
+            if ranges.get(at + 1).is_some_and(|next| next.start == end) {
+                ranges[at].end = ranges.remove(at + 1).end;
+            }
+        }
+        Some(range) if range.start == byte + 1 => range.start = byte,
+        _ if count < RANGES_MAX => ranges.insert(at, byte..byte + 1),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_are_as_in_the_source() {
+        for (name, expected) in [
+            ("_ZZ5shiftE4tile", "tile"),
+            ("_ZZ10last_blockILi0EEvPKjPjS2_S2_E5total", "total"),
+            ("_ZZ1fEvE9E1x_E2yz_", "E1x_E2yz_"),
+            ("_ZZ5shiftE4tile_0", "_ZZ5shiftE4tile_0"),
+            ("part", "part"),
+            ("_ZZ", "_ZZ"),
+        ] {
+            assert_eq!(short(name), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn runs_hold_the_bytes_that_were_added(bytes in proptest::collection::vec(0u64..60, 0..60)) {
+            let mut ranges = Vec::new();
+            for byte in &bytes {
+                insert(&mut ranges, *byte);
+            }
+            let held: Vec<u64> = ranges.iter().cloned().flatten().collect();
+            let mut expected = bytes;
+            expected.sort_unstable();
+            expected.dedup();
+            prop_assert_eq!(held, expected);
+            prop_assert!(ranges.windows(2).all(|pair| pair[0].end < pair[1].start));
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! The check for races within a launch: two threads use the same byte of shared or global memory, one of them writes, and nothing orders the
+//! two.
+//!
+//! What is ordered by what, and what is not seen, is in [`crate::race`], where users look for it.
+//!
+//! # How
+//!
+//! As FastTrack does it: a thread has a vector clock (`clock`), a word of memory has the accesses that a later one could race with
+//! (`shadow`). A warp has one stamp for what all its lanes do, which rises whenever one of them tells others what it knows, so that an access
+//! of many lanes is one record. Clocks of threads that have met are one and the same allocation.
+
+mod clock;
+mod found;
+mod shadow;
+mod threads;
+
+use std::{collections::BTreeMap, mem};
+
+use super::launch::{GlobalMemory, Launch};
+use super::memory::in_window;
+use super::observe::{Arrived, At, AtomicOperands, Observer};
+use super::place::Place;
+use super::registers::{Words, lanes};
+use super::warp::{Warp, meet};
+use super::{barrier::Barriers, registers::Registers};
+use crate::ptx::Kernel;
+use crate::ptx::code::{Access, AccessSpace, Atomic, AtomicOp, Code, Exchange, Op, Window};
+
+pub use found::{KernelAccess, KernelRace, MissingOrder, RacedMemory};
+
+use found::Found;
+use shadow::{Class, Record, Shadow};
+use threads::{Released, Strong, Threads};
+
+/// The check of one launch.
+pub(super) struct Races<'a> {
+    found: Found<'a>,
+    threads_per_block: u32,
+    /// Whether anything in the kernel can order a block behind another.
+    ordered_blocks: bool,
+    /// Whether anything in the kernel is for a block only.
+    scoped: bool,
+    /// The block that runs.
+    block: Threads,
+    /// The others that have started and not ended.
+    waiting: BTreeMap<u64, Threads>,
+    global: Shadow,
+    /// What was released in global memory, by address.
+    released: BTreeMap<u64, Released>,
+}
+
+impl<'a> Races<'a> {
+    pub(super) fn new(kernel: &'a Kernel, launch: &'a Launch<'a>, memory: &'a dyn GlobalMemory) -> Self {
+        let scoped = is_scoped(&kernel.code);
+        let threads_per_block = launch.block.iter().product();
+        Self {
+            found: Found::new(kernel, launch, memory),
+            threads_per_block,
+            ordered_blocks: can_release(&kernel.code),
+            scoped,
+            block: Threads::new(0, threads_per_block, scoped),
+            waiting: BTreeMap::new(),
+            global: Shadow::default(),
+            released: BTreeMap::new(),
+        }
+    }
+
+    /// What was found.
+    pub(super) fn found(self) -> Vec<KernelRace> {
+        self.found.all()
+    }
+
+    /// Enters an access of the lanes of `place`, wherever it goes.
+    fn touch(&mut self, warp: &Warp, at: At, space: AccessSpace, place: &Place, class: Class) {
+        each_window(space, place, |window, place| {
+            self.touch_in(window, warp, at, place, class)
+        });
+    }
+
+    fn touch_in(&mut self, window: Window, warp: &Warp, at: At, place: &Place, class: Class) {
+        let mut rest = place.mask;
+        while rest != 0 {
+            let first = rest.trailing_zeros() as usize;
+            let address = place.addresses[first];
+            // Lanes next to each other that use the same bytes are entered together, unless they race with each other.
+            let alone = class.write && !class.strong;
+            let mut mask = 1 << first;
+            let mut next = first + 1;
+            while !alone && rest >> (next & 31) & 1 == 1 && next < 32 && place.addresses[next] == address {
+                mask |= 1 << next;
+                next += 1;
+            }
+            rest &= !mask;
+            let by = Record {
+                block: self.block.block,
+                warp: warp.index,
+                lanes: mask,
+                stamp: self.block.stamp(warp.index),
+                pc: at.pc,
+                class,
+                bytes: 0,
+            };
+            self.touch_bytes(window, by, address, place.bytes as u64);
+        }
+    }
+
+    fn touch_bytes(&mut self, window: Window, mut by: Record, address: u64, bytes: u64) {
+        let Self {
+            found,
+            ordered_blocks,
+            block,
+            global,
+            ..
+        } = self;
+        let mut shared = mem::take(&mut block.shared);
+        let end = address.saturating_add(bytes);
+        let mut from = address;
+        while from < end {
+            let word = from / 4;
+            let to = end.min(word * 4 + 4);
+            by.bytes = ((1u8 << (to - word * 4)) - 1) & !((1u8 << (from - word * 4)) - 1);
+            let is_global = window == Window::Global;
+            let shadow = if is_global { &mut *global } else { &mut shared };
+            let in_order = *ordered_blocks || !is_global;
+            shadow.word(word).touch(&by, block, in_order, |clash| {
+                found.add(is_global, word * 4, &by, clash);
+            });
+            from = to;
+        }
+        block.shared = shared;
+    }
+
+    /// A strong access of a thread: it may take what was released, and it may release.
+    fn synchronise(&mut self, window: Window, (thread, address): (usize, u64), how: Synchronises) {
+        let Synchronises {
+            read,
+            write,
+            block_only,
+        } = how;
+        let global = window == Window::Global;
+        let mut released = mem::take(if global {
+            &mut self.released
+        } else {
+            &mut self.block.released
+        });
+        // What it releases itself may be taken with the rest: the thread knows that anyway.
+        if let Some(how) = write {
+            self.block.release(thread, &mut released, address, how);
+        }
+        if let Some(released) = released.get(&address).filter(|_| read) {
+            self.block.acquire(thread, released, block_only);
+        }
+        *(if global {
+            &mut self.released
+        } else {
+            &mut self.block.released
+        }) = released;
+    }
+}
+
+/// What a strong access does.
+#[derive(Clone, Copy)]
+struct Synchronises {
+    read: bool,
+    write: Option<Strong>,
+    block_only: bool,
+}
+
+/// The parts of an access that lie in memory which threads share.
+fn each_window(space: AccessSpace, place: &Place, mut part: impl FnMut(Window, &Place)) {
+    match space {
+        AccessSpace::Is(window @ (Window::Global | Window::Shared)) => part(window, place),
+        AccessSpace::Is(_) => {}
+        AccessSpace::Generic => {
+            for window in [Window::Global, Window::Shared] {
+                if let Some(place) = in_window(place, window) {
+                    part(window, &place);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a kernel can release anything: else nothing orders its blocks.
+fn can_release(code: &Code) -> bool {
+    let fence = |op: &Op| matches!(op, Op::Fence { .. });
+    code.instrs.iter().any(|instr| fence(&instr.op))
+        || code.stores.iter().any(|store| store.order.release)
+        || code.atomics.iter().any(|atomic| atomic.order.release)
+}
+
+/// Whether a kernel has fences or strong accesses that are for a block only.
+fn is_scoped(code: &Code) -> bool {
+    let fence = |op: &Op| matches!(op, Op::Fence { block_only: true });
+    let accesses = || code.loads.iter().chain(&code.stores);
+    code.instrs.iter().any(|instr| fence(&instr.op))
+        || accesses().any(|access| access.order.block_only)
+        || code.atomics.iter().any(|atomic| atomic.order.block_only)
+}
+
+fn class(access: &Access, write: bool) -> Class {
+    Class {
+        write,
+        strong: access.synchronises,
+        block_only: access.order.block_only,
+    }
+}
+
+/// The lanes whose atomic has written: all, but those of a compare-and-swap that found something else.
+fn wrote(registers: &Registers, atomic: &Atomic, operands: &AtomicOperands) -> u32 {
+    let mask = operands.place.mask;
+    let Some(result) = atomic.result.filter(|_| atomic.f == AtomicOp::CompareSwap) else {
+        return mask;
+    };
+    let same = lanes(mask).filter(|lane| {
+        let found = if operands.place.bytes == 8 {
+            registers.double(result)[*lane]
+        } else {
+            u64::from(registers.word(result)[*lane])
+        };
+        found == operands.compared[*lane]
+    });
+    same.fold(0, |mask, lane| mask | 1 << lane)
+}
+
+impl Observer for Races<'_> {
+    const ON: bool = true;
+
+    fn enter(&mut self, block: u64) {
+        if self.block.block == block {
+            return;
+        }
+        let threads = self.waiting.remove(&block);
+        let threads = threads.unwrap_or_else(|| Threads::new(block, self.threads_per_block, self.scoped));
+        let before = mem::replace(&mut self.block, threads);
+        if before.block != u64::MAX {
+            self.waiting.insert(before.block, before);
+        }
+    }
+
+    fn leave(&mut self, _block: u64) {
+        // What the block knew goes with it, so that what it shared with others is theirs alone.
+        self.block = Threads::new(u64::MAX, 0, false);
+    }
+
+    fn load(&mut self, warp: &Warp, at: At, access: &Access) {
+        let place = Place::new(&warp.registers, access.address, at.mask, access.bytes(), false);
+        self.touch(warp, at, access.space, &place, class(access, false));
+        if access.synchronises {
+            let how = Synchronises {
+                read: true,
+                write: None,
+                block_only: access.order.block_only,
+            };
+            each_window(access.space, &place, |window, place| {
+                for lane in lanes(place.mask) {
+                    let thread = warp.index as usize * 32 + lane;
+                    self.synchronise(window, (thread, place.addresses[lane]), how);
+                }
+            });
+        }
+    }
+
+    fn store(&mut self, warp: &Warp, at: At, access: &Access) {
+        let place = Place::new(&warp.registers, access.address, at.mask, access.bytes(), true);
+        self.touch(warp, at, access.space, &place, class(access, true));
+        if access.synchronises {
+            let block_only = access.order.block_only;
+            let how = Synchronises {
+                read: false,
+                write: Some(Strong {
+                    replaces: true,
+                    release: access.order.release,
+                    block_only,
+                }),
+                block_only,
+            };
+            each_window(access.space, &place, |window, place| {
+                for lane in lanes(place.mask) {
+                    let thread = warp.index as usize * 32 + lane;
+                    self.synchronise(window, (thread, place.addresses[lane]), how);
+                }
+            });
+        }
+    }
+
+    fn atomic(&mut self, warp: &Warp, at: At, atomic: &Atomic, operands: &AtomicOperands) {
+        let written = wrote(&warp.registers, atomic, operands);
+        let order = atomic.order;
+        for (mask, write) in [(written, true), (at.mask & !written, false)] {
+            let place = Place {
+                mask,
+                ..operands.place
+            };
+            let class = Class {
+                write,
+                strong: true,
+                block_only: order.block_only,
+            };
+            self.touch(warp, at, atomic.space, &place, class);
+        }
+        let write = Strong {
+            replaces: false,
+            release: order.release,
+            block_only: order.block_only,
+        };
+        each_window(atomic.space, &operands.place, |window, place| {
+            for lane in lanes(place.mask) {
+                let thread = warp.index as usize * 32 + lane;
+                let how = Synchronises {
+                    read: true,
+                    write: Some(write).filter(|_| written >> lane & 1 == 1),
+                    block_only: order.block_only,
+                };
+                self.synchronise(window, (thread, place.addresses[lane]), how);
+            }
+        });
+    }
+
+    fn fence(&mut self, warp: &Warp, mask: u32, block_only: bool) {
+        self.block.fence(warp.index, mask, block_only);
+    }
+
+    fn exchanged(&mut self, warp: &Warp, _exchange: &Exchange, members: &Words, done: u32) {
+        let mut met = Default::default();
+        meet(&mut met, members, done);
+        for (_, lanes) in met {
+            self.block.meet(warp.index, lanes);
+        }
+    }
+
+    fn met(&mut self, warp: &Warp, lanes: u32) {
+        self.block.meet(warp.index, lanes);
+    }
+
+    fn arrived(&mut self, warp: &Warp, arrived: &Arrived, barriers: &Barriers) {
+        self.block.arrive(warp.index, arrived, barriers);
+    }
+
+    fn exited(&mut self, warp: &Warp, mask: u32, barriers: &Barriers) {
+        self.block.exit(warp.index, mask, barriers);
+    }
+}

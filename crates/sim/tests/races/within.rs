@@ -1,0 +1,194 @@
+//! Races between the threads of one kernel, in shared and in global memory; the kernels are those of `within/kernels.cu`.
+
+use std::path::Path;
+
+use millstream_driver::{DevicePtr, LaunchDims};
+use millstream_sim::{ReportKind, SimConfig};
+
+use crate::{
+    expect::{clean_with, expect_with},
+    kernels::zeros,
+    rig::{Arg, Rig},
+};
+
+/// Bytes of each array that the kernels are given.
+const BYTES: usize = 4096;
+
+fn config() -> SimConfig {
+    SimConfig::from_spec("sim:race=kernels").unwrap()
+}
+
+/// Launches a kernel with `arrays` arrays of zeros and, if it takes one, a number.
+fn launch(rig: &Rig, name: &str, (grid, block): (u32, u32), arrays: usize, number: Option<u32>) {
+    let stream = rig.stream();
+    let arrays: Vec<DevicePtr> = (0..arrays).map(|_| zeros(rig, BYTES)).collect();
+    let pointers = arrays.iter().map(|array| Arg::Pointer(*array));
+    let args: Vec<Arg> = pointers.chain(number.map(Arg::U32)).collect();
+    let dims = LaunchDims {
+        grid: [grid, 1, 1],
+        block: [block, 1, 1],
+        shared_bytes: if name.starts_with("warp_sum") { 128 } else { 0 },
+    };
+    let kernel = rig.kernel(include_str!("within/kernels.ptx"), name);
+    rig.launch_shaped(kernel, &dims, stream, &args).unwrap();
+    rig.stream_synchronize(stream).unwrap();
+}
+
+fn racy(name: &str, shape: (u32, u32), arrays: usize, number: Option<u32>) {
+    let program = |rig: &Rig| launch(rig, name, shape, arrays, number);
+    expect_with(config(), &format!("within/{name}"), program);
+    // Without the option nothing is looked for.
+    let off = Rig::new(SimConfig::new());
+    program(&off);
+    off.assert_clean();
+}
+
+fn right(name: &str, shape: (u32, u32), arrays: usize, number: Option<u32>) {
+    clean_with(config(), |rig| launch(rig, name, shape, arrays, number));
+}
+
+#[test]
+fn a_missing_barrier_between_writing_and_reading_a_tile_is_found() {
+    racy("shift_unsynced", (1, 64), 2, None);
+    right("shift", (1, 64), 2, None);
+}
+
+#[test]
+fn a_missing_barrier_between_reading_and_filling_anew_is_found() {
+    racy("rounds_unsynced", (1, 64), 2, Some(4));
+    right("rounds", (1, 64), 2, Some(4));
+    // A single round has nothing to fill anew.
+    right("rounds_unsynced", (1, 64), 2, Some(1));
+}
+
+#[test]
+fn a_warp_that_counts_on_lockstep_is_found() {
+    racy("warp_sum_unsynced", (1, 32), 2, None);
+    right("warp_sum", (1, 32), 2, None);
+    right("shuffled_sum", (1, 96), 2, None);
+}
+
+#[test]
+fn blocks_that_write_one_place_are_found_unless_they_do_so_atomically() {
+    racy("count_plainly", (3, 64), 1, None);
+    right("count_plainly", (1, 64), 1, None);
+    right("count", (3, 64), 1, None);
+    racy("count_both_ways", (3, 64), 1, None);
+}
+
+#[test]
+fn an_atomic_for_the_block_is_none_for_others() {
+    racy("count_for_the_block", (3, 64), 1, None);
+    right("count_for_the_block", (1, 64), 1, None);
+}
+
+#[test]
+fn a_block_that_reads_what_another_writes_is_found() {
+    racy("neighbours", (3, 32), 2, None);
+    right("neighbours", (1, 32), 2, None);
+}
+
+#[test]
+fn the_last_block_may_read_what_all_have_written_behind_a_fence() {
+    racy("last_block_unfenced", (5, 64), 4, None);
+    racy("last_block_fenced_for_itself", (5, 64), 4, None);
+    right("last_block_fenced", (5, 64), 4, None);
+    right("last_block_fenced", (16, 64), 4, None);
+}
+
+#[test]
+fn a_lock_orders_only_with_fences() {
+    racy("locked_unfenced", (2, 64), 2, None);
+    right("locked_fenced", (3, 64), 2, None);
+}
+
+#[test]
+fn barriers_with_numbers_and_counts_order_those_that_arrive() {
+    racy("hand_over_early", (1, 64), 2, Some(3));
+    right("hand_over", (1, 64), 2, Some(5));
+}
+
+#[test]
+fn bytes_are_told_apart_and_lanes_of_one_instruction_race() {
+    racy("all_write", (1, 96), 1, None);
+}
+
+#[test]
+fn halves_of_a_warp_meet_at_different_places() {
+    right("swap_halves", (1, 32), 1, None);
+}
+
+#[test]
+fn a_compare_and_swap_in_vain_does_not_write() {
+    right("swap_in_vain", (3, 32), 2, None);
+}
+
+#[test]
+fn a_barrier_for_all_comes_after_those_that_have_exited() {
+    right("write_and_exit", (1, 64), 1, None);
+}
+
+#[test]
+fn one_block_among_many_is_not_forgotten() {
+    for blocks in 2..20 {
+        let rig = Rig::new(config());
+        launch(&rig, "read_by_all", (blocks, 32), 2, None);
+        assert_eq!(rig.gpu.findings().len(), 1, "{blocks} blocks");
+    }
+    for silent in 0..12 {
+        let rig = Rig::new(config());
+        launch(&rig, "read_by_most", (12, 32), 3, Some(silent));
+        let findings = rig.gpu.findings();
+        // The last block has read the place itself.
+        assert_eq!(
+            findings.len(),
+            usize::from(silent < 11),
+            "block {silent} is silent"
+        );
+        let reader = findings
+            .first()
+            .and_then(|finding| finding.earlier.as_ref()?.thread.clone());
+        assert_eq!(reader.map_or(11, |thread| thread.block[0]), silent);
+    }
+}
+
+#[test]
+fn findings_are_in_parts_and_in_json() {
+    let rig = Rig::new(config());
+    launch(&rig, "shift_unsynced", (1, 64), 2, None);
+    let findings = rig.gpu.findings();
+    let finding = &findings[0];
+    assert_eq!(finding.kind, ReportKind::SharedMemoryRace);
+    assert_eq!(rig.gpu.reports()[0].text, finding.to_string());
+    let json: serde_json::Value = serde_json::from_str(&finding.to_json()).unwrap();
+    assert_eq!(json["kind"], "SharedMemoryRace");
+    assert_eq!(json["earlier"]["thread"]["source"], "kernels.cu:9");
+    assert_eq!(json["later"]["thread"]["block"], serde_json::json!([0, 0, 0]));
+    assert_eq!(
+        json["later"]["thread"]["write"],
+        finding.later.thread.as_ref().unwrap().write
+    );
+    assert_eq!(json["memory"]["allocation_bytes"], 256);
+}
+
+#[test]
+fn a_kernel_that_fails_tells_its_races_first() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/transpose.ptx");
+    let ptx = std::fs::read_to_string(folder).unwrap();
+    let rig = Rig::new(config());
+    // Without the barrier it races; with sizes that are too large it leaves its arrays.
+    let kernel = rig.kernel(&ptx.replace("bar.sync", "// bar.sync"), "transpose");
+    let (one, other) = (zeros(&rig, BYTES), zeros(&rig, BYTES));
+    let args = [Arg::Pointer(one), Arg::Pointer(other), Arg::U32(32), Arg::U32(33)];
+    let dims = LaunchDims {
+        grid: [1, 2, 1],
+        block: [32, 8, 1],
+        shared_bytes: 0,
+    };
+    let stream = rig.stream();
+    rig.launch_shaped(kernel, &dims, stream, &args).unwrap();
+    rig.stream_synchronize(stream).unwrap_err();
+    let kinds: Vec<_> = rig.gpu.findings().iter().map(|finding| finding.kind).collect();
+    assert!(kinds.contains(&ReportKind::SharedMemoryRace), "{kinds:?}");
+    assert_eq!(kinds.last(), Some(&ReportKind::OutOfBounds));
+}
