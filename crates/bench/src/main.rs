@@ -1,15 +1,33 @@
 //! `millstream-bench`: measures what the library costs, each figure beside the same work written directly against the driver.
 
+mod chart;
 mod instructions;
+mod json;
+mod kernels;
 mod null;
+mod pytorch;
+mod raw;
 mod report;
+mod rig;
+mod rival;
+mod targets;
+mod timing;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 
-use report::Table;
+use report::{Row, Table};
+use targets::Measured;
+
+/// All targets.
+const TARGETS: [&str; 13] = [
+    "T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8", "T9", "T10", "T11", "T12", "T13",
+];
 
 /// Measures Millstream, and prints each figure beside that of the same work without it.
 #[derive(Parser)]
@@ -20,6 +38,15 @@ struct Arguments {
     /// Measure only these targets: `T4`, `T6,T7`.
     #[arg(long, value_name = "TARGETS", value_delimiter = ',')]
     only: Vec<String>,
+    /// Also write the figures as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Also draw the figures against their targets.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Measure less often.
+    #[arg(long)]
+    quick: bool,
     /// Leave callgrind's files of T4 in this folder, for callgrind_annotate.
     #[arg(long, value_name = "FOLDER")]
     callgrind_out: Option<PathBuf>,
@@ -35,22 +62,47 @@ enum Command {
     },
 }
 
-fn run(arguments: &Arguments) -> Result<()> {
+/// Runs what is asked for; says whether all of it could be.
+fn run(arguments: &Arguments) -> Result<bool> {
     if let Some(Command::Count { case }) = &arguments.command {
-        return instructions::run_case(case);
+        return instructions::run_case(case).map(|()| true);
+    }
+    if let Some(unknown) = arguments
+        .only
+        .iter()
+        .find(|only| !TARGETS.contains(&only.as_str()))
+    {
+        bail!("there is no target {unknown}: there are {}", TARGETS.join(", "));
     }
     let wanted = |target: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == target);
-    let mut rows = Vec::new();
+    let Measured {
+        device,
+        mut rows,
+        failed,
+    } = targets::measure(arguments.quick, &wanted)?;
     if wanted("T4") {
         rows.extend(instructions::measure(arguments.callgrind_out.as_deref())?);
     }
+    rows.sort_by_key(Row::number);
+    println!("{device}");
     print!("{}", Table(&rows));
-    Ok(())
+    if let Some(path) = &arguments.json {
+        write(path, &json::write(&device, &rows))?;
+    }
+    if let Some(path) = &arguments.svg {
+        write(path, &chart::draw(&rows))?;
+    }
+    Ok(!failed)
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

@@ -9,6 +9,8 @@ pub(crate) enum Goal {
     None,
     /// No more than this.
     AtMost(f64),
+    /// No less than this.
+    AtLeast(f64),
 }
 
 impl Goal {
@@ -17,6 +19,7 @@ impl Goal {
         match self {
             Self::None => None,
             Self::AtMost(most) => Some(value <= most),
+            Self::AtLeast(least) => Some(value >= least),
         }
     }
 }
@@ -26,6 +29,7 @@ impl fmt::Display for Goal {
         match self {
             Self::None => Ok(()),
             Self::AtMost(most) => f.pad(&format!("<= {}", Short(*most))),
+            Self::AtLeast(least) => f.pad(&format!(">= {}", Short(*least))),
         }
     }
 }
@@ -49,12 +53,14 @@ impl fmt::Display for Short {
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     /// The target's number: `T4`.
-    pub(crate) target: &'static str,
+    pub(crate) target: String,
+    /// Whose figure it is.
+    pub(crate) who: String,
     /// What was measured.
     pub(crate) what: String,
     /// The unit of `figure` and `raw`.
-    pub(crate) unit: &'static str,
-    /// Millstream's figure.
+    pub(crate) unit: String,
+    /// The figure.
     pub(crate) figure: Option<f64>,
     /// The figure of the same work written directly against the driver, in the same run.
     pub(crate) raw: Option<f64>,
@@ -66,48 +72,58 @@ pub(crate) struct Row {
     pub(crate) note: String,
 }
 
+/// Whose figures most are.
+const OURS: &str = "Millstream";
+
 impl Row {
-    /// A count or a time that is judged itself, with what the same work takes without Millstream.
-    pub(crate) fn count(
-        target: &'static str,
+    /// A figure and that of the same work written directly against the driver; their ratio is judged.
+    pub(crate) fn times(
+        target: &str,
         what: impl Into<String>,
-        unit: &'static str,
+        unit: &str,
         figure: f64,
         raw: f64,
         goal: Goal,
     ) -> Self {
         Self {
-            target,
-            what: what.into(),
-            unit,
-            figure: Some(figure),
-            raw: Some(raw),
-            judged: Some(figure),
-            goal,
-            note: String::new(),
+            judged: Some(figure / raw),
+            ..Self::count(target, what, unit, figure, raw, goal)
         }
     }
 
-    /// A ratio of two figures of Millstream's.
-    pub(crate) fn ratio(target: &'static str, what: impl Into<String>, ratio: f64, goal: Goal) -> Self {
+    /// A figure that is judged itself, beside that of the same work written directly against the driver.
+    pub(crate) fn count(
+        target: &str,
+        what: impl Into<String>,
+        unit: &str,
+        figure: f64,
+        raw: f64,
+        goal: Goal,
+    ) -> Self {
         Self {
-            target,
-            what: what.into(),
-            unit: "ratio",
-            figure: Some(ratio),
-            raw: None,
-            judged: Some(ratio),
+            raw: Some(raw),
+            ..Self::judged(target, what, unit, figure, goal)
+        }
+    }
+
+    /// A figure that is judged itself and has nothing beside it.
+    pub(crate) fn judged(target: &str, what: impl Into<String>, unit: &str, figure: f64, goal: Goal) -> Self {
+        Self {
+            unit: unit.into(),
+            figure: Some(figure),
+            judged: Some(figure),
             goal,
-            note: String::new(),
+            ..Self::absent(target, what, "")
         }
     }
 
     /// Something that cannot be measured here, and why.
-    pub(crate) fn absent(target: &'static str, what: impl Into<String>, why: impl Into<String>) -> Self {
+    pub(crate) fn absent(target: &str, what: impl Into<String>, why: impl Into<String>) -> Self {
         Self {
-            target,
+            target: target.into(),
+            who: OURS.into(),
             what: what.into(),
-            unit: "",
+            unit: String::new(),
             figure: None,
             raw: None,
             judged: None,
@@ -116,9 +132,31 @@ impl Row {
         }
     }
 
+    /// The same, for somebody else's figure.
+    pub(crate) fn by(self, who: impl Into<String>) -> Self {
+        Self {
+            who: who.into(),
+            ..self
+        }
+    }
+
+    /// The same, with more that is to be known of it.
+    pub(crate) fn noting(mut self, note: &str) -> Self {
+        if !self.note.is_empty() {
+            self.note.push_str("; ");
+        }
+        self.note.push_str(note);
+        self
+    }
+
     /// The figure as a multiple of the raw one.
     pub(crate) fn of_raw(&self) -> Option<f64> {
         Some(self.figure? / self.raw?)
+    }
+
+    /// The target's number: rows are in the order of these.
+    pub(crate) fn number(&self) -> u32 {
+        self.target[1..].parse().expect("a target is a T and a number")
     }
 
     /// Whether the target is met, if there is one and a figure.
@@ -140,23 +178,26 @@ pub(crate) struct Table<'a>(pub(crate) &'a [Row]);
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = self
-            .0
-            .iter()
-            .map(|row| row.what.chars().count())
-            .max()
-            .unwrap_or(0);
+        let width = |text: fn(&Row) -> &str| {
+            self.0
+                .iter()
+                .map(|row| text(row).chars().count())
+                .max()
+                .unwrap_or(0)
+        };
+        let (what, who) = (width(|row| &row.what), width(|row| &row.who));
         let number = |value: Option<f64>| value.map(|value| Short(value).to_string()).unwrap_or_default();
         writeln!(
             f,
-            "{:<4} {:<width$} {:>10} {:>10} {:<12} {:>7} {:>9}",
-            "", "", "Millstream", "raw", "", "x raw", "target"
+            "{:<4} {:<what$} {:<who$} {:>10} {:>10} {:<12} {:>7} {:>9}",
+            "", "", "", "figure", "raw", "", "x raw", "target"
         )?;
         for row in self.0 {
             let line = format!(
-                "{:<4} {:<width$} {:>10} {:>10} {:<12} {:>7} {:>9} {:<7} {}",
+                "{:<4} {:<what$} {:<who$} {:>10} {:>10} {:<12} {:>7} {:>9} {:<7} {}",
                 row.target,
                 row.what,
+                row.who,
                 number(row.figure),
                 number(row.raw),
                 row.unit,
@@ -180,6 +221,10 @@ mod tests {
         let row = |figure, goal| Row::count("T4", "x", "instructions", figure, 10.0, goal);
         assert_eq!(row(400.0, Goal::AtMost(400.0)).is_met(), Some(true));
         assert_eq!(row(401.0, Goal::AtMost(400.0)).is_met(), Some(false));
+        assert_eq!(row(9.0, Goal::AtLeast(9.0)).is_met(), Some(true));
+        assert_eq!(row(8.9, Goal::AtLeast(9.0)).is_met(), Some(false));
+        let times = Row::times("T1", "x", "ns", 12.0, 10.0, Goal::AtMost(1.2));
+        assert_eq!(times.is_met(), Some(true), "the ratio is judged, not the figure");
         assert_eq!(row(1.0, Goal::None).is_met(), None);
         assert_eq!(Row::absent("T6", "x", "needs a GPU").is_met(), None);
     }

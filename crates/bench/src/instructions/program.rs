@@ -15,16 +15,7 @@ use millstream_driver::{
 };
 
 use super::cases::{Case, Pattern};
-use crate::null::Null;
-
-millstream::kernels! {
-    /// A kernel with three arrays.
-    // SAFETY: the signature is that of vecadd.cu; its threads touch `n` elements of each array and no others.
-    unsafe mod sums from include_str!("../../../../kernels/vecadd.ptx") {
-        safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64)
-            requires a.len() >= n, b.len() >= n, c.len() >= n;
-    }
-}
+use crate::{kernels::sums, null::Null};
 
 const STREAMS: usize = 8;
 const ELEMENTS: usize = 64;

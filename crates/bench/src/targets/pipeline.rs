@@ -1,0 +1,179 @@
+//! T10: upload, kernel and download of many chunks on three streams, as one would write it, against its slowest stage alone.
+
+use anyhow::Result;
+use millstream::{Buffer, Device, Grid, Pinned, Stream};
+
+use crate::{
+    kernels::sums,
+    report::{Goal, Row},
+    rig::Rig,
+    timing::{Contender, Effort, medians},
+};
+
+const CHUNKS: usize = 32;
+const STREAMS: usize = 3;
+const EFFORT: Effort = Effort { rounds: 16, batch: 1 };
+/// The least part of the slowest stage's throughput.
+const GOAL: Goal = Goal::AtLeast(0.95);
+
+pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {
+    let elements = if rig.device.is_simulated() {
+        256 << 10
+    } else {
+        4 << 20
+    };
+    let mut rows = Vec::new();
+    let pinned = Locked::new(&rig.device, elements)?;
+    rows.push(pinned.measure(rig)?);
+    rows.push(pageable(rig, elements)?);
+    Ok(rows)
+}
+
+/// The row of a pipeline whose stages took this long alone.
+fn row(what: &str, whole: f64, stages: [f64; 3]) -> Row {
+    let (which, slowest) = ["upload", "kernel", "download"]
+        .into_iter()
+        .zip(stages)
+        .max_by(|(_, a), (_, b)| a.total_cmp(b))
+        .expect("there are three");
+    let per_s = |ns: f64| CHUNKS as f64 * 1e9 / ns;
+    Row::times("T10", what, "chunks/s", per_s(whole), per_s(slowest), GOAL)
+        .noting(&format!("raw: the slowest stage alone, {which}"))
+}
+
+/// Work whose host memory is page-locked: nothing but the device is in the way.
+struct Locked {
+    kernels: sums::Kernels,
+    streams: Vec<Stream>,
+    elements: usize,
+    sources: Vec<Pinned<f32>>,
+}
+
+impl Locked {
+    fn new(device: &Device, elements: usize) -> Result<Self> {
+        Ok(Self {
+            kernels: sums::load(device)?,
+            streams: (0..STREAMS).map(|_| device.stream()).collect::<Result<_, _>>()?,
+            elements,
+            sources: (0..CHUNKS)
+                .map(|_| device.pinned(elements))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn stream(&self, chunk: usize) -> &Stream {
+        &self.streams[chunk % STREAMS]
+    }
+
+    fn wait(&self) -> Result<()> {
+        Ok(self.streams.iter().try_for_each(Stream::synchronize)?)
+    }
+
+    fn compute(&self, stream: &Stream, input: &Buffer<f32>, output: &mut Buffer<f32>) -> Result<()> {
+        let grid = Grid::linear(self.elements);
+        Ok(self
+            .kernels
+            .vecadd(stream, grid, input, input, output, self.elements as u64)?)
+    }
+
+    fn measure(&self, rig: &Rig) -> Result<Row> {
+        let device = &rig.device;
+        let mut targets: Vec<Pinned<f32>> = (0..CHUNKS)
+            .map(|_| device.pinned(self.elements))
+            .collect::<Result<_, _>>()?;
+        let mut landed: Vec<Pinned<f32>> = (0..CHUNKS)
+            .map(|_| device.pinned(self.elements))
+            .collect::<Result<_, _>>()?;
+        let first = &self.streams[0];
+        let input = first.zeros(self.elements)?;
+        let (mut scratch, mut output) = (first.zeros(self.elements)?, first.zeros(self.elements)?);
+        let whole = Contender::complete(|| {
+            for (chunk, (source, target)) in self.sources.iter().zip(&mut targets).enumerate() {
+                let stream = self.stream(chunk);
+                let mut input = stream.zeros(self.elements)?;
+                let mut output = stream.zeros(self.elements)?;
+                stream.copy(source, &mut input)?;
+                self.compute(stream, &input, &mut output)?;
+                stream.copy(&output, target)?;
+            }
+            self.wait()
+        });
+        let upload = Contender::complete(|| {
+            for source in &self.sources {
+                first.copy(source, &mut scratch)?;
+            }
+            self.wait()
+        });
+        let kernel = Contender::complete(|| {
+            for _ in 0..CHUNKS {
+                self.compute(first, &input, &mut output)?;
+            }
+            self.wait()
+        });
+        let download = Contender::complete(|| {
+            for target in &mut landed {
+                first.copy(&input, target)?;
+            }
+            self.wait()
+        });
+        let [whole, stages @ ..] = medians(rig, EFFORT, [whole, upload, kernel, download])?;
+        Ok(row(
+            "upload, kernel, download of 32 chunks, pinned",
+            whole,
+            stages,
+        ))
+    }
+}
+
+/// The same with ordinary slices and vectors.
+fn pageable(rig: &Rig, elements: usize) -> Result<Row> {
+    let device = &rig.device;
+    let kernels = sums::load(device)?;
+    let streams: Vec<Stream> = (0..STREAMS).map(|_| device.stream()).collect::<Result<_, _>>()?;
+    let source = vec![1.0_f32; elements];
+    let n = elements as u64;
+    let first = &streams[0];
+    let input = first.zeros::<f32>(elements)?;
+    let (mut scratch, mut output) = (first.zeros::<f32>(elements)?, first.zeros::<f32>(elements)?);
+    let whole = Contender::complete(|| {
+        let mut results = Vec::new();
+        for chunk in 0..CHUNKS {
+            let stream = &streams[chunk % STREAMS];
+            let input = stream.upload(&source)?;
+            let mut output = stream.zeros(elements)?;
+            kernels.vecadd(stream, Grid::linear(elements), &input, &input, &mut output, n)?;
+            results.push(stream.download(&output)?);
+        }
+        for result in results {
+            drop(result.wait()?);
+        }
+        Ok(())
+    });
+    let upload = Contender::complete(|| {
+        for _ in 0..CHUNKS {
+            first.upload_into(&source, &mut scratch)?;
+        }
+        Ok(first.synchronize()?)
+    });
+    let kernel = Contender::complete(|| {
+        for _ in 0..CHUNKS {
+            kernels.vecadd(first, Grid::linear(elements), &input, &input, &mut output, n)?;
+        }
+        Ok(first.synchronize()?)
+    });
+    let download = Contender::complete(|| {
+        let results = (0..CHUNKS)
+            .map(|_| first.download(&input))
+            .collect::<Result<Vec<_>, _>>()?;
+        for result in results {
+            drop(result.wait()?);
+        }
+        Ok(())
+    });
+    let [whole, stages @ ..] = medians(rig, EFFORT, [whole, upload, kernel, download])?;
+    Ok(row(
+        "upload, kernel, download of 32 chunks, pageable",
+        whole,
+        stages,
+    ))
+}

@@ -1,0 +1,119 @@
+//! T12: sixteen threads, each launching on a stream of its own, with two operands that all of them read.
+
+use std::{sync::Barrier, thread};
+
+use anyhow::Result;
+use millstream::Grid;
+
+use crate::{
+    kernels::sums,
+    report::{Goal, Row},
+    rig::Rig,
+    rival::Rival,
+    timing::{Contender, Effort, medians},
+};
+
+const THREADS: usize = 16;
+/// Launches of a thread in a batch, which fit its stream's queue together with records.
+const LAUNCHES: usize = 200;
+const ELEMENTS: usize = 256;
+const BYTES: usize = ELEMENTS * size_of::<f32>();
+const EFFORT: Effort = Effort { rounds: 40, batch: 1 };
+
+/// Runs `launch` `LAUNCHES` times for each of `workers`, each on a thread of its own, all beginning together.
+fn all_at_once<W: Send>(workers: &mut [W], launch: impl Fn(&mut W) -> Result<()> + Sync) -> Result<()> {
+    let start = Barrier::new(workers.len());
+    thread::scope(|scope| {
+        let threads: Vec<_> = workers
+            .iter_mut()
+            .map(|worker| {
+                let (start, launch) = (&start, &launch);
+                scope.spawn(move || {
+                    start.wait();
+                    (0..LAUNCHES).try_for_each(|_| launch(worker))
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().expect("no worker panics"))
+    })
+}
+
+pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {
+    let kernels = sums::load(&rig.device)?;
+    let first = rig.device.stream()?;
+    let (a, b) = (first.zeros(ELEMENTS)?, first.zeros(ELEMENTS)?);
+    let mut workers = Vec::new();
+    for _ in 0..THREADS {
+        let stream = rig.device.stream()?;
+        let target = stream.zeros(ELEMENTS)?;
+        workers.push((stream, target));
+    }
+    let ours = Contender::new(
+        || {
+            all_at_once(&mut workers, |(stream, target)| {
+                let grid = Grid::linear(ELEMENTS);
+                Ok(kernels.vecadd(stream, grid, &a, &b, target, ELEMENTS as u64)?)
+            })
+        },
+        || rig.raw.synchronize(),
+    );
+    let raw = &rig.raw;
+    let kernel = raw.vecadd()?;
+    let (raw_a, raw_b) = (raw.memory(BYTES)?, raw.memory(BYTES)?);
+    let mut raw_workers = Vec::new();
+    for _ in 0..THREADS {
+        raw_workers.push((raw.stream()?, raw.memory(BYTES)?));
+    }
+    let operands = (&raw_a, &raw_b);
+    let mut by_hand = || {
+        all_at_once(&mut raw_workers, |(stream, target)| {
+            stream.vecadd(kernel, [operands.0, operands.1, target], ELEMENTS as u64)
+        })
+    };
+    let launches = |ns: f64| (THREADS * LAUNCHES) as f64 * 1e9 / ns;
+    let [ours, by_hand_per_s] = medians(
+        rig,
+        EFFORT,
+        [ours, Contender::new(&mut by_hand, || raw.synchronize())],
+    )?
+    .map(launches);
+    let what = "16 threads on 16 streams, two operands shared";
+    let mut rows = vec![Row::times(
+        "T12",
+        what,
+        "launches/s",
+        ours,
+        by_hand_per_s,
+        Goal::AtLeast(0.8),
+    )];
+    if rig.device.is_simulated() {
+        return Ok(rows);
+    }
+    let rival = Rival::open()?;
+    let first = rival.stream()?;
+    let (a, b) = (first.alloc_zeros(ELEMENTS)?, first.alloc_zeros(ELEMENTS)?);
+    let mut workers = Vec::new();
+    for _ in 0..THREADS {
+        let stream = rival.stream()?;
+        let target = stream.alloc_zeros(ELEMENTS)?;
+        workers.push((stream, target));
+    }
+    let theirs = Contender::new(
+        || {
+            all_at_once(&mut workers, |(stream, target)| {
+                rival.vecadd(stream, &a, &b, target)
+            })
+        },
+        || raw.synchronize(),
+    );
+    let [theirs, by_hand_per_s] = medians(
+        rig,
+        EFFORT,
+        [theirs, Contender::new(&mut by_hand, || raw.synchronize())],
+    )?
+    .map(launches);
+    rows.push(Row::times("T12", what, "launches/s", theirs, by_hand_per_s, Goal::None).by("cudarc"));
+    Ok(rows)
+}
