@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Runs every program beside this script on a GPU, one after the other, and sums up what came of it.
+# Runs the programs beside this script on a GPU, one after the other, and sums up what came of it.
+#
+#   run.sh [tests] [benches] [examples]    (default: all three)
 #
 # MILLSTREAM_DEVICE  the device (default cuda:0)
 # LIMIT_S            the longest that one program may take, in seconds (default 300)
-# OUT                where the logs and the pictures go (default ./gpu-out)
+# OUT                where the logs, the figures and the pictures go (default ./gpu-out)
 #
 # The exit status is 0 only if every program succeeded.
 set -uo pipefail
@@ -25,11 +27,16 @@ fi
 
 failed=0
 summary=()
-for program in "$bundle"/tests/* "$bundle"/benches/* "$bundle"/examples/*; do
+[ $# -gt 0 ] || set -- tests benches examples
+programs=()
+for folder in "$@"; do
+  programs+=("$bundle/$folder"/*)
+done
+for program in "${programs[@]}"; do
   [ -x "$program" ] || continue
   name=$(basename "$program")
   case $program in
-    "$bundle"/benches/*) arguments=(--bench) ;;
+    "$bundle"/benches/*) arguments=(--json "$out/$name.json" --svg "$out/$name.svg") ;;
     "$bundle"/examples/*) arguments=(--out "$out/$name") ;;
     */millstream-scenarios) arguments=("${skip[@]}") ;;
     *) arguments=() ;;

@@ -18,11 +18,15 @@ const SCRIPT: &str = include_str!("../gpu-run.sh");
 const BYTES_MAX: u64 = 60 << 20;
 
 /// The packages whose tests and benchmarks drive a device, by the names of their folders.
-const PACKAGES: [(&str, &str); 3] = [
+const PACKAGES: [(&str, &str); 4] = [
+    ("millstream-bench", BENCHMARKS),
     ("millstream", "crates/runtime"),
     ("millstream-driver", "crates/driver"),
     ("millstream-sim", "crates/sim"),
 ];
+
+/// The folder of the benchmarks, which are a program of their own.
+const BENCHMARKS: &str = "crates/bench";
 
 /// Of the simulator's tests, the one that runs on a GPU as well.
 const CONFORMANCE: &str = "conformance";
@@ -30,12 +34,15 @@ const CONFORMANCE: &str = "conformance";
 /// Tests that drive no device but the compiler, which the other machine lacks.
 const COMPILER_TESTS: [&str; 2] = ["compile_fail", "ui"];
 
-/// What `cargo xtask gpu` is told; without either, everything is gathered.
+/// What `cargo xtask gpu` is told; without any of it, everything is gathered.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Gather the tests and benchmarks.
+    /// Gather the tests.
     #[arg(long)]
     tests: bool,
+    /// Gather the benchmarks.
+    #[arg(long)]
+    benches: bool,
     /// Gather the examples.
     #[arg(long)]
     examples: bool,
@@ -71,10 +78,13 @@ struct Program {
 
 /// Builds, gathers, strips and weighs.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let all = !options.tests && !options.examples;
+    let all = !options.tests && !options.benches && !options.examples;
     let mut programs = Vec::new();
     if all || options.tests {
-        programs.extend(build(&["test", "--no-run", "--tests", "--benches"])?);
+        programs.extend(build(&["test", "--no-run", "--tests"])?);
+    }
+    if all || options.benches {
+        programs.extend(build(&["build", "--bin", "millstream-bench"])?);
     }
     if all || options.examples {
         programs.extend(build(&["build", "--examples"])?);
@@ -124,7 +134,7 @@ fn program(message: &Value) -> Option<Program> {
         .find(|(_, folder)| manifest.ends_with(Path::new(folder).join("Cargo.toml")))?;
     let target = message["target"]["name"].as_str()?;
     let kind = match message["target"]["kind"][0].as_str()? {
-        "bench" => Kind::Bench,
+        "bin" if *folder == BENCHMARKS && message["profile"]["test"] == false => Kind::Bench,
         // An example's own unit tests, which cargo calls an example too, are about its logic alone.
         "example" if message["profile"]["test"] == false => Kind::Example,
         // The runtime's unit tests are about its logic alone; what drives a device there are its integration tests.
@@ -133,10 +143,9 @@ fn program(message: &Value) -> Option<Program> {
         "test" if !COMPILER_TESTS.contains(&target) => Kind::Test,
         _ => return None,
     };
-    let name = if kind == Kind::Example {
-        target.to_owned()
-    } else {
-        format!("{package}-{target}")
+    let name = match kind {
+        Kind::Bench | Kind::Example => target.to_owned(),
+        Kind::Test => format!("{package}-{target}"),
     };
     Some(Program {
         kind,
@@ -219,8 +228,8 @@ mod tests {
             Some((Kind::Test, "millstream-sim-conformance".into()))
         );
         assert_eq!(
-            chosen("crates/runtime", "bench", "launch", true),
-            Some((Kind::Bench, "millstream-launch".into()))
+            chosen("crates/bench", "bin", "millstream-bench", false),
+            Some((Kind::Bench, "millstream-bench".into()))
         );
         assert_eq!(
             chosen("crates/runtime", "example", "photos", false),
@@ -234,6 +243,7 @@ mod tests {
         assert_eq!(chosen("crates/runtime", "test", "compile_fail", true), None);
         assert_eq!(chosen("crates/runtime", "example", "photos", true), None);
         assert_eq!(chosen("crates/sim", "test", "kernels", true), None);
+        assert_eq!(chosen("crates/bench", "bin", "millstream-bench", true), None);
         assert_eq!(
             program(&json!({ "reason": "build-finished", "success": true })),
             None

@@ -5,6 +5,7 @@ mod instructions;
 mod json;
 mod kernels;
 mod null;
+mod probe;
 mod pytorch;
 mod raw;
 mod report;
@@ -54,6 +55,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measure what the machine itself can do: memory, driver calls, staging, ways to wait.
+    Probe {
+        /// Measure less often.
+        #[arg(long)]
+        quick: bool,
+    },
     /// Run one case of T4, for valgrind to count.
     #[command(hide = true)]
     Count {
@@ -64,8 +71,10 @@ enum Command {
 
 /// Runs what is asked for; says whether all of it could be.
 fn run(arguments: &Arguments) -> Result<bool> {
-    if let Some(Command::Count { case }) = &arguments.command {
-        return instructions::run_case(case).map(|()| true);
+    match &arguments.command {
+        Some(Command::Probe { quick }) => return probe::run(*quick).map(|()| true),
+        Some(Command::Count { case }) => return instructions::run_case(case).map(|()| true),
+        None => {}
     }
     if let Some(unknown) = arguments
         .only
@@ -78,10 +87,20 @@ fn run(arguments: &Arguments) -> Result<bool> {
     let Measured {
         device,
         mut rows,
-        failed,
+        mut failed,
     } = targets::measure(arguments.quick, &wanted)?;
     if wanted("T4") {
-        rows.extend(instructions::measure(arguments.callgrind_out.as_deref())?);
+        match instructions::measure(arguments.callgrind_out.as_deref()) {
+            Ok(counted) => rows.extend(counted),
+            Err(error) => {
+                failed = true;
+                rows.push(Row::absent(
+                    "T4",
+                    "instructions per launch",
+                    format!("FAILED: {error:#}"),
+                ));
+            }
+        }
     }
     rows.sort_by_key(Row::number);
     println!("{device}");

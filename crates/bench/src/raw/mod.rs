@@ -5,8 +5,9 @@
 
 #![allow(unsafe_code, reason = "calls the driver, with handles and memory of its own")]
 
+mod stream;
+
 use std::{
-    ffi::c_void,
     ptr::NonNull,
     sync::{
         Arc,
@@ -16,9 +17,10 @@ use std::{
 
 use anyhow::{Result, ensure};
 use millstream_driver::{
-    Completion, ContextHandle, DeviceOrdinal, DevicePtr, Driver, EventHandle, EventKind, FillPattern,
-    FunctionHandle, LaunchDims, StreamHandle,
+    Completion, ContextHandle, DeviceOrdinal, DevicePtr, Driver, EventHandle, EventKind, FunctionHandle,
 };
+
+pub(crate) use stream::RawStream;
 
 /// Threads of a block of every launch.
 pub(crate) const BLOCK: u32 = 256;
@@ -53,12 +55,7 @@ impl Raw {
 
     /// A stream of its own, non-blocking.
     pub(crate) fn stream(self: &Arc<Self>) -> Result<RawStream> {
-        // SAFETY: the context is retained.
-        let handle = unsafe { self.driver.stream_create(self.context, true, 0) }?;
-        Ok(RawStream {
-            raw: Arc::clone(self),
-            handle,
-        })
+        RawStream::new(self)
     }
 
     /// An event without time.
@@ -105,14 +102,26 @@ impl Raw {
         }
     }
 
-    /// A kernel with the parameters of `vecadd`.
-    pub(crate) fn vecadd(self: &Arc<Self>) -> Result<RawKernel> {
-        let ptx = include_str!("../../../kernels/vecadd.ptx");
+    /// The kernel of vecadd.cu.
+    pub(crate) fn vecadd(&self) -> Result<RawKernel> {
+        let function = self.function(include_str!("../../../../kernels/vecadd.ptx"), "vecadd")?;
+        Ok(RawKernel { function })
+    }
+
+    /// The kernel of gate.cu.
+    pub(crate) fn gate(&self) -> Result<RawGate> {
+        let function = self.function(include_str!("../../../../kernels/gate.ptx"), "gate")?;
+        Ok(RawGate { function })
+    }
+
+    fn function(&self, ptx: &str, name: &str) -> Result<FunctionHandle> {
         // SAFETY: the context is retained. The module is never unloaded.
         let module = unsafe { self.driver.module_load(self.context, ptx.as_bytes()) }?;
         // SAFETY: the module was just loaded.
-        let function = unsafe { self.driver.module_function(self.context, module, "vecadd") }?;
-        Ok(RawKernel { function })
+        let function = unsafe { self.driver.module_function(self.context, module, name) }?;
+        // SAFETY: the function is of that module. Loading it now keeps the first launch from waiting (rule 53).
+        unsafe { self.driver.function_load(self.context, function) }?;
+        Ok(function)
     }
 }
 
@@ -129,12 +138,30 @@ pub(crate) struct RawKernel {
     function: FunctionHandle,
 }
 
+/// A loaded `gate`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawGate {
+    function: FunctionHandle,
+}
+
 /// Device memory.
 #[derive(Debug)]
 pub(crate) struct RawMemory {
     raw: Arc<Raw>,
     pointer: DevicePtr,
     bytes: usize,
+}
+
+impl RawMemory {
+    /// Where the `bytes` from `at` on are.
+    fn part(&self, at: usize, bytes: usize) -> Result<DevicePtr> {
+        let end = at.checked_add(bytes);
+        ensure!(
+            end.is_some_and(|end| end <= self.bytes),
+            "{bytes} bytes at {at} are too many"
+        );
+        Ok(self.pointer.offset(at as u64))
+    }
 }
 
 impl Drop for RawMemory {
@@ -153,6 +180,17 @@ pub(crate) struct RawHost {
     bytes: usize,
     /// The memory itself, unless it is the driver's.
     pageable: Option<Vec<u8>>,
+}
+
+impl RawHost {
+    /// Where it is. Whoever looks must know that the device does not write there.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 impl Drop for RawHost {
@@ -189,134 +227,6 @@ impl Drop for RawEvent {
     fn drop(&mut self) {
         // SAFETY: a pending event may be destroyed (rule 25), and nobody else has this one.
         let _ = unsafe { self.raw.driver.event_destroy(self.raw.context, self.handle) };
-    }
-}
-
-/// A stream.
-#[derive(Debug)]
-pub(crate) struct RawStream {
-    raw: Arc<Raw>,
-    handle: StreamHandle,
-}
-
-impl RawStream {
-    pub(crate) fn synchronize(&self) -> Result<()> {
-        // SAFETY: the stream is alive.
-        Ok(unsafe { self.raw.driver.stream_synchronize(self.raw.context, self.handle) }?)
-    }
-
-    pub(crate) fn is_idle(&self) -> Result<bool> {
-        // SAFETY: the stream is alive.
-        let found = unsafe { self.raw.driver.stream_query(self.raw.context, self.handle) }?;
-        Ok(found == Completion::Complete)
-    }
-
-    /// `c = a + b` for the first `n` numbers.
-    #[inline]
-    pub(crate) fn vecadd(&self, kernel: RawKernel, operands: [&RawMemory; 3], n: u64) -> Result<()> {
-        let room = operands
-            .iter()
-            .all(|operand| n <= (operand.bytes / size_of::<f32>()) as u64);
-        ensure!(room, "an operand is shorter than {n} numbers");
-        let addresses = operands.map(|operand| operand.pointer.as_raw());
-        let [a, b, c] = addresses
-            .each_ref()
-            .map(|address| std::ptr::from_ref(address).cast::<c_void>());
-        let params = [a, b, c, std::ptr::from_ref(&n).cast()];
-        let dims = LaunchDims {
-            grid: [u32::try_from(n.div_ceil(u64::from(BLOCK)))?, 1, 1],
-            block: [BLOCK, 1, 1],
-            shared_bytes: 0,
-        };
-        // SAFETY: the parameters are those of vecadd.cu, whose threads touch `n` numbers of each operand, which is long enough.
-        let launched = unsafe {
-            self.raw
-                .driver
-                .launch_kernel(self.raw.context, kernel.function, &dims, self.handle, &params)
-        };
-        Ok(launched?)
-    }
-
-    #[inline]
-    pub(crate) fn record(&self, event: &RawEvent) -> Result<()> {
-        // SAFETY: event and stream are alive, and of one context.
-        Ok(unsafe {
-            self.raw
-                .driver
-                .event_record(self.raw.context, event.handle, self.handle)
-        }?)
-    }
-
-    #[inline]
-    pub(crate) fn wait_for(&self, event: &RawEvent) -> Result<()> {
-        // SAFETY: event and stream are alive.
-        Ok(unsafe {
-            self.raw
-                .driver
-                .stream_wait_event(self.raw.context, self.handle, event.handle)
-        }?)
-    }
-
-    /// Copies the beginning of `source` to that of `target`.
-    #[inline]
-    pub(crate) fn upload(&self, target: &RawMemory, source: &RawHost, bytes: usize) -> Result<()> {
-        ensure!(
-            bytes <= target.bytes.min(source.bytes),
-            "{bytes} bytes are too many"
-        );
-        // SAFETY: both are alive until the context is idle, and long enough.
-        let copied = unsafe {
-            self.raw.driver.copy_host_to_device_async(
-                self.raw.context,
-                target.pointer,
-                source.start.as_ptr(),
-                bytes,
-                self.handle,
-            )
-        };
-        Ok(copied?)
-    }
-
-    /// Copies the beginning of `source` to that of `target`.
-    #[inline]
-    pub(crate) fn download(&self, target: &RawHost, source: &RawMemory, bytes: usize) -> Result<()> {
-        ensure!(
-            bytes <= target.bytes.min(source.bytes),
-            "{bytes} bytes are too many"
-        );
-        // SAFETY: both are alive until the context is idle, and long enough; nobody looks at the target.
-        let copied = unsafe {
-            self.raw.driver.copy_device_to_host_async(
-                self.raw.context,
-                target.start.as_ptr(),
-                source.pointer,
-                bytes,
-                self.handle,
-            )
-        };
-        Ok(copied?)
-    }
-
-    /// Allocates from the pool, fills with zeros if `fill` says so, and frees.
-    #[inline]
-    pub(crate) fn allocate_and_free(&self, bytes: usize, fill: bool) -> Result<()> {
-        let (driver, context) = (&self.raw.driver, self.raw.context);
-        // SAFETY: the stream is alive.
-        let pointer = unsafe { driver.mem_alloc_async(context, bytes, self.handle) }?;
-        if fill {
-            let pattern = FillPattern::U8(0);
-            // SAFETY: the memory was just allocated in this stream.
-            unsafe { driver.memset_async(context, pointer, pattern, bytes, self.handle) }?;
-        }
-        // SAFETY: as above; its only use is in front of this in the same stream.
-        Ok(unsafe { driver.mem_free_async(context, pointer, self.handle) }?)
-    }
-}
-
-impl Drop for RawStream {
-    fn drop(&mut self) {
-        // SAFETY: its work completes (rule 21), and nobody else has it.
-        let _ = unsafe { self.raw.driver.stream_destroy(self.raw.context, self.handle) };
     }
 }
 

@@ -1,0 +1,195 @@
+//! A stream of the driver, and what is enqueued in it.
+
+#![allow(unsafe_code, reason = "enqueues work in a stream of its own")]
+
+use std::{ffi::c_void, sync::Arc};
+
+use anyhow::{Result, ensure};
+use millstream_driver::{Completion, FillPattern, HostFunction, LaunchDims, StreamHandle};
+
+use super::{BLOCK, Flag, Raw, RawEvent, RawGate, RawHost, RawKernel, RawMemory};
+
+/// A stream.
+#[derive(Debug)]
+pub(crate) struct RawStream {
+    raw: Arc<Raw>,
+    handle: StreamHandle,
+}
+
+impl RawStream {
+    pub(super) fn new(raw: &Arc<Raw>) -> Result<Self> {
+        // SAFETY: the context is retained.
+        let handle = unsafe { raw.driver.stream_create(raw.context, true, 0) }?;
+        Ok(Self {
+            raw: Arc::clone(raw),
+            handle,
+        })
+    }
+
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        // SAFETY: the stream is alive.
+        Ok(unsafe { self.raw.driver.stream_synchronize(self.raw.context, self.handle) }?)
+    }
+
+    pub(crate) fn is_idle(&self) -> Result<bool> {
+        // SAFETY: the stream is alive.
+        let found = unsafe { self.raw.driver.stream_query(self.raw.context, self.handle) }?;
+        Ok(found == Completion::Complete)
+    }
+
+    /// `c = a + b` for the first `n` numbers.
+    #[inline]
+    pub(crate) fn vecadd(&self, kernel: RawKernel, operands: [&RawMemory; 3], n: u64) -> Result<()> {
+        let room = operands
+            .iter()
+            .all(|operand| n <= (operand.bytes / size_of::<f32>()) as u64);
+        ensure!(room, "an operand is shorter than {n} numbers");
+        let addresses = operands.map(|operand| operand.pointer.as_raw());
+        let [a, b, c] = addresses
+            .each_ref()
+            .map(|address| std::ptr::from_ref(address).cast::<c_void>());
+        let params = [a, b, c, std::ptr::from_ref(&n).cast()];
+        let dims = LaunchDims {
+            grid: [u32::try_from(n.div_ceil(u64::from(BLOCK)))?, 1, 1],
+            block: [BLOCK, 1, 1],
+            shared_bytes: 0,
+        };
+        // SAFETY: the parameters are those of vecadd.cu, whose threads touch `n` numbers of each operand, which is long enough.
+        let launched = unsafe {
+            self.raw
+                .driver
+                .launch_kernel(self.raw.context, kernel.function, &dims, self.handle, &params)
+        };
+        Ok(launched?)
+    }
+
+    /// Keeps the stream busy until the flag is raised.
+    pub(crate) fn gate(&self, gate: RawGate, flag: Flag) -> Result<()> {
+        let address = flag.address();
+        let params = [std::ptr::from_ref(&address).cast()];
+        let dims = LaunchDims {
+            grid: [1; 3],
+            block: [1; 3],
+            shared_bytes: 0,
+        };
+        // SAFETY: the parameter is that of gate.cu, and the flag's memory is never freed.
+        let launched = unsafe {
+            self.raw
+                .driver
+                .launch_kernel(self.raw.context, gate.function, &dims, self.handle, &params)
+        };
+        Ok(launched?)
+    }
+
+    /// Runs a function on the host in stream order.
+    pub(crate) fn on_host(&self, function: HostFunction) -> Result<()> {
+        // SAFETY: the stream is alive; the callers' functions do not call the driver.
+        Ok(unsafe {
+            self.raw
+                .driver
+                .launch_host_function(self.raw.context, self.handle, function)
+        }?)
+    }
+
+    #[inline]
+    pub(crate) fn record(&self, event: &RawEvent) -> Result<()> {
+        // SAFETY: event and stream are alive, and of one context.
+        Ok(unsafe {
+            self.raw
+                .driver
+                .event_record(self.raw.context, event.handle, self.handle)
+        }?)
+    }
+
+    #[inline]
+    pub(crate) fn wait_for(&self, event: &RawEvent) -> Result<()> {
+        // SAFETY: event and stream are alive.
+        Ok(unsafe {
+            self.raw
+                .driver
+                .stream_wait_event(self.raw.context, self.handle, event.handle)
+        }?)
+    }
+
+    /// Copies the beginning of `source` to that of `target`.
+    #[inline]
+    pub(crate) fn upload(&self, target: &RawMemory, source: &RawHost, bytes: usize) -> Result<()> {
+        self.upload_at(target, 0, source, bytes)
+    }
+
+    /// Copies the beginning of `source` to `target`, `at` bytes in.
+    #[inline]
+    pub(crate) fn upload_at(
+        &self,
+        target: &RawMemory,
+        at: usize,
+        source: &RawHost,
+        bytes: usize,
+    ) -> Result<()> {
+        let pointer = target.part(at, bytes)?;
+        ensure!(bytes <= source.bytes, "{bytes} bytes are too many");
+        // SAFETY: both are alive until the context is idle, and long enough.
+        let copied = unsafe {
+            self.raw.driver.copy_host_to_device_async(
+                self.raw.context,
+                pointer,
+                source.start.as_ptr(),
+                bytes,
+                self.handle,
+            )
+        };
+        Ok(copied?)
+    }
+
+    /// Copies the beginning of `source` to that of `target`.
+    #[inline]
+    pub(crate) fn download(&self, target: &RawHost, source: &RawMemory, bytes: usize) -> Result<()> {
+        self.download_at(target, source, 0, bytes)
+    }
+
+    /// Copies `source`, from `at` bytes on, to the beginning of `target`.
+    #[inline]
+    pub(crate) fn download_at(
+        &self,
+        target: &RawHost,
+        source: &RawMemory,
+        at: usize,
+        bytes: usize,
+    ) -> Result<()> {
+        let pointer = source.part(at, bytes)?;
+        ensure!(bytes <= target.bytes, "{bytes} bytes are too many");
+        // SAFETY: both are alive until the context is idle, and long enough; nobody looks at the target meanwhile.
+        let copied = unsafe {
+            self.raw.driver.copy_device_to_host_async(
+                self.raw.context,
+                target.start.as_ptr(),
+                pointer,
+                bytes,
+                self.handle,
+            )
+        };
+        Ok(copied?)
+    }
+
+    /// Allocates from the pool, fills with zeros if `fill` says so, and frees.
+    #[inline]
+    pub(crate) fn allocate_and_free(&self, bytes: usize, fill: bool) -> Result<()> {
+        let (driver, context) = (&self.raw.driver, self.raw.context);
+        // SAFETY: the stream is alive.
+        let pointer = unsafe { driver.mem_alloc_async(context, bytes, self.handle) }?;
+        if fill {
+            let pattern = FillPattern::U8(0);
+            // SAFETY: the memory was just allocated in this stream.
+            unsafe { driver.memset_async(context, pointer, pattern, bytes, self.handle) }?;
+        }
+        // SAFETY: as above; its only use is in front of this in the same stream.
+        Ok(unsafe { driver.mem_free_async(context, pointer, self.handle) }?)
+    }
+}
+
+impl Drop for RawStream {
+    fn drop(&mut self) {
+        // SAFETY: its work completes (rule 21), and nobody else has it.
+        let _ = unsafe { self.raw.driver.stream_destroy(self.raw.context, self.handle) };
+    }
+}
