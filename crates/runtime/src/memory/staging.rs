@@ -222,11 +222,12 @@ impl StagingPool {
             }
             let mut sizes = self.sizes.lock();
             let blocks = sizes.returned.get(&size);
-            // Another thread may have been faster.
+            // Another thread may have been faster, and may have given the block back with other uses: tickets are never
+            // used again, so equal uses are the ones asked about.
             let at = blocks.and_then(|blocks| {
                 blocks
                     .iter()
-                    .position(|returned| returned.block.pointer == pointer)
+                    .position(|returned| returned.block.pointer == pointer && returned.uses == *uses)
             });
             if let Some(at) = at {
                 return Ok(Some(sizes.take_out(size, at).block));
@@ -255,7 +256,7 @@ impl StagingPool {
     /// Waits until a block of this size or more is over, but not for work that comes later. `None` if
     /// there is none to wait for.
     fn wait_for_one(&self, device: &DeviceState, size: usize) -> Result<Option<Block>> {
-        let mut marked = Vec::new();
+        let mut marked: Vec<Uses> = Vec::new();
         let mut found = None;
         wait_until(&*device.driver, || {
             let candidates = self.candidates(size..=usize::MAX, usize::MAX);
@@ -263,9 +264,9 @@ impl StagingPool {
             if found.is_some() {
                 return Ok(true);
             }
-            for (_, pointer, uses) in &candidates {
-                if !marked.contains(pointer) {
-                    marked.push(*pointer);
+            for (_, _, uses) in &candidates {
+                if !marked.contains(uses) {
+                    marked.push(uses.clone());
                     record_points(device, uses)?;
                 }
             }
@@ -320,4 +321,28 @@ fn record_points(device: &DeviceState, uses: &Uses) -> Result<()> {
         prepare_wait(device, ticket)?;
     }
     Ok(())
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use millstream_sim::{Gpu, Schedule, SimConfig};
+
+    use super::*;
+    use crate::Device;
+
+    #[test]
+    fn a_block_that_was_used_again_meanwhile_is_not_taken_for_the_one_that_was_asked_about() {
+        let gpu = Gpu::new(SimConfig::new().schedule(Schedule::Lazy));
+        let device = Device::of(&gpu, 0).unwrap();
+        let state = device.state();
+        let pool = &state.staging;
+        pool.give(pool.take(state, 1).unwrap(), Uses::new());
+        let candidates = pool.candidates(0..=usize::MAX, LOOK_AT_MAX);
+        // Another thread takes the block, and gives it back to be read by a copy that has not run.
+        let stream = device.stream().unwrap();
+        let buffer = stream.upload(&[1_u8]).unwrap();
+        assert_eq!(candidates.len(), 1);
+        assert!(pool.reuse(state, &candidates).unwrap().is_none());
+        assert_eq!(stream.download(&buffer).unwrap().wait().unwrap(), [1]);
+    }
 }
