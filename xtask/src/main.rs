@@ -6,6 +6,7 @@ mod gpu;
 mod kernels;
 mod miri;
 mod process;
+mod programs;
 mod shuttle;
 mod tidy;
 
@@ -35,6 +36,8 @@ enum Chore {
     Miri,
     /// Run the tests in which every step of every thread is chosen by shuttle.
     Shuttle,
+    /// Run random programs for as long as you like.
+    Programs(programs::Options),
     /// Gather what is worth running on a GPU in gpu-bundle/, a folder that needs nothing but a driver.
     Gpu(gpu::Options),
 }
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Chore::Kernels(options) => kernels::run(&options),
         Chore::Miri => miri::run(),
         Chore::Shuttle => shuttle::run(),
+        Chore::Programs(options) => programs::run(&options),
         Chore::Gpu(options) => gpu::run(&options),
     };
     match result {

@@ -14,9 +14,8 @@ use millstream::{Device, Error, Result, driver::DriverError, sim::Schedule};
 
 use crate::{
     faults::{open, unopened},
-    machine::run,
+    random::{program, run},
     rig::assert_nothing_left,
-    steps::program,
     sweep::{CODES, Subject},
 };
 
@@ -47,12 +46,12 @@ fn d01_every_driver_call_of_a_program_may_fail() {
                 if seed >= PROGRAMS {
                     break;
                 }
-                let steps = program(seed, STEPS, false);
+                let drawn = program(seed, STEPS, false);
                 let subject = Subject {
                     name: format!("program {seed}"),
                     schedule: schedule_of(seed),
                     devices: 1,
-                    run: &|devices| run(&devices[0], None, &steps),
+                    run: &|devices| run(devices, None, &drawn),
                 };
                 runs.fetch_add(subject.sweep(), Ordering::Relaxed);
             }

@@ -16,19 +16,19 @@ mod faults;
 mod health;
 mod host_memory;
 mod lost;
-mod machine;
 mod managed;
 mod memory;
 mod opting_out;
 mod owned;
 mod places;
+#[path = "../programs/program/mod.rs"]
+#[allow(dead_code, reason = "these tests use a part of it")]
+mod program;
 mod random;
-mod random_rectangles;
 mod rectangles;
 mod rig;
 mod scopes;
 mod shapes;
-mod steps;
 mod sweep;
 mod threads;
 mod two_devices;

@@ -1,0 +1,322 @@
+//! One program in one place: the simulated device under a schedule and rules, perhaps with calls that fail; or a GPU.
+
+use std::{
+    any::Any,
+    env, fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    str::FromStr,
+    thread,
+    time::{Duration, Instant},
+};
+
+use millstream::{
+    Device, Result, Select, Stream,
+    driver::{DeviceOrdinal, ResultCode},
+    sim::{Fault, Gpu, Ledger, Reading, Rules, Schedule, SimConfig},
+};
+
+use crate::program::{Allowed, Machine, Sort, World, check, generate, step::Program};
+
+/// How long a closed device may take to give everything back.
+const CLOSED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The programs of one sort are numbered from here, so that each of them is another than those without faults.
+const FAULTS: &str = "faults";
+
+/// Which program, and where. As text, what `MILLSTREAM_PROGRAM` holds to run it again.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Case {
+    pub(crate) program: u64,
+    /// Whether calls of the driver fail, or devices are lost.
+    pub(crate) faults: bool,
+    /// Schedule and rules, in the form of a device's specification; none on a GPU.
+    pub(crate) options: Option<String>,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.program)?;
+        if self.faults {
+            write!(f, " {FAULTS}")?;
+        }
+        match &self.options {
+            Some(options) => write!(f, " {options}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for Case {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = text.split_whitespace();
+        let program = words.next().and_then(|number| number.parse().ok());
+        let program =
+            program.ok_or_else(|| format!("`{text}` does not begin with the number of a program"))?;
+        let mut case = Self {
+            program,
+            faults: false,
+            options: None,
+        };
+        for word in words {
+            match word {
+                FAULTS => case.faults = true,
+                options => case.options = Some(options.to_owned()),
+            }
+        }
+        Ok(case)
+    }
+}
+
+/// Whether the environment asks for a GPU.
+pub(crate) fn on_gpu() -> bool {
+    env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda"))
+}
+
+/// The schedules of a program, each with its own reading of the disputed rules; or the GPU alone.
+pub(crate) fn cases(program: u64, faults: bool) -> Vec<Case> {
+    let case = |options| Case {
+        program,
+        faults,
+        options,
+    };
+    if on_gpu() {
+        return vec![case(None)];
+    }
+    let schedules = [
+        Schedule::Timed,
+        Schedule::Eager,
+        Schedule::Lazy,
+        Schedule::Random(3 * program),
+        Schedule::Random(3 * program + 1),
+        Schedule::Random(3 * program + 2),
+        Schedule::Pct {
+            seed: 2 * program,
+            depth: 2,
+        },
+        Schedule::Pct {
+            seed: 2 * program + 1,
+            depth: 4,
+        },
+    ];
+    let place = |(number, schedule): (usize, &Schedule)| {
+        let rules = rules(program.wrapping_mul(5).wrapping_add(number as u64 * 11));
+        case(Some(format!("{schedule},rules={rules}")))
+    };
+    schedules.iter().enumerate().map(place).collect()
+}
+
+/// The readings of the disputed rules: a bit of `choice` for each, set for the strict one.
+fn rules(choice: u64) -> Rules {
+    let reading = |bit: u32| {
+        if choice >> bit & 1 == 1 {
+            Reading::Strict
+        } else {
+            Reading::Observed
+        }
+    };
+    Rules {
+        small_upload: reading(0),
+        pageable_upload: reading(1),
+        pageable_download: reading(2),
+        cross_stream_reuse: reading(3),
+        implicit_synchronisation: reading(4),
+    }
+}
+
+impl Case {
+    /// The program, as it is drawn.
+    pub(crate) fn draw(&self) -> Program {
+        let mut sort = Sort::of(self.program);
+        if self.options.is_none() {
+            let has_second = Device::open(Select::Cuda(1)).is_ok();
+            // What a GPU has of memory is not for tests to bound.
+            (sort.scarce, sort.gates) = (false, false);
+            sort.devices = if has_second { sort.devices } else { 1 };
+        }
+        let offset = if self.faults { 1 << 32 } else { 0 };
+        generate(self.program + offset, sort)
+    }
+
+    /// Runs a program here.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, in words.
+    pub(crate) fn run(&self, program: &Program) -> Result<(), String> {
+        let _watched = crate::watch::over(self.to_string());
+        let run = || match &self.options {
+            Some(options) => self.simulate(program, options),
+            None => drive(program),
+        };
+        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(words(&*panic)))
+    }
+
+    fn simulate(&self, program: &Program, options: &str) -> Result<(), String> {
+        let mut config = SimConfig::new().devices(program.devices as u32);
+        if let Some(bytes) = program.memory_bytes {
+            config = config.memory_bytes(bytes);
+        }
+        let config = config.with_options(options).map_err(|error| error.to_string())?;
+        // By the strict reading of rule 29 memory made behind a closed gate waits for it, and so may the host.
+        let gates_hold = !options.contains("implicit_synchronisation") && !options.ends_with("rules=strict");
+        let gpu = Gpu::new(config);
+        let open = |device: usize| Device::of(&gpu, device as i32);
+        let devices: Result<Vec<_>> = (0..program.devices).map(open).collect();
+        let devices = devices.map_err(|error| error.to_string())?;
+        let close = |stream: &Stream| Box::new(gpu.hold(stream.as_raw())) as Box<dyn Any + Send>;
+        let world = World {
+            reopen: Some(&open),
+            gates: if gates_hold { Some(&close) } else { None },
+        };
+        let machine = Machine::new(&devices, world, program).map_err(|error| error.to_string())?;
+        if self.faults {
+            faults(self.program, program)
+                .into_iter()
+                .for_each(|fault| gpu.inject(fault));
+        }
+        let machine = machine.run(&program.steps);
+        gpu.inject_no_more();
+        let log = machine.finish();
+        let allowed = Allowed {
+            faults: self.faults,
+            no_memory: false,
+        };
+        let checked = check(program, &log, allowed);
+        // Asked, for a loss is noticed by whoever asks.
+        let is_lost = devices.iter().any(|device| device.memory().is_err());
+        let accounts = if program.leaks() || self.faults {
+            Ok(())
+        } else {
+            accounts(&devices)
+        };
+        drop(devices);
+        let left = if program.leaks() || is_lost {
+            Ok(())
+        } else {
+            nothing_left(&gpu)
+        };
+        let reports = gpu.reports();
+        checked.and_then(|()| match reports.first() {
+            Some(report) => Err(format!("{} reports, the first: {report}", reports.len())),
+            None => accounts.and(left),
+        })
+    }
+}
+
+/// Runs a program on the GPU that the environment names.
+fn drive(program: &Program) -> Result<(), String> {
+    let open = |device: usize| Device::open(Select::Cuda(device as i32));
+    let devices: Result<Vec<_>> = (0..program.devices).map(open).collect();
+    let devices = devices.map_err(|error| error.to_string())?;
+    let world = World {
+        reopen: Some(&open),
+        gates: None,
+    };
+    let machine = Machine::new(&devices, world, program).map_err(|error| error.to_string())?;
+    let log = machine.run(&program.steps).finish();
+    check(program, &log, Allowed::default())
+}
+
+/// Calls of the driver that make, enqueue or ask. What fails to be given back is left, and other tests look at that.
+const CALLS: [&str; 22] = [
+    "cuStreamCreateWithPriority",
+    "cuStreamQuery",
+    "cuStreamWaitEvent",
+    "cuEventCreate",
+    "cuEventRecord",
+    "cuEventQuery",
+    "cuEventElapsedTime",
+    "cuMemAllocAsync",
+    "cuMemAllocManaged",
+    "cuMemHostAlloc",
+    "cuMemHostRegister",
+    "cuMemAdvise",
+    "cuMemPrefetchAsync",
+    "cuMemcpyHtoDAsync",
+    "cuMemcpyDtoHAsync",
+    "cuMemcpyDtoDAsync",
+    "cuMemcpy2DAsync",
+    "cuMemcpyBatchAsync",
+    "cuMemsetD8Async",
+    "cuMemsetD32Async",
+    "cuLaunchKernel",
+    "cuLaunchHostFunc",
+];
+const CODES: [ResultCode; 3] = [
+    ResultCode::OUT_OF_MEMORY,
+    ResultCode::INVALID_VALUE,
+    ResultCode::UNKNOWN,
+];
+
+/// What fails in a program of this number: a few calls of some functions, one call of one, or everything from some call on.
+fn faults(number: u64, program: &Program) -> Vec<Fault> {
+    let at =
+        |shift: u32, bound: usize| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) as usize % bound;
+    let code = CODES[at(8, CODES.len())];
+    match number % 4 {
+        0 => vec![
+            Fault::nth(1 + at(12, 12) as u64)
+                .of(CALLS[at(20, CALLS.len())])
+                .answering(code),
+        ],
+        1 => {
+            let device = DeviceOrdinal::from_raw(at(16, program.devices) as i32);
+            let fault = Fault::nth(1 + at(24, 300) as u64);
+            vec![fault.losing(device, ResultCode::ILLEGAL_ADDRESS)]
+        }
+        _ => {
+            let random = |call: &&'static str| Fault::random(0.03, number).of(*call).answering(code);
+            CALLS.iter().skip(at(30, 3)).step_by(3).map(random).collect()
+        }
+    }
+}
+
+/// Of what a program had, nothing is counted any more.
+fn accounts(devices: &[Device]) -> Result<(), String> {
+    for device in devices {
+        let asking = Instant::now();
+        loop {
+            let memory = device.memory().map_err(|error| error.to_string())?;
+            let is_back = memory.allocated_bytes == 0
+                && memory.allocations == 0
+                && memory.page_locked_bytes == memory.page_locked_kept_bytes;
+            if is_back {
+                break;
+            }
+            if asking.elapsed() > CLOSED_WITHIN {
+                return Err(format!("not given back: {memory:?}"));
+            }
+            // Another thread may be in the middle of giving it back.
+            thread::sleep(Duration::from_micros(100));
+        }
+    }
+    Ok(())
+}
+
+/// Of closed devices nothing is left but their contexts, once what was pending is over.
+fn nothing_left(gpu: &Gpu) -> Result<(), String> {
+    let closing = Instant::now();
+    loop {
+        let left = gpu.ledger();
+        let nothing = Ledger {
+            contexts: left.contexts,
+            ..Ledger::default()
+        };
+        if left == nothing {
+            return Ok(());
+        }
+        if closing.elapsed() > CLOSED_WITHIN {
+            return Err(format!("left of closed devices: {left:?}"));
+        }
+        thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// A panic's message.
+fn words(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+    format!("it panicked: {}", text.unwrap_or("with no message"))
+}

@@ -1,0 +1,55 @@
+//! Programs for as long as one likes: what `cargo xtask programs` runs.
+
+use std::{
+    env,
+    str::FromStr,
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::suite::run_all;
+
+/// What the environment says, or else this.
+fn setting<T: FromStr>(name: &str, otherwise: T) -> T {
+    match env::var(name) {
+        Err(_) => otherwise,
+        Ok(text) => match text.parse() {
+            Ok(value) => value,
+            Err(_) => panic!("{name}: `{text}` is no such value"),
+        },
+    }
+}
+
+/// Runs programs from a number on, until there were so many or the time is over; every second of them with calls that fail if
+/// that is asked for.
+#[test]
+#[ignore = "as long as one likes; `cargo xtask programs` runs it"]
+fn programs_for_as_long_as_one_likes() {
+    let count = setting("MILLSTREAM_PROGRAMS_COUNT", u64::MAX);
+    let limit = Duration::from_secs(setting("MILLSTREAM_PROGRAMS_SECONDS", 60));
+    let first: u64 = setting("MILLSTREAM_PROGRAMS_SEED", 1_000_000);
+    let with_faults: bool = setting("MILLSTREAM_PROGRAMS_FAULTS", false);
+    let bar = ProgressBar::new(limit.as_secs());
+    let style = ProgressStyle::with_template("{bar:40} {elapsed}/{len} s, {msg}");
+    bar.set_style(style.expect("the template is right"));
+    let (drawn, finished) = (AtomicU64::new(0), AtomicU64::new(0));
+    let started = Instant::now();
+    let next = || {
+        let number = drawn.fetch_add(1, Ordering::Relaxed);
+        let is_over = number >= count || started.elapsed() > limit;
+        (!is_over).then_some((first.wrapping_add(number), with_faults && number % 2 == 1))
+    };
+    run_all(next, || {
+        let finished = finished.fetch_add(1, Ordering::Relaxed) + 1;
+        bar.set_position(started.elapsed().as_secs());
+        bar.set_message(format!("{finished} programs"));
+    });
+    bar.finish();
+    println!(
+        "{} programs from {first} on in {:.0?}",
+        finished.into_inner(),
+        started.elapsed()
+    );
+}

@@ -1,0 +1,388 @@
+//! The steps that make arrays and move data.
+
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use bytes::Bytes;
+use millstream::{Advice, Buffer, Error, Pinned, Plane, PlaneMut, Rejected, Result, Stream};
+
+use super::{
+    elem::{Elem, content, typed},
+    host::{Bring, coming},
+    machine::{Array, Machine, part, part_mut},
+    outcome::{Answer, Outcome, Stop},
+    step::{Made, Owner, Pages, Part, Rect},
+};
+
+/// The elements that a value stands for.
+fn elements<T: Pod>(value: u32, len: usize) -> Vec<T> {
+    let mut elements = vec![T::zeroed(); len];
+    let bytes = content(value, len * size_of::<T>());
+    bytemuck::cast_slice_mut(&mut elements).copy_from_slice(&bytes);
+    elements
+}
+
+fn element<T: Pod>(value: u32) -> T {
+    elements(value, 1)[0]
+}
+
+pub(super) fn bytes_of<T: Pod>(elements: &[T]) -> Vec<u8> {
+    bytemuck::cast_slice(elements).to_vec()
+}
+
+/// An error that gives the source back is written down with it.
+fn rejected<S>(rejected: Rejected<S>, bytes: impl FnOnce(S) -> Vec<u8>) -> Stop {
+    Stop {
+        outcome: Outcome::Failed(rejected.error),
+        seen: Some(bytes(rejected.source)),
+    }
+}
+
+fn upload_owned<T: Pod + Send + Sync>(
+    stream: &Stream,
+    owner: Owner,
+    source: Vec<T>,
+) -> Result<Buffer<T>, Stop> {
+    match owner {
+        Owner::Vec | Owner::Bytes => stream
+            .upload_owned(source)
+            .map_err(|error| rejected(error, |source| bytes_of(&source[..]))),
+        Owner::Box => stream
+            .upload_owned(source.into_boxed_slice())
+            .map_err(|error| rejected(error, |source| bytes_of(&source[..]))),
+        Owner::Arc => stream
+            .upload_owned(Arc::<[T]>::from(source))
+            .map_err(|error| rejected(error, |source| bytes_of(&source[..]))),
+        Owner::ArcVec => stream
+            .upload_owned(Arc::new(source))
+            .map_err(|error| rejected(error, |source| bytes_of(&source[..]))),
+    }
+}
+
+/// Puts the source of an upload into a target of bytes; gives what brings it back.
+macro_rules! owned_into {
+    ($stream:expr, $target:expr, $source:expr) => {{
+        match $stream.upload_owned_into($source, $target) {
+            Ok(pending) => coming(pending, |source| bytes_of(&source[..])),
+            Err(error) => return Err(rejected(error, |source| bytes_of(&source[..]))),
+        }
+    }};
+}
+
+fn zeros_of<T: Pod>(stream: &Stream, len: usize) -> Result<Buffer<u8>, Stop> {
+    Ok(stream.zeros::<T>(len)?.cast::<u8>()?)
+}
+
+/// A rectangle of an array to read. Of pinned memory the elements are bytes.
+fn rect<T: Pod>(array: &Array, rect: Rect) -> Result<Plane<'_, T>, Stop> {
+    let len = |bytes: usize| bytes / size_of::<T>() * size_of::<T>();
+    let whole = match array {
+        Array::Buffer(buffer) => buffer.slice(..len(buffer.len())),
+        Array::Managed(managed) => managed.slice(..len(managed.len())),
+        Array::Pinned(_) => return Err(Stop::SKIP),
+    };
+    let whole = whole.cast::<T>()?;
+    let rows = whole.len() / rect.pitch;
+    let table = whole.plane_pitched(rows, rect.pitch, rect.pitch)?;
+    let [row, col] = rect.first;
+    Ok(table.rect(row..row + rect.size[0], col..col + rect.size[1])?)
+}
+
+/// The same to write.
+fn rect_mut<T: Pod>(array: &mut Array, rect: Rect) -> Result<PlaneMut<'_, T>, Stop> {
+    let len = |bytes: usize| bytes / size_of::<T>() * size_of::<T>();
+    let whole = match array {
+        Array::Buffer(buffer) => {
+            let len = len(buffer.len());
+            buffer.slice_mut(..len)
+        }
+        Array::Managed(managed) => {
+            let len = len(managed.len());
+            managed.slice_mut(..len)
+        }
+        Array::Pinned(_) => return Err(Stop::SKIP),
+    };
+    let whole = whole.cast::<T>()?;
+    let rows = whole.len() / rect.pitch;
+    let table = whole.plane_pitched_mut(rows, rect.pitch, rect.pitch)?;
+    within(table, rect)
+}
+
+fn within<T>(table: PlaneMut<'_, T>, rect: Rect) -> Result<PlaneMut<'_, T>, Stop> {
+    let [row, col] = rect.first;
+    Ok(table.rect_mut(row..row + rect.size[0], col..col + rect.size[1])?)
+}
+
+fn pinned_rect(pinned: &Pinned<u8>, rect: Rect) -> Result<Plane<'_, u8>, Stop> {
+    let [row, col] = rect.first;
+    let table = pinned.plane_pitched(pinned.len() / rect.pitch, rect.pitch, rect.pitch)?;
+    Ok(table.rect(row..row + rect.size[0], col..col + rect.size[1])?)
+}
+
+fn pinned_rect_mut(pinned: &mut Pinned<u8>, rect: Rect) -> Result<PlaneMut<'_, u8>, Stop> {
+    let rows = pinned.len() / rect.pitch;
+    within(pinned.plane_pitched_mut(rows, rect.pitch, rect.pitch)?, rect)
+}
+
+impl Machine<'_> {
+    pub(super) fn make(&mut self, array: usize, stream: usize, elem: Elem, len: usize, made: Made) -> Answer {
+        let (device, stream) = self.stream(stream)?;
+        let buffer = match made {
+            Made::Zeros => typed!(elem, T => zeros_of::<T>(&stream, len)?),
+            Made::Upload(value) => {
+                typed!(elem, T => stream.upload(&elements::<T>(value, len))?.cast::<u8>()?)
+            }
+            Made::Owned(Owner::Bytes, value) => {
+                let source = Bytes::from(content(value, len * elem.bytes()));
+                stream
+                    .upload_owned(source)
+                    .map_err(|error| rejected(error, |source| source.to_vec()))?
+            }
+            Made::Owned(owner, value) => {
+                typed!(elem, T => upload_owned(&stream, owner, elements::<T>(value, len))?.cast::<u8>()?)
+            }
+        };
+        self.arrays[array] = Some((device, Array::Buffer(buffer)));
+        Ok(None)
+    }
+
+    pub(super) fn make_pinned(&mut self, array: usize, device: usize, len: usize, pages: Pages) -> Answer {
+        let on = &self.devices[device];
+        let made = match pages {
+            Pages::Zeros => on.pinned(len)?,
+            Pages::Captured(value) => on.pinned_from(&content(value, len))?,
+            Pages::Registered(value) => {
+                Pinned::register(on, content(value, len)).map_err(|error| rejected(error, |source| source))?
+            }
+        };
+        self.arrays[array] = Some((device, Array::Pinned(made)));
+        Ok(None)
+    }
+
+    pub(super) fn take_vec(&mut self, array: usize) -> Answer {
+        if !self.array(array)?.is_pinned() {
+            return Err(Stop::SKIP);
+        }
+        match self.arrays[array].take() {
+            Some((_, Array::Pinned(pinned))) => Ok(Some(pinned.into_vec()?)),
+            _ => unreachable!("it is pinned"),
+        }
+    }
+
+    pub(super) fn fill(&mut self, stream: usize, elem: Elem, to: Part, value: u32) -> Answer {
+        let (_, stream) = self.stream(stream)?;
+        self.with(to.array, |_, array| {
+            let target = part_mut(array, to, elem)?;
+            typed!(elem, T => stream.fill(target.cast::<T>()?, element::<T>(value))?);
+            Ok(None)
+        })
+    }
+
+    pub(super) fn upload_into(&mut self, stream: usize, elem: Elem, to: Part, value: u32) -> Answer {
+        let (_, stream) = self.stream(stream)?;
+        self.with(to.array, |_, array| {
+            let target = part_mut(array, to, elem)?;
+            typed!(elem, T => {
+                let mut source = elements::<T>(value, to.len);
+                stream.upload_into(&source, target.cast::<T>()?)?;
+                // It was captured.
+                source.fill(element::<T>(value + 1));
+            });
+            Ok(None)
+        })
+    }
+
+    pub(super) fn owned_into(
+        &mut self,
+        stream: usize,
+        elem: Elem,
+        to: Part,
+        (owner, value): (Owner, u32),
+        pending: usize,
+    ) -> Answer {
+        let (_, stream) = self.stream(stream)?;
+        self.with(to.array, |machine, array| {
+            let target = part_mut(array, to, elem)?;
+            let back: Box<dyn Bring> = match owner {
+                Owner::Bytes => {
+                    let source = Bytes::from(content(value, to.len * elem.bytes()));
+                    owned_into!(stream, target, source)
+                }
+                Owner::Vec => typed!(elem, T => {
+                    owned_into!(stream, target.cast::<T>()?, elements::<T>(value, to.len))
+                }),
+                Owner::Box => typed!(elem, T => {
+                    let source = elements::<T>(value, to.len).into_boxed_slice();
+                    owned_into!(stream, target.cast::<T>()?, source)
+                }),
+                Owner::Arc => typed!(elem, T => {
+                    let source = Arc::<[T]>::from(elements::<T>(value, to.len));
+                    owned_into!(stream, target.cast::<T>()?, source)
+                }),
+                Owner::ArcVec => typed!(elem, T => {
+                    let source = Arc::new(elements::<T>(value, to.len));
+                    owned_into!(stream, target.cast::<T>()?, source)
+                }),
+            };
+            machine.pendings[pending] = Some(back);
+            Ok(None)
+        })
+    }
+
+    pub(super) fn copy(&mut self, stream: usize, elem: Elem, from: Part, to: Part) -> Answer {
+        let (_, stream) = self.stream(stream)?;
+        self.with(to.array, |machine, target| {
+            copy(&stream, elem, (machine.array(from.array)?, from), (target, to))
+        })
+    }
+
+    pub(super) fn copy_within(&mut self, stream: usize, elem: Elem, from: Part, start: usize) -> Answer {
+        let (_, stream) = self.stream(stream)?;
+        self.with(from.array, |_, array| {
+            let bytes = match array {
+                Array::Buffer(buffer) => buffer.len(),
+                Array::Managed(managed) => managed.len(),
+                Array::Pinned(_) => return Err(Stop::SKIP),
+            };
+            let whole = Part {
+                first: 0,
+                len: bytes / elem.bytes(),
+                ..from
+            };
+            let target = part_mut(array, whole, elem)?;
+            let range = from.first..from.first + from.len;
+            typed!(elem, T => stream.copy_within(target.cast::<T>()?, range, start)?);
+            Ok(None)
+        })
+    }
+
+    pub(super) fn fill_rows(&mut self, stream: usize, elem: Elem, to: Rect, value: u32) -> Answer {
+        let (_, stream) = self.stream(stream)?;
+        self.with(to.array, |_, array| {
+            match array {
+                Array::Pinned(pinned) => {
+                    stream.fill_2d(pinned_rect_mut(pinned, to)?, element::<u8>(value))?;
+                }
+                array => typed!(elem, T => {
+                    stream.fill_2d(rect_mut::<T>(array, to)?, element::<T>(value))?;
+                }),
+            }
+            Ok(None)
+        })
+    }
+
+    pub(super) fn upload_rows(
+        &mut self,
+        stream: usize,
+        elem: Elem,
+        to: Rect,
+        gap: usize,
+        value: u32,
+    ) -> Answer {
+        let (_, stream) = self.stream(stream)?;
+        let pitch = to.size[1] + gap;
+        self.with(to.array, |_, array| {
+            typed!(elem, T => {
+                let source = elements::<T>(value, to.size[0] * pitch);
+                stream.upload_2d(&source, pitch, rect_mut::<T>(array, to)?)?;
+            });
+            Ok(None)
+        })
+    }
+
+    pub(super) fn copy_rows(&mut self, stream: usize, elem: Elem, from: Rect, to: Rect) -> Answer {
+        let (_, stream) = self.stream(stream)?;
+        self.with(to.array, |machine, target| {
+            match (machine.array(from.array)?, target) {
+                (Array::Pinned(source), Array::Pinned(target)) => {
+                    stream.copy_2d(pinned_rect(source, from)?, pinned_rect_mut(target, to)?)?;
+                }
+                (Array::Pinned(source), target) => {
+                    stream.copy_2d(pinned_rect(source, from)?, rect_mut::<u8>(target, to)?)?;
+                }
+                (source, Array::Pinned(target)) => {
+                    stream.copy_2d(rect::<u8>(source, from)?, pinned_rect_mut(target, to)?)?;
+                }
+                (source, target) => typed!(elem, T => {
+                    stream.copy_2d(rect::<T>(source, from)?, rect_mut::<T>(target, to)?)?;
+                }),
+            }
+            Ok(None)
+        })
+    }
+
+    pub(super) fn download_rows(&mut self, stream: usize, elem: Elem, from: Rect, pending: usize) -> Answer {
+        let (_, stream) = self.stream(stream)?;
+        let array = self.array(from.array)?;
+        let brings = typed!(elem, T => {
+            coming(stream.download_2d(rect::<T>(array, from)?)?, |value| bytes_of(&value))
+        });
+        self.pendings[pending] = Some(brings);
+        Ok(None)
+    }
+
+    pub(super) fn download(&mut self, stream: usize, elem: Elem, from: Part, pending: usize) -> Answer {
+        let (_, stream) = self.stream(stream)?;
+        let source = part(self.array(from.array)?, from, elem)?;
+        let brings = typed!(elem, T => {
+            coming(stream.download(source.cast::<T>()?)?, |value| bytes_of(&value))
+        });
+        self.pendings[pending] = Some(brings);
+        Ok(None)
+    }
+
+    pub(super) fn prefetch(&mut self, stream: usize, from: Part, to_host: bool) -> Answer {
+        let (_, stream) = self.stream(stream)?;
+        let source = part(self.array(from.array)?, from, Elem::U8)?;
+        if to_host {
+            stream.prefetch_to_host(source)?;
+        } else {
+            stream.prefetch(source)?;
+        }
+        Ok(None)
+    }
+
+    pub(super) fn advise(&mut self, array: usize, advice: u8) -> Answer {
+        let Array::Managed(managed) = self.array(array)? else {
+            return Err(Stop::SKIP);
+        };
+        let advices = [
+            Advice::ReadMostly(true),
+            Advice::ReadMostly(false),
+            Advice::PreferDevice,
+            Advice::PreferHost,
+            Advice::PreferNothing,
+            Advice::AccessedByDevice(true),
+            Advice::AccessedByHost(true),
+        ];
+        managed.advise(advices[usize::from(advice) % advices.len()])?;
+        Ok(None)
+    }
+}
+
+/// A copy between arrays of any two kinds. Of pinned memory all of it is copied.
+pub(super) fn copy(
+    stream: &Stream,
+    elem: Elem,
+    (source, from): (&Array, Part),
+    (target, to): (&mut Array, Part),
+) -> Answer {
+    match (source, target) {
+        (Array::Pinned(source), Array::Pinned(target)) => stream.copy(source, target)?,
+        (Array::Pinned(source), target) => stream.copy(source, part_mut(target, to, elem)?)?,
+        (source, Array::Pinned(target)) => stream.copy(part(source, from, elem)?, target)?,
+        (source, target) => typed!(elem, T => {
+            let source = part(source, from, elem)?.cast::<T>()?;
+            stream.copy(source, part_mut(target, to, elem)?.cast::<T>()?)?;
+        }),
+    }
+    Ok(None)
+}
+
+/// A mistake that nobody has to make anything for: an array of more bytes than there are addresses.
+pub(super) fn mistake(stream_device: &millstream::Device) -> Error {
+    match stream_device.pinned::<u64>(usize::MAX) {
+        Err(error) => error,
+        Ok(_) => unreachable!("it is larger than the address space"),
+    }
+}

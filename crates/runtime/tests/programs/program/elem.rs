@@ -1,0 +1,71 @@
+//! The elements that programs have, and the values that stand for them.
+
+/// The elements that a step takes bytes for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Elem {
+    U8,
+    U16,
+    /// Three bytes: no driver fills them in one call.
+    Rgb,
+    F32,
+    U64,
+    Wide,
+}
+
+impl Elem {
+    pub(crate) const ALL: [Self; 6] = [Self::U8, Self::U16, Self::Rgb, Self::F32, Self::U64, Self::Wide];
+
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Self::U8 => 1,
+            Self::U16 => 2,
+            Self::Rgb => 3,
+            Self::F32 => 4,
+            Self::U64 => 8,
+            Self::Wide => 16,
+        }
+    }
+}
+
+/// Does something with the type that an [`Elem`] stands for.
+macro_rules! typed {
+    ($elem:expr, $element:ident => $body:expr) => {
+        match $elem {
+            $crate::program::elem::Elem::U8 => {
+                type $element = u8;
+                $body
+            }
+            $crate::program::elem::Elem::U16 => {
+                type $element = u16;
+                $body
+            }
+            $crate::program::elem::Elem::Rgb => {
+                type $element = [u8; 3];
+                $body
+            }
+            $crate::program::elem::Elem::F32 => {
+                type $element = f32;
+                $body
+            }
+            $crate::program::elem::Elem::U64 => {
+                type $element = u64;
+                $body
+            }
+            $crate::program::elem::Elem::Wide => {
+                type $element = [u32; 4];
+                $body
+            }
+        }
+    };
+}
+pub(crate) use typed;
+
+/// The bytes that a value stands for.
+pub(crate) fn content(value: u32, bytes: usize) -> Vec<u8> {
+    let mut state = value.wrapping_mul(0x9e37_79b9) | 1;
+    let mut draw = |_| {
+        state = state.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f);
+        (state >> 24) as u8
+    };
+    (0..bytes).map(&mut draw).collect()
+}

@@ -1,0 +1,237 @@
+//! Draws programs. What a step names is mostly there and mostly fits; a few steps are wrong on purpose.
+
+mod steps;
+
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use super::{
+    elem::Elem,
+    step::{ARRAYS, EVENTS, Made, Owner, Part, Placed, Program, Rect, STREAMS, Step, THREADS, Via},
+};
+
+/// What sort of program is drawn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sort {
+    pub(crate) steps: usize,
+    pub(crate) devices: usize,
+    /// Steps are carried out by several threads, in the program's order or at once.
+    pub(crate) threads: bool,
+    pub(crate) gates: bool,
+    /// Arrays and values are forgotten.
+    pub(crate) forgets: bool,
+    /// Memory is bounded, or there is little of it.
+    pub(crate) scarce: bool,
+    /// The first array is so large that the stream comes back for its source.
+    pub(crate) large: bool,
+}
+
+impl Sort {
+    /// Every sort in turn.
+    pub(crate) fn of(seed: u64) -> Self {
+        Self {
+            steps: 20 + (seed % 21) as usize,
+            devices: if seed % 5 == 1 { 2 } else { 1 },
+            threads: seed % 3 == 1,
+            gates: seed % 4 == 2,
+            forgets: seed % 7 == 3,
+            scarce: seed % 6 == 5,
+            large: seed % 128 == 64,
+        }
+    }
+}
+
+/// Small sizes, so that ranges meet often, and a few larger than a page.
+const SIZES: [usize; 12] = [0, 1, 2, 7, 16, 33, 64, 96, 100, 240, 256, 5000];
+/// More than is captured at once.
+const LARGE: usize = (1 << 20) + 16;
+/// What some programs' devices have, or may use, in bytes.
+const SCARCE: [u64; 4] = [64, 1000, 6000, 20_000];
+
+pub(crate) fn generate(seed: u64, sort: Sort) -> Program {
+    let mut draw = Draw {
+        random: Pcg64Mcg::seed_from_u64(seed),
+        sort,
+        streams: [None; STREAMS],
+        arrays: [None; ARRAYS],
+        events: [None; EVENTS],
+        odd: None,
+    };
+    let is_small = sort.scarce && draw.one_in(2);
+    let memory_bytes = is_small.then(|| (64 << 10) + draw.pick(&SCARCE));
+    let mut steps: Vec<Step> = (0..3).map(|stream| draw.make_stream(stream)).collect();
+    steps.extend((0..3).map(|array| draw.make(array)));
+    if sort.large {
+        let owner = draw.pick(&[Owner::Vec, Owner::Arc]);
+        steps[3] = draw.make_buffer(0, 0, Elem::U8, LARGE, Made::Owned(owner, 7));
+    }
+    for _ in 0..sort.steps {
+        let step = draw.step();
+        steps.push(step);
+    }
+    let mut thread = 0;
+    let place = |step| {
+        if sort.threads && draw.one_in(3) {
+            thread = draw.below(THREADS);
+        }
+        Placed { thread, step }
+    };
+    Program {
+        devices: sort.devices,
+        memory_bytes,
+        steps: steps.into_iter().map(place).collect(),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Buffer,
+    Managed,
+    Pinned,
+}
+
+/// What is in an array's place if all went well.
+#[derive(Clone, Copy)]
+struct Array {
+    kind: Kind,
+    device: usize,
+    bytes: usize,
+}
+
+struct Draw {
+    random: Pcg64Mcg,
+    sort: Sort,
+    streams: [Option<usize>; STREAMS],
+    arrays: [Option<Array>; ARRAYS],
+    events: [Option<usize>; EVENTS],
+    /// In one of two lists that run at once: which of them.
+    odd: Option<usize>,
+}
+
+impl Draw {
+    fn below(&mut self, bound: usize) -> usize {
+        (self.random.next_u64() % bound as u64) as usize
+    }
+
+    fn one_in(&mut self, many: usize) -> bool {
+        self.below(many) == 0
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
+    fn value(&mut self) -> u32 {
+        self.random.next_u32() % 10_000
+    }
+
+    fn elem(&mut self) -> Elem {
+        self.pick(&Elem::ALL)
+    }
+
+    fn device(&mut self) -> usize {
+        self.below(self.sort.devices)
+    }
+
+    /// A place, of an array or a value: in one of two lists, one of its own.
+    fn place(&mut self, places: usize) -> usize {
+        match self.odd {
+            None => self.below(places),
+            Some(odd) => 2 * self.below(places / 2) + odd,
+        }
+    }
+
+    /// An array of some kind; an empty place if there is none.
+    fn array(&mut self, kinds: &[Kind]) -> usize {
+        let mut place = self.place(ARRAYS);
+        for _ in 0..ARRAYS {
+            if self.arrays[place].is_some_and(|array| kinds.contains(&array.kind)) {
+                break;
+            }
+            place = self.place(ARRAYS);
+        }
+        place
+    }
+
+    /// A stream, mostly one of the array's device.
+    fn stream_for(&mut self, array: usize) -> usize {
+        let mut place = self.below(STREAMS);
+        let device = self.arrays[array].map(|array| array.device);
+        for _ in 0..STREAMS {
+            if self.streams[place].is_some() && (self.streams[place] == device || self.one_in(40)) {
+                break;
+            }
+            place = self.below(STREAMS);
+        }
+        place
+    }
+
+    /// Elements of an array.
+    fn len_of(&self, array: usize, elem: Elem) -> usize {
+        self.arrays[array].map_or(0, |array| array.bytes) / elem.bytes()
+    }
+
+    /// A part of so many elements, or of any number.
+    fn part(&mut self, array: usize, elem: Elem, len: Option<usize>) -> Part {
+        let elements = self.len_of(array, elem);
+        let len = match len {
+            Some(len) => len,
+            None if self.one_in(4) => elements,
+            None => self.below(elements.min(300) + 1),
+        };
+        let room = elements.saturating_sub(len);
+        let wrong = usize::from(self.one_in(60));
+        Part {
+            array,
+            first: self.below(room + 1) + wrong * (room + 1),
+            len,
+            via: self.pick(&[Via::Slice, Via::Split, Via::Chunks]),
+        }
+    }
+
+    /// Two parts of the same length, of different arrays.
+    fn two_parts(&mut self, kinds: &[Kind], elem: Elem) -> [Part; 2] {
+        let (from, to) = (self.array(kinds), self.array(kinds));
+        let of_all = |draw: &Self, array: usize| {
+            let is_pinned = draw.arrays[array].is_some_and(|array| array.kind == Kind::Pinned);
+            is_pinned.then(|| draw.arrays[array].map_or(0, |array| array.bytes))
+        };
+        // Of pinned memory all is copied.
+        let whole = of_all(self, from).or(of_all(self, to));
+        if let Some(bytes) = whole.filter(|bytes| bytes % elem.bytes() == 0) {
+            let len = Some(bytes / elem.bytes());
+            return [self.part(from, elem, len), self.part(to, elem, len)];
+        }
+        let longest = self.len_of(from, elem).min(self.len_of(to, elem));
+        let len = if self.one_in(4) {
+            longest
+        } else {
+            self.below(longest.min(300) + 1)
+        };
+        let wrong = usize::from(self.one_in(60));
+        [
+            self.part(from, elem, Some(len)),
+            self.part(to, elem, Some(len + wrong)),
+        ]
+    }
+
+    /// A rectangle in a table with rows of any length, of this size if it can be.
+    fn rect(&mut self, array: usize, elem: Elem, size: Option<[usize; 2]>) -> Rect {
+        let elements = self.len_of(array, elem);
+        let wanted = size.map_or(1, |size| size[1].max(1));
+        let pitch = wanted + self.below(24);
+        let rows = elements / pitch;
+        let size = size.unwrap_or_else(|| [self.below(rows.min(12) + 1), self.below(pitch + 1)]);
+        let wrong = usize::from(self.one_in(60));
+        let first = [
+            self.below(rows.saturating_sub(size[0]) + 1) + wrong,
+            self.below(pitch.saturating_sub(size[1]) + 1),
+        ];
+        Rect {
+            array,
+            pitch,
+            first,
+            size,
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! The steps, as they are drawn.
+
+use super::{
+    super::{
+        elem::Elem,
+        step::{
+            ARRAYS, EVENTS, Look, Made, Owner, PENDINGS, Pages, Reach, STREAMS, ScopeCopy, ScopeEnd, Settle,
+            Step, StreamOf, TimelineStep,
+        },
+    },
+    Array, Draw, Kind, SCARCE, SIZES,
+};
+
+impl Draw {
+    pub(super) fn make_stream(&mut self, stream: usize) -> Step {
+        let device = if stream < self.sort.devices {
+            stream
+        } else {
+            self.device()
+        };
+        self.streams[stream] = Some(device);
+        let of = self.pick(&[StreamOf::New, StreamOf::New, StreamOf::Priority, StreamOf::Thread]);
+        Step::Stream { stream, device, of }
+    }
+
+    pub(super) fn make_buffer(
+        &mut self,
+        array: usize,
+        stream: usize,
+        elem: Elem,
+        len: usize,
+        made: Made,
+    ) -> Step {
+        self.arrays[array] = self.streams[stream].map(|device| Array {
+            kind: Kind::Buffer,
+            device,
+            bytes: len * elem.bytes(),
+        });
+        Step::Make {
+            array,
+            stream,
+            elem,
+            len,
+            made,
+        }
+    }
+
+    /// Makes an array of any kind.
+    pub(super) fn make(&mut self, array: usize) -> Step {
+        let bytes = self.pick(&SIZES);
+        let device = self.device();
+        match self.below(8) {
+            0 => {
+                let kind = Kind::Pinned;
+                self.arrays[array] = Some(Array { kind, device, bytes });
+                let value = self.value();
+                let pages = self.pick(&[Pages::Zeros, Pages::Captured(value), Pages::Registered(value)]);
+                Step::MakePinned {
+                    array,
+                    device,
+                    len: bytes,
+                    pages,
+                }
+            }
+            1 => {
+                let kind = Kind::Managed;
+                self.arrays[array] = Some(Array { kind, device, bytes });
+                Step::MakeManaged {
+                    array,
+                    device,
+                    len: bytes,
+                }
+            }
+            _ => {
+                let (elem, stream) = (self.elem(), self.below(3));
+                let made = match self.below(3) {
+                    0 => Made::Zeros,
+                    1 => Made::Upload(self.value()),
+                    _ => Made::Owned(self.owner(), self.value()),
+                };
+                self.make_buffer(array, stream, elem, bytes / elem.bytes(), made)
+            }
+        }
+    }
+
+    fn owner(&mut self) -> Owner {
+        self.pick(&[Owner::Vec, Owner::Box, Owner::Arc, Owner::ArcVec, Owner::Bytes])
+    }
+
+    fn reach(&mut self) -> Reach {
+        self.pick(&[Reach::Wait, Reach::Await, Reach::PollOnce])
+    }
+
+    fn settle(&mut self) -> Settle {
+        let ways = [
+            Settle::Wait,
+            Settle::Await,
+            Settle::Try,
+            Settle::Poll,
+            Settle::PollAndDrop,
+            Settle::Drop,
+        ];
+        if self.sort.forgets && self.one_in(6) {
+            return Settle::Forget;
+        }
+        self.pick(&ways)
+    }
+
+    pub(super) fn step(&mut self) -> Step {
+        if self.one_in(4) {
+            return self.rarer();
+        }
+        self.data()
+    }
+
+    /// A step that moves data, makes arrays or looks at them: what may also run beside others.
+    fn data(&mut self) -> Step {
+        let on_device = [Kind::Buffer, Kind::Managed];
+        let all = [Kind::Buffer, Kind::Managed, Kind::Pinned];
+        let (elem, value) = (self.elem(), self.value());
+        let array = self.array(&on_device);
+        let stream = self.stream_for(array);
+        let pending = self.place(PENDINGS);
+        match self.below(34) {
+            0..3 => Step::Fill {
+                stream,
+                elem,
+                to: self.part(array, elem, None),
+                value,
+            },
+            3..5 => Step::UploadInto {
+                stream,
+                elem,
+                to: self.part(array, elem, None),
+                value,
+            },
+            5 => {
+                let (to, owner) = (self.part(array, elem, None), self.owner());
+                Step::OwnedInto {
+                    stream,
+                    elem,
+                    to,
+                    owner,
+                    value,
+                    pending,
+                }
+            }
+            6..11 => {
+                let elem = if self.one_in(2) { Elem::U8 } else { elem };
+                let [from, to] = self.two_parts(&all, elem);
+                let near = if self.one_in(4) { from.array } else { to.array };
+                let stream = self.stream_for(near);
+                Step::Copy {
+                    stream,
+                    elem,
+                    from,
+                    to,
+                }
+            }
+            11 | 12 => {
+                let from = self.part(array, elem, None);
+                let room = self.len_of(array, elem).saturating_sub(from.len);
+                let start = self.below(room + 1) + usize::from(self.one_in(60));
+                Step::CopyWithin {
+                    stream,
+                    elem,
+                    from,
+                    start,
+                }
+            }
+            13 => Step::FillRows {
+                stream,
+                elem,
+                to: self.rect(array, elem, None),
+                value,
+            },
+            14 => {
+                let (to, gap) = (self.rect(array, elem, None), self.below(4));
+                Step::UploadRows {
+                    stream,
+                    elem,
+                    to,
+                    gap,
+                    value,
+                }
+            }
+            15 | 16 => {
+                let [from, to] = [self.array(&all), self.array(&all)];
+                let from = self.rect(from, elem, None);
+                let to = self.rect(to, elem, Some(from.size));
+                let stream = self.stream_for(to.array);
+                Step::CopyRows {
+                    stream,
+                    elem,
+                    from,
+                    to,
+                }
+            }
+            17 => Step::DownloadRows {
+                stream,
+                elem,
+                from: self.rect(array, elem, None),
+                pending,
+            },
+            18..22 => Step::Download {
+                stream,
+                elem,
+                from: self.part(array, elem, None),
+                pending,
+            },
+            22 | 23 => Step::Settle {
+                pending,
+                how: self.settle(),
+            },
+            24 => {
+                let [first, sum] = self.two_parts(&on_device, Elem::F32);
+                let second = self.array(&on_device);
+                let second = self.part(second, Elem::F32, Some(first.len));
+                let stream = self.stream_for(sum.array);
+                Step::Add {
+                    stream,
+                    terms: [first, second],
+                    sum,
+                }
+            }
+            25 => {
+                let [x, y] = self.two_parts(&on_device, Elem::F32);
+                let factor = self.below(7) as i8 - 3;
+                Step::Saxpy {
+                    stream: self.stream_for(y.array),
+                    factor,
+                    x,
+                    y,
+                }
+            }
+            26 => {
+                let [from, to] = [self.array(&on_device), self.array(&on_device)];
+                let longest = self
+                    .len_of(from, Elem::Rgb)
+                    .min(self.len_of(to, Elem::U8))
+                    .min(200);
+                let len = Some(self.below(longest + 1));
+                let (pixels, luma) = (self.part(from, Elem::Rgb, len), self.part(to, Elem::U8, len));
+                Step::Luminance {
+                    stream: self.stream_for(to),
+                    pixels,
+                    luma,
+                }
+            }
+            27 | 28 => {
+                let array = self.array(&[Kind::Managed, Kind::Pinned]);
+                let part = self.part(array, Elem::U8, None);
+                let to = self.array(&all);
+                let meanwhile = self
+                    .one_in(2)
+                    .then(|| (self.stream_for(to), self.part(to, Elem::U8, Some(part.len))));
+                Step::HostRead {
+                    part,
+                    reach: self.reach(),
+                    meanwhile,
+                    forget: self.one_in(6),
+                }
+            }
+            29 => {
+                let array = self.array(&[Kind::Managed, Kind::Pinned]);
+                let part = self.part(array, Elem::U8, None);
+                Step::HostWrite {
+                    part,
+                    reach: self.reach(),
+                    value,
+                    forget: self.one_in(6),
+                }
+            }
+            30 => {
+                self.arrays[array] = None;
+                Step::Drop(array)
+            }
+            31 => Step::Synchronize(stream),
+            _ => {
+                let place = self.place(ARRAYS);
+                self.make(place)
+            }
+        }
+    }
+
+    fn rarer(&mut self) -> Step {
+        let on_device = [Kind::Buffer, Kind::Managed];
+        let value = self.value();
+        let array = self.array(&on_device);
+        let (stream, event, device) = (self.stream_for(array), self.below(EVENTS), self.device());
+        match self.below(26) {
+            0 | 1 => {
+                let stream = self.below(STREAMS);
+                self.make_stream(stream)
+            }
+            2 => {
+                self.streams[stream] = None;
+                Step::DropStream(stream)
+            }
+            3 if self.sort.forgets => {
+                self.arrays[array] = None;
+                Step::Forget(array)
+            }
+            4 | 5 => Step::Unordered { stream, array, value },
+            6 | 7 => {
+                let middle = self.below(self.len_of(array, Elem::U8) + 1);
+                let streams = [stream, self.stream_for(array)];
+                Step::Halves {
+                    array,
+                    middle,
+                    streams,
+                    value,
+                }
+            }
+            8 | 9 => {
+                let managed = self.array(&[Kind::Managed]);
+                let part = self.part(managed, Elem::U8, None);
+                let stream = self.stream_for(managed);
+                Step::Prefetch {
+                    stream,
+                    part,
+                    to_host: self.one_in(2),
+                }
+            }
+            10 => Step::Advise {
+                array: self.array(&[Kind::Managed]),
+                advice: value as u8,
+            },
+            11 | 12 => {
+                self.events[event] = self.streams[stream];
+                Step::Record { stream, event }
+            }
+            13 => Step::WaitFor { stream, event },
+            14 => {
+                let earlier = self.below(EVENTS);
+                Step::Look {
+                    event,
+                    how: self.pick(&[Look::Wait, Look::Ask, Look::Since(earlier), Look::Drop]),
+                }
+            }
+            15 => Step::IsIdle(stream),
+            16 | 17 => self.scope(),
+            18 => {
+                let ways = [
+                    TimelineStep::Start(device),
+                    TimelineStep::Finish,
+                    TimelineStep::Drop,
+                ];
+                Step::Timeline(self.pick(&ways))
+            }
+            19 => Step::OpenAgain(device),
+            20 => Step::Trim(device),
+            21 if self.sort.scarce => {
+                let bytes = self.pick(&SCARCE);
+                Step::Limit {
+                    device,
+                    bytes: (!self.one_in(3)).then_some(bytes),
+                }
+            }
+            22 if self.sort.scarce => Step::StagingLimit {
+                device,
+                bytes: self.pick(&SCARCE),
+            },
+            23 if self.sort.gates && !self.sort.scarce => {
+                if self.one_in(3) {
+                    Step::Open
+                } else {
+                    Step::Close(stream)
+                }
+            }
+            24 if self.sort.threads => Step::Apart([self.list(0), self.list(1)]),
+            25 => {
+                let array = self.array(&[Kind::Pinned]);
+                self.arrays[array].take_if(|array| array.kind == Kind::Pinned);
+                Step::IntoVec(array)
+            }
+            _ => self.data(),
+        }
+    }
+
+    /// One of two lists that run at once.
+    fn list(&mut self, odd: usize) -> Vec<Step> {
+        self.odd = Some(odd);
+        let steps = (0..1 + self.below(8)).map(|_| self.data()).collect();
+        self.odd = None;
+        steps
+    }
+
+    fn scope(&mut self) -> Step {
+        let on_device = [Kind::Buffer, Kind::Managed];
+        let mut copies = Vec::new();
+        let mut device = self.device();
+        for _ in 0..1 + self.below(4) {
+            let array = self.array(&on_device);
+            let upload = self.one_in(2).then(|| self.value());
+            let (stream, part) = (self.stream_for(array), self.part(array, Elem::U8, None));
+            device = self.arrays[array].map_or(device, |array| array.device);
+            copies.push(ScopeCopy { stream, part, upload });
+        }
+        let end = self.pick(&[ScopeEnd::Value, ScopeEnd::Value, ScopeEnd::Error, ScopeEnd::Panic]);
+        Step::Scope { device, copies, end }
+    }
+}

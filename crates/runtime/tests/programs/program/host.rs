@@ -1,0 +1,283 @@
+//! The steps of the host: pending values, guards, scopes, events, timelines.
+
+#![allow(
+    clippy::forget_non_drop,
+    reason = "guards are forgotten as programs may do it, whether they have something to drop or not"
+)]
+
+use std::{
+    future::Future,
+    mem,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    pin::{Pin, pin},
+    task::{Context, Poll, Waker},
+};
+
+use millstream::{Pending, Result};
+
+use super::{
+    data::{copy, mistake},
+    elem::{Elem, content},
+    machine::{Array, Machine},
+    outcome::{Answer, Outcome, Stop},
+    step::{Look, Part, Reach, ScopeCopy, ScopeEnd, Settle, TimelineStep},
+};
+
+/// A pending value, whatever its type, that becomes bytes.
+pub(super) trait Bring: Send {
+    fn wait(self: Box<Self>) -> Result<Vec<u8>>;
+    fn block_on(self: Box<Self>) -> Result<Vec<u8>>;
+    fn try_take(&mut self) -> Result<Option<Vec<u8>>>;
+    fn poll(&mut self) -> Poll<Result<Vec<u8>>>;
+}
+
+struct Coming<T> {
+    pending: Pending<T>,
+    bytes: fn(T) -> Vec<u8>,
+}
+
+pub(super) fn coming<T: Send + 'static>(pending: Pending<T>, bytes: fn(T) -> Vec<u8>) -> Box<dyn Bring> {
+    Box::new(Coming { pending, bytes })
+}
+
+impl<T: Send> Bring for Coming<T> {
+    fn wait(self: Box<Self>) -> Result<Vec<u8>> {
+        self.pending.wait().map(self.bytes)
+    }
+
+    fn block_on(self: Box<Self>) -> Result<Vec<u8>> {
+        pollster::block_on(self.pending).map(self.bytes)
+    }
+
+    fn try_take(&mut self) -> Result<Option<Vec<u8>>> {
+        // Asked first, as a program would.
+        let is_ready = self.pending.is_ready()?;
+        let value = self.pending.try_take()?;
+        assert!(value.is_some() || !is_ready, "what was ready is not there");
+        Ok(value.map(self.bytes))
+    }
+
+    fn poll(&mut self) -> Poll<Result<Vec<u8>>> {
+        let mut context = Context::from_waker(Waker::noop());
+        Pin::new(&mut self.pending)
+            .poll(&mut context)
+            .map(|value| value.map(self.bytes))
+    }
+}
+
+/// What a future gives, if it is reached so.
+fn reached<F: Future>(reach: Reach, future: F) -> Option<F::Output> {
+    match reach {
+        Reach::Wait | Reach::Await => Some(pollster::block_on(future)),
+        Reach::PollOnce => match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        },
+    }
+}
+
+impl Machine<'_> {
+    pub(super) fn settle(&mut self, at: usize, how: Settle) -> Answer {
+        let mut pending = self.pendings[at].take().ok_or(Stop::SKIP)?;
+        match how {
+            Settle::Wait => return Ok(Some(pending.wait()?)),
+            Settle::Await => return Ok(Some(pending.block_on()?)),
+            Settle::Try => {
+                if let Some(value) = pending.try_take()? {
+                    return Ok(Some(value));
+                }
+                self.pendings[at] = Some(pending);
+            }
+            Settle::Poll | Settle::PollAndDrop => match pending.poll() {
+                Poll::Ready(value) => return Ok(Some(value?)),
+                Poll::Pending if matches!(how, Settle::Poll) => self.pendings[at] = Some(pending),
+                Poll::Pending => {}
+            },
+            Settle::Drop => drop(pending),
+            Settle::Forget => mem::forget(pending),
+        }
+        Ok(None)
+    }
+
+    pub(super) fn host_read(
+        &mut self,
+        part: Part,
+        reach: Reach,
+        meanwhile: Option<(usize, Part)>,
+        forget: bool,
+    ) -> Answer {
+        // The copy's target is another array, taken out so that the guard's can stay where it is.
+        let mut copied = meanwhile.and_then(|(stream, to)| {
+            let stream = self.stream(stream).ok()?.1;
+            let target = self.arrays[to.array].take_if(|_| to.array != part.array)?;
+            Some((stream, to, target))
+        });
+        let answer = self.array(part.array).and_then(|source| {
+            guarded(source, part, reach, forget, || match &mut copied {
+                Some((stream, to, (_, target))) => copy(stream, Elem::U8, (source, part), (target, *to)),
+                None => Ok(None),
+            })
+        });
+        if let Some((_, to, back)) = copied {
+            self.arrays[to.array] = Some(back);
+        }
+        answer
+    }
+
+    pub(super) fn host_write(&mut self, part: Part, reach: Reach, value: u32, forget: bool) -> Answer {
+        self.with(part.array, |_, array| {
+            let range = part.first..part.first + part.len;
+            let (guard, range) = match array {
+                Array::Pinned(pinned) if range.end <= pinned.len() => {
+                    let guard = match reach {
+                        Reach::Wait => Some(pinned.write()?),
+                        reach => reached(reach, pinned.write_async()).transpose()?,
+                    };
+                    (guard, range)
+                }
+                Array::Managed(managed) => {
+                    let guard = match reach {
+                        Reach::Wait => Some(managed.write_range(range)?),
+                        reach => reached(reach, managed.write_range_async(range)).transpose()?,
+                    };
+                    (guard, 0..part.len)
+                }
+                _ => return Err(Stop::SKIP),
+            };
+            let Some(mut guard) = guard else {
+                return Ok(None);
+            };
+            guard[range.clone()].copy_from_slice(&content(value, part.len));
+            let seen = guard[range].to_vec();
+            if forget {
+                mem::forget(guard);
+            }
+            Ok(Some(seen))
+        })
+    }
+
+    pub(super) fn look(&mut self, event: usize, how: Look) -> Answer {
+        let found = self.events[event].as_ref().ok_or(Stop::SKIP)?;
+        match how {
+            Look::Wait => found.wait()?,
+            Look::Ask => drop(found.is_complete()?),
+            Look::Since(earlier) => {
+                let earlier = self.events[earlier].as_ref().ok_or(Stop::SKIP)?;
+                found.elapsed_since(earlier)?;
+            }
+            Look::Drop => self.events[event] = None,
+        }
+        Ok(None)
+    }
+
+    pub(super) fn scope(&mut self, device: usize, copies: &[ScopeCopy], end: ScopeEnd) -> Answer {
+        let device = self.devices[device].clone();
+        let source = |copy: &ScopeCopy| content(copy.upload.unwrap_or_default(), copy.part.len);
+        let sources: Vec<_> = copies.iter().map(source).collect();
+        let mut targets: Vec<_> = copies.iter().map(|copy| vec![0; copy.part.len]).collect();
+        let slots = copies.iter().zip(&sources).zip(&mut targets);
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            device.scope(|scope| {
+                for ((ScopeCopy { stream, part, upload }, source), target) in slots {
+                    let Ok((_, stream)) = self.stream(*stream) else {
+                        continue;
+                    };
+                    let range = part.first..part.first + part.len;
+                    match (&mut self.arrays[part.array], upload) {
+                        (Some((_, Array::Buffer(buffer))), Some(_)) => {
+                            scope.upload(&stream, source, buffer.try_slice_mut(range)?)?;
+                        }
+                        (Some((_, Array::Managed(managed))), Some(_)) => {
+                            scope.upload(&stream, source, managed.try_slice_mut(range)?)?;
+                        }
+                        (Some((_, Array::Buffer(buffer))), None) => {
+                            scope.download(&stream, buffer.try_slice(range)?, target)?;
+                        }
+                        (Some((_, Array::Managed(managed))), None) => {
+                            scope.download(&stream, managed.try_slice(range)?, target)?;
+                        }
+                        _ => {}
+                    }
+                }
+                match end {
+                    ScopeEnd::Value => Ok(()),
+                    ScopeEnd::Error => Err(mistake(&device)),
+                    // Without the message that a panic of its own would print.
+                    ScopeEnd::Panic => resume_unwind(Box::new(end)),
+                }
+            })
+        }));
+        let seen = Some(targets.concat());
+        match outcome {
+            Ok(Ok(())) => Ok(seen),
+            Ok(Err(error)) => Err(Stop {
+                outcome: Outcome::Failed(error),
+                seen,
+            }),
+            Err(panic) if panic.is::<ScopeEnd>() => Err(Stop {
+                outcome: Outcome::Panicked,
+                seen,
+            }),
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    pub(super) fn timeline(&mut self, step: TimelineStep) -> Answer {
+        match step {
+            TimelineStep::Start(device) => {
+                self.timeline = None;
+                self.timeline = Some(self.devices[device].timeline()?);
+            }
+            TimelineStep::Finish => drop(self.timeline.take().ok_or(Stop::SKIP)?.finish()?),
+            TimelineStep::Drop => drop(self.timeline.take().ok_or(Stop::SKIP)?),
+        }
+        Ok(None)
+    }
+}
+
+/// What the host sees of an array, before and after something else happens while the guard lives. A guard that is not had
+/// at once may be given up; then nothing else happens.
+fn guarded(
+    array: &Array,
+    part: Part,
+    reach: Reach,
+    forget: bool,
+    meanwhile: impl FnOnce() -> Answer,
+) -> Answer {
+    let range = part.first..part.first + part.len;
+    let (guard, range) = match array {
+        Array::Pinned(pinned) if range.end <= pinned.len() => {
+            let guard = match reach {
+                Reach::Wait => Some(pinned.read()?),
+                reach => reached(reach, pinned.read_async()).transpose()?,
+            };
+            (guard, range)
+        }
+        Array::Managed(managed) => {
+            let guard = match reach {
+                Reach::Wait => Some(managed.read_range(range)?),
+                reach => reached(reach, managed.read_range_async(range)).transpose()?,
+            };
+            (guard, 0..part.len)
+        }
+        _ => return Err(Stop::SKIP),
+    };
+    let Some(guard) = guard else {
+        return Ok(None);
+    };
+    let before = guard[range.clone()].to_vec();
+    let ended = meanwhile();
+    let seen = Some([&before[..], &guard[range]].concat());
+    if forget {
+        mem::forget(guard);
+    }
+    match ended {
+        // A copy that was skipped is nothing that has failed.
+        Ok(_)
+        | Err(Stop {
+            outcome: Outcome::Skipped,
+            ..
+        }) => Ok(seen),
+        Err(Stop { outcome, .. }) => Err(Stop { outcome, seen }),
+    }
+}

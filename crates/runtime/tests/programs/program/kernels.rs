@@ -1,0 +1,134 @@
+//! The steps that vouch for something: launches of kernels, and operations that opt out of waiting.
+
+#![allow(
+    unsafe_code,
+    reason = "vouches for the signatures of kernels, and for the order of what opts out of it"
+)]
+
+use millstream::{Device, Grid, Result};
+
+use super::{
+    elem::{Elem, content},
+    machine::{Array, Machine, part, part_mut},
+    outcome::{Answer, Stop},
+    step::Part,
+};
+
+millstream::kernels! {
+    // SAFETY: the signature is that of vecadd in vecadd.cu; whatever the grid, its threads stride over `n` elements of
+    // each array and touch no others.
+    unsafe mod sums from include_str!("../../../../../kernels/vecadd.ptx") {
+        safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64)
+            requires a.len() >= n, b.len() >= n, c.len() >= n;
+    }
+}
+
+millstream::kernels! {
+    // SAFETY: the signature is that of saxpy.cu; each thread below `n` touches its element of both arrays and no others.
+    unsafe mod products from include_str!("../../../../../kernels/saxpy.ptx") {
+        safe fn saxpy(n: i32, a: f32, x: &[f32], y: &mut [f32])
+            requires x.len() >= n, y.len() >= n;
+    }
+}
+
+millstream::kernels! {
+    // SAFETY: the signature is that of luminance in photo.cu; each thread below `n` reads three bytes and writes one.
+    unsafe mod pictures from include_str!("../../../../../kernels/photo.ptx") {
+        safe fn luminance(rgb: &[u8], luma: &mut [u8], n: i32)
+            requires n >= 0, rgb.len() >= n * 3, luma.len() >= n;
+    }
+}
+
+/// The kernels of one device.
+pub(super) struct Kernels {
+    sums: sums::Kernels,
+    products: products::Kernels,
+    pictures: pictures::Kernels,
+}
+
+impl Kernels {
+    pub(super) fn load(device: &Device) -> Result<Self> {
+        Ok(Self {
+            sums: sums::load(device)?,
+            products: products::load(device)?,
+            pictures: pictures::load(device)?,
+        })
+    }
+}
+
+impl Machine<'_> {
+    pub(super) fn add(&mut self, stream: usize, terms: [Part; 2], sum: Part) -> Answer {
+        let (device, stream) = self.stream(stream)?;
+        let kernels = self.kernels(device);
+        self.with(sum.array, |machine, target| {
+            let [first, second] = terms.map(|term| (machine.array(term.array), term));
+            let (first, second) = ((first.0?, first.1), (second.0?, second.1));
+            if first.0.is_pinned() || second.0.is_pinned() || target.is_pinned() {
+                return Err(Stop::SKIP);
+            }
+            let a = part(first.0, first.1, Elem::F32)?.cast::<f32>()?;
+            let b = part(second.0, second.1, Elem::F32)?.cast::<f32>()?;
+            let c = part_mut(target, sum, Elem::F32)?.cast::<f32>()?;
+            let grid = Grid::linear(sum.len);
+            kernels.sums.vecadd(&stream, grid, &a, &b, c, sum.len as u64)?;
+            Ok(None)
+        })
+    }
+
+    pub(super) fn saxpy(&mut self, stream: usize, factor: f32, x: Part, y: Part) -> Answer {
+        let (device, stream) = self.stream(stream)?;
+        let kernels = self.kernels(device);
+        self.with(y.array, |machine, target| {
+            let source = machine.array(x.array)?;
+            if source.is_pinned() || target.is_pinned() {
+                return Err(Stop::SKIP);
+            }
+            let source = part(source, x, Elem::F32)?.cast::<f32>()?;
+            let target = part_mut(target, y, Elem::F32)?.cast::<f32>()?;
+            let grid = Grid::linear(y.len);
+            kernels
+                .products
+                .saxpy(&stream, grid, y.len as i32, factor, source, target)?;
+            Ok(None)
+        })
+    }
+
+    pub(super) fn luminance(&mut self, stream: usize, pixels: Part, luma: Part) -> Answer {
+        let (device, stream) = self.stream(stream)?;
+        let kernels = self.kernels(device);
+        self.with(luma.array, |machine, target| {
+            let source = machine.array(pixels.array)?;
+            if source.is_pinned() || target.is_pinned() {
+                return Err(Stop::SKIP);
+            }
+            let source = part(source, pixels, Elem::Rgb)?;
+            let target = part_mut(target, luma, Elem::U8)?;
+            let grid = Grid::linear(luma.len);
+            kernels
+                .pictures
+                .luminance(&stream, grid, source, target, luma.len as i32)?;
+            Ok(None)
+        })
+    }
+
+    pub(super) fn unordered(&mut self, stream: usize, array: usize, value: u32) -> Answer {
+        let (_, stream) = self.stream(stream)?;
+        self.with(array, |_, array| {
+            let [first, second] = [value, value + 1].map(|value| content(value, 1)[0]);
+            match array {
+                Array::Pinned(_) => return Err(Stop::SKIP),
+                Array::Buffer(buffer) => {
+                    stream.fill(&mut *buffer, first)?;
+                    // SAFETY: behind the fill on the same stream, which waits for all that uses the array.
+                    stream.fill(unsafe { buffer.unordered_mut() }, second)?;
+                }
+                Array::Managed(managed) => {
+                    stream.fill(&mut *managed, first)?;
+                    // SAFETY: as above.
+                    stream.fill(unsafe { managed.view_mut().unordered_mut() }, second)?;
+                }
+            }
+            Ok(None)
+        })
+    }
+}

@@ -1,0 +1,423 @@
+//! Carries out programs on devices, and writes down what each step comes to. It judges nothing: that is the oracle's.
+
+use std::{
+    any::Any,
+    mem,
+    sync::{Arc, mpsc},
+    thread,
+};
+
+use millstream::{Buffer, Device, Event, Managed, Pinned, Result, Stream, Timeline, View, ViewMut};
+
+use super::{
+    elem::Elem,
+    host::Bring,
+    kernels::Kernels,
+    outcome::{Answer, Entry, Stop},
+    step::{ARRAYS, EVENTS, PENDINGS, Part, Placed, Program, STREAMS, Settle, Step, StreamOf, THREADS, Via},
+};
+
+/// Opens a device once more.
+pub(crate) type Reopen<'a> = dyn Fn(usize) -> Result<Device> + Sync + 'a;
+/// Closes a gate on a stream, until what it gives is dropped.
+pub(crate) type CloseGate<'a> = dyn Fn(&Stream) -> Box<dyn Any + Send> + Sync + 'a;
+
+/// What a program runs in. Without an opener or gates, the steps that want them do nothing.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct World<'a> {
+    pub(crate) reopen: Option<&'a Reopen<'a>>,
+    pub(crate) gates: Option<&'a CloseGate<'a>>,
+}
+
+/// An array of bytes.
+pub(super) enum Array {
+    Buffer(Buffer<u8>),
+    Managed(Managed<u8>),
+    Pinned(Pinned<u8>),
+}
+
+impl Array {
+    pub(super) fn is_pinned(&self) -> bool {
+        matches!(self, Self::Pinned(_))
+    }
+}
+
+/// A part of an array on the device, as bytes.
+pub(super) fn part(array: &Array, part: Part, elem: Elem) -> Result<View<'_, u8>, Stop> {
+    let size = elem.bytes();
+    let bytes = part.first * size..(part.first + part.len) * size;
+    match array {
+        Array::Buffer(buffer) => Ok(buffer.try_slice(bytes)?),
+        Array::Managed(managed) => Ok(managed.try_slice(bytes)?),
+        Array::Pinned(_) => Err(Stop::SKIP),
+    }
+}
+
+/// The same to write, had in the way that the part says.
+pub(super) fn part_mut(array: &mut Array, part: Part, elem: Elem) -> Result<ViewMut<'_, u8>, Stop> {
+    let size = elem.bytes();
+    let (first, len) = (part.first * size, part.len * size);
+    let whole = match array {
+        Array::Buffer(buffer) => buffer.view_mut(),
+        Array::Managed(managed) => managed.view_mut(),
+        Array::Pinned(_) => return Err(Stop::SKIP),
+    };
+    if let Err(error) = whole.try_slice(first..first + len) {
+        return Err(error.into());
+    }
+    Ok(match part.via {
+        Via::Chunks if first > 0 && len > 0 && len <= first => {
+            let chunk = whole
+                .chunks_mut(first)
+                .nth(1)
+                .expect("the part lies in the second");
+            chunk.split_at_mut(len).0
+        }
+        Via::Slice => {
+            let front = whole.split_at_mut(first + len).0;
+            front.split_at_mut(first).1
+        }
+        _ => whole.split_at_mut(first).1.split_at_mut(len).0,
+    })
+}
+
+/// A program at work. Places that name a device have its number beside them.
+pub(crate) struct Machine<'a> {
+    pub(super) world: World<'a>,
+    pub(super) devices: Vec<Device>,
+    kernels: Vec<Arc<Kernels>>,
+    streams: Vec<Option<(usize, Stream)>>,
+    pub(super) arrays: Vec<Option<(usize, Array)>>,
+    pub(super) pendings: Vec<Option<Box<dyn Bring>>>,
+    pub(super) events: Vec<Option<Event>>,
+    pub(super) timeline: Option<Timeline>,
+    pub(super) gate: Option<Box<dyn Any + Send>>,
+    pub(super) log: Vec<Entry>,
+}
+
+fn places<T>(count: usize) -> Vec<Option<T>> {
+    (0..count).map(|_| None).collect()
+}
+
+impl<'a> Machine<'a> {
+    /// # Errors
+    ///
+    /// If the kernels that the program launches do not load.
+    pub(crate) fn new(devices: &[Device], world: World<'a>, program: &Program) -> Result<Self> {
+        let kernels = if program.launches() { devices } else { &[] };
+        let kernels = kernels.iter().map(|device| Kernels::load(device).map(Arc::new));
+        Ok(Self {
+            world,
+            kernels: kernels.collect::<Result<_>>()?,
+            devices: devices.to_vec(),
+            streams: places(STREAMS),
+            arrays: places(ARRAYS),
+            pendings: places(PENDINGS),
+            events: places(EVENTS),
+            timeline: None,
+            gate: None,
+            log: Vec::new(),
+        })
+    }
+
+    /// A machine with the streams of this one and the arrays and values in every second place of it.
+    pub(super) fn part(&mut self, odd: usize) -> Self {
+        fn every_second<T>(all: &mut [Option<T>], odd: usize) -> Vec<Option<T>> {
+            let take = |(at, place): (usize, &mut Option<T>)| if at % 2 == odd { place.take() } else { None };
+            all.iter_mut().enumerate().map(take).collect()
+        }
+        Self {
+            world: World::default(),
+            devices: self.devices.clone(),
+            kernels: self.kernels.clone(),
+            streams: self.streams.clone(),
+            arrays: every_second(&mut self.arrays, odd),
+            pendings: every_second(&mut self.pendings, odd),
+            events: places(EVENTS),
+            timeline: None,
+            gate: None,
+            log: Vec::new(),
+        }
+    }
+
+    /// Takes back what a part has.
+    pub(super) fn join(&mut self, part: Self) {
+        fn give<T>(all: &mut [Option<T>], back: Vec<Option<T>>) {
+            for (place, back) in all.iter_mut().zip(back) {
+                if back.is_some() {
+                    *place = back;
+                }
+            }
+        }
+        give(&mut self.arrays, part.arrays);
+        give(&mut self.pendings, part.pendings);
+        self.log.extend(part.log);
+    }
+
+    /// Carries out all steps, each by its thread.
+    pub(crate) fn run(self, steps: &[Placed]) -> Self {
+        thread::scope(|scope| {
+            let mut hands: [Option<_>; THREADS] = [const { None }; THREADS];
+            let (back, returned) = mpsc::channel::<Self>();
+            let mut machine = self;
+            for run in steps.chunk_by(|one, next| one.thread == next.thread) {
+                if run[0].thread == 0 {
+                    machine.steps(run);
+                    continue;
+                }
+                let hand = hands[run[0].thread].get_or_insert_with(|| {
+                    let (give, given) = mpsc::channel::<(Self, &[Placed])>();
+                    let back = back.clone();
+                    scope.spawn(move || {
+                        for (mut machine, run) in given {
+                            machine.steps(run);
+                            back.send(machine).expect("the first thread waits for it");
+                        }
+                    });
+                    give
+                });
+                hand.send((machine, run)).expect("the thread waits for steps");
+                machine = returned.recv().expect("a thread has panicked");
+            }
+            machine
+        })
+    }
+
+    fn steps(&mut self, steps: &[Placed]) {
+        for Placed { step, .. } in steps {
+            self.enter(step);
+        }
+    }
+
+    /// Carries out one step.
+    pub(super) fn enter(&mut self, step: &Step) {
+        if step.may_wait() {
+            self.gate = None;
+        }
+        let answer = self.step(step);
+        self.log.push(answer.into());
+    }
+
+    /// Waits for every value, looks at every array, and gives up everything; gives what was written down, the last entries being
+    /// those of pending values and arrays in the order of their places.
+    pub(crate) fn finish(mut self) -> Vec<Entry> {
+        self.gate = None;
+        for pending in 0..PENDINGS {
+            let how = Settle::Wait;
+            self.enter(&Step::Settle { pending, how });
+        }
+        for at in 0..ARRAYS {
+            let answer = self.whole(at);
+            self.log.push(answer.into());
+        }
+        self.log
+    }
+
+    fn whole(&self, at: usize) -> Answer {
+        let (device, array) = self.arrays[at].as_ref().ok_or(Stop::SKIP)?;
+        Ok(Some(match array {
+            Array::Buffer(buffer) => self.devices[*device].stream()?.download(buffer)?.wait()?,
+            Array::Managed(managed) => managed.read()?.to_vec(),
+            Array::Pinned(pinned) => pinned.read()?.to_vec(),
+        }))
+    }
+
+    /// A stream, and its device's number.
+    pub(super) fn stream(&self, at: usize) -> Result<(usize, Stream), Stop> {
+        self.streams[at].clone().ok_or(Stop::SKIP)
+    }
+
+    pub(super) fn kernels(&self, device: usize) -> Arc<Kernels> {
+        Arc::clone(&self.kernels[device])
+    }
+
+    pub(super) fn array(&self, at: usize) -> Result<&Array, Stop> {
+        self.arrays[at].as_ref().map(|(_, array)| array).ok_or(Stop::SKIP)
+    }
+
+    /// Does something with an array while it is taken out, so that the others can be borrowed beside it.
+    pub(super) fn with(&mut self, at: usize, work: impl FnOnce(&mut Self, &mut Array) -> Answer) -> Answer {
+        let (device, mut array) = self.arrays[at].take().ok_or(Stop::SKIP)?;
+        let answer = work(self, &mut array);
+        self.arrays[at] = Some((device, array));
+        answer
+    }
+
+    fn step(&mut self, step: &Step) -> Answer {
+        match *step {
+            Step::Stream { stream, device, of } => {
+                let from = &self.devices[device];
+                let made = match of {
+                    StreamOf::New => from.stream()?,
+                    StreamOf::Priority => from.stream_with_priority(-1)?,
+                    StreamOf::Thread => from.thread_stream()?,
+                };
+                self.streams[stream] = Some((device, made));
+            }
+            Step::DropStream(stream) => drop(self.streams[stream].take().ok_or(Stop::SKIP)?),
+            Step::Make {
+                array,
+                stream,
+                elem,
+                len,
+                made,
+            } => return self.make(array, stream, elem, len, made),
+            Step::MakePinned {
+                array,
+                device,
+                len,
+                pages,
+            } => {
+                return self.make_pinned(array, device, len, pages);
+            }
+            Step::MakeManaged { array, device, len } => {
+                let made = self.devices[device].managed(len)?;
+                self.arrays[array] = Some((device, Array::Managed(made)));
+            }
+            Step::Drop(array) => drop(self.arrays[array].take().ok_or(Stop::SKIP)?),
+            Step::Forget(array) => mem::forget(self.arrays[array].take().ok_or(Stop::SKIP)?),
+            Step::IntoVec(array) => return self.take_vec(array),
+            Step::Fill {
+                stream,
+                elem,
+                to,
+                value,
+            } => return self.fill(stream, elem, to, value),
+            Step::UploadInto {
+                stream,
+                elem,
+                to,
+                value,
+            } => return self.upload_into(stream, elem, to, value),
+            Step::OwnedInto {
+                stream,
+                elem,
+                to,
+                owner,
+                value,
+                pending,
+            } => {
+                return self.owned_into(stream, elem, to, (owner, value), pending);
+            }
+            Step::Copy {
+                stream,
+                elem,
+                from,
+                to,
+            } => return self.copy(stream, elem, from, to),
+            Step::CopyWithin {
+                stream,
+                elem,
+                from,
+                start,
+            } => {
+                return self.copy_within(stream, elem, from, start);
+            }
+            Step::FillRows {
+                stream,
+                elem,
+                to,
+                value,
+            } => return self.fill_rows(stream, elem, to, value),
+            Step::UploadRows {
+                stream,
+                elem,
+                to,
+                gap,
+                value,
+            } => {
+                return self.upload_rows(stream, elem, to, gap, value);
+            }
+            Step::CopyRows {
+                stream,
+                elem,
+                from,
+                to,
+            } => return self.copy_rows(stream, elem, from, to),
+            Step::DownloadRows {
+                stream,
+                elem,
+                from,
+                pending,
+            } => {
+                return self.download_rows(stream, elem, from, pending);
+            }
+            Step::Download {
+                stream,
+                elem,
+                from,
+                pending,
+            } => {
+                return self.download(stream, elem, from, pending);
+            }
+            Step::Add { stream, terms, sum } => return self.add(stream, terms, sum),
+            Step::Saxpy { stream, factor, x, y } => return self.saxpy(stream, f32::from(factor), x, y),
+            Step::Luminance { stream, pixels, luma } => return self.luminance(stream, pixels, luma),
+            Step::Unordered { stream, array, value } => return self.unordered(stream, array, value),
+            Step::Halves {
+                array,
+                middle,
+                streams,
+                value,
+            } => {
+                return self.halves(array, middle, streams, value);
+            }
+            Step::Settle { pending, how } => return self.settle(pending, how),
+            Step::HostRead {
+                part,
+                reach,
+                meanwhile,
+                forget,
+            } => {
+                return self.host_read(part, reach, meanwhile, forget);
+            }
+            Step::HostWrite {
+                part,
+                reach,
+                value,
+                forget,
+            } => {
+                return self.host_write(part, reach, value, forget);
+            }
+            Step::Prefetch {
+                stream,
+                part,
+                to_host,
+            } => return self.prefetch(stream, part, to_host),
+            Step::Advise { array, advice } => return self.advise(array, advice),
+            Step::Record { stream, event } => {
+                let (_, stream) = self.stream(stream)?;
+                self.events[event] = Some(stream.record()?);
+            }
+            Step::WaitFor { stream, event } => {
+                let (_, stream) = self.stream(stream)?;
+                stream.wait_for(self.events[event].as_ref().ok_or(Stop::SKIP)?)?;
+            }
+            Step::Look { event, how } => return self.look(event, how),
+            Step::Synchronize(stream) => self.stream(stream)?.1.synchronize()?,
+            Step::IsIdle(stream) => drop(self.stream(stream)?.1.is_idle()?),
+            Step::Scope {
+                device,
+                ref copies,
+                end,
+            } => return self.scope(device, copies, end),
+            Step::Timeline(timeline) => return self.timeline(timeline),
+            Step::OpenAgain(device) => {
+                if let Some(reopen) = self.world.reopen {
+                    self.devices[device] = reopen(device)?;
+                }
+            }
+            Step::Trim(device) => self.devices[device].trim()?,
+            Step::Limit { device, bytes } => self.devices[device].set_memory_limit(bytes),
+            Step::StagingLimit { device, bytes } => self.devices[device].set_staging_limit(bytes),
+            Step::Close(stream) => {
+                let (_, stream) = self.stream(stream)?;
+                self.gate = None;
+                self.gate = self.world.gates.map(|close| close(&stream));
+            }
+            Step::Open => self.gate = None,
+            Step::Apart(ref lists) => return self.apart(lists),
+        }
+        Ok(None)
+    }
+}

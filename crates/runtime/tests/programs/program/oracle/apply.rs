@@ -1,0 +1,287 @@
+//! What each step comes to and leaves behind.
+
+use super::{
+    super::{
+        elem::{Elem, content},
+        step::{Look, Made, Pages, Part, Settle, Step, TimelineStep},
+    },
+    Expected, Oracle,
+    bytes::{Array, Bytes, Kind},
+};
+
+impl Oracle {
+    /// What a step comes to, and what it leaves behind. `had` says whether something was seen.
+    pub(super) fn apply(&mut self, step: &Step, had: bool) -> Expected {
+        self.applied(step, had).unwrap_or(Expected::Skip)
+    }
+
+    /// None is for an empty place.
+    pub(super) fn applied(&mut self, step: &Step, had: bool) -> Option<Expected> {
+        match *step {
+            Step::Stream { stream, device, .. } => self.streams[stream] = Some(device),
+            Step::DropStream(stream) => drop(self.streams[stream].take()?),
+            Step::Make {
+                array,
+                stream,
+                elem,
+                len,
+                made,
+            } => {
+                let device = self.streams[stream]?;
+                let values = match made {
+                    Made::Zeros => vec![0; len * elem.bytes()],
+                    Made::Upload(value) | Made::Owned(_, value) => content(value, len * elem.bytes()),
+                };
+                self.arrays[array] = Some(Array::new(Kind::Buffer, device, values));
+            }
+            Step::MakePinned {
+                array,
+                device,
+                len,
+                pages,
+            } => {
+                let values = match pages {
+                    Pages::Zeros => vec![0; len],
+                    Pages::Captured(value) | Pages::Registered(value) => content(value, len),
+                };
+                self.arrays[array] = Some(Array::new(Kind::Pinned, device, values));
+            }
+            Step::MakeManaged { array, device, len } => {
+                self.arrays[array] = Some(Array::new(Kind::Managed, device, vec![0; len]));
+            }
+            Step::Drop(array) | Step::Forget(array) => drop(self.arrays[array].take()?),
+            Step::IntoVec(array) => {
+                let pinned = self.arrays[array].take_if(|array| array.kind == Kind::Pinned)?;
+                return Some(Expected::Done(Some(pinned.bytes)));
+            }
+            Step::Fill {
+                stream,
+                elem,
+                to,
+                value,
+            } => {
+                let element = content(value, elem.bytes());
+                return self.write(stream, elem, to, element.repeat(to.len));
+            }
+            Step::UploadInto {
+                stream,
+                elem,
+                to,
+                value,
+            } => {
+                return self.write(stream, elem, to, content(value, to.len * elem.bytes()));
+            }
+            Step::OwnedInto {
+                stream,
+                elem,
+                to,
+                value,
+                pending,
+                ..
+            } => {
+                let source = content(value, to.len * elem.bytes());
+                let written = self.write(stream, elem, to, source.clone())?;
+                if matches!(written, Expected::Done(_)) {
+                    self.pendings[pending] = Some(Bytes::of(source));
+                }
+                return Some(written);
+            }
+            Step::Copy {
+                stream,
+                elem,
+                from,
+                to,
+            } => return self.copy(stream, elem, from, to),
+            Step::CopyWithin {
+                stream,
+                elem,
+                from,
+                start,
+            } => {
+                let device = self.streams[stream]?;
+                let (array, bytes) = self.find(from, elem)?;
+                let elements = array.on_device()?.bytes.values.len() / elem.bytes();
+                let lie_within = from.first + from.len <= elements && start + from.len <= elements;
+                if !lie_within || array.device != device {
+                    return Some(Expected::Mistake);
+                }
+                let moved = array.bytes.part(bytes);
+                self.arrays[from.array]
+                    .as_mut()?
+                    .bytes
+                    .write(start * elem.bytes(), &moved);
+            }
+            Step::FillRows {
+                stream,
+                elem,
+                to,
+                value,
+            } => {
+                let element = Bytes::of(content(value, elem.bytes()));
+                let device = self.streams[stream]?;
+                let array = self.arrays[to.array].as_mut()?;
+                let Some(places) = array.rect(to, elem).filter(|_| array.is_reached_by(device)) else {
+                    return Some(Expected::Mistake);
+                };
+                places.for_each(|at| array.bytes.write(at, &element));
+            }
+            Step::UploadRows {
+                stream,
+                elem,
+                to,
+                gap,
+                value,
+            } => {
+                let device = self.streams[stream]?;
+                let array = self.arrays[to.array].as_mut()?;
+                array.on_device()?;
+                let Some(places) = array.rect(to, elem).filter(|_| array.device == device) else {
+                    return Some(Expected::Mistake);
+                };
+                let (cols, pitch, size) = (to.size[1], to.size[1] + gap, elem.bytes());
+                let source = Bytes::of(content(value, to.size[0] * pitch * size));
+                for (number, at) in places.enumerate() {
+                    let from = (number / cols * pitch + number % cols) * size;
+                    array.bytes.write(at, &source.part(from..from + size));
+                }
+            }
+            Step::CopyRows {
+                stream,
+                elem,
+                from,
+                to,
+            } => return self.copy_rows(stream, elem, from, to),
+            Step::DownloadRows {
+                stream,
+                elem,
+                from,
+                pending,
+            } => {
+                let device = self.streams[stream]?;
+                let array = self.arrays[from.array].as_ref()?.on_device()?;
+                let Some(places) = array.rect(from, elem).filter(|_| array.device == device) else {
+                    return Some(Expected::Mistake);
+                };
+                self.pendings[pending] = Some(array.gather(places, elem));
+            }
+            Step::Download {
+                stream,
+                elem,
+                from,
+                pending,
+            } => {
+                let device = self.streams[stream]?;
+                let (array, bytes) = self.find(from, elem)?;
+                if !array.on_device()?.has(&bytes) || array.device != device {
+                    return Some(Expected::Mistake);
+                }
+                self.pendings[pending] = Some(array.bytes.part(bytes));
+            }
+            Step::Add { stream, terms, sum } => {
+                let add = |terms: &[f32]| terms[0] + terms[1];
+                return self.compute(stream, &terms, sum, add);
+            }
+            Step::Saxpy { stream, factor, x, y } => {
+                let multiply = |values: &[f32]| f32::from(factor).mul_add(values[0], values[1]);
+                return self.compute(stream, &[x], y, multiply);
+            }
+            Step::Luminance { stream, pixels, luma } => return self.luminance(stream, pixels, luma),
+            Step::Unordered { stream, array, value } => {
+                let len = self.arrays[array].as_ref()?.bytes.values.len();
+                let whole = Part::whole(array, len);
+                let values = vec![content(value + 1, 1)[0]; len];
+                return self.write(stream, Elem::U8, whole, values);
+            }
+            Step::Halves {
+                array,
+                middle,
+                streams,
+                value,
+            } => {
+                return self.halves(array, middle, streams, value);
+            }
+            Step::Settle { pending, how } => {
+                let bytes = self.pendings[pending].take()?;
+                return Some(match how {
+                    Settle::Wait | Settle::Await => Expected::Done(Some(bytes)),
+                    Settle::Drop | Settle::Forget => Expected::Done(None),
+                    Settle::PollAndDrop => Expected::Perhaps(bytes),
+                    Settle::Try | Settle::Poll => {
+                        if !had {
+                            self.pendings[pending] = Some(bytes.clone());
+                        }
+                        Expected::Perhaps(bytes)
+                    }
+                });
+            }
+            Step::HostRead {
+                part,
+                reach,
+                meanwhile,
+                ..
+            } => {
+                return self.host_read(part, reach, meanwhile, had);
+            }
+            Step::HostWrite {
+                part, reach, value, ..
+            } => {
+                if let Some(mistake) = self.guarded(part)? {
+                    return Some(mistake);
+                }
+                let written = Bytes::of(content(value, part.len));
+                if had {
+                    self.arrays[part.array]
+                        .as_mut()?
+                        .bytes
+                        .write(part.first, &written);
+                }
+                return Some(reach.expected(written));
+            }
+            Step::Prefetch { stream, part, .. } => {
+                let device = self.streams[stream]?;
+                let (array, bytes) = self.find(part, Elem::U8)?;
+                let array = array.on_device()?;
+                if array.kind != Kind::Managed || !array.has(&bytes) || array.device != device {
+                    return Some(Expected::Mistake);
+                }
+            }
+            Step::Advise { array, .. } => {
+                self.arrays[array]
+                    .as_ref()
+                    .filter(|array| array.kind == Kind::Managed)?;
+            }
+            Step::Record { stream, event } => self.events[event] = Some(self.streams[stream]?),
+            Step::WaitFor { stream, event } => {
+                if self.streams[stream]? != self.events[event]? {
+                    return Some(Expected::Mistake);
+                }
+            }
+            Step::Look { event, how } => {
+                let device = self.events[event]?;
+                match how {
+                    Look::Since(earlier) if self.events[earlier]? != device => {
+                        return Some(Expected::Mistake);
+                    }
+                    Look::Drop => self.events[event] = None,
+                    _ => {}
+                }
+            }
+            Step::Synchronize(stream) | Step::IsIdle(stream) | Step::Close(stream) => {
+                self.streams[stream]?;
+            }
+            Step::Scope {
+                device,
+                ref copies,
+                end,
+            } => return self.scope(device, copies, end),
+            Step::Timeline(TimelineStep::Start(_)) => self.has_timeline = true,
+            Step::Timeline(TimelineStep::Finish | TimelineStep::Drop) => {
+                self.has_timeline.then_some(())?;
+                self.has_timeline = false;
+            }
+            Step::Limit { device, bytes } => self.limits[device] = bytes,
+            Step::OpenAgain(_) | Step::Trim(_) | Step::StagingLimit { .. } | Step::Open | Step::Apart(_) => {}
+        }
+        Some(Expected::Done(None))
+    }
+}

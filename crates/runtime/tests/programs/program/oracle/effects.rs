@@ -1,0 +1,262 @@
+//! The steps with operands of several kinds: when they are mistakes, and what they write.
+
+use super::{
+    super::{
+        elem::{Elem, content},
+        step::{Part, Reach, Rect, ScopeCopy, ScopeEnd},
+    },
+    Expected, Oracle,
+    bytes::{Array, Bytes, Kind},
+};
+
+impl Oracle {
+    /// Values written to a part of an array on the device.
+    pub(super) fn write(&mut self, stream: usize, elem: Elem, to: Part, values: Vec<u8>) -> Option<Expected> {
+        let device = self.streams[stream]?;
+        let (array, bytes) = self.find(to, elem)?;
+        if !array.on_device()?.has(&bytes) || array.device != device {
+            return Some(Expected::Mistake);
+        }
+        self.arrays[to.array]
+            .as_mut()?
+            .bytes
+            .write(bytes.start, &Bytes::of(values));
+        Some(Expected::Done(None))
+    }
+
+    pub(super) fn copy(&mut self, stream: usize, elem: Elem, from: Part, to: Part) -> Option<Expected> {
+        let device = self.streams[stream]?;
+        let (source, mut from_bytes) = self.find(from, elem)?;
+        let (target, mut to_bytes) = self.find(to, elem)?;
+        if from.array == to.array {
+            return None;
+        }
+        for (array, bytes) in [(source, &mut from_bytes), (target, &mut to_bytes)] {
+            if array.kind == Kind::Pinned {
+                *bytes = 0..array.bytes.values.len();
+            }
+        }
+        let both_on_host = source.kind == Kind::Pinned && target.kind == Kind::Pinned;
+        let with_host = source.kind == Kind::Pinned || target.kind == Kind::Pinned;
+        let is_reached = if with_host {
+            source.device == device && target.device == device
+        } else {
+            source.device == device || target.device == device
+        };
+        let fit = source.has(&from_bytes) && target.has(&to_bytes) && from_bytes.len() == to_bytes.len();
+        if both_on_host || !is_reached || !fit {
+            return Some(Expected::Mistake);
+        }
+        let copied = source.bytes.part(from_bytes);
+        self.arrays[to.array]
+            .as_mut()?
+            .bytes
+            .write(to_bytes.start, &copied);
+        Some(Expected::Done(None))
+    }
+
+    pub(super) fn copy_rows(&mut self, stream: usize, elem: Elem, from: Rect, to: Rect) -> Option<Expected> {
+        let device = self.streams[stream]?;
+        let source = self.arrays[from.array].as_ref()?;
+        let target = self.arrays[to.array].as_ref()?;
+        if from.array == to.array {
+            return None;
+        }
+        let (from_host, to_host) = (source.kind == Kind::Pinned, target.kind == Kind::Pinned);
+        let elem = if from_host || to_host { Elem::U8 } else { elem };
+        let is_reached = source.device == device && target.device == device;
+        let (Some(from_places), Some(to_places)) = (source.rect(from, elem), target.rect(to, elem)) else {
+            return Some(Expected::Mistake);
+        };
+        if (from_host && to_host) || !is_reached || from.size != to.size {
+            return Some(Expected::Mistake);
+        }
+        let copied = source.gather(from_places, elem);
+        let size = elem.bytes();
+        let target = self.arrays[to.array].as_mut()?;
+        for (number, at) in to_places.enumerate() {
+            target
+                .bytes
+                .write(at, &copied.part(number * size..(number + 1) * size));
+        }
+        Some(Expected::Done(None))
+    }
+
+    /// A kernel over floats: of the sources' elements and the target's own.
+    pub(super) fn compute(
+        &mut self,
+        stream: usize,
+        sources: &[Part],
+        to: Part,
+        each: impl Fn(&[f32]) -> f32,
+    ) -> Option<Expected> {
+        let device = self.streams[stream]?;
+        let mut operands = Vec::new();
+        let mut is_right = true;
+        for part in sources.iter().chain([&to]) {
+            let (array, bytes) = self.find(*part, Elem::F32)?;
+            is_right &= array.on_device()?.has(&bytes) && array.device == device && part.len >= to.len;
+            operands.push((array, bytes.start));
+        }
+        if sources.iter().any(|part| part.array == to.array) {
+            return None;
+        }
+        if !is_right {
+            return Some(Expected::Mistake);
+        }
+        let mut computed = Bytes::of(Vec::new());
+        for number in 0..to.len {
+            let of = |(array, start): &(&Array, usize)| {
+                array.bytes.part(start + 4 * number..start + 4 * number + 4)
+            };
+            let elements: Vec<_> = operands.iter().map(of).collect();
+            let float = |bytes: &Bytes| f32::from_le_bytes(bytes.values[..].try_into().expect("four bytes"));
+            let floats: Vec<_> = elements.iter().map(float).collect();
+            let result = each(&floats);
+            // Which bits a result has that is no number is the device's affair.
+            let is_known = !result.is_nan() && elements.iter().all(|bytes| bytes.known == [true; 4]);
+            computed.append(Bytes {
+                values: result.to_le_bytes().to_vec(),
+                known: vec![is_known; 4],
+            });
+        }
+        self.arrays[to.array]
+            .as_mut()?
+            .bytes
+            .write(to.first * 4, &computed);
+        Some(Expected::Done(None))
+    }
+
+    pub(super) fn luminance(&mut self, stream: usize, pixels: Part, luma: Part) -> Option<Expected> {
+        let device = self.streams[stream]?;
+        let (source, from) = self.find(pixels, Elem::Rgb)?;
+        let (target, to) = self.find(luma, Elem::U8)?;
+        source.on_device()?;
+        target.on_device()?;
+        if pixels.array == luma.array {
+            return None;
+        }
+        let is_reached = source.device == device && target.device == device;
+        if !is_reached || !source.has(&from) || !target.has(&to) || pixels.len < luma.len {
+            return Some(Expected::Mistake);
+        }
+        let mut computed = Bytes::of(Vec::new());
+        for pixel in 0..luma.len {
+            let Bytes { values, known } = source
+                .bytes
+                .part(from.start + 3 * pixel..from.start + 3 * pixel + 3);
+            let [r, g, b] = [values[0], values[1], values[2]].map(u32::from);
+            let brightness = (13_933 * r + 46_871 * g + 4_732 * b + 32_768) >> 16;
+            computed.append(Bytes {
+                values: vec![brightness as u8],
+                known: vec![known == [true; 3]],
+            });
+        }
+        self.arrays[luma.array].as_mut()?.bytes.write(to.start, &computed);
+        Some(Expected::Done(None))
+    }
+
+    pub(super) fn halves(
+        &mut self,
+        array: usize,
+        middle: usize,
+        streams: [usize; 2],
+        value: u32,
+    ) -> Option<Expected> {
+        let devices = [self.streams[streams[0]]?, self.streams[streams[1]]?];
+        let target = self.arrays[array].as_mut()?;
+        let len = target.on_device()?.bytes.values.len();
+        if middle > len {
+            return None;
+        }
+        let halves = [0..middle, middle..len];
+        for ((half, device), value) in halves.into_iter().zip(devices).zip([value, value + 1]) {
+            if device == target.device {
+                let mut values = vec![content(value, 1)[0]; half.len()];
+                let uploaded = content(value, half.len() / 2);
+                values[..uploaded.len()].copy_from_slice(&uploaded);
+                target.bytes.write(half.start, &Bytes::of(values));
+            }
+        }
+        Some(if devices == [target.device; 2] {
+            Expected::Done(Some(target.bytes.clone()))
+        } else {
+            Expected::MistakeWith(None)
+        })
+    }
+
+    /// Whether the host has a mistake in a part that it wants to reach.
+    pub(super) fn guarded(&self, part: Part) -> Option<Option<Expected>> {
+        let (array, bytes) = self.find(part, Elem::U8)?;
+        match array.kind {
+            Kind::Buffer => None,
+            Kind::Pinned if !array.has(&bytes) => None,
+            Kind::Managed if !array.has(&bytes) => Some(Some(Expected::Mistake)),
+            _ => Some(None),
+        }
+    }
+
+    pub(super) fn host_read(
+        &mut self,
+        part: Part,
+        reach: Reach,
+        meanwhile: Option<(usize, Part)>,
+        had: bool,
+    ) -> Option<Expected> {
+        if let Some(mistake) = self.guarded(part)? {
+            return Some(mistake);
+        }
+        let (array, bytes) = self.find(part, Elem::U8)?;
+        let mut twice = array.bytes.part(bytes);
+        twice.append(twice.clone());
+        if let (true, Some((stream, to))) = (had, meanwhile)
+            && let Some(Expected::Mistake) = self.copy(stream, Elem::U8, part, to)
+        {
+            return Some(Expected::MistakeWith(Some(twice)));
+        }
+        Some(reach.expected(twice))
+    }
+
+    pub(super) fn scope(&mut self, device: usize, copies: &[ScopeCopy], end: ScopeEnd) -> Option<Expected> {
+        let mut targets: Vec<_> = copies
+            .iter()
+            .map(|copy| Bytes::of(vec![0; copy.part.len]))
+            .collect();
+        let mut is_right = true;
+        for (ScopeCopy { stream, part, upload }, target) in copies.iter().zip(&mut targets) {
+            let (Some(stream), Some(array)) = (self.streams[*stream], &mut self.arrays[part.array]) else {
+                continue;
+            };
+            let bytes = part.first..part.first + part.len;
+            if array.kind == Kind::Pinned {
+                continue;
+            }
+            if stream != device || array.device != device || !array.has(&bytes) {
+                is_right = false;
+                break;
+            }
+            match upload {
+                Some(value) => array
+                    .bytes
+                    .write(part.first, &Bytes::of(content(*value, part.len))),
+                None => *target = array.bytes.part(bytes),
+            }
+        }
+        let mut seen = Bytes::of(Vec::new());
+        targets.into_iter().for_each(|target| seen.append(target));
+        Some(match end {
+            ScopeEnd::Value if is_right => Expected::Done(Some(seen)),
+            ScopeEnd::Panic if is_right => Expected::Panic(Some(seen)),
+            _ => Expected::MistakeWith(Some(seen)),
+        })
+    }
+}
+
+impl Reach {
+    pub(super) fn expected(self, bytes: Bytes) -> Expected {
+        match self {
+            Self::Wait | Self::Await => Expected::Done(Some(bytes)),
+            Self::PollOnce => Expected::Perhaps(bytes),
+        }
+    }
+}

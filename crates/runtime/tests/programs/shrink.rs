@@ -1,0 +1,80 @@
+//! Makes a program that fails shorter, as long as it fails.
+
+use crate::{
+    case::Case,
+    program::step::{Placed, Program, Step},
+};
+
+/// How often a program is run before it counts as right: threads are real, and no schedule decides when they run.
+const TRIES: usize = 3;
+/// How many programs are tried at most.
+const PROGRAMS_MAX: usize = 3000;
+
+/// What the shortest program that still fails is, and how it fails.
+pub(crate) fn shrink(case: &Case, program: Program, problem: String) -> (Program, String) {
+    let mut best = (program, problem);
+    let mut left = PROGRAMS_MAX;
+    let mut fails = |program: &Program| {
+        left = left.checked_sub(1)?;
+        (0..TRIES).find_map(|_| case.run(program).err())
+    };
+    let mut chunk = best.0.steps.len().div_ceil(2);
+    while chunk > 0 {
+        let mut start = 0;
+        let before = best.0.steps.len();
+        while start < best.0.steps.len() {
+            let mut shorter = best.0.clone();
+            let end = (start + chunk).min(shorter.steps.len());
+            shorter.steps.drain(start..end);
+            match fails(&shorter) {
+                Some(problem) => best = (shorter, problem),
+                None => start = end,
+            }
+        }
+        if chunk > 1 || best.0.steps.len() == before {
+            chunk /= 2;
+        }
+    }
+    for at in 0..best.0.steps.len() {
+        for simpler in simpler(&best.0.steps[at]) {
+            let mut program = best.0.clone();
+            program.steps[at] = simpler;
+            if let Some(problem) = fails(&program) {
+                best = (program, problem);
+                break;
+            }
+        }
+    }
+    best
+}
+
+/// Steps that do less than this one, those that do least first.
+fn simpler(placed: &Placed) -> Vec<Placed> {
+    let mut all = Vec::new();
+    let thread = placed.thread;
+    match &placed.step {
+        Step::Apart(lists) => {
+            let [first, second] = lists;
+            for step in first {
+                all.push(Step::Apart([vec![step.clone()], second.clone()]));
+            }
+            for step in second {
+                all.push(Step::Apart([first.clone(), vec![step.clone()]]));
+            }
+        }
+        Step::Scope { device, copies, end } => {
+            for copy in copies {
+                all.push(Step::Scope {
+                    device: *device,
+                    copies: vec![copy.clone()],
+                    end: *end,
+                });
+            }
+        }
+        _ => {}
+    }
+    if thread != 0 {
+        all.push(placed.step.clone());
+    }
+    all.into_iter().map(|step| Placed { thread: 0, step }).collect()
+}

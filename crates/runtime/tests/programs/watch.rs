@@ -1,0 +1,52 @@
+//! Ends the process when a run hangs, and says which.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    process,
+    sync::{Mutex, MutexGuard, Once, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long one run may take before it counts as hung. They take milliseconds.
+const HUNG_AFTER: Duration = Duration::from_secs(120);
+
+type Runs = BTreeMap<u64, (String, Instant)>;
+
+static RUNS: Mutex<(u64, Runs)> = Mutex::new((0, BTreeMap::new()));
+static WATCHING: Once = Once::new();
+
+/// A run that is watched while this lives.
+pub(crate) struct Watched(u64);
+
+fn runs() -> MutexGuard<'static, (u64, Runs)> {
+    RUNS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn over(name: String) -> Watched {
+    WATCHING.call_once(|| {
+        thread::spawn(watch);
+    });
+    let (next, runs) = &mut *runs();
+    *next += 1;
+    runs.insert(*next, (name, Instant::now()));
+    Watched(*next)
+}
+
+fn watch() {
+    loop {
+        thread::sleep(Duration::from_secs(1));
+        if let Some((name, _)) = runs().1.values().find(|(_, since)| since.elapsed() > HUNG_AFTER) {
+            // Written past the test harness, which would keep it for after the test.
+            let _ = writeln!(io::stderr(), "hung: {name}");
+            process::abort();
+        }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        runs().1.remove(&self.0);
+    }
+}
