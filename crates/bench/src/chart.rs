@@ -8,6 +8,8 @@ const WIDTH: usize = 980;
 const ROW_HEIGHT: usize = 26;
 const TOP: usize = 34;
 const BOTTOM: usize = 14;
+/// The longest text in front of a bar.
+const LABEL_CHARS_MAX: usize = 66;
 /// Where bars begin, and where they would have three times the length of the target.
 const LEFT: usize = 470;
 const RIGHT: usize = 770;
@@ -55,7 +57,7 @@ pub(crate) fn draw(rows: &[Row]) -> String {
              <rect class=\"{class}\" x=\"{LEFT}\" y=\"{}\" width=\"{width}\" height=\"{}\" rx=\"2\"/>\n\
              <text{shade} x=\"{}\" y=\"{text_y}\">{}</text>\n",
             LEFT - 10,
-            escaped(&label),
+            escaped(&fitted(&label)),
             y + inset,
             18 - 2 * inset,
             LEFT + width.max(scaled(1.0)) + 8,
@@ -146,6 +148,14 @@ fn written(row: &Row, judged: f64) -> String {
             .replace("<=", "≤")
             .replace(">=", "≥"),
     }
+}
+
+/// The text, or as much of its beginning as there is room for in front of the bars.
+fn fitted(text: &str) -> String {
+    if text.chars().count() <= LABEL_CHARS_MAX {
+        return text.to_owned();
+    }
+    text.chars().take(LABEL_CHARS_MAX - 1).chain(['…']).collect()
 }
 
 fn escaped(text: &str) -> String {

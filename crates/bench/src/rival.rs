@@ -6,11 +6,29 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use cudarc::{
-    driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg},
+    driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg, sys},
     nvrtc::Ptx,
 };
 
+use millstream::driver::cuda::Cuda;
+
 use crate::raw::BLOCK;
+
+/// Lets the first two devices reach each other's memory, by raw calls: cudarc's safe layer has none for it.
+pub(crate) fn enable_peer_access() -> Result<()> {
+    let contexts = [CudaContext::new(0)?, CudaContext::new(1)?];
+    for (here, there) in [(0, 1), (1, 0)] {
+        contexts[here].bind_to_thread()?;
+        // SAFETY: the other context is retained.
+        let enabled = unsafe { sys::cuCtxEnablePeerAccess(contexts[there].cu_ctx(), 0) };
+        if enabled != sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED {
+            enabled.result()?;
+        }
+    }
+    // cudarc has made another context current.
+    Cuda::forget_current_context();
+    Ok(())
+}
 
 /// A context of cudarc's own making, which is the device's primary context as everyone else's. It counts its streams itself.
 pub(crate) struct Rival {

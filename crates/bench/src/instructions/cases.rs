@@ -53,8 +53,8 @@ impl Case {
     pub(crate) fn what(&self) -> String {
         let streams = match self.pattern {
             Pattern::Raw | Pattern::OneStream => "1 stream",
-            Pattern::Chain => "8 streams, each after the one before",
-            Pattern::Readers => "8 streams, two operands read by all",
+            Pattern::Chain => "8 streams in a chain",
+            Pattern::Readers => "8 streams read two operands",
             Pattern::FanInAndOut => "8 streams, 7 read what 1 writes",
         };
         let device = if self.lag == 0 {

@@ -53,28 +53,17 @@ pub(crate) fn print(rig: &Rig) -> Result<()> {
     if rig.device.is_simulated() {
         return Ok(());
     }
-    // What is pending is pending for as long as the flag is down.
     let flag = Flag::new(raw)?;
-    other.gate(raw.gate()?, flag)?;
-    other.record(&pending)?;
-    let asked = [
-        (
-            "event query, pending",
-            Contender::complete(|| pending.is_complete().map(drop)),
-        ),
-        (
-            "stream query, busy",
-            Contender::complete(|| other.is_idle().map(drop)),
-        ),
-    ];
-    let mut measured = Ok(());
-    for (what, contender) in asked {
-        match medians(rig, EFFORT, [contender]) {
-            Ok([ns]) => println!("{what}: {ns:.0} ns"),
-            Err(error) => measured = Err(error),
-        }
-    }
+    let gate = raw.gate()?;
+    let print_pending = || {
+        other.gate(gate, flag)?;
+        other.record(&pending)?;
+        show("event query, pending", &mut || pending.is_complete().map(drop))?;
+        show("stream query, busy", &mut || other.is_idle().map(drop))
+    };
+    let printed = print_pending();
+    // Whatever came of it: nothing of this context could ever be given back with the gate closed.
     flag.raise();
     other.synchronize()?;
-    measured
+    printed
 }

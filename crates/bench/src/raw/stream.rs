@@ -171,6 +171,19 @@ impl RawStream {
         Ok(copied?)
     }
 
+    /// Copies the beginning of `source` to that of `target`, which may be on another device; complete when it returns.
+    pub(crate) fn copy_across(&self, target: &RawMemory, source: &RawMemory, bytes: usize) -> Result<()> {
+        let (to, from) = (target.part(0, bytes)?, source.part(0, bytes)?);
+        ensure!(to != from, "a copy to its own source");
+        // SAFETY: both are long enough, two allocations, and borrowed until the copy is complete.
+        unsafe {
+            self.raw
+                .driver
+                .copy_unified_async(self.raw.context, to, from, bytes, self.handle)
+        }?;
+        self.synchronize()
+    }
+
     /// Allocates from the pool, fills with zeros if `fill` says so, and frees.
     #[inline]
     pub(crate) fn allocate_and_free(&self, bytes: usize, fill: bool) -> Result<()> {

@@ -3,6 +3,7 @@
 mod allocate;
 mod copies;
 mod launches;
+mod peers;
 mod pipeline;
 mod small;
 mod threads;
@@ -29,7 +30,7 @@ struct Measurement {
 }
 
 /// All measurements on devices, in the order of their targets.
-const MEASUREMENTS: [Measurement; 10] = [
+const MEASUREMENTS: [Measurement; 11] = [
     of("T1", "launch, one stream in use", launches::one_stream),
     of(
         "T2",
@@ -50,6 +51,7 @@ const MEASUREMENTS: [Measurement; 10] = [
         ..of("T10", "upload, kernel, download", pipeline::measure)
     },
     of("T12", "16 threads on 16 streams", threads::measure),
+    of("T13", "GPU to GPU, 1 GiB", peers::measure),
 ];
 
 const fn of(target: &'static str, what: &'static str, measure: fn(&Rig) -> Result<Vec<Row>>) -> Measurement {
@@ -61,14 +63,14 @@ const fn of(target: &'static str, what: &'static str, measure: fn(&Rig) -> Resul
     }
 }
 
-/// What cannot be measured yet, and why.
-const MISSING: [(&str, &str, &str); 2] = [
+/// What is not measured here, and why.
+const ELSEWHERE: [(&str, &str, &str); 2] = [
+    ("T11", "replay of a graph of 100 kernels", "there are no graphs yet"),
     (
-        "T11",
-        "replay of a graph of 100 kernels",
-        "there are no graphs yet",
+        "T14",
+        "speed of the simulated device",
+        "see cargo bench -p millstream-sim --bench speed",
     ),
-    ("T13", "GPU to GPU, 1 GiB", "not measured yet"),
 ];
 
 /// Rows, and the device that they are of.
@@ -86,7 +88,7 @@ pub(crate) fn measure(quick: bool, wanted: &dyn Fn(&str) -> bool) -> Result<Meas
         rows: Vec::new(),
         failed: false,
     };
-    for (target, what, why) in MISSING.into_iter().filter(|(target, ..)| wanted(target)) {
+    for (target, what, why) in ELSEWHERE.into_iter().filter(|(target, ..)| wanted(target)) {
         measured.rows.push(Row::absent(target, what, why));
     }
     let measurements: Vec<_> = MEASUREMENTS.iter().filter(|one| wanted(one.target)).collect();

@@ -109,7 +109,8 @@ fn load(rig: &Rig) -> Result<Row> {
     let stream = rig.device.stream()?;
     let word = stream.zeros::<u32>(1)?;
     let flag = Flag::new(&rig.raw)?;
-    stream.synchronize()?;
+    // So that nothing is allocated while the kernel runs.
+    stream.download(&word)?.wait()?;
     let Some(before_ns) = processor_ns()? else {
         return Ok(Row::absent(
             "T9",
