@@ -65,7 +65,11 @@ const fn of(target: &'static str, what: &'static str, measure: fn(&Rig) -> Resul
 
 /// What is not measured here, and why.
 const ELSEWHERE: [(&str, &str, &str); 2] = [
-    ("T11", "replay of a graph of 100 kernels", "there are no graphs yet"),
+    (
+        "T11",
+        "replay of a graph of 100 kernels",
+        "there are no graphs yet",
+    ),
     (
         "T14",
         "speed of the simulated device",
