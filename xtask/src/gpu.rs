@@ -28,8 +28,8 @@ const PACKAGES: [(&str, &str); 4] = [
 /// The folder of the benchmarks, which are a program of their own.
 const BENCHMARKS: &str = "crates/bench";
 
-/// Of the simulator's tests, the one that runs on a GPU as well.
-const CONFORMANCE: &str = "conformance";
+/// Of the simulator's tests, those that run on a GPU as well.
+const SIMULATOR_TESTS: [&str; 2] = ["conformance", "ptx"];
 
 /// Tests that drive no device but the compiler, which the other machine lacks.
 const COMPILER_TESTS: [&str; 2] = ["compile_fail", "ui"];
@@ -139,7 +139,7 @@ fn program(message: &Value) -> Option<Program> {
         "example" if message["profile"]["test"] == false => Kind::Example,
         // The runtime's unit tests are about its logic alone; what drives a device there are its integration tests.
         "lib" if *folder == "crates/driver" => Kind::Test,
-        "test" if *folder == "crates/sim" && target != CONFORMANCE => return None,
+        "test" if *folder == "crates/sim" && !SIMULATOR_TESTS.contains(&target) => return None,
         "test" if !COMPILER_TESTS.contains(&target) => Kind::Test,
         _ => return None,
     };
@@ -226,6 +226,10 @@ mod tests {
         assert_eq!(
             chosen("crates/sim", "test", "conformance", true),
             Some((Kind::Test, "millstream-sim-conformance".into()))
+        );
+        assert_eq!(
+            chosen("crates/sim", "test", "ptx", true),
+            Some((Kind::Test, "millstream-sim-ptx".into()))
         );
         assert_eq!(
             chosen("crates/bench", "bin", "millstream-bench", false),

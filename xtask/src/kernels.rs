@@ -10,7 +10,10 @@ use crate::process;
 /// Sources without it come from elsewhere, and so does their PTX.
 const MARKER: &str = "// nvrtc:";
 
-/// What every source is compiled with: the oldest architecture that Millstream supports, and an older C++, since with
+/// Where the sources are.
+const FOLDERS: [&str; 2] = ["kernels", "crates/sim/tests/ptx/compiled"];
+
+/// What every source is compiled with, unless it asks for another C++: the oldest architecture that Millstream supports, and an older C++, since with
 /// a newer one NVRTC 12.0 puts forty unused variables of `<nv/target>` into each module.
 const OPTIONS: [&str; 2] = ["--gpu-architecture=compute_75", "--std=c++03"];
 
@@ -27,7 +30,7 @@ pub(crate) struct Options {
 /// Compiles, or checks, the chosen sources.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut stale = Vec::new();
-    for (source, own_options) in chosen(&process::root().join("kernels"), &options.names)? {
+    for (source, own_options) in all_chosen(&options.names)? {
         let target = source.with_extension("ptx");
         let name = target
             .strip_prefix(process::root())
@@ -54,6 +57,25 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// The sources to compile in all folders; each name must be one of theirs.
+fn all_chosen(names: &[String]) -> Result<Vec<(PathBuf, Vec<String>)>> {
+    let mut sources = Vec::new();
+    for folder in FOLDERS {
+        sources.extend(chosen(&process::root().join(folder), names)?);
+    }
+    let is_named = |path: &Path, name: &String| path.file_stem().is_some_and(|stem| stem == name.as_str());
+    if let Some(unknown) = names
+        .iter()
+        .find(|name| !sources.iter().any(|(path, _)| is_named(path, name)))
+    {
+        bail!(
+            "{unknown}.cu is not in {}, or does not start with `{MARKER}`",
+            FOLDERS.join(" or ")
+        );
+    }
+    Ok(sources)
+}
+
 /// The sources to compile in `folder`, in order of their names, each with its own options.
 fn chosen(folder: &Path, names: &[String]) -> Result<Vec<(PathBuf, Vec<String>)>> {
     let mut sources = Vec::new();
@@ -67,12 +89,6 @@ fn chosen(folder: &Path, names: &[String]) -> Result<Vec<(PathBuf, Vec<String>)>
     }
     sources.sort();
     let is_named = |path: &Path, name: &String| path.file_stem().is_some_and(|stem| stem == name.as_str());
-    if let Some(unknown) = names
-        .iter()
-        .find(|name| !sources.iter().any(|(path, _)| is_named(path, name)))
-    {
-        bail!("kernels/{unknown}.cu does not exist, or does not start with `{MARKER}`");
-    }
     sources.retain(|(path, _)| names.is_empty() || names.iter().any(|name| is_named(path, name)));
     Ok(sources)
 }
@@ -91,9 +107,15 @@ fn compile(source: &Path, own_options: &[String]) -> Result<String> {
         .arg("xtask/nvrtc.py")
         .arg(wheels)
         .arg(source)
-        .args(OPTIONS)
+        .args(OPTIONS.iter().filter(|option| !replaced(option, own_options)))
         .args(own_options);
     process::output(&mut python)
+}
+
+/// Whether a source's own options say otherwise: `--std` can be given only once.
+fn replaced(option: &str, own_options: &[String]) -> bool {
+    let name = |option: &str| option.split('=').next().map(str::to_owned);
+    own_options.iter().any(|own| name(own) == name(option))
 }
 
 #[cfg(test)]
@@ -118,7 +140,8 @@ mod tests {
         let has = |name: &str| all.iter().any(|(path, _)| path.ends_with(name));
         assert!(has("photo.cu") && has("gate.cu") && !has("saxpy.cu"));
         assert_eq!(chosen(&folder, &["photo".into()]).unwrap().len(), 1);
-        let refused = chosen(&folder, &["saxpy".into()]).unwrap_err();
-        assert!(refused.to_string().contains("kernels/saxpy.cu"), "{refused}");
+        let refused = all_chosen(&["saxpy".into()]).unwrap_err();
+        assert!(refused.to_string().contains("saxpy.cu"), "{refused}");
+        assert_eq!(all_chosen(&["maths".into()]).unwrap().len(), 1);
     }
 }

@@ -155,6 +155,7 @@ impl World {
             device,
             op: id,
             touched,
+            printed: &self.printed,
         };
         let shape = exec::Launch {
             grid: launch.dims.grid,
@@ -207,6 +208,7 @@ impl World {
                     ResultCode::ILLEGAL_ADDRESS
                 }
                 FaultKind::StepLimit { .. } => ResultCode::LAUNCH_TIMEOUT,
+                FaultKind::Assertion { .. } => ResultCode::ASSERT,
                 _ => ResultCode::LAUNCH_FAILED,
             },
             text,

@@ -95,6 +95,13 @@ impl Gpu {
         self.shared.world.lock().reports.clone()
     }
 
+    /// What kernels have printed with `printf` so far, in the order in which they ran; the first mebibyte. It is written to the
+    /// standard output as well.
+    #[must_use]
+    pub fn printed(&self) -> String {
+        self.shared.world.lock().printed.text()
+    }
+
     /// Counts of what is alive.
     #[must_use]
     pub fn ledger(&self) -> Ledger {

@@ -51,6 +51,7 @@ mod ledger;
 mod memory;
 mod module;
 mod op;
+mod printed;
 mod report;
 mod rules;
 mod schedule;

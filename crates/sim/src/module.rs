@@ -94,7 +94,6 @@ impl Session<'_> {
                 Ok(base) => {
                     // Unlike other memory, what a variable does not initialise is zero.
                     self.memory.initialise(base, &vec![0; variable.size]);
-                    self.memory.initialise(base, &variable.initial);
                     variables.push(base);
                 }
                 Err(refusal) => {
@@ -102,6 +101,9 @@ impl Session<'_> {
                     return Err(refusal);
                 }
             }
+        }
+        for (variable, base) in module.variables().iter().zip(&variables) {
+            self.memory.initialise(*base, &variable.initial_at(&variables));
         }
         let handle = self.mint.next();
         let loaded = LoadedModule {

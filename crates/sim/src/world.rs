@@ -21,6 +21,7 @@ use crate::{
     memory::{MemoryMap, pool::Pool},
     module::{Function, LoadedModule},
     op::{Op, OpKind, Successor},
+    printed::Printed,
     race::{Enqueued, Race},
     schedule::Scheduler,
 };
@@ -117,6 +118,7 @@ pub(crate) struct World {
     pub(crate) faults: Vec<Armed>,
     pub(crate) faults_injected: u64,
     pub(crate) race: Race,
+    pub(crate) printed: Printed,
     /// How many of the checker's findings are among the reports.
     pub(crate) findings_reported: usize,
     pub(crate) reports: Vec<Report>,
@@ -159,6 +161,7 @@ impl World {
             faults: config.faults.iter().cloned().map(Armed::new).collect(),
             faults_injected: 0,
             race: Race::new(config.race_check, config.uninitialised_reads),
+            printed: Printed::default(),
             findings_reported: 0,
             reports: Vec::new(),
             timeline: Vec::new(),

@@ -2,6 +2,7 @@
 
 use super::fault::FaultKind;
 use super::float::canonical;
+use super::half;
 use super::marks::Touch;
 use super::memory::{Cached, Memory, in_window};
 use super::observe::AtomicOperands;
@@ -83,6 +84,26 @@ impl<'m> Memory<'_, 'm> {
         }
         let (b, c) = (*r.word(atomic.b), *r.word(atomic.c));
         let mut old = [0; LANES];
+        if place.bytes == 2 {
+            for lane in lanes(place.mask) {
+                let change = |old| apply_word(atomic, u32::from(old), b[lane], c[lane]) as u16;
+                let found = if window == Window::Global {
+                    let (region, offset) = self.writable(cached, place, lane, Touch::UPDATE)?;
+                    let found = region.cells.update_u16(offset, change);
+                    found.ok_or_else(|| place.out_of_bounds(lane))?
+                } else {
+                    let cell = self.own_bytes::<2>(window, place, lane)?;
+                    let found = u16::from_le_bytes(*cell);
+                    *cell = change(found).to_le_bytes();
+                    found
+                };
+                old[lane] = u32::from(found);
+            }
+            if let Some(d) = atomic.result {
+                r.set_word(d, place.mask, &old);
+            }
+            return Ok(());
+        }
         for lane in lanes(place.mask) {
             let change = |old| apply_word(atomic, old, b[lane], c[lane]);
             if window == Window::Global {
@@ -122,12 +143,13 @@ impl<'m> Memory<'_, 'm> {
     }
 }
 
-/// The new value of a 32-bit atomic.
+/// The new value of a 32-bit atomic, or one of 16 bits.
 #[inline(always)]
 fn apply_word(atomic: &Atomic, old: u32, b: u32, c: u32) -> u32 {
     let signed = atomic.ty == Type::S32;
     match atomic.f {
         AtomicOp::Add if atomic.ty == Type::F32 => canonical(f32::from_bits(old) + f32::from_bits(b)),
+        AtomicOp::Add if atomic.ty.is_float() => half::add(old, b, atomic.ty),
         AtomicOp::Add => old.wrapping_add(b),
         AtomicOp::Min if signed => old.cast_signed().min(b.cast_signed()).cast_unsigned(),
         AtomicOp::Min => old.min(b),

@@ -57,6 +57,18 @@ impl<'m> Shared<'_, 'm> {
     reach!(loads, cached_loads);
     reach!(stores, cached_stores);
     reach!(atomics, cached_atomics);
+
+    /// The same memory, for what looks regions up each time.
+    pub(super) fn all<'s>(&'s mut self, local: &'s mut [u8]) -> Memory<'s, 'm> {
+        Memory {
+            global: self.global,
+            shared: self.memory,
+            local,
+            local_bytes: self.code.local_bytes as usize,
+            params: self.params,
+            traffic: &mut self.counts.traffic,
+        }
+    }
 }
 
 /// What one worker keeps from block to block.

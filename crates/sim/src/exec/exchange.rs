@@ -52,6 +52,12 @@ fn perform(r: &mut Registers, exchange: &Exchange, set: u32) {
         E::ReduceAnd => splat(r, exchange, set, fold(r, |a, b| a & b)),
         E::ReduceOr => splat(r, exchange, set, fold(r, |a, b| a | b)),
         E::ReduceXor => splat(r, exchange, set, fold(r, |a, b| a ^ b)),
+        E::Elect => {
+            splat(r, exchange, set, set.trailing_zeros());
+            if let Some(p) = exchange.p {
+                r.set_predicate(p, set, set & set.wrapping_neg());
+            }
+        }
         E::Barrier => {}
     }
 }

@@ -83,7 +83,45 @@ pub enum FaultKind {
         /// The first byte's address.
         address: u64,
     },
-    /// `trap`, or a failed device-side assertion.
+    /// A call through a pointer that is not a function of the module, or not one with so many parameters and results.
+    #[error("call through the pointer {pointer:#x}, which is no function with these parameters and results")]
+    InvalidCall {
+        /// The pointer.
+        pointer: u64,
+    },
+    /// Calls nested too deep.
+    #[error("calls nested deeper than {limit}, in `{function}`")]
+    CallDepth {
+        /// The function that was called once too often.
+        function: String,
+        /// How deep calls may nest.
+        limit: usize,
+    },
+    /// `assert` of something that does not hold.
+    #[error("assertion `{message}` failed, in {file}:{line}, {function}")]
+    Assertion {
+        /// What does not hold, as written.
+        message: String,
+        /// The source file.
+        file: String,
+        /// The line there.
+        line: u32,
+        /// The function.
+        function: String,
+    },
+    /// `free` of something: the simulated device has no heap that it could come from.
+    #[error("free of {address:#x}, which `malloc` has not given")]
+    InvalidFree {
+        /// The pointer.
+        address: u64,
+    },
+    /// `printf` or `assert` with a text that cannot be read.
+    #[error("the text or the arguments at {address:#x} cannot be read")]
+    Unreadable {
+        /// Where they should be.
+        address: u64,
+    },
+    /// `trap`, or `brkpt`.
     #[error("the kernel executed `trap`")]
     Trap,
     /// `brx.idx` with an index that its list of targets does not have.

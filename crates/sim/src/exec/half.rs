@@ -3,6 +3,7 @@
 use super::exact::{self, BRAIN, Format, HALF, Number, pack, unpack};
 use super::registers::Registers;
 use crate::ptx::code::{HalfFormat, HalfOp, Round, Slot};
+use crate::ptx::types::Type;
 
 /// Runs an operation on all lanes of `mask`.
 pub(super) fn run(r: &mut Registers, mask: u32, op: HalfOp, how: HalfFormat, d: Slot, abc: [Slot; 3]) {
@@ -16,6 +17,21 @@ pub(super) fn run(r: &mut Registers, mask: u32, op: HalfOp, how: HalfFormat, d: 
             low
         }
     });
+}
+
+/// The sum of 16-bit floats, one or two to a word.
+pub(super) fn add(a: u32, b: u32, ty: Type) -> u32 {
+    let format = if matches!(ty, Type::Bf16 | Type::Bf16x2) {
+        BRAIN
+    } else {
+        HALF
+    };
+    let low = operate(HalfOp::Add, format, a as u16, b as u16, 0);
+    if ty.bytes() == 2 {
+        return low.into();
+    }
+    let high = operate(HalfOp::Add, format, (a >> 16) as u16, (b >> 16) as u16, 0);
+    u32::from(low) | u32::from(high) << 16
 }
 
 fn operate(op: HalfOp, format: Format, a: u16, b: u16, c: u16) -> u16 {
@@ -36,6 +52,10 @@ fn operate(op: HalfOp, format: Format, a: u16, b: u16, c: u16) -> u16 {
         HalfOp::MinNan | HalfOp::MaxNan if x == Number::Nan || y == Number::Nan => nan,
         HalfOp::MinNan => smallest(a, b, format, false),
         HalfOp::MaxNan => smallest(a ^ 0x8000, b ^ 0x8000, format, true),
+        // A NaN stays one; -0 becomes +0.
+        HalfOp::Relu if x == Number::Nan => nan,
+        HalfOp::Relu if a & 0x8000 != 0 => 0,
+        HalfOp::Relu => a,
         HalfOp::Ex2 => function(f64::exp2),
         HalfOp::Tanh => function(f64::tanh),
         HalfOp::Saturate => {

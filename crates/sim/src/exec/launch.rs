@@ -13,6 +13,9 @@ pub trait GlobalMemory: Sync {
         let region = self.region(address)?;
         Some(Watched { region, marks: None })
     }
+
+    /// Takes what a thread prints.
+    fn print(&self, _text: &str) {}
 }
 
 /// An allocation that a kernel can reach, and where it is noted what the kernel does to it.

@@ -3,7 +3,7 @@
 //! Each loop works out all 32 lanes, whether they take part or not, and then writes those of the mask: the loops have no branches, so
 //! that the compiler turns them into vector instructions.
 
-use crate::ptx::code::{Code, Slot};
+use crate::ptx::code::{Callee, Code, Slot};
 
 /// The lanes of a warp.
 pub(super) const LANES: usize = 32;
@@ -88,6 +88,35 @@ impl Registers {
     pub(super) fn set_predicate(&mut self, d: Slot, mask: u32, bits: u32) {
         let target = &mut self.predicates[d as usize];
         *target = (*target & !mask) | (bits & mask);
+    }
+
+    /// Adds what one lane's registers in these ranges hold to `kept`.
+    pub(super) fn keep(&self, callee: &Callee, lane: usize, kept: &mut Vec<u64>) {
+        let files = (&callee.words, &callee.doubles, &callee.predicates);
+        kept.extend(files.0.clone().map(|slot| u64::from(self.word(slot)[lane])));
+        kept.extend(files.1.clone().map(|slot| self.double(slot)[lane]));
+        kept.extend(
+            files
+                .2
+                .clone()
+                .map(|slot| u64::from(self.predicate(slot) >> lane & 1)),
+        );
+    }
+
+    /// Takes back, off the end of `kept`, what [`Self::keep`] has put there.
+    pub(super) fn give_back(&mut self, callee: &Callee, lane: usize, kept: &mut Vec<u64>) {
+        let files = (&callee.words, &callee.doubles, &callee.predicates);
+        let start = kept.len() - files.0.len() - files.1.len() - files.2.len();
+        let mut values = kept.drain(start..);
+        for (slot, value) in files.0.clone().zip(values.by_ref().take(files.0.len())) {
+            self.words[slot as usize][lane] = value as u32;
+        }
+        for (slot, value) in files.1.clone().zip(values.by_ref().take(files.1.len())) {
+            self.doubles[slot as usize][lane] = value;
+        }
+        for (slot, value) in files.2.clone().zip(values) {
+            self.set_predicate(slot, 1 << lane, (value as u32) << lane);
+        }
     }
 
     /// `d = f(a)`, all 32-bit.

@@ -6,7 +6,7 @@ use super::fault::FaultKind;
 use super::observe::{Arrived, At, Observer};
 use super::registers::{LANES, Registers, lanes};
 use super::warp::{Group, NOWHERE, Pause, Wait, Warp, deadlock};
-use super::{atomic, bits, convert, float, half, integer};
+use super::{atomic, bits, call, convert, copy, extra, float, half, integer, system};
 use crate::ptx::code::{BarrierOp, GUARD_NEGATED, NO_GUARD, Op, Window};
 
 /// A thread that failed.
@@ -161,6 +161,23 @@ pub(super) fn run<O: Observer>(
                     return Ok(pause);
                 }
                 continue;
+            }
+            Op::Call(_) | Op::Return => {
+                call::run(warp, code, &group, mask).map_err(failed)?;
+                let Some(next) = select(warp, shared, observer)? else {
+                    return Ok(Pause::Blocked);
+                };
+                group = next;
+                stop = warp.stop(group.pc);
+                continue;
+            }
+            Op::System(index) => {
+                let system = code.systems[index as usize];
+                system::run(system, warp, shared, mask).map_err(failed)?;
+            }
+            Op::Copy(index) => {
+                let copy = code.copies[index as usize];
+                copy::run(&copy, warp, shared, mask).map_err(failed)?;
             }
             Op::Exit => {
                 warp.exit(mask);
@@ -404,6 +421,7 @@ fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
             c,
         } => half::run(r, mask, f, format, d, [a, b, c]),
         Op::Convert { how, d, a } => convert::run(r, mask, how, d, a),
+        Op::Extra { f, d, a, b, c } => extra::run(r, mask, f, d, [a, b, c]),
         Op::IsSpace { window, d, a } => {
             r.p_dd(mask, d, a, a, |address, _| Window::of(address) == window);
         }
@@ -413,6 +431,10 @@ fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
         | Op::Atomic(_)
         | Op::Branch { .. }
         | Op::BranchIndexed { .. }
+        | Op::Call(_)
+        | Op::Return
+        | Op::System(_)
+        | Op::Copy(_)
         | Op::Exit
         | Op::Trap
         | Op::Barrier(_)

@@ -8,6 +8,8 @@
 use smallvec::SmallVec;
 
 use super::barrier::Barriers;
+use super::call::Stacks;
+use super::copy::Copies;
 use super::exchange;
 use super::fault::FaultKind;
 use super::registers::{FULL, LANES, Registers, Words, lanes};
@@ -69,6 +71,10 @@ pub(super) struct Warp {
     pub(super) index: u32,
     pub(super) registers: Registers,
     pub(super) local: Vec<u8>,
+    /// What calls have kept of each thread.
+    pub(super) stacks: Stacks,
+    /// Asynchronous copies that nobody has waited for.
+    pub(super) copies: Copies,
     /// Threads that have not exited.
     pub(super) live: u32,
     /// The groups that do not run at the moment.
@@ -94,7 +100,7 @@ impl Warp {
         self.live = if threads >= 32 { FULL } else { (1 << threads) - 1 };
         self.groups.clear();
         self.groups.push(Group {
-            pc: 0,
+            pc: code.entry,
             mask: self.live,
             wait: Wait::Nothing,
         });
@@ -103,6 +109,8 @@ impl Warp {
         self.waited = false;
         self.in_turn = false;
         self.turn_next = false;
+        self.stacks.clear();
+        self.copies.clear();
         self.local.clear();
         self.local.resize(code.local_bytes as usize * LANES, 0);
         self.registers.reset(code);

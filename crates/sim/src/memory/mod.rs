@@ -27,6 +27,7 @@ use crate::{
     cells::Cells,
     exec::{GlobalMemory, Marks, Region, Watched},
     ids::OpId,
+    printed::Printed,
     race::{Site, Tag},
 };
 
@@ -448,6 +449,8 @@ pub(crate) struct KernelView<'a> {
     pub(crate) op: OpId,
     /// The allocations that it has touched by now, by base, if someone wants to know.
     pub(crate) touched: Option<&'a Mutex<Vec<u64>>>,
+    /// What kernels have printed.
+    pub(crate) printed: &'a Printed,
 }
 
 impl KernelView<'_> {
@@ -480,5 +483,9 @@ impl GlobalMemory for KernelView<'_> {
             })
         });
         Some(Watched { region, marks })
+    }
+
+    fn print(&self, text: &str) {
+        self.printed.add(text);
     }
 }

@@ -173,6 +173,8 @@ pub(crate) enum ExchangeOp {
     ReduceAnd,
     ReduceOr,
     ReduceXor,
+    /// `elect.sync`
+    Elect,
     /// `bar.warp.sync`
     Barrier,
 }
@@ -184,6 +186,7 @@ impl ExchangeOp {
             Self::ShuffleUp | Self::ShuffleDown | Self::ShuffleButterfly | Self::ShuffleIndex => "shfl.sync",
             Self::VoteAll | Self::VoteAny | Self::VoteUniform | Self::VoteBallot => "vote.sync",
             Self::MatchAny32 | Self::MatchAny64 | Self::MatchAll32 | Self::MatchAll64 => "match.sync",
+            Self::Elect => "elect.sync",
             Self::Barrier => "bar.warp.sync",
             _ => "redux.sync",
         }

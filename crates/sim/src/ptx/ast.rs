@@ -9,6 +9,21 @@ pub(crate) struct ModuleAst<'a> {
     pub(crate) functions: Vec<FunctionAst<'a>>,
     /// The source files that `.file` numbers.
     pub(crate) files: Vec<(u32, &'a str)>,
+    /// Further names of functions: the name, and the function's own.
+    pub(crate) aliases: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> ModuleAst<'a> {
+    /// The function of that name, or of which it is an alias, and its place in the list; one with a body, if there is one.
+    pub(crate) fn function(&self, name: &str) -> Option<(usize, &FunctionAst<'a>)> {
+        let alias = self.aliases.iter().find(|(alias, _)| *alias == name);
+        let name = alias.map_or(name, |(_, own)| own);
+        self.functions
+            .iter()
+            .enumerate()
+            .filter(|(_, function)| function.name == name && !function.entry)
+            .max_by_key(|(_, function)| function.body.is_some())
+    }
 }
 
 /// A memory space in which a variable can be declared, or to which an access is restricted.
@@ -32,7 +47,23 @@ pub(crate) struct VariableAst<'a> {
     pub(crate) align: usize,
     /// The first bytes; those not given are 0.
     pub(crate) initial: Vec<u8>,
+    /// Addresses among the first bytes.
+    pub(crate) references: Vec<ReferenceAst<'a>>,
     pub(crate) external: bool,
+    pub(crate) line: u32,
+}
+
+/// An address in an initial value: of a variable or of a function.
+#[derive(Clone, Debug)]
+pub(crate) struct ReferenceAst<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) addend: i64,
+    /// Where in the initial value, in bytes.
+    pub(crate) offset: usize,
+    /// How many bytes of the address stand there.
+    pub(crate) bytes: usize,
+    /// How many bits of the address are left out below them: `0xFF00(name)`.
+    pub(crate) shift: u32,
     pub(crate) line: u32,
 }
 

@@ -5,6 +5,8 @@
 //! operation has to ask what kind of operand it has. 16-bit values are kept with zero high halves.
 
 pub(crate) use super::access::*;
+pub(crate) use super::calls::*;
+pub(crate) use super::extra::*;
 pub(crate) use super::operation::*;
 
 /// An index into a register file.
@@ -283,6 +285,22 @@ pub(crate) enum Op {
         table: u32,
         index: Slot,
     },
+    /// Index into [`Code::calls`].
+    Call(u32),
+    /// Back to where the thread's last call was.
+    Return,
+    /// Index into [`Code::systems`].
+    System(u32),
+    /// Index into [`Code::copies`].
+    Copy(u32),
+    /// What is rare, on 32-bit registers.
+    Extra {
+        f: Extra,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
     Exit,
     Trap,
     /// Index into [`Code::barriers`].
@@ -347,6 +365,14 @@ pub(crate) struct Code {
     pub(crate) atomics: Vec<Atomic>,
     pub(crate) barriers: Vec<Barrier>,
     pub(crate) exchanges: Vec<Exchange>,
+    pub(crate) calls: Vec<Call>,
+    pub(crate) systems: Vec<System>,
+    pub(crate) copies: Vec<AsyncCopy>,
+    /// The functions that are really called.
+    pub(crate) callees: Vec<Callee>,
+    /// Where the kernel begins, behind the functions: threads in a function are at a lower place than those that wait for them to
+    /// come back, and so run first.
+    pub(crate) entry: u32,
     /// Targets of indexed branches.
     pub(crate) tables: Vec<Vec<u32>>,
     /// Sizes of the register files.
@@ -356,7 +382,7 @@ pub(crate) struct Code {
     pub(crate) initial_words: Vec<(Slot, Initial)>,
     pub(crate) initial_doubles: Vec<(Slot, Initial)>,
     pub(crate) initial_predicates: Vec<(Slot, bool)>,
-    /// Bytes of a thread's local memory.
+    /// Bytes of a thread's local memory, with its stack.
     pub(crate) local_bytes: u32,
     /// Bytes of the block's shared memory before the dynamic part, which begins there.
     pub(crate) shared_bytes: u32,

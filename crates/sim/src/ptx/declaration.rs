@@ -1,6 +1,6 @@
 //! Reads declarations of variables and parameters, with their initial values.
 
-use super::ast::{Operand, Space, VariableAst};
+use super::ast::{Operand, ReferenceAst, Space, VariableAst};
 use super::error::{PtxError, PtxErrorKind};
 use super::lexer::{Lexer, Token, TokenKind, unexpected};
 use super::number;
@@ -54,6 +54,7 @@ pub(crate) fn variables<'a>(
         variable.name = name.text;
         variable.line = name.line;
         variable.initial.clear();
+        variable.references.clear();
     }
 }
 
@@ -101,6 +102,7 @@ fn head<'a>(lexer: &mut Lexer<'a>, external: bool) -> Result<(VariableAst<'a>, u
                     size: 0,
                     align,
                     initial: Vec::new(),
+                    references: Vec::new(),
                     external,
                     line: token.line,
                 };
@@ -156,13 +158,14 @@ fn dimensions(
 }
 
 /// Reads the initial value behind `=`.
-fn initial(
-    lexer: &mut Lexer<'_>,
-    variable: &mut VariableAst<'_>,
+fn initial<'a>(
+    lexer: &mut Lexer<'a>,
+    variable: &mut VariableAst<'a>,
     dimensions: &[usize],
 ) -> Result<(), PtxError> {
-    let mut bytes = Vec::new();
-    fill(lexer, variable.ty, dimensions, &mut bytes)?;
+    let mut found = Initial::default();
+    fill(lexer, variable.ty, dimensions, &mut found)?;
+    let Initial { bytes, references } = found;
     if dimensions.first() == Some(&0) {
         variable.size = bytes.len();
     }
@@ -171,15 +174,28 @@ fn initial(
         return Err(PtxErrorKind::TooLarge(problem).at(variable.line));
     }
     variable.initial = bytes;
+    variable.references = references;
     Ok(())
 }
 
-/// Reads one value, or the values of one dimension between braces, behind what `bytes` has already.
-fn fill(lexer: &mut Lexer<'_>, ty: Type, dimensions: &[usize], bytes: &mut Vec<u8>) -> Result<(), PtxError> {
+/// An initial value as far as it has been read.
+#[derive(Default)]
+struct Initial<'a> {
+    bytes: Vec<u8>,
+    references: Vec<ReferenceAst<'a>>,
+}
+
+/// Reads one value, or the values of one dimension between braces, behind what `found` has already.
+fn fill<'a>(
+    lexer: &mut Lexer<'a>,
+    ty: Type,
+    dimensions: &[usize],
+    found: &mut Initial<'a>,
+) -> Result<(), PtxError> {
     let Some((count, inner)) = dimensions.split_first() else {
-        return scalar(lexer, ty, bytes);
+        return scalar(lexer, ty, found);
     };
-    let start = bytes.len();
+    let start = found.bytes.len();
     let stride = inner.iter().product::<usize>() * ty.bytes();
     lexer.expect('{')?;
     let mut written = 0;
@@ -189,14 +205,15 @@ fn fill(lexer: &mut Lexer<'_>, ty: Type, dimensions: &[usize], bytes: &mut Vec<u
         }
         // Values may also be listed without the inner braces.
         if lexer.peek().is_mark('{') {
-            fill(lexer, ty, inner, bytes)?;
+            fill(lexer, ty, inner, found)?;
             written += 1;
-            bytes.resize((start + written * stride).min(INITIAL_BYTES_MAX + 1), 0);
+            let filled = (start + written * stride).min(INITIAL_BYTES_MAX + 1);
+            found.bytes.resize(filled, 0);
         } else {
-            scalar(lexer, ty, bytes)?;
-            written = (bytes.len() - start).div_ceil(stride.max(1));
+            scalar(lexer, ty, found)?;
+            written = (found.bytes.len() - start).div_ceil(stride.max(1));
         }
-        if bytes.len() > INITIAL_BYTES_MAX {
+        if found.bytes.len() > INITIAL_BYTES_MAX {
             let problem = format!("an initial value of more than {INITIAL_BYTES_MAX} bytes");
             return Err(PtxErrorKind::TooLarge(problem).at(lexer.peek().line));
         }
@@ -207,16 +224,20 @@ fn fill(lexer: &mut Lexer<'_>, ty: Type, dimensions: &[usize], bytes: &mut Vec<u
     Ok(())
 }
 
-fn scalar(lexer: &mut Lexer<'_>, ty: Type, bytes: &mut Vec<u8>) -> Result<(), PtxError> {
+fn scalar<'a>(lexer: &mut Lexer<'a>, ty: Type, found: &mut Initial<'a>) -> Result<(), PtxError> {
     let token: Token<'_> = lexer.peek();
     if token.kind == TokenKind::Word {
-        return Err(PtxErrorKind::Unsupported(format!(
-            "the address of `{}` as an initial value",
-            token.text
-        ))
-        .at(token.line));
+        return reference(lexer, ty, 0, found);
     }
-    let bits = match (number::literal(lexer)?, ty) {
+    let value = number::literal(lexer)?;
+    if let Operand::Int(mask) = value
+        && lexer.eat('(')
+    {
+        // `0xFF00(name)`: these bits of the address.
+        reference(lexer, ty, mask.trailing_zeros() & 63, found)?;
+        return lexer.expect(')');
+    }
+    let bits = match (value, ty) {
         (Operand::Int(value), _) if !ty.is_float() => value,
         (Operand::F32(bits), Type::F32 | Type::B32) => u64::from(bits),
         (Operand::F32(bits), Type::F64) => f64::from(f32::from_bits(bits)).to_bits(),
@@ -224,6 +245,38 @@ fn scalar(lexer: &mut Lexer<'_>, ty: Type, bytes: &mut Vec<u8>) -> Result<(), Pt
         (Operand::F64(bits), Type::F32) => u64::from((f64::from_bits(bits) as f32).to_bits()),
         _ => return Err(unexpected(token, &format!("a value of type {}", ty.name()))),
     };
-    bytes.extend_from_slice(&bits.to_le_bytes()[..ty.bytes()]);
+    found.bytes.extend_from_slice(&bits.to_le_bytes()[..ty.bytes()]);
+    Ok(())
+}
+
+/// Reads `name`, `name+4`, `generic(name)` or `generic(name)+4`, for the address whose place is kept with zeros.
+fn reference<'a>(
+    lexer: &mut Lexer<'a>,
+    ty: Type,
+    shift: u32,
+    found: &mut Initial<'a>,
+) -> Result<(), PtxError> {
+    let mut token = lexer.word("a name")?;
+    let mut addend = 0;
+    // All windows but the shared one have the same addresses as the generic space, and that one's are no constants.
+    if token.text == "generic" {
+        lexer.expect('(')?;
+        token = lexer.word("a name")?;
+        addend += number::offset(lexer)?;
+        lexer.expect(')')?;
+    }
+    addend += number::offset(lexer)?;
+    if !ty.is_integer() {
+        return Err(unexpected(token, &format!("a value of type {}", ty.name())));
+    }
+    found.references.push(ReferenceAst {
+        name: token.text,
+        addend,
+        offset: found.bytes.len(),
+        bytes: ty.bytes(),
+        shift,
+        line: token.line,
+    });
+    found.bytes.resize(found.bytes.len() + ty.bytes(), 0);
     Ok(())
 }

@@ -33,6 +33,14 @@ pub enum PtxErrorKind {
     /// An instruction that the simulator does not execute, by its full dotted name.
     #[error("unsupported opcode `{0}`")]
     UnsupportedOpcode(String),
+    /// An instruction of a kind that the simulator does not have at all.
+    #[error("unsupported opcode `{opcode}`: {reason}")]
+    RefusedOpcode {
+        /// Its full dotted name.
+        opcode: String,
+        /// What kind that is, and what to do.
+        reason: &'static str,
+    },
     /// A directive that the simulator does not know.
     #[error("unsupported directive `{0}`")]
     UnsupportedDirective(String),

@@ -5,9 +5,11 @@
 
 mod access;
 mod ast;
+mod calls;
 pub(crate) mod code;
 mod declaration;
 mod error;
+mod extra;
 mod lexer;
 mod lower;
 mod module;

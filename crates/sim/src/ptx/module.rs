@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::ast::{Space, VariableAst};
+use super::ast::{ModuleAst, Space, VariableAst};
 use super::code::Code;
-use super::error::PtxError;
+use super::code::FUNCTION_ADDRESSES;
+use super::error::{PtxError, PtxErrorKind};
 use super::lower;
 use super::parser::{self, Bodies};
 use super::signature::Signature;
@@ -43,10 +44,41 @@ pub struct Variable {
     pub size: usize,
     /// Its alignment in bytes.
     pub align: usize,
-    /// Its first bytes; those not given are 0.
+    /// Its first bytes; those not given are 0, and so are addresses: see [`Self::initial_at`].
     pub initial: Vec<u8>,
     /// Whether it is a `.const`, which kernels only read.
     pub constant: bool,
+    references: Vec<Reference>,
+}
+
+/// An address in an initial value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Reference {
+    /// The variable whose address it is; none where that is known already.
+    variable: Option<usize>,
+    /// What is added to the address.
+    addend: u64,
+    offset: usize,
+    bytes: usize,
+    shift: u32,
+}
+
+impl Variable {
+    /// Its first bytes, once it is known where the module's variables lie: `addresses` are in the order of
+    /// [`Module::variables`].
+    #[must_use]
+    pub fn initial_at(&self, addresses: &[u64]) -> Vec<u8> {
+        let mut bytes = self.initial.clone();
+        for reference in &self.references {
+            let base = reference
+                .variable
+                .map_or(0, |index| addresses.get(index).copied().unwrap_or(0));
+            let address = base.wrapping_add(reference.addend) >> reference.shift;
+            bytes[reference.offset..][..reference.bytes]
+                .copy_from_slice(&address.to_le_bytes()[..reference.bytes]);
+        }
+        bytes
+    }
 }
 
 /// A kernel, ready to run.
@@ -125,7 +157,7 @@ pub fn parse(source: &str) -> Result<Module, PtxError> {
         .variables
         .iter()
         .filter(|variable| is_device_variable(variable))
-        .map(device_variable);
+        .map(|variable| device_variable(&ast, variable));
     let kernels = ast
         .functions
         .iter()
@@ -133,7 +165,7 @@ pub fn parse(source: &str) -> Result<Module, PtxError> {
     let files = ast.files.iter().map(|(file, name)| (*file, (*name).to_owned()));
     let files: Arc<[_]> = files.collect();
     Ok(Module {
-        variables: variables.collect(),
+        variables: variables.collect::<Result<_, PtxError>>()?,
         kernels: kernels
             .map(|function| {
                 Ok(Kernel {
@@ -153,12 +185,45 @@ pub(crate) fn is_device_variable(variable: &VariableAst<'_>) -> bool {
     matches!(variable.space, Space::Global | Space::Const)
 }
 
-fn device_variable(variable: &VariableAst<'_>) -> Variable {
-    Variable {
+/// The place of a variable in [`Module::variables`].
+pub(crate) fn device_variable_index(module: &ModuleAst<'_>, name: &str) -> Option<usize> {
+    let mut devices = module
+        .variables
+        .iter()
+        .filter(|variable| is_device_variable(variable));
+    devices.position(|variable| variable.name == name)
+}
+
+fn device_variable(module: &ModuleAst<'_>, variable: &VariableAst<'_>) -> Result<Variable, PtxError> {
+    let references = variable.references.iter().map(|found| {
+        let function = module.function(found.name);
+        let index = device_variable_index(module, found.name);
+        let start = match (index, function) {
+            (Some(_), _) => 0,
+            (None, Some((index, _))) => function_address(index),
+            (None, None) => {
+                return Err(PtxErrorKind::UndefinedSymbol(found.name.to_owned()).at(found.line));
+            }
+        };
+        Ok(Reference {
+            variable: index,
+            addend: start.wrapping_add(found.addend.cast_unsigned()),
+            offset: found.offset,
+            bytes: found.bytes,
+            shift: found.shift,
+        })
+    });
+    Ok(Variable {
         name: variable.name.to_owned(),
         size: variable.size,
         align: variable.align,
         initial: variable.initial.clone(),
         constant: variable.space == Space::Const,
-    }
+        references: references.collect::<Result<_, PtxError>>()?,
+    })
+}
+
+/// The address of a module's function, by its place in the syntax tree.
+pub(crate) fn function_address(index: usize) -> u64 {
+    FUNCTION_ADDRESSES + 16 * (index as u64 + 1)
 }

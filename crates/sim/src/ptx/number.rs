@@ -13,6 +13,15 @@ pub(crate) fn integer(lexer: &mut Lexer<'_>) -> Result<u64, PtxError> {
     }
 }
 
+/// Reads `+4`, `+-4`, `-4`, or nothing.
+pub(crate) fn offset(lexer: &mut Lexer<'_>) -> Result<i64, PtxError> {
+    if lexer.eat('+') || lexer.peek().is_mark('-') {
+        Ok(integer(lexer)?.cast_signed())
+    } else {
+        Ok(0)
+    }
+}
+
 /// Reads an integer or a floating-point literal, possibly negative.
 pub(crate) fn literal<'a>(lexer: &mut Lexer<'_>) -> Result<Operand<'a>, PtxError> {
     let negative = lexer.eat('-');

@@ -249,6 +249,8 @@ pub(crate) enum HalfOp {
     Max,
     MinNan,
     MaxNan,
+    /// Negative numbers become 0.
+    Relu,
     /// Two to the power of the operand.
     Ex2,
     Tanh,

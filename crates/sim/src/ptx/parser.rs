@@ -62,6 +62,15 @@ pub(crate) fn module(source: &str, bodies: Bodies) -> Result<ModuleAst<'_>, PtxE
             ".visible" | ".weak" | ".common" => {
                 lexer.next();
             }
+            ".alias" => {
+                lexer.next();
+                let alias = lexer.word("a function's name")?.text;
+                lexer.expect(',')?;
+                module
+                    .aliases
+                    .push((alias, lexer.word("a function's name")?.text));
+                lexer.expect(';')?;
+            }
             ".entry" | ".func" => {
                 module.functions.push(function(&mut lexer, bodies)?);
                 external = false;
@@ -236,6 +245,10 @@ fn function<'a>(lexer: &mut Lexer<'a>, bodies: Bodies) -> Result<FunctionAst<'a>
             ".noreturn" => {
                 lexer.next();
             }
+            ".reqnctapercluster" | ".explicitcluster" | ".blocksareclusters" | ".maxclusterrank" => {
+                let problem = format!("clusters of blocks (`{}`)", token.text);
+                return Err(PtxErrorKind::Unsupported(problem).at(token.line));
+            }
             ".pragma" => {
                 lexer.next();
                 lexer.next();
@@ -293,8 +306,11 @@ fn formals<'a>(lexer: &mut Lexer<'a>) -> Result<Vec<FormalAst<'a>>, PtxError> {
 }
 
 fn register_type(lexer: &mut Lexer<'_>) -> Result<Type, PtxError> {
-    let token = lexer.word("a register type")?;
-    match token.text.strip_prefix('.').and_then(Type::from_name) {
+    named_register_type(lexer.word("a register type")?)
+}
+
+fn named_register_type(token: Token<'_>) -> Result<Type, PtxError> {
+    match Type::from_name(token.text.trim_start_matches('.')) {
         Some(ty) => Ok(ty),
         None => Err(PtxErrorKind::Unsupported(format!("registers of type `{}`", token.text)).at(token.line)),
     }
@@ -325,7 +341,7 @@ fn block<'a>(lexer: &mut Lexer<'a>, depth: usize) -> Result<Vec<Statement<'a>>, 
                 let opcode = lexer.word("an instruction")?;
                 statements.push(instruction(lexer, opcode, Some(GuardAst { predicate, negated }))?);
             }
-            ".reg" => registers(lexer, &mut statements)?,
+            text if text == ".reg" || text.starts_with(".reg.") => registers(lexer, &mut statements)?,
             ".loc" => statements.extend(location(lexer)),
             ".file" => skip_line(lexer),
             ".pragma" => {
@@ -373,8 +389,12 @@ fn label<'a>(
             lexer.expect(';')?;
             statements.push(Statement::BranchTargets(name.text, targets));
         }
+        // What a call through a pointer may reach: any function whose address is taken is ready for it.
         ".callprototype" | ".calltargets" => {
-            return Err(PtxErrorKind::UnsupportedDirective(token.text.to_owned()).at(token.line));
+            while !matches!(lexer.peek().text, ";" | "") {
+                lexer.next();
+            }
+            lexer.expect(';')?;
         }
         _ => statements.push(Statement::Label(name.text, name.line)),
     }
@@ -382,8 +402,15 @@ fn label<'a>(
 }
 
 fn registers<'a>(lexer: &mut Lexer<'a>, statements: &mut Vec<Statement<'a>>) -> Result<(), PtxError> {
-    lexer.next();
-    let ty = register_type(lexer)?;
+    let keyword = lexer.next();
+    // Assembly written by hand may lack the blank of `.reg .b16`.
+    let ty = match keyword.text.strip_prefix(".reg.") {
+        Some(name) => named_register_type(Token {
+            text: name,
+            ..keyword
+        })?,
+        None => register_type(lexer)?,
+    };
     loop {
         let name = lexer.word("a register's name")?;
         let count = if lexer.eat('<') {
@@ -439,7 +466,7 @@ fn operand<'a>(lexer: &mut Lexer<'a>, depth: usize) -> Result<Operand<'a>, PtxEr
     match token.text {
         "{" => operands(lexer, '}', depth).map(Operand::Vector),
         "(" => operands(lexer, ')', depth).map(Operand::List),
-        "[" => address(lexer),
+        "[" => address(lexer, depth),
         "!" => {
             lexer.next();
             Ok(Operand::Not(lexer.word("a predicate")?.text))
@@ -449,7 +476,7 @@ fn operand<'a>(lexer: &mut Lexer<'a>, depth: usize) -> Result<Operand<'a>, PtxEr
             if lexer.eat('|') {
                 return Ok(Operand::Pair(token.text, lexer.word("a register")?.text));
             }
-            match offset(lexer)? {
+            match number::offset(lexer)? {
                 0 => Ok(Operand::Name(token.text)),
                 offset => Ok(Operand::NameOffset(token.text, offset)),
             }
@@ -474,27 +501,25 @@ fn operands<'a>(lexer: &mut Lexer<'a>, close: char, depth: usize) -> Result<Vec<
     }
 }
 
-fn address<'a>(lexer: &mut Lexer<'a>) -> Result<Operand<'a>, PtxError> {
+fn address<'a>(lexer: &mut Lexer<'a>, depth: usize) -> Result<Operand<'a>, PtxError> {
     lexer.expect('[')?;
     let token = lexer.peek();
     let (base, offset) = if token.kind == TokenKind::Word {
         lexer.next();
-        (Some(token.text), offset(lexer)?)
+        (Some(token.text), number::offset(lexer)?)
     } else {
         (None, number::integer(lexer)?.cast_signed())
     };
-    if lexer.peek().is_mark(',') {
-        return Err(PtxErrorKind::Unsupported("addresses of textures and tensors".to_owned()).at(token.line));
+    let address = Operand::Address { base, offset };
+    let mut parts = vec![address.clone()];
+    while lexer.eat(',') {
+        parts.push(operand(lexer, depth + 1)?);
     }
     lexer.expect(']')?;
-    Ok(Operand::Address { base, offset })
-}
-
-/// `+4`, `+-4`, `-4`, or nothing.
-fn offset(lexer: &mut Lexer<'_>) -> Result<i64, PtxError> {
-    if lexer.eat('+') || lexer.peek().is_mark('-') {
-        Ok(number::integer(lexer)?.cast_signed())
+    // An address of a texture or tensor has coordinates, too, and fits no instruction that is known.
+    Ok(if parts.len() > 1 {
+        Operand::List(parts)
     } else {
-        Ok(0)
-    }
+        address
+    })
 }

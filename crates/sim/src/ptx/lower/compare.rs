@@ -30,8 +30,27 @@ impl<'a> Lowerer<'a> {
         d: Slot,
         operands: [&'a Operand<'a>; 2],
     ) -> Result<(), PtxError> {
-        let mut a = self.source(m, operands[0], ty)?;
-        let mut b = self.source(m, operands[1], ty)?;
+        let [a, b] = operands;
+        if matches!(ty, Type::F16 | Type::Bf16) {
+            // Every 16-bit float is a single.
+            let (a, b) = (self.source(m, a, Type::B16)?, self.source(m, b, Type::B16)?);
+            let (a, b) = (self.single(ty, a)?, self.single(ty, b)?);
+            return self.compare_slots(m, relation, Type::F32, false, d, [a, b]);
+        }
+        let (a, b) = (self.source(m, a, ty)?, self.source(m, b, ty)?);
+        self.compare_slots(m, relation, ty, flush, d, [a, b])
+    }
+
+    /// The same on slots.
+    pub(super) fn compare_slots(
+        &mut self,
+        m: &Mnemonic<'a>,
+        relation: &str,
+        ty: Type,
+        flush: bool,
+        d: Slot,
+        [mut a, mut b]: [Slot; 2],
+    ) -> Result<(), PtxError> {
         let swap = matches!(relation, "gt" | "ge" | "hi" | "hs" | "gtu" | "geu");
         if ty.is_float() {
             let f = match relation {
@@ -97,11 +116,10 @@ impl<'a> Lowerer<'a> {
         found.copied().ok_or_else(|| m.unsupported())
     }
 
-    fn compared_type(m: &mut Mnemonic<'a>) -> Result<Type, PtxError> {
+    pub(super) fn compared_type(m: &mut Mnemonic<'a>) -> Result<Type, PtxError> {
         let ty = m.ty()?;
         match ty {
             Type::B8 | Type::U8 | Type::S8 | Type::Pred => Err(m.unsupported()),
-            Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2 => Err(m.unsupported()),
             _ => Ok(ty),
         }
     }
@@ -111,8 +129,11 @@ impl<'a> Lowerer<'a> {
         let ty = Self::compared_type(m)?;
         let relation = Self::relation(m)?;
         let boolean = m.take_one(&BOOLEANS);
-        let flush = ty == Type::F32 && m.take("ftz");
+        let flush = matches!(ty, Type::F32 | Type::F16 | Type::F16x2) && m.take("ftz");
         m.finish()?;
+        if matches!(ty, Type::F16x2 | Type::Bf16x2) {
+            return self.set_predicates_of_pair(m, ty, relation, boolean.map(|(f, _)| f));
+        }
         let (target, a, b, c) = match (m.operands, boolean) {
             ([target, a, b], None) => (target, a, b, None),
             ([target, a, b, c], Some(boolean)) => (target, a, b, Some((c, boolean))),
@@ -163,11 +184,15 @@ impl<'a> Lowerer<'a> {
     /// `set`: all ones or 1.0 where the comparison holds.
     pub(super) fn set(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = Self::compared_type(m)?;
-        let result = m.ty_of(&[Type::U32, Type::S32, Type::F32])?;
+        let result = m.ty()?;
         let relation = Self::relation(m)?;
         let boolean = m.take_one(&BOOLEANS);
-        let flush = ty == Type::F32 && m.take("ftz");
+        let flush = matches!(ty, Type::F32 | Type::F16 | Type::F16x2) && m.take("ftz");
         m.finish()?;
+        if matches!(ty, Type::F16x2 | Type::Bf16x2) {
+            return self.set_pair(m, ty, result, relation, boolean.map(|(f, _)| f));
+        }
+        let one = true_value(result, ty).ok_or_else(|| m.unsupported())?;
         let (d, a, b, c) = match (m.operands, boolean) {
             ([d, a, b], None) => (d, a, b, None),
             ([d, a, b, c], Some((f, _))) => (d, a, b, Some((c, f))),
@@ -179,11 +204,6 @@ impl<'a> Lowerer<'a> {
             let c = self.source(m, c, Type::Pred)?;
             self.emit(Op::Pred { f, d: p, a: p, b: c });
         }
-        let one = if result == Type::F32 {
-            u64::from(1f32.to_bits())
-        } else {
-            u64::from(u32::MAX)
-        };
         let (a, b) = (self.constant(Class::Word, one)?, self.constant(Class::Word, 0)?);
         let d = self.target(m, d, result)?;
         self.emit(Op::Select32 { d, a, b, p });
@@ -249,5 +269,18 @@ impl<'a> Lowerer<'a> {
         let d = self.target(m, d, ty)?;
         self.emit_select(ty, d, a, b, p);
         Ok(())
+    }
+}
+
+/// What `set` gives where the relation holds: 1.0 or all ones. 16-bit results are for 16-bit floats only.
+fn true_value(result: Type, compared: Type) -> Option<u64> {
+    let half = matches!(compared, Type::F16 | Type::Bf16);
+    match result {
+        Type::F32 => Some(u64::from(1f32.to_bits())),
+        Type::U32 | Type::S32 => Some(u64::from(u32::MAX)),
+        Type::U16 | Type::S16 if half => Some(u64::from(u16::MAX)),
+        Type::F16 if half => Some(0x3c00),
+        Type::Bf16 if half => Some(0x3f80),
+        _ => None,
     }
 }

@@ -5,7 +5,8 @@ use super::operand::Class;
 use super::{Lowerer, PtxError};
 use crate::ptx::ast::Operand;
 use crate::ptx::code::{
-    Bin32, Bin64, Convert, Join, Narrow, Op, PredOp, Round, Slot, Un32, Un64, Widen, Window,
+    Bin32, Bin64, Convert, HalfFormat, HalfOp, Join, Narrow, Op, PredOp, Round, Slot, Un32, Un64, Widen,
+    Window,
 };
 use crate::ptx::types::Type;
 
@@ -173,6 +174,9 @@ impl<'a> Lowerer<'a> {
 
     /// `cvt`.
     pub(super) fn convert(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        if m.has("tf32") || m.has("e4m3x2") || m.has("e5m2x2") {
+            return self.convert_small(m);
+        }
         let from = m.ty()?;
         let to = m.ty()?;
         let integral_round = m.take_one(&[
@@ -184,12 +188,13 @@ impl<'a> Lowerer<'a> {
         let round = m.round();
         let flush = m.take("ftz");
         let saturate = m.take("sat");
+        let relu = matches!(to, Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2) && m.take("relu");
         if to == Type::Pred || from == Type::Pred || from.bytes() == 4 && from.is_float() && from != Type::F32
         {
             return Err(m.unsupported());
         }
         if matches!(to, Type::F16x2 | Type::Bf16x2) {
-            return self.convert_pair(m, to, from, round);
+            return self.convert_pair(m, to, from, round, relu);
         }
         // What must, may and must not be rounded.
         let rounded = match (from.is_float(), to.is_float()) {
@@ -232,7 +237,25 @@ impl<'a> Lowerer<'a> {
             a,
         });
         self.emit(op);
+        if relu {
+            self.emit_relu(to, target.slot);
+        }
         Ok(())
+    }
+
+    /// Replaces negative 16-bit floats by 0.
+    fn emit_relu(&mut self, ty: Type, d: Slot) {
+        self.emit(Op::Half {
+            f: HalfOp::Relu,
+            format: HalfFormat {
+                brain: matches!(ty, Type::Bf16 | Type::Bf16x2),
+                packed: ty.bytes() == 4,
+            },
+            d,
+            a: d,
+            b: d,
+            c: d,
+        });
     }
 
     /// `cvt.rn.f16x2.f32 d, a, b`: `a` becomes the high half.
@@ -242,6 +265,7 @@ impl<'a> Lowerer<'a> {
         to: Type,
         from: Type,
         round: Option<Round>,
+        relu: bool,
     ) -> Result<(), PtxError> {
         let Some(round @ (Round::Nearest | Round::Zero)) = round else {
             return Err(m.unsupported());
@@ -273,6 +297,9 @@ impl<'a> Lowerer<'a> {
             a: slots[0],
             b: slots[1],
         });
+        if relu {
+            self.emit_relu(to, d);
+        }
         Ok(())
     }
 

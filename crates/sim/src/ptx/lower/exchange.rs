@@ -8,7 +8,7 @@ use crate::ptx::code::{Exchange, ExchangeOp, Op, Slot};
 use crate::ptx::types::Type;
 
 impl<'a> Lowerer<'a> {
-    fn emit_exchange(&mut self, exchange: Exchange) {
+    pub(super) fn emit_exchange(&mut self, exchange: Exchange) {
         self.code.exchanges.push(exchange);
         self.emit(Op::Exchange(
             u32::try_from(self.code.exchanges.len() - 1).unwrap_or(u32::MAX),
@@ -71,7 +71,7 @@ impl<'a> Lowerer<'a> {
     }
 
     /// `d` or `d|p`.
-    fn result_pair(
+    pub(super) fn result_pair(
         &mut self,
         m: &Mnemonic<'a>,
         target: &'a Operand<'a>,

@@ -24,6 +24,9 @@ impl<'a> Lowerer<'a> {
                 let [d, a] = m.operands()?;
                 return self.float_unary(m, ty, f, flush, d, a);
             }
+            "min" | "max" if single && m.has("xorsign") => {
+                return self.minimum_of_magnitudes(m, flush);
+            }
             "min" | "max" => {
                 let f = match (m.base, single && m.take("NaN")) {
                     ("min", false) => FloatBin::Min,
@@ -77,6 +80,48 @@ impl<'a> Lowerer<'a> {
             }
             _ => Err(m.unsupported()),
         }
+    }
+
+    /// `min.xorsign.abs`, `max.xorsign.abs`: of the magnitudes, with the product's sign.
+    fn minimum_of_magnitudes(&mut self, m: &mut Mnemonic<'a>, flush: bool) -> Result<(), PtxError> {
+        if !m.take("xorsign") || !m.take("abs") {
+            return Err(m.unsupported());
+        }
+        let f = match (m.base, m.take("NaN")) {
+            ("min", false) => FloatBin::Min,
+            ("min", true) => FloatBin::MinNan,
+            (_, false) => FloatBin::Max,
+            (_, true) => FloatBin::MaxNan,
+        };
+        let [d, a, b] = m.operands()?;
+        let (a, b) = (self.source(m, a, Type::F32)?, self.source(m, b, Type::F32)?);
+        let d = self.target(m, d, Type::F32)?;
+        let sign = self.temporary(Class::Word)?;
+        let (x, y) = (self.temporary(Class::Word)?, self.temporary(Class::Word)?);
+        let top = self.constant(Class::Word, 0x8000_0000)?;
+        let bin32 = |f, d, a, b| Op::Bin32 { f, d, a, b };
+        self.emit(bin32(Bin32::Xor, sign, a, b));
+        self.emit(bin32(Bin32::And, sign, sign, top));
+        for (d, a) in [(x, a), (y, b)] {
+            self.emit(Op::F32Un {
+                f: FloatUn::Abs,
+                d,
+                a,
+            });
+        }
+        let mode = FloatMode {
+            round: Round::Nearest,
+            flush,
+        };
+        self.emit(Op::F32Bin {
+            f,
+            mode,
+            d: x,
+            a: x,
+            b: y,
+        });
+        self.emit(bin32(Bin32::Or, d, x, sign));
+        Ok(())
     }
 
     fn saturate(&mut self, d: Slot, saturate: bool) {

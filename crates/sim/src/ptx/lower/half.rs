@@ -18,6 +18,7 @@ impl<'a> Lowerer<'a> {
             return Err(m.unsupported());
         }
         let nan = matches!(m.base, "min" | "max") && m.take("NaN");
+        let relu = m.base == "fma" && m.take("relu");
         let saturate = rounded && !format.brain && m.take("sat");
         let (f, count) = match (m.base, nan) {
             ("add", _) => (HalfOp::Add, 2),
@@ -52,9 +53,9 @@ impl<'a> Lowerer<'a> {
             b: slots[1],
             c: slots[2],
         });
-        if saturate {
+        if saturate || relu {
             self.emit(Op::Half {
-                f: HalfOp::Saturate,
+                f: if relu { HalfOp::Relu } else { HalfOp::Saturate },
                 format,
                 d,
                 a: d,

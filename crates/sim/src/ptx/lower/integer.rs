@@ -4,7 +4,7 @@ use super::mnemonic::Mnemonic;
 use super::operand::Class;
 use super::{Lowerer, PtxError};
 use crate::ptx::ast::Operand;
-use crate::ptx::code::{Bin32, Bin64, Carry, Join, Op, Slot, Tri32, Tri64, Un32, Un64};
+use crate::ptx::code::{Bin32, Bin64, Carry, Join, Narrow, Op, Shift64, Slot, Tri32, Tri64, Un32, Un64};
 use crate::ptx::types::Type;
 
 /// Which part of a product is kept.
@@ -260,9 +260,9 @@ impl<'a> Lowerer<'a> {
     /// `mul24.lo` and `mad24.lo`: the operands' low 24 bits, extended.
     pub(super) fn multiply_24(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = m.ty_of(&[Type::U32, Type::S32])?;
-        if !m.take("lo") {
-            return Err(m.unsupported());
-        }
+        let high = m
+            .take_one(&[("lo", false), ("hi", true)])
+            .ok_or_else(|| m.unsupported())?;
         let add = m.base == "mad24";
         m.finish()?;
         let (d, a, b, c) = match m.operands {
@@ -289,12 +289,48 @@ impl<'a> Lowerer<'a> {
             None => zero,
         };
         let d = self.target(m, d, ty)?;
-        self.emit(Op::Tri32 {
-            f: Tri32::Mad,
+        let [a, b] = parts;
+        if !high {
+            self.emit(Op::Tri32 {
+                f: Tri32::Mad,
+                d,
+                a,
+                b,
+                c,
+            });
+            return Ok(());
+        }
+        // The upper 32 of the product's 48 bits.
+        let product = self.temporary(Class::Double)?;
+        let (join, shift) = if ty.is_signed() {
+            (Join::MulS, Shift64::ShrS)
+        } else {
+            (Join::MulU, Shift64::ShrU)
+        };
+        let by = self.constant(Class::Word, 16)?;
+        self.emit(Op::Join {
+            f: join,
+            d: product,
+            a,
+            b,
+        });
+        self.emit(Op::Shift64 {
+            f: shift,
+            d: product,
+            a: product,
+            b: by,
+        });
+        let upper = self.temporary(Class::Word)?;
+        self.emit(Op::Narrow {
+            f: Narrow::Low,
+            d: upper,
+            a: product,
+        });
+        self.emit(Op::Bin32 {
+            f: Bin32::Add,
             d,
-            a: parts[0],
-            b: parts[1],
-            c,
+            a: upper,
+            b: c,
         });
         Ok(())
     }

@@ -1,18 +1,17 @@
-//! Loads, stores and atomics.
+//! Loads and stores.
 
 use super::mnemonic::Mnemonic;
 use super::names::Symbol;
 use super::operand::Class;
-use super::{Lowerer, PtxError, PtxErrorKind, uses};
+use super::{Lowerer, PtxError, PtxErrorKind};
 use crate::ptx::ast::Operand;
 use crate::ptx::code::{
-    Access, AccessSpace, Address, AddressBase, Atomic, AtomicOp, Code, Narrow, Op, Order, Slot, Special,
-    Widen, Window,
+    Access, AccessSpace, Address, AddressBase, Narrow, Op, Order, Slot, Special, Widen, Window,
 };
 use crate::ptx::types::Type;
 
 /// Hints about caching, and scopes wider than a block, which change nothing where all memory is coherent.
-const HINTS: [&str; 25] = [
+const HINTS: [&str; 26] = [
     "weak",
     "gpu",
     "sys",
@@ -37,6 +36,7 @@ const HINTS: [&str; 25] = [
     "L2::128B",
     "L2::256B",
     "noftz",
+    "L2::cache_hint",
     "entry",
 ];
 
@@ -59,7 +59,7 @@ pub(super) fn window(m: &mut Mnemonic<'_>) -> Option<Window> {
 
 impl<'a> Lowerer<'a> {
     /// Takes from the name what loads and stores have in common: space, order and hints. There is an order if it synchronises.
-    fn space_and_order(m: &mut Mnemonic<'a>) -> (AccessSpace, Option<Order>) {
+    pub(super) fn space_and_order(m: &mut Mnemonic<'a>) -> (AccessSpace, Option<Order>) {
         let space = window(m).map_or(AccessSpace::Generic, AccessSpace::Is);
         let name = ORDERS.iter().find(|order| m.take(order));
         let block_only = m.take("cta");
@@ -73,7 +73,7 @@ impl<'a> Lowerer<'a> {
     }
 
     /// The address that an operand in brackets gives, and the space, which a named variable knows better than the instruction.
-    fn address(
+    pub(super) fn address(
         &mut self,
         m: &Mnemonic<'a>,
         operand: &'a Operand<'a>,
@@ -95,7 +95,7 @@ impl<'a> Lowerer<'a> {
         let address = |base, offset| Address { base, offset };
         match self.resolve(name)? {
             Symbol::Register(register) => {
-                if space == AccessSpace::Is(Window::Param) && self.calls.len() > 1 {
+                if space == AccessSpace::Is(Window::Param) && (self.calls.len() > 1 || self.frame.is_some()) {
                     let problem = "parameters of called functions read through registers".to_owned();
                     return Err(self.error(PtxErrorKind::Unsupported(problem)));
                 }
@@ -120,6 +120,14 @@ impl<'a> Lowerer<'a> {
                 let offset = offset.wrapping_add(i64::from(start));
                 Ok((address(AddressBase::None, offset), AccessSpace::Is(window)))
             }
+            symbol @ (Symbol::Frame(_) | Symbol::Formal(_))
+                if matches!(space, AccessSpace::Is(Window::Local | Window::Param)) =>
+            {
+                let place = self.place_in_local_memory(symbol);
+                let (base, start) = place.ok_or_else(|| m.mismatch(operand, "it is no address"))?;
+                let offset = offset.wrapping_add(i64::from(start));
+                Ok((address(base, offset), AccessSpace::Is(Window::Local)))
+            }
             Symbol::DynamicShared if space == AccessSpace::Is(Window::Shared) => {
                 let slot = self.special(Class::Double, Special::DynamicShared(offset))?;
                 Ok((address(AddressBase::Double(slot), 0), space))
@@ -134,13 +142,24 @@ impl<'a> Lowerer<'a> {
         }
     }
 
+    /// The operands of a load or store, but for the policy that may stand at their end.
+    fn without_policy(m: &Mnemonic<'a>, policy: bool) -> Result<&'a [Operand<'a>; 2], PtxError> {
+        m.finish()?;
+        match m.operands {
+            [rest @ .., _] if policy => rest,
+            all => all,
+        }
+        .try_into()
+        .map_err(|_| m.operand_count(if policy { "3" } else { "2" }))
+    }
+
     /// Takes `.v2` or `.v4`.
     fn vector(m: &mut Mnemonic<'a>) -> usize {
         m.take_one(&[("v2", 2), ("v4", 4)]).unwrap_or(1)
     }
 
     /// The values of a vector operand, or the one value of another.
-    fn values(
+    pub(super) fn values(
         m: &Mnemonic<'a>,
         operand: &'a Operand<'a>,
         count: usize,
@@ -167,10 +186,11 @@ impl<'a> Lowerer<'a> {
 
     /// `ld`, `ldu`.
     pub(super) fn load(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let policy = m.has("L2::cache_hint");
         let (space, order) = Self::space_and_order(m);
         let count = Self::vector(m);
         let ty = Self::value_type(m, count)?;
-        let [d, source] = m.operands()?;
+        let [d, source] = Self::without_policy(m, policy)?;
         let (address, space) = self.address(m, source, space)?;
         let mut values = [0; 4];
         let mut double = None;
@@ -205,10 +225,11 @@ impl<'a> Lowerer<'a> {
 
     /// `st`.
     pub(super) fn store(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let policy = m.has("L2::cache_hint");
         let (space, order) = Self::space_and_order(m);
         let count = Self::vector(m);
         let ty = Self::value_type(m, count)?;
-        let [target, source] = m.operands()?;
+        let [target, source] = Self::without_policy(m, policy)?;
         let (address, space) = self.address(m, target, space)?;
         if space == AccessSpace::Is(Window::Param) {
             return Err(m.mismatch(target, "a kernel's parameters are read-only"));
@@ -253,113 +274,38 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// `atom`, `red`.
-    pub(super) fn atomic(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
-        let ty = m.ty()?;
-        let block_only = m.take("cta");
-        let (space, order) = Self::space_and_order(m);
-        let order = Order {
-            block_only,
-            ..order.unwrap_or_default()
-        };
-        let operations = [
-            ("add", AtomicOp::Add),
-            ("min", AtomicOp::Min),
-            ("max", AtomicOp::Max),
-            ("and", AtomicOp::And),
-            ("or", AtomicOp::Or),
-            ("xor", AtomicOp::Xor),
-            ("inc", AtomicOp::Inc),
-            ("dec", AtomicOp::Dec),
-            ("exch", AtomicOp::Exchange),
-            ("cas", AtomicOp::CompareSwap),
-        ];
-        let f = m.take_one(&operations).ok_or_else(|| m.unsupported())?;
-        let integer = matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64);
-        let untyped = matches!(ty, Type::B32 | Type::B64);
-        let fits = match f {
-            AtomicOp::Add => integer || matches!(ty, Type::F32 | Type::F64),
-            AtomicOp::Min | AtomicOp::Max => integer,
-            AtomicOp::And | AtomicOp::Or | AtomicOp::Xor => untyped,
-            AtomicOp::Inc | AtomicOp::Dec => ty == Type::U32,
-            AtomicOp::Exchange | AtomicOp::CompareSwap => untyped || integer,
-        };
-        let in_memory = matches!(
-            space,
-            AccessSpace::Generic | AccessSpace::Is(Window::Global | Window::Shared)
-        );
+    /// `prefetch`, `prefetchu`, `applypriority`, `discard`: hints.
+    pub(super) fn prefetch(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let space = window(m).map_or(AccessSpace::Generic, AccessSpace::Is);
+        m.ignore(&["L1", "L2", "L2::evict_last", "L2::evict_normal", "tensormap"]);
         m.finish()?;
-        if !fits || !in_memory {
-            return Err(m.unsupported());
-        }
-        let (d, rest) = match (m.base, m.operands) {
-            ("atom", [d, rest @ ..]) => (Some(d), rest),
-            (_, rest) => (None, rest),
+        let [address, ..] = m.operands else {
+            return Err(m.operand_count("1"));
         };
-        let swap = f == AtomicOp::CompareSwap;
-        let (target, b, c) = match rest {
-            [target, b] if !swap => (target, b, b),
-            [target, b, c] if swap => (target, b, c),
-            _ => return Err(m.operand_count(if swap { "4" } else { "3" })),
-        };
-        let (address, space) = self.address(m, target, space)?;
-        let (b, c) = (self.source(m, b, ty)?, self.source(m, c, ty)?);
-        let result = match d {
-            Some(Operand::Name("_")) | None => None,
-            Some(d) => Some(self.target(m, d, ty)?),
-        };
-        self.code.atomics.push(Atomic {
-            f,
-            ty,
-            order,
-            space,
-            address,
-            result,
-            b,
-            c,
-        });
-        self.emit(Op::Atomic(
-            u32::try_from(self.code.atomics.len() - 1).unwrap_or(u32::MAX),
-        ));
+        self.address(m, address, space)?;
+        self.emit(Op::Nop);
         Ok(())
     }
 
-    /// `prefetch`, `prefetchu`: nothing to do.
-    pub(super) fn prefetch(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
-        let space = window(m).map_or(AccessSpace::Generic, AccessSpace::Is);
-        m.ignore(&["L1", "L2", "L2::evict_last", "L2::evict_normal"]);
-        let [address] = m.operands()?;
-        self.address(m, address, space)?;
-        self.emit(Op::Nop);
+    /// `createpolicy`: what it makes is a hint for caches.
+    pub(super) fn create_policy(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let [d, ..] = m.operands else {
+            return Err(m.operand_count("2 or more"));
+        };
+        let a = self.constant(Class::Double, 0)?;
+        let d = self.target(m, d, Type::B64)?;
+        self.emit_move(Class::Double, d, a);
         Ok(())
     }
 
     /// `membar`, `fence`: what runs here is in order, so that only the check for races looks at it.
     pub(super) fn fence(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let block_only = m.take("cta");
-        m.ignore(&["sc", "acq_rel", "acquire", "release", "gl", "gpu", "sys"]);
+        m.ignore(&[
+            "sc", "acq_rel", "acquire", "release", "gl", "gpu", "sys", "proxy", "alias",
+        ]);
         let [] = m.operands()?;
         self.emit(Op::Fence { block_only });
         Ok(())
     }
-}
-
-/// Whether the order of blocks can show in the result: see [`Code::ordered`].
-pub(super) fn is_ordered(code: &Code) -> bool {
-    let outside_block = |space| matches!(space, AccessSpace::Generic | AccessSpace::Is(Window::Global));
-    let atomics = code.atomics.iter().any(|atomic| {
-        let commutes = !matches!(
-            atomic.f,
-            AtomicOp::Exchange | AtomicOp::CompareSwap | AtomicOp::Inc | AtomicOp::Dec
-        ) && !matches!(atomic.ty, Type::F32 | Type::F64);
-        let result_read = atomic
-            .result
-            .is_some_and(|slot| uses::is_read(code, Class::of(atomic.ty), slot));
-        outside_block(atomic.space) && (!commutes || result_read)
-    });
-    let waits = code
-        .loads
-        .iter()
-        .any(|load| load.synchronises && outside_block(load.space));
-    atomics || waits
 }

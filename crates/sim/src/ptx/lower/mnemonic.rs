@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::refused;
 use crate::ptx::ast::{InstructionAst, Operand};
 use crate::ptx::code::Round;
 use crate::ptx::error::{PtxError, PtxErrorKind};
@@ -38,6 +39,11 @@ impl<'a> Mnemonic<'a> {
         found.is_some()
     }
 
+    /// Whether `part` is there.
+    pub(super) fn has(&self, part: &str) -> bool {
+        self.parts.contains(&part)
+    }
+
     /// Takes the first part of `choices` that is there.
     pub(super) fn take_one<T: Copy>(&mut self, choices: &[(&str, T)]) -> Option<T> {
         choices
@@ -65,6 +71,16 @@ impl<'a> Mnemonic<'a> {
             Ok(ty)
         } else {
             Err(self.unsupported())
+        }
+    }
+
+    /// The integer type of an operation that is one for [`Extra`](crate::ptx::code::Extra): it is taken.
+    pub(super) fn packed_integer(&mut self) -> Option<Type> {
+        let packed = [("u16x2", Type::U16), ("s16x2", Type::S16)];
+        let relu = matches!(self.base, "min" | "max") && self.parts.contains(&"relu");
+        match self.take_one(&packed) {
+            None if relu && self.take("s32") => Some(Type::S32),
+            found => found,
         }
     }
 
@@ -96,7 +112,12 @@ impl<'a> Mnemonic<'a> {
     }
 
     pub(super) fn unsupported(&self) -> PtxError {
-        PtxErrorKind::UnsupportedOpcode(self.full.to_owned()).at(self.line)
+        let opcode = self.full.to_owned();
+        let kind = match refused::why(self.base, self.full) {
+            Some(reason) => PtxErrorKind::RefusedOpcode { opcode, reason },
+            None => PtxErrorKind::UnsupportedOpcode(opcode),
+        };
+        kind.at(self.line)
     }
 
     pub(super) fn operand_count(&self, expected: &str) -> PtxError {

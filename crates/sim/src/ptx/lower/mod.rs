@@ -1,27 +1,37 @@
 //! Lowers a kernel's syntax tree to operations: resolves names, checks types, and puts called functions in place.
 
+mod atomic;
 mod bits;
+mod call;
 mod compare;
+mod compare_half;
 mod control;
 mod convert;
+mod copy;
 mod exchange;
+mod extra;
 mod float;
+mod float8;
+mod graph;
 mod half;
 mod integer;
 mod memory;
 mod mnemonic;
 mod names;
 mod operand;
+mod refused;
+mod system;
 mod uses;
 
 use std::collections::BTreeMap;
 
 use super::ast::{FormalAst, FunctionAst, InstructionAst, ModuleAst, RegistersAst, Statement, VariableAst};
-use super::code::{Code, GUARD_NEGATED, Instr, NO_GUARD, Op, Slot, Special, Window};
+use super::code::{Code, GUARD_NEGATED, Initial, Instr, NO_GUARD, Op, Slot, Special, Window};
 use super::error::{PtxError, PtxErrorKind};
-use super::module::is_device_variable;
+use super::module::{device_variable_index, function_address, is_device_variable};
 use super::signature::Signature;
 use super::types::Type;
+use call::Convention;
 use mnemonic::Mnemonic;
 use names::{Register, Scope, Symbol};
 use operand::{Class, Temporaries};
@@ -53,11 +63,20 @@ pub(super) fn kernel<'a>(module: &'a ModuleAst<'a>, function: &'a FunctionAst<'a
         carry: None,
         calls: vec![function.name],
         return_label: None,
+        frame: None,
+        convention: Convention::default(),
         line: function.line,
         location: (0, 0),
         guard: NO_GUARD,
         counted: 1,
     };
+    let functions = graph::really_called(module, function);
+    lowerer.announce(&functions)?;
+    for (callee, (_, function)) in functions.iter().enumerate() {
+        lowerer.function(callee, function)?;
+    }
+    lowerer.calls = vec![function.name];
+    lowerer.code.entry = u32::try_from(lowerer.code.instrs.len()).unwrap_or(u32::MAX);
     let signature = Signature::of(function)?;
     for (formal, param) in function.params.iter().zip(&signature.params) {
         let FormalAst::Memory(formal) = formal else {
@@ -77,6 +96,13 @@ pub(super) fn kernel<'a>(module: &'a ModuleAst<'a>, function: &'a FunctionAst<'a
         lowerer.block(body)?;
     }
     lowerer.finish()
+}
+
+/// Where a function that is really called has its local variables.
+struct Frame {
+    /// The slot that holds where the frame begins in local memory.
+    slot: Slot,
+    bytes: u32,
 }
 
 /// The state of lowering one kernel.
@@ -100,6 +126,9 @@ struct Lowerer<'a> {
     calls: Vec<&'a str>,
     /// Where `ret` goes in a called function.
     return_label: Option<usize>,
+    /// The frame of the function at hand, if it is one that is really called.
+    frame: Option<Frame>,
+    convention: Convention,
     line: u32,
     /// The file's number and the line of the source, if the text says it.
     location: (u32, u32),
@@ -198,16 +227,20 @@ impl<'a> Lowerer<'a> {
             return Err(self.error(PtxErrorKind::Unsupported(problem)));
         };
         let offset = self.allocate(window, variable)?;
-        self.declare(variable.name, Symbol::Memory { window, offset }, variable.line)
+        let symbol = if window == Window::Local && self.frame.is_some() {
+            Symbol::Frame(offset)
+        } else {
+            Symbol::Memory { window, offset }
+        };
+        self.declare(variable.name, symbol, variable.line)
     }
 
     /// Makes room for a variable in the block's shared or the thread's local memory.
     fn allocate(&mut self, window: Window, variable: &VariableAst<'a>) -> Result<u32, PtxError> {
-        let shared = window == Window::Shared;
-        let end = if shared {
-            self.code.shared_bytes
-        } else {
-            self.code.local_bytes
+        let used = match (window, &mut self.frame) {
+            (Window::Shared, _) => &mut self.code.shared_bytes,
+            (_, Some(frame)) => &mut frame.bytes,
+            (_, None) => &mut self.code.local_bytes,
         };
         let too_large = || {
             PtxErrorKind::TooLarge(format!(
@@ -218,17 +251,13 @@ impl<'a> Lowerer<'a> {
         };
         let align = u32::try_from(variable.align).map_err(|_| too_large())?;
         let size = u32::try_from(variable.size).map_err(|_| too_large())?;
-        let offset = end.next_multiple_of(align);
+        let offset = used.next_multiple_of(align);
         let end = offset.saturating_add(size);
         if end > DECLARED_BYTES_MAX {
             return Err(too_large());
         }
-        *(if shared {
-            &mut self.code.shared_bytes
-        } else {
-            &mut self.code.local_bytes
-        }) = end;
-        if shared {
+        *used = end;
+        if window == Window::Shared {
             let name = variable.name.to_owned();
             self.code.shared_variables.push((name, offset, size));
         }
@@ -275,20 +304,16 @@ impl<'a> Lowerer<'a> {
     fn resolve_in_module(&mut self, name: &'a str) -> Result<Symbol<'a>, PtxError> {
         let module = self.module;
         let undefined = || PtxErrorKind::UndefinedSymbol(name.to_owned()).at(self.line);
-        let variable = module
-            .variables
-            .iter()
-            .find(|variable| variable.name == name)
-            .ok_or_else(undefined)?;
+        let found = module.variables.iter().find(|variable| variable.name == name);
+        let Some(variable) = found else {
+            let (index, _) = module.function(name).ok_or_else(undefined)?;
+            return Ok(Symbol::Function(function_address(index)));
+        };
         if is_device_variable(variable) {
             if variable.external {
                 return Err(undefined());
             }
-            let devices = module
-                .variables
-                .iter()
-                .filter(|variable| is_device_variable(variable));
-            let index = devices.take_while(|variable| variable.name != name).count();
+            let index = device_variable_index(module, name).ok_or_else(undefined)?;
             return Ok(Symbol::Variable(u32::try_from(index).unwrap_or(u32::MAX)));
         }
         match names::window(variable) {
@@ -364,7 +389,11 @@ impl<'a> Lowerer<'a> {
             "ld" | "ldu" => self.load(m),
             "st" => self.store(m),
             "atom" | "red" => self.atomic(m),
-            "prefetch" | "prefetchu" => self.prefetch(m),
+            "alloca" => self.stack_allocate(m),
+            "stacksave" | "stackrestore" => self.stack_keep(m),
+            "cp" => self.copy_async(m),
+            "prefetch" | "prefetchu" | "applypriority" | "discard" => self.prefetch(m),
+            "createpolicy" => self.create_policy(m),
             "membar" | "fence" => self.fence(m),
             "nanosleep" => self.nanosleep(m),
             "bra" => self.branch(m),
@@ -372,25 +401,36 @@ impl<'a> Lowerer<'a> {
             "call" => self.call(m),
             "ret" => self.ret(m),
             "exit" => self.bare(m, Op::Exit),
-            "trap" => self.bare(m, Op::Trap),
+            "trap" | "brkpt" => self.bare(m, Op::Trap),
+            "pmevent" | "griddepcontrol" => self.hint(m),
             "bar" | "barrier" => self.barrier(m),
             "shfl" => self.shuffle(m),
             "vote" => self.vote(m),
             "match" => self.match_lanes(m),
             "redux" => self.reduce(m),
             "activemask" => self.active_mask(m),
+            "szext" | "bmsk" | "fns" | "elect" => self.extra(m),
+            base if extra::is_simd(base) => self.simd(m),
             _ => Err(m.unsupported()),
         }
     }
 
     /// Arithmetic by the type's kind.
     fn arithmetic(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        if let Some(packed) = m.packed_integer() {
+            return self.packed_integer(m, packed);
+        }
         let ty = m.ty()?;
         match ty {
             Type::F32 | Type::F64 => self.float(m, ty),
             Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2 => self.half(m, ty),
             _ => self.integer(m, ty),
         }
+    }
+
+    /// Makes the slot start as a constant that is not known before the end.
+    fn set_constant(&mut self, slot: Slot, bits: u64) {
+        self.code.initial_doubles.push((slot, Initial::Constant(bits)));
     }
 
     /// Ends the code, and replaces label numbers by positions.
@@ -410,9 +450,10 @@ impl<'a> Lowerer<'a> {
         if let Some(align) = self.dynamic_shared_align {
             self.code.shared_bytes = self.code.shared_bytes.next_multiple_of(align);
         }
-        // Every lane's part begins at a multiple of the widest access.
+        // Every lane's part begins at a multiple of the widest access, and so does its stack, behind the kernel's own variables.
         self.code.local_bytes = self.code.local_bytes.next_multiple_of(16);
-        self.code.ordered = memory::is_ordered(&self.code);
+        self.place_stack();
+        self.code.ordered = atomic::is_ordered(&self.code);
         Ok(self.code)
     }
 }

@@ -25,6 +25,12 @@ pub(super) enum Symbol<'a> {
         window: Window,
         offset: u32,
     },
+    /// An offset in the frame of a function that is really called.
+    Frame(u32),
+    /// A parameter or result of such a function: the slot that holds where it lies in local memory.
+    Formal(Slot),
+    /// The address of a function.
+    Function(u64),
     /// The index of a module's variable.
     Variable(u32),
     /// The array without a size where dynamic shared memory begins.

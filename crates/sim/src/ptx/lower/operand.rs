@@ -83,6 +83,14 @@ impl<'a> Lowerer<'a> {
         Ok(slot)
     }
 
+    /// Whether a predicate register has that name.
+    pub(super) fn is_predicate(&mut self, name: &'a str) -> bool {
+        matches!(
+            self.resolve(name),
+            Ok(Symbol::Register(Register { ty: Type::Pred, .. }))
+        )
+    }
+
     /// The predicate register of that name.
     pub(super) fn predicate(&mut self, name: &'a str) -> Result<Slot, PtxError> {
         match self.resolve(name)? {
@@ -178,6 +186,19 @@ impl<'a> Lowerer<'a> {
         match symbol {
             Symbol::Memory { offset: base, .. } => {
                 let address = u64::from(base).wrapping_add(offset.cast_unsigned());
+                self.constant(class, truncate(address, ty.bytes()))
+            }
+            Symbol::Frame(_) | Symbol::Formal(_) if class == Class::Double => {
+                let place = self.place_in_local_memory(symbol);
+                let (base, start) = place.ok_or_else(|| m.mismatch(operand, "it is no value"))?;
+                let d = self.temporary(class)?;
+                let offset = u32::try_from(i64::from(start) + offset)
+                    .map_err(|_| m.mismatch(operand, "the offset is too large"))?;
+                self.emit_address(d, base, offset)?;
+                Ok(d)
+            }
+            Symbol::Function(address) => {
+                let address = address.wrapping_add(offset.cast_unsigned());
                 self.constant(class, truncate(address, ty.bytes()))
             }
             Symbol::DynamicShared => self.special(class, Special::DynamicShared(offset)),

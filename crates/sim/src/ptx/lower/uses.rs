@@ -1,7 +1,9 @@
 //! Which slots an operation reads.
 
 use super::operand::Class;
-use crate::ptx::code::{Access, Address, AddressBase, Code, GUARD_NEGATED, NO_GUARD, Op, Slot};
+use crate::ptx::code::{
+    Access, Address, AddressBase, AsyncCopy, CallTarget, Code, GUARD_NEGATED, NO_GUARD, Op, Slot, System,
+};
 
 /// Calls `read` with every slot that the operation at `at` reads, its guard aside.
 fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(Class, Slot)) {
@@ -20,6 +22,7 @@ fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(Class, Slot)) {
         | Op::Lop3 { a, b, c, .. }
         | Op::Prmt { a, b, c, .. }
         | Op::F32Fma { a, b, c, .. }
+        | Op::Extra { a, b, c, .. }
         | Op::Half { a, b, c, .. } => each(Word, &[a, b, c]),
         Op::Un64 { a, .. }
         | Op::Narrow { a, .. }
@@ -109,7 +112,44 @@ fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(Class, Slot)) {
             each(Double, &[exchange.a]);
             each(Predicate, &[exchange.a]);
         }
-        Op::Clock32 { .. }
+        // What is handed over has slots that nothing else reads.
+        Op::Call(index) => {
+            if let CallTarget::Pointer(slot) = code.calls[index as usize].target {
+                each(Double, &[slot]);
+            }
+        }
+        Op::System(index) => match code.systems[index as usize] {
+            System::Print {
+                format, arguments, ..
+            } => each(Double, &[format, arguments]),
+            System::Free { pointer } => each(Double, &[pointer]),
+            System::Assert {
+                message,
+                file,
+                line,
+                function,
+            } => {
+                each(Double, &[message, file, function]);
+                each(Word, &[line]);
+            }
+        },
+        Op::Copy(index) => {
+            if let AsyncCopy::Start {
+                target,
+                source,
+                source_bytes,
+                ignore,
+                ..
+            } = code.copies[index as usize]
+            {
+                address(target, &mut each);
+                address(source, &mut each);
+                each(Word, source_bytes.as_slice());
+                each(Predicate, ignore.as_slice());
+            }
+        }
+        Op::Return
+        | Op::Clock32 { .. }
         | Op::Clock64 { .. }
         | Op::Branch { .. }
         | Op::Exit

@@ -1,0 +1,192 @@
+//! Floats of 8 bits, and singles with a short fraction.
+
+use super::exact::{self, HALF, Number, SINGLE, unpack};
+use crate::ptx::code::{Float8, Round, TensorRound};
+
+/// The magnitudes of a format below its NaNs and infinities, in order: the value of bits `n` is that of `n`.
+fn magnitude(format: Float8, bits: u8) -> f64 {
+    let (fraction_bits, bias) = match format {
+        Float8::E4m3 => (3, 7),
+        Float8::E5m2 => (2, 15),
+    };
+    let (exponent, fraction) = (
+        i32::from(bits >> fraction_bits),
+        f64::from(bits & ((1 << fraction_bits) - 1)),
+    );
+    let step = 2f64.powi(-fraction_bits);
+    if exponent == 0 {
+        fraction * step * 2f64.powi(1 - bias)
+    } else {
+        (1.0 + fraction * step) * 2f64.powi(exponent - bias)
+    }
+}
+
+/// The greatest finite magnitude's bits, and a NaN's.
+fn limits(format: Float8) -> (u8, u8) {
+    match format {
+        Float8::E4m3 => (0x7e, 0x7f),
+        Float8::E5m2 => (0x7b, 0x7f),
+    }
+}
+
+/// The nearest number of the format, ties to even; what is too large becomes the greatest finite one.
+fn narrow(format: Float8, relu: bool, value: f64) -> u8 {
+    let (greatest, nan) = limits(format);
+    if value.is_nan() {
+        return nan;
+    }
+    if relu && value.is_sign_negative() {
+        return 0;
+    }
+    let sign = if value.is_sign_negative() { 0x80 } else { 0 };
+    let target = value.abs();
+    // The first magnitude that is not smaller.
+    let above = (0..=greatest).find(|bits| magnitude(format, *bits) >= target);
+    let bits = match above {
+        None => greatest,
+        Some(0) => 0,
+        Some(above) => {
+            let below = above - 1;
+            let (up, down) = (
+                magnitude(format, above) - target,
+                target - magnitude(format, below),
+            );
+            match up.total_cmp(&down) {
+                std::cmp::Ordering::Less => above,
+                std::cmp::Ordering::Greater => below,
+                std::cmp::Ordering::Equal => above & !1,
+            }
+        }
+    };
+    sign | bits
+}
+
+/// Both are singles; `a` becomes the high half.
+pub(super) fn pair_of_singles(format: Float8, relu: bool, a: u32, b: u32) -> u32 {
+    let [high, low] = [a, b].map(|bits| narrow(format, relu, f64::from(f32::from_bits(bits))));
+    u32::from(high) << 8 | u32::from(low)
+}
+
+/// `a` holds two half-precision numbers.
+pub(super) fn pair_of_halves(format: Float8, relu: bool, a: u32) -> u32 {
+    let value = |bits: u32| {
+        let number = unpack(u64::from(bits & 0xffff), HALF);
+        f64::from_bits(exact::pack(number, exact::DOUBLE, Round::Nearest))
+    };
+    let [high, low] = [a >> 16, a].map(|bits| narrow(format, relu, value(bits)));
+    u32::from(high) << 8 | u32::from(low)
+}
+
+/// Two half-precision numbers of two 8-bit ones, which all fit.
+pub(super) fn to_halves(format: Float8, relu: bool, a: u32) -> u32 {
+    let widen = |bits: u8| -> u32 {
+        let (greatest, _) = limits(format);
+        let (negative, bits) = (bits & 0x80 != 0, bits & 0x7f);
+        let infinite = format == Float8::E5m2 && bits == 0x7c;
+        if bits > greatest && !infinite {
+            return 0x7fff;
+        }
+        if relu && negative {
+            return 0;
+        }
+        let value = if infinite {
+            f64::INFINITY
+        } else {
+            magnitude(format, bits)
+        };
+        let value = if negative { -value } else { value };
+        let number = unpack(value.to_bits(), exact::DOUBLE);
+        exact::pack(number, HALF, Round::Nearest) as u32
+    };
+    widen((a >> 8) as u8) << 16 | widen(a as u8)
+}
+
+/// A single rounded to ten bits of fraction.
+pub(super) fn tensor(round: TensorRound, relu: bool, a: u32) -> u32 {
+    const CUT: u32 = 13;
+    match unpack(u64::from(a), SINGLE) {
+        Number::Nan => return 0x7fff_ffff,
+        _ if relu && a >> 31 == 1 => return 0,
+        Number::Infinite { .. } => return a,
+        Number::Finite(_) => {}
+    }
+    let half = 1 << (CUT - 1);
+    // A carry runs into the exponent, as it should.
+    let rounded = match round {
+        TensorRound::Zero => a,
+        TensorRound::Away => a + half,
+        TensorRound::Even => a + half - 1 + (a >> CUT & 1),
+    };
+    rounded & !((1 << CUT) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The nearest finite number of a format by trying all of them: a tie goes to the one whose bits are even.
+    fn nearest(format: Float8, value: f64) -> u8 {
+        let (greatest, _) = limits(format);
+        let distance = |bits: u8| (magnitude(format, bits) - value.abs()).abs();
+        let best = (0..=greatest)
+            .min_by(|a, b| {
+                let by_distance = distance(*a).total_cmp(&distance(*b));
+                by_distance.then((a & 1).cmp(&(b & 1)))
+            })
+            .unwrap();
+        best | if value.is_sign_negative() { 0x80 } else { 0 }
+    }
+
+    #[test]
+    fn every_number_is_the_nearest() {
+        for format in [Float8::E4m3, Float8::E5m2] {
+            for bits in 0..=0xffff_u32 {
+                // All singles with a short fraction of moderate size.
+                let single = f32::from_bits(bits << 16);
+                if single.is_nan() {
+                    continue;
+                }
+                let value = f64::from(single);
+                assert_eq!(
+                    narrow(format, false, value),
+                    nearest(format, value.clamp(-1e6, 1e6)),
+                    "{value}"
+                );
+            }
+        }
+        assert_eq!(narrow(Float8::E4m3, false, 1e9), 0x7e);
+        assert_eq!(narrow(Float8::E4m3, true, -1.0), 0);
+        assert_eq!(magnitude(Float8::E4m3, 0x7e), 448.0);
+        assert_eq!(magnitude(Float8::E5m2, 0x7b), 57344.0);
+        assert_eq!(magnitude(Float8::E4m3, 1), 2f64.powi(-9));
+    }
+
+    #[test]
+    fn halves_come_back() {
+        for format in [Float8::E4m3, Float8::E5m2] {
+            let (greatest, nan) = limits(format);
+            for bits in 0..=greatest {
+                let pair = u32::from(bits) << 8 | u32::from(bits | 0x80);
+                assert_eq!(
+                    pair_of_halves(format, false, to_halves(format, false, pair)),
+                    pair
+                );
+            }
+            assert_eq!(to_halves(format, false, u32::from(nan)) & 0xffff, 0x7fff);
+        }
+        assert_eq!(to_halves(Float8::E5m2, false, 0xfc7c), 0xfc00_7c00);
+    }
+
+    #[test]
+    fn short_singles() {
+        let one_and = |steps: u32| 0x3f80_0000 + steps;
+        assert_eq!(tensor(TensorRound::Away, false, one_and(0x1000)), one_and(0x2000));
+        assert_eq!(tensor(TensorRound::Even, false, one_and(0x1000)), one_and(0));
+        assert_eq!(tensor(TensorRound::Even, false, one_and(0x3000)), one_and(0x4000));
+        assert_eq!(tensor(TensorRound::Zero, false, one_and(0x3fff)), one_and(0x2000));
+        assert_eq!(tensor(TensorRound::Away, false, 0x7fff_ffff), 0x7fff_ffff);
+        assert_eq!(tensor(TensorRound::Even, false, 0x7f7f_ffff), 0x7f80_0000);
+        assert_eq!(tensor(TensorRound::Even, true, 0xbf80_0000), 0);
+        assert_eq!(tensor(TensorRound::Zero, false, 0xff80_0000), 0xff80_0000);
+    }
+}

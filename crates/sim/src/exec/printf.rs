@@ -1,0 +1,372 @@
+//! C's `printf`, as a GPU's kernels have it.
+
+/// One conversion: `%-08.3llx`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Conversion {
+    left: bool,
+    plus: bool,
+    blank: bool,
+    alternate: bool,
+    zero: bool,
+    width: usize,
+    precision: Option<usize>,
+    /// Whether an integer has 64 bits.
+    long: bool,
+}
+
+/// The longest padding or precision.
+const LENGTH_MAX: usize = 4096;
+
+/// The text that `format` makes of the arguments, and how many there were; `None` if the format is none.
+///
+/// `next` gives the next argument, which has so many bytes; `text` what stands at an address, up to the zero byte.
+pub(super) fn format(
+    format: &str,
+    next: &mut dyn FnMut(u64) -> u64,
+    text: &mut dyn FnMut(u64) -> Option<Vec<u8>>,
+) -> Option<(String, i32)> {
+    let mut out = String::new();
+    let mut count = 0;
+    let mut rest = format.chars().peekable();
+    while let Some(character) = rest.next() {
+        if character != '%' {
+            out.push(character);
+            continue;
+        }
+        let mut conversion = Conversion::default();
+        while let Some(flag) = rest.next_if(|c| "-+ #0".contains(*c)) {
+            match flag {
+                '-' => conversion.left = true,
+                '+' => conversion.plus = true,
+                ' ' => conversion.blank = true,
+                '#' => conversion.alternate = true,
+                _ => conversion.zero = true,
+            }
+        }
+        let mut number = |rest: &mut std::iter::Peekable<std::str::Chars<'_>>| {
+            if rest.next_if_eq(&'*').is_some() {
+                count += 1;
+                return i64::from(next(4) as u32 as i32);
+            }
+            let mut value = 0;
+            while let Some(digit) = rest.next_if(char::is_ascii_digit) {
+                value = (value * 10 + i64::from(digit as u32 - '0' as u32)).min(LENGTH_MAX as i64);
+            }
+            value
+        };
+        let width = number(&mut rest);
+        conversion.left |= width < 0;
+        conversion.width = usize::try_from(width.unsigned_abs()).map_or(LENGTH_MAX, |n| n.min(LENGTH_MAX));
+        if rest.next_if_eq(&'.').is_some() {
+            // A negative one counts as none.
+            let precision = usize::try_from(number(&mut rest)).ok();
+            conversion.precision = precision.map(|n| n.min(LENGTH_MAX));
+        }
+        let mut longs = 0;
+        while let Some(length) = rest.next_if(|c| "hlLjzt".contains(*c)) {
+            longs += u32::from(length != 'h');
+        }
+        conversion.long = longs > 0;
+        let kind = rest.next()?;
+        let bytes = if conversion.long || "eEfFgGaAps".contains(kind) {
+            8
+        } else {
+            4
+        };
+        if kind == '%' {
+            out.push('%');
+            continue;
+        }
+        count += 1;
+        let value = match kind {
+            'd' | 'i' | 'u' | 'o' | 'x' | 'X' | 'c' | 'e' | 'E' | 'f' | 'F' | 'g' | 'G' | 'a' | 'A' | 'p'
+            | 's' => next(bytes),
+            _ => return None,
+        };
+        out += &match kind {
+            'd' | 'i' => signed(conversion, value),
+            'u' | 'o' | 'x' | 'X' => unsigned(conversion, kind, value),
+            'c' => padded(conversion, char::from(value as u8).to_string()),
+            'p' if value == 0 => padded(conversion, "(nil)".to_owned()),
+            'p' => padded(conversion, format!("{value:#x}")),
+            's' => {
+                let bytes = if value == 0 {
+                    b"(null)".to_vec()
+                } else {
+                    text(value)?
+                };
+                let length = conversion.precision.unwrap_or(bytes.len()).min(bytes.len());
+                padded(conversion, String::from_utf8_lossy(&bytes[..length]).into_owned())
+            }
+            _ => float(conversion, kind, f64::from_bits(value)),
+        };
+    }
+    Some((out, count))
+}
+
+/// Filled up with blanks to the width.
+fn padded(conversion: Conversion, text: String) -> String {
+    let width = conversion.width;
+    if conversion.left {
+        format!("{text:<width$}")
+    } else {
+        format!("{text:>width$}")
+    }
+}
+
+/// A number: its sign or prefix, and its digits, with zeros between where the format wants them.
+fn number(conversion: Conversion, prefix: &str, digits: &str, zeros: bool) -> String {
+    let length = prefix.len() + digits.len();
+    if zeros && !conversion.left && length < conversion.width {
+        let fill = "0".repeat(conversion.width - length);
+        return format!("{prefix}{fill}{digits}");
+    }
+    padded(conversion, format!("{prefix}{digits}"))
+}
+
+fn sign(conversion: Conversion, negative: bool) -> &'static str {
+    match (negative, conversion.plus, conversion.blank) {
+        (true, ..) => "-",
+        (_, true, _) => "+",
+        (_, _, true) => " ",
+        _ => "",
+    }
+}
+
+/// An integer's digits, as many as the precision wants.
+fn digits(conversion: Conversion, digits: String) -> String {
+    match conversion.precision {
+        Some(0) if digits == "0" => String::new(),
+        Some(precision) => format!("{digits:0>precision$}"),
+        None => digits,
+    }
+}
+
+fn signed(conversion: Conversion, value: u64) -> String {
+    let value = if conversion.long {
+        value.cast_signed()
+    } else {
+        i64::from(value as i32)
+    };
+    let digits = digits(conversion, value.unsigned_abs().to_string());
+    let zeros = conversion.zero && conversion.precision.is_none();
+    number(conversion, sign(conversion, value < 0), &digits, zeros)
+}
+
+fn unsigned(conversion: Conversion, kind: char, value: u64) -> String {
+    let value = if conversion.long {
+        value
+    } else {
+        u64::from(value as u32)
+    };
+    let plain = match kind {
+        'o' => format!("{value:o}"),
+        'x' => format!("{value:x}"),
+        'X' => format!("{value:X}"),
+        _ => value.to_string(),
+    };
+    let mut digits = digits(conversion, plain);
+    let prefix = match kind {
+        'x' if conversion.alternate && value != 0 => "0x",
+        'X' if conversion.alternate && value != 0 => "0X",
+        _ => "",
+    };
+    if kind == 'o' && conversion.alternate && !digits.starts_with('0') {
+        digits.insert(0, '0');
+    }
+    let zeros = conversion.zero && conversion.precision.is_none();
+    number(conversion, prefix, &digits, zeros)
+}
+
+fn float(conversion: Conversion, kind: char, value: f64) -> String {
+    let prefix = sign(conversion, value.is_sign_negative());
+    let magnitude = value.abs();
+    let upper = kind.is_ascii_uppercase();
+    let case = |text: String| if upper { text.to_ascii_uppercase() } else { text };
+    if !magnitude.is_finite() {
+        let text = if magnitude.is_nan() { "nan" } else { "inf" };
+        return number(conversion, prefix, &case(text.to_owned()), false);
+    }
+    let precision = conversion.precision.unwrap_or(6);
+    let digits = match kind.to_ascii_lowercase() {
+        'f' => fixed(conversion, magnitude, precision),
+        'e' => scientific(conversion, magnitude, precision),
+        'g' => general(conversion, magnitude, precision.max(1)),
+        _ => {
+            let prefix = format!("{prefix}{}", case("0x".to_owned()));
+            return number(
+                conversion,
+                &prefix,
+                &case(hexadecimal(conversion, magnitude)),
+                conversion.zero,
+            );
+        }
+    };
+    number(conversion, prefix, &case(digits), conversion.zero)
+}
+
+fn fixed(conversion: Conversion, value: f64, precision: usize) -> String {
+    let point = if conversion.alternate && precision == 0 {
+        "."
+    } else {
+        ""
+    };
+    format!("{value:.precision$}{point}")
+}
+
+/// The digits and the exponent of a number in scientific notation.
+fn decimal(value: f64, precision: usize) -> (String, i32) {
+    let text = format!("{value:.precision$e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    (digits.to_owned(), exponent.parse().unwrap_or(0))
+}
+
+fn with_exponent(digits: &str, exponent: i32) -> String {
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
+}
+
+fn scientific(conversion: Conversion, value: f64, precision: usize) -> String {
+    let (mut digits, exponent) = decimal(value, precision);
+    if conversion.alternate && precision == 0 {
+        digits.push('.');
+    }
+    with_exponent(&digits, exponent)
+}
+
+/// The shorter of both, without zeros at its end.
+fn general(conversion: Conversion, value: f64, precision: usize) -> String {
+    let (digits, exponent) = decimal(value, precision - 1);
+    let trimmed = |text: String| {
+        if conversion.alternate || !text.contains('.') {
+            return text;
+        }
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    };
+    let places = i32::try_from(precision).unwrap_or(i32::MAX);
+    if exponent < -4 || exponent >= places {
+        return with_exponent(&trimmed(digits), exponent);
+    }
+    let behind_point = usize::try_from(places - 1 - exponent).unwrap_or(0);
+    trimmed(format!("{value:.behind_point$}"))
+}
+
+/// What stands behind `0x`.
+fn hexadecimal(conversion: Conversion, value: f64) -> String {
+    let bits = value.to_bits();
+    let (mut fraction, mut exponent) = (bits & ((1 << 52) - 1), (bits >> 52) as i32 - 1023);
+    let mut lead = 1u64;
+    if exponent == -1023 {
+        (lead, exponent) = (0, if fraction == 0 { 0 } else { -1022 });
+    }
+    let digits = match conversion.precision {
+        Some(precision) if precision < 13 => {
+            // Rounded to nearest, ties to even, which may run into the lead.
+            let cut = 52 - 4 * precision as u32;
+            let whole = lead << 52 | fraction;
+            let (half, rest) = (1u64 << (cut - 1), whole & ((1 << cut) - 1));
+            let odd = whole >> cut & 1 == 1;
+            let rounded = (whole >> cut) + u64::from(rest > half || rest == half && odd);
+            lead = rounded >> (4 * precision);
+            fraction = rounded & ((1 << (4 * precision)) - 1);
+            if precision == 0 {
+                String::new()
+            } else {
+                format!("{fraction:0precision$x}")
+            }
+        }
+        Some(precision) => format!("{fraction:013x}{}", "0".repeat(precision - 13)),
+        None => format!("{fraction:013x}").trim_end_matches('0').to_owned(),
+    };
+    let point = if digits.is_empty() && !conversion.alternate {
+        ""
+    } else {
+        "."
+    };
+    format!("{lead}{point}{digits}p{exponent:+}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `printf` makes of arguments, each given as its bits.
+    fn printed(text: &str, arguments: &[u64]) -> String {
+        let mut rest = arguments.iter();
+        let mut next = |_| *rest.next().unwrap();
+        format(text, &mut next, &mut |address| {
+            Some(format!("at{address}").into_bytes())
+        })
+        .unwrap()
+        .0
+    }
+
+    #[test]
+    fn integers() {
+        let minus = |value: i64| value as u64;
+        assert_eq!(
+            printed("%d|%5d|%-5d|%05d|%+d|% d", &[7, 42, 42, 42, 42, 42]),
+            "7|   42|42   |00042|+42| 42"
+        );
+        assert_eq!(
+            printed(
+                "%d %i %lld %u",
+                &[minus(-3) & 0xffff_ffff, 8, minus(-5), 0xffff_ffff]
+            ),
+            "-3 8 -5 4294967295"
+        );
+        assert_eq!(
+            printed("%x %X %#x %#o %o %08llx", &[255, 255, 255, 8, 8, 0xabc]),
+            "ff FF 0xff 010 10 00000abc"
+        );
+        assert_eq!(
+            printed("%.3d|%6.3d|%06.3d|%.0d|", &[5, 5, 5, 0]),
+            "005|   005|   005||"
+        );
+        assert_eq!(
+            printed("%*d|%-*d|%.*f", &[4, 1, 4, 1, 2, 1.5f64.to_bits()]),
+            "   1|1   |1.50"
+        );
+    }
+
+    #[test]
+    fn floats() {
+        let f = |text: &str, value: f64| printed(text, &[value.to_bits()]);
+        assert_eq!(f("%f", 3.25), "3.250000");
+        assert_eq!(f("%5.2f", -1.5), "-1.50");
+        assert_eq!(f("%08.2f", -1.5), "-0001.50");
+        assert_eq!(f("%.0f", 2.5), "2");
+        assert_eq!(f("%#.0f", 2.5), "2.");
+        assert_eq!(f("%e", 12345.678), "1.234568e+04");
+        assert_eq!(f("%.2E", 0.00012), "1.20E-04");
+        assert_eq!(f("%g", 0.0001), "0.0001");
+        assert_eq!(f("%g", 0.00001), "1e-05");
+        assert_eq!(f("%g", 1e6), "1e+06");
+        assert_eq!(f("%g", 123456.0), "123456");
+        assert_eq!(f("%g", 999_999.5), "1e+06");
+        assert_eq!(f("%g", 0.0), "0");
+        assert_eq!(f("%#g", 1.0), "1.00000");
+        assert_eq!(f("%a", 1.5), "0x1.8p+0");
+        assert_eq!(f("%a", 0.0), "0x0p+0");
+        assert_eq!(f("%.1a", 1.96875), "0x2.0p+0");
+        assert_eq!(f("%010a", 1.5), "0x001.8p+0");
+        assert_eq!(f("%F %%", f64::INFINITY), "INF %");
+        assert_eq!(f("%5f", f64::NAN), "  nan");
+    }
+
+    #[test]
+    fn texts_and_pointers() {
+        assert_eq!(
+            printed("%s|%8s|%-8s|%.2s|%c", &[17, 17, 17, 17, 65]),
+            "at17|    at17|at17    |at|A"
+        );
+        assert_eq!(printed("%p %p %s", &[0x1000, 0, 0]), "0x1000 (nil) (null)");
+        let mut none = |_| 0;
+        assert_eq!(format("%", &mut none, &mut |_| None), None);
+        assert_eq!(format("%k", &mut none, &mut |_| None), None);
+        assert_eq!(
+            format("%d%%%d", &mut none, &mut |_| None),
+            Some(("0%0".to_owned(), 2))
+        );
+    }
+}

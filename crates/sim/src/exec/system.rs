@@ -1,0 +1,103 @@
+//! What the driver does for a kernel: `printf` and `assert`.
+
+use super::block::Shared;
+use super::fault::FaultKind;
+use super::memory::Memory;
+use super::place::Failure;
+use super::printf;
+use super::registers::{LANES, lanes};
+use super::warp::Warp;
+use crate::ptx::code::System;
+
+/// Serves the lanes of `mask`, the lowest first.
+#[cold]
+pub(super) fn run(
+    system: System,
+    warp: &mut Warp,
+    shared: &mut Shared<'_, '_>,
+    mask: u32,
+) -> Result<(), Failure> {
+    let memory = shared.all(&mut warp.local);
+    match system {
+        System::Print {
+            format,
+            arguments,
+            result,
+        } => {
+            let mut results = [0; LANES];
+            for lane in lanes(mask) {
+                let (format, arguments) = (
+                    warp.registers.double(format)[lane],
+                    warp.registers.double(arguments)[lane],
+                );
+                results[lane] = print(&memory, lane, format, arguments)?.cast_unsigned();
+            }
+            warp.registers.set_word(result, mask, &results);
+            Ok(())
+        }
+        System::Free { pointer } => {
+            let pointers = warp.registers.double(pointer);
+            match lanes(mask).find(|lane| pointers[*lane] != 0) {
+                Some(lane) => {
+                    let address = pointers[lane];
+                    Err((lane, FaultKind::InvalidFree { address }))
+                }
+                None => Ok(()),
+            }
+        }
+        System::Assert {
+            message,
+            file,
+            line,
+            function,
+        } => {
+            let lane = mask.trailing_zeros() as usize & 31;
+            let r = &warp.registers;
+            let text = |slot| text(&memory, lane, r.double(slot)[lane]);
+            let kind = FaultKind::Assertion {
+                message: text(message)?,
+                file: text(file)?,
+                line: r.word(line)[lane],
+                function: text(function)?,
+            };
+            Err((lane, kind))
+        }
+    }
+}
+
+fn text(memory: &Memory<'_, '_>, lane: usize, address: u64) -> Result<String, Failure> {
+    let bytes = memory.read_text(lane, address);
+    let bytes = bytes.ok_or((lane, FaultKind::Unreadable { address }))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Prints for one lane, and returns how many arguments there were, or -1 for a format that is none.
+fn print(memory: &Memory<'_, '_>, lane: usize, format: u64, arguments: u64) -> Result<i32, Failure> {
+    let format = text(memory, lane, format)?;
+    let mut at = arguments;
+    let mut unreadable = None;
+    let mut next = |bytes: u64| {
+        at = at.next_multiple_of(bytes);
+        let mut value = [0; 8];
+        if memory
+            .read_generic(lane, at, &mut value[..bytes as usize])
+            .is_none()
+        {
+            unreadable = Some(at);
+        }
+        at += bytes;
+        u64::from_le_bytes(value)
+    };
+    let mut read_text = |address| memory.read_text(lane, address);
+    let printed = printf::format(&format, &mut next, &mut read_text);
+    if let Some(address) = unreadable {
+        return Err((lane, FaultKind::Unreadable { address }));
+    }
+    match printed {
+        Some((text, count)) => {
+            memory.global.print(&text);
+            Ok(count)
+        }
+        None => Ok(-1),
+    }
+}

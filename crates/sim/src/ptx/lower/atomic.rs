@@ -1,0 +1,129 @@
+//! Atomics, and whether the order of blocks shows in their results.
+
+use super::mnemonic::Mnemonic;
+use super::operand::Class;
+use super::{Lowerer, PtxError, uses};
+use crate::ptx::ast::Operand;
+use crate::ptx::code::{AccessSpace, Address, Atomic, AtomicOp, Code, Op, Order, System, Window};
+use crate::ptx::types::Type;
+
+impl<'a> Lowerer<'a> {
+    /// `atom`, `red`.
+    pub(super) fn atomic(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = m.ty()?;
+        let policy = m.has("L2::cache_hint");
+        let block_only = m.take("cta");
+        let (space, order) = Self::space_and_order(m);
+        let order = Order {
+            block_only,
+            ..order.unwrap_or_default()
+        };
+        let count = m.take_one(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1);
+        let operations = [
+            ("add", AtomicOp::Add),
+            ("min", AtomicOp::Min),
+            ("max", AtomicOp::Max),
+            ("and", AtomicOp::And),
+            ("or", AtomicOp::Or),
+            ("xor", AtomicOp::Xor),
+            ("inc", AtomicOp::Inc),
+            ("dec", AtomicOp::Dec),
+            ("exch", AtomicOp::Exchange),
+            ("cas", AtomicOp::CompareSwap),
+        ];
+        let f = m.take_one(&operations).ok_or_else(|| m.unsupported())?;
+        let integer = matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64);
+        let untyped = matches!(ty, Type::B32 | Type::B64);
+        let fits = match f {
+            AtomicOp::Add => integer || ty.is_float(),
+            AtomicOp::Min | AtomicOp::Max => integer,
+            AtomicOp::And | AtomicOp::Or | AtomicOp::Xor => untyped,
+            AtomicOp::Inc | AtomicOp::Dec => ty == Type::U32,
+            AtomicOp::Exchange => untyped || integer,
+            AtomicOp::CompareSwap => untyped || integer || ty == Type::B16,
+        };
+        // Several side by side are added, each by itself, up to 16 bytes.
+        let fits = fits && (count == 1 || f == AtomicOp::Add && ty.is_float() && count * ty.bytes() <= 16);
+        let in_memory = matches!(
+            space,
+            AccessSpace::Generic | AccessSpace::Is(Window::Global | Window::Shared)
+        );
+        m.finish()?;
+        if !fits || !in_memory {
+            return Err(m.unsupported());
+        }
+        let (d, rest) = match (m.base, m.operands) {
+            ("atom", [d, rest @ ..]) => (Some(d), rest),
+            (_, rest) => (None, rest),
+        };
+        let swap = f == AtomicOp::CompareSwap;
+        let rest = match rest {
+            [rest @ .., _] if policy => rest,
+            all => all,
+        };
+        let (target, b, c) = match rest {
+            [target, b] if !swap => (target, b, b),
+            [target, b, c] if swap => (target, b, c),
+            _ => return Err(m.operand_count(if swap { "4" } else { "3" })),
+        };
+        let (address, space) = self.address(m, target, space)?;
+        let (values, others) = (Self::values(m, b, count)?, Self::values(m, c, count)?);
+        for at in 0..count {
+            // Constants of 16-bit floats are written as bits.
+            let ty_of_value = if matches!(ty, Type::F16 | Type::Bf16) {
+                Type::B16
+            } else {
+                ty
+            };
+            let b = self.source(m, &values[at], ty_of_value)?;
+            let c = self.source(m, &others[at], ty_of_value)?;
+            let result = match d {
+                Some(Operand::Name("_")) | None => None,
+                Some(d) => Some(self.target(m, &Self::values(m, d, count)?[at], ty)?),
+            };
+            let address = Address {
+                offset: address.offset.wrapping_add((at * ty.bytes()) as i64),
+                ..address
+            };
+            self.code.atomics.push(Atomic {
+                f,
+                ty,
+                order,
+                space,
+                address,
+                result,
+                b,
+                c,
+            });
+            self.emit(Op::Atomic(
+                u32::try_from(self.code.atomics.len() - 1).unwrap_or(u32::MAX),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Whether the order of blocks can show in the result: see [`Code::ordered`].
+pub(super) fn is_ordered(code: &Code) -> bool {
+    let outside_block = |space| matches!(space, AccessSpace::Generic | AccessSpace::Is(Window::Global));
+    let atomics = code.atomics.iter().any(|atomic| {
+        let commutes = !matches!(
+            atomic.f,
+            AtomicOp::Exchange | AtomicOp::CompareSwap | AtomicOp::Inc | AtomicOp::Dec
+        ) && !atomic.ty.is_float();
+        let result_read = atomic
+            .result
+            .is_some_and(|slot| uses::is_read(code, Class::of(atomic.ty), slot));
+        outside_block(atomic.space) && (!commutes || result_read)
+    });
+    let waits = code
+        .loads
+        .iter()
+        .any(|load| load.synchronises && outside_block(load.space));
+    // What is printed comes in the order of blocks.
+    let prints = code
+        .systems
+        .iter()
+        .any(|system| matches!(system, System::Print { .. }));
+    atomics || waits || prints
+}

@@ -1,0 +1,404 @@
+//! Calls: most functions are put in place, those that call themselves or are called through pointers are really called.
+
+use super::mnemonic::Mnemonic;
+use super::names::{Scope, Symbol};
+use super::operand::Class;
+use super::{CALLS_MAX, Frame, GUARD_NEGATED, Lowerer, NO_GUARD, PtxError, PtxErrorKind};
+use crate::ptx::ast::{FormalAst, FunctionAst, Operand};
+use crate::ptx::code::{AddressBase, Bin64, Call, CallTarget, Callee, Op, Slot, Window};
+use crate::ptx::module::function_address;
+use crate::ptx::types::Type;
+
+/// The bytes of a thread's stack, where a kernel has one.
+const STACK_BYTES: u32 = 16 << 10;
+
+/// A call as written.
+struct Written<'a> {
+    name: &'a str,
+    results: &'a [Operand<'a>],
+    arguments: &'a [Operand<'a>],
+}
+
+/// What every function that is really called knows: the stack pointer, and the slots through which addresses are handed over.
+#[derive(Debug, Default)]
+pub(super) struct Convention {
+    stack_pointer: Option<Slot>,
+    arguments: Vec<Slot>,
+    results: Vec<Slot>,
+}
+
+impl<'a> Lowerer<'a> {
+    fn written_call(&self, m: &Mnemonic<'a>) -> Result<Written<'a>, PtxError> {
+        let (results, rest) = match m.operands {
+            [Operand::List(results), rest @ ..] => (results.as_slice(), rest),
+            rest => (&[][..], rest),
+        };
+        // Behind a call through a pointer stands its prototype.
+        let (name, arguments) = match rest {
+            [Operand::Name(name)] | [Operand::Name(name), Operand::Name(_)] => (*name, &[][..]),
+            [Operand::Name(name), Operand::List(arguments)]
+            | [Operand::Name(name), Operand::List(arguments), Operand::Name(_)] => {
+                (*name, arguments.as_slice())
+            }
+            _ => return Err(m.operand_count("1 to 4")),
+        };
+        Ok(Written {
+            name,
+            results,
+            arguments,
+        })
+    }
+
+    /// `call`.
+    pub(super) fn call(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        m.take("uni");
+        m.finish()?;
+        let call = self.written_call(m)?;
+        let Some((index, function)) = self.module.function(call.name) else {
+            return self.call_pointer(m, &call);
+        };
+        if function.body.is_none() {
+            return self.system_call(m, call.name, call.results, call.arguments);
+        }
+        let counts = (function.params.len(), function.results.len());
+        if (call.arguments.len(), call.results.len()) != counts {
+            return Err(m.operand_count(&format!("{} and {}", counts.1, counts.0)));
+        }
+        let callee = self
+            .code
+            .callees
+            .iter()
+            .position(|callee| callee.address == function_address(index));
+        if let Some(callee) = callee {
+            let target = CallTarget::Function(u32::try_from(callee).unwrap_or(u32::MAX));
+            return self.call_really(m, target, &call);
+        }
+        if self.calls.len() == CALLS_MAX {
+            let problem = format!("calls nested deeper than {CALLS_MAX}");
+            return Err(self.error(PtxErrorKind::TooLarge(problem)));
+        }
+        self.put_in_place(m, function, &call)
+    }
+
+    fn call_pointer(&mut self, m: &Mnemonic<'a>, call: &Written<'a>) -> Result<(), PtxError> {
+        match self.resolve(call.name)? {
+            Symbol::Register(register) if register.ty.bytes() == 8 => {
+                self.call_really(m, CallTarget::Pointer(register.slot), call)
+            }
+            _ => Err(self.error(PtxErrorKind::UndefinedSymbol(call.name.to_owned()))),
+        }
+    }
+
+    /// Hands the places of arguments and results over, and calls.
+    fn call_really(
+        &mut self,
+        m: &Mnemonic<'a>,
+        target: CallTarget,
+        call: &Written<'a>,
+    ) -> Result<(), PtxError> {
+        for (results, actuals) in [(false, call.arguments), (true, call.results)] {
+            for (at, actual) in actuals.iter().enumerate() {
+                let (base, offset) = self.actual_place(m, actual)?;
+                let d = self.handed_over(results, at)?;
+                self.emit_address(d, base, offset)?;
+            }
+        }
+        let calls = &mut self.code.calls;
+        calls.push(Call {
+            target,
+            actuals: (call.arguments.len(), call.results.len()),
+        });
+        let index = u32::try_from(calls.len() - 1).unwrap_or(u32::MAX);
+        self.emit(Op::Call(index));
+        // The threads come back to what stands behind.
+        self.emit(Op::Nop);
+        Ok(())
+    }
+
+    /// The slot through which the place of an argument or result is handed over.
+    fn handed_over(&mut self, result: bool, at: usize) -> Result<Slot, PtxError> {
+        loop {
+            let convention = &self.convention;
+            let slots = if result {
+                &convention.results
+            } else {
+                &convention.arguments
+            };
+            if let Some(slot) = slots.get(at) {
+                return Ok(*slot);
+            }
+            let slot = self.new_slot(Class::Double)?;
+            if result {
+                self.convention.results.push(slot);
+            } else {
+                self.convention.arguments.push(slot);
+            }
+        }
+    }
+
+    /// Where the variable lies, in local memory, that a call names as argument or result.
+    pub(super) fn actual_place(
+        &mut self,
+        m: &Mnemonic<'a>,
+        actual: &'a Operand<'a>,
+    ) -> Result<(AddressBase, u32), PtxError> {
+        let wrong = || m.mismatch(actual, "a `.param` variable must stand here");
+        let Operand::Name(name) = actual else {
+            return Err(wrong());
+        };
+        let symbol = self.resolve(name)?;
+        self.place_in_local_memory(symbol).ok_or_else(wrong)
+    }
+
+    /// Where what a symbol stands for begins in local memory, if it lies there.
+    pub(super) fn place_in_local_memory(&self, symbol: Symbol<'a>) -> Option<(AddressBase, u32)> {
+        match symbol {
+            Symbol::Memory {
+                window: Window::Local,
+                offset,
+            } => Some((AddressBase::None, offset)),
+            Symbol::Frame(offset) => Some((AddressBase::Double(self.frame.as_ref()?.slot), offset)),
+            Symbol::Formal(slot) => Some((AddressBase::Double(slot), 0)),
+            _ => None,
+        }
+    }
+
+    /// `d = base + offset`
+    pub(super) fn emit_address(&mut self, d: Slot, base: AddressBase, offset: u32) -> Result<(), PtxError> {
+        let b = self.constant(Class::Double, offset.into())?;
+        match base {
+            AddressBase::Double(a) => self.emit(Op::Bin64 {
+                f: Bin64::Add,
+                d,
+                a,
+                b,
+            }),
+            _ => self.emit_move(Class::Double, d, b),
+        }
+        Ok(())
+    }
+
+    pub(super) fn ret(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        m.take("uni");
+        let [] = m.operands()?;
+        self.emit(match self.return_label {
+            Some(label) => Op::Branch {
+                target: u32::try_from(label).unwrap_or(u32::MAX),
+            },
+            None => Op::Exit,
+        });
+        Ok(())
+    }
+
+    /// Makes the slots that all really called functions share, and the functions known, before the code of any of them.
+    pub(super) fn announce(&mut self, functions: &[(usize, &'a FunctionAst<'a>)]) -> Result<(), PtxError> {
+        if !functions.is_empty() {
+            self.stack_pointer()?;
+        }
+        for (index, function) in functions {
+            for at in 0..function.params.len() {
+                self.handed_over(false, at)?;
+            }
+            for at in 0..function.results.len() {
+                self.handed_over(true, at)?;
+            }
+            self.code.callees.push(Callee {
+                name: function.name.to_owned(),
+                address: function_address(*index),
+                entry: 0,
+                words: 0..0,
+                doubles: 0..0,
+                predicates: 0..0,
+                formals: (function.params.len(), function.results.len()),
+            });
+        }
+        Ok(())
+    }
+
+    /// The slots in use in each file.
+    fn slots(&self) -> [Slot; 3] {
+        [self.code.words, self.code.doubles, self.code.predicates]
+    }
+
+    /// Lowers a function that is really called: number `callee` of those.
+    pub(super) fn function(&mut self, callee: usize, function: &'a FunctionAst<'a>) -> Result<(), PtxError> {
+        let from = self.slots();
+        self.line = function.line;
+        self.code.callees[callee].entry = u32::try_from(self.code.instrs.len()).unwrap_or(u32::MAX);
+        // A stack pointer that `alloca` has left odd is brought to where the widest access can begin.
+        let (slot, size) = (self.new_slot(Class::Double)?, self.new_slot(Class::Double)?);
+        let stack_pointer = self.stack_pointer()?;
+        self.counted = 0;
+        let (round_up, cut) = (
+            self.constant(Class::Double, 15)?,
+            self.constant(Class::Double, !15)?,
+        );
+        let bin64 = |f, d, a, b| Op::Bin64 { f, d, a, b };
+        self.emit(bin64(Bin64::Add, slot, stack_pointer, round_up));
+        self.emit(bin64(Bin64::And, slot, slot, cut));
+        self.emit(bin64(Bin64::Add, stack_pointer, slot, size));
+        let mut formals = Scope::default();
+        for (result, list) in [(false, &function.params), (true, &function.results)] {
+            for (at, formal) in list.iter().enumerate() {
+                let FormalAst::Memory(variable) = formal else {
+                    let problem = "parameters in registers, of a function that calls itself or is called through a pointer";
+                    return Err(PtxErrorKind::Unsupported(problem.to_owned()).at(function.line));
+                };
+                let own = self.new_slot(Class::Double)?;
+                let handed_over = self.handed_over(result, at)?;
+                self.emit_move(Class::Double, own, handed_over);
+                formals.add(variable.name, Symbol::Formal(own), variable.line)?;
+            }
+        }
+        let scopes = std::mem::replace(&mut self.scopes, vec![formals]);
+        let label = self.new_label();
+        self.return_label = Some(label);
+        self.frame = Some(Frame { slot, bytes: 0 });
+        self.calls = vec![function.name];
+        if let Some(body) = &function.body {
+            self.block(body)?;
+        }
+        self.place_label(label);
+        self.counted = 0;
+        self.emit_move(Class::Double, stack_pointer, slot);
+        self.emit(Op::Return);
+        self.scopes = scopes;
+        self.return_label = None;
+        let bytes = self.frame.take().map_or(0, |frame| frame.bytes);
+        self.set_constant(size, bytes.next_multiple_of(16).into());
+        let to = self.slots();
+        let own = &mut self.code.callees[callee];
+        own.words = from[0]..to[0];
+        own.doubles = from[1]..to[1];
+        own.predicates = from[2]..to[2];
+        Ok(())
+    }
+
+    /// Lowers the function's code in place of the call.
+    fn put_in_place(
+        &mut self,
+        m: &Mnemonic<'a>,
+        function: &'a FunctionAst<'a>,
+        call: &Written<'a>,
+    ) -> Result<(), PtxError> {
+        let (line, location) = (self.line, self.location);
+        // A guarded call is jumped over by the threads that do not make it.
+        let after = self.new_label();
+        if self.guard != NO_GUARD {
+            self.guard ^= GUARD_NEGATED;
+            self.emit(Op::Branch {
+                target: u32::try_from(after).unwrap_or(u32::MAX),
+            });
+            self.guard = NO_GUARD;
+        }
+        let mut formals = Scope::default();
+        let mut copies_out = Vec::new();
+        let pairs = function
+            .params
+            .iter()
+            .zip(call.arguments)
+            .map(|pair| (pair, false));
+        let pairs = pairs.chain(function.results.iter().zip(call.results).map(|pair| (pair, true)));
+        for ((formal, actual), result) in pairs {
+            match formal {
+                FormalAst::Memory(variable) => {
+                    self.actual_place(m, actual)?;
+                    let symbol = match actual {
+                        Operand::Name(name) => self.resolve(name)?,
+                        _ => return Err(m.mismatch(actual, "a `.param` variable must stand here")),
+                    };
+                    formals.add(variable.name, symbol, variable.line)?;
+                }
+                FormalAst::Register(registers) => {
+                    let register = self.new_register(registers.ty)?;
+                    let class = Class::of(registers.ty);
+                    if result {
+                        copies_out.push((class, self.target(m, actual, registers.ty)?, register.slot));
+                    } else {
+                        let a = self.source(m, actual, registers.ty)?;
+                        self.emit_move(class, register.slot, a);
+                    }
+                    formals.add(registers.name, Symbol::Register(register), registers.line)?;
+                }
+            }
+        }
+        let scopes = std::mem::replace(&mut self.scopes, vec![formals]);
+        let inner_return = self.new_label();
+        let outer_return = self.return_label.replace(inner_return);
+        self.calls.push(function.name);
+        if let Some(body) = &function.body {
+            self.block(body)?;
+        }
+        self.calls.pop();
+        self.return_label = outer_return;
+        self.scopes = scopes;
+        (self.line, self.location) = (line, location);
+        self.guard = NO_GUARD;
+        self.counted = 0;
+        self.place_label(inner_return);
+        for (class, d, a) in copies_out {
+            self.emit_move(class, d, a);
+        }
+        // The label must have an operation behind it.
+        self.place_label(after);
+        self.emit(Op::Nop);
+        Ok(())
+    }
+
+    /// `alloca`: room on the thread's stack.
+    pub(super) fn stack_allocate(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = m.ty_of(&[Type::U64])?;
+        m.finish()?;
+        let (d, bytes, align) = match m.operands {
+            [d, bytes] => (d, bytes, 8),
+            [d, bytes, Operand::Int(align)] if align.is_power_of_two() => (d, bytes, *align),
+            _ => return Err(m.operand_count("2 or 3")),
+        };
+        let bytes = self.source(m, bytes, ty)?;
+        let d = self.target(m, d, ty)?;
+        let at = self.stack_pointer()?;
+        let (round_up, cut) = (
+            self.constant(Class::Double, align - 1)?,
+            self.constant(Class::Double, !(align - 1))?,
+        );
+        let t = self.temporary(Class::Double)?;
+        let bin64 = |f, d, a, b| Op::Bin64 { f, d, a, b };
+        self.emit(bin64(Bin64::Add, t, at, round_up));
+        self.emit(bin64(Bin64::And, t, t, cut));
+        self.emit(bin64(Bin64::Add, at, t, bytes));
+        self.emit_move(Class::Double, d, t);
+        Ok(())
+    }
+
+    /// `stacksave`, `stackrestore`: the stack pointer.
+    pub(super) fn stack_keep(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let ty = m.ty_of(&[Type::U64])?;
+        let [operand] = m.operands()?;
+        let at = self.stack_pointer()?;
+        if m.base == "stacksave" {
+            let d = self.target(m, operand, ty)?;
+            self.emit_move(Class::Double, d, at);
+        } else {
+            let a = self.source(m, operand, ty)?;
+            self.emit_move(Class::Double, at, a);
+        }
+        Ok(())
+    }
+
+    fn stack_pointer(&mut self) -> Result<Slot, PtxError> {
+        if let Some(slot) = self.convention.stack_pointer {
+            return Ok(slot);
+        }
+        let slot = self.new_slot(Class::Double)?;
+        self.convention.stack_pointer = Some(slot);
+        Ok(slot)
+    }
+
+    /// Puts the stack behind the kernel's own variables, if it has one.
+    pub(super) fn place_stack(&mut self) {
+        if let Some(slot) = self.convention.stack_pointer {
+            self.set_constant(slot, self.code.local_bytes.into());
+            self.code.local_bytes += STACK_BYTES;
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Comparisons of 16-bit floats, which are comparisons of singles.
+
+use super::mnemonic::Mnemonic;
+use super::operand::Class;
+use super::{Lowerer, PtxError};
+use crate::ptx::ast::Operand;
+use crate::ptx::code::{Bin32, Convert, Op, PredOp, Round, Slot, Un32};
+use crate::ptx::types::Type;
+
+impl<'a> Lowerer<'a> {
+    /// A 16-bit float as a single.
+    pub(super) fn single(&mut self, ty: Type, a: Slot) -> Result<Slot, PtxError> {
+        let d = self.temporary(Class::Word)?;
+        let how = Convert {
+            to: Type::F32,
+            from: ty,
+            round: Round::Nearest,
+            integral: false,
+            flush: false,
+            saturate: false,
+            register_bytes: 4,
+        };
+        self.emit(Op::Convert { how, d, a });
+        Ok(d)
+    }
+
+    /// Compares both halves of two registers, and combines each outcome with a predicate, if `boolean` says how.
+    fn compare_pair(
+        &mut self,
+        m: &Mnemonic<'a>,
+        ty: Type,
+        relation: &str,
+        operands: [&'a Operand<'a>; 2],
+        boolean: Option<(PredOp, Slot)>,
+    ) -> Result<[Slot; 2], PtxError> {
+        let half = if ty == Type::F16x2 { Type::F16 } else { Type::Bf16 };
+        let mut sources = [0; 2];
+        for (source, operand) in sources.iter_mut().zip(operands) {
+            *source = self.source(m, operand, Type::B32)?;
+        }
+        let mut results = [0; 2];
+        for (result, part) in results.iter_mut().zip([Un32::Zext16, Un32::High16]) {
+            let mut values = [0; 2];
+            for (value, a) in values.iter_mut().zip(sources) {
+                let d = self.temporary(Class::Word)?;
+                self.emit(Op::Un32 { f: part, d, a });
+                *value = self.single(half, d)?;
+            }
+            let d = self.temporary(Class::Predicate)?;
+            self.compare_slots(m, relation, Type::F32, false, d, values)?;
+            if let Some((f, b)) = boolean {
+                self.emit(Op::Pred { f, d, a: d, b });
+            }
+            *result = d;
+        }
+        Ok(results)
+    }
+
+    /// The operands of a comparison, with the predicate at their end if there is a boolean operation.
+    fn compared(
+        &mut self,
+        m: &Mnemonic<'a>,
+        boolean: Option<PredOp>,
+    ) -> Result<(&'a Operand<'a>, [&'a Operand<'a>; 2], Option<(PredOp, Slot)>), PtxError> {
+        match (m.operands, boolean) {
+            ([d, a, b], None) => Ok((d, [a, b], None)),
+            ([d, a, b, c], Some(f)) => {
+                let c = self.source(m, c, Type::Pred)?;
+                Ok((d, [a, b], Some((f, c))))
+            }
+            _ => Err(m.operand_count(if boolean.is_some() { "4" } else { "3" })),
+        }
+    }
+
+    /// `setp` of pairs: the first result is that of the low halves.
+    pub(super) fn set_predicates_of_pair(
+        &mut self,
+        m: &Mnemonic<'a>,
+        ty: Type,
+        relation: &str,
+        boolean: Option<PredOp>,
+    ) -> Result<(), PtxError> {
+        let (target, operands, boolean) = self.compared(m, boolean)?;
+        let Operand::Pair(p, q) = target else {
+            return Err(m.mismatch(target, "two predicates must stand here"));
+        };
+        self.keep_guard()?;
+        let results = self.compare_pair(m, ty, relation, operands, boolean)?;
+        for (name, a) in [*p, *q].into_iter().zip(results) {
+            if name != "_" {
+                let d = self.predicate(name)?;
+                self.emit_move(Class::Predicate, d, a);
+            }
+        }
+        Ok(())
+    }
+
+    /// `set` of pairs: 1.0 or all ones in each half, by the type of the result.
+    pub(super) fn set_pair(
+        &mut self,
+        m: &Mnemonic<'a>,
+        ty: Type,
+        result: Type,
+        relation: &str,
+        boolean: Option<PredOp>,
+    ) -> Result<(), PtxError> {
+        let one = match result {
+            Type::F16x2 if ty == Type::F16x2 => 0x3c00,
+            Type::Bf16x2 if ty == Type::Bf16x2 => 0x3f80,
+            Type::U32 | Type::S32 => 0xffff,
+            _ => return Err(m.unsupported()),
+        };
+        let (target, operands, boolean) = self.compared(m, boolean)?;
+        let results = self.compare_pair(m, ty, relation, operands, boolean)?;
+        let (a, b) = (self.constant(Class::Word, one)?, self.constant(Class::Word, 0)?);
+        let mut halves = [0; 2];
+        for (half, p) in halves.iter_mut().zip(results) {
+            *half = self.temporary(Class::Word)?;
+            self.emit(Op::Select32 { d: *half, a, b, p });
+        }
+        let d = self.target(m, target, Type::B32)?;
+        self.emit(Op::Bin32 {
+            f: Bin32::Pack16,
+            d,
+            a: halves[0],
+            b: halves[1],
+        });
+        Ok(())
+    }
+}

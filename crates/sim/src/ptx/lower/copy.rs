@@ -1,0 +1,78 @@
+//! Asynchronous copies from global to shared memory.
+
+use super::mnemonic::Mnemonic;
+use super::{Lowerer, PtxError};
+use crate::ptx::ast::Operand;
+use crate::ptx::code::{AccessSpace, AsyncCopy, Op, Window};
+use crate::ptx::types::Type;
+
+impl<'a> Lowerer<'a> {
+    /// `cp.async` and what waits for it.
+    pub(super) fn copy_async(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        if !m.take("async") {
+            return Err(m.unsupported());
+        }
+        let copy = if m.take("commit_group") {
+            let [] = m.operands()?;
+            AsyncCopy::Commit
+        } else if m.take("wait_all") {
+            let [] = m.operands()?;
+            AsyncCopy::Wait { but: None }
+        } else if m.take("wait_group") {
+            let [count] = m.operands()?;
+            match count {
+                Operand::Int(count) => AsyncCopy::Wait {
+                    but: Some(u32::try_from(*count).unwrap_or(u32::MAX)),
+                },
+                _ => return Err(m.mismatch(count, "a constant must stand here")),
+            }
+        } else {
+            self.start_copy(m)?
+        };
+        self.code.copies.push(copy);
+        let index = u32::try_from(self.code.copies.len() - 1).unwrap_or(u32::MAX);
+        self.emit(Op::Copy(index));
+        Ok(())
+    }
+
+    fn start_copy(&mut self, m: &mut Mnemonic<'a>) -> Result<AsyncCopy, PtxError> {
+        let whole = m
+            .take_one(&[("ca", false), ("cg", true)])
+            .ok_or_else(|| m.unsupported())?;
+        if !(m.take("shared") || m.take("shared::cta")) || !m.take("global") {
+            return Err(m.unsupported());
+        }
+        let policy = m.take("L2::cache_hint");
+        m.ignore(&["L2::64B", "L2::128B", "L2::256B"]);
+        m.finish()?;
+        let operands = match m.operands {
+            [rest @ .., _] if policy => rest,
+            all => all,
+        };
+        let (target, source, bytes, rest) = match operands {
+            [target, source, Operand::Int(bytes), rest @ ..] if rest.len() <= 1 => {
+                (target, source, *bytes, rest)
+            }
+            _ => return Err(m.operand_count("3 or 4")),
+        };
+        if !matches!((bytes, whole), (4 | 8, false) | (16, _)) {
+            return Err(m.mismatch(&m.operands[2], "it is not a size that can be copied"));
+        }
+        let (mut source_bytes, mut ignore) = (None, None);
+        match rest {
+            [Operand::Name(name)] if self.is_predicate(name) => ignore = Some(self.predicate(name)?),
+            [operand] => source_bytes = Some(self.source(m, operand, Type::U32)?),
+            _ => {}
+        }
+        let (target, _) = self.address(m, target, AccessSpace::Is(Window::Shared))?;
+        let (source, source_space) = self.address(m, source, AccessSpace::Is(Window::Global))?;
+        Ok(AsyncCopy::Start {
+            target,
+            source,
+            source_space,
+            bytes: bytes as usize,
+            source_bytes,
+            ignore,
+        })
+    }
+}

@@ -1,0 +1,68 @@
+//! Conversions from and to floats of 8 bits, and to singles with a short fraction.
+
+use super::mnemonic::Mnemonic;
+use super::{Lowerer, PtxError};
+use crate::ptx::code::{Extra, Float8, Op, TensorRound};
+use crate::ptx::types::Type;
+
+impl<'a> Lowerer<'a> {
+    /// `cvt` where one of the types is `e4m3x2`, `e5m2x2` or `tf32`.
+    pub(super) fn convert_small(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        let relu = m.take("relu");
+        if m.take("tf32") {
+            m.ty_of(&[Type::F32])?;
+            let rounds = [
+                ("rna", TensorRound::Away),
+                ("rn", TensorRound::Even),
+                ("rz", TensorRound::Zero),
+            ];
+            let round = m.take_one(&rounds).ok_or_else(|| m.unsupported())?;
+            if round == TensorRound::Away && relu {
+                return Err(m.unsupported());
+            }
+            let [d, a] = m.operands()?;
+            let a = self.source(m, a, Type::F32)?;
+            let d = self.target(m, d, Type::B32)?;
+            let f = Extra::ToTensorFloat { round, relu };
+            self.emit(Op::Extra { f, d, a, b: a, c: a });
+            return Ok(());
+        }
+        let format = m
+            .take_one(&[("e4m3x2", Float8::E4m3), ("e5m2x2", Float8::E5m2)])
+            .ok_or_else(|| m.unsupported())?;
+        if !m.take("rn") {
+            return Err(m.unsupported());
+        }
+        let other = m.ty_of(&[Type::F32, Type::F16x2])?;
+        let saturate = m.take("satfinite");
+        m.finish()?;
+        match (other, saturate, m.operands) {
+            (Type::F32, true, [d, a, b]) => {
+                let (a, b) = (self.source(m, a, Type::F32)?, self.source(m, b, Type::F32)?);
+                let d = self.target(m, d, Type::B16)?;
+                let f = Extra::ToFloat8 { format, relu };
+                self.emit(Op::Extra { f, d, a, b, c: b });
+                Ok(())
+            }
+            (Type::F16x2, saturate, [d, a]) => {
+                let (from, to) = if saturate {
+                    (Type::B32, Type::B16)
+                } else {
+                    (Type::B16, Type::B32)
+                };
+                let a = self.source(m, a, from)?;
+                let d = self.target(m, d, to)?;
+                let f = if saturate {
+                    Extra::HalvesToFloat8 { format, relu }
+                } else {
+                    Extra::FromFloat8 { format, relu }
+                };
+                self.emit(Op::Extra { f, d, a, b: a, c: a });
+                Ok(())
+            }
+            (Type::F32, true, _) => Err(m.operand_count("3")),
+            (Type::F16x2, ..) => Err(m.operand_count("2")),
+            _ => Err(m.unsupported()),
+        }
+    }
+}

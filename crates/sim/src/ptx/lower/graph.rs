@@ -1,0 +1,111 @@
+//! Who calls whom: which functions of a kernel cannot be put in place of their calls.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::ptx::ast::{FunctionAst, InstructionAst, ModuleAst, Operand, Statement};
+
+/// What a function's body does to others.
+#[derive(Debug, Default)]
+struct Links {
+    /// The functions it calls by name.
+    calls: BTreeSet<usize>,
+    /// The functions whose addresses it takes.
+    takes: BTreeSet<usize>,
+    /// Whether it calls through pointers.
+    calls_pointers: bool,
+}
+
+/// The functions that a kernel has to call at run time, with their places in the module's list: those that call themselves,
+/// directly or through others, and if it can call through pointers, those whose address anyone takes.
+pub(super) fn really_called<'a>(
+    module: &'a ModuleAst<'a>,
+    kernel: &'a FunctionAst<'a>,
+) -> Vec<(usize, &'a FunctionAst<'a>)> {
+    let links: BTreeMap<usize, Links> = module
+        .functions
+        .iter()
+        .enumerate()
+        .filter(|(_, function)| !function.entry)
+        .map(|(index, function)| (index, links(module, function)))
+        .collect();
+    let own = self::links(module, kernel);
+    let mut reached = reach(&links, own.calls.iter().copied());
+    let calls_pointers = own.calls_pointers || reached.iter().any(|index| links[index].calls_pointers);
+    let mut pointed_at = BTreeSet::new();
+    if calls_pointers {
+        pointed_at = addresses_taken(module, &links);
+        reached = reach(&links, own.calls.iter().chain(&pointed_at).copied());
+    }
+    reached
+        .into_iter()
+        .filter(|index| {
+            let recursive = || reach(&links, links[index].calls.iter().copied()).contains(index);
+            pointed_at.contains(index) || recursive()
+        })
+        .map(|index| (index, &module.functions[index]))
+        .filter(|(_, function)| function.body.is_some())
+        .collect()
+}
+
+/// All functions that can be reached by calls from `start`, those included.
+fn reach(links: &BTreeMap<usize, Links>, start: impl Iterator<Item = usize>) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    let mut open: Vec<usize> = start.collect();
+    while let Some(index) = open.pop() {
+        if found.insert(index) {
+            open.extend(&links[&index].calls);
+        }
+    }
+    found
+}
+
+/// The functions whose addresses stand in initial values or are taken by some code, a kernel's too.
+fn addresses_taken(module: &ModuleAst<'_>, found: &BTreeMap<usize, Links>) -> BTreeSet<usize> {
+    let in_values = module
+        .variables
+        .iter()
+        .flat_map(|variable| &variable.references)
+        .filter_map(|reference| Some(module.function(reference.name)?.0));
+    let kernels = module.functions.iter().filter(|function| function.entry);
+    let in_kernels = kernels.flat_map(|kernel| links(module, kernel).takes);
+    let in_functions = found.values().flat_map(|links| &links.takes).copied();
+    in_values.chain(in_kernels).chain(in_functions).collect()
+}
+
+fn links(module: &ModuleAst<'_>, function: &FunctionAst<'_>) -> Links {
+    let mut found = Links::default();
+    if let Some(body) = &function.body {
+        add_block(module, body, &mut found);
+    }
+    found
+}
+
+fn add_block(module: &ModuleAst<'_>, statements: &[Statement<'_>], found: &mut Links) {
+    for statement in statements {
+        match statement {
+            Statement::Block(inner) => add_block(module, inner, found),
+            Statement::Instruction(instruction) => add(module, instruction, found),
+            _ => {}
+        }
+    }
+}
+
+fn add(module: &ModuleAst<'_>, instruction: &InstructionAst<'_>, found: &mut Links) {
+    let mut names = instruction.operands.iter().filter_map(|operand| match operand {
+        Operand::Name(name) => Some(*name),
+        _ => None,
+    });
+    let function = |name: &str| Some(module.function(name)?.0);
+    if instruction.opcode == "call" || instruction.opcode.starts_with("call.") {
+        // Lists aside, the first operand is what is called.
+        match names.next().map(function) {
+            Some(Some(index)) => {
+                found.calls.insert(index);
+            }
+            Some(None) => found.calls_pointers = true,
+            None => {}
+        }
+    } else {
+        found.takes.extend(names.filter_map(function));
+    }
+}

@@ -1,0 +1,96 @@
+//! Calls of functions that the driver brings along: `printf`, `assert` and what is left of the heap.
+
+use super::mnemonic::Mnemonic;
+use super::operand::Class;
+use super::{Lowerer, PtxError, PtxErrorKind};
+use crate::ptx::ast::Operand;
+use crate::ptx::code::{Access, AccessSpace, Address, Op, Order, Slot, System, Window};
+
+impl<'a> Lowerer<'a> {
+    /// A call of a function that has no body.
+    pub(super) fn system_call(
+        &mut self,
+        m: &Mnemonic<'a>,
+        name: &str,
+        results: &'a [Operand<'a>],
+        arguments: &'a [Operand<'a>],
+    ) -> Result<(), PtxError> {
+        let system = match (name, arguments) {
+            ("vprintf", [format, values]) => System::Print {
+                format: self.argument(m, format, Class::Double)?,
+                arguments: self.argument(m, values, Class::Double)?,
+                result: self.temporary(Class::Word)?,
+            },
+            ("__assertfail", [message, file, line, function, _]) => System::Assert {
+                message: self.argument(m, message, Class::Double)?,
+                file: self.argument(m, file, Class::Double)?,
+                line: self.argument(m, line, Class::Word)?,
+                function: self.argument(m, function, Class::Double)?,
+            },
+            ("free", [pointer]) => System::Free {
+                pointer: self.argument(m, pointer, Class::Double)?,
+            },
+            ("malloc" | "__nv_aligned_device_malloc", _) => {
+                let problem = format!(
+                    "the external function `{name}`: kernels of the simulated device have no heap; hand them an array to work in"
+                );
+                return Err(self.error(PtxErrorKind::Unsupported(problem)));
+            }
+            _ => {
+                let problem = format!("the external function `{name}`");
+                return Err(self.error(PtxErrorKind::Unsupported(problem)));
+            }
+        };
+        self.code.systems.push(system);
+        let index = u32::try_from(self.code.systems.len() - 1).unwrap_or(u32::MAX);
+        self.emit(Op::System(index));
+        if let (System::Print { result, .. }, [target]) = (system, results) {
+            let access = self.actual_access(m, target, Class::Word, result)?;
+            self.code.stores.push(access);
+            let index = u32::try_from(self.code.stores.len() - 1).unwrap_or(u32::MAX);
+            self.emit(Op::Store(index));
+        }
+        Ok(())
+    }
+
+    /// The value of an argument.
+    fn argument(
+        &mut self,
+        m: &Mnemonic<'a>,
+        actual: &'a Operand<'a>,
+        class: Class,
+    ) -> Result<Slot, PtxError> {
+        let d = self.temporary(class)?;
+        let access = self.actual_access(m, actual, class, d)?;
+        self.code.loads.push(access);
+        let index = u32::try_from(self.code.loads.len() - 1).unwrap_or(u32::MAX);
+        self.emit(Op::Load(index));
+        Ok(d)
+    }
+
+    /// The access to the variable that a call names as argument or result.
+    fn actual_access(
+        &mut self,
+        m: &Mnemonic<'a>,
+        actual: &'a Operand<'a>,
+        class: Class,
+        slot: Slot,
+    ) -> Result<Access, PtxError> {
+        let (base, offset) = self.actual_place(m, actual)?;
+        let double = class == Class::Double;
+        Ok(Access {
+            space: AccessSpace::Is(Window::Local),
+            address: Address {
+                base,
+                offset: offset.into(),
+            },
+            width: if double { 8 } else { 4 },
+            count: 1,
+            sign_extend: 0,
+            double,
+            synchronises: false,
+            order: Order::default(),
+            values: [slot; 4],
+        })
+    }
+}

@@ -1,0 +1,289 @@
+//! PTX files that say in their first lines how to run them and what must come of it: on the simulated device, and with
+//! `MILLSTREAM_DEVICE=cuda:0` the same on a GPU.
+//!
+//! `files/` has a file for each family of instructions, `compiled/` what NVRTC made of the CUDA C++ beside it, `refused/` what is not
+//! loaded. `run_line.rs` describes the lines. What a device cannot do is listed as ignored, with the reason.
+
+mod device;
+mod expression;
+mod list;
+mod run_line;
+mod values;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use millstream_driver::{DevicePtr, LaunchDims};
+
+use device::Device;
+use expression::{Names, evaluate};
+use run_line::{Directives, Kind, Run, Within};
+use values::Number;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let cuda = std::env::var("MILLSTREAM_DEVICE")
+        .ok()
+        .and_then(|device| device.strip_prefix("cuda:")?.parse::<i32>().ok());
+    let mut trials = vec![
+        Trial::test("run_lines::numbers", || Ok(values::check()?)),
+        Trial::test("run_lines::every_file_is_listed", every_file_is_listed),
+    ];
+    // One context serves all files on a GPU; without one, or where it cannot be opened, each trial says why.
+    let device = cuda.map(|_| Device::open(cuda).map(Arc::new));
+    for (name, lines, source) in list::FILES {
+        match run_line::read(lines) {
+            Ok(directives) => add(&mut trials, name, source, directives, device.as_ref()),
+            Err(problem) => trials.push(Trial::test(*name, move || Err(problem.into()))),
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The device of a trial: the GPU, or a simulated one of its own.
+fn device(gpu: Option<&Result<Arc<Device>, Failed>>) -> Result<Arc<Device>, Failed> {
+    match gpu {
+        Some(opened) => opened.clone(),
+        None => Device::open(None).map(Arc::new),
+    }
+}
+
+fn add(
+    trials: &mut Vec<Trial>,
+    name: &'static str,
+    source: &'static str,
+    directives: Directives,
+    gpu: Option<&Result<Arc<Device>, Failed>>,
+) {
+    let architecture = match gpu {
+        Some(Ok(gpu)) => gpu.architecture().ok(),
+        _ => None,
+    };
+    let too_new = architecture.is_some_and(|own| own < target(source));
+    let gpu = gpu.cloned();
+    let on_gpu = gpu.is_some();
+    if let Some(refused) = directives.refused {
+        let only_simulated = on_gpu && !refused.by_everyone;
+        let gpu = gpu.clone();
+        let trial = Trial::test(name, move || {
+            let device = device(gpu.as_ref())?;
+            match device.load(source) {
+                Ok(_) => Err("the file was loaded".into()),
+                Err(text) if on_gpu || text.contains(&refused.text) => Ok(()),
+                Err(text) => Err(format!("refused otherwise: {text}").into()),
+            }
+        });
+        trials.push(reasoned(
+            trial,
+            only_simulated,
+            "only refused by the simulated device",
+        ));
+    }
+    for run in directives.runs {
+        let gpu = gpu.clone();
+        // A fault would take the context of all other files along.
+        let only_simulated = on_gpu && run.faults.is_some();
+        let trial_name = format!("{name}::{}::{}", run.kernel, run.line);
+        let trial = Trial::test(trial_name, move || launch(&*device(gpu.as_ref())?, source, &run));
+        let trial = reasoned(trial, only_simulated, "faults");
+        trials.push(reasoned(trial, too_new, "target too new"));
+    }
+}
+
+/// Lists a trial as ignored, with the reason.
+fn reasoned(trial: Trial, ignored: bool, reason: &str) -> Trial {
+    if ignored {
+        trial.with_ignored_flag(true).with_kind(reason)
+    } else {
+        trial
+    }
+}
+
+/// The number of the file's target: 75 for `sm_75`.
+fn target(source: &str) -> i32 {
+    let found = source.lines().find_map(|line| line.strip_prefix(".target sm_"));
+    let digits = found.map_or("", |text| {
+        text.split(|c: char| !c.is_ascii_digit()).next().unwrap_or("")
+    });
+    digits.parse().unwrap_or(0)
+}
+
+/// The buffers of a run, as they were before the launch.
+struct Buffers<'r> {
+    run: &'r Run,
+    initial: Vec<Vec<u8>>,
+    addresses: Vec<Option<DevicePtr>>,
+}
+
+impl Buffers<'_> {
+    fn find(&self, name: &str) -> Option<usize> {
+        self.run
+            .arguments
+            .iter()
+            .position(|argument| argument.name == name)
+    }
+}
+
+impl Names for Buffers<'_> {
+    fn element(&self, name: &str, index: i128) -> Option<Number> {
+        let at = self.find(name)?;
+        let ty = self.run.arguments[at].ty;
+        let start = usize::try_from(index).ok()?.checked_mul(ty.bytes())?;
+        let bytes = self.initial.get(at)?.get(start..start + ty.bytes())?;
+        Some(ty.decode(ty.get(bytes)))
+    }
+
+    fn address(&self, name: &str) -> Option<u64> {
+        let address = self.addresses.get(self.find(name)?)?;
+        address.map(DevicePtr::as_raw)
+    }
+}
+
+/// All values of an expression or of a list between braces.
+fn numbers(text: &str, count: usize, names: &dyn Names) -> Result<Vec<Number>, String> {
+    match text.strip_prefix('{').and_then(|text| text.strip_suffix('}')) {
+        Some(list) => {
+            let values: Vec<_> = list
+                .split(',')
+                .map(|value| evaluate(value.trim(), 0, names))
+                .collect::<Result<_, _>>()?;
+            if values.len() == count {
+                Ok(values)
+            } else {
+                Err(format!("{} values for {count} elements", values.len()))
+            }
+        }
+        None => (0..count as i128).map(|i| evaluate(text, i, names)).collect(),
+    }
+}
+
+fn launch(device: &Device, source: &str, run: &Run) -> Result<(), Failed> {
+    let module = device.load(source)?;
+    let mut buffers = Buffers {
+        run,
+        initial: Vec::new(),
+        addresses: Vec::new(),
+    };
+    let mut arguments = Vec::new();
+    for argument in &run.arguments {
+        let count = argument.kind.elements();
+        let mut bytes = Vec::new();
+        match &argument.initial {
+            Some(text) => {
+                for number in
+                    numbers(text, count, &buffers).map_err(|text| format!("{}: {text}", argument.name))?
+                {
+                    argument.ty.put(number, &mut bytes);
+                }
+            }
+            None => bytes.resize(count * argument.ty.bytes(), 0),
+        }
+        let is_buffer = matches!(argument.kind, Kind::Buffer(_));
+        let address = is_buffer.then(|| device.put(&bytes)).transpose()?;
+        arguments.push(match address {
+            Some(address) => vec![address.as_raw()],
+            None => words(&bytes),
+        });
+        buffers.initial.push(bytes);
+        buffers.addresses.push(address);
+    }
+    let dims = LaunchDims {
+        grid: run.grid,
+        block: run.block,
+        shared_bytes: run.shared_bytes,
+    };
+    let launched = device.launch(module, &run.kernel, &dims, &arguments);
+    if let Some(text) = &run.faults {
+        return fault(device, launched, text);
+    }
+    launched?;
+    for (at, argument) in run.arguments.iter().enumerate() {
+        let (Some(expected), Some(address)) = (&argument.expected, buffers.addresses[at]) else {
+            continue;
+        };
+        let count = argument.kind.elements();
+        let found = device.get(address, count * argument.ty.bytes())?;
+        let wanted = numbers(&expected.expression, count, &buffers)?;
+        for (index, (bytes, wanted)) in found.chunks(argument.ty.bytes()).zip(wanted).enumerate() {
+            let (found, wanted) = (argument.ty.get(bytes), argument.ty.encode(wanted));
+            if !is_close(argument.ty, expected.within, found, wanted) {
+                let (name, ty) = (&argument.name, argument.ty);
+                let (a, b) = (ty.decode(found), ty.decode(wanted));
+                return Err(format!("{name}[{index}] is {found:#x} ({a:?}), not {wanted:#x} ({b:?})").into());
+            }
+        }
+    }
+    if let Some(gpu) = &device.simulated {
+        if gpu.printed() != run.prints {
+            return Err(format!("printed {:?}, not {:?}", gpu.printed(), run.prints).into());
+        }
+        if let Some(report) = gpu.reports().first() {
+            return Err(format!("reported: {report}").into());
+        }
+    }
+    Ok(())
+}
+
+/// The bytes as words, so that they are aligned.
+fn words(bytes: &[u8]) -> Vec<u64> {
+    let word = |chunk: &[u8]| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_ne_bytes(word)
+    };
+    bytes.chunks(8).map(word).collect()
+}
+
+/// A kernel that must have failed, with a report that says so.
+fn fault(device: &Device, launched: Result<(), String>, text: &str) -> Result<(), Failed> {
+    if launched.is_ok() {
+        return Err("the kernel did not fail".into());
+    }
+    let reports = device
+        .simulated
+        .as_ref()
+        .map(|gpu| gpu.reports())
+        .unwrap_or_default();
+    if reports.iter().any(|report| report.to_string().contains(text)) {
+        Ok(())
+    } else {
+        Err(format!("no report contains `{text}`: {reports:?}").into())
+    }
+}
+
+fn is_close(ty: values::Type, within: Within, found: u64, wanted: u64) -> bool {
+    let is_float = matches!(ty.decode(0), Number::Real(_));
+    let (a, b) = (ty.decode(found).real(), ty.decode(wanted).real());
+    match within {
+        // Which NaN a result is matters only where its bits are asked for, in an integer type.
+        Within::Exact => found == wanted || is_float && a.is_nan() && b.is_nan(),
+        Within::Ulp(most) => ty.steps_between(found, wanted) <= most,
+        Within::Relative(most) => a == b || (a - b).abs() <= most * b.abs().max(1.0),
+    }
+}
+
+/// Every file of the folders is in the list, so that none is forgotten. Elsewhere than in its repository the test has nothing to look at.
+fn every_file_is_listed() -> Result<(), Failed> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ptx");
+    let mut missing = Vec::new();
+    for part in ["files", "compiled", "refused"] {
+        let Ok(entries) = std::fs::read_dir(folder.join(part)) else {
+            continue;
+        };
+        for entry in entries {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "ptx") {
+                let name = format!("{part}/{}", path.file_stem().unwrap_or_default().display());
+                if !list::FILES.iter().any(|(known, ..)| *known == name) {
+                    missing.push(name);
+                }
+            }
+        }
+    }
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("not in list.rs: {missing:?}").into())
+    }
+}

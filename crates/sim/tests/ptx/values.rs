@@ -1,0 +1,205 @@
+//! The types of what kernels are given and give back, and how numbers become their bits.
+
+use std::fmt;
+
+/// A number of a run line: exact integers and reals, and bits that stand for themselves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Number {
+    Int(i128),
+    Real(f64),
+    /// The bits of a float, given as such.
+    Bits(u64),
+}
+
+impl Number {
+    /// As a real number. Bits are those of the widest float that they can be: the types below take them as they are.
+    pub(crate) fn real(self) -> f64 {
+        match self {
+            Self::Int(value) => value as f64,
+            Self::Real(value) => value,
+            Self::Bits(bits) => f64::from_bits(bits),
+        }
+    }
+
+    pub(crate) fn int(self) -> i128 {
+        match self {
+            Self::Int(value) => value,
+            Self::Real(value) => value as i128,
+            Self::Bits(bits) => bits.into(),
+        }
+    }
+
+    pub(crate) fn is_true(self) -> bool {
+        self.real() != 0.0
+    }
+}
+
+/// The type of an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Type {
+    Unsigned(usize),
+    Signed(usize),
+    F16,
+    Bf16,
+    F32,
+    F64,
+}
+
+const NAMES: [(&str, Type); 12] = [
+    ("u8", Type::Unsigned(1)),
+    ("u16", Type::Unsigned(2)),
+    ("u32", Type::Unsigned(4)),
+    ("u64", Type::Unsigned(8)),
+    ("s8", Type::Signed(1)),
+    ("s16", Type::Signed(2)),
+    ("s32", Type::Signed(4)),
+    ("s64", Type::Signed(8)),
+    ("f16", Type::F16),
+    ("bf16", Type::Bf16),
+    ("f32", Type::F32),
+    ("f64", Type::F64),
+];
+
+impl Type {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        let found = NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|(_, ty)| *ty)
+    }
+
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Self::Unsigned(bytes) | Self::Signed(bytes) => bytes,
+            Self::F16 | Self::Bf16 => 2,
+            Self::F32 => 4,
+            Self::F64 => 8,
+        }
+    }
+
+    /// The bits of a number: integers are cut, reals rounded to the nearest.
+    pub(crate) fn encode(self, number: Number) -> u64 {
+        let bits = match (self, number) {
+            (_, Number::Bits(bits)) => bits,
+            (Self::Unsigned(_) | Self::Signed(_), number) => number.int() as u64,
+            (Self::F64, number) => number.real().to_bits(),
+            (Self::F32, number) => u64::from((number.real() as f32).to_bits()),
+            (Self::F16, number) => short(number.real(), 5, 10),
+            (Self::Bf16, number) => short(number.real(), 8, 7),
+        };
+        bits & (u64::MAX >> (64 - 8 * self.bytes()))
+    }
+
+    pub(crate) fn decode(self, bits: u64) -> Number {
+        match self {
+            Self::Unsigned(_) => Number::Int(bits.into()),
+            Self::Signed(bytes) => {
+                let unused = 64 - 8 * bytes as u32;
+                Number::Int(i128::from((bits << unused).cast_signed() >> unused))
+            }
+            Self::F64 => Number::Real(f64::from_bits(bits)),
+            Self::F32 => Number::Real(f32::from_bits(bits as u32).into()),
+            Self::F16 => Number::Real(long(bits, 5, 10)),
+            Self::Bf16 => Number::Real(f32::from_bits((bits as u32) << 16).into()),
+        }
+    }
+
+    /// The bits in little-endian order.
+    pub(crate) fn put(self, number: Number, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.encode(number).to_le_bytes()[..self.bytes()]);
+    }
+
+    /// The bits of the element at the start of `bytes`.
+    pub(crate) fn get(self, bytes: &[u8]) -> u64 {
+        let mut whole = [0; 8];
+        whole[..self.bytes()].copy_from_slice(&bytes[..self.bytes()]);
+        u64::from_le_bytes(whole)
+    }
+
+    /// How many numbers of the type lie between two of its floats.
+    pub(crate) fn steps_between(self, a: u64, b: u64) -> u64 {
+        let sign = 1u64 << (8 * self.bytes() - 1);
+        let place = |bits: u64| {
+            let magnitude = (bits & (sign - 1)).cast_signed();
+            if bits & sign != 0 { -magnitude } else { magnitude }
+        };
+        place(a).abs_diff(place(b))
+    }
+}
+
+/// The bits of the nearest number of a format of 16 bits, ties to even.
+fn short(value: f64, exponent_bits: i32, fraction_bits: i32) -> u64 {
+    let sign = u64::from(value.is_sign_negative()) << 15;
+    if value.is_nan() {
+        return 0x7fff;
+    }
+    let bias = (1 << (exponent_bits - 1)) - 1;
+    let magnitude = value.abs();
+    let greatest = 2f64.powi(bias) * (2.0 - 2f64.powi(-fraction_bits - 1));
+    let infinity = ((1u64 << exponent_bits) - 1) << fraction_bits;
+    if magnitude >= greatest {
+        return sign | infinity;
+    }
+    // The weight of the last bit, which is that of the smallest normal numbers for all below them.
+    let exponent = if magnitude == 0.0 {
+        1 - bias
+    } else {
+        (magnitude.log2().floor() as i32).max(1 - bias)
+    };
+    let steps = (magnitude / 2f64.powi(exponent - fraction_bits)).round_ties_even() as u64;
+    // Steps beyond the hidden bit's run into the exponent, as they should.
+    sign | (steps + (((exponent + bias - 1) as u64) << fraction_bits))
+}
+
+/// The value of bits of a format of 16 bits.
+fn long(bits: u64, exponent_bits: i32, fraction_bits: i32) -> f64 {
+    let bias = (1 << (exponent_bits - 1)) - 1;
+    let exponent = (bits >> fraction_bits & ((1 << exponent_bits) - 1)) as i32;
+    let fraction = (bits & ((1 << fraction_bits) - 1)) as f64 * 2f64.powi(-fraction_bits);
+    let magnitude = if exponent == (1 << exponent_bits) - 1 {
+        if fraction == 0.0 { f64::INFINITY } else { f64::NAN }
+    } else if exponent == 0 {
+        fraction * 2f64.powi(1 - bias)
+    } else {
+        (1.0 + fraction) * 2f64.powi(exponent - bias)
+    };
+    if bits >> 15 & 1 == 1 {
+        -magnitude
+    } else {
+        magnitude
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = NAMES.iter().find(|(_, ty)| ty == self);
+        f.write_str(found.map_or("?", |(name, _)| name))
+    }
+}
+
+/// The run lines' own arithmetic is right.
+pub(crate) fn check() -> Result<(), String> {
+    let cases = [
+        (Type::F16, 1.0, 0x3c00),
+        (Type::F16, -65504.0, 0xfbff),
+        (Type::F16, 65520.0, 0x7c00),
+        (Type::F16, 5.960_464_477_539_063e-8, 1),
+        (Type::F16, 0.1, 0x2e66),
+        (Type::F16, 2049.0, 0x6800),
+        (Type::Bf16, 1.0, 0x3f80),
+        (Type::Bf16, -3.140_625, 0xc049),
+        (Type::Bf16, 1.003_906_25, 0x3f80),
+        (Type::F32, 0.1, 0x3dcc_cccd),
+        (Type::Signed(2), -2.0, 0xfffe),
+    ];
+    for (ty, value, bits) in cases {
+        let found = ty.encode(Number::Real(value));
+        if found != bits {
+            return Err(format!("{value} as {ty} is {found:#x}, not {bits:#x}"));
+        }
+    }
+    for bits in (0..0x7c00).chain(0x8000..0xfc00) {
+        if Type::F16.encode(Type::F16.decode(bits)) != bits {
+            return Err(format!("{bits:#x} does not come back"));
+        }
+    }
+    Ok(())
+}
