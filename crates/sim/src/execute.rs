@@ -208,7 +208,7 @@ impl World {
                     ResultCode::ILLEGAL_ADDRESS
                 }
                 FaultKind::StepLimit { .. } => ResultCode::LAUNCH_TIMEOUT,
-                FaultKind::Assertion { .. } => ResultCode::ASSERT,
+                FaultKind::Assertion(_) => ResultCode::ASSERT,
                 _ => ResultCode::LAUNCH_FAILED,
             },
             text,

@@ -98,17 +98,8 @@ pub enum FaultKind {
         limit: usize,
     },
     /// `assert` of something that does not hold.
-    #[error("assertion `{message}` failed, in {file}:{line}, {function}")]
-    Assertion {
-        /// What does not hold, as written.
-        message: String,
-        /// The source file.
-        file: String,
-        /// The line there.
-        line: u32,
-        /// The function.
-        function: String,
-    },
+    #[error("{0}")]
+    Assertion(Box<Assertion>),
     /// `free` of something: the simulated device has no heap that it could come from.
     #[error("free of {address:#x}, which `malloc` has not given")]
     InvalidFree {
@@ -155,6 +146,26 @@ pub enum FaultKind {
     /// A launch that does not fit the kernel.
     #[error("{0}")]
     InvalidLaunch(String),
+}
+
+/// What a kernel's `assert` said.
+///
+/// ```
+/// use millstream_sim::exec::Assertion;
+/// let failed = Assertion { message: "n == 3".into(), file: "x.cu".into(), line: 12, function: "k".into() };
+/// assert_eq!(failed.to_string(), "assertion `n == 3` failed, in x.cu:12, k");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("assertion `{message}` failed, in {file}:{line}, {function}")]
+pub struct Assertion {
+    /// What does not hold, as written.
+    pub message: String,
+    /// The source file.
+    pub file: String,
+    /// The line there.
+    pub line: u32,
+    /// The function.
+    pub function: String,
 }
 
 fn verb(write: bool) -> &'static str {

@@ -41,7 +41,7 @@ mod system;
 mod warp;
 mod watch;
 
-pub use fault::{Fault, FaultKind};
+pub use fault::{Assertion, Fault, FaultKind};
 pub use grid::{run, run_checked};
 pub use launch::{GlobalMemory, Launch, Region, Stats, Watched};
 pub use marks::{Marks, Touch};

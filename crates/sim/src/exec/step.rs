@@ -171,6 +171,9 @@ pub(super) fn run<O: Observer>(
                 stop = warp.stop(group.pc);
                 continue;
             }
+            Op::Extra { f, d, a, b, c } => {
+                extra::run(&mut warp.registers, mask, code.extras[f as usize], d, [a, b, c]);
+            }
             Op::System(index) => {
                 let system = code.systems[index as usize];
                 system::run(system, warp, shared, mask).map_err(failed)?;
@@ -421,7 +424,6 @@ fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
             c,
         } => half::run(r, mask, f, format, d, [a, b, c]),
         Op::Convert { how, d, a } => convert::run(r, mask, how, d, a),
-        Op::Extra { f, d, a, b, c } => extra::run(r, mask, f, d, [a, b, c]),
         Op::IsSpace { window, d, a } => {
             r.p_dd(mask, d, a, a, |address, _| Window::of(address) == window);
         }
@@ -432,6 +434,7 @@ fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
         | Op::Branch { .. }
         | Op::BranchIndexed { .. }
         | Op::Call(_)
+        | Op::Extra { .. }
         | Op::Return
         | Op::System(_)
         | Op::Copy(_)

@@ -1,7 +1,7 @@
 //! What the driver does for a kernel: `printf` and `assert`.
 
 use super::block::Shared;
-use super::fault::FaultKind;
+use super::fault::{Assertion, FaultKind};
 use super::memory::Memory;
 use super::place::Failure;
 use super::printf;
@@ -54,13 +54,13 @@ pub(super) fn run(
             let lane = mask.trailing_zeros() as usize & 31;
             let r = &warp.registers;
             let text = |slot| text(&memory, lane, r.double(slot)[lane]);
-            let kind = FaultKind::Assertion {
+            let failed = Assertion {
                 message: text(message)?,
                 file: text(file)?,
                 line: r.word(line)[lane],
                 function: text(function)?,
             };
-            Err((lane, kind))
+            Err((lane, FaultKind::Assertion(Box::new(failed))))
         }
     }
 }

@@ -293,9 +293,9 @@ pub(crate) enum Op {
     System(u32),
     /// Index into [`Code::copies`].
     Copy(u32),
-    /// What is rare, on 32-bit registers.
+    /// What is rare, on 32-bit registers: index into [`Code::extras`].
     Extra {
-        f: Extra,
+        f: u32,
         d: Slot,
         a: Slot,
         b: Slot,
@@ -368,6 +368,7 @@ pub(crate) struct Code {
     pub(crate) calls: Vec<Call>,
     pub(crate) systems: Vec<System>,
     pub(crate) copies: Vec<AsyncCopy>,
+    pub(crate) extras: Vec<Extra>,
     /// The functions that are really called.
     pub(crate) callees: Vec<Callee>,
     /// Where the kernel begins, behind the functions: threads in a function are at a lower place than those that wait for them to

@@ -7,6 +7,9 @@ use crate::ptx::ast::Operand;
 use crate::ptx::code::{Bin32, Convert, Op, PredOp, Round, Slot, Un32};
 use crate::ptx::types::Type;
 
+/// The result and the operands of a comparison, and what its outcome is combined with.
+type Compared<'a> = (&'a Operand<'a>, [&'a Operand<'a>; 2], Option<(PredOp, Slot)>);
+
 impl<'a> Lowerer<'a> {
     /// A 16-bit float as a single.
     pub(super) fn single(&mut self, ty: Type, a: Slot) -> Result<Slot, PtxError> {
@@ -57,11 +60,7 @@ impl<'a> Lowerer<'a> {
     }
 
     /// The operands of a comparison, with the predicate at their end if there is a boolean operation.
-    fn compared(
-        &mut self,
-        m: &Mnemonic<'a>,
-        boolean: Option<PredOp>,
-    ) -> Result<(&'a Operand<'a>, [&'a Operand<'a>; 2], Option<(PredOp, Slot)>), PtxError> {
+    fn compared(&mut self, m: &Mnemonic<'a>, boolean: Option<PredOp>) -> Result<Compared<'a>, PtxError> {
         match (m.operands, boolean) {
             ([d, a, b], None) => Ok((d, [a, b], None)),
             ([d, a, b, c], Some(f)) => {

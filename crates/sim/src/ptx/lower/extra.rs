@@ -3,7 +3,7 @@
 use super::mnemonic::Mnemonic;
 use super::operand::Class;
 use super::{Lowerer, PtxError};
-use crate::ptx::code::{Bin32, Exchange, ExchangeOp, Extra, Op, Packed, PackedOp};
+use crate::ptx::code::{Bin32, Exchange, ExchangeOp, Extra, Op, Packed, PackedOp, Slot};
 use crate::ptx::types::Type;
 
 /// The video instructions for the parts of a register, without the number of parts.
@@ -34,6 +34,12 @@ pub(super) fn is_simd(base: &str) -> bool {
 }
 
 impl<'a> Lowerer<'a> {
+    pub(super) fn emit_extra(&mut self, f: Extra, d: Slot, [a, b, c]: [Slot; 3]) {
+        self.code.extras.push(f);
+        let f = u32::try_from(self.code.extras.len() - 1).unwrap_or(u32::MAX);
+        self.emit(Op::Extra { f, d, a, b, c });
+    }
+
     /// `szext`, `bmsk`, `fns`, `elect`.
     pub(super) fn extra(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         match m.base {
@@ -48,7 +54,7 @@ impl<'a> Lowerer<'a> {
                 );
                 let d = self.target(m, d, ty)?;
                 let f = Extra::FindNth;
-                self.emit(Op::Extra { f, d, a, b, c });
+                self.emit_extra(f, d, [a, b, c]);
                 Ok(())
             }
             base => {
@@ -65,7 +71,7 @@ impl<'a> Lowerer<'a> {
                     let signed = ty.is_signed();
                     Extra::Extend { signed, wrap }
                 };
-                self.emit(Op::Extra { f, d, a, b, c: b });
+                self.emit_extra(f, d, [a, b, b]);
                 Ok(())
             }
         }
@@ -124,7 +130,7 @@ impl<'a> Lowerer<'a> {
             accumulate: false,
             relu,
         });
-        self.emit(Op::Extra { f, d, a, b, c: b });
+        self.emit_extra(f, d, [a, b, b]);
         Ok(())
     }
 
@@ -170,7 +176,7 @@ impl<'a> Lowerer<'a> {
             self.source(m, c, Type::B32)?,
         );
         let d = self.target(m, target, Type::B32)?;
-        self.emit(Op::Extra { f, d, a, b, c });
+        self.emit_extra(f, d, [a, b, c]);
         Ok(())
     }
 

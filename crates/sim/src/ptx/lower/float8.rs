@@ -2,7 +2,7 @@
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
-use crate::ptx::code::{Extra, Float8, Op, TensorRound};
+use crate::ptx::code::{Extra, Float8, TensorRound};
 use crate::ptx::types::Type;
 
 impl<'a> Lowerer<'a> {
@@ -24,7 +24,7 @@ impl<'a> Lowerer<'a> {
             let a = self.source(m, a, Type::F32)?;
             let d = self.target(m, d, Type::B32)?;
             let f = Extra::ToTensorFloat { round, relu };
-            self.emit(Op::Extra { f, d, a, b: a, c: a });
+            self.emit_extra(f, d, [a, a, a]);
             return Ok(());
         }
         let format = m
@@ -41,7 +41,7 @@ impl<'a> Lowerer<'a> {
                 let (a, b) = (self.source(m, a, Type::F32)?, self.source(m, b, Type::F32)?);
                 let d = self.target(m, d, Type::B16)?;
                 let f = Extra::ToFloat8 { format, relu };
-                self.emit(Op::Extra { f, d, a, b, c: b });
+                self.emit_extra(f, d, [a, b, b]);
                 Ok(())
             }
             (Type::F16x2, saturate, [d, a]) => {
@@ -57,7 +57,7 @@ impl<'a> Lowerer<'a> {
                 } else {
                     Extra::FromFloat8 { format, relu }
                 };
-                self.emit(Op::Extra { f, d, a, b: a, c: a });
+                self.emit_extra(f, d, [a, a, a]);
                 Ok(())
             }
             (Type::F32, true, _) => Err(m.operand_count("3")),
