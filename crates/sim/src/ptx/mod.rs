@@ -45,6 +45,7 @@ mod lexer;
 mod lower;
 mod module;
 mod number;
+mod operands;
 mod operation;
 mod parser;
 mod signature;
