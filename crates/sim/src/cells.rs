@@ -189,6 +189,14 @@ impl<'a> Cells<'a> {
     /// Reads 4-byte values from consecutive addresses; `None` if they are not all inside or misaligned.
     #[inline(always)]
     pub(crate) fn load_run_u32(&self, offset: usize, target: &mut [u32]) -> Option<()> {
+        // Two at a time where they lie so.
+        if let Some(pairs) = self.run_pairs(offset, target.len()) {
+            for (values, pair) in target.as_chunks_mut::<2>().0.iter_mut().zip(pairs) {
+                let pair = u64::from_le(pair.load(Relaxed));
+                *values = [pair as u32, (pair >> 32) as u32];
+            }
+            return Some(());
+        }
         let cells = self.run_u32(offset, target.len())?;
         for (value, cell) in target.iter_mut().zip(cells) {
             *value = u32::from_le(cell.load(Relaxed));
@@ -199,6 +207,13 @@ impl<'a> Cells<'a> {
     /// Writes 4-byte values to consecutive addresses; `None` if they are not all inside or misaligned.
     #[inline(always)]
     pub(crate) fn store_run_u32(&self, offset: usize, source: &[u32]) -> Option<()> {
+        if let Some(pairs) = self.run_pairs(offset, source.len()) {
+            for (values, pair) in source.as_chunks::<2>().0.iter().zip(pairs) {
+                let value = u64::from(values[0]) | u64::from(values[1]) << 32;
+                pair.store(value.to_le(), Relaxed);
+            }
+            return Some(());
+        }
         for (value, cell) in source.iter().zip(self.run_u32(offset, source.len())?) {
             cell.store(value.to_le(), Relaxed);
         }
@@ -215,6 +230,18 @@ impl<'a> Cells<'a> {
         }
         // SAFETY: in bounds and aligned (just checked); the contract of `from_raw` gives validity and atomic-only access.
         Some(unsafe { std::slice::from_raw_parts(pointer, count) })
+    }
+
+    /// An even `count` of words from `offset`, two by two, if they are aligned to that.
+    #[inline(always)]
+    fn run_pairs(&self, offset: usize, count: usize) -> Option<&'a [AtomicU64]> {
+        self.check(offset, count * 4)?;
+        let pointer = self.pointer.wrapping_add(offset).cast::<AtomicU64>();
+        if !pointer.is_aligned() || !count.is_multiple_of(2) {
+            return None;
+        }
+        // SAFETY: in bounds and aligned (just checked); the contract of `from_raw` gives validity and atomic-only access.
+        Some(unsafe { std::slice::from_raw_parts(pointer, count / 2) })
     }
 
     /// `Some` if `len` bytes from `offset` are all inside.

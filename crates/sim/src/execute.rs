@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 
 use crate::{
     ReportKind, Span,
-    exec::{self, Fault, FaultKind, KernelRace},
+    exec::{self, Fault, FaultKind, KernelRace, Stats},
     ids::{OpId, name},
     kernel_threads,
     memory::{AccessError, KernelView, Moment},
@@ -117,6 +117,10 @@ impl World {
                 let touched = self.race.is_on().then(Mutex::default);
                 let mut races = Vec::new();
                 let outcome = self.run_kernel(id, op.device, launch, touched.as_ref(), &mut races);
+                let outcome = outcome.map(|stats| {
+                    self.kernel_stats += stats;
+                    self.config.cost.kernel_ns(&stats, launch.threads)
+                });
                 let fault = outcome.as_ref().err().and_then(|failure| failure.fault.as_ref());
                 let touched = touched.map(Mutex::into_inner).unwrap_or_default();
                 *effects = self.effects_of_kernel(touched, races, fault);
@@ -144,7 +148,7 @@ impl World {
         launch: &KernelLaunch,
         touched: Option<&Mutex<Vec<u64>>>,
         races: &mut Vec<KernelRace>,
-    ) -> Result<u64, Failure> {
+    ) -> Result<Stats, Failure> {
         let kernel = launch
             .module
             .ptx
@@ -177,10 +181,7 @@ impl World {
         } else {
             kernel_threads::install(run)
         };
-        match ran {
-            Ok(stats) => Ok(self.config.cost.kernel_ns(&stats, launch.threads)),
-            Err(fault) => Err(self.explain_fault(id, &fault)),
-        }
+        ran.map_err(|fault| self.explain_fault(id, &fault))
     }
 
     fn explain_fault(&self, id: OpId, fault: &Fault) -> Failure {

@@ -11,6 +11,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
     Fault, Hold, Ledger, Report, ReportKind, SimConfig, Span,
+    exec::Stats,
     fault::Armed,
     host_functions::{self, Signal},
     memory::Kind,
@@ -177,6 +178,12 @@ impl Gpu {
     #[must_use]
     pub fn virtual_time_ns(&self) -> u64 {
         self.shared.world.lock().now_ns
+    }
+
+    /// What all kernels have done so far, taken together; those that failed are left out.
+    #[must_use]
+    pub fn kernel_stats(&self) -> Stats {
+        self.shared.world.lock().kernel_stats
     }
 
     /// What has run so far, in the order in which it ran, if [`SimConfig::timeline`] asked for it.

@@ -15,6 +15,7 @@ use crate::{
     Report, ReportKind, SimConfig, Span,
     context::{Context, Device},
     engine::Engines,
+    exec::Stats,
     fault::Armed,
     host_functions::HostFunctions,
     ids::{Mint, OpId},
@@ -121,6 +122,7 @@ pub(crate) struct World {
     pub(crate) printed: Printed,
     /// How many of the checker's findings are among the reports.
     pub(crate) findings_reported: usize,
+    pub(crate) kernel_stats: Stats,
     pub(crate) reports: Vec<Report>,
     pub(crate) timeline: Vec<Span>,
 }
@@ -163,6 +165,7 @@ impl World {
             race: Race::new(config.race_check, config.uninitialised_reads),
             printed: Printed::default(),
             findings_reported: 0,
+            kernel_stats: Stats::default(),
             reports: Vec::new(),
             timeline: Vec::new(),
             config,

@@ -5,9 +5,9 @@ use super::launch::{GlobalMemory, Region, Watched};
 use super::marks::Touch;
 use super::place::{Extent, Failure, Pattern, Place, indices};
 use super::registers::{FULL, LANES, Registers, lanes};
-use super::staging::{LANE_BYTES_MAX, Stage, gather, scatter, staged};
+use super::staging::{LANE_BYTES_MAX, Stage, gather, scatter, splat, staged};
 use super::watch::{note, read_touch, write_touch};
-use crate::ptx::code::{Access, AccessSpace, Window};
+use crate::ptx::code::{Access, AccessSpace, AddressBase, Window};
 
 /// How much global memory was accessed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -120,6 +120,12 @@ impl<'m> Memory<'_, 'm> {
             AccessSpace::Is(window) => {
                 let extent = self.extent(window);
                 let unit_shift = access.width.trailing_zeros();
+                if window == Window::Param && access.address.base == AddressBase::None {
+                    let offset = usize::try_from(access.address.offset).unwrap_or(usize::MAX);
+                    if splat(r, access, self.params, offset, mask).is_some() {
+                        return Ok(());
+                    }
+                }
                 match indices(r, access.address, mask, access.bytes(), extent, unit_shift) {
                     Some(indices) => gather(r, access, self.bytes(window), &indices, mask),
                     None => {
@@ -212,6 +218,9 @@ impl<'m> Memory<'_, 'm> {
         place: &Place,
     ) -> Result<(), Failure> {
         place.check_alignment()?;
+        if access.width == 4 && access.count == 1 && !access.double {
+            return self.load_runs(r, access, cached, place);
+        }
         let bytes = place.bytes;
         let mut stage: Stage = [0; LANES * LANE_BYTES_MAX];
         for lane in lanes(place.mask) {
@@ -332,6 +341,9 @@ impl<'m> Memory<'_, 'm> {
         place: &Place,
     ) -> Result<(), Failure> {
         place.check_alignment()?;
+        if access.width == 4 && access.count == 1 {
+            return self.store_runs(r, access, cached, place);
+        }
         let bytes = place.bytes;
         let mut stage: Stage = [0; LANES * LANE_BYTES_MAX];
         scatter(r, access, &mut stage, &staged(access, bytes), FULL);

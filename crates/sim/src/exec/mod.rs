@@ -35,6 +35,7 @@ mod races;
 mod reach;
 mod registers;
 mod rounding;
+mod runs;
 mod staging;
 mod step;
 mod system;

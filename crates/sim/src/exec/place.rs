@@ -1,5 +1,7 @@
 //! Where the lanes of an access begin, and how they lie to each other.
 
+use std::ops::Range;
+
 use super::fault::FaultKind;
 use super::registers::{Doubles, LANES, Registers};
 use crate::ptx::code::{Address, AddressBase};
@@ -63,7 +65,7 @@ impl Place {
 
     /// The lanes from the first to the last that takes part.
     #[inline(always)]
-    pub(super) fn span(&self) -> std::ops::Range<usize> {
+    pub(super) fn span(&self) -> Range<usize> {
         self.first()..LANES - self.mask.leading_zeros() as usize
     }
 
@@ -104,6 +106,33 @@ impl Place {
         } else {
             Pattern::Scattered
         }
+    }
+
+    /// The lanes that take part, in order, those together that are next to each other and whose addresses are one behind the other.
+    #[inline(always)]
+    pub(super) fn runs(&self) -> impl Iterator<Item = Range<usize>> {
+        let step = self.bytes as u64;
+        let mut follows = 0;
+        for lane in 1..LANES {
+            let expected = self.addresses[lane - 1].wrapping_add(step);
+            follows |= if self.addresses[lane] == expected {
+                1u32 << lane
+            } else {
+                0
+            };
+        }
+        // A lane whose neighbour does not take part begins anew.
+        follows &= self.mask & (self.mask << 1);
+        let mut starts = self.mask & !follows;
+        std::iter::from_fn(move || {
+            (starts != 0).then(|| {
+                let start = starts.trailing_zeros();
+                starts &= starts - 1;
+                // The lanes behind the first that follow it, one and all.
+                let more = (!(follows >> start >> 1)).trailing_zeros();
+                start as usize..(start + 1 + more) as usize
+            })
+        })
     }
 
     /// Fails for the first lane whose address is not a multiple of the access's size.
@@ -240,4 +269,30 @@ fn each(
         indices[lane] = if bad { 0 } else { (address >> unit_shift) as u32 };
     }
     (wrong & mask == 0).then_some(indices)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn runs_are_the_lanes_that_follow_each_other(mask: u32, steps in proptest::array::uniform32(0u64..3)) {
+            let mut address = 64;
+            let addresses = steps.map(|step| {
+                address += 4 * step;
+                address
+            });
+            let place = Place { addresses, mask, bytes: 4, write: false };
+            let mut expected: Vec<Range<usize>> = Vec::new();
+            for lane in (0..LANES).filter(|lane| mask >> lane & 1 == 1) {
+                match expected.last_mut() {
+                    Some(run) if run.end == lane && addresses[lane] == addresses[lane - 1] + 4 => run.end += 1,
+                    _ => expected.push(lane..lane + 1),
+                }
+            }
+            prop_assert_eq!(place.runs().collect::<Vec<_>>(), expected);
+        }
+    }
 }

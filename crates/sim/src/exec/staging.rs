@@ -70,6 +70,34 @@ pub(super) fn gather(r: &mut Registers, access: &Access, memory: &[u8], indices:
     }
 }
 
+/// Puts the one value at `offset`, which all lanes load, into the access's register: what parameters are, most of the time. `None`, and nothing
+/// done, for anything but one whole value of the register's width that is aligned and inside.
+#[inline(always)]
+pub(super) fn splat(
+    r: &mut Registers,
+    access: &Access,
+    memory: &[u8],
+    offset: usize,
+    mask: u32,
+) -> Option<()> {
+    if access.count != 1 || !offset.is_multiple_of(usize::from(access.width)) {
+        return None;
+    }
+    let tail = memory.get(offset..)?;
+    match (access.width, access.double) {
+        (8, _) => {
+            let value = u64::from_le_bytes(*tail.first_chunk()?);
+            r.set_double(access.values[0], mask, &[value; LANES]);
+        }
+        (4, false) => {
+            let value = u32::from_le_bytes(*tail.first_chunk()?);
+            r.set_word(access.values[0], mask, &[value; LANES]);
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
 /// Writes values that are narrower than their registers, extended.
 fn extend(r: &mut Registers, access: &Access, slot: u32, mut values: Words, mask: u32) {
     let signed = access.sign_extend > 0;

@@ -117,9 +117,7 @@ impl Warp {
         for (slot, initial) in &code.initial_words {
             let values = match *initial {
                 Initial::Constant(bits) => [bits as u32; LANES],
-                Initial::Special(special) => {
-                    std::array::from_fn(|lane| special_value(special, index, lane, shape) as u32)
-                }
+                Initial::Special(special) => special_words(special, index, shape),
             };
             self.registers.set_word(*slot, FULL, &values);
         }
@@ -347,6 +345,35 @@ pub(super) fn deadlock(code: &Code, group: &Group) -> FaultKind {
     FaultKind::BarrierDeadlock { what }
 }
 
+/// A special register of all lanes, by the shortest way: most are the same for all of a warp.
+fn special_words(special: Special, warp: u32, shape: &Shape<'_>) -> Words {
+    match special {
+        Special::Tid(axis) => {
+            let [x, y, _] = shape.block;
+            let first = warp * 32;
+            let mut at = [first % x, first / x % y, first / x / y];
+            std::array::from_fn(|_| {
+                let value = at[usize::from(axis)];
+                at[0] += 1;
+                if at[0] == x {
+                    at = [0, at[1] + 1, at[2]];
+                    if at[1] == y {
+                        at = [0, 0, at[2] + 1];
+                    }
+                }
+                value
+            })
+        }
+        Special::LaneId
+        | Special::LaneMaskEq
+        | Special::LaneMaskLe
+        | Special::LaneMaskLt
+        | Special::LaneMaskGe
+        | Special::LaneMaskGt => std::array::from_fn(|lane| special_value(special, warp, lane, shape) as u32),
+        special => [special_value(special, warp, 0, shape) as u32; LANES],
+    }
+}
+
 fn special_value(special: Special, warp: u32, lane: usize, shape: &Shape<'_>) -> u64 {
     let lane = lane as u32;
     let thread = warp * 32 + lane;
@@ -376,4 +403,45 @@ fn special_value(special: Special, warp: u32, lane: usize, shape: &Shape<'_>) ->
         }
     };
     u64::from(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_short_ways_to_special_registers_end_where_the_long_ones_do() {
+        for block in [[5, 7, 2], [33, 1, 1], [1, 1, 40], [2, 3, 5], [16, 16, 1]] {
+            let shape = Shape {
+                grid: [4, 5, 6],
+                block,
+                block_index: [3, 2, 1],
+                static_shared_bytes: 7,
+                dynamic_shared_bytes: 9,
+                variables: &[],
+            };
+            let axes = (0..3).flat_map(|axis| {
+                let of_axis: [fn(u8) -> Special; 4] =
+                    [Special::Tid, Special::Ntid, Special::Ctaid, Special::Nctaid];
+                of_axis.map(|special| special(axis))
+            });
+            let others = [
+                Special::LaneId,
+                Special::WarpId,
+                Special::WarpCount,
+                Special::LaneMaskGt,
+            ];
+            for special in axes.chain(others) {
+                for warp in 0..3 {
+                    let long = |lane| special_value(special, warp, lane, &shape) as u32;
+                    let words = special_words(special, warp, &shape);
+                    assert_eq!(
+                        words,
+                        std::array::from_fn(long),
+                        "{special:?} of warp {warp} of {block:?}"
+                    );
+                }
+            }
+        }
+    }
 }

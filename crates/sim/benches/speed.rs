@@ -1,0 +1,437 @@
+//! How fast the simulated device runs kernels: thread-instructions per second and core, with the race checker and without, on one core and
+//! on all, and how many instructions of the host a thread-instruction takes, which does not depend on what else the machine does.
+//!
+//! ```sh
+//! cargo bench -p millstream-sim --bench speed              # the times
+//! cargo bench -p millstream-sim --bench speed -- --count   # the instructions, counted by valgrind
+//! cargo bench -p millstream-sim --bench speed -- matmul    # kernels with this in their names
+//! ```
+//!
+//! Each figure comes from a process of its own, because the number of threads is the process's. The ways take turns, and of each the median
+//! launch counts. On one core it is the processor's time that counts, on all cores the time that passes.
+#![allow(unsafe_code, reason = "calls the seam's methods, which trust their caller")]
+
+use std::{env, error::Error, ffi::c_void, process::Command, time::Instant};
+
+use millstream_driver::{
+    ContextHandle, DeviceOrdinal, Driver, FillPattern, FunctionHandle, LaunchDims, StreamHandle,
+};
+use millstream_sim::{Gpu, SimConfig};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Launches that are timed in one process, after one that is not.
+const LAUNCHES: usize = 9;
+
+/// Processes for each way of each kernel.
+const TURNS: usize = 3;
+
+/// What is to be reached on one core, in millions of thread-instructions a second: with the race checker, and without.
+const TARGETS: [f64; 2] = [400.0, 800.0];
+
+/// An argument of a kernel.
+#[derive(Clone, Copy)]
+enum Arg {
+    /// An array of so many bytes.
+    Array(usize),
+    Word(u32),
+    Float(f32),
+    Double(f64),
+}
+
+/// A launch of a kernel of `kernels/`.
+struct Case {
+    file: &'static str,
+    kernel: &'static str,
+    grid: [u32; 3],
+    block: [u32; 3],
+    args: &'static [Arg],
+}
+
+use Arg::{Array, Double, Float, Word};
+
+/// Each is some millions of thread-instructions.
+const CASES: [Case; 14] = [
+    case(
+        "nbody",
+        "nbody",
+        [4, 1, 1],
+        [128, 1, 1],
+        &[Array(8192), Array(8192), Word(512), Float(0.01)],
+    ),
+    case(
+        "mandel",
+        "mandel",
+        [8, 8, 1],
+        [16, 16, 1],
+        &[
+            Array(65536),
+            Word(128),
+            Word(128),
+            Float(-2.0),
+            Float(-1.25),
+            Float(0.02),
+            Word(100),
+        ],
+    ),
+    case(
+        "mandel",
+        "mandel_d",
+        [8, 8, 1],
+        [16, 16, 1],
+        &[
+            Array(16384),
+            Word(128),
+            Word(128),
+            Double(-2.0),
+            Double(-1.25),
+            Double(0.02),
+            Word(100),
+        ],
+    ),
+    case(
+        "matmul",
+        "matmul",
+        [8, 8, 1],
+        [16, 16, 1],
+        &[
+            Array(65536),
+            Array(65536),
+            Array(65536),
+            Word(128),
+            Word(128),
+            Word(128),
+        ],
+    ),
+    case(
+        "stencil",
+        "stencil",
+        [32, 16, 1],
+        [16, 16, 1],
+        &[Array(524_288), Array(524_288), Word(512), Word(256), Float(0.1)],
+    ),
+    case(
+        "histogram",
+        "histogram",
+        [64, 1, 1],
+        [256, 1, 1],
+        &[Array(262_144), Array(1024), Word(262_144)],
+    ),
+    case(
+        "reduce",
+        "reduce",
+        [64, 1, 1],
+        [256, 1, 1],
+        &[Array(2_097_152), Array(4), Word(524_288)],
+    ),
+    case(
+        "transpose",
+        "transpose",
+        [16, 16, 1],
+        [32, 8, 1],
+        &[Array(1_048_576), Array(1_048_576), Word(512), Word(512)],
+    ),
+    case(
+        "saxpy",
+        "saxpy",
+        [1024, 1, 1],
+        [256, 1, 1],
+        &[Word(262_144), Float(2.0), Array(1_048_576), Array(1_048_576)],
+    ),
+    case(
+        "photo",
+        "luminance",
+        [1024, 1, 1],
+        [256, 1, 1],
+        &[Array(786_432), Array(262_144), Word(262_144)],
+    ),
+    case(
+        "photo",
+        "blur_rows",
+        [16, 32, 1],
+        [32, 8, 1],
+        &[Array(131_072), Array(262_144), Word(512), Word(256)],
+    ),
+    case(
+        "photo",
+        "blur_columns",
+        [16, 32, 1],
+        [32, 8, 1],
+        &[Array(262_144), Array(131_072), Word(512), Word(256)],
+    ),
+    case(
+        "photo",
+        "sobel",
+        [16, 32, 1],
+        [32, 8, 1],
+        &[Array(131_072), Array(131_072), Word(512), Word(256)],
+    ),
+    case(
+        "photo",
+        "histogram256",
+        [64, 1, 1],
+        [256, 1, 1],
+        &[Array(262_144), Array(1024), Word(262_144)],
+    ),
+];
+
+const fn case(
+    file: &'static str,
+    kernel: &'static str,
+    grid: [u32; 3],
+    block: [u32; 3],
+    args: &'static [Arg],
+) -> Case {
+    Case {
+        file,
+        kernel,
+        grid,
+        block,
+        args,
+    }
+}
+
+/// A case that is ready to be launched.
+struct Ready {
+    gpu: Gpu,
+    context: ContextHandle,
+    stream: StreamHandle,
+    function: FunctionHandle,
+    dims: LaunchDims,
+    /// Each argument's bytes.
+    values: Vec<u64>,
+}
+
+impl Ready {
+    fn new(case: &Case, race_check: bool) -> Result<Self> {
+        let gpu = Gpu::new(SimConfig::new().race_check(race_check));
+        let path = format!("{}/../../kernels/{}.ptx", env!("CARGO_MANIFEST_DIR"), case.file);
+        let ptx = std::fs::read(path)?;
+        let context = gpu.primary_context_retain(DeviceOrdinal::from_raw(0))?;
+        // SAFETY: the context is alive.
+        let stream = unsafe { gpu.stream_create(context, true, 0) }?;
+        // SAFETY: as above, and the image is a whole PTX text.
+        let module = unsafe { gpu.module_load(context, &ptx) }?;
+        // SAFETY: the module is alive.
+        let function = unsafe { gpu.module_function(context, module, case.kernel) }?;
+        let mut values = Vec::new();
+        for arg in case.args {
+            values.push(match *arg {
+                Array(bytes) => {
+                    // SAFETY: the context is alive.
+                    let memory = unsafe { gpu.mem_alloc(context, bytes) }?;
+                    // Whether as bytes, whole numbers or floats, these are small and not all the same.
+                    // SAFETY: the memory is as large as the range, and alive; so is the stream.
+                    unsafe {
+                        gpu.memset_async(context, memory, FillPattern::U32(0x3e80_0000), bytes / 4, stream)
+                    }?;
+                    memory.as_raw()
+                }
+                Word(value) => value.into(),
+                Float(value) => value.to_bits().into(),
+                Double(value) => value.to_bits(),
+            });
+        }
+        let dims = LaunchDims {
+            grid: case.grid,
+            block: case.block,
+            shared_bytes: 0,
+        };
+        Ok(Self {
+            gpu,
+            context,
+            stream,
+            function,
+            dims,
+            values,
+        })
+    }
+
+    /// Launches once and waits. Gives the nanoseconds that this took: of processors if only one core is used, so that other programs do not
+    /// count, as far as the system tells.
+    fn launch(&self, one_core: bool) -> Result<u128> {
+        let arguments: Vec<*const c_void> = self
+            .values
+            .iter()
+            .map(|value| (value as *const u64).cast())
+            .collect();
+        let (start, busy_ns) = (Instant::now(), processor_ns());
+        // SAFETY: all handles are alive, and each pointer is to 8 readable bytes, as many as any parameter has.
+        unsafe {
+            self.gpu
+                .launch_kernel(self.context, self.function, &self.dims, self.stream, &arguments)
+        }?;
+        // SAFETY: as above.
+        unsafe { self.gpu.stream_synchronize(self.context, self.stream) }?;
+        match (busy_ns, processor_ns()) {
+            (Some(before), Some(after)) if one_core => Ok(after - before),
+            _ => Ok(start.elapsed().as_nanos()),
+        }
+    }
+}
+
+/// How long the threads of this process have had a processor, on Linux.
+fn processor_ns() -> Option<u128> {
+    // What runs has its time brought up to date when it gives way.
+    std::thread::yield_now();
+    let threads = std::fs::read_dir("/proc/self/task").ok()?;
+    let of_thread = |entry: std::io::Result<std::fs::DirEntry>| {
+        let text = std::fs::read_to_string(entry.ok()?.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u128>().ok()
+    };
+    threads.map(of_thread).sum()
+}
+
+/// What the processes do that the first one starts: some launches. Prints thread-instructions and the median nanoseconds of one launch.
+fn child(kernel: &str, race_check: bool, launches: usize) -> Result<()> {
+    let one_core = env::var("RAYON_NUM_THREADS").is_ok_and(|threads| threads == "1");
+    let case = CASES
+        .iter()
+        .find(|case| case.kernel == kernel)
+        .ok_or("no such kernel")?;
+    let ready = Ready::new(case, race_check)?;
+    ready.launch(one_core)?;
+    let once = ready.gpu.kernel_stats().thread_instructions;
+    let mut times: Vec<u128> = (0..launches)
+        .map(|_| ready.launch(one_core))
+        .collect::<Result<_>>()?;
+    times.sort_unstable();
+    if let Some(report) = ready.gpu.reports().first() {
+        return Err(report.to_string().into());
+    }
+    let median = times.get(times.len() / 2).copied().unwrap_or(0);
+    println!("{once} {median}");
+    Ok(())
+}
+
+/// A process that makes launches of a kernel with so many threads, behind `wrapper` if there is one. Gives what it printed.
+fn process(
+    wrapper: &[String],
+    case: &Case,
+    race_check: bool,
+    launches: usize,
+    threads: usize,
+) -> Result<(f64, f64)> {
+    let own = env::current_exe()?.display().to_string();
+    let line = [wrapper, &[own]].concat();
+    let output = Command::new(&line[0])
+        .args(&line[1..])
+        .args([
+            "child",
+            case.kernel,
+            &race_check.to_string(),
+            &launches.to_string(),
+        ])
+        .env("RAYON_NUM_THREADS", threads.to_string())
+        .output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let mut numbers = text.split_whitespace().map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(instructions)), Some(Ok(ns))) => Ok((instructions, ns)),
+        _ => Err(format!("{}: {}", case.kernel, String::from_utf8_lossy(&output.stderr)).into()),
+    }
+}
+
+/// Millions of thread-instructions a second, for each way: with the checker and without, on one core and on all.
+fn speeds(case: &Case, cores: usize) -> Result<[f64; 4]> {
+    let mut ns: [Vec<f64>; 4] = Default::default();
+    let mut instructions = 0.0;
+    for _ in 0..TURNS {
+        for (way, ns) in ns.iter_mut().enumerate() {
+            let threads = if way < 2 { 1 } else { cores };
+            let (count, time) = process(&[], case, way % 2 == 0, LAUNCHES, threads)?;
+            instructions = count;
+            ns.push(time);
+        }
+    }
+    Ok(ns.map(|mut ns| {
+        ns.sort_by(f64::total_cmp);
+        instructions / ns[TURNS / 2] * 1e3
+    }))
+}
+
+fn time(cases: &[&Case]) -> Result<()> {
+    let cores = std::thread::available_parallelism()?.get();
+    println!(
+        "Millions of thread-instructions a second. One core: targets {TARGETS:?}. All: {cores} cores, and how often one core.\n"
+    );
+    println!(
+        "| kernel | checked | target | unchecked | target | checked, all cores | unchecked, all cores |"
+    );
+    println!("|---|---|---|---|---|---|---|");
+    for case in cases {
+        let [on, off, all_on, all_off] = speeds(case, cores)?;
+        let verdict = |speed: f64, target: f64| if speed >= target { "met" } else { "missed" };
+        println!(
+            "| {} | {on:.0} | {} | {off:.0} | {} | {all_on:.0} ({:.2} ×) | {all_off:.0} ({:.2} ×) |",
+            case.kernel,
+            verdict(on, TARGETS[0]),
+            verdict(off, TARGETS[1]),
+            all_on / on,
+            all_off / off
+        );
+    }
+    Ok(())
+}
+
+/// Instructions of the host for a thread-instruction: what two more launches add.
+fn count(case: &Case, race_check: bool) -> Result<f64> {
+    let folder = env::temp_dir().join(format!("millstream-speed-{}", std::process::id()));
+    let mut totals = [0.0; 2];
+    let mut instructions = 0.0;
+    for (total, launches) in totals.iter_mut().zip([1, 3]) {
+        let file = folder.display().to_string();
+        let wrapper = [
+            "valgrind",
+            "--quiet",
+            "--tool=callgrind",
+            &format!("--callgrind-out-file={file}"),
+        ];
+        let wrapper = wrapper.map(str::to_owned);
+        (instructions, _) = process(&wrapper, case, race_check, launches, 1)?;
+        let profile = std::fs::read_to_string(&file)?;
+        std::fs::remove_file(&file)?;
+        let summary = profile
+            .lines()
+            .find_map(|line| line.strip_prefix("summary: ").or(line.strip_prefix("totals: ")));
+        *total = summary
+            .ok_or("callgrind wrote no summary")?
+            .trim()
+            .parse::<f64>()?;
+    }
+    Ok((totals[1] - totals[0]) / 2.0 / instructions)
+}
+
+fn counts(cases: &[&Case]) -> Result<()> {
+    println!("Instructions of the host for each thread-instruction, on one core.\n");
+    println!("| kernel | checked | unchecked |\n|---|---|---|");
+    for case in cases {
+        println!(
+            "| {} | {:.2} | {:.2} |",
+            case.kernel,
+            count(case, true)?,
+            count(case, false)?
+        );
+    }
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = env::args()
+        .skip(1)
+        .filter(|argument| argument != "--bench")
+        .collect();
+    if let [word, kernel, race_check, launches] = &arguments[..]
+        && word == "child"
+    {
+        return child(kernel, race_check.parse()?, launches.parse()?);
+    }
+    let (options, names): (Vec<_>, Vec<_>) = arguments.into_iter().partition(|word| word.starts_with("--"));
+    let wanted = |case: &&Case| names.is_empty() || names.iter().any(|name| case.kernel.contains(name));
+    let cases: Vec<&Case> = CASES.iter().filter(wanted).collect();
+    if options.iter().any(|option| option == "--count") {
+        counts(&cases)
+    } else {
+        time(&cases)
+    }
+}
