@@ -253,3 +253,10 @@ proptest! {
         let _ = signatures(&body);
     }
 }
+
+#[test]
+fn kernels_that_print_run_their_blocks_in_order() {
+    let module = parse(include_str!("../ptx/files/system.ptx")).unwrap();
+    assert!(module.kernel("prints").unwrap().is_ordered());
+    assert!(!module.kernel("asserts").unwrap().is_ordered());
+}

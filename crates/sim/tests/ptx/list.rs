@@ -83,6 +83,11 @@ pub(crate) const FILES: &[(&str, &str, &str)] = &[
         include_str!("files/directives.ptx"),
     ),
     (
+        "files/elect",
+        include_str!("files/elect.ptx"),
+        include_str!("files/elect.ptx"),
+    ),
+    (
         "files/floats",
         include_str!("files/floats.ptx"),
         include_str!("files/floats.ptx"),
