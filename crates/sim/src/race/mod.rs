@@ -63,8 +63,8 @@
 //! atomic, even where the program makes nothing of what it read.
 //!
 //! Of all races at the same two lines of the PTX, a launch reports one, with the bytes of all that lie in the same allocation or variable;
-//! of 256 pairs of lines at most. Not seen are accesses on ways that the run did not take, and of each word, more than the last 64 accesses
-//! that nothing orders.
+//! of 256 pairs of lines at most. Not seen are accesses on ways that the run did not take, what `cp.async` copies, and of each word, more
+//! than the last 64 accesses that nothing orders.
 //!
 //! # How
 //!
