@@ -6,6 +6,12 @@ thread_local! {
     static CURRENT: RefCell<Option<Site>> = const { RefCell::new(None) };
 }
 
+/// What the calling thread says it is doing, from now on; gives what it said before. A thread that is destroying its variables
+/// has nothing to say any more, but may still call.
+fn replace(site: Option<Site>) -> Option<Site> {
+    CURRENT.try_with(|current| current.replace(site)).ok().flatten()
+}
+
 /// What a caller calls an operation, and where its source says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Site {
@@ -16,7 +22,10 @@ pub(crate) struct Site {
 impl Site {
     /// What the calling thread is doing, if it says so.
     pub(crate) fn current() -> Option<Self> {
-        CURRENT.with_borrow(Clone::clone)
+        CURRENT
+            .try_with(|current| current.borrow().clone())
+            .ok()
+            .flatten()
     }
 
     /// A place in the source.
@@ -82,7 +91,7 @@ impl Label {
             location,
         };
         Self {
-            outer: CURRENT.replace(Some(site)),
+            outer: replace(Some(site)),
             thread: PhantomData,
         }
     }
@@ -90,6 +99,6 @@ impl Label {
 
 impl Drop for Label {
     fn drop(&mut self) {
-        CURRENT.set(self.outer.take());
+        replace(self.outer.take());
     }
 }

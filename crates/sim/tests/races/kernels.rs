@@ -10,7 +10,7 @@ use crate::{
 /// 64 threads each: `read(from, to)` copies a word, `write(to)` stores one, `add(to)` adds 1 to the first word atomically,
 /// `halves(to)` stores one in every other word, the threads of an even index read their words in `even(from)`, and
 /// `at(address)` reads the word at one address.
-const PTX: &str = "
+pub(crate) const PTX: &str = "
 .version 8.0
 .target sm_75
 .address_size 64

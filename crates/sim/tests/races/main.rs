@@ -9,10 +9,12 @@ mod labels;
 mod lifetimes;
 mod model;
 mod orders;
+mod planted;
 #[path = "../rules/rig.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod rig;
 mod rows;
 mod streams;
+mod threads;
 mod uninitialised;
 mod within;
