@@ -45,6 +45,36 @@ impl Stream {
         Ok(target)
     }
 
+    /// An array of `len` elements whose content is undefined: that of arrays that were there before, perhaps. The fastest
+    /// way to an array that a kernel is going to fill; [`zeros`](Self::zeros) is the safe one.
+    ///
+    /// ```
+    /// let stream = millstream::Device::simulated()?.stream()?;
+    /// // SAFETY: all of it is written before anything reads it.
+    /// let mut ones = unsafe { stream.uninit::<f32>(1000) }?;
+    /// stream.fill(&mut ones, 1.0)?;
+    /// assert_eq!(stream.download(&ones)?.wait()?, [1.0; 1000]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough memory, or the device is lost.
+    ///
+    /// # Safety
+    ///
+    /// No operation reads elements that none wrote before. The race checker of the simulated device tells of those that do.
+    #[track_caller]
+    pub unsafe fn uninit<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
+        Buffer::new(
+            self.device_state(),
+            self.state(),
+            len,
+            "uninit",
+            Location::caller(),
+        )
+    }
+
     /// Repeats `value` over the span, whose length is a multiple of the value's.
     pub(super) fn fill_span(
         &self,

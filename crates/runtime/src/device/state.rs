@@ -25,7 +25,7 @@ use crate::{
     completion::query_stream,
     copy::KeptSources,
     kernel::ModuleCache,
-    memory::{Account, Parked, Reclaim, StagingPool},
+    memory::{Account, Cache, Parked, Reclaim, StagingPool},
     timeline::TimelineSlot,
     tracker::{StreamId, Ticket},
 };
@@ -36,6 +36,8 @@ const RETIRED_LOOK_AT_MAX: usize = 4;
 /// One device of one driver, shared by everything that was made from it.
 pub(crate) struct DeviceState {
     pub(crate) driver: Arc<dyn Driver>,
+    /// What the driver says of itself, which never changes.
+    pub(crate) is_simulated: bool,
     pub(crate) ordinal: DeviceOrdinal,
     pub(crate) context: ContextHandle,
     pub(crate) name: String,
@@ -44,6 +46,7 @@ pub(crate) struct DeviceState {
     pub(crate) pool: PoolHandle,
     pub(crate) events: EventPool,
     pub(crate) account: Account,
+    pub(crate) cache: Cache,
     pub(crate) staging: StagingPool,
     pub(crate) reclaim: Reclaim,
     pub(crate) parked: Parked,
@@ -84,6 +87,7 @@ impl DeviceState {
         // SAFETY: the context was just retained.
         let priorities = unsafe { driver.stream_priority_range(context) }?;
         Ok(Self {
+            is_simulated: driver.is_simulated(),
             driver,
             ordinal,
             context,
@@ -93,6 +97,7 @@ impl DeviceState {
             pool,
             events: EventPool::default(),
             account: Account::default(),
+            cache: Cache::default(),
             staging: StagingPool::default(),
             reclaim: Reclaim::default(),
             parked: Parked::default(),
@@ -197,6 +202,7 @@ impl DeviceState {
     }
 
     /// An error if the device is lost.
+    #[inline]
     pub(crate) fn check_alive(&self) -> Result<()> {
         match self.lost.get() {
             None => Ok(()),
@@ -206,13 +212,16 @@ impl DeviceState {
 
     /// Passes a driver's answer on, and notes when it says that the context is lost.
     pub(crate) fn checked<T>(&self, result: Result<T, DriverError>) -> Result<T> {
-        result.map_err(|error| {
-            if !error.code().is_sticky() {
-                return Error::Driver(error);
-            }
-            let notice = || Loss::notice(error, &self.all_streams());
-            self.lose(notice).error()
-        })
+        result.map_err(|error| self.noted(error))
+    }
+
+    #[cold]
+    fn noted(&self, error: DriverError) -> Error {
+        if !error.code().is_sticky() {
+            return Error::Driver(error);
+        }
+        let notice = || Loss::notice(error, &self.all_streams());
+        self.lose(notice).error()
     }
 
     /// Notes that the device is unusable; gives what was noted first.
@@ -270,7 +279,8 @@ impl Drop for DeviceState {
     /// Gives back what the device has made, without waiting. The primary context is left to the process, which shares it
     /// with other libraries.
     fn drop(&mut self) {
-        // First, for it may make a stream.
+        // First, for they may make a stream.
+        crate::memory::empty_cache(self);
         crate::submit::drain_frees(self);
         let remains = Remains {
             driver: Arc::clone(&self.driver),

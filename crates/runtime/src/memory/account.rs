@@ -64,6 +64,19 @@ impl Account {
         figures.allocations -= 1;
     }
 
+    /// Enters an array again, which was crossed out, until its free is enqueued.
+    pub(super) fn recharge(&self, bytes: u64) {
+        let mut figures = self.figures.lock();
+        figures.allocated_bytes += bytes;
+        figures.allocations += 1;
+    }
+
+    /// How much more may be allocated, if there is a limit.
+    pub(super) fn left_bytes(&self) -> Option<u64> {
+        let figures = self.figures.lock();
+        Some(figures.limit_bytes?.saturating_sub(figures.allocated_bytes))
+    }
+
     /// Sets how much may be allocated. What already is stays, even if it is more.
     pub(super) fn set_limit(&self, limit_bytes: Option<u64>) {
         self.figures.lock().limit_bytes = limit_bytes;

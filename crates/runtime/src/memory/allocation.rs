@@ -7,11 +7,11 @@ use std::{fmt, panic::Location, sync::Arc};
 use millstream_driver::DevicePtr;
 use smallvec::smallvec;
 
-use super::room;
+use super::{cache::evict, room};
 use crate::{
     Error, Result,
     device::{DeviceState, StreamState},
-    submit::{Allocate, Freed, Operation, release, submit},
+    submit::{Allocate, Freed, Operation, submit},
     timeline::Kind,
     tracker::{Access, AccessKind, Ledger, StreamId},
 };
@@ -42,20 +42,20 @@ impl Allocation {
         bytes: usize,
         location: &'static Location<'static>,
     ) -> Result<Self> {
-        let ledger = Ledger::new(bytes as u64);
-        let pointer = if bytes == 0 {
+        let mut ledger = Ledger::new(bytes as u64);
+        let (pointer, home) = if bytes == 0 {
             device.check_alive()?;
-            DevicePtr::from_raw(0)
+            (DevicePtr::from_raw(0), stream.id)
         } else {
             room::find(device, bytes as u64, || {
-                attempt(device, stream, &ledger, location)
+                attempt(device, stream, &mut ledger, location)
             })?
         };
         Ok(Self {
             device: Arc::clone(device),
             pointer,
             ledger,
-            home: Home::Pool(stream.id),
+            home: Home::Pool(home),
         })
     }
 
@@ -113,22 +113,53 @@ fn some_if_room(allocated: Result<DevicePtr>) -> Result<Option<DevicePtr>> {
     }
 }
 
-/// Allocates if the limit and the device have room.
+/// Allocates if the limit and the device have room; gives the stream in whose order the memory was allocated, too.
 fn attempt(
     device: &DeviceState,
     stream: &StreamState,
-    ledger: &Ledger,
+    ledger: &mut Ledger,
     location: &'static Location<'static>,
-) -> Result<Option<DevicePtr>> {
+) -> Result<Option<(DevicePtr, StreamId)>> {
+    device.check_alive()?;
     let Some(charge) = device.account.charge(ledger.bytes()) else {
-        device.check_alive()?;
         return Ok(None);
     };
+    if let Some(block) = cached(device, stream, ledger.bytes()) {
+        charge.keep();
+        ledger.inherit(&block.uses);
+        return Ok(Some((block.pointer, block.home)));
+    }
     let allocated = some_if_room(allocate(device, stream, ledger, location))?;
     if allocated.is_some() {
         charge.keep();
     }
-    Ok(allocated)
+    Ok(allocated.map(|pointer| (pointer, stream.id)))
+}
+
+/// A block of the cache for an array whose first operation is the stream's next.
+fn cached(device: &DeviceState, stream: &StreamState, bytes: u64) -> Option<Freed> {
+    // Only looked at where other streams have used a block.
+    let mut lane = None;
+    let taken = device.cache.take(bytes, |ticket| {
+        ticket.stream == stream.id
+            || device.is_done(ticket)
+            || lane
+                .get_or_insert_with(|| stream.lane.try_lock())
+                .as_ref()
+                .is_some_and(|lane| lane.clock.covers(ticket))
+    });
+    drop(lane);
+    match taken {
+        Ok(block) => Some(block),
+        Err(evicted) => {
+            evict(device, evicted);
+            // What is kept takes room that a limit gives to arrays.
+            if let Some(left_bytes) = device.account.left_bytes() {
+                evict(device, device.cache.shrink(left_bytes));
+            }
+            None
+        }
+    }
 }
 
 fn allocate(
@@ -159,20 +190,22 @@ impl Drop for Allocation {
         if bytes == 0 {
             return;
         }
-        let uses = self.ledger.all_tickets();
+        let uses = self.ledger.last_tickets();
+        let device = &self.device;
         match self.home {
             Home::Pool(home) => {
-                let freed = Freed {
+                let block = Freed {
                     pointer,
                     bytes,
                     home,
                     uses,
                 };
-                release(&self.device, freed);
+                device.account.refund(bytes);
+                evict(device, device.cache.put(block));
             }
             Home::Managed => {
                 let size = managed_size(usize::try_from(bytes).unwrap_or(usize::MAX));
-                self.device.parked.park_managed(pointer, size, uses);
+                device.parked.park_managed(pointer, size, uses);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! `Memory`: what a device's memory is used for; and the settings that bound it.
 
-use super::room;
+use super::{cache::evict, room};
 use crate::{Device, Result};
 
 /// What a device's memory is used for, in bytes, as [`Device::memory`] found it.
@@ -33,7 +33,15 @@ pub struct Memory {
     pub allocations: u64,
     /// The most that `allocated_bytes` may be: see [`Device::set_memory_limit`].
     pub limit_bytes: Option<u64>,
-    /// Given out by the device's pool and not yet freed: by work on the device, unlike `allocated_bytes`.
+    /// Bytes of dropped arrays that are kept for the next ones of their sizes.
+    pub cached_bytes: u64,
+    /// The most that `cached_bytes` may be: see [`Device::set_cache_limit`].
+    pub cache_limit_bytes: u64,
+    /// How many arrays were made of memory that was kept.
+    pub cache_hits: u64,
+    /// How many were not, so that the device's pool was asked.
+    pub cache_misses: u64,
+    /// Given out by the device's pool and not yet freed, what is kept included: by work on the device, unlike `allocated_bytes`.
     pub used_bytes: u64,
     /// The most that `used_bytes` has been.
     pub used_peak_bytes: u64,
@@ -79,6 +87,29 @@ impl Device {
         self.state().account.set_limit(limit_bytes);
     }
 
+    /// Bounds the device memory that is kept when arrays are dropped, 1 GiB unless set; 0 keeps none.
+    ///
+    /// What is kept becomes the next array of exactly its size, without a call to the driver, on a stream that is ordered
+    /// after its last uses. What nobody wants for a while, or what is too much, is freed in stream order. Where the device
+    /// has no room, all of it is.
+    ///
+    /// ```
+    /// let device = millstream::Device::simulated()?;
+    /// let stream = device.stream()?;
+    /// for _ in 0..100 {
+    ///     stream.zeros::<f32>(1 << 20)?; // dropped at once, and made of the same memory again
+    /// }
+    /// let memory = device.memory()?;
+    /// assert_eq!((memory.cache_hits, memory.cached_bytes), (99, 4 << 20));
+    /// device.set_cache_limit(0);
+    /// assert_eq!(device.memory()?.cached_bytes, 0);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    pub fn set_cache_limit(&self, limit_bytes: u64) {
+        let device = self.state();
+        evict(device, device.cache.set_limit(limit_bytes));
+    }
+
     /// Bounds the page-locked memory of the host that Millstream makes for copies, 256 MiB unless set.
     ///
     /// Where more would be needed, memory that was used before is used again: uploads and downloads then block until the
@@ -89,7 +120,7 @@ impl Device {
         self.state().staging.set_limit(limit_bytes);
     }
 
-    /// Gives memory that nobody uses back to the system: the pool's, and, while none of the device's streams has work,
+    /// Gives memory that nobody uses back to the system: what is kept of dropped arrays, the pool's, and, while none of the device's streams has work,
     /// page-locked memory. Otherwise that would make the caller wait for all of it (rule 30).
     ///
     /// What was freed a moment ago may stay.

@@ -32,11 +32,14 @@ impl Reclaim {
         self.put_off.lock().iter().map(|freed| freed.bytes).sum()
     }
 
+    /// Whether something may have been put off.
+    #[inline]
+    pub(crate) fn has_put_off(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
     /// Takes all that was put off.
     pub(crate) fn take_put_off(&self) -> Vec<Freed> {
-        if !self.any.load(Ordering::Acquire) {
-            return Vec::new();
-        }
         let mut put_off = self.put_off.lock();
         self.any.store(false, Ordering::Release);
         std::mem::take(&mut *put_off)

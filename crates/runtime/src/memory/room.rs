@@ -9,7 +9,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::account::Figures;
+use super::{
+    account::Figures,
+    cache::{self, CacheFigures},
+};
 use crate::{
     Error, OutOfMemory, Result,
     completion::wait_until,
@@ -114,6 +117,7 @@ pub(super) fn find<T>(
     if let Some(found) = attempt()? {
         return Ok(found);
     }
+    cache::empty(device);
     let mut reclaiming = Reclaiming::new(device);
     loop {
         let coming_bytes = reclaiming.look()?;
@@ -184,6 +188,7 @@ fn trim_pool(device: &DeviceState) -> Result<()> {
 /// Gives back what nobody uses: device memory whose frees are done, or will be in a moment, and page-locked memory if the
 /// device is idle.
 pub(super) fn trim(device: &DeviceState) -> Result<()> {
+    cache::empty(device);
     let mut reclaiming = Reclaiming::new(device);
     let started_ns = device.driver.now_ns();
     wait_until(&*device.driver, || {
@@ -209,11 +214,21 @@ pub(super) fn figures(device: &DeviceState) -> Result<super::Memory> {
     // SAFETY: the device's context is alive as long as the device.
     let (free_bytes, total_bytes) = device.checked(unsafe { device.driver.mem_info(device.context) })?;
     let staging = device.staging.figures();
+    let CacheFigures {
+        kept_bytes,
+        limit_bytes: cache_limit_bytes,
+        hits,
+        misses,
+    } = device.cache.figures();
     Ok(super::Memory {
         allocated_bytes,
         allocated_peak_bytes,
         allocations,
         limit_bytes,
+        cached_bytes: kept_bytes,
+        cache_limit_bytes,
+        cache_hits: hits,
+        cache_misses: misses,
         used_bytes: usage.used_bytes,
         used_peak_bytes: usage.used_peak_bytes,
         reserved_bytes: usage.reserved_bytes,

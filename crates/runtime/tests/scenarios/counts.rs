@@ -17,6 +17,7 @@ fn scenario(run: impl Fn(&Rig, &Calls) -> Result<()>) {
 #[test]
 fn a17_one_stream_costs_no_event() {
     scenario(|rig, calls| {
+        rig.device.set_cache_limit(0);
         let stream = rig.stream();
         let kernels = sums::load(&rig.device)?;
         let ones = stream.upload(&vec![1.0_f32; N])?;

@@ -2,6 +2,7 @@
 //! `MILLSTREAM_DEVICE=cuda:0`, on a GPU.
 
 mod arrays;
+mod cache;
 mod calls;
 mod cancel;
 mod casts;

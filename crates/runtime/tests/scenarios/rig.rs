@@ -140,8 +140,11 @@ impl Ask for Event {
 
 impl Rig {
     fn new(device: Result<Device>, place: Place) -> Self {
+        let device = device.expect("the device opens");
+        // A GPU's state is the process's, whatever other scenarios have set.
+        device.set_cache_limit(place.cache_bytes.unwrap_or(1 << 30));
         Self {
-            device: device.expect("the device opens"),
+            device,
             gpu: place.gpu,
             gates_hold: place.gates_hold,
             leaks: AtomicBool::new(false),

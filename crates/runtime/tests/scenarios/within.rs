@@ -41,6 +41,7 @@ fn copies_within_an_array_give_what_a_slice_gives() {
 #[test]
 fn a_copy_within_an_array_costs_no_more_than_it_must() {
     scenario(|rig, calls| {
+        rig.device.set_cache_limit(0);
         let stream = rig.stream();
         let numbers: Vec<u32> = (0..1000).collect();
         let mut array = stream.upload(&numbers)?;

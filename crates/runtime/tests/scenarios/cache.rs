@@ -1,0 +1,102 @@
+//! Memory of dropped arrays: whose it becomes, when, and at what price.
+
+#![allow(unsafe_code, reason = "makes arrays without a content")]
+
+use millstream::{Buffer, Result, Stream};
+
+use crate::rig::{everywhere, everywhere_counted};
+
+const N: usize = 10_000;
+
+/// An array without a content, which no operation has used yet.
+fn empty(stream: &Stream) -> Result<Buffer<u8>> {
+    // SAFETY: what reads it is written in front of that.
+    unsafe { stream.uninit(N) }
+}
+
+#[test]
+fn an_array_of_the_same_size_on_the_same_stream_costs_no_call() {
+    everywhere_counted(|rig, calls| {
+        rig.device.set_cache_limit(1 << 20);
+        let stream = rig.stream();
+        let first = empty(&stream).unwrap();
+        let address = first.as_raw();
+        drop(first);
+        calls.forget();
+        for _ in 0..100 {
+            assert_eq!(empty(&stream).unwrap().as_raw(), address);
+        }
+        assert!(calls.counts().is_empty(), "{:?}", calls.counts());
+        let memory = rig.device.memory().unwrap();
+        assert_eq!((memory.allocated_bytes, memory.allocations), (0, 0));
+        assert_eq!((memory.cached_bytes, memory.cache_hits), (N as u64, 100));
+        rig.device.trim().unwrap();
+        rig.assert_count(calls, "mem_free_async", 1);
+        assert_eq!(rig.device.memory().unwrap().cached_bytes, 0);
+    });
+}
+
+#[test]
+fn another_stream_gets_the_memory_once_it_is_ordered_behind_its_last_use() {
+    everywhere(|rig| {
+        rig.device.set_cache_limit(1 << 20);
+        let [first, second] = rig.streams();
+        let mut array = first.upload(&[1_u8; N]).unwrap();
+        let gate = rig.gate(&first);
+        first.fill(&mut array, 2).unwrap();
+        let address = array.as_raw();
+        drop(array);
+        let elsewhere = second.upload(&[3_u8; N]).unwrap();
+        assert_ne!(elsewhere.as_raw(), address, "it is still to be filled");
+        if rig.gates_hold() {
+            let values = second.download(&elsewhere).unwrap();
+            assert_eq!(values.wait().unwrap(), [3; N], "nobody waited for the gate");
+        }
+        second.wait_for(&first.record().unwrap()).unwrap();
+        let mut ordered = empty(&second).unwrap();
+        assert_eq!(ordered.as_raw(), address);
+        second.fill(&mut ordered, 4).unwrap();
+        let values = second.download(&ordered).unwrap();
+        gate.open();
+        assert_eq!(values.wait().unwrap(), [4; N]);
+    });
+}
+
+#[test]
+fn whoever_is_not_ordered_behind_an_earlier_use_waits_for_it() {
+    everywhere(|rig| {
+        rig.device.set_cache_limit(1 << 20);
+        let [first, second] = rig.streams();
+        let array = first.upload(&[1_u8; N]).unwrap();
+        let gate = rig.gate(&first);
+        let before = first.download(&array).unwrap();
+        drop(array);
+        // Made on the stream that still reads what was there, and first used on another.
+        let mut array = empty(&first).unwrap();
+        second.fill(&mut array, 2).unwrap();
+        let after = second.download(&array).unwrap();
+        gate.open();
+        assert_eq!(before.wait().unwrap(), [1; N]);
+        assert_eq!(after.wait().unwrap(), [2; N]);
+    });
+}
+
+#[test]
+fn what_is_kept_is_within_its_limit_and_goes_where_there_is_a_limit_for_all() {
+    everywhere(|rig| {
+        let device = &rig.device;
+        device.set_cache_limit(3 * N as u64);
+        let stream = rig.stream();
+        let arrays: Vec<_> = (0..5).map(|_| stream.zeros::<u8>(N).unwrap()).collect();
+        drop(arrays);
+        assert_eq!(device.memory().unwrap().cached_bytes, 3 * N as u64);
+        device.set_memory_limit(Some(2 * N as u64));
+        let other = stream.zeros::<u8>(N + 1).unwrap();
+        let memory = device.memory().unwrap();
+        assert!(
+            memory.allocated_bytes + memory.cached_bytes <= 2 * N as u64,
+            "{memory:?}"
+        );
+        assert_eq!(stream.download(&other).unwrap().wait().unwrap(), [0; N + 1]);
+    });
+}
