@@ -161,6 +161,7 @@ impl Stream {
     }
 
     /// An error if the operand is not on the stream's device.
+    #[inline]
     pub(crate) fn same_device(
         &self,
         operation: &'static str,
@@ -170,15 +171,20 @@ impl Stream {
         if Arc::ptr_eq(device, self.device_state()) {
             return Ok(());
         }
+        Err(self.other_device(operation, operand, device))
+    }
+
+    #[cold]
+    fn other_device(&self, operation: &'static str, operand: usize, device: &DeviceState) -> Misuse {
         let (operand_device, stream_device) = (device.to_string(), self.device_state().to_string());
-        Err(Misuse::new(
+        Misuse::new(
             operation,
             Problem::OtherDevice {
                 operand,
                 operand_device,
                 stream_device,
             },
-        ))
+        )
     }
 }
 

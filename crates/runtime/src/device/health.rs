@@ -3,7 +3,7 @@
 //! A driver says that a context is lost, not by what. What the runtime knows is how far each stream had got: so each
 //! remembers its last operations, and when the loss is noticed, those that were not known to be done are the suspects.
 
-use std::{collections::VecDeque, fmt, panic::Location, sync::Arc};
+use std::{fmt, panic::Location, sync::Arc};
 
 use millstream_driver::DriverError;
 use parking_lot::Mutex;
@@ -82,12 +82,45 @@ pub(crate) struct Recent {
 
 #[derive(Debug, Default)]
 struct Last {
-    kernels: VecDeque<Suspect>,
-    others: VecDeque<Suspect>,
+    kernels: Ring<KERNELS_MAX>,
+    others: Ring<OTHERS_MAX>,
+}
+
+/// The last `N` operations of a sort.
+#[derive(Debug)]
+struct Ring<const N: usize> {
+    operations: [Option<Suspect>; N],
+    /// How many there have been.
+    count: usize,
+}
+
+impl<const N: usize> Default for Ring<N> {
+    fn default() -> Self {
+        Self {
+            operations: [None; N],
+            count: 0,
+        }
+    }
+}
+
+impl<const N: usize> Ring<N> {
+    #[inline]
+    fn push(&mut self, operation: Suspect) {
+        self.operations[self.count % N] = Some(operation);
+        self.count = self.count.wrapping_add(1);
+    }
+
+    /// The first operation behind ticket `done`.
+    fn first_behind(&self, done: u64) -> Option<Suspect> {
+        let later = self.operations.iter().flatten();
+        let later = later.filter(|operation| operation.ticket > done);
+        later.min_by_key(|operation| operation.ticket).copied()
+    }
 }
 
 impl Recent {
     /// Remembers an operation that was submitted.
+    #[inline]
     pub(crate) fn note(
         &self,
         ticket: Ticket,
@@ -95,30 +128,23 @@ impl Recent {
         label: &'static str,
         location: &'static Location<'static>,
     ) {
-        let mut last = self.last.lock();
-        let (operations, operations_max) = match kind {
-            Kind::Kernel => (&mut last.kernels, KERNELS_MAX),
-            _ => (&mut last.others, OTHERS_MAX),
-        };
-        if operations.len() == operations_max {
-            operations.pop_front();
-        }
-        operations.push_back(Suspect {
+        let operation = Suspect {
             label,
             location,
             stream: ticket.stream.number(),
             ticket: ticket.sequence,
-        });
+        };
+        let mut last = self.last.lock();
+        match kind {
+            Kind::Kernel => last.kernels.push(operation),
+            _ => last.others.push(operation),
+        }
     }
 
     /// The first kernel and the first other operation behind ticket `done`, as far as they are remembered.
     fn first_behind(&self, done: u64) -> (Option<Suspect>, Option<Suspect>) {
         let last = self.last.lock();
-        let first = |operations: &VecDeque<Suspect>| {
-            let mut operations = operations.iter();
-            operations.find(|operation| operation.ticket > done).copied()
-        };
-        (first(&last.kernels), first(&last.others))
+        (last.kernels.first_behind(done), last.others.first_behind(done))
     }
 }
 
@@ -222,7 +248,11 @@ mod tests {
     fn few_operations_are_remembered() {
         let many = stream(&[(Kind::Kernel, "k"); 1000], 0);
         let last = many.recent.last.lock();
-        assert_eq!(last.kernels.len(), KERNELS_MAX);
-        assert_eq!(last.kernels.back().map(|kernel| kernel.ticket), Some(1000));
+        let first = last.kernels.first_behind(0).map(|kernel| kernel.ticket);
+        assert_eq!(first, Some(1001 - KERNELS_MAX as u64));
+        assert_eq!(
+            last.kernels.first_behind(999).map(|kernel| kernel.ticket),
+            Some(1000)
+        );
     }
 }

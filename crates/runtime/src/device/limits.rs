@@ -7,10 +7,10 @@ use crate::Problem;
 /// The device's limits, read once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    grid: [i32; 3],
-    block: [i32; 3],
-    threads_per_block: i32,
-    shared_bytes: i32,
+    grid: [u32; 3],
+    block: [u32; 3],
+    threads_per_block: u32,
+    shared_bytes: u32,
     /// The longest pitch of a copy of rows.
     pub(crate) pitch_bytes: usize,
     pub(crate) multiprocessors: i32,
@@ -22,19 +22,20 @@ pub(crate) struct Limits {
 impl Limits {
     pub(crate) fn of(driver: &dyn Driver, device: DeviceOrdinal) -> Result<Self, DriverError> {
         let read = |attribute| driver.device_attribute(device, attribute);
+        let size = |attribute| read(attribute).map(unsigned);
         Ok(Self {
             grid: [
-                read(DeviceAttribute::MAX_GRID_DIM_X)?,
-                read(DeviceAttribute::MAX_GRID_DIM_Y)?,
-                read(DeviceAttribute::MAX_GRID_DIM_Z)?,
+                size(DeviceAttribute::MAX_GRID_DIM_X)?,
+                size(DeviceAttribute::MAX_GRID_DIM_Y)?,
+                size(DeviceAttribute::MAX_GRID_DIM_Z)?,
             ],
             block: [
-                read(DeviceAttribute::MAX_BLOCK_DIM_X)?,
-                read(DeviceAttribute::MAX_BLOCK_DIM_Y)?,
-                read(DeviceAttribute::MAX_BLOCK_DIM_Z)?,
+                size(DeviceAttribute::MAX_BLOCK_DIM_X)?,
+                size(DeviceAttribute::MAX_BLOCK_DIM_Y)?,
+                size(DeviceAttribute::MAX_BLOCK_DIM_Z)?,
             ],
-            threads_per_block: read(DeviceAttribute::MAX_THREADS_PER_BLOCK)?,
-            shared_bytes: read(DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK)?,
+            threads_per_block: size(DeviceAttribute::MAX_THREADS_PER_BLOCK)?,
+            shared_bytes: size(DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK)?,
             managed_memory: read(DeviceAttribute::MANAGED_MEMORY)? != 0
                 && read(DeviceAttribute::CONCURRENT_MANAGED_ACCESS)? != 0,
             pitch_bytes: usize::try_from(read(DeviceAttribute::MAX_PITCH)?).unwrap_or(0),
@@ -47,27 +48,50 @@ impl Limits {
     }
 
     /// What is wrong with a launch of this shape, if anything is. `threads_max` is the kernel's own limit.
+    #[inline]
     pub(crate) fn check(&self, dims: &LaunchDims, threads_max: i32) -> Option<Problem> {
-        for (axis, name) in ["x", "y", "z"].into_iter().enumerate() {
-            for (what, asked, limit) in [
-                ("grid", dims.grid[axis], self.grid[axis]),
-                ("block", dims.block[axis], self.block[axis]),
-            ] {
-                if asked == 0 || i64::from(asked) > i64::from(limit) {
-                    let detail = format!("{what}.{name} is {asked}; it must be 1 to {limit}");
-                    return Some(Problem::Grid { detail });
-                }
-            }
+        if let Some(axis) = first_outside(&dims.grid, &self.grid) {
+            return Some(outside("grid", axis, &dims.grid, &self.grid));
         }
-        if i64::from(dims.shared_bytes) > i64::from(self.shared_bytes) {
-            let (asked, limit) = (dims.shared_bytes, self.shared_bytes);
-            let detail = format!("{asked} bytes of dynamic shared memory; a block has at most {limit} here");
-            return Some(Problem::Grid { detail });
+        if let Some(axis) = first_outside(&dims.block, &self.block) {
+            return Some(outside("block", axis, &dims.block, &self.block));
+        }
+        if dims.shared_bytes > self.shared_bytes {
+            return Some(too_much_shared(dims.shared_bytes, self.shared_bytes));
         }
         let threads: u64 = dims.block.iter().map(|&d| u64::from(d)).product();
-        let limit = self.threads_per_block.min(threads_max);
-        (threads > u64::try_from(limit).unwrap_or(0)).then(|| Problem::Grid {
-            detail: format!("a block of {threads} threads; this kernel takes at most {limit} here"),
-        })
+        let limit = self.threads_per_block.min(unsigned(threads_max));
+        (threads > u64::from(limit)).then(|| too_many_threads(threads, limit))
     }
+}
+
+/// A limit that a driver gives as an `int`; none of them is negative.
+fn unsigned(limit: i32) -> u32 {
+    u32::try_from(limit).unwrap_or(0)
+}
+
+/// The first axis on which there are none, or more than the limit.
+#[inline]
+fn first_outside(asked: &[u32; 3], limits: &[u32; 3]) -> Option<usize> {
+    // 0 becomes the highest number.
+    (0..3).find(|&axis| asked[axis].wrapping_sub(1) >= limits[axis])
+}
+
+#[cold]
+fn outside(what: &str, axis: usize, asked: &[u32; 3], limits: &[u32; 3]) -> Problem {
+    let (name, asked, limit) = (["x", "y", "z"][axis], asked[axis], limits[axis]);
+    let detail = format!("{what}.{name} is {asked}; it must be 1 to {limit}");
+    Problem::Grid { detail }
+}
+
+#[cold]
+fn too_much_shared(asked: u32, limit: u32) -> Problem {
+    let detail = format!("{asked} bytes of dynamic shared memory; a block has at most {limit} here");
+    Problem::Grid { detail }
+}
+
+#[cold]
+fn too_many_threads(threads: u64, limit: u32) -> Problem {
+    let detail = format!("a block of {threads} threads; this kernel takes at most {limit} here");
+    Problem::Grid { detail }
 }

@@ -190,7 +190,7 @@ impl Device {
     /// Whether the device is simulated.
     #[must_use]
     pub fn is_simulated(&self) -> bool {
-        self.state.driver.is_simulated()
+        self.state.is_simulated
     }
 
     /// Major and minor number of the compute capability.

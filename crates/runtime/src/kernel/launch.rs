@@ -11,7 +11,7 @@ use super::{Function, Grid, ReadOperand, WriteOperand};
 use crate::{
     Misuse, Problem, Result, Stream,
     memory::Span,
-    submit::{self, Accesses, Operation, submit},
+    submit::{self, Accesses, Operation, submit_in_place},
     timeline::Kind,
     tracker::AccessKind,
 };
@@ -34,16 +34,19 @@ enum Value<'a> {
 
 impl<'a> Argument<'a> {
     /// An array that the kernel reads.
+    #[inline]
     pub fn read<T: Pod, O: ReadOperand<T>>(operand: &'a O) -> Self {
         Self::slice(O::place(operand).0, AccessKind::Read)
     }
 
     /// An array that the kernel reads and writes.
+    #[inline]
     pub fn write<T: Pod, O: WriteOperand<T>>(operand: &'a mut O) -> Self {
         Self::slice(O::place(&*operand).0, AccessKind::Write)
     }
 
     /// A value.
+    #[inline]
     pub fn scalar<T: Pod>(value: &'a T) -> Self {
         Self(Value::Scalar {
             value: std::ptr::from_ref(value).cast(),
@@ -51,6 +54,7 @@ impl<'a> Argument<'a> {
         })
     }
 
+    #[inline]
     fn slice(span: Span<'a>, kind: AccessKind) -> Self {
         let address = span.pointer().as_raw();
         Self(Value::Slice { span, kind, address })
@@ -92,16 +96,26 @@ pub unsafe fn launch(
     );
     let name = function.name;
     stream.same_device(name, 0, &function.device)?;
-    let mut accesses = Accesses::new();
-    let mut bytes = 0;
+    let mut operation = Operation {
+        kind: Kind::Kernel,
+        label: name,
+        location: Location::caller(),
+        bytes: 0,
+        accesses: Accesses::new(),
+        awaited: None,
+    };
+    let mut params: SmallVec<[*const c_void; 12]> = SmallVec::new();
     for (number, argument) in arguments.iter().enumerate() {
-        let Some((span, kind)) = argument.as_slice() else {
-            continue;
-        };
-        stream.same_device(name, number, &span.allocation.device)?;
-        refuse_overlap(name, &arguments[..number], span, kind, number)?;
-        bytes += span.bytes.len() as u64;
-        accesses.push(span.access(kind));
+        params.push(match &argument.0 {
+            Value::Scalar { value, .. } => *value,
+            Value::Slice { span, kind, address } => {
+                stream.same_device(name, number, &span.allocation.device)?;
+                refuse_overlap(name, &arguments[..number], span, *kind, number)?;
+                operation.bytes += span.bytes.len() as u64;
+                operation.accesses.push(span.access(*kind));
+                std::ptr::from_ref(address).cast()
+            }
+        });
     }
     if grid.is_empty() {
         return stream.device_state().check_alive();
@@ -110,34 +124,21 @@ pub unsafe fn launch(
     if let Some(problem) = limits.check(&grid.dims, function.entry.threads_max) {
         return Err(Misuse::new(name, problem).into());
     }
-    let params: SmallVec<[*const c_void; 12]> = arguments
-        .iter()
-        .map(|argument| match &argument.0 {
-            Value::Slice { address, .. } => std::ptr::from_ref(address).cast(),
-            Value::Scalar { value, .. } => *value,
-        })
-        .collect();
     let command = submit::Launch {
         function: function.entry.handle,
         dims: grid.dims,
         params: &params,
     };
-    let location = Location::caller();
-    let operation = Operation {
-        kind: Kind::Kernel,
-        label: name,
-        location,
-        bytes,
-        accesses,
-        awaited: None,
-    };
     // SAFETY: each pointer is to a value of the parameter's size, which loading has checked against the declaration, and
     // the caller vouches that the arguments are as declared and that the kernel touches its operands alone. The
     // function's module stays loaded while the device is open.
-    unsafe { submit(stream.device_state(), stream.state(), operation, command) }.map(drop)
+    let submitted =
+        unsafe { submit_in_place(stream.device_state(), stream.state(), &mut operation, command) };
+    submitted.map(drop)
 }
 
 /// An error if an earlier argument shares bytes with this one and one of the two is written.
+#[inline]
 fn refuse_overlap(
     name: &'static str,
     earlier: &[Argument<'_>],
@@ -145,13 +146,13 @@ fn refuse_overlap(
     kind: AccessKind,
     second: usize,
 ) -> Result<(), Misuse> {
-    let conflict = earlier.iter().position(|argument| {
-        argument.as_slice().is_some_and(|(other, other_kind)| {
-            (kind == AccessKind::Write || other_kind == AccessKind::Write) && span.overlaps(other)
-        })
-    });
-    match conflict {
-        Some(first) => Err(Misuse::new(name, Problem::Overlap { first, second })),
-        None => Ok(()),
+    for (first, argument) in earlier.iter().enumerate() {
+        if let Some((other, other_kind)) = argument.as_slice()
+            && (kind == AccessKind::Write || other_kind == AccessKind::Write)
+            && span.overlaps(other)
+        {
+            return Err(Misuse::new(name, Problem::Overlap { first, second }));
+        }
     }
+    Ok(())
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use millstream_driver::{ContextHandle, DevicePtr, Driver, DriverError, StreamHandle};
 use smallvec::SmallVec;
 
-use super::{enqueue_wait, find_points};
+use super::{Waits, enqueue_wait, find_points};
 use crate::{
     device::{DeviceState, Lane, StreamState},
     tracker::{StreamId, Ticket},
@@ -36,7 +36,15 @@ pub(crate) fn release(device: &DeviceState, freed: Freed) {
 }
 
 /// Tries again what was put off.
+#[inline]
 pub(crate) fn drain_frees(device: &DeviceState) {
+    if device.reclaim.has_put_off() {
+        drain_put_off(device);
+    }
+}
+
+#[cold]
+fn drain_put_off(device: &DeviceState) {
     for freed in device.reclaim.take_put_off() {
         release(device, freed);
     }
@@ -107,16 +115,13 @@ fn free_apart(device: &DeviceState, freed: Freed) -> Result<(), Freed> {
     let Some(mut lane) = stream.lane.try_lock() else {
         return Err(freed);
     };
-    let uses = freed
-        .uses
-        .iter()
-        .copied()
-        .filter(|&ticket| !lane.clock.covers(ticket))
-        .collect();
+    let mut uses = freed.uses.clone();
+    uses.retain(|ticket| !lane.clock.covers(*ticket));
+    let mut points = Waits::new();
     // Every use is submitted, so this does not wait.
-    let Ok(points) = find_points(device, stream, uses) else {
+    if find_points(device, stream, &uses, &mut points).is_err() {
         return Err(freed);
-    };
+    }
     for point in &points {
         if enqueue_wait(device, stream, point).is_err() {
             return Err(freed);

@@ -35,7 +35,7 @@ use crate::{
     device::{Awaited, DeviceState, Lane, PooledEvent, StreamState},
     timeline::{Kind, Note},
     tracker::{
-        Access, Clock, Dependencies, Point, Ticket, drop_implied, plan_and_publish, restore_displaced,
+        Access, Clock, Dependencies, Plan, Point, Ticket, drop_implied, plan_and_publish, restore_displaced,
     },
 };
 
@@ -77,7 +77,22 @@ pub(crate) struct Operation<'a> {
 pub(crate) unsafe fn submit<C: Command>(
     device: &DeviceState,
     stream: &StreamState,
-    operation: Operation<'_>,
+    mut operation: Operation<'_>,
+    command: C,
+) -> Result<(u64, C::Output)> {
+    // SAFETY: this function's contract.
+    unsafe { submit_in_place(device, stream, &mut operation, command) }
+}
+
+/// The same for an operation that is not worth moving.
+///
+/// # Safety
+///
+/// As for [`submit`].
+pub(crate) unsafe fn submit_in_place<C: Command>(
+    device: &DeviceState,
+    stream: &StreamState,
+    operation: &mut Operation<'_>,
     command: C,
 ) -> Result<(u64, C::Output)> {
     device.check_alive()?;
@@ -87,28 +102,32 @@ pub(crate) unsafe fn submit<C: Command>(
         label,
         location,
         bytes,
-        mut accesses,
-        awaited,
-    } = operation;
+        ref mut accesses,
+        ref mut awaited,
+    } = *operation;
     let mut lane = stream.lane.lock();
     let ticket = stream.ticket(lane.next);
     lane.next += 1;
-    let plan = plan_and_publish(ticket, &lane.clock, &mut accesses, &|ticket| {
-        device.is_done(ticket)
-    });
-    let displaced = plan.dependencies.clone();
+    let mut plan = Plan::default();
+    let is_done = |ticket| device.is_done(ticket);
+    plan_and_publish(ticket, &lane.clock, accesses, &is_done, &mut plan);
     let mut publication = Publication {
         device,
         stream,
         ticket,
         accesses,
-        displaced,
+        displaced: &plan.dependencies,
         settled: false,
     };
 
-    let waits = find_points(device, stream, plan.dependencies)?;
-    let next = awaited.as_ref().filter(|_| waits.is_empty());
-    record_if_awaited(device, stream, &mut lane, next)?;
+    let mut waits = Waits::new();
+    if !plan.dependencies.is_empty() {
+        find_points(device, stream, &plan.dependencies, &mut waits)?;
+    }
+    if !lane.awaited.is_empty() {
+        let next = awaited.as_ref().filter(|_| waits.is_empty());
+        record_if_awaited(device, stream, &mut lane, next)?;
+    }
     for point in &waits {
         enqueue_wait(device, stream, point)?;
         lane.join(&point.clock);
@@ -120,7 +139,7 @@ pub(crate) unsafe fn submit<C: Command>(
         stream: stream.handle,
     };
     // What the simulated device's race checker is to call the operation.
-    let name = device.driver.is_simulated().then(|| Label::at(label, location));
+    let name = device.is_simulated.then(|| Label::at(label, location));
     // SAFETY: the device keeps context and stream alive; the rest is this function's contract, and the order is what
     // the waits above have seen to.
     let output = device.checked(unsafe { command.enqueue(queue) })?;
@@ -142,7 +161,7 @@ pub(crate) unsafe fn submit<C: Command>(
         );
     }
     // The operation is enqueued. Without a point, whoever needs one records it late, so a failure here loses nothing.
-    let event = if plan.shared {
+    let event = if plan.awaited {
         take_and_record(device, stream).ok()
     } else {
         None
@@ -150,11 +169,12 @@ pub(crate) unsafe fn submit<C: Command>(
     if lane.clock.len() > CLOCK_STREAMS_MAX {
         lane.clock.forget_done(|ticket| device.is_done(ticket));
     }
-    if let Some(awaited) = awaited {
+    if let Some(awaited) = awaited.take() {
         lane.note_awaited(awaited);
     }
-    publication.settle(&mut lane, event);
-    ask_about_points(device, stream);
+    if let Some(point) = publication.settle(&mut lane, event) {
+        ask_about(device, stream, &point);
+    }
     Ok((ticket.sequence, output))
 }
 
@@ -163,21 +183,22 @@ struct Publication<'a, 'op> {
     device: &'a DeviceState,
     stream: &'a StreamState,
     ticket: Ticket,
-    accesses: Accesses<'op>,
-    displaced: Dependencies,
+    accesses: &'a mut [Access<'op>],
+    displaced: &'a [Ticket],
     settled: bool,
 }
 
 impl Publication<'_, '_> {
-    /// Notes the ticket as submitted.
-    fn settle(&mut self, lane: &mut Lane, event: Option<PooledEvent>) {
+    /// Notes the ticket as submitted; gives a point that is worth a question, if there are many.
+    fn settle(&mut self, lane: &mut Lane, event: Option<PooledEvent>) -> Option<Point<PooledEvent>> {
         self.settled = true;
         let joined = std::mem::take(&mut lane.joined).then_some(&lane.clock);
-        self.stream
-            .points
-            .lock()
-            .submit(self.ticket.sequence, joined, event);
+        let mut points = self.stream.points.lock();
+        points.submit(self.ticket.sequence, joined, event);
+        let point = points.worth_a_query();
+        drop(points);
         self.stream.submitted.notify_all();
+        point
     }
 }
 
@@ -186,8 +207,8 @@ impl Drop for Publication<'_, '_> {
         if self.settled {
             return;
         }
-        restore_displaced(&mut self.accesses, &self.displaced);
-        let displaced = std::mem::take(&mut self.displaced);
+        restore_displaced(self.accesses, self.displaced);
+        let displaced = Dependencies::from_slice(self.displaced);
         let device = self.device;
         self.stream
             .points
@@ -222,9 +243,13 @@ fn record_if_awaited(
 }
 
 /// Finds a point for each dependency that is not done, and leaves out those that others imply.
-fn find_points(device: &DeviceState, stream: &StreamState, dependencies: Dependencies) -> Result<Waits> {
-    let mut waits = Waits::new();
-    let mut open = dependencies;
+fn find_points(
+    device: &DeviceState,
+    stream: &StreamState,
+    dependencies: &[Ticket],
+    waits: &mut Waits,
+) -> Result<()> {
+    let mut open = Dependencies::from_slice(dependencies);
     let mut at = 0;
     while at < open.len() {
         let ticket = open[at];
@@ -256,8 +281,8 @@ fn find_points(device: &DeviceState, stream: &StreamState, dependencies: Depende
             None => record_late(device, &other)?,
         });
     }
-    drop_implied(&mut waits);
-    Ok(waits)
+    drop_implied(waits);
+    Ok(())
 }
 
 /// Records a point on another stream, behind all that is submitted there: the first crossing, which may wait for more
@@ -371,11 +396,9 @@ fn enqueue_wait_for(device: &DeviceState, stream: &StreamState, event: EventHand
 }
 
 /// Keeps the number of points bounded: now and then asks about one in the middle.
-fn ask_about_points(device: &DeviceState, stream: &StreamState) {
-    let Some(point) = stream.points.lock().worth_a_query() else {
-        return;
-    };
-    if !query_point(device, stream, &point).unwrap_or(false) {
+#[cold]
+fn ask_about(device: &DeviceState, stream: &StreamState, point: &Point<PooledEvent>) {
+    if !query_point(device, stream, point).unwrap_or(false) {
         stream
             .points
             .lock()

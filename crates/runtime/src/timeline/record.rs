@@ -65,10 +65,17 @@ pub(crate) struct Trace {
 
 impl TimelineSlot {
     /// Records the start of an operation, if a timeline runs. A failure costs the operation its place in the timeline.
+    #[inline]
     pub(crate) fn begin(&self, device: &DeviceState, stream: &StreamState) -> Option<Trace> {
-        if !self.running.load(Ordering::Acquire) {
-            return None;
+        if self.running.load(Ordering::Acquire) {
+            self.begin_trace(device, stream)
+        } else {
+            None
         }
+    }
+
+    #[cold]
+    fn begin_trace(&self, device: &DeviceState, stream: &StreamState) -> Option<Trace> {
         let session = self.session.lock().clone()?;
         let start = session.record(device, stream).ok()?;
         Some(Trace { session, start })

@@ -41,6 +41,7 @@ impl Extent {
     }
 
     /// The range that this is, if it is one.
+    #[inline]
     pub(super) fn as_range(&self) -> Option<&Range<u64>> {
         (self.rows == 1).then_some(&self.first)
     }

@@ -22,6 +22,9 @@ const SEGMENTS_MAX: usize = 16 << 10;
 /// How many segments may be turned into a table when the first rectangle is used.
 const GRID_SEGMENTS_MAX: usize = 64;
 
+/// How many reads in a row leave points: enough for what is read by several streams and written then, over and over.
+const READS_WITH_POINTS: u32 = 64;
+
 /// What an access does to its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessKind {
@@ -44,6 +47,8 @@ pub(crate) struct LedgerState {
     first_stream: Option<StreamId>,
     /// Whether a second stream has ever touched the allocation.
     shared: bool,
+    /// How many reads there have been since the last write, or since the allocation was shared.
+    reads: u32,
 }
 
 impl LedgerState {
@@ -52,28 +57,53 @@ impl LedgerState {
             layout: Layout::Line(Line::new(bytes)),
             first_stream: None,
             shared: false,
+            reads: 0,
         }
     }
 
-    /// Notes that `stream` touches the allocation; says whether it is shared between streams from now on.
-    pub(super) fn note_stream(&mut self, stream: StreamId) -> bool {
-        let first = *self.first_stream.get_or_insert(stream);
-        self.shared |= first != stream;
-        self.shared
+    /// Notes that `stream` touches the allocation; says whether someone will want a point right behind the operation.
+    ///
+    /// So it is once a second stream has touched it. But what is only read, again and again, nobody waits for: after a while
+    /// reads leave no more points, until there is a write, which then may wait for more than it must.
+    #[inline(always)]
+    pub(super) fn note(&mut self, stream: StreamId, kind: AccessKind) -> bool {
+        match self.first_stream {
+            Some(first) => self.shared |= first != stream,
+            None => self.first_stream = Some(stream),
+        }
+        if !self.shared {
+            return false;
+        }
+        match kind {
+            AccessKind::Write => self.reads = 0,
+            AccessKind::Read => self.reads = self.reads.saturating_add(1),
+        }
+        self.reads <= READS_WITH_POINTS
+    }
+
+    /// Makes an ordered access: calls `found` with every ticket that it conflicts with, and enters it in their place. A
+    /// ticket may come more than once.
+    #[inline(always)]
+    pub(super) fn access(
+        &mut self,
+        extent: &Extent,
+        kind: AccessKind,
+        ticket: Ticket,
+        mut found: impl FnMut(Ticket),
+    ) {
+        if let Some(only) = self.only(extent) {
+            only.conflicts(kind, &mut found);
+            only.enter(kind, ticket);
+        } else {
+            self.conflicts(extent, kind, found);
+            self.update(extent, |segment| segment.enter(kind, ticket));
+        }
     }
 
     /// Calls `found` with every ticket that an access of this kind to these bytes conflicts with. A ticket may come
     /// more than once.
     pub(super) fn conflicts(&mut self, extent: &Extent, kind: AccessKind, mut found: impl FnMut(Ticket)) {
-        let mut look_at = |segment: &Segment| {
-            segment.writes.iter().copied().for_each(&mut found);
-            if kind == AccessKind::Write {
-                segment.reads.iter().copied().for_each(&mut found);
-            }
-        };
-        if let Some(only) = self.only(extent) {
-            return look_at(only);
-        }
+        let look_at = |segment: &Segment| segment.conflicts(kind, &mut found);
         self.prepare(extent);
         match (&self.layout, extent.as_range()) {
             (Layout::Line(line), Some(range)) => line.touched(range).iter().for_each(look_at),
@@ -87,18 +117,6 @@ impl LedgerState {
         }
     }
 
-    /// Enters an ordered access: one that runs after everything it conflicts with.
-    pub(super) fn enter(&mut self, extent: &Extent, kind: AccessKind, ticket: Ticket) {
-        self.update(extent, |segment| match kind {
-            AccessKind::Read => keep_highest(&mut segment.reads, ticket),
-            AccessKind::Write => {
-                segment.writes.clear();
-                segment.writes.push(ticket);
-                segment.reads.clear();
-            }
-        });
-    }
-
     /// Enters an access that was not ordered after what it conflicts with: the earlier history stays beside it.
     pub(super) fn enter_unordered(&mut self, extent: &Extent, kind: AccessKind, ticket: Ticket) {
         self.update(extent, |segment| match kind {
@@ -109,10 +127,15 @@ impl LedgerState {
 
     /// Bounds the number of segments: first forgets what is done, then lets neighbours share their histories, which
     /// may cost a later operation a wait that it did not need, but never loses one that it does.
+    #[inline]
     pub(super) fn compact(&mut self, is_done: &dyn Fn(Ticket) -> bool) {
-        if self.segments_len() <= SEGMENTS_MAX {
-            return;
+        if self.segments_len() > SEGMENTS_MAX {
+            self.compact_now(is_done);
         }
+    }
+
+    #[cold]
+    fn compact_now(&mut self, is_done: &dyn Fn(Ticket) -> bool) {
         match &mut self.layout {
             Layout::Line(line) => line.forget_done(is_done),
             Layout::Grid(grid) => grid.forget_done(is_done),
@@ -150,6 +173,7 @@ impl LedgerState {
     }
 
     /// The one segment that there is, if all its bytes are meant: what is used whole costs no search.
+    #[inline]
     fn only(&mut self, extent: &Extent) -> Option<&mut Segment> {
         match (&mut self.layout, extent.as_range()) {
             (Layout::Line(line), Some(range)) => line.only(range),
@@ -244,6 +268,20 @@ impl Ledger {
         tickets
     }
 
+    /// Lets the history begin with what used the memory before: whoever comes first waits for it.
+    pub(crate) fn inherit(&mut self, uses: &[Ticket]) {
+        let whole = (0..self.bytes).into();
+        for &ticket in uses {
+            let state = self.state.get_mut();
+            state.enter_unordered(&whole, AccessKind::Write, ticket);
+        }
+    }
+
+    /// The same as [`all_tickets`](Self::all_tickets), of an allocation that nobody else can use.
+    pub(crate) fn last_tickets(&mut self) -> SmallVec<[Ticket; 4]> {
+        self.state.get_mut().all_tickets()
+    }
+
     /// What must be over before the allocation may be freed or used for something else.
     pub(crate) fn all_tickets(&self) -> SmallVec<[Ticket; 4]> {
         self.lock().all_tickets()
@@ -268,6 +306,11 @@ mod tests {
         Ticket::new(StreamId::of(stream), sequence)
     }
 
+    /// An ordered access by whoever does not care what it conflicts with.
+    fn enter(state: &mut LedgerState, extent: &Extent, kind: AccessKind, ticket: Ticket) {
+        state.access(extent, kind, ticket, |_| ());
+    }
+
     fn conflicts(state: &mut LedgerState, extent: impl Into<Extent>, kind: AccessKind) -> Vec<Ticket> {
         let mut found = Vec::new();
         state.conflicts(&extent.into(), kind, |ticket| found.push(ticket));
@@ -279,35 +322,35 @@ mod tests {
     #[test]
     fn a_reader_waits_for_the_writer_and_a_writer_for_all_readers() {
         let mut state = LedgerState::new(100);
-        state.enter(&(0..100).into(), Write, ticket(1, 1));
-        state.enter(&(0..100).into(), Read, ticket(2, 1));
-        state.enter(&(0..100).into(), Read, ticket(3, 1));
+        enter(&mut state, &(0..100).into(), Write, ticket(1, 1));
+        enter(&mut state, &(0..100).into(), Read, ticket(2, 1));
+        enter(&mut state, &(0..100).into(), Read, ticket(3, 1));
         assert_eq!(conflicts(&mut state, 0..100, Read), [ticket(1, 1)]);
         assert_eq!(
             conflicts(&mut state, 0..100, Write),
             [ticket(1, 1), ticket(2, 1), ticket(3, 1)]
         );
-        state.enter(&(0..100).into(), Write, ticket(4, 1));
+        enter(&mut state, &(0..100).into(), Write, ticket(4, 1));
         assert_eq!(conflicts(&mut state, 0..100, Write), [ticket(4, 1)]);
     }
 
     #[test]
     fn disjoint_bytes_do_not_conflict_and_segments_merge_again() {
         let mut state = LedgerState::new(100);
-        state.enter(&(0..50).into(), Write, ticket(1, 1));
-        state.enter(&(50..100).into(), Write, ticket(2, 1));
+        enter(&mut state, &(0..50).into(), Write, ticket(1, 1));
+        enter(&mut state, &(50..100).into(), Write, ticket(2, 1));
         assert_eq!(conflicts(&mut state, 0..50, Write), [ticket(1, 1)]);
         assert_eq!(conflicts(&mut state, 49..51, Read), [ticket(1, 1), ticket(2, 1)]);
         assert_eq!(state.segments_len(), 2);
-        state.enter(&(0..100).into(), Write, ticket(3, 1));
+        enter(&mut state, &(0..100).into(), Write, ticket(3, 1));
         assert_eq!(state.segments_len(), 1);
     }
 
     #[test]
     fn a_partial_write_splits_in_three() {
         let mut state = LedgerState::new(100);
-        state.enter(&(0..100).into(), Write, ticket(1, 1));
-        state.enter(&(40..60).into(), Write, ticket(2, 1));
+        enter(&mut state, &(0..100).into(), Write, ticket(1, 1));
+        enter(&mut state, &(40..60).into(), Write, ticket(2, 1));
         assert_eq!(state.segments_len(), 3);
         assert_eq!(conflicts(&mut state, 0..40, Read), [ticket(1, 1)]);
         assert_eq!(conflicts(&mut state, 40..60, Read), [ticket(2, 1)]);
@@ -317,19 +360,19 @@ mod tests {
     #[test]
     fn an_empty_range_touches_nothing() {
         let mut state = LedgerState::new(10);
-        state.enter(&(5..5).into(), Write, ticket(1, 1));
+        enter(&mut state, &(5..5).into(), Write, ticket(1, 1));
         assert_eq!(state.segments_len(), 1);
         assert!(conflicts(&mut state, 0..10, Write).is_empty());
         let mut empty = LedgerState::new(0);
-        empty.enter(&(0..0).into(), Write, ticket(1, 1));
+        enter(&mut empty, &(0..0).into(), Write, ticket(1, 1));
         assert!(conflicts(&mut empty, 0..0, Write).is_empty());
     }
 
     #[test]
     fn an_unordered_write_keeps_the_earlier_history() {
         let mut state = LedgerState::new(10);
-        state.enter(&(0..10).into(), Write, ticket(1, 1));
-        state.enter(&(0..10).into(), Read, ticket(2, 1));
+        enter(&mut state, &(0..10).into(), Write, ticket(1, 1));
+        enter(&mut state, &(0..10).into(), Read, ticket(2, 1));
         state.enter_unordered(&(0..10).into(), Write, ticket(3, 1));
         assert_eq!(conflicts(&mut state, 0..10, Read), [ticket(1, 1), ticket(3, 1)]);
         assert_eq!(
@@ -344,7 +387,12 @@ mod tests {
         let bytes = 8 * SEGMENTS_MAX as u64;
         let mut state = LedgerState::new(bytes);
         for at in 0..2 * SEGMENTS_MAX as u64 {
-            state.enter(&(4 * at..4 * at + 2).into(), Write, ticket(1 + at % 3, 1 + at));
+            enter(
+                &mut state,
+                &(4 * at..4 * at + 2).into(),
+                Write,
+                ticket(1 + at % 3, 1 + at),
+            );
             state.compact(&|_| false);
             assert!(state.segments_len() <= SEGMENTS_MAX + 2);
             assert!(conflicts(&mut state, 4 * at..4 * at + 2, Read).contains(&ticket(1 + at % 3, 1 + at)));
@@ -354,9 +402,9 @@ mod tests {
             let waits = |t: &Ticket| t.stream == StreamId::of(1 + at % 3) && t.sequence > at;
             assert!(found.iter().any(waits), "write {at} lost");
         }
-        state.enter(&(0..1).into(), Write, ticket(9, 1));
+        enter(&mut state, &(0..1).into(), Write, ticket(9, 1));
         for at in 0..SEGMENTS_MAX as u64 {
-            state.enter(&(8 * at..8 * at + 2).into(), Write, ticket(9, 2 + at));
+            enter(&mut state, &(8 * at..8 * at + 2).into(), Write, ticket(9, 2 + at));
         }
         state.compact(&|_| true);
         assert_eq!(state.segments_len(), 1, "what is done needs no segment");
@@ -370,8 +418,8 @@ mod tests {
     #[test]
     fn rectangles_cost_as_many_segments_as_there_are_and_merge_again() {
         let mut state = LedgerState::new(256);
-        state.enter(&columns(0..4), Write, ticket(1, 1));
-        state.enter(&columns(4..8), Write, ticket(2, 1));
+        enter(&mut state, &columns(0..4), Write, ticket(1, 1));
+        enter(&mut state, &columns(4..8), Write, ticket(2, 1));
         assert_eq!(state.segments_len(), 2);
         assert_eq!(conflicts(&mut state, columns(0..4), Write), [ticket(1, 1)]);
         assert_eq!(
@@ -381,14 +429,15 @@ mod tests {
         assert_eq!(conflicts(&mut state, 252..256, Read), [ticket(2, 1)]);
         for tile in 0..16 {
             let first = 64 * (tile / 4) + 2 * (tile % 4);
-            state.enter(
+            enter(
+                &mut state,
                 &Extent::strided(first..first + 2, 8, 8),
                 Write,
                 ticket(3, 1 + tile),
             );
         }
         assert_eq!(state.segments_len(), 16);
-        state.enter(&(0..256).into(), Write, ticket(4, 1));
+        enter(&mut state, &(0..256).into(), Write, ticket(4, 1));
         assert_eq!(state.segments_len(), 1);
         assert!(matches!(state.layout, Layout::Line(_)));
     }
@@ -396,12 +445,12 @@ mod tests {
     #[test]
     fn rectangles_of_another_pitch_are_as_exact() {
         let mut state = LedgerState::new(256);
-        state.enter(&columns(0..4), Write, ticket(1, 1));
-        state.enter(&Extent::strided(7..10, 20, 12), Write, ticket(2, 1));
+        enter(&mut state, &columns(0..4), Write, ticket(1, 1));
+        enter(&mut state, &Extent::strided(7..10, 20, 12), Write, ticket(2, 1));
         assert_eq!(conflicts(&mut state, 4..7, Read), []);
         assert_eq!(conflicts(&mut state, 7..8, Read), [ticket(2, 1)]);
         assert_eq!(conflicts(&mut state, 10..12, Read), [ticket(1, 1)]);
-        state.enter(&columns(0..4), Write, ticket(1, 2));
+        enter(&mut state, &columns(0..4), Write, ticket(1, 2));
         assert_eq!(conflicts(&mut state, 7..10, Read), [ticket(1, 2), ticket(2, 1)]);
     }
 
@@ -411,9 +460,9 @@ mod tests {
         let mut state = LedgerState::new(rows * pitch);
         let half = |number| Extent::strided(number * pitch / 2..(number + 1) * pitch / 2, rows, pitch);
         let other = Extent::strided(0..1, rows / 2, 2 * pitch);
-        state.enter(&half(0), Write, ticket(1, 1));
-        state.enter(&other, Read, ticket(2, 1));
-        state.enter(&half(1), Write, ticket(3, 1));
+        enter(&mut state, &half(0), Write, ticket(1, 1));
+        enter(&mut state, &other, Read, ticket(2, 1));
+        enter(&mut state, &half(1), Write, ticket(3, 1));
         state.compact(&|_| false);
         assert_eq!(conflicts(&mut state, half(1), Write), [ticket(3, 1)]);
         assert_eq!(
@@ -433,7 +482,7 @@ mod tests {
             for column in 0..pitch / 2 {
                 let first = 2 * row * pitch + 2 * column;
                 let extent = Extent::strided(first..first + 1, 2, pitch);
-                state.enter(&extent, Write, ticket(1 + column % 3, 1 + row));
+                enter(&mut state, &extent, Write, ticket(1 + column % 3, 1 + row));
                 state.compact(&|_| false);
                 assert!(state.segments_len() <= SEGMENTS_MAX);
             }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::{Ticket, extent::Extent};
+use super::{AccessKind, Ticket, extent::Extent};
 
 /// Bytes that share one history.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,19 @@ pub(super) struct Segment {
 }
 
 /// Keeps the highest ticket of each stream, sorted by stream.
+#[inline]
 pub(super) fn keep_highest<const N: usize>(tickets: &mut SmallVec<[Ticket; N]>, ticket: Ticket)
+where
+    [Ticket; N]: smallvec::Array<Item = Ticket>,
+{
+    match tickets.as_mut_slice() {
+        [] => tickets.push(ticket),
+        [only] if only.stream == ticket.stream => only.sequence = only.sequence.max(ticket.sequence),
+        _ => keep_highest_of_several(tickets, ticket),
+    }
+}
+
+fn keep_highest_of_several<const N: usize>(tickets: &mut SmallVec<[Ticket; N]>, ticket: Ticket)
 where
     [Ticket; N]: smallvec::Array<Item = Ticket>,
 {
@@ -32,6 +44,36 @@ where
 impl Segment {
     pub(super) fn range(&self) -> Range<u64> {
         self.start..self.end
+    }
+
+    /// Calls `found` with every ticket that an access of this kind conflicts with.
+    #[inline(always)]
+    pub(super) fn conflicts(&self, kind: AccessKind, found: &mut impl FnMut(Ticket)) {
+        for &ticket in &self.writes {
+            found(ticket);
+        }
+        if kind == AccessKind::Write {
+            for &ticket in &self.reads {
+                found(ticket);
+            }
+        }
+    }
+
+    /// Enters an ordered access: one that runs after everything it conflicts with.
+    #[inline(always)]
+    pub(super) fn enter(&mut self, kind: AccessKind, ticket: Ticket) {
+        match kind {
+            AccessKind::Read => keep_highest(&mut self.reads, ticket),
+            AccessKind::Write => {
+                match self.writes.as_mut_slice() {
+                    [only] => *only = ticket,
+                    _ => self.writes = SmallVec::from_buf([ticket]),
+                }
+                if !self.reads.is_empty() {
+                    self.reads.clear();
+                }
+            }
+        }
     }
 
     fn same_history(&self, other: &Self) -> bool {
@@ -105,6 +147,7 @@ impl Line {
     }
 
     /// The segment, if there is only one and it lies within the range.
+    #[inline]
     pub(super) fn only(&mut self, range: &Range<u64>) -> Option<&mut Segment> {
         match self.segments.as_mut_slice() {
             [only] if range.start <= only.start && only.end <= range.end && !range.is_empty() => Some(only),

@@ -18,7 +18,7 @@
 //! | state | means | entered by |
 //! |---|---|---|
 //! | reserved | it has a number | the thread that holds the stream's lane |
-//! | published | the ledgers of its operands name it | [`plan_and_publish`], all its ledgers locked together |
+//! | published | the ledgers of its operands name it | [`plan_and_publish`], each of its ledgers locked until it has entered the last |
 //! | submitted | its driver calls are made, or have failed for good | [`Points::submit`], [`Points::fail`] |
 //! | done | the device has finished it | whoever saw an event or a stream complete |
 //!
@@ -73,6 +73,6 @@ mod model;
 pub(crate) use clock::Clock;
 pub(crate) use extent::Extent;
 pub(crate) use ledger::{AccessKind, Ledger};
-pub(crate) use plan::{Access, Dependencies, plan_and_publish, restore_displaced};
+pub(crate) use plan::{Access, Dependencies, Plan, plan_and_publish, restore_displaced};
 pub(crate) use points::{Point, Points, drop_implied};
 pub(crate) use ticket::{StreamId, Ticket};

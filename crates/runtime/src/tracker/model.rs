@@ -175,11 +175,13 @@ impl Machine {
                 ordered: operand.ordered,
             })
             .collect();
-        let plan = plan_and_publish(
+        let mut plan = Plan::default();
+        plan_and_publish(
             Ticket::new(self.ids[stream], sequence),
             &self.clocks[stream],
             &mut accesses,
             &is_done,
+            &mut plan,
         );
         let wanted = plan.dependencies.clone();
         let mut points: SmallVec<[Point<Recorded>; 4]> = SmallVec::new();
@@ -211,7 +213,7 @@ impl Machine {
         let enqueued = step.fails_after.is_none();
         if enqueued {
             self.queues[stream].push(Entry::Work(number));
-            let event = plan.shared.then(|| self.record(stream));
+            let event = plan.awaited.then(|| self.record(stream));
             self.clocks[stream] = clock.clone();
             self.points[stream].submit(sequence, Some(&clock), event);
         } else {

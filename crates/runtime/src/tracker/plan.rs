@@ -1,6 +1,5 @@
 //! Planning: which earlier operations must this one wait for? Pure bookkeeping, under the ledgers' locks alone.
 
-use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 use super::{AccessKind, Clock, Extent, Ledger, Ticket, ledger::LedgerState};
@@ -31,46 +30,42 @@ impl<'a> Access<'a> {
 pub(crate) type Dependencies = SmallVec<[Ticket; 4]>;
 
 /// What planning found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "a published operation must wait for its dependencies"]
 pub(crate) struct Plan {
     /// What the operation must be ordered after and, as far as its stream's clock tells, is not yet.
     pub(crate) dependencies: Dependencies,
     /// Whether an operand is shared between streams, so that others will want a point right behind this operation.
-    pub(crate) shared: bool,
+    pub(crate) awaited: bool,
 }
 
-/// Plans the operation `ticket` and publishes it: from here on others wait for it.
+/// Plans the operation `ticket` and publishes it: from here on others wait for it. What is found is added to `plan`.
 ///
-/// All ledgers are locked together, in the order of their numbers, and unlocked before this returns. `clock` is that of
+/// All ledgers are locked in the order of their numbers, and unlocked together before this returns. `clock` is that of
 /// the operation's stream. Conflicts with the stream's own tickets need no wait (rule 16), nor do those that the clock
 /// has. Several accesses to the same bytes count as the strongest of them: a write's conflicts include a read's, and the
 /// operation's own entries are its stream's.
+#[inline]
 pub(crate) fn plan_and_publish(
     ticket: Ticket,
     clock: &Clock,
     accesses: &mut [Access<'_>],
     is_done: &dyn Fn(Ticket) -> bool,
-) -> Plan {
-    let mut plan = Plan {
-        dependencies: Dependencies::new(),
-        shared: false,
-    };
-    with_ledgers_locked(accesses, |state, access| {
-        plan.shared |= state.note_stream(ticket.stream);
+    plan: &mut Plan,
+) {
+    with_ledgers_locked(accesses, &mut |state, access| {
+        plan.awaited |= state.note(ticket.stream, access.kind);
         if access.ordered {
-            state.conflicts(&access.extent, access.kind, |found| {
+            state.access(&access.extent, access.kind, ticket, |found| {
                 if found.stream != ticket.stream && !clock.covers(found) {
                     depend_on(&mut plan.dependencies, found);
                 }
             });
-            state.enter(&access.extent, access.kind, ticket);
         } else {
             state.enter_unordered(&access.extent, access.kind, ticket);
         }
         state.compact(is_done);
     });
-    plan
 }
 
 /// Undoes what publishing a failed operation hid.
@@ -79,7 +74,7 @@ pub(crate) fn plan_and_publish(
 /// it, so that whoever comes later waits for them directly. The failed ticket itself stays: a call may fail after part of its work is
 /// enqueued.
 pub(crate) fn restore_displaced(accesses: &mut [Access<'_>], displaced: &[Ticket]) {
-    with_ledgers_locked(accesses, |state, access| {
+    with_ledgers_locked(accesses, &mut |state, access| {
         for &ticket in displaced {
             state.enter_unordered(&access.extent, AccessKind::Write, ticket);
         }
@@ -97,24 +92,30 @@ fn depend_on(dependencies: &mut Dependencies, ticket: Ticket) {
     }
 }
 
-/// Calls `each` for every access while the ledgers of all of them are locked.
-fn with_ledgers_locked(accesses: &mut [Access<'_>], mut each: impl FnMut(&mut LedgerState, &Access<'_>)) {
-    accesses.sort_by_key(|access| access.ledger.id());
-    let mut guards: SmallVec<[MutexGuard<'_, LedgerState>; 4]> = SmallVec::new();
-    let mut locked = None;
-    for access in &*accesses {
-        if locked != Some(access.ledger.id()) {
-            guards.push(access.ledger.lock());
-            locked = Some(access.ledger.id());
-        }
+/// Calls `each` for every access, its ledger locked. The first is locked until the last has been seen to: whoever meets two
+/// operations in several ledgers meets them in the same order in each.
+#[inline]
+fn with_ledgers_locked(accesses: &mut [Access<'_>], each: &mut impl FnMut(&mut LedgerState, &Access<'_>)) {
+    if !accesses.is_sorted_by_key(|access| access.ledger.id()) {
+        accesses.sort_by_key(|access| access.ledger.id());
     }
-    let mut at = 0;
-    for (index, access) in accesses.iter().enumerate() {
-        if index > 0 && accesses[index - 1].ledger.id() != access.ledger.id() {
-            at += 1;
-        }
-        each(&mut guards[at], access);
+    lock_and_visit(accesses, each);
+}
+
+/// The same for accesses in the order of their ledgers' numbers: locks the first ledger, then the others.
+fn lock_and_visit(accesses: &[Access<'_>], each: &mut impl FnMut(&mut LedgerState, &Access<'_>)) {
+    let Some((first, mut others)) = accesses.split_first() else {
+        return;
+    };
+    let mut state = first.ledger.lock();
+    each(&mut state, first);
+    while let Some((next, rest)) = others.split_first()
+        && next.ledger.id() == first.ledger.id()
+    {
+        each(&mut state, next);
+        others = rest;
     }
+    lock_and_visit(others, each);
 }
 
 #[cfg(test)]
@@ -132,7 +133,9 @@ mod tests {
     }
 
     fn plan(ticket: Ticket, clock: &Clock, accesses: &mut [Access<'_>]) -> Plan {
-        plan_and_publish(ticket, clock, accesses, &|_| false)
+        let mut plan = Plan::default();
+        plan_and_publish(ticket, clock, accesses, &|_| false, &mut plan);
+        plan
     }
 
     #[test]
@@ -144,7 +147,7 @@ mod tests {
                 &Clock::default(),
                 &mut [whole(&b, Write), whole(&a, Read)],
             );
-            assert!(plan.dependencies.is_empty() && !plan.shared);
+            assert!(plan.dependencies.is_empty() && !plan.awaited);
         }
     }
 
@@ -163,7 +166,7 @@ mod tests {
             [ticket(1, 2)],
             "the highest ticket implies the other"
         );
-        assert!(found.shared);
+        assert!(found.awaited);
         let mut clock = Clock::default();
         clock.advance(ticket(1, 2));
         assert!(

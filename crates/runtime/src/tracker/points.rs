@@ -164,7 +164,15 @@ impl<E: Clone> Points<E> {
     }
 
     fn insert(&mut self, point: Point<E>) {
-        self.recorded.insert(self.first_at(point.ticket.sequence), point);
+        let sequence = point.ticket.sequence;
+        if self
+            .recorded
+            .back()
+            .is_none_or(|last| last.ticket.sequence < sequence)
+        {
+            return self.recorded.push_back(point);
+        }
+        self.recorded.insert(self.first_at(sequence), point);
     }
 
     /// The place of the first point that is not in front of ticket `sequence`.
