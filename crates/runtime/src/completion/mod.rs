@@ -5,6 +5,7 @@ mod keep;
 mod local;
 mod pending;
 mod reactor;
+mod spin;
 mod wait;
 
 pub(crate) use arrival::{Arrival, arrivals};

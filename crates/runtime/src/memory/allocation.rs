@@ -140,7 +140,7 @@ fn attempt(
 fn cached(device: &DeviceState, stream: &StreamState, bytes: u64) -> Option<Freed> {
     // Only looked at where other streams have used a block.
     let mut lane = None;
-    let taken = device.cache.take(bytes, |ticket| {
+    let (taken, evicted) = device.cache.take(bytes, |ticket| {
         ticket.stream == stream.id
             || device.is_done(ticket)
             || lane
@@ -149,17 +149,14 @@ fn cached(device: &DeviceState, stream: &StreamState, bytes: u64) -> Option<Free
                 .is_some_and(|lane| lane.clock.covers(ticket))
     });
     drop(lane);
-    match taken {
-        Ok(block) => Some(block),
-        Err(evicted) => {
-            evict(device, evicted);
-            // What is kept takes room that a limit gives to arrays.
-            if let Some(left_bytes) = device.account.left_bytes() {
-                evict(device, device.cache.shrink(left_bytes));
-            }
-            None
+    if taken.is_none() {
+        evict(device, evicted);
+        // What is kept takes room that a limit gives to arrays.
+        if let Some(left_bytes) = device.account.left_bytes() {
+            evict(device, device.cache.shrink(left_bytes));
         }
     }
+    taken
 }
 
 fn allocate(

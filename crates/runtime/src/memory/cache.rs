@@ -136,17 +136,18 @@ impl Bins {
 }
 
 impl Cache {
-    /// A block of exactly this size, if there is one whose uses are all `ordered` before what will use it; else what has
+    /// A block of exactly this size, if there is one whose uses are all `ordered` before what will use it; if not, what has
     /// to go because nobody wants it.
-    pub(super) fn take(&self, bytes: u64, ordered: impl FnMut(Ticket) -> bool) -> Result<Freed, Evicted> {
+    pub(super) fn take(&self, bytes: u64, ordered: impl FnMut(Ticket) -> bool) -> (Option<Freed>, Evicted) {
         let mut bins = self.bins.lock();
-        match bins.take(bytes, ordered) {
-            Some(block) => {
-                bins.figures.hits += 1;
-                Ok(block)
-            }
-            None => Err(bins.miss()),
-        }
+        let taken = bins.take(bytes, ordered);
+        let evicted = if taken.is_some() {
+            bins.figures.hits += 1;
+            Evicted::new()
+        } else {
+            bins.miss()
+        };
+        (taken, evicted)
     }
 
     /// Keeps a block; gives what has to go for it, which may be the block itself.
@@ -220,10 +221,7 @@ mod tests {
     }
 
     fn taken(cache: &Cache, bytes: u64, ordered: impl FnMut(Ticket) -> bool) -> Option<u64> {
-        cache
-            .take(bytes, ordered)
-            .ok()
-            .map(|block| block.pointer.as_raw())
+        cache.take(bytes, ordered).0.map(|block| block.pointer.as_raw())
     }
 
     #[test]
@@ -286,10 +284,10 @@ mod tests {
         let mut gone = Vec::new();
         for miss in 1..=MISSES_MAX {
             if miss == MISSES_MAX / 2 {
-                let block = cache.take(12, |_| true).expect("it is there");
+                let block = cache.take(12, |_| true).0.expect("it is there");
                 cache.put(block);
             }
-            gone.extend(cache.take(1, |_| true).err().iter().flat_map(addresses));
+            gone.extend(addresses(&cache.take(1, |_| true).1));
         }
         assert_eq!(gone, [16]);
         assert_eq!(cache.figures().kept_bytes, 12);

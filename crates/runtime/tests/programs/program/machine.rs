@@ -410,6 +410,7 @@ impl<'a> Machine<'a> {
             Step::Trim(device) => self.devices[device].trim()?,
             Step::Limit { device, bytes } => self.devices[device].set_memory_limit(bytes),
             Step::StagingLimit { device, bytes } => self.devices[device].set_staging_limit(bytes),
+            Step::CacheLimit { device, bytes } => self.devices[device].set_cache_limit(bytes),
             Step::Close(stream) => {
                 let (_, stream) = self.stream(stream)?;
                 self.gate = None;

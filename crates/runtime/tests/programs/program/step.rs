@@ -351,6 +351,10 @@ pub(crate) enum Step {
         device: usize,
         bytes: u64,
     },
+    CacheLimit {
+        device: usize,
+        bytes: u64,
+    },
     /// Closes a gate on a stream, in place of the one that is closed.
     Close(usize),
     /// Opens the gate that is closed.

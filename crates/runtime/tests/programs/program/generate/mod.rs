@@ -47,6 +47,8 @@ const SIZES: [usize; 12] = [0, 1, 2, 7, 16, 33, 64, 96, 100, 240, 256, 5000];
 const LARGE: usize = (1 << 20) + 16;
 /// What some programs' devices have, or may use, in bytes.
 const SCARCE: [u64; 4] = [64, 1000, 6000, 20_000];
+/// How much of dropped arrays is kept, in bytes: nothing, an array or two, more, everything.
+const CACHES: [u64; 4] = [0, 4 << 10, 64 << 10, 1 << 30];
 
 pub(crate) fn generate(seed: u64, sort: Sort) -> Program {
     let mut draw = Draw {

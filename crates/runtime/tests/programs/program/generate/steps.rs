@@ -8,7 +8,7 @@ use super::{
             Step, StreamOf, TimelineStep,
         },
     },
-    Array, Draw, Kind, SCARCE, SIZES,
+    Array, CACHES, Draw, Kind, SCARCE, SIZES,
 };
 
 impl Draw {
@@ -357,9 +357,13 @@ impl Draw {
                     bytes: (!self.one_in(3)).then_some(bytes),
                 }
             }
-            22 if self.sort.scarce => Step::StagingLimit {
+            22 if self.sort.scarce && self.one_in(2) => Step::StagingLimit {
                 device,
                 bytes: self.pick(&SCARCE),
+            },
+            22 => Step::CacheLimit {
+                device,
+                bytes: self.pick(&CACHES),
             },
             23 if self.sort.gates && !self.sort.scarce => {
                 if self.one_in(3) {

@@ -280,7 +280,12 @@ impl Oracle {
                 self.has_timeline = false;
             }
             Step::Limit { device, bytes } => self.limits[device] = bytes,
-            Step::OpenAgain(_) | Step::Trim(_) | Step::StagingLimit { .. } | Step::Open | Step::Apart(_) => {}
+            Step::OpenAgain(_)
+            | Step::Trim(_)
+            | Step::StagingLimit { .. }
+            | Step::CacheLimit { .. }
+            | Step::Open
+            | Step::Apart(_) => {}
         }
         Some(Expected::Done(None))
     }
