@@ -47,6 +47,8 @@ extern crate self as millstream;
 pub use check::{Check, CheckFailure, Checked, Outcome, check, check_async};
 pub use completion::Pending;
 pub use copy::OwnedSource;
+#[doc(hidden)]
+pub use copy::Tuning;
 pub use device::{Device, Health, Select, Suspect};
 pub use error::{Error, Misuse, OutOfMemory, Problem, Rejected, Result};
 pub use event::Event;

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use crate::{
     Device, ReadOperand, Result, Stream, WriteOperand,
     completion::wait_ticket,
-    copy::{Staged, same_length},
+    copy::{Landing, same_length},
     device::{Awaited, DeviceState, StreamState},
 };
 
@@ -67,14 +67,12 @@ pub struct Scope<'env> {
 struct Work<'env> {
     /// The last upload of each stream.
     uploads: Vec<(Arc<StreamState>, u64)>,
-    downloads: Vec<Landing<'env>>,
+    downloads: Vec<Download<'env>>,
 }
 
 /// A download on its way.
-struct Landing<'env> {
-    stream: Arc<StreamState>,
-    sequence: u64,
-    staged: Staged,
+struct Download<'env> {
+    landing: Landing,
     target: &'env mut [u8],
 }
 
@@ -209,14 +207,9 @@ impl<'env> Scope<'env> {
     ) -> Result<()> {
         same_length("download", source.len(), target.len())?;
         stream.same_device("scope", 0, &self.device)?;
-        if let Some((sequence, staged)) = stream.stage(&source, self.awaited(), Location::caller())? {
-            self.work.lock().downloads.push(Landing {
-                stream: Arc::clone(stream.state()),
-                sequence,
-                staged,
-                target: bytemuck::cast_slice_mut(target),
-            });
-        }
+        let target: &'env mut [u8] = bytemuck::cast_slice_mut(target);
+        let landing = stream.stage_for(&source.place().0, target, self.awaited(), Location::caller())?;
+        self.work.lock().downloads.push(Download { landing, target });
         Ok(())
     }
 
@@ -232,12 +225,8 @@ impl<'env> Scope<'env> {
         let device = &*self.device;
         let work = self.work.into_inner();
         let mut ended = Ok(());
-        for landing in work.downloads {
-            let arrived = wait_ticket(device, &landing.stream, landing.sequence);
-            if arrived.is_ok() {
-                landing.staged.copy_to(landing.target);
-            }
-            ended = ended.and(arrived);
+        for mut download in work.downloads {
+            ended = ended.and(download.landing.land_on(download.target));
         }
         for (stream, sequence) in work.uploads {
             ended = ended.and(wait_ticket(device, &stream, sequence));

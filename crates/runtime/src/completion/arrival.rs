@@ -42,19 +42,34 @@ impl Arrival {
         }
     }
 
-    /// The ticket's number in its stream.
-    pub(crate) fn sequence(&self) -> u64 {
-        self.sequence
+    /// Goes on to the end of a later operation.
+    pub(crate) fn turn_to(&mut self, sequence: u64) {
+        self.forget_waker();
+        self.sequence = sequence;
     }
 
     /// Whether the operation is done. Never blocks.
     pub(crate) fn is_ready(&self) -> Result<bool> {
-        poll_ticket(&self.device, &self.stream, self.sequence)
+        self.is_over(self.sequence)
+    }
+
+    /// Whether this operation of the same stream is done. Never blocks.
+    pub(crate) fn is_over(&self, sequence: u64) -> Result<bool> {
+        poll_ticket(&self.device, &self.stream, sequence)
     }
 
     /// Blocks this thread until it is.
     pub(crate) fn wait(&self) -> Result<()> {
         wait_ticket(&self.device, &self.stream, self.sequence)
+    }
+
+    /// Takes back the wish to be woken, if there is one.
+    fn forget_waker(&mut self) {
+        if let Some(slot) = self.waker.take() {
+            // Dropped outside the lock: a waker's destructor is the executor's code.
+            let waker = slot.lock().take();
+            drop(waker);
+        }
     }
 
     /// Sees to it that the reactor wakes this waker, the last of those given.
@@ -104,11 +119,7 @@ impl Future for Arrival {
 
 impl Drop for Arrival {
     fn drop(&mut self) {
-        if let Some(slot) = &self.waker {
-            // Dropped outside the lock: a waker's destructor is the executor's code.
-            let waker = slot.lock().take();
-            drop(waker);
-        }
+        self.forget_waker();
     }
 }
 

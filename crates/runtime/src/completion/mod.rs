@@ -12,6 +12,7 @@ pub(crate) use arrival::{Arrival, arrivals};
 pub(crate) use keep::keep_until_done;
 pub(crate) use local::LocalReactor;
 pub use pending::Pending;
+pub(crate) use pending::Value;
 pub(crate) use wait::{
     is_over, note_done, poll_own_ticket, poll_ticket, prepare_wait, query_point, query_stream,
     wait_for_ticket, wait_ticket, wait_until,

@@ -3,6 +3,7 @@
 use std::{
     fmt,
     future::Future,
+    ops::RangeInclusive,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -14,8 +15,26 @@ use crate::{
     device::{DeviceState, StreamState},
 };
 
-/// Makes the value once the operation is done.
-type Finish<T> = Box<dyn FnOnce() -> T + Send>;
+/// What becomes a value as its operations are done.
+pub(crate) trait Value<T>: Send {
+    /// Called when the ticket that was waited for is done: does what can be done then, without waiting for the device.
+    /// Gives the number of the ticket that comes next, if there is one.
+    fn step(&mut self) -> Result<Option<u64>>;
+
+    /// The value, after the last step.
+    fn finish(self: Box<Self>) -> T;
+}
+
+/// What is made at the end.
+impl<T, F: FnOnce() -> T + Send> Value<T> for F {
+    fn step(&mut self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    fn finish(self: Box<Self>) -> T {
+        (*self)()
+    }
+}
 
 /// The result of an operation that was submitted when this was made, not when it is polled.
 ///
@@ -34,8 +53,11 @@ type Finish<T> = Box<dyn FnOnce() -> T + Send>;
 /// ```
 #[must_use = "the value is in here; wait for it, await it, or drop it on purpose"]
 pub struct Pending<T> {
+    /// Of the ticket that is waited for now.
     arrival: Arrival,
-    finish: Option<Finish<T>>,
+    /// The number of the last ticket.
+    last: u64,
+    value: Option<Box<dyn Value<T>>>,
     /// While this lives, later submissions leave a point behind the operation.
     _awaited: Arc<()>,
 }
@@ -48,10 +70,21 @@ impl<T> Pending<T> {
         awaited: Arc<()>,
         finish: impl FnOnce() -> T + Send + 'static,
     ) -> Self {
-        let finish: Finish<T> = Box::new(finish);
+        Self::in_steps(device, stream, sequence..=sequence, awaited, finish)
+    }
+
+    /// A value that is made in steps, as the tickets from the first to the last of these are done.
+    pub(crate) fn in_steps(
+        device: Arc<DeviceState>,
+        stream: Arc<StreamState>,
+        tickets: RangeInclusive<u64>,
+        awaited: Arc<()>,
+        value: impl Value<T> + 'static,
+    ) -> Self {
         Self {
-            arrival: Arrival::new(device, stream, sequence),
-            finish: Some(finish),
+            arrival: Arrival::new(device, stream, *tickets.start()),
+            last: *tickets.end(),
+            value: Some(Box::new(value)),
             _awaited: awaited,
         }
     }
@@ -67,6 +100,9 @@ impl<T> Pending<T> {
     /// If the value was already taken, by [`try_take`](Self::try_take) or by polling.
     pub fn wait(mut self) -> Result<T> {
         self.arrival.wait()?;
+        while self.step()? {
+            self.arrival.wait()?;
+        }
         Ok(self.take())
     }
 
@@ -80,7 +116,11 @@ impl<T> Pending<T> {
     ///
     /// If the value was already taken.
     pub fn try_take(&mut self) -> Result<Option<T>> {
-        Ok(if self.is_ready()? { Some(self.take()) } else { None })
+        if !self.is_ready()? {
+            return Ok(None);
+        }
+        while self.step()? {}
+        Ok(Some(self.take()))
     }
 
     /// Whether the value is there. Never blocks.
@@ -89,17 +129,25 @@ impl<T> Pending<T> {
     ///
     /// As [`wait`](Self::wait).
     pub fn is_ready(&self) -> Result<bool> {
-        self.arrival.is_ready()
+        self.arrival.is_over(self.last)
+    }
+
+    /// The ticket that was waited for is done. Says whether there is another to wait for.
+    fn step(&mut self) -> Result<bool> {
+        let next = self.value.as_mut().expect(TAKEN).step()?;
+        if let Some(sequence) = next {
+            self.arrival.turn_to(sequence);
+        }
+        Ok(next.is_some())
     }
 
     fn take(&mut self) -> T {
-        let finish = self
-            .finish
-            .take()
-            .expect("the value of a Pending can be taken once");
-        finish()
+        self.value.take().expect(TAKEN).finish()
     }
 }
+
+/// What a panic says when a value is asked for once more.
+const TAKEN: &str = "the value of a Pending can be taken once";
 
 impl<T> Unpin for Pending<T> {}
 
@@ -107,15 +155,19 @@ impl<T> Future for Pending<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        ready!(Pin::new(&mut self.arrival).poll(context))?;
-        Poll::Ready(Ok(self.take()))
+        loop {
+            ready!(Pin::new(&mut self.arrival).poll(context))?;
+            if !self.step()? {
+                return Poll::Ready(Ok(self.take()));
+            }
+        }
     }
 }
 
 impl<T> fmt::Debug for Pending<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pending")
-            .field("ticket", &self.arrival.sequence())
+            .field("ticket", &self.last)
             .finish_non_exhaustive()
     }
 }

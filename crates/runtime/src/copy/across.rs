@@ -8,7 +8,7 @@ use std::{panic::Location, sync::Arc};
 
 use smallvec::smallvec;
 
-use super::{PIECE_BYTES, staged::Staged};
+use super::staged::Staged;
 use crate::{
     Result, Stream,
     completion::keep_until_done,
@@ -98,7 +98,8 @@ impl Stream {
         if source.taken {
             source.follow(&target)?;
         }
-        let pieces = from.pieces(PIECE_BYTES).zip(to.pieces(PIECE_BYTES));
+        let piece_bytes = self.device_state().tuning().piece_bytes;
+        let pieces = from.pieces(piece_bytes).zip(to.pieces(piece_bytes));
         for (from, to) in pieces {
             copy_piece(&source, &from, &target, &to, location)?;
         }

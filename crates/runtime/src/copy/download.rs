@@ -7,72 +7,226 @@ use std::{panic::Location, sync::Arc};
 use bytemuck::Pod;
 use smallvec::smallvec;
 
-use super::staged::Staged;
+use super::{Landing, fresh::vector_for, staged::Staged};
 use crate::{
-    Pending, ReadOperand, Result, Stream,
+    Pending, ReadOperand, Rejected, Result, Stream,
+    completion::Value,
     device::Awaited,
-    submit::{Operation, ToHost, submit},
+    memory::Span,
+    submit::{Operation, ToHost, point_behind, submit},
     timeline::Kind,
     tracker::AccessKind,
 };
 
+/// Where the staging limit is reached, a download that has so many blocks makes do with them.
+const BLOCKS_MIN: usize = 4;
+
+/// A vector without elements, whose memory elements are copied to.
+struct Room<T>(Vec<T>);
+
+// SAFETY: there is no element that could be sent. Where one is made of the bytes, the vector is given out.
+unsafe impl<T> Send for Room<T> {}
+
+impl<T: Pod> Room<T> {
+    /// The memory of a vector, without its elements.
+    fn of(mut vector: Vec<T>) -> Self {
+        vector.clear();
+        Self(vector)
+    }
+
+    /// Where so many elements have room.
+    fn target(&mut self, len: usize) -> *mut u8 {
+        if self.0.capacity() < len {
+            self.0 = vector_for(len);
+        }
+        self.0.as_mut_ptr().cast()
+    }
+}
+
+/// Elements that are to be copied from the device, and where they belong.
+struct Elements<T> {
+    landing: Landing,
+    room: Room<T>,
+    len: usize,
+}
+
+impl<T: Pod> Value<Vec<T>> for Elements<T> {
+    fn step(&mut self) -> Result<Option<u64>> {
+        let target = self.room.target(self.len);
+        // SAFETY: there is room for the elements, which is this value's alone.
+        unsafe { self.landing.land(target) }?;
+        Ok(self.landing.next())
+    }
+
+    fn finish(self: Box<Self>) -> Vec<T> {
+        assert!(self.landing.next().is_none(), "all has landed");
+        let mut vector = self.room.0;
+        // SAFETY: so many elements have landed there, and any bits are a `T`.
+        unsafe { vector.set_len(self.len) };
+        vector
+    }
+}
+
 impl Stream {
     /// The elements of `source`, once all that comes before this is done. Later work of the stream is not waited for.
+    ///
+    /// The copy goes to page-locked memory, in pieces, and all of it is submitted when this returns. Whoever waits for
+    /// the elements, or polls, copies them from there, each piece while the next are on their way; several threads help
+    /// where there is much to copy.
+    ///
+    /// The call returns at once as long as the page-locked memory that it takes is within the
+    /// [staging limit](crate::Device::set_staging_limit). Beyond that it blocks until the device has got to the first
+    /// pieces, and uses their memory again for the others.
     ///
     /// # Errors
     ///
     /// If the source is on another device, page-locked memory cannot be had, or the device is lost.
     #[track_caller]
     pub fn download<T: Pod>(&self, source: impl ReadOperand<T>) -> Result<Pending<Vec<T>>> {
+        let location = Location::caller();
+        self.download_elements(&source, Vec::new(), location)
+            .map_err(|rejected| rejected.error)
+    }
+
+    /// As [`download`](Self::download), to a vector that is there already and comes back with the elements of `source`
+    /// in place of its own: for programs that download again and again, since to touch new memory for the first time
+    /// takes as long as to copy to it.
+    ///
+    /// ```
+    /// let stream = millstream::Device::simulated()?.stream()?;
+    /// let buffer = stream.upload(&[1_u32, 2, 3])?;
+    /// let mut numbers = Vec::new();
+    /// for _ in 0..3 {
+    ///     numbers = stream.download_into(&buffer, numbers)?.wait()?;
+    ///     assert_eq!(numbers, [1, 2, 3]);
+    /// }
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`download`](Self::download). The vector is in the error.
+    #[track_caller]
+    pub fn download_into<T: Pod>(
+        &self,
+        source: impl ReadOperand<T>,
+        target: Vec<T>,
+    ) -> Result<Pending<Vec<T>>, Rejected<Vec<T>>> {
+        self.download_elements(&source, target, Location::caller())
+    }
+
+    fn download_elements<T: Pod>(
+        &self,
+        source: &impl ReadOperand<T>,
+        vector: Vec<T>,
+        location: &'static Location<'static>,
+    ) -> Result<Pending<Vec<T>>, Rejected<Vec<T>>> {
         let alive = Arc::new(());
         let awaited = Awaited {
             alive: Arc::downgrade(&alive),
             chained: false,
         };
-        let (device, stream) = (Arc::clone(self.device_state()), Arc::clone(self.state()));
-        let len = source.len();
-        Ok(match self.stage(&source, awaited, Location::caller())? {
-            None => Pending::new(device, stream, 0, alive, Vec::new),
-            Some((sequence, staged)) => {
-                Pending::new(device, stream, sequence, alive, move || staged.take(len))
-            }
-        })
+        let (span, len) = (source.place().0, source.len());
+        let mut room = Room::of(vector);
+        // SAFETY: there is room for the elements, which is this call's alone.
+        let staged = unsafe { self.stage(&span, awaited, location, || room.target(len)) };
+        match staged {
+            Ok(landing) => Ok(self.pending_elements(landing, room, len, alive)),
+            Err(error) => Err(Rejected::new(error, room.0)),
+        }
     }
 
-    /// Submits the copy of an array to a block and gives its ticket's number with the block; nothing for no elements.
-    pub(crate) fn stage<T: Pod>(
+    /// The elements of a download that is submitted, in a new vector.
+    pub(super) fn pending_vector<T: Pod>(
         &self,
-        source: &impl ReadOperand<T>,
+        landing: Landing,
+        len: usize,
+        alive: Arc<()>,
+    ) -> Pending<Vec<T>> {
+        self.pending_elements(landing, Room::of(Vec::new()), len, alive)
+    }
+
+    fn pending_elements<T: Pod>(
+        &self,
+        landing: Landing,
+        room: Room<T>,
+        len: usize,
+        alive: Arc<()>,
+    ) -> Pending<Vec<T>> {
+        let (device, stream) = (Arc::clone(self.device_state()), Arc::clone(self.state()));
+        let (first, last) = (landing.next().unwrap_or_default(), landing.last());
+        let elements = Elements { landing, room, len };
+        Pending::in_steps(device, stream, first..=last, alive, elements)
+    }
+
+    /// Submits the copy of an array to page-locked memory, to land on `target` in the end. What cannot be submitted
+    /// before the first pieces have landed lets them land there.
+    pub(crate) fn stage_for(
+        &self,
+        span: &Span<'_>,
+        target: &mut [u8],
         awaited: Awaited,
         location: &'static Location<'static>,
-    ) -> Result<Option<(u64, Staged)>> {
-        let place = source.place();
-        let span = &place.0;
-        let device = self.device_state();
+    ) -> Result<Landing> {
+        assert_eq!(target.len(), span.bytes.len(), "a download lands where it fits");
+        // SAFETY: the slice is the caller's alone, and as long as the download.
+        unsafe { self.stage(span, awaited, location, || target.as_mut_ptr()) }
+    }
+
+    /// Submits the copy of an array to page-locked memory, piece by piece. Where the staging limit is reached, the first
+    /// pieces land on `target` before the last are submitted.
+    ///
+    /// # Safety
+    ///
+    /// `target` gives an address that is valid for writes of as many bytes as the array has, and nobody else touches
+    /// them until this returns.
+    unsafe fn stage(
+        &self,
+        span: &Span<'_>,
+        awaited: Awaited,
+        location: &'static Location<'static>,
+        mut target: impl FnMut() -> *mut u8,
+    ) -> Result<Landing> {
+        let (device, stream) = (self.device_state(), self.state());
         self.same_device("download", 0, &span.allocation.device)?;
         let bytes = span.bytes.len();
+        let mut landing = Landing::new(device, stream, bytes);
         if bytes == 0 {
             device.check_alive()?;
-            return Ok(None);
+            return Ok(landing);
         }
-        let mut staged = Staged::new(device, self.state(), bytes)?;
-        let command = ToHost {
-            target: staged.pointer(),
-            source: span.pointer(),
-            bytes,
-        };
-        let operation = Operation {
-            kind: Kind::DeviceToHost,
-            label: "download",
-            location,
-            bytes: bytes as u64,
-            accesses: smallvec![span.access(AccessKind::Read)],
-            awaited: Some(awaited),
-        };
-        // SAFETY: the span lies within its allocation, the block has at least `bytes`, and `staged` gives it back to the
-        // pool with this operation's ticket, so that nobody uses it before the copy is done.
-        let (sequence, ()) = unsafe { submit(device, self.state(), operation, command) }?;
-        staged.used_by(self.state().ticket(sequence));
-        Ok(Some((sequence, staged)))
+        let piece_bytes = device.tuning().piece_bytes;
+        for (piece, at) in span.pieces(piece_bytes).zip((0..bytes).step_by(piece_bytes)) {
+            let bytes = piece.bytes.len();
+            let staged = match Staged::try_new(device, stream, bytes)? {
+                Some(staged) => staged,
+                None if landing.on_their_way() < BLOCKS_MIN => Staged::new(device, stream, bytes)?,
+                // SAFETY: by this function's contract; there are pieces on their way.
+                None => unsafe { landing.land_first(target()) }?,
+            };
+            let command = ToHost {
+                target: staged.pointer(),
+                source: piece.pointer(),
+                bytes,
+            };
+            let is_last = at + bytes == span.bytes.len();
+            let operation = Operation {
+                kind: Kind::DeviceToHost,
+                label: "download",
+                location,
+                bytes: bytes as u64,
+                accesses: smallvec![piece.access(AccessKind::Read)],
+                awaited: is_last.then(|| awaited.clone()),
+            };
+            // SAFETY: the piece lies within its allocation, the block has at least as many bytes, and `staged` gives it
+            // back to the pool with this operation's ticket, so that nobody uses it before the copy is done.
+            let (sequence, ()) = unsafe { submit(device, stream, operation, command) }?;
+            landing.push(sequence, staged, at, bytes);
+            if !is_last {
+                // So that it can land before the next has arrived. Without a point it lands later.
+                point_behind(device, stream, sequence).ok();
+            }
+        }
+        Ok(landing)
     }
 }

@@ -3,12 +3,17 @@
 #![allow(unsafe_code, reason = "submits copies between memory that it holds")]
 
 mod across;
+mod crew;
 mod download;
 mod fill;
+mod fresh;
+mod landing;
 mod owned;
+mod plain;
 mod prefetch;
 mod rows;
 mod staged;
+mod tuning;
 mod upload;
 mod within;
 
@@ -17,9 +22,10 @@ use std::{panic::Location, sync::Arc};
 use bytemuck::Pod;
 use smallvec::smallvec;
 
+pub(crate) use landing::Landing;
 pub(crate) use owned::KeptSources;
 pub use owned::OwnedSource;
-pub(crate) use staged::Staged;
+pub use tuning::Tuning;
 
 use crate::{
     CopySource, CopyTarget, Misuse, Problem, Result, Stream,
@@ -29,10 +35,6 @@ use crate::{
     timeline::Kind,
     tracker::AccessKind,
 };
-
-/// Copies by way of page-locked memory go in pieces of this size, so that one leg of a piece overlaps with the other leg
-/// of the piece before.
-const PIECE_BYTES: usize = 4 << 20;
 
 impl Stream {
     /// Copies an array to another of the same length: on the device, to or from [`Pinned`](crate::Pinned) memory, or

@@ -1,25 +1,30 @@
 //! Uploads of memory that the operation takes over: nothing is captured before the call returns.
 //!
-//! The source is pageable, so the device reads it by way of page-locked memory all the same (rule 8). The stream does
-//! that when it gets there: for each piece a host function copies it to a block (rule 27), and a copy takes it from
+//! The source is pageable, so the device reads it by way of page-locked memory all the same (rule 8): piece by piece, in
+//! a few blocks that are used in turn. In front of each piece's copy the stream calls a host function (rule 27), which
+//! waits until the piece is captured and has the crew begin with the one whose block the stream has just finished with.
+//! So while one piece is on its way to the device the next are captured; the first few already are when the stream gets
 //! there. Host functions are not called on a lost device (rule 28), so they hold nothing that has to be dropped: the
 //! source is kept by whoever awaits it, or until the upload is done.
 
-#![allow(unsafe_code, reason = "submits copies from a block that it holds")]
+#![allow(unsafe_code, reason = "submits copies from blocks that it holds")]
 
 use std::{
     collections::VecDeque,
     panic::Location,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use bytemuck::Pod;
 use bytes::Bytes;
 use millstream_driver::HostFunction;
 use parking_lot::Mutex;
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
-use super::{PIECE_BYTES, same_length, staged::Staged};
+use super::{crew::Transfer, same_length, staged::Staged};
 use crate::{
     Buffer, Pending, Rejected, Result, Stream, WriteOperand,
     completion::{keep_until_done, wait_for_ticket},
@@ -30,11 +35,11 @@ use crate::{
     tracker::{AccessKind, Ticket},
 };
 
-/// Sources of up to this size are captured at once: that is quicker than to come back for them.
-const CAPTURED_BYTES_MAX: usize = 1 << 20;
-/// How many bytes of sources may be kept for uploads to come before another upload waits for the oldest. A single source
-/// may be larger.
-const KEPT_BYTES_MAX: usize = 256 << 20;
+/// How many bytes of sources may be kept for uploads to come, unless someone says otherwise, before another upload waits
+/// for the oldest. A single source may be larger.
+const KEPT_BYTES_MAX_DEFAULT: usize = 256 << 20;
+/// How many blocks an upload uses in turn.
+const BLOCKS: usize = 3;
 
 mod sealed {
     pub trait Sealed<T> {
@@ -79,24 +84,45 @@ owned! {
 }
 
 /// A source in the hands of an upload, until its owner takes it back.
-struct Source<S>(Mutex<Option<S>>);
+struct Source<S> {
+    /// The captures of the pieces, numbered as they are. First, so that it is dropped before what it reads.
+    transfer: Transfer,
+    piece_bytes: usize,
+    value: Mutex<Option<S>>,
+}
 
 impl<S> Source<S> {
-    /// Copies the elements' bytes from `start` on to `target`. If the source is gone, nobody will see the target.
+    /// Begins to capture the piece of this number to a block; the pieces before it were begun with. If there is no such
+    /// piece, or the source is gone and nobody will see the target, that is all.
     ///
     /// # Safety
     ///
-    /// `target` is valid for writes of `bytes` bytes, which are not part of the source, and so many follow `start`.
-    unsafe fn capture<T: Pod>(&self, start: usize, target: *mut u8, bytes: usize)
+    /// Until the piece is captured, the block is valid for writes of as many bytes as a piece has, and nobody else
+    /// touches it.
+    unsafe fn begin<T: Pod>(&self, piece: usize, block: *mut u8)
     where
         S: OwnedSource<T>,
     {
-        let source = self.0.lock();
-        if let Some(source) = &*source {
-            let part = &bytemuck::cast_slice::<T, u8>(source.elements())[start..start + bytes];
-            // SAFETY: by this function's contract.
-            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), target, bytes) };
+        let value = self.value.lock();
+        let Some(value) = &*value else { return };
+        let bytes = bytemuck::cast_slice::<T, u8>(value.elements());
+        if let Some(piece) = bytes.chunks(self.piece_bytes).nth(piece) {
+            // SAFETY: by this function's contract for the block. The source stays where it is and unchanged until it is
+            // taken, and what takes it, or drops it, waits for the transfer first.
+            unsafe { self.transfer.push(piece.as_ptr(), block, piece.len()) };
         }
+    }
+
+    /// Waits until the piece of this number, which was begun with, is captured.
+    fn finish(&self, piece: usize) {
+        self.transfer.finish(piece as u64);
+    }
+
+    /// The source, which no capture reads any more.
+    fn take(&self) -> S {
+        let mut value = self.value.lock();
+        self.transfer.finish_all();
+        value.take().expect("the source is taken back once")
     }
 }
 
@@ -115,22 +141,39 @@ impl BlockAddress {
 }
 
 /// The sources that wait for their upload on one device.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct KeptSources {
     /// Each upload's last ticket and its source's bytes, oldest first.
     uploads: Mutex<VecDeque<(Ticket, usize)>>,
+    /// How many bytes they may be together.
+    bytes_max: AtomicUsize,
+}
+
+impl Default for KeptSources {
+    fn default() -> Self {
+        Self {
+            uploads: Mutex::default(),
+            bytes_max: AtomicUsize::new(KEPT_BYTES_MAX_DEFAULT),
+        }
+    }
 }
 
 impl KeptSources {
+    /// Sets how many bytes of sources may be kept.
+    pub(crate) fn set_limit(&self, bytes_max: usize) {
+        self.bytes_max.store(bytes_max, Ordering::Relaxed);
+    }
+
     /// Waits until there is room for `bytes` more.
     fn make_room(&self, device: &DeviceState, bytes: usize) -> Result<()> {
+        let bytes_max = self.bytes_max.load(Ordering::Relaxed);
         loop {
             let oldest = {
                 let mut uploads = self.uploads.lock();
                 uploads.retain(|(ticket, _)| !device.is_done(*ticket));
                 let kept: usize = uploads.iter().map(|(_, bytes)| bytes).sum();
                 match uploads.front() {
-                    Some((ticket, _)) if kept.saturating_add(bytes) > KEPT_BYTES_MAX => *ticket,
+                    Some((ticket, _)) if kept.saturating_add(bytes) > bytes_max => *ticket,
                     _ => return Ok(()),
                 }
             };
@@ -144,8 +187,9 @@ impl Stream {
     /// [`Bytes`].
     ///
     /// Of a large source nothing is copied before this returns, however busy the stream is. It is dropped when the
-    /// upload is done. Of sources that wait for their upload up to 256 MiB are kept for each device; beyond that this
-    /// blocks until the oldest is done.
+    /// upload is done. Of sources that wait for their upload
+    /// [so many bytes](crate::Device::set_kept_sources_limit) are kept for each device; beyond that this blocks until the
+    /// oldest is done.
     ///
     /// # Errors
     ///
@@ -211,7 +255,8 @@ impl Stream {
             chained: false,
         };
         let bytes = target.bytes.len();
-        if bytes <= CAPTURED_BYTES_MAX {
+        let tuning = device.tuning();
+        if bytes <= tuning.captured_bytes.max(tuning.small_bytes) {
             let captured = self.upload_pieces(
                 bytemuck::cast_slice(source.elements()),
                 target,
@@ -231,29 +276,49 @@ impl Stream {
                 Err(error) => Err(Rejected::new(error, source)),
             };
         }
-        let room = device.kept_sources.make_room(device, bytes);
-        let mut staged = match room.and_then(|()| Staged::new(device, stream, PIECE_BYTES.min(bytes))) {
-            Ok(staged) => staged,
+        let piece_bytes = tuning.piece_bytes;
+        let blocks = || -> Result<SmallVec<[Staged; BLOCKS]>> {
+            device.kept_sources.make_room(device, bytes)?;
+            let sizes = (0..bytes).step_by(piece_bytes).take(BLOCKS);
+            sizes
+                .map(|start| Staged::new(device, stream, piece_bytes.min(bytes - start)))
+                .collect()
+        };
+        let mut blocks = match blocks() {
+            Ok(blocks) => blocks,
             Err(error) => return Err(Rejected::new(error, source)),
         };
-        let source = Arc::new(Source(Mutex::new(Some(source))));
-        let block = BlockAddress(staged.pointer());
+        let addresses: SmallVec<[BlockAddress; BLOCKS]> =
+            blocks.iter().map(|block| BlockAddress(block.pointer())).collect();
+        let source = Arc::new(Source {
+            transfer: Transfer::new(tuning, tuning.upload_past_caches),
+            piece_bytes,
+            value: Mutex::new(Some(source)),
+        });
+        for (piece, block) in addresses.iter().enumerate() {
+            // SAFETY: the block is as large as the piece and this upload's alone. It is given back when the upload is done,
+            // or has failed and the source was taken back.
+            unsafe { source.begin(piece, block.get()) };
+        }
         let weak: Weak<Source<S>> = Arc::downgrade(&source);
+        let capture = |piece: usize| -> HostFunction {
+            let (source, addresses) = (weak.clone(), addresses.clone());
+            Box::new(move || {
+                let Some(source) = source.upgrade() else { return };
+                if let Some(before) = piece.checked_sub(1) {
+                    let block = addresses[before % addresses.len()];
+                    // SAFETY: as above. The stream is past the copy of the piece before, which was the last to use it.
+                    unsafe { source.begin(before + addresses.len(), block.get()) };
+                }
+                source.finish(piece);
+            })
+        };
         let command = StagedUpload {
             target: target.pointer(),
-            block: block.get(),
+            blocks: addresses.iter().map(|block| block.get().cast_const()).collect(),
             bytes,
-            piece_bytes: PIECE_BYTES,
-            capture: |start: usize, bytes: usize| -> HostFunction {
-                let source = weak.clone();
-                Box::new(move || {
-                    if let Some(source) = source.upgrade() {
-                        // SAFETY: the block is as large as a piece, nobody else writes it before the upload is done, and
-                        // the source has as many bytes as the target.
-                        unsafe { source.capture(start, block.get(), bytes) };
-                    }
-                })
-            },
+            piece_bytes,
+            capture,
         };
         let operation = Operation {
             kind: Kind::HostToDevice,
@@ -263,28 +328,25 @@ impl Stream {
             accesses: smallvec![target.access(AccessKind::Write)],
             awaited: Some(awaited),
         };
-        // SAFETY: the span lies within its allocation, and `staged` gives the block back to the pool with a ticket that is
-        // not done before all that was enqueued is, so that nobody uses it before.
+        // SAFETY: the span lies within its allocation, and the blocks go back to the pool with a ticket that is not done
+        // before all that was enqueued is, so that nobody uses them before.
         let outcome = unsafe { submit(device, stream, operation, command) };
         match outcome {
             Ok((sequence, ())) => {
                 let ticket = stream.ticket(sequence);
-                staged.used_by(ticket);
+                blocks.iter_mut().for_each(|block| block.used_by(ticket));
                 device.kept_sources.uploads.lock().push_back((ticket, bytes));
                 keep_until_done(device, stream, sequence, Arc::clone(&source));
-                let back = move || source.0.lock().take().expect("the source is taken back once");
                 Ok(Pending::new(
                     Arc::clone(device),
                     Arc::clone(stream),
                     sequence,
                     alive,
-                    back,
+                    move || source.take(),
                 ))
             }
-            Err(error) => {
-                let source = source.0.lock().take().expect("the source is taken back once");
-                Err(Rejected::new(error, source))
-            }
+            // Taken before the blocks are given back: what was enqueued all the same captures nothing any more.
+            Err(error) => Err(Rejected::new(error, source.take())),
         }
     }
 }

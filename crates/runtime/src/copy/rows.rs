@@ -8,7 +8,7 @@ use bytemuck::Pod;
 use millstream_driver::{Copy2d, Side2d};
 use smallvec::smallvec;
 
-use super::{PIECE_BYTES, staged::Staged};
+use super::{Landing, staged::Staged};
 use crate::{
     Misuse, Pending, PlaneSource, PlaneTarget, Problem, Result, Stream,
     device::Awaited,
@@ -85,7 +85,7 @@ impl Stream {
             let start = row * pitch;
             bytemuck::cast_slice::<T, u8>(&source[start..start + target.cols()])
         };
-        let rows_per_piece = (PIECE_BYTES / to.row_bytes).max(1);
+        let rows_per_piece = (self.device_state().tuning().piece_bytes / to.row_bytes).max(1);
         for start in (0..to.rows).step_by(rows_per_piece) {
             let rows = start..start.saturating_add(rows_per_piece).min(to.rows);
             let piece = to.part(rows.clone(), 0..to.row_bytes);
@@ -142,7 +142,7 @@ impl Stream {
             device.check_alive()?;
             return Ok(Pending::new(device, stream, 0, alive, Vec::new));
         }
-        let mut staged = Staged::new(&device, &stream, from.bytes())?;
+        let staged = Staged::new(&device, &stream, from.bytes())?;
         let target = Side2d::host(staged.pointer(), from.row_bytes);
         let command = self.rows(&from, from.side(), target);
         let operation = Operation {
@@ -159,11 +159,10 @@ impl Stream {
         // SAFETY: the rows lie within their allocation, the block has room for them, and `staged` gives it back to the
         // pool with this operation's ticket, so that nobody uses it before the copy is done.
         let (sequence, ()) = unsafe { submit(&device, &stream, operation, command) }?;
-        staged.used_by(stream.ticket(sequence));
+        let mut landing = Landing::new(&device, &stream, from.bytes());
+        landing.push(sequence, staged, 0, from.bytes());
         let len = from.bytes() / size_of::<T>();
-        Ok(Pending::new(device, stream, sequence, alive, move || {
-            staged.take(len)
-        }))
+        Ok(self.pending_vector(landing, len, alive))
     }
 
     /// Sets every element of a rectangle on the device to `value`. What lies between the rows is neither touched nor

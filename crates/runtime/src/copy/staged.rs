@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use bytemuck::Pod;
 use smallvec::SmallVec;
 
 use crate::{
@@ -15,7 +14,7 @@ use crate::{
 };
 
 /// A block on its way through the pool: given back, with what may still use it, however this ends.
-pub(crate) struct Staged {
+pub(super) struct Staged {
     device: Arc<DeviceState>,
     /// Where the copy that uses the block is submitted.
     stream: Arc<StreamState>,
@@ -35,12 +34,25 @@ impl Staged {
         })
     }
 
-    /// A block with these bytes.
-    pub(super) fn of(device: &Arc<DeviceState>, stream: &Arc<StreamState>, source: &[u8]) -> Result<Self> {
-        let staged = Self::new(device, stream, source.len())?;
-        // SAFETY: the block is ours alone, at least as large as the source, and not part of it.
-        unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), staged.pointer(), source.len()) };
-        Ok(staged)
+    /// The same, without blocking: `None` where the staging limit is reached and no block that is there is free.
+    pub(super) fn try_new(
+        device: &Arc<DeviceState>,
+        stream: &Arc<StreamState>,
+        bytes: usize,
+    ) -> Result<Option<Self>> {
+        let block = device.staging.try_take(device, bytes)?;
+        Ok(block.map(|block| Self {
+            device: Arc::clone(device),
+            stream: Arc::clone(stream),
+            block: Some(block),
+            used_by: None,
+        }))
+    }
+
+    /// The same block for another operation, now that the one that used it is done.
+    pub(super) fn again(mut self) -> Self {
+        self.used_by = None;
+        self
     }
 
     /// A block with these rows, `bytes` bytes in all, one behind the other.
@@ -73,33 +85,16 @@ impl Staged {
         self.block = None;
     }
 
+    /// The size of the block.
+    pub(super) fn bytes(&self) -> usize {
+        self.block.as_ref().map_or(0, |block| block.bytes)
+    }
+
     /// Where the block is.
     pub(super) fn pointer(&self) -> *mut u8 {
         self.block
             .as_ref()
             .map_or(std::ptr::null_mut(), |block| block.pointer.as_ptr())
-    }
-
-    /// The first `len` elements of the block. The copy that writes them is done.
-    pub(super) fn take<T: Pod>(self, len: usize) -> Vec<T> {
-        let mut values = Vec::<T>::with_capacity(len);
-        // SAFETY: the vector has room for `len` elements, and the block, which is another place, as many bytes.
-        unsafe {
-            std::ptr::copy_nonoverlapping(
-                self.pointer(),
-                values.as_mut_ptr().cast::<u8>(),
-                len * size_of::<T>(),
-            );
-        }
-        // SAFETY: the elements were just written, and any bits are a `T`.
-        unsafe { values.set_len(len) };
-        values
-    }
-
-    /// Fills `target`, which is no longer than the block, from it. The copy that writes the block is done.
-    pub(crate) fn copy_to(&self, target: &mut [u8]) {
-        // SAFETY: the block has at least as many bytes, and is another place.
-        unsafe { std::ptr::copy_nonoverlapping(self.pointer(), target.as_mut_ptr(), target.len()) };
     }
 }
 

@@ -2,26 +2,34 @@
 
 #![allow(unsafe_code, reason = "submits copies from blocks that it holds")]
 
-use std::panic::Location;
+use std::{collections::VecDeque, panic::Location, ptr::copy_nonoverlapping};
 
 use bytemuck::Pod;
 use smallvec::smallvec;
 
-use super::{PIECE_BYTES, same_length, staged::Staged};
+use super::{crew::Transfer, same_length, staged::Staged};
 use crate::{
     Buffer, Result, Stream, WriteOperand,
     device::Awaited,
-    memory::Span,
-    submit::{Operation, ToDevice, submit},
+    memory::{Carved, Span},
+    submit::{Operation, ToDevice, point_behind, submit},
     timeline::Kind,
     tracker::AccessKind,
 };
+
+/// How many pieces are being captured at most: enough for the crew to have work while the first is submitted.
+const CAPTURING_MAX: usize = 4;
 
 impl Stream {
     /// An array on the device with the elements of `source`.
     ///
     /// The source is captured before this returns and may be changed or dropped at once. The copy itself runs when the
     /// stream gets to it.
+    ///
+    /// A large source is captured in pieces, with the help of other threads, each piece on its way to the device as soon as
+    /// it is captured. The call blocks only where as much has been captured as the
+    /// [staging limit](crate::Device::set_staging_limit) allows: until the device has got to some of that.
+    /// [`upload_owned`](Self::upload_owned) returns at once however large the source is.
     ///
     /// # Errors
     ///
@@ -78,7 +86,8 @@ impl Stream {
         )
     }
 
-    /// Captures and uploads piece by piece.
+    /// Captures and uploads piece by piece. The pieces are captured by several threads, and submitted by this one in their
+    /// order.
     pub(super) fn upload_pieces(
         &self,
         source: &[u8],
@@ -87,28 +96,93 @@ impl Stream {
         location: &'static Location<'static>,
         mut submitted: impl FnMut(u64),
     ) -> Result<()> {
-        let device = self.device_state();
-        for (piece, span) in source.chunks(PIECE_BYTES).zip(target.pieces(PIECE_BYTES)) {
-            let mut staged = Staged::of(device, self.state(), piece)?;
+        let (device, stream) = (self.device_state(), self.state());
+        let tuning = device.tuning();
+        if source.is_empty() {
+            return Ok(());
+        }
+        if source.len() <= tuning.small_bytes {
+            return self.upload_small(source, target, awaited, location).map(submitted);
+        }
+        // Dropped in reverse order, also by an error or a panic: all is captured before the blocks are given back.
+        let mut capturing: VecDeque<(Option<u64>, Staged, Span<'_>)> = VecDeque::new();
+        let transfer = Transfer::new(tuning, tuning.upload_past_caches);
+        let pieces = source.chunks(tuning.piece_bytes);
+        let mut pieces = pieces.zip(target.pieces(tuning.piece_bytes)).peekable();
+        loop {
+            while capturing.len() < CAPTURING_MAX
+                && let Some((piece, _)) = pieces.peek()
+            {
+                let staged = match Staged::try_new(device, stream, piece.len())? {
+                    Some(staged) => staged,
+                    // Those that are captured go first: their blocks may be all that there is to wait for.
+                    None if !capturing.is_empty() => break,
+                    None => Staged::new(device, stream, piece.len())?,
+                };
+                let Some((piece, span)) = pieces.next() else { break };
+                // SAFETY: the source is borrowed until this returns, and the block, which is as large as the piece, is not
+                // given back before the transfer is over.
+                let number = unsafe { transfer.copy(piece.as_ptr(), staged.pointer(), piece.len()) };
+                capturing.push_back((number, staged, span));
+            }
+            let Some((number, mut staged, span)) = capturing.pop_front() else {
+                return Ok(());
+            };
+            if let Some(number) = number {
+                transfer.finish(number);
+            }
             let command = ToDevice {
                 target: span.pointer(),
                 source: staged.pointer(),
-                bytes: piece.len(),
+                bytes: span.bytes.len(),
             };
-            let operation = Operation {
-                kind: Kind::HostToDevice,
-                label: "upload",
-                location,
-                bytes: piece.len() as u64,
-                accesses: smallvec![span.access(AccessKind::Write)],
-                awaited: awaited.cloned(),
-            };
+            let operation = upload_operation(&span, awaited, location);
             // SAFETY: the span lies within its allocation, and `staged` gives the block back to the pool with this
             // operation's ticket, so that nobody uses it before the copy is done.
-            let (sequence, ()) = unsafe { submit(device, self.state(), operation, command) }?;
-            staged.used_by(self.state().ticket(sequence));
+            let (sequence, ()) = unsafe { submit(device, stream, operation, command) }?;
+            staged.used_by(stream.ticket(sequence));
+            // So that the block can be used again while the stream is busy. Without a point that is found out later.
+            point_behind(device, stream, sequence).ok();
             submitted(sequence);
         }
-        Ok(())
+    }
+
+    /// Uploads from a part of a block that small uploads of the stream share; gives the ticket's number.
+    fn upload_small(
+        &self,
+        source: &[u8],
+        target: &Span<'_>,
+        awaited: Option<&Awaited>,
+        location: &'static Location<'static>,
+    ) -> Result<u64> {
+        let (device, stream) = (self.device_state(), self.state());
+        let mut carved = Carved::new(device, stream, source.len())?;
+        // SAFETY: the part is ours alone, at least as large as the source, and not part of it.
+        unsafe { copy_nonoverlapping(source.as_ptr(), carved.pointer(), source.len()) };
+        let command = ToDevice {
+            target: target.pointer(),
+            source: carved.pointer(),
+            bytes: source.len(),
+        };
+        let operation = upload_operation(target, awaited, location);
+        // SAFETY: the span lies within its allocation, and its section is not given back before this operation is done.
+        let (sequence, ()) = unsafe { submit(device, stream, operation, command) }?;
+        carved.used_by(sequence);
+        Ok(sequence)
+    }
+}
+
+fn upload_operation<'a>(
+    target: &Span<'a>,
+    awaited: Option<&Awaited>,
+    location: &'static Location<'static>,
+) -> Operation<'a> {
+    Operation {
+        kind: Kind::HostToDevice,
+        label: "upload",
+        location,
+        bytes: target.bytes.len() as u64,
+        accesses: smallvec![target.access(AccessKind::Write)],
+        awaited: awaited.cloned(),
     }
 }

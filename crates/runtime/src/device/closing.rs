@@ -77,6 +77,9 @@ impl Remains {
 
     /// The device is idle, so that nothing here waits.
     fn give_back(self) {
+        for stream in &self.streams {
+            stream.section.retire(stream, &self.staging);
+        }
         self.staging.free_all(&*self.driver, self.context);
         self.parked.release(&*self.driver, self.context);
         self.modules.unload_all(&*self.driver, self.context);

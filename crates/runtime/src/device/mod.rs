@@ -25,7 +25,7 @@ pub(crate) use sources::wait_for_source;
 pub(crate) use state::DeviceState;
 pub(crate) use stream_state::{Awaited, Lane, StreamState};
 
-use crate::{Pinned, Result, Stream, timeline::Timeline};
+use crate::{Pinned, Result, Stream, copy::Tuning, timeline::Timeline};
 
 /// A GPU. Cheap to clone; everything made from it keeps it open.
 ///
@@ -173,6 +173,13 @@ impl Device {
     /// If the device is lost.
     pub fn timeline(&self) -> Result<Timeline> {
         Timeline::begin(&self.state)
+    }
+
+    /// Sets how copies of pageable memory are cut and shared out: for measurements and tests. `false` if such a copy was
+    /// made already, or this was set before.
+    #[doc(hidden)]
+    pub fn set_tuning(&self, tuning: Tuning) -> bool {
+        self.state.set_tuning(tuning)
     }
 
     /// The device's name.

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     Error, Result,
     completion::query_stream,
-    copy::KeptSources,
+    copy::{KeptSources, Tuning},
     kernel::ModuleCache,
     memory::{Account, Cache, Parked, Reclaim, StagingPool},
     timeline::TimelineSlot,
@@ -52,6 +52,7 @@ pub(crate) struct DeviceState {
     pub(crate) parked: Parked,
     pub(crate) sources: Sources,
     pub(crate) kept_sources: KeptSources,
+    tuning: OnceLock<Tuning>,
     pub(crate) modules: ModuleCache,
     pub(crate) timeline: TimelineSlot,
     priorities: PriorityRange,
@@ -103,6 +104,7 @@ impl DeviceState {
             parked: Parked::default(),
             sources: Sources::default(),
             kept_sources: KeptSources::default(),
+            tuning: OnceLock::new(),
             modules: ModuleCache::default(),
             timeline: TimelineSlot::default(),
             priorities,
@@ -199,6 +201,16 @@ impl DeviceState {
     pub(crate) fn is_done(&self, ticket: Ticket) -> bool {
         self.stream(ticket.stream)
             .is_some_and(|stream| stream.is_done(ticket.sequence))
+    }
+
+    /// How copies of pageable memory are cut and shared out.
+    pub(crate) fn tuning(&self) -> &Tuning {
+        self.tuning.get_or_init(Tuning::default)
+    }
+
+    /// Sets that, before the first such copy; says whether it is not too late.
+    pub(super) fn set_tuning(&self, tuning: Tuning) -> bool {
+        self.tuning.set(tuning.usable()).is_ok()
     }
 
     /// An error if the device is lost.

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::{events::PooledEvent, health::Recent};
 use crate::{
-    memory::Frees,
+    memory::{CurrentSection, Frees},
     sync::{AtomicU64, Condvar, Ordering},
     tracker::{Clock, Points, StreamId, Ticket},
 };
@@ -77,6 +77,7 @@ pub(crate) struct StreamState {
     pub(crate) submitted: Condvar,
     pub(crate) frees: Frees,
     pub(crate) recent: Recent,
+    pub(crate) section: CurrentSection,
     done: AtomicU64,
 }
 
@@ -97,6 +98,7 @@ impl StreamState {
             submitted: Condvar::new(),
             frees: Frees::default(),
             recent: Recent::default(),
+            section: CurrentSection::default(),
             done: AtomicU64::new(0),
         }
     }

@@ -113,11 +113,30 @@ impl Device {
     /// Bounds the page-locked memory of the host that Millstream makes for copies, 256 MiB unless set.
     ///
     /// Where more would be needed, memory that was used before is used again: uploads and downloads then block until the
-    /// device has finished with some that is large enough. Where none is large enough, or programs hold it all, as
+    /// device has finished with some that is large enough. A download that is larger than the limit lets its first
+    /// elements land before the last are submitted. Where none is large enough, or programs hold it all, as
     /// [`Pinned`](crate::Pinned) arrays or as downloads not taken, more is made all the same. While the device is idle,
     /// what is kept beyond the limit is given back to the system.
+    ///
+    /// Copies of a MiB and more between this memory and a program's own are shared out to threads of the process, as many
+    /// as half its cores, the calling thread among them, up to 8; or to as many as the environment variable
+    /// `MILLSTREAM_COPY_THREADS` said when the first of them was made. They sleep while there is nothing to copy.
     pub fn set_staging_limit(&self, limit_bytes: u64) {
         self.state().staging.set_limit(limit_bytes);
+    }
+
+    /// Bounds the sources of owned uploads that are kept until their upload is done, 256 MiB unless set. Beyond that
+    /// [`Stream::upload_owned`](crate::Stream::upload_owned) blocks until the oldest is done. A single source may be larger.
+    ///
+    /// ```
+    /// let device = millstream::Device::simulated()?;
+    /// device.set_kept_sources_limit(1 << 30);
+    /// let buffer = device.stream()?.upload_owned(vec![7_u8; 2 << 20])?;
+    /// # drop(buffer);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    pub fn set_kept_sources_limit(&self, limit_bytes: usize) {
+        self.state().kept_sources.set_limit(limit_bytes);
     }
 
     /// Gives memory that nobody uses back to the system: what is kept of dropped arrays, the pool's, and, while none of the device's streams has work,

@@ -122,6 +122,17 @@ struct Reserved<'a> {
     size: usize,
 }
 
+impl Reserved<'_> {
+    /// Makes the block.
+    fn allocate(self, device: &DeviceState) -> Result<Block> {
+        let bytes = self.size;
+        // SAFETY: the device's context is alive, and the size is not 0.
+        let pointer = device.checked(unsafe { device.driver.host_alloc(device.context, bytes) })?;
+        std::mem::forget(self);
+        Ok(Block { pointer, bytes })
+    }
+}
+
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         self.pool.sizes.lock().figures.allocated_bytes -= self.size as u64;
@@ -133,38 +144,45 @@ impl StagingPool {
     ///
     /// Blocks only where the limit is reached and a block that is on its way would do.
     pub(crate) fn take(&self, device: &DeviceState, bytes: usize) -> Result<Block> {
-        let size = bytes
-            .max(BLOCK_BYTES_MIN)
-            .checked_next_power_of_two()
-            .ok_or_else(|| {
-                Misuse::new(
-                    "pinned",
-                    Problem::TooLarge {
-                        elements: bytes,
-                        element_bytes: 1,
-                    },
-                )
-            })?;
-        if let Some(block) = self.reuse(device, &self.candidates(size..=size, LOOK_AT_MAX))? {
+        let size = block_size(bytes)?;
+        if let Some(block) = self.take_within(device, size)? {
             return Ok(block);
         }
+        self.free_idle(device, size)?;
         let reserved = match self.reserve(size) {
             Some(reserved) => reserved,
-            None => {
-                self.free_idle(device, size)?;
-                match self.reserve(size) {
-                    Some(reserved) => reserved,
-                    None => match self.wait_for_one(device, size)? {
-                        Some(block) => return Ok(block),
-                        None => self.reserve_beyond(size),
-                    },
-                }
-            }
+            None => match self.wait_for_one(device, size)? {
+                Some(block) => return Ok(block),
+                None => self.reserve_beyond(size),
+            },
         };
-        // SAFETY: the device's context is alive, and the size is not 0.
-        let pointer = device.checked(unsafe { device.driver.host_alloc(device.context, size) })?;
-        std::mem::forget(reserved);
-        Ok(Block { pointer, bytes: size })
+        reserved.allocate(device)
+    }
+
+    /// As [`take`](Self::take), but never blocks: `None` where that would, or would go beyond the limit.
+    pub(crate) fn try_take(&self, device: &DeviceState, bytes: usize) -> Result<Option<Block>> {
+        self.take_within(device, block_size(bytes)?)
+    }
+
+    fn take_within(&self, device: &DeviceState, size: usize) -> Result<Option<Block>> {
+        if let Some(block) = self.reuse(device, &self.candidates(size..=size, LOOK_AT_MAX))? {
+            return Ok(Some(block));
+        }
+        let reserved = self.reserve(size);
+        reserved.map(|reserved| reserved.allocate(device)).transpose()
+    }
+
+    /// As [`take`](Self::take), for someone who keeps the block for others: it counts as kept.
+    pub(super) fn lend(&self, device: &DeviceState, bytes: usize) -> Result<Block> {
+        let block = self.take(device, bytes)?;
+        self.sizes.lock().figures.kept_bytes += block.bytes as u64;
+        Ok(block)
+    }
+
+    /// Takes back a block that was lent.
+    pub(super) fn give_lent(&self, block: Block, uses: Uses) {
+        self.sizes.lock().figures.kept_bytes -= block.bytes as u64;
+        self.give(block, uses);
     }
 
     /// Takes a block back. `uses` may still read or write it.
@@ -183,6 +201,9 @@ impl StagingPool {
 
     /// Frees every returned block if the device is idle.
     pub(super) fn trim(&self, device: &DeviceState) -> Result<()> {
+        for stream in device.all_streams() {
+            stream.section.retire(&stream, self);
+        }
         let free = |is_done: &dyn Fn(Ticket) -> bool| {
             self.free_until(&*device.driver, device.context, is_done, |_| false);
         };
@@ -313,6 +334,18 @@ impl StagingPool {
             }
         }
     }
+}
+
+/// The size of the block for so many bytes.
+fn block_size(bytes: usize) -> Result<usize, Misuse> {
+    let size = bytes.max(BLOCK_BYTES_MIN).checked_next_power_of_two();
+    size.ok_or_else(|| {
+        let problem = Problem::TooLarge {
+            elements: bytes,
+            element_bytes: 1,
+        };
+        Misuse::new("pinned", problem)
+    })
 }
 
 /// Sees to it that waiting for these operations is not waiting for later work.

@@ -8,6 +8,7 @@ use millstream_driver::{
     ContextHandle, DevicePtr, Driver, DriverError, EventHandle, FillPattern, FunctionHandle, HostFunction,
     LaunchDims, ManagedLocation, StreamHandle,
 };
+use smallvec::SmallVec;
 
 /// The queue that a command goes to.
 #[derive(Clone, Copy)]
@@ -124,25 +125,25 @@ impl Command for WithinDevice {
     }
 }
 
-/// Copies host memory to the device by way of one page-locked block: for each piece a host function that fills the block
-/// (rule 27), and a copy from there.
+/// Copies host memory to the device by way of page-locked blocks, used in turn: for each piece a host function that sees
+/// to it that the piece is in its block (rule 27), and a copy from there.
 pub(crate) struct StagedUpload<F> {
     pub(crate) target: DevicePtr,
-    pub(crate) block: *const u8,
+    pub(crate) blocks: SmallVec<[*const u8; 4]>,
     pub(crate) bytes: usize,
     pub(crate) piece_bytes: usize,
-    /// Makes the function that fills the block with so many bytes from this one on. It is not called on a lost context
-    /// (rule 28).
+    /// Makes the function for the piece of this number. It is not called on a lost context (rule 28).
     pub(crate) capture: F,
 }
 
-impl<F: Fn(usize, usize) -> HostFunction> Command for StagedUpload<F> {
+impl<F: Fn(usize) -> HostFunction> Command for StagedUpload<F> {
     type Output = ();
 
     unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
-        for start in (0..self.bytes).step_by(self.piece_bytes) {
+        let starts = (0..self.bytes).step_by(self.piece_bytes);
+        for ((number, start), block) in starts.enumerate().zip(self.blocks.iter().cycle()) {
             let bytes = self.piece_bytes.min(self.bytes - start);
-            let capture = (self.capture)(start, bytes);
+            let capture = (self.capture)(number);
             // SAFETY: by this function's contract.
             unsafe {
                 queue
@@ -151,10 +152,10 @@ impl<F: Fn(usize, usize) -> HostFunction> Command for StagedUpload<F> {
             }?;
             let copy = ToDevice {
                 target: self.target.offset(start as u64),
-                source: self.block,
+                source: *block,
                 bytes,
             };
-            // SAFETY: by this function's contract. The block is filled anew only when this copy is done (rule 27).
+            // SAFETY: by this function's contract. The block is filled anew only by a function behind this copy (rule 27).
             unsafe { copy.enqueue(queue) }?;
         }
         Ok(())

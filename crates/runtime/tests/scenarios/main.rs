@@ -32,6 +32,7 @@ mod scopes;
 mod shapes;
 mod sweep;
 mod threads;
+mod transfers;
 mod two_devices;
 mod unsubmitted;
 mod wakers;

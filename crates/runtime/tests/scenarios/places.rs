@@ -2,7 +2,10 @@
 
 use std::env;
 
-use millstream::sim::{Gpu, Reading, Rules, Schedule, SimConfig};
+use millstream::{
+    Device, Tuning,
+    sim::{Gpu, Reading, Rules, Schedule, SimConfig},
+};
 
 /// How many seeds of the random schedule each scenario runs under: four for each choice of the readings of four rules.
 const SEEDS: u64 = 64;
@@ -21,6 +24,25 @@ pub(crate) struct Place {
     pub(crate) gates_hold: bool,
     /// How much memory of dropped arrays the device keeps; `None` for what it keeps by itself.
     pub(crate) cache_bytes: Option<u64>,
+    /// Whether copies of pageable memory are cut so small that those of the scenarios have many pieces.
+    pub(crate) cut_small: bool,
+}
+
+/// Cuts copies of pageable memory so small that those of a few KiB have many pieces, whose ends lie anywhere, in parts
+/// that four threads take.
+pub(crate) fn cut_small(device: &Device) {
+    let tuning = Tuning {
+        piece_bytes: 4093,
+        part_bytes: 500,
+        alone_bytes: 700,
+        threads: 4,
+        small_bytes: 300,
+        section_bytes: 1024,
+        captured_bytes: 1000,
+        upload_past_caches: true,
+        download_past_caches: true,
+    };
+    assert!(device.set_tuning(tuning), "nothing was copied yet");
 }
 
 /// Whether the environment asks for a GPU.
@@ -37,6 +59,7 @@ pub(crate) fn places() -> Vec<Place> {
             gpu: None,
             gates_hold: true,
             cache_bytes: None,
+            cut_small: false,
         }];
     }
     let mut places = Vec::new();
@@ -50,6 +73,11 @@ pub(crate) fn places() -> Vec<Place> {
     }
     for seed in SEEDS..SEEDS + SEEDS_WITHOUT_GATES {
         places.push(simulated(Schedule::Random(seed), rules(16 + seed % 16)));
+    }
+    // A few are enough: what is cut has nothing to do with the readings of the rules.
+    for place in places.iter_mut().skip(1).step_by(8) {
+        place.cut_small = true;
+        place.name.push_str(", copies cut small");
     }
     places
 }
@@ -66,6 +94,7 @@ fn simulated(schedule: Schedule, rules: Rules) -> Place {
         )),
         gates_hold: rules.implicit_synchronisation == Reading::Observed,
         cache_bytes,
+        cut_small: false,
     }
 }
 

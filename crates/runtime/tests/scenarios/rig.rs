@@ -27,7 +27,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     calls::Calls,
-    places::{Place, on_gpu, places},
+    places::{Place, cut_small, on_gpu, places},
 };
 
 millstream::kernels! {
@@ -92,6 +92,11 @@ pub(crate) fn everywhere_counted(scenario: impl Fn(&Rig, &Calls)) {
         let calls = Arc::new(Calls::over(inner));
         // SAFETY: the driver passes every call on to one that does what it says.
         let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) };
+        // Each piece is a call, so that what is counted would depend on their size.
+        let place = Place {
+            cut_small: false,
+            ..place
+        };
         let rig = Rig::new(device, place);
         scenario(&rig, &calls);
         rig.finish();
@@ -143,6 +148,9 @@ impl Rig {
         let device = device.expect("the device opens");
         // A GPU's state is the process's, whatever other scenarios have set.
         device.set_cache_limit(place.cache_bytes.unwrap_or(1 << 30));
+        if place.cut_small {
+            cut_small(&device);
+        }
         Self {
             device,
             gpu: place.gpu,

@@ -173,11 +173,16 @@ fn d03_a_device_is_lost_with_the_one_whose_data_it_waits_for_and_with_no_other()
             let gpu = Gpu::new(SimConfig::new().devices(4).schedule(schedule));
             let devices = [0, 1, 2, 3].map(|ordinal| Device::of(&gpu, ordinal).unwrap());
             let [s0, s1, s2, s3] = devices.each_ref().map(|device| device.stream().unwrap());
-            let source = s0.upload(&rising(1)).unwrap();
+            let mut source = s0.upload(&rising(1)).unwrap();
             let mut target = s1.zeros::<u32>(N).unwrap();
             let mut further = s2.zeros::<u32>(N).unwrap();
             let mut arrived = None;
             let hold = gpu.hold(s0.as_raw());
+            if !copy_first {
+                fault(&s0);
+                // So that the copy comes behind the fault, whichever stream reads the source.
+                s0.fill(source.slice_mut(..1), 1).unwrap();
+            }
             let mut copy = |hold| {
                 if on_target { &s1 } else { &s0 }
                     .copy(&source, &mut target)
@@ -193,7 +198,6 @@ fn d03_a_device_is_lost_with_the_one_whose_data_it_waits_for_and_with_no_other()
                 }
                 fault(&s0);
             } else {
-                fault(&s0);
                 copy(hold);
                 for pending in <[_; 2]>::from(arrived.take().unwrap()) {
                     let result = pending.wait();

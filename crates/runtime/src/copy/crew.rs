@@ -1,0 +1,359 @@
+//! The crew: threads that copy memory of the host for large transfers, shared by all devices of the process.
+//!
+//! A [`Transfer`] is someone's copies, in the order in which they are wanted. Each is cut in parts, which the crew's
+//! threads and the transfer's owner take one at a time: the owner its own, the crew one of each transfer in turn, so that
+//! none has to wait for all of another. The crew only moves bytes. It never calls a driver, never waits for a device and
+//! never runs anybody's code, so its threads cannot fail, and all that a device sees is done by the thread that owns the
+//! transfer. Where the system has no threads to give the owner copies everything.
+//!
+//! One lock guards all of it; it is held to take a part and to say that it is copied, never while copying. Threads of
+//! the crew sleep on `work` while there is nothing to take, owners on `copied` while others have the last parts of what
+//! they wait for. A thread that has taken a part gives it back copied before it does anything else, so an owner that
+//! sleeps is woken.
+
+#![allow(unsafe_code, reason = "copies memory that the owners of transfers vouch for")]
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        LazyLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::{Tuning, plain::copy_bytes};
+use crate::sync::Condvar;
+
+/// More threads than this are never started, whatever is asked for.
+const CREW_MAX: usize = 64;
+
+/// A range of the host to copy to another.
+#[derive(Clone, Copy)]
+struct Stretch {
+    source: *const u8,
+    target: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: addresses are plain data; the contract of `Transfer::push` makes them valid on every thread.
+unsafe impl Send for Stretch {}
+
+impl Stretch {
+    /// So many bytes from `start` on.
+    fn part(self, start: usize, bytes_max: usize) -> Self {
+        Self {
+            source: self.source.wrapping_add(start),
+            target: self.target.wrapping_add(start),
+            bytes: bytes_max.min(self.bytes - start),
+        }
+    }
+}
+
+/// One of a transfer's copies.
+struct Job {
+    copy: Stretch,
+    /// Bytes that threads have taken to copy.
+    taken: usize,
+    /// Bytes that are not copied yet.
+    left: usize,
+}
+
+/// A transfer that has copies to make.
+struct Queue {
+    id: u64,
+    pace: Pace,
+    /// Threads of the crew that are copying for it.
+    helpers: usize,
+    /// The number of the first of `jobs`.
+    first: u64,
+    /// Those before it are done. Until then jobs stay, so that numbers are places.
+    jobs: VecDeque<Job>,
+}
+
+/// How a transfer is to be made.
+#[derive(Clone, Copy)]
+struct Pace {
+    part_bytes: usize,
+    helpers_max: usize,
+    past_caches: bool,
+}
+
+/// A part of a job that a thread has taken.
+struct Part {
+    id: u64,
+    job: u64,
+    copy: Stretch,
+    past_caches: bool,
+}
+
+impl Part {
+    fn copy(&self) {
+        let Stretch {
+            source,
+            target,
+            bytes,
+        } = self.copy;
+        // SAFETY: the contract of `Transfer::push`, until the transfer is told that this part is copied. Of the same job
+        // no two parts overlap.
+        unsafe { copy_bytes(source, target, bytes, self.past_caches) };
+    }
+}
+
+impl Queue {
+    /// Takes the next part, if there is one.
+    fn take(&mut self) -> Option<Part> {
+        let at = self.jobs.iter().position(|job| job.taken < job.copy.bytes)?;
+        let job = &mut self.jobs[at];
+        let copy = job.copy.part(job.taken, self.pace.part_bytes);
+        job.taken += copy.bytes;
+        Some(Part {
+            id: self.id,
+            job: self.first + at as u64,
+            copy,
+            past_caches: self.pace.past_caches,
+        })
+    }
+
+    /// Notes that a part is copied; says whether jobs were done by that.
+    fn put_back(&mut self, part: &Part) -> bool {
+        let at = usize::try_from(part.job - self.first).expect("a job stays until it is done");
+        self.jobs[at].left -= part.copy.bytes;
+        let before = self.first;
+        while self.jobs.front().is_some_and(|job| job.left == 0) {
+            self.jobs.pop_front();
+            self.first += 1;
+        }
+        self.first > before
+    }
+}
+
+#[derive(Default)]
+struct State {
+    /// Transfers, the next to be helped first.
+    queues: VecDeque<Queue>,
+    /// How many threads the crew has.
+    threads: usize,
+    /// How many of them sleep.
+    asleep: usize,
+}
+
+impl State {
+    fn queue(&mut self, id: u64) -> Option<&mut Queue> {
+        self.queues.iter_mut().find(|queue| queue.id == id)
+    }
+
+    /// Takes a part for a thread of the crew, and lets the next transfer have its turn.
+    fn take_in_turn(&mut self) -> Option<Part> {
+        let may_help = |queue: &Queue| queue.helpers < queue.pace.helpers_max;
+        let has_work = |queue: &Queue| queue.jobs.iter().any(|job| job.taken < job.copy.bytes);
+        let at = self
+            .queues
+            .iter()
+            .position(|queue| may_help(queue) && has_work(queue))?;
+        let mut queue = self.queues.remove(at)?;
+        let part = queue.take();
+        queue.helpers += 1;
+        self.queues.push_back(queue);
+        part
+    }
+}
+
+struct Crew {
+    state: Mutex<State>,
+    work: Condvar,
+    copied: Condvar,
+}
+
+static CREW: LazyLock<Crew> = LazyLock::new(|| Crew {
+    state: Mutex::default(),
+    work: Condvar::new(),
+    copied: Condvar::new(),
+});
+
+impl Crew {
+    /// What each of its threads does, for ever.
+    fn run(&self) {
+        let mut state = self.state.lock();
+        loop {
+            match state.take_in_turn() {
+                Some(part) => {
+                    drop(state);
+                    part.copy();
+                    state = self.state.lock();
+                    if let Some(queue) = state.queue(part.id) {
+                        queue.helpers -= 1;
+                    }
+                    self.put_back(&mut state, &part);
+                }
+                None => {
+                    state.asleep += 1;
+                    self.work.wait(&mut state);
+                    state.asleep -= 1;
+                }
+            }
+        }
+    }
+
+    fn put_back(&self, state: &mut State, part: &Part) {
+        if let Some(queue) = state.queue(part.id)
+            && queue.put_back(part)
+        {
+            self.copied.notify_all();
+        }
+    }
+
+    /// Sees to it that there are so many threads, or as many as the system gives.
+    fn grow(&'static self, state: &mut MutexGuard<'_, State>, threads: usize) {
+        while state.threads < threads.min(CREW_MAX) {
+            let name = format!("millstream-copy-{}", state.threads);
+            if let Err(error) = thread::Builder::new().name(name).spawn(|| self.run()) {
+                tracing::debug!(%error, "no thread to copy with; transfers make do with those there are");
+                return;
+            }
+            state.threads += 1;
+        }
+    }
+}
+
+/// Copies that the crew helps with. Dropping it waits until all of them are made: for bytes on their way between two
+/// places of the host, not for a device.
+pub(super) struct Transfer {
+    id: u64,
+    pace: Pace,
+    alone_bytes: usize,
+    /// Whether anything was handed on.
+    used: AtomicBool,
+}
+
+impl Transfer {
+    /// A transfer without copies. It costs nothing before it has some.
+    pub(super) fn new(tuning: &Tuning, past_caches: bool) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            pace: Pace {
+                part_bytes: tuning.part_bytes,
+                helpers_max: tuning.threads - 1,
+                past_caches,
+            },
+            alone_bytes: tuning.alone_bytes,
+            used: AtomicBool::new(false),
+        }
+    }
+
+    /// Copies now what is quicker copied than handed on, and else hands it on. `None`: it is copied.
+    ///
+    /// # Safety
+    ///
+    /// As [`push`](Self::push).
+    pub(super) unsafe fn copy(&self, source: *const u8, target: *mut u8, bytes: usize) -> Option<u64> {
+        if bytes > self.alone_bytes && self.pace.helpers_max > 0 {
+            // SAFETY: by this function's contract.
+            return Some(unsafe { self.push(source, target, bytes) });
+        }
+        let past_caches = self.pace.past_caches && bytes > self.alone_bytes;
+        // SAFETY: by this function's contract.
+        unsafe { copy_bytes(source, target, bytes, past_caches) };
+        None
+    }
+
+    /// Hands a copy on and gives its number: 0 for the first, and so on.
+    ///
+    /// # Safety
+    ///
+    /// Until the copy is made, `source` is valid for reads and `target` for writes of so many bytes, the two do not
+    /// overlap, and nobody else writes the one or touches the other.
+    pub(super) unsafe fn push(&self, source: *const u8, target: *mut u8, bytes: usize) -> u64 {
+        assert!(bytes > 0, "a copy of nothing would never be over");
+        self.used.store(true, Ordering::Relaxed);
+        let crew = &*CREW;
+        let mut state = crew.state.lock();
+        crew.grow(&mut state, self.pace.helpers_max);
+        let job = Job {
+            copy: Stretch {
+                source,
+                target,
+                bytes,
+            },
+            taken: 0,
+            left: bytes,
+        };
+        let asleep = state.asleep;
+        if state.queue(self.id).is_none() {
+            state.queues.push_back(Queue {
+                id: self.id,
+                pace: self.pace,
+                helpers: 0,
+                first: 0,
+                jobs: VecDeque::new(),
+            });
+        }
+        let queue = state.queue(self.id).expect("it was entered");
+        queue.jobs.push_back(job);
+        let number = queue.first + queue.jobs.len() as u64 - 1;
+        drop(state);
+        let parts = bytes.div_ceil(self.pace.part_bytes);
+        for _ in 0..parts.min(asleep).min(self.pace.helpers_max) {
+            crew.work.notify_one();
+        }
+        number
+    }
+
+    /// Whether the copies up to this one are made.
+    pub(super) fn is_over(&self, number: u64) -> bool {
+        let mut state = CREW.state.lock();
+        state.queue(self.id).is_none_or(|queue| queue.first > number)
+    }
+
+    /// Copies one part of what was handed on; `false` if others have all that is left.
+    pub(super) fn help(&self) -> bool {
+        let crew = &*CREW;
+        let part = crew.state.lock().queue(self.id).and_then(Queue::take);
+        let Some(part) = part else { return false };
+        part.copy();
+        crew.put_back(&mut crew.state.lock(), &part);
+        true
+    }
+
+    /// Copies, and waits for those who do, until the copies up to this one are made.
+    pub(super) fn finish(&self, number: u64) {
+        loop {
+            if self.is_over(number) {
+                return;
+            }
+            if self.help() {
+                continue;
+            }
+            let crew = &*CREW;
+            let mut state = crew.state.lock();
+            if state.queue(self.id).is_some_and(|queue| queue.first <= number) {
+                crew.copied.wait(&mut state);
+            }
+        }
+    }
+
+    /// As [`finish`](Self::finish), for all copies that were handed on by now.
+    pub(super) fn finish_all(&self) {
+        let last = {
+            let mut state = CREW.state.lock();
+            state.queue(self.id).map(|queue| queue.first + queue.jobs.len() as u64)
+        };
+        // Without a job none was ever handed on.
+        if let Some(number) = last.and_then(|end| end.checked_sub(1)) {
+            self.finish(number);
+        }
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        if !*self.used.get_mut() {
+            return;
+        }
+        self.finish_all();
+        CREW.state.lock().queues.retain(|queue| queue.id != self.id);
+    }
+}

@@ -1,0 +1,74 @@
+//! `Tuning`: into what copies by way of page-locked memory are cut, and how many threads make them.
+
+use std::{env, sync::LazyLock, thread};
+
+/// How copies of pageable memory are cut and shared out. The defaults are what an H200 and its 16 cores did best with;
+/// tests have sizes so small that every edge is met.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// Copies go in pieces of this size, so that one leg of a piece overlaps with the other leg of the piece before.
+    pub piece_bytes: usize,
+    /// What a thread copies at a time.
+    pub part_bytes: usize,
+    /// Up to this size the calling thread copies alone: that is quicker than to wake others.
+    pub alone_bytes: usize,
+    /// How many threads copy for one transfer, the calling one included.
+    pub threads: usize,
+    /// Uploads of up to this size share blocks.
+    pub small_bytes: usize,
+    /// The size of the blocks that they share.
+    pub section_bytes: usize,
+    /// Sources of up to this size are captured at once even if they are owned: that is quicker than to come back for them.
+    pub captured_bytes: usize,
+    /// Whether sources are captured past the caches.
+    pub upload_past_caches: bool,
+    /// Whether downloads land past the caches.
+    pub download_past_caches: bool,
+}
+
+/// How many threads copy at most, unless someone says otherwise: on larger machines memory is not faster for more.
+const THREADS_MAX: usize = 8;
+
+impl Tuning {
+    /// As [`threads`](Self::threads): half the cores, for the others have work of their own, or what the environment says.
+    fn threads_default() -> usize {
+        static THREADS: LazyLock<usize> = LazyLock::new(|| {
+            let asked = env::var("MILLSTREAM_COPY_THREADS").ok();
+            let asked = asked.and_then(|asked| asked.parse::<usize>().ok());
+            let cores = thread::available_parallelism().map_or(1, usize::from);
+            asked.unwrap_or((cores / 2).min(THREADS_MAX)).max(1)
+        });
+        // Shuttle's locks are not for threads that it does not know.
+        if cfg!(shuttle) { 1 } else { *THREADS }
+    }
+
+    /// The same with sizes that can be used: none is 0.
+    pub(crate) fn usable(self) -> Self {
+        let small_bytes = self.small_bytes.max(1);
+        Self {
+            piece_bytes: self.piece_bytes.max(1),
+            part_bytes: self.part_bytes.max(1),
+            threads: self.threads.max(1),
+            small_bytes,
+            section_bytes: self.section_bytes.max(small_bytes),
+            ..self
+        }
+    }
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            piece_bytes: 4 << 20,
+            part_bytes: 512 << 10,
+            alone_bytes: 1 << 20,
+            threads: Self::threads_default(),
+            small_bytes: 64 << 10,
+            section_bytes: 256 << 10,
+            captured_bytes: 1 << 20,
+            upload_past_caches: false,
+            download_past_caches: true,
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Uploads and downloads of pageable memory in many pieces: what is captured when, what lands where, and how much
+//! page-locked memory that takes.
+
+#![allow(unsafe_code, reason = "opens devices of a driver that counts")]
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Barrier},
+    task::{Context, Poll, Waker},
+    thread,
+    time::Duration,
+};
+
+use millstream::{
+    Device, Error, Problem, Rejected, Result,
+    driver::Driver,
+    sim::{Gpu, Schedule, SimConfig},
+};
+
+use crate::{
+    calls::Calls,
+    places::cut_small,
+    rig::{Rig, Watch, assert_nothing_left, everywhere},
+};
+
+/// The pieces of [`cut_small`].
+const PIECE: usize = 4093;
+/// Lengths around the ends of pieces, of parts and of what is small.
+const LENGTHS: [usize; 14] = [
+    1,
+    299,
+    300,
+    301,
+    700,
+    701,
+    1000,
+    1001,
+    PIECE - 1,
+    PIECE,
+    PIECE + 1,
+    3 * PIECE,
+    9 * PIECE + 7,
+    64 << 10,
+];
+const SCHEDULES: [Schedule; 5] = [
+    Schedule::Timed,
+    Schedule::Eager,
+    Schedule::Lazy,
+    Schedule::Random(1),
+    Schedule::Random(2),
+];
+
+fn scenario(run: impl Fn(&Rig) -> Result<()>) {
+    everywhere(|rig| run(rig).unwrap());
+}
+
+/// A simulated GPU whose device cuts copies small, behind a driver that counts.
+fn world(schedule: Schedule) -> (Gpu, Arc<Calls>, Device) {
+    let gpu = Gpu::new(SimConfig::new().schedule(schedule));
+    let calls = Arc::new(Calls::over(gpu.driver()));
+    // SAFETY: the driver passes calls on to one that does what it says.
+    let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) };
+    let device = device.expect("the device opens");
+    cut_small(&device);
+    (gpu, calls, device)
+}
+
+fn under_every_schedule(run: impl Fn(&Gpu, &Calls, Device)) {
+    for schedule in SCHEDULES {
+        let _watch = Watch::over(format!("{schedule:?}"));
+        let (gpu, calls, device) = world(schedule);
+        run(&gpu, &calls, device);
+        assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
+        assert_nothing_left(&gpu);
+    }
+}
+
+fn rising(len: usize, from: usize) -> Vec<u8> {
+    (from..).take(len).map(|n| (n % 251) as u8).collect()
+}
+
+#[test]
+fn b02_every_length_arrives_though_its_source_changes_at_once() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        for len in LENGTHS {
+            let gate = rig.gate(&s1);
+            let mut source = rising(len, 1);
+            let a = s1.upload(&source)?;
+            source.fill(0xEE);
+            let owned = s1.upload_owned(rising(len, 2))?;
+            let (there, first) = (s2.download(&a)?, s1.download(&owned)?);
+            let mut target = vec![0; len];
+            gate.open();
+            rig.device.scope(|scope| scope.download(&s2, &owned, &mut target))?;
+            assert!(there.wait()? == rising(len, 1), "{len}");
+            assert!(first.wait()? == rising(len, 2) && target == rising(len, 2), "{len}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn b01_a_download_in_pieces_is_as_old_as_its_call() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        let mut a = s1.upload(&rising(9 * PIECE, 1))?;
+        let gate = rig.gate(&s1);
+        let old = s1.download(&a)?;
+        s2.fill(&mut a, 7)?;
+        let new = s2.download(&a)?;
+        rig.assert_pending(&old);
+        rig.assert_pending(&new);
+        gate.open();
+        assert!(new.wait()? == vec![7; 9 * PIECE]);
+        assert!(old.wait()? == rising(9 * PIECE, 1), "a later write overtook it");
+        Ok(())
+    });
+}
+
+#[test]
+fn a07_a_download_in_pieces_waits_for_no_later_work() {
+    scenario(|rig| {
+        let stream = rig.stream();
+        let a = stream.upload(&rising(9 * PIECE, 1))?;
+        let [blocking, polled] = [stream.download(&a)?, stream.download(&a)?];
+        let gate = rig.gate(&stream);
+        assert!(blocking.wait()? == rising(9 * PIECE, 1));
+        assert!(pollster::block_on(polled)? == rising(9 * PIECE, 1));
+        gate.open();
+        Ok(())
+    });
+}
+
+#[test]
+fn b08_a_download_may_be_dropped_with_some_of_its_pieces_landed() {
+    under_every_schedule(|gpu, _, device| {
+        for polls in 0..12 {
+            let stream = device.stream().unwrap();
+            let a = stream.upload(&rising(9 * PIECE, polls)).unwrap();
+            let mut pending = stream.download(&a).unwrap();
+            let mut context = Context::from_waker(Waker::noop());
+            let mut arrived = None;
+            for _ in 0..polls {
+                if let Poll::Ready(values) = Pin::new(&mut pending).poll(&mut context) {
+                    arrived = Some(values.unwrap());
+                    break;
+                }
+                gpu.driver().pause(Duration::from_micros(1));
+            }
+            drop(pending);
+            assert!(arrived.is_none_or(|values| values == rising(9 * PIECE, polls)));
+            let b = stream.upload(&rising(9 * PIECE, polls + 1)).unwrap();
+            let values = stream.download(&b).unwrap().wait().unwrap();
+            assert!(values == rising(9 * PIECE, polls + 1));
+        }
+    });
+}
+
+#[test]
+fn a_download_larger_than_the_staging_limit_stays_within_it() {
+    const LIMIT: u64 = 64 << 10;
+    under_every_schedule(|gpu, _, device| {
+        device.set_staging_limit(LIMIT);
+        let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
+        let len = 100 * PIECE + 3;
+        let mut a = s1.upload(&rising(len, 1)).unwrap();
+        let hold = gpu.hold(s1.as_raw());
+        let pending = thread::scope(|scope| {
+            let call = scope.spawn(|| s1.download(&a));
+            thread::sleep(Duration::from_millis(3));
+            assert!(!call.is_finished(), "there is not so much page-locked memory");
+            drop(hold);
+            call.join().unwrap().unwrap()
+        });
+        assert!(device.memory().unwrap().page_locked_bytes <= LIMIT);
+        s2.fill(&mut a, 9).unwrap();
+        assert!(pending.wait().unwrap() == rising(len, 1));
+        let mut target = vec![0; len];
+        device.scope(|scope| scope.download(&s1, &a, &mut target)).unwrap();
+        assert!(target == vec![9; len]);
+        assert!(device.memory().unwrap().page_locked_bytes <= LIMIT);
+    });
+}
+
+#[test]
+fn an_upload_larger_than_the_staging_limit_stays_within_it() {
+    const LIMIT: u64 = 32 << 10;
+    under_every_schedule(|_, _, device| {
+        device.set_staging_limit(LIMIT);
+        let stream = device.stream().unwrap();
+        for from in 0..3 {
+            let a = stream.upload(&rising(100 * PIECE + 3, from)).unwrap();
+            assert!(device.memory().unwrap().page_locked_bytes <= LIMIT);
+            let tail = stream.download(a.slice(99 * PIECE..)).unwrap();
+            assert!(tail.wait().unwrap() == rising(PIECE + 3, from + 99 * PIECE));
+        }
+    });
+}
+
+#[test]
+fn downloads_that_hold_all_page_locked_memory_keep_none_from_being_made() {
+    under_every_schedule(|_, _, device| {
+        device.set_staging_limit(16 << 10);
+        let stream = device.stream().unwrap();
+        let a = stream.upload(&rising(20 * PIECE, 1)).unwrap();
+        let held: Vec<_> = (0..3).map(|_| stream.download(&a).unwrap()).collect();
+        for pending in held.into_iter().rev() {
+            assert!(pending.wait().unwrap() == rising(20 * PIECE, 1));
+        }
+    });
+}
+
+#[test]
+fn a_vector_that_is_downloaded_to_keeps_its_memory() {
+    scenario(|rig| {
+        let stream = rig.stream();
+        let a = stream.upload(&rising(3 * PIECE, 1))?;
+        let mut target = Vec::with_capacity(4 * PIECE);
+        target.push(0);
+        let address = target.as_ptr();
+        for len in [3 * PIECE, 0, PIECE, 5] {
+            target = stream.download_into(a.slice(..len), target)?.wait()?;
+            assert!(target == rising(len, 1) && target.as_ptr() == address);
+        }
+        let elsewhere = Device::simulated()?.stream()?;
+        let Err(Rejected { error, source, .. }) = elsewhere.download_into(&a, target) else {
+            panic!("the array is on another device");
+        };
+        assert_eq!(source.as_ptr(), address, "it comes back");
+        let Error::Misuse(misuse) = error else {
+            panic!("{error:?}")
+        };
+        assert!(matches!(misuse.problem(), Problem::OtherDevice { .. }));
+        Ok(())
+    });
+}
+
+#[test]
+fn many_threads_transfer_at_once() {
+    under_every_schedule(|_, _, device| {
+        const THREADS: usize = 6;
+        let start = Barrier::new(THREADS);
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (device, start) = (&device, &start);
+                scope.spawn(move || {
+                    let stream = device.stream().unwrap();
+                    start.wait();
+                    for round in 0..4 {
+                        let expected = rising(20 * PIECE + thread, round);
+                        let a = stream.upload(&expected).unwrap();
+                        let owned = stream.upload_owned(expected.clone()).unwrap();
+                        let back = (stream.download(&a).unwrap(), stream.download(&owned).unwrap());
+                        assert!(back.1.wait().unwrap() == expected);
+                        assert!(pollster::block_on(back.0).unwrap() == expected);
+                    }
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn one_stream_takes_small_uploads_from_several_threads() {
+    under_every_schedule(|_, _, device| {
+        let stream = device.stream().unwrap();
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                let stream = &stream;
+                scope.spawn(move || {
+                    for round in 0..50 {
+                        let expected = rising(1 + (round * 37 + thread) % 300, round + thread);
+                        let a = stream.upload(&expected).unwrap();
+                        assert!(stream.download(&a).unwrap().wait().unwrap() == expected);
+                    }
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn small_uploads_on_a_busy_stream_share_blocks_and_their_events() {
+    let gpu = Gpu::new(SimConfig::new());
+    let calls = Arc::new(Calls::over(gpu.driver()));
+    // SAFETY: the driver passes calls on to one that does what it says.
+    let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) }.unwrap();
+    let stream = device.stream().unwrap();
+    let mut target = stream.zeros::<u8>(4096).unwrap();
+    let hold = gpu.hold(stream.as_raw());
+    calls.forget();
+    for round in 0..256 {
+        stream.upload_into(&[round as u8; 4096], &mut target).unwrap();
+    }
+    // Blocks of 256 KiB have room for 64 of them; a full one has an event behind it.
+    assert_eq!(calls.count("copy_host_to_device_async"), 256);
+    assert_eq!(calls.count("host_alloc"), 4);
+    assert_eq!(calls.count("event_record"), 3);
+    drop(hold);
+    assert_eq!(stream.download(&target).unwrap().wait().unwrap(), [255; 4096]);
+}
+
+#[test]
+fn blocks_are_used_again_though_the_stream_is_never_idle() {
+    under_every_schedule(|gpu, calls, device| {
+        let stream = device.stream().unwrap();
+        let mut target = stream.zeros::<u8>(64 * PIECE).unwrap();
+        stream.upload_into(&rising(64 * PIECE, 1), &mut target).unwrap();
+        stream.synchronize().unwrap();
+        let hold = gpu.hold(stream.as_raw());
+        calls.forget();
+        // The blocks of the first are free, whatever is on the stream by now.
+        stream.upload_into(&rising(64 * PIECE, 2), &mut target).unwrap();
+        assert!(calls.count("host_alloc") <= 64, "{:?}", calls.counts());
+        drop(hold);
+        assert!(stream.download(&target).unwrap().wait().unwrap() == rising(64 * PIECE, 2));
+    });
+}
+
+#[test]
+fn so_many_kept_sources_as_was_said_are_kept() {
+    under_every_schedule(|gpu, _, device| {
+        device.set_kept_sources_limit(5 * PIECE);
+        let stream = device.stream().unwrap();
+        let mut target = stream.zeros::<u8>(2 * PIECE).unwrap();
+        let hold = gpu.hold(stream.as_raw());
+        thread::scope(|scope| {
+            let uploads = scope.spawn(|| {
+                for from in 0..3 {
+                    drop(stream.upload_owned_into(rising(2 * PIECE, from), &mut target).unwrap());
+                }
+            });
+            thread::sleep(Duration::from_millis(3));
+            assert!(!uploads.is_finished(), "three are too many");
+            drop(hold);
+            uploads.join().unwrap();
+        });
+        assert!(stream.download(&target).unwrap().wait().unwrap() == rising(2 * PIECE, 2));
+    });
+}
