@@ -1,9 +1,10 @@
 //! `Scope`: asynchronous copies of host memory that is only borrowed.
 //!
 //! The device never touches borrowed memory. A source is captured in page-locked memory when it is uploaded; a download
-//! lands in page-locked memory, and the thread that leaves the scope copies it to its target. A target is therefore
-//! written between the end of the closure and the return of [`Device::scope`], while the scope still holds its `&mut`,
-//! and at no other time. That holds whatever user code forgets, since it only ever gets a reference to the scope.
+//! lands in page-locked memory, and the thread that leaves the scope copies it to its target; or, of a download beyond
+//! the staging limit, the thread that calls for it copies the first pieces. A target is therefore written by such a call,
+//! and between the end of the closure and the return of [`Device::scope`], while the scope still holds its `&mut`, and at
+//! no other time. That holds whatever user code forgets, since it only ever gets a reference to the scope.
 
 use std::{
     fmt,
@@ -141,8 +142,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The body's error, if it has one. Otherwise, if the device is lost before the copies are done; targets whose
-    /// copies are not are then unchanged.
+    /// The body's error, if it has one. Otherwise, if the device is lost before the copies are done; of targets whose
+    /// copies are not, any part may be unchanged then.
     ///
     /// # Panics
     ///
@@ -192,7 +193,9 @@ impl<'env> Scope<'env> {
     }
 
     /// Copies an array of the device into `target`, which has its elements when the scope has ended. Until then they are
-    /// in page-locked memory, as much of it as the target is long.
+    /// in page-locked memory, as much of it as the target is long or the
+    /// [staging limit](crate::Device::set_staging_limit) allows; beyond that the call blocks, as
+    /// [`Stream::download`] does.
     ///
     /// # Errors
     ///
