@@ -369,13 +369,15 @@ mod tests {
         let device = Device::of(&gpu, 0).unwrap();
         let state = device.state();
         let pool = &state.staging;
-        pool.give(pool.take(state, 1).unwrap(), Uses::new());
+        // Too large to share a block with others.
+        const LEN: usize = 100_000;
+        pool.give(pool.take(state, LEN).unwrap(), Uses::new());
         let candidates = pool.candidates(0..=usize::MAX, LOOK_AT_MAX);
         // Another thread takes the block, and gives it back to be read by a copy that has not run.
         let stream = device.stream().unwrap();
-        let buffer = stream.upload(&[1_u8]).unwrap();
+        let buffer = stream.upload(&[1_u8; LEN]).unwrap();
         assert_eq!(candidates.len(), 1);
         assert!(pool.reuse(state, &candidates).unwrap().is_none());
-        assert_eq!(stream.download(&buffer).unwrap().wait().unwrap(), [1]);
+        assert_eq!(stream.download(&buffer).unwrap().wait().unwrap(), [1; LEN]);
     }
 }

@@ -180,7 +180,9 @@ fn counting() -> (Arc<Counting>, mpsc::Receiver<()>) {
 fn of_several_wakers_the_last_is_woken() {
     scenario(|rig| {
         let stream = rig.stream();
-        let a = stream.upload(&vec![1_u32; N])?;
+        // One piece: a download is polled, and its task woken, whenever one arrives.
+        const LEN: usize = 1000;
+        let a = stream.upload(&vec![1_u32; LEN])?;
         let gate = rig.gate(&stream);
         let mut value = pin!(stream.download(&a)?);
         let wakers = [counting(), counting(), counting()];
@@ -190,7 +192,7 @@ fn of_several_wakers_the_last_is_woken() {
                 Poll::Pending => {}
                 Poll::Ready(value) => {
                     assert!(!rig.gates_hold(), "it went past a closed gate");
-                    assert_eq!(value?, [1; N]);
+                    assert_eq!(value?, [1; LEN]);
                     return Ok(());
                 }
             }
@@ -208,7 +210,7 @@ fn of_several_wakers_the_last_is_woken() {
         let Poll::Ready(value) = polled else {
             panic!("woken, but not ready")
         };
-        assert_eq!(value?, [1; N]);
+        assert_eq!(value?, [1; LEN]);
         Ok(())
     });
 }
