@@ -339,7 +339,9 @@ impl Transfer {
     pub(super) fn finish_all(&self) {
         let last = {
             let mut state = CREW.state.lock();
-            state.queue(self.id).map(|queue| queue.first + queue.jobs.len() as u64)
+            state
+                .queue(self.id)
+                .map(|queue| queue.first + queue.jobs.len() as u64)
         };
         // Without a job none was ever handed on.
         if let Some(number) = last.and_then(|end| end.checked_sub(1)) {
@@ -469,7 +471,10 @@ mod tests {
         let parts: Vec<_> = std::iter::from_fn(|| queue.take()).collect();
         let sizes: Vec<_> = parts.iter().map(|part| (part.job, part.copy.bytes)).collect();
         assert_eq!(sizes, [(0, 10), (0, 10), (0, 5), (1, 5)]);
-        let done: Vec<_> = [3, 0, 2, 1].iter().map(|&at| queue.put_back(&parts[at])).collect();
+        let done: Vec<_> = [3, 0, 2, 1]
+            .iter()
+            .map(|&at| queue.put_back(&parts[at]))
+            .collect();
         assert_eq!((done, queue.first), (vec![false, false, false, true], 2));
     }
 }

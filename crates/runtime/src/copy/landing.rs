@@ -107,7 +107,9 @@ impl Landing {
             while let Some(sequence) = self.next()
                 && poll_ticket(&self.device, &self.stream, sequence)?
             {
-                let Some(piece) = self.pieces.pop_front() else { break };
+                let Some(piece) = self.pieces.pop_front() else {
+                    break;
+                };
                 // SAFETY: by this function's contract; the piece has arrived, and is kept until the copy is made.
                 let number = unsafe { hand(&transfer, &piece, target) };
                 landing.push_back((number, piece));

@@ -102,7 +102,9 @@ impl Stream {
             return Ok(());
         }
         if source.len() <= tuning.small_bytes {
-            return self.upload_small(source, target, awaited, location).map(submitted);
+            return self
+                .upload_small(source, target, awaited, location)
+                .map(submitted);
         }
         // Dropped in reverse order, also by an error or a panic: all is captured before the blocks are given back.
         let mut capturing: VecDeque<(Option<u64>, Staged, Span<'_>)> = VecDeque::new();

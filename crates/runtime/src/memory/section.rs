@@ -82,10 +82,7 @@ impl CurrentSection {
 /// Lets go of a section; the last to do so gives it back to its pool.
 fn give_up(section: Arc<Section>, stream: &StreamState, pool: &StagingPool) {
     if let Some(Section { block, last }) = Arc::into_inner(section) {
-        pool.give_lent(
-            block,
-            SmallVec::from_slice(&[stream.ticket(last.into_inner())]),
-        );
+        pool.give_lent(block, SmallVec::from_slice(&[stream.ticket(last.into_inner())]));
     }
 }
 
@@ -118,11 +115,7 @@ impl<'a> Carved<'a> {
 
     /// The first part of a new section.
     #[cold]
-    fn begin(
-        device: &DeviceState,
-        stream: &StreamState,
-        bytes: usize,
-    ) -> Result<(Arc<Section>, *mut u8)> {
+    fn begin(device: &DeviceState, stream: &StreamState, bytes: usize) -> Result<(Arc<Section>, *mut u8)> {
         let full = stream.section.0.lock().take();
         if let Some(Filling { section, .. }) = full {
             let last = section.last.load(Ordering::Acquire);
@@ -162,7 +155,9 @@ impl<'a> Carved<'a> {
 
 impl Drop for Carved<'_> {
     fn drop(&mut self) {
-        let Some(section) = self.section.take() else { return };
+        let Some(section) = self.section.take() else {
+            return;
+        };
         // A call that failed, or panicked, may have enqueued the copy all the same. Its ticket counts as submitted by now.
         let sequence = self
             .used_by

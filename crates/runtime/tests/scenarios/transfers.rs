@@ -93,9 +93,13 @@ fn b02_every_length_arrives_though_its_source_changes_at_once() {
             let (there, first) = (s2.download(&a)?, s1.download(&owned)?);
             let mut target = vec![0; len];
             gate.open();
-            rig.device.scope(|scope| scope.download(&s2, &owned, &mut target))?;
+            rig.device
+                .scope(|scope| scope.download(&s2, &owned, &mut target))?;
             assert!(there.wait()? == rising(len, 1), "{len}");
-            assert!(first.wait()? == rising(len, 2) && target == rising(len, 2), "{len}");
+            assert!(
+                first.wait()? == rising(len, 2) && target == rising(len, 2),
+                "{len}"
+            );
         }
         Ok(())
     });
@@ -178,7 +182,9 @@ fn a_download_larger_than_the_staging_limit_stays_within_it() {
         s2.fill(&mut a, 9).unwrap();
         assert!(pending.wait().unwrap() == rising(len, 1));
         let mut target = vec![0; len];
-        device.scope(|scope| scope.download(&s1, &a, &mut target)).unwrap();
+        device
+            .scope(|scope| scope.download(&s1, &a, &mut target))
+            .unwrap();
         assert!(target == vec![9; len]);
         assert!(device.memory().unwrap().page_locked_bytes <= LIMIT);
     });
@@ -329,7 +335,11 @@ fn so_many_kept_sources_as_was_said_are_kept() {
         thread::scope(|scope| {
             let uploads = scope.spawn(|| {
                 for from in 0..3 {
-                    drop(stream.upload_owned_into(rising(2 * PIECE, from), &mut target).unwrap());
+                    drop(
+                        stream
+                            .upload_owned_into(rising(2 * PIECE, from), &mut target)
+                            .unwrap(),
+                    );
                 }
             });
             thread::sleep(Duration::from_millis(3));
