@@ -1,13 +1,26 @@
-//! The account of one device's memory: what arrays take, counted by the runtime, and how much they may.
+//! The account of one device's memory: what arrays take, counted by the runtime, how much they may, and what is kept of those
+//! that were dropped.
 
 use parking_lot::Mutex;
 
-use crate::sync::{AtomicU64, Ordering};
+use super::cache::{Cache, Evicted};
+use crate::{
+    submit::Freed,
+    sync::{AtomicU64, Ordering},
+    tracker::Ticket,
+};
 
-/// What the arrays of one device take.
+/// What the arrays of one device take, and what is kept of dropped ones.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
-    figures: Mutex<Figures>,
+    books: Mutex<Books>,
+}
+
+/// Under one lock, for an array that is dropped moves from the one to the other.
+#[derive(Debug, Default)]
+struct Books {
+    figures: Figures,
+    cache: Cache,
 }
 
 /// The figures of an account, all of the same moment.
@@ -43,48 +56,88 @@ impl Drop for Charge<'_> {
     }
 }
 
-impl Account {
+/// What came of an attempt to enter an array.
+pub(super) enum Entered<'a> {
+    /// There is kept memory for it.
+    Kept(Freed),
+    /// It is entered; memory is wanted. The blocks have to go.
+    Wanting(Charge<'a>, Evicted),
+    /// That would be more than the limit.
+    TooMuch,
+}
+
+impl Figures {
     /// Enters an array of so many bytes, unless that would be more than the limit.
-    pub(super) fn charge(&self, bytes: u64) -> Option<Charge<'_>> {
-        let mut figures = self.figures.lock();
-        let allocated_bytes = figures.allocated_bytes.checked_add(bytes)?;
-        if figures.limit_bytes.is_some_and(|limit| allocated_bytes > limit) {
+    fn enter(&mut self, bytes: u64) -> Option<()> {
+        let allocated_bytes = self.allocated_bytes.checked_add(bytes)?;
+        if self.limit_bytes.is_some_and(|limit| allocated_bytes > limit) {
             return None;
         }
-        figures.allocated_bytes = allocated_bytes;
-        figures.allocated_peak_bytes = figures.allocated_peak_bytes.max(allocated_bytes);
-        figures.allocations += 1;
-        Some(Charge { account: self, bytes })
+        self.allocated_bytes = allocated_bytes;
+        self.allocated_peak_bytes = self.allocated_peak_bytes.max(allocated_bytes);
+        self.allocations += 1;
+        Some(())
+    }
+
+    fn cross_out(&mut self, bytes: u64) {
+        self.allocated_bytes -= bytes;
+        self.allocations -= 1;
+    }
+}
+
+impl Account {
+    /// Enters an array of so many bytes, whose memory is kept memory of that size if the uses of some are all `ordered`
+    /// before what will use it.
+    pub(super) fn enter(&self, bytes: u64, ordered: impl FnMut(Ticket) -> bool) -> Entered<'_> {
+        let mut books = self.books.lock();
+        if books.figures.enter(bytes).is_none() {
+            return Entered::TooMuch;
+        }
+        match books.cache.take(bytes, ordered) {
+            (Some(block), _) => Entered::Kept(block),
+            (None, mut evicted) => {
+                // What is kept takes room that a limit gives to arrays.
+                if let Some(limit) = books.figures.limit_bytes {
+                    let left_bytes = limit.saturating_sub(books.figures.allocated_bytes);
+                    evicted.extend(books.cache.shrink(left_bytes));
+                }
+                Entered::Wanting(Charge { account: self, bytes }, evicted)
+            }
+        }
     }
 
     /// Crosses out an array of so many bytes.
     pub(crate) fn refund(&self, bytes: u64) {
-        let mut figures = self.figures.lock();
-        figures.allocated_bytes -= bytes;
-        figures.allocations -= 1;
+        self.books.lock().figures.cross_out(bytes);
+    }
+
+    /// Crosses out an array and keeps its memory; gives what has to go for it, which may be that memory.
+    pub(super) fn keep(&self, block: Freed) -> Evicted {
+        let mut books = self.books.lock();
+        books.figures.cross_out(block.bytes);
+        books.cache.put(block)
     }
 
     /// Enters an array again, which was crossed out, until its free is enqueued.
     pub(super) fn recharge(&self, bytes: u64) {
-        let mut figures = self.figures.lock();
+        let figures = &mut self.books.lock().figures;
         figures.allocated_bytes += bytes;
         figures.allocations += 1;
     }
 
-    /// How much more may be allocated, if there is a limit.
-    pub(super) fn left_bytes(&self) -> Option<u64> {
-        let figures = self.figures.lock();
-        Some(figures.limit_bytes?.saturating_sub(figures.allocated_bytes))
-    }
-
     /// Sets how much may be allocated. What already is stays, even if it is more.
     pub(super) fn set_limit(&self, limit_bytes: Option<u64>) {
-        self.figures.lock().limit_bytes = limit_bytes;
+        self.books.lock().figures.limit_bytes = limit_bytes;
+    }
+
+    /// Does something with what is kept.
+    pub(super) fn with_cache<T>(&self, body: impl FnOnce(&mut Cache) -> T) -> T {
+        body(&mut self.books.lock().cache)
     }
 
     /// The figures as they are now.
     pub(super) fn figures(&self) -> Figures {
-        *self.figures.lock()
+        self.books.lock().figures
     }
 }
 
@@ -126,15 +179,20 @@ mod tests {
     #[test]
     fn what_is_charged_counts_until_it_is_refunded_and_never_exceeds_the_limit() {
         let account = Account::default();
-        account.charge(60).expect("there is no limit").keep();
+        let charge = |bytes| match account.enter(bytes, |_| true) {
+            Entered::Wanting(charge, _) => Some(charge),
+            Entered::TooMuch => None,
+            Entered::Kept(_) => unreachable!("nothing is kept"),
+        };
+        charge(60).expect("there is no limit").keep();
         account.set_limit(Some(100));
-        assert!(account.charge(41).is_none());
-        drop(account.charge(40).expect("it is the limit exactly"));
-        assert!(account.charge(u64::MAX).is_none());
+        assert!(charge(41).is_none());
+        drop(charge(40).expect("it is the limit exactly"));
+        assert!(charge(u64::MAX).is_none());
         account.set_limit(Some(10));
-        assert!(account.charge(1).is_none(), "there is more already");
+        assert!(charge(1).is_none(), "there is more already");
         account.refund(60);
-        account.charge(10).expect("there is nothing any more").keep();
+        charge(10).expect("there is nothing any more").keep();
         let figures = account.figures();
         assert_eq!(figures.allocated_bytes, 10);
         assert_eq!(figures.allocated_peak_bytes, 100);

@@ -7,7 +7,7 @@ use std::{fmt, panic::Location, sync::Arc};
 use millstream_driver::DevicePtr;
 use smallvec::smallvec;
 
-use super::{cache::evict, room};
+use super::{account::Entered, cache::evict, room};
 use crate::{
     Error, Result,
     device::{DeviceState, StreamState},
@@ -75,7 +75,7 @@ impl Allocation {
             device: Arc::clone(device),
             pointer,
             // The host may come to wait for any of its operations.
-            ledger: Ledger::shared(bytes as u64),
+            ledger: Ledger::awaited(bytes as u64),
             home: Home::Managed,
         })
     }
@@ -121,26 +121,9 @@ fn attempt(
     location: &'static Location<'static>,
 ) -> Result<Option<(DevicePtr, StreamId)>> {
     device.check_alive()?;
-    let Some(charge) = device.account.charge(ledger.bytes()) else {
-        return Ok(None);
-    };
-    if let Some(block) = cached(device, stream, ledger.bytes()) {
-        charge.keep();
-        ledger.inherit(&block.uses);
-        return Ok(Some((block.pointer, block.home)));
-    }
-    let allocated = some_if_room(allocate(device, stream, ledger, location))?;
-    if allocated.is_some() {
-        charge.keep();
-    }
-    Ok(allocated.map(|pointer| (pointer, stream.id)))
-}
-
-/// A block of the cache for an array whose first operation is the stream's next.
-fn cached(device: &DeviceState, stream: &StreamState, bytes: u64) -> Option<Freed> {
-    // Only looked at where other streams have used a block.
+    // Only looked at where other streams have used what is kept.
     let mut lane = None;
-    let (taken, evicted) = device.cache.take(bytes, |ticket| {
+    let entered = device.account.enter(ledger.bytes(), |ticket| {
         ticket.stream == stream.id
             || device.is_done(ticket)
             || lane
@@ -149,14 +132,22 @@ fn cached(device: &DeviceState, stream: &StreamState, bytes: u64) -> Option<Free
                 .is_some_and(|lane| lane.clock.covers(ticket))
     });
     drop(lane);
-    if taken.is_none() {
-        evict(device, evicted);
-        // What is kept takes room that a limit gives to arrays.
-        if let Some(left_bytes) = device.account.left_bytes() {
-            evict(device, device.cache.shrink(left_bytes));
+    let charge = match entered {
+        Entered::Kept(block) => {
+            ledger.inherit(&block.uses);
+            return Ok(Some((block.pointer, block.home)));
         }
+        Entered::Wanting(charge, evicted) => {
+            evict(device, evicted);
+            charge
+        }
+        Entered::TooMuch => return Ok(None),
+    };
+    let allocated = some_if_room(allocate(device, stream, ledger, location))?;
+    if allocated.is_some() {
+        charge.keep();
     }
-    taken
+    Ok(allocated.map(|pointer| (pointer, stream.id)))
 }
 
 fn allocate(
@@ -197,8 +188,7 @@ impl Drop for Allocation {
                     home,
                     uses,
                 };
-                device.account.refund(bytes);
-                evict(device, device.cache.put(block));
+                evict(device, device.account.keep(block));
             }
             Home::Managed => {
                 let size = managed_size(usize::try_from(bytes).unwrap_or(usize::MAX));

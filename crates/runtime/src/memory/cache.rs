@@ -10,7 +10,6 @@
 
 use std::collections::BTreeMap;
 
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{
@@ -30,12 +29,6 @@ const MISSES_PER_SWEEP: u64 = 64;
 
 /// Blocks that have to go.
 pub(super) type Evicted = SmallVec<[Freed; 2]>;
-
-/// What is kept of one device's memory.
-#[derive(Debug, Default)]
-pub(crate) struct Cache {
-    bins: Mutex<Bins>,
-}
 
 /// How the cache does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,16 +51,16 @@ struct Kept {
     since_misses: u64,
 }
 
-/// The blocks by size, oldest first.
+/// What is kept of one device's memory: blocks by size, oldest first.
 #[derive(Debug)]
-struct Bins {
+pub(super) struct Cache {
     sizes: BTreeMap<u64, Vec<Kept>>,
     /// How many blocks have come.
     count: u64,
     figures: CacheFigures,
 }
 
-impl Default for Bins {
+impl Default for Cache {
     fn default() -> Self {
         Self {
             sizes: BTreeMap::new(),
@@ -82,9 +75,9 @@ impl Default for Bins {
     }
 }
 
-impl Bins {
+impl Cache {
     /// Takes out the newest block of this size whose uses are all as wanted, out of a few.
-    fn take(&mut self, bytes: u64, mut wanted: impl FnMut(Ticket) -> bool) -> Option<Freed> {
+    fn take_wanted(&mut self, bytes: u64, mut wanted: impl FnMut(Ticket) -> bool) -> Option<Freed> {
         let kept = self.sizes.get_mut(&bytes)?;
         let first = kept.len().saturating_sub(LOOK_AT_MAX);
         let fits = |kept: &Kept| kept.block.uses.iter().all(|&ticket| wanted(ticket));
@@ -107,16 +100,6 @@ impl Bins {
         Some(block)
     }
 
-    /// Takes out the oldest blocks until no more than so many bytes are left.
-    fn shrink(&mut self, bytes: u64) -> Evicted {
-        let mut evicted = Evicted::new();
-        while self.figures.kept_bytes > bytes {
-            let Some(block) = self.take_oldest() else { break };
-            evicted.push(block);
-        }
-        evicted
-    }
-
     /// Counts a miss, and takes out what has been here too long.
     fn miss(&mut self) -> Evicted {
         self.figures.misses += 1;
@@ -133,34 +116,34 @@ impl Bins {
         });
         evicted
     }
-}
 
-impl Cache {
     /// A block of exactly this size, if there is one whose uses are all `ordered` before what will use it; if not, what has
     /// to go because nobody wants it.
-    pub(super) fn take(&self, bytes: u64, ordered: impl FnMut(Ticket) -> bool) -> (Option<Freed>, Evicted) {
-        let mut bins = self.bins.lock();
-        let taken = bins.take(bytes, ordered);
+    pub(super) fn take(
+        &mut self,
+        bytes: u64,
+        ordered: impl FnMut(Ticket) -> bool,
+    ) -> (Option<Freed>, Evicted) {
+        let taken = self.take_wanted(bytes, ordered);
         let evicted = if taken.is_some() {
-            bins.figures.hits += 1;
+            self.figures.hits += 1;
             Evicted::new()
         } else {
-            bins.miss()
+            self.miss()
         };
         (taken, evicted)
     }
 
     /// Keeps a block; gives what has to go for it, which may be the block itself.
-    pub(super) fn put(&self, block: Freed) -> Evicted {
-        let mut bins = self.bins.lock();
-        let Some(room) = bins.figures.limit_bytes.checked_sub(block.bytes) else {
+    pub(super) fn put(&mut self, block: Freed) -> Evicted {
+        let Some(room) = self.figures.limit_bytes.checked_sub(block.bytes) else {
             return Evicted::from_iter([block]);
         };
-        let evicted = bins.shrink(room);
-        bins.figures.kept_bytes += block.bytes;
-        bins.count += 1;
-        let (number, since_misses) = (bins.count, bins.figures.misses);
-        bins.sizes.entry(block.bytes).or_default().push(Kept {
+        let evicted = self.shrink(room);
+        self.figures.kept_bytes += block.bytes;
+        self.count += 1;
+        let (number, since_misses) = (self.count, self.figures.misses);
+        self.sizes.entry(block.bytes).or_default().push(Kept {
             block,
             number,
             since_misses,
@@ -169,20 +152,24 @@ impl Cache {
     }
 
     /// Bounds what is kept; gives what has to go.
-    pub(super) fn set_limit(&self, limit_bytes: u64) -> Evicted {
-        let mut bins = self.bins.lock();
-        bins.figures.limit_bytes = limit_bytes;
-        bins.shrink(limit_bytes)
+    pub(super) fn set_limit(&mut self, limit_bytes: u64) -> Evicted {
+        self.figures.limit_bytes = limit_bytes;
+        self.shrink(limit_bytes)
     }
 
-    /// Gives the oldest of what is here, so that no more than so many bytes are left.
-    pub(super) fn shrink(&self, bytes: u64) -> Evicted {
-        self.bins.lock().shrink(bytes)
+    /// Takes out the oldest blocks, so that no more than so many bytes are left.
+    pub(super) fn shrink(&mut self, bytes: u64) -> Evicted {
+        let mut evicted = Evicted::new();
+        while self.figures.kept_bytes > bytes {
+            let Some(block) = self.take_oldest() else { break };
+            evicted.push(block);
+        }
+        evicted
     }
 
     /// How the cache does.
     pub(super) fn figures(&self) -> CacheFigures {
-        self.bins.lock().figures
+        self.figures
     }
 }
 
@@ -196,7 +183,7 @@ pub(super) fn evict(device: &DeviceState, evicted: Evicted) {
 
 /// Frees all that is kept.
 pub(crate) fn empty(device: &DeviceState) {
-    evict(device, device.cache.shrink(0));
+    evict(device, device.account.with_cache(|cache| cache.shrink(0)));
 }
 
 #[cfg(test)]
@@ -220,19 +207,19 @@ mod tests {
         blocks.iter().map(|block| block.pointer.as_raw()).collect()
     }
 
-    fn taken(cache: &Cache, bytes: u64, ordered: impl FnMut(Ticket) -> bool) -> Option<u64> {
+    fn taken(cache: &mut Cache, bytes: u64, ordered: impl FnMut(Ticket) -> bool) -> Option<u64> {
         cache.take(bytes, ordered).0.map(|block| block.pointer.as_raw())
     }
 
     #[test]
     fn a_block_is_given_out_for_its_size_once_all_its_uses_are_ordered() {
-        let cache = Cache::default();
+        let mut cache = Cache::default();
         assert!(cache.put(block(16, 100, &[(1, 5), (2, 3)])).is_empty());
         let first = |ticket: Ticket| ticket.stream == StreamId::of(1);
-        assert_eq!(taken(&cache, 100, first), None, "stream 2 may still use it");
-        assert_eq!(taken(&cache, 99, |_| true), None);
+        assert_eq!(taken(&mut cache, 100, first), None, "stream 2 may still use it");
+        assert_eq!(taken(&mut cache, 99, |_| true), None);
         assert_eq!(cache.figures().kept_bytes, 100);
-        assert_eq!(taken(&cache, 100, |_| true), Some(16));
+        assert_eq!(taken(&mut cache, 100, |_| true), Some(16));
         let CacheFigures {
             kept_bytes,
             hits,
@@ -244,22 +231,22 @@ mod tests {
 
     #[test]
     fn of_several_the_newest_ordered_one_is_taken() {
-        let cache = Cache::default();
+        let mut cache = Cache::default();
         for (address, sequence) in [(16, 1), (32, 2), (48, 3)] {
             cache.put(block(address, 8, &[(1, sequence)]));
         }
-        assert_eq!(taken(&cache, 8, |ticket| ticket.sequence <= 2), Some(32));
-        assert_eq!(taken(&cache, 8, |_| true), Some(48));
-        assert_eq!(taken(&cache, 8, |_| true), Some(16));
+        assert_eq!(taken(&mut cache, 8, |ticket| ticket.sequence <= 2), Some(32));
+        assert_eq!(taken(&mut cache, 8, |_| true), Some(48));
+        assert_eq!(taken(&mut cache, 8, |_| true), Some(16));
     }
 
     #[test]
     fn the_oldest_go_where_the_limit_is_reached() {
-        let cache = Cache::default();
+        let mut cache = Cache::default();
         cache.set_limit(20);
         cache.put(block(16, 10, &[]));
         assert_eq!(
-            taken(&cache, 1, |_| true),
+            taken(&mut cache, 1, |_| true),
             None,
             "so that the next one is younger"
         );
@@ -278,7 +265,7 @@ mod tests {
 
     #[test]
     fn what_nobody_asks_for_goes_after_a_while() {
-        let cache = Cache::default();
+        let mut cache = Cache::default();
         cache.put(block(16, 10, &[]));
         cache.put(block(32, 12, &[]));
         let mut gone = Vec::new();

@@ -107,7 +107,10 @@ impl Device {
     /// ```
     pub fn set_cache_limit(&self, limit_bytes: u64) {
         let device = self.state();
-        evict(device, device.cache.set_limit(limit_bytes));
+        evict(
+            device,
+            device.account.with_cache(|cache| cache.set_limit(limit_bytes)),
+        );
     }
 
     /// Bounds the page-locked memory of the host that Millstream makes for copies, 256 MiB unless set.

@@ -27,7 +27,7 @@ pub(crate) use account::{Account, Frees};
 pub(crate) use allocation::Allocation;
 pub(crate) use area::Area;
 pub use buffer::Buffer;
-pub(crate) use cache::{Cache, empty as empty_cache};
+pub(crate) use cache::empty as empty_cache;
 pub use figures::Memory;
 pub use guard::{HostRead, HostWrite};
 pub use managed::{Advice, Managed};

@@ -219,7 +219,7 @@ pub(super) fn figures(device: &DeviceState) -> Result<super::Memory> {
         limit_bytes: cache_limit_bytes,
         hits,
         misses,
-    } = device.cache.figures();
+    } = device.account.with_cache(|cache| cache.figures());
     Ok(super::Memory {
         allocated_bytes,
         allocated_peak_bytes,

@@ -7,9 +7,23 @@ use super::{StreamId, Ticket};
 /// For every stream the highest sequence number known to be ordered before a point; a stream not listed has none.
 ///
 /// Kept sorted by stream. A handful of streams is the rule, so the entries live inside the value.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clock {
-    entries: SmallVec<[(StreamId, u64); 6]>,
+    entries: SmallVec<[(StreamId, u64); 8]>,
+}
+
+// By hand, for the entries are copied at once this way and one by one the other.
+impl Clone for Clock {
+    fn clone(&self) -> Self {
+        Self {
+            entries: SmallVec::from_slice(&self.entries),
+        }
+    }
+
+    fn clone_from(&mut self, other: &Self) {
+        self.entries.clear();
+        self.entries.extend_from_slice(&other.entries);
+    }
 }
 
 impl Clock {
@@ -31,8 +45,17 @@ impl Clock {
 
     /// Puts everything that is before `other` before this point.
     pub(crate) fn join(&mut self, other: &Self) {
+        // Both are sorted, and mostly list the same streams.
+        let mut at = 0;
         for &(stream, sequence) in &other.entries {
-            self.advance(Ticket::new(stream, sequence));
+            while self.entries.get(at).is_some_and(|&(listed, _)| listed < stream) {
+                at += 1;
+            }
+            match self.entries.get_mut(at) {
+                Some((listed, known)) if *listed == stream => *known = sequence.max(*known),
+                _ => self.entries.insert(at, (stream, sequence)),
+            }
+            at += 1;
         }
     }
 

@@ -13,6 +13,7 @@ use super::{
     StreamId, Ticket,
     extent::Extent,
     grid::Grid,
+    interest::Interest,
     line::{Line, Segment, keep_highest},
 };
 
@@ -21,9 +22,6 @@ use super::{
 const SEGMENTS_MAX: usize = 16 << 10;
 /// How many segments may be turned into a table when the first rectangle is used.
 const GRID_SEGMENTS_MAX: usize = 64;
-
-/// How many reads in a row leave points: enough for what is read by several streams and written then, over and over.
-const READS_WITH_POINTS: u32 = 64;
 
 /// What an access does to its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,42 +41,21 @@ enum Layout {
 /// The history of an allocation, as disjoint segments that together cover it.
 pub(crate) struct LedgerState {
     layout: Layout,
-    /// The stream of the first operation.
-    first_stream: Option<StreamId>,
-    /// Whether a second stream has ever touched the allocation.
-    shared: bool,
-    /// How many reads there have been since the last write, or since the allocation was shared.
-    reads: u32,
+    interest: Interest,
 }
 
 impl LedgerState {
     fn new(bytes: u64) -> Self {
         Self {
             layout: Layout::Line(Line::new(bytes)),
-            first_stream: None,
-            shared: false,
-            reads: 0,
+            interest: Interest::default(),
         }
     }
 
-    /// Notes that `stream` touches the allocation; says whether someone will want a point right behind the operation.
-    ///
-    /// So it is once a second stream has touched it. But what is only read, again and again, nobody waits for: after a while
-    /// reads leave no more points, until there is a write, which then may wait for more than it must.
+    /// As [`Interest::note`].
     #[inline(always)]
-    pub(super) fn note(&mut self, stream: StreamId, kind: AccessKind) -> bool {
-        match self.first_stream {
-            Some(first) => self.shared |= first != stream,
-            None => self.first_stream = Some(stream),
-        }
-        if !self.shared {
-            return false;
-        }
-        match kind {
-            AccessKind::Write => self.reads = 0,
-            AccessKind::Read => self.reads = self.reads.saturating_add(1),
-        }
-        self.reads <= READS_WITH_POINTS
+    pub(super) fn note(&mut self, stream: StreamId, waits: bool) -> bool {
+        self.interest.note(stream, waits)
     }
 
     /// Makes an ordered access: calls `found` with every ticket that it conflicts with, and enters it in their place. A
@@ -238,10 +215,10 @@ impl Ledger {
         }
     }
 
-    /// An empty history of an allocation whose operations each leave a point behind, as if several streams used it.
-    pub(crate) fn shared(bytes: u64) -> Self {
+    /// An empty history of an allocation whose operations each leave a point behind.
+    pub(crate) fn awaited(bytes: u64) -> Self {
         let mut ledger = Self::new(bytes);
-        ledger.state.get_mut().shared = true;
+        ledger.state.get_mut().interest = Interest::lasting();
         ledger
     }
 

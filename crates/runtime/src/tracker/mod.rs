@@ -61,6 +61,7 @@
 mod clock;
 mod extent;
 mod grid;
+mod interest;
 mod ledger;
 mod line;
 mod plan;

@@ -54,16 +54,18 @@ pub(crate) fn plan_and_publish(
     plan: &mut Plan,
 ) {
     with_ledgers_locked(accesses, &mut |state, access| {
-        plan.awaited |= state.note(ticket.stream, access.kind);
+        let mut waits = false;
         if access.ordered {
             state.access(&access.extent, access.kind, ticket, |found| {
                 if found.stream != ticket.stream && !clock.covers(found) {
                     depend_on(&mut plan.dependencies, found);
+                    waits = true;
                 }
             });
         } else {
             state.enter_unordered(&access.extent, access.kind, ticket);
         }
+        plan.awaited |= state.note(ticket.stream, waits);
         state.compact(is_done);
     });
 }
