@@ -9,7 +9,7 @@ use std::{ffi::c_void, fmt, ptr::NonNull, time::Duration};
 
 use crate::{
     ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverError, EventHandle,
-    FunctionHandle, ManagedAdvice, ManagedLocation, ModuleHandle, PoolHandle, StreamHandle,
+    FunctionHandle, HostAccess, ManagedAdvice, ManagedLocation, ModuleHandle, PoolHandle, StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -165,6 +165,10 @@ pub trait Driver: Send + Sync + fmt::Debug {
 
     /// Lets the calling thread sleep for about `duration` on that same clock. May return early.
     fn pause(&self, duration: Duration);
+
+    /// Told by whoever touches memory with the host's own loads and stores that a device may use as well: at the beginning of
+    /// the access and again at its end. A GPU's driver makes nothing of it; one that checks may.
+    fn note_host_access(&self, _access: &HostAccess) {}
 
     /// The CUDA version that the driver supports, 1000 × major + 10 × minor (`cuDriverGetVersion`).
     fn driver_version(&self) -> Result<i32>;

@@ -12,6 +12,7 @@ pub mod cuda;
 mod driver;
 mod error;
 mod handles;
+mod host_access;
 mod managed;
 
 pub use copy_2d::{Copy2d, Memory2d, Side2d};
@@ -23,4 +24,5 @@ pub use handles::{
     ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, EventHandle, FunctionHandle, ModuleHandle,
     PoolHandle, StreamHandle,
 };
+pub use host_access::HostAccess;
 pub use managed::{ManagedAdvice, ManagedLocation};

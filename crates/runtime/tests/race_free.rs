@@ -1,12 +1,13 @@
-//! Random programs over streams and narrow parts of arrays: the simulated device's race checker finds nothing in them, whatever the
-//! schedule makes of them.
+//! Random programs over streams, narrow parts of arrays, and memory that the host touches itself: the simulated device's race
+//! checker finds nothing in them, whatever the schedule makes of them.
 
 #![allow(unsafe_code, reason = "breaks a promise about order on purpose")]
 
 use std::ops::Range;
 
 use millstream::{
-    Buffer, Device, Result, Stream,
+    Buffer, Device, Pinned, Result, Stream,
+    driver::Driver,
     sim::{Gpu, ReportKind, Schedule, SimConfig},
 };
 
@@ -31,9 +32,14 @@ impl Draws {
     }
 }
 
-fn step(draws: &mut Draws, stream: &Stream, arrays: &mut [Buffer<u8>]) -> Result<()> {
+fn step(
+    draws: &mut Draws,
+    stream: &Stream,
+    arrays: &mut [Buffer<u8>],
+    pinned: &mut Pinned<u8>,
+) -> Result<()> {
     let (at, part) = (draws.below(ARRAYS), draws.part());
-    match draws.below(6) {
+    match draws.below(11) {
         0 | 1 => stream.fill(arrays[at].slice_mut(part), draws.below(256) as u8)?,
         2 => {
             let mut copy = stream.zeros::<u8>(part.len())?;
@@ -41,6 +47,11 @@ fn step(draws: &mut Draws, stream: &Stream, arrays: &mut [Buffer<u8>]) -> Result
         }
         3 => drop(stream.download(arrays[at].slice(part))?),
         4 => arrays[at] = stream.upload(&[7; BYTES])?,
+        5 => drop(stream.download(&arrays[at])?.wait()?),
+        6 => stream.copy(&arrays[at], &mut *pinned)?,
+        7 => stream.copy(&*pinned, &mut arrays[at])?,
+        8 => drop(pinned.read()?),
+        9 => drop(pinned.write()?),
         _ => {
             let (last, others) = arrays.split_last_mut().expect("there are arrays");
             stream.copy(
@@ -69,12 +80,13 @@ fn random_programs_race_nowhere() {
             }
             let streams: Vec<_> = (0..STREAMS).map(|_| device.stream().unwrap()).collect();
             let mut draws = Draws(seed);
+            let mut pinned = device.pinned::<u8>(BYTES).unwrap();
             let mut arrays: Vec<_> = (0..ARRAYS)
                 .map(|_| streams[0].zeros::<u8>(BYTES).unwrap())
                 .collect();
             for _ in 0..STEPS {
                 let stream = &streams[draws.below(STREAMS)];
-                step(&mut draws, stream, &mut arrays).unwrap();
+                step(&mut draws, stream, &mut arrays, &mut pinned).unwrap();
             }
             drop(arrays);
             streams.iter().for_each(|stream| stream.synchronize().unwrap());
@@ -112,4 +124,73 @@ fn a_promise_about_order_that_does_not_hold_is_found_with_both_lines() {
     let (earlier, later) = (site(race.earlier.as_ref().unwrap()), site(&race.later));
     assert!(earlier.ends_with(&format!("race_free.rs:{write}")), "{earlier}");
     assert!(later.ends_with(&format!("race_free.rs:{read}")), "{later}");
+}
+
+/// Copies `array` to host memory in a way that the runtime does not know of, on a stream of its own.
+fn copy_behind_its_back(gpu: &Gpu, device: &Device, array: &Buffer<u8>, target: *mut u8) {
+    let context = device.as_raw();
+    // SAFETY: the context is alive.
+    let stream = unsafe { gpu.stream_create(context, true, 0) }.unwrap();
+    // SAFETY: both have so many bytes, and live until the device is synchronised with. That the host does not touch the
+    // target meanwhile is what the tests break: the simulated device takes no harm.
+    unsafe { gpu.copy_device_to_host_async(context, target, array.as_raw(), BYTES, stream) }.unwrap();
+}
+
+/// Waits for everything, behind the runtime's back as well.
+fn settle(gpu: &Gpu, device: &Device) {
+    // SAFETY: the context is alive.
+    unsafe { gpu.context_synchronize(device.as_raw()) }.unwrap();
+}
+
+/// The line and the words of the one finding, a race with the host.
+fn only_host_race(gpu: &Gpu) -> String {
+    let findings = gpu.findings();
+    let [race] = &findings[..] else {
+        panic!("one race: {findings:?}");
+    };
+    assert_eq!(race.kind, ReportKind::HostRace);
+    race.later.site.clone().unwrap()
+}
+
+#[test]
+fn a_guard_that_begins_before_a_copy_is_over_is_found_with_its_line() {
+    for schedule in [Schedule::Eager, Schedule::Lazy] {
+        let gpu = Gpu::new(SimConfig::new().schedule(schedule));
+        let device = Device::of(&gpu, 0).unwrap();
+        let array = device.stream().unwrap().upload(&[7; BYTES]).unwrap();
+        settle(&gpu, &device);
+        let mut pinned = device.pinned::<u8>(BYTES).unwrap();
+        let target = pinned.write().unwrap().as_mut_ptr();
+        copy_behind_its_back(&gpu, &device, &array, target);
+        let read = line!() + 1;
+        drop(pinned.read().unwrap());
+        settle(&gpu, &device);
+        let site = only_host_race(&gpu);
+        assert!(
+            site.ends_with(&format!("`read` at crates/runtime/tests/race_free.rs:{read}")),
+            "{site}"
+        );
+    }
+}
+
+#[test]
+fn a_copy_that_comes_while_a_guard_lasts_is_found_with_the_guards_line() {
+    for schedule in [Schedule::Eager, Schedule::Lazy] {
+        let gpu = Gpu::new(SimConfig::new().schedule(schedule));
+        let device = Device::of(&gpu, 0).unwrap();
+        let array = device.stream().unwrap().upload(&[7; BYTES]).unwrap();
+        settle(&gpu, &device);
+        let mut managed = device.managed::<u8>(BYTES).unwrap();
+        let write = line!() + 1;
+        let mut guard = managed.write().unwrap();
+        copy_behind_its_back(&gpu, &device, &array, guard.as_mut_ptr());
+        assert!(gpu.findings().is_empty(), "the guard came first");
+        drop(guard);
+        settle(&gpu, &device);
+        let site = only_host_race(&gpu);
+        assert!(
+            site.ends_with(&format!("`write` at crates/runtime/tests/race_free.rs:{write}")),
+            "{site}"
+        );
+    }
 }

@@ -58,6 +58,7 @@ impl fmt::Display for Schedule {
 pub struct SimConfig {
     pub(crate) devices: u32,
     pub(crate) memory_bytes: u64,
+    pub(crate) queue_operations_max: Option<usize>,
     pub(crate) schedule: Schedule,
     pub(crate) replay: Option<ReplayToken>,
     pub(crate) rules: Rules,
@@ -76,6 +77,7 @@ impl Default for SimConfig {
         Self {
             devices: 1,
             memory_bytes: 141 << 30,
+            queue_operations_max: None,
             schedule: Schedule::default(),
             replay: None,
             rules: Rules::default(),
@@ -95,6 +97,9 @@ impl SimConfig {
     /// Most devices of one world; each has an address range of its own.
     pub const DEVICES_MAX: u32 = 64;
 
+    /// How many kernels, copies and fills a stream of an H200 takes behind a kernel that runs, with driver 580.
+    pub const H200_QUEUE_OPERATIONS: usize = 1021;
+
     /// One device like an H200: 141 GiB, its costs and observed behaviour, schedule [`Timed`](Schedule::Timed).
     #[must_use]
     pub fn new() -> Self {
@@ -112,6 +117,18 @@ impl SimConfig {
     #[must_use]
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.memory_bytes = bytes;
+        self
+    }
+
+    /// Gives every stream's queue a bound: with so many kernels, copies and fills in it that have not run, the call that brings
+    /// another blocks until the oldest has (rule 54). At least 1; on an H200 it is
+    /// [`H200_QUEUE_OPERATIONS`](Self::H200_QUEUE_OPERATIONS). There is none unless this sets one.
+    ///
+    /// If nothing moves for some seconds while a call waits for room, that is a report of kind
+    /// [`QueueFull`](crate::ReportKind::QueueFull), and queues have no bound from then on.
+    #[must_use]
+    pub fn queue_operations_max(mut self, operations: usize) -> Self {
+        self.queue_operations_max = Some(operations.max(1));
         self
     }
 

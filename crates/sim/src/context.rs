@@ -1,6 +1,6 @@
 //! Devices and their primary contexts.
 
-use std::thread::ThreadId;
+use std::{collections::VecDeque, thread::ThreadId};
 
 use millstream_driver::{ContextHandle, DeviceOrdinal, PoolHandle, ResultCode, StreamHandle};
 
@@ -102,6 +102,7 @@ impl World {
                 last: None,
                 last_finish_ns: 0,
                 destroyed: false,
+                queued: VecDeque::new(),
             },
         );
         handle

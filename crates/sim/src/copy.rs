@@ -175,6 +175,7 @@ impl Session<'_> {
         stream: StreamHandle,
         form: Form,
     ) -> Answer<()> {
+        self.make_room(context, stream)?;
         let bytes = rows.bytes();
         let target = self.place(target, rows.target_pitch, &rows)?;
         let captured = match source {
@@ -356,6 +357,7 @@ impl Session<'_> {
             }
             FillPattern::U32(value) => (value.to_le_bytes(), 4),
         };
+        self.make_room(context, stream)?;
         let fill = OpKind::Fill(Fill {
             target: address,
             bytes,

@@ -9,7 +9,7 @@ use std::{ffi::c_void, ptr::NonNull, sync::Arc, time::Duration};
 
 use millstream_driver::{
     Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
-    EventHandle, EventKind, FillPattern, FunctionHandle, HostFunction, LaunchDims, ManagedAdvice,
+    EventHandle, EventKind, FillPattern, FunctionHandle, HostAccess, HostFunction, LaunchDims, ManagedAdvice,
     ManagedLocation, Memory2d, ModuleHandle, PoolHandle, PoolUsage, PriorityRange, Side2d, StreamHandle,
 };
 
@@ -111,6 +111,10 @@ impl Driver for Gpu {
             drop(session);
             self.shared.changed.notify_all();
         }
+    }
+
+    fn note_host_access(&self, access: &HostAccess) {
+        self.host_accesses(access);
     }
 
     fn driver_version(&self) -> Result<i32> {

@@ -14,6 +14,7 @@ use crate::{
     exec::Stats,
     fault::Armed,
     host_functions::{self, Signal},
+    ids::OpId,
     memory::Kind,
     schedule::Scheduler,
     world::{Answer, Goal, World},
@@ -251,20 +252,27 @@ impl Session<'_> {
         let waiter = self.add_waiter(goal);
         while self.waiters[&waiter].unmet > 0 {
             let wanted = std::mem::take(&mut self.waiter(waiter).ops);
-            let progress = self.advance(&wanted);
+            let progress = self.advance_one(&wanted);
             self.waiter(waiter).ops = wanted;
-            if progress {
-                self.settle();
-                self.shared.changed.notify_all();
-                // Others get their turn: a wait may run many kernels.
-                MutexGuard::bump(&mut self.world);
-            } else {
+            if !progress {
                 self.shared.changed.wait(&mut self.world);
             }
         }
         let finish_ns = self.waiter(waiter).finish_ns;
         self.waiters.remove(&waiter);
         self.now_ns = self.now_ns.max(finish_ns);
+    }
+
+    /// Runs one operation for this thread, which waits for these. `false`: nothing that helps can run for now.
+    pub(crate) fn advance_one(&mut self, wanted: &[OpId]) -> bool {
+        let progress = self.advance(wanted);
+        if progress {
+            self.settle();
+            self.shared.changed.notify_all();
+            // Others get their turn: a wait may run many kernels.
+            MutexGuard::bump(&mut self.world);
+        }
+        progress
     }
 
     fn waiter(&mut self, id: u64) -> &mut crate::world::Waiter {

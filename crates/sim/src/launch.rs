@@ -84,6 +84,7 @@ impl Session<'_> {
             let text = format!("kernel `{name}`: {text}");
             self.breach(ReportKind::BadLaunch, ResultCode::INVALID_VALUE, text)
         })?;
+        self.make_room(context, stream)?;
         let launch = KernelLaunch {
             threads: self.config.cost.kernel_threads(dims.grid, dims.block),
             module_handle,

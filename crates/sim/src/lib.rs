@@ -52,6 +52,7 @@ mod memory;
 mod module;
 mod op;
 mod printed;
+mod queue;
 mod report;
 mod rules;
 mod schedule;

@@ -56,6 +56,8 @@ pub enum ReportKind {
     FreeInFlight,
     /// Bytes read by a kernel, or copied to the host, that nobody ever wrote.
     UninitialisedRead,
+    /// A stream's queue is full and nothing moves: on a GPU the program would hang (rule 54).
+    QueueFull,
     /// A [replay](crate::SimConfig::replay) met other calls than those of the recorded run.
     ReplayDiverged,
 }

@@ -32,6 +32,7 @@ impl SimConfig {
     /// | `rules=small_upload+cross_stream_reuse` | strict in the rules named, which are fields of [`Rules`](crate::Rules) |
     /// | `devices=N` | that many devices |
     /// | `race=on`, `off`, `kernels` | whether [races](crate::race) are looked for; with the last also [within kernels](SimConfig::kernel_race_check) |
+    /// | `queue=N` | the [bound](SimConfig::queue_operations_max) of every stream's queue |
     /// | `memory=N`, `NK`, `NM`, `NG` | memory of each device in bytes, KiB, MiB, GiB |
     ///
     /// # Errors
@@ -106,6 +107,10 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
                 }
             },
             "memory" => config = config.memory_bytes(bytes(value)?),
+            "queue" => match number(key, value)? {
+                0 => return Err("queue=0, but at least 1 can be had".into()),
+                n => config = config.queue_operations_max(usize::try_from(n).unwrap_or(usize::MAX)),
+            },
             "race" => match value {
                 "on" | "off" | "kernels" => {
                     config = config
@@ -116,7 +121,7 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
             },
             _ => {
                 return Err(format!(
-                    "there is no option `{key}`; there are seed, schedule, depth, replay, rules, devices, memory, race"
+                    "there is no option `{key}`; there are seed, schedule, depth, replay, rules, devices, memory, queue, race"
                 ));
             }
         }
@@ -218,7 +223,8 @@ mod tests {
 
     #[test]
     fn sizes_and_counts_are_read() {
-        let config = SimConfig::from_spec("sim:devices=2,memory=3G,rules=strict,race=off").unwrap();
+        let config = SimConfig::from_spec("sim:devices=2,memory=3G,rules=strict,race=off,queue=9").unwrap();
+        assert_eq!(config.queue_operations_max, Some(9));
         assert_eq!(config, config.clone().race_check(false));
         assert_ne!(config, config.clone().race_check(true));
         let within = SimConfig::from_spec("sim:race=kernels").unwrap();
@@ -247,6 +253,7 @@ mod tests {
             ("sim:replay=1", "replay token"),
             ("sim:replay=1e-0000000a-0,seed=1", "takes no schedule"),
             ("sim:devices=0", "1 to 64"),
+            ("sim:queue=0", "at least 1"),
             ("sim:memory=G", "not a whole number"),
             ("sim:memory=99999999999999999G", "does not fit"),
             ("sim:rules=loose", "no rules `loose`"),

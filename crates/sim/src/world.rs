@@ -5,7 +5,7 @@
 //! picks when an eligible operation runs ([`World::run`], in `execute.rs`); running it has its whole effect at once and
 //! fixes its place in virtual time. [`World::retire`] then tells its successors.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use millstream_driver::{
     ContextHandle, EventHandle, EventKind, FunctionHandle, ModuleHandle, PoolHandle, ResultCode, StreamHandle,
@@ -39,6 +39,8 @@ pub(crate) struct Stream {
     pub(crate) last_finish_ns: u64,
     /// Given up; stays until its work is done (rule 21).
     pub(crate) destroyed: bool,
+    /// The operations that its queue's bound is about, oldest first (rule 54).
+    pub(crate) queued: VecDeque<OpId>,
 }
 
 /// An event.
@@ -232,6 +234,7 @@ impl World {
             }
         }
         let held = matches!(kind, OpKind::Hold(None));
+        let bounded = kind.is_bounded();
         self.ops.insert(
             id,
             Op {
@@ -249,7 +252,11 @@ impl World {
         if unmet == 0 && !held {
             self.eligible.insert(id);
         }
-        self.streams.get_mut(&stream).expect("looked up above").last = Some(id);
+        let queue = self.streams.get_mut(&stream).expect("looked up above");
+        queue.last = Some(id);
+        if bounded {
+            queue.queued.push_back(id);
+        }
         id
     }
 
@@ -258,6 +265,10 @@ impl World {
         self.progress += 1;
         if let Some(stream) = self.streams.get_mut(&op.stream) {
             stream.last_finish_ns = stream.last_finish_ns.max(finish_ns);
+            if op.kind.is_bounded() {
+                // The first, unless the context was lost.
+                stream.queued.retain(|queued| *queued != id);
+            }
             if stream.last == Some(id) {
                 stream.last = None;
                 if stream.destroyed {

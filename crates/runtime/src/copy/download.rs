@@ -190,7 +190,7 @@ impl Stream {
         let (device, stream) = (self.device_state(), self.state());
         self.same_device("download", 0, &span.allocation.device)?;
         let bytes = span.bytes.len();
-        let mut landing = Landing::new(device, stream, bytes);
+        let mut landing = Landing::new(device, stream, bytes, location);
         if bytes == 0 {
             device.check_alive()?;
             return Ok(landing);

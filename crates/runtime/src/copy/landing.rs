@@ -6,13 +6,14 @@
 
 #![allow(unsafe_code, reason = "copies from blocks that it holds")]
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, panic::Location, sync::Arc};
 
 use super::{crew::Transfer, staged::Staged};
 use crate::{
     Result,
     completion::{poll_ticket, wait_ticket},
     device::{DeviceState, StreamState},
+    memory::Touch,
 };
 
 /// A piece of a download.
@@ -35,17 +36,25 @@ pub(crate) struct Landing {
     bytes: usize,
     /// The number of the last piece's ticket; 0 if there is none.
     last: u64,
+    /// The line that the download is made for.
+    location: &'static Location<'static>,
 }
 
 impl Landing {
     /// The landing of `bytes` bytes, no piece of which is submitted yet.
-    pub(super) fn new(device: &Arc<DeviceState>, stream: &Arc<StreamState>, bytes: usize) -> Self {
+    pub(super) fn new(
+        device: &Arc<DeviceState>,
+        stream: &Arc<StreamState>,
+        bytes: usize,
+        location: &'static Location<'static>,
+    ) -> Self {
         Self {
             device: Arc::clone(device),
             stream: Arc::clone(stream),
             pieces: VecDeque::new(),
             bytes,
             last: 0,
+            location,
         }
     }
 
@@ -86,11 +95,13 @@ impl Landing {
         let first = self.pieces.front().expect("a piece is on its way").sequence;
         wait_ticket(&self.device, &self.stream, first)?;
         let piece = self.pieces.pop_front().expect("it is still there");
+        let touch = touch(&self.device, &piece, self.location);
         let transfer = self.transfer();
         // SAFETY: by this function's contract; the piece has arrived, and the block is not used again before the end of
         // this function, where `transfer` waits for the copy.
         unsafe { hand(&transfer, &piece, target) };
         drop(transfer);
+        drop(touch);
         Ok(piece.staged.again())
     }
 
@@ -101,7 +112,7 @@ impl Landing {
     /// `target` is valid for writes of so many bytes as the download has, and nobody else touches them.
     pub(super) unsafe fn land(&mut self, target: *mut u8) -> Result<()> {
         // Dropped in reverse order, also by an error or a panic: the copies are made before the blocks are given back.
-        let mut landing: VecDeque<(Option<u64>, Piece)> = VecDeque::new();
+        let mut landing: VecDeque<(Option<u64>, Touch<'_>, Piece)> = VecDeque::new();
         let transfer = self.transfer();
         loop {
             while let Some(sequence) = self.next()
@@ -110,11 +121,12 @@ impl Landing {
                 let Some(piece) = self.pieces.pop_front() else {
                     break;
                 };
+                let touch = touch(&self.device, &piece, self.location);
                 // SAFETY: by this function's contract; the piece has arrived, and is kept until the copy is made.
                 let number = unsafe { hand(&transfer, &piece, target) };
-                landing.push_back((number, piece));
+                landing.push_back((number, touch, piece));
             }
-            let Some(&(number, _)) = landing.front() else {
+            let Some(&(number, ..)) = landing.front() else {
                 return Ok(());
             };
             if let Some(number) = number
@@ -123,7 +135,7 @@ impl Landing {
             {
                 transfer.finish(number);
             }
-            while let Some(&(number, _)) = landing.front()
+            while let Some(&(number, ..)) = landing.front()
                 && number.is_none_or(|number| transfer.is_over(number))
             {
                 landing.pop_front();
@@ -156,6 +168,17 @@ impl Landing {
         let tuning = self.device.tuning();
         Transfer::new(tuning, tuning.download_past_caches)
     }
+}
+
+/// The host reads the piece's block, until this is dropped.
+fn touch<'a>(device: &'a DeviceState, piece: &Piece, location: &'static Location<'static>) -> Touch<'a> {
+    Touch::reads(
+        &device.driver,
+        piece.staged.pointer(),
+        piece.bytes,
+        "download",
+        location,
+    )
 }
 
 /// Begins to copy a piece that has arrived to where it belongs; gives the copy's number, if it is not made already.

@@ -20,7 +20,7 @@ use std::{
 
 use bytemuck::Pod;
 use bytes::Bytes;
-use millstream_driver::HostFunction;
+use millstream_driver::{Driver, HostFunction};
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
 
@@ -29,7 +29,7 @@ use crate::{
     Buffer, Pending, Rejected, Result, Stream, WriteOperand,
     completion::{keep_until_done, wait_for_ticket},
     device::{Awaited, DeviceState},
-    memory::Span,
+    memory::{Span, Touch},
     submit::{Operation, StagedUpload, submit},
     timeline::Kind,
     tracker::{AccessKind, Ticket},
@@ -89,6 +89,9 @@ struct Source<S> {
     transfer: Transfer,
     piece_bytes: usize,
     value: Mutex<Option<S>>,
+    /// Who is told what the host touches, and for which line.
+    driver: Arc<dyn Driver>,
+    location: &'static Location<'static>,
 }
 
 impl<S> Source<S> {
@@ -107,15 +110,26 @@ impl<S> Source<S> {
         let Some(value) = &*value else { return };
         let bytes = bytemuck::cast_slice::<T, u8>(value.elements());
         if let Some(piece) = bytes.chunks(self.piece_bytes).nth(piece) {
+            self.touches(block, piece.len());
             // SAFETY: by this function's contract for the block. The source stays where it is and unchanged until it is
             // taken, and what takes it, or drops it, waits for the transfer first.
             unsafe { self.transfer.push(piece.as_ptr(), block, piece.len()) };
         }
     }
 
-    /// Waits until the piece of this number, which was begun with, is captured.
-    fn finish(&self, piece: usize) {
+    /// Waits until the piece of this number, which was begun with, is captured to that block.
+    fn finish(&self, piece: usize, block: *const u8, bytes: usize) {
         self.transfer.finish(piece as u64);
+        // Without the source nothing was captured, and the block may be someone else's.
+        let value = self.value.lock();
+        if value.is_some() {
+            self.touches(block, bytes);
+        }
+    }
+
+    /// Tells that a block is written, where that begins and where it ends: who captures it is not who waits for it.
+    fn touches(&self, block: *const u8, bytes: usize) {
+        drop(Touch::writes(&self.driver, block, bytes, "upload", self.location));
     }
 
     /// The source, which no capture reads any more.
@@ -294,6 +308,8 @@ impl Stream {
             transfer: Transfer::new(tuning, tuning.upload_past_caches),
             piece_bytes,
             value: Mutex::new(Some(source)),
+            driver: Arc::clone(&device.driver),
+            location,
         });
         for (piece, block) in addresses.iter().enumerate() {
             // SAFETY: the block is as large as the piece and this upload's alone. It is given back when the upload is done,
@@ -310,7 +326,8 @@ impl Stream {
                     // SAFETY: as above. The stream is past the copy of the piece before, which was the last to use it.
                     unsafe { source.begin(before + addresses.len(), block.get()) };
                 }
-                source.finish(piece);
+                let block = addresses[piece % addresses.len()];
+                source.finish(piece, block.get(), piece_bytes.min(bytes - piece * piece_bytes));
             })
         };
         let command = StagedUpload {

@@ -107,7 +107,7 @@ impl Stream {
         location: &'static Location<'static>,
     ) -> Result<()> {
         let device = self.device_state();
-        let mut staged = Staged::of_rows(device, self.state(), target.bytes(), rows)?;
+        let mut staged = Staged::of_rows(device, self.state(), target.bytes(), rows, location)?;
         let source = Side2d::host(staged.pointer(), target.row_bytes);
         let command = self.rows(target, source, target.side());
         let operation = Operation {
@@ -159,7 +159,7 @@ impl Stream {
         // SAFETY: the rows lie within their allocation, the block has room for them, and `staged` gives it back to the
         // pool with this operation's ticket, so that nobody uses it before the copy is done.
         let (sequence, ()) = unsafe { submit(&device, &stream, operation, command) }?;
-        let mut landing = Landing::new(&device, &stream, from.bytes());
+        let mut landing = Landing::new(&device, &stream, from.bytes(), location);
         landing.push(sequence, staged, 0, from.bytes());
         let len = from.bytes() / size_of::<T>();
         Ok(self.pending_vector(landing, len, alive))

@@ -2,14 +2,14 @@
 
 #![allow(unsafe_code, reason = "copies between its block and memory of the host")]
 
-use std::sync::Arc;
+use std::{panic::Location, sync::Arc};
 
 use smallvec::SmallVec;
 
 use crate::{
     Result,
     device::{DeviceState, StreamState},
-    memory::Block,
+    memory::{Block, Touch},
     tracker::Ticket,
 };
 
@@ -61,8 +61,10 @@ impl Staged {
         stream: &Arc<StreamState>,
         bytes: usize,
         rows: impl Iterator<Item = &'s [u8]>,
+        location: &'static Location<'static>,
     ) -> Result<Self> {
         let staged = Self::new(device, stream, bytes)?;
+        let _touch = Touch::writes(&device.driver, staged.pointer(), bytes, "upload", location);
         let mut used = 0;
         for row in rows {
             assert!(row.len() <= bytes - used, "the rows are {bytes} bytes");

@@ -11,7 +11,7 @@ use super::{crew::Transfer, same_length, staged::Staged};
 use crate::{
     Buffer, Result, Stream, WriteOperand,
     device::Awaited,
-    memory::{Carved, Span},
+    memory::{Carved, Span, Touch},
     submit::{Operation, ToDevice, point_behind, submit},
     timeline::Kind,
     tracker::AccessKind,
@@ -107,7 +107,7 @@ impl Stream {
                 .map(submitted);
         }
         // Dropped in reverse order, also by an error or a panic: all is captured before the blocks are given back.
-        let mut capturing: VecDeque<(Option<u64>, Staged, Span<'_>)> = VecDeque::new();
+        let mut capturing: VecDeque<(Option<u64>, Touch<'_>, Staged, Span<'_>)> = VecDeque::new();
         let transfer = Transfer::new(tuning, tuning.upload_past_caches);
         let pieces = source.chunks(tuning.piece_bytes);
         let mut pieces = pieces.zip(target.pieces(tuning.piece_bytes)).peekable();
@@ -122,17 +122,20 @@ impl Stream {
                     None => Staged::new(device, stream, piece.len())?,
                 };
                 let Some((piece, span)) = pieces.next() else { break };
+                let driver = &device.driver;
+                let touch = Touch::writes(driver, staged.pointer(), piece.len(), "upload", location);
                 // SAFETY: the source is borrowed until this returns, and the block, which is as large as the piece, is not
                 // given back before the transfer is over.
                 let number = unsafe { transfer.copy(piece.as_ptr(), staged.pointer(), piece.len()) };
-                capturing.push_back((number, staged, span));
+                capturing.push_back((number, touch, staged, span));
             }
-            let Some((number, mut staged, span)) = capturing.pop_front() else {
+            let Some((number, touch, mut staged, span)) = capturing.pop_front() else {
                 return Ok(());
             };
             if let Some(number) = number {
                 transfer.finish(number);
             }
+            drop(touch);
             let command = ToDevice {
                 target: span.pointer(),
                 source: staged.pointer(),
@@ -159,8 +162,10 @@ impl Stream {
     ) -> Result<u64> {
         let (device, stream) = (self.device_state(), self.state());
         let mut carved = Carved::new(device, stream, source.len())?;
+        let touch = Touch::writes(&device.driver, carved.pointer(), source.len(), "upload", location);
         // SAFETY: the part is ours alone, at least as large as the source, and not part of it.
         unsafe { copy_nonoverlapping(source.as_ptr(), carved.pointer(), source.len()) };
+        drop(touch);
         let command = ToDevice {
             target: target.pointer(),
             source: carved.pointer(),

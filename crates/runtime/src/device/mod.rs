@@ -11,7 +11,7 @@ mod state;
 mod stream_state;
 mod thread;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, panic::Location, sync::Arc};
 
 use bytemuck::Pod;
 use millstream_driver::{ContextHandle, DeviceOrdinal, Driver, DriverError};
@@ -151,8 +151,9 @@ impl Device {
     /// # Errors
     ///
     /// If so much memory cannot be page-locked, or the device is lost.
+    #[track_caller]
     pub fn pinned<T: Pod>(&self, len: usize) -> Result<Pinned<T>> {
-        Pinned::zeroed(&self.state, len)
+        Pinned::zeroed(&self.state, len, Location::caller())
     }
 
     /// An array in page-locked host memory with the elements of `source`.
@@ -160,6 +161,7 @@ impl Device {
     /// # Errors
     ///
     /// As [`pinned`](Self::pinned).
+    #[track_caller]
     pub fn pinned_from<T: Pod>(&self, source: &[T]) -> Result<Pinned<T>> {
         let mut pinned = self.pinned(source.len())?;
         pinned.write()?.copy_from_slice(source);

@@ -1,6 +1,7 @@
 //! Guards of memory that host and device share: the host's accesses to it, each behind what conflicts with it.
 
 use std::{
+    fmt,
     ops::{Deref, DerefMut, Range},
     sync::Arc,
 };
@@ -9,6 +10,7 @@ use crate::{
     Result,
     completion::{arrivals, wait_ticket},
     device::DeviceState,
+    memory::Touch,
     tracker::{AccessKind, Ledger},
 };
 
@@ -43,16 +45,22 @@ pub(super) async fn access(
 }
 
 /// Elements of memory that host and device share, while no operation writes them: of [`Pinned`](crate::Pinned) or
-/// [`Managed`](crate::Managed) memory.
+/// [`Managed`](crate::Managed) memory. The access ends where this is dropped.
 ///
 /// ```
 /// let pinned = millstream::Device::simulated()?.pinned::<u8>(3)?;
 /// assert_eq!(*pinned.read()?, [0, 0, 0]);
 /// # Ok::<(), millstream::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct HostRead<'a, T> {
     pub(super) elements: &'a [T],
+    pub(super) _touch: Touch<'a>,
+}
+
+impl<T: fmt::Debug> fmt::Debug for HostRead<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HostRead").field(&self.elements).finish()
+    }
 }
 
 impl<T> Deref for HostRead<'_, T> {
@@ -64,7 +72,7 @@ impl<T> Deref for HostRead<'_, T> {
 }
 
 /// Elements of memory that host and device share, while no operation uses them: of [`Pinned`](crate::Pinned) or
-/// [`Managed`](crate::Managed) memory.
+/// [`Managed`](crate::Managed) memory. The access ends where this is dropped.
 ///
 /// ```
 /// let mut pinned = millstream::Device::simulated()?.pinned::<u8>(3)?;
@@ -72,9 +80,15 @@ impl<T> Deref for HostRead<'_, T> {
 /// assert_eq!(*pinned.read()?, [7, 7, 7]);
 /// # Ok::<(), millstream::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct HostWrite<'a, T> {
     pub(super) elements: &'a mut [T],
+    pub(super) _touch: Touch<'a>,
+}
+
+impl<T: fmt::Debug> fmt::Debug for HostWrite<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HostWrite").field(&self.elements).finish()
+    }
 }
 
 impl<T> Deref for HostWrite<'_, T> {

@@ -9,6 +9,7 @@ use std::{
     fmt,
     marker::PhantomData,
     ops::{Range, RangeBounds},
+    panic::Location,
     slice,
 };
 
@@ -16,7 +17,7 @@ use bytemuck::Pod;
 use millstream_driver::{DevicePtr, ManagedAdvice, ManagedLocation};
 
 use super::{
-    Allocation, HostRead, HostWrite, View, ViewMut,
+    Allocation, HostRead, HostWrite, Touch, View, ViewMut,
     array::array,
     bytes_of,
     guard::{access, wait_for_access},
@@ -92,6 +93,7 @@ impl Device {
     ///
     /// If the device has no managed memory that the host may touch while kernels run (rule 50), there is not enough
     /// memory, or the device is lost.
+    #[track_caller]
     pub fn managed<T: Pod>(&self, len: usize) -> Result<Managed<T>> {
         let bytes = bytes_of::<T>("managed", len)?;
         let allocation = Allocation::managed(self.state(), bytes)?;
@@ -100,8 +102,12 @@ impl Device {
             len,
             element: PhantomData,
         };
+        let first = made.elements().cast::<u8>();
+        let driver = &made.allocation.device.driver;
+        let touch = Touch::writes(driver, first, bytes, "managed", Location::caller());
         // SAFETY: nobody uses it yet. All bits zero are a `T`.
-        unsafe { made.elements().cast::<u8>().write_bytes(0, bytes) };
+        unsafe { first.write_bytes(0, bytes) };
+        drop(touch);
         Ok(made)
     }
 }
@@ -112,6 +118,7 @@ impl<T: Pod> Managed<T> {
     /// # Errors
     ///
     /// If the device is lost before they are.
+    #[track_caller]
     pub fn read(&self) -> Result<HostRead<'_, T>> {
         self.read_range(..)
     }
@@ -121,6 +128,7 @@ impl<T: Pod> Managed<T> {
     /// # Errors
     ///
     /// If the range does not lie within the array, or the device is lost before they are.
+    #[track_caller]
     pub fn read_range(&self, range: impl RangeBounds<usize>) -> Result<HostRead<'_, T>> {
         let part = self.view().into_part(range)?;
         wait_for_access(
@@ -130,7 +138,7 @@ impl<T: Pod> Managed<T> {
             AccessKind::Read,
         )?;
         // SAFETY: the operations that write it are done.
-        Ok(unsafe { readable(&part) })
+        Ok(unsafe { readable(&part, Location::caller()) })
     }
 
     /// As [`read_range`](Self::read_range), for tasks: awaits the operations instead of blocking the thread.
@@ -147,17 +155,24 @@ impl<T: Pod> Managed<T> {
     /// # Errors
     ///
     /// As for [`read_range`](Self::read_range).
-    pub async fn read_range_async(&self, range: impl RangeBounds<usize>) -> Result<HostRead<'_, T>> {
-        let part = self.view().into_part(range)?;
-        access(
-            &self.allocation.device,
-            &self.allocation.ledger,
-            part.span.range(),
-            AccessKind::Read,
-        )
-        .await?;
-        // SAFETY: the operations that write it are done.
-        Ok(unsafe { readable(&part) })
+    #[track_caller]
+    pub fn read_range_async<R: RangeBounds<usize>>(
+        &self,
+        range: R,
+    ) -> impl Future<Output = Result<HostRead<'_, T>>> + use<'_, T, R> {
+        let location = Location::caller();
+        async move {
+            let part = self.view().into_part(range)?;
+            access(
+                &self.allocation.device,
+                &self.allocation.ledger,
+                part.span.range(),
+                AccessKind::Read,
+            )
+            .await?;
+            // SAFETY: the operations that write it are done.
+            Ok(unsafe { readable(&part, location) })
+        }
     }
 
     /// The whole array, for the host to read and write. Waits until all operations that use it are done.
@@ -165,6 +180,7 @@ impl<T: Pod> Managed<T> {
     /// # Errors
     ///
     /// If the device is lost before they are.
+    #[track_caller]
     pub fn write(&mut self) -> Result<HostWrite<'_, T>> {
         self.write_range(..)
     }
@@ -174,6 +190,7 @@ impl<T: Pod> Managed<T> {
     /// # Errors
     ///
     /// If the range does not lie within the array, or the device is lost before they are.
+    #[track_caller]
     pub fn write_range(&mut self, range: impl RangeBounds<usize>) -> Result<HostWrite<'_, T>> {
         let part = self.view_mut().into_part(range)?;
         let Span { allocation, .. } = part.span;
@@ -184,7 +201,7 @@ impl<T: Pod> Managed<T> {
             AccessKind::Write,
         )?;
         // SAFETY: all operations that use it are done.
-        Ok(unsafe { writable(part) })
+        Ok(unsafe { writable(part, Location::caller()) })
     }
 
     /// As [`write_range`](Self::write_range), for tasks: awaits the operations instead of blocking the thread.
@@ -192,18 +209,25 @@ impl<T: Pod> Managed<T> {
     /// # Errors
     ///
     /// As for [`write_range`](Self::write_range).
-    pub async fn write_range_async(&mut self, range: impl RangeBounds<usize>) -> Result<HostWrite<'_, T>> {
-        let part = self.view_mut().into_part(range)?;
-        let Span { allocation, .. } = part.span;
-        access(
-            &allocation.device,
-            &allocation.ledger,
-            part.span.range(),
-            AccessKind::Write,
-        )
-        .await?;
-        // SAFETY: all operations that use it are done.
-        Ok(unsafe { writable(part) })
+    #[track_caller]
+    pub fn write_range_async<R: RangeBounds<usize>>(
+        &mut self,
+        range: R,
+    ) -> impl Future<Output = Result<HostWrite<'_, T>>> + use<'_, T, R> {
+        let location = Location::caller();
+        async move {
+            let part = self.view_mut().into_part(range)?;
+            let Span { allocation, .. } = part.span;
+            access(
+                &allocation.device,
+                &allocation.ledger,
+                part.span.range(),
+                AccessKind::Write,
+            )
+            .await?;
+            // SAFETY: all operations that use it are done.
+            Ok(unsafe { writable(part, location) })
+        }
     }
 }
 
@@ -212,11 +236,17 @@ impl<T: Pod> Managed<T> {
 /// # Safety
 ///
 /// No operation that writes the part is pending.
-unsafe fn readable<'a, T: Pod>(part: &View<'a, T>) -> HostRead<'a, T> {
+unsafe fn readable<'a, T: Pod>(part: &View<'a, T>, location: &'static Location<'static>) -> HostRead<'a, T> {
+    let first: *mut T = elements_at(&part.span);
+    let driver = &part.span.allocation.device.driver;
+    let touch = Touch::reads(driver, first.cast(), part.span.bytes.len(), "read", location);
     // SAFETY: nothing writes the part, and what would needs a `&mut` to the array, which this borrow of it excludes. Its
     // elements are aligned, mapped for the host as well, and any bits are a `T`.
-    let elements = unsafe { slice::from_raw_parts(elements_at(&part.span), part.len()) };
-    HostRead { elements }
+    let elements = unsafe { slice::from_raw_parts(first, part.len()) };
+    HostRead {
+        elements,
+        _touch: touch,
+    }
 }
 
 /// The elements of a part.
@@ -224,11 +254,20 @@ unsafe fn readable<'a, T: Pod>(part: &View<'a, T>) -> HostRead<'a, T> {
 /// # Safety
 ///
 /// No operation that uses the part is pending.
-unsafe fn writable<'a, T: Pod>(part: ViewMut<'a, T>) -> HostWrite<'a, T> {
+unsafe fn writable<'a, T: Pod>(
+    part: ViewMut<'a, T>,
+    location: &'static Location<'static>,
+) -> HostWrite<'a, T> {
+    let first: *mut T = elements_at(&part.span);
+    let driver = &part.span.allocation.device.driver;
+    let touch = Touch::writes(driver, first.cast(), part.span.bytes.len(), "write", location);
     // SAFETY: nothing uses the part, and what would needs a borrow of the array, which this mutable one excludes. Its
     // elements are aligned, mapped for the host as well, and any bits are a `T`.
-    let elements = unsafe { slice::from_raw_parts_mut(elements_at(&part.span), part.len()) };
-    HostWrite { elements }
+    let elements = unsafe { slice::from_raw_parts_mut(first, part.len()) };
+    HostWrite {
+        elements,
+        _touch: touch,
+    }
 }
 
 /// Where the host finds the span: where the device does.

@@ -20,6 +20,7 @@ mod room;
 mod section;
 mod shape;
 mod staging;
+mod touch;
 mod unordered;
 mod view;
 
@@ -42,6 +43,7 @@ pub(crate) use reclaim::Reclaim;
 pub(crate) use section::{Carved, CurrentSection};
 pub(crate) use shape::check_rows;
 pub(crate) use staging::{Block, StagingPool};
+pub(crate) use touch::Touch;
 pub(crate) use view::{Span, part_from, resolve};
 pub use view::{View, ViewMut};
 

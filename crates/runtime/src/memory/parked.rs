@@ -6,14 +6,14 @@
 
 #![allow(unsafe_code, reason = "frees managed memory, and unlocks registered memory")]
 
-use std::{alloc::Layout, mem::ManuallyDrop, ptr::NonNull};
+use std::{alloc::Layout, mem::ManuallyDrop, panic::Location, ptr::NonNull};
 
 use bytemuck::Pod;
 use millstream_driver::{ContextHandle, DevicePtr, Driver};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::{Rejected, completion::is_over, device::DeviceState, tracker::Ticket};
+use crate::{Rejected, completion::is_over, device::DeviceState, memory::Touch, tracker::Ticket};
 
 /// A vector's memory, page-locked. Dropping this keeps it so for ever: it must not be freed while it is.
 #[derive(Debug)]
@@ -187,7 +187,11 @@ impl Parked {
 /// # Safety
 ///
 /// The vector's type is `Vec<T>`, and nothing uses its memory.
-pub(crate) unsafe fn unregister<T: Pod>(device: &DeviceState, registered: Registered) -> Vec<T> {
+pub(crate) unsafe fn unregister<T: Pod>(
+    device: &DeviceState,
+    registered: Registered,
+    location: &'static Location<'static>,
+) -> Vec<T> {
     let mut unlocked = None;
     let looked = device.while_idle(|_| unlocked = Some(registered.unlock(&*device.driver, device.context)));
     if let Err(error) = looked {
@@ -199,7 +203,17 @@ pub(crate) unsafe fn unregister<T: Pod>(device: &DeviceState, registered: Regist
     }
     // SAFETY: the memory holds so many elements of this type, and nothing writes them, by this function's contract.
     let elements = unsafe { std::slice::from_raw_parts(registered.pointer.cast().as_ptr(), registered.len) };
-    let copy = Vec::from(elements);
+    let copy = {
+        let pointer = registered.pointer.as_ptr().cast_const().cast();
+        let _touch = Touch::reads(
+            &device.driver,
+            pointer,
+            size_of_val(elements),
+            "into_vec",
+            location,
+        );
+        Vec::from(elements)
+    };
     match unlocked {
         // It is not tried again, for it may have been done; the memory stays with the process.
         Some(Err(error)) => tracing::warn!(%error, "registered memory could not be unlocked"),

@@ -5,12 +5,12 @@
     reason = "gives out page-locked memory as slices, once no copy uses it"
 )]
 
-use std::{fmt, marker::PhantomData, slice, sync::Arc};
+use std::{fmt, marker::PhantomData, panic::Location, slice, sync::Arc};
 
 use bytemuck::Pod;
 
 use super::{
-    Block, HostRead, HostWrite, bytes_of,
+    Block, HostRead, HostWrite, Touch, bytes_of,
     guard::{access, wait_for_access},
     parked::{Registered, unregister},
 };
@@ -78,7 +78,11 @@ impl Memory {
 
 impl<T: Pod> Pinned<T> {
     /// An array of zeros.
-    pub(crate) fn zeroed(device: &Arc<DeviceState>, len: usize) -> Result<Self> {
+    pub(crate) fn zeroed(
+        device: &Arc<DeviceState>,
+        len: usize,
+        location: &'static Location<'static>,
+    ) -> Result<Self> {
         let bytes = bytes_of::<T>("pinned", len)?;
         let block = if bytes == 0 {
             None
@@ -86,6 +90,7 @@ impl<T: Pod> Pinned<T> {
             Some(device.staging.take(device, bytes)?)
         };
         if let Some(block) = &block {
+            let _touch = Touch::writes(&device.driver, block.pointer.as_ptr(), bytes, "pinned", location);
             // SAFETY: the block is ours alone and at least this large.
             unsafe { block.pointer.write_bytes(0, bytes) };
         }
@@ -146,12 +151,16 @@ impl<T: Pod> Pinned<T> {
     /// # Errors
     ///
     /// If the device is lost before the copies are done.
+    #[track_caller]
     pub fn into_vec(mut self) -> Result<Vec<T>> {
         self.wait_until_free(AccessKind::Write)?;
         match self.memory.take() {
             None => Ok(Vec::new()),
-            // SAFETY: the copies are done, and new ones would need this array. The vector is the one that was registered.
-            Some(Memory::Registered(registered)) => Ok(unsafe { unregister(&self.device, registered) }),
+            Some(Memory::Registered(registered)) => {
+                // SAFETY: the copies are done, and new ones would need this array. The vector is the one that was
+                // registered.
+                Ok(unsafe { unregister(&self.device, registered, Location::caller()) })
+            }
             Some(pool) => {
                 self.memory = Some(pool);
                 self.read().map(|elements| elements.to_vec())
@@ -164,10 +173,11 @@ impl<T: Pod> Pinned<T> {
     /// # Errors
     ///
     /// If the device is lost before they are.
+    #[track_caller]
     pub fn read(&self) -> Result<HostRead<'_, T>> {
         self.wait_until_free(AccessKind::Read)?;
         // SAFETY: the copies that write it are done.
-        Ok(unsafe { self.readable() })
+        Ok(unsafe { self.readable(Location::caller()) })
     }
 
     /// As [`read`](Self::read), for tasks: awaits the copies instead of blocking the thread.
@@ -175,10 +185,14 @@ impl<T: Pod> Pinned<T> {
     /// # Errors
     ///
     /// If the device is lost before they are done.
-    pub async fn read_async(&self) -> Result<HostRead<'_, T>> {
-        self.until_free(AccessKind::Read).await?;
-        // SAFETY: the copies that write it are done.
-        Ok(unsafe { self.readable() })
+    #[track_caller]
+    pub fn read_async(&self) -> impl Future<Output = Result<HostRead<'_, T>>> {
+        let location = Location::caller();
+        async move {
+            self.until_free(AccessKind::Read).await?;
+            // SAFETY: the copies that write it are done.
+            Ok(unsafe { self.readable(location) })
+        }
     }
 
     /// The array, to read and write. Waits until all copies that use it are done.
@@ -186,10 +200,11 @@ impl<T: Pod> Pinned<T> {
     /// # Errors
     ///
     /// If the device is lost before they are.
+    #[track_caller]
     pub fn write(&mut self) -> Result<HostWrite<'_, T>> {
         self.wait_until_free(AccessKind::Write)?;
         // SAFETY: all copies are done.
-        Ok(unsafe { self.writable() })
+        Ok(unsafe { self.writable(Location::caller()) })
     }
 
     /// As [`write`](Self::write), for tasks: awaits the copies instead of blocking the thread.
@@ -207,30 +222,46 @@ impl<T: Pod> Pinned<T> {
     /// # Errors
     ///
     /// If the device is lost before they are done.
-    pub async fn write_async(&mut self) -> Result<HostWrite<'_, T>> {
-        self.until_free(AccessKind::Write).await?;
-        // SAFETY: all copies are done.
-        Ok(unsafe { self.writable() })
+    #[track_caller]
+    pub fn write_async(&mut self) -> impl Future<Output = Result<HostWrite<'_, T>>> {
+        let location = Location::caller();
+        async move {
+            self.until_free(AccessKind::Write).await?;
+            // SAFETY: all copies are done.
+            Ok(unsafe { self.writable(location) })
+        }
     }
 
     /// # Safety
     ///
     /// No copy that writes the array is pending.
-    unsafe fn readable(&self) -> HostRead<'_, T> {
+    unsafe fn readable(&self, location: &'static Location<'static>) -> HostRead<'_, T> {
+        let bytes = self.len * size_of::<T>();
+        let pointer = self.elements().cast::<u8>();
+        let touch = Touch::reads(&self.device.driver, pointer, bytes, "read", location);
         // SAFETY: nothing writes it, and what would needs a `&mut` to this, which the guard's borrow excludes. There are
         // `len` elements, aligned as they must be, and any bits are a `T`.
         let elements = unsafe { slice::from_raw_parts(self.elements(), self.len) };
-        HostRead { elements }
+        HostRead {
+            elements,
+            _touch: touch,
+        }
     }
 
     /// # Safety
     ///
     /// No copy that uses the array is pending.
-    unsafe fn writable(&mut self) -> HostWrite<'_, T> {
+    unsafe fn writable(&mut self, location: &'static Location<'static>) -> HostWrite<'_, T> {
+        let bytes = self.len * size_of::<T>();
+        let pointer = self.elements().cast::<u8>();
+        let touch = Touch::writes(&self.device.driver, pointer, bytes, "write", location);
         // SAFETY: nothing uses it, and what would needs a borrow of this, which the guard's excludes. There are `len`
         // elements, aligned as they must be, and any bits are a `T`.
         let elements = unsafe { slice::from_raw_parts_mut(self.elements(), self.len) };
-        HostWrite { elements }
+        HostWrite {
+            elements,
+            _touch: touch,
+        }
     }
 
     fn elements(&self) -> *mut T {

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, ffi::c_void, fmt, ptr::NonNull, sync::Arc, time
 
 use millstream::driver::{
     Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
-    EventHandle, EventKind, FillPattern, FunctionHandle, HostFunction, LaunchDims, ManagedAdvice,
+    EventHandle, EventKind, FillPattern, FunctionHandle, HostAccess, HostFunction, LaunchDims, ManagedAdvice,
     ManagedLocation, ModuleHandle, PoolHandle, PoolUsage, PriorityRange, StreamHandle,
 };
 use parking_lot::Mutex;
@@ -152,6 +152,10 @@ macro_rules! pass_on {
 
             fn now_ns(&self) -> u64 {
                 self.inner.now_ns()
+            }
+
+            fn note_host_access(&self, access: &HostAccess) {
+                self.inner.note_host_access(access);
             }
 
             fn pause(&self, duration: Duration) {

@@ -128,11 +128,10 @@ fn b01_a_rectangle_of_pinned_memory_is_not_seen_before_it_has_arrived() {
         let back = stream.download(&image)?;
         rig.assert_pending(&back);
         gate.open();
-        let seen = pinned.read()?;
         let expected: Vec<u8> = (0..2 * ROWS * COLS)
             .map(|at| [3, 4].get(at % (2 * COLS)).copied().unwrap_or(0))
             .collect();
-        assert_eq!(*seen, expected);
+        assert_eq!(*pinned.read()?, expected);
         // And back: what is written after the copy is not seen by it.
         pinned.write()?.fill(9);
         let mut narrow = stream.zeros::<u8>(ROWS * 3)?;

@@ -310,14 +310,20 @@ impl Checker {
             Who::Host(call, site) => Party::host(call, site.as_ref(), does),
         };
         let (earlier, missing) = earlier.unzip();
-        self.add(Finding {
+        let finding = Finding {
             kind,
             problem,
             memory: memory.map(|(tag, ranges)| FoundMemory::of(tag, ranges)),
             later,
             earlier,
             missing,
-        });
+        };
+        // An access of the host's may be judged at both its ends.
+        let is_told =
+            actor.deed().is_none() && self.findings.iter().any(|told| told.is_the_race_of(&finding));
+        if !is_told {
+            self.add(finding);
+        }
     }
 
     /// Keeps a finding, unless there are many.

@@ -103,6 +103,14 @@ impl Finding {
     }
 }
 
+impl Finding {
+    /// Whether both tell of the same accesses. What is said to be missing may differ: the host may have seen more complete.
+    pub(super) fn is_the_race_of(&self, other: &Self) -> bool {
+        let sides = (&self.later, &self.earlier, &self.memory);
+        self.kind == other.kind && sides == (&other.later, &other.earlier, &other.memory)
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.problem)?;

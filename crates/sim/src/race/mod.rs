@@ -28,7 +28,8 @@
 //! Kernels touch what their PTX touches, byte by byte; atomic operations, and loads and stores that are volatile, relaxed, acquire
 //! or release, are ordered with each other and race only with plain ones. Copies and fills touch their ranges; a copy from pageable
 //! memory has read it when the call returns. Plain loads and stores of the host cannot be seen: whoever makes them says so, with
-//! [`Gpu::host_read`](crate::Gpu::host_read) and [`Gpu::host_write`](crate::Gpu::host_write).
+//! [`Gpu::host_read`](crate::Gpu::host_read) and [`Gpu::host_write`](crate::Gpu::host_write), or through the seam with
+//! [`note_host_access`](millstream_driver::Driver::note_host_access) at the beginning and at the end of an access that lasts.
 //!
 //! # What is found
 //!

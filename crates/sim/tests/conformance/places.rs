@@ -68,10 +68,13 @@ fn places() -> Vec<Place> {
     let mut places = Vec::new();
     for rules in [Rules::observed(), Rules::strict()] {
         for schedule in schedules {
-            let config = SimConfig::new()
+            let mut config = SimConfig::new()
                 .devices(SIMULATED_DEVICES)
                 .rules(rules)
                 .schedule(schedule);
+            if rules == Rules::observed() {
+                config = config.queue_operations_max(SimConfig::H200_QUEUE_OPERATIONS);
+            }
             places.push(Place {
                 driver: format!("simulator, {rules}"),
                 schedule: schedule.to_string(),

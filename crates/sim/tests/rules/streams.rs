@@ -5,7 +5,7 @@ use std::thread;
 use millstream_driver::{FillPattern, ResultCode, StreamHandle};
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::rig::{assert_code, each_schedule, each_schedule_with};
+use crate::rig::{Rig, assert_code, each_schedule, each_schedule_with};
 
 #[test]
 fn r16_a_stream_is_first_in_first_out() {
@@ -126,6 +126,49 @@ fn r21_destroying_a_stream_returns_at_once_and_its_work_completes() {
         hold.release();
         assert_eq!(rig.read(memory, 4, other), [5; 4]);
     });
+}
+
+#[test]
+fn r54_a_full_queue_blocks_until_its_oldest_has_run() {
+    each_schedule_with(SimConfig::new().queue_operations_max(3), |rig| {
+        let (stream, memory) = (rig.stream(), rig.mem_alloc(4).unwrap());
+        let fill = |value| {
+            rig.memset_async(memory, FillPattern::U8(value), 4, stream)
+                .unwrap();
+        };
+        (0..20).for_each(fill);
+        rig.stream_synchronize(stream).unwrap();
+        // Of these only the fills count.
+        let hold = rig.assert_returns(stream, || {
+            (0..3).for_each(fill);
+            for _ in 0..20 {
+                rig.recorded(stream);
+            }
+        });
+        hold.release();
+        rig.stream_synchronize(stream).unwrap();
+        rig.assert_blocks(stream, || (0..4).for_each(fill));
+        assert_eq!(rig.read(memory, 4, stream), [3; 4]);
+        rig.assert_clean();
+    });
+}
+
+#[test]
+fn r54_a_queue_that_only_its_own_thread_could_empty_is_reported() {
+    let rig = Rig::new(SimConfig::new().queue_operations_max(2));
+    let (stream, memory) = (rig.stream(), rig.mem_alloc(4).unwrap());
+    let hold = rig.hold(stream);
+    for value in 0..5 {
+        rig.memset_async(memory, FillPattern::U8(value), 4, stream)
+            .unwrap();
+    }
+    rig.assert_reported(
+        ReportKind::QueueFull,
+        &["stream", "2 kernels, copies and fills", "rule 54"],
+    );
+    assert_eq!(rig.gpu.reports().len(), 1, "queues have no bound from then on");
+    hold.release();
+    assert_eq!(rig.read(memory, 4, stream), [4; 4]);
 }
 
 #[test]
