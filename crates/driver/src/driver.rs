@@ -679,7 +679,7 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ) -> Result<(DevicePtr, usize)>;
 
     /// Loads the kernel's code onto the device (`cuFuncLoad`, rule 53), which otherwise happens at its first launch and
-    /// may then wait for kernels that run.
+    /// may then wait for kernels that run. So may the first launch of what is loaded while kernels run.
     ///
     /// # Errors
     ///

@@ -120,7 +120,8 @@ impl ModuleCache {
 }
 
 /// Loads the PTX on the device, unless it is, and checks every declared kernel against it: number, size and alignment of
-/// the parameters. The kernels' code is loaded with it, so that no launch waits for kernels that run (rule 53).
+/// the parameters. The kernels' code is loaded with it, so that launches of what is loaded while the device is
+/// idle do not wait for kernels that run (rule 53).
 ///
 /// # Errors
 ///

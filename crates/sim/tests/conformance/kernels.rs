@@ -42,7 +42,7 @@ pub(crate) const KERNELS_PTX: &str = r"
 /// The kernels of a rig.
 pub(crate) struct Kernels {
     gate: FunctionHandle,
-    store: FunctionHandle,
+    pub(crate) store: FunctionHandle,
     fails: FunctionHandle,
 }
 

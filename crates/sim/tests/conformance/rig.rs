@@ -395,6 +395,17 @@ impl Rig {
         }
     }
 
+    /// What became of a call that may be refused: "taken", or the code.
+    pub(crate) fn taken_or_code(&self, answer: Result<()>) -> String {
+        match answer {
+            Ok(()) => "taken".to_owned(),
+            Err(error) => {
+                self.refused.fetch_add(1, SeqCst);
+                error.code().to_string()
+            }
+        }
+    }
+
     /// What the test does next is wrong on purpose: the simulated device may say so as often as it likes.
     pub(crate) fn does_wrong(&self) {
         self.any_reports.store(true, SeqCst);

@@ -285,13 +285,13 @@ pub(crate) const RULES: &[Rule] = &[
     rule(
         52,
         "a_copy_of_rows_touches_nothing_between_them",
-        "in each direction; short pitches are refused, and long ones documented to be",
+        "in each direction; short and long pitches are documented to be refused",
         rows::r52,
     ),
     rule(
         53,
         "loading_beside_a_kernel_may_wait_for_it",
-        "blocks or returns, but for a launch of what is loaded",
+        "blocks or returns; runs beside it or waits",
         modules::r53,
     ),
     rule(
