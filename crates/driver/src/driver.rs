@@ -9,7 +9,8 @@ use std::{ffi::c_void, fmt, ptr::NonNull, time::Duration};
 
 use crate::{
     ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverError, EventHandle,
-    FunctionHandle, HostAccess, ManagedAdvice, ManagedLocation, ModuleHandle, PoolHandle, StreamHandle,
+    FunctionHandle, HostAccess, ManagedAdvice, ManagedLocation, MemoryReuse, ModuleHandle, PoolHandle,
+    StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -169,6 +170,10 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// Told by whoever touches memory with the host's own loads and stores that a device may use as well: at the beginning of
     /// the access and again at its end. A GPU's driver makes nothing of it; one that checks may.
     fn note_host_access(&self, _access: &HostAccess) {}
+
+    /// Told by whoever gives an allocation out again without a call that would end its life and begin another's. For all that
+    /// is enqueued later its content is undefined, as a new one's is. A GPU's driver makes nothing of it; one that checks may.
+    fn note_memory_reuse(&self, _reuse: &MemoryReuse) {}
 
     /// The CUDA version that the driver supports, 1000 × major + 10 × minor (`cuDriverGetVersion`).
     fn driver_version(&self) -> Result<i32>;

@@ -1,6 +1,8 @@
-//! What a driver can be told about the host's own loads and stores, which it cannot see.
+//! What a driver can be told that it cannot see: the host's own loads and stores, and memory that is given out again.
 
 use std::panic::Location;
+
+use crate::DevicePtr;
 
 /// The host reads or writes memory by itself that a device may use as well.
 ///
@@ -28,5 +30,27 @@ pub struct HostAccess {
     /// What the access is, for people.
     pub label: &'static str,
     /// The line of the program that it is made for.
+    pub location: &'static Location<'static>,
+}
+
+/// An allocation is given out again by someone who has kept it: what it holds counts for nothing from here on.
+///
+/// ```
+/// use std::panic::Location;
+/// use millstream_driver::{DevicePtr, MemoryReuse};
+/// let reuse = MemoryReuse {
+///     pointer: DevicePtr::from_raw(0x7000_0000),
+///     label: "array",
+///     location: Location::caller(),
+/// };
+/// assert_eq!(reuse.label, "array");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryReuse {
+    /// Where the allocation begins.
+    pub pointer: DevicePtr,
+    /// What it is for now, for people.
+    pub label: &'static str,
+    /// The line of the program that it is given out for.
     pub location: &'static Location<'static>,
 }

@@ -24,5 +24,5 @@ pub use handles::{
     ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, EventHandle, FunctionHandle, ModuleHandle,
     PoolHandle, StreamHandle,
 };
-pub use host_access::HostAccess;
+pub use host_access::{HostAccess, MemoryReuse};
 pub use managed::{ManagedAdvice, ManagedLocation};

@@ -194,3 +194,25 @@ fn a_copy_that_comes_while_a_guard_lasts_is_found_with_the_guards_line() {
         );
     }
 }
+
+#[test]
+fn what_a_dropped_array_held_is_nothing_that_the_next_may_read() {
+    let gpu = Gpu::new(SimConfig::new());
+    let device = Device::of(&gpu, 0).unwrap();
+    let stream = device.stream().unwrap();
+    let first = stream.upload(&[7_u8; BYTES]).unwrap();
+    let address = first.as_raw();
+    drop(first);
+    let made = line!() + 2;
+    // SAFETY: the promise is broken. The simulated device takes no harm, and what is read is not looked at.
+    let next = unsafe { stream.uninit::<u8>(BYTES) }.unwrap();
+    assert_eq!(next.as_raw(), address, "it is the same memory");
+    stream.download(&next).unwrap().wait().unwrap();
+    let findings = gpu.findings();
+    let [finding] = &findings[..] else {
+        panic!("one finding: {findings:?}");
+    };
+    assert_eq!(finding.kind, ReportKind::UninitialisedRead);
+    let site = format!("at crates/runtime/tests/race_free.rs:{made}");
+    assert!(finding.to_string().contains(&site), "{finding}");
+}

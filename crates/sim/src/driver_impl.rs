@@ -10,7 +10,8 @@ use std::{ffi::c_void, ptr::NonNull, sync::Arc, time::Duration};
 use millstream_driver::{
     Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
     EventHandle, EventKind, FillPattern, FunctionHandle, HostAccess, HostFunction, LaunchDims, ManagedAdvice,
-    ManagedLocation, Memory2d, ModuleHandle, PoolHandle, PoolUsage, PriorityRange, Side2d, StreamHandle,
+    ManagedLocation, Memory2d, MemoryReuse, ModuleHandle, PoolHandle, PoolUsage, PriorityRange, Side2d,
+    StreamHandle,
 };
 
 use crate::{
@@ -115,6 +116,10 @@ impl Driver for Gpu {
 
     fn note_host_access(&self, access: &HostAccess) {
         self.host_accesses(access);
+    }
+
+    fn note_memory_reuse(&self, reuse: &MemoryReuse) {
+        self.memory_is_reused(reuse);
     }
 
     fn driver_version(&self) -> Result<i32> {

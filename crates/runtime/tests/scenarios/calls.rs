@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, ffi::c_void, fmt, ptr::NonNull, sync::Arc, time
 use millstream::driver::{
     Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
     EventHandle, EventKind, FillPattern, FunctionHandle, HostAccess, HostFunction, LaunchDims, ManagedAdvice,
-    ManagedLocation, ModuleHandle, PoolHandle, PoolUsage, PriorityRange, StreamHandle,
+    ManagedLocation, MemoryReuse, ModuleHandle, PoolHandle, PoolUsage, PriorityRange, StreamHandle,
 };
 use parking_lot::Mutex;
 
@@ -156,6 +156,10 @@ macro_rules! pass_on {
 
             fn note_host_access(&self, access: &HostAccess) {
                 self.inner.note_host_access(access);
+            }
+
+            fn note_memory_reuse(&self, reuse: &MemoryReuse) {
+                self.inner.note_memory_reuse(reuse);
             }
 
             fn pause(&self, duration: Duration) {

@@ -4,12 +4,12 @@ use std::sync::{Arc, OnceLock};
 
 use millstream_driver::{ContextHandle, StreamHandle};
 
-use super::{backing::Backing, host::HostRange};
+use super::{MemoryMap, backing::Backing, host::HostRange};
 use crate::{
     cells::Cells,
     exec::Marks,
     ids::{OpId, name},
-    race::Tag,
+    race::{Site, Tag},
 };
 
 /// Where an allocation came from, and so what may free it.
@@ -128,5 +128,21 @@ impl Allocation {
             (None, false) => {}
         }
         text + ")"
+    }
+}
+
+impl MemoryMap {
+    /// Calls a live allocation by what the caller says, from here on; gives its new name.
+    pub(crate) fn rename(&mut self, base: u64) -> Option<Arc<Tag>> {
+        let allocation = self.allocations.get_mut(&base)?;
+        if allocation.is_dead_to_new_work() {
+            return None;
+        }
+        let tag = Tag {
+            site: Site::current(),
+            ..(*allocation.tag).clone()
+        };
+        allocation.tag = Arc::new(tag);
+        Some(Arc::clone(&allocation.tag))
     }
 }

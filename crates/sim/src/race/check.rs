@@ -74,6 +74,7 @@ impl Checker {
                 Effect::Birth(tag) => {
                     self.shadow(tag).born = actor.deed().cloned();
                 }
+                Effect::Empty(tag) => self.empty(&mut made, tag),
                 Effect::End(tag) => self.end(actor, tag),
                 Effect::Forget(tag) => {
                     self.shadows.remove(&tag.number);
@@ -245,6 +246,20 @@ impl Checker {
             });
         }
         blank
+    }
+
+    /// The allocation holds nothing any more. Whoever uses it may still do so: what comes next has to be ordered behind them.
+    fn empty(&mut self, made: &mut Made, tag: &Arc<Tag>) {
+        self.shadow(tag);
+        let Self { shadows, states, .. } = self;
+        if let Some(shadow) = shadows.get_mut(&tag.number)
+            && shadow.ended.is_none()
+        {
+            let whole = [(0..tag.bytes, ())];
+            shadow
+                .pages
+                .visit(&whole, &mut |old, _, ()| states.emptied(made, old));
+        }
     }
 
     /// The allocation's life ends. Whoever uses it has to be done.

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// An allocation, for findings.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Tag {
     /// Allocations are numbered from 1 in the order in which they are made; 0 is pageable memory.
     pub(crate) number: u64,
@@ -64,6 +64,8 @@ pub(crate) enum Effect {
     Copy { from: Option<Spot>, to: Option<Spot> },
     /// It began the allocation's life.
     Birth(Arc<Tag>),
+    /// It gave the allocation out again, with its users and without its content.
+    Empty(Arc<Tag>),
     /// It ended the allocation's life.
     End(Arc<Tag>),
     /// The allocation is gone with its context, whoever used it.

@@ -1,10 +1,10 @@
-//! The host's own accesses, which no driver sees: whoever makes them says so here.
+//! What no driver sees, the host's own accesses and memory that is given out again: whoever does so says so here.
 
 use std::panic::Location;
 
-use millstream_driver::HostAccess;
+use millstream_driver::{HostAccess, MemoryReuse};
 
-use super::{Finding, Label, Site};
+use super::{Effect, Finding, Label, Site};
 use crate::{Gpu, exec::Touch, host_functions, memory::MemoryMap, op::Rows};
 
 impl Gpu {
@@ -73,6 +73,20 @@ impl Gpu {
             }
         }
         session.take_findings();
+    }
+
+    /// An allocation is given out again: what is enqueued from here on finds it without a content, and by its new name.
+    pub(crate) fn memory_is_reused(&self, reuse: &MemoryReuse) {
+        let mut session = self.enter();
+        if !session.race.is_on() {
+            return;
+        }
+        let _label = Label::at(reuse.label, reuse.location);
+        if let Some(tag) = session.memory.rename(reuse.pointer.as_raw()) {
+            let effects = vec![Effect::Empty(tag)];
+            session.race.host_did(effects, "the host", Site::current());
+            session.take_findings();
+        }
     }
 
     /// All that the race checker found so far, in order; each is a [`Report`](crate::Report), too. At most 1024 are kept.

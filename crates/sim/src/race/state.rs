@@ -231,10 +231,6 @@ impl States {
             });
         }
         next.uses.sort_by_key(|used| used.by.op);
-        let key = (
-            next.filled,
-            next.uses.iter().map(|used| (used.by.op, used.touch)).collect(),
-        );
         if own.is_none() && next.filled == state.filled && next.uses.len() == state.uses.len() {
             return Outcome {
                 next: old,
@@ -242,20 +238,31 @@ impl States {
                 blank,
             };
         }
-        let plain = next.uses.is_empty();
-        let next = match (plain, next.filled) {
-            (true, false) => BLANK,
-            (true, true) => FILLED,
-            _ => *made.entry(key).or_insert_with(|| {
-                self.all.push(next);
-                StateId::try_from(self.all.len() - 1).expect("histories are cleared out long before")
-            }),
-        };
         Outcome {
-            next,
+            next: self.number(made, next),
             conflicts,
             blank,
         }
+    }
+
+    /// What becomes of history `old` if the bytes hold nothing any more.
+    pub(super) fn emptied(&mut self, made: &mut Made, old: StateId) -> StateId {
+        let mut state = self.all[old as usize].clone();
+        state.filled = false;
+        self.number(&mut made.states, state)
+    }
+
+    /// The number of a history that the actor makes.
+    fn number(&mut self, made: &mut New, state: State) -> StateId {
+        if state.uses.is_empty() {
+            return if state.filled { FILLED } else { BLANK };
+        }
+        let uses = state.uses.iter().map(|used| (used.by.op, used.touch));
+        let key = (state.filled, uses.collect());
+        *made.entry(key).or_insert_with(|| {
+            self.all.push(state);
+            StateId::try_from(self.all.len() - 1).expect("histories are cleared out long before")
+        })
     }
 
     /// Whether bytes of this history hold something.

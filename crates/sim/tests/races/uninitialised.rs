@@ -1,7 +1,9 @@
 //! Bytes that nobody wrote.
 
-use millstream_driver::FillPattern;
-use millstream_sim::SimConfig;
+use std::panic::Location;
+
+use millstream_driver::{Driver, FillPattern, MemoryReuse};
+use millstream_sim::{ReportKind, SimConfig};
 
 use crate::{
     expect::{clean, expect},
@@ -55,4 +57,41 @@ fn the_check_can_be_turned_off_by_itself() {
     let findings = rig.gpu.findings();
     assert_eq!(findings.len(), 1, "{findings:?}");
     assert!(findings[0].problem.contains("race"));
+}
+
+#[test]
+fn memory_that_is_given_out_again_holds_nothing_and_keeps_its_users() {
+    let rig = Rig::new(SimConfig::new());
+    let (stream, other) = (rig.stream(), rig.stream());
+    let (memory, copy) = (zeros(&rig, BYTES), zeros(&rig, BYTES));
+    launch(&rig, "write", stream, &[memory]);
+    rig.gpu.note_memory_reuse(&MemoryReuse {
+        pointer: memory,
+        label: "second life",
+        location: Location::caller(),
+    });
+    launch(&rig, "read", stream, &[memory, copy]);
+    rig.context_synchronize().unwrap();
+    let findings = rig.gpu.findings();
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert_eq!(findings[0].kind, ReportKind::UninitialisedRead);
+    assert!(
+        findings[0].to_string().contains("`second life`"),
+        "{}",
+        findings[0]
+    );
+
+    launch(&rig, "write", stream, &[memory]);
+    rig.gpu.note_memory_reuse(&MemoryReuse {
+        pointer: memory,
+        label: "third life",
+        location: Location::caller(),
+    });
+    launch(&rig, "write", other, &[memory]);
+    launch(&rig, "read", other, &[memory, copy]);
+    rig.context_synchronize().unwrap();
+    let findings = rig.gpu.findings();
+    let later = &findings[1..];
+    assert!(!later.is_empty() && later.iter().all(|found| found.kind == ReportKind::Race));
+    assert!(later[0].to_string().contains("`third life`"), "{}", later[0]);
 }
