@@ -5,6 +5,7 @@ use millstream::{Buffer, Device, Grid, Pinned, Stream};
 
 use crate::{
     kernels::sums,
+    raw::{RawHost, RawKernel, RawMemory, RawStream},
     report::{Goal, Row},
     rig::Rig,
     timing::{Contender, Effort, medians},
@@ -24,7 +25,7 @@ pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {
     };
     let mut rows = Vec::new();
     let pinned = Locked::new(&rig.device, elements)?;
-    rows.push(pinned.measure(rig)?);
+    rows.extend(pinned.measure(rig)?);
     rows.push(pageable(rig, elements)?);
     Ok(rows)
 }
@@ -76,7 +77,7 @@ impl Locked {
             .vecadd(stream, grid, input, input, output, self.elements as u64)?)
     }
 
-    fn measure(&self, rig: &Rig) -> Result<Row> {
+    fn measure(&self, rig: &Rig) -> Result<[Row; 2]> {
         let device = &rig.device;
         let mut targets: Vec<Pinned<f32>> = (0..CHUNKS)
             .map(|_| device.pinned(self.elements))
@@ -116,12 +117,54 @@ impl Locked {
             }
             self.wait()
         });
-        let [whole, stages @ ..] = medians(rig, EFFORT, [whole, upload, kernel, download])?;
-        Ok(row(
-            "upload, kernel, download of 32 chunks, pinned",
-            whole,
-            stages,
-        ))
+        let by_hand = ByHand::new(rig, self.elements)?;
+        let by_hand = Contender::complete(|| by_hand.run());
+        let contenders = [whole, upload, kernel, download, by_hand];
+        let [whole, stages @ .., by_hand] = medians(rig, EFFORT, contenders)?;
+        let what = "upload, kernel, download of 32 chunks, pinned";
+        let per_s = |ns: f64| CHUNKS as f64 * 1e9 / ns;
+        let beside = Row::times("T10", what, "chunks/s", per_s(whole), per_s(by_hand), Goal::None);
+        Ok([
+            row(what, whole, stages),
+            beside.noting("raw: the same by hand, on three streams with their own memory"),
+        ])
+    }
+}
+
+/// The same without Millstream: each stream has memory of its own, so that nothing has to be waited for.
+struct ByHand {
+    kernel: RawKernel,
+    streams: Vec<(RawStream, [RawMemory; 2])>,
+    hosts: Vec<[RawHost; 2]>,
+    elements: usize,
+}
+
+impl ByHand {
+    fn new(rig: &Rig, elements: usize) -> Result<Self> {
+        let raw = &rig.raw;
+        let bytes = elements * size_of::<f32>();
+        let stream = |_| Ok((raw.stream()?, [raw.memory(bytes)?, raw.memory(bytes)?]));
+        Ok(Self {
+            kernel: raw.vecadd()?,
+            streams: (0..STREAMS).map(stream).collect::<Result<_>>()?,
+            hosts: (0..CHUNKS)
+                .map(|_| Ok([raw.pinned(bytes)?, raw.pinned(bytes)?]))
+                .collect::<Result<_>>()?,
+            elements,
+        })
+    }
+
+    fn run(&self) -> Result<()> {
+        let bytes = self.elements * size_of::<f32>();
+        for (chunk, [source, target]) in self.hosts.iter().enumerate() {
+            let (stream, [input, output]) = &self.streams[chunk % STREAMS];
+            stream.upload(input, source, bytes)?;
+            stream.vecadd(self.kernel, [input, input, output], self.elements as u64)?;
+            stream.download(target, output, bytes)?;
+        }
+        self.streams
+            .iter()
+            .try_for_each(|(stream, _)| stream.synchronize())
     }
 }
 

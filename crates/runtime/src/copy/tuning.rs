@@ -27,17 +27,17 @@ pub struct Tuning {
     pub download_past_caches: bool,
 }
 
-/// How many threads copy at most, unless someone says otherwise: on larger machines memory is not faster for more.
-const THREADS_MAX: usize = 8;
+/// How many threads copy at most, unless someone says otherwise.
+const THREADS_MAX: usize = 12;
 
 impl Tuning {
-    /// As [`threads`](Self::threads): half the cores, for the others have work of their own, or what the environment says.
+    /// As [`threads`](Self::threads): three of four cores, for the others have work of their own, or what the environment says.
     fn threads_default() -> usize {
         static THREADS: LazyLock<usize> = LazyLock::new(|| {
             let asked = env::var("MILLSTREAM_COPY_THREADS").ok();
             let asked = asked.and_then(|asked| asked.parse::<usize>().ok());
             let cores = thread::available_parallelism().map_or(1, usize::from);
-            asked.unwrap_or((cores / 2).min(THREADS_MAX)).max(1)
+            asked.unwrap_or((cores * 3 / 4).min(THREADS_MAX)).max(1)
         });
         // Shuttle's locks are not for threads that it does not know.
         if cfg!(shuttle) { 1 } else { *THREADS }
