@@ -110,6 +110,7 @@ mod tests {
         a.join(&b);
         let all: Vec<_> = a.tickets().collect();
         assert_eq!(all, [ticket(1, 9), ticket(2, 7), ticket(4, 3)]);
+        assert_eq!(a.len(), 3);
     }
 
     #[test]

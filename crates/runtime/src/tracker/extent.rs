@@ -170,6 +170,16 @@ mod tests {
         assert_eq!(Extent::strided(3..7, 2, 9).hull(), 3..16);
     }
 
+    #[test]
+    fn rows_at_different_distances_meet_where_neither_begins() {
+        let (fours, threes) = (Extent::strided(0..1, 3, 4), Extent::strided(2..3, 3, 3));
+        assert!(
+            fours.overlaps(&threes) && threes.overlaps(&fours),
+            "byte 8 is of both"
+        );
+        assert!(!Extent::strided(0..1, 3, 4).overlaps(&Extent::strided(2..3, 2, 3)));
+    }
+
     proptest! {
         #[test]
         fn touches_and_overlaps_are_those_of_the_bytes(a in extent(), b in extent(), start in 0..60_u64, len in 0..30_u64) {
@@ -185,6 +195,7 @@ mod tests {
             let bytes = a.hull().end + missing;
             let mut found = Vec::new();
             a.for_each_rect(pitch, bytes, |rect| {
+                assert!(!rect.rows.is_empty() && !rect.columns.is_empty());
                 for row in rect.rows {
                     found.extend(rect.columns.clone().map(|column| row * pitch + column));
                 }

@@ -181,3 +181,106 @@ impl Band {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tracker::{AccessKind::Write, StreamId};
+    use proptest::prelude::*;
+
+    const BYTES: u64 = 45;
+    const PITCH: u64 = 8;
+
+    /// A range, or rows of the table.
+    fn extent() -> impl Strategy<Value = Extent> {
+        (0..BYTES, 0..=BYTES, 1..5_u64, any::<bool>()).prop_map(|(start, len, rows, is_range)| {
+            if is_range {
+                return Extent::from(start..start + len.min(BYTES - start));
+            }
+            let len = len.min(PITCH).min(BYTES - start);
+            let fitting = (BYTES - start - len) / PITCH + 1;
+            Extent::strided(start..start + len, rows.min(fitting), PITCH)
+        })
+    }
+
+    fn ticket(number: usize) -> Ticket {
+        Ticket::new(StreamId::of(1 + number as u64 % 3), 1 + number as u64)
+    }
+
+    /// The same writes in a line and in a table, which begins as one or is made of a line after so many of them.
+    fn written(extents: &[Extent], lines: usize) -> (Line, Grid) {
+        let mut line = Line::new(BYTES);
+        let mut grid = None;
+        for (number, extent) in extents.iter().enumerate() {
+            if number == lines {
+                grid = Some(Grid::of(&line, PITCH));
+            }
+            match extent.as_range() {
+                Some(range) => line.update(range, |segment| segment.enter(Write, ticket(number))),
+                None => line.update_rows(extent, |segment| segment.enter(Write, ticket(number))),
+            }
+            if let Some(grid) = &mut grid {
+                grid.update(extent, |segment| segment.enter(Write, ticket(number)));
+            }
+        }
+        let grid = grid.unwrap_or_else(|| Grid::of(&line, PITCH));
+        (line, grid)
+    }
+
+    fn assert_joined(grid: &Grid) {
+        for pair in grid.bands.windows(2) {
+            assert_eq!(pair[0].rows.end, pair[1].rows.start);
+            assert_ne!(pair[0].columns, pair[1].columns, "equal neighbours are one band");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 10 } else { 2000 }, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_table_is_a_line_and_joins_what_is_equal(extents in prop::collection::vec(extent(), 0..8), lines in 0..8_usize) {
+            let (line, mut grid) = written(&extents, lines);
+            assert_joined(&grid);
+            prop_assert_eq!(grid.to_line(usize::MAX), line.clone());
+            prop_assert_eq!(grid.to_line(line.segments().len() + grid.len() * BYTES as usize), line.clone());
+            let bands = grid.bands.len();
+            prop_assert!(grid.to_line(0).segments().len() <= bands, "a segment a band, if there is no room for more");
+            // With the last byte comes what its row lacks, which may have an older history.
+            for at in 0..BYTES - 1 {
+                let mut found = Vec::new();
+                grid.each_touched(&(at..at + 1).into(), |segment| found.push(segment.writes.clone()));
+                let known: Vec<_> = line.touched(&(at..at + 1)).iter().map(|segment| segment.writes.clone()).collect();
+                prop_assert_eq!(found, known);
+            }
+            let is_old = |ticket: Ticket| ticket.sequence <= 4;
+            let mut of_late = line;
+            of_late.forget_done(&is_old);
+            grid.forget_done(&is_old);
+            assert_joined(&grid);
+            prop_assert_eq!(grid.to_line(usize::MAX), of_late);
+        }
+    }
+
+    #[test]
+    fn a_table_with_room_for_its_rows_keeps_them_apart() {
+        let mut grid = Grid::of(&Line::new(64), 8);
+        grid.update(&Extent::strided(34..36, 2, 8), |segment| {
+            segment.enter(Write, ticket(0))
+        });
+        // Bands of four rows without a history, of two rows in three segments each, and of two more without.
+        assert_eq!(grid.bands.len(), 3);
+        assert_eq!(grid.to_line(8).segments().len(), 5);
+        assert_eq!(grid.to_line(7).segments().len(), 3);
+        assert_eq!(grid.to_line(7).segments()[1].range(), 32..48);
+    }
+
+    #[test]
+    fn what_the_last_row_lacks_is_no_segment() {
+        let mut grid = Grid::of(&Line::new(45), 8);
+        grid.update(&Extent::strided(33..37, 2, 8), |segment| {
+            segment.enter(Write, ticket(0))
+        });
+        let ranges: Vec<_> = grid.to_line(9).segments().iter().map(Segment::range).collect();
+        assert_eq!(ranges, [0..33, 33..37, 37..41, 41..45]);
+    }
+}

@@ -280,6 +280,62 @@ mod tests {
         bytes.collect()
     }
 
+    fn ticket(stream: u64, sequence: u64) -> Ticket {
+        Ticket::new(StreamId::of(stream), sequence)
+    }
+
+    /// Segments of one byte each, written by streams 1 to 3 in turn and read by stream 9.
+    fn bytewise(count: u64) -> Line {
+        let mut line = Line::new(count);
+        for at in 0..count {
+            line.update(&(at..at + 1), |segment| {
+                segment.enter(AccessKind::Write, ticket(1 + at % 3, 1 + at));
+                segment.enter(AccessKind::Read, ticket(9, 1 + at));
+            });
+        }
+        line
+    }
+
+    #[test]
+    fn neighbours_share_histories_no_sooner_than_they_must_and_lose_nothing() {
+        let exact = bytewise(10);
+        for (most, left) in [(11, 10), (10, 10), (9, 5), (5, 5), (4, 3), (1, 1), (0, 1)] {
+            let mut line = exact.clone();
+            line.coarsen(most);
+            assert_eq!(line.segments().len(), left, "of at most {most}");
+            for segment in exact.segments() {
+                let [joined] = line.touched(&segment.range()) else {
+                    panic!("a byte lies in one segment");
+                };
+                let covers = |own: &[Ticket], ticket: &Ticket| {
+                    own.iter()
+                        .any(|own| own.stream == ticket.stream && own.sequence >= ticket.sequence)
+                };
+                assert!(segment.writes.iter().all(|ticket| covers(&joined.writes, ticket)));
+                assert!(segment.reads.iter().all(|ticket| covers(&joined.reads, ticket)));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_done_is_forgotten_and_nothing_else() {
+        let mut line = bytewise(6);
+        line.forget_done(&|ticket| ticket.sequence <= 4);
+        assert_eq!(line.segments().len(), 3, "four bytes without a history, and two");
+        assert!(line.segments()[0].writes.is_empty() && line.segments()[0].reads.is_empty());
+        assert_eq!(line.segments()[2].writes.as_slice(), [ticket(3, 6)]);
+        assert_eq!(line.segments()[2].reads.as_slice(), [ticket(9, 6)]);
+    }
+
+    #[test]
+    fn what_is_written_whole_again_is_one_segment() {
+        let mut line = bytewise(6);
+        for range in [0..2, 4..6, 2..4] {
+            line.update(&range, |segment| segment.enter(AccessKind::Write, ticket(1, 99)));
+        }
+        assert_eq!(line.segments().len(), 1);
+    }
+
     proptest! {
         /// Rows in one pass are the same as rows one by one.
         #[test]

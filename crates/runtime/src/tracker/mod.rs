@@ -69,6 +69,8 @@ mod points;
 mod ticket;
 
 #[cfg(test)]
+mod histories;
+#[cfg(test)]
 mod model;
 
 pub(crate) use clock::Clock;

@@ -225,6 +225,7 @@ mod tests {
         assert_eq!(points.covering(1).map(|p| p.event), Some('b'));
         assert_eq!(points.covering(3).map(|p| p.event), Some('d'));
         assert!(points.covering(5).is_none());
+        assert_eq!(points.submitted(), 4);
         points.retire(2, |event| assert_eq!(event, 'b'));
         assert_eq!(points.covering(1).map(|p| p.event), Some('d'));
     }
@@ -251,6 +252,63 @@ mod tests {
             assert_eq!(point.event, 'x');
         }
         assert_eq!(back, ['y']);
+    }
+
+    #[test]
+    fn a_late_point_takes_its_place_before_those_recorded_meanwhile() {
+        let mut points = Points::new(StreamId::of(1));
+        points.submit(1, None, None);
+        let (sequence, clock) = points.tail();
+        points.submit(2, None, Some('b'));
+        points.submit(3, None, Some('c'));
+        let point = points.record_late(sequence, &clock, 'a', |_| {
+            unreachable!("there is none at ticket 1")
+        });
+        assert_eq!((point.ticket, point.event), (ticket(1, 1), 'a'));
+        for (sequence, event) in [(1, 'a'), (2, 'b'), (3, 'c')] {
+            assert_eq!(points.covering(sequence).map(|p| p.event), Some(event));
+        }
+    }
+
+    /// As many points as said, each named by its ticket's number.
+    fn with_points(count: u64) -> Points<u64> {
+        let mut points = Points::new(StreamId::of(1));
+        (1..=count).for_each(|sequence| points.submit(sequence, None, Some(sequence)));
+        points
+    }
+
+    /// How many points there are when the device is next asked about one.
+    fn asked_at(points: &mut Points<u64>) -> usize {
+        while points.worth_a_query().is_none() {
+            let next = points.submitted() + 1;
+            points.submit(next, None, Some(next));
+        }
+        points.recorded.len()
+    }
+
+    #[test]
+    fn the_device_is_asked_about_the_middle_and_then_less_often() {
+        let mut points = with_points(3);
+        assert_eq!(asked_at(&mut points), QUERY_AT_MIN);
+        let middle = points.worth_a_query().expect("it is worth one");
+        assert_eq!(middle.event, QUERY_AT_MIN as u64 / 2 + 1);
+        points.postpone_query(|event| unreachable!("point {event} need not go yet"));
+        assert_eq!(asked_at(&mut points), 2 * QUERY_AT_MIN);
+        points.retire(28, |_| {});
+        assert_eq!(asked_at(&mut points), 2 * QUERY_AT_MIN - 28 + QUERY_AT_MIN / 2);
+        points.retire(points.submitted(), |_| {});
+        assert_eq!(asked_at(&mut points), QUERY_AT_MIN);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "too long for Miri, and safe code")]
+    fn of_too_many_points_every_second_of_the_older_ones_goes() {
+        let mut points = with_points(POINTS_MAX as u64);
+        let mut gone = Vec::new();
+        points.postpone_query(|event| gone.push(event));
+        let older = 1..=POINTS_MAX as u64 / 2;
+        assert_eq!(gone, older.step_by(2).collect::<Vec<_>>());
+        assert_eq!(points.recorded.len() + gone.len(), POINTS_MAX);
     }
 
     #[test]

@@ -39,3 +39,14 @@ impl Ticket {
         Self { stream, sequence }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_has_its_number_to_itself() {
+        assert_eq!(StreamId::of(7).number(), 7);
+        assert!(StreamId::next() < StreamId::next());
+    }
+}

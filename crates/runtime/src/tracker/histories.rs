@@ -1,0 +1,93 @@
+//! Tests of what a whole ledger tells: those who free it, those who inherit it, the host; and where it gives up precision.
+
+use super::{
+    AccessKind::{self, Read, Write},
+    Clock, *,
+};
+
+fn ticket(stream: u64, sequence: u64) -> Ticket {
+    Ticket::new(StreamId::of(stream), sequence)
+}
+
+/// Enters an ordered access, and says what it waits for.
+fn enter(ledger: &Ledger, extent: impl Into<Extent>, kind: AccessKind, ticket: Ticket) -> Vec<Ticket> {
+    let mut plan = Plan::default();
+    plan_and_publish(
+        ticket,
+        &Clock::default(),
+        &mut [Access::new(ledger, extent, kind)],
+        &|_| false,
+        &mut plan,
+    );
+    plan.dependencies.sort();
+    plan.dependencies.to_vec()
+}
+
+#[test]
+fn whoever_frees_it_learns_of_every_use_in_either_layout() {
+    let mut ledger = Ledger::new(64);
+    assert_eq!(ledger.bytes(), 64);
+    assert!(ledger.all_tickets().is_empty());
+    enter(&ledger, 0..8, Write, ticket(1, 1));
+    enter(&ledger, 8..16, Write, ticket(1, 2));
+    enter(&ledger, 0..64, Read, ticket(2, 1));
+    let all = [ticket(1, 2), ticket(2, 1)];
+    assert_eq!(ledger.all_tickets().as_slice(), all);
+    assert_eq!(ledger.last_tickets().as_slice(), all);
+    enter(&ledger, Extent::strided(0..2, 4, 8), Write, ticket(3, 1));
+    let all = [ticket(1, 2), ticket(2, 1), ticket(3, 1)];
+    assert_eq!(ledger.all_tickets().as_slice(), all);
+    assert_eq!(ledger.last_tickets().as_slice(), all);
+}
+
+#[test]
+fn the_host_waits_for_the_conflicts_of_its_bytes() {
+    let ledger = Ledger::new(64);
+    enter(&ledger, 0..8, Write, ticket(1, 1));
+    enter(&ledger, 0..8, Read, ticket(2, 1));
+    enter(&ledger, 8..16, Write, ticket(3, 1));
+    assert_eq!(ledger.host_conflicts(&(4..5), Read).as_slice(), [ticket(1, 1)]);
+    assert_eq!(
+        ledger.host_conflicts(&(4..5), Write).as_slice(),
+        [ticket(1, 1), ticket(2, 1)]
+    );
+    assert!(ledger.host_conflicts(&(16..64), Write).is_empty());
+}
+
+#[test]
+fn whoever_comes_first_waits_for_what_the_history_began_with() {
+    let mut ledger = Ledger::new(64);
+    ledger.inherit(&[ticket(1, 7), ticket(2, 3)]);
+    assert_eq!(
+        enter(&ledger, 60..64, Read, ticket(3, 1)),
+        [ticket(1, 7), ticket(2, 3)]
+    );
+    assert_eq!(
+        enter(&ledger, 0..64, Write, ticket(4, 1)),
+        [ticket(1, 7), ticket(2, 3), ticket(3, 1)]
+    );
+    assert!(Ledger::shared(64).lock().note(StreamId::of(1), Write));
+}
+
+/// Accesses to a few arrays of three streams, in whatever order they are named.
+#[test]
+fn operands_in_any_order_are_planned_alike() {
+    let ledgers: Vec<Ledger> = (0..3).map(|_| Ledger::new(8)).collect();
+    for (number, ledger) in ledgers.iter().enumerate() {
+        enter(ledger, 0..8, Write, ticket(1 + number as u64, 1));
+    }
+    let mut plan = Plan::default();
+    let mut accesses = [2, 0, 1, 2, 0].map(|at: usize| Access::new(&ledgers[at], 0..8, Write));
+    plan_and_publish(
+        ticket(9, 1),
+        &Clock::default(),
+        &mut accesses,
+        &|_| false,
+        &mut plan,
+    );
+    plan.dependencies.sort();
+    assert_eq!(
+        plan.dependencies.as_slice(),
+        [ticket(1, 1), ticket(2, 1), ticket(3, 1)]
+    );
+}
