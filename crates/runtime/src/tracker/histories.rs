@@ -66,7 +66,7 @@ fn whoever_comes_first_waits_for_what_the_history_began_with() {
         enter(&ledger, 0..64, Write, ticket(4, 1)),
         [ticket(1, 7), ticket(2, 3), ticket(3, 1)]
     );
-    assert!(Ledger::shared(64).lock().note(StreamId::of(1), Write));
+    assert!(Ledger::awaited(64).lock().note(StreamId::of(1), false));
 }
 
 /// Accesses to a few arrays of three streams, in whatever order they are named.
@@ -90,4 +90,20 @@ fn operands_in_any_order_are_planned_alike() {
         plan.dependencies.as_slice(),
         [ticket(1, 1), ticket(2, 1), ticket(3, 1)]
     );
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long for Miri, and safe code")]
+fn precision_is_given_up_among_neighbours_alone() {
+    let count = 20_000;
+    let ledger = Ledger::new(4 * count);
+    for at in 0..count {
+        let stream = if at < count / 2 { 1 } else { 2 };
+        enter(&ledger, 4 * at..4 * at + 2, Write, ticket(stream, 1 + at));
+    }
+    let of_first = ledger.host_conflicts(&(0..1), Read);
+    assert!(of_first.iter().all(|found| found.stream == StreamId::of(1)));
+    let of_last = ledger.host_conflicts(&(4 * count - 4..4 * count - 3), Read);
+    assert!(of_last.iter().all(|found| found.stream == StreamId::of(2)));
+    assert!(!of_first.is_empty() && !of_last.is_empty());
 }
