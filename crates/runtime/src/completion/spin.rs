@@ -91,4 +91,10 @@ mod tests {
         while !pays() {}
         assert!(pays(), "and again at once");
     }
+
+    #[test]
+    fn what_is_over_at_once_is_seen_and_what_never_is_is_not() {
+        assert!(Patience::new().spin(|| Ok(true)).expect("it does not fail"));
+        assert!(!Patience::new().spin(|| Ok(false)).expect("it does not fail"));
+    }
 }

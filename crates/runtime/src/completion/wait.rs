@@ -149,3 +149,17 @@ pub(crate) fn note_done(device: &DeviceState, clock: &Clock) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_waited_for_long_sleeps_for_a_hundredth_of_it() {
+        assert_eq!(patience(0), None);
+        assert_eq!(patience(SPIN_NS - 1), None);
+        let sleeps = [SPIN_NS, 10_000_000, 3_600_000_000_000].map(patience);
+        let expected = [SLEEP_NS_MIN, 100_000, SLEEP_NS_MAX].map(|ns| Some(Duration::from_nanos(ns)));
+        assert_eq!(sleeps, expected);
+    }
+}

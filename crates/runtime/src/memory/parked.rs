@@ -221,3 +221,35 @@ pub(crate) unsafe fn unregister<T: Pod>(
     }
     copy
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn managed_memory_is_given_out_for_its_size_alone() {
+        let parked = Parked::default();
+        for (address, bytes) in [(16, 64), (32, 48)] {
+            parked.park_managed(DevicePtr::from_raw(address), bytes, SmallVec::new());
+        }
+        let address = |bytes| parked.take_of_size(bytes).map(|(pointer, _)| pointer.as_raw());
+        assert_eq!(address(8), None);
+        assert_eq!(address(48), Some(32));
+        assert_eq!(address(48), None);
+        assert_eq!(address(64), Some(16));
+    }
+
+    #[test]
+    fn a_registered_vector_is_as_long_as_its_elements() {
+        let mut source = ManuallyDrop::new(Vec::with_capacity(5));
+        source.extend([1_u32, 2, 3]);
+        let registered = Registered {
+            pointer: NonNull::from(source.as_mut_slice()).cast(),
+            len: source.len(),
+            capacity: source.capacity(),
+            element: Layout::new::<u32>(),
+        };
+        assert_eq!(registered.bytes(), 12);
+        registered.free();
+    }
+}

@@ -59,3 +59,31 @@ impl Reclaim {
         Ok(made)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use millstream_driver::DevicePtr;
+    use smallvec::SmallVec;
+
+    use super::*;
+    use crate::tracker::StreamId;
+
+    #[test]
+    fn what_is_put_off_counts_until_it_is_taken() {
+        let reclaim = Reclaim::default();
+        assert!(!reclaim.has_put_off());
+        for (address, bytes) in [(16, 100), (32, 7)] {
+            reclaim.put_off(Freed {
+                pointer: DevicePtr::from_raw(address),
+                bytes,
+                home: StreamId::of(1),
+                uses: SmallVec::new(),
+            });
+        }
+        assert!(reclaim.has_put_off());
+        assert_eq!(reclaim.put_off_bytes(), 107);
+        assert_eq!(reclaim.take_put_off().len(), 2);
+        assert!(!reclaim.has_put_off() && reclaim.take_put_off().is_empty());
+        assert_eq!(reclaim.put_off_bytes(), 0);
+    }
+}
