@@ -11,10 +11,12 @@ fn main() -> Result<()> {
     let mut writing = pinned.write()?;
     stream.copy(&pinned, &mut buffer)?; //~ E0502
     writing[0] = 5.0;
+    drop(writing);
 
     let reading = pinned.read()?;
     stream.copy(&buffer, &mut pinned)?; //~ E0502
     println!("{reading:?}");
+    drop(reading);
 
     let mut first = pinned.write()?;
     let mut second = pinned.write()?; //~ E0499
