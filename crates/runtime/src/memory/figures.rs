@@ -122,7 +122,7 @@ impl Device {
     /// what is kept beyond the limit is given back to the system.
     ///
     /// Copies of a MiB and more between this memory and a program's own are shared out to threads of the process, as many
-    /// as half its cores, the calling thread among them, up to 8; or to as many as the environment variable
+    /// as three of four of its cores, the calling thread among them, up to 12; or to as many as the environment variable
     /// `MILLSTREAM_COPY_THREADS` said when the first of them was made. They sleep while there is nothing to copy.
     pub fn set_staging_limit(&self, limit_bytes: u64) {
         self.state().staging.set_limit(limit_bytes);
