@@ -8,7 +8,7 @@
 //! Blocks are given out whole and for their own size. Splitting and joining them is what the pool below does: what is here
 //! for long without being asked for, or is too much, goes back there in stream order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use smallvec::SmallVec;
 
@@ -24,8 +24,8 @@ const LIMIT_BYTES_DEFAULT: u64 = 1 << 30;
 const LOOK_AT_MAX: usize = 8;
 /// A block for which this many others were looked for in vain has been here too long.
 const MISSES_MAX: u64 = 256;
-/// How often such blocks are looked for, in misses.
-const MISSES_PER_SWEEP: u64 = 64;
+/// So many blocks that are gone may be remembered in any case.
+const AGES_MIN: usize = 64;
 
 /// Blocks that have to go.
 pub(super) type Evicted = SmallVec<[Freed; 2]>;
@@ -43,18 +43,31 @@ pub(super) struct CacheFigures {
     pub(super) misses: u64,
 }
 
-/// A block, its number among all that came, and the number of misses when it did.
+/// A block, and its number among all that came.
 #[derive(Debug)]
 struct Kept {
     block: Freed,
     number: u64,
+}
+
+/// When a block came, which may be gone again.
+#[derive(Debug)]
+struct Age {
+    number: u64,
+    bytes: u64,
+    /// The number of misses by then.
     since_misses: u64,
 }
 
-/// What is kept of one device's memory: blocks by size, oldest first.
+/// What is kept of one device's memory.
 #[derive(Debug)]
 pub(super) struct Cache {
-    sizes: BTreeMap<u64, Vec<Kept>>,
+    /// Blocks by size, oldest first.
+    sizes: BTreeMap<u64, VecDeque<Kept>>,
+    /// The same blocks and some that are gone, oldest first.
+    ages: VecDeque<Age>,
+    /// How many blocks are here.
+    blocks: usize,
     /// How many blocks have come.
     count: u64,
     figures: CacheFigures,
@@ -64,6 +77,8 @@ impl Default for Cache {
     fn default() -> Self {
         Self {
             sizes: BTreeMap::new(),
+            ages: VecDeque::new(),
+            blocks: 0,
             count: 0,
             figures: CacheFigures {
                 kept_bytes: 0,
@@ -79,42 +94,74 @@ impl Cache {
     /// Takes out the newest block of this size whose uses are all as wanted, out of a few.
     fn take_wanted(&mut self, bytes: u64, mut wanted: impl FnMut(Ticket) -> bool) -> Option<Freed> {
         let kept = self.sizes.get_mut(&bytes)?;
-        let first = kept.len().saturating_sub(LOOK_AT_MAX);
+        let newest = kept.iter().rev().take(LOOK_AT_MAX);
         let fits = |kept: &Kept| kept.block.uses.iter().all(|&ticket| wanted(ticket));
-        let at = first + kept[first..].iter().rposition(fits)?;
-        let block = kept.remove(at).block;
+        let back = newest.map(fits).position(|fits| fits)?;
+        let block = kept.remove(kept.len() - 1 - back)?.block;
+        self.blocks -= 1;
         self.figures.kept_bytes -= bytes;
         Some(block)
     }
 
-    /// Takes out the block that has been here longest.
-    fn take_oldest(&mut self) -> Option<Freed> {
-        let first = |(&bytes, kept): (&u64, &Vec<Kept>)| Some((kept.first()?.number, bytes));
-        let (_, bytes) = self.sizes.iter().filter_map(first).min()?;
-        let kept = self.sizes.get_mut(&bytes)?;
-        let block = kept.remove(0).block;
-        if kept.is_empty() {
-            self.sizes.remove(&bytes);
+    /// Takes out the block that has been here longest, if it has come before so many misses.
+    fn take_oldest(&mut self, before_misses: u64) -> Option<Freed> {
+        while let Some(oldest) = self.ages.front() {
+            let &Age {
+                number,
+                bytes,
+                since_misses,
+            } = oldest;
+            let kept = self.sizes.get_mut(&bytes);
+            let first = kept.filter(|kept| kept.front().is_some_and(|first| first.number == number));
+            if first.is_some() && since_misses > before_misses {
+                return None;
+            }
+            self.ages.pop_front();
+            if let Some(kept) = first {
+                let block = kept.pop_front()?.block;
+                if kept.is_empty() {
+                    self.sizes.remove(&bytes);
+                }
+                self.blocks -= 1;
+                self.figures.kept_bytes -= bytes;
+                return Some(block);
+            }
         }
-        self.figures.kept_bytes -= bytes;
-        Some(block)
+        None
     }
 
     /// Counts a miss, and takes out what has been here too long.
     fn miss(&mut self) -> Evicted {
         self.figures.misses += 1;
         let mut evicted = Evicted::new();
-        if !self.figures.misses.is_multiple_of(MISSES_PER_SWEEP) {
+        let Some(before_misses) = self.figures.misses.checked_sub(MISSES_MAX) else {
             return evicted;
-        }
-        let figures = &mut self.figures;
-        self.sizes.retain(|&bytes, kept| {
-            let stale = kept.partition_point(|kept| kept.since_misses + MISSES_MAX <= figures.misses);
-            figures.kept_bytes -= bytes * stale as u64;
-            evicted.extend(kept.drain(..stale).map(|kept| kept.block));
-            !kept.is_empty()
-        });
+        };
+        evicted.extend(std::iter::from_fn(|| self.take_oldest(before_misses)));
         evicted
+    }
+
+    /// Notes when a block comes, and forgets those that are gone before they are many.
+    fn note_age(&mut self, bytes: u64) -> u64 {
+        self.count += 1;
+        self.ages.push_back(Age {
+            number: self.count,
+            bytes,
+            since_misses: self.figures.misses,
+        });
+        if self.ages.len() > 2 * self.blocks + AGES_MIN {
+            self.sizes.retain(|_, kept| !kept.is_empty());
+            let sizes = &self.sizes;
+            let newest = self.count;
+            self.ages.retain(|age| {
+                let kept = sizes.get(&age.bytes);
+                let is_here = |kept: &VecDeque<Kept>| {
+                    kept.binary_search_by_key(&age.number, |kept| kept.number).is_ok()
+                };
+                age.number == newest || kept.is_some_and(is_here)
+            });
+        }
+        self.count
     }
 
     /// A block of exactly this size, if there is one whose uses are all `ordered` before what will use it; if not, what has
@@ -140,14 +187,11 @@ impl Cache {
             return Evicted::from_iter([block]);
         };
         let evicted = self.shrink(room);
+        let number = self.note_age(block.bytes);
+        self.blocks += 1;
         self.figures.kept_bytes += block.bytes;
-        self.count += 1;
-        let (number, since_misses) = (self.count, self.figures.misses);
-        self.sizes.entry(block.bytes).or_default().push(Kept {
-            block,
-            number,
-            since_misses,
-        });
+        let kept = self.sizes.entry(block.bytes).or_default();
+        kept.push_back(Kept { block, number });
         evicted
     }
 
@@ -161,7 +205,9 @@ impl Cache {
     pub(super) fn shrink(&mut self, bytes: u64) -> Evicted {
         let mut evicted = Evicted::new();
         while self.figures.kept_bytes > bytes {
-            let Some(block) = self.take_oldest() else { break };
+            let Some(block) = self.take_oldest(u64::MAX) else {
+                break;
+            };
             evicted.push(block);
         }
         evicted
@@ -261,6 +307,20 @@ mod tests {
         assert_eq!(addresses(&cache.set_limit(10)), [32]);
         assert_eq!(addresses(&cache.shrink(0)), [48]);
         assert_eq!(cache.figures().kept_bytes, 0);
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_not_remembered_for_ever() {
+        let mut cache = Cache::default();
+        cache.put(block(16, 10, &[]));
+        for _ in 0..10_000 {
+            cache.put(block(32, 12, &[]));
+            assert_eq!(taken(&mut cache, 12, |_| true), Some(32));
+        }
+        assert!(cache.ages.len() <= AGES_MIN + 2, "{}", cache.ages.len());
+        cache.put(block(48, 12, &[]));
+        assert_eq!(addresses(&cache.shrink(0)), [16, 48]);
+        assert_eq!((cache.blocks, cache.sizes.len()), (0, 0));
     }
 
     #[test]
