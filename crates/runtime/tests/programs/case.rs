@@ -1,5 +1,8 @@
 //! One program in one place: the simulated device under a schedule and rules, perhaps with calls that fail; or a GPU.
 
+#[path = "../scenarios/readings.rs"]
+mod readings;
+
 use std::{
     any::Any,
     env, fmt,
@@ -12,10 +15,11 @@ use std::{
 use millstream::{
     Device, Result, Select, Stream,
     driver::{DeviceOrdinal, ResultCode},
-    sim::{Fault, Gpu, Ledger, Reading, Rules, Schedule, SimConfig},
+    sim::{Fault, Gpu, Ledger, Schedule, SimConfig},
 };
 
 use crate::program::{Allowed, Machine, Sort, World, check, generate, step::Program};
+use readings::rules;
 
 /// How long a closed device may take to give everything back.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
@@ -105,24 +109,6 @@ pub(crate) fn cases(program: u64, faults: bool) -> Vec<Case> {
         case(Some(format!("{schedule},rules={rules}")))
     };
     schedules.iter().enumerate().map(place).collect()
-}
-
-/// The readings of the disputed rules: a bit of `choice` for each, set for the strict one.
-fn rules(choice: u64) -> Rules {
-    let reading = |bit: u32| {
-        if choice >> bit & 1 == 1 {
-            Reading::Strict
-        } else {
-            Reading::Observed
-        }
-    };
-    Rules {
-        small_upload: reading(0),
-        pageable_upload: reading(1),
-        pageable_download: reading(2),
-        cross_stream_reuse: reading(3),
-        implicit_synchronisation: reading(4),
-    }
 }
 
 impl Case {

@@ -1,11 +1,16 @@
 //! Where the scenarios run: the simulated device under every schedule and every reading of the disputed rules, or a GPU.
 
+#[path = "readings.rs"]
+mod readings;
+
 use std::env;
 
 use millstream::{
     Device, Tuning,
     sim::{Gpu, Reading, Rules, Schedule, SimConfig},
 };
+
+use readings::rules;
 
 /// How many seeds of the random schedule each scenario runs under: four for each choice of the readings of four rules.
 const SEEDS: u64 = 64;
@@ -95,24 +100,6 @@ fn simulated(schedule: Schedule, rules: Rules) -> Place {
         gates_hold: rules.implicit_synchronisation == Reading::Observed,
         cache_bytes,
         cut_small: false,
-    }
-}
-
-/// The readings of the disputed rules: a bit of `choice` for each, set for the strict one.
-fn rules(choice: u64) -> Rules {
-    let reading = |bit: u32| {
-        if choice >> bit & 1 == 1 {
-            Reading::Strict
-        } else {
-            Reading::Observed
-        }
-    };
-    Rules {
-        small_upload: reading(0),
-        pageable_upload: reading(1),
-        pageable_download: reading(2),
-        cross_stream_reuse: reading(3),
-        implicit_synchronisation: reading(4),
     }
 }
 

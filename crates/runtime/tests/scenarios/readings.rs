@@ -1,0 +1,21 @@
+//! The rules on which CUDA's documentation and hardware differ, in every combination of their readings.
+
+use millstream::sim::{Reading, Rules};
+
+/// The readings of the disputed rules: a bit of `choice` for each, set for the strict one.
+pub(crate) fn rules(choice: u64) -> Rules {
+    let reading = |bit: u32| {
+        if choice >> bit & 1 == 1 {
+            Reading::Strict
+        } else {
+            Reading::Observed
+        }
+    };
+    Rules {
+        small_upload: reading(0),
+        pageable_upload: reading(1),
+        pageable_download: reading(2),
+        cross_stream_reuse: reading(3),
+        implicit_synchronisation: reading(4),
+    }
+}
