@@ -38,7 +38,8 @@ impl<T, F: FnOnce() -> T + Send> Value<T> for F {
 
 /// The result of an operation that was submitted when this was made, not when it is polled.
 ///
-/// Wait for it on this thread with [`wait`](Self::wait), or `.await` it on any executor. Waiting waits for this operation
+/// Wait for it on this thread with [`wait`](Self::wait), or `.await` it on any executor: the first poll may take some 20 µs,
+/// for a value that comes within them is there sooner than a thread could be woken. Waiting waits for this operation
 /// alone, not for later work of its stream. Dropping it neither cancels the operation nor blocks.
 ///
 /// ```

@@ -16,7 +16,8 @@ use crate::{
     tracker::{Access, AccessKind, Ledger, StreamId},
 };
 
-/// Device memory. Dropping it frees it in stream order, behind every operation that was submitted on it.
+/// Device memory. Dropping it keeps it for the next array of its size, or frees it in stream order, behind every operation
+/// that was submitted on it.
 pub(crate) struct Allocation {
     pub(crate) device: Arc<DeviceState>,
     pub(crate) pointer: DevicePtr,

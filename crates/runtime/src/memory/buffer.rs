@@ -14,7 +14,8 @@ use crate::{
 ///
 /// Made by [`Stream::upload`](crate::Stream::upload) or [`Stream::zeros`](crate::Stream::zeros), usable on every stream
 /// of its device: whatever the library enqueues with it runs after the operations that it conflicts with, and beside all
-/// others. Dropping it frees the memory after its last use, and never blocks.
+/// others. Dropping it gives the memory back after its last use, to the device or to the next array of its size (see
+/// [`Device::set_cache_limit`](crate::Device::set_cache_limit)), and never blocks.
 ///
 /// ```
 /// use millstream::Device;

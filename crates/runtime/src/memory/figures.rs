@@ -24,8 +24,8 @@ use crate::{Device, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {
-    /// Bytes of the arrays that live. One that was dropped counts until its free is enqueued, which is at once unless
-    /// another thread is in the middle of using its stream.
+    /// Bytes of the arrays that live. One that was dropped and is not kept counts until its free is enqueued, which is at once
+    /// unless another thread is in the middle of using its stream.
     pub allocated_bytes: u64,
     /// The most that `allocated_bytes` has been.
     pub allocated_peak_bytes: u64,

@@ -36,7 +36,9 @@
 //! lane → ledgers, in the order of their numbers → (released) → points, one at a time. A lane is held across the driver
 //! calls of its own stream, so that numbers and queue order agree. Ledgers and points are never held across a driver
 //! call, a host wait or user code. No thread ever waits for a lane while it holds
-//! another; whoever gives page-locked memory back only tries to take them all.
+//! another; whoever gives page-locked memory back only tries to take them all, and whoever looks for memory that is kept,
+//! with the account locked, only tries to take his stream's. The account is locked for a moment where a lane is held and
+//! something is freed.
 //!
 //! # Why an operation waits for enough
 //!
