@@ -6,12 +6,13 @@ mod health;
 mod limits;
 mod registry;
 mod select;
+mod slots;
 mod sources;
 mod state;
 mod stream_state;
 mod thread;
 
-use std::{fmt, panic::Location, sync::Arc};
+use std::{any::Any, fmt, panic::Location, sync::Arc};
 
 use bytemuck::Pod;
 use millstream_driver::{ContextHandle, DeviceOrdinal, Driver, DriverError};
@@ -182,6 +183,16 @@ impl Device {
     #[doc(hidden)]
     pub fn set_tuning(&self, tuning: Tuning) -> bool {
         self.state.set_tuning(tuning)
+    }
+
+    /// The value of type `T` that the device keeps for a crate above this one; the first time, the one that `make` gives.
+    /// Of several made at once, one is kept. Nothing is locked while it is made.
+    ///
+    /// It is dropped when the device is closed, so it must not hold what keeps the device open: no handle of it, of its
+    /// streams or of its arrays.
+    #[doc(hidden)]
+    pub fn slot<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+        self.state.slots.get_or_make(make)
     }
 
     /// The device's name.

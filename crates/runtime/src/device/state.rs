@@ -17,7 +17,7 @@ use millstream_driver::{
 use parking_lot::{Mutex, RwLock};
 
 use super::{
-    closing::Remains, events::EventPool, health::Loss, limits::Limits, sources::Sources,
+    closing::Remains, events::EventPool, health::Loss, limits::Limits, slots::Slots, sources::Sources,
     stream_state::StreamState,
 };
 use crate::{
@@ -54,6 +54,8 @@ pub(crate) struct DeviceState {
     tuning: OnceLock<Tuning>,
     pub(crate) modules: ModuleCache,
     pub(crate) timeline: TimelineSlot,
+    /// What crates above this one keep here.
+    pub(super) slots: Slots,
     priorities: PriorityRange,
     streams: RwLock<BTreeMap<StreamId, Arc<StreamState>>>,
     /// Streams whose handles are gone. They are used again once idle, never destroyed while the device is open: their
@@ -105,6 +107,7 @@ impl DeviceState {
             tuning: OnceLock::new(),
             modules: ModuleCache::default(),
             timeline: TimelineSlot::default(),
+            slots: Slots::default(),
             priorities,
             streams: RwLock::new(BTreeMap::new()),
             retired: Mutex::new(Vec::new()),
