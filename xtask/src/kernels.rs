@@ -11,7 +11,11 @@ use crate::process;
 const MARKER: &str = "// nvrtc:";
 
 /// Where the sources are.
-const FOLDERS: [&str; 2] = ["kernels", "crates/sim/tests/ptx/compiled"];
+const FOLDERS: [&str; 3] = [
+    "kernels",
+    "crates/sim/tests/ptx/compiled",
+    "crates/region/kernels",
+];
 
 /// What every source is compiled with, unless it asks for another C++: the oldest architecture that Millstream supports, and an older C++, since with
 /// a newer one NVRTC 12.0 puts forty unused variables of `<nv/target>` into each module.
@@ -142,6 +146,6 @@ mod tests {
         assert_eq!(chosen(&folder, &["photo".into()]).unwrap().len(), 1);
         let refused = all_chosen(&["saxpy".into()]).unwrap_err();
         assert!(refused.to_string().contains("saxpy.cu"), "{refused}");
-        assert_eq!(all_chosen(&["maths".into()]).unwrap().len(), 1);
+        assert_eq!(all_chosen(&["services".into()]).unwrap().len(), 1);
     }
 }

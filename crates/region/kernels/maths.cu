@@ -1,0 +1,180 @@
+// nvrtc: --relocatable-device-code=true --fmad=false
+// The functions that generated kernels call, in single and double precision: crates/region/src/maths puts those that a kernel needs in front of
+// it. What each is accurate to is in docs/maths.md. Relocatable, so that functions without a caller stay.
+//
+// Nothing here is compiled with fast maths: divisions and roots are rounded correctly, and subnormals are numbers.
+
+#define ONE(name, single, double_) \
+    extern "C" __device__ float ms_##name##_f32(float x) { return single(x); } \
+    extern "C" __device__ double ms_##name##_f64(double x) { return double_(x); }
+
+#define TWO(name, single, double_) \
+    extern "C" __device__ float ms_##name##_f32(float x, float y) { return single(x, y); } \
+    extern "C" __device__ double ms_##name##_f64(double x, double y) { return double_(x, y); }
+
+ONE(exp, expf, exp)
+ONE(exp_m1, expm1f, expm1)
+ONE(ln, logf, log)
+ONE(ln_1p, log1pf, log1p)
+ONE(log2, log2f, log2)
+ONE(log10, log10f, log10)
+ONE(cbrt, cbrtf, cbrt)
+ONE(sin, sinf, sin)
+ONE(cos, cosf, cos)
+ONE(tan, tanf, tan)
+ONE(asin, asinf, asin)
+ONE(acos, acosf, acos)
+ONE(atan, atanf, atan)
+ONE(sinh, sinhf, sinh)
+ONE(cosh, coshf, cosh)
+ONE(tanh, tanhf, tanh)
+ONE(asinh, asinhf, asinh)
+ONE(acosh, acoshf, acosh)
+ONE(atanh, atanhf, atanh)
+ONE(erf, erff, erf)
+ONE(erfc, erfcf, erfc)
+// Halves go away from zero.
+ONE(round, roundf, round)
+
+TWO(powf, powf, pow)
+TWO(atan2, atan2f, atan2)
+TWO(hypot, hypotf, hypot)
+// The sign is that of x; exact.
+TWO(rem, fmodf, fmod)
+
+// 2 to the power of x: by a polynomial of what is left of x beside its nearest integer. CUDA's own is the instruction `ex2.approx`, whose bits are
+// up to the device; the library puts this one in its place in other functions, too.
+extern "C" __device__ float ms_exp2_f32(float x)
+{
+    // Beyond these all powers are infinite, or zero.
+    float bounded = x > 129.0f ? 129.0f : x < -152.0f ? -152.0f : x;
+    float whole = rintf(bounded), rest = bounded - whole;
+    float slope = 1.52973237607e-5f;
+    slope = fmaf(slope, rest, 1.54614446986e-4f);
+    slope = fmaf(slope, rest, 1.33335023862e-3f);
+    slope = fmaf(slope, rest, 9.61805667852e-3f);
+    slope = fmaf(slope, rest, 5.55041088391e-2f);
+    slope = fmaf(slope, rest, 2.40226509223e-1f);
+    slope = fmaf(slope, rest, 6.93147180560e-1f);
+    // In two steps, since 2^128 and 2^-149 have no reciprocals; only the second can round.
+    int exponent = (int)whole, half = exponent >> 1;
+    float scale = __int_as_float((half + 127) << 23), rest_of_scale = __int_as_float((exponent - half + 127) << 23);
+    return fmaf(slope, rest, 1.0f) * scale * rest_of_scale;
+}
+
+extern "C" __device__ double ms_exp2_f64(double x) { return exp2(x); }
+
+// 1 / (1 + exp(-x)), by the exponential that cannot overflow.
+template <typename T>
+static __device__ __forceinline__ T sigmoid_from(T x, T power)
+{
+    T numerator = x < 0 ? power : T(1);
+    return numerator / (T(1) + power);
+}
+
+extern "C" __device__ float ms_sigmoid_f32(float x) { return sigmoid_from(x, expf(-fabsf(x))); }
+extern "C" __device__ double ms_sigmoid_f64(double x) { return sigmoid_from(x, exp(-fabs(x))); }
+
+// x to the power of n by squaring, in the order of LLVM's powi: every product is rounded as it is on a CPU.
+template <typename T>
+static __device__ __forceinline__ T power(T x, int n)
+{
+    T product = 1;
+    for (int left = n;; x *= x) {
+        if (left & 1) {
+            product *= x;
+        }
+        left /= 2;
+        if (left == 0) {
+            break;
+        }
+    }
+    return n < 0 ? T(1) / product : product;
+}
+
+extern "C" __device__ float ms_powi_f32(float x, int n) { return power(x, n); }
+extern "C" __device__ double ms_powi_f64(double x, int n) { return power(x, n); }
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+// What the four words of a block are for. Kinds have blocks of their own, so that arrays of several kinds but one seed are independent.
+enum Kind { UNIFORM_F32, UNIFORM_F64, NORMAL_F32, NORMAL_F64 };
+
+// 2 to the power of -bits.
+#define UNIT(bits) (1.0 / (1ull << (bits)))
+
+struct Words {
+    u32 at[4];
+};
+
+// Philox4x32-10 (Salmon and others, "Parallel random numbers: as easy as 1, 2, 3"): the words of block `block` of `seed`.
+static __device__ __forceinline__ Words philox(u64 seed, u64 block, Kind kind)
+{
+    u32 a = (u32)block, b = (u32)(block >> 32), c = (u32)kind, d = 0;
+    u32 key = (u32)seed, other_key = (u32)(seed >> 32);
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        u32 low = 0xD2511F53u * a, high = __umulhi(0xD2511F53u, a);
+        u32 other_low = 0xCD9E8D57u * c, other_high = __umulhi(0xCD9E8D57u, c);
+        a = other_high ^ b ^ key;
+        b = other_low;
+        c = high ^ d ^ other_key;
+        d = low;
+        key += 0x9E3779B9u;
+        other_key += 0xBB67AE85u;
+    }
+    Words words = {{a, b, c, d}};
+    return words;
+}
+
+// Two words of a block: the first two or the last two.
+static __device__ __forceinline__ void pair_of(Words words, bool last, u32 *first, u32 *second)
+{
+    *first = last ? words.at[2] : words.at[0];
+    *second = last ? words.at[3] : words.at[1];
+}
+
+// The upper 53 bits of two words, the second above.
+static __device__ __forceinline__ u64 upper_53(u32 low, u32 high)
+{
+    return ((u64)high << 32 | low) >> 11;
+}
+
+// The upper 24 bits of a word, as multiples of 2^-24: four numbers to a block.
+extern "C" __device__ float ms_uniform_f32(u64 seed, u64 index)
+{
+    Words words = philox(seed, index >> 2, UNIFORM_F32);
+    u32 first, second;
+    pair_of(words, index & 2, &first, &second);
+    return (float)((index & 1 ? second : first) >> 8) * (float)UNIT(24);
+}
+
+// The upper 53 bits of two words, as multiples of 2^-53: two numbers to a block.
+extern "C" __device__ double ms_uniform_f64(u64 seed, u64 index)
+{
+    u32 low, high;
+    pair_of(philox(seed, index >> 1, UNIFORM_F64), index & 1, &low, &high);
+    return (double)upper_53(low, high) * UNIT(53);
+}
+
+// Box and Muller: of two words one is the radius, the other the angle, for a number of even index and the next; four numbers to a block.
+extern "C" __device__ float ms_normal_f32(u64 seed, u64 index)
+{
+    u32 first, second;
+    pair_of(philox(seed, index >> 2, NORMAL_F32), index & 2, &first, &second);
+    // Half a unit more than the word, so that the logarithm has no zero to be of.
+    float radius = sqrtf(-2.0f * logf(fmaf((float)first, (float)UNIT(32), (float)UNIT(33))));
+    float turns = (float)second * (float)UNIT(31);
+    return radius * (index & 1 ? sinpif(turns) : cospif(turns));
+}
+
+// The same with the upper 53 bits of the first two words and of the last two: two numbers to a block.
+extern "C" __device__ double ms_normal_f64(u64 seed, u64 index)
+{
+    Words words = philox(seed, index >> 1, NORMAL_F64);
+    double first = (double)upper_53(words.at[0], words.at[1]), second = (double)upper_53(words.at[2], words.at[3]);
+    double radius = sqrt(-2.0 * log(fma(first, UNIT(53), UNIT(54))));
+    double turns = second * UNIT(52);
+    return radius * (index & 1 ? sinpi(turns) : cospi(turns));
+}
