@@ -3,5 +3,7 @@
 mod element;
 #[doc(hidden)]
 pub mod maths;
+#[doc(hidden)]
+pub mod product;
 
 pub use element::{Element, Float, Number};

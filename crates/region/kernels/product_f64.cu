@@ -1,0 +1,5 @@
+// nvrtc: --include-path=crates/region/kernels
+// Matrix products of f64: see product.cuh.
+#include "product.cuh"
+
+KERNELS(double, double)

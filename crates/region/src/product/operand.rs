@@ -1,0 +1,250 @@
+//! The operands of a matrix product: where their elements lie, checked and put in the plainest form.
+
+use millstream::{Buffer, View};
+use smallvec::SmallVec;
+
+use crate::element::DType;
+
+/// Dimensions of a batch that the kernels know.
+pub(super) const BATCH_DIMS: usize = 4;
+
+/// The sizes of a product of matrices, or of a batch of such products.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Shape<'a> {
+    /// The batch's dimensions, outermost first; none for a single product.
+    pub batch: &'a [usize],
+    /// Rows of the first factor and of the product.
+    pub m: usize,
+    /// Columns of the first factor and rows of the second.
+    pub k: usize,
+    /// Columns of the second factor and of the product.
+    pub n: usize,
+}
+
+impl Shape<'_> {
+    /// Elements of the product.
+    pub(super) fn out_len(&self) -> usize {
+        let sizes = self.batch.iter().chain([&self.m, &self.n]);
+        if sizes.clone().any(|&size| size == 0) {
+            return 0;
+        }
+        sizes.fold(1, |len: usize, &size| len.saturating_mul(size))
+    }
+}
+
+/// A factor of a product: a matrix, or a batch of them, somewhere in an array. All strides are numbers of elements, of any
+/// sign or 0.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Factor<'a> {
+    /// The array.
+    pub buffer: &'a Buffer<u8>,
+    /// Where the first element of the first matrix is, in elements.
+    pub offset: usize,
+    /// From an element to the one below it.
+    pub row_stride: isize,
+    /// From an element to the one to its right.
+    pub column_stride: isize,
+    /// From a matrix to the next along each dimension of the batch.
+    pub batch_strides: &'a [isize],
+}
+
+impl Factor<'_> {
+    /// The part of the array from the first to the last byte that is used, and where in it the first element is.
+    fn reach(&self, dtype: DType, batch: &[usize], rows: usize, columns: usize) -> (View<'_, u8>, usize) {
+        assert_eq!(batch.len(), self.batch_strides.len(), "dimensions of the batch");
+        let dims = batch.iter().zip(self.batch_strides);
+        let dims = dims.chain([(&rows, &self.row_stride), (&columns, &self.column_stride)]);
+        let (mut first, mut last) = (self.offset as i128, self.offset as i128);
+        for (&size, &stride) in dims {
+            // Of absurd sizes the sum stays absurd, and does not lie within the array.
+            let span = (size as i128 - 1).saturating_mul(stride as i128);
+            if span < 0 {
+                first = first.saturating_add(span);
+            } else {
+                last = last.saturating_add(span);
+            }
+        }
+        let len = self.buffer.len() / dtype.bytes();
+        assert!(
+            first >= 0 && last < len as i128,
+            "elements {first} to {last} of an array of {len} in a product"
+        );
+        let (first, last) = (first as usize, last as usize);
+        let bytes = first * dtype.bytes()..(last + 1) * dtype.bytes();
+        (self.buffer.slice(bytes), self.offset - first)
+    }
+}
+
+/// One factor: what of its array is used, where its first element is there, and the strides.
+#[derive(Debug)]
+pub(super) struct Operand<'a> {
+    pub(super) view: View<'a, u8>,
+    pub(super) offset: usize,
+    pub(super) row: isize,
+    pub(super) column: isize,
+    /// In the order of [`Operands::batch`].
+    pub(super) batch: [isize; BATCH_DIMS],
+}
+
+impl Operand<'_> {
+    /// The factor with rows for columns and columns for rows.
+    pub(super) fn transposed(self) -> Self {
+        Self {
+            row: self.column,
+            column: self.row,
+            ..self
+        }
+    }
+}
+
+/// A product that is not empty, whose factors lie within their arrays.
+#[derive(Debug)]
+pub(super) struct Operands<'a> {
+    pub(super) m: usize,
+    pub(super) k: usize,
+    pub(super) n: usize,
+    /// The batch's dimensions, outermost first. Those at the front are 1 if there are fewer.
+    pub(super) batch: [usize; BATCH_DIMS],
+    pub(super) a: Operand<'a>,
+    pub(super) b: Operand<'a>,
+}
+
+impl<'a> Operands<'a> {
+    /// Checks the factors of a product with at least one element and a `k` of at least 1.
+    #[track_caller]
+    pub(super) fn new(dtype: DType, shape: &Shape<'_>, a: &'a Factor<'a>, b: &'a Factor<'a>) -> Self {
+        let &Shape { batch, m, k, n } = shape;
+        let (a_view, a_offset) = a.reach(dtype, batch, m, k);
+        let (b_view, b_offset) = b.reach(dtype, batch, k, n);
+        let dims = joined(batch, a.batch_strides, b.batch_strides);
+        assert!(
+            dims.len() <= BATCH_DIMS,
+            "a batch of products with more than {BATCH_DIMS} dimensions: {dims:?}"
+        );
+        let front = BATCH_DIMS - dims.len();
+        let column = |of: fn(&Dim) -> isize| {
+            std::array::from_fn(|at| at.checked_sub(front).map_or(0, |at| of(&dims[at])))
+        };
+        Self {
+            m,
+            k,
+            n,
+            batch: std::array::from_fn(|at| at.checked_sub(front).map_or(1, |at| dims[at].size)),
+            a: Operand {
+                view: a_view,
+                offset: a_offset,
+                row: a.row_stride,
+                column: a.column_stride,
+                batch: column(|dim| dim.a),
+            },
+            b: Operand {
+                view: b_view,
+                offset: b_offset,
+                row: b.row_stride,
+                column: b.column_stride,
+                batch: column(|dim| dim.b),
+            },
+        }
+    }
+
+    /// The same product with its columns for rows, where that changes nothing for `out`: if it has one row or one column.
+    pub(super) fn transposed(self) -> Self {
+        Self {
+            m: self.n,
+            n: self.m,
+            a: self.b.transposed(),
+            b: self.a.transposed(),
+            ..self
+        }
+    }
+
+    /// How many products there are.
+    pub(super) fn batches(&self) -> usize {
+        self.batch.iter().product()
+    }
+}
+
+/// One dimension of a batch, with the strides of both factors.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Dim {
+    size: usize,
+    a: isize,
+    b: isize,
+}
+
+/// The batch's dimensions without those of size 1, and as one where both factors go on evenly from one to the next.
+fn joined(batch: &[usize], a: &[isize], b: &[isize]) -> SmallVec<[Dim; BATCH_DIMS]> {
+    let mut dims: SmallVec<[Dim; BATCH_DIMS]> = SmallVec::new();
+    for ((&size, &a), &b) in batch.iter().zip(a).zip(b).filter(|((size, _), _)| **size != 1) {
+        let goes_on = |outer: isize, inner: isize| {
+            isize::try_from(size)
+                .ok()
+                .and_then(|size| inner.checked_mul(size))
+                == Some(outer)
+        };
+        match dims.last_mut() {
+            Some(outer) if goes_on(outer.a, a) && goes_on(outer.b, b) => {
+                *outer = Dim {
+                    size: outer.size * size,
+                    a,
+                    b,
+                };
+            }
+            _ => dims.push(Dim { size, a, b }),
+        }
+    }
+    dims
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dimensions_are_joined_where_both_factors_go_on_evenly() {
+        let dim = |size, a, b| Dim { size, a, b };
+        assert_eq!(joined(&[], &[], &[])[..], []);
+        assert_eq!(joined(&[1, 1], &[7, 9], &[0, 3])[..], []);
+        assert_eq!(joined(&[2, 3], &[30, 10], &[0, 0])[..], [dim(6, 10, 0)]);
+        assert_eq!(
+            joined(&[2, 1, 3], &[-30, 5, -10], &[3, 5, 1])[..],
+            [dim(6, -10, 1)]
+        );
+        assert_eq!(
+            joined(&[2, 3], &[30, 10], &[0, 4])[..],
+            [dim(2, 30, 0), dim(3, 10, 4)]
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "elements 0 to 6 of an array of 6 in a product")]
+    fn a_factor_beyond_its_array_is_refused() {
+        let stream = millstream::Device::simulated().unwrap().stream().unwrap();
+        let buffer = stream.zeros(24).unwrap();
+        let factor = Factor {
+            buffer: &buffer,
+            offset: 0,
+            row_stride: 4,
+            column_stride: 1,
+            batch_strides: &[],
+        };
+        factor.reach(DType::F32, &[], 2, 3);
+    }
+
+    #[test]
+    fn negative_strides_reach_backwards() {
+        let stream = millstream::Device::simulated().unwrap().stream().unwrap();
+        let buffer = stream.zeros(100).unwrap();
+        let factor = Factor {
+            buffer: &buffer,
+            offset: 20,
+            row_stride: -5,
+            column_stride: 1,
+            batch_strides: &[0],
+        };
+        let (view, offset) = factor.reach(DType::F32, &[9], 4, 3);
+        assert_eq!((view.len(), offset), (4 * (20 + 2 - 5 + 1), 15));
+    }
+}

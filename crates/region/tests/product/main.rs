@@ -1,0 +1,44 @@
+//! Matrix products against plain Rust: on the simulated device, or with `MILLSTREAM_DEVICE=cuda:0` on a GPU.
+
+mod exact;
+mod layout;
+mod own;
+
+use std::{env, process::ExitCode};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// What a test comes to.
+pub(crate) type Outcome = Result<(), Failed>;
+
+type Test = (&'static str, fn() -> Outcome);
+
+const TESTS: &[Test] = &[
+    ("random_products", own::random_products),
+    (
+        "sizes_around_tiles_and_chunks",
+        own::sizes_around_tiles_and_chunks,
+    ),
+    ("long_sums_are_split", own::long_sums_are_split),
+    ("empty_products", own::empty_products),
+    (
+        "a_product_is_the_same_every_time",
+        own::a_product_is_the_same_every_time,
+    ),
+    (
+        "products_wait_for_what_they_need",
+        own::products_wait_for_what_they_need,
+    ),
+    ("wrong_operands_are_refused", own::wrong_operands_are_refused),
+];
+
+/// Whether the environment asks for a GPU.
+pub(crate) fn on_gpu() -> bool {
+    env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda"))
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let trials = TESTS.iter().map(|&(name, test)| Trial::test(name, test));
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}

@@ -1,0 +1,264 @@
+//! Products by the kernels of the crate.
+
+use libtest_mimic::Failed;
+use millstream::{
+    Check, Device, Select, Stream,
+    sim::{Gpu, SimConfig},
+};
+use millstream_region::product::{Shape, multiply};
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg32;
+
+use crate::{
+    Outcome,
+    exact::{Case, roundings},
+    layout::{Layout, below},
+    on_gpu,
+};
+
+/// A device to multiply on, and what finds races in it if it is simulated.
+fn device() -> Result<(Device, Option<Gpu>), Failed> {
+    if on_gpu() {
+        return Ok((Device::open(Select::Auto)?, None));
+    }
+    let gpu = Gpu::new(SimConfig::default());
+    Ok((Device::of(&gpu, 0)?, Some(gpu)))
+}
+
+/// Runs `body` on a device, whose race checker then has nothing to say.
+fn on_device(body: impl FnOnce(&Stream) -> Outcome) -> Outcome {
+    let (device, gpu) = device()?;
+    body(&device.stream()?)?;
+    drop(device);
+    match gpu.map(|gpu| gpu.reports()) {
+        Some(reports) if !reports.is_empty() => Err(format!("{reports:?}").into()),
+        _ => Ok(()),
+    }
+}
+
+/// The bytes of the product of two factors on the device.
+pub(crate) fn product_of<T: Case>(
+    stream: &Stream,
+    a: &Layout<T>,
+    b: &Layout<T>,
+) -> Result<Vec<u8>, millstream::Error> {
+    let [batch @ .., m, k] = &a.sizes[..] else {
+        panic!("no matrix: {:?}", a.sizes);
+    };
+    let shape = Shape {
+        batch,
+        m: *m,
+        k: *k,
+        n: *b.sizes.last().expect("columns"),
+    };
+    let a_buffer = stream.upload(bytemuck::cast_slice(&a.elements))?;
+    let b_buffer = stream.upload(bytemuck::cast_slice(&b.elements))?;
+    let len: usize = batch.iter().product::<usize>() * m * shape.n;
+    let mut out = stream.zeros::<u8>(len * size_of::<T>())?;
+    stream.fill(&mut out, 0xee)?;
+    multiply::<T>(
+        stream,
+        &shape,
+        &a.factor(&a_buffer),
+        &b.factor(&b_buffer),
+        &mut out,
+    )?;
+    stream.download(&out)?.wait()
+}
+
+/// Multiplies on the device, and compares every element with its sum in plain Rust.
+fn compare<T: Case>(stream: &Stream, a: &Layout<T>, b: &Layout<T>) -> Outcome {
+    let found = product_of(stream, a, b)?;
+    let found = found
+        .chunks_exact(size_of::<T>())
+        .map(bytemuck::pod_read_unaligned);
+    let found: Vec<T> = found.collect();
+    let [batch @ .., m, k] = &a.sizes[..] else {
+        panic!("no matrix: {:?}", a.sizes);
+    };
+    let n = *b.sizes.last().expect("columns");
+    let mut at = 0;
+    for matrix in 0..batch.iter().product() {
+        for row in 0..*m {
+            for column in 0..n {
+                let products: Vec<_> = (0..*k)
+                    .map(|k| (a.at(matrix, row, k), b.at(matrix, k, column)))
+                    .collect();
+                if let Some(problem) = T::judge(&products, roundings(*k), found[at]) {
+                    let place = format!("row {row}, column {column} of matrix {matrix}");
+                    return Err(format!("{place} of {:?} by {:?}: {problem}", a.sizes, b.sizes).into());
+                }
+                at += 1;
+            }
+        }
+    }
+    assert_eq!(at, found.len(), "elements of the product");
+    Ok(())
+}
+
+/// Sizes of a factor: the batch's, then rows and columns.
+fn sizes(batch: &[usize], rows: usize, columns: usize) -> Vec<usize> {
+    [batch, &[rows, columns]].concat()
+}
+
+fn random_product<T: Case>(stream: &Stream, rng: &mut Pcg32) -> Outcome {
+    let dims = below(rng, 4);
+    let batch: Vec<_> = (0..dims).map(|_| 1 + below(rng, 3)).collect();
+    let mut size = |most: usize| match below(rng, 4) {
+        0 => 1,
+        1 => 1 + below(rng, 4),
+        _ => 1 + below(rng, most),
+    };
+    let (m, k, n) = (size(90), size(300), size(90));
+    let a = Layout::<T>::random(rng, &sizes(&batch, m, k));
+    let b = Layout::<T>::random(rng, &sizes(&batch, k, n));
+    compare(stream, &a, &b).map_err(|failed| {
+        let message = failed.message().unwrap_or_default();
+        format!("{message}; {} and {}", a.strides_text(), b.strides_text()).into()
+    })
+}
+
+pub(crate) fn random_products() -> Outcome {
+    on_device(|stream| {
+        let mut rng = Pcg32::seed_from_u64(7);
+        for _ in 0..60 {
+            match rng.next_u32() % 5 {
+                0 => random_product::<f32>(stream, &mut rng)?,
+                1 => random_product::<f64>(stream, &mut rng)?,
+                2 => random_product::<i32>(stream, &mut rng)?,
+                3 => random_product::<i64>(stream, &mut rng)?,
+                _ => random_product::<u8>(stream, &mut rng)?,
+            }
+        }
+        Ok(())
+    })
+}
+
+pub(crate) fn sizes_around_tiles_and_chunks() -> Outcome {
+    on_device(|stream| {
+        let mut rng = Pcg32::seed_from_u64(8);
+        for (m, k, n) in [
+            (16, 16, 16),
+            (17, 15, 1),
+            (1, 33, 17),
+            (64, 128, 64),
+            (65, 129, 63),
+            (63, 127, 65),
+            (128, 17, 130),
+            (2, 4097, 1),
+            (33, 1025, 1),
+            (1, 1, 1),
+        ] {
+            let a = Layout::<f32>::plain(&mut rng, &[m, k]);
+            compare(stream, &a, &Layout::plain(&mut rng, &[k, n]))?;
+            compare(stream, &a, &Layout::transposed(&mut rng, &[k, n]))?;
+            let a = Layout::<i32>::transposed(&mut rng, &[m, k]);
+            compare(stream, &a, &Layout::plain(&mut rng, &[k, n]))?;
+        }
+        Ok(())
+    })
+}
+
+pub(crate) fn long_sums_are_split() -> Outcome {
+    on_device(|stream| {
+        let mut rng = Pcg32::seed_from_u64(9);
+        for (m, k, n) in [(1, 20_000, 1), (3, 9_001, 2), (40, 2_500, 3), (70, 1_100, 70)] {
+            let a = Layout::<f32>::plain(&mut rng, &[2, m, k]);
+            compare(stream, &a, &Layout::plain(&mut rng, &[2, k, n]))?;
+            let a = Layout::<i64>::transposed(&mut rng, &[m, k]);
+            compare(stream, &a, &Layout::random(&mut rng, &[k, n]))?;
+        }
+        Ok(())
+    })
+}
+
+pub(crate) fn empty_products() -> Outcome {
+    on_device(|stream| {
+        let mut rng = Pcg32::seed_from_u64(10);
+        for (batch, m, k, n) in [
+            (2, 3, 0, 4),
+            (2, 0, 3, 4),
+            (2, 3, 4, 0),
+            (0, 3, 4, 5),
+            (1, 0, 0, 0),
+        ] {
+            let a = Layout::<f64>::plain(&mut rng, &[batch, m, k]);
+            let b = Layout::<f64>::plain(&mut rng, &[batch, k, n]);
+            compare(stream, &a, &b)?;
+        }
+        Ok(())
+    })
+}
+
+pub(crate) fn a_product_is_the_same_every_time() -> Outcome {
+    let mut rng = Pcg32::seed_from_u64(11);
+    let a = Layout::<f32>::plain(&mut rng, &[50, 3000]);
+    let b = Layout::<f32>::plain(&mut rng, &[3000, 40]);
+    let (device, _gpu) = device()?;
+    let first = product_of(&device.stream()?, &a, &b)?;
+    for _ in 0..3 {
+        let again = product_of(&device.stream()?, &a, &b)?;
+        assert!(again == first, "the same product, other bits");
+    }
+    Ok(())
+}
+
+/// Uploads, products and a reuse of what a product wrote, on four streams: under every schedule the result of one.
+pub(crate) fn products_wait_for_what_they_need() -> Outcome {
+    let program = |device: &Device| -> millstream::Result<()> {
+        let streams: Vec<_> = (0..4).map(|_| device.stream()).collect::<Result<_, _>>()?;
+        let matrix: Vec<i32> = (0..9).collect();
+        let a = streams[0].upload(bytemuck::cast_slice(&matrix))?;
+        let shape = Shape {
+            batch: &[],
+            m: 3,
+            k: 3,
+            n: 3,
+        };
+        let factor = |buffer| millstream_region::product::Factor {
+            buffer,
+            offset: 0,
+            row_stride: 3,
+            column_stride: 1,
+            batch_strides: &[],
+        };
+        let mut square = streams[1].zeros::<u8>(36)?;
+        multiply::<i32>(&streams[1], &shape, &factor(&a), &factor(&a), &mut square)?;
+        let mut cube = streams[2].zeros::<u8>(36)?;
+        multiply::<i32>(&streams[2], &shape, &factor(&square), &factor(&a), &mut cube)?;
+        streams[3].fill(&mut square, 0)?;
+        let cube: Vec<u8> = streams[3].download(&cube)?.wait()?;
+        let expected = [180, 234, 288, 558, 720, 882, 936, 1206, 1476];
+        assert_eq!(bytemuck::cast_slice::<u8, i32>(&cube), expected);
+        Ok(())
+    };
+    if on_gpu() {
+        return Ok(program(&Device::open(Select::Auto)?)?);
+    }
+    Check::new().random(16).run(program);
+    Ok(())
+}
+
+pub(crate) fn wrong_operands_are_refused() -> Outcome {
+    on_device(|stream| {
+        let mut rng = Pcg32::seed_from_u64(12);
+        let a = Layout::<f32>::plain(&mut rng, &[3, 4]);
+        let elsewhere = Device::simulated()?.stream()?;
+        let here = stream.upload(bytemuck::cast_slice(&a.elements))?;
+        let there = elsewhere.upload(bytemuck::cast_slice(&a.elements))?;
+        let shape = Shape {
+            batch: &[],
+            m: 3,
+            k: 4,
+            n: 3,
+        };
+        let b = Layout::<f32>::transposed(&mut rng, &[4, 3]);
+        let mut out = stream.zeros(36)?;
+        let refused = multiply::<f32>(stream, &shape, &a.factor(&here), &b.factor(&there), &mut out);
+        assert!(
+            matches!(refused, Err(millstream::Error::Misuse(_))),
+            "{refused:?}"
+        );
+        Ok(())
+    })
+}
