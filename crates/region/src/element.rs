@@ -26,19 +26,24 @@ impl DType {
 }
 
 pub(crate) mod sealed {
-    use super::{DType, Pod};
+    use super::{DType, Pod, Scalar};
 
     /// What the crate must know of an element and nobody else may.
     pub trait Sealed: Copy + Send + Sync + 'static {
         /// What stands for it in memory.
-        type Stored: Pod + Send + Sync;
+        type Stored: Pod + Send + Sync + Unpin;
         #[doc(hidden)]
         #[allow(private_interfaces)]
         const DTYPE: DType;
         #[doc(hidden)]
         fn store(self) -> Self::Stored;
         #[doc(hidden)]
+        fn stored(elements: &[Self]) -> &[Self::Stored];
+        #[doc(hidden)]
         fn load(stored: Self::Stored) -> Self;
+        #[doc(hidden)]
+        #[allow(private_interfaces)]
+        fn scalar(self) -> Scalar;
     }
 }
 
@@ -61,14 +66,34 @@ pub trait Element: sealed::Sealed + PartialEq + std::fmt::Debug {}
     message = "`{Self}` is no number that a device calculates with",
     note = "numbers are `f32`, `f64`, `i32`, `i64` and `u8`; `cast` makes one type of another"
 )]
-pub trait Number: Element + PartialOrd {}
+pub trait Number: Element + PartialOrd {
+    /// 0.
+    const ZERO: Self;
+    /// 1.
+    const ONE: Self;
+
+    /// How many steps it takes from `start` to reach `end` or to go beyond; none if no number does.
+    fn count(start: Self, end: Self, step: Self) -> Option<usize>;
+}
 
 /// An element with a fraction: `f32` or `f64`.
 #[diagnostic::on_unimplemented(
     message = "this operation needs `f32` or `f64`, not `{Self}`",
     note = "`cast::<f32>()` or `cast::<f64>()` makes an array of those"
 )]
-pub trait Float: Number {}
+pub trait Float: Number {
+    /// A whole number; not exactly, if it has more digits than an element.
+    fn from_whole(whole: i32) -> Self;
+
+    /// A number of elements; not exactly, if it has more digits than an element.
+    fn from_count(count: usize) -> Self;
+
+    /// The difference of both.
+    fn less(self, other: Self) -> Self;
+
+    /// The quotient of both.
+    fn over(self, other: Self) -> Self;
+}
 
 macro_rules! elements {
     ($($type:ty, $stored:ty, $dtype:ident, |$value:ident| $store:expr, |$from:ident| $load:expr;)*) => {$(
@@ -80,6 +105,15 @@ macro_rules! elements {
             fn store(self) -> $stored {
                 let $value = self;
                 $store
+            }
+
+            #[allow(private_interfaces)]
+            fn scalar(self) -> Scalar {
+                Scalar::$dtype(self)
+            }
+
+            fn stored(elements: &[Self]) -> &[$stored] {
+                bytemuck::cast_slice(elements)
             }
 
             fn load($from: $stored) -> Self {
@@ -100,10 +134,104 @@ elements! {
     bool, u8, Bool, |value| u8::from(value), |stored| stored != 0;
 }
 
-impl Number for f32 {}
-impl Number for f64 {}
-impl Number for i32 {}
-impl Number for i64 {}
-impl Number for u8 {}
-impl Float for f32 {}
-impl Float for f64 {}
+macro_rules! numbers {
+    ($($type:ty: $zero:literal, $one:literal, $count:ident;)*) => {$(
+        impl Number for $type {
+            const ZERO: Self = $zero;
+            const ONE: Self = $one;
+
+            fn count(start: Self, end: Self, step: Self) -> Option<usize> {
+                $count(start.into(), end.into(), step.into())
+            }
+        }
+    )*};
+}
+
+numbers! {
+    f32: 0.0, 1.0, float_steps;
+    f64: 0.0, 1.0, float_steps;
+    i32: 0, 1, whole_steps;
+    i64: 0, 1, whole_steps;
+    u8: 0, 1, whole_steps;
+}
+
+fn float_steps(start: f64, end: f64, step: f64) -> Option<usize> {
+    let steps = ((end - start) / step).ceil();
+    // As a number of elements, what is negative is none, and what is too large is refused with the shape.
+    (step != 0.0 && !steps.is_nan()).then_some(steps as usize)
+}
+
+fn whole_steps(start: i128, end: i128, step: i128) -> Option<usize> {
+    if step == 0 {
+        return None;
+    }
+    let (distance, step) = if step > 0 {
+        (end - start, step)
+    } else {
+        (start - end, -step)
+    };
+    let steps = (distance.max(0) + step - 1) / step;
+    Some(usize::try_from(steps).unwrap_or(usize::MAX))
+}
+
+macro_rules! floats {
+    ($($type:ty),*) => {$(
+        impl Float for $type {
+            fn from_whole(whole: i32) -> Self {
+                whole as Self
+            }
+
+            fn from_count(count: usize) -> Self {
+                count as Self
+            }
+
+            fn less(self, other: Self) -> Self {
+                self - other
+            }
+
+            fn over(self, other: Self) -> Self {
+                self / other
+            }
+        }
+    )*};
+}
+
+floats!(f32, f64);
+
+/// One value, as it is passed to a kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Scalar {
+    F32(f32),
+    F64(f64),
+    I32(i32),
+    I64(i64),
+    U8(u8),
+    Bool(bool),
+}
+
+impl Scalar {
+    /// The value's type and bits, by which two are the same.
+    pub(crate) fn key(self) -> (DType, u64) {
+        let bits = match self {
+            Scalar::F32(value) => value.to_bits().into(),
+            Scalar::F64(value) => value.to_bits(),
+            Scalar::I32(value) => u64::from(value as u32),
+            Scalar::I64(value) => value as u64,
+            Scalar::U8(value) => value.into(),
+            Scalar::Bool(value) => value.into(),
+        };
+        (self.dtype(), bits)
+    }
+
+    /// The value's type.
+    pub(crate) fn dtype(self) -> DType {
+        match self {
+            Scalar::F32(_) => DType::F32,
+            Scalar::F64(_) => DType::F64,
+            Scalar::I32(_) => DType::I32,
+            Scalar::I64(_) => DType::I64,
+            Scalar::U8(_) => DType::U8,
+            Scalar::Bool(_) => DType::Bool,
+        }
+    }
+}

@@ -88,18 +88,34 @@ pub unsafe fn launch(
     grid: Grid,
     arguments: &mut [Argument<'_>],
 ) -> Result<()> {
-    debug_assert_eq!(
-        arguments.len(),
-        function.params.len(),
-        "arguments of {}",
-        function.name
-    );
+    // SAFETY: this function's contract.
+    unsafe { launch_at(function, stream, grid, arguments, Location::caller()) }
+}
+
+/// As [`launch`], on behalf of another line of the program.
+///
+/// # Errors
+///
+/// As [`launch`].
+///
+/// # Safety
+///
+/// As [`launch`].
+#[doc(hidden)]
+pub unsafe fn launch_at(
+    function: &Function,
+    stream: &Stream,
+    grid: Grid,
+    arguments: &mut [Argument<'_>],
+    location: &'static Location<'static>,
+) -> Result<()> {
+    debug_assert_eq!(arguments.len(), function.params, "arguments of {}", function.name);
     let name = function.name;
     stream.same_device(name, 0, &function.device)?;
     let mut operation = Operation {
         kind: Kind::Kernel,
         label: name,
-        location: Location::caller(),
+        location,
         bytes: 0,
         accesses: Accesses::new(),
         awaited: None,

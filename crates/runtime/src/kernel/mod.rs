@@ -6,8 +6,8 @@ mod launch;
 mod module;
 
 pub use grid::Grid;
-pub use launch::{Argument, launch};
+pub use launch::{Argument, launch, launch_at};
 pub(crate) use module::ModuleCache;
-pub use module::{Function, Param, ParamKind, Signature, Source, load};
+pub use module::{Function, Param, ParamKind, Signature, Source, load, load_generated};
 
 pub use crate::memory::{ReadOperand, WriteOperand};

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "loads and unloads modules")]
 
-use std::{fmt, sync::Arc};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use millstream_driver::{ContextHandle, Driver, FunctionHandle, ModuleHandle, ResultCode};
 use parking_lot::Mutex;
@@ -75,7 +75,8 @@ impl ParamKind {
 pub struct Function {
     pub(super) device: Arc<DeviceState>,
     pub(super) name: &'static str,
-    pub(super) params: &'static [Param],
+    /// How many parameters it has.
+    pub(super) params: usize,
     pub(super) entry: Entry,
 }
 
@@ -97,6 +98,8 @@ pub(super) struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct ModuleCache {
     loaded: Mutex<Vec<Loaded>>,
+    /// Kernels that were generated, by their PTX.
+    generated: Mutex<HashMap<Box<str>, Generated>>,
 }
 
 #[derive(Debug)]
@@ -107,12 +110,23 @@ struct Loaded {
     entries: Vec<Entry>,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Generated {
+    name: &'static str,
+    params: usize,
+    module: ModuleHandle,
+    entry: Entry,
+}
+
 impl ModuleCache {
     /// Unloads everything. The device is idle and nobody uses it any more.
     pub(crate) fn unload_all(&self, driver: &dyn Driver, context: ContextHandle) {
-        for loaded in self.loaded.lock().drain(..) {
+        let declared = std::mem::take(&mut *self.loaded.lock());
+        let generated = std::mem::take(&mut *self.generated.lock());
+        let declared = declared.iter().map(|loaded| loaded.module);
+        for module in declared.chain(generated.values().map(|kernel| kernel.module)) {
             // SAFETY: no kernel runs, and every `Function` would keep the device open.
-            if let Err(error) = unsafe { driver.module_unload(context, loaded.module) } {
+            if let Err(error) = unsafe { driver.module_unload(context, module) } {
                 tracing::debug!(%error, "a module could not be unloaded");
             }
         }
@@ -137,7 +151,8 @@ pub fn load(device: &Device, source: &'static Source) -> Result<Arc<[Function]>>
         Some(at) => at,
         None => {
             check_signatures(source)?;
-            let (module, entries) = load_module(device, source)?;
+            let names: Vec<_> = source.kernels.iter().map(|kernel| kernel.name).collect();
+            let (module, entries) = load_module(device, source.module, source.ptx, &names)?;
             loaded.push(Loaded {
                 source: address,
                 module,
@@ -153,19 +168,65 @@ pub fn load(device: &Device, source: &'static Source) -> Result<Arc<[Function]>>
         .map(|(kernel, &entry)| Function {
             device: Arc::clone(device),
             name: kernel.name,
-            params: kernel.params,
+            params: kernel.params.len(),
             entry,
         });
     Ok(functions.collect())
 }
 
-fn load_module(device: &DeviceState, source: &'static Source) -> Result<(ModuleHandle, Vec<Entry>)> {
+/// Loads a module of one kernel that was generated, unless it is loaded, and gives that kernel. Kernels of the same PTX are
+/// one, with the name that came first.
+///
+/// # Errors
+///
+/// If the PTX does not load on this device, or has no entry of that name.
+#[doc(hidden)]
+pub fn load_generated(
+    device: &Device,
+    ptx: &str,
+    entry: &'static str,
+    name: impl FnOnce() -> &'static str,
+    params: usize,
+) -> Result<Function> {
+    let device = device.state();
+    device.check_alive()?;
+    let mut generated = device.modules.generated.lock();
+    let kernel = match generated.get(ptx) {
+        Some(known) => *known,
+        None => {
+            let name = name();
+            let (module, entries) = load_module(device, name, ptx, &[entry])?;
+            let kernel = Generated {
+                name,
+                params,
+                module,
+                entry: entries[0],
+            };
+            generated.insert(ptx.into(), kernel);
+            kernel
+        }
+    };
+    Ok(Function {
+        device: Arc::clone(device),
+        name: kernel.name,
+        params: kernel.params,
+        entry: kernel.entry,
+    })
+}
+
+/// Loads a module and finds these entries of it; `name` is what errors call it.
+fn load_module(
+    device: &DeviceState,
+    name: &'static str,
+    ptx: &str,
+    entries: &[&str],
+) -> Result<(ModuleHandle, Vec<Entry>)> {
     let (driver, context) = (&*device.driver, device.context);
     // SAFETY: the context is alive. The image is text, which the driver compiles and does not trust.
     let module = device
-        .checked(unsafe { driver.module_load(context, source.ptx.as_bytes()) })
-        .map_err(|error| explain(source, error))?;
-    match find_entries(device, source, module) {
+        .checked(unsafe { driver.module_load(context, ptx.as_bytes()) })
+        .map_err(|error| explain(name, error))?;
+    match find_entries(device, entries, module) {
         Ok(entries) => Ok((module, entries)),
         Err(error) => {
             // SAFETY: the module was just loaded, and no kernel of it has run.
@@ -177,11 +238,11 @@ fn load_module(device: &DeviceState, source: &'static Source) -> Result<(ModuleH
     }
 }
 
-fn find_entries(device: &DeviceState, source: &Source, module: ModuleHandle) -> Result<Vec<Entry>> {
+fn find_entries(device: &DeviceState, names: &[&str], module: ModuleHandle) -> Result<Vec<Entry>> {
     let (driver, context) = (&*device.driver, device.context);
-    let find = |kernel: &Signature| {
+    let find = |name: &&str| {
         // SAFETY: the module is loaded.
-        let handle = device.checked(unsafe { driver.module_function(context, module, kernel.name) })?;
+        let handle = device.checked(unsafe { driver.module_function(context, module, name) })?;
         // SAFETY: the function is of that module.
         let threads_max = device.checked(unsafe { driver.function_max_threads(context, handle) })?;
         // SAFETY: the function is of that module.
@@ -192,11 +253,11 @@ fn find_entries(device: &DeviceState, source: &Source, module: ModuleHandle) -> 
         }
         Ok(Entry { handle, threads_max })
     };
-    source.kernels.iter().map(find).collect()
+    names.iter().map(find).collect()
 }
 
 /// A driver's refusal of the text is the caller's mistake, not the device's.
-fn explain(source: &Source, error: Error) -> Error {
+fn explain(name: &'static str, error: Error) -> Error {
     let Error::Driver(driver) = &error else {
         return error;
     };
@@ -208,7 +269,7 @@ fn explain(source: &Source, error: Error) -> Error {
     ];
     if refused.contains(&driver.code()) {
         return Misuse::new(
-            source.module,
+            name,
             Problem::Ptx {
                 detail: driver.to_string(),
             },

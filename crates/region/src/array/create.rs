@@ -1,0 +1,195 @@
+//! Arrays that come from nothing but a shape.
+
+use std::panic::Location;
+
+use ndarray::{Dimension, IntoDimension, Ix1, Ix2};
+
+use super::Array;
+use crate::{
+    Region,
+    element::{DType, Element, Float, Number, Scalar},
+    error::Problem,
+    graph::{Function, Op},
+    shape::Shape,
+};
+
+impl Region {
+    /// The same value everywhere.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::array;
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let made = device.region(|g| (g.from_elem(2, 7_u8), g.ones::<f32, _>((1, 2)), g.arange(0, 6, 2)))?;
+    /// assert_eq!(made.wait()?, (array![7, 7], array![[1.0, 1.0]], array![0, 2, 4]));
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn from_elem<T: Element, D: Dimension>(
+        &self,
+        shape: impl IntoDimension<Dim = D>,
+        value: T,
+    ) -> Array<T, D> {
+        let shape = Shape::from_slice(shape.into_dimension().slice());
+        self.session()
+            .filled(shape, value, "from_elem", Location::caller())
+    }
+
+    /// Zeros.
+    #[track_caller]
+    #[must_use]
+    pub fn zeros<T: Number, D: Dimension>(&self, shape: impl IntoDimension<Dim = D>) -> Array<T, D> {
+        self.from_elem(shape, T::ZERO)
+    }
+
+    /// Ones.
+    #[track_caller]
+    #[must_use]
+    pub fn ones<T: Number, D: Dimension>(&self, shape: impl IntoDimension<Dim = D>) -> Array<T, D> {
+        self.from_elem(shape, T::ONE)
+    }
+
+    /// `start`, and every `step`th number after it that is in front of `end`.
+    ///
+    /// That `step` is 0, or NaN among the three, is a mistake.
+    #[track_caller]
+    #[must_use]
+    pub fn arange<T: Number>(&self, start: T, end: T, step: T) -> Array<T, Ix1> {
+        let location = Location::caller();
+        let Some(count) = T::count(start, end, step) else {
+            let detail = format!("no steps of {step:?} lead from {start:?} to {end:?}");
+            let misuse = crate::Misuse::new("arange", Problem::Argument { detail }, location);
+            return Array::of(
+                self.session(),
+                self.session().fail(T::DTYPE, &[0], misuse, location),
+            );
+        };
+        let numbers: Array<i64, Ix1> = self.iota(Shape::from_slice(&[count]), "arange", location);
+        numbers.cast::<T>() * step + start
+    }
+
+    /// `count` numbers from `start` to `end`, both included, equally far apart.
+    #[track_caller]
+    #[must_use]
+    pub fn linspace<T: Float>(&self, start: T, end: T, count: usize) -> Array<T, Ix1> {
+        let step = if count > 1 {
+            end.less(start).over(T::from_count(count - 1))
+        } else {
+            T::ZERO
+        };
+        let numbers: Array<i64, Ix1> = self.iota(Shape::from_slice(&[count]), "linspace", Location::caller());
+        numbers.cast::<T>() * step + start
+    }
+
+    /// The square matrix with ones where both indices are the same and zeros elsewhere.
+    #[track_caller]
+    #[must_use]
+    pub fn eye<T: Number>(&self, size: usize) -> Array<T, Ix2> {
+        let numbers: Array<i64, Ix1> = self.iota(Shape::from_slice(&[size]), "eye", Location::caller());
+        let rows = numbers.insert_axis(ndarray::Axis(1));
+        rows.equal(&numbers).cast()
+    }
+
+    /// Numbers from 0 to 1, 1 excluded, that look random and follow from `seed` alone: element `i`, in the order of a dense
+    /// array, is the same on every device and for every shape.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let (short, long) = device.region(|g| (g.uniform::<f32, _>(3, 42), g.uniform::<f32, _>((2, 2), 42)))?.wait()?;
+    /// assert!(short.iter().zip(&long).all(|(one, other)| one == other && (0.0..1.0).contains(one)));
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn uniform<T: Float, D: Dimension>(
+        &self,
+        shape: impl IntoDimension<Dim = D>,
+        seed: u64,
+    ) -> Array<T, D> {
+        self.random(shape, seed, "uniform", Location::caller())
+    }
+
+    /// As [`uniform`](Self::uniform), with a mean of 0 and a standard deviation of 1, distributed normally.
+    #[track_caller]
+    #[must_use]
+    pub fn normal<T: Float, D: Dimension>(
+        &self,
+        shape: impl IntoDimension<Dim = D>,
+        seed: u64,
+    ) -> Array<T, D> {
+        self.random(shape, seed, "normal", Location::caller())
+    }
+
+    fn random<T: Float, D: Dimension>(
+        &self,
+        shape: impl IntoDimension<Dim = D>,
+        seed: u64,
+        function: &'static str,
+        location: &'static Location<'static>,
+    ) -> Array<T, D> {
+        let shape = Shape::from_slice(shape.into_dimension().slice());
+        let numbers: Array<i64, D> = self.iota(shape.clone(), function, location);
+        // The bits are what counts.
+        let seed: Array<i64, D> = self
+            .session()
+            .filled(shape.clone(), seed as i64, function, location);
+        let operands = [seed.node(), numbers.node()].into_iter().cloned().collect();
+        let name = Function::Maths(function);
+        numbers.plan(T::DTYPE, shape, Op::Apply(name, operands), function, location)
+    }
+
+    /// The number of each element.
+    fn iota<D>(
+        &self,
+        shape: Shape,
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> Array<i64, D> {
+        let session = self.session();
+        Array::of(
+            session,
+            session.plan(DType::I64, shape, Op::Iota, operation, location),
+        )
+    }
+}
+
+impl crate::graph::Session {
+    /// An array with one value everywhere.
+    fn filled<T: Element, D>(
+        self: &std::sync::Arc<Self>,
+        shape: Shape,
+        value: T,
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> Array<T, D> {
+        let value: Scalar = value.scalar();
+        Array::of(
+            self,
+            self.plan(T::DTYPE, shape, Op::Constant(value), operation, location),
+        )
+    }
+}
+
+impl<T: Number, D> Array<T, D> {
+    /// Zeros in this shape.
+    #[track_caller]
+    #[must_use]
+    pub fn zeros_like(&self) -> Self {
+        let shape = self.node().shape.clone();
+        self.session()
+            .filled(shape, T::ZERO, "zeros_like", Location::caller())
+    }
+
+    /// Ones in this shape.
+    #[track_caller]
+    #[must_use]
+    pub fn ones_like(&self) -> Self {
+        let shape = self.node().shape.clone();
+        self.session()
+            .filled(shape, T::ONE, "ones_like", Location::caller())
+    }
+}

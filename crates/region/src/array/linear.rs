@@ -1,0 +1,164 @@
+//! Products of vectors and matrices.
+
+use std::panic::Location;
+
+use ndarray::{DimMax, Dimension, Ix0, Ix1, Ix2};
+
+use super::Array;
+use crate::{
+    element::Number,
+    error::Problem,
+    graph::Op,
+    shape::{self, Shape},
+};
+
+/// What [`Array::dot`] multiplies with what, and the dimension of the product.
+///
+/// ```
+/// use millstream_region::RegionExt;
+/// use ndarray::array;
+///
+/// let device = millstream::Device::simulated()?;
+/// let (m, v) = (array![[1.0_f32, 2.0], [3.0, 4.0]], array![1.0_f32, 10.0]);
+/// let products = device.region(|g| {
+///     let (m, v) = (g.array(&m), g.array(&v));
+///     (m.dot(&m), m.dot(&v), v.dot(&m), v.dot(&v))
+/// })?;
+/// let expected = (m.dot(&m), m.dot(&v), v.dot(&m), ndarray::arr0(v.dot(&v)));
+/// assert_eq!(products.wait()?, expected);
+/// # Ok::<(), millstream_region::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`dot` multiplies vectors and matrices, not arrays of these numbers of axes",
+    note = "`matmul` multiplies batches of matrices"
+)]
+pub trait Dot<E> {
+    /// The dimension of the product.
+    type Product: Dimension;
+}
+
+impl Dot<Ix1> for Ix1 {
+    type Product = Ix0;
+}
+
+impl Dot<Ix1> for Ix2 {
+    type Product = Ix1;
+}
+
+impl Dot<Ix2> for Ix1 {
+    type Product = Ix1;
+}
+
+impl Dot<Ix2> for Ix2 {
+    type Product = Ix2;
+}
+
+impl<T: Number, D: Dimension> Array<T, D> {
+    /// The product of vectors or matrices, in `ndarray`'s sense.
+    ///
+    /// # Accuracy
+    ///
+    /// Integers wrap around. A float differs from the exact sum of its `k` products `a·b` by at most `r·u·Σ|a·b|`, where `u` is
+    /// half the distance from 1 to the next number, and `r` is at most `k`.
+    #[track_caller]
+    #[must_use]
+    pub fn dot<E: Dimension>(&self, other: &Array<T, E>) -> Array<T, D::Product>
+    where
+        D: Dot<E>,
+    {
+        let location = Location::caller();
+        // A vector is a row in front of a matrix, and a column behind one.
+        let (mut left, mut right) = (self.node().shape.clone(), other.node().shape.clone());
+        let mut product = Shape::new();
+        match left.len() {
+            1 => left.insert(0, 1),
+            _ => product.push(left[0]),
+        }
+        match right.len() {
+            1 => right.push(1),
+            _ => product.push(right[1]),
+        }
+        if left[1] != right[0] {
+            let problem = Problem::Shapes {
+                left: self.shape().into(),
+                right: other.shape().into(),
+            };
+            return self.mistake(T::DTYPE, &product, "dot", problem, location);
+        }
+        let whole = Shape::from_slice(&[left[0], right[1]]);
+        let left: Array<T, Ix2> = self.as_matrix(left, 0, location);
+        let right: Array<T, Ix2> = other.as_matrix(right, 1, location);
+        let op = Op::Product(left.node().clone(), right.node().clone());
+        let matrix: Array<T, Ix2> = left.plan(T::DTYPE, whole, op, "dot", location);
+        matrix.reordered(product, "dot", location)
+    }
+
+    /// A vector with one more axis, or a matrix.
+    fn as_matrix(
+        &self,
+        shape: Shape,
+        inserted: usize,
+        location: &'static Location<'static>,
+    ) -> Array<T, Ix2> {
+        let own =
+            |axis: usize| shape::AxisSource::same(axis + usize::from(self.ndim() == 1 && axis >= inserted));
+        self.view(shape, (0..self.ndim()).map(own).collect(), "dot", location)
+    }
+
+    /// The products of matrices: of the last two axes, for each index along the others, which are stretched as for other
+    /// operations.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::array;
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let (batch, m) = (array![[[1, 2]], [[3, 4]]], array![[1, 0], [0, 2]]);
+    /// let products = device.region(|g| g.array(&batch).matmul(&g.array(&m)))?.wait()?;
+    /// assert_eq!(products, array![[[1, 4]], [[3, 8]]]);
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    ///
+    /// # Accuracy
+    ///
+    /// That of [`dot`](Self::dot).
+    #[track_caller]
+    #[must_use]
+    pub fn matmul<E>(&self, other: &Array<T, E>) -> Array<T, <D as DimMax<E>>::Output>
+    where
+        D: DimMax<E>,
+        E: Dimension,
+    {
+        let location = Location::caller();
+        let (left, right) = (self.node().shape.clone(), other.node().shape.clone());
+        let (m, n) = (left.len().wrapping_sub(2), right.len().wrapping_sub(2));
+        let batch = match (left.get(..m), right.get(..n)) {
+            (Some(of_left), Some(of_right)) if left[m + 1] == right[n] => shape::broadcast(of_left, of_right),
+            _ => None,
+        };
+        let Some(batch) = batch else {
+            let problem = Problem::Shapes {
+                left: self.shape().into(),
+                right: other.shape().into(),
+            };
+            let longer = if left.len() >= right.len() { &left } else { &right };
+            return self.mistake(T::DTYPE, longer, "matmul", problem, location);
+        };
+        let with =
+            |rows: usize, columns: usize| -> Shape { batch.iter().copied().chain([rows, columns]).collect() };
+        let (rows, inner, columns) = (left[m], left[m + 1], right[n + 1]);
+        let left: Array<T, D> = self.stretched(&with(rows, inner), "matmul", location);
+        let right: Array<T, E> = other.stretched(&with(inner, columns), "matmul", location);
+        let op = Op::Product(left.node().clone(), right.node().clone());
+        self.plan(T::DTYPE, with(rows, columns), op, "matmul", location)
+    }
+}
+
+impl<T: Number> Array<T, Ix1> {
+    /// The products of each element of this vector with each of the other.
+    #[track_caller]
+    #[must_use]
+    pub fn outer(&self, other: &Array<T, Ix1>) -> Array<T, Ix2> {
+        self.insert_axis(ndarray::Axis(1)) * other
+    }
+}

@@ -1,0 +1,206 @@
+//! Functions of each element.
+
+use std::panic::Location;
+
+use super::{Array, compare::Operand};
+use crate::{
+    element::{Element, Float, Number, Scalar},
+    graph::{Comparison, Function, Op, Rounding},
+};
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident, $function:expr;)*) => {
+        $(
+            $(#[$doc])*
+            #[track_caller]
+            #[must_use]
+            pub fn $name(&self) -> Self {
+                self.each($function)
+            }
+        )*
+    };
+}
+
+/// Functions of the maths library: at most as far off as the page on accuracy says.
+impl<T: Float, D> Array<T, D> {
+    functions! {
+        /// e to the power of each element.
+        exp, Function::Maths("exp");
+        /// 2 to the power of each element.
+        exp2, Function::Maths("exp2");
+        /// e to the power of each element, less 1, exact near 0.
+        exp_m1, Function::Maths("exp_m1");
+        /// The natural logarithm.
+        ln, Function::Maths("ln");
+        /// The natural logarithm of each element plus 1, exact near 0.
+        ln_1p, Function::Maths("ln_1p");
+        /// The logarithm to base 2.
+        log2, Function::Maths("log2");
+        /// The logarithm to base 10.
+        log10, Function::Maths("log10");
+        /// The square root, rounded correctly.
+        sqrt, Function::SquareRoot;
+        /// The cube root.
+        cbrt, Function::Maths("cbrt");
+        /// The sine of an angle in radians.
+        sin, Function::Maths("sin");
+        /// The cosine of an angle in radians.
+        cos, Function::Maths("cos");
+        /// The tangent of an angle in radians.
+        tan, Function::Maths("tan");
+        /// The angle in radians whose sine this is.
+        asin, Function::Maths("asin");
+        /// The angle in radians whose cosine this is.
+        acos, Function::Maths("acos");
+        /// The angle in radians whose tangent this is.
+        atan, Function::Maths("atan");
+        /// The hyperbolic sine.
+        sinh, Function::Maths("sinh");
+        /// The hyperbolic cosine.
+        cosh, Function::Maths("cosh");
+        /// The hyperbolic tangent.
+        tanh, Function::Maths("tanh");
+        /// The inverse of the hyperbolic sine.
+        asinh, Function::Maths("asinh");
+        /// The inverse of the hyperbolic cosine.
+        acosh, Function::Maths("acosh");
+        /// The inverse of the hyperbolic tangent.
+        atanh, Function::Maths("atanh");
+        /// The error function.
+        erf, Function::Maths("erf");
+        /// 1 less the error function.
+        erfc, Function::Maths("erfc");
+        /// The logistic function, 1 / (1 + e⁻ˣ).
+        sigmoid, Function::Maths("sigmoid");
+        /// The greatest whole number that is not greater.
+        floor, Function::Round(Rounding::Down);
+        /// The least whole number that is not less.
+        ceil, Function::Round(Rounding::Up);
+        /// The whole number without the fraction.
+        trunc, Function::Round(Rounding::TowardsZero);
+        /// The nearest whole number, away from 0 where two are equally near.
+        round, Function::Maths("round");
+        /// The nearest whole number, the even one where two are equally near.
+        round_ties_even, Function::Round(Rounding::NearestEven);
+    }
+
+    /// What is left of each element without its whole number.
+    #[track_caller]
+    #[must_use]
+    pub fn fract(&self) -> Self {
+        let whole = self.trunc();
+        self.same_shape(Function::Subtract, &whole)
+    }
+
+    /// 1 divided by each element.
+    #[track_caller]
+    #[must_use]
+    pub fn recip(&self) -> Self {
+        self.with_scalar(Function::Divide, T::ONE, true)
+    }
+
+    /// Where an element is NaN.
+    #[track_caller]
+    #[must_use]
+    pub fn is_nan(&self) -> Array<bool, D> {
+        self.same_shape(Function::Compare(Comparison::NotEqual), self)
+    }
+
+    /// Each element to the power of another, or of a value.
+    #[track_caller]
+    #[must_use]
+    pub fn powf<O: Operand<T, D>>(&self, exponent: O) -> Array<T, O::Dim> {
+        exponent.apply(self, Function::Maths("powf"))
+    }
+
+    /// The angle in radians of the point whose ordinates are these and whose abscissae are the others.
+    #[track_caller]
+    #[must_use]
+    pub fn atan2<O: Operand<T, D>>(&self, other: O) -> Array<T, O::Dim> {
+        other.apply(self, Function::Maths("atan2"))
+    }
+
+    /// The hypotenuse of the right triangle with these legs.
+    #[track_caller]
+    #[must_use]
+    pub fn hypot<O: Operand<T, D>>(&self, other: O) -> Array<T, O::Dim> {
+        other.apply(self, Function::Maths("hypot"))
+    }
+
+    /// Each element to the power of a whole number.
+    #[track_caller]
+    #[must_use]
+    pub fn powi(&self, exponent: i32) -> Self {
+        let location = Location::caller();
+        let value = self.constant(Scalar::I32(exponent), location);
+        let exponent: Array<T, D> = value.stretched(&self.node().shape, "powi", location);
+        self.same_shape(Function::Maths("powi"), &exponent)
+    }
+}
+
+impl<T: Number, D> Array<T, D> {
+    functions! {
+        /// Each element without its sign; integers wrap around.
+        abs, Function::Absolute;
+        /// For integers −1, 0 or 1; for floats 1 with the sign of the element, or NaN.
+        signum, Function::Signum;
+    }
+
+    /// Each element times itself.
+    #[track_caller]
+    #[must_use]
+    pub fn pow2(&self) -> Self {
+        self.same_shape(Function::Multiply, self)
+    }
+
+    /// Each element, or 0 where it is less; NaN stays NaN.
+    #[track_caller]
+    #[must_use]
+    pub fn relu(&self) -> Self {
+        self.with_scalar(Function::Maximum, T::ZERO, false)
+    }
+}
+
+impl<T: Element, D> Array<T, D> {
+    /// The elements as another type, as `as` does it in Rust: towards 0, to the nearest that there is, NaN to 0. A
+    /// `bool` is 0 or 1; whatever is not 0 is `true`.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::array;
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let x = array![-1.5_f32, 2.5, 300.0, f32::NAN];
+    /// let bytes = device.region(|g| g.array(&x).cast::<u8>())?.wait()?;
+    /// assert_eq!(bytes, x.mapv(|x| x as u8));
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn cast<U: Element>(&self) -> Array<U, D> {
+        if T::DTYPE == U::DTYPE {
+            return Array::of(self.session(), self.node().clone());
+        }
+        self.each(Function::Cast(U::DTYPE))
+    }
+
+    /// What `function` makes of the array. It is called once, with the whole array, and not for each element: so a body
+    /// that was written for `ndarray` reads the same.
+    pub fn mapv<U, E>(&self, function: impl FnOnce(Self) -> Array<U, E>) -> Array<U, E> {
+        function(self.clone())
+    }
+
+    /// A function of the elements of two arrays of one shape.
+    #[track_caller]
+    pub(super) fn same_shape<U: Element>(&self, function: Function, other: &Self) -> Array<U, D> {
+        let operands = [self.node(), other.node()].into_iter().cloned().collect();
+        let op = Op::Apply(function, operands);
+        self.plan(
+            U::DTYPE,
+            self.node().shape.clone(),
+            op,
+            function.word(),
+            Location::caller(),
+        )
+    }
+}

@@ -1,0 +1,382 @@
+//! The same elements seen otherwise. Nothing here copies.
+
+use std::panic::Location;
+
+use ndarray::{Axis, Dimension, IntoDimension, Ix1, RemoveAxis, Slice, SliceArg, SliceInfoElem};
+
+use super::Array;
+use crate::{
+    element::Element,
+    error::Problem,
+    graph::Op,
+    shape::{self, AxisMap, AxisSource, Shape},
+};
+
+/// What a slice shows of an array.
+pub(super) struct Sliced {
+    pub(super) shape: Shape,
+    pub(super) map: AxisMap,
+}
+
+impl<T, D> Array<T, D> {
+    /// The part that the slice, made by [`ndarray::s!`], shows. Steps may be negative.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::{array, s};
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let x = array![[1, 2, 3], [4, 5, 6]];
+    /// let part = device.region(|g| g.array(&x).slice(s![1, ..;-2]))?.wait()?;
+    /// assert_eq!(part, array![6, 4]);
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn slice<I: SliceArg<D>>(&self, info: I) -> Array<T, I::OutDim>
+    where
+        D: Dimension,
+    {
+        let location = Location::caller();
+        match self.sliced(info.as_ref()) {
+            Ok(sliced) => self.view(sliced.shape, sliced.map, "slice", location),
+            Err(problem) => {
+                let rank = info.out_ndim();
+                self.mistake(self.node().dtype, &vec![0; rank], "slice", problem, location)
+            }
+        }
+    }
+
+    /// The part that a slice shows of one axis.
+    #[track_caller]
+    #[must_use]
+    pub fn slice_axis(&self, axis: Axis, slice: Slice) -> Self {
+        let location = Location::caller();
+        let Some(mut elements) = self.whole(axis) else {
+            return self.no_axis(axis, self.shape(), "slice_axis", location);
+        };
+        elements[axis.index()] = slice.into();
+        match self.sliced(&elements) {
+            Ok(sliced) => self.view(sliced.shape, sliced.map, "slice_axis", location),
+            Err(problem) => self.mistake(self.node().dtype, self.shape(), "slice_axis", problem, location),
+        }
+    }
+
+    /// What is at one index of an axis, which the result does not have.
+    #[track_caller]
+    #[must_use]
+    pub fn index_axis(&self, axis: Axis, index: usize) -> Array<T, D::Smaller>
+    where
+        D: RemoveAxis,
+    {
+        let location = Location::caller();
+        let smaller = || self.shape()[..self.ndim().saturating_sub(1)].to_vec();
+        let Some(mut elements) = self.whole(axis) else {
+            return self.no_axis(axis, &smaller(), "index_axis", location);
+        };
+        elements[axis.index()] = SliceInfoElem::Index(isize::try_from(index).unwrap_or(isize::MAX));
+        match self.sliced(&elements) {
+            Ok(sliced) => self.view(sliced.shape, sliced.map, "index_axis", location),
+            Err(problem) => self.mistake(self.node().dtype, &smaller(), "index_axis", problem, location),
+        }
+    }
+
+    /// A slice of everything, if there is such an axis.
+    fn whole(&self, axis: Axis) -> Option<Vec<SliceInfoElem>> {
+        (axis.index() < self.ndim()).then(|| vec![Slice::new(0, None, 1).into(); self.ndim()])
+    }
+
+    fn no_axis<U, E>(
+        &self,
+        axis: Axis,
+        shape: &[usize],
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> Array<U, E> {
+        let problem = Problem::Axis {
+            axis: axis.index(),
+            shape: self.shape().into(),
+        };
+        self.mistake(self.node().dtype, shape, operation, problem, location)
+    }
+
+    /// What a slice shows.
+    pub(super) fn sliced(&self, elements: &[SliceInfoElem]) -> Result<Sliced, Problem> {
+        let (mut shape, mut map) = (Shape::new(), AxisMap::new());
+        for element in elements {
+            let axis = map.len();
+            match *element {
+                SliceInfoElem::NewAxis => shape.push(1),
+                SliceInfoElem::Index(index) => {
+                    let length = self.length_of(axis)?;
+                    let problem = || Problem::Slice {
+                        range: index.to_string(),
+                        axis,
+                        length,
+                    };
+                    let at = absolute(index, length)
+                        .filter(|&at| at < length)
+                        .ok_or_else(problem)?;
+                    map.push(AxisSource::fixed(at));
+                }
+                SliceInfoElem::Slice { start, end, step } => {
+                    let length = self.length_of(axis)?;
+                    let (from, count) = span(start, end, step, axis, length)?;
+                    map.push(AxisSource {
+                        axis: Some(shape.len()),
+                        start: from,
+                        step,
+                    });
+                    shape.push(count);
+                }
+            }
+        }
+        if map.len() != self.ndim() {
+            let detail = format!("a slice of {} axes for shape {:?}", map.len(), self.shape());
+            return Err(Problem::Argument { detail });
+        }
+        Ok(Sliced { shape, map })
+    }
+
+    fn length_of(&self, axis: usize) -> Result<usize, Problem> {
+        self.shape().get(axis).copied().ok_or_else(|| Problem::Axis {
+            axis,
+            shape: self.shape().into(),
+        })
+    }
+
+    /// The axes in the opposite order: of a matrix, the transpose.
+    #[track_caller]
+    #[must_use]
+    pub fn t(&self) -> Self {
+        let order: Vec<_> = (0..self.ndim()).rev().collect();
+        self.reordered_axes(&order, "t", Location::caller())
+    }
+
+    /// As [`t`](Self::t).
+    #[track_caller]
+    #[must_use]
+    pub fn reversed_axes(&self) -> Self {
+        self.t()
+    }
+
+    /// The axes in another order: the result's axis `i` is this array's axis `axes[i]`.
+    #[track_caller]
+    #[must_use]
+    pub fn permuted_axes(&self, axes: impl IntoDimension<Dim = D>) -> Self
+    where
+        D: Dimension,
+    {
+        self.reordered_axes(axes.into_dimension().slice(), "permuted_axes", Location::caller())
+    }
+
+    /// Two axes the other way round.
+    #[track_caller]
+    #[must_use]
+    pub fn swapped_axes(&self, one: usize, other: usize) -> Self {
+        let mut order: Vec<_> = (0..self.ndim()).collect();
+        let location = Location::caller();
+        if one >= self.ndim() || other >= self.ndim() {
+            return self.no_axis(Axis(one.max(other)), self.shape(), "swapped_axes", location);
+        }
+        order.swap(one, other);
+        self.reordered_axes(&order, "swapped_axes", location)
+    }
+
+    fn reordered_axes(
+        &self,
+        order: &[usize],
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> Self {
+        let mut places: Vec<Option<usize>> = vec![None; self.ndim()];
+        for (place, &axis) in order.iter().enumerate() {
+            if let Some(known) = places.get_mut(axis) {
+                *known = Some(place);
+            }
+        }
+        let Some(map) = places
+            .into_iter()
+            .map(|place| place.map(AxisSource::same))
+            .collect::<Option<AxisMap>>()
+        else {
+            let problem = Problem::Permutation {
+                axes: order.into(),
+                shape: self.shape().into(),
+            };
+            return self.mistake(self.node().dtype, self.shape(), operation, problem, location);
+        };
+        let shape = order.iter().map(|&axis| self.shape()[axis]).collect();
+        self.view(shape, map, operation, location)
+    }
+
+    /// With one more axis, of length 1.
+    #[track_caller]
+    #[must_use]
+    pub fn insert_axis(&self, axis: Axis) -> Array<T, D::Larger>
+    where
+        D: Dimension,
+    {
+        let location = Location::caller();
+        let mut shape = self.node().shape.clone();
+        if axis.index() > shape.len() {
+            shape.push(1);
+            return self.no_axis(axis, &shape, "insert_axis", location);
+        }
+        shape.insert(axis.index(), 1);
+        let map = (0..self.ndim()).map(|own| AxisSource::same(own + usize::from(own >= axis.index())));
+        self.view(shape, map.collect(), "insert_axis", location)
+    }
+
+    /// The elements along an axis in the opposite order.
+    #[track_caller]
+    #[must_use]
+    pub fn inverted_axis(&self, axis: Axis) -> Self {
+        self.slice_axis(axis, Slice::new(0, None, -1))
+    }
+
+    /// Stretched to a shape: axes of length 1, and ones in front, are repeated.
+    ///
+    /// If the shape cannot be stretched to the other, that is a mistake.
+    #[track_caller]
+    #[must_use]
+    pub fn broadcast<E: Dimension>(&self, shape: impl IntoDimension<Dim = E>) -> Array<T, E> {
+        let shape = Shape::from_slice(shape.into_dimension().slice());
+        self.broadcast_shape(&shape, "broadcast", Location::caller())
+    }
+
+    /// Stretched to the shape of another array.
+    #[track_caller]
+    pub(super) fn broadcast_to<E>(&self, like: &Array<T, E>) -> Array<T, E> {
+        self.broadcast_shape(&like.node().shape, "broadcast", Location::caller())
+    }
+
+    /// The array itself, if it has this shape; that it has another is a mistake.
+    #[track_caller]
+    pub(crate) fn shaped_as(&self, shape: &[usize]) -> Self {
+        if self.shape() == shape {
+            return self.clone();
+        }
+        let problem = Problem::Shapes {
+            left: self.shape().into(),
+            right: shape.into(),
+        };
+        self.mistake(
+            self.node().dtype,
+            shape,
+            "write back",
+            problem,
+            Location::caller(),
+        )
+    }
+
+    fn broadcast_shape<E>(
+        &self,
+        shape: &Shape,
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> Array<T, E> {
+        if shape::broadcast(self.shape(), shape).as_ref() != Some(shape) {
+            let problem = Problem::Broadcast {
+                shape: self.shape().into(),
+                target: shape.as_slice().into(),
+            };
+            return self.mistake(self.node().dtype, shape, operation, problem, location);
+        }
+        self.stretched(shape, operation, location)
+    }
+
+    /// The same elements, in the same order, in another shape.
+    ///
+    /// If that has another number of elements, that is a mistake.
+    #[track_caller]
+    #[must_use]
+    pub fn into_shape_with_order<E: Dimension>(&self, shape: impl IntoDimension<Dim = E>) -> Array<T, E> {
+        let shape = Shape::from_slice(shape.into_dimension().slice());
+        self.reordered(shape, "into_shape_with_order", Location::caller())
+    }
+
+    /// All elements in a row.
+    #[track_caller]
+    #[must_use]
+    pub fn flatten(&self) -> Array<T, Ix1> {
+        self.reordered(Shape::from_slice(&[self.len()]), "flatten", Location::caller())
+    }
+
+    /// The same elements in another shape.
+    pub(super) fn reordered<E>(
+        &self,
+        shape: Shape,
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> Array<T, E> {
+        if shape::elements(&shape) != Some(self.len()) {
+            let problem = Problem::Reshape {
+                shape: self.shape().into(),
+                target: shape.as_slice().into(),
+            };
+            return self.mistake(self.node().dtype, &shape, operation, problem, location);
+        }
+        if shape == self.node().shape {
+            return Array::of(self.session(), self.node().clone());
+        }
+        self.plan(
+            self.node().dtype,
+            shape,
+            Op::Reshape(self.node().clone()),
+            operation,
+            location,
+        )
+    }
+}
+
+impl<T: Element> Array<T, ndarray::Ix2> {
+    /// The elements of a matrix whose two indices are the same.
+    #[track_caller]
+    #[must_use]
+    pub fn diag(&self) -> Array<T, Ix1> {
+        let length = self.shape()[0].min(self.shape()[1]);
+        let map = AxisMap::from_slice(&[AxisSource::same(0), AxisSource::same(0)]);
+        self.view(Shape::from_slice(&[length]), map, "diag", Location::caller())
+    }
+}
+
+/// An index that counts from the end if it is negative; none if that is in front of the beginning.
+fn absolute(index: isize, length: usize) -> Option<usize> {
+    if index < 0 {
+        length.checked_sub(index.unsigned_abs())
+    } else {
+        Some(index.unsigned_abs())
+    }
+}
+
+/// The first index that a slice shows, and how many.
+fn span(
+    start: isize,
+    end: Option<isize>,
+    step: isize,
+    axis: usize,
+    length: usize,
+) -> Result<(usize, usize), Problem> {
+    let problem = || Problem::Slice {
+        range: format!(
+            "{start}..{};{step}",
+            end.map_or(String::new(), |end| end.to_string())
+        ),
+        axis,
+        length,
+    };
+    let from = absolute(start, length).ok_or_else(problem)?;
+    let to = end
+        .map_or(Some(length), |end| absolute(end, length))
+        .ok_or_else(problem)?;
+    if from > length || to > length || step == 0 {
+        return Err(problem());
+    }
+    let count = to.saturating_sub(from).div_ceil(step.unsigned_abs());
+    if count == 0 {
+        return Ok((0, 0));
+    }
+    // Backwards, the last index comes first.
+    Ok((if step < 0 { to - 1 } else { from }, count))
+}

@@ -1,0 +1,248 @@
+//! What a reduction keeps of the elements that it has seen, and how it puts two of those together.
+//!
+//! Sums of `f32` are kept as `f64`, so that the only rounding that counts is the last. Sums of `f64` are kept with what
+//! every addition has lost (Knuth's exact sum of two), which is added at the end.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::{
+    body::{Body, Class, Reg, line},
+    cast::cast,
+};
+use crate::{element::DType, graph::Reduction};
+
+/// Registers with what a reduction keeps.
+pub(super) type Kept = SmallVec<[Reg; 2]>;
+
+/// A way to reduce, for elements of one type.
+#[derive(Clone, Copy)]
+pub(super) struct Accumulator {
+    reduction: Reduction,
+    element: DType,
+}
+
+impl Accumulator {
+    pub(super) fn new(reduction: Reduction, element: DType) -> Self {
+        Self { reduction, element }
+    }
+
+    /// The types of what is kept.
+    pub(super) fn slots(self) -> SmallVec<[DType; 2]> {
+        match (self.reduction, self.element) {
+            (Reduction::Sum, DType::F64) => smallvec![DType::F64, DType::F64],
+            (Reduction::Sum | Reduction::Product, DType::F32 | DType::F64) => smallvec![DType::F64],
+            (Reduction::ArgMinimum | Reduction::ArgMaximum, DType::U8) => smallvec![DType::I32, DType::I64],
+            (Reduction::ArgMinimum | Reduction::ArgMaximum, element) => smallvec![element, DType::I64],
+            (Reduction::Any | Reduction::All, _) | (_, DType::U8) => smallvec![DType::I32],
+            (_, element) => smallvec![element],
+        }
+    }
+
+    /// Registers that stand for no element at all.
+    pub(super) fn nothing(self, body: &mut Body) -> Kept {
+        let slots = self.slots();
+        let first = match self.reduction {
+            Reduction::Sum | Reduction::Any => zero(slots[0]),
+            Reduction::Product | Reduction::All => one(slots[0]),
+            Reduction::Minimum | Reduction::ArgMinimum => greatest(slots[0]),
+            Reduction::Maximum | Reduction::ArgMaximum => least(slots[0]),
+        };
+        let mut kept = Kept::new();
+        for (slot, &dtype) in slots.iter().enumerate() {
+            let value = match slot {
+                0 => first,
+                _ if dtype == DType::I64 => "9223372036854775807",
+                _ => zero(dtype),
+            };
+            let reg = body.reg(Class::of(dtype));
+            line!(body, "mov.{} {reg}, {value};", moved(dtype));
+            kept.push(reg);
+        }
+        kept
+    }
+
+    /// One element, the number of which is given by `number`, as what would be kept of it alone.
+    pub(super) fn only(self, body: &mut Body, element: Reg, number: impl FnOnce(&mut Body) -> Reg) -> Kept {
+        let slots = self.slots();
+        let first = if self.element == DType::Bool {
+            body.as_word(element)
+        } else {
+            cast(body, self.element, slots[0], element)
+        };
+        match slots.get(1) {
+            None => smallvec![first],
+            Some(DType::I64) => {
+                let number = number(body);
+                smallvec![first, body.index_as_i64(number)]
+            }
+            Some(_) => {
+                let lost = body.reg(Class::F64);
+                line!(body, "mov.f64 {lost}, 0d0000000000000000;");
+                smallvec![first, lost]
+            }
+        }
+    }
+
+    /// Adds to `kept` what was kept of other elements.
+    pub(super) fn combine(self, body: &mut Body, kept: &Kept, other: &Kept) {
+        let (a, b) = (kept[0], other[0]);
+        let dtype = self.slots()[0];
+        match self.reduction {
+            Reduction::Sum if kept.len() == 2 => add_exactly(body, kept, other),
+            Reduction::Sum => line!(body, "add.{} {a}, {a}, {b};", arithmetic(dtype)),
+            Reduction::Product if Class::of(dtype) == Class::F64 => line!(body, "mul.rn.f64 {a}, {a}, {b};"),
+            Reduction::Product => line!(body, "mul.lo.{} {a}, {a}, {b};", arithmetic(dtype)),
+            Reduction::Any => line!(body, "or.b32 {a}, {a}, {b};"),
+            Reduction::All => line!(body, "and.b32 {a}, {a}, {b};"),
+            Reduction::Minimum | Reduction::Maximum => {
+                let better = self.is_better(body, dtype, b, a);
+                line!(body, "selp.{} {a}, {b}, {a}, {better};", moved(dtype));
+            }
+            Reduction::ArgMinimum | Reduction::ArgMaximum => {
+                let (better, same, earlier) = (
+                    self.is_better(body, dtype, b, a),
+                    self.is_same(body, dtype, a, b),
+                    body.reg(Class::Predicate),
+                );
+                line!(body, "setp.lt.s64 {earlier}, {}, {};", other[1], kept[1]);
+                line!(body, "and.pred {same}, {same}, {earlier};");
+                line!(body, "or.pred {better}, {better}, {same};");
+                line!(body, "selp.{} {a}, {b}, {a}, {better};", moved(dtype));
+                line!(body, "selp.b64 {}, {}, {}, {better};", kept[1], other[1], kept[1]);
+            }
+        }
+    }
+
+    /// The result for all elements of which this is kept.
+    pub(super) fn result(self, body: &mut Body, kept: &Kept, to: DType) -> Reg {
+        match self.reduction {
+            Reduction::ArgMinimum | Reduction::ArgMaximum => kept[1],
+            Reduction::Any | Reduction::All => body.is_not_zero(kept[0]),
+            Reduction::Sum if kept.len() == 2 => {
+                // Where the sum is not finite, what was lost is no number, or none that matters.
+                let (sum, result, is_nan) = (
+                    body.reg(Class::F64),
+                    body.reg(Class::F64),
+                    body.reg(Class::Predicate),
+                );
+                line!(body, "add.rn.f64 {sum}, {}, {};", kept[0], kept[1]);
+                line!(body, "setp.nan.f64 {is_nan}, {}, {};", kept[1], kept[1]);
+                line!(body, "selp.f64 {result}, {}, {sum}, {is_nan};", kept[0]);
+                result
+            }
+            _ => cast(body, self.slots()[0], to, kept[0]),
+        }
+    }
+
+    /// Whether `a` comes before `b`: it is less, or greater, or a NaN where the other is none.
+    fn is_better(self, body: &mut Body, dtype: DType, a: Reg, b: Reg) -> Reg {
+        let name = match self.reduction {
+            Reduction::Minimum | Reduction::ArgMinimum => "lt",
+            _ => "gt",
+        };
+        let better = body.reg(Class::Predicate);
+        line!(body, "setp.{name}.{} {better}, {a}, {b};", compared(dtype));
+        if matches!(dtype, DType::F32 | DType::F64) {
+            let (is_nan, is_number) = (body.reg(Class::Predicate), body.reg(Class::Predicate));
+            line!(body, "setp.nan.{} {is_nan}, {a}, {a};", compared(dtype));
+            line!(body, "setp.num.{} {is_number}, {b}, {b};", compared(dtype));
+            line!(body, "and.pred {is_nan}, {is_nan}, {is_number};");
+            line!(body, "or.pred {better}, {better}, {is_nan};");
+        }
+        better
+    }
+
+    /// Whether neither comes before the other.
+    fn is_same(self, body: &mut Body, dtype: DType, a: Reg, b: Reg) -> Reg {
+        let same = body.reg(Class::Predicate);
+        line!(body, "setp.eq.{} {same}, {a}, {b};", compared(dtype));
+        if matches!(dtype, DType::F32 | DType::F64) {
+            let (of_a, of_b) = (body.reg(Class::Predicate), body.reg(Class::Predicate));
+            line!(body, "setp.nan.{} {of_a}, {a}, {a};", compared(dtype));
+            line!(body, "setp.nan.{} {of_b}, {b}, {b};", compared(dtype));
+            line!(body, "and.pred {of_a}, {of_a}, {of_b};");
+            line!(body, "or.pred {same}, {same}, {of_a};");
+        }
+        same
+    }
+}
+
+/// Adds two sums, and what the addition loses to what was lost before.
+fn add_exactly(body: &mut Body, kept: &Kept, other: &Kept) {
+    let (a, b) = (kept[0], other[0]);
+    let mut new = || body.reg(Class::F64);
+    let (sum, of_b, of_a, lost_b, lost_a) = (new(), new(), new(), new(), new());
+    line!(body, "add.rn.f64 {sum}, {a}, {b};");
+    line!(body, "sub.rn.f64 {of_b}, {sum}, {a};");
+    line!(body, "sub.rn.f64 {of_a}, {sum}, {of_b};");
+    line!(body, "sub.rn.f64 {lost_b}, {b}, {of_b};");
+    line!(body, "sub.rn.f64 {lost_a}, {a}, {of_a};");
+    line!(body, "add.rn.f64 {lost_a}, {lost_a}, {lost_b};");
+    line!(body, "add.rn.f64 {lost_a}, {lost_a}, {};", other[1]);
+    line!(body, "add.rn.f64 {}, {}, {lost_a};", kept[1], kept[1]);
+    line!(body, "mov.f64 {a}, {sum};");
+}
+
+fn zero(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "0f00000000",
+        DType::F64 => "0d0000000000000000",
+        _ => "0",
+    }
+}
+
+fn one(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "0f3F800000",
+        DType::F64 => "0d3FF0000000000000",
+        _ => "1",
+    }
+}
+
+fn greatest(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "0f7F800000",
+        DType::F64 => "0d7FF0000000000000",
+        DType::I64 => "9223372036854775807",
+        _ => "2147483647",
+    }
+}
+
+fn least(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "0fFF800000",
+        DType::F64 => "0dFFF0000000000000",
+        DType::I64 => "-9223372036854775808",
+        _ => "-2147483648",
+    }
+}
+
+/// The type that `mov` and `selp` have for a slot.
+fn moved(dtype: DType) -> &'static str {
+    match Class::of(dtype) {
+        Class::F32 => "f32",
+        Class::F64 => "f64",
+        Class::B64 => "b64",
+        Class::B32 | Class::Predicate => "b32",
+    }
+}
+
+/// The type that `setp` has for a slot.
+fn compared(dtype: DType) -> &'static str {
+    match Class::of(dtype) {
+        Class::F32 => "f32",
+        Class::F64 => "f64",
+        Class::B64 => "s64",
+        Class::B32 | Class::Predicate => "s32",
+    }
+}
+
+/// The type that `add` has for a slot.
+fn arithmetic(dtype: DType) -> &'static str {
+    match Class::of(dtype) {
+        Class::F32 => "rn.f32",
+        Class::F64 => "rn.f64",
+        Class::B64 => "s64",
+        Class::B32 | Class::Predicate => "s32",
+    }
+}

@@ -1,0 +1,175 @@
+//! One function of elements, in instructions.
+//!
+//! Arithmetic is rounded to nearest, operation by operation: nothing is contracted, so that it gives what the host's gives.
+
+use super::{
+    body::{Body, Class, Reg, line},
+    cast::cast,
+};
+use crate::{
+    element::DType,
+    graph::{Comparison, Function, Rounding},
+};
+
+/// Applies the function to elements of type `from`; of a selection, that is what is chosen from. The result has type `to`.
+pub(super) fn apply(body: &mut Body, function: Function, from: DType, to: DType, values: &[Reg]) -> Reg {
+    match function {
+        Function::Cast(_) => cast(body, from, to, values[0]),
+        Function::Maths(name) => {
+            let result = body.reg(Class::of(to));
+            let kind = if from == DType::F32 { "f32" } else { "f64" };
+            body.call(&format!("ms_{name}_{kind}"), result, values);
+            result
+        }
+        Function::Compare(comparison) => compare(body, comparison, from, values[0], values[1]),
+        Function::Select => select(body, from, values[0], values[1], values[2]),
+        _ => match from {
+            DType::F32 | DType::F64 => float(body, function, from, values),
+            DType::I32 | DType::I64 | DType::U8 => integer(body, function, from, values),
+            DType::Bool => truth(body, function, values),
+        },
+    }
+}
+
+fn float(body: &mut Body, function: Function, dtype: DType, values: &[Reg]) -> Reg {
+    let (kind, one) = match dtype {
+        DType::F32 => ("f32", "0f3F800000"),
+        _ => ("f64", "0d3FF0000000000000"),
+    };
+    let result = body.reg(Class::of(dtype));
+    let a = values[0];
+    match (function, values) {
+        (Function::Add, &[a, b]) => line!(body, "add.rn.{kind} {result}, {a}, {b};"),
+        (Function::Subtract, &[a, b]) => line!(body, "sub.rn.{kind} {result}, {a}, {b};"),
+        (Function::Multiply, &[a, b]) => line!(body, "mul.rn.{kind} {result}, {a}, {b};"),
+        (Function::Divide, &[a, b]) => line!(body, "div.rn.{kind} {result}, {a}, {b};"),
+        (Function::Remainder, _) => body.call(&format!("ms_rem_{kind}"), result, values),
+        (Function::Minimum | Function::Maximum, &[a, b]) => {
+            let (is_nan, nan, chosen) = (body.reg(Class::Predicate), body.reg(a.class), body.reg(a.class));
+            let name = function.word();
+            line!(body, "{name}.{kind} {chosen}, {a}, {b};");
+            // The instruction prefers the operand that is a number; this is a NaN if there is one.
+            line!(body, "add.rn.{kind} {nan}, {a}, {b};");
+            line!(body, "setp.nan.{kind} {is_nan}, {a}, {b};");
+            line!(body, "selp.{kind} {result}, {nan}, {chosen}, {is_nan};");
+        }
+        (Function::Negate, _) => line!(body, "neg.{kind} {result}, {a};"),
+        (Function::Absolute, _) => line!(body, "abs.{kind} {result}, {a};"),
+        (Function::SquareRoot, _) => line!(body, "sqrt.rn.{kind} {result}, {a};"),
+        (Function::Signum, _) => {
+            let (is_nan, sign, unit) = (body.reg(Class::Predicate), body.reg(a.class), body.reg(a.class));
+            line!(body, "mov.{kind} {unit}, {one};");
+            line!(body, "copysign.{kind} {sign}, {a}, {unit};");
+            line!(body, "setp.nan.{kind} {is_nan}, {a}, {a};");
+            line!(body, "selp.{kind} {result}, {a}, {sign}, {is_nan};");
+        }
+        (Function::Round(rounding), _) => {
+            let mode = match rounding {
+                Rounding::Down => "rmi",
+                Rounding::Up => "rpi",
+                Rounding::TowardsZero => "rzi",
+                Rounding::NearestEven => "rni",
+            };
+            line!(body, "cvt.{mode}.{kind}.{kind} {result}, {a};");
+        }
+        _ => unreachable!("floats have no {function:?}"),
+    }
+    result
+}
+
+fn integer(body: &mut Body, function: Function, dtype: DType, values: &[Reg]) -> Reg {
+    let (bits, class) = match dtype {
+        DType::I64 => (64, Class::B64),
+        _ => (32, Class::B32),
+    };
+    let result = body.reg(class);
+    let a = values[0];
+    match (function, values) {
+        (Function::Add, &[a, b]) => line!(body, "add.s{bits} {result}, {a}, {b};"),
+        (Function::Subtract, &[a, b]) => line!(body, "sub.s{bits} {result}, {a}, {b};"),
+        (Function::Multiply, &[a, b]) => line!(body, "mul.lo.s{bits} {result}, {a}, {b};"),
+        (Function::Divide | Function::Remainder, &[a, b]) => {
+            // What a division by 0 gives is not defined, so it is made by 1 and its result is not used.
+            let (by_zero, divisor, quotient) = (body.reg(Class::Predicate), body.reg(class), body.reg(class));
+            let name = function.word();
+            line!(body, "setp.eq.s{bits} {by_zero}, {b}, 0;");
+            line!(body, "selp.b{bits} {divisor}, 1, {b}, {by_zero};");
+            line!(body, "{name}.s{bits} {quotient}, {a}, {divisor};");
+            line!(body, "selp.b{bits} {result}, 0, {quotient}, {by_zero};");
+        }
+        (Function::Minimum | Function::Maximum, &[a, b]) => {
+            let name = function.word();
+            line!(body, "{name}.s{bits} {result}, {a}, {b};");
+        }
+        (Function::And, &[a, b]) => line!(body, "and.b{bits} {result}, {a}, {b};"),
+        (Function::Or, &[a, b]) => line!(body, "or.b{bits} {result}, {a}, {b};"),
+        (Function::ExclusiveOr, &[a, b]) => line!(body, "xor.b{bits} {result}, {a}, {b};"),
+        (Function::Not, _) => line!(body, "not.b{bits} {result}, {a};"),
+        (Function::Negate, _) => line!(body, "neg.s{bits} {result}, {a};"),
+        (Function::Absolute, _) if dtype == DType::U8 => return a,
+        (Function::Absolute, _) => line!(body, "abs.s{bits} {result}, {a};"),
+        (Function::Signum, _) => {
+            let below = body.reg(class);
+            line!(body, "min.s{bits} {below}, {a}, 1;");
+            line!(body, "max.s{bits} {result}, {below}, -1;");
+        }
+        _ => unreachable!("integers have no {function:?}"),
+    }
+    if dtype == DType::U8 {
+        return body.low_byte(result);
+    }
+    result
+}
+
+fn truth(body: &mut Body, function: Function, values: &[Reg]) -> Reg {
+    let result = body.reg(Class::Predicate);
+    match (function, values) {
+        (Function::And, &[a, b]) => line!(body, "and.pred {result}, {a}, {b};"),
+        (Function::Or, &[a, b]) => line!(body, "or.pred {result}, {a}, {b};"),
+        (Function::ExclusiveOr, &[a, b]) => line!(body, "xor.pred {result}, {a}, {b};"),
+        (Function::Not, &[a]) => line!(body, "not.pred {result}, {a};"),
+        _ => unreachable!("booleans have no {function:?}"),
+    }
+    result
+}
+
+fn compare(body: &mut Body, comparison: Comparison, dtype: DType, a: Reg, b: Reg) -> Reg {
+    let (kind, a, b) = match dtype {
+        DType::F32 => ("f32", a, b),
+        DType::F64 => ("f64", a, b),
+        DType::I64 => ("s64", a, b),
+        DType::I32 | DType::U8 => ("s32", a, b),
+        DType::Bool => ("s32", body.as_word(a), body.as_word(b)),
+    };
+    let name = match comparison {
+        Comparison::Less => "lt",
+        Comparison::LessOrEqual => "le",
+        Comparison::Greater => "gt",
+        Comparison::GreaterOrEqual => "ge",
+        Comparison::Equal => "eq",
+        Comparison::NotEqual if matches!(dtype, DType::F32 | DType::F64) => "neu",
+        Comparison::NotEqual => "ne",
+    };
+    let result = body.reg(Class::Predicate);
+    line!(body, "setp.{name}.{kind} {result}, {a}, {b};");
+    result
+}
+
+/// The one or the other, for values of any class.
+pub(super) fn select(body: &mut Body, dtype: DType, which: Reg, a: Reg, b: Reg) -> Reg {
+    if dtype == DType::Bool {
+        let (a, b) = (body.as_word(a), body.as_word(b));
+        let word = body.reg(Class::B32);
+        line!(body, "selp.b32 {word}, {a}, {b}, {which};");
+        return body.is_not_zero(word);
+    }
+    let kind = match Class::of(dtype) {
+        Class::F32 => "f32",
+        Class::F64 => "f64",
+        Class::B64 => "b64",
+        Class::B32 | Class::Predicate => "b32",
+    };
+    let result = body.reg(Class::of(dtype));
+    line!(body, "selp.{kind} {result}, {a}, {b}, {which};");
+    result
+}

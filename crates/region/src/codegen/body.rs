@@ -1,0 +1,323 @@
+//! The text of one kernel as it grows: registers, parameters, instructions.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt::{self, Write},
+};
+
+use crate::{
+    element::{DType, Scalar},
+    graph::NodeRef,
+    maths,
+};
+
+/// Threads of a block in every generated kernel.
+pub(crate) const BLOCK: usize = 256;
+
+/// What is passed for one parameter.
+#[derive(Clone)]
+pub(crate) enum Parameter {
+    /// The address of a node's elements.
+    Elements(NodeRef),
+    /// The address of what the kernel writes, by number.
+    Target(usize),
+    /// The address of what an earlier kernel of the same reduction has left, by number.
+    Partial(usize),
+    /// A length, a step or an index, as wide as the kernel's indices are.
+    Index(i64),
+    /// A value.
+    Scalar(Scalar),
+    /// The address of the word that tells of indices that are none.
+    Flag,
+    /// What that word becomes if an index of this node is none of an axis of this length.
+    Check {
+        node: NodeRef,
+        axis: usize,
+        length: usize,
+    },
+}
+
+/// A kernel to launch.
+pub(crate) struct Kernel {
+    /// The whole module; its entry is called `region`.
+    pub(crate) ptx: String,
+    pub(crate) parameters: Vec<Parameter>,
+    /// Whether indices have 64 bits instead of 32.
+    pub(crate) wide: bool,
+    /// What the kernel does, in a few words.
+    pub(crate) name: String,
+}
+
+/// What a register holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Class {
+    Predicate,
+    B32,
+    B64,
+    F32,
+    F64,
+}
+
+impl Class {
+    /// What holds an element. A `u8` is in a word of which the other bits are 0.
+    pub(crate) fn of(dtype: DType) -> Self {
+        match dtype {
+            DType::F32 => Class::F32,
+            DType::F64 => Class::F64,
+            DType::I32 | DType::U8 => Class::B32,
+            DType::I64 => Class::B64,
+            DType::Bool => Class::Predicate,
+        }
+    }
+
+    fn declaration(self) -> (&'static str, &'static str) {
+        match self {
+            Class::Predicate => (".pred", "%p"),
+            Class::B32 => (".b32", "%r"),
+            Class::B64 => (".b64", "%rd"),
+            Class::F32 => (".f32", "%f"),
+            Class::F64 => (".f64", "%fd"),
+        }
+    }
+}
+
+/// A register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Reg {
+    pub(crate) class: Class,
+    number: u32,
+}
+
+impl fmt::Display for Reg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.class.declaration().1, self.number)
+    }
+}
+
+/// What a parameter is for, so that the same is passed once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Use {
+    Elements(u64),
+    Target(usize),
+    Partial(usize),
+    /// A node's constant.
+    Scalar(u64),
+    /// A length of a node's axis.
+    Length(u64, usize),
+    /// A start of a node's view.
+    Start(u64, usize),
+    /// A step of a node's view.
+    Step(u64, usize),
+    /// A number of the kernel itself.
+    Own(&'static str),
+    Flag,
+    /// What the flag becomes if an index of a node is none.
+    Check(u64),
+    /// The length that a node's indices are compared with.
+    CheckedLength(u64),
+}
+
+/// The text of one kernel as it grows.
+pub(crate) struct Body {
+    /// Instructions so far.
+    text: String,
+    /// Registers so far, by class.
+    counts: HashMap<Class, u32>,
+    /// What loads the parameters, ahead of all instructions.
+    head: String,
+    parameters: Vec<Parameter>,
+    declarations: Vec<&'static str>,
+    known: HashMap<Use, Reg>,
+    /// Functions of the maths library that are called.
+    calls: BTreeSet<String>,
+    words: Vec<&'static str>,
+    pub(crate) wide: bool,
+}
+
+/// Appends an instruction: `line!(body, "add.s32 {}, {}, {};", a, b, c)`.
+macro_rules! line {
+    ($body:expr, $($argument:tt)*) => {
+        $body.line(format_args!($($argument)*))
+    };
+}
+pub(super) use line;
+
+impl Body {
+    pub(super) fn new(wide: bool) -> Self {
+        Self {
+            text: String::new(),
+            counts: HashMap::new(),
+            head: String::new(),
+            parameters: Vec::new(),
+            declarations: Vec::new(),
+            known: HashMap::new(),
+            calls: BTreeSet::new(),
+            words: Vec::new(),
+            wide,
+        }
+    }
+
+    /// Appends an instruction.
+    pub(super) fn line(&mut self, line: fmt::Arguments<'_>) {
+        writeln!(self.text, "\t{line}").expect("a string takes everything");
+    }
+
+    /// Appends an instruction to those ahead of all others.
+    pub(super) fn head_line(&mut self, line: fmt::Arguments<'_>) {
+        writeln!(self.head, "\t{line}").expect("a string takes everything");
+    }
+
+    /// Appends a label.
+    pub(super) fn label(&mut self, name: &str) {
+        writeln!(self.text, "{name}:").expect("a string takes everything");
+    }
+
+    /// Notes a word for the kernel's name.
+    pub(super) fn word(&mut self, word: &'static str) {
+        self.words.push(word);
+    }
+
+    /// How many words there are.
+    pub(super) fn words(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Forgets all words but the first: what follows them does the same once more.
+    pub(super) fn forget_words(&mut self, keep: usize) {
+        self.words.truncate(keep);
+    }
+
+    /// A new register.
+    pub(super) fn reg(&mut self, class: Class) -> Reg {
+        let count = self.counts.entry(class).or_default();
+        *count += 1;
+        Reg {
+            class,
+            number: *count,
+        }
+    }
+
+    /// A new register for an index.
+    pub(super) fn index_reg(&mut self) -> Reg {
+        self.reg(if self.wide { Class::B64 } else { Class::B32 })
+    }
+
+    /// The suffix of instructions on indices: 32 or 64.
+    pub(super) fn bits(&self) -> &'static str {
+        if self.wide { "64" } else { "32" }
+    }
+
+    /// Calls a function of the maths library.
+    pub(super) fn call(&mut self, name: &str, result: Reg, arguments: &[Reg]) {
+        let arguments: Vec<_> = arguments.iter().map(Reg::to_string).collect();
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        maths::call(&mut self.text, name, &result.to_string(), &arguments);
+        self.calls.insert(name.to_owned());
+    }
+
+    /// The register with an index that is passed.
+    pub(super) fn index_parameter(&mut self, purpose: Use, value: i64) -> Reg {
+        let (class, declaration) = if self.wide {
+            (Class::B64, ".u64")
+        } else {
+            (Class::B32, ".u32")
+        };
+        self.parameter(purpose, class, declaration, || Parameter::Index(value))
+    }
+
+    /// The register with an address that is passed.
+    pub(super) fn address(&mut self, purpose: Use, parameter: impl FnOnce() -> Parameter) -> Reg {
+        self.parameter(purpose, Class::B64, ".u64", parameter)
+    }
+
+    /// The register with what the flag becomes if an index of the node is none.
+    pub(super) fn check(&mut self, node: &NodeRef, axis: usize, length: usize) -> Reg {
+        self.parameter(Use::Check(node.id), Class::B32, ".u32", || Parameter::Check {
+            node: NodeRef::clone(node),
+            axis,
+            length,
+        })
+    }
+
+    /// The register with a value that is passed.
+    pub(super) fn scalar(&mut self, purpose: Use, value: Scalar) -> Reg {
+        let declaration = match value.dtype() {
+            DType::F32 => ".f32",
+            DType::F64 => ".f64",
+            DType::I32 | DType::U8 | DType::Bool => ".u32",
+            DType::I64 => ".u64",
+        };
+        let passed = match Class::of(value.dtype()) {
+            Class::Predicate => Class::B32,
+            class => class,
+        };
+        self.parameter(purpose, passed, declaration, || Parameter::Scalar(value))
+    }
+
+    fn parameter(
+        &mut self,
+        purpose: Use,
+        class: Class,
+        declaration: &'static str,
+        value: impl FnOnce() -> Parameter,
+    ) -> Reg {
+        if let Some(&known) = self.known.get(&purpose) {
+            return known;
+        }
+        let reg = self.reg(class);
+        let number = self.parameters.len();
+        self.parameters.push(value());
+        self.declarations.push(declaration);
+        self.head_line(format_args!("ld.param{declaration} {reg}, [p{number}];"));
+        self.known.insert(purpose, reg);
+        reg
+    }
+
+    /// The whole module. `shared` declares shared memory.
+    pub(super) fn finish(self, shared: &str) -> Kernel {
+        let mut ptx = String::from(".version 8.0\n.target sm_75\n.address_size 64\n");
+        ptx.push_str(&maths::sources(self.calls.iter().map(String::as_str)));
+        ptx.push_str(".visible .entry region(\n");
+        for (number, declaration) in self.declarations.iter().enumerate() {
+            let comma = if number + 1 < self.declarations.len() {
+                ","
+            } else {
+                ""
+            };
+            writeln!(ptx, "\t.param {declaration} p{number}{comma}").expect("a string takes everything");
+        }
+        writeln!(ptx, ")\n.maxntid {BLOCK}, 1, 1\n{{").expect("a string takes everything");
+        let mut counts: Vec<_> = self.counts.into_iter().collect();
+        counts.sort_by_key(|(class, _)| class.declaration().1);
+        for (class, count) in counts {
+            let (kind, prefix) = class.declaration();
+            writeln!(ptx, "\t.reg {kind} {prefix}<{}>;", count + 1).expect("a string takes everything");
+        }
+        ptx.push_str(shared);
+        ptx.push_str(&self.head);
+        ptx.push_str(&self.text);
+        ptx.push_str("\tret;\n}\n");
+        Kernel {
+            ptx,
+            parameters: self.parameters,
+            wide: self.wide,
+            name: name_of(&self.words),
+        }
+    }
+}
+
+/// Most words of a kernel's name.
+const WORDS_MAX: usize = 6;
+
+/// The words, with a count where there are too many.
+fn name_of(words: &[&str]) -> String {
+    match words {
+        [] => String::from("copy"),
+        _ if words.len() <= WORDS_MAX => words.join("+"),
+        _ => format!(
+            "{}+{} more",
+            words[..WORDS_MAX].join("+"),
+            words.len() - WORDS_MAX
+        ),
+    }
+}

@@ -1,0 +1,104 @@
+//! From type to type, as Rust's `as` does it.
+
+use super::body::{Body, Class, Reg, line};
+use crate::element::DType;
+
+/// The element as one of another type.
+pub(super) fn cast(body: &mut Body, from: DType, to: DType, value: Reg) -> Reg {
+    if from == to {
+        return value;
+    }
+    match (from, to) {
+        (DType::Bool, _) => {
+            let word = body.as_word(value);
+            cast(body, DType::U8, to, word)
+        }
+        (_, DType::Bool) => to_bool(body, from, value),
+        (DType::U8, DType::I32) => value,
+        (DType::F32 | DType::F64, DType::I32 | DType::I64 | DType::U8) => {
+            float_to_integer(body, from, to, value)
+        }
+        (DType::I32 | DType::I64, DType::U8) => {
+            let low = if from == DType::I64 {
+                convert(body, "cvt.u32.u64", Class::B32, value)
+            } else {
+                value
+            };
+            body.low_byte(low)
+        }
+        _ => convert(body, plain(from, to), Class::of(to), value),
+    }
+}
+
+/// The instruction that alone makes one type of the other.
+fn plain(from: DType, to: DType) -> &'static str {
+    match (from, to) {
+        (DType::F32, DType::F64) => "cvt.f64.f32",
+        (DType::F64, DType::F32) => "cvt.rn.f32.f64",
+        (DType::I32, DType::F32) => "cvt.rn.f32.s32",
+        (DType::I32, DType::F64) => "cvt.rn.f64.s32",
+        (DType::I64, DType::F32) => "cvt.rn.f32.s64",
+        (DType::I64, DType::F64) => "cvt.rn.f64.s64",
+        (DType::U8, DType::F32) => "cvt.rn.f32.u32",
+        (DType::U8, DType::F64) => "cvt.rn.f64.u32",
+        (DType::I32, DType::I64) => "cvt.s64.s32",
+        (DType::U8, DType::I64) => "cvt.u64.u32",
+        (DType::I64, DType::I32) => "cvt.u32.u64",
+        _ => unreachable!("{from:?} to {to:?} takes more than one instruction"),
+    }
+}
+
+fn convert(body: &mut Body, instruction: &str, class: Class, value: Reg) -> Reg {
+    let result = body.reg(class);
+    line!(body, "{instruction} {result}, {value};");
+    result
+}
+
+fn to_bool(body: &mut Body, from: DType, value: Reg) -> Reg {
+    let truth = body.reg(Class::Predicate);
+    match from {
+        DType::F32 => line!(body, "setp.neu.f32 {truth}, {value}, 0f00000000;"),
+        DType::F64 => line!(body, "setp.neu.f64 {truth}, {value}, 0d0000000000000000;"),
+        DType::I64 => line!(body, "setp.ne.s64 {truth}, {value}, 0;"),
+        DType::I32 | DType::U8 => line!(body, "setp.ne.s32 {truth}, {value}, 0;"),
+        DType::Bool => unreachable!("that is no cast"),
+    }
+    truth
+}
+
+/// Towards 0, to the nearest that there is; a NaN becomes 0.
+fn float_to_integer(body: &mut Body, from: DType, to: DType, value: Reg) -> Reg {
+    let kind = if from == DType::F32 { "f32" } else { "f64" };
+    let (whole, bits) = match to {
+        DType::I32 => ("s32", 32),
+        DType::I64 => ("s64", 64),
+        _ => ("u32", 32),
+    };
+    let rounded = convert(body, &format!("cvt.rzi.{whole}.{kind}"), Class::of(to), value);
+    let (is_nan, result) = (body.reg(Class::Predicate), body.reg(Class::of(to)));
+    line!(body, "setp.nan.{kind} {is_nan}, {value}, {value};");
+    line!(body, "selp.b{bits} {result}, 0, {rounded}, {is_nan};");
+    if to != DType::U8 {
+        return result;
+    }
+    let byte = body.reg(Class::B32);
+    line!(body, "min.u32 {byte}, {result}, 255;");
+    byte
+}
+
+impl Body {
+    /// The lowest eight bits.
+    pub(super) fn low_byte(&mut self, word: Reg) -> Reg {
+        let byte = self.reg(Class::B32);
+        line!(self, "and.b32 {byte}, {word}, 255;");
+        byte
+    }
+
+    /// An index as an element of an array of them.
+    pub(super) fn index_as_i64(&mut self, index: Reg) -> Reg {
+        if index.class == Class::B64 {
+            return index;
+        }
+        convert(self, "cvt.u64.u32", Class::B64, index)
+    }
+}

@@ -1,0 +1,131 @@
+//! Kernels with a thread for each element, or for several.
+
+use smallvec::SmallVec;
+
+use super::{
+    body::{BLOCK, Body, Class, Kernel, Parameter, Reg, Use, line},
+    index::Place,
+    survey::survey,
+    value::Walk,
+};
+use crate::{
+    element::DType,
+    graph::NodeRef,
+    shape::{AxisMap, Shape, elements},
+};
+
+/// Where a map writes.
+pub(crate) enum Target {
+    /// All elements of the node, in order.
+    Dense,
+    /// Those elements of a dense array of this shape that the map gives; they have the node's shape.
+    Part { shape: Shape, map: AxisMap },
+}
+
+/// The number of the target, which no node has.
+const TARGET: u64 = u64::MAX;
+
+/// A kernel that calculates the node's elements, and how many threads it needs.
+pub(crate) fn map(node: &NodeRef, target: &Target) -> (Kernel, usize) {
+    let written = match target {
+        Target::Dense => node.elements,
+        Target::Part { shape, .. } => elements(shape).expect("what is written has been allocated"),
+    };
+    let extent = survey(node, written);
+    let mut body = Body::new(extent.wide);
+    let lanes = match target {
+        Target::Dense if extent.flat => lanes_of(node.dtype),
+        _ => 1,
+    };
+    let thread = body.thread();
+    let count = body.index_parameter(Use::Own("count"), node.elements as i64);
+    let threads = if lanes == 1 {
+        one_by_one(&mut body, node, target, thread, count);
+        node.elements
+    } else {
+        in_vectors(&mut body, node, thread, count, lanes);
+        node.elements.div_ceil(lanes) + lanes
+    };
+    (body.finish(""), threads.div_ceil(BLOCK) * BLOCK)
+}
+
+/// Elements that a thread takes where they lie one behind the other: 16 bytes, and 4 at most.
+fn lanes_of(dtype: DType) -> usize {
+    match dtype.bytes() {
+        8 => 2,
+        _ => 4,
+    }
+}
+
+fn one_by_one(body: &mut Body, node: &NodeRef, target: &Target, thread: Reg, count: Reg) {
+    let (bits, beyond) = (body.bits(), body.reg(Class::Predicate));
+    line!(body, "setp.ge.u{bits} {beyond}, {thread}, {count};");
+    line!(body, "@{beyond} bra DONE;");
+    let mut walk = Walk::new(body, false);
+    let place = walk.numbered(node.id, &node.shape, thread);
+    let value = walk.value(node, place);
+    let number = match target {
+        Target::Dense => thread,
+        Target::Part { shape, map } => {
+            let written = walk.through(TARGET, place, map, (TARGET, shape));
+            walk.number(written)
+        }
+    };
+    write(body, node.dtype, number, &[value]);
+    body.label("DONE");
+}
+
+/// The first threads take several neighbours each; those behind them take what is left over, one each.
+fn in_vectors(body: &mut Body, node: &NodeRef, thread: Reg, count: Reg, lanes: usize) {
+    let bits = body.bits();
+    let (vectors, is_tail) = (body.index_reg(), body.reg(Class::Predicate));
+    line!(
+        body,
+        "shr.u{bits} {vectors}, {count}, {};",
+        lanes.trailing_zeros()
+    );
+    line!(body, "setp.ge.u{bits} {is_tail}, {thread}, {vectors};");
+    line!(body, "@{is_tail} bra TAIL;");
+    let first = body.index_reg();
+    line!(body, "shl.b{bits} {first}, {thread}, {};", lanes.trailing_zeros());
+    let mut walk = Walk::new(body, true);
+    let mut number = first;
+    let mut places: SmallVec<[Place; 4]> = SmallVec::new();
+    for lane in 0..lanes {
+        if lane > 0 {
+            number = walk.body.index_reg();
+            line!(walk.body, "add.s{bits} {number}, {first}, {lane};");
+        }
+        places.push(walk.numbered(node.id, &node.shape, number));
+    }
+    walk.group(&places);
+    let mut values: SmallVec<[Reg; 4]> = SmallVec::new();
+    values.push(walk.value(node, places[0]));
+    // All that follows does the same once more, so that it has nothing to add to the name.
+    let words = walk.body.words();
+    values.extend(places[1..].iter().map(|&place| walk.value(node, place)));
+    write(body, node.dtype, first, &values);
+    line!(body, "bra DONE;");
+
+    body.label("TAIL");
+    let (last, done, after) = (body.index_reg(), body.index_reg(), body.index_reg());
+    line!(body, "sub.s{bits} {after}, {thread}, {vectors};");
+    line!(body, "shl.b{bits} {done}, {vectors}, {};", lanes.trailing_zeros());
+    line!(body, "add.s{bits} {last}, {done}, {after};");
+    let beyond = body.reg(Class::Predicate);
+    line!(body, "setp.ge.u{bits} {beyond}, {last}, {count};");
+    line!(body, "@{beyond} bra DONE;");
+    let mut walk = Walk::new(body, true);
+    let place = walk.numbered(node.id, &node.shape, last);
+    let value = walk.value(node, place);
+    write(body, node.dtype, last, &[value]);
+    body.forget_words(words);
+    body.label("DONE");
+}
+
+/// Stores neighbours, the first of which has this number.
+fn write(body: &mut Body, dtype: DType, number: Reg, values: &[Reg]) {
+    let base = body.address(Use::Target(0), || Parameter::Target(0));
+    let address = body.element(base, number, dtype.bytes());
+    body.store(dtype, address, values);
+}

@@ -1,0 +1,404 @@
+//! Kernels that make one element of many.
+//!
+//! Where there are many elements for each result, a block takes each result and its threads every 256th element; what they
+//! keep is put together in shared memory, in a fixed order. If there are few results, several blocks share each, and a
+//! second kernel puts together what they have left. Where there are many results, or few elements for each, a thread takes
+//! each result. Which it is follows from the shapes alone, so that every device adds in the same order.
+
+use smallvec::SmallVec;
+
+use super::{
+    accumulate::{Accumulator, Kept},
+    body::{BLOCK, Body, Class, Kernel, Parameter, Reg, Use, line},
+    index::Place,
+    survey::{Extent, survey},
+    value::Walk,
+};
+use crate::{
+    element::DType,
+    graph::{NodeRef, Reduction},
+    shape::{Axes, RANK_MAX, Shape},
+};
+
+/// Elements for each result up to which a thread takes them alone.
+const ALONE_MAX: usize = 32;
+/// Results from which on a thread takes each, if neighbouring threads then read neighbouring elements.
+const RESULTS_MANY: usize = 1 << 14;
+/// Elements for each block where several share a result.
+const SHARE: usize = 1 << 14;
+/// Blocks of a grid where several share a result, about.
+const BLOCKS_MAX: usize = 1 << 10;
+/// Elements that are on their way at once in each thread.
+const UNROLL: usize = 4;
+
+/// The kernels of one reduction.
+pub(crate) struct Reduced {
+    /// Writes the result, or what is left for the second.
+    pub(crate) first: (Kernel, usize),
+    /// Elements and types of what the first leaves for the second, and the second.
+    pub(crate) rest: Option<Rest>,
+}
+
+/// The second kernel of a reduction.
+pub(crate) struct Rest {
+    /// Elements of each array in between.
+    pub(crate) partials: usize,
+    /// The types of these arrays.
+    pub(crate) slots: SmallVec<[DType; 2]>,
+    pub(crate) kernel: (Kernel, usize),
+}
+
+/// A reduction to generate kernels for.
+struct Plan<'a> {
+    node: &'a NodeRef,
+    source: &'a NodeRef,
+    axes: &'a Axes,
+    accumulator: Accumulator,
+    reduction: Reduction,
+    extent: Extent,
+    /// Elements for each result.
+    each: usize,
+}
+
+/// The kernels that reduce `source` along `axes` to the elements of `node`, of which there is one at least.
+pub(crate) fn reduce(node: &NodeRef, reduction: Reduction, source: &NodeRef, axes: &Axes) -> Reduced {
+    let each: usize = axes.iter().map(|&axis| source.shape[axis]).product();
+    let plan = Plan {
+        node,
+        source,
+        axes,
+        accumulator: Accumulator::new(reduction, source.dtype),
+        reduction,
+        extent: survey(source, node.elements),
+        each,
+    };
+    let results = node.elements;
+    let last_is_kept = (0..source.shape.len())
+        .rev()
+        .find(|&axis| source.shape[axis] != 1)
+        .is_some_and(|axis| !axes.contains(&axis));
+    if each <= ALONE_MAX || results > i32::MAX as usize || (last_is_kept && results >= RESULTS_MANY) {
+        return Reduced {
+            first: (plan.alone(), results),
+            rest: None,
+        };
+    }
+    let splits = each.div_ceil(SHARE).min(BLOCKS_MAX.div_ceil(results)).max(1);
+    if splits == 1 {
+        return Reduced {
+            first: (plan.in_blocks(), results * BLOCK),
+            rest: None,
+        };
+    }
+    let partials = results * splits;
+    Reduced {
+        first: (plan.in_blocks_shared(splits), partials * BLOCK),
+        rest: Some(Rest {
+            partials,
+            slots: plan.accumulator.slots(),
+            kernel: (plan.of_partials(splits), results * BLOCK),
+        }),
+    }
+}
+
+impl Plan<'_> {
+    /// A thread for each result.
+    fn alone(&self) -> Kernel {
+        let mut body = Body::new(self.extent.wide);
+        let result = body.thread();
+        let (bits, beyond) = (body.bits(), body.reg(Class::Predicate));
+        let results = body.index_parameter(Use::Own("results"), self.node.elements as i64);
+        line!(body, "setp.ge.u{bits} {beyond}, {result}, {results};");
+        line!(body, "@{beyond} bra DONE;");
+        let first = body.zero_index();
+        let step = body.index_reg();
+        line!(body, "mov.u{bits} {step}, 1;");
+        let kept = self.gather(&mut body, result, first, step);
+        self.write(&mut body, &kept, result);
+        body.label("DONE");
+        self.finish(body, "")
+    }
+
+    /// A block for each result.
+    fn in_blocks(&self) -> Kernel {
+        let mut body = Body::new(self.extent.wide);
+        let (block, thread) = numbers(&mut body);
+        let step = body.index_reg();
+        let bits = body.bits();
+        line!(body, "mov.u{bits} {step}, {BLOCK};");
+        let kept = self.gather(&mut body, block, thread, step);
+        self.together(&mut body, &kept, thread);
+        self.write(&mut body, &kept, block);
+        body.label("DONE");
+        self.finish(body, &self.shared())
+    }
+
+    /// Several blocks for each result.
+    fn in_blocks_shared(&self, splits: usize) -> Kernel {
+        let mut body = Body::new(self.extent.wide);
+        let bits = body.bits();
+        let (block, thread) = numbers(&mut body);
+        let splits = body.index_parameter(Use::Own("splits"), splits as i64);
+        let mut new = || body.index_reg();
+        let (result, product, split, first, step) = (new(), new(), new(), new(), new());
+        line!(body, "div.u{bits} {result}, {block}, {splits};");
+        line!(body, "mul.lo.s{bits} {product}, {result}, {splits};");
+        line!(body, "sub.s{bits} {split}, {block}, {product};");
+        line!(body, "mad.lo.s{bits} {first}, {split}, {BLOCK}, {thread};");
+        line!(body, "mul.lo.s{bits} {step}, {splits}, {BLOCK};");
+        let kept = self.gather(&mut body, result, first, step);
+        self.together(&mut body, &kept, thread);
+        for (slot, (&reg, &dtype)) in kept.iter().zip(&self.accumulator.slots()).enumerate() {
+            let base = body.address(Use::Target(slot), || Parameter::Target(slot));
+            let address = body.element(base, block, dtype.bytes());
+            body.store(dtype, address, &[reg]);
+        }
+        body.label("DONE");
+        self.finish(body, &self.shared())
+    }
+
+    /// A block for each result, of what several blocks have left for it.
+    fn of_partials(&self, splits: usize) -> Kernel {
+        let mut body = Body::new(self.extent.wide);
+        let bits = body.bits();
+        let (block, thread) = numbers(&mut body);
+        let splits = body.index_parameter(Use::Own("splits"), splits as i64);
+        let (first, end, at) = (body.index_reg(), body.index_reg(), body.index_reg());
+        line!(body, "mul.lo.s{bits} {first}, {block}, {splits};");
+        line!(body, "add.s{bits} {end}, {first}, {splits};");
+        line!(body, "add.s{bits} {at}, {first}, {thread};");
+        let kept = self.accumulator.nothing(&mut body);
+        let beyond = body.reg(Class::Predicate);
+        body.label("LOOP");
+        line!(body, "setp.ge.u{bits} {beyond}, {at}, {end};");
+        line!(body, "@{beyond} bra LEFT;");
+        let mut other = Kept::new();
+        for (slot, &dtype) in self.accumulator.slots().iter().enumerate() {
+            let base = body.address(Use::Partial(slot), || Parameter::Partial(slot));
+            let address = body.element(base, at, dtype.bytes());
+            other.push(body.load(dtype, address, 1)[0]);
+        }
+        self.accumulator.combine(&mut body, &kept, &other);
+        line!(body, "add.s{bits} {at}, {at}, {BLOCK};");
+        line!(body, "bra LOOP;");
+        body.label("LEFT");
+        self.together(&mut body, &kept, thread);
+        self.write(&mut body, &kept, block);
+        body.label("DONE");
+        self.finish(body, &self.shared())
+    }
+
+    /// What is kept of every `step`th element of a result, from `first` on.
+    fn gather(&self, body: &mut Body, result: Reg, first: Reg, step: Reg) -> Kept {
+        let bits = body.bits();
+        let kept = self.accumulator.nothing(body);
+        let kept_axes = self.kept_axes(body, result);
+        let each = body.index_parameter(Use::Own("each"), self.each as i64);
+        let at = body.index_reg();
+        line!(body, "mov.b{bits} {at}, {first};");
+        let beyond = body.reg(Class::Predicate);
+
+        body.label("LOOP");
+        let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
+        numbers.push(at);
+        for lane in 1..UNROLL {
+            let number = body.index_reg();
+            line!(body, "add.s{bits} {number}, {}, {step};", numbers[lane - 1]);
+            numbers.push(number);
+        }
+        line!(body, "setp.ge.u{bits} {beyond}, {}, {each};", numbers[UNROLL - 1]);
+        line!(body, "@{beyond} bra REST;");
+        let mut words = None;
+        let mut walk = Walk::new(body, self.is_flat());
+        let mut elements: SmallVec<[Reg; UNROLL]> = SmallVec::new();
+        for &number in &numbers {
+            let place = self.place(&mut walk, result, &kept_axes, number);
+            elements.push(walk.value(self.source, place));
+            words.get_or_insert(walk.body.words());
+        }
+        for (&element, &number) in elements.iter().zip(&numbers) {
+            let other = self.accumulator.only(body, element, |_| number);
+            self.accumulator.combine(body, &kept, &other);
+        }
+        line!(body, "add.s{bits} {at}, {}, {step};", numbers[UNROLL - 1]);
+        line!(body, "bra LOOP;");
+
+        body.label("REST");
+        line!(body, "setp.ge.u{bits} {beyond}, {at}, {each};");
+        line!(body, "@{beyond} bra LEFT;");
+        let mut walk = Walk::new(body, self.is_flat());
+        let place = self.place(&mut walk, result, &kept_axes, at);
+        let element = walk.value(self.source, place);
+        let other = self.accumulator.only(body, element, |_| at);
+        self.accumulator.combine(body, &kept, &other);
+        line!(body, "add.s{bits} {at}, {at}, {step};");
+        line!(body, "bra REST;");
+        body.label("LEFT");
+        body.forget_words(words.expect("there is a first element"));
+        kept
+    }
+
+    /// Whether the elements of one result follow each other, and those of the next behind them.
+    fn is_trailing(&self) -> bool {
+        let shape = &self.source.shape;
+        let mut long = (0..shape.len()).filter(|&axis| shape[axis] != 1);
+        long.by_ref().find(|axis| self.axes.contains(axis));
+        long.all(|axis| self.axes.contains(&axis))
+    }
+
+    fn is_flat(&self) -> bool {
+        self.extent.flat && self.is_trailing()
+    }
+
+    /// The indices along the axes that are kept, of the source.
+    fn kept_axes(&self, body: &mut Body, result: Reg) -> SmallVec<[Option<Reg>; RANK_MAX]> {
+        let mut axes = SmallVec::from_elem(None, self.source.shape.len());
+        if self.is_trailing() {
+            return axes;
+        }
+        let mut walk = Walk::new(body, false);
+        let place = walk.numbered(self.node.id, &self.node.shape, result);
+        let kept = (0..self.source.shape.len()).filter(|axis| !self.axes.contains(axis));
+        for (of_result, axis) in kept.enumerate() {
+            axes[axis] = Some(walk.axis(place, of_result));
+        }
+        axes
+    }
+
+    /// The place of the element with a number among those of a result.
+    fn place(
+        &self,
+        walk: &mut Walk<'_>,
+        result: Reg,
+        kept_axes: &SmallVec<[Option<Reg>; RANK_MAX]>,
+        number: Reg,
+    ) -> Place {
+        if self.is_trailing() {
+            let each = walk.body.index_parameter(Use::Own("each"), self.each as i64);
+            let of_all = walk.body.index_reg();
+            let bits = walk.body.bits();
+            line!(walk.body, "mad.lo.s{bits} {of_all}, {result}, {each}, {number};");
+            return walk.numbered(self.source.id, &self.source.shape, of_all);
+        }
+        let shape: Shape = self.axes.iter().map(|&axis| self.source.shape[axis]).collect();
+        // The number that no node has stands for the axes that are reduced.
+        let within = walk.numbered(u64::MAX, &shape, number);
+        let mut axes = kept_axes.clone();
+        for (of_number, &axis) in self.axes.iter().enumerate() {
+            axes[axis] = Some(walk.axis(within, of_number));
+        }
+        walk.indexed(self.source.id, &self.source.shape, axes, None)
+    }
+
+    /// Puts together what the threads of a block keep. Only the first goes on behind it.
+    fn together(&self, body: &mut Body, kept: &Kept, thread: Reg) {
+        let slots = self.accumulator.slots();
+        let addresses: SmallVec<[Reg; 2]> = slots
+            .iter()
+            .enumerate()
+            .map(|(slot, dtype)| {
+                let base = body.reg(Class::B64);
+                line!(body, "mov.u64 {base}, kept{slot};");
+                body.element(base, thread, dtype.bytes())
+            })
+            .collect();
+        let bits = body.bits();
+        let idle = body.reg(Class::Predicate);
+        for (slot, &dtype) in slots.iter().enumerate() {
+            line!(
+                body,
+                "st.shared.{} [{}], {};",
+                plain(dtype),
+                addresses[slot],
+                kept[slot]
+            );
+        }
+        let mut distance = BLOCK / 2;
+        while distance > 0 {
+            line!(body, "bar.sync 0;");
+            line!(body, "setp.ge.u{bits} {idle}, {thread}, {distance};");
+            line!(body, "@{idle} bra NEXT{distance};");
+            let mut other = Kept::new();
+            for (slot, &dtype) in slots.iter().enumerate() {
+                let reg = body.reg(Class::of(dtype));
+                let offset = distance * dtype.bytes();
+                line!(
+                    body,
+                    "ld.shared.{} {reg}, [{}+{offset}];",
+                    plain(dtype),
+                    addresses[slot]
+                );
+                other.push(reg);
+            }
+            self.accumulator.combine(body, kept, &other);
+            for (slot, &dtype) in slots.iter().enumerate() {
+                line!(
+                    body,
+                    "st.shared.{} [{}], {};",
+                    plain(dtype),
+                    addresses[slot],
+                    kept[slot]
+                );
+            }
+            body.label(&format!("NEXT{distance}"));
+            distance /= 2;
+        }
+        line!(body, "setp.ne.u{bits} {idle}, {thread}, 0;");
+        line!(body, "@{idle} bra DONE;");
+    }
+
+    /// Writes a result.
+    fn write(&self, body: &mut Body, kept: &Kept, result: Reg) {
+        let value = self.accumulator.result(body, kept, self.node.dtype);
+        let base = body.address(Use::Target(0), || Parameter::Target(0));
+        let address = body.element(base, result, self.node.dtype.bytes());
+        body.store(self.node.dtype, address, &[value]);
+    }
+
+    /// The shared memory in which the threads of a block put together what they keep.
+    fn shared(&self) -> String {
+        let slots = self.accumulator.slots();
+        let declare = |(slot, dtype): (usize, &DType)| {
+            format!("\t.shared .align 8 .b8 kept{slot}[{}];\n", BLOCK * dtype.bytes())
+        };
+        slots.iter().enumerate().map(declare).collect()
+    }
+
+    fn finish(&self, mut body: Body, shared: &str) -> Kernel {
+        body.word(match self.reduction {
+            Reduction::Sum => "sum",
+            Reduction::Product => "product",
+            Reduction::Minimum => "least",
+            Reduction::Maximum => "greatest",
+            Reduction::ArgMinimum => "argmin",
+            Reduction::ArgMaximum => "argmax",
+            Reduction::Any => "any",
+            Reduction::All => "all",
+        });
+        body.finish(shared)
+    }
+}
+
+/// The number of the block in its grid, and of the thread in its block.
+fn numbers(body: &mut Body) -> (Reg, Reg) {
+    let (block, thread) = (body.reg(Class::B32), body.reg(Class::B32));
+    line!(body, "mov.u32 {block}, %ctaid.x;");
+    line!(body, "mov.u32 {thread}, %tid.x;");
+    if !body.wide {
+        return (block, thread);
+    }
+    let (wide_block, wide_thread) = (body.reg(Class::B64), body.reg(Class::B64));
+    line!(body, "cvt.u64.u32 {wide_block}, {block};");
+    line!(body, "cvt.u64.u32 {wide_thread}, {thread};");
+    (wide_block, wide_thread)
+}
+
+/// The type of a slot in shared memory.
+fn plain(dtype: DType) -> &'static str {
+    match Class::of(dtype) {
+        Class::F32 => "f32",
+        Class::F64 => "f64",
+        Class::B64 => "b64",
+        Class::B32 | Class::Predicate => "b32",
+    }
+}

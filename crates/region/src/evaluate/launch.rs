@@ -1,0 +1,142 @@
+//! One generated kernel with its parameters.
+
+#![allow(
+    unsafe_code,
+    reason = "launches kernels that this crate generates, and makes arrays that they fill"
+)]
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, LazyLock},
+};
+
+use millstream::{
+    Buffer, Grid, Stream,
+    kernel::{Argument, launch_at, load_generated},
+};
+use parking_lot::Mutex;
+
+use crate::{
+    codegen::{BLOCK, Kernel, Parameter},
+    element::Scalar,
+    error::Result,
+    graph::{NodeRef, Session, Storage},
+};
+
+/// Names of kernels, which live as long as the process: there are as many as there are kinds of kernels.
+static NAMES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
+
+/// The name, for ever.
+fn intern(name: &str) -> &'static str {
+    let mut names = NAMES.lock();
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let name: &'static str = Box::leak(name.into());
+    names.insert(name);
+    name
+}
+
+/// An array without a content, which the caller's next operation on this stream fills.
+pub(super) fn allocate(stream: &Stream, bytes: usize) -> Result<Buffer<u8>> {
+    // SAFETY: every caller in this folder launches kernels that write all of it, on this stream, before it is in a node
+    // where others can read it; and if a launch fails, it is dropped.
+    Ok(unsafe { stream.uninit::<u8>(bytes) }?)
+}
+
+/// A value in the form in which a launch passes it.
+enum Passed {
+    Word(u32),
+    Long(u64),
+    F32(f32),
+    F64(f64),
+    /// An array, by its place among those that are read.
+    Read(usize),
+    Target(usize),
+    Partial(usize),
+    Flag,
+}
+
+/// Launches a kernel with at least so many threads, for a node. It writes `targets`, and reads `partials` besides what its
+/// parameters name.
+pub(super) fn launch(
+    session: &Session,
+    stream: &Stream,
+    node: &NodeRef,
+    (kernel, threads): &(Kernel, usize),
+    targets: &mut [&mut Buffer<u8>],
+    partials: &[Buffer<u8>],
+) -> Result<()> {
+    let count = kernel.parameters.len();
+    let function = load_generated(
+        &session.device,
+        &kernel.ptx,
+        "region",
+        || intern(&kernel.name),
+        count,
+    )?;
+    let mut read: Vec<Arc<Storage>> = Vec::new();
+    let mut checked = None;
+    let mut passed = Vec::with_capacity(count);
+    for parameter in &kernel.parameters {
+        passed.push(match parameter {
+            Parameter::Elements(node) => {
+                read.push(
+                    node.storage()
+                        .expect("operands are enqueued before what needs them"),
+                );
+                Passed::Read(read.len() - 1)
+            }
+            Parameter::Target(number) => Passed::Target(*number),
+            Parameter::Partial(number) => Passed::Partial(*number),
+            Parameter::Index(value) if kernel.wide => Passed::Long(*value as u64),
+            // What the survey found to fit 32 bits, negative steps among them.
+            Parameter::Index(value) => Passed::Word(*value as u32),
+            Parameter::Scalar(value) => match *value {
+                Scalar::F32(value) => Passed::F32(value),
+                Scalar::F64(value) => Passed::F64(value),
+                Scalar::I32(value) => Passed::Word(value as u32),
+                Scalar::I64(value) => Passed::Long(value as u64),
+                Scalar::U8(value) => Passed::Word(value.into()),
+                Scalar::Bool(value) => Passed::Word(value.into()),
+            },
+            Parameter::Flag => {
+                checked = Some(session.checks().flag(stream)?);
+                Passed::Flag
+            }
+            Parameter::Check { node, axis, length } => {
+                Passed::Word(session.checks().number(node, *axis, *length))
+            }
+        });
+    }
+    let mut guard = checked.as_ref().map(|flag| flag.lock());
+    let mut word = guard.as_deref_mut();
+    let mut flag = word.as_mut();
+    let mut targets: Vec<_> = targets.iter_mut().map(Some).collect();
+    let mut arguments: Vec<Argument<'_>> = Vec::with_capacity(count);
+    for value in &passed {
+        arguments.push(match value {
+            Passed::Word(value) => Argument::scalar(value),
+            Passed::Long(value) => Argument::scalar(value),
+            Passed::F32(value) => Argument::scalar(value),
+            Passed::F64(value) => Argument::scalar(value),
+            Passed::Read(number) => Argument::read::<u8, _>(&read[*number].buffer),
+            Passed::Partial(number) => Argument::read::<u8, _>(&partials[*number]),
+            Passed::Target(number) => {
+                let target = targets[*number].take().expect("each target is one parameter");
+                Argument::write::<u8, _>(target)
+            }
+            Passed::Flag => {
+                let flag = flag.take().expect("the flag is one parameter");
+                Argument::write::<u32, _>(flag)
+            }
+        });
+    }
+    let blocks = u32::try_from(threads.div_ceil(BLOCK)).unwrap_or(u32::MAX);
+    let grid = Grid::new([blocks, 1, 1], [BLOCK as u32, 1, 1]);
+    // SAFETY: parameters and text come from one walk, so that they agree in number and type; the kernel reads elements of
+    // its operands within their shapes, because indices are within the shapes of the nodes whose views it goes through
+    // or checked against them, and writes the targets alone.
+    unsafe { launch_at(&function, stream, grid, &mut arguments, node.location) }?;
+    Ok(())
+}

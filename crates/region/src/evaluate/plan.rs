@@ -1,0 +1,228 @@
+//! Which nodes are stored, and which are calculated within the kernels of others.
+//!
+//! Stored is what was asked for, what a kernel cannot do in the middle of others (reductions, products, ...) and what such a
+//! kernel wants to find in memory. Anything else is calculated where it is used; but if two kernels use it, or one uses
+//! it at two places, and to calculate it twice costs more than to write it and to read it twice, it is stored as well.
+
+use std::collections::{HashMap, HashSet};
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::graph::{NodeRef, Op, State};
+
+/// Operations that may be done twice rather than stored.
+const CHEAP_OPERATIONS: usize = 4;
+/// Arrays in memory that one kernel may read: each is a parameter, and its lengths and steps are.
+const LEAVES_MAX: usize = 16;
+/// Operations of one kernel.
+const OPERATIONS_MAX: usize = 96;
+
+/// A planned node, on its way to a decision.
+struct Candidate {
+    node: NodeRef,
+    op: Op,
+    /// The stored nodes in whose kernels it is calculated: two mean several.
+    within: SmallVec<[u64; 2]>,
+    is_stored: bool,
+    /// How many views and gathers show it, each at places of its own.
+    moves: usize,
+    /// What its calculation takes within a kernel.
+    cost: Cost,
+}
+
+/// What a calculation takes within a kernel.
+#[derive(Clone, Default)]
+struct Cost {
+    operations: usize,
+    is_costly: bool,
+    /// Arrays in memory.
+    leaves: SmallVec<[u64; 4]>,
+}
+
+/// The nodes to store, each behind all that it needs.
+pub(super) fn steps(targets: &[NodeRef]) -> Vec<NodeRef> {
+    let mut candidates = in_order(targets);
+    let places: HashMap<u64, usize> = candidates
+        .iter()
+        .enumerate()
+        .map(|(at, candidate)| (candidate.node.id, at))
+        .collect();
+    for target in targets {
+        if let Some(&at) = places.get(&target.id) {
+            candidates[at].is_stored = true;
+        }
+    }
+    mark_needed(&mut candidates, &places);
+    weigh(&mut candidates, &places);
+    share(&mut candidates, &places);
+    let stored = candidates.into_iter().filter(|candidate| candidate.is_stored);
+    stored.map(|candidate| candidate.node).collect()
+}
+
+/// All planned nodes that the targets need, operands first.
+fn in_order(targets: &[NodeRef]) -> Vec<Candidate> {
+    let mut order = Vec::new();
+    let mut seen = HashSet::new();
+    // A node is met twice: on the way down, and, with its operation, once its operands are in order.
+    let mut open: Vec<(NodeRef, Option<Op>)> = targets
+        .iter()
+        .rev()
+        .map(|node| (NodeRef::clone(node), None))
+        .collect();
+    while let Some((node, op)) = open.pop() {
+        if let Some(op) = op {
+            order.push(Candidate {
+                is_stored: stands_alone(&op),
+                node,
+                op,
+                within: SmallVec::new(),
+                moves: 0,
+                cost: Cost::default(),
+            });
+            continue;
+        }
+        let State::Planned(op) = node.state() else {
+            continue;
+        };
+        if !seen.insert(node.id) {
+            continue;
+        }
+        open.push((node, Some(op.clone())));
+        op.operands(|operand| open.push((NodeRef::clone(operand), None)));
+    }
+    order
+}
+
+/// Whether an operation has kernels of its own.
+fn stands_alone(op: &Op) -> bool {
+    !matches!(
+        op,
+        Op::Constant(_) | Op::Iota | Op::Apply(..) | Op::View(..) | Op::Reshape(_) | Op::Gather { .. }
+    )
+}
+
+/// Marks what other nodes' kernels want to find in memory.
+fn mark_needed(candidates: &mut [Candidate], places: &HashMap<u64, usize>) {
+    let mut needed: Vec<u64> = Vec::new();
+    for candidate in candidates.iter() {
+        match &candidate.op {
+            Op::Product(left, right) => needed.extend([left, right].map(|factor| factor_source(factor))),
+            Op::Scatter { index, value, .. } => needed.extend([index.id, value.id]),
+            Op::CumulativeSum(source) => needed.push(source.id),
+            _ => {}
+        }
+    }
+    for id in needed {
+        if let Some(&at) = places.get(&id) {
+            candidates[at].is_stored = true;
+        }
+    }
+}
+
+/// What must be in memory for a factor of a product: for a view its source, for products go by strides.
+pub(super) fn factor_source(factor: &NodeRef) -> u64 {
+    match factor.state() {
+        State::Planned(Op::View(source, _)) => source.id,
+        _ => factor.id,
+    }
+}
+
+/// Adds up what each calculation takes, and stores what would make a kernel too large.
+fn weigh(candidates: &mut [Candidate], places: &HashMap<u64, usize>) {
+    for at in 0..candidates.len() {
+        let op = candidates[at].op.clone();
+        let mut cost = Cost::default();
+        let mut largest: Option<(usize, usize)> = None;
+        op.operands(|operand| {
+            let known = places.get(&operand.id).filter(|&&at| !candidates[at].is_stored);
+            match known {
+                None => cost.add_leaf(operand.id),
+                Some(&at) => {
+                    let of_operand = &candidates[at].cost;
+                    if largest.is_none_or(|(_, operations)| of_operand.operations > operations) {
+                        largest = Some((at, of_operand.operations));
+                    }
+                    cost.add(of_operand);
+                }
+            }
+        });
+        if (cost.leaves.len() > LEAVES_MAX || cost.operations > OPERATIONS_MAX)
+            && let Some((largest, operations)) = largest
+        {
+            candidates[largest].is_stored = true;
+            cost.operations -= operations;
+            let id = candidates[largest].node.id;
+            let gone = candidates[largest].cost.leaves.clone();
+            cost.leaves.retain(|leaf| !gone.contains(leaf));
+            cost.add_leaf(id);
+        }
+        match &op {
+            Op::Apply(function, _) => {
+                cost.operations += 1;
+                cost.is_costly |= function.is_costly();
+            }
+            Op::Gather { .. } => cost.operations += 2,
+            _ => {}
+        }
+        candidates[at].cost = cost;
+    }
+}
+
+impl Cost {
+    fn add_leaf(&mut self, leaf: u64) {
+        if !self.leaves.contains(&leaf) {
+            self.leaves.push(leaf);
+        }
+    }
+
+    fn add(&mut self, other: &Cost) {
+        self.operations += other.operations;
+        self.is_costly |= other.is_costly;
+        for &leaf in &other.leaves {
+            self.add_leaf(leaf);
+        }
+    }
+
+    /// Whether to calculate it twice is no worse than to write it and to read it twice.
+    fn is_cheap(&self) -> bool {
+        !self.is_costly && self.operations <= CHEAP_OPERATIONS && self.leaves.len() <= 1
+    }
+}
+
+/// Stores what several kernels need, or one at several places. Users come before what they use.
+fn share(candidates: &mut [Candidate], places: &HashMap<u64, usize>) {
+    for at in (0..candidates.len()).rev() {
+        let candidate = &mut candidates[at];
+        let is_shared = candidate.within.len() > 1 || candidate.moves > 1;
+        if is_shared && !candidate.cost.is_cheap() {
+            candidate.is_stored = true;
+        }
+        let id = candidate.node.id;
+        let within = if candidate.is_stored {
+            smallvec![id]
+        } else {
+            candidate.within.clone()
+        };
+        let op = candidate.op.clone();
+        let (moves, spreads) = match &op {
+            Op::View(source, _) => (true, candidate.node.elements >= 8 * source.elements.max(1)),
+            Op::Gather { .. } => (true, false),
+            _ => (false, false),
+        };
+        op.operands(|operand| {
+            let Some(&at) = places.get(&operand.id) else {
+                return;
+            };
+            let operand = &mut candidates[at];
+            operand.moves += usize::from(moves);
+            for &kernel in &within {
+                if !operand.within.contains(&kernel) && operand.within.len() < 2 {
+                    operand.within.push(kernel);
+                }
+            }
+            if spreads && operand.cost.is_costly {
+                operand.is_stored = true;
+            }
+        });
+    }
+}

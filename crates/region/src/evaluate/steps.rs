@@ -1,0 +1,242 @@
+//! What is enqueued for one node that is stored.
+
+use std::sync::Arc;
+
+use millstream::{Buffer, Stream};
+use smallvec::SmallVec;
+
+use super::launch::{allocate, launch};
+use crate::{
+    codegen::{Target, keeps_numbers, map, reduce},
+    error::Result,
+    graph::{NodeRef, Op, Reduction, Session, State, Storage},
+    product,
+    shape::{Axes, AxisMap, AxisSource, RANK_MAX, Shape, dense_strides},
+};
+
+/// Enqueues the work for a node all of whose operands are enqueued, unless it is.
+pub(super) fn enqueue(session: &Session, node: &NodeRef) -> Result<()> {
+    let State::Planned(op) = node.state() else {
+        return Ok(());
+    };
+    if let Some(storage) = same_elements(node, &op) {
+        node.store(storage);
+        return Ok(());
+    }
+    let stream = session
+        .lanes()
+        .choose(&session.device, node.id, &stored_below(&op))?;
+    let mut target = allocate(&stream, node.bytes())?;
+    if node.elements > 0 {
+        let step = Step {
+            session,
+            stream: &stream,
+            node,
+        };
+        step.fill(&op, &mut target)?;
+    }
+    node.store(Arc::new(Storage { buffer: target }));
+    Ok(())
+}
+
+/// The memory of an operand that has the node's elements in the node's order.
+fn same_elements(node: &NodeRef, op: &Op) -> Option<Arc<Storage>> {
+    match op {
+        Op::Reshape(source) => source.storage(),
+        Op::View(source, map) if keeps_numbers(&node.shape, map, &source.shape) => source.storage(),
+        _ => None,
+    }
+}
+
+/// The nodes in memory that an operation needs, those below what is calculated on the way included.
+fn stored_below(op: &Op) -> Vec<u64> {
+    let mut found = Vec::new();
+    let mut open = Vec::new();
+    op.operands(|operand| open.push(NodeRef::clone(operand)));
+    while let Some(node) = open.pop() {
+        match node.state() {
+            State::Planned(op) => op.operands(|operand| open.push(NodeRef::clone(operand))),
+            _ if found.contains(&node.id) => {}
+            _ => found.push(node.id),
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+/// What the kernels of one node have in common.
+struct Step<'a> {
+    session: &'a Session,
+    stream: &'a Stream,
+    node: &'a NodeRef,
+}
+
+impl Step<'_> {
+    /// Enqueues what fills the target with the node's elements, of which there is one at least.
+    fn fill(&self, op: &Op, target: &mut Buffer<u8>) -> Result<()> {
+        match op {
+            Op::Constant(_)
+            | Op::Iota
+            | Op::Apply(..)
+            | Op::View(..)
+            | Op::Reshape(_)
+            | Op::Gather { .. } => self.map(self.node, &Target::Dense, target),
+            Op::Reduce {
+                reduction,
+                source,
+                axes,
+            } => self.reduce(*reduction, source, axes, target),
+            Op::Join { parts, axis } => self.join(parts, *axis, target),
+            Op::Update { base, map, value } => {
+                self.map(base, &Target::Dense, target)?;
+                self.map_into(value, map.clone(), target)
+            }
+            Op::Product(left, right) => self.product(left, right, target),
+            Op::Scatter { .. } | Op::CumulativeSum(_) => {
+                unimplemented!("others write this")
+            }
+        }
+    }
+
+    /// Calculates a node's elements, or some of this step's.
+    fn map(&self, node: &NodeRef, place: &Target, target: &mut Buffer<u8>) -> Result<()> {
+        if node.elements == 0 {
+            return Ok(());
+        }
+        let kernel = map(node, place);
+        launch(self.session, self.stream, self.node, &kernel, &mut [target], &[])
+    }
+
+    /// Calculates a node's elements, which become those of this step's that the map gives.
+    fn map_into(&self, node: &NodeRef, map: AxisMap, target: &mut Buffer<u8>) -> Result<()> {
+        let place = Target::Part {
+            shape: self.node.shape.clone(),
+            map,
+        };
+        self.map(node, &place, target)
+    }
+
+    fn reduce(
+        &self,
+        reduction: Reduction,
+        source: &NodeRef,
+        axes: &Axes,
+        target: &mut Buffer<u8>,
+    ) -> Result<()> {
+        let kernels = reduce(self.node, reduction, source, axes);
+        let Some(rest) = kernels.rest else {
+            return launch(
+                self.session,
+                self.stream,
+                self.node,
+                &kernels.first,
+                &mut [target],
+                &[],
+            );
+        };
+        let mut partials: SmallVec<[Buffer<u8>; 2]> = SmallVec::new();
+        for slot in &rest.slots {
+            partials.push(allocate(self.stream, rest.partials * slot.bytes())?);
+        }
+        let mut between: SmallVec<[&mut Buffer<u8>; 2]> = partials.iter_mut().collect();
+        launch(
+            self.session,
+            self.stream,
+            self.node,
+            &kernels.first,
+            &mut between,
+            &[],
+        )?;
+        drop(between);
+        launch(
+            self.session,
+            self.stream,
+            self.node,
+            &rest.kernel,
+            &mut [target],
+            &partials,
+        )
+    }
+
+    fn join(&self, parts: &[NodeRef], axis: usize, target: &mut Buffer<u8>) -> Result<()> {
+        let mut start = 0;
+        for part in parts {
+            let mut map: AxisMap = (0..self.node.shape.len()).map(AxisSource::same).collect();
+            map[axis].start = start;
+            self.map_into(part, map, target)?;
+            start += part.shape[axis];
+        }
+        Ok(())
+    }
+
+    fn product(&self, left: &NodeRef, right: &NodeRef, target: &mut Buffer<u8>) -> Result<()> {
+        let (left, right) = (Placed::of(left), Placed::of(right));
+        let rank = self.node.shape.len();
+        let (batch, matrix) = self.node.shape.split_at(rank - 2);
+        let shape = product::Shape {
+            batch,
+            m: matrix[0],
+            k: left.shape[rank - 1],
+            n: matrix[1],
+        };
+        let factors = (left.factor(), right.factor());
+        product::enqueue(
+            self.stream,
+            self.node.dtype,
+            &shape,
+            &factors.0,
+            &factors.1,
+            target,
+        )?;
+        Ok(())
+    }
+}
+
+/// A matrix, or a batch of them, in memory.
+struct Placed {
+    storage: Arc<Storage>,
+    shape: Shape,
+    offset: usize,
+    strides: SmallVec<[isize; RANK_MAX]>,
+}
+
+impl Placed {
+    /// Where the elements of a factor are: in its own memory, or in that which it is a view of.
+    fn of(node: &NodeRef) -> Self {
+        let (source, map) = match node.state() {
+            State::Planned(Op::View(source, map)) => (source, map),
+            _ => (
+                NodeRef::clone(node),
+                (0..node.shape.len()).map(AxisSource::same).collect(),
+            ),
+        };
+        let dense = dense_strides(&source.shape);
+        let mut offset = 0;
+        let mut strides: SmallVec<[isize; RANK_MAX]> = SmallVec::from_elem(0, node.shape.len());
+        for (from, &stride) in map.iter().zip(&dense) {
+            offset += from.start * stride;
+            if let Some(axis) = from.axis {
+                strides[axis] += from.step * stride as isize;
+            }
+        }
+        Self {
+            storage: source
+                .storage()
+                .expect("factors are enqueued before their product"),
+            shape: node.shape.clone(),
+            offset,
+            strides,
+        }
+    }
+
+    fn factor(&self) -> product::Factor<'_> {
+        let (batch, matrix) = self.strides.split_at(self.strides.len() - 2);
+        product::Factor {
+            buffer: &self.storage.buffer,
+            offset: self.offset,
+            row_stride: matrix[0],
+            column_stride: matrix[1],
+            batch_strides: batch,
+        }
+    }
+}

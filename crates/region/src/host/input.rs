@@ -1,0 +1,215 @@
+//! What a region takes: which types may stand in its signature, and what callers may pass for each.
+
+use std::panic::Location;
+
+use ndarray::{ArrayBase, Data, Dimension, Ix1, RawData};
+
+use crate::{
+    Array, Region,
+    element::{Element, sealed::Sealed},
+    error::{Misuse, Problem},
+};
+
+/// A type that may stand in the signature of a region function: the host's arrays, slices and vectors, which are arrays on
+/// the device in the body, and numbers and the like, which stay what they are.
+///
+/// ```
+/// use millstream_region::{Array, Parameter};
+///
+/// fn the_same<T>(_: std::marker::PhantomData<T>, _: std::marker::PhantomData<T>) {}
+/// use std::marker::PhantomData;
+/// the_same(PhantomData::<<ndarray::Array2<f32> as Parameter>::Body>, PhantomData::<Array<f32, ndarray::Ix2>>);
+/// the_same(PhantomData::<<usize as Parameter>::Body>, PhantomData::<usize>);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a parameter of a region function",
+    note = "parameters are ndarray's arrays of `f32`, `f64`, `i32`, `i64`, `u8` or `bool`, slices and `Vec`s of those, arrays on the \
+            device, plain values, and structs that derive `millstream_region::OnDevice`"
+)]
+pub trait Parameter {
+    /// What it is in the body.
+    type Body;
+}
+
+/// What a caller may pass for a parameter of type `P`: for an array, one of the host or of the device, owned or borrowed.
+///
+/// Arrays of the host are copied before the call returns; arrays of the device are not copied.
+///
+/// ```
+/// use millstream_region::{Input, RegionExt};
+/// use ndarray::{Array1, array};
+///
+/// fn takes(input: impl Input<Array1<f32>>) {
+///     drop(input);
+/// }
+/// takes(&array![1.0, 2.0]);
+/// takes(array![1.0, 2.0].view());
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be passed for a parameter of type `{P}`",
+    note = "an array has the same elements and the same number of axes, on the host or on the device"
+)]
+pub trait Input<P: Parameter + ?Sized> {
+    /// What the body gets.
+    #[doc(hidden)]
+    fn capture(self, region: &Region, location: &'static Location<'static>) -> P::Body;
+}
+
+impl<T: Element, S: RawData<Elem = T>, D: Dimension> Parameter for ArrayBase<S, D> {
+    type Body = Array<T, D>;
+}
+
+impl<T: Element, D: Dimension> Parameter for Array<T, D> {
+    type Body = Self;
+}
+
+impl<T: Element> Parameter for [T] {
+    type Body = Array<T, Ix1>;
+}
+
+impl<T: Element> Parameter for Vec<T> {
+    type Body = Array<T, Ix1>;
+}
+
+impl<T: Element, const N: usize> Parameter for [T; N] {
+    type Body = Array<T, Ix1>;
+}
+
+/// Where the elements of an array come from.
+pub trait Source<T, D>: private::Sealed {
+    /// The array in a region.
+    #[doc(hidden)]
+    fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, D>;
+}
+
+mod private {
+    pub trait Sealed {}
+    impl<S: ndarray::RawData, D> Sealed for &ndarray::ArrayBase<S, D> {}
+    impl<S: ndarray::RawData, D> Sealed for ndarray::ArrayBase<S, D> {}
+    impl<T, D> Sealed for &crate::Array<T, D> {}
+    impl<T, D> Sealed for crate::Array<T, D> {}
+    impl<T> Sealed for &[T] {}
+    impl<T, const N: usize> Sealed for &[T; N] {}
+    impl<T> Sealed for &Vec<T> {}
+    impl<T> Sealed for Vec<T> {}
+}
+
+impl<T: Element, S: Data<Elem = T>, D: Dimension> Source<T, D> for &ArrayBase<S, D> {
+    fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, D> {
+        region.upload(&self.view(), location)
+    }
+}
+
+impl<T: Element, S: Data<Elem = T>, D: Dimension> Source<T, D> for ArrayBase<S, D> {
+    fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, D> {
+        region.upload(&self.view(), location)
+    }
+}
+
+impl<T: Element, D: Dimension> Source<T, D> for &Array<T, D> {
+    fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, D> {
+        let session = region.session();
+        if *self.device() == session.device {
+            return self.within(session);
+        }
+        let problem = Problem::OtherDevice {
+            left: session.device.to_string(),
+            right: self.device().to_string(),
+        };
+        let misuse = Misuse::new("region", problem, location);
+        Array::of(
+            session,
+            session.fail(<T as Sealed>::DTYPE, self.shape(), misuse, location),
+        )
+    }
+}
+
+impl<T: Element, D: Dimension> Source<T, D> for Array<T, D> {
+    fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, D> {
+        Source::array(&self, region, location)
+    }
+}
+
+impl<T: Element> Source<T, Ix1> for &[T] {
+    fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, Ix1> {
+        region.upload(&ndarray::ArrayView1::from(self), location)
+    }
+}
+
+impl<T: Element, const N: usize> Source<T, Ix1> for &[T; N] {
+    fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, Ix1> {
+        Source::array(&self[..], region, location)
+    }
+}
+
+impl<T: Element> Source<T, Ix1> for &Vec<T> {
+    fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, Ix1> {
+        Source::array(&self[..], region, location)
+    }
+}
+
+impl<T: Element> Source<T, Ix1> for Vec<T> {
+    fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, Ix1> {
+        Source::array(&self[..], region, location)
+    }
+}
+
+macro_rules! arrays {
+    ($([$($generic:tt)*] $parameter:ty: $element:ty, $dimension:ty;)*) => {$(
+        impl<$($generic)*, X: Source<$element, $dimension>> Input<$parameter> for X {
+            fn capture(self, region: &Region, location: &'static Location<'static>) -> Array<$element, $dimension> {
+                self.array(region, location)
+            }
+        }
+    )*};
+}
+
+arrays! {
+    [T: Element, S: RawData<Elem = T>, D: Dimension] ArrayBase<S, D>: T, D;
+    [T: Element, D: Dimension] Array<T, D>: T, D;
+    [T: Element] [T]: T, Ix1;
+    [T: Element] Vec<T>: T, Ix1;
+}
+
+/// What stays what it is.
+macro_rules! plain {
+    ($($type:ty),*) => {$(
+        impl Parameter for $type {
+            type Body = Self;
+        }
+
+        impl Input<$type> for $type {
+            fn capture(self, _region: &Region, _location: &'static Location<'static>) -> Self {
+                self
+            }
+        }
+
+        impl Input<$type> for &$type {
+            fn capture(self, _region: &Region, _location: &'static Location<'static>) -> $type {
+                self.clone()
+            }
+        }
+    )*};
+}
+
+plain!(
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    i128,
+    isize,
+    u8,
+    u16,
+    u32,
+    u64,
+    u128,
+    usize,
+    bool,
+    char,
+    String,
+    &'static str,
+    ndarray::Axis
+);

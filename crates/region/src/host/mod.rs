@@ -1,0 +1,13 @@
+//! Between the host's types and the device's: what a region takes, and what comes back.
+
+mod input;
+mod output;
+mod pending;
+mod place;
+mod write_back;
+
+pub use input::{Input, Parameter, Source};
+pub use output::{Arriving, DeviceValue, Elements, Kept, Output, Parcel, ScalarParcel, Succeeded, VecParcel};
+pub use pending::Pending;
+pub use place::Place;
+pub use write_back::{InputMut, WriteBack};

@@ -1,0 +1,382 @@
+//! What comes back from a region: which types it may have as a result, and how their values arrive.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use ndarray::{Dimension, Ix0, Ix1, IxDyn};
+
+use crate::{
+    Array, Region,
+    element::Element,
+    error::{Error, Result},
+    graph::NodeRef,
+    shape::Shape,
+};
+
+/// A type that a region may have as its result: the host's arrays, vectors and single elements, which are downloaded; arrays on
+/// the device, which stay there; tuples of those and structs that derive `OnDevice`.
+///
+/// ```
+/// use millstream_region::{Array, Output};
+/// use std::marker::PhantomData;
+///
+/// fn the_same<T>(_: PhantomData<T>, _: PhantomData<T>) {}
+/// the_same(PhantomData::<<ndarray::Array2<f32> as Output>::Body>, PhantomData::<Array<f32, ndarray::Ix2>>);
+/// the_same(PhantomData::<<f32 as Output>::Body>, PhantomData::<Array<f32, ndarray::Ix0>>);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the result of a region function",
+    note = "results are ndarray's arrays of `f32`, `f64`, `i32`, `i64`, `u8` or `bool`, `Vec`s of those, single elements, arrays on \
+            the device, tuples of results, and structs that derive `millstream_region::OnDevice`"
+)]
+pub trait Output: Sized {
+    /// What the body gives for it.
+    type Body;
+    /// The value on its way.
+    #[doc(hidden)]
+    type Arriving: Arriving<Value = Self>;
+
+    /// Calls `visit` with the elements of each array, or gives the error that the body gave instead.
+    #[doc(hidden)]
+    fn nodes(body: &Self::Body, visit: &mut dyn FnMut(Elements)) -> Result<()>;
+
+    /// Enqueues the downloads of what is enqueued.
+    #[doc(hidden)]
+    fn depart(body: Self::Body, region: &Region) -> Result<Self::Arriving>;
+}
+
+/// The elements of an array, to be calculated.
+#[doc(hidden)]
+pub struct Elements(pub(crate) NodeRef);
+
+impl Elements {
+    pub(super) fn of<T, D>(array: &Array<T, D>) -> Self {
+        Self(NodeRef::clone(array.node()))
+    }
+}
+
+/// What a body can give: it is brought back as a [`Host`](Self::Host).
+///
+/// ```
+/// use millstream_region::{Array, DeviceValue};
+/// use std::marker::PhantomData;
+///
+/// fn the_same<T>(_: PhantomData<T>, _: PhantomData<T>) {}
+/// the_same(PhantomData::<<Array<f32, ndarray::Ix2> as DeviceValue>::Host>, PhantomData::<ndarray::Array2<f32>>);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is nothing that a region can bring back",
+    note = "a region gives arrays of the device, tuples of those, or `Result`s"
+)]
+pub trait DeviceValue: Sized {
+    /// What comes back.
+    type Host: Output<Body = Self>;
+}
+
+impl<T: Element, D: Dimension> DeviceValue for Array<T, D> {
+    type Host = ndarray::Array<T, D>;
+}
+
+impl<V: DeviceValue> DeviceValue for Result<V, Error> {
+    type Host = Result<V::Host, Error>;
+}
+
+/// A value on its way to the host.
+#[doc(hidden)]
+pub trait Arriving: Send + Unpin {
+    /// The value.
+    type Value;
+
+    /// Ready once it is there.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>>;
+
+    /// Blocks this thread until it is there.
+    fn wait(&mut self) -> Result<()>;
+
+    /// The value, once it is there.
+    fn take(self) -> Self::Value;
+}
+
+/// The elements of an array on their way.
+#[doc(hidden)]
+pub struct Parcel<T: Element, D> {
+    pending: Option<millstream::Pending<Vec<T::Stored>>>,
+    elements: Vec<T::Stored>,
+    shape: Shape,
+    kind: std::marker::PhantomData<fn() -> D>,
+}
+
+impl<T: Element, D> Parcel<T, D> {
+    /// Enqueues the download of an array whose elements are enqueued.
+    pub(crate) fn depart(array: &Array<T, D>, region: &Region) -> Result<Self> {
+        let node = array.node();
+        let stream = region
+            .session()
+            .lanes()
+            .behind(&region.session().device, node.id)?;
+        let storage = node.storage().expect("what comes back has been evaluated");
+        let elements = storage
+            .buffer
+            .view()
+            .cast::<T::Stored>()
+            .map_err(millstream::Error::from)?;
+        Ok(Self {
+            pending: Some(stream.download(elements)?),
+            elements: Vec::new(),
+            shape: node.shape.clone(),
+            kind: std::marker::PhantomData,
+        })
+    }
+
+    fn elements(self) -> impl Iterator<Item = T> {
+        self.elements.into_iter().map(T::load)
+    }
+}
+
+impl<T: Element, D: Dimension> Arriving for Parcel<T, D> {
+    type Value = ndarray::Array<T, D>;
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        if let Some(pending) = &mut self.pending {
+            self.elements = ready!(Pin::new(pending).poll(context))?;
+            self.pending = None;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        if let Some(pending) = self.pending.take() {
+            self.elements = pending.wait()?;
+        }
+        Ok(())
+    }
+
+    fn take(self) -> ndarray::Array<T, D> {
+        let shape = IxDyn(&self.shape);
+        ndarray::Array::from_shape_vec(shape, self.elements().collect())
+            .ok()
+            .and_then(|array| array.into_dimensionality().ok())
+            .expect("as many elements come back as the array has, and it has the axes of its type")
+    }
+}
+
+impl<T: Element, D: Dimension> Output for ndarray::Array<T, D> {
+    type Body = Array<T, D>;
+    type Arriving = Parcel<T, D>;
+
+    fn nodes(body: &Array<T, D>, visit: &mut dyn FnMut(Elements)) -> Result<()> {
+        visit(Elements::of(body));
+        Ok(())
+    }
+
+    fn depart(body: Array<T, D>, region: &Region) -> Result<Parcel<T, D>> {
+        Parcel::depart(&body, region)
+    }
+}
+
+/// A vector on its way.
+#[doc(hidden)]
+pub struct VecParcel<T: Element>(Parcel<T, Ix1>);
+
+impl<T: Element> Arriving for VecParcel<T> {
+    type Value = Vec<T>;
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        self.0.poll(context)
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.0.wait()
+    }
+
+    fn take(self) -> Vec<T> {
+        self.0.elements().collect()
+    }
+}
+
+impl<T: Element> Output for Vec<T> {
+    type Body = Array<T, Ix1>;
+    type Arriving = VecParcel<T>;
+
+    fn nodes(body: &Array<T, Ix1>, visit: &mut dyn FnMut(Elements)) -> Result<()> {
+        visit(Elements::of(body));
+        Ok(())
+    }
+
+    fn depart(body: Array<T, Ix1>, region: &Region) -> Result<VecParcel<T>> {
+        Parcel::depart(&body, region).map(VecParcel)
+    }
+}
+
+/// A single element on its way.
+#[doc(hidden)]
+pub struct ScalarParcel<T: Element>(Parcel<T, Ix0>);
+
+impl<T: Element> Arriving for ScalarParcel<T> {
+    type Value = T;
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        self.0.poll(context)
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.0.wait()
+    }
+
+    fn take(self) -> T {
+        self.0
+            .elements()
+            .next()
+            .expect("an array without axes has one element")
+    }
+}
+
+macro_rules! scalars {
+    ($($type:ty),*) => {$(
+        impl Output for $type {
+            type Body = Array<$type, Ix0>;
+            type Arriving = ScalarParcel<$type>;
+
+            fn nodes(body: &Self::Body, visit: &mut dyn FnMut(Elements)) -> Result<()> {
+                visit(Elements::of(body));
+                Ok(())
+            }
+
+            fn depart(body: Self::Body, region: &Region) -> Result<ScalarParcel<$type>> {
+                Parcel::depart(&body, region).map(ScalarParcel)
+            }
+        }
+    )*};
+}
+
+scalars!(f32, f64, i32, i64, u8, bool);
+
+/// An array that stays on the device.
+#[doc(hidden)]
+pub struct Kept<T, D>(Array<T, D>);
+
+impl<T: Element, D: Dimension> Arriving for Kept<T, D> {
+    type Value = Array<T, D>;
+
+    fn poll(&mut self, _context: &mut Context<'_>) -> Poll<Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn take(self) -> Array<T, D> {
+        self.0
+    }
+}
+
+impl<T: Element, D: Dimension> Output for Array<T, D> {
+    type Body = Self;
+    type Arriving = Kept<T, D>;
+
+    fn nodes(body: &Self, visit: &mut dyn FnMut(Elements)) -> Result<()> {
+        visit(Elements::of(body));
+        Ok(())
+    }
+
+    fn depart(body: Self, _region: &Region) -> Result<Kept<T, D>> {
+        Ok(Kept(body))
+    }
+}
+
+/// What a body that can fail gives.
+impl<R: Output> Output for Result<R, Error> {
+    type Body = Result<R::Body, Error>;
+    type Arriving = Succeeded<R::Arriving>;
+
+    fn nodes(body: &Self::Body, visit: &mut dyn FnMut(Elements)) -> Result<()> {
+        match body {
+            Ok(body) => R::nodes(body, visit),
+            Err(error) => Err(error.clone()),
+        }
+    }
+
+    fn depart(body: Self::Body, region: &Region) -> Result<Self::Arriving> {
+        R::depart(body?, region).map(Succeeded)
+    }
+}
+
+/// What a body that did not fail gave.
+#[doc(hidden)]
+pub struct Succeeded<A>(A);
+
+impl<A: Arriving> Arriving for Succeeded<A> {
+    type Value = Result<A::Value, Error>;
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        self.0.poll(context)
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.0.wait()
+    }
+
+    fn take(self) -> Self::Value {
+        Ok(self.0.take())
+    }
+}
+
+macro_rules! tuples {
+    ($(($($name:ident . $place:tt),*);)*) => {$(
+        impl<$($name: Arriving),*> Arriving for ($($name,)*) {
+            type Value = ($($name::Value,)*);
+
+            #[allow(unused_variables, reason = "there is a tuple of none")]
+            fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+                $(ready!(self.$place.poll(context))?;)*
+                Poll::Ready(Ok(()))
+            }
+
+            fn wait(&mut self) -> Result<()> {
+                $(self.$place.wait()?;)*
+                Ok(())
+            }
+
+            #[allow(clippy::unused_unit, reason = "there is a tuple of none")]
+            fn take(self) -> Self::Value {
+                ($(self.$place.take(),)*)
+            }
+        }
+
+        impl<$($name: DeviceValue),*> DeviceValue for ($($name,)*) {
+            type Host = ($($name::Host,)*);
+        }
+
+        impl<$($name: Output),*> Output for ($($name,)*) {
+            type Body = ($($name::Body,)*);
+            type Arriving = ($($name::Arriving,)*);
+
+            #[allow(unused_variables, reason = "there is a tuple of none")]
+            fn nodes(body: &Self::Body, visit: &mut dyn FnMut(Elements)) -> Result<()> {
+                $($name::nodes(&body.$place, visit)?;)*
+                Ok(())
+            }
+
+            #[allow(unused_variables, clippy::unused_unit, reason = "there is a tuple of none")]
+            fn depart(body: Self::Body, region: &Region) -> Result<Self::Arriving> {
+                Ok(($($name::depart(body.$place, region)?,)*))
+            }
+        }
+    )*};
+}
+
+tuples! {
+    ();
+    (A.0);
+    (A.0, B.1);
+    (A.0, B.1, C.2);
+    (A.0, B.1, C.2, E.3);
+    (A.0, B.1, C.2, E.3, F.4);
+    (A.0, B.1, C.2, E.3, F.4, G.5);
+    (A.0, B.1, C.2, E.3, F.4, G.5, H.6);
+    (A.0, B.1, C.2, E.3, F.4, G.5, H.6, I.7);
+}

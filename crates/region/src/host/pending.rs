@@ -1,0 +1,154 @@
+//! A region on its way.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use super::{
+    output::{Arriving, Output},
+    write_back::WriteBack,
+};
+use crate::{Region, error::Result, evaluate::Verdict};
+
+/// The result of a region, all work of which is enqueued.
+///
+/// Wait for it with [`wait`](Self::wait), or `.await` it on any executor. What the region has got as `&mut` stays borrowed
+/// until then, and is replaced when the result is there. Dropping it neither cancels the work nor blocks, and leaves
+/// everything of the host as it was.
+///
+/// ```
+/// use millstream_region::RegionExt;
+/// use ndarray::array;
+///
+/// let device = millstream::Device::simulated()?;
+/// let x = array![1.0_f32, 2.0, 3.0];
+/// let sum = device.region(|g| g.array(&x).sum())?;
+/// assert_eq!(pollster::block_on(sum)?, 6.0);
+/// # Ok::<(), millstream_region::Error>(())
+/// ```
+///
+/// An array that the region changes cannot be used meanwhile:
+///
+/// ```compile_fail,E0502
+/// use millstream_region::region;
+/// use ndarray::{Array1, array};
+///
+/// #[region]
+/// fn double(x: &mut Array1<f32>) {
+///     *x *= 2.0;
+/// }
+///
+/// let device = millstream::Device::simulated()?;
+/// let mut x = array![1.0_f32, 2.0];
+/// let doubled = double(&device, &mut x)?;
+/// println!("{x}");
+/// doubled.wait()?;
+/// # Ok::<(), millstream_region::Error>(())
+/// ```
+#[must_use = "the result is in here; wait for it, await it, or drop it on purpose"]
+pub struct Pending<'m, R: Output> {
+    /// Taken when all is there.
+    on_the_way: Option<OnTheWay<'m, R>>,
+}
+
+struct OnTheWay<'m, R: Output> {
+    verdict: Option<Verdict>,
+    result: R::Arriving,
+    backs: Vec<Box<dyn WriteBack + 'm>>,
+    region: Region,
+}
+
+impl<'m, R: Output> Pending<'m, R> {
+    /// Enqueues all that a region has to do.
+    pub(super) fn begin(
+        region: Region,
+        body: R::Body,
+        mut backs: Vec<Box<dyn WriteBack + 'm>>,
+    ) -> Result<Self> {
+        let session = region.session();
+        let mut nodes = Vec::new();
+        R::nodes(&body, &mut |elements| nodes.push(elements.0))?;
+        nodes.extend(backs.iter().map(|back| back.elements().0));
+        // A mistake counts also where nothing came of it.
+        if let Some(failure) = session.failure() {
+            return Err(failure);
+        }
+        crate::evaluate::evaluate(session, &nodes)?;
+        let result = R::depart(body, &region)?;
+        for back in &mut backs {
+            back.depart(&region)?;
+        }
+        let verdict = session.verdict()?;
+        Ok(Self {
+            on_the_way: Some(OnTheWay {
+                verdict,
+                result,
+                backs,
+                region,
+            }),
+        })
+    }
+
+    /// Blocks this thread until the result is there.
+    ///
+    /// # Errors
+    ///
+    /// If the device is lost meanwhile, or has found an index that is none of its axis.
+    ///
+    /// # Panics
+    ///
+    /// If the result was already taken, by polling.
+    pub fn wait(mut self) -> Result<R> {
+        let mut on_the_way = self.on_the_way.take().expect(TAKEN);
+        if let Some(verdict) = &mut on_the_way.verdict {
+            verdict.wait()?;
+        }
+        on_the_way.result.wait()?;
+        for back in &mut on_the_way.backs {
+            back.wait()?;
+        }
+        Ok(on_the_way.finish())
+    }
+}
+
+/// What a panic says when a result is asked for once more.
+const TAKEN: &str = "the result of a region can be taken once";
+
+impl<R: Output> OnTheWay<'_, R> {
+    /// All is there.
+    fn finish(self) -> R {
+        for back in self.backs {
+            back.land(&self.region);
+        }
+        self.result.take()
+    }
+}
+
+impl<R: Output> Unpin for Pending<'_, R> {}
+
+impl<R: Output> Future for Pending<'_, R> {
+    type Output = Result<R>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let on_the_way = self.on_the_way.as_mut().expect(TAKEN);
+        if let Some(verdict) = &mut on_the_way.verdict {
+            ready!(verdict.poll(context))?;
+        }
+        ready!(on_the_way.result.poll(context))?;
+        for back in &mut on_the_way.backs {
+            ready!(back.poll(context))?;
+        }
+        Poll::Ready(Ok(self.on_the_way.take().expect(TAKEN).finish()))
+    }
+}
+
+impl<R: Output> fmt::Debug for Pending<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending")
+            .field("taken", &self.on_the_way.is_none())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,206 @@
+//! `&mut` parameters: they come with the caller's elements and leave with the body's.
+
+use std::{
+    panic::Location,
+    task::{Context, Poll},
+};
+
+use ndarray::{ArrayBase, ArrayViewMut, DataMut, Dimension, Ix1, RawData};
+
+use super::{
+    input::{Input, Parameter},
+    output::{Arriving, Elements, Parcel},
+};
+use crate::{Array, Region, element::Element, error::Result};
+
+/// What a caller may pass for a parameter of type `&mut P`, for as long as the region is on its way.
+///
+/// The elements are copied before the call returns. They are replaced, all at once, when the caller has waited for the
+/// region's result; if it fails, or nobody waits, they stay as they are.
+///
+/// ```
+/// use millstream_region::InputMut;
+/// use ndarray::{Array1, array};
+///
+/// fn takes<'m>(input: impl InputMut<'m, Array1<f32>>) {
+///     drop(input);
+/// }
+/// takes(&mut array![1.0, 2.0]);
+/// takes(array![1.0, 2.0].view_mut());
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be passed for a parameter of type `&mut {P}`",
+    note = "it is `&mut` of an array with the same elements and the same number of axes, on the host or on the device"
+)]
+pub trait InputMut<'m, P: Parameter + ?Sized> {
+    /// What the body gets.
+    #[doc(hidden)]
+    fn capture(&self, region: &Region, location: &'static Location<'static>) -> P::Body;
+
+    /// What has to be done with what the body leaves.
+    #[doc(hidden)]
+    fn give_back(self, body: P::Body) -> Box<dyn WriteBack + 'm>;
+}
+
+/// What a body has left for the caller.
+#[doc(hidden)]
+pub trait WriteBack: Send {
+    /// The elements of the array.
+    fn elements(&self) -> Elements;
+
+    /// Enqueues the download of what is enqueued.
+    fn depart(&mut self, region: &Region) -> Result<()>;
+
+    /// Ready once all is there.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>>;
+
+    /// Blocks this thread until all is there.
+    fn wait(&mut self) -> Result<()>;
+
+    /// Replaces the caller's elements, once all is there.
+    fn land(self: Box<Self>, region: &Region);
+}
+
+/// Elements for an array of the host.
+struct ToHost<'m, T: Element, D> {
+    body: Array<T, D>,
+    target: ArrayViewMut<'m, T, D>,
+    parcel: Option<Parcel<T, D>>,
+}
+
+impl<T: Element, D: Dimension> WriteBack for ToHost<'_, T, D> {
+    fn elements(&self) -> Elements {
+        Elements::of(&self.body)
+    }
+
+    fn depart(&mut self, region: &Region) -> Result<()> {
+        self.parcel = Some(Parcel::depart(&self.body, region)?);
+        Ok(())
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        self.parcel.as_mut().expect("it has departed").poll(context)
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.parcel.as_mut().expect("it has departed").wait()
+    }
+
+    fn land(mut self: Box<Self>, _region: &Region) {
+        let elements = self.parcel.take().expect("it has departed").take();
+        self.target.assign(&elements);
+    }
+}
+
+/// Elements for an array of the device.
+struct ToDevice<'m, T, D> {
+    body: Array<T, D>,
+    target: &'m mut Array<T, D>,
+}
+
+impl<T: Element, D: Dimension> WriteBack for ToDevice<'_, T, D> {
+    fn elements(&self) -> Elements {
+        Elements::of(&self.body)
+    }
+
+    fn depart(&mut self, _region: &Region) -> Result<()> {
+        Ok(())
+    }
+
+    fn poll(&mut self, _context: &mut Context<'_>) -> Poll<Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn land(self: Box<Self>, _region: &Region) {
+        *self.target = self.body.within(self.target.session());
+    }
+}
+
+impl<'m, T, S, Q, D> InputMut<'m, ArrayBase<Q, D>> for &'m mut ArrayBase<S, D>
+where
+    T: Element,
+    S: DataMut<Elem = T>,
+    Q: RawData<Elem = T>,
+    D: Dimension + 'm,
+{
+    fn capture(&self, region: &Region, location: &'static Location<'static>) -> Array<T, D> {
+        region.upload(&self.view(), location)
+    }
+
+    fn give_back(self, body: Array<T, D>) -> Box<dyn WriteBack + 'm> {
+        to_host(body, self.view_mut())
+    }
+}
+
+impl<'m, T, Q, D> InputMut<'m, ArrayBase<Q, D>> for ArrayViewMut<'m, T, D>
+where
+    T: Element,
+    Q: RawData<Elem = T>,
+    D: Dimension + 'm,
+{
+    fn capture(&self, region: &Region, location: &'static Location<'static>) -> Array<T, D> {
+        region.upload(&self.view(), location)
+    }
+
+    fn give_back(self, body: Array<T, D>) -> Box<dyn WriteBack + 'm> {
+        to_host(body, self)
+    }
+}
+
+fn to_host<'m, T: Element, D: Dimension + 'm>(
+    body: Array<T, D>,
+    target: ArrayViewMut<'m, T, D>,
+) -> Box<dyn WriteBack + 'm> {
+    let body = body.shaped_as(target.shape());
+    Box::new(ToHost {
+        body,
+        target,
+        parcel: None,
+    })
+}
+
+macro_rules! on_device {
+    ($([$($generic:tt)*] $parameter:ty, $dimension:ty;)*) => {$(
+        impl<'m, T: Element, $($generic)*> InputMut<'m, $parameter> for &'m mut Array<T, $dimension> {
+            fn capture(&self, region: &Region, location: &'static Location<'static>) -> Array<T, $dimension> {
+                Input::<Array<T, $dimension>>::capture(&**self, region, location)
+            }
+
+            fn give_back(self, body: Array<T, $dimension>) -> Box<dyn WriteBack + 'm> {
+                Box::new(ToDevice { body, target: self })
+            }
+        }
+    )*};
+}
+
+on_device! {
+    [Q: RawData<Elem = T>, D: Dimension + 'm] ArrayBase<Q, D>, D;
+    [D: Dimension + 'm] Array<T, D>, D;
+    [] [T], Ix1;
+    [] Vec<T>, Ix1;
+}
+
+macro_rules! rows {
+    ($([$($generic:tt)*] $parameter:ty, $argument:ty;)*) => {$(
+        impl<'m, T: Element, $($generic)*> InputMut<'m, $parameter> for &'m mut $argument {
+            fn capture(&self, region: &Region, location: &'static Location<'static>) -> Array<T, Ix1> {
+                region.upload(&ndarray::ArrayView1::from(&self[..]), location)
+            }
+
+            fn give_back(self, body: Array<T, Ix1>) -> Box<dyn WriteBack + 'm> {
+                to_host(body, ndarray::ArrayViewMut1::from(&mut self[..]))
+            }
+        }
+    )*};
+}
+
+rows! {
+    [] [T], [T];
+    [] [T], Vec<T>;
+    [const N: usize] [T], [T; N];
+    [] Vec<T>, Vec<T>;
+}

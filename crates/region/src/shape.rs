@@ -1,0 +1,175 @@
+//! Shapes, and how the indices of one array come from those of another.
+
+use smallvec::SmallVec;
+
+/// The most dimensions that an array can have.
+pub(crate) const RANK_MAX: usize = 6;
+
+/// The lengths of an array's axes.
+pub(crate) type Shape = SmallVec<[usize; RANK_MAX]>;
+
+/// Numbers of axes.
+pub(crate) type Axes = SmallVec<[usize; RANK_MAX]>;
+
+/// Elements of an array of this shape; `None` if a word cannot count them.
+pub(crate) fn elements(shape: &[usize]) -> Option<usize> {
+    // A zero anywhere makes it empty, however long the other axes are.
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    shape
+        .iter()
+        .try_fold(1_usize, |product, &length| product.checked_mul(length))
+}
+
+/// The shape that both arrays are stretched to: from the last axis on, lengths must be equal, or one of them 1.
+pub(crate) fn broadcast(left: &[usize], right: &[usize]) -> Option<Shape> {
+    let rank = left.len().max(right.len());
+    let at = |shape: &[usize], axis: usize| match (axis + shape.len()).checked_sub(rank) {
+        Some(own) => shape[own],
+        None => 1,
+    };
+    (0..rank)
+        .map(|axis| match (at(left, axis), at(right, axis)) {
+            (left, right) if left == right => Some(left),
+            (1, other) | (other, 1) => Some(other),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Where the index along one axis of a source comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct AxisSource {
+    /// The axis of the view whose index counts, if any.
+    pub(crate) axis: Option<usize>,
+    /// The index in the source where the view's index is 0.
+    pub(crate) start: usize,
+    /// How far one step of the view goes in the source.
+    pub(crate) step: isize,
+}
+
+impl AxisSource {
+    /// The same index.
+    pub(crate) fn same(axis: usize) -> Self {
+        Self {
+            axis: Some(axis),
+            start: 0,
+            step: 1,
+        }
+    }
+
+    /// One index for all.
+    pub(crate) fn fixed(start: usize) -> Self {
+        Self {
+            axis: None,
+            start,
+            step: 0,
+        }
+    }
+}
+
+/// How an index of a view gives one of its source: an entry for each axis of the source.
+pub(crate) type AxisMap = SmallVec<[AxisSource; RANK_MAX]>;
+
+/// The map that stretches an array of shape `from` to `to`, which [`broadcast`] has found to be possible.
+pub(crate) fn stretch(from: &[usize], to: &[usize]) -> AxisMap {
+    let ahead = to.len() - from.len();
+    from.iter()
+        .enumerate()
+        .map(|(axis, &length)| {
+            if length == 1 && to[ahead + axis] != 1 {
+                AxisSource::fixed(0)
+            } else {
+                AxisSource::same(ahead + axis)
+            }
+        })
+        .collect()
+}
+
+/// The map from an index of the outermost view to the innermost source: first `outer`, whose source `inner` views.
+pub(crate) fn compose(outer: &[AxisSource], inner: &[AxisSource]) -> AxisMap {
+    inner
+        .iter()
+        .map(|source| match source.axis {
+            None => *source,
+            Some(axis) => {
+                let through = outer[axis];
+                AxisSource {
+                    axis: through.axis,
+                    start: source
+                        .start
+                        .wrapping_add_signed(through.start as isize * source.step),
+                    step: through.step * source.step,
+                }
+            }
+        })
+        .collect()
+}
+
+/// Whether the map changes nothing.
+pub(crate) fn is_identity(map: &[AxisSource], view: &[usize], source: &[usize]) -> bool {
+    view == source
+        && map
+            .iter()
+            .enumerate()
+            .all(|(axis, &from)| from == AxisSource::same(axis) || (source[axis] == 1 && from.start == 0))
+}
+
+/// Elements from one index to the next along each axis of an array whose last axis is dense.
+pub(crate) fn dense_strides(shape: &[usize]) -> SmallVec<[usize; RANK_MAX]> {
+    let mut strides: SmallVec<[usize; RANK_MAX]> = SmallVec::from_elem(1, shape.len());
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis].saturating_mul(shape[axis]);
+    }
+    strides
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_one_are_stretched_and_others_must_agree() {
+        assert_eq!(broadcast(&[3, 1], &[4]).unwrap().as_slice(), [3, 4]);
+        assert_eq!(broadcast(&[], &[2, 0]).unwrap().as_slice(), [2, 0]);
+        assert_eq!(broadcast(&[1], &[0]).unwrap().as_slice(), [0]);
+        assert!(broadcast(&[3], &[4]).is_none());
+        assert_eq!(
+            stretch(&[1, 4], &[2, 3, 4]).as_slice(),
+            [AxisSource::fixed(0), AxisSource::same(2)]
+        );
+    }
+
+    #[test]
+    fn a_view_of_a_view_is_a_view() {
+        // Every second element, backwards, of elements 2, 3, 4, 5, 6.
+        let inner = [AxisSource {
+            axis: Some(0),
+            start: 2,
+            step: 1,
+        }];
+        let outer = [AxisSource {
+            axis: Some(0),
+            start: 4,
+            step: -2,
+        }];
+        let both = compose(&outer, &inner);
+        assert_eq!(
+            both.as_slice(),
+            [AxisSource {
+                axis: Some(0),
+                start: 6,
+                step: -2
+            }]
+        );
+    }
+
+    #[test]
+    fn empty_shapes_have_no_elements_however_long_they_are() {
+        assert_eq!(elements(&[usize::MAX, 2, 0]), Some(0));
+        assert_eq!(elements(&[usize::MAX, 2]), None);
+        assert_eq!(elements(&[]), Some(1));
+        assert_eq!(dense_strides(&[2, 3, 4]).as_slice(), [12, 4, 1]);
+    }
+}
