@@ -88,23 +88,50 @@ def launch_and_number_back():
     return median_ns(work, 400, 1)
 
 
+def ten_operations(function):
+    """GB/s read and written by ten operations on each of 2^26 elements, eight times in a row."""
+    elements, row = 1 << 26, 8
+    start = torch.ones(elements, device="cuda")
+
+    def work():
+        x = start
+        for _ in range(row):
+            x = function(x)
+        torch.cuda.synchronize()
+
+    return row * 2 * 4 * elements / median_ns(work, 16, 1)
+
+
+def ten(x):
+    """The ten operations."""
+    y = ((x * 1.5 + 0.25).abs() * 0.5 - 0.125).relu()
+    return -((y + x) * x).clamp(max=100.0) + 1.0
+
+
 ROWS = [
     ("T3", "two launches, the second on another stream and after the first", "ns", launch_pair),
     ("T6", "upload, pageable, against the driver's", "GB/s", upload_gb_per_s),
     ("T7", "download to a slice, against the driver's", "GB/s", download_gb_per_s),
     ("T8", "upload of 4 KiB, pageable", "ns", small_upload),
     ("T9", "launch, a number back, .await", "ns", launch_and_number_back),
+    ("T15", "ten operations on 2^26 f32", "GB/s", lambda: ten_operations(ten)),
+    ("T15", "ten operations on 2^26 f32", "GB/s", lambda: ten_operations(torch.compile(ten)), ", torch.compile"),
 ]
+
+
+def figures(who):
+    """What can be measured here: torch.compile needs a compiler."""
+    for target, what, unit, measure, *how in ROWS:
+        if target not in only:
+            continue
+        try:
+            figure = measure()
+        except Exception as error:
+            print(f"{target} {what}{''.join(how)}: {error}", file=sys.stderr)
+            continue
+        yield {"target": target, "what": what, "unit": unit, "figure": figure, "who": who + "".join(how)}
+
+
 only = [word for word in sys.argv[1:] if word.startswith("T")]
-print(
-    json.dumps(
-        {
-            "who": f"PyTorch {torch.__version__.split('+')[0]}",
-            "rows": [
-                {"target": target, "what": what, "unit": unit, "figure": measure()}
-                for target, what, unit, measure in ROWS
-                if target in only
-            ],
-        }
-    )
-)
+who = f"PyTorch {torch.__version__.split('+')[0]}"
+print(json.dumps({"who": who, "rows": list(figures(who))}))

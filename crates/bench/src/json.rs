@@ -34,8 +34,8 @@ fn row(row: &Row) -> Value {
     })
 }
 
-/// The rows of a program that prints `{"who": …, "rows": [{"target", "what", "unit", "figure"}, …]}`, with the raw figures of
-/// those rows of `ours` that are about the same.
+/// The rows of a program that prints `{"who": …, "rows": [{"target", "what", "unit", "figure"}, …]}`, where a row may name
+/// somebody else, with the raw figures of those rows of `ours` that are about the same.
 pub(crate) fn read(text: &str, ours: &[Row]) -> Result<Vec<Row>> {
     let whole: Value = serde_json::from_str(text).context("that is not JSON")?;
     let who = whole["who"].as_str().context("nobody is named")?;
@@ -59,7 +59,7 @@ pub(crate) fn read(text: &str, ours: &[Row]) -> Result<Vec<Row>> {
             Some(raw) => Row::times(target, what, unit, figure, raw, Goal::None),
             None => Row::judged(target, what, unit, figure, Goal::None),
         };
-        Ok(row.by(who))
+        Ok(row.by(text("who").unwrap_or(who)))
     };
     rows.iter().map(read).collect()
 }

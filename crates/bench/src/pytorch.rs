@@ -12,7 +12,7 @@ use crate::{json, report::Row};
 /// The program, which needs no file of its own on the machine that runs it.
 const PROGRAM: &str = include_str!("../python/torch_rows.py");
 /// The targets that it has something to say about.
-const TARGETS: [&str; 5] = ["T3", "T6", "T7", "T8", "T9"];
+const TARGETS: [&str; 6] = ["T3", "T6", "T7", "T8", "T9", "T15"];
 /// Its exit status where there is no PyTorch, or no GPU for it.
 const NO_PYTORCH: i32 = 3;
 

@@ -173,15 +173,21 @@ impl RawStream {
 
     /// Copies the beginning of `source` to that of `target`, which may be on another device; complete when it returns.
     pub(crate) fn copy_across(&self, target: &RawMemory, source: &RawMemory, bytes: usize) -> Result<()> {
+        self.copy(target, source, bytes)?;
+        self.synchronize()
+    }
+
+    /// As [`copy_across`](Self::copy_across), but only enqueued. Both stay alive until the stream is idle.
+    pub(crate) fn copy(&self, target: &RawMemory, source: &RawMemory, bytes: usize) -> Result<()> {
         let (to, from) = (target.part(0, bytes)?, source.part(0, bytes)?);
         ensure!(to != from, "a copy to its own source");
-        // SAFETY: both are long enough, two allocations, and borrowed until the copy is complete.
-        unsafe {
+        // SAFETY: both are long enough, two allocations, and freed when the context is idle.
+        let copied = unsafe {
             self.raw
                 .driver
                 .copy_unified_async(self.raw.context, to, from, bytes, self.handle)
-        }?;
-        self.synchronize()
+        };
+        Ok(copied?)
     }
 
     /// Allocates from the pool, fills with zeros if `fill` says so, and frees.
