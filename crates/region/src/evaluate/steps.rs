@@ -1,6 +1,6 @@
 //! What is enqueued for one node that is stored.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use millstream::{Buffer, Stream};
 use smallvec::SmallVec;
@@ -48,16 +48,18 @@ fn same_elements(node: &NodeRef, op: &Op) -> Option<Arc<Storage>> {
     }
 }
 
-/// The nodes in memory that an operation needs, those below what is calculated on the way included.
+/// The nodes in memory that an operation needs, those below what is calculated on the way included, oldest first.
 fn stored_below(op: &Op) -> Vec<u64> {
-    let mut found = Vec::new();
+    let (mut found, mut seen) = (Vec::new(), HashSet::new());
     let mut open = Vec::new();
     op.operands(|operand| open.push(NodeRef::clone(operand)));
     while let Some(node) = open.pop() {
+        if !seen.insert(node.id) {
+            continue;
+        }
         match node.state() {
             State::Planned(op) => op.operands(|operand| open.push(NodeRef::clone(operand))),
-            _ if found.contains(&node.id) => {}
-            _ => found.push(node.id),
+            State::Stored(_) | State::Failed(_) => found.push(node.id),
         }
     }
     found.sort_unstable();

@@ -82,6 +82,11 @@ impl Session {
         }
         let key = Key::new(dtype, &shape, &op);
         let mut inner = self.inner.lock();
+        // Nothing will come of it, so that there is no reason to remember how it is calculated.
+        if let Some(failure) = inner.failure.clone() {
+            drop(inner);
+            return self.fail(dtype, &shape, failure, location);
+        }
         if let Some(known) = inner.known.get(&key).and_then(Weak::upgrade) {
             return known;
         }

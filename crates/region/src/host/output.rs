@@ -12,7 +12,7 @@ use crate::{
     Array, Region,
     element::Element,
     error::{Error, Result},
-    graph::NodeRef,
+    graph::{NodeRef, Session},
     shape::Shape,
 };
 
@@ -283,8 +283,10 @@ impl<T: Element, D: Dimension> Output for Array<T, D> {
         Ok(())
     }
 
-    fn depart(body: Self, _region: &Region) -> Result<Kept<T, D>> {
-        Ok(Kept(body))
+    fn depart(body: Self, region: &Region) -> Result<Kept<T, D>> {
+        // In a session of its own it does not keep the region's streams.
+        let alone = Session::new(region.device().clone());
+        Ok(Kept(body.within(&alone)))
     }
 }
 
