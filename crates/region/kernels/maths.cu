@@ -12,7 +12,6 @@
     extern "C" __device__ float ms_##name##_f32(float x, float y) { return single(x, y); } \
     extern "C" __device__ double ms_##name##_f64(double x, double y) { return double_(x, y); }
 
-ONE(exp, expf, exp)
 ONE(exp_m1, expm1f, expm1)
 ONE(ln, logf, log)
 ONE(ln_1p, log1pf, log1p)
@@ -36,19 +35,46 @@ ONE(erfc, erfcf, erfc)
 // Halves go away from zero.
 ONE(round, roundf, round)
 
-TWO(powf, powf, pow)
 TWO(atan2, atan2f, atan2)
 TWO(hypot, hypotf, hypot)
 // The sign is that of x; exact.
 TWO(rem, fmodf, fmod)
 
-// 2 to the power of x: by a polynomial of what is left of x beside its nearest integer. CUDA's own is the instruction `ex2.approx`, whose bits are
-// up to the device; the library puts this one in its place in other functions, too.
-extern "C" __device__ float ms_exp2_f32(float x)
+// (1 + slope * rest) * 2^whole, for sums close to 1. In two steps, since 2^128 and 2^-149 are no numbers with a sign and an exponent alone; only the
+// second can round.
+static __device__ __forceinline__ float scaled(float slope, float rest, float whole)
 {
-    // Beyond these all powers are infinite, or zero.
-    float bounded = x > 129.0f ? 129.0f : x < -152.0f ? -152.0f : x;
-    float whole = rintf(bounded), rest = bounded - whole;
+    int exponent = (int)whole, half = exponent >> 1;
+    float scale = __int_as_float((half + 127) << 23), rest_of_scale = __int_as_float((exponent - half + 127) << 23);
+    return fmaf(slope, rest, 1.0f) * scale * rest_of_scale;
+}
+
+static __device__ __forceinline__ float clamped(float x, float low, float high)
+{
+    return x > high ? high : x < low ? low : x;
+}
+
+// Powers of e and of 2: by a polynomial of what is left of the exponent beside a whole power of 2. CUDA's own are made of the instruction
+// `ex2.approx`, whose bits are up to the device; the library puts ours in its place in other functions, too. Beyond the bounds all powers are
+// infinite, or zero.
+extern "C" __device__ float ms_exp_f32(float x)
+{
+    float bounded = clamped(x, -105.0f, 89.0f);
+    float whole = rintf(bounded * 1.44269504f);
+    float rest = fmaf(whole, 1.90465430e-9f, fmaf(whole, -0.693147182f, bounded));
+    float slope = 1.98993901837e-4f;
+    slope = fmaf(slope, rest, 1.39412131e-3f);
+    slope = fmaf(slope, rest, 8.33329834402e-3f);
+    slope = fmaf(slope, rest, 4.16663516384e-2f);
+    slope = fmaf(slope, rest, 1.66666667193e-1f);
+    slope = fmaf(slope, rest, 5.00000004740e-1f);
+    slope = fmaf(slope, rest, 1.0f);
+    return scaled(slope, rest, whole);
+}
+
+// 2^(rest + whole), for a rest between -1/2 and 1/2.
+static __device__ __forceinline__ float power_of_two(float rest, float whole)
+{
     float slope = 1.52973237607e-5f;
     slope = fmaf(slope, rest, 1.54614446986e-4f);
     slope = fmaf(slope, rest, 1.33335023862e-3f);
@@ -56,12 +82,96 @@ extern "C" __device__ float ms_exp2_f32(float x)
     slope = fmaf(slope, rest, 5.55041088391e-2f);
     slope = fmaf(slope, rest, 2.40226509223e-1f);
     slope = fmaf(slope, rest, 6.93147180560e-1f);
-    // In two steps, since 2^128 and 2^-149 have no reciprocals; only the second can round.
-    int exponent = (int)whole, half = exponent >> 1;
-    float scale = __int_as_float((half + 127) << 23), rest_of_scale = __int_as_float((exponent - half + 127) << 23);
-    return fmaf(slope, rest, 1.0f) * scale * rest_of_scale;
+    return scaled(slope, rest, whole);
 }
 
+extern "C" __device__ float ms_exp2_f32(float x)
+{
+    float bounded = clamped(x, -152.0f, 129.0f);
+    float whole = rintf(bounded);
+    return power_of_two(bounded - whole, whole);
+}
+
+// CUDA's own was found 5 units off, this less than one: the logarithm is a sum of two numbers all the way.
+//
+// log2(x) = e + 2/ln(2) * atanh(f) with x = 2^e * m, m around 1 and f = (m-1)/(m+1); the hyperbolic arc tangent is f + f^3/3 + f^5/5...
+static __device__ __forceinline__ void logarithm_of_two(float x, float *high, float *low)
+{
+    bool is_subnormal = x < 1.17549435e-38f;
+    int bits = __float_as_int(is_subnormal ? x * 16777216.0f : x);
+    // The root of a half is where m begins.
+    int exponent = (bits - 0x3f3504f3) >> 23;
+    float m = __int_as_float(bits - (exponent << 23));
+    float e = (float)(is_subnormal ? exponent - 24 : exponent);
+
+    float difference = m - 1.0f, sum = m + 1.0f, inverse = 1.0f / sum;
+    float sum_low = m < 1.0f ? m - (sum - 1.0f) : 1.0f - (sum - m);
+    float f = difference * inverse;
+    float f_low = fmaf(-f, sum_low, fmaf(-f, sum, difference)) * inverse;
+
+    float square = f * f, square_low = fmaf(f + f, f_low, fmaf(f, f, -square));
+    float rest = fmaf(square, 0.0769230769f, 0.0909090909f);
+    rest = fmaf(rest, square, 0.111111111f);
+    rest = fmaf(rest, square, 0.142857143f);
+    rest = fmaf(rest, square, 0.2f) * square;
+    // A third, and what it is short of one, with the rest of the series.
+    float third = 0.333333343f + rest;
+    float third_low = 0.333333343f - third + rest - 9.93410776e-9f;
+    float series = square * third;
+    float series_low = fmaf(square, third_low, fmaf(square_low, third, fmaf(square, third, -series)));
+    float product = f * series;
+    float product_low = fmaf(f, series_low, fmaf(f_low, series, fmaf(f, series, -product)));
+    float arc = f + product;
+    float arc_low = f - arc + product + (f_low + product_low);
+
+    // Times 2/ln(2).
+    float turned = arc * 2.88539004f;
+    float turned_low = fmaf(arc_low, 2.88539004f, fmaf(arc, 3.85192598e-8f, fmaf(arc, 2.88539004f, -turned)));
+    *high = e + turned;
+    *low = e - *high + turned + turned_low;
+}
+
+static __device__ __forceinline__ float power_of_magnitude(float x, float y)
+{
+    if (x == 1.0f) {
+        return 1.0f;
+    }
+    float logarithm, logarithm_low;
+    logarithm_of_two(x, &logarithm, &logarithm_low);
+    float exponent = y * logarithm;
+    // Beyond this all powers are infinite, or zero, and there is no sense in parts of the exponent.
+    bool is_beyond = fabsf(exponent) > 200.0f;
+    float bounded = clamped(exponent, -200.0f, 200.0f);
+    float low = fmaf(y, logarithm_low, fmaf(y, logarithm, -exponent));
+    float whole = rintf(bounded);
+    return power_of_two(bounded - whole + (is_beyond ? 0.0f : low), clamped(whole, -152.0f, 129.0f));
+}
+
+extern "C" __device__ float ms_powf_f32(float x, float y)
+{
+    if (x == 1.0f || y == 0.0f) {
+        return 1.0f;
+    }
+    if (x != x || y != y) {
+        return x + y;
+    }
+    float magnitude = fabsf(x);
+    bool is_whole = truncf(y) == y;
+    // From 2^24 on all numbers are even.
+    bool is_odd = is_whole && fabsf(y) < 16777216.0f && ((int)y & 1);
+    float power;
+    if (magnitude == 0.0f || magnitude == __int_as_float(0x7f800000)) {
+        power = (magnitude == 0.0f) == (y > 0.0f) ? 0.0f : __int_as_float(0x7f800000);
+    } else if (x < 0.0f && !is_whole) {
+        power = __int_as_float(0x7fffffff);
+    } else {
+        power = power_of_magnitude(magnitude, y);
+    }
+    return is_odd ? copysignf(power, x) : power;
+}
+
+extern "C" __device__ double ms_powf_f64(double x, double y) { return pow(x, y); }
+extern "C" __device__ double ms_exp_f64(double x) { return exp(x); }
 extern "C" __device__ double ms_exp2_f64(double x) { return exp2(x); }
 
 // 1 / (1 + exp(-x)), by the exponential that cannot overflow.
@@ -72,7 +182,7 @@ static __device__ __forceinline__ T sigmoid_from(T x, T power)
     return numerator / (T(1) + power);
 }
 
-extern "C" __device__ float ms_sigmoid_f32(float x) { return sigmoid_from(x, expf(-fabsf(x))); }
+extern "C" __device__ float ms_sigmoid_f32(float x) { return sigmoid_from(x, ms_exp_f32(-fabsf(x))); }
 extern "C" __device__ double ms_sigmoid_f64(double x) { return sigmoid_from(x, exp(-fabs(x))); }
 
 // x to the power of n by squaring, in the order of LLVM's powi: every product is rounded as it is on a CPU.

@@ -1,0 +1,176 @@
+//! Special values: NaNs, infinities, signs of zeros and the ends of the range are what they are on the host.
+
+use std::hint::black_box;
+
+use crate::{
+    device,
+    functions::{ONE, TWO},
+    measure::{Worst, all_well},
+};
+
+const MAGNITUDES: [f64; 16] = [
+    0.0,
+    0.3,
+    0.5,
+    0.75,
+    1.0,
+    1.5,
+    2.0,
+    2.5,
+    3.0,
+    7.0,
+    1000.0,
+    1001.0,
+    16_777_215.0,
+    1e30,
+    f64::INFINITY,
+    f64::NAN,
+];
+
+/// Numbers that single precision has, of both signs, and the ends of its range.
+fn singles() -> Vec<f32> {
+    let ends = [
+        1e-45,
+        3e-45,
+        f32::MIN_POSITIVE,
+        f32::MIN_POSITIVE.next_down(),
+        f32::MAX,
+    ];
+    let magnitudes = MAGNITUDES.iter().map(|x| *x as f32).chain(ends);
+    magnitudes.flat_map(|x| [x, -x]).collect()
+}
+
+fn doubles() -> Vec<f64> {
+    let ends = [
+        5e-324,
+        1e-323,
+        f64::MIN_POSITIVE,
+        f64::MIN_POSITIVE.next_down(),
+        f64::MAX,
+        9_007_199_254_740_991.0,
+    ];
+    MAGNITUDES
+        .iter()
+        .copied()
+        .chain(ends)
+        .flat_map(|x| [x, -x])
+        .collect()
+}
+
+/// Every pair of these numbers.
+fn square<T: Copy>(numbers: &[T]) -> (Vec<T>, Vec<T>) {
+    numbers
+        .iter()
+        .flat_map(|x| numbers.iter().map(|y| (*x, *y)))
+        .unzip()
+}
+
+#[test]
+fn specials_of_one_operand_are_the_hosts() {
+    let (singles, doubles) = (singles(), doubles());
+    all_well(ONE.iter().flat_map(|function| {
+        let (mut single, mut double) = (Worst::default(), Worst::default());
+        for (x, got) in singles
+            .iter()
+            .zip(device::one::<_, f32>(function.single, &singles))
+        {
+            let host = (function.host_single)(*x);
+            single.note(got.into(), host.into(), 0.0, || {
+                format!("{x:e}: {got:e}, on the host {host:e}")
+            });
+        }
+        for (x, got) in doubles
+            .iter()
+            .zip(device::one::<_, f64>(function.double, &doubles))
+        {
+            let host = (function.reference)(*x);
+            double.note(got.into(), host.into(), 0.0, || {
+                format!("{x:e}: {got:e}, on the host {host:e}")
+            });
+        }
+        // The host's may be one unit off.
+        [
+            single.verdict(function.single, function.limits.0 + 1),
+            double.verdict(function.double, function.limits.1 + 1),
+        ]
+    }));
+}
+
+#[test]
+fn specials_of_two_operands_are_the_hosts() {
+    let (a, b) = square(&singles());
+    let (x, y) = square(&doubles());
+    all_well(TWO.iter().flat_map(|function| {
+        let (mut single, mut double) = (Worst::default(), Worst::default());
+        for ((a, b), got) in a
+            .iter()
+            .zip(&b)
+            .zip(device::two::<_, _, f32>(function.single, &a, &b))
+        {
+            let host = (function.host_single)(*a, *b);
+            single.note(got.into(), host.into(), 0.0, || {
+                format!("{a:e}, {b:e}: {got:e}, on the host {host:e}")
+            });
+        }
+        for ((x, y), got) in x
+            .iter()
+            .zip(&y)
+            .zip(device::two::<_, _, f64>(function.double, &x, &y))
+        {
+            let host = (function.reference)(*x, *y);
+            double.note(got.into(), host.into(), 0.0, || {
+                format!("{x:e}, {y:e}: {got:e}, on the host {host:e}")
+            });
+        }
+        [
+            single.verdict(function.single, function.limits.0 + 1),
+            double.verdict(function.double, function.limits.1 + 1),
+        ]
+    }));
+}
+
+#[test]
+fn whole_powers_are_the_hosts_to_the_bit() {
+    let exponents = [
+        0,
+        1,
+        -1,
+        2,
+        -2,
+        3,
+        -3,
+        10,
+        -10,
+        31,
+        100,
+        -127,
+        1000,
+        -1001,
+        i32::MAX,
+        i32::MIN,
+    ];
+    let bases: Vec<f64> = doubles()
+        .into_iter()
+        .chain([1.000_001, 0.999_9, -1.01, 1.1e-5, 123.456])
+        .collect();
+    let (x, n): (Vec<f64>, Vec<i32>) = bases.iter().flat_map(|x| exponents.map(|n| (*x, n))).unzip();
+    let narrow: Vec<f32> = x.iter().map(|x| *x as f32).collect();
+    let mut worst = Worst::default();
+    for (((x, single), n), (got, got_single)) in x.iter().zip(&narrow).zip(&n).zip(
+        device::two::<_, _, f64>("ms_powi_f64", &x, &n)
+            .into_iter()
+            .zip(device::two::<_, _, f32>("ms_powi_f32", &narrow, &n)),
+    ) {
+        let (host, host_single) = (
+            black_box(*x).powi(black_box(*n)),
+            black_box(*single).powi(black_box(*n)),
+        );
+        worst.note(got.into(), host.into(), 0.0, || {
+            format!("{x:e}, {n}: {got:e}, on the host {host:e}")
+        });
+        worst.note(got_single.into(), host_single.into(), 0.0, || {
+            format!("{single:e}, {n}: {got_single:e}, on the host {host_single:e}")
+        });
+    }
+    all_well([worst.verdict("ms_powi", 0)]);
+}
