@@ -8,26 +8,19 @@ const QUIET_WITH_POINTS: u32 = 64;
 
 /// Who has used an allocation, as far as that tells who will wait for its operations.
 #[derive(Debug, Default)]
-pub(super) struct Interest {
-    /// The stream of the first operation.
-    first_stream: Option<StreamId>,
-    /// Whether a second stream has ever touched the allocation.
-    shared: bool,
-    /// Whether the host may come to wait for any operation.
-    lasting: bool,
-    /// How many accesses there have been since one waited for another stream's.
-    quiet: u32,
+pub(super) enum Interest {
+    /// Nobody yet.
+    #[default]
+    None,
+    /// One stream alone.
+    One(StreamId),
+    /// Several streams. There have been so many accesses since one waited for another stream's.
+    Several { quiet: u32 },
+    /// Whoever has used it, the host may come to wait for any operation.
+    Lasting,
 }
 
 impl Interest {
-    /// That of memory for whose operations the host may come to wait.
-    pub(super) fn lasting() -> Self {
-        Self {
-            lasting: true,
-            ..Self::default()
-        }
-    }
-
     /// Notes that `stream` has touched the allocation, and whether it waits for another one that did; says whether someone
     /// will want a point right behind the operation.
     ///
@@ -36,12 +29,22 @@ impl Interest {
     /// he must.
     #[inline(always)]
     pub(super) fn note(&mut self, stream: StreamId, waits: bool) -> bool {
-        match self.first_stream {
-            Some(first) => self.shared |= first != stream,
-            None => self.first_stream = Some(stream),
+        match self {
+            Self::One(first) if *first == stream => false,
+            Self::Several { quiet } if !waits => {
+                *quiet = quiet.saturating_add(1);
+                *quiet <= QUIET_WITH_POINTS
+            }
+            Self::Lasting => true,
+            Self::None => {
+                *self = Self::One(stream);
+                false
+            }
+            Self::One(_) | Self::Several { .. } => {
+                *self = Self::Several { quiet: 0 };
+                true
+            }
         }
-        self.quiet = if waits { 0 } else { self.quiet.saturating_add(1) };
-        self.lasting || (self.shared && self.quiet <= QUIET_WITH_POINTS)
     }
 }
 
@@ -62,7 +65,7 @@ mod tests {
         assert_eq!(left, QUIET_WITH_POINTS as usize);
         assert!(interest.note(b, true), "someone waits again");
         assert!((0..10).all(|_| interest.note(b, false)));
-        let mut lasting = Interest::lasting();
+        let mut lasting = Interest::Lasting;
         assert!((0..1000).all(|_| lasting.note(a, false)));
     }
 }

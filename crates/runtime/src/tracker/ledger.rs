@@ -14,7 +14,8 @@ use super::{
     extent::Extent,
     grid::Grid,
     interest::Interest,
-    line::{Line, Segment, keep_highest},
+    line::{Line, Segment},
+    tickets::Tickets,
 };
 
 /// How many segments a ledger may have before it gives up precision for space: enough for the rows of two rectangles of
@@ -42,6 +43,9 @@ enum Layout {
 pub(crate) struct LedgerState {
     layout: Layout,
     interest: Interest,
+    /// The stream that has the allocation for itself: all tickets are its, in one segment, and nobody will want points
+    /// behind them. So its accesses conflict with nothing (rule 16).
+    alone: Option<StreamId>,
 }
 
 impl LedgerState {
@@ -49,18 +53,28 @@ impl LedgerState {
         Self {
             layout: Layout::Line(Line::new(bytes)),
             interest: Interest::default(),
+            alone: None,
         }
     }
 
-    /// As [`Interest::note`].
+    /// Makes an ordered access to the whole allocation if the ticket's stream has it for itself; says whether it has.
     #[inline(always)]
-    pub(super) fn note(&mut self, stream: StreamId, waits: bool) -> bool {
-        self.interest.note(stream, waits)
+    pub(super) fn access_alone(&mut self, extent: &Extent, kind: AccessKind, ticket: Ticket) -> bool {
+        if self.alone != Some(ticket.stream) {
+            return false;
+        }
+        match self.only(extent) {
+            Some(only) => {
+                only.enter(kind, ticket);
+                true
+            }
+            None => false,
+        }
     }
 
     /// Makes an ordered access: calls `found` with every ticket that it conflicts with, and enters it in their place. A
     /// ticket may come more than once.
-    #[inline(always)]
+    #[inline]
     pub(super) fn access(
         &mut self,
         extent: &Extent,
@@ -75,6 +89,15 @@ impl LedgerState {
             self.conflicts(extent, kind, found);
             self.update(extent, |segment| segment.enter(kind, ticket));
         }
+    }
+
+    /// Notes who has made an access, as [`Interest::note`] does.
+    #[inline]
+    pub(super) fn note(&mut self, stream: StreamId, waits: bool) -> bool {
+        let wanted = self.interest.note(stream, waits);
+        let is_alone = || self.segment().is_some_and(|only| only.is_of(stream));
+        self.alone = (!wanted && is_alone()).then_some(stream);
+        wanted
     }
 
     /// Calls `found` with every ticket that an access of this kind to these bytes conflicts with. A ticket may come
@@ -96,9 +119,10 @@ impl LedgerState {
 
     /// Enters an access that was not ordered after what it conflicts with: the earlier history stays beside it.
     pub(super) fn enter_unordered(&mut self, extent: &Extent, kind: AccessKind, ticket: Ticket) {
+        self.alone = None;
         self.update(extent, |segment| match kind {
-            AccessKind::Read => keep_highest(&mut segment.reads, ticket),
-            AccessKind::Write => keep_highest(&mut segment.writes, ticket),
+            AccessKind::Read => segment.reads.keep_highest(ticket),
+            AccessKind::Write => segment.writes.keep_highest(ticket),
         });
     }
 
@@ -137,16 +161,28 @@ impl LedgerState {
 
     /// Every ticket of the whole allocation, each stream's highest once.
     pub(super) fn all_tickets(&self) -> SmallVec<[Ticket; 4]> {
-        let mut all = SmallVec::new();
+        let mut all = Tickets::default();
         let mut take = |segment: &Segment| {
-            let tickets = segment.writes.iter().chain(&segment.reads);
-            tickets.for_each(|&ticket| keep_highest(&mut all, ticket));
+            let tickets = segment.writes.iter().chain(segment.reads.iter());
+            tickets.for_each(|ticket| all.keep_highest(ticket));
         };
         match &self.layout {
             Layout::Line(line) => line.segments().iter().for_each(take),
             Layout::Grid(grid) => grid.segments().for_each(&mut take),
         }
-        all
+        all.iter().collect()
+    }
+
+    /// The one segment, if there are no more.
+    #[inline]
+    fn segment(&self) -> Option<&Segment> {
+        match &self.layout {
+            Layout::Line(line) => match line.segments() {
+                [only] => Some(only),
+                _ => None,
+            },
+            Layout::Grid(_) => None,
+        }
     }
 
     /// The one segment that there is, if all its bytes are meant: what is used whole costs no search.
@@ -218,7 +254,7 @@ impl Ledger {
     /// An empty history of an allocation whose operations each leave a point behind.
     pub(crate) fn awaited(bytes: u64) -> Self {
         let mut ledger = Self::new(bytes);
-        ledger.state.get_mut().interest = Interest::lasting();
+        ledger.state.get_mut().interest = Interest::Lasting;
         ledger
     }
 
@@ -238,11 +274,10 @@ impl Ledger {
 
     /// What the host must wait for before it makes an access of this kind itself.
     pub(crate) fn host_conflicts(&self, range: &Range<u64>, kind: AccessKind) -> SmallVec<[Ticket; 4]> {
-        let mut tickets = SmallVec::new();
-        self.lock().conflicts(&range.clone().into(), kind, |ticket| {
-            keep_highest(&mut tickets, ticket)
-        });
-        tickets
+        let mut tickets = Tickets::default();
+        self.lock()
+            .conflicts(&range.clone().into(), kind, |ticket| tickets.keep_highest(ticket));
+        tickets.iter().collect()
     }
 
     /// Lets the history begin with what used the memory before: whoever comes first waits for it.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::{AccessKind, Ticket, extent::Extent};
+use super::{AccessKind, StreamId, Ticket, extent::Extent, tickets::Tickets};
 
 /// Bytes that share one history.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,32 +13,9 @@ pub(super) struct Segment {
     pub(super) end: u64,
     /// What a reader must wait for. One ticket, unless unordered writes, a failed submission or coarsening added more;
     /// then at most one per stream.
-    pub(super) writes: SmallVec<[Ticket; 1]>,
+    pub(super) writes: Tickets,
     /// What, besides `writes`, a writer must wait for: at most one ticket per stream, sorted by stream.
-    pub(super) reads: SmallVec<[Ticket; 2]>,
-}
-
-/// Keeps the highest ticket of each stream, sorted by stream.
-#[inline]
-pub(super) fn keep_highest<const N: usize>(tickets: &mut SmallVec<[Ticket; N]>, ticket: Ticket)
-where
-    [Ticket; N]: smallvec::Array<Item = Ticket>,
-{
-    match tickets.as_mut_slice() {
-        [] => tickets.push(ticket),
-        [only] if only.stream == ticket.stream => only.sequence = only.sequence.max(ticket.sequence),
-        _ => keep_highest_of_several(tickets, ticket),
-    }
-}
-
-fn keep_highest_of_several<const N: usize>(tickets: &mut SmallVec<[Ticket; N]>, ticket: Ticket)
-where
-    [Ticket; N]: smallvec::Array<Item = Ticket>,
-{
-    match tickets.binary_search_by_key(&ticket.stream, |listed| listed.stream) {
-        Ok(at) => tickets[at].sequence = tickets[at].sequence.max(ticket.sequence),
-        Err(at) => tickets.insert(at, ticket),
-    }
+    pub(super) reads: Tickets,
 }
 
 impl Segment {
@@ -49,13 +26,9 @@ impl Segment {
     /// Calls `found` with every ticket that an access of this kind conflicts with.
     #[inline(always)]
     pub(super) fn conflicts(&self, kind: AccessKind, found: &mut impl FnMut(Ticket)) {
-        for &ticket in &self.writes {
-            found(ticket);
-        }
+        self.writes.for_each(found);
         if kind == AccessKind::Write {
-            for &ticket in &self.reads {
-                found(ticket);
-            }
+            self.reads.for_each(found);
         }
     }
 
@@ -63,17 +36,18 @@ impl Segment {
     #[inline(always)]
     pub(super) fn enter(&mut self, kind: AccessKind, ticket: Ticket) {
         match kind {
-            AccessKind::Read => keep_highest(&mut self.reads, ticket),
+            AccessKind::Read => self.reads.keep_highest(ticket),
             AccessKind::Write => {
-                match self.writes.as_mut_slice() {
-                    [only] => *only = ticket,
-                    _ => self.writes = SmallVec::from_buf([ticket]),
-                }
-                if !self.reads.is_empty() {
-                    self.reads.clear();
-                }
+                self.writes.replace(ticket);
+                self.reads.clear();
             }
         }
+    }
+
+    /// Whether all tickets are this stream's.
+    #[inline]
+    pub(super) fn is_of(&self, stream: StreamId) -> bool {
+        self.writes.are_of(stream) && self.reads.are_of(stream)
     }
 
     fn same_history(&self, other: &Self) -> bool {
@@ -83,12 +57,9 @@ impl Segment {
     /// Takes in a neighbour's bytes and its history.
     fn absorb(&mut self, other: &Self) {
         self.end = other.end;
-        for &ticket in &other.writes {
-            keep_highest(&mut self.writes, ticket);
-        }
-        for &ticket in &other.reads {
-            keep_highest(&mut self.reads, ticket);
-        }
+        let (writes, reads) = (&mut self.writes, &mut self.reads);
+        other.writes.for_each(&mut |ticket| writes.keep_highest(ticket));
+        other.reads.for_each(&mut |ticket| reads.keep_highest(ticket));
     }
 
     /// Cuts the segment at `at`; what is kept ends there, what is returned begins there.
@@ -114,8 +85,8 @@ impl Line {
         let whole = Segment {
             start: 0,
             end: bytes,
-            writes: SmallVec::new(),
-            reads: SmallVec::new(),
+            writes: Tickets::default(),
+            reads: Tickets::default(),
         };
         Self {
             segments: SmallVec::from_buf([whole]),
@@ -240,8 +211,8 @@ impl Line {
     /// Drops the tickets that are done, and joins what then has equal histories.
     pub(super) fn forget_done(&mut self, is_done: &dyn Fn(Ticket) -> bool) {
         for segment in &mut self.segments {
-            segment.writes.retain(|ticket| !is_done(*ticket));
-            segment.reads.retain(|ticket| !is_done(*ticket));
+            segment.writes.retain(|ticket| !is_done(ticket));
+            segment.reads.retain(|ticket| !is_done(ticket));
         }
         self.merge_around(0, self.segments.len());
     }
@@ -266,7 +237,6 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tracker::StreamId;
     use proptest::prelude::*;
 
     const BYTES: u64 = 40;
@@ -276,7 +246,7 @@ mod tests {
         let bytes = line
             .segments
             .iter()
-            .flat_map(|segment| segment.range().map(|_| segment.writes.to_vec()));
+            .flat_map(|segment| segment.range().map(|_| segment.writes.iter().collect()));
         bytes.collect()
     }
 
@@ -307,7 +277,7 @@ mod tests {
                 let [joined] = line.touched(&segment.range()) else {
                     panic!("a byte lies in one segment");
                 };
-                let covers = |own: &[Ticket], ticket: &Ticket| {
+                let covers = |own: &Tickets, ticket: Ticket| {
                     own.iter()
                         .any(|own| own.stream == ticket.stream && own.sequence >= ticket.sequence)
                 };
@@ -322,9 +292,10 @@ mod tests {
         let mut line = bytewise(6);
         line.forget_done(&|ticket| ticket.sequence <= 4);
         assert_eq!(line.segments().len(), 3, "four bytes without a history, and two");
-        assert!(line.segments()[0].writes.is_empty() && line.segments()[0].reads.is_empty());
-        assert_eq!(line.segments()[2].writes.as_slice(), [ticket(3, 6)]);
-        assert_eq!(line.segments()[2].reads.as_slice(), [ticket(9, 6)]);
+        assert_eq!(line.segments()[0].writes, Tickets::default());
+        assert_eq!(line.segments()[0].reads, Tickets::default());
+        assert_eq!(line.segments()[2].writes, Tickets::of(ticket(3, 6)));
+        assert_eq!(line.segments()[2].reads, Tickets::of(ticket(9, 6)));
     }
 
     #[test]
@@ -347,16 +318,16 @@ mod tests {
             let ticket = |number| Ticket::new(StreamId::of(1 + number % 3), 1 + number);
             for (number, (start, len)) in before.into_iter().enumerate() {
                 line.update(&(start..(start + len).min(BYTES)), |segment| {
-                    segment.writes = SmallVec::from_buf([ticket(number as u64)]);
+                    segment.writes = Tickets::of(ticket(number as u64));
                 });
             }
             let rows = Extent::strided(start..start + len.min(pitch), rows, pitch);
             prop_assume!(rows.as_range().is_none() && rows.hull().end <= BYTES);
             let mut one_by_one = line.clone();
             for row in 0..rows.rows() {
-                one_by_one.update(&rows.row(row), |segment| keep_highest(&mut segment.writes, ticket(99)));
+                one_by_one.update(&rows.row(row), |segment| segment.writes.keep_highest(ticket(99)));
             }
-            line.update_rows(&rows, |segment| keep_highest(&mut segment.writes, ticket(99)));
+            line.update_rows(&rows, |segment| segment.writes.keep_highest(ticket(99)));
             prop_assert_eq!(writes(&line), writes(&one_by_one));
             prop_assert_eq!(line, one_by_one, "neighbours of equal histories are joined");
         }

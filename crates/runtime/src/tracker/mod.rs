@@ -69,6 +69,7 @@ mod line;
 mod plan;
 mod points;
 mod ticket;
+mod tickets;
 
 #[cfg(test)]
 mod histories;

@@ -54,20 +54,36 @@ pub(crate) fn plan_and_publish(
     plan: &mut Plan,
 ) {
     with_ledgers_locked(accesses, &mut |state, access| {
-        let mut waits = false;
-        if access.ordered {
-            state.access(&access.extent, access.kind, ticket, |found| {
-                if found.stream != ticket.stream && !clock.covers(found) {
-                    depend_on(&mut plan.dependencies, found);
-                    waits = true;
-                }
-            });
-        } else {
-            state.enter_unordered(&access.extent, access.kind, ticket);
+        let alone = access.ordered && state.access_alone(&access.extent, access.kind, ticket);
+        if !alone {
+            plan_access(ticket, clock, state, access, is_done, plan);
         }
-        plan.awaited |= state.note(ticket.stream, waits);
-        state.compact(is_done);
     });
+}
+
+/// The same for one access to an allocation that others may have used.
+#[inline(never)]
+fn plan_access(
+    ticket: Ticket,
+    clock: &Clock,
+    state: &mut LedgerState,
+    access: &Access<'_>,
+    is_done: &dyn Fn(Ticket) -> bool,
+    plan: &mut Plan,
+) {
+    let mut waits = false;
+    if access.ordered {
+        state.access(&access.extent, access.kind, ticket, |found| {
+            if found.stream != ticket.stream && !clock.covers(found) {
+                depend_on(&mut plan.dependencies, found);
+                waits = true;
+            }
+        });
+    } else {
+        state.enter_unordered(&access.extent, access.kind, ticket);
+    }
+    plan.awaited |= state.note(ticket.stream, waits);
+    state.compact(is_done);
 }
 
 /// Undoes what publishing a failed operation hid.
@@ -94,30 +110,50 @@ fn depend_on(dependencies: &mut Dependencies, ticket: Ticket) {
     }
 }
 
+/// How many ledgers [`visit`] keeps locked itself: more than most operations have.
+const LOCKED_AT_ONCE: usize = 4;
+
 /// Calls `each` for every access, its ledger locked. The first is locked until the last has been seen to: whoever meets two
 /// operations in several ledgers meets them in the same order in each.
-#[inline]
+#[inline(always)]
 fn with_ledgers_locked(accesses: &mut [Access<'_>], each: &mut impl FnMut(&mut LedgerState, &Access<'_>)) {
     if !accesses.is_sorted_by_key(|access| access.ledger.id()) {
         accesses.sort_by_key(|access| access.ledger.id());
     }
-    lock_and_visit(accesses, each);
+    visit(accesses, None, each);
 }
 
-/// The same for accesses in the order of their ledgers' numbers: locks the first ledger, then the others.
-fn lock_and_visit(accesses: &[Access<'_>], each: &mut impl FnMut(&mut LedgerState, &Access<'_>)) {
-    let Some((first, mut others)) = accesses.split_first() else {
-        return;
-    };
-    let mut state = first.ledger.lock();
-    each(&mut state, first);
-    while let Some((next, rest)) = others.split_first()
-        && next.ledger.id() == first.ledger.id()
-    {
-        each(&mut state, next);
-        others = rest;
+/// The same for accesses in the order of their ledgers' numbers. `locked` is the ledger that was locked last.
+#[inline(always)]
+fn visit(
+    accesses: &[Access<'_>],
+    locked: Option<(u64, &mut LedgerState)>,
+    each: &mut impl FnMut(&mut LedgerState, &Access<'_>),
+) {
+    let (now, later) = accesses.split_at(accesses.len().min(LOCKED_AT_ONCE));
+    let mut guards = [const { None }; LOCKED_AT_ONCE];
+    let mut locked = locked;
+    for (access, guard) in now.iter().zip(&mut guards) {
+        let id = access.ledger.id();
+        let state = match locked {
+            Some((same, state)) if same == id => state,
+            _ => guard.insert(access.ledger.lock()),
+        };
+        each(state, access);
+        locked = Some((id, state));
     }
-    lock_and_visit(others, each);
+    if !later.is_empty() {
+        visit_later(later, locked, each);
+    }
+}
+
+#[inline(never)]
+fn visit_later(
+    accesses: &[Access<'_>],
+    locked: Option<(u64, &mut LedgerState)>,
+    each: &mut impl FnMut(&mut LedgerState, &Access<'_>),
+) {
+    visit(accesses, locked, each);
 }
 
 #[cfg(test)]

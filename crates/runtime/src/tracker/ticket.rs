@@ -1,26 +1,33 @@
 //! Tickets: the name of one operation, as a stream and a place in it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    num::NonZeroU64,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 /// A stream, by a number that no other stream of this process ever has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct StreamId(u64);
+pub(crate) struct StreamId(NonZeroU64);
 
 impl StreamId {
     /// A number not given before. Counting from 1 at one stream a nanosecond lasts five centuries.
     pub(crate) fn next() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+        Self::from_number(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
     /// The number itself, for people.
     pub(crate) fn number(self) -> u64 {
-        self.0
+        self.0.get()
     }
 
     #[cfg(test)]
     pub(crate) fn of(number: u64) -> Self {
-        Self(number)
+        Self::from_number(number)
+    }
+
+    fn from_number(number: u64) -> Self {
+        Self(NonZeroU64::new(number).expect("streams are counted from 1"))
     }
 }
 

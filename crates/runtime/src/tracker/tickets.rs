@@ -1,0 +1,130 @@
+//! The tickets of a history: at most one of each stream, its highest.
+
+use super::{StreamId, Ticket};
+
+/// Tickets of different streams, sorted by stream. Mostly there is one or none, and then nothing is searched or allocated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tickets {
+    first: Option<Ticket>,
+    /// The others; none without a first.
+    others: Vec<Ticket>,
+}
+
+impl Tickets {
+    /// No ticket but this.
+    #[cfg(test)]
+    pub(super) fn of(ticket: Ticket) -> Self {
+        let mut tickets = Self::default();
+        tickets.keep_highest(ticket);
+        tickets
+    }
+
+    /// Whether there are none of other streams.
+    #[inline]
+    pub(super) fn are_of(&self, stream: StreamId) -> bool {
+        self.others.is_empty() && self.first.is_none_or(|first| first.stream == stream)
+    }
+
+    /// All of them, in the order of their streams.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Ticket> + '_ {
+        self.first.into_iter().chain(self.others.iter().copied())
+    }
+
+    /// Calls `each` for all of them.
+    #[inline(always)]
+    pub(super) fn for_each(&self, each: &mut impl FnMut(Ticket)) {
+        let Some(first) = self.first else {
+            return;
+        };
+        each(first);
+        for &ticket in &self.others {
+            each(ticket);
+        }
+    }
+
+    /// Adds a ticket, unless a higher one of its stream is there.
+    #[inline(always)]
+    pub(super) fn keep_highest(&mut self, ticket: Ticket) {
+        match &mut self.first {
+            None => self.first = Some(ticket),
+            Some(first) if first.stream == ticket.stream => {
+                first.sequence = first.sequence.max(ticket.sequence)
+            }
+            Some(_) => self.keep_highest_of_several(ticket),
+        }
+    }
+
+    #[inline(never)]
+    fn keep_highest_of_several(&mut self, ticket: Ticket) {
+        let by_stream = |listed: &Ticket| listed.stream.cmp(&ticket.stream);
+        match self.others.binary_search_by(by_stream) {
+            Ok(at) => self.others[at].sequence = self.others[at].sequence.max(ticket.sequence),
+            Err(at) => match &mut self.first {
+                Some(first) if ticket.stream < first.stream => {
+                    self.others.insert(0, std::mem::replace(first, ticket));
+                }
+                _ => self.others.insert(at, ticket),
+            },
+        }
+    }
+
+    /// Leaves no ticket but this.
+    #[inline(always)]
+    pub(super) fn replace(&mut self, ticket: Ticket) {
+        self.first = Some(ticket);
+        self.others.clear();
+    }
+
+    /// Leaves none.
+    #[inline(always)]
+    pub(super) fn clear(&mut self) {
+        self.first = None;
+        self.others.clear();
+    }
+
+    /// Leaves those of which this holds.
+    pub(super) fn retain(&mut self, mut keeps: impl FnMut(Ticket) -> bool) {
+        self.others.retain(|&ticket| keeps(ticket));
+        if !self.first.is_some_and(keeps) {
+            self.first = (!self.others.is_empty()).then(|| self.others.remove(0));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #[test]
+        fn they_are_the_highest_of_each_stream_in_order(
+            added in prop::collection::vec((1..6_u64, 0..9_u64), 0..12),
+            done in 0..9_u64,
+        ) {
+            let (mut tickets, mut known) = (Tickets::default(), BTreeMap::new());
+            for (stream, sequence) in added {
+                tickets.keep_highest(Ticket::new(StreamId::of(stream), sequence));
+                let highest = known.entry(stream).or_insert(sequence);
+                *highest = sequence.max(*highest);
+            }
+            let listed = |tickets: &Tickets| -> Vec<(u64, u64)> {
+                tickets.iter().map(|ticket| (ticket.stream.number(), ticket.sequence)).collect()
+            };
+            prop_assert_eq!(listed(&tickets), known.clone().into_iter().collect::<Vec<_>>());
+            let mut each = Tickets::default();
+            tickets.for_each(&mut |ticket| each.keep_highest(ticket));
+            prop_assert_eq!(&each, &tickets);
+            let strangers = known.keys().any(|&stream| stream != 3);
+            prop_assert_eq!(tickets.are_of(StreamId::of(3)), !strangers);
+            tickets.retain(|ticket| ticket.sequence > done);
+            known.retain(|_, sequence| *sequence > done);
+            prop_assert_eq!(listed(&tickets), known.into_iter().collect::<Vec<_>>());
+            tickets.replace(Ticket::new(StreamId::of(3), 1));
+            prop_assert_eq!(&tickets, &Tickets::of(Ticket::new(StreamId::of(3), 1)));
+            tickets.clear();
+            prop_assert_eq!(&tickets, &Tickets::default());
+        }
+    }
+}
