@@ -101,7 +101,7 @@ impl Stream {
     ///
     /// If the device is lost.
     pub fn synchronize(&self) -> Result<()> {
-        let submitted = self.inner.state.points.lock().submitted();
+        let submitted = self.inner.state.shared.lock().points.submitted();
         crate::completion::wait_ticket(&self.inner.device, &self.inner.state, submitted)
     }
 

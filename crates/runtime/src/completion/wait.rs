@@ -46,7 +46,7 @@ pub(crate) fn poll_own_ticket(device: &DeviceState, stream: &StreamState, sequen
         return Ok(true);
     }
     device.check_alive()?;
-    let point = stream.points.lock().covering(sequence).cloned();
+    let point = stream.shared.lock().points.covering(sequence).cloned();
     match point {
         Some(point) => query_point(device, stream, &point),
         None => query_stream(device, stream).map(|idle| idle || stream.is_done(sequence)),
@@ -85,7 +85,7 @@ pub(crate) fn prepare_wait(device: &DeviceState, ticket: Ticket) -> Result<()> {
     let Some(stream) = device.stream(ticket.stream) else {
         return Ok(());
     };
-    let has_point = stream.points.lock().covering(ticket.sequence).is_some();
+    let has_point = stream.shared.lock().points.covering(ticket.sequence).is_some();
     if !has_point && !query_stream(device, &stream)? {
         record_point(device, &stream)?;
     }
@@ -118,15 +118,16 @@ pub(crate) fn query_point(
     note_done(device, &point.clock);
     let done = stream.done();
     stream
-        .points
+        .shared
         .lock()
+        .points
         .retire(done, |event| device.events.give(event));
     Ok(true)
 }
 
 /// Whether the stream has finished all that was submitted before this call; if so, that is noted as done.
 pub(crate) fn query_stream(device: &DeviceState, stream: &StreamState) -> Result<bool> {
-    let (submitted, clock) = stream.points.lock().tail();
+    let (submitted, clock) = stream.shared.lock().points.tail();
     // SAFETY: the device owns the stream.
     let answer = device.checked(unsafe { device.driver.stream_query(device.context, stream.handle) })?;
     if answer == Completion::Pending {
@@ -135,8 +136,9 @@ pub(crate) fn query_stream(device: &DeviceState, stream: &StreamState) -> Result
     note_done(device, &clock);
     stream.mark_done(submitted);
     stream
-        .points
+        .shared
         .lock()
+        .points
         .retire(submitted, |event| device.events.give(event));
     Ok(true)
 }

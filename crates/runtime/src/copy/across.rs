@@ -6,8 +6,6 @@
 
 use std::{panic::Location, sync::Arc};
 
-use smallvec::smallvec;
-
 use super::staged::Staged;
 use crate::{
     Result, Stream,
@@ -151,7 +149,7 @@ impl Drop for OnItsWay<'_> {
     fn drop(&mut self) {
         if self.staged.is_some() {
             let Leg { device, stream, .. } = self.source;
-            let submitted = stream.points.lock().submitted();
+            let submitted = stream.shared.lock().points.submitted();
             let at_risk = AtRisk {
                 source: Arc::clone(device),
                 staged: self.staged.take(),
@@ -210,7 +208,7 @@ fn leg_operation<'a>(
         label: "copy",
         location,
         bytes: span.bytes.len() as u64,
-        accesses: smallvec![span.access(access)],
+        accesses: [span.access(access)].into(),
         awaited: None,
     }
 }

@@ -5,7 +5,6 @@
 use std::{panic::Location, sync::Arc};
 
 use bytemuck::Pod;
-use smallvec::smallvec;
 
 use super::{Landing, fresh::vector_for, staged::Staged};
 use crate::{
@@ -215,7 +214,7 @@ impl Stream {
                 label: "download",
                 location,
                 bytes: bytes as u64,
-                accesses: smallvec![piece.access(AccessKind::Read)],
+                accesses: [piece.access(AccessKind::Read)].into(),
                 awaited: is_last.then(|| awaited.clone()),
             };
             // SAFETY: the piece lies within its allocation, the block has at least as many bytes, and `staged` gives it

@@ -6,7 +6,6 @@ use std::panic::Location;
 
 use bytemuck::Pod;
 use millstream_driver::{DevicePtr, FillPattern};
-use smallvec::smallvec;
 
 use crate::{
     Buffer, Result, Stream, WriteOperand,
@@ -129,7 +128,7 @@ impl Stream {
             label: "fill",
             location,
             bytes: target.bytes.len() as u64,
-            accesses: smallvec![target.access(AccessKind::Write)],
+            accesses: [target.access(AccessKind::Write)].into(),
             awaited: None,
         };
         // SAFETY: the fill touches the span alone, which lies within its allocation.

@@ -20,7 +20,6 @@ mod within;
 use std::{panic::Location, sync::Arc};
 
 use bytemuck::Pod;
-use smallvec::smallvec;
 
 pub(crate) use landing::Landing;
 pub(crate) use owned::KeptSources;
@@ -31,9 +30,9 @@ use crate::{
     CopySource, CopyTarget, Misuse, Problem, Result, Stream,
     device::{Awaited, DeviceState},
     memory::{AnyPlace, PinnedPlace, Span},
-    submit::{Accesses, Command, Operation, ToDevice, ToHost, WithinDevice, submit},
+    submit::{Command, Operation, ToDevice, ToHost, WithinDevice, submit},
     timeline::Kind,
-    tracker::AccessKind,
+    tracker::{AccessKind, Accesses},
 };
 
 impl Stream {
@@ -83,7 +82,7 @@ impl Stream {
                     source: from.pointer(),
                     bytes,
                 };
-                let accesses = smallvec![from.access(AccessKind::Read), to.access(AccessKind::Write)];
+                let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
                 self.submit_copy(Kind::DeviceToDevice, bytes, accesses, None, location, command)
             }
             (AnyPlace::Pinned(from), AnyPlace::Device(to)) => {
@@ -94,7 +93,7 @@ impl Stream {
                     source: from.pointer,
                     bytes,
                 };
-                let accesses = smallvec![from.access(AccessKind::Read), to.access(AccessKind::Write)];
+                let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
                 self.submit_copy(
                     Kind::HostToDevice,
                     bytes,
@@ -112,7 +111,7 @@ impl Stream {
                     source: from.pointer(),
                     bytes,
                 };
-                let accesses = smallvec![from.access(AccessKind::Read), to.access(AccessKind::Write)];
+                let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
                 self.submit_copy(Kind::DeviceToHost, bytes, accesses, Some(&to), location, command)
             }
             (AnyPlace::Pinned(_), AnyPlace::Pinned(_)) => {

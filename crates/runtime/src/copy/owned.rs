@@ -22,7 +22,7 @@ use bytemuck::Pod;
 use bytes::Bytes;
 use millstream_driver::{Driver, HostFunction};
 use parking_lot::Mutex;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::{crew::Transfer, same_length, staged::Staged};
 use crate::{
@@ -342,7 +342,7 @@ impl Stream {
             label: "upload",
             location,
             bytes: bytes as u64,
-            accesses: smallvec![target.access(AccessKind::Write)],
+            accesses: [target.access(AccessKind::Write)].into(),
             awaited: Some(awaited),
         };
         // SAFETY: the span lies within its allocation, and the blocks go back to the pool with a ticket that is not done

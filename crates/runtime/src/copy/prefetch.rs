@@ -6,7 +6,6 @@ use std::panic::Location;
 
 use bytemuck::Pod;
 use millstream_driver::ManagedLocation;
-use smallvec::smallvec;
 
 use crate::{
     Misuse, Problem, ReadOperand, Result, Stream,
@@ -83,7 +82,7 @@ impl Stream {
             label: "prefetch",
             location,
             bytes: bytes as u64,
-            accesses: smallvec![span.access(AccessKind::Read)],
+            accesses: [span.access(AccessKind::Read)].into(),
             awaited: None,
         };
         // SAFETY: the span lies within its allocation, which is managed, and the prefetch touches nothing else.

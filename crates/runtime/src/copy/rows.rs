@@ -6,7 +6,6 @@ use std::{panic::Location, sync::Arc};
 
 use bytemuck::Pod;
 use millstream_driver::{Copy2d, Side2d};
-use smallvec::smallvec;
 
 use super::{Landing, staged::Staged};
 use crate::{
@@ -52,7 +51,7 @@ impl Stream {
             return Err(Misuse::new("copy_2d", Problem::Overlap { first: 0, second: 1 }).into());
         }
         let command = self.rows(&from, from.side(), to.side());
-        let accesses = smallvec![from.access(AccessKind::Read), to.access(AccessKind::Write)];
+        let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
         let pinned = from.pinned().or(to.pinned());
         self.submit_copy(kind, from.bytes(), accesses, pinned, location, command)
     }
@@ -115,7 +114,7 @@ impl Stream {
             label: "upload",
             location,
             bytes: target.bytes() as u64,
-            accesses: smallvec![target.access(AccessKind::Write)],
+            accesses: [target.access(AccessKind::Write)].into(),
             awaited: None,
         };
         // SAFETY: the rows lie within their allocation, and `staged` gives the block back to the pool with this
@@ -150,7 +149,7 @@ impl Stream {
             label: "download",
             location,
             bytes: from.bytes() as u64,
-            accesses: smallvec![from.access(AccessKind::Read)],
+            accesses: [from.access(AccessKind::Read)].into(),
             awaited: Some(Awaited {
                 alive: Arc::downgrade(&alive),
                 chained: false,
@@ -199,7 +198,7 @@ impl Stream {
             label: "fill",
             location,
             bytes: to.bytes() as u64,
-            accesses: smallvec![to.access(AccessKind::Write)],
+            accesses: [to.access(AccessKind::Write)].into(),
             awaited: None,
         };
         // SAFETY: the command touches the rows alone, which lie within their allocation.

@@ -106,7 +106,7 @@ impl Drop for Staged {
         // A call that failed, or panicked, may have enqueued the copy all the same. Its ticket counts as submitted by now.
         let used_by = self
             .used_by
-            .unwrap_or_else(|| self.stream.ticket(self.stream.points.lock().submitted()));
+            .unwrap_or_else(|| self.stream.ticket(self.stream.shared.lock().points.submitted()));
         self.device.staging.give(block, SmallVec::from_slice(&[used_by]));
     }
 }

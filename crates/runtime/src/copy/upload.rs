@@ -5,7 +5,6 @@
 use std::{collections::VecDeque, panic::Location, ptr::copy_nonoverlapping};
 
 use bytemuck::Pod;
-use smallvec::smallvec;
 
 use super::{crew::Transfer, same_length, staged::Staged};
 use crate::{
@@ -189,7 +188,7 @@ fn upload_operation<'a>(
         label: "upload",
         location,
         bytes: target.bytes.len() as u64,
-        accesses: smallvec![target.access(AccessKind::Write)],
+        accesses: [target.access(AccessKind::Write)].into(),
         awaited: awaited.cloned(),
     }
 }

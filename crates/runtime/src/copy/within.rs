@@ -3,7 +3,6 @@
 use std::{ops::RangeBounds, panic::Location};
 
 use bytemuck::Pod;
-use smallvec::smallvec;
 
 use crate::{
     Buffer, Result, Stream, WriteOperand,
@@ -55,7 +54,7 @@ impl Stream {
             return self.device_state().check_alive();
         }
         let (target, source) = (to.pointer(), from.pointer());
-        let accesses = smallvec![from.access(AccessKind::Read), to.access(AccessKind::Write)];
+        let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
         if !from.overlaps(&to) {
             let command = WithinDevice {
                 target,
@@ -80,7 +79,7 @@ impl Stream {
                 source: from.pointer(),
                 bytes,
             };
-            let accesses = smallvec![from.access(AccessKind::Read), to.access(AccessKind::Write)];
+            let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
             self.submit_copy(Kind::DeviceToDevice, bytes, accesses, None, location, command)?;
         }
         Ok(())

@@ -6,7 +6,6 @@
 use std::{fmt, panic::Location, sync::Arc};
 
 use millstream_driver::DriverError;
-use parking_lot::Mutex;
 
 use super::{DeviceState, StreamState};
 use crate::{Device, Error, timeline::Kind, tracker::Ticket};
@@ -77,11 +76,6 @@ pub(crate) fn probably(suspects: &[Suspect]) -> String {
 /// The last operations of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
-    last: Mutex<Last>,
-}
-
-#[derive(Debug, Default)]
-struct Last {
     kernels: Ring<KERNELS_MAX>,
     others: Ring<OTHERS_MAX>,
 }
@@ -122,7 +116,7 @@ impl Recent {
     /// Remembers an operation that was submitted.
     #[inline]
     pub(crate) fn note(
-        &self,
+        &mut self,
         ticket: Ticket,
         kind: Kind,
         label: &'static str,
@@ -134,17 +128,15 @@ impl Recent {
             stream: ticket.stream.number(),
             ticket: ticket.sequence,
         };
-        let mut last = self.last.lock();
         match kind {
-            Kind::Kernel => last.kernels.push(operation),
-            _ => last.others.push(operation),
+            Kind::Kernel => self.kernels.push(operation),
+            _ => self.others.push(operation),
         }
     }
 
     /// The first kernel and the first other operation behind ticket `done`, as far as they are remembered.
     fn first_behind(&self, done: u64) -> (Option<Suspect>, Option<Suspect>) {
-        let last = self.last.lock();
-        (last.kernels.first_behind(done), last.others.first_behind(done))
+        (self.kernels.first_behind(done), self.others.first_behind(done))
     }
 }
 
@@ -160,7 +152,7 @@ impl Loss {
     pub(super) fn notice(cause: DriverError, streams: &[Arc<StreamState>]) -> Self {
         let first = streams
             .iter()
-            .map(|stream| stream.recent.first_behind(stream.done()));
+            .map(|stream| stream.shared.lock().recent.first_behind(stream.done()));
         let (kernels, others): (Vec<_>, Vec<_>) = first.unzip();
         let mut suspects: Vec<Suspect> = kernels.into_iter().flatten().collect();
         if suspects.is_empty() {
@@ -213,6 +205,8 @@ mod tests {
         let stream = StreamState::new(StreamHandle::from_raw(16), 0);
         for (sequence, &(kind, label)) in (1..).zip(operations) {
             stream
+                .shared
+                .lock()
                 .recent
                 .note(stream.ticket(sequence), kind, label, Location::caller());
         }
@@ -247,12 +241,9 @@ mod tests {
     #[test]
     fn few_operations_are_remembered() {
         let many = stream(&[(Kind::Kernel, "k"); 1000], 0);
-        let last = many.recent.last.lock();
-        let first = last.kernels.first_behind(0).map(|kernel| kernel.ticket);
+        let kernels = &many.shared.lock().recent.kernels;
+        let first = kernels.first_behind(0).map(|kernel| kernel.ticket);
         assert_eq!(first, Some(1001 - KERNELS_MAX as u64));
-        assert_eq!(
-            last.kernels.first_behind(999).map(|kernel| kernel.ticket),
-            Some(1000)
-        );
+        assert_eq!(kernels.first_behind(999).map(|kernel| kernel.ticket), Some(1000));
     }
 }

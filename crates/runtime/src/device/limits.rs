@@ -47,9 +47,14 @@ impl Limits {
         })
     }
 
-    /// What is wrong with a launch of this shape, if anything is. `threads_max` is the kernel's own limit.
+    /// The most threads of a block of a kernel whose own limit is `threads_max`.
+    pub(crate) fn threads_per_block(&self, threads_max: i32) -> u32 {
+        self.threads_per_block.min(unsigned(threads_max))
+    }
+
+    /// What is wrong with a launch of this shape, if anything is. `threads_max` is what a block of the kernel may have.
     #[inline]
-    pub(crate) fn check(&self, dims: &LaunchDims, threads_max: i32) -> Option<Problem> {
+    pub(crate) fn check(&self, dims: &LaunchDims, threads_max: u32) -> Option<Problem> {
         if let Some(axis) = first_outside(&dims.grid, &self.grid) {
             return Some(outside("grid", axis, &dims.grid, &self.grid));
         }
@@ -60,8 +65,7 @@ impl Limits {
             return Some(too_much_shared(dims.shared_bytes, self.shared_bytes));
         }
         let threads: u64 = dims.block.iter().map(|&d| u64::from(d)).product();
-        let limit = self.threads_per_block.min(unsigned(threads_max));
-        (threads > u64::from(limit)).then(|| too_many_threads(threads, limit))
+        (threads > u64::from(threads_max)).then(|| too_many_threads(threads, threads_max))
     }
 }
 

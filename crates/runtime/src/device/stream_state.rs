@@ -65,6 +65,13 @@ impl Awaited {
     }
 }
 
+/// What a stream has submitted, as other threads may know it.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) points: Points<PooledEvent>,
+    pub(crate) recent: Recent,
+}
+
 /// One stream. It lives as long as its device: tickets of a dropped [`Stream`](crate::Stream) can still be waited for.
 #[derive(Debug)]
 pub(crate) struct StreamState {
@@ -72,11 +79,10 @@ pub(crate) struct StreamState {
     pub(crate) handle: StreamHandle,
     pub(crate) priority: i32,
     pub(crate) lane: Mutex<Lane>,
-    pub(crate) points: Mutex<Points<PooledEvent>>,
-    /// Signalled, with `points`, whenever a ticket becomes submitted.
+    pub(crate) shared: Mutex<Shared>,
+    /// Signalled, with `shared`, whenever a ticket becomes submitted.
     pub(crate) submitted: Condvar,
     pub(crate) frees: Frees,
-    pub(crate) recent: Recent,
     pub(crate) section: CurrentSection,
     done: AtomicU64,
 }
@@ -94,10 +100,12 @@ impl StreamState {
                 joined: false,
                 awaited: SmallVec::new(),
             }),
-            points: Mutex::new(Points::new(id)),
+            shared: Mutex::new(Shared {
+                points: Points::new(id),
+                recent: Recent::default(),
+            }),
             submitted: Condvar::new(),
             frees: Frees::default(),
-            recent: Recent::default(),
             section: CurrentSection::default(),
             done: AtomicU64::new(0),
         }

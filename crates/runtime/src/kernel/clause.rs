@@ -17,6 +17,7 @@ thread_local! {
 }
 
 /// Whether the clause is true and all its arithmetic had an answer.
+#[inline]
 pub fn holds(clause: impl FnOnce() -> bool) -> bool {
     // A clause may call a function that checks clauses of its own.
     let outer = FAILED.replace(false);
@@ -59,6 +60,7 @@ impl Int {
     }
 
     /// An operation's answer, or a note that there was none.
+    #[inline]
     fn checked(answer: Option<i128>) -> Self {
         Self(answer.unwrap_or_else(|| {
             FAILED.set(true);
@@ -70,6 +72,7 @@ impl Int {
 impl Neg for Int {
     type Output = Self;
 
+    #[inline]
     fn neg(self) -> Self {
         Self::checked(self.0.checked_neg())
     }
@@ -81,6 +84,7 @@ macro_rules! operators {
             impl $trait for Int {
                 type Output = Int;
 
+                #[inline]
                 fn $method(self, other: Self) -> Int {
                     Int::checked(self.0.$checked(other.0))
                 }
@@ -101,6 +105,7 @@ macro_rules! integers {
     ($($integer:ty)*) => {
         $(
             impl From<$integer> for Int {
+                #[inline]
                 fn from(value: $integer) -> Self {
                     // Every type of the list but `u128` fits.
                     Self::checked(i128::try_from(value).ok())
@@ -108,24 +113,28 @@ macro_rules! integers {
             }
 
             impl PartialEq<$integer> for Int {
+                #[inline]
                 fn eq(&self, other: &$integer) -> bool {
                     *self == Int::from(*other)
                 }
             }
 
             impl PartialEq<Int> for $integer {
+                #[inline]
                 fn eq(&self, other: &Int) -> bool {
                     Int::from(*self) == *other
                 }
             }
 
             impl PartialOrd<$integer> for Int {
+                #[inline]
                 fn partial_cmp(&self, other: &$integer) -> Option<Ordering> {
                     self.partial_cmp(&Int::from(*other))
                 }
             }
 
             impl PartialOrd<Int> for $integer {
+                #[inline]
                 fn partial_cmp(&self, other: &Int) -> Option<Ordering> {
                     Int::from(*self).partial_cmp(other)
                 }
@@ -134,6 +143,7 @@ macro_rules! integers {
             impl Value<$integer> {
                 /// What the parameter's name stands for: an [`Int`].
                 #[must_use]
+                #[inline]
                 pub fn in_clause(self) -> Int {
                     self.0.into()
                 }
@@ -150,6 +160,7 @@ macro_rules! mixed_operators {
             impl $trait<$integer> for Int {
                 type Output = Int;
 
+                #[inline]
                 fn $method(self, other: $integer) -> Int {
                     $trait::$method(self, Int::from(other))
                 }
@@ -158,6 +169,7 @@ macro_rules! mixed_operators {
             impl $trait<Int> for $integer {
                 type Output = Int;
 
+                #[inline]
                 fn $method(self, other: Int) -> Int {
                     $trait::$method(Int::from(self), other)
                 }
@@ -178,6 +190,7 @@ pub trait Other<T> {
 }
 
 impl<T> Other<T> for Value<T> {
+    #[inline]
     fn in_clause(self) -> T {
         self.0
     }
@@ -198,6 +211,7 @@ impl Slice {
 
     /// Elements in the slice.
     #[must_use]
+    #[inline]
     pub fn len(self) -> Int {
         self.len.into()
     }
@@ -221,6 +235,7 @@ pub struct Dim3 {
 }
 
 impl From<[u32; 3]> for Dim3 {
+    #[inline]
     fn from([x, y, z]: [u32; 3]) -> Self {
         Self {
             x: x.into(),
@@ -244,6 +259,7 @@ pub struct Shape {
 impl Shape {
     /// The shape of a launch of `blocks`, each of `block` threads.
     #[must_use]
+    #[inline]
     pub fn new(blocks: [u32; 3], block: [u32; 3], shared_bytes: u32) -> Self {
         Self {
             blocks: blocks.into(),

@@ -89,6 +89,7 @@ impl Grid {
 }
 
 impl From<&Grid> for clause::Shape {
+    #[inline]
     fn from(grid: &Grid) -> Self {
         Self::new(grid.dims.grid, grid.dims.block, grid.dims.shared_bytes)
     }

@@ -11,9 +11,9 @@ use super::{Function, Grid, ReadOperand, WriteOperand};
 use crate::{
     Misuse, Problem, Result, Stream,
     memory::Span,
-    submit::{self, Accesses, Operation, submit_in_place},
+    submit::{self, Operation, submit_in_place},
     timeline::Kind,
-    tracker::AccessKind,
+    tracker::{AccessKind, Accesses},
 };
 
 /// One argument of a launch.
@@ -117,7 +117,7 @@ pub unsafe fn launch_at(
         label: name,
         location,
         bytes: 0,
-        accesses: Accesses::new(),
+        accesses: Accesses::default(),
         awaited: None,
     };
     let mut params: SmallVec<[*const c_void; 12]> = SmallVec::new();
@@ -126,48 +126,64 @@ pub unsafe fn launch_at(
             Value::Scalar { value, .. } => *value,
             Value::Slice { span, kind, address } => {
                 stream.same_device(name, number, &span.allocation.device)?;
-                refuse_overlap(name, &arguments[..number], span, *kind, number)?;
                 operation.bytes += span.bytes.len() as u64;
                 operation.accesses.push(span.access(*kind));
                 std::ptr::from_ref(address).cast()
             }
         });
     }
-    if grid.is_empty() {
-        return stream.device_state().check_alive();
+    if operation.accesses.repeat() {
+        refuse_overlap(name, arguments)?;
     }
-    let limits = &stream.device_state().limits;
-    if let Some(problem) = limits.check(&grid.dims, function.entry.threads_max) {
-        return Err(Misuse::new(name, problem).into());
+    // SAFETY: by this function's contract.
+    unsafe { launch_checked(function, stream, &grid, &mut operation, &params) }
+}
+
+/// The rest of [`launch`], once the operands are checked.
+///
+/// # Safety
+///
+/// As for [`launch`]: `params` are pointers to the arguments, of which the operation names those that are arrays.
+unsafe fn launch_checked(
+    function: &Function,
+    stream: &Stream,
+    grid: &Grid,
+    operation: &mut Operation<'_>,
+    params: &[*const c_void],
+) -> Result<()> {
+    let device = stream.device_state();
+    if let Some(problem) = device.limits.check(&grid.dims, function.entry.threads_max) {
+        if grid.is_empty() {
+            return device.check_alive();
+        }
+        return Err(Misuse::new(function.name, problem).into());
     }
     let command = submit::Launch {
         function: function.entry.handle,
-        dims: grid.dims,
-        params: &params,
+        dims: &grid.dims,
+        params,
     };
     // SAFETY: each pointer is to a value of the parameter's size, which loading has checked against the declaration, and
     // the caller vouches that the arguments are as declared and that the kernel touches its operands alone. The
     // function's module stays loaded while the device is open.
-    let submitted =
-        unsafe { submit_in_place(stream.device_state(), stream.state(), &mut operation, command) };
+    let submitted = unsafe { submit_in_place(device, stream.state(), operation, command) };
     submitted.map(drop)
 }
 
-/// An error if an earlier argument shares bytes with this one and one of the two is written.
-#[inline]
-fn refuse_overlap(
-    name: &'static str,
-    earlier: &[Argument<'_>],
-    span: &Span<'_>,
-    kind: AccessKind,
-    second: usize,
-) -> Result<(), Misuse> {
-    for (first, argument) in earlier.iter().enumerate() {
-        if let Some((other, other_kind)) = argument.as_slice()
-            && (kind == AccessKind::Write || other_kind == AccessKind::Write)
-            && span.overlaps(other)
-        {
-            return Err(Misuse::new(name, Problem::Overlap { first, second }));
+/// An error if two arguments share bytes and one of the two is written.
+#[inline(never)]
+fn refuse_overlap(name: &'static str, arguments: &[Argument<'_>]) -> Result<(), Misuse> {
+    for (second, argument) in arguments.iter().enumerate() {
+        let Some((span, kind)) = argument.as_slice() else {
+            continue;
+        };
+        for (first, argument) in arguments[..second].iter().enumerate() {
+            if let Some((other, other_kind)) = argument.as_slice()
+                && (kind == AccessKind::Write || other_kind == AccessKind::Write)
+                && span.overlaps(other)
+            {
+                return Err(Misuse::new(name, Problem::Overlap { first, second }));
+            }
         }
     }
     Ok(())

@@ -90,7 +90,8 @@ impl fmt::Debug for Function {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) handle: FunctionHandle,
-    pub(super) threads_max: i32,
+    /// The most threads that a block may have.
+    pub(super) threads_max: u32,
 }
 
 /// The modules that are loaded on a device. They stay loaded: a running kernel needs its module, and drivers wait when
@@ -245,6 +246,7 @@ fn find_entries(device: &DeviceState, names: &[&str], module: ModuleHandle) -> R
         let handle = device.checked(unsafe { driver.module_function(context, module, name) })?;
         // SAFETY: the function is of that module.
         let threads_max = device.checked(unsafe { driver.function_max_threads(context, handle) })?;
+        let threads_max = device.limits.threads_per_block(threads_max);
         // SAFETY: the function is of that module.
         match unsafe { driver.function_load(context, handle) } {
             // Then the driver loads it when it is first launched.

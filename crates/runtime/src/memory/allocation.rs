@@ -5,7 +5,6 @@
 use std::{fmt, panic::Location, sync::Arc};
 
 use millstream_driver::{DevicePtr, MemoryReuse};
-use smallvec::smallvec;
 
 use super::{account::Entered, cache::evict, room};
 use crate::{
@@ -168,7 +167,7 @@ fn allocate(
         label: "allocate",
         location,
         bytes,
-        accesses: smallvec![Access::new(ledger, 0..bytes, AccessKind::Write)],
+        accesses: [Access::new(ledger, 0..bytes, AccessKind::Write)].into(),
         awaited: None,
     };
     let command = Allocate {

@@ -161,7 +161,7 @@ impl Drop for Carved<'_> {
         // A call that failed, or panicked, may have enqueued the copy all the same. Its ticket counts as submitted by now.
         let sequence = self
             .used_by
-            .unwrap_or_else(|| self.stream.points.lock().submitted());
+            .unwrap_or_else(|| self.stream.shared.lock().points.submitted());
         section.last.fetch_max(sequence, Ordering::AcqRel);
         give_up(section, self.stream, &self.device.staging);
     }

@@ -265,7 +265,7 @@ impl Command for Repeat {
 /// Launches a kernel (rule 13).
 pub(crate) struct Launch<'a> {
     pub(crate) function: FunctionHandle,
-    pub(crate) dims: LaunchDims,
+    pub(crate) dims: &'a LaunchDims,
     pub(crate) params: &'a [*const c_void],
 }
 
@@ -275,13 +275,9 @@ impl Command for Launch<'_> {
     unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
         // SAFETY: by this function's contract.
         unsafe {
-            queue.driver.launch_kernel(
-                queue.context,
-                self.function,
-                &self.dims,
-                queue.stream,
-                self.params,
-            )
+            queue
+                .driver
+                .launch_kernel(queue.context, self.function, self.dims, queue.stream, self.params)
         }
     }
 }

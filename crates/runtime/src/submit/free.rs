@@ -59,9 +59,9 @@ fn try_free(device: &DeviceState, mut freed: Freed) -> Result<(), Freed> {
     let submitted = |ticket: &Ticket| {
         device.stream(ticket.stream).is_none_or(|stream| {
             stream
-                .points
+                .shared
                 .try_lock()
-                .is_some_and(|points| points.submitted() >= ticket.sequence)
+                .is_some_and(|shared| shared.points.submitted() >= ticket.sequence)
         })
     };
     if !freed.uses.iter().all(submitted) {

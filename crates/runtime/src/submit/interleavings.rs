@@ -152,7 +152,7 @@ impl Arrays {
             count: span.bytes.len() / size_of::<u32>(),
         };
         let [a, b] = [0, 1].map(|at| self.0[at].view().span);
-        let accesses = smallvec![a.access(AccessKind::Write), b.access(AccessKind::Write)];
+        let accesses = [a.access(AccessKind::Write), b.access(AccessKind::Write)].into();
         enqueue(stream, accesses, Both(fill(&a), fill(&b), outcome))
     }
 
@@ -165,12 +165,13 @@ impl Arrays {
             source: source.pointer(),
             bytes: source.bytes.len(),
         };
-        let accesses = smallvec![
+        let accesses = [
             d.access(AccessKind::Write),
             a.access(AccessKind::Read),
             c.access(AccessKind::Write),
             b.access(AccessKind::Read),
-        ];
+        ]
+        .into();
         enqueue(stream, accesses, Both(copy(&a, &c), copy(&b, &d), Outcome::Runs))
     }
 
@@ -367,7 +368,7 @@ fn every_schedule_of_one_ticket_and_one_who_waits_for_it() {
                 device,
                 stream: ours,
                 ticket,
-                accesses: Accesses::new(),
+                accesses: Accesses::default(),
                 displaced: Dependencies::new(),
                 settled: false,
             };
@@ -382,7 +383,7 @@ fn every_schedule_of_one_ticket_and_one_who_waits_for_it() {
                     assert_eq!(found.expect("a point").len(), 1);
                 });
             });
-            assert_eq!(ours.points.lock().submitted(), 1);
+            assert_eq!(ours.shared.lock().points.submitted(), 1);
             assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
         };
         run(DfsScheduler::new(None, false), program);

@@ -33,14 +33,11 @@ use crate::{
     Result,
     completion::query_point,
     device::{Awaited, DeviceState, Lane, PooledEvent, StreamState},
-    timeline::{Kind, Note},
+    timeline::{Kind, Note, Trace},
     tracker::{
-        Access, Clock, Dependencies, Plan, Point, Ticket, drop_implied, plan_and_publish, restore_displaced,
+        Accesses, Clock, Dependencies, Plan, Point, Ticket, drop_implied, plan_and_publish, restore_displaced,
     },
 };
-
-/// The accesses of one operation; few enough to live on the stack.
-pub(crate) type Accesses<'a> = SmallVec<[Access<'a>; 4]>;
 
 /// How many streams a clock may list before those that are done are dropped from it.
 const CLOCK_STREAMS_MAX: usize = 16;
@@ -89,6 +86,7 @@ pub(crate) unsafe fn submit<C: Command>(
 /// # Safety
 ///
 /// As for [`submit`].
+#[inline(always)]
 pub(crate) unsafe fn submit_in_place<C: Command>(
     device: &DeviceState,
     stream: &StreamState,
@@ -97,40 +95,22 @@ pub(crate) unsafe fn submit_in_place<C: Command>(
 ) -> Result<(u64, C::Output)> {
     device.check_alive()?;
     drain_frees(device);
-    let Operation {
-        kind,
-        label,
-        location,
-        bytes,
-        ref mut accesses,
-        ref mut awaited,
-    } = *operation;
     let mut lane = stream.lane.lock();
     let ticket = stream.ticket(lane.next);
     lane.next += 1;
-    let mut plan = Plan::default();
-    let is_done = |ticket| device.is_done(ticket);
-    plan_and_publish(ticket, &lane.clock, accesses, &is_done, &mut plan);
     let mut publication = Publication {
         device,
         stream,
+        lane: &mut lane,
+        operation,
         ticket,
-        accesses,
-        displaced: &plan.dependencies,
+        plan: Plan::default(),
         settled: false,
     };
-
-    let mut waits = Waits::new();
-    if !plan.dependencies.is_empty() {
-        find_points(device, stream, &plan.dependencies, &mut waits)?;
-    }
-    if !lane.awaited.is_empty() {
-        let next = awaited.as_ref().filter(|_| waits.is_empty());
-        record_if_awaited(device, stream, &mut lane, next)?;
-    }
-    for point in &waits {
-        enqueue_wait(device, stream, point)?;
-        lane.join(&point.clock);
+    publication.publish();
+    let mut waited_for = Dependencies::new();
+    if publication.has_to_wait() {
+        publication.wait(&mut waited_for)?;
     }
     let trace = device.timeline.begin(device, stream);
     let queue = Queue {
@@ -139,42 +119,17 @@ pub(crate) unsafe fn submit_in_place<C: Command>(
         stream: stream.handle,
     };
     // What the simulated device's race checker is to call the operation.
-    let name = device.is_simulated.then(|| Label::at(label, location));
+    let name = device
+        .is_simulated
+        .then(|| Label::at(publication.operation.label, publication.operation.location));
     // SAFETY: the device keeps context and stream alive; the rest is this function's contract, and the order is what
     // the waits above have seen to.
     let output = device.checked(unsafe { command.enqueue(queue) })?;
     drop(name);
-    stream.recent.note(ticket, kind, label, location);
     if let Some(trace) = trace {
-        let waits = waits.iter().map(|point| point.ticket).collect();
-        trace.end(
-            device,
-            stream,
-            Note {
-                kind,
-                label,
-                location,
-                bytes,
-                ticket,
-                waits,
-            },
-        );
+        publication.note(trace, &waited_for);
     }
-    // The operation is enqueued. Without a point, whoever needs one records it late, so a failure here loses nothing.
-    let event = if plan.awaited {
-        take_and_record(device, stream).ok()
-    } else {
-        None
-    };
-    if lane.clock.len() > CLOCK_STREAMS_MAX {
-        lane.clock.forget_done(|ticket| device.is_done(ticket));
-    }
-    if let Some(awaited) = awaited.take() {
-        lane.note_awaited(awaited);
-    }
-    if let Some(point) = publication.settle(&mut lane, event) {
-        ask_about(device, stream, &point);
-    }
+    publication.settle();
     Ok((ticket.sequence, output))
 }
 
@@ -182,39 +137,126 @@ pub(crate) unsafe fn submit_in_place<C: Command>(
 struct Publication<'a, 'op> {
     device: &'a DeviceState,
     stream: &'a StreamState,
+    lane: &'a mut Lane,
+    operation: &'a mut Operation<'op>,
     ticket: Ticket,
-    accesses: &'a mut [Access<'op>],
-    displaced: &'a [Ticket],
+    plan: Plan,
     settled: bool,
 }
 
 impl Publication<'_, '_> {
-    /// Notes the ticket as submitted; gives a point that is worth a question, if there are many.
-    fn settle(&mut self, lane: &mut Lane, event: Option<PooledEvent>) -> Option<Point<PooledEvent>> {
-        self.settled = true;
+    /// Plans and publishes the operation.
+    #[inline(always)]
+    fn publish(&mut self) {
+        let (device, accesses) = (self.device, &self.operation.accesses);
+        let is_done = |ticket| device.is_done(ticket);
+        plan_and_publish(self.ticket, &self.lane.clock, accesses, &is_done, &mut self.plan);
+    }
+
+    /// Whether something must be enqueued in front of the operation: waits, or a point for someone on the host.
+    #[inline]
+    fn has_to_wait(&self) -> bool {
+        !self.plan.dependencies.is_empty() || !self.lane.awaited.is_empty()
+    }
+
+    /// Enqueues that, and says what is waited for.
+    #[inline(never)]
+    fn wait(&mut self, waited_for: &mut Dependencies) -> Result<()> {
+        let Self { device, stream, .. } = *self;
+        let mut waits = Waits::new();
+        find_points(device, stream, &self.plan.dependencies, &mut waits)?;
+        if !self.lane.awaited.is_empty() {
+            let next = self.operation.awaited.as_ref().filter(|_| waits.is_empty());
+            record_if_awaited(device, stream, self.lane, next)?;
+        }
+        for point in &waits {
+            enqueue_wait(device, stream, point)?;
+            self.lane.join(&point.clock);
+            waited_for.push(point.ticket);
+        }
+        Ok(())
+    }
+
+    /// Ends the operation's entry in the timeline.
+    #[cold]
+    fn note(&self, trace: Trace, waited_for: &[Ticket]) {
+        let Operation {
+            kind,
+            label,
+            location,
+            bytes,
+            ..
+        } = *self.operation;
+        trace.end(
+            self.device,
+            self.stream,
+            Note {
+                kind,
+                label,
+                location,
+                bytes,
+                ticket: self.ticket,
+                waits: waited_for.to_vec(),
+            },
+        );
+    }
+
+    /// The operation is enqueued: records a point behind it, if others will want one, and notes the ticket as submitted.
+    #[inline(always)]
+    fn settle(&mut self) {
+        let Self { device, stream, .. } = *self;
+        // Without a point, whoever needs one records it late, so a failure here loses nothing.
+        let event = if self.plan.awaited {
+            take_and_record(device, stream).ok()
+        } else {
+            None
+        };
+        let lane = &mut *self.lane;
+        if lane.clock.len() > CLOCK_STREAMS_MAX {
+            lane.clock.forget_done(|ticket| device.is_done(ticket));
+        }
+        if let Some(awaited) = self.operation.awaited.take() {
+            lane.note_awaited(awaited);
+        }
         let joined = std::mem::take(&mut lane.joined).then_some(&lane.clock);
-        let mut points = self.stream.points.lock();
-        points.submit(self.ticket.sequence, joined, event);
-        let point = points.worth_a_query();
-        drop(points);
+        self.settled = true;
+        let Operation {
+            kind,
+            label,
+            location,
+            ..
+        } = *self.operation;
+        let mut shared = stream.shared.lock();
+        shared.recent.note(self.ticket, kind, label, location);
+        shared.points.submit(self.ticket.sequence, joined, event);
+        let has_many_points = shared.points.are_worth_a_query();
+        drop(shared);
+        stream.submitted.notify_all();
+        if has_many_points {
+            ask_about_middle(device, stream);
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self) {
+        let device = self.device;
+        restore_displaced(&self.operation.accesses, &self.plan.dependencies);
+        let displaced = std::mem::take(&mut self.plan.dependencies);
+        self.stream
+            .shared
+            .lock()
+            .points
+            .fail(self.ticket.sequence, displaced, &|ticket| device.is_done(ticket));
         self.stream.submitted.notify_all();
-        point
     }
 }
 
 impl Drop for Publication<'_, '_> {
+    #[inline(always)]
     fn drop(&mut self) {
-        if self.settled {
-            return;
+        if !self.settled {
+            self.fail();
         }
-        restore_displaced(self.accesses, self.displaced);
-        let displaced = Dependencies::from_slice(self.displaced);
-        let device = self.device;
-        self.stream
-            .points
-            .lock()
-            .fail(self.ticket.sequence, displaced, &|ticket| device.is_done(ticket));
-        self.stream.submitted.notify_all();
     }
 }
 
@@ -232,8 +274,8 @@ fn record_if_awaited(
     {
         return Ok(());
     }
-    let (sequence, clock) = stream.points.lock().tail();
-    if !stream.is_done(sequence) && stream.points.lock().covering(sequence).is_none() {
+    let (sequence, clock) = stream.shared.lock().points.tail();
+    if !stream.is_done(sequence) && stream.shared.lock().points.covering(sequence).is_none() {
         let event = take_and_record(device, stream)?;
         enter_late(device, stream, sequence, &clock, event);
     }
@@ -258,13 +300,13 @@ fn find_points(
             continue;
         };
         let (found, displaced) = {
-            let mut points = other.points.lock();
-            while points.submitted() < ticket.sequence {
-                other.submitted.wait(&mut points);
+            let mut shared = other.shared.lock();
+            while shared.points.submitted() < ticket.sequence {
+                other.submitted.wait(&mut shared);
             }
             (
-                points.covering(ticket.sequence).cloned(),
-                points.displaced_until(ticket.sequence),
+                shared.points.covering(ticket.sequence).cloned(),
+                shared.points.displaced_until(ticket.sequence),
             )
         };
         // Before asking whether the ticket is done: one that failed soon is, and what it displaced may not be.
@@ -288,7 +330,7 @@ fn find_points(
 /// Records a point on another stream, behind all that is submitted there: the first crossing, which may wait for more
 /// than it must, once.
 fn record_late(device: &DeviceState, other: &StreamState) -> Result<Point<PooledEvent>> {
-    let (sequence, clock) = other.points.lock().tail();
+    let (sequence, clock) = other.shared.lock().points.tail();
     let event = take_and_record(device, other)?;
     Ok(enter_late(device, other, sequence, &clock, event))
 }
@@ -301,8 +343,10 @@ fn enter_late(
     clock: &Clock,
     event: PooledEvent,
 ) -> Point<PooledEvent> {
-    let mut points = stream.points.lock();
-    points.record_late(sequence, clock, event, |event| device.events.give(event))
+    let mut shared = stream.shared.lock();
+    shared
+        .points
+        .record_late(sequence, clock, event, |event| device.events.give(event))
 }
 
 /// Records a point behind all that is submitted on the stream, so that its completion can be asked about.
@@ -313,8 +357,9 @@ pub(crate) fn record_point(device: &DeviceState, stream: &StreamState) -> Result
 /// The event of a point behind the stream's ticket `sequence`, which is submitted: one that is there, or a new one.
 pub(crate) fn point_behind(device: &DeviceState, stream: &StreamState, sequence: u64) -> Result<PooledEvent> {
     let known = stream
-        .points
+        .shared
         .lock()
+        .points
         .covering(sequence)
         .map(|point| PooledEvent::clone(&point.event));
     match known {
@@ -397,11 +442,14 @@ fn enqueue_wait_for(device: &DeviceState, stream: &StreamState, event: EventHand
 
 /// Keeps the number of points bounded: now and then asks about one in the middle.
 #[cold]
-fn ask_about(device: &DeviceState, stream: &StreamState, point: &Point<PooledEvent>) {
-    if !query_point(device, stream, point).unwrap_or(false) {
+fn ask_about_middle(device: &DeviceState, stream: &StreamState) {
+    let middle = stream.shared.lock().points.middle().cloned();
+    let is_done = middle.is_some_and(|point| query_point(device, stream, &point).unwrap_or(false));
+    if !is_done {
         stream
-            .points
+            .shared
             .lock()
+            .points
             .postpone_query(|event| device.events.give(event));
     }
 }

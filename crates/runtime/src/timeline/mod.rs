@@ -17,5 +17,5 @@ mod units;
 
 pub use overlap::Overlap;
 pub use record::Timeline;
-pub(crate) use record::{Note, TimelineSlot};
+pub(crate) use record::{Note, TimelineSlot, Trace};
 pub use recording::{Kind, Recording, TimedOperation};

@@ -15,7 +15,7 @@ fn enter(ledger: &Ledger, extent: impl Into<Extent>, kind: AccessKind, ticket: T
     plan_and_publish(
         ticket,
         &Clock::default(),
-        &mut [Access::new(ledger, extent, kind)],
+        &[Access::new(ledger, extent, kind)].into(),
         &|_| false,
         &mut plan,
     );
@@ -77,11 +77,11 @@ fn operands_in_any_order_are_planned_alike() {
         enter(ledger, 0..8, Write, ticket(1 + number as u64, 1));
     }
     let mut plan = Plan::default();
-    let mut accesses = [2, 0, 1, 2, 0].map(|at: usize| Access::new(&ledgers[at], 0..8, Write));
+    let accesses = [2, 0, 1, 2, 0].map(|at: usize| Access::new(&ledgers[at], 0..8, Write));
     plan_and_publish(
         ticket(9, 1),
         &Clock::default(),
-        &mut accesses,
+        &accesses.into(),
         &|_| false,
         &mut plan,
     );

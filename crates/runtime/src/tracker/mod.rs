@@ -60,6 +60,7 @@
 //! published before the consumer's. A circle of such waits would be a circle in time. The thread that submits does so
 //! whether its driver calls succeed, fail or panic; a guard sees to it.
 
+mod accesses;
 mod clock;
 mod extent;
 mod grid;
@@ -76,9 +77,10 @@ mod histories;
 #[cfg(test)]
 mod model;
 
+pub(crate) use accesses::{Access, Accesses};
 pub(crate) use clock::Clock;
 pub(crate) use extent::Extent;
 pub(crate) use ledger::{AccessKind, Ledger};
-pub(crate) use plan::{Access, Dependencies, Plan, plan_and_publish, restore_displaced};
+pub(crate) use plan::{Dependencies, Plan, plan_and_publish, restore_displaced};
 pub(crate) use points::{Point, Points, drop_implied};
 pub(crate) use ticket::{StreamId, Ticket};

@@ -161,7 +161,7 @@ impl Machine {
                 .is_some_and(|at| done[at] >= ticket.sequence)
         };
         let ledgers = std::mem::take(&mut self.ledgers);
-        let mut accesses: SmallVec<[Access<'_>; 4]> = step
+        let accesses: Accesses<'_> = step
             .operands
             .iter()
             .map(|operand| Access {
@@ -179,7 +179,7 @@ impl Machine {
         plan_and_publish(
             Ticket::new(self.ids[stream], sequence),
             &self.clocks[stream],
-            &mut accesses,
+            &accesses,
             &is_done,
             &mut plan,
         );
@@ -217,7 +217,7 @@ impl Machine {
             self.clocks[stream] = clock.clone();
             self.points[stream].submit(sequence, Some(&clock), event);
         } else {
-            restore_displaced(&mut accesses, &plan.dependencies);
+            restore_displaced(&accesses, &plan.dependencies);
             self.points[stream].fail(sequence, plan.dependencies, &is_done);
         }
         drop(accesses);

@@ -2,29 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{AccessKind, Clock, Extent, Ledger, Ticket, ledger::LedgerState};
-
-/// One operand of an operation: some bytes of an allocation, and what is done to them.
-#[derive(Clone, Debug)]
-pub(crate) struct Access<'a> {
-    pub(crate) ledger: &'a Ledger,
-    pub(crate) extent: Extent,
-    pub(crate) kind: AccessKind,
-    /// Whether the operation waits for what this access conflicts with. If not, the caller vouches for the order.
-    pub(crate) ordered: bool,
-}
-
-impl<'a> Access<'a> {
-    /// An ordered access.
-    pub(crate) fn new(ledger: &'a Ledger, extent: impl Into<Extent>, kind: AccessKind) -> Self {
-        Self {
-            ledger,
-            extent: extent.into(),
-            kind,
-            ordered: true,
-        }
-    }
-}
+use super::{Access, AccessKind, Accesses, Clock, Ledger, Ticket, ledger::LedgerState};
 
 /// The tickets to wait for: at most one per stream, the highest.
 pub(crate) type Dependencies = SmallVec<[Ticket; 4]>;
@@ -49,11 +27,11 @@ pub(crate) struct Plan {
 pub(crate) fn plan_and_publish(
     ticket: Ticket,
     clock: &Clock,
-    accesses: &mut [Access<'_>],
+    accesses: &Accesses<'_>,
     is_done: &dyn Fn(Ticket) -> bool,
     plan: &mut Plan,
 ) {
-    with_ledgers_locked(accesses, &mut |state, access| {
+    with_ledgers_locked(accesses.sorted(), None, &mut |state, access| {
         let alone = access.ordered && state.access_alone(&access.extent, access.kind, ticket);
         if !alone {
             plan_access(ticket, clock, state, access, is_done, plan);
@@ -91,8 +69,8 @@ fn plan_access(
 /// Its entries displaced tickets that it was going to wait for, and then perhaps did not. They are entered again beside
 /// it, so that whoever comes later waits for them directly. The failed ticket itself stays: a call may fail after part of its work is
 /// enqueued.
-pub(crate) fn restore_displaced(accesses: &mut [Access<'_>], displaced: &[Ticket]) {
-    with_ledgers_locked(accesses, &mut |state, access| {
+pub(crate) fn restore_displaced(accesses: &Accesses<'_>, displaced: &[Ticket]) {
+    with_ledgers_locked(accesses.sorted(), None, &mut |state, access| {
         for &ticket in displaced {
             state.enter_unordered(&access.extent, AccessKind::Write, ticket);
         }
@@ -110,50 +88,41 @@ fn depend_on(dependencies: &mut Dependencies, ticket: Ticket) {
     }
 }
 
-/// How many ledgers [`visit`] keeps locked itself: more than most operations have.
+/// How many ledgers [`with_ledgers_locked`] locks itself: more than most operations have.
 const LOCKED_AT_ONCE: usize = 4;
 
 /// Calls `each` for every access, its ledger locked. The first is locked until the last has been seen to: whoever meets two
-/// operations in several ledgers meets them in the same order in each.
+/// operations in several ledgers meets them in the same order in each. `locked` is the ledger that was locked last.
 #[inline(always)]
-fn with_ledgers_locked(accesses: &mut [Access<'_>], each: &mut impl FnMut(&mut LedgerState, &Access<'_>)) {
-    if !accesses.is_sorted_by_key(|access| access.ledger.id()) {
-        accesses.sort_by_key(|access| access.ledger.id());
-    }
-    visit(accesses, None, each);
-}
-
-/// The same for accesses in the order of their ledgers' numbers. `locked` is the ledger that was locked last.
-#[inline(always)]
-fn visit(
-    accesses: &[Access<'_>],
-    locked: Option<(u64, &mut LedgerState)>,
+fn with_ledgers_locked<'a>(
+    accesses: &[Access<'a>],
+    locked: Option<(&'a Ledger, &mut LedgerState)>,
     each: &mut impl FnMut(&mut LedgerState, &Access<'_>),
 ) {
-    let (now, later) = accesses.split_at(accesses.len().min(LOCKED_AT_ONCE));
     let mut guards = [const { None }; LOCKED_AT_ONCE];
     let mut locked = locked;
+    let (now, later) = accesses.split_at(accesses.len().min(LOCKED_AT_ONCE));
     for (access, guard) in now.iter().zip(&mut guards) {
-        let id = access.ledger.id();
         let state = match locked {
-            Some((same, state)) if same == id => state,
+            // The same array twice.
+            Some((same, state)) if std::ptr::eq(same, access.ledger) => state,
             _ => guard.insert(access.ledger.lock()),
         };
         each(state, access);
-        locked = Some((id, state));
+        locked = Some((access.ledger, state));
     }
     if !later.is_empty() {
-        visit_later(later, locked, each);
+        with_more_locked(later, locked, each);
     }
 }
 
 #[inline(never)]
-fn visit_later(
-    accesses: &[Access<'_>],
-    locked: Option<(u64, &mut LedgerState)>,
+fn with_more_locked<'a>(
+    accesses: &[Access<'a>],
+    locked: Option<(&'a Ledger, &mut LedgerState)>,
     each: &mut impl FnMut(&mut LedgerState, &Access<'_>),
 ) {
-    visit(accesses, locked, each);
+    with_ledgers_locked(accesses, locked, each);
 }
 
 #[cfg(test)]
@@ -170,9 +139,9 @@ mod tests {
         Access::new(ledger, 0..ledger.bytes(), kind)
     }
 
-    fn plan(ticket: Ticket, clock: &Clock, accesses: &mut [Access<'_>]) -> Plan {
+    fn plan<'a>(ticket: Ticket, clock: &Clock, accesses: impl Into<Accesses<'a>>) -> Plan {
         let mut plan = Plan::default();
-        plan_and_publish(ticket, clock, accesses, &|_| false, &mut plan);
+        plan_and_publish(ticket, clock, &accesses.into(), &|_| false, &mut plan);
         plan
     }
 
@@ -183,7 +152,7 @@ mod tests {
             let plan = plan(
                 ticket(1, sequence),
                 &Clock::default(),
-                &mut [whole(&b, Write), whole(&a, Read)],
+                [whole(&b, Write), whole(&a, Read)],
             );
             assert!(plan.dependencies.is_empty() && !plan.awaited);
         }
@@ -192,12 +161,12 @@ mod tests {
     #[test]
     fn a_second_stream_depends_on_the_writer_once_and_shares() {
         let (a, b) = (Ledger::new(8), Ledger::new(8));
-        let _ = plan(ticket(1, 1), &Clock::default(), &mut [whole(&a, Write)]);
-        let _ = plan(ticket(1, 2), &Clock::default(), &mut [whole(&b, Write)]);
+        let _ = plan(ticket(1, 1), &Clock::default(), [whole(&a, Write)]);
+        let _ = plan(ticket(1, 2), &Clock::default(), [whole(&b, Write)]);
         let found = plan(
             ticket(2, 1),
             &Clock::default(),
-            &mut [whole(&a, Read), whole(&b, Read)],
+            [whole(&a, Read), whole(&b, Read)],
         );
         assert_eq!(
             found.dependencies.as_slice(),
@@ -208,7 +177,7 @@ mod tests {
         let mut clock = Clock::default();
         clock.advance(ticket(1, 2));
         assert!(
-            plan(ticket(2, 2), &clock, &mut [whole(&a, Read)])
+            plan(ticket(2, 2), &clock, [whole(&a, Read)])
                 .dependencies
                 .is_empty()
         );
@@ -217,17 +186,17 @@ mod tests {
     #[test]
     fn the_same_array_twice_is_the_strongest_of_its_accesses() {
         let a = Ledger::new(8);
-        let _ = plan(ticket(1, 1), &Clock::default(), &mut [whole(&a, Read)]);
+        let _ = plan(ticket(1, 1), &Clock::default(), [whole(&a, Read)]);
         let found = plan(
             ticket(2, 1),
             &Clock::default(),
-            &mut [whole(&a, Read), whole(&a, Write)],
+            [whole(&a, Read), whole(&a, Write)],
         );
         assert_eq!(found.dependencies.as_slice(), [ticket(1, 1)]);
         let found = plan(
             ticket(3, 1),
             &Clock::default(),
-            &mut [whole(&a, Read), whole(&a, Read)],
+            [whole(&a, Read), whole(&a, Read)],
         );
         assert_eq!(found.dependencies.as_slice(), [ticket(2, 1)]);
     }
@@ -235,17 +204,17 @@ mod tests {
     #[test]
     fn an_unordered_access_waits_for_nothing_and_is_seen_by_all() {
         let a = Ledger::new(8);
-        let _ = plan(ticket(1, 1), &Clock::default(), &mut [whole(&a, Write)]);
+        let _ = plan(ticket(1, 1), &Clock::default(), [whole(&a, Write)]);
         let unordered = Access {
             ordered: false,
             ..whole(&a, Write)
         };
         assert!(
-            plan(ticket(2, 1), &Clock::default(), &mut [unordered])
+            plan(ticket(2, 1), &Clock::default(), [unordered])
                 .dependencies
                 .is_empty()
         );
-        let mut found = plan(ticket(3, 1), &Clock::default(), &mut [whole(&a, Read)]).dependencies;
+        let mut found = plan(ticket(3, 1), &Clock::default(), [whole(&a, Read)]).dependencies;
         found.sort();
         assert_eq!(found.as_slice(), [ticket(1, 1), ticket(2, 1)]);
     }
@@ -253,11 +222,11 @@ mod tests {
     #[test]
     fn a_failed_operation_hides_nothing() {
         let a = Ledger::new(8);
-        let _ = plan(ticket(1, 1), &Clock::default(), &mut [whole(&a, Write)]);
-        let mut accesses = [whole(&a, Write)];
-        let failed = plan(ticket(2, 1), &Clock::default(), &mut accesses);
-        restore_displaced(&mut accesses, &failed.dependencies);
-        let mut found = plan(ticket(3, 1), &Clock::default(), &mut [whole(&a, Read)]).dependencies;
+        let _ = plan(ticket(1, 1), &Clock::default(), [whole(&a, Write)]);
+        let accesses = Accesses::from([whole(&a, Write)]);
+        let failed = plan(ticket(2, 1), &Clock::default(), accesses.clone());
+        restore_displaced(&accesses, &failed.dependencies);
+        let mut found = plan(ticket(3, 1), &Clock::default(), [whole(&a, Read)]).dependencies;
         found.sort();
         assert_eq!(found.as_slice(), [ticket(1, 1), ticket(2, 1)]);
     }

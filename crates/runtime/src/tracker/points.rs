@@ -51,9 +51,17 @@ impl<E: Clone> Points<E> {
 
     /// Notes that ticket `sequence` is submitted, with the stream's clock if waits have changed it and, if one was
     /// recorded right behind the operation, its event.
+    #[inline]
     pub(crate) fn submit(&mut self, sequence: u64, joined: Option<&Clock>, event: Option<E>) {
         debug_assert_eq!(sequence, self.submitted + 1, "tickets are submitted in order");
         self.submitted = sequence;
+        if joined.is_some() || event.is_some() {
+            self.extend(sequence, joined, event);
+        }
+    }
+
+    #[inline(never)]
+    fn extend(&mut self, sequence: u64, joined: Option<&Clock>, event: Option<E>) {
         if let Some(clock) = joined {
             self.tail.clone_from(clock);
         }
@@ -118,12 +126,18 @@ impl<E: Clone> Points<E> {
             .collect()
     }
 
-    /// A point to ask the driver about, when so many are kept that it is worth a query.
-    pub(crate) fn worth_a_query(&self) -> Option<Point<E>> {
-        (self.recorded.len() >= self.query_at).then(|| self.recorded[self.recorded.len() / 2].clone())
+    /// Whether so many points are kept that it is worth a query whether the [`middle`](Self::middle) is done.
+    #[inline]
+    pub(crate) fn are_worth_a_query(&self) -> bool {
+        self.recorded.len() >= self.query_at
     }
 
-    /// The answer to [`worth_a_query`](Self::worth_a_query) was «pending»: ask later, and keep the number bounded by
+    /// The point to ask the driver about.
+    pub(crate) fn middle(&self) -> Option<&Point<E>> {
+        self.recorded.get(self.recorded.len() / 2)
+    }
+
+    /// The answer about the [`middle`](Self::middle) was «pending»: ask later, and keep the number bounded by
     /// forgetting every second of the older points. A ticket without a point is covered by the next one's.
     pub(crate) fn postpone_query(&mut self, mut recycle: impl FnMut(E)) {
         if self.recorded.len() < POINTS_MAX {
@@ -279,7 +293,7 @@ mod tests {
 
     /// How many points there are when the device is next asked about one.
     fn asked_at(points: &mut Points<u64>) -> usize {
-        while points.worth_a_query().is_none() {
+        while !points.are_worth_a_query() {
             let next = points.submitted() + 1;
             points.submit(next, None, Some(next));
         }
@@ -290,7 +304,7 @@ mod tests {
     fn the_device_is_asked_about_the_middle_and_then_less_often() {
         let mut points = with_points(3);
         assert_eq!(asked_at(&mut points), QUERY_AT_MIN);
-        let middle = points.worth_a_query().expect("it is worth one");
+        let middle = points.middle().expect("there are some");
         assert_eq!(middle.event, QUERY_AT_MIN as u64 / 2 + 1);
         points.postpone_query(|event| unreachable!("point {event} need not go yet"));
         assert_eq!(asked_at(&mut points), 2 * QUERY_AT_MIN);
@@ -317,7 +331,7 @@ mod tests {
         let mut points = Points::new(StreamId::of(1));
         for sequence in 1..20_000 {
             points.submit(sequence, None, Some(sequence));
-            if points.worth_a_query().is_some() {
+            if points.are_worth_a_query() {
                 points.postpone_query(|_| {});
             }
             assert!(points.recorded.len() <= POINTS_MAX + 1);
