@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code, reason = "queries streams and events")]
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use millstream_driver::{Completion, Driver};
 
@@ -16,7 +16,7 @@ use crate::{
     device::{DeviceState, PooledEvent, StreamState},
     submit::{drain_frees, record_point},
     sync::spin_loop,
-    tracker::{Clock, Point, Ticket},
+    tracker::{Clock, Ticket},
 };
 
 /// How long a wait spins before it sleeps: about what a launch and a copy of a few bytes take.
@@ -46,7 +46,7 @@ pub(crate) fn poll_own_ticket(device: &DeviceState, stream: &StreamState, sequen
         return Ok(true);
     }
     device.check_alive()?;
-    let point = stream.shared.lock().points.covering(sequence).cloned();
+    let point = stream.shared.lock().points.covering(sequence).map(Arc::clone);
     match point {
         Some(point) => query_point(device, stream, &point),
         None => query_stream(device, stream).map(|idle| idle || stream.is_done(sequence)),
@@ -105,13 +105,9 @@ pub(crate) fn wait_until(driver: &dyn Driver, mut is_over: impl FnMut() -> Resul
 }
 
 /// Whether the point's event is complete; if so, everything before it is noted as done.
-pub(crate) fn query_point(
-    device: &DeviceState,
-    stream: &StreamState,
-    point: &Point<PooledEvent>,
-) -> Result<bool> {
+pub(crate) fn query_point(device: &DeviceState, stream: &StreamState, point: &PooledEvent) -> Result<bool> {
     // SAFETY: the device owns the event, and `point` holds it so that it is not recorded anew.
-    let answer = device.checked(unsafe { device.driver.event_query(device.context, *point.event) })?;
+    let answer = device.checked(unsafe { device.driver.event_query(device.context, point.event) })?;
     if answer == Completion::Pending {
         return Ok(false);
     }
@@ -121,7 +117,7 @@ pub(crate) fn query_point(
         .shared
         .lock()
         .points
-        .retire(done, |event| device.events.give(event));
+        .retire(done, |point| device.events.give(point));
     Ok(true)
 }
 
@@ -139,7 +135,7 @@ pub(crate) fn query_stream(device: &DeviceState, stream: &StreamState) -> Result
         .shared
         .lock()
         .points
-        .retire(submitted, |event| device.events.give(event));
+        .retire(submitted, |point| device.events.give(point));
     Ok(true)
 }
 

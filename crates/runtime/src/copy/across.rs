@@ -44,16 +44,21 @@ impl Leg {
     /// An event to record on this leg's stream.
     fn event(&self) -> Result<Lent<'_>> {
         let device = &*self.device;
-        let event = device.checked(device.events.take(&*device.driver, device.context))?;
+        // It stands for nothing: it is no point of a stream.
+        let (nothing, before) = (self.stream.ticket(0), Clock::default());
+        let taken = device
+            .events
+            .take(&*device.driver, device.context, nothing, &before);
+        let event = device.checked(taken)?;
         Ok(Lent { device, event })
     }
 
     /// Puts later work of this leg behind all that is submitted to the other.
     fn follow(&self, other: &Self) -> Result<()> {
         let lent = other.event()?;
-        mark(&other.device, &other.stream, *lent.event)?;
+        mark(&other.device, &other.stream, lent.event.event)?;
         // The other's tickets mean nothing to this device, so its clock does not take them in.
-        wait_for_mark(&self.device, &self.stream, *lent.event, &Clock::default())
+        wait_for_mark(&self.device, &self.stream, lent.event.event, &Clock::default())
     }
 }
 
@@ -183,7 +188,7 @@ fn copy_piece(
     let event = point_behind(&source.device, &source.stream, sequence)?;
     wait_for_source(&target.device, &source.device, &source.stream, sequence);
     let write = Behind {
-        event: *event,
+        event: event.event,
         command: ToDevice {
             target: to.pointer(),
             source: block.pointer(),

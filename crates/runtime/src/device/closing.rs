@@ -89,7 +89,7 @@ impl Remains {
     fn destroy_streams(self) {
         for stream in &self.streams {
             let mut shared = stream.shared.lock();
-            shared.points.retire(u64::MAX, |event| self.events.give(event));
+            shared.points.retire(u64::MAX, |point| self.events.give(point));
             // SAFETY: nobody can use the stream any more: every handle kept the device open.
             if let Err(error) = unsafe { self.driver.stream_destroy(self.context, stream.handle) } {
                 tracing::debug!(%error, "a stream could not be destroyed");

@@ -7,8 +7,11 @@ use std::{collections::VecDeque, sync::Arc};
 use millstream_driver::{ContextHandle, Driver, DriverError, EventHandle, EventKind};
 use parking_lot::Mutex;
 
-/// A pooled event. Whoever holds a clone may query it or wait for it; while there is one, it is not recorded anew.
-pub(crate) type PooledEvent = Arc<EventHandle>;
+use crate::tracker::{Clock, Point, Ticket};
+
+/// A pooled event, with what it stands for. Whoever holds a clone may query it or wait for it; while there is one, it is
+/// not recorded anew.
+pub(crate) type PooledEvent = Arc<Point<EventHandle>>;
 
 /// How many of the oldest returned events are looked at for one that nobody holds any more.
 const LOOK_AT_MAX: usize = 4;
@@ -20,11 +23,14 @@ pub(crate) struct EventPool {
 }
 
 impl EventPool {
-    /// An event to record: a returned one, or a new one. `context` is alive, and always the same for one pool.
+    /// An event to record behind `ticket`, where `before` is ordered before the stream's tail: a returned one, or a new
+    /// one. `context` is alive, and always the same for one pool.
     pub(crate) fn take(
         &self,
         driver: &dyn Driver,
         context: ContextHandle,
+        ticket: Ticket,
+        before: &Clock,
     ) -> Result<PooledEvent, DriverError> {
         {
             let mut returned = self.returned.lock();
@@ -33,7 +39,8 @@ impl EventPool {
                     break;
                 };
                 // Unlike the count, this is also ordered after what the others did with it.
-                if Arc::get_mut(&mut event).is_some() {
+                if let Some(point) = Arc::get_mut(&mut event) {
+                    point.reuse(ticket, before);
                     return Ok(event);
                 }
                 returned.push_back(event);
@@ -41,7 +48,7 @@ impl EventPool {
         }
         // SAFETY: the caller's context is alive.
         let handle = unsafe { driver.event_create(context, EventKind::Ordering) }?;
-        Ok(Arc::new(handle))
+        Ok(Arc::new(Point::new(ticket, before, handle)))
     }
 
     /// Gives an event back. Clones of it may still be about.
@@ -53,7 +60,7 @@ impl EventPool {
     pub(crate) fn destroy_all(&self, driver: &dyn Driver, context: ContextHandle) {
         for event in self.returned.lock().drain(..) {
             // SAFETY: the event is alive, and by this function's contract it is not used again.
-            if let Err(error) = unsafe { driver.event_destroy(context, *event) } {
+            if let Err(error) = unsafe { driver.event_destroy(context, event.event) } {
                 tracing::debug!(%error, "an event could not be destroyed");
             }
         }

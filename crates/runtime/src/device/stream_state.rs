@@ -2,11 +2,11 @@
 
 use std::sync::Weak;
 
-use millstream_driver::StreamHandle;
+use millstream_driver::{EventHandle, StreamHandle};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{events::PooledEvent, health::Recent};
+use super::health::Recent;
 use crate::{
     memory::{CurrentSection, Frees},
     sync::{AtomicU64, Condvar, Ordering},
@@ -68,7 +68,7 @@ impl Awaited {
 /// What a stream has submitted, as other threads may know it.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) points: Points<PooledEvent>,
+    pub(crate) points: Points<EventHandle>,
     pub(crate) recent: Recent,
 }
 

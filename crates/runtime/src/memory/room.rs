@@ -17,7 +17,7 @@ use crate::{
     Error, OutOfMemory, Result,
     completion::wait_until,
     device::{DeviceState, PooledEvent, StreamState},
-    submit::{drain_frees, take_and_record},
+    submit::{drain_frees, record_at_tail},
 };
 
 /// How long trimming waits for frees that are about to be done.
@@ -43,10 +43,11 @@ impl Fence<'_> {
     fn is_passed(&self) -> Result<bool> {
         let device = self.device;
         // SAFETY: the fence holds the event.
-        let answer = device.checked(unsafe { device.driver.event_query(device.context, *self.event) })?;
+        let answer =
+            device.checked(unsafe { device.driver.event_query(device.context, self.event.event) })?;
         if answer.is_complete() {
             // SAFETY: as above. It is complete, so this does not wait.
-            device.checked(unsafe { device.driver.event_synchronize(device.context, *self.event) })?;
+            device.checked(unsafe { device.driver.event_synchronize(device.context, self.event.event) })?;
             self.stream.frees.see(self.mark);
         }
         Ok(answer.is_complete())
@@ -79,7 +80,7 @@ impl<'a> Reclaiming<'a> {
                 .iter()
                 .any(|fence| Arc::ptr_eq(&fence.stream, &stream) && fence.mark == mark);
             if stream.frees.pending_bytes() > 0 && !fenced {
-                let event = take_and_record(device, &stream)?;
+                let event = record_at_tail(device, &stream)?;
                 self.fences.push(Fence {
                     device,
                     stream,

@@ -16,7 +16,7 @@ mod free;
 mod interleavings;
 mod rows;
 
-use std::panic::Location;
+use std::{panic::Location, sync::Arc};
 
 use millstream_driver::EventHandle;
 use millstream_sim::race::Label;
@@ -35,7 +35,7 @@ use crate::{
     device::{Awaited, DeviceState, Lane, PooledEvent, StreamState},
     timeline::{Kind, Note, Trace},
     tracker::{
-        Accesses, Clock, Dependencies, Plan, Point, Ticket, drop_implied, plan_and_publish, restore_displaced,
+        Accesses, Clock, Dependencies, Plan, Ticket, drop_implied, plan_and_publish, restore_displaced,
     },
 };
 
@@ -43,7 +43,7 @@ use crate::{
 const CLOCK_STREAMS_MAX: usize = 16;
 
 /// Points to wait for.
-type Waits = SmallVec<[Point<PooledEvent>; 4]>;
+type Waits = SmallVec<[PooledEvent; 4]>;
 
 /// What is submitted besides the command: its operands, and what people will want to know of it.
 pub(crate) struct Operation<'a> {
@@ -206,8 +206,8 @@ impl Publication<'_, '_> {
     fn settle(&mut self) {
         let Self { device, stream, .. } = *self;
         // Without a point, whoever needs one records it late, so a failure here loses nothing.
-        let event = if self.plan.awaited {
-            take_and_record(device, stream).ok()
+        let point = if self.plan.awaited {
+            take_and_record(device, stream, self.ticket, &self.lane.clock).ok()
         } else {
             None
         };
@@ -228,7 +228,7 @@ impl Publication<'_, '_> {
         } = *self.operation;
         let mut shared = stream.shared.lock();
         shared.recent.note(self.ticket, kind, label, location);
-        shared.points.submit(self.ticket.sequence, joined, event);
+        shared.points.submit(self.ticket.sequence, joined, point);
         let has_many_points = shared.points.are_worth_a_query();
         drop(shared);
         stream.submitted.notify_all();
@@ -276,8 +276,8 @@ fn record_if_awaited(
     }
     let (sequence, clock) = stream.shared.lock().points.tail();
     if !stream.is_done(sequence) && stream.shared.lock().points.covering(sequence).is_none() {
-        let event = take_and_record(device, stream)?;
-        enter_late(device, stream, sequence, &clock, event);
+        let point = take_and_record(device, stream, stream.ticket(sequence), &clock)?;
+        enter_late(device, stream, point);
     }
     // Only now: whoever waits must still find a point if this one could not be recorded.
     lane.awaited.clear();
@@ -299,22 +299,19 @@ fn find_points(
         let Some(other) = device.stream(ticket.stream) else {
             continue;
         };
-        let (found, displaced) = {
+        let found = {
             let mut shared = other.shared.lock();
             while shared.points.submitted() < ticket.sequence {
                 other.submitted.wait(&mut shared);
             }
-            (
-                shared.points.covering(ticket.sequence).cloned(),
-                shared.points.displaced_until(ticket.sequence),
-            )
+            // Before asking whether the ticket is done: one that failed soon is, and what it displaced may not be.
+            shared.points.each_displaced_until(ticket.sequence, |ticket| {
+                if ticket.stream != stream.id && !open.contains(&ticket) {
+                    open.push(ticket);
+                }
+            });
+            shared.points.covering(ticket.sequence).map(Arc::clone)
         };
-        // Before asking whether the ticket is done: one that failed soon is, and what it displaced may not be.
-        for ticket in displaced {
-            if ticket.stream != stream.id && !open.contains(&ticket) {
-                open.push(ticket);
-            }
-        }
         if other.is_done(ticket.sequence) {
             continue;
         }
@@ -329,24 +326,23 @@ fn find_points(
 
 /// Records a point on another stream, behind all that is submitted there: the first crossing, which may wait for more
 /// than it must, once.
-fn record_late(device: &DeviceState, other: &StreamState) -> Result<Point<PooledEvent>> {
-    let (sequence, clock) = other.shared.lock().points.tail();
-    let event = take_and_record(device, other)?;
-    Ok(enter_late(device, other, sequence, &clock, event))
+fn record_late(device: &DeviceState, other: &StreamState) -> Result<PooledEvent> {
+    let point = record_at_tail(device, other)?;
+    Ok(enter_late(device, other, point))
+}
+
+/// Records an event behind all that is submitted on a stream.
+pub(crate) fn record_at_tail(device: &DeviceState, stream: &StreamState) -> Result<PooledEvent> {
+    let (sequence, clock) = stream.shared.lock().points.tail();
+    take_and_record(device, stream, stream.ticket(sequence), &clock)
 }
 
 /// Enters a point that was recorded late. If another thread was first, its point will do and the event is given back.
-fn enter_late(
-    device: &DeviceState,
-    stream: &StreamState,
-    sequence: u64,
-    clock: &Clock,
-    event: PooledEvent,
-) -> Point<PooledEvent> {
+fn enter_late(device: &DeviceState, stream: &StreamState, point: PooledEvent) -> PooledEvent {
     let mut shared = stream.shared.lock();
     shared
         .points
-        .record_late(sequence, clock, event, |event| device.events.give(event))
+        .record_late(point, |point| device.events.give(point))
 }
 
 /// Records a point behind all that is submitted on the stream, so that its completion can be asked about.
@@ -356,15 +352,10 @@ pub(crate) fn record_point(device: &DeviceState, stream: &StreamState) -> Result
 
 /// The event of a point behind the stream's ticket `sequence`, which is submitted: one that is there, or a new one.
 pub(crate) fn point_behind(device: &DeviceState, stream: &StreamState, sequence: u64) -> Result<PooledEvent> {
-    let known = stream
-        .shared
-        .lock()
-        .points
-        .covering(sequence)
-        .map(|point| PooledEvent::clone(&point.event));
+    let known = stream.shared.lock().points.covering(sequence).map(Arc::clone);
     match known {
-        Some(event) => Ok(event),
-        None => record_late(device, stream).map(|point| point.event),
+        Some(point) => Ok(point),
+        None => record_late(device, stream),
     }
 }
 
@@ -407,10 +398,18 @@ impl Drop for Unrecorded<'_> {
     }
 }
 
-/// Records a pooled event behind all that is on the stream.
-pub(crate) fn take_and_record(device: &DeviceState, stream: &StreamState) -> Result<PooledEvent> {
-    let event = device.checked(device.events.take(&*device.driver, device.context))?;
-    let handle = *event;
+/// Records a pooled event behind `ticket` of the stream, or behind later ones too. `before` is ordered before the tail.
+fn take_and_record(
+    device: &DeviceState,
+    stream: &StreamState,
+    ticket: Ticket,
+    before: &Clock,
+) -> Result<PooledEvent> {
+    let taken = device
+        .events
+        .take(&*device.driver, device.context, ticket, before);
+    let event = device.checked(taken)?;
+    let handle = event.event;
     let mut unrecorded = Unrecorded {
         device,
         event: Some(event),
@@ -425,9 +424,9 @@ pub(crate) fn record_event(device: &DeviceState, stream: &StreamState, event: Ev
     device.checked(unsafe { device.driver.event_record(device.context, event, stream.handle) })
 }
 
-fn enqueue_wait(device: &DeviceState, stream: &StreamState, point: &Point<PooledEvent>) -> Result<()> {
+fn enqueue_wait(device: &DeviceState, stream: &StreamState, point: &PooledEvent) -> Result<()> {
     // `point` keeps the event from being recorded anew.
-    enqueue_wait_for(device, stream, *point.event)
+    enqueue_wait_for(device, stream, point.event)
 }
 
 /// Enqueues a wait for an event that the device owns.
@@ -443,7 +442,7 @@ fn enqueue_wait_for(device: &DeviceState, stream: &StreamState, event: EventHand
 /// Keeps the number of points bounded: now and then asks about one in the middle.
 #[cold]
 fn ask_about_middle(device: &DeviceState, stream: &StreamState) {
-    let middle = stream.shared.lock().points.middle().cloned();
+    let middle = stream.shared.lock().points.middle().map(Arc::clone);
     let is_done = middle.is_some_and(|point| query_point(device, stream, &point).unwrap_or(false));
     if !is_done {
         stream

@@ -4,12 +4,15 @@ use smallvec::SmallVec;
 
 use super::{StreamId, Ticket};
 
+/// How many streams a clock lists without an allocation, and without a search.
+const FEW: usize = 8;
+
 /// For every stream the highest sequence number known to be ordered before a point; a stream not listed has none.
 ///
 /// Kept sorted by stream. A handful of streams is the rule, so the entries live inside the value.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clock {
-    entries: SmallVec<[(StreamId, u64); 8]>,
+    entries: SmallVec<[(StreamId, u64); FEW]>,
 }
 
 // By hand, for the entries are copied at once this way and one by one the other.
@@ -45,9 +48,22 @@ impl Clock {
 
     /// Puts everything that is before `other` before this point.
     pub(crate) fn join(&mut self, other: &Self) {
-        // Both are sorted, and mostly list the same streams.
-        let mut at = 0;
-        for &(stream, sequence) in &other.entries {
+        // Mostly both list the same streams.
+        let mut alike = 0;
+        for ((stream, known), (listed, sequence)) in self.entries.iter_mut().zip(&other.entries) {
+            if stream != listed {
+                break;
+            }
+            *known = (*known).max(*sequence);
+            alike += 1;
+        }
+        self.merge(alike, &other.entries[alike..]);
+    }
+
+    /// The same for the rest of the other's entries, from the entry `at` on.
+    #[inline]
+    fn merge(&mut self, mut at: usize, entries: &[(StreamId, u64)]) {
+        for &(stream, sequence) in entries {
             while self.entries.get(at).is_some_and(|&(listed, _)| listed < stream) {
                 at += 1;
             }
@@ -78,7 +94,18 @@ impl Clock {
     }
 
     fn find(&self, stream: StreamId) -> Result<usize, usize> {
-        self.entries.binary_search_by_key(&stream, |&(listed, _)| listed)
+        if self.entries.len() > FEW {
+            return self.entries.binary_search_by_key(&stream, |&(listed, _)| listed);
+        }
+        let at = self
+            .entries
+            .iter()
+            .take_while(|&&(listed, _)| listed < stream)
+            .count();
+        match self.entries.get(at) {
+            Some(&(listed, _)) if listed == stream => Ok(at),
+            _ => Err(at),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The tracker against a slow, obviously right model: a list of all operations, conflicts found by comparing all pairs.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use proptest::prelude::*;
 use smallvec::SmallVec;
@@ -184,18 +184,19 @@ impl Machine {
             &mut plan,
         );
         let wanted = plan.dependencies.clone();
-        let mut points: SmallVec<[Point<Recorded>; 4]> = SmallVec::new();
+        let mut points: SmallVec<[Arc<Point<Recorded>>; 4]> = SmallVec::new();
         for ticket in wanted {
             if is_done(ticket) {
                 continue;
             }
             let other = self.index(ticket.stream);
             let point = match self.points[other].covering(ticket.sequence) {
-                Some(point) => point.clone(),
+                Some(point) => Arc::clone(point),
                 None => {
                     let (tail, clock) = self.points[other].tail();
                     let event = self.record(other);
-                    self.points[other].record_late(tail, &clock, event, drop)
+                    let late = Point::new(Ticket::new(ticket.stream, tail), &clock, event);
+                    self.points[other].record_late(Arc::new(late), drop)
                 }
             };
             points.push(point);
@@ -213,9 +214,12 @@ impl Machine {
         let enqueued = step.fails_after.is_none();
         if enqueued {
             self.queues[stream].push(Entry::Work(number));
-            let event = plan.awaited.then(|| self.record(stream));
-            self.clocks[stream] = clock.clone();
-            self.points[stream].submit(sequence, Some(&clock), event);
+            let own = Ticket::new(self.ids[stream], sequence);
+            let point = plan
+                .awaited
+                .then(|| Arc::new(Point::new(own, &clock, self.record(stream))));
+            self.points[stream].submit(sequence, Some(&clock), point);
+            self.clocks[stream] = clock;
         } else {
             restore_displaced(&accesses, &plan.dependencies);
             self.points[stream].fail(sequence, plan.dependencies, &is_done);

@@ -1,13 +1,13 @@
 //! The points of one stream: events recorded behind some of its tickets, with what is ordered before each.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use smallvec::SmallVec;
 
 use super::{Clock, Dependencies, StreamId, Ticket};
 
 /// An event recorded on a stream: behind ticket `sequence`, and so behind everything in `clock`.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Point<E> {
     /// The last ticket in front of the event.
     pub(crate) ticket: Ticket,
@@ -17,16 +17,37 @@ pub(crate) struct Point<E> {
     pub(crate) event: E,
 }
 
+impl<E> Point<E> {
+    /// An event that is to be recorded behind `ticket`, where `before` is ordered before the stream's tail.
+    pub(crate) fn new(ticket: Ticket, before: &Clock, event: E) -> Self {
+        let mut point = Self {
+            ticket,
+            clock: Clock::default(),
+            event,
+        };
+        point.reuse(ticket, before);
+        point
+    }
+
+    /// The same for an event that was recorded before. Where the clock is kept, it is overwritten.
+    pub(crate) fn reuse(&mut self, ticket: Ticket, before: &Clock) {
+        self.ticket = ticket;
+        self.clock.clone_from(before);
+        self.clock.advance(ticket);
+    }
+}
+
 /// What other threads may know of a stream: how far it is submitted, and its recorded events.
 #[derive(Debug)]
 pub(crate) struct Points<E> {
     stream: StreamId,
     /// Oldest first, by strictly rising sequence numbers.
-    recorded: VecDeque<Point<E>>,
+    recorded: VecDeque<Arc<Point<E>>>,
     /// The highest ticket whose driver calls are all made.
     submitted: u64,
-    /// What is ordered before a point recorded now: the clock behind ticket `submitted`.
-    tail: Clock,
+    /// What is ordered before a point recorded now: the clock behind ticket `submitted`. `None` if the newest point has
+    /// it, and if there is no point, all of it is done.
+    tail: Option<Clock>,
     /// Tickets whose submission failed, with what each had displaced: for those who planned before it was restored.
     failed: Vec<(u64, Dependencies)>,
     /// How many points to keep before asking whether the older ones are done.
@@ -37,36 +58,34 @@ pub(crate) struct Points<E> {
 const QUERY_AT_MIN: usize = 64;
 const POINTS_MAX: usize = 2048;
 
-impl<E: Clone> Points<E> {
+/// How many of the newest points are looked at before the others are searched: whoever depends on a stream mostly depends
+/// on its last operations.
+const NEWEST: usize = 4;
+
+impl<E> Points<E> {
     pub(crate) fn new(stream: StreamId) -> Self {
         Self {
             stream,
             recorded: VecDeque::new(),
             submitted: 0,
-            tail: Clock::default(),
+            tail: None,
             failed: Vec::new(),
             query_at: QUERY_AT_MIN,
         }
     }
 
-    /// Notes that ticket `sequence` is submitted, with the stream's clock if waits have changed it and, if one was
-    /// recorded right behind the operation, its event.
+    /// Notes that ticket `sequence` is submitted, with the stream's clock if waits have changed it and the point right
+    /// behind the operation if one was recorded, which has that clock too.
     #[inline]
-    pub(crate) fn submit(&mut self, sequence: u64, joined: Option<&Clock>, event: Option<E>) {
+    pub(crate) fn submit(&mut self, sequence: u64, joined: Option<&Clock>, point: Option<Arc<Point<E>>>) {
         debug_assert_eq!(sequence, self.submitted + 1, "tickets are submitted in order");
         self.submitted = sequence;
-        if joined.is_some() || event.is_some() {
-            self.extend(sequence, joined, event);
-        }
-    }
-
-    #[inline(never)]
-    fn extend(&mut self, sequence: u64, joined: Option<&Clock>, event: Option<E>) {
-        if let Some(clock) = joined {
-            self.tail.clone_from(clock);
-        }
-        if let Some(event) = event {
-            self.insert(self.point_at(sequence, &self.tail, event));
+        if let Some(point) = point {
+            debug_assert_eq!(point.ticket, Ticket::new(self.stream, sequence));
+            self.tail = None;
+            self.recorded.push_back(point);
+        } else if let Some(clock) = joined {
+            self.tail = Some(clock.clone());
         }
     }
 
@@ -87,43 +106,45 @@ impl<E: Clone> Points<E> {
 
     /// Number and clock that an event recorded from now on may claim.
     pub(crate) fn tail(&self) -> (u64, Clock) {
-        (self.submitted, self.tail.clone())
+        let newest = || self.recorded.back().map(|point| &point.clock);
+        let clock = self.tail.as_ref().or_else(newest);
+        (self.submitted, clock.cloned().unwrap_or_default())
     }
 
-    /// Enters an event that was recorded after `sequence` and `clock` were read from [`tail`](Self::tail). By now the
-    /// stream may be further on; the event covers what it claims and possibly more. If there is a point at `sequence`
-    /// already, that one stays and `recycle` gets the event.
+    /// Enters a point that was recorded after its ticket and clock were read from [`tail`](Self::tail). By now the stream
+    /// may be further on; the event covers what it claims and possibly more. If there is a point at that ticket already,
+    /// that one stays and `recycle` gets the other.
     pub(crate) fn record_late(
         &mut self,
-        sequence: u64,
-        clock: &Clock,
-        event: E,
-        recycle: impl FnOnce(E),
-    ) -> Point<E> {
-        match self.recorded.get(self.first_at(sequence)) {
-            Some(known) if known.ticket.sequence == sequence => {
-                recycle(event);
-                known.clone()
+        point: Arc<Point<E>>,
+        recycle: impl FnOnce(Arc<Point<E>>),
+    ) -> Arc<Point<E>> {
+        let at = self.first_at(point.ticket.sequence);
+        match self.recorded.get(at) {
+            Some(known) if known.ticket == point.ticket => {
+                recycle(point);
+                Arc::clone(known)
             }
             _ => {
-                let point = self.point_at(sequence, clock, event);
-                self.insert(point.clone());
+                self.recorded.insert(at, Arc::clone(&point));
                 point
             }
         }
     }
 
     /// The earliest point behind ticket `sequence`: waiting for it waits for the fewest later tickets.
-    pub(crate) fn covering(&self, sequence: u64) -> Option<&Point<E>> {
+    #[inline]
+    pub(crate) fn covering(&self, sequence: u64) -> Option<&Arc<Point<E>>> {
         self.recorded.get(self.first_at(sequence))
     }
 
-    /// What those who depend on tickets up to `sequence` must wait for besides, because a submission failed.
-    pub(crate) fn displaced_until(&self, sequence: u64) -> SmallVec<[Ticket; 4]> {
+    /// Calls `each` for what those who depend on tickets up to `sequence` must wait for besides, because a submission failed.
+    #[inline]
+    pub(crate) fn each_displaced_until(&self, sequence: u64, each: impl FnMut(Ticket)) {
         let failed = self.failed.iter().filter(|(number, _)| *number <= sequence);
         failed
             .flat_map(|(_, displaced)| displaced.iter().copied())
-            .collect()
+            .for_each(each);
     }
 
     /// Whether so many points are kept that it is worth a query whether the [`middle`](Self::middle) is done.
@@ -133,13 +154,13 @@ impl<E: Clone> Points<E> {
     }
 
     /// The point to ask the driver about.
-    pub(crate) fn middle(&self) -> Option<&Point<E>> {
+    pub(crate) fn middle(&self) -> Option<&Arc<Point<E>>> {
         self.recorded.get(self.recorded.len() / 2)
     }
 
     /// The answer about the [`middle`](Self::middle) was «pending»: ask later, and keep the number bounded by
     /// forgetting every second of the older points. A ticket without a point is covered by the next one's.
-    pub(crate) fn postpone_query(&mut self, mut recycle: impl FnMut(E)) {
+    pub(crate) fn postpone_query(&mut self, mut recycle: impl FnMut(Arc<Point<E>>)) {
         if self.recorded.len() < POINTS_MAX {
             self.query_at = self.recorded.len() * 2;
             return;
@@ -148,7 +169,7 @@ impl<E: Clone> Points<E> {
         let mut kept = VecDeque::with_capacity(self.recorded.len());
         for (at, point) in self.recorded.drain(..).enumerate() {
             if at < older && at % 2 == 0 {
-                recycle(point.event);
+                recycle(point);
             } else {
                 kept.push_back(point);
             }
@@ -157,51 +178,37 @@ impl<E: Clone> Points<E> {
     }
 
     /// Forgets the points of tickets up to `done`.
-    pub(crate) fn retire(&mut self, done: u64, mut recycle: impl FnMut(E)) {
+    pub(crate) fn retire(&mut self, done: u64, mut recycle: impl FnMut(Arc<Point<E>>)) {
         while self
             .recorded
             .front()
             .is_some_and(|point| point.ticket.sequence <= done)
         {
             if let Some(point) = self.recorded.pop_front() {
-                recycle(point.event);
+                recycle(point);
             }
         }
         self.query_at = QUERY_AT_MIN.max(self.recorded.len() + QUERY_AT_MIN / 2);
     }
 
-    fn point_at(&self, sequence: u64, clock: &Clock, event: E) -> Point<E> {
-        let ticket = Ticket::new(self.stream, sequence);
-        let mut clock = clock.clone();
-        clock.advance(ticket);
-        Point { ticket, clock, event }
-    }
-
-    fn insert(&mut self, point: Point<E>) {
-        let sequence = point.ticket.sequence;
-        if self
-            .recorded
-            .back()
-            .is_none_or(|last| last.ticket.sequence < sequence)
-        {
-            return self.recorded.push_back(point);
-        }
-        self.recorded.insert(self.first_at(sequence), point);
-    }
-
     /// The place of the first point that is not in front of ticket `sequence`.
+    #[inline]
     fn first_at(&self, sequence: u64) -> usize {
-        self.recorded
-            .partition_point(|point| point.ticket.sequence < sequence)
+        let is_in_front = |point: &Arc<Point<E>>| point.ticket.sequence < sequence;
+        let newest = self.recorded.iter().rev().take(NEWEST);
+        match newest.zip(0..).find(|(point, _)| is_in_front(point)) {
+            Some((_, behind)) => self.recorded.len() - behind,
+            None => self.recorded.partition_point(is_in_front),
+        }
     }
 }
 
 /// Drops the points that another of them implies; what is left must each be waited for.
 ///
 /// A point implies another when that one's ticket is in its clock. Of two that imply each other one stays.
-pub(crate) fn drop_implied<E>(points: &mut SmallVec<[Point<E>; 4]>) {
+pub(crate) fn drop_implied<E>(points: &mut SmallVec<[Arc<Point<E>>; 4]>) {
     let mut at = 0;
-    while at < points.len() {
+    while points.len() > 1 && at < points.len() {
         let ticket = points[at].ticket;
         let implied = points
             .iter()
@@ -229,18 +236,23 @@ mod tests {
         clock
     }
 
+    /// A point behind the ticket of stream 1, with nothing else before it.
+    fn point<E>(sequence: u64, event: E) -> Arc<Point<E>> {
+        Arc::new(Point::new(ticket(1, sequence), &Clock::default(), event))
+    }
+
     #[test]
     fn the_earliest_point_behind_a_ticket_covers_it() {
         let mut points = Points::new(StreamId::of(1));
         points.submit(1, None, None);
-        points.submit(2, None, Some('b'));
+        points.submit(2, None, Some(point(2, 'b')));
         points.submit(3, None, None);
-        points.submit(4, None, Some('d'));
+        points.submit(4, None, Some(point(4, 'd')));
         assert_eq!(points.covering(1).map(|p| p.event), Some('b'));
         assert_eq!(points.covering(3).map(|p| p.event), Some('d'));
         assert!(points.covering(5).is_none());
         assert_eq!(points.submitted(), 4);
-        points.retire(2, |event| assert_eq!(event, 'b'));
+        points.retire(2, |point| assert_eq!(point.event, 'b'));
         assert_eq!(points.covering(1).map(|p| p.event), Some('d'));
     }
 
@@ -250,7 +262,8 @@ mod tests {
         points.submit(1, Some(&clock_of(&[ticket(2, 7)])), None);
         let (sequence, clock) = points.tail();
         points.submit(2, Some(&clock_of(&[ticket(2, 9)])), None);
-        let point = points.record_late(sequence, &clock, 'x', |_| unreachable!("it is the first there"));
+        let late = Arc::new(Point::new(ticket(1, sequence), &clock, 'x'));
+        let point = points.record_late(late, |_| unreachable!("it is the first there"));
         assert!(point.clock.covers(ticket(1, 1)) && point.clock.covers(ticket(2, 7)));
         assert!(!point.clock.covers(ticket(1, 2)) && !point.clock.covers(ticket(2, 8)));
     }
@@ -262,7 +275,8 @@ mod tests {
         let (sequence, clock) = points.tail();
         let mut back = Vec::new();
         for event in ['x', 'y'] {
-            let point = points.record_late(sequence, &clock, event, |event| back.push(event));
+            let late = Arc::new(Point::new(ticket(1, sequence), &clock, event));
+            let point = points.record_late(late, |point| back.push(point.event));
             assert_eq!(point.event, 'x');
         }
         assert_eq!(back, ['y']);
@@ -273,11 +287,10 @@ mod tests {
         let mut points = Points::new(StreamId::of(1));
         points.submit(1, None, None);
         let (sequence, clock) = points.tail();
-        points.submit(2, None, Some('b'));
-        points.submit(3, None, Some('c'));
-        let point = points.record_late(sequence, &clock, 'a', |_| {
-            unreachable!("there is none at ticket 1")
-        });
+        points.submit(2, None, Some(point(2, 'b')));
+        points.submit(3, None, Some(point(3, 'c')));
+        let late = Arc::new(Point::new(ticket(1, sequence), &clock, 'a'));
+        let point = points.record_late(late, |_| unreachable!("there is none at ticket 1"));
         assert_eq!((point.ticket, point.event), (ticket(1, 1), 'a'));
         for (sequence, event) in [(1, 'a'), (2, 'b'), (3, 'c')] {
             assert_eq!(points.covering(sequence).map(|p| p.event), Some(event));
@@ -287,7 +300,7 @@ mod tests {
     /// As many points as said, each named by its ticket's number.
     fn with_points(count: u64) -> Points<u64> {
         let mut points = Points::new(StreamId::of(1));
-        (1..=count).for_each(|sequence| points.submit(sequence, None, Some(sequence)));
+        (1..=count).for_each(|sequence| points.submit(sequence, None, Some(point(sequence, sequence))));
         points
     }
 
@@ -295,7 +308,7 @@ mod tests {
     fn asked_at(points: &mut Points<u64>) -> usize {
         while !points.are_worth_a_query() {
             let next = points.submitted() + 1;
-            points.submit(next, None, Some(next));
+            points.submit(next, None, Some(point(next, next)));
         }
         points.recorded.len()
     }
@@ -306,7 +319,7 @@ mod tests {
         assert_eq!(asked_at(&mut points), QUERY_AT_MIN);
         let middle = points.middle().expect("there are some");
         assert_eq!(middle.event, QUERY_AT_MIN as u64 / 2 + 1);
-        points.postpone_query(|event| unreachable!("point {event} need not go yet"));
+        points.postpone_query(|point| unreachable!("{point:?} need not go yet"));
         assert_eq!(asked_at(&mut points), 2 * QUERY_AT_MIN);
         points.retire(28, |_| {});
         assert_eq!(asked_at(&mut points), 2 * QUERY_AT_MIN - 28 + QUERY_AT_MIN / 2);
@@ -319,7 +332,7 @@ mod tests {
     fn of_too_many_points_every_second_of_the_older_ones_goes() {
         let mut points = with_points(POINTS_MAX as u64);
         let mut gone = Vec::new();
-        points.postpone_query(|event| gone.push(event));
+        points.postpone_query(|point| gone.push(point.event));
         let older = 1..=POINTS_MAX as u64 / 2;
         assert_eq!(gone, older.step_by(2).collect::<Vec<_>>());
         assert_eq!(points.recorded.len() + gone.len(), POINTS_MAX);
@@ -330,7 +343,7 @@ mod tests {
     fn points_stay_bounded_and_still_cover_every_ticket() {
         let mut points = Points::new(StreamId::of(1));
         for sequence in 1..20_000 {
-            points.submit(sequence, None, Some(sequence));
+            points.submit(sequence, None, Some(point(sequence, sequence)));
             if points.are_worth_a_query() {
                 points.postpone_query(|_| {});
             }
@@ -346,15 +359,7 @@ mod tests {
 
     #[test]
     fn implied_points_are_dropped_but_never_both_of_a_pair() {
-        let point = |of: Ticket, before: &[Ticket]| {
-            let mut clock = clock_of(before);
-            clock.advance(of);
-            Point {
-                ticket: of,
-                clock,
-                event: (),
-            }
-        };
+        let point = |of: Ticket, before: &[Ticket]| Arc::new(Point::new(of, &clock_of(before), ()));
         let (a, b, c) = (ticket(1, 5), ticket(2, 5), ticket(3, 5));
         let mut points = SmallVec::from_vec(vec![point(a, &[]), point(b, &[a]), point(c, &[a, b])]);
         drop_implied(&mut points);
@@ -372,11 +377,16 @@ mod tests {
         let mut points: Points<()> = Points::new(StreamId::of(1));
         points.submit(1, None, None);
         points.fail(2, SmallVec::from_slice(&[ticket(2, 3)]), &|_| false);
-        assert!(points.displaced_until(1).is_empty());
-        assert_eq!(points.displaced_until(2).as_slice(), [ticket(2, 3)]);
+        let displaced_until = |points: &Points<()>, sequence| {
+            let mut displaced = Vec::new();
+            points.each_displaced_until(sequence, |ticket| displaced.push(ticket));
+            displaced
+        };
+        assert!(displaced_until(&points, 1).is_empty());
+        assert_eq!(displaced_until(&points, 2), [ticket(2, 3)]);
         points.fail(3, SmallVec::from_slice(&[ticket(4, 1)]), &|done| {
             done == ticket(2, 3)
         });
-        assert_eq!(points.displaced_until(9).as_slice(), [ticket(4, 1)]);
+        assert_eq!(displaced_until(&points, 9), [ticket(4, 1)]);
     }
 }
