@@ -130,7 +130,11 @@ pub(crate) fn arrivals(
 ) -> SmallVec<[Arrival; 4]> {
     let of = |ticket: Ticket| {
         let stream = device.stream(ticket.stream)?;
-        Some(Arrival::new(Arc::clone(device), stream, ticket.sequence))
+        Some(Arrival::new(
+            Arc::clone(device),
+            Arc::clone(stream),
+            ticket.sequence,
+        ))
     };
     tickets.into_iter().filter_map(of).collect()
 }

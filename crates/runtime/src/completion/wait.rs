@@ -63,7 +63,7 @@ pub(crate) fn wait_ticket(device: &DeviceState, stream: &StreamState, sequence: 
 pub(crate) fn is_over(device: &DeviceState, tickets: &[Ticket]) -> Result<bool> {
     for ticket in tickets {
         if let Some(stream) = device.stream(ticket.stream)
-            && !poll_ticket(device, &stream, ticket.sequence)?
+            && !poll_ticket(device, stream, ticket.sequence)?
         {
             return Ok(false);
         }
@@ -75,7 +75,7 @@ pub(crate) fn is_over(device: &DeviceState, tickets: &[Ticket]) -> Result<bool> 
 pub(crate) fn wait_for_ticket(device: &DeviceState, ticket: Ticket) -> Result<()> {
     prepare_wait(device, ticket)?;
     match device.stream(ticket.stream) {
-        Some(stream) => wait_ticket(device, &stream, ticket.sequence),
+        Some(stream) => wait_ticket(device, stream, ticket.sequence),
         None => Ok(()),
     }
 }
@@ -86,8 +86,8 @@ pub(crate) fn prepare_wait(device: &DeviceState, ticket: Ticket) -> Result<()> {
         return Ok(());
     };
     let has_point = stream.shared.lock().points.covering(ticket.sequence).is_some();
-    if !has_point && !query_stream(device, &stream)? {
-        record_point(device, &stream)?;
+    if !has_point && !query_stream(device, stream)? {
+        record_point(device, stream)?;
     }
     Ok(())
 }
@@ -117,7 +117,7 @@ pub(crate) fn query_point(device: &DeviceState, stream: &StreamState, point: &Po
         .shared
         .lock()
         .points
-        .retire(done, |point| device.events.give(point));
+        .retire(done, device.events.give_many());
     Ok(true)
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn query_stream(device: &DeviceState, stream: &StreamState) -> Result
         .shared
         .lock()
         .points
-        .retire(submitted, |point| device.events.give(point));
+        .retire(submitted, device.events.give_many());
     Ok(true)
 }
 

@@ -88,8 +88,14 @@ impl Remains {
 
     fn destroy_streams(self) {
         for stream in &self.streams {
+            stream
+                .lane
+                .lock()
+                .spares
+                .drain(..)
+                .for_each(self.events.give_many());
             let mut shared = stream.shared.lock();
-            shared.points.retire(u64::MAX, |point| self.events.give(point));
+            shared.points.retire(u64::MAX, self.events.give_many());
             // SAFETY: nobody can use the stream any more: every handle kept the device open.
             if let Err(error) = unsafe { self.driver.stream_destroy(self.context, stream.handle) } {
                 tracing::debug!(%error, "a stream could not be destroyed");

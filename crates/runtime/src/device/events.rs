@@ -16,6 +16,22 @@ pub(crate) type PooledEvent = Arc<Point<EventHandle>>;
 /// How many of the oldest returned events are looked at for one that nobody holds any more.
 const LOOK_AT_MAX: usize = 4;
 
+/// How many are taken at once by those who take one after the other.
+const AHEAD: usize = 16;
+
+/// Lets an event stand for another point, unless someone still holds it.
+#[inline]
+fn reuse(mut event: PooledEvent, ticket: Ticket, before: &Clock) -> Result<PooledEvent, PooledEvent> {
+    // Unlike the count, this is also ordered after what the others did with it.
+    match Arc::get_mut(&mut event) {
+        Some(point) => {
+            point.reuse(ticket, before);
+            Ok(event)
+        }
+        None => Err(event),
+    }
+}
+
 /// The returned events of one context.
 #[derive(Debug, Default)]
 pub(crate) struct EventPool {
@@ -35,15 +51,13 @@ impl EventPool {
         {
             let mut returned = self.returned.lock();
             for _ in 0..LOOK_AT_MAX.min(returned.len()) {
-                let Some(mut event) = returned.pop_front() else {
+                let Some(event) = returned.pop_front() else {
                     break;
                 };
-                // Unlike the count, this is also ordered after what the others did with it.
-                if let Some(point) = Arc::get_mut(&mut event) {
-                    point.reuse(ticket, before);
-                    return Ok(event);
+                match reuse(event, ticket, before) {
+                    Ok(event) => return Ok(event),
+                    Err(event) => returned.push_back(event),
                 }
-                returned.push_back(event);
             }
         }
         // SAFETY: the caller's context is alive.
@@ -51,9 +65,37 @@ impl EventPool {
         Ok(Arc::new(Point::new(ticket, before, handle)))
     }
 
+    /// The same for whoever takes one after the other: takes several at once, and keeps the others in `spares`.
+    #[inline]
+    pub(crate) fn take_ahead(
+        &self,
+        spares: &mut Vec<PooledEvent>,
+        driver: &dyn Driver,
+        context: ContextHandle,
+        ticket: Ticket,
+        before: &Clock,
+    ) -> Result<PooledEvent, DriverError> {
+        match spares.pop().map(|event| reuse(event, ticket, before)) {
+            Some(Ok(event)) => return Ok(event),
+            Some(Err(event)) => self.give(event),
+            None => {
+                let mut returned = self.returned.lock();
+                let count = AHEAD.min(returned.len() / 2);
+                spares.extend(returned.drain(..count).rev());
+            }
+        }
+        self.take(driver, context, ticket, before)
+    }
+
     /// Gives an event back. Clones of it may still be about.
     pub(crate) fn give(&self, event: PooledEvent) {
         self.returned.lock().push_back(event);
+    }
+
+    /// Gives back all events that it is called with.
+    pub(crate) fn give_many(&self) -> impl FnMut(PooledEvent) + '_ {
+        let mut returned = self.returned.lock();
+        move |event| returned.push_back(event)
     }
 
     /// Destroys the events that were given back. Nobody uses them any more.

@@ -200,9 +200,10 @@ mod tests {
     use millstream_driver::{ResultCode, StreamHandle};
 
     use super::*;
+    use crate::tracker::StreamId;
 
     fn stream(operations: &[(Kind, &'static str)], done: u64) -> Arc<StreamState> {
-        let stream = StreamState::new(StreamHandle::from_raw(16), 0);
+        let stream = StreamState::new(StreamId::of(1), StreamHandle::from_raw(16), 0);
         for (sequence, &(kind, label)) in (1..).zip(operations) {
             stream
                 .shared

@@ -10,6 +10,7 @@ mod slots;
 mod sources;
 mod state;
 mod stream_state;
+mod streams;
 mod thread;
 
 use std::{any::Any, fmt, panic::Location, sync::Arc};

@@ -6,7 +6,6 @@
 )]
 
 use std::{
-    collections::BTreeMap,
     fmt,
     sync::{Arc, OnceLock},
 };
@@ -14,11 +13,11 @@ use std::{
 use millstream_driver::{
     ContextHandle, DeviceAttribute, DeviceOrdinal, Driver, DriverError, PoolHandle, PriorityRange, ResultCode,
 };
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use super::{
     closing::Remains, events::EventPool, health::Loss, limits::Limits, slots::Slots, sources::Sources,
-    stream_state::StreamState,
+    stream_state::StreamState, streams::Streams,
 };
 use crate::{
     Error, Result,
@@ -57,7 +56,7 @@ pub(crate) struct DeviceState {
     /// What crates above this one keep here.
     pub(super) slots: Slots,
     priorities: PriorityRange,
-    streams: RwLock<BTreeMap<StreamId, Arc<StreamState>>>,
+    streams: Streams,
     /// Streams whose handles are gone. They are used again once idle, never destroyed while the device is open: their
     /// tickets may still have to be waited for.
     retired: Mutex<Vec<Arc<StreamState>>>,
@@ -109,7 +108,7 @@ impl DeviceState {
             timeline: TimelineSlot::default(),
             slots: Slots::default(),
             priorities,
-            streams: RwLock::new(BTreeMap::new()),
+            streams: Streams::default(),
             retired: Mutex::new(Vec::new()),
             lost: OnceLock::new(),
         })
@@ -145,9 +144,15 @@ impl DeviceState {
         }
         // SAFETY: the context is alive as long as this state.
         let handle = self.checked(unsafe { self.driver.stream_create(self.context, true, priority) })?;
-        let stream = Arc::new(StreamState::new(handle, priority));
-        self.streams.write().insert(stream.id, Arc::clone(&stream));
-        Ok(stream)
+        let added = self.streams.add(|id| StreamState::new(id, handle, priority));
+        added.ok_or_else(|| {
+            // SAFETY: the stream was just made, and nobody has it.
+            let destroyed = unsafe { self.driver.stream_destroy(self.context, handle) };
+            destroyed.map_or_else(
+                |error| self.noted(error),
+                |()| Error::unavailable(format!("{self} has too many streams")),
+            )
+        })
     }
 
     /// Takes back a stream whose handle is gone. Its work goes on.
@@ -156,13 +161,14 @@ impl DeviceState {
     }
 
     /// The stream of this number, if it is one of this device's.
-    pub(crate) fn stream(&self, id: StreamId) -> Option<Arc<StreamState>> {
-        self.streams.read().get(&id).cloned()
+    #[inline]
+    pub(crate) fn stream(&self, id: StreamId) -> Option<&Arc<StreamState>> {
+        self.streams.get(id)
     }
 
     /// All streams ever made, retired ones included.
     pub(crate) fn all_streams(&self) -> Vec<Arc<StreamState>> {
-        self.streams.read().values().cloned().collect()
+        self.streams.iter().map(Arc::clone).collect()
     }
 
     /// Runs `body` while the device is idle and no operation can be submitted; or not at all if some stream has work or
@@ -174,9 +180,9 @@ impl DeviceState {
     }
 
     fn try_while_idle(&self, body: impl FnOnce(&dyn Fn(Ticket) -> bool)) -> Result<(), DriverError> {
-        let streams = self.streams.read();
-        let mut lanes = Vec::with_capacity(streams.len());
-        for stream in streams.values() {
+        let count = self.streams.lock();
+        let mut lanes = Vec::with_capacity(*count as usize);
+        for stream in self.streams.iter() {
             // Only tried, for whoever holds a lane may wait for what another's holder does.
             let Some(lane) = stream.lane.try_lock() else {
                 return Ok(());
@@ -190,11 +196,7 @@ impl DeviceState {
             stream.mark_done(lane.next - 1);
             lanes.push(lane);
         }
-        body(&|ticket| {
-            streams
-                .get(&ticket.stream)
-                .is_some_and(|stream| stream.is_done(ticket.sequence))
-        });
+        body(&|ticket| self.is_done(ticket));
         Ok(())
     }
 

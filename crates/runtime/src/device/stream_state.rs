@@ -6,7 +6,7 @@ use millstream_driver::{EventHandle, StreamHandle};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::health::Recent;
+use super::{events::PooledEvent, health::Recent};
 use crate::{
     memory::{CurrentSection, Frees},
     sync::{AtomicU64, Condvar, Ordering},
@@ -26,6 +26,8 @@ pub(crate) struct Lane {
     /// Who on the host may come to wait for the stream's last tickets. A later submission then records an event first, so
     /// that the wait does not become one for later work.
     pub(crate) awaited: SmallVec<[Awaited; 1]>,
+    /// Events of the device's pool for points to come.
+    pub(crate) spares: Vec<PooledEvent>,
 }
 
 impl Lane {
@@ -88,8 +90,7 @@ pub(crate) struct StreamState {
 }
 
 impl StreamState {
-    pub(crate) fn new(handle: StreamHandle, priority: i32) -> Self {
-        let id = StreamId::next();
+    pub(crate) fn new(id: StreamId, handle: StreamHandle, priority: i32) -> Self {
         Self {
             id,
             handle,
@@ -99,6 +100,7 @@ impl StreamState {
                 clock: Clock::default(),
                 joined: false,
                 awaited: SmallVec::new(),
+                spares: Vec::new(),
             }),
             shared: Mutex::new(Shared {
                 points: Points::new(id),
@@ -141,7 +143,7 @@ mod tests {
 
     #[test]
     fn many_copies_of_one_array_are_noted_once() {
-        let stream = StreamState::new(StreamHandle::from_raw(16), 0);
+        let stream = StreamState::new(StreamId::of(1), StreamHandle::from_raw(16), 0);
         let (array, other) = (Arc::new(()), Arc::new(()));
         let mut lane = stream.lane.lock();
         for alive in [&array, &other, &array, &other, &array] {

@@ -24,7 +24,7 @@ pub(super) fn wait_for_access(
     // No new operation can come meanwhile that is in the way: it would need the borrow that the caller holds.
     for ticket in ledger.host_conflicts(bytes, kind) {
         if let Some(stream) = device.stream(ticket.stream) {
-            wait_ticket(device, &stream, ticket.sequence)?;
+            wait_ticket(device, stream, ticket.sequence)?;
         }
     }
     Ok(())

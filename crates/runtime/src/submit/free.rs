@@ -69,7 +69,7 @@ fn try_free(device: &DeviceState, mut freed: Freed) -> Result<(), Freed> {
     }
     if freed.uses.is_empty() {
         return match device.stream(freed.home) {
-            Some(home) => free_behind(device, &home, freed, |_| true),
+            Some(home) => free_behind(device, home, freed, |_| true),
             None => Ok(()),
         };
     }
@@ -82,7 +82,7 @@ fn try_free(device: &DeviceState, mut freed: Freed) -> Result<(), Freed> {
             uses.iter()
                 .all(|&ticket| ticket.stream == stream.id || lane.clock.covers(ticket))
         };
-        match free_behind(device, &stream, freed, ordered) {
+        match free_behind(device, stream, freed, ordered) {
             Ok(()) => return Ok(()),
             Err(back) => freed = back,
         }
@@ -119,7 +119,7 @@ fn free_apart(device: &DeviceState, freed: Freed) -> Result<(), Freed> {
     uses.retain(|ticket| !lane.clock.covers(*ticket));
     let mut points = Waits::new();
     // Every use is submitted, so this does not wait.
-    if find_points(device, stream, &uses, &mut points).is_err() {
+    if find_points(device, stream, &mut uses, &mut points).is_err() {
         return Err(freed);
     }
     for point in &points {

@@ -18,7 +18,7 @@ mod rows;
 
 use std::{panic::Location, sync::Arc};
 
-use millstream_driver::EventHandle;
+use millstream_driver::{DriverError, EventHandle};
 use millstream_sim::race::Label;
 use smallvec::SmallVec;
 
@@ -164,7 +164,7 @@ impl Publication<'_, '_> {
     fn wait(&mut self, waited_for: &mut Dependencies) -> Result<()> {
         let Self { device, stream, .. } = *self;
         let mut waits = Waits::new();
-        find_points(device, stream, &self.plan.dependencies, &mut waits)?;
+        find_points(device, stream, &mut self.plan.dependencies, &mut waits)?;
         if !self.lane.awaited.is_empty() {
             let next = self.operation.awaited.as_ref().filter(|_| waits.is_empty());
             record_if_awaited(device, stream, self.lane, next)?;
@@ -207,7 +207,15 @@ impl Publication<'_, '_> {
         let Self { device, stream, .. } = *self;
         // Without a point, whoever needs one records it late, so a failure here loses nothing.
         let point = if self.plan.awaited {
-            take_and_record(device, stream, self.ticket, &self.lane.clock).ok()
+            let lane = &mut *self.lane;
+            let taken = device.events.take_ahead(
+                &mut lane.spares,
+                &*device.driver,
+                device.context,
+                self.ticket,
+                &lane.clock,
+            );
+            record_taken(device, stream, taken).ok()
         } else {
             None
         };
@@ -284,17 +292,16 @@ fn record_if_awaited(
     Ok(())
 }
 
-/// Finds a point for each dependency that is not done, and leaves out those that others imply.
+/// Finds a point for each dependency that is not done, and leaves out those that others imply. What a failed submission
+/// among the dependencies had displaced becomes one of them.
 fn find_points(
     device: &DeviceState,
     stream: &StreamState,
-    dependencies: &[Ticket],
+    dependencies: &mut Dependencies,
     waits: &mut Waits,
 ) -> Result<()> {
-    let mut open = Dependencies::from_slice(dependencies);
     let mut at = 0;
-    while at < open.len() {
-        let ticket = open[at];
+    while let Some(&ticket) = dependencies.get(at) {
         at += 1;
         let Some(other) = device.stream(ticket.stream) else {
             continue;
@@ -306,8 +313,8 @@ fn find_points(
             }
             // Before asking whether the ticket is done: one that failed soon is, and what it displaced may not be.
             shared.points.each_displaced_until(ticket.sequence, |ticket| {
-                if ticket.stream != stream.id && !open.contains(&ticket) {
-                    open.push(ticket);
+                if ticket.stream != stream.id && !dependencies.contains(&ticket) {
+                    dependencies.push(ticket);
                 }
             });
             shared.points.covering(ticket.sequence).map(Arc::clone)
@@ -317,10 +324,12 @@ fn find_points(
         }
         waits.push(match found {
             Some(point) => point,
-            None => record_late(device, &other)?,
+            None => record_late(device, other)?,
         });
     }
-    drop_implied(waits);
+    if waits.len() > 1 {
+        drop_implied(waits);
+    }
     Ok(())
 }
 
@@ -408,6 +417,15 @@ fn take_and_record(
     let taken = device
         .events
         .take(&*device.driver, device.context, ticket, before);
+    record_taken(device, stream, taken)
+}
+
+/// Records an event that was taken behind all that is on the stream.
+fn record_taken(
+    device: &DeviceState,
+    stream: &StreamState,
+    taken: Result<PooledEvent, DriverError>,
+) -> Result<PooledEvent> {
     let event = device.checked(taken)?;
     let handle = event.event;
     let mut unrecorded = Unrecorded {
@@ -449,6 +467,6 @@ fn ask_about_middle(device: &DeviceState, stream: &StreamState) {
             .shared
             .lock()
             .points
-            .postpone_query(|event| device.events.give(event));
+            .postpone_query(device.events.give_many());
     }
 }

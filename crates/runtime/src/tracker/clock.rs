@@ -24,8 +24,12 @@ impl Clone for Clock {
     }
 
     fn clone_from(&mut self, other: &Self) {
-        self.entries.clear();
-        self.entries.extend_from_slice(&other.entries);
+        if self.entries.len() == other.entries.len() {
+            self.entries.copy_from_slice(&other.entries);
+        } else {
+            self.entries.clear();
+            self.entries.extend_from_slice(&other.entries);
+        }
     }
 }
 

@@ -69,6 +69,31 @@ fn whoever_comes_first_waits_for_what_the_history_began_with() {
     assert!(Ledger::awaited(64).lock().note(StreamId::of(1), false));
 }
 
+#[test]
+fn whoever_has_an_allocation_for_itself_finds_what_others_leave_there() {
+    let ledger = Ledger::new(64);
+    let alone = |first: u64| {
+        for sequence in first..first + 3 {
+            assert!(enter(&ledger, 0..64, Write, ticket(1, sequence)).is_empty());
+            assert!(enter(&ledger, 0..64, Read, ticket(1, sequence)).is_empty());
+        }
+    };
+    alone(1);
+    assert_eq!(enter(&ledger, 0..64, Read, ticket(2, 1)), [ticket(1, 3)]);
+    assert_eq!(enter(&ledger, 0..64, Write, ticket(1, 4)), [ticket(2, 1)]);
+    alone(5);
+    assert_eq!(enter(&ledger, 8..9, Write, ticket(2, 2)), [ticket(1, 7)]);
+    assert_eq!(enter(&ledger, 0..64, Write, ticket(1, 8)), [ticket(2, 2)]);
+    (9..200).step_by(3).for_each(alone);
+    let rest = [Access::new(&ledger, 9..64, Read)].into();
+    restore_displaced(&rest, &[ticket(3, 1)]);
+    assert_eq!(enter(&ledger, 0..64, Write, ticket(1, 300)), [ticket(3, 1)]);
+    let whole = [Access::new(&ledger, 0..64, Read)].into();
+    (301..400).step_by(3).for_each(alone);
+    restore_displaced(&whole, &[ticket(3, 2)]);
+    assert_eq!(enter(&ledger, 0..64, Read, ticket(1, 400)), [ticket(3, 2)]);
+}
+
 /// Accesses to a few arrays of three streams, in whatever order they are named.
 #[test]
 fn operands_in_any_order_are_planned_alike() {

@@ -9,34 +9,13 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use super::{
-    StreamId, Ticket,
-    extent::Extent,
-    grid::Grid,
-    interest::Interest,
-    line::{Line, Segment},
-    tickets::Tickets,
-};
-
-/// How many segments a ledger may have before it gives up precision for space: enough for the rows of two rectangles of
-/// different pitches in one image.
-const SEGMENTS_MAX: usize = 16 << 10;
-/// How many segments may be turned into a table when the first rectangle is used.
-const GRID_SEGMENTS_MAX: usize = 64;
+use super::{StreamId, Ticket, extent::Extent, interest::Interest, layout::Layout, tickets::Tickets};
 
 /// What an access does to its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessKind {
     Read,
     Write,
-}
-
-/// The segments of an allocation, one way or the other.
-enum Layout {
-    /// In a row. So it is while whole arrays and ranges are used.
-    Line(Line),
-    /// In a table, once rectangles are.
-    Grid(Box<Grid>),
 }
 
 /// The history of an allocation, as disjoint segments that together cover it.
@@ -51,7 +30,7 @@ pub(crate) struct LedgerState {
 impl LedgerState {
     fn new(bytes: u64) -> Self {
         Self {
-            layout: Layout::Line(Line::new(bytes)),
+            layout: Layout::new(bytes),
             interest: Interest::default(),
             alone: None,
         }
@@ -63,7 +42,7 @@ impl LedgerState {
         if self.alone != Some(ticket.stream) {
             return false;
         }
-        match self.only(extent) {
+        match self.layout.only(extent) {
             Some(only) => {
                 only.enter(kind, ticket);
                 true
@@ -82,12 +61,12 @@ impl LedgerState {
         ticket: Ticket,
         mut found: impl FnMut(Ticket),
     ) {
-        if let Some(only) = self.only(extent) {
+        if let Some(only) = self.layout.only(extent) {
             only.conflicts(kind, &mut found);
             only.enter(kind, ticket);
         } else {
             self.conflicts(extent, kind, found);
-            self.update(extent, |segment| segment.enter(kind, ticket));
+            self.layout.update(extent, |segment| segment.enter(kind, ticket));
         }
     }
 
@@ -95,7 +74,7 @@ impl LedgerState {
     #[inline]
     pub(super) fn note(&mut self, stream: StreamId, waits: bool) -> bool {
         let wanted = self.interest.note(stream, waits);
-        let is_alone = || self.segment().is_some_and(|only| only.is_of(stream));
+        let is_alone = || self.layout.segment().is_some_and(|only| only.is_of(stream));
         self.alone = (!wanted && is_alone()).then_some(stream);
         wanted
     }
@@ -103,132 +82,33 @@ impl LedgerState {
     /// Calls `found` with every ticket that an access of this kind to these bytes conflicts with. A ticket may come
     /// more than once.
     pub(super) fn conflicts(&mut self, extent: &Extent, kind: AccessKind, mut found: impl FnMut(Ticket)) {
-        let look_at = |segment: &Segment| segment.conflicts(kind, &mut found);
-        self.prepare(extent);
-        match (&self.layout, extent.as_range()) {
-            (Layout::Line(line), Some(range)) => line.touched(range).iter().for_each(look_at),
-            (Layout::Line(line), None) => {
-                let between = line.touched(&extent.hull()).iter();
-                between
-                    .filter(|segment| extent.touches(&segment.range()))
-                    .for_each(look_at);
-            }
-            (Layout::Grid(grid), _) => grid.each_touched(extent, look_at),
-        }
+        self.layout
+            .for_each_touched(extent, |segment| segment.conflicts(kind, &mut found));
     }
 
     /// Enters an access that was not ordered after what it conflicts with: the earlier history stays beside it.
     pub(super) fn enter_unordered(&mut self, extent: &Extent, kind: AccessKind, ticket: Ticket) {
         self.alone = None;
-        self.update(extent, |segment| match kind {
+        self.layout.update(extent, |segment| match kind {
             AccessKind::Read => segment.reads.keep_highest(ticket),
             AccessKind::Write => segment.writes.keep_highest(ticket),
         });
     }
 
-    /// Bounds the number of segments: first forgets what is done, then lets neighbours share their histories, which
-    /// may cost a later operation a wait that it did not need, but never loses one that it does.
+    /// As [`Layout::compact`].
     #[inline]
     pub(super) fn compact(&mut self, is_done: &dyn Fn(Ticket) -> bool) {
-        if self.segments_len() > SEGMENTS_MAX {
-            self.compact_now(is_done);
-        }
-    }
-
-    #[cold]
-    fn compact_now(&mut self, is_done: &dyn Fn(Ticket) -> bool) {
-        match &mut self.layout {
-            Layout::Line(line) => line.forget_done(is_done),
-            Layout::Grid(grid) => grid.forget_done(is_done),
-        }
-        if self.segments_len() <= SEGMENTS_MAX / 2 {
-            return;
-        }
-        let mut line = match &mut self.layout {
-            Layout::Line(line) => std::mem::replace(line, Line::new(0)),
-            Layout::Grid(grid) => grid.to_line(SEGMENTS_MAX),
-        };
-        line.coarsen(SEGMENTS_MAX / 2);
-        self.layout = Layout::Line(line);
-    }
-
-    fn segments_len(&self) -> usize {
-        match &self.layout {
-            Layout::Line(line) => line.segments().len(),
-            Layout::Grid(grid) => grid.len(),
-        }
+        self.layout.compact(is_done);
     }
 
     /// Every ticket of the whole allocation, each stream's highest once.
     pub(super) fn all_tickets(&self) -> SmallVec<[Ticket; 4]> {
         let mut all = Tickets::default();
-        let mut take = |segment: &Segment| {
-            let tickets = segment.writes.iter().chain(segment.reads.iter());
-            tickets.for_each(|ticket| all.keep_highest(ticket));
-        };
-        match &self.layout {
-            Layout::Line(line) => line.segments().iter().for_each(take),
-            Layout::Grid(grid) => grid.segments().for_each(&mut take),
-        }
+        self.layout.for_each(|segment| {
+            segment.writes.for_each(&mut |ticket| all.keep_highest(ticket));
+            segment.reads.for_each(&mut |ticket| all.keep_highest(ticket));
+        });
         all.iter().collect()
-    }
-
-    /// The one segment, if there are no more.
-    #[inline]
-    fn segment(&self) -> Option<&Segment> {
-        match &self.layout {
-            Layout::Line(line) => match line.segments() {
-                [only] => Some(only),
-                _ => None,
-            },
-            Layout::Grid(_) => None,
-        }
-    }
-
-    /// The one segment that there is, if all its bytes are meant: what is used whole costs no search.
-    #[inline]
-    fn only(&mut self, extent: &Extent) -> Option<&mut Segment> {
-        match (&mut self.layout, extent.as_range()) {
-            (Layout::Line(line), Some(range)) => line.only(range),
-            _ => None,
-        }
-    }
-
-    /// Changes the history of exactly these bytes.
-    fn update(&mut self, extent: &Extent, mut change: impl FnMut(&mut Segment)) {
-        if let Some(only) = self.only(extent) {
-            return change(only);
-        }
-        self.prepare(extent);
-        match (&mut self.layout, extent.as_range()) {
-            (Layout::Line(line), Some(range)) => line.update(range, change),
-            (Layout::Line(line), None) => line.update_rows(extent, change),
-            (Layout::Grid(grid), _) => {
-                grid.update(extent, change);
-                if grid.as_one().is_some() {
-                    self.layout = Layout::Line(grid.to_line(1));
-                }
-            }
-        }
-    }
-
-    /// Sees to a layout that rows at this distance fit: their table, unless others are in use that do not fit it. In a
-    /// row everything fits, at the price of a segment for each row.
-    fn prepare(&mut self, extent: &Extent) {
-        if extent.as_range().is_some() {
-            return;
-        }
-        if let Layout::Grid(grid) = &self.layout {
-            if grid.pitch() == extent.pitch() {
-                return;
-            }
-            self.layout = Layout::Line(grid.to_line(SEGMENTS_MAX));
-        }
-        if let Layout::Line(line) = &self.layout
-            && line.segments().len() <= GRID_SEGMENTS_MAX
-        {
-            self.layout = Layout::Grid(Box::new(Grid::of(line, extent.pitch())));
-        }
     }
 }
 
@@ -311,7 +191,7 @@ impl fmt::Debug for Ledger {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::layout::SEGMENTS_MAX, *};
     use AccessKind::{Read, Write};
 
     fn ticket(stream: u64, sequence: u64) -> Ticket {
@@ -353,9 +233,9 @@ mod tests {
         enter(&mut state, &(50..100).into(), Write, ticket(2, 1));
         assert_eq!(conflicts(&mut state, 0..50, Write), [ticket(1, 1)]);
         assert_eq!(conflicts(&mut state, 49..51, Read), [ticket(1, 1), ticket(2, 1)]);
-        assert_eq!(state.segments_len(), 2);
+        assert_eq!(state.layout.len(), 2);
         enter(&mut state, &(0..100).into(), Write, ticket(3, 1));
-        assert_eq!(state.segments_len(), 1);
+        assert_eq!(state.layout.len(), 1);
     }
 
     #[test]
@@ -363,7 +243,7 @@ mod tests {
         let mut state = LedgerState::new(100);
         enter(&mut state, &(0..100).into(), Write, ticket(1, 1));
         enter(&mut state, &(40..60).into(), Write, ticket(2, 1));
-        assert_eq!(state.segments_len(), 3);
+        assert_eq!(state.layout.len(), 3);
         assert_eq!(conflicts(&mut state, 0..40, Read), [ticket(1, 1)]);
         assert_eq!(conflicts(&mut state, 40..60, Read), [ticket(2, 1)]);
         assert_eq!(conflicts(&mut state, 60..100, Read), [ticket(1, 1)]);
@@ -373,7 +253,7 @@ mod tests {
     fn an_empty_range_touches_nothing() {
         let mut state = LedgerState::new(10);
         enter(&mut state, &(5..5).into(), Write, ticket(1, 1));
-        assert_eq!(state.segments_len(), 1);
+        assert_eq!(state.layout.len(), 1);
         assert!(conflicts(&mut state, 0..10, Write).is_empty());
         let mut empty = LedgerState::new(0);
         enter(&mut empty, &(0..0).into(), Write, ticket(1, 1));
@@ -406,7 +286,7 @@ mod tests {
                 ticket(1 + at % 3, 1 + at),
             );
             state.compact(&|_| false);
-            assert!(state.segments_len() <= SEGMENTS_MAX + 2);
+            assert!(state.layout.len() <= SEGMENTS_MAX + 2);
             assert!(conflicts(&mut state, 4 * at..4 * at + 2, Read).contains(&ticket(1 + at % 3, 1 + at)));
         }
         for at in 0..2 * SEGMENTS_MAX as u64 {
@@ -419,7 +299,7 @@ mod tests {
             enter(&mut state, &(8 * at..8 * at + 2).into(), Write, ticket(9, 2 + at));
         }
         state.compact(&|_| true);
-        assert_eq!(state.segments_len(), 1, "what is done needs no segment");
+        assert_eq!(state.layout.len(), 1, "what is done needs no segment");
     }
 
     /// An image of 32 rows of 8 bytes, as two halves of its columns and as tiles.
@@ -432,7 +312,7 @@ mod tests {
         let mut state = LedgerState::new(256);
         enter(&mut state, &columns(0..4), Write, ticket(1, 1));
         enter(&mut state, &columns(4..8), Write, ticket(2, 1));
-        assert_eq!(state.segments_len(), 2);
+        assert_eq!(state.layout.len(), 2);
         assert_eq!(conflicts(&mut state, columns(0..4), Write), [ticket(1, 1)]);
         assert_eq!(
             conflicts(&mut state, 250..256, Read),
@@ -448,9 +328,9 @@ mod tests {
                 ticket(3, 1 + tile),
             );
         }
-        assert_eq!(state.segments_len(), 16);
+        assert_eq!(state.layout.len(), 16);
         enter(&mut state, &(0..256).into(), Write, ticket(4, 1));
-        assert_eq!(state.segments_len(), 1);
+        assert_eq!(state.layout.len(), 1);
         assert!(matches!(state.layout, Layout::Line(_)));
     }
 
@@ -496,7 +376,7 @@ mod tests {
                 let extent = Extent::strided(first..first + 1, 2, pitch);
                 enter(&mut state, &extent, Write, ticket(1 + column % 3, 1 + row));
                 state.compact(&|_| false);
-                assert!(state.segments_len() <= SEGMENTS_MAX);
+                assert!(state.layout.len() <= SEGMENTS_MAX);
             }
         }
         for row in 0..rows / 2 {

@@ -65,6 +65,7 @@ mod clock;
 mod extent;
 mod grid;
 mod interest;
+mod layout;
 mod ledger;
 mod line;
 mod plan;

@@ -114,7 +114,7 @@ struct Machine {
 
 impl Machine {
     fn new() -> Self {
-        let ids = std::array::from_fn(|_| StreamId::next());
+        let ids = std::array::from_fn(|at| StreamId::at(at as u32).expect("there is such a place"));
         Self {
             ids,
             clocks: vec![Clock::default(); STREAMS],

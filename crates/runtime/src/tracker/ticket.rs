@@ -5,29 +5,44 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// A stream, by a number that no other stream of this process ever has.
+/// A stream, by a number that no other stream of this process ever has. It says where its device keeps the stream, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StreamId(NonZeroU64);
 
+/// How many bits of a stream's number are its place.
+const PLACE_BITS: u32 = 24;
+
 impl StreamId {
-    /// A number not given before. Counting from 1 at one stream a nanosecond lasts five centuries.
-    pub(crate) fn next() -> Self {
+    /// How many places there are.
+    pub(crate) const PLACES: u32 = 1 << PLACE_BITS;
+
+    /// A number not given before, of a stream at this place; none if there is no such place. At one stream a microsecond
+    /// there are enough for twelve days, and a driver takes longer for one.
+    pub(crate) fn at(place: u32) -> Option<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self::from_number(NEXT.fetch_add(1, Ordering::Relaxed))
+        let number = (place < Self::PLACES).then(|| NEXT.fetch_add(1, Ordering::Relaxed))?;
+        Some(Self::from_parts(number, place))
     }
 
     /// The number itself, for people.
     pub(crate) fn number(self) -> u64 {
-        self.0.get()
+        self.0.get() >> PLACE_BITS
+    }
+
+    /// Where its device keeps the stream: no other stream of the device has that place.
+    #[inline]
+    pub(crate) fn place(self) -> u32 {
+        (self.0.get() % u64::from(Self::PLACES)) as u32
     }
 
     #[cfg(test)]
     pub(crate) fn of(number: u64) -> Self {
-        Self::from_number(number)
+        Self::from_parts(number, 0)
     }
 
-    fn from_number(number: u64) -> Self {
-        Self(NonZeroU64::new(number).expect("streams are counted from 1"))
+    fn from_parts(number: u64, place: u32) -> Self {
+        let both = number << PLACE_BITS | u64::from(place);
+        Self(NonZeroU64::new(both).expect("streams are counted from 1"))
     }
 }
 
@@ -54,6 +69,9 @@ mod tests {
     #[test]
     fn a_stream_has_its_number_to_itself() {
         assert_eq!(StreamId::of(7).number(), 7);
-        assert!(StreamId::next() < StreamId::next());
+        let [first, second] = [5, 3].map(|place| StreamId::at(place).expect("there is such a place"));
+        assert!(first.number() < second.number());
+        assert_eq!([first, second].map(StreamId::place), [5, 3]);
+        assert_eq!(StreamId::at(StreamId::PLACES), None);
     }
 }

@@ -56,15 +56,17 @@ impl Tickets {
 
     #[inline(never)]
     fn keep_highest_of_several(&mut self, ticket: Ticket) {
-        let by_stream = |listed: &Ticket| listed.stream.cmp(&ticket.stream);
-        match self.others.binary_search_by(by_stream) {
-            Ok(at) => self.others[at].sequence = self.others[at].sequence.max(ticket.sequence),
-            Err(at) => match &mut self.first {
-                Some(first) if ticket.stream < first.stream => {
-                    self.others.insert(0, std::mem::replace(first, ticket));
-                }
-                _ => self.others.insert(at, ticket),
-            },
+        let at = self
+            .others
+            .partition_point(|listed| listed.stream < ticket.stream);
+        match (self.others.get_mut(at), &mut self.first) {
+            (Some(listed), _) if listed.stream == ticket.stream => {
+                listed.sequence = listed.sequence.max(ticket.sequence);
+            }
+            (_, Some(first)) if ticket.stream < first.stream => {
+                self.others.insert(0, std::mem::replace(first, ticket));
+            }
+            _ => self.others.insert(at, ticket),
         }
     }
 
