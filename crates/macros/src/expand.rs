@@ -139,7 +139,7 @@ fn method(module: &str, index: usize, kernel: &Kernel) -> TokenStream {
                     &self.functions[#index],
                     #stream,
                     #grid,
-                    &mut [#(#arguments),*],
+                    [#(#arguments),*],
                 )
             }
         }

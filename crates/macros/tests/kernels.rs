@@ -150,11 +150,11 @@ pub mod kernel {
     /// # Safety
     ///
     /// As a launch of the runtime.
-    pub unsafe fn launch(
+    pub unsafe fn launch<const N: usize>(
         function: &Function,
         _: &Stream,
         Grid(blocks, threads): Grid,
-        arguments: &mut [Argument<'_>],
+        arguments: [Argument<'_>; N],
     ) -> Result<()> {
         let arguments: Vec<_> = arguments.iter().map(|argument| argument.0.as_str()).collect();
         let launch = format!(

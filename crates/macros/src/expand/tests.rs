@@ -93,7 +93,7 @@ fn a_module_becomes_a_loader_and_a_method_for_each_kernel() {
                         &self.functions[0usize],
                         stream,
                         grid,
-                        &mut [
+                        [
                             ::millstream::kernel::Argument::scalar(&n),
                             ::millstream::kernel::Argument::write(&mut y)
                         ],

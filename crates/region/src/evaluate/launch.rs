@@ -137,6 +137,6 @@ pub(super) fn launch(
     // SAFETY: parameters and text come from one walk, so that they agree in number and type; the kernel reads elements of
     // its operands within their shapes, because indices are within the shapes of the nodes whose views it goes through
     // or checked against them, and writes the targets alone.
-    unsafe { launch_at(&function, stream, grid, &mut arguments, node.location) }?;
+    unsafe { launch_at(&function, stream, grid, &arguments, node.location) }?;
     Ok(())
 }

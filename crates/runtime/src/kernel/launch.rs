@@ -18,13 +18,14 @@ use crate::{
 
 /// One argument of a launch.
 #[doc(hidden)]
+#[derive(Clone)]
 pub struct Argument<'a>(Value<'a>);
 
+#[derive(Clone)]
 enum Value<'a> {
     Slice {
         span: Span<'a>,
         kind: AccessKind,
-        address: u64,
     },
     Scalar {
         value: *const c_void,
@@ -56,14 +57,32 @@ impl<'a> Argument<'a> {
 
     #[inline]
     fn slice(span: Span<'a>, kind: AccessKind) -> Self {
-        let address = span.pointer().as_raw();
-        Self(Value::Slice { span, kind, address })
+        Self(Value::Slice { span, kind })
+    }
+
+    /// The array's address; nothing for a value.
+    #[inline(always)]
+    fn address(&self) -> u64 {
+        match &self.0 {
+            Value::Slice { span, .. } => span.pointer().as_raw(),
+            Value::Scalar { .. } => 0,
+        }
+    }
+
+    /// Where what is passed lies: the array's `address`, or the value.
+    #[inline(always)]
+    fn param(&self, address: &u64) -> *const c_void {
+        match &self.0 {
+            Value::Slice { .. } => std::ptr::from_ref(address).cast(),
+            Value::Scalar { value, .. } => *value,
+        }
     }
 
     /// The array behind this argument and what is done to it, if it is one.
+    #[inline(always)]
     fn as_slice(&self) -> Option<(&Span<'a>, AccessKind)> {
         match &self.0 {
-            Value::Slice { span, kind, .. } => Some((span, *kind)),
+            Value::Slice { span, kind } => Some((span, *kind)),
             Value::Scalar { .. } => None,
         }
     }
@@ -82,17 +101,26 @@ impl<'a> Argument<'a> {
 /// operands within their lengths, and writes only those given for writing.
 #[doc(hidden)]
 #[track_caller]
-pub unsafe fn launch(
+// Inlined where the kernel is called, it knows what each argument is. So nothing here may take the arguments' address.
+#[inline(always)]
+pub unsafe fn launch<const N: usize>(
     function: &Function,
     stream: &Stream,
     grid: Grid,
-    arguments: &mut [Argument<'_>],
+    arguments: [Argument<'_>; N],
 ) -> Result<()> {
-    // SAFETY: this function's contract.
-    unsafe { launch_at(function, stream, grid, arguments, Location::caller()) }
+    let mut operation = operation(function, Location::caller());
+    gather(function, stream, &arguments, &mut operation)?;
+    if operation.accesses.repeat() {
+        refuse_overlap(function.name, &arguments.clone())?;
+    }
+    let addresses: [u64; N] = std::array::from_fn(|number| arguments[number].address());
+    let params: [_; N] = std::array::from_fn(|number| arguments[number].param(&addresses[number]));
+    // SAFETY: by this function's contract.
+    unsafe { launch_checked(function, stream, &grid, &mut operation, &params) }
 }
 
-/// As [`launch`], on behalf of another line of the program.
+/// As [`launch`], of so many arguments as there are, on behalf of another line of the program.
 ///
 /// # Errors
 ///
@@ -106,37 +134,53 @@ pub unsafe fn launch_at(
     function: &Function,
     stream: &Stream,
     grid: Grid,
-    arguments: &mut [Argument<'_>],
+    arguments: &[Argument<'_>],
     location: &'static Location<'static>,
 ) -> Result<()> {
-    debug_assert_eq!(arguments.len(), function.params, "arguments of {}", function.name);
-    let name = function.name;
-    stream.same_device(name, 0, &function.device)?;
-    let mut operation = Operation {
+    let mut operation = operation(function, location);
+    gather(function, stream, arguments, &mut operation)?;
+    if operation.accesses.repeat() {
+        refuse_overlap(function.name, arguments)?;
+    }
+    let addresses: SmallVec<[u64; 12]> = arguments.iter().map(Argument::address).collect();
+    let each = arguments.iter().zip(&addresses);
+    let params: SmallVec<[_; 12]> = each.map(|(argument, address)| argument.param(address)).collect();
+    // SAFETY: by this function's contract.
+    unsafe { launch_checked(function, stream, &grid, &mut operation, &params) }
+}
+
+/// A launch without operands.
+#[inline(always)]
+fn operation<'a>(function: &Function, location: &'static Location<'static>) -> Operation<'a> {
+    Operation {
         kind: Kind::Kernel,
-        label: name,
+        label: function.name,
         location,
         bytes: 0,
         accesses: Accesses::default(),
         awaited: None,
-    };
-    let mut params: SmallVec<[*const c_void; 12]> = SmallVec::new();
+    }
+}
+
+/// Adds the arrays among the arguments to the operation, if everything is on one device.
+#[inline(always)]
+fn gather<'a>(
+    function: &Function,
+    stream: &Stream,
+    arguments: &[Argument<'a>],
+    operation: &mut Operation<'a>,
+) -> Result<(), Misuse> {
+    let name = function.name;
+    debug_assert_eq!(arguments.len(), function.params, "arguments of {name}");
+    stream.same_device(name, 0, &function.device)?;
     for (number, argument) in arguments.iter().enumerate() {
-        params.push(match &argument.0 {
-            Value::Scalar { value, .. } => *value,
-            Value::Slice { span, kind, address } => {
-                stream.same_device(name, number, &span.allocation.device)?;
-                operation.bytes += span.bytes.len() as u64;
-                operation.accesses.push(span.access(*kind));
-                std::ptr::from_ref(address).cast()
-            }
-        });
+        if let Some((span, kind)) = argument.as_slice() {
+            stream.same_device(name, number, &span.allocation.device)?;
+            operation.bytes += span.bytes.len() as u64;
+            operation.accesses.push(span.access(kind));
+        }
     }
-    if operation.accesses.repeat() {
-        refuse_overlap(name, arguments)?;
-    }
-    // SAFETY: by this function's contract.
-    unsafe { launch_checked(function, stream, &grid, &mut operation, &params) }
+    Ok(())
 }
 
 /// The rest of [`launch`], once the operands are checked.

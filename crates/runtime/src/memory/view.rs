@@ -25,10 +25,12 @@ pub(crate) struct Span<'a> {
 }
 
 impl<'a> Span<'a> {
+    #[inline]
     pub(crate) fn pointer(&self) -> DevicePtr {
         self.allocation.pointer.offset(self.bytes.start as u64)
     }
 
+    #[inline]
     pub(crate) fn access(&self, kind: AccessKind) -> Access<'a> {
         Access {
             ordered: self.ordered,
@@ -37,6 +39,7 @@ impl<'a> Span<'a> {
     }
 
     /// The bytes, as the ledger counts them.
+    #[inline]
     pub(super) fn range(&self) -> Range<u64> {
         self.bytes.start as u64..self.bytes.end as u64
     }

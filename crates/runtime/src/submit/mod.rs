@@ -148,7 +148,7 @@ impl Publication<'_, '_> {
     /// Plans and publishes the operation.
     #[inline(always)]
     fn publish(&mut self) {
-        let (device, accesses) = (self.device, &self.operation.accesses);
+        let (device, accesses) = (self.device, &mut self.operation.accesses);
         let is_done = |ticket| device.is_done(ticket);
         plan_and_publish(self.ticket, &self.lane.clock, accesses, &is_done, &mut self.plan);
     }
@@ -248,7 +248,7 @@ impl Publication<'_, '_> {
     #[cold]
     fn fail(&mut self) {
         let device = self.device;
-        restore_displaced(&self.operation.accesses, &self.plan.dependencies);
+        restore_displaced(&mut self.operation.accesses, &self.plan.dependencies);
         let displaced = std::mem::take(&mut self.plan.dependencies);
         self.stream
             .shared

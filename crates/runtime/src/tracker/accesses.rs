@@ -26,13 +26,15 @@ impl<'a> Access<'a> {
     }
 }
 
-/// The accesses of one operation, few enough to live on the stack, in the order in which their ledgers are locked.
+/// The accesses of one operation, few enough to live on the stack. They are put in the order in which their ledgers are
+/// locked when someone first looks at them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accesses<'a> {
-    sorted: SmallVec<[Access<'a>; 4]>,
+    list: SmallVec<[Access<'a>; 4]>,
     /// The number of the last one's ledger; 0, which no ledger has, before the first.
     last: u64,
-    repeats: bool,
+    is_unsorted: bool,
+    repeat: bool,
 }
 
 impl<'a> Accesses<'a> {
@@ -40,32 +42,36 @@ impl<'a> Accesses<'a> {
     #[inline(always)]
     pub(crate) fn push(&mut self, access: Access<'a>) {
         let id = access.ledger.id();
-        self.sorted.push(access);
-        if id > self.last {
-            self.last = id;
-        } else {
-            self.sort_in(id);
-        }
-    }
-
-    /// Moves the last one, whose ledger has this number, to its place.
-    #[inline(never)]
-    fn sort_in(&mut self, id: u64) {
-        let at = self.sorted.partition_point(|other| other.ledger.id() < id);
-        self.repeats |= self.sorted[at].ledger.id() == id;
-        self.sorted[at..].rotate_right(1);
+        self.is_unsorted |= id <= self.last;
+        self.last = id;
+        self.list.push(access);
     }
 
     /// Whether two are to the same allocation.
-    #[inline]
-    pub(crate) fn repeat(&self) -> bool {
-        self.repeats
+    #[inline(always)]
+    pub(crate) fn repeat(&mut self) -> bool {
+        self.is_unsorted && self.sort()
     }
 
     /// All of them, in the order of their ledgers' numbers.
-    #[inline]
-    pub(super) fn sorted(&self) -> &[Access<'a>] {
-        &self.sorted
+    #[inline(always)]
+    pub(super) fn sorted(&mut self) -> &[Access<'a>] {
+        if self.is_unsorted {
+            self.sort();
+        }
+        &self.list
+    }
+
+    /// Sorts them, if that was not done yet; says whether two are to the same allocation.
+    #[inline(never)]
+    fn sort(&mut self) -> bool {
+        if self.last > 0 {
+            self.list.sort_by_key(|access| access.ledger.id());
+            let same = |pair: &[Access<'_>]| pair[0].ledger.id() == pair[1].ledger.id();
+            self.repeat = self.list.windows(2).any(same);
+            self.last = 0;
+        }
+        self.repeat
     }
 }
 
@@ -97,7 +103,7 @@ mod tests {
             each.collect()
         };
         for order in [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [2, 0, 5, 1, 4, 3]] {
-            let accesses = accesses(&order);
+            let mut accesses = accesses(&order);
             let ids: Vec<u64> = accesses
                 .sorted()
                 .iter()
@@ -107,7 +113,7 @@ mod tests {
             assert!(!accesses.repeat());
         }
         for order in [&[1, 1][..], &[0, 1, 0], &[2, 0, 1, 0], &[0, 3, 2, 3]] {
-            let accesses = accesses(order);
+            let mut accesses = accesses(order);
             assert!(accesses.sorted().is_sorted_by_key(|access| access.ledger.id()));
             assert!(accesses.repeat() && accesses.sorted().len() == order.len());
         }

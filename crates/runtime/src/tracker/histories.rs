@@ -15,7 +15,7 @@ fn enter(ledger: &Ledger, extent: impl Into<Extent>, kind: AccessKind, ticket: T
     plan_and_publish(
         ticket,
         &Clock::default(),
-        &[Access::new(ledger, extent, kind)].into(),
+        &mut [Access::new(ledger, extent, kind)].into(),
         &|_| false,
         &mut plan,
     );
@@ -85,12 +85,12 @@ fn whoever_has_an_allocation_for_itself_finds_what_others_leave_there() {
     assert_eq!(enter(&ledger, 8..9, Write, ticket(2, 2)), [ticket(1, 7)]);
     assert_eq!(enter(&ledger, 0..64, Write, ticket(1, 8)), [ticket(2, 2)]);
     (9..200).step_by(3).for_each(alone);
-    let rest = [Access::new(&ledger, 9..64, Read)].into();
-    restore_displaced(&rest, &[ticket(3, 1)]);
+    let mut rest = [Access::new(&ledger, 9..64, Read)].into();
+    restore_displaced(&mut rest, &[ticket(3, 1)]);
     assert_eq!(enter(&ledger, 0..64, Write, ticket(1, 300)), [ticket(3, 1)]);
-    let whole = [Access::new(&ledger, 0..64, Read)].into();
+    let mut whole = [Access::new(&ledger, 0..64, Read)].into();
     (301..400).step_by(3).for_each(alone);
-    restore_displaced(&whole, &[ticket(3, 2)]);
+    restore_displaced(&mut whole, &[ticket(3, 2)]);
     assert_eq!(enter(&ledger, 0..64, Read, ticket(1, 400)), [ticket(3, 2)]);
 }
 
@@ -106,7 +106,7 @@ fn operands_in_any_order_are_planned_alike() {
     plan_and_publish(
         ticket(9, 1),
         &Clock::default(),
-        &accesses.into(),
+        &mut accesses.into(),
         &|_| false,
         &mut plan,
     );

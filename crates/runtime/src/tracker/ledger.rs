@@ -139,6 +139,7 @@ impl Ledger {
     }
 
     /// The place in the order in which ledgers are locked.
+    #[inline]
     pub(super) fn id(&self) -> u64 {
         self.id
     }

@@ -161,7 +161,7 @@ impl Machine {
                 .is_some_and(|at| done[at] >= ticket.sequence)
         };
         let ledgers = std::mem::take(&mut self.ledgers);
-        let accesses: Accesses<'_> = step
+        let mut accesses: Accesses<'_> = step
             .operands
             .iter()
             .map(|operand| Access {
@@ -179,7 +179,7 @@ impl Machine {
         plan_and_publish(
             Ticket::new(self.ids[stream], sequence),
             &self.clocks[stream],
-            &accesses,
+            &mut accesses,
             &is_done,
             &mut plan,
         );
@@ -221,7 +221,7 @@ impl Machine {
             self.points[stream].submit(sequence, Some(&clock), point);
             self.clocks[stream] = clock;
         } else {
-            restore_displaced(&accesses, &plan.dependencies);
+            restore_displaced(&mut accesses, &plan.dependencies);
             self.points[stream].fail(sequence, plan.dependencies, &is_done);
         }
         drop(accesses);

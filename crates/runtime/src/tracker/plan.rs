@@ -27,7 +27,7 @@ pub(crate) struct Plan {
 pub(crate) fn plan_and_publish(
     ticket: Ticket,
     clock: &Clock,
-    accesses: &Accesses<'_>,
+    accesses: &mut Accesses<'_>,
     is_done: &dyn Fn(Ticket) -> bool,
     plan: &mut Plan,
 ) {
@@ -69,7 +69,7 @@ fn plan_access(
 /// Its entries displaced tickets that it was going to wait for, and then perhaps did not. They are entered again beside
 /// it, so that whoever comes later waits for them directly. The failed ticket itself stays: a call may fail after part of its work is
 /// enqueued.
-pub(crate) fn restore_displaced(accesses: &Accesses<'_>, displaced: &[Ticket]) {
+pub(crate) fn restore_displaced(accesses: &mut Accesses<'_>, displaced: &[Ticket]) {
     with_ledgers_locked(accesses.sorted(), None, &mut |state, access| {
         for &ticket in displaced {
             state.enter_unordered(&access.extent, AccessKind::Write, ticket);
@@ -141,7 +141,7 @@ mod tests {
 
     fn plan<'a>(ticket: Ticket, clock: &Clock, accesses: impl Into<Accesses<'a>>) -> Plan {
         let mut plan = Plan::default();
-        plan_and_publish(ticket, clock, &accesses.into(), &|_| false, &mut plan);
+        plan_and_publish(ticket, clock, &mut accesses.into(), &|_| false, &mut plan);
         plan
     }
 
@@ -223,9 +223,9 @@ mod tests {
     fn a_failed_operation_hides_nothing() {
         let a = Ledger::new(8);
         let _ = plan(ticket(1, 1), &Clock::default(), [whole(&a, Write)]);
-        let accesses = Accesses::from([whole(&a, Write)]);
+        let mut accesses = Accesses::from([whole(&a, Write)]);
         let failed = plan(ticket(2, 1), &Clock::default(), accesses.clone());
-        restore_displaced(&accesses, &failed.dependencies);
+        restore_displaced(&mut accesses, &failed.dependencies);
         let mut found = plan(ticket(3, 1), &Clock::default(), [whole(&a, Read)]).dependencies;
         found.sort();
         assert_eq!(found.as_slice(), [ticket(1, 1), ticket(2, 1)]);
