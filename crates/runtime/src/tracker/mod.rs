@@ -7,6 +7,10 @@
 //! ticket a point is ordered. A *point* is an event recorded on a stream, with the ticket in front of it and the clock
 //! there. *Done* is how far a stream is known to have finished.
 //!
+//! Most ledgers are one stream's alone: all tickets are of that stream, in one segment. Such a ledger says so, and what
+//! the stream does to the whole of it is entered without a look at the history. Whoever else enters something takes that
+//! back, and it is found out anew with each access that looks.
+//!
 //! The bytes of an access are an [`Extent`]: a range, or the rows of a rectangle. A ledger's segments lie in a row while
 //! whole arrays and ranges are used. The first rectangle makes it a table of that pitch, in which a rectangle costs the
 //! segments that it meets, however many rows it has. Rectangles of two pitches in one allocation cost a segment for each
@@ -27,16 +31,16 @@
 //! | what | lock | who changes it |
 //! |---|---|---|
 //! | a stream's next number and clock | the stream's *lane* | the thread that submits on it |
-//! | a stream's points, submitted number, failures | the stream's *points* | the lane's holder; a consumer that records late |
+//! | a stream's points, submitted number, failures, last operations | what the stream *shares* | the lane's holder; a consumer that records late |
+//! | a point's ticket and clock | none | whoever takes its event from the pool, while nobody else holds the event |
 //! | a ledger's segments | the ledger | whoever plans |
 //! | done | atomic, only grows | anyone |
 //!
 //! # Lock order
 //!
-//! lane → ledgers, in the order of their numbers → (released) → points, one at a time. A lane is held across the driver
-//! calls of its own stream, so that numbers and queue order agree. Ledgers and points are never held across a driver
-//! call, a host wait or user code. No thread ever waits for a lane while it holds
-//! another; whoever gives page-locked memory back only tries to take them all, and whoever looks for memory that is kept,
+//! lane → ledgers, in the order of their numbers → (released) → what a stream shares, one at a time → the pool's events.
+//! A lane is held across the driver calls of its own stream, so that numbers and queue order agree. The others are never
+//! held across a driver call, a host wait or user code. No thread ever waits for a lane while it holds another; whoever gives page-locked memory back only tries to take them all, and whoever looks for memory that is kept,
 //! with the account locked, only tries to take his stream's. The account is locked for a moment where a lane is held and
 //! something is freed.
 //!
