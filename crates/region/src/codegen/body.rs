@@ -1,9 +1,11 @@
 //! The text of one kernel as it grows: registers, parameters, instructions.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::BTreeSet,
     fmt::{self, Write},
 };
+
+use rustc_hash::FxHashMap;
 
 use crate::{
     element::{DType, Scalar},
@@ -90,7 +92,8 @@ pub(crate) struct Reg {
 
 impl fmt::Display for Reg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.class.declaration().1, self.number)
+        f.write_str(self.class.declaration().1)?;
+        self.number.fmt(f)
     }
 }
 
@@ -122,12 +125,12 @@ pub(crate) struct Body {
     /// Instructions so far.
     text: String,
     /// Registers so far, by class.
-    counts: HashMap<Class, u32>,
+    counts: FxHashMap<Class, u32>,
     /// What loads the parameters, ahead of all instructions.
     head: String,
     parameters: Vec<Parameter>,
     declarations: Vec<&'static str>,
-    known: HashMap<Use, Reg>,
+    known: FxHashMap<Use, Reg>,
     /// Functions of the maths library that are called.
     calls: BTreeSet<String>,
     words: Vec<&'static str>,
@@ -146,11 +149,11 @@ impl Body {
     pub(super) fn new(wide: bool) -> Self {
         Self {
             text: String::new(),
-            counts: HashMap::new(),
+            counts: FxHashMap::default(),
             head: String::new(),
             parameters: Vec::new(),
             declarations: Vec::new(),
-            known: HashMap::new(),
+            known: FxHashMap::default(),
             calls: BTreeSet::new(),
             words: Vec::new(),
             wide,

@@ -20,8 +20,11 @@ pub(super) struct Indices {
     /// The number of the element in the order of a dense array.
     number: Option<Reg>,
     axes: SmallVec<[Option<Reg>; RANK_MAX]>,
-    /// The first of the neighbouring places that are calculated together, and which of them this is.
+    /// The first of the neighbouring places that are calculated together, and which of them this is. Their numbers follow each
+    /// other, and the first is a multiple of how many there are.
     pub(super) group: Option<(Place, usize)>,
+    /// The axis along which neighbours are neighbours, if no end of it lies between them.
+    along: Option<usize>,
 }
 
 impl Walk<'_> {
@@ -33,6 +36,7 @@ impl Walk<'_> {
             number: Some(number),
             axes: SmallVec::from_elem(None, shape.len()),
             group: None,
+            along: None,
         })
     }
 
@@ -50,6 +54,7 @@ impl Walk<'_> {
             number,
             axes,
             group: None,
+            along: None,
         })
     }
 
@@ -58,11 +63,22 @@ impl Walk<'_> {
         Place(self.places.len() - 1)
     }
 
-    /// Makes neighbours of places whose numbers follow each other.
+    /// Makes neighbours of places whose numbers follow each other, the first of which is a multiple of how many there are.
     pub(super) fn group(&mut self, places: &[Place]) {
+        let shape = &self.places[places[0].0].shape;
+        let last = (0..shape.len()).rev().find(|&axis| shape[axis] != 1);
+        let along = last.filter(|&axis| shape[axis].is_multiple_of(places.len()));
         for (lane, place) in places.iter().enumerate() {
-            self.places[place.0].group = Some((places[0], lane));
+            let indices = &mut self.places[place.0];
+            indices.group = Some((places[0], lane));
+            indices.along = along;
         }
+        self.lanes = places.len();
+    }
+
+    /// The places of a group.
+    fn neighbours(&self, first: Place) -> impl Iterator<Item = Place> + use<> {
+        (first.0..first.0 + self.lanes).map(Place)
     }
 
     /// The length of an axis at a place.
@@ -150,17 +166,71 @@ impl Walk<'_> {
             self.only_place()
         } else if keeps_numbers(&self.places[place.0].shape, map, shape) {
             self.renumbered(source, place, shape)
+        } else if let Indices {
+            group: Some((first, lane)),
+            along: Some(along),
+            ..
+        } = self.places[place.0]
+        {
+            return self.through_together(view, first, map, (source, shape), along)[lane];
         } else {
-            let axes = map.iter().enumerate().map(|(axis, from)| {
-                if shape[axis] == 1 {
-                    return None;
-                }
-                Some(self.mapped(view, place, axis, from))
-            });
-            let axes = axes.collect();
-            self.indexed(source, shape, axes, None)
+            self.seen(view, place, map, (source, shape))
         };
         self.views.insert((view, place), seen);
+        seen
+    }
+
+    /// As [`through`](Self::through), for one place whatever its neighbours are.
+    fn seen(
+        &mut self,
+        view: u64,
+        place: Place,
+        map: &[AxisSource],
+        (source, shape): (u64, &[usize]),
+    ) -> Place {
+        let axes = map.iter().enumerate().map(|(axis, from)| {
+            if shape[axis] == 1 {
+                return None;
+            }
+            Some(self.mapped(view, place, axis, from))
+        });
+        let axes = axes.collect();
+        self.indexed(source, shape, axes, None)
+    }
+
+    /// As [`through`](Self::through), for neighbours along an axis: they may see one place, or neighbours again.
+    fn through_together(
+        &mut self,
+        view: u64,
+        first: Place,
+        map: &[AxisSource],
+        (source, shape): (u64, &[usize]),
+        along: usize,
+    ) -> SmallVec<[Place; 4]> {
+        let moving: SmallVec<[usize; RANK_MAX]> = (0..map.len())
+            .filter(|&axis| map[axis].axis == Some(along) && shape[axis] != 1)
+            .collect();
+        let seen: SmallVec<[Place; 4]> = if moving.is_empty() {
+            SmallVec::from_elem(self.seen(view, first, map, (source, shape)), self.lanes)
+        } else {
+            let neighbours = self.neighbours(first);
+            let seen: SmallVec<[Place; 4]> = neighbours
+                .map(|place| self.seen(view, place, map, (source, shape)))
+                .collect();
+            let last = (0..shape.len()).rev().find(|&axis| shape[axis] != 1);
+            let stays_dense = moving.len() == 1 && moving.first().copied() == last && {
+                let from = &map[moving[0]];
+                let whole = |length: usize| length.is_multiple_of(self.lanes);
+                from.step == 1 && whole(from.start) && whole(shape[moving[0]])
+            };
+            if stays_dense {
+                self.group(&seen);
+            }
+            seen
+        };
+        for (place, &seen) in self.neighbours(first).zip(&seen) {
+            self.views.insert((view, place), seen);
+        }
         seen
     }
 
@@ -181,8 +251,24 @@ impl Walk<'_> {
         if self.flat {
             return place;
         }
-        let number = self.number(place);
-        self.numbered(owner, shape, number)
+        if let Some(&known) = self.renumbered.get(&(owner, place)) {
+            return known;
+        }
+        let Some((first, lane)) = self.places[place.0].group else {
+            let number = self.number(place);
+            return self.numbered(owner, shape, number);
+        };
+        // One behind the other, for neighbours' places are.
+        let numbers: SmallVec<[Reg; 4]> = self.neighbours(first).map(|place| self.number(place)).collect();
+        let places: SmallVec<[Place; 4]> = numbers
+            .iter()
+            .map(|&number| self.numbered(owner, shape, number))
+            .collect();
+        self.group(&places);
+        for (place, &renumbered) in self.neighbours(first).zip(&places) {
+            self.renumbered.insert((owner, place), renumbered);
+        }
+        places[lane]
     }
 
     /// The index along one axis of what a view shows.

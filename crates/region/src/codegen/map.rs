@@ -5,13 +5,14 @@ use smallvec::SmallVec;
 use super::{
     body::{BLOCK, Body, Class, Kernel, Parameter, Reg, Use, line},
     index::Place,
+    memory::VECTOR_BYTES,
     survey::survey,
     value::Walk,
 };
 use crate::{
     element::DType,
     graph::NodeRef,
-    shape::{AxisMap, Shape, elements},
+    shape::{AxisMap, RANK_MAX, Shape, elements},
 };
 
 /// Where a map writes.
@@ -33,28 +34,39 @@ pub(crate) fn map(node: &NodeRef, target: &Target) -> (Kernel, usize) {
     };
     let extent = survey(node, written);
     let mut body = Body::new(extent.wide);
-    let lanes = match target {
-        Target::Dense if extent.flat => lanes_of(node.dtype),
-        _ => 1,
-    };
+    let lanes = lanes_of(node.dtype);
     let thread = body.thread();
     let count = body.index_parameter(Use::Own("count"), node.elements as i64);
-    let threads = if lanes == 1 {
-        one_by_one(&mut body, node, target, thread, count);
-        node.elements
-    } else {
-        in_vectors(&mut body, node, thread, count, lanes);
-        node.elements.div_ceil(lanes) + lanes
+    let threads = match target {
+        Target::Dense if extent.flat => {
+            in_vectors(&mut body, node, thread, count, lanes);
+            node.elements.div_ceil(lanes) + lanes
+        }
+        Target::Dense if last_length(&node.shape).is_multiple_of(lanes) => {
+            in_groups(&mut body, node, thread, count, lanes);
+            node.elements / lanes
+        }
+        _ => {
+            one_by_one(&mut body, node, target, thread, count);
+            node.elements
+        }
     };
     (body.finish(""), threads.div_ceil(BLOCK) * BLOCK)
 }
 
 /// Elements that a thread takes where they lie one behind the other: 16 bytes, and 4 at most.
 fn lanes_of(dtype: DType) -> usize {
-    match dtype.bytes() {
-        8 => 2,
-        _ => 4,
-    }
+    (VECTOR_BYTES / dtype.bytes()).min(4)
+}
+
+/// The length of the last axis that is longer than 1.
+fn last_length(shape: &[usize]) -> usize {
+    shape
+        .iter()
+        .rev()
+        .copied()
+        .find(|&length| length != 1)
+        .unwrap_or(1)
 }
 
 fn one_by_one(body: &mut Body, node: &NodeRef, target: &Target, thread: Reg, count: Reg) {
@@ -73,6 +85,47 @@ fn one_by_one(body: &mut Body, node: &NodeRef, target: &Target, thread: Reg, cou
     };
     write(body, node.dtype, number, &[value]);
     body.label("DONE");
+}
+
+/// Each thread takes several neighbours along the last axis, whose length is a multiple of how many.
+fn in_groups(body: &mut Body, node: &NodeRef, thread: Reg, count: Reg, lanes: usize) {
+    let (bits, beyond, first) = (body.bits(), body.reg(Class::Predicate), body.index_reg());
+    line!(body, "mul.lo.s{bits} {first}, {thread}, {lanes};");
+    line!(body, "setp.ge.u{bits} {beyond}, {first}, {count};");
+    line!(body, "@{beyond} bra DONE;");
+    let mut walk = Walk::new(body, false);
+    let start = walk.numbered(node.id, &node.shape, first);
+    let long = (0..node.shape.len()).filter(|&axis| node.shape[axis] != 1);
+    let mut axes: SmallVec<[Option<Reg>; RANK_MAX]> = SmallVec::from_elem(None, node.shape.len());
+    let mut last = 0;
+    for axis in long {
+        axes[axis] = Some(walk.axis(start, axis));
+        last = axis;
+    }
+    let mut places: SmallVec<[Place; 4]> = SmallVec::new();
+    for lane in 0..lanes {
+        let mut of_lane = axes.clone();
+        let (number, index) = (walk.body.index_reg(), walk.body.index_reg());
+        line!(walk.body, "add.s{bits} {number}, {first}, {lane};");
+        let along = axes[last].expect("the last axis is one of the long ones");
+        line!(walk.body, "add.s{bits} {index}, {along}, {lane};");
+        of_lane[last] = Some(index);
+        places.push(walk.indexed(node.id, &node.shape, of_lane, Some(number)));
+    }
+    write_all(walk, node, &places, first);
+    body.label("DONE");
+}
+
+/// Calculates neighbours, the first of which has this number, and stores them.
+fn write_all(mut walk: Walk<'_>, node: &NodeRef, places: &[Place], first: Reg) {
+    walk.group(places);
+    let mut values: SmallVec<[Reg; 4]> = SmallVec::new();
+    values.push(walk.value(node, places[0]));
+    // All that follows does the same once more, so that it has nothing to add to the name.
+    let words = walk.body.words();
+    values.extend(places[1..].iter().map(|&place| walk.value(node, place)));
+    write(walk.body, node.dtype, first, &values);
+    walk.body.forget_words(words);
 }
 
 /// The first threads take several neighbours each; those behind them take what is left over, one each.
@@ -98,13 +151,7 @@ fn in_vectors(body: &mut Body, node: &NodeRef, thread: Reg, count: Reg, lanes: u
         }
         places.push(walk.numbered(node.id, &node.shape, number));
     }
-    walk.group(&places);
-    let mut values: SmallVec<[Reg; 4]> = SmallVec::new();
-    values.push(walk.value(node, places[0]));
-    // All that follows does the same once more, so that it has nothing to add to the name.
-    let words = walk.body.words();
-    values.extend(places[1..].iter().map(|&place| walk.value(node, place)));
-    write(body, node.dtype, first, &values);
+    write_all(walk, node, &places, first);
     line!(body, "bra DONE;");
 
     body.label("TAIL");
@@ -117,6 +164,7 @@ fn in_vectors(body: &mut Body, node: &NodeRef, thread: Reg, count: Reg, lanes: u
     line!(body, "@{beyond} bra DONE;");
     let mut walk = Walk::new(body, true);
     let place = walk.numbered(node.id, &node.shape, last);
+    let words = walk.body.words();
     let value = walk.value(node, place);
     write(body, node.dtype, last, &[value]);
     body.forget_words(words);

@@ -5,6 +5,9 @@ use smallvec::SmallVec;
 use super::body::{Body, Class, Reg, line};
 use crate::element::DType;
 
+/// Bytes of a load or a store at most.
+pub(super) const VECTOR_BYTES: usize = 16;
+
 /// Neighbouring elements in registers.
 pub(super) type Lanes = SmallVec<[Reg; 4]>;
 
@@ -46,8 +49,15 @@ impl Body {
             class => class,
         };
         let loaded: Lanes = (0..lanes).map(|_| self.reg(stored)).collect();
-        let (vector, kind) = (vector(lanes), in_memory(dtype));
-        line!(self, "ld.global{vector}.{kind} {}, [{address}];", list(&loaded));
+        for (number, part) in loaded.chunks(VECTOR_BYTES / dtype.bytes()).enumerate() {
+            let (vector, kind) = (vector(part.len()), in_memory(dtype));
+            let offset = number * VECTOR_BYTES;
+            line!(
+                self,
+                "ld.global{vector}.{kind} {}, [{address}+{offset}];",
+                list(part)
+            );
+        }
         if dtype != DType::Bool {
             return loaded;
         }

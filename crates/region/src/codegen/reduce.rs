@@ -3,7 +3,7 @@
 //! Where there are many elements for each result, a block takes each result and its threads every 256th element; what they
 //! keep is put together in shared memory, in a fixed order. If there are few results, several blocks share each, and a
 //! second kernel puts together what they have left. Where there are many results, or few elements for each, a thread takes
-//! each result. Which it is follows from the shapes alone, so that every device adds in the same order.
+//! each result, or several threads of several blocks, if neighbouring threads then read neighbouring elements. Which it is follows from the shapes alone, so that every device adds in the same order.
 
 use smallvec::SmallVec;
 
@@ -24,6 +24,8 @@ use crate::{
 const ALONE_MAX: usize = 32;
 /// Results from which on a thread takes each, if neighbouring threads then read neighbouring elements.
 const RESULTS_MANY: usize = 1 << 14;
+/// Results from which on several threads take each, if neighbouring threads then read neighbouring elements.
+const RESULTS_SOME: usize = 32;
 /// Elements for each block where several share a result.
 const SHARE: usize = 1 << 14;
 /// Blocks of a grid where several share a result, about.
@@ -77,31 +79,45 @@ pub(crate) fn reduce(node: &NodeRef, reduction: Reduction, source: &NodeRef, axe
         .rev()
         .find(|&axis| source.shape[axis] != 1)
         .is_some_and(|axis| !axes.contains(&axis));
-    if each <= ALONE_MAX || results > i32::MAX as usize || (last_is_kept && results >= RESULTS_MANY) {
-        return Reduced {
-            first: (plan.alone(), results),
-            rest: None,
-        };
-    }
     let splits = each.div_ceil(SHARE).min(BLOCKS_MAX.div_ceil(results)).max(1);
+    let alone = || Reduced {
+        first: (plan.alone(), results),
+        rest: None,
+    };
+    if each <= ALONE_MAX || results > i32::MAX as usize {
+        return alone();
+    }
+    if last_is_kept && results >= RESULTS_MANY {
+        return alone();
+    }
+    if last_is_kept && results >= RESULTS_SOME {
+        let blocks = results.div_ceil(BLOCK);
+        let splits = each.div_ceil(ALONE_MAX).min(BLOCKS_MAX.div_ceil(blocks));
+        return plan.in_two(plan.alone_shared(splits), blocks * splits * BLOCK, splits);
+    }
     if splits == 1 {
         return Reduced {
             first: (plan.in_blocks(), results * BLOCK),
             rest: None,
         };
     }
-    let partials = results * splits;
-    Reduced {
-        first: (plan.in_blocks_shared(splits), partials * BLOCK),
-        rest: Some(Rest {
-            partials,
-            slots: plan.accumulator.slots(),
-            kernel: (plan.of_partials(splits), results * BLOCK),
-        }),
-    }
+    plan.in_two(plan.in_blocks_shared(splits), results * splits * BLOCK, splits)
 }
 
 impl Plan<'_> {
+    /// A kernel that leaves `splits` parts of each result for a second one.
+    fn in_two(&self, first: Kernel, threads: usize, splits: usize) -> Reduced {
+        let results = self.node.elements;
+        Reduced {
+            first: (first, threads),
+            rest: Some(Rest {
+                partials: results * splits,
+                slots: self.accumulator.slots(),
+                kernel: (self.of_partials(splits), results * BLOCK),
+            }),
+        }
+    }
+
     /// A thread for each result.
     fn alone(&self) -> Kernel {
         let mut body = Body::new(self.extent.wide);
@@ -117,6 +133,38 @@ impl Plan<'_> {
         self.write(&mut body, &kept, result);
         body.label("DONE");
         self.finish(body, "")
+    }
+
+    /// Several threads, in different blocks, for each result; those of a block take neighbouring results.
+    fn alone_shared(&self, splits: usize) -> Kernel {
+        let mut body = Body::new(self.extent.wide);
+        let bits = body.bits();
+        let (block, thread) = numbers(&mut body);
+        let splits = body.index_parameter(Use::Own("splits"), splits as i64);
+        let results = body.index_parameter(Use::Own("results"), self.node.elements as i64);
+        let mut new = || body.index_reg();
+        let (group, product, split, result, partial) = (new(), new(), new(), new(), new());
+        line!(body, "div.u{bits} {group}, {block}, {splits};");
+        line!(body, "mul.lo.s{bits} {product}, {group}, {splits};");
+        line!(body, "sub.s{bits} {split}, {block}, {product};");
+        line!(body, "mad.lo.s{bits} {result}, {group}, {BLOCK}, {thread};");
+        let beyond = body.reg(Class::Predicate);
+        line!(body, "setp.ge.u{bits} {beyond}, {result}, {results};");
+        line!(body, "@{beyond} bra DONE;");
+        let kept = self.gather(&mut body, result, split, splits);
+        line!(body, "mad.lo.s{bits} {partial}, {result}, {splits}, {split};");
+        self.leave(&mut body, &kept, partial);
+        body.label("DONE");
+        self.finish(body, "")
+    }
+
+    /// Leaves what is kept for a second kernel, at this place.
+    fn leave(&self, body: &mut Body, kept: &Kept, place: Reg) {
+        for (slot, (&reg, &dtype)) in kept.iter().zip(&self.accumulator.slots()).enumerate() {
+            let base = body.address(Use::Target(slot), || Parameter::Target(slot));
+            let address = body.element(base, place, dtype.bytes());
+            body.store(dtype, address, &[reg]);
+        }
     }
 
     /// A block for each result.
@@ -148,11 +196,7 @@ impl Plan<'_> {
         line!(body, "mul.lo.s{bits} {step}, {splits}, {BLOCK};");
         let kept = self.gather(&mut body, result, first, step);
         self.together(&mut body, &kept, thread);
-        for (slot, (&reg, &dtype)) in kept.iter().zip(&self.accumulator.slots()).enumerate() {
-            let base = body.address(Use::Target(slot), || Parameter::Target(slot));
-            let address = body.element(base, block, dtype.bytes());
-            body.store(dtype, address, &[reg]);
-        }
+        self.leave(&mut body, &kept, block);
         body.label("DONE");
         self.finish(body, &self.shared())
     }

@@ -1,7 +1,7 @@
 //! What must be known of all nodes of a kernel before the first instruction: how large their indices get, and whether all
 //! have the same numbers.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use super::index::keeps_numbers;
 use crate::graph::{NodeRef, Op, State};
@@ -23,7 +23,7 @@ pub(super) fn survey(root: &NodeRef, elements: usize) -> Extent {
         wide: root.elements.max(elements) > NARROW_MAX,
         flat: true,
     };
-    let mut seen = HashSet::new();
+    let mut seen = FxHashSet::default();
     let mut open = vec![NodeRef::clone(root)];
     while let Some(node) = open.pop() {
         if !seen.insert(node.id) {

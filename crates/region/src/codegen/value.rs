@@ -1,6 +1,6 @@
 //! The walk: from a node and a place to the register with the node's element there.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::{
     apply,
@@ -17,13 +17,17 @@ pub(super) struct Walk<'a> {
     pub(super) body: &'a mut Body,
     pub(super) places: Vec<Indices>,
     /// Places behind views, by the view and the place in front of it.
-    pub(super) views: HashMap<(u64, Place), Place>,
+    pub(super) views: FxHashMap<(u64, Place), Place>,
     /// Whether all nodes' elements have the numbers of the root's, or there is only one.
     pub(super) flat: bool,
+    /// Places of other shapes with the same numbers, by the node of that shape and the place.
+    pub(super) renumbered: FxHashMap<(u64, Place), Place>,
+    /// How many neighbours are calculated together.
+    pub(super) lanes: usize,
     /// The only place of arrays of one element.
     pub(super) single: Option<Place>,
     /// Elements that are in registers.
-    values: HashMap<(u64, Place), Reg>,
+    values: FxHashMap<(u64, Place), Reg>,
 }
 
 impl<'a> Walk<'a> {
@@ -31,10 +35,12 @@ impl<'a> Walk<'a> {
         Self {
             body,
             places: Vec::new(),
-            views: HashMap::new(),
+            views: FxHashMap::default(),
             flat,
+            renumbered: FxHashMap::default(),
+            lanes: 1,
             single: None,
-            values: HashMap::new(),
+            values: FxHashMap::default(),
         }
     }
 
@@ -127,14 +133,9 @@ impl<'a> Walk<'a> {
             let address = self.body.element(base, number, bytes);
             return self.body.load(node.dtype, address, 1)[0];
         };
-        let lanes = self
-            .places
-            .iter()
-            .filter(|other| other.group.is_some_and(|(of, _)| of == first))
-            .count();
         let number = self.number(first);
         let address = self.body.element(base, number, bytes);
-        let loaded = self.body.load(node.dtype, address, lanes);
+        let loaded = self.body.load(node.dtype, address, self.lanes);
         for (other, &reg) in loaded.iter().enumerate() {
             self.values.insert((node.id, Place(first.0 + other)), reg);
         }

@@ -1,8 +1,8 @@
 //! On which stream a kernel goes: behind what it needs, and beside what it does not.
 
-use std::collections::HashMap;
-
 use millstream::{Device, Stream};
+
+use rustc_hash::FxHashMap;
 
 use crate::error::Result;
 
@@ -14,7 +14,7 @@ const LANES_MAX: usize = 4;
 pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     /// The stream on which a node's elements were enqueued.
-    of_nodes: HashMap<u64, usize>,
+    of_nodes: FxHashMap<u64, usize>,
 }
 
 struct Lane {

@@ -4,8 +4,7 @@
 //! kernel wants to find in memory. Anything else is calculated where it is used; but if two kernels use it, or one uses
 //! it at two places, and to calculate it twice costs more than to write it and to read it twice, it is stored as well.
 
-use std::collections::{HashMap, HashSet};
-
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
 use crate::graph::{NodeRef, Op, State};
@@ -42,7 +41,7 @@ struct Cost {
 /// The nodes to store, each behind all that it needs.
 pub(super) fn steps(targets: &[NodeRef]) -> Vec<NodeRef> {
     let mut candidates = in_order(targets);
-    let places: HashMap<u64, usize> = candidates
+    let places: FxHashMap<u64, usize> = candidates
         .iter()
         .enumerate()
         .map(|(at, candidate)| (candidate.node.id, at))
@@ -62,7 +61,7 @@ pub(super) fn steps(targets: &[NodeRef]) -> Vec<NodeRef> {
 /// All planned nodes that the targets need, operands first.
 fn in_order(targets: &[NodeRef]) -> Vec<Candidate> {
     let mut order = Vec::new();
-    let mut seen = HashSet::new();
+    let mut seen = FxHashSet::default();
     // A node is met twice: on the way down, and, with its operation, once its operands are in order.
     let mut open: Vec<(NodeRef, Option<Op>)> = targets
         .iter()
@@ -102,7 +101,7 @@ fn stands_alone(op: &Op) -> bool {
 }
 
 /// Marks what other nodes' kernels want to find in memory.
-fn mark_needed(candidates: &mut [Candidate], places: &HashMap<u64, usize>) {
+fn mark_needed(candidates: &mut [Candidate], places: &FxHashMap<u64, usize>) {
     let mut needed: Vec<u64> = Vec::new();
     for candidate in candidates.iter() {
         match &candidate.op {
@@ -128,7 +127,7 @@ pub(super) fn factor_source(factor: &NodeRef) -> u64 {
 }
 
 /// Adds up what each calculation takes, and stores what would make a kernel too large.
-fn weigh(candidates: &mut [Candidate], places: &HashMap<u64, usize>) {
+fn weigh(candidates: &mut [Candidate], places: &FxHashMap<u64, usize>) {
     for at in 0..candidates.len() {
         let op = candidates[at].op.clone();
         let mut cost = Cost::default();
@@ -190,7 +189,7 @@ impl Cost {
 }
 
 /// Stores what several kernels need, or one at several places. Users come before what they use.
-fn share(candidates: &mut [Candidate], places: &HashMap<u64, usize>) {
+fn share(candidates: &mut [Candidate], places: &FxHashMap<u64, usize>) {
     for at in (0..candidates.len()).rev() {
         let candidate = &mut candidates[at];
         let is_shared = candidate.within.len() > 1 || candidate.moves > 1;

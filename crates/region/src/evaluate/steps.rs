@@ -1,8 +1,9 @@
 //! What is enqueued for one node that is stored.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use millstream::{Buffer, Stream};
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use super::launch::{allocate, launch};
@@ -50,7 +51,7 @@ fn same_elements(node: &NodeRef, op: &Op) -> Option<Arc<Storage>> {
 
 /// The nodes in memory that an operation needs, those below what is calculated on the way included, oldest first.
 fn stored_below(op: &Op) -> Vec<u64> {
-    let (mut found, mut seen) = (Vec::new(), HashSet::new());
+    let (mut found, mut seen) = (Vec::new(), FxHashSet::default());
     let mut open = Vec::new();
     op.operands(|operand| open.push(NodeRef::clone(operand)));
     while let Some(node) = open.pop() {

@@ -1,13 +1,14 @@
 //! What the nodes of one region have in common.
 
 use std::{
-    collections::HashMap,
     panic::Location,
     sync::{Arc, Weak},
 };
 
 use millstream::Device;
 use parking_lot::{Mutex, MutexGuard};
+
+use rustc_hash::FxHashMap;
 
 use super::{Node, NodeRef, Op, State, key::Key};
 use crate::{
@@ -32,7 +33,7 @@ pub(crate) struct Session {
 #[derive(Default)]
 struct Inner {
     /// Nodes by what they calculate.
-    known: HashMap<Key, Weak<Node>>,
+    known: FxHashMap<Key, Weak<Node>>,
     /// Nodes that were planned since the last evaluation.
     planned: Vec<Weak<Node>>,
     /// What failed first.

@@ -1,6 +1,9 @@
 //! The checked-in PTX, taken apart: functions and tables, and what each of them needs.
 
-use std::{collections::BTreeMap, sync::OnceLock};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::OnceLock,
+};
 
 use super::exact;
 
@@ -53,9 +56,9 @@ impl Library {
         }
         let names: Vec<&'static str> = items.keys().copied().collect();
         for (name, item) in &mut items {
-            let mentioned =
-                |other: &&&'static str| *other != name && words(&item.text).any(|word| word == **other);
-            item.needs = names.iter().filter(mentioned).copied().collect();
+            let mentioned: HashSet<_> = words(&item.text).collect();
+            let needed = |other: &&'static str| other != name && mentioned.contains(other);
+            item.needs = names.iter().copied().filter(needed).collect();
         }
         Self { items }
     }

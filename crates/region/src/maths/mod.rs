@@ -41,6 +41,10 @@ use library::library;
 /// assert!(text.find("__cudart_i2opi_d[144]") < text.find(") ms_sin_f64("));
 /// ```
 pub fn sources<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let mut names = names.into_iter().peekable();
+    if names.peek().is_none() {
+        return String::new();
+    }
     let library = library();
     let mut found = Vec::new();
     for name in names {

@@ -2,10 +2,11 @@
 
 #![allow(unsafe_code, reason = "loads and unloads modules")]
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use millstream_driver::{ContextHandle, Driver, FunctionHandle, ModuleHandle, ResultCode};
 use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 
 use crate::{Device, Error, Misuse, Problem, Result, device::DeviceState};
 
@@ -100,7 +101,7 @@ pub(super) struct Entry {
 pub(crate) struct ModuleCache {
     loaded: Mutex<Vec<Loaded>>,
     /// Kernels that were generated, by their PTX.
-    generated: Mutex<HashMap<Box<str>, Generated>>,
+    generated: Mutex<FxHashMap<Box<str>, Generated>>,
 }
 
 #[derive(Debug)]
