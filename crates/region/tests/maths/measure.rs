@@ -67,7 +67,7 @@ impl Worst {
         if distance > self.distance {
             (self.distance, self.place) = (distance, place());
         }
-        let error = (got.order - rounded.order) as f64 - above;
+        let error = (i128::from(got.order) - i128::from(rounded.order)) as f64 - above;
         self.error = self.error.max(error.abs());
     }
 
