@@ -2,20 +2,14 @@
 
 #![allow(unsafe_code, reason = "launches kernels that are written here")]
 
-use std::{collections::BTreeMap, fmt::Write, sync::Arc};
+use std::{fmt::Write, panic::Location};
 
 use bytemuck::Pod;
 use millstream::{
     Device, Grid, Select, Stream,
-    kernel::{Argument, Function, Param, ParamKind, Signature, Source, launch, load},
+    kernel::{Argument, launch_at, load_generated},
 };
 use millstream_region::maths;
-use parking_lot::Mutex;
-
-const ARRAY: fn(&'static str, bool) -> Param = |name, writable| Param {
-    name,
-    kind: ParamKind::Slice { writable },
-};
 
 /// The values of `function` for each element of `a`.
 pub(crate) fn one<A: Pod, R: Pod>(function: &'static str, a: &[A]) -> Vec<R> {
@@ -45,8 +39,9 @@ impl<'a> Column<'a> {
 fn run<R: Pod>(function: &'static str, columns: &[Column<'_>]) -> Vec<R> {
     let first = columns.first().expect("functions have operands");
     let count = first.bytes.len() * 8 / first.bits;
-    let kernel = kernel(function, columns, 8 * size_of::<R>());
     let stream = stream();
+    let text = module(function, columns, 8 * size_of::<R>());
+    let kernel = load_generated(&stream.device(), &text, "map", || function, columns.len() + 2).unwrap();
     let mut array = stream.upload(&vec![R::zeroed(); count]).unwrap();
     let arrays: Vec<_> = columns
         .iter()
@@ -58,43 +53,22 @@ fn run<R: Pod>(function: &'static str, columns: &[Column<'_>]) -> Vec<R> {
     let mut arguments = vec![Argument::write(&mut result), Argument::scalar(&length)];
     arguments.extend(operands.iter().map(Argument::read));
     // SAFETY: the kernel takes a result, a length and so many operands, and touches as many elements of each as they have.
-    unsafe { launch(&kernel, &stream, Grid::linear(count), &mut arguments) }.unwrap();
+    unsafe {
+        launch_at(
+            &kernel,
+            &stream,
+            Grid::linear(count),
+            &arguments,
+            Location::caller(),
+        )
+    }
+    .unwrap();
     stream.download(&array).unwrap().wait().unwrap()
 }
 
 fn stream() -> Stream {
     let device = Device::open(Select::Auto).unwrap();
     device.thread_stream().unwrap()
-}
-
-/// The kernel that writes the values of `function`, loaded once.
-fn kernel(function: &'static str, columns: &[Column<'_>], bits: usize) -> Function {
-    static KERNELS: Mutex<BTreeMap<&str, Arc<[Function]>>> = Mutex::new(BTreeMap::new());
-    let mut kernels = KERNELS.lock();
-    let loaded = kernels.entry(function).or_insert_with(|| {
-        let params: Vec<Param> = [
-            ARRAY("result", true),
-            Param {
-                name: "length",
-                kind: ParamKind::Scalar { size: 8, align: 8 },
-            },
-        ]
-        .into_iter()
-        .chain(columns.iter().map(|_| ARRAY("operand", false)))
-        .collect();
-        let kernels = vec![Signature {
-            name: "map",
-            params: params.leak(),
-        }];
-        // A source is looked up by its address for as long as the device is open, so it stays.
-        let source = Box::leak(Box::new(Source {
-            module: function,
-            ptx: module(function, columns, bits).leak(),
-            kernels: kernels.leak(),
-        }));
-        load(&stream().device(), source).unwrap()
-    });
-    loaded[0].clone()
 }
 
 /// The text of a module with one entry: `result[i] = function(operand[i]…)`.
