@@ -1,8 +1,10 @@
-//! Procedural macros of Millstream, used through the crate `millstream`: typed kernels with [`kernels!`].
+//! Procedural macros of Millstream, used through the crates `millstream`: typed kernels with [`kernels!`], and
+//! `millstream-region`: functions that run on a device with [`macro@region`].
 
 mod expand;
 mod kernel;
 mod module;
+mod region;
 mod text;
 
 use proc_macro::TokenStream;
@@ -116,6 +118,58 @@ use proc_macro::TokenStream;
 #[proc_macro]
 pub fn kernels(input: TokenStream) -> TokenStream {
     expand::expand(input.into())
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
+}
+
+/// Makes a function over arrays one that runs on a device.
+///
+/// ```ignore
+/// #[region]
+/// fn predict(w: &Array2<f32>, x: &Array1<f32>, b: &Array1<f32>) -> Array1<f32> {
+///     (w.dot(x) + b).relu()
+/// }
+///
+/// let y: Array1<f32> = predict(&device, &w, &x, &b)?.wait()?; // or .await
+/// ```
+///
+/// The function gets one parameter more, in front: where it runs. With `&Device` a call is a region of its own: it enqueues all
+/// work and gives `Result<Pending<…>>`. With `&Region`, within another region, it is a part of that, and gives what the body
+/// gives.
+///
+/// # Parameters
+///
+/// | declared | the body has | callers pass |
+/// |---|---|---|
+/// | `x: &Array1<f32>` | `&` of an array on the device | `&x`, `x`, a view, or an array on the device, which is not copied |
+/// | `x: Array1<f32>`, `mut x: …` | such an array | the same |
+/// | `x: &mut Array1<f32>` | `&mut` of such an array | `&mut x`, a view of it to write, or `&mut` of an array on the device |
+/// | `x: f32`, and other plain values | the same | the same |
+/// | `x: &Layer`, a struct that derives `OnDevice` | `&LayerOnDevice` | `&layer`, or one on the device |
+/// | `g: &Region`, in the first place | the region, to make arrays in | nothing |
+///
+/// Arrays of the host are copied to the device during the call. What was passed as `&mut` is borrowed until the result has been
+/// waited for, and is replaced then; whatever fails, it stays as it is.
+///
+/// # Types in the body
+///
+/// The signature's types become those of the device: in the body, what `&Array1<f32>` declares is a
+/// `&millstream_region::Array<f32, Ix1>`. A `let` in the body whose type is written as one of `ndarray`'s does not match it; leave
+/// the type away, or name the device's.
+///
+/// # Result
+///
+/// Arrays, vectors and single elements of the host are downloaded; the body gives arrays of the device for them, for a
+/// single element one without axes. Arrays of the device stay there. A body that can fail returns
+/// `millstream_region::Result`; its error is that of the call.
+///
+/// # Not possible
+///
+/// `async`, `const`, `unsafe` and `extern` functions, `self`, and `impl Trait` in the signature. Generic parameters are
+/// possible; the place is one more, behind them.
+#[proc_macro_attribute]
+pub fn region(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    region::expand(&arguments.into(), item.into())
         .unwrap_or_else(syn::Error::into_compile_error)
         .into()
 }

@@ -65,6 +65,7 @@ pub use array::{Array, Bits, Chosen, Dot, ElementByElement, Operand, Part, conca
 pub use element::{Element, Float, Number};
 pub use error::{Error, Lengths, Misuse, Problem, Result};
 #[doc(hidden)]
-pub use host::{Arriving, Elements, Kept, Parcel, ScalarParcel, Source, Succeeded, VecParcel, WriteBack};
+pub use host::{Arriving, Elements, Kept, Parcel, ScalarParcel, Source, VecParcel, WriteBack};
 pub use host::{DeviceValue, Input, InputMut, Output, Parameter, Pending, Place};
+pub use millstream_macros::region;
 pub use region::{Region, RegionExt};

@@ -35,9 +35,11 @@ use crate::{
 pub trait Output: Sized {
     /// What the body gives for it.
     type Body;
+    /// What the caller gets: the same, but of a `Result` the value, for an error is that of the call.
+    type Value;
     /// The value on its way.
     #[doc(hidden)]
-    type Arriving: Arriving<Value = Self>;
+    type Arriving: Arriving<Value = Self::Value>;
 
     /// Calls `visit` with the elements of each array, or gives the error that the body gave instead.
     #[doc(hidden)]
@@ -165,6 +167,7 @@ impl<T: Element, D: Dimension> Arriving for Parcel<T, D> {
 
 impl<T: Element, D: Dimension> Output for ndarray::Array<T, D> {
     type Body = Array<T, D>;
+    type Value = Self;
     type Arriving = Parcel<T, D>;
 
     fn nodes(body: &Array<T, D>, visit: &mut dyn FnMut(Elements)) -> Result<()> {
@@ -199,6 +202,7 @@ impl<T: Element> Arriving for VecParcel<T> {
 
 impl<T: Element> Output for Vec<T> {
     type Body = Array<T, Ix1>;
+    type Value = Self;
     type Arriving = VecParcel<T>;
 
     fn nodes(body: &Array<T, Ix1>, visit: &mut dyn FnMut(Elements)) -> Result<()> {
@@ -238,6 +242,7 @@ macro_rules! scalars {
     ($($type:ty),*) => {$(
         impl Output for $type {
             type Body = Array<$type, Ix0>;
+            type Value = Self;
             type Arriving = ScalarParcel<$type>;
 
             fn nodes(body: &Self::Body, visit: &mut dyn FnMut(Elements)) -> Result<()> {
@@ -276,6 +281,7 @@ impl<T: Element, D: Dimension> Arriving for Kept<T, D> {
 
 impl<T: Element, D: Dimension> Output for Array<T, D> {
     type Body = Self;
+    type Value = Self;
     type Arriving = Kept<T, D>;
 
     fn nodes(body: &Self, visit: &mut dyn FnMut(Elements)) -> Result<()> {
@@ -293,7 +299,8 @@ impl<T: Element, D: Dimension> Output for Array<T, D> {
 /// What a body that can fail gives.
 impl<R: Output> Output for Result<R, Error> {
     type Body = Result<R::Body, Error>;
-    type Arriving = Succeeded<R::Arriving>;
+    type Value = R::Value;
+    type Arriving = R::Arriving;
 
     fn nodes(body: &Self::Body, visit: &mut dyn FnMut(Elements)) -> Result<()> {
         match body {
@@ -303,27 +310,7 @@ impl<R: Output> Output for Result<R, Error> {
     }
 
     fn depart(body: Self::Body, region: &Region) -> Result<Self::Arriving> {
-        R::depart(body?, region).map(Succeeded)
-    }
-}
-
-/// What a body that did not fail gave.
-#[doc(hidden)]
-pub struct Succeeded<A>(A);
-
-impl<A: Arriving> Arriving for Succeeded<A> {
-    type Value = Result<A::Value, Error>;
-
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        self.0.poll(context)
-    }
-
-    fn wait(&mut self) -> Result<()> {
-        self.0.wait()
-    }
-
-    fn take(self) -> Self::Value {
-        Ok(self.0.take())
+        R::depart(body?, region)
     }
 }
 
@@ -355,6 +342,7 @@ macro_rules! tuples {
 
         impl<$($name: Output),*> Output for ($($name,)*) {
             type Body = ($($name::Body,)*);
+            type Value = ($($name::Value,)*);
             type Arriving = ($($name::Arriving,)*);
 
             #[allow(unused_variables, reason = "there is a tuple of none")]

@@ -101,7 +101,7 @@ impl<'m, R: Output> Pending<'m, R> {
     /// # Panics
     ///
     /// If the result was already taken, by polling.
-    pub fn wait(mut self) -> Result<R> {
+    pub fn wait(mut self) -> Result<R::Value> {
         let mut on_the_way = self.on_the_way.take().expect(TAKEN);
         if let Some(verdict) = &mut on_the_way.verdict {
             verdict.wait()?;
@@ -119,7 +119,7 @@ const TAKEN: &str = "the result of a region can be taken once";
 
 impl<R: Output> OnTheWay<'_, R> {
     /// All is there.
-    fn finish(self) -> R {
+    fn finish(self) -> R::Value {
         for back in self.backs {
             back.land(&self.region);
         }
@@ -130,7 +130,7 @@ impl<R: Output> OnTheWay<'_, R> {
 impl<R: Output> Unpin for Pending<'_, R> {}
 
 impl<R: Output> Future for Pending<'_, R> {
-    type Output = Result<R>;
+    type Output = Result<R::Value>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let on_the_way = self.on_the_way.as_mut().expect(TAKEN);

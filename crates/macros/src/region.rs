@@ -1,0 +1,279 @@
+//! `#[region]`: from a function over the host's arrays to one that captures its arguments and runs its body over a device's.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::{
+    Error, FnArg, GenericParam, Generics, Ident, ItemFn, Lifetime, Pat, PatIdent, PatType, Result, ReturnType,
+    Signature, Type, TypeReference, spanned::Spanned, visit::Visit,
+};
+
+/// The generic parameter for where the function is called.
+const PLACE: &str = "AtPlace";
+/// How long `&mut` arguments stay borrowed.
+const PENDING: &str = "'pending";
+
+/// The code for one function.
+pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<TokenStream> {
+    if !arguments.is_empty() {
+        return Err(Error::new_spanned(arguments, "`#[region]` takes no arguments"));
+    }
+    let function: ItemFn = syn::parse2(item).map_err(|error| {
+        let message = format!("`#[region]` stands in front of a function with a body ({error})");
+        Error::new(error.span(), message)
+    })?;
+    refuse(&function.sig)?;
+    let parameters = parameters(&function.sig)?;
+    Ok(generate(&function, &parameters))
+}
+
+/// Refuses what a region function cannot be.
+fn refuse(signature: &Signature) -> Result<()> {
+    let refused: [(Option<&dyn ToTokens>, &str); 5] = [
+        (
+            signature.asyncness.as_ref().map(|token| token as _),
+            "a region function is not `async`: a call returns at once, and what it returns can be awaited",
+        ),
+        (
+            signature.constness.as_ref().map(|token| token as _),
+            "a region function is not `const`: it drives a device",
+        ),
+        (
+            signature.unsafety.as_ref().map(|token| token as _),
+            "a region function is not `unsafe`: nothing that its body can do needs that",
+        ),
+        (
+            signature.abi.as_ref().map(|token| token as _),
+            "a region function is not `extern`: it is generic",
+        ),
+        (
+            signature.variadic.as_ref().map(|token| token as _),
+            "a region function has its parameters, and no others",
+        ),
+    ];
+    for (token, message) in refused {
+        if let Some(token) = token {
+            return Err(Error::new_spanned(token, message));
+        }
+    }
+    if let ReturnType::Type(_, ty) = &signature.output {
+        refuse_impl(ty, "the result of a region function is a type by its name")?;
+    }
+    Ok(())
+}
+
+/// Refuses `impl Trait` within a type.
+fn refuse_impl(ty: &Type, message: &str) -> Result<()> {
+    struct Finder(Option<Span>);
+    impl<'a> Visit<'a> for Finder {
+        fn visit_type_impl_trait(&mut self, ty: &'a syn::TypeImplTrait) {
+            self.0.get_or_insert(ty.impl_token.span);
+        }
+    }
+    let mut finder = Finder(None);
+    finder.visit_type(ty);
+    match finder.0 {
+        Some(span) => Err(Error::new(span, message)),
+        None => Ok(()),
+    }
+}
+
+/// One parameter.
+struct Parameter<'a> {
+    /// As the body has it.
+    declared: &'a PatType,
+    /// Its name for the caller.
+    name: Ident,
+    kind: Kind<'a>,
+}
+
+/// How the body takes a parameter.
+enum Kind<'a> {
+    /// The region itself, which no caller passes.
+    Region,
+    Read(&'a TypeReference),
+    Write(&'a TypeReference),
+    Value(&'a Type),
+}
+
+fn parameters(signature: &Signature) -> Result<Vec<Parameter<'_>>> {
+    let mut parameters = Vec::new();
+    for (at, input) in signature.inputs.iter().enumerate() {
+        let declared = match input {
+            FnArg::Typed(declared) => declared,
+            FnArg::Receiver(receiver) => {
+                let message = "a region function has no `self`: name the parameter, and derive \
+                               `millstream_region::OnDevice` for its type";
+                return Err(Error::new_spanned(receiver, message));
+            }
+        };
+        refuse_impl(
+            &declared.ty,
+            "the parameters of a region function have types by their names; generic parameters may be declared",
+        )?;
+        if let Some(attribute) = declared.attrs.first() {
+            return Err(Error::new_spanned(
+                attribute,
+                "a parameter of a region function has no attributes",
+            ));
+        }
+        let name = match &*declared.pat {
+            Pat::Ident(PatIdent { ident, .. }) => ident.clone(),
+            other => format_ident!("argument_{at}", span = Span::mixed_site().located_at(other.span())),
+        };
+        let kind = match &*declared.ty {
+            Type::Reference(reference) if is_region(&reference.elem) => {
+                if at > 0 || reference.mutability.is_some() {
+                    let message = "the region itself is the first parameter, and is `&Region`";
+                    return Err(Error::new_spanned(reference, message));
+                }
+                Kind::Region
+            }
+            Type::Reference(reference) if reference.mutability.is_some() => Kind::Write(reference),
+            Type::Reference(reference) => Kind::Read(reference),
+            value => Kind::Value(value),
+        };
+        parameters.push(Parameter { declared, name, kind });
+    }
+    Ok(parameters)
+}
+
+fn is_region(ty: &Type) -> bool {
+    match ty {
+        Type::Path(path) => path
+            .path
+            .segments
+            .last()
+            .is_some_and(|last| last.ident == "Region"),
+        _ => false,
+    }
+}
+
+impl Parameter<'_> {
+    /// As callers see it.
+    fn for_callers(&self) -> Option<TokenStream> {
+        let name = &self.name;
+        let lifetime = Lifetime::new(PENDING, Span::call_site());
+        let taken = match self.kind {
+            Kind::Region => return None,
+            Kind::Read(TypeReference { elem: ty, .. }) => {
+                quote_spanned! { ty.span() => impl ::millstream_region::Input<#ty> }
+            }
+            Kind::Value(ty) => quote_spanned! { ty.span() => impl ::millstream_region::Input<#ty> },
+            Kind::Write(TypeReference { elem: ty, .. }) => {
+                quote_spanned! { ty.span() => impl ::millstream_region::InputMut<#lifetime, #ty> }
+            }
+        };
+        Some(quote! { #name: #taken })
+    }
+
+    /// As the body sees it.
+    fn for_body(&self) -> TokenStream {
+        let pattern = &self.declared.pat;
+        let on_device = |ty: &Type| quote_spanned! { ty.span() => <#ty as ::millstream_region::Parameter>::Body };
+        let seen = match self.kind {
+            Kind::Region => self.declared.ty.to_token_stream(),
+            Kind::Read(TypeReference { and_token, lifetime, elem, .. }) => {
+                let ty = on_device(elem);
+                quote! { #and_token #lifetime #ty }
+            }
+            Kind::Write(TypeReference {
+                and_token,
+                lifetime,
+                mutability,
+                elem,
+            }) => {
+                let ty = on_device(elem);
+                quote! { #and_token #lifetime #mutability #ty }
+            }
+            Kind::Value(ty) => on_device(ty),
+        };
+        quote! { #pattern: #seen }
+    }
+}
+
+/// The function that callers see, with the body within it.
+fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
+    let ItemFn {
+        attrs,
+        vis,
+        sig,
+        block,
+    } = function;
+    let local = |name: &str| Ident::new(name, Span::mixed_site());
+    let [place, region, location, result, backs] =
+        ["place", "region", "location", "result", "backs"].map(local);
+    // Functions have no hygiene of their own: a name that no caller of another function in the body would use.
+    let body = Ident::new("__region_body", Span::mixed_site());
+    let name = &sig.ident;
+    let at_place = Ident::new(PLACE, Span::call_site());
+    let pending = Lifetime::new(PENDING, Span::call_site());
+    let output = match &sig.output {
+        ReturnType::Default => quote! { () },
+        ReturnType::Type(_, ty) => ty.to_token_stream(),
+    };
+    let given = quote_spanned! { output.span() => <#output as ::millstream_region::Output>::Body };
+    let generics = for_callers(&sig.generics, &pending, &at_place);
+    let clause = &sig.generics.where_clause;
+    let own_generics = &sig.generics;
+    let taken = parameters.iter().filter_map(Parameter::for_callers);
+    let seen = parameters.iter().map(Parameter::for_body);
+
+    let mut captures = TokenStream::new();
+    let mut passed = Vec::new();
+    let mut given_back = Vec::new();
+    for Parameter { name, kind, .. } in parameters {
+        let held = Ident::new(&format!("{name}_held"), Span::mixed_site());
+        match kind {
+            Kind::Region => passed.push(quote! { &#region }),
+            Kind::Read(TypeReference { elem: ty, .. }) => {
+                captures.extend(quote! {
+                    let #held = ::millstream_region::Input::<#ty>::capture(#name, &#region, #location);
+                });
+                passed.push(quote! { &#held });
+            }
+            Kind::Value(ty) => {
+                captures.extend(quote! {
+                    let #held = ::millstream_region::Input::<#ty>::capture(#name, &#region, #location);
+                });
+                passed.push(quote! { #held });
+            }
+            Kind::Write(TypeReference { elem: ty, .. }) => {
+                captures.extend(quote! {
+                    let mut #held = ::millstream_region::InputMut::<#ty>::capture(&#name, &#region, #location);
+                });
+                passed.push(quote! { &mut #held });
+                given_back.push(quote! { ::millstream_region::InputMut::<#ty>::give_back(#name, #held) });
+            }
+        }
+    }
+    quote! {
+        #(#attrs)*
+        #[track_caller]
+        #[allow(clippy::too_many_arguments, reason = "a region has as many as it has, and the place")]
+        #vis fn #name #generics (#place: #at_place, #(#taken),*)
+            -> <#at_place as ::millstream_region::Place>::Output<#pending, #output>
+        #clause
+        {
+            fn #body #own_generics (#(#seen),*) -> #given #clause #block
+
+            let #location = ::core::panic::Location::caller();
+            let #region = ::millstream_region::Place::enter(&#place);
+            #captures
+            let #result = #body(#(#passed),*);
+            let #backs = ::std::vec![#(#given_back),*];
+            ::millstream_region::Place::leave::<#output>(#place, #region, #result, #backs)
+        }
+    }
+}
+
+/// The function's generic parameters and the two of callers: the lifetime first, the place last.
+fn for_callers(generics: &Generics, pending: &Lifetime, place: &Ident) -> TokenStream {
+    let (lifetimes, others): (Vec<_>, Vec<_>) = generics
+        .params
+        .iter()
+        .partition(|parameter| matches!(parameter, GenericParam::Lifetime(_)));
+    quote! { <#pending, #(#lifetimes,)* #(#others,)* #place: ::millstream_region::Place> }
+}
+
+#[cfg(test)]
+mod tests;
