@@ -5,6 +5,7 @@ mod copies;
 mod launches;
 mod peers;
 mod pipeline;
+mod regions;
 mod small;
 mod threads;
 mod waiting;
@@ -30,7 +31,7 @@ struct Measurement {
 }
 
 /// All measurements on devices, in the order of their targets.
-const MEASUREMENTS: [Measurement; 11] = [
+const MEASUREMENTS: [Measurement; 12] = [
     of("T1", "launch, one stream in use", launches::one_stream),
     of(
         "T2",
@@ -52,6 +53,7 @@ const MEASUREMENTS: [Measurement; 11] = [
     },
     of("T12", "16 threads on 16 streams", threads::measure),
     of("T13", "GPU to GPU, 1 GiB", peers::measure),
+    of("T15", "ten operations on each element", regions::measure),
 ];
 
 const fn of(target: &'static str, what: &'static str, measure: fn(&Rig) -> Result<Vec<Row>>) -> Measurement {
