@@ -28,15 +28,24 @@ impl Digits {
     pub(crate) fn read() -> Result<Self> {
         let (mut pixels, mut digits) = (Vec::new(), Vec::new());
         for (number, line) in CSV.lines().enumerate() {
-            let numbers = line.split(',').map(str::parse::<u8>).collect::<Result<Vec<_>, _>>();
+            let numbers = line
+                .split(',')
+                .map(str::parse::<u8>)
+                .collect::<Result<Vec<_>, _>>();
             let numbers = numbers.with_context(|| format!("line {} of the digits", number + 1))?;
-            ensure!(numbers.len() == PIXELS + 1 && numbers[PIXELS] < 10, "line {} of the digits", number + 1);
+            ensure!(
+                numbers.len() == PIXELS + 1 && numbers[PIXELS] < 10,
+                "line {} of the digits",
+                number + 1
+            );
             pixels.extend(numbers[..PIXELS].iter().map(|&pixel| f32::from(pixel) / BRIGHT));
             digits.push(usize::from(numbers[PIXELS]));
         }
         ensure!(digits.len() > LEARNT, "{} digits are too few", digits.len());
         let all = Array2::from_shape_vec((digits.len(), PIXELS), pixels)?;
-        let classes = Array2::from_shape_fn((LEARNT, 10), |(image, digit)| f32::from(u8::from(digits[image] == digit)));
+        let classes = Array2::from_shape_fn((LEARNT, 10), |(image, digit)| {
+            f32::from(u8::from(digits[image] == digit))
+        });
         Ok(Self {
             images: all.slice(s![..LEARNT, ..]).to_owned(),
             classes,
@@ -48,7 +57,9 @@ impl Digits {
     /// The share of the unseen images to which their own digit is given the highest probability.
     pub(crate) fn share_read(&self, probabilities: &Array2<f32>) -> f64 {
         let rows = probabilities.axis_iter(Axis(0)).zip(&self.unseen_digits);
-        let read = rows.filter(|(row, digit)| row.iter().all(|other| *other <= row[**digit])).count();
+        let read = rows
+            .filter(|(row, digit)| row.iter().all(|other| *other <= row[**digit]))
+            .count();
         read as f64 / self.unseen_digits.len() as f64
     }
 }

@@ -74,7 +74,14 @@ fn run(arguments: &Arguments) -> Result<bool> {
 
     let start = Instant::now();
     let (mut weights, mut bias) = untrained();
-    model::on_cpu::train(images, classes, &mut weights, &mut bias, arguments.rate, arguments.steps);
+    model::on_cpu::train(
+        images,
+        classes,
+        &mut weights,
+        &mut bias,
+        arguments.rate,
+        arguments.steps,
+    );
     let expected = model::on_cpu::probabilities(&digits.unseen, &weights, &bias);
     println!(
         "on the CPU:    {:.1} % of {} unseen digits read, {:.2} s",
@@ -101,10 +108,7 @@ mod tests {
 
     #[test]
     fn the_device_learns_what_the_cpu_learns() {
-        let arguments = Arguments {
-            steps: 20,
-            rate: 2.0,
-        };
+        let arguments = Arguments { steps: 20, rate: 2.0 };
         assert!(run(&arguments).unwrap());
     }
 }

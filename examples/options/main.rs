@@ -56,15 +56,23 @@ fn run(arguments: &Arguments) -> Result<bool> {
 
     let start = Instant::now();
     let calls = model::on_device::call(&device, &prices, &strikes, &years, interest, volatility)?.wait()?;
-    println!("on the device: {count} options in {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
+    println!(
+        "on the device: {count} options in {:.1} ms",
+        start.elapsed().as_secs_f64() * 1e3
+    );
     let start = Instant::now();
     let expected = model::on_cpu::call(&prices, &strikes, &years, interest, volatility);
-    println!("on the CPU:    {count} options in {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
+    println!(
+        "on the CPU:    {count} options in {:.1} ms",
+        start.elapsed().as_secs_f64() * 1e3
+    );
 
     let off = Zip::from(&calls)
         .and(&expected)
         .and(&prices)
-        .fold(0.0_f64, |off, one, other, price| off.max((one - other).abs() / price));
+        .fold(0.0_f64, |off, one, other, price| {
+            off.max((one - other).abs() / price)
+        });
     println!("the prices differ by {off:.1e} of the share's at most");
     Ok(off <= OFF_MAX)
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use millstream::Device;
-use millstream_region::{Array, RegionExt, region};
+use millstream_region::{Array, Region, RegionExt, region};
 use ndarray::{Ix1, s};
 
 use crate::{
