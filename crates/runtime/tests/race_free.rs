@@ -3,6 +3,9 @@
 
 #![allow(unsafe_code, reason = "breaks a promise about order on purpose")]
 
+#[path = "scenarios/sizes.rs"]
+mod sizes;
+
 use std::ops::Range;
 
 use millstream::{
@@ -10,6 +13,8 @@ use millstream::{
     driver::Driver,
     sim::{Gpu, ReportKind, Schedule, SimConfig},
 };
+
+use sizes::Sizes;
 
 const BYTES: usize = 256;
 const ARRAYS: usize = 6;
@@ -25,28 +30,33 @@ impl Draws {
         (self.0 >> 33) as usize % bound
     }
 
-    /// A few bytes, so that many parts overlap by one.
-    fn part(&mut self) -> Range<usize> {
-        let from = self.below(BYTES - 6);
+    /// A few of so many bytes, so that many parts overlap by one.
+    fn part(&mut self, bytes: usize) -> Range<usize> {
+        let from = self.below(bytes - 6);
         from..from + 1 + self.below(6)
     }
 }
 
-fn step(
+fn step<const LEN: usize>(
     draws: &mut Draws,
     stream: &Stream,
     arrays: &mut [Buffer<u8>],
     pinned: &mut Pinned<u8>,
 ) -> Result<()> {
-    let (at, part) = (draws.below(ARRAYS), draws.part());
-    match draws.below(11) {
+    let (at, part) = (draws.below(ARRAYS), draws.part(LEN));
+    match draws.below(12) {
         0 | 1 => stream.fill(arrays[at].slice_mut(part), draws.below(256) as u8)?,
         2 => {
             let mut copy = stream.zeros::<u8>(part.len())?;
             stream.copy(arrays[at].slice(part), &mut copy)?;
         }
         3 => drop(stream.download(arrays[at].slice(part))?),
-        4 => arrays[at] = stream.upload(&[7; BYTES])?,
+        4 => arrays[at] = stream.upload(&[7; LEN])?,
+        10 => {
+            arrays[at] = stream
+                .upload_owned(vec![7; LEN])
+                .map_err(|rejected| rejected.error)?
+        }
         5 => drop(stream.download(&arrays[at])?.wait()?),
         6 => stream.copy(&arrays[at], &mut *pinned)?,
         7 => stream.copy(&*pinned, &mut arrays[at])?,
@@ -63,8 +73,8 @@ fn step(
     Ok(())
 }
 
-#[test]
-fn random_programs_race_nowhere() {
+/// Programs over arrays of so many bytes race nowhere, whatever the schedule.
+fn race_nowhere<const LEN: usize>(sizes_of: impl Fn(u64) -> Sizes) {
     for schedule in [
         Schedule::Timed,
         Schedule::Eager,
@@ -78,26 +88,39 @@ fn random_programs_race_nowhere() {
                 // So that what is dropped is freed there and then.
                 device.set_cache_limit(0);
             }
+            let sizes = sizes_of(seed);
+            assert!(sizes.set(&device, true), "nothing was copied yet");
             let streams: Vec<_> = (0..STREAMS).map(|_| device.stream().unwrap()).collect();
             let mut draws = Draws(seed);
-            let mut pinned = device.pinned::<u8>(BYTES).unwrap();
+            let mut pinned = device.pinned::<u8>(LEN).unwrap();
             let mut arrays: Vec<_> = (0..ARRAYS)
-                .map(|_| streams[0].zeros::<u8>(BYTES).unwrap())
+                .map(|_| streams[0].zeros::<u8>(LEN).unwrap())
                 .collect();
             for _ in 0..STEPS {
                 let stream = &streams[draws.below(STREAMS)];
-                step(&mut draws, stream, &mut arrays, &mut pinned).unwrap();
+                step::<LEN>(&mut draws, stream, &mut arrays, &mut pinned).unwrap();
             }
             drop(arrays);
             streams.iter().for_each(|stream| stream.synchronize().unwrap());
             let findings = gpu.findings();
             assert!(
                 findings.is_empty(),
-                "program {seed} under {schedule:?}: {}",
+                "program {seed} under {schedule:?} in {sizes}: {}",
                 findings[0]
             );
         }
     }
+}
+
+#[test]
+fn random_programs_race_nowhere() {
+    race_nowhere::<BYTES>(|seed| Sizes::asked(seed as usize).unwrap_or(Sizes::Own));
+}
+
+#[test]
+fn random_programs_race_nowhere_though_copies_have_many_pieces_and_few_blocks() {
+    // Three pieces, the last one short, and what is kept is as much as 26 arrays.
+    race_nowhere::<2500>(|seed| Sizes::tiny(seed as usize));
 }
 
 #[test]

@@ -17,9 +17,6 @@ use crate::{
     tracker::AccessKind,
 };
 
-/// Where the staging limit is reached, a download that has so many blocks makes do with them.
-const BLOCKS_MIN: usize = 4;
-
 /// A vector without elements, whose memory elements are copied to.
 struct Room<T>(Vec<T>);
 
@@ -194,12 +191,13 @@ impl Stream {
             device.check_alive()?;
             return Ok(landing);
         }
-        let piece_bytes = device.tuning().piece_bytes;
+        let tuning = device.tuning();
+        let piece_bytes = tuning.piece_bytes;
         for (piece, at) in span.pieces(piece_bytes).zip((0..bytes).step_by(piece_bytes)) {
             let bytes = piece.bytes.len();
             let staged = match Staged::try_new(device, stream, bytes)? {
                 Some(staged) => staged,
-                None if landing.on_their_way() < BLOCKS_MIN => Staged::new(device, stream, bytes)?,
+                None if landing.on_their_way() < tuning.landing_blocks => Staged::new(device, stream, bytes)?,
                 // SAFETY: by this function's contract; there are pieces on their way.
                 None => unsafe { landing.land_first(target()) }?,
             };

@@ -38,8 +38,8 @@ use crate::{
 /// How many bytes of sources may be kept for uploads to come, unless someone says otherwise, before another upload waits
 /// for the oldest. A single source may be larger.
 const KEPT_BYTES_MAX_DEFAULT: usize = 256 << 20;
-/// How many blocks an upload uses in turn.
-const BLOCKS: usize = 3;
+/// So many blocks of an upload are noted in place.
+const BLOCKS_INLINE: usize = 3;
 
 mod sealed {
     pub trait Sealed<T> {
@@ -291,9 +291,9 @@ impl Stream {
             };
         }
         let piece_bytes = tuning.piece_bytes;
-        let blocks = || -> Result<SmallVec<[Staged; BLOCKS]>> {
+        let blocks = || -> Result<SmallVec<[Staged; BLOCKS_INLINE]>> {
             device.kept_sources.make_room(device, bytes)?;
-            let sizes = (0..bytes).step_by(piece_bytes).take(BLOCKS);
+            let sizes = (0..bytes).step_by(piece_bytes).take(tuning.owned_blocks);
             sizes
                 .map(|start| Staged::new(device, stream, piece_bytes.min(bytes - start)))
                 .collect()
@@ -302,7 +302,7 @@ impl Stream {
             Ok(blocks) => blocks,
             Err(error) => return Err(Rejected::new(error, source)),
         };
-        let addresses: SmallVec<[BlockAddress; BLOCKS]> =
+        let addresses: SmallVec<[BlockAddress; BLOCKS_INLINE]> =
             blocks.iter().map(|block| BlockAddress(block.pointer())).collect();
         let source = Arc::new(Source {
             transfer: Transfer::new(tuning, tuning.upload_past_caches),

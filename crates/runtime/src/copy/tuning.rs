@@ -9,8 +9,16 @@ use std::{env, sync::LazyLock, thread};
 pub struct Tuning {
     /// Copies go in pieces of this size, so that one leg of a piece overlaps with the other leg of the piece before.
     pub piece_bytes: usize,
+    /// The smallest block of page-locked memory. Sizes are powers of two from here on.
+    pub block_bytes_min: usize,
     /// What a thread copies at a time.
     pub part_bytes: usize,
+    /// How many pieces of an upload are being captured at most: enough for the crew to have work while the first is submitted.
+    pub capturing_max: usize,
+    /// How many blocks an upload that took over its source uses in turn.
+    pub owned_blocks: usize,
+    /// Where the staging limit is reached, a download that has so many blocks makes do with them.
+    pub landing_blocks: usize,
     /// Up to this size the calling thread copies alone: that is quicker than to wake others.
     pub alone_bytes: usize,
     /// How many threads copy for one transfer, the calling one included.
@@ -48,7 +56,11 @@ impl Tuning {
         let small_bytes = self.small_bytes.max(1);
         Self {
             piece_bytes: self.piece_bytes.max(1),
+            block_bytes_min: self.block_bytes_min.max(1),
             part_bytes: self.part_bytes.max(1),
+            capturing_max: self.capturing_max.max(1),
+            owned_blocks: self.owned_blocks.max(1),
+            landing_blocks: self.landing_blocks.max(1),
             threads: self.threads.max(1),
             small_bytes,
             section_bytes: self.section_bytes.max(small_bytes),
@@ -61,7 +73,11 @@ impl Default for Tuning {
     fn default() -> Self {
         Self {
             piece_bytes: 4 << 20,
+            block_bytes_min: 4096,
             part_bytes: 512 << 10,
+            capturing_max: 4,
+            owned_blocks: 3,
+            landing_blocks: 4,
             alone_bytes: 1 << 20,
             threads: Self::threads_default(),
             small_bytes: 64 << 10,

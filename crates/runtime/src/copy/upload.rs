@@ -16,9 +16,6 @@ use crate::{
     tracker::AccessKind,
 };
 
-/// How many pieces are being captured at most: enough for the crew to have work while the first is submitted.
-const CAPTURING_MAX: usize = 4;
-
 impl Stream {
     /// An array on the device with the elements of `source`.
     ///
@@ -111,7 +108,7 @@ impl Stream {
         let pieces = source.chunks(tuning.piece_bytes);
         let mut pieces = pieces.zip(target.pieces(tuning.piece_bytes)).peekable();
         loop {
-            while capturing.len() < CAPTURING_MAX
+            while capturing.len() < tuning.capturing_max
                 && let Some((piece, _)) = pieces.peek()
             {
                 let staged = match Staged::try_new(device, stream, piece.len())? {

@@ -16,7 +16,7 @@ use crate::{
     completion::{keep_until_done, poll_own_ticket},
 };
 
-/// An operation of another device that this one waits for.
+/// An operation of another device that this one waits for, and all before it on its stream.
 #[derive(Clone, Debug)]
 struct Source {
     /// Held by the reactor until the operation is done.
@@ -30,6 +30,7 @@ struct Source {
 pub(crate) struct Sources {
     /// Whether there may be some; read whenever the host asks for something.
     any: AtomicBool,
+    /// One for each stream.
     pending: Mutex<Vec<Source>>,
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn wait_for_source(
     stream: &Arc<StreamState>,
     sequence: u64,
 ) {
-    target.sources.pending.lock().push(Source {
+    target.sources.enter(Source {
         device: Arc::downgrade(source),
         stream: Arc::clone(stream),
         sequence,
@@ -70,6 +71,19 @@ pub(crate) fn wait_for_source(
 }
 
 impl Sources {
+    /// Enters a source. Of a stream the last operation stands for those before it, so that a copy in many pieces is asked
+    /// about once.
+    fn enter(&self, source: Source) {
+        let mut pending = self.pending.lock();
+        let same = pending
+            .iter_mut()
+            .find(|other| Arc::ptr_eq(&other.stream, &source.stream));
+        match same {
+            Some(other) => other.sequence = other.sequence.max(source.sequence),
+            None => pending.push(source),
+        }
+    }
+
     /// An error if a device was lost that `device`, whose sources these are, waits for. Called before a value of the
     /// device is believed.
     pub(crate) fn check(&self, device: &DeviceState) -> Result<()> {

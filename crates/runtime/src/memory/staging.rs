@@ -18,8 +18,6 @@ use crate::{
     tracker::{StreamId, Ticket},
 };
 
-/// The smallest block. Sizes are powers of two from here on.
-const BLOCK_BYTES_MIN: usize = 4096;
 /// How much may be allocated, unless someone says otherwise, before a block is waited for rather than made.
 const LIMIT_BYTES_DEFAULT: u64 = 256 << 20;
 
@@ -144,7 +142,7 @@ impl StagingPool {
     ///
     /// Blocks only where the limit is reached and a block that is on its way would do.
     pub(crate) fn take(&self, device: &DeviceState, bytes: usize) -> Result<Block> {
-        let size = block_size(bytes)?;
+        let size = block_size(device, bytes)?;
         if let Some(block) = self.take_within(device, size)? {
             return Ok(block);
         }
@@ -161,7 +159,7 @@ impl StagingPool {
 
     /// As [`take`](Self::take), but never blocks: `None` where that would, or would go beyond the limit.
     pub(crate) fn try_take(&self, device: &DeviceState, bytes: usize) -> Result<Option<Block>> {
-        self.take_within(device, block_size(bytes)?)
+        self.take_within(device, block_size(device, bytes)?)
     }
 
     fn take_within(&self, device: &DeviceState, size: usize) -> Result<Option<Block>> {
@@ -337,8 +335,10 @@ impl StagingPool {
 }
 
 /// The size of the block for so many bytes.
-fn block_size(bytes: usize) -> Result<usize, Misuse> {
-    let size = bytes.max(BLOCK_BYTES_MIN).checked_next_power_of_two();
+fn block_size(device: &DeviceState, bytes: usize) -> Result<usize, Misuse> {
+    let size = bytes
+        .max(device.tuning().block_bytes_min)
+        .checked_next_power_of_two();
     size.ok_or_else(|| {
         let problem = Problem::TooLarge {
             elements: bytes,

@@ -2,6 +2,8 @@
 
 #[path = "../scenarios/readings.rs"]
 mod readings;
+#[path = "../scenarios/sizes.rs"]
+mod sizes;
 
 use std::{
     any::Any,
@@ -20,6 +22,7 @@ use millstream::{
 
 use crate::program::{Allowed, Machine, Sort, World, check, generate, step::Program};
 use readings::rules;
+use sizes::Sizes;
 
 /// How long a closed device may take to give everything back.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
@@ -35,6 +38,8 @@ pub(crate) struct Case {
     pub(crate) faults: bool,
     /// Schedule and rules, in the form of a device's specification; none on a GPU.
     pub(crate) options: Option<String>,
+    /// In what sizes its devices copy, and how much they keep.
+    pub(crate) sizes: Sizes,
 }
 
 impl fmt::Display for Case {
@@ -42,6 +47,9 @@ impl fmt::Display for Case {
         write!(f, "{}", self.program)?;
         if self.faults {
             write!(f, " {FAULTS}")?;
+        }
+        if self.sizes != Sizes::Own {
+            write!(f, " {}", self.sizes)?;
         }
         match &self.options {
             Some(options) => write!(f, " {options}"),
@@ -62,11 +70,13 @@ impl FromStr for Case {
             program,
             faults: false,
             options: None,
+            sizes: Sizes::Own,
         };
         for word in words {
-            match word {
-                FAULTS => case.faults = true,
-                options => case.options = Some(options.to_owned()),
+            match (word, word.parse()) {
+                (FAULTS, _) => case.faults = true,
+                (_, Ok(sizes)) => case.sizes = sizes,
+                (options, _) => case.options = Some(options.to_owned()),
             }
         }
         Ok(case)
@@ -78,15 +88,17 @@ pub(crate) fn on_gpu() -> bool {
     env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda"))
 }
 
-/// The schedules of a program, each with its own reading of the disputed rules; or the GPU alone.
+/// The schedules of a program, each with its own reading of the disputed rules, and two of them in tiny sizes; or the GPU
+/// alone.
 pub(crate) fn cases(program: u64, faults: bool) -> Vec<Case> {
-    let case = |options| Case {
+    let case = |options, sizes| Case {
         program,
         faults,
         options,
+        sizes,
     };
     if on_gpu() {
-        return vec![case(None)];
+        return vec![case(None, Sizes::Own)];
     }
     let schedules = [
         Schedule::Timed,
@@ -106,7 +118,17 @@ pub(crate) fn cases(program: u64, faults: bool) -> Vec<Case> {
     ];
     let place = |(number, schedule): (usize, &Schedule)| {
         let rules = rules(program.wrapping_mul(5).wrapping_add(number as u64 * 11));
-        case(Some(format!("{schedule},rules={rules}")))
+        // Programs of one sort are a multiple of four apart, and meet all schedules this way.
+        let turn = program as usize / 4 + number;
+        // One of them with one thread and one with four.
+        let is_tiny = turn.is_multiple_of(4);
+        let drawn = if is_tiny {
+            Sizes::tiny(turn / 4)
+        } else {
+            Sizes::Own
+        };
+        let sizes = Sizes::asked(turn).unwrap_or(drawn);
+        case(Some(format!("{schedule},rules={rules}")), sizes)
     };
     schedules.iter().enumerate().map(place).collect()
 }
@@ -156,6 +178,11 @@ impl Case {
             devices.iter().for_each(|device| device.set_cache_limit(0));
         }
         let close = |stream: &Stream| Box::new(gpu.hold(stream.as_raw())) as Box<dyn Any + Send>;
+        // Behind a gate a bound would keep the program's thread waiting for its own next step.
+        let is_bounded = !(gates_hold && Sort::of(self.program).gates);
+        for device in &devices {
+            assert!(self.sizes.set(device, is_bounded), "nothing was copied yet");
+        }
         let world = World {
             reopen: Some(&open),
             gates: if gates_hold { Some(&close) } else { None },

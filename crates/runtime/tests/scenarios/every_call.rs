@@ -14,6 +14,7 @@ use millstream::{Device, Error, Result, driver::DriverError, sim::Schedule};
 
 use crate::{
     faults::{open, unopened},
+    places::Sizes,
     random::{program, run},
     rig::assert_nothing_left,
     sweep::{CODES, Subject},
@@ -35,6 +36,16 @@ fn schedule_of(seed: u64) -> Schedule {
     }
 }
 
+/// In what sizes its devices copy: in a seventh of the programs in tiny ones.
+fn sizes_of(seed: usize) -> Sizes {
+    let drawn = if seed % 7 == 1 {
+        Sizes::tiny(seed / 4)
+    } else {
+        Sizes::Own
+    };
+    Sizes::asked(seed).unwrap_or(drawn)
+}
+
 #[test]
 fn d01_every_driver_call_of_a_program_may_fail() {
     let next = AtomicU64::new(0);
@@ -51,6 +62,7 @@ fn d01_every_driver_call_of_a_program_may_fail() {
                     name: format!("program {seed}"),
                     schedule: schedule_of(seed),
                     devices: 1,
+                    sizes: sizes_of(seed as usize),
                     run: &|devices| run(devices, None, &drawn),
                 };
                 runs.fetch_add(subject.sweep(), Ordering::Relaxed);
@@ -66,47 +78,53 @@ fn d01_every_driver_call_of_a_program_may_fail() {
     println!("{} runs", runs.into_inner());
 }
 
-/// An upload that the stream comes back for, piece by piece: more than is captured at once.
-fn large_upload(devices: &[Device]) -> Result<()> {
-    const LEN: usize = (1 << 20) + 1;
+/// More than is captured at once.
+const LARGE: usize = (1 << 20) + 1;
+
+/// An upload that the stream comes back for, piece by piece.
+fn large_upload(devices: &[Device], len: usize) -> Result<()> {
     let stream = devices[0].stream()?;
-    let mut target = stream.zeros::<u8>(LEN + 1)?;
-    let uploaded = stream.upload_owned_into(vec![7_u8; LEN], target.slice_mut(1..))?;
-    let arrived = stream.download(target.slice(LEN - 9..))?;
+    let mut target = stream.zeros::<u8>(len + 1)?;
+    let uploaded = stream.upload_owned_into(vec![7_u8; len], target.slice_mut(1..))?;
+    let arrived = stream.download(target.slice(len - 9..))?;
     drop(target);
     assert_eq!(arrived.wait()?, [7; 10]);
-    assert_eq!(uploaded.wait()?.len(), LEN);
+    assert_eq!(uploaded.wait()?.len(), len);
     Ok(())
 }
 
 #[test]
 fn d01_every_driver_call_of_a_large_upload_may_fail() {
     for schedule in [Schedule::Timed, Schedule::Lazy] {
-        let subject = Subject {
-            name: String::from("large upload"),
-            schedule,
-            devices: 1,
-            run: &large_upload,
-        };
-        subject.sweep();
+        // One piece, and five with the last one short.
+        for (sizes, len) in [(Sizes::Own, LARGE), (Sizes::tiny(0), 4 * 1024 + 1)] {
+            let subject = Subject {
+                name: String::from("large upload"),
+                schedule,
+                devices: 1,
+                sizes,
+                run: &|devices| large_upload(devices, len),
+            };
+            subject.sweep();
+        }
     }
 }
 
 /// Copies to another device and back, on a stream of either.
-fn there_and_back(devices: &[Device]) -> Result<()> {
+fn there_and_back(devices: &[Device], len: usize) -> Result<()> {
     let (one, other) = (devices[0].stream()?, devices[1].stream()?);
-    let source = one.upload(&[3_u32; N])?;
-    let mut there = other.zeros::<u32>(N)?;
+    let source = one.upload(&vec![3_u32; len])?;
+    let mut there = other.zeros::<u32>(len)?;
     other.copy(&source, &mut there)?;
-    let mut back = one.zeros::<u32>(N)?;
+    let mut back = one.zeros::<u32>(len)?;
     other.copy(&there, &mut back)?;
     drop((source, there));
     one.fill(back.slice_mut(..1), 4)?;
-    let mut again = other.zeros::<u32>(N)?;
+    let mut again = other.zeros::<u32>(len)?;
     one.copy(&back, &mut again)?;
     drop(back);
     let value = other.download(&again)?.wait()?;
-    assert_eq!((value[0], &value[1..]), (4, &[3; N - 1][..]));
+    assert_eq!((value[0], &value[1..]), (4, &vec![3; len - 1][..]));
     Ok(())
 }
 
@@ -118,13 +136,17 @@ fn d01_every_driver_call_of_copies_between_devices_may_fail() {
         Schedule::Lazy,
         Schedule::Random(1),
     ] {
-        let subject = Subject {
-            name: String::from("copies between devices"),
-            schedule,
-            devices: 2,
-            run: &there_and_back,
-        };
-        subject.sweep();
+        // One piece, and two with the last one short.
+        for (sizes, len) in [(Sizes::Own, N), (Sizes::tiny(0), 300)] {
+            let subject = Subject {
+                name: String::from("copies between devices"),
+                schedule,
+                devices: 2,
+                sizes,
+                run: &|devices| there_and_back(devices, len),
+            };
+            subject.sweep();
+        }
     }
 }
 
@@ -150,7 +172,7 @@ fn d01_every_driver_call_of_opening_may_fail() {
                 other => panic!("call {number}, {code}: {other:?}"),
             }
             let again = open(&calls, 0).expect("the device opens now");
-            large_upload(&[again]).expect("and it works");
+            large_upload(&[again], LARGE).expect("and it works");
             assert_nothing_left(&gpu);
         }
     }

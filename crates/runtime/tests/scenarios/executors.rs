@@ -181,7 +181,7 @@ fn of_several_wakers_the_last_is_woken() {
     scenario(|rig| {
         let stream = rig.stream();
         // One piece: a download is polled, and its task woken, whenever one arrives.
-        const LEN: usize = 1000;
+        const LEN: usize = 250;
         let a = stream.upload(&vec![1_u32; LEN])?;
         let gate = rig.gate(&stream);
         let mut value = pin!(stream.download(&a)?);

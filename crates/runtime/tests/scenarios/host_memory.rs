@@ -60,7 +60,7 @@ fn b01_a_download_behind_a_gate_gives_its_value_only_when_complete() {
 fn b02_the_source_of_an_upload_may_be_overwritten_and_freed_at_once() {
     scenario(|rig| {
         let s1 = rig.stream();
-        for len in [1, N, 3 << 20] {
+        for len in [1, N, 3 * rig.large_len()] {
             let gate = rig.gate(&s1);
             let mut source: Vec<u8> = (0..len).map(|n| n as u8).collect();
             let a = s1.upload(&source)?;

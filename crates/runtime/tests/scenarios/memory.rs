@@ -265,7 +265,7 @@ fn what_is_counted_returns_to_where_it_was() {
         let during = memory();
         assert_eq!(during.allocated_bytes - before.allocated_bytes, 4000);
         assert_eq!(during.allocations - before.allocations, 1);
-        assert!(during.used_bytes >= 4000 && during.page_locked_bytes >= 4096);
+        assert!(during.used_bytes >= 4000 && during.page_locked_bytes > 0);
         let pinned = device.pinned::<u8>(5000).unwrap();
         let held = memory();
         assert_eq!(held.page_locked_bytes - held.page_locked_kept_bytes, 8192);

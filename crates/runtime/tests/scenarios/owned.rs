@@ -14,8 +14,7 @@ use crate::{
     rig::{Rig, Watch, everywhere, everywhere_counted},
 };
 
-/// Elements of a source that is not captured at once: more than one piece of an upload, of a word each.
-const LARGE: usize = (4 << 20) / 4 + 777;
+/// Elements of a source that may be captured at once.
 const SMALL: usize = 1500;
 
 fn scenario(run: impl Fn(&Rig) -> Result<()>) {
@@ -30,7 +29,7 @@ fn rising(len: usize, from: u32) -> Vec<u32> {
 fn b02_an_owned_source_is_uploaded_behind_a_gate_from_wherever_it_lies() {
     scenario(|rig| {
         let [s1, s2] = rig.streams();
-        for len in [0, SMALL, LARGE] {
+        for len in [0, SMALL, rig.large_len()] {
             let expected = rising(len, 1);
             let mut target = s1.zeros::<u32>(len)?;
             let gate = rig.gate(&s1);
@@ -60,10 +59,11 @@ fn b02_an_owned_source_is_uploaded_behind_a_gate_from_wherever_it_lies() {
 fn an_owned_source_lives_until_its_upload_is_done_and_no_longer() {
     scenario(|rig| {
         let [s1, s2] = rig.streams();
-        let source: Arc<[u32]> = Arc::from(rising(LARGE, 3));
+        let len = rig.large_len();
+        let source: Arc<[u32]> = Arc::from(rising(len, 3));
         let gate = rig.gate(&s1);
         let target = s1.upload_owned(Arc::clone(&source))?;
-        let mut copy = s2.zeros::<u32>(LARGE)?;
+        let mut copy = s2.zeros::<u32>(len)?;
         s2.copy(&target, &mut copy)?;
         drop(target);
         if rig.gates_hold() {
@@ -92,14 +92,15 @@ fn wait_until_alone<T: ?Sized>(source: &Arc<T>) {
 fn b08_a_dropped_owned_upload_goes_on_and_frees_its_source() {
     scenario(|rig| {
         let [s1, s2] = rig.streams();
-        let source = Arc::new(rising(LARGE, 3));
-        let mut target = s1.zeros::<u32>(LARGE)?;
+        let len = rig.large_len();
+        let source = Arc::new(rising(len, 3));
+        let mut target = s1.zeros::<u32>(len)?;
         let gate = rig.gate(&s1);
         drop(s1.upload_owned_into(Arc::clone(&source), &mut target)?);
         rig.leaks();
-        std::mem::forget(s1.upload_owned_into(Arc::new(rising(LARGE, 4)), &mut target)?);
+        std::mem::forget(s1.upload_owned_into(Arc::new(rising(len, 4)), &mut target)?);
         gate.open();
-        assert!(s2.download(&target)?.wait()? == rising(LARGE, 4));
+        assert!(s2.download(&target)?.wait()? == rising(len, 4));
         wait_until_alone(&source);
         Ok(())
     });

@@ -2,15 +2,15 @@
 
 #[path = "readings.rs"]
 mod readings;
+#[path = "sizes.rs"]
+mod sizes;
 
 use std::env;
 
-use millstream::{
-    Device, Tuning,
-    sim::{Gpu, Reading, Rules, Schedule, SimConfig},
-};
+use millstream::sim::{Gpu, Reading, Rules, Schedule, SimConfig};
 
 use readings::rules;
+pub(crate) use sizes::Sizes;
 
 /// How many seeds of the random schedule each scenario runs under: four for each choice of the readings of four rules.
 const SEEDS: u64 = 64;
@@ -29,25 +29,8 @@ pub(crate) struct Place {
     pub(crate) gates_hold: bool,
     /// How much memory of dropped arrays the device keeps; `None` for what it keeps by itself.
     pub(crate) cache_bytes: Option<u64>,
-    /// Whether copies of pageable memory are cut so small that those of the scenarios have many pieces.
-    pub(crate) cut_small: bool,
-}
-
-/// Cuts copies of pageable memory so small that those of a few KiB have many pieces, whose ends lie anywhere, in parts
-/// that four threads take.
-pub(crate) fn cut_small(device: &Device) {
-    let tuning = Tuning {
-        piece_bytes: 4093,
-        part_bytes: 500,
-        alone_bytes: 700,
-        threads: 4,
-        small_bytes: 300,
-        section_bytes: 1024,
-        captured_bytes: 1000,
-        upload_past_caches: true,
-        download_past_caches: true,
-    };
-    assert!(device.set_tuning(tuning), "nothing was copied yet");
+    /// In what sizes it copies, and where they are tiny, how much it keeps.
+    pub(crate) sizes: Sizes,
 }
 
 /// Whether the environment asks for a GPU.
@@ -64,7 +47,7 @@ pub(crate) fn places() -> Vec<Place> {
             gpu: None,
             gates_hold: true,
             cache_bytes: None,
-            cut_small: false,
+            sizes: Sizes::Own,
         }];
     }
     let mut places = Vec::new();
@@ -79,10 +62,15 @@ pub(crate) fn places() -> Vec<Place> {
     for seed in SEEDS..SEEDS + SEEDS_WITHOUT_GATES {
         places.push(simulated(Schedule::Random(seed), rules(16 + seed % 16)));
     }
-    // A few are enough: what is cut has nothing to do with the readings of the rules.
-    for place in places.iter_mut().skip(1).step_by(8) {
-        place.cut_small = true;
-        place.name.push_str(", copies cut small");
+    for (number, place) in places.iter_mut().enumerate() {
+        // Five has no factor in common with the numbers of readings and of caches, so each reading of each rule is met.
+        let drawn = match number % 5 {
+            1 => Sizes::Odd,
+            3 => Sizes::tiny(number),
+            _ => Sizes::Own,
+        };
+        place.sizes = Sizes::asked(number).unwrap_or(drawn);
+        place.name = format!("{}, {}", place.name, place.sizes);
     }
     places
 }
@@ -99,7 +87,7 @@ fn simulated(schedule: Schedule, rules: Rules) -> Place {
         )),
         gates_hold: rules.implicit_synchronisation == Reading::Observed,
         cache_bytes,
-        cut_small: false,
+        sizes: Sizes::Own,
     }
 }
 
@@ -118,6 +106,15 @@ fn both_readings_of_every_rule_are_met_under_every_kind_of_schedule() {
     for choice in 0..32 {
         let rules = format!("{:?}", rules(choice));
         assert!(random.iter().any(|name| name.contains(&rules)), "{rules}");
+    }
+    let tiny: Vec<_> = places()
+        .into_iter()
+        .filter(|place| matches!(place.sizes, Sizes::Tiny { .. }))
+        .collect();
+    for threads in [1, 4] {
+        let sizes = Sizes::Tiny { threads };
+        let of = |bounded: bool| move |place: &&Place| place.sizes == sizes && place.gates_hold != bounded;
+        assert!(tiny.iter().any(|place| of(true)(&place)) && tiny.iter().any(|place| of(false)(&place)));
     }
     let fixed = places().iter().filter(|place| !is_random(place)).count();
     assert_eq!((fixed, random.len()), (12, 80));

@@ -27,7 +27,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     calls::Calls,
-    places::{Place, cut_small, on_gpu, places},
+    places::{Place, Sizes, on_gpu, places},
 };
 
 millstream::kernels! {
@@ -44,11 +44,15 @@ const HUNG_AFTER: Duration = Duration::from_secs(120);
 /// How long a device may take to give everything back once it is closed.
 pub(crate) const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
+/// Elements of 4 bytes that are more than one piece of every kind of copy, and not a whole number of them.
+pub(crate) const LARGE_LEN: usize = (4 << 20) / 4 + 777;
+
 /// A device to run a scenario on.
 pub(crate) struct Rig {
     pub(crate) device: Device,
     gpu: Option<Gpu>,
     gates_hold: bool,
+    sizes: Sizes,
     /// Whether the scenario forgets what keeps the device open.
     leaks: AtomicBool,
 }
@@ -94,7 +98,7 @@ pub(crate) fn everywhere_counted(scenario: impl Fn(&Rig, &Calls)) {
         let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) };
         // Each piece is a call, so that what is counted would depend on their size.
         let place = Place {
-            cut_small: false,
+            sizes: Sizes::Own,
             ..place
         };
         let rig = Rig::new(device, place);
@@ -148,13 +152,13 @@ impl Rig {
         let device = device.expect("the device opens");
         // A GPU's state is the process's, whatever other scenarios have set.
         device.set_cache_limit(place.cache_bytes.unwrap_or(1 << 30));
-        if place.cut_small {
-            cut_small(&device);
-        }
+        let is_new = place.sizes.set(&device, !place.gates_hold);
+        assert!(is_new, "nothing was copied yet");
         Self {
             device,
             gpu: place.gpu,
             gates_hold: place.gates_hold,
+            sizes: place.sizes,
             leaks: AtomicBool::new(false),
         }
     }
@@ -217,6 +221,14 @@ impl Rig {
         assert!(is_right, "{call}, expected {expected}: {:?}", calls.counts());
     }
 
+    /// As [`LARGE_LEN`], in the sizes that are copied here.
+    pub(crate) fn large_len(&self) -> usize {
+        match self.sizes {
+            Sizes::Own => LARGE_LEN,
+            Sizes::Odd | Sizes::Tiny { .. } => (16 << 10) / 4 + 77,
+        }
+    }
+
     /// Opens the rig's device a second time, as an independent part of a program would.
     pub(crate) fn open_again(&self) -> Device {
         match &self.gpu {
@@ -228,11 +240,14 @@ impl Rig {
 
     /// Another device of the same driver.
     pub(crate) fn second(&self) -> Device {
-        match &self.gpu {
+        let second = match &self.gpu {
             Some(gpu) => Device::of(gpu, 1),
             None => Device::open(Select::Cuda(1)),
-        }
-        .expect("there is a second device")
+        };
+        let second = second.expect("there is a second device");
+        // It may have been asked for before.
+        self.sizes.set(&second, !self.gates_hold);
+        second
     }
 
     /// The simulated GPU that this runs on.

@@ -20,6 +20,7 @@ use millstream::{
 use crate::{
     calls::{Calls, Failure},
     faults::worlds,
+    places::Sizes,
     rig::{CLOSED_WITHIN, Watch},
 };
 
@@ -110,6 +111,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) name: String,
     pub(crate) schedule: Schedule,
     pub(crate) devices: u32,
+    pub(crate) sizes: Sizes,
     /// Runs it; panics if it sees a wrong value. It uses all of the devices.
     pub(crate) run: &'a dyn Fn(&[Device]) -> Result<()>,
 }
@@ -122,8 +124,8 @@ impl Subject<'_> {
             for code in CODES {
                 for number in 1.. {
                     let name = format!(
-                        "{}, {:?}, call {number}, {way:?}, {code}",
-                        self.name, self.schedule
+                        "{}, {:?}, {}, call {number}, {way:?}, {code}",
+                        self.name, self.schedule, self.sizes
                     );
                     let _watch = Watch::over(name);
                     runs += 1;
@@ -139,6 +141,9 @@ impl Subject<'_> {
     /// One run; says whether the program got as far as the fault.
     fn attempt(&self, number: u64, way: Way, code: ResultCode) -> bool {
         let (gpu, calls, devices) = worlds(self.schedule, self.devices);
+        for device in &devices {
+            assert!(self.sizes.set(device, true), "nothing was copied yet");
+        }
         let failed = arm(&calls, number, way, code);
         let result = (self.run)(&devices);
         calls.fail_no_more();

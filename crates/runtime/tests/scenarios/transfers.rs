@@ -20,15 +20,22 @@ use millstream::{
 
 use crate::{
     calls::Calls,
-    places::cut_small,
+    places::Sizes,
     rig::{Rig, Watch, assert_nothing_left, everywhere},
 };
 
-/// The pieces of [`cut_small`].
+/// The pieces of [`Sizes::Odd`].
 const PIECE: usize = 4093;
-/// Lengths around the ends of pieces, of parts and of what is small.
-const LENGTHS: [usize; 14] = [
+/// The pieces of [`Sizes::Tiny`].
+const TINY_PIECE: usize = 1024;
+/// Lengths around the ends of pieces, of parts and of what is small, in all choices of sizes.
+const LENGTHS: [usize; 22] = [
     1,
+    99,
+    101,
+    200,
+    201,
+    257,
     299,
     300,
     301,
@@ -36,6 +43,9 @@ const LENGTHS: [usize; 14] = [
     701,
     1000,
     1001,
+    TINY_PIECE,
+    TINY_PIECE + 1,
+    2 * TINY_PIECE + 1,
     PIECE - 1,
     PIECE,
     PIECE + 1,
@@ -55,24 +65,26 @@ fn scenario(run: impl Fn(&Rig) -> Result<()>) {
     everywhere(|rig| run(rig).unwrap());
 }
 
-/// A simulated GPU whose device cuts copies small, behind a driver that counts.
-fn world(schedule: Schedule) -> (Gpu, Arc<Calls>, Device) {
+/// A simulated GPU whose device copies in these sizes, behind a driver that counts.
+fn world(schedule: Schedule, sizes: Sizes) -> (Gpu, Arc<Calls>, Device) {
     let gpu = Gpu::new(SimConfig::new().schedule(schedule));
     let calls = Arc::new(Calls::over(gpu.driver()));
     // SAFETY: the driver passes calls on to one that does what it says.
     let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) };
     let device = device.expect("the device opens");
-    cut_small(&device);
+    assert!(sizes.set(&device, false), "nothing was copied yet");
     (gpu, calls, device)
 }
 
 fn under_every_schedule(run: impl Fn(&Gpu, &Calls, Device)) {
     for schedule in SCHEDULES {
-        let _watch = Watch::over(format!("{schedule:?}"));
-        let (gpu, calls, device) = world(schedule);
-        run(&gpu, &calls, device);
-        assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
-        assert_nothing_left(&gpu);
+        for sizes in [Sizes::Odd, Sizes::tiny(0), Sizes::tiny(1)] {
+            let _watch = Watch::over(format!("{schedule:?}, {sizes}"));
+            let (gpu, calls, device) = world(schedule, sizes);
+            run(&gpu, &calls, device);
+            assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
+            assert_nothing_left(&gpu);
+        }
     }
 }
 
@@ -313,13 +325,14 @@ fn blocks_are_used_again_though_the_stream_is_never_idle() {
     under_every_schedule(|gpu, calls, device| {
         let stream = device.stream().unwrap();
         let mut target = stream.zeros::<u8>(64 * PIECE).unwrap();
+        calls.forget();
         stream.upload_into(&rising(64 * PIECE, 1), &mut target).unwrap();
         stream.synchronize().unwrap();
         let hold = gpu.hold(stream.as_raw());
-        calls.forget();
         // The blocks of the first are free, whatever is on the stream by now.
         stream.upload_into(&rising(64 * PIECE, 2), &mut target).unwrap();
-        assert!(calls.count("host_alloc") <= 64, "{:?}", calls.counts());
+        let pieces = calls.count("copy_host_to_device_async") / 2;
+        assert!(calls.count("host_alloc") <= pieces, "{:?}", calls.counts());
         drop(hold);
         assert!(stream.download(&target).unwrap().wait().unwrap() == rising(64 * PIECE, 2));
     });

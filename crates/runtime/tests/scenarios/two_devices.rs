@@ -7,10 +7,7 @@ use millstream::{
     sim::{Gpu, Schedule, SimConfig},
 };
 
-use crate::rig::{Rig, Watch, everywhere, gate_kernel};
-
-/// Elements of the arrays: with 4 bytes each, one whole piece of a copy between devices and a part of another.
-const N: usize = (4 << 20) / 4 + 777;
+use crate::rig::{LARGE_LEN, Rig, Watch, everywhere, gate_kernel};
 
 /// Runs a scenario with the rig's device and a second one.
 fn scenario(run: impl Fn(&Rig, &Device) -> Result<()>) {
@@ -21,9 +18,9 @@ fn scenario(run: impl Fn(&Rig, &Device) -> Result<()>) {
     });
 }
 
-/// The values of an array, one step apart.
-fn rising(from: u32) -> Vec<u32> {
-    (from..).take(N).collect()
+/// So many values, one step apart.
+fn rising(len: usize, from: u32) -> Vec<u32> {
+    (from..).take(len).collect()
 }
 
 /// The stream of the target's device first, then of the source's: a copy may be made on either.
@@ -36,11 +33,12 @@ fn either(rig: &Rig, second: &Device) -> Result<[(Stream, Stream, bool); 2]> {
 #[test]
 fn b03_a_copy_between_devices_is_right_behind_a_gate_on_either() {
     scenario(|rig, second| {
+        let n = rig.large_len();
         for (s1, s2, on_target) in either(rig, second)? {
             let copying = if on_target { &s2 } else { &s1 };
             for gated in [&s1, &s2] {
-                let mut source = s1.upload(&rising(1))?;
-                let mut target = s2.zeros::<u32>(N)?;
+                let mut source = s1.upload(&rising(n, 1))?;
+                let mut target = s2.zeros::<u32>(n)?;
                 let gate = rig.gate(gated);
                 s1.fill(source.slice_mut(..5), 9)?;
                 copying.copy(&source, &mut target)?;
@@ -51,7 +49,7 @@ fn b03_a_copy_between_devices_is_right_behind_a_gate_on_either() {
                 rig.assert_pending(&arrived);
                 drop(target);
                 gate.open();
-                let mut expected = rising(1);
+                let mut expected = rising(n, 1);
                 expected[..5].fill(9);
                 assert!(arrived.wait()? == expected);
             }
@@ -63,18 +61,19 @@ fn b03_a_copy_between_devices_is_right_behind_a_gate_on_either() {
 #[test]
 fn b03_a_copy_between_devices_waits_for_no_work_but_its_own() {
     scenario(|rig, second| {
+        let n = rig.large_len();
         for (s1, s2, on_target) in either(rig, second)? {
             let copying = if on_target { &s2 } else { &s1 };
-            let source = s1.upload(&rising(7))?;
-            let mut target = s2.zeros::<u32>(N)?;
+            let source = s1.upload(&rising(n, 7))?;
+            let mut target = s2.zeros::<u32>(n)?;
             let (other1, other2) = (rig.stream(), second.stream()?);
             // A reader of the source and a stream of the target's device, both held.
             let gates = [rig.gate(&other1), rig.gate(&other2)];
             let held = other1.download(&source)?;
             copying.copy(&source, &mut target)?;
-            assert!(s2.download(&target)?.wait()? == rising(7));
+            assert!(s2.download(&target)?.wait()? == rising(n, 7));
             drop(gates);
-            assert!(held.wait()? == rising(7));
+            assert!(held.wait()? == rising(n, 7));
         }
         Ok(())
     });
@@ -83,10 +82,11 @@ fn b03_a_copy_between_devices_waits_for_no_work_but_its_own() {
 #[test]
 fn b03_a_copy_between_devices_keeps_the_order_of_its_stream() {
     scenario(|rig, second| {
+        let n = rig.large_len();
         for (s1, s2, on_target) in either(rig, second)? {
             let copying = if on_target { &s2 } else { &s1 };
-            let mut source = s1.upload(&rising(3))?;
-            let mut target = s2.zeros::<u32>(N)?;
+            let mut source = s1.upload(&rising(n, 3))?;
+            let mut target = s2.zeros::<u32>(n)?;
             // What holds the copy up is on the other device.
             let gate = rig.gate(if on_target { &s1 } else { &s2 });
             if on_target {
@@ -99,7 +99,7 @@ fn b03_a_copy_between_devices_keeps_the_order_of_its_stream() {
             rig.assert_pending(&behind);
             gate.open();
             behind.wait()?;
-            assert!(s2.download(&target)?.wait()? == rising(3));
+            assert!(s2.download(&target)?.wait()? == rising(n, 3));
         }
         Ok(())
     });
@@ -139,15 +139,16 @@ fn b03_parts_and_lengths_of_copies_between_devices() {
 #[test]
 fn b03_devices_may_close_while_a_copy_between_them_is_pending() {
     scenario(|rig, second| {
+        let n = rig.large_len();
         let (s1, s2) = (rig.stream(), second.stream()?);
-        let mut target = s1.zeros::<u32>(N)?;
-        let source = s2.upload(&rising(5))?;
+        let mut target = s1.zeros::<u32>(n)?;
+        let source = s2.upload(&rising(n, 5))?;
         let gate = rig.gate(&s1);
         s1.copy(&source, &mut target)?;
         let arrived = s1.download(&target)?;
         drop((source, s2, target, s1));
         gate.open();
-        assert!(arrived.wait()? == rising(5));
+        assert!(arrived.wait()? == rising(n, 5));
         Ok(())
     });
 }
@@ -171,11 +172,12 @@ fn d03_a_device_is_lost_with_the_one_whose_data_it_waits_for_and_with_no_other()
         for (copy_first, on_target) in [(false, false), (false, true), (true, false), (true, true)] {
             let _watch = Watch::over(format!("{schedule:?}, {copy_first}, {on_target}"));
             let gpu = Gpu::new(SimConfig::new().devices(4).schedule(schedule));
+            let n = LARGE_LEN;
             let devices = [0, 1, 2, 3].map(|ordinal| Device::of(&gpu, ordinal).unwrap());
             let [s0, s1, s2, s3] = devices.each_ref().map(|device| device.stream().unwrap());
-            let mut source = s0.upload(&rising(1)).unwrap();
-            let mut target = s1.zeros::<u32>(N).unwrap();
-            let mut further = s2.zeros::<u32>(N).unwrap();
+            let mut source = s0.upload(&rising(n, 1)).unwrap();
+            let mut target = s1.zeros::<u32>(n).unwrap();
+            let mut further = s2.zeros::<u32>(n).unwrap();
             let mut arrived = None;
             let hold = gpu.hold(s0.as_raw());
             if !copy_first {
@@ -194,7 +196,7 @@ fn d03_a_device_is_lost_with_the_one_whose_data_it_waits_for_and_with_no_other()
             if copy_first {
                 copy(hold);
                 for pending in <[_; 2]>::from(arrived.take().unwrap()) {
-                    assert!(pending.wait().unwrap() == rising(1));
+                    assert!(pending.wait().unwrap() == rising(n, 1));
                 }
                 fault(&s0);
             } else {
@@ -214,7 +216,7 @@ fn d03_a_device_is_lost_with_the_one_whose_data_it_waits_for_and_with_no_other()
             let works = s3.upload(&[1_u8]).and_then(|buffer| s3.download(&buffer)?.wait());
             assert_eq!(works.unwrap(), [1]);
             if copy_first {
-                assert!(s1.download(&target).unwrap().wait().unwrap() == rising(1));
+                assert!(s1.download(&target).unwrap().wait().unwrap() == rising(n, 1));
             }
         }
     }
