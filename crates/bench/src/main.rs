@@ -1,5 +1,6 @@
 //! `millstream-bench`: measures what the library costs, each figure beside the same work written directly against the driver.
 
+mod by_hand;
 mod chart;
 mod instructions;
 mod json;

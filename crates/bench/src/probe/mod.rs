@@ -1,5 +1,6 @@
 //! Small measurements of a machine, for those who design how copies are staged and how completion is noticed.
 
+mod both_ways;
 mod calls;
 mod chunk;
 mod memory;
@@ -9,6 +10,8 @@ mod waits;
 use anyhow::{Result, anyhow};
 
 use crate::rig::Rig;
+
+pub(crate) use chunk::{Chunk, Stores};
 
 /// Measures something and prints it.
 type Print = fn(&Rig) -> Result<()>;
@@ -21,10 +24,11 @@ pub(crate) fn run(quick: bool) -> Result<()> {
     waits::print_host(quick);
     let rig = Rig::gpu(quick).map_err(|why| anyhow!("the rest needs a GPU: {why}"))?;
     println!("==== {}", rig.device);
-    let parts: [(&str, Print); 4] = [
+    let parts: [(&str, Print); 5] = [
         ("driver calls, host time", calls::print),
         ("small uploads, host time of a call", staging::print_small),
         ("staged copies of 256 MiB", staging::print_large),
+        ("host memory both ways at once", both_ways::print),
         ("noticing that a kernel is done", waits::print),
     ];
     let mut failed = None;
@@ -48,5 +52,6 @@ mod tests {
         calls::print(&rig).unwrap();
         staging::print_small(&rig).unwrap();
         staging::copies_work_both_ways(&rig).unwrap();
+        both_ways::all_ways_are_counted(&rig).unwrap();
     }
 }
