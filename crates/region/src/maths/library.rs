@@ -1,7 +1,7 @@
 //! The checked-in PTX, taken apart: functions and tables, and what each of them needs.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     sync::OnceLock,
 };
 
@@ -41,12 +41,13 @@ impl Library {
         let mut items = BTreeMap::new();
         let mut rest = ptx;
         while let Some(line) = rest.split_inclusive('\n').next() {
-            let bytes = if line.starts_with(".visible .func") || line.starts_with(".func") {
-                // The text begins again where no declaration is: a prototype has no body.
-                let end = rest.find("\n}\n").map_or(rest.len(), |at| at + 3);
-                rest.find("\n;\n").map_or(end, |at| end.min(at + 3))
-            } else {
-                line.len()
+            let through = |end: &str| rest.find(end).map_or(rest.len(), |at| at + end.len());
+            let is_function = line.starts_with(".visible .func") || line.starts_with(".func");
+            // Behind a prototype's name the line ends without a bracket.
+            let bytes = match is_function {
+                true if line.ends_with("(\n") => through("\n}\n"),
+                true => through("\n;\n"),
+                false => line.len(),
             };
             let (text, behind) = rest.split_at(bytes);
             rest = behind;
@@ -56,9 +57,9 @@ impl Library {
         }
         let names: Vec<&'static str> = items.keys().copied().collect();
         for (name, item) in &mut items {
-            let mentioned: HashSet<_> = words(&item.text).collect();
-            let needed = |other: &&'static str| other != name && mentioned.contains(other);
-            item.needs = names.iter().copied().filter(needed).collect();
+            let known = |word: &str| names.binary_search(&word).ok().map(|at| names[at]);
+            let mentioned: BTreeSet<&'static str> = words(&item.text).filter_map(known).collect();
+            item.needs = mentioned.into_iter().filter(|other| other != name).collect();
         }
         Self { items }
     }
