@@ -10,7 +10,7 @@ use std::{ffi::c_void, fmt, ptr::NonNull, time::Duration};
 use crate::{
     ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverError, EventHandle,
     FunctionHandle, HostAccess, ManagedAdvice, ManagedLocation, MemoryReuse, ModuleHandle, PoolHandle,
-    StreamHandle,
+    ResultCode, StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -174,6 +174,21 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// Told by whoever gives an allocation out again without a call that would end its life and begin another's. For all that
     /// is enqueued later its content is undefined, as a new one's is. A GPU's driver makes nothing of it; one that checks may.
     fn note_memory_reuse(&self, _reuse: &MemoryReuse) {}
+
+    /// Makes the context current on the calling thread (`cuCtxSetCurrent`), for functions of other libraries that work in
+    /// the current one. The methods here need no such call.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) unless the driver is libcuda: other libraries know
+    /// nothing of any other's contexts.
+    ///
+    /// # Safety
+    ///
+    /// `context` is alive.
+    unsafe fn make_current(&self, _context: ContextHandle) -> Result<()> {
+        Err(DriverError::new("cuCtxSetCurrent", ResultCode::NOT_SUPPORTED))
+    }
 
     /// The CUDA version that the driver supports, 1000 × major + 10 × minor (`cuDriverGetVersion`).
     fn driver_version(&self) -> Result<i32>;

@@ -13,6 +13,7 @@ mod driver;
 mod error;
 mod handles;
 mod host_access;
+pub mod libraries;
 mod managed;
 
 pub use copy_2d::{Copy2d, Memory2d, Side2d};

@@ -42,7 +42,7 @@ macro_rules! call {
 macro_rules! enter {
     ($cuda:expr, $context:expr) => {{
         // SAFETY: every method of the trait that takes a context wants a live one from its caller.
-        unsafe { $cuda.make_current($context) }?
+        unsafe { $cuda.enter($context) }?
     }};
 }
 
@@ -93,7 +93,7 @@ impl Cuda {
     ///
     /// `context` is alive.
     #[inline]
-    unsafe fn make_current(&self, context: ContextHandle) -> Result<()> {
+    unsafe fn enter(&self, context: ContextHandle) -> Result<()> {
         match current::need(context) {
             Need::Nothing => Ok(()),
             Need::MakeCurrent(before) => {
@@ -224,6 +224,11 @@ impl Driver for Cuda {
 
     fn pause(&self, duration: Duration) {
         thread::sleep(duration);
+    }
+
+    unsafe fn make_current(&self, context: ContextHandle) -> Result<()> {
+        enter!(self, context);
+        Ok(())
     }
 
     fn driver_version(&self) -> Result<i32> {

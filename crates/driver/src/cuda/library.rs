@@ -2,12 +2,12 @@
 
 #![allow(unsafe_code, reason = "loads a library and calls its initialiser")]
 
-use std::{env, error::Error, fmt, sync::Arc};
+use std::{env, fmt, sync::Arc};
 
 use libloading::Library;
 
 use super::api::{self, Api};
-use crate::{DriverError, ResultCode};
+use crate::{DriverError, ResultCode, libraries::words_of};
 
 /// The names under which the system's loader is asked for the library.
 const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
@@ -171,10 +171,7 @@ fn load(names: &[&'static str]) -> Result<&'static Library, LoadError> {
             Ok(library) => return Ok(Box::leak(Box::new(library))),
             Err(error) => tried.push(Attempt {
                 name,
-                // The loader's own words are the error's source; the error itself says only that a load failed.
-                message: error
-                    .source()
-                    .map_or_else(|| error.to_string(), ToString::to_string),
+                message: words_of(&error),
             }),
         }
     }

@@ -232,6 +232,21 @@ impl Device {
         self.state.lost().cloned()
     }
 
+    /// Makes the device's context current on the calling thread, for functions of other libraries that work in it. They
+    /// are to leave it current.
+    ///
+    /// # Errors
+    ///
+    /// If the device is none of libcuda's, a simulated one for instance, or is lost.
+    #[doc(hidden)]
+    #[allow(unsafe_code, reason = "the device keeps its own context alive")]
+    pub fn make_current(&self) -> Result<()> {
+        self.state.check_alive()?;
+        // SAFETY: the context lives as long as the device.
+        let made = unsafe { self.state.driver.make_current(self.state.context) };
+        self.state.checked(made)
+    }
+
     /// The driver's context, for calls to other libraries.
     #[must_use]
     pub fn as_raw(&self) -> ContextHandle {

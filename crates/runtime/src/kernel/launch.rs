@@ -80,7 +80,7 @@ impl<'a> Argument<'a> {
 
     /// The array behind this argument and what is done to it, if it is one.
     #[inline(always)]
-    fn as_slice(&self) -> Option<(&Span<'a>, AccessKind)> {
+    pub(super) fn as_slice(&self) -> Option<(&Span<'a>, AccessKind)> {
         match &self.0 {
             Value::Slice { span, kind } => Some((span, *kind)),
             Value::Scalar { .. } => None,
@@ -109,8 +109,9 @@ pub unsafe fn launch<const N: usize>(
     grid: Grid,
     arguments: [Argument<'_>; N],
 ) -> Result<()> {
-    let mut operation = operation(function, Location::caller());
-    gather(function, stream, &arguments, &mut operation)?;
+    check_function(function, stream, N)?;
+    let mut operation = operation(function.name, Location::caller());
+    gather(function.name, stream, &arguments, &mut operation)?;
     if operation.accesses.repeat() {
         refuse_overlap(function.name, &arguments.clone())?;
     }
@@ -137,8 +138,9 @@ pub unsafe fn launch_at(
     arguments: &[Argument<'_>],
     location: &'static Location<'static>,
 ) -> Result<()> {
-    let mut operation = operation(function, location);
-    gather(function, stream, arguments, &mut operation)?;
+    check_function(function, stream, arguments.len())?;
+    let mut operation = operation(function.name, location);
+    gather(function.name, stream, arguments, &mut operation)?;
     if operation.accesses.repeat() {
         refuse_overlap(function.name, arguments)?;
     }
@@ -151,10 +153,10 @@ pub unsafe fn launch_at(
 
 /// A launch without operands.
 #[inline(always)]
-fn operation<'a>(function: &Function, location: &'static Location<'static>) -> Operation<'a> {
+pub(super) fn operation<'a>(name: &'static str, location: &'static Location<'static>) -> Operation<'a> {
     Operation {
         kind: Kind::Kernel,
-        label: function.name,
+        label: name,
         location,
         bytes: 0,
         accesses: Accesses::default(),
@@ -162,17 +164,22 @@ fn operation<'a>(function: &Function, location: &'static Location<'static>) -> O
     }
 }
 
-/// Adds the arrays among the arguments to the operation, if everything is on one device.
+/// An error if the function is on another device than the stream.
 #[inline(always)]
-fn gather<'a>(
-    function: &Function,
+fn check_function(function: &Function, stream: &Stream, arguments: usize) -> Result<(), Misuse> {
+    let name = function.name;
+    debug_assert_eq!(arguments, function.params, "arguments of {name}");
+    stream.same_device(name, 0, &function.device)
+}
+
+/// Adds the arrays among the arguments to the operation, if they are on the stream's device.
+#[inline(always)]
+pub(super) fn gather<'a>(
+    name: &'static str,
     stream: &Stream,
     arguments: &[Argument<'a>],
     operation: &mut Operation<'a>,
 ) -> Result<(), Misuse> {
-    let name = function.name;
-    debug_assert_eq!(arguments.len(), function.params, "arguments of {name}");
-    stream.same_device(name, 0, &function.device)?;
     for (number, argument) in arguments.iter().enumerate() {
         if let Some((span, kind)) = argument.as_slice() {
             stream.same_device(name, number, &span.allocation.device)?;
@@ -216,7 +223,7 @@ unsafe fn launch_checked(
 
 /// An error if two arguments share bytes and one of the two is written.
 #[inline(never)]
-fn refuse_overlap(name: &'static str, arguments: &[Argument<'_>]) -> Result<(), Misuse> {
+pub(super) fn refuse_overlap(name: &'static str, arguments: &[Argument<'_>]) -> Result<(), Misuse> {
     for (second, argument) in arguments.iter().enumerate() {
         let Some((span, kind)) = argument.as_slice() else {
             continue;

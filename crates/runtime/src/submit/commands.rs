@@ -11,11 +11,15 @@ use millstream_driver::{
 use smallvec::SmallVec;
 
 /// The queue that a command goes to.
-#[derive(Clone, Copy)]
-pub(crate) struct Queue<'a> {
-    pub(crate) driver: &'a dyn Driver,
-    pub(crate) context: ContextHandle,
-    pub(crate) stream: StreamHandle,
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Queue<'a> {
+    /// The device's driver.
+    pub driver: &'a dyn Driver,
+    /// The device's context. It need not be current on this thread.
+    pub context: ContextHandle,
+    /// The stream, which belongs to the context.
+    pub stream: StreamHandle,
 }
 
 /// Something that can be enqueued.
@@ -279,5 +283,18 @@ impl Command for Launch<'_> {
                 .driver
                 .launch_kernel(queue.context, self.function, self.dims, queue.stream, self.params)
         }
+    }
+}
+
+/// Calls of another library, which enqueues the work.
+pub(crate) struct Foreign<F> {
+    pub(crate) call: F,
+}
+
+impl<F: FnOnce(Queue<'_>) -> Result<(), DriverError>> Command for Foreign<F> {
+    type Output = ();
+
+    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+        (self.call)(queue)
     }
 }

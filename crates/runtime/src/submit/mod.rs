@@ -22,8 +22,9 @@ use millstream_driver::{DriverError, EventHandle};
 use millstream_sim::race::Label;
 use smallvec::SmallVec;
 
+pub use commands::Queue;
 pub(crate) use commands::{
-    Allocate, Behind, Command, Fill, Launch, Prefetch, Queue, Repeat, StagedUpload, ToDevice, ToHost,
+    Allocate, Behind, Command, Fill, Foreign, Launch, Prefetch, Repeat, StagedUpload, ToDevice, ToHost,
     WithinDevice,
 };
 pub(crate) use free::{Freed, drain_frees, free_unused, release};

@@ -196,6 +196,7 @@ pass_on! {
         fn default_pool(device: DeviceOrdinal) -> Result<PoolHandle>;
     }
     trusting {
+        fn make_current(context: ContextHandle) -> Result<()>;
         fn primary_context_release(device: DeviceOrdinal) -> Result<()>;
         fn context_synchronize(context: ContextHandle) -> Result<()>;
         fn stream_priority_range(context: ContextHandle) -> Result<PriorityRange>;

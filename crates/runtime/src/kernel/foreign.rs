@@ -1,0 +1,128 @@
+//! Work that another library enqueues: tracked like a launch.
+
+#![allow(unsafe_code, reason = "submits calls of other libraries")]
+
+use std::panic::Location;
+
+use millstream_driver::DriverError;
+
+use super::{
+    Argument,
+    launch::{gather, operation, refuse_overlap},
+};
+use crate::{
+    Result, Stream,
+    submit::{Foreign, Queue, submit},
+};
+
+/// Has `call` enqueue work: behind everything that the operands conflict with, beside everything else. `call` gets the queue
+/// to enqueue to, and runs with the stream locked: it must not use the stream. If it fails, it may have enqueued something.
+///
+/// # Errors
+///
+/// If an operand is on another device than the stream, two operands share bytes and one is written, or the device is lost:
+/// `call` is not called then. And what `call` answers.
+///
+/// # Safety
+///
+/// What `call` enqueues goes to the queue's stream alone, touches no memory but the operands and what is `call`'s own, and
+/// writes only operands given for writing.
+#[doc(hidden)]
+#[track_caller]
+pub unsafe fn enqueue(
+    name: &'static str,
+    stream: &Stream,
+    operands: &[Argument<'_>],
+    call: impl FnOnce(Queue<'_>) -> Result<(), DriverError>,
+) -> Result<()> {
+    let mut operation = operation(name, location);
+    gather(name, stream, operands, &mut operation)?;
+    if operation.accesses.repeat() {
+        refuse_overlap(name, operands)?;
+    }
+    // SAFETY: the caller vouches for what the call enqueues; it is ordered by what the operands are.
+    let submitted = unsafe { submit(stream.device_state(), stream.state(), operation, Foreign { call }) };
+    submitted.map(drop)
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use millstream_driver::{FillPattern, ResultCode};
+    use millstream_sim::{Gpu, SimConfig};
+
+    use super::*;
+    use crate::{Device, Error};
+
+    /// A library that fills an array with fives.
+    fn fives(stream: &Stream, target: &mut crate::Buffer<u8>) -> Result<()> {
+        let (pointer, len) = (target.as_raw(), target.len());
+        let call = |queue: Queue<'_>| {
+            // SAFETY: the array is as long as is said, and the operation has it.
+            unsafe {
+                queue
+                    .driver
+                    .memset_async(queue.context, pointer, FillPattern::U8(5), len, queue.stream)
+            }
+        };
+        // SAFETY: the call fills the operand and nothing else.
+        unsafe { enqueue("fives", stream, &[Argument::write(&mut &mut *target)], call) }
+    }
+
+    #[test]
+    fn it_waits_for_its_operands_and_is_waited_for() {
+        let gpu = Gpu::new(SimConfig::default());
+        let device = Device::of(&gpu, 0).expect("a simulated device opens");
+        let streams: [Stream; 3] = std::array::from_fn(|_| device.stream().expect("a stream"));
+        let mut array = streams[0].zeros::<u8>(64).expect("an array");
+        let hold = gpu.hold(streams[0].as_raw());
+        streams[0].fill(&mut array, 1).expect("a fill");
+        fives(&streams[1], &mut array).expect("enqueued");
+        let found = streams[2].download(&array).expect("a download");
+        assert!(!found.is_ready().expect("nothing fails"), "it waits for the fill");
+        drop(hold);
+        assert_eq!(found.wait().expect("nothing fails"), [5; 64]);
+        assert!(gpu.reports().is_empty(), "{:?}", gpu.reports());
+    }
+
+    #[test]
+    fn a_failure_of_the_call_is_the_answer_and_the_array_is_still_of_use() {
+        let device = Device::simulated().expect("a simulated device opens");
+        let (stream, other) = (
+            device.stream().expect("a stream"),
+            device.stream().expect("a stream"),
+        );
+        let mut array = stream.zeros::<u8>(4).expect("an array");
+        let failure = DriverError::new("libraryCall", ResultCode::UNKNOWN);
+        // SAFETY: the call enqueues nothing.
+        let answer = unsafe {
+            enqueue("fails", &stream, &[Argument::write(&mut &mut array)], |_| {
+                Err(failure.clone())
+            })
+        };
+        assert!(matches!(answer, Err(Error::Driver(error)) if error == failure));
+        other.fill(&mut array, 2).expect("a fill");
+        assert_eq!(
+            stream
+                .download(&array)
+                .expect("a download")
+                .wait()
+                .expect("nothing fails"),
+            [2; 4]
+        );
+    }
+
+    #[test]
+    fn an_operand_of_another_device_is_refused_before_the_call() {
+        let elsewhere = Device::simulated().expect("a simulated device opens");
+        let device = Device::simulated().expect("a simulated device opens");
+        let (stream, foreign) = (
+            device.stream().expect("a stream"),
+            elsewhere.stream().expect("a stream"),
+        );
+        let there = foreign.zeros::<u8>(4).expect("an array");
+        let never = |_: Queue<'_>| -> Result<(), DriverError> { panic!("called") };
+        // SAFETY: nothing is enqueued.
+        let refused = unsafe { enqueue("refused", &stream, &[Argument::read(&&there)], never) };
+        assert!(matches!(refused, Err(Error::Misuse(_))), "{refused:?}");
+    }
+}
