@@ -1,20 +1,27 @@
-//! Matrix products: by kernels of our own, for every type of number and operands with any strides.
+//! Matrix products: by cuBLAS where it is there, and by kernels of our own, for every type of number and any strides.
+//!
+//! cuBLAS computes products of two `f32` or `f64` matrices on a GPU if it is installed, and each factor has rows or columns
+//! of contiguous elements, and the batch is one with even distances. Everything else, vectors included, is computed by
+//! kernels of our own, and all of it on the simulated device.
 //!
 //! # Accuracy
 //!
 //! Integers wrap around. An element of `f32` or `f64` differs from the exact sum of its `k` products `a·b` by at most
-//! `r·u·Σ|a·b|`, up to terms in `u²`, where `u` is half the distance from 1 to the next number (2⁻²⁴ or 2⁻⁵³), and `r` is the
-//! lesser of `k` and `128 + ⌈k / 128⌉`. The order of the additions depends on the shape and the strides alone, so the same
-//! product is the same to the bit on every run and on every device.
+//! `r·u·Σ|a·b|`, up to terms in `u²`, where `u` is half the distance from 1 to the next number (2⁻²⁴ or 2⁻⁵³). For our own kernels
+//! `r` is the lesser of `k` and `128 + ⌈k / 128⌉`, and the order of the additions depends on the shape and the strides
+//! alone: the same product is the same to the bit on every run and on every device. cuBLAS, which neither rounds elements
+//! to TF32 nor computes them from narrower ones here, states no bound; `k` is that of any order of the additions.
 
+mod cublas;
 mod operand;
 mod own;
 
-use millstream::{Buffer, Result, Stream};
+use millstream::{Buffer, Device, Result, Stream};
 
 pub use operand::{Factor, Shape};
 
 use crate::{Number, element::DType};
+use operand::Operands;
 
 /// Enqueues `out[z] = a[z] · b[z]` for each `z` of the batch, for elements of type `T`. `out` is contiguous, row-major, with
 /// `batch × m × n` elements; it may be uninitialised. With `k = 0` it becomes zeros.
@@ -39,6 +46,36 @@ pub fn multiply<T: Number>(
     enqueue(stream, T::DTYPE, shape, a, b, out)
 }
 
+/// [`multiply`] by kernels of our own, whatever else is there: to compare with.
+///
+/// # Errors
+///
+/// As [`multiply`].
+///
+/// # Panics
+///
+/// As [`multiply`].
+#[doc(hidden)]
+#[track_caller]
+pub fn multiply_without_libraries<T: Number>(
+    stream: &Stream,
+    shape: &Shape<'_>,
+    a: &Factor<'_>,
+    b: &Factor<'_>,
+    out: &mut Buffer<u8>,
+) -> Result<()> {
+    match prepare(stream, T::DTYPE, shape, a, b, out)? {
+        Some(operands) => own::enqueue(stream, T::DTYPE, operands, out),
+        None => Ok(()),
+    }
+}
+
+/// Which cuBLAS multiplies on this device, and where it was found; nothing if none does. The first question starts it.
+#[doc(hidden)]
+pub fn library(device: &Device) -> Option<String> {
+    cublas::note(device)
+}
+
 /// [`multiply`] for elements of a type that is known at run time, which is not [`DType::Bool`].
 #[track_caller]
 pub(crate) fn enqueue(
@@ -49,16 +86,39 @@ pub(crate) fn enqueue(
     b: &Factor<'_>,
     out: &mut Buffer<u8>,
 ) -> Result<()> {
+    let Some(operands) = prepare(stream, dtype, shape, a, b, out)? else {
+        return Ok(());
+    };
+    // A product with a vector reads its matrix once: our own kernels are as fast as memory.
+    if operands.m > 1
+        && operands.n > 1
+        && let Some(answer) = cublas::enqueue(stream, dtype, &operands, out)
+    {
+        return answer;
+    }
+    own::enqueue(stream, dtype, operands, out)
+}
+
+/// Checks the operands; does what there is to do already and gives nothing if nothing is to be multiplied.
+#[track_caller]
+fn prepare<'a>(
+    stream: &Stream,
+    dtype: DType,
+    shape: &Shape<'_>,
+    a: &'a Factor<'a>,
+    b: &'a Factor<'a>,
+    out: &mut Buffer<u8>,
+) -> Result<Option<Operands<'a>>> {
     let out_bytes = shape.out_len().checked_mul(dtype.bytes());
     assert_eq!(Some(out.len()), out_bytes, "bytes of a product of {shape:?}");
     if out.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     if shape.k == 0 {
-        return stream.fill(out, 0);
+        stream.fill(out, 0)?;
+        return Ok(None);
     }
-    let operands = operand::Operands::new(dtype, shape, a, b);
-    own::enqueue(stream, dtype, operands, out)
+    Ok(Some(Operands::new(dtype, shape, a, b)))
 }
 
 #[cfg(test)]

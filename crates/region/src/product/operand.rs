@@ -1,6 +1,6 @@
 //! The operands of a matrix product: where their elements lie, checked and put in the plainest form.
 
-use millstream::{Buffer, View};
+use millstream::{Buffer, View, driver::DevicePtr};
 use smallvec::SmallVec;
 
 use crate::element::DType;
@@ -51,6 +51,11 @@ pub struct Factor<'a> {
 }
 
 impl Factor<'_> {
+    /// The address of the first element.
+    fn address(&self, dtype: DType) -> DevicePtr {
+        self.buffer.as_raw().offset((self.offset * dtype.bytes()) as u64)
+    }
+
     /// The part of the array from the first to the last byte that is used, and where in it the first element is.
     fn reach(&self, dtype: DType, batch: &[usize], rows: usize, columns: usize) -> (View<'_, u8>, usize) {
         assert_eq!(batch.len(), self.batch_strides.len(), "dimensions of the batch");
@@ -82,6 +87,8 @@ impl Factor<'_> {
 pub(super) struct Operand<'a> {
     pub(super) view: View<'a, u8>,
     pub(super) offset: usize,
+    /// Of the first element.
+    pub(super) address: DevicePtr,
     pub(super) row: isize,
     pub(super) column: isize,
     /// In the order of [`Operands::batch`].
@@ -135,6 +142,7 @@ impl<'a> Operands<'a> {
             a: Operand {
                 view: a_view,
                 offset: a_offset,
+                address: a.address(dtype),
                 row: a.row_stride,
                 column: a.column_stride,
                 batch: column(|dim| dim.a),
@@ -142,6 +150,7 @@ impl<'a> Operands<'a> {
             b: Operand {
                 view: b_view,
                 offset: b_offset,
+                address: b.address(dtype),
                 row: b.row_stride,
                 column: b.column_stride,
                 batch: column(|dim| dim.b),

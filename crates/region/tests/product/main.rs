@@ -1,5 +1,7 @@
-//! Matrix products against plain Rust: on the simulated device, or with `MILLSTREAM_DEVICE=cuda:0` on a GPU.
+//! Matrix products against plain Rust: on the simulated device, or with `MILLSTREAM_DEVICE=cuda:0` on a GPU, where
+//! those by cuBLAS run as well.
 
+mod cublas;
 mod exact;
 mod layout;
 mod own;
@@ -32,6 +34,19 @@ const TESTS: &[Test] = &[
     ("wrong_operands_are_refused", own::wrong_operands_are_refused),
 ];
 
+/// What needs a GPU with cuBLAS.
+const GPU_TESTS: &[Test] = &[
+    (
+        "cublas_products_are_within_the_bound",
+        cublas::products_are_within_the_bound,
+    ),
+    (
+        "exact_products_are_those_of_own_kernels",
+        cublas::exact_products_are_those_of_own_kernels,
+    ),
+    ("threads_share_a_handle", cublas::threads_share_a_handle),
+];
+
 /// Whether the environment asks for a GPU.
 pub(crate) fn on_gpu() -> bool {
     env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda"))
@@ -40,5 +55,10 @@ pub(crate) fn on_gpu() -> bool {
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let trials = TESTS.iter().map(|&(name, test)| Trial::test(name, test));
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+    let ignored = !on_gpu();
+    let kind = if ignored { "needs a GPU with cuBLAS" } else { "" };
+    let gpu_trials = GPU_TESTS
+        .iter()
+        .map(|&(name, test)| Trial::test(name, test).with_kind(kind).with_ignored_flag(ignored));
+    libtest_mimic::run(&arguments, trials.chain(gpu_trials).collect()).exit_code()
 }

@@ -2,10 +2,10 @@
 
 use libtest_mimic::Failed;
 use millstream::{
-    Check, Device, Select, Stream,
+    Buffer, Check, Device, Select, Stream,
     sim::{Gpu, SimConfig},
 };
-use millstream_region::product::{Shape, multiply};
+use millstream_region::product::{Factor, Shape, multiply, multiply_without_libraries};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg32;
 
@@ -36,11 +36,15 @@ fn on_device(body: impl FnOnce(&Stream) -> Outcome) -> Outcome {
     }
 }
 
+/// What multiplies.
+type Multiply = fn(&Stream, &Shape<'_>, &Factor<'_>, &Factor<'_>, &mut Buffer<u8>) -> millstream::Result<()>;
+
 /// The bytes of the product of two factors on the device.
 pub(crate) fn product_of<T: Case>(
     stream: &Stream,
     a: &Layout<T>,
     b: &Layout<T>,
+    multiply: Multiply,
 ) -> Result<Vec<u8>, millstream::Error> {
     let [batch @ .., m, k] = &a.sizes[..] else {
         panic!("no matrix: {:?}", a.sizes);
@@ -66,9 +70,25 @@ pub(crate) fn product_of<T: Case>(
     stream.download(&out)?.wait()
 }
 
-/// Multiplies on the device, and compares every element with its sum in plain Rust.
-fn compare<T: Case>(stream: &Stream, a: &Layout<T>, b: &Layout<T>) -> Outcome {
-    let found = product_of(stream, a, b)?;
+/// Multiplies by kernels of the crate, and compares every element with its sum in plain Rust.
+fn compare_own<T: Case>(stream: &Stream, a: &Layout<T>, b: &Layout<T>) -> Outcome {
+    let k = *a.sizes.last().expect("columns");
+    compare_by(stream, a, b, multiply_without_libraries::<T>, roundings(k))
+}
+
+/// The same with whatever multiplies there, and another bound.
+pub(crate) fn compare<T: Case>(stream: &Stream, a: &Layout<T>, b: &Layout<T>, roundings: f64) -> Outcome {
+    compare_by(stream, a, b, multiply::<T>, roundings)
+}
+
+fn compare_by<T: Case>(
+    stream: &Stream,
+    a: &Layout<T>,
+    b: &Layout<T>,
+    multiply: Multiply,
+    roundings: f64,
+) -> Outcome {
+    let found = product_of(stream, a, b, multiply)?;
     let found = found
         .chunks_exact(size_of::<T>())
         .map(bytemuck::pod_read_unaligned);
@@ -84,7 +104,7 @@ fn compare<T: Case>(stream: &Stream, a: &Layout<T>, b: &Layout<T>) -> Outcome {
                 let products: Vec<_> = (0..*k)
                     .map(|k| (a.at(matrix, row, k), b.at(matrix, k, column)))
                     .collect();
-                if let Some(problem) = T::judge(&products, roundings(*k), found[at]) {
+                if let Some(problem) = T::judge(&products, roundings, found[at]) {
                     let place = format!("row {row}, column {column} of matrix {matrix}");
                     return Err(format!("{place} of {:?} by {:?}: {problem}", a.sizes, b.sizes).into());
                 }
@@ -112,7 +132,7 @@ fn random_product<T: Case>(stream: &Stream, rng: &mut Pcg32) -> Outcome {
     let (m, k, n) = (size(90), size(300), size(90));
     let a = Layout::<T>::random(rng, &sizes(&batch, m, k));
     let b = Layout::<T>::random(rng, &sizes(&batch, k, n));
-    compare(stream, &a, &b).map_err(|failed| {
+    compare_own(stream, &a, &b).map_err(|failed| {
         let message = failed.message().unwrap_or_default();
         format!("{message}; {} and {}", a.strides_text(), b.strides_text()).into()
     })
@@ -150,10 +170,10 @@ pub(crate) fn sizes_around_tiles_and_chunks() -> Outcome {
             (1, 1, 1),
         ] {
             let a = Layout::<f32>::plain(&mut rng, &[m, k]);
-            compare(stream, &a, &Layout::plain(&mut rng, &[k, n]))?;
-            compare(stream, &a, &Layout::transposed(&mut rng, &[k, n]))?;
+            compare_own(stream, &a, &Layout::plain(&mut rng, &[k, n]))?;
+            compare_own(stream, &a, &Layout::transposed(&mut rng, &[k, n]))?;
             let a = Layout::<i32>::transposed(&mut rng, &[m, k]);
-            compare(stream, &a, &Layout::plain(&mut rng, &[k, n]))?;
+            compare_own(stream, &a, &Layout::plain(&mut rng, &[k, n]))?;
         }
         Ok(())
     })
@@ -164,9 +184,9 @@ pub(crate) fn long_sums_are_split() -> Outcome {
         let mut rng = Pcg32::seed_from_u64(9);
         for (m, k, n) in [(1, 20_000, 1), (3, 9_001, 2), (40, 2_500, 3), (70, 1_100, 70)] {
             let a = Layout::<f32>::plain(&mut rng, &[2, m, k]);
-            compare(stream, &a, &Layout::plain(&mut rng, &[2, k, n]))?;
+            compare_own(stream, &a, &Layout::plain(&mut rng, &[2, k, n]))?;
             let a = Layout::<i64>::transposed(&mut rng, &[m, k]);
-            compare(stream, &a, &Layout::random(&mut rng, &[k, n]))?;
+            compare_own(stream, &a, &Layout::random(&mut rng, &[k, n]))?;
         }
         Ok(())
     })
@@ -184,7 +204,7 @@ pub(crate) fn empty_products() -> Outcome {
         ] {
             let a = Layout::<f64>::plain(&mut rng, &[batch, m, k]);
             let b = Layout::<f64>::plain(&mut rng, &[batch, k, n]);
-            compare(stream, &a, &b)?;
+            compare_own(stream, &a, &b)?;
         }
         Ok(())
     })
@@ -195,9 +215,9 @@ pub(crate) fn a_product_is_the_same_every_time() -> Outcome {
     let a = Layout::<f32>::plain(&mut rng, &[50, 3000]);
     let b = Layout::<f32>::plain(&mut rng, &[3000, 40]);
     let (device, _gpu) = device()?;
-    let first = product_of(&device.stream()?, &a, &b)?;
+    let first = product_of(&device.stream()?, &a, &b, multiply_without_libraries::<f32>)?;
     for _ in 0..3 {
-        let again = product_of(&device.stream()?, &a, &b)?;
+        let again = product_of(&device.stream()?, &a, &b, multiply_without_libraries::<f32>)?;
         assert!(again == first, "the same product, other bits");
     }
     Ok(())
@@ -215,7 +235,7 @@ pub(crate) fn products_wait_for_what_they_need() -> Outcome {
             k: 3,
             n: 3,
         };
-        let factor = |buffer| millstream_region::product::Factor {
+        let factor = |buffer| Factor {
             buffer,
             offset: 0,
             row_stride: 3,

@@ -1,0 +1,289 @@
+//! cuBLAS as it is found at run time: the few functions that are used, and what their results mean.
+
+#![allow(unsafe_code, reason = "calls cuBLAS, which trusts its caller")]
+
+use std::{
+    ffi::{c_int, c_longlong, c_void},
+    sync::OnceLock,
+};
+
+use millstream::driver::{
+    DevicePtr, DriverError, ResultCode, StreamHandle,
+    libraries::{Found, Wanted},
+};
+
+const CUBLAS: Wanted = Wanted {
+    title: "cuBLAS",
+    variable: "MILLSTREAM_CUBLAS",
+    files: &[
+        ("libcublas.so.13", "libcublasLt.so.13"),
+        ("libcublas.so.12", "libcublasLt.so.12"),
+        ("libcublas.so.11", "libcublasLt.so.11"),
+    ],
+    wheel_folders: &["nvidia/cu13/lib", "nvidia/cublas/lib"],
+};
+
+/// `CUBLAS_PEDANTIC_MATH`: every product and every sum in the elements' own precision, whatever the environment says of
+/// TF32 and of emulation.
+const PEDANTIC_MATH: c_int = 2;
+
+/// `cublasStatus_t`.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(super) struct Status(c_int);
+
+impl Status {
+    fn check(self, call: &'static str) -> Result<(), DriverError> {
+        let (code, name) = match self.0 {
+            0 => return Ok(()),
+            1 => (ResultCode::NOT_INITIALIZED, "not initialised"),
+            3 => (ResultCode::OUT_OF_MEMORY, "no memory for its resources"),
+            7 => (ResultCode::INVALID_VALUE, "invalid value"),
+            8 => (ResultCode::UNKNOWN, "the device lacks what it needs"),
+            // What failed there, the driver says on the next call if the context is lost.
+            13 => (ResultCode::UNKNOWN, "execution failed"),
+            14 => (ResultCode::UNKNOWN, "internal error"),
+            15 => (ResultCode::NOT_SUPPORTED, "not supported"),
+            _ => (ResultCode::UNKNOWN, "unknown"),
+        };
+        Err(DriverError::new(call, code).with_detail(format!("cublasStatus_t {}: {name}", self.0)))
+    }
+}
+
+/// `cublasHandle_t`.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(super) struct RawHandle(*mut c_void);
+
+// SAFETY: a handle may be used from any thread, from one at a time.
+unsafe impl Send for RawHandle {}
+
+/// What a matrix is multiplied as: `cublasOperation_t`.
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transpose {
+    /// `CUBLAS_OP_N`.
+    No = 0,
+    /// `CUBLAS_OP_T`.
+    Yes = 1,
+}
+
+/// Sizes, distances and addresses of a batch of products of column-major matrices: `c[z] = op(a[z]) · op(b[z])`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gemm {
+    pub(super) m: c_int,
+    pub(super) n: c_int,
+    pub(super) k: c_int,
+    pub(super) a: Side,
+    pub(super) b: Side,
+    pub(super) c: DevicePtr,
+    pub(super) batches: c_int,
+}
+
+/// A factor: whether it is transposed, its leading dimension, and the distance from a matrix to the next, in elements.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Side {
+    pub(super) transpose: Transpose,
+    pub(super) address: DevicePtr,
+    pub(super) leading: c_int,
+    pub(super) stride: c_longlong,
+}
+
+pub(super) type GemmStridedBatched<T> = unsafe extern "C" fn(
+    handle: RawHandle,
+    a_transpose: Transpose,
+    b_transpose: Transpose,
+    m: c_int,
+    n: c_int,
+    k: c_int,
+    alpha: *const T,
+    a: DevicePtr,
+    a_leading: c_int,
+    a_stride: c_longlong,
+    b: DevicePtr,
+    b_leading: c_int,
+    b_stride: c_longlong,
+    beta: *const T,
+    c: DevicePtr,
+    c_leading: c_int,
+    c_stride: c_longlong,
+    batches: c_int,
+) -> Status;
+
+/// cuBLAS, loaded for good.
+pub(super) struct Library {
+    pub(super) found: Found,
+    create: unsafe extern "C" fn(*mut RawHandle) -> Status,
+    version: unsafe extern "C" fn(RawHandle, *mut c_int) -> Status,
+    set_math_mode: unsafe extern "C" fn(RawHandle, c_int) -> Status,
+    set_stream: unsafe extern "C" fn(RawHandle, StreamHandle) -> Status,
+    set_workspace: unsafe extern "C" fn(RawHandle, DevicePtr, usize) -> Status,
+    sgemm: GemmStridedBatched<f32>,
+    dgemm: GemmStridedBatched<f64>,
+}
+
+impl Library {
+    /// The process's cuBLAS, looked for once. Nothing if there is none, which is said once.
+    pub(super) fn get() -> Option<&'static Self> {
+        static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
+        LIBRARY.get_or_init(Self::load).as_ref()
+    }
+
+    fn load() -> Option<Self> {
+        // SAFETY: NVIDIA's libraries of these names can be loaded by anyone.
+        match unsafe { CUBLAS.find() } {
+            Ok(found) => {
+                let place = found.place().to_owned();
+                let library = Self::of(found);
+                if library.is_none() {
+                    tracing::info!(place, "too old a cuBLAS: matrix products use kernels of our own");
+                }
+                library
+            }
+            Err(missing) => {
+                tracing::info!(%missing, "matrix products use kernels of our own");
+                None
+            }
+        }
+    }
+
+    /// Its functions, if it has all of them.
+    fn of(found: Found) -> Option<Self> {
+        // SAFETY: the types are those of the functions of these names in cublas_api.h.
+        let create = unsafe { found.function("cublasCreate_v2") }?;
+        // SAFETY: as above.
+        let version = unsafe { found.function("cublasGetVersion_v2") }?;
+        // SAFETY: as above.
+        let set_math_mode = unsafe { found.function("cublasSetMathMode") }?;
+        // SAFETY: as above.
+        let set_stream = unsafe { found.function("cublasSetStream_v2") }?;
+        // SAFETY: as above.
+        let set_workspace = unsafe { found.function("cublasSetWorkspace_v2") }?;
+        // SAFETY: as above.
+        let sgemm = unsafe { found.function("cublasSgemmStridedBatched") }?;
+        // SAFETY: as above.
+        let dgemm = unsafe { found.function("cublasDgemmStridedBatched") }?;
+        Some(Self {
+            found,
+            create,
+            version,
+            set_math_mode,
+            set_stream,
+            set_workspace,
+            sgemm,
+            dgemm,
+        })
+    }
+
+    /// A new handle for the current context, which computes in the elements' own precision. It is never destroyed.
+    pub(super) fn create(&self) -> Result<RawHandle, DriverError> {
+        let mut handle = RawHandle(std::ptr::null_mut());
+        // SAFETY: the result goes to a local.
+        unsafe { (self.create)(&mut handle) }.check("cublasCreate")?;
+        // SAFETY: the handle was just made.
+        unsafe { (self.set_math_mode)(handle, PEDANTIC_MATH) }.check("cublasSetMathMode")?;
+        Ok(handle)
+    }
+
+    /// Major × 10000 + minor × 100 + patch, of a library of version 12 or later.
+    pub(super) fn version(&self, handle: RawHandle) -> Result<c_int, DriverError> {
+        let mut version = 0;
+        // SAFETY: handles are never destroyed, and the result goes to a local.
+        unsafe { (self.version)(handle, &mut version) }.check("cublasGetVersion")?;
+        Ok(version)
+    }
+
+    /// Has the handle's later products go to `stream` and use the `bytes` at `workspace`.
+    ///
+    /// # Safety
+    ///
+    /// The stream is alive and belongs to the handle's context; nobody else uses the handle meanwhile.
+    pub(super) unsafe fn direct(
+        &self,
+        handle: RawHandle,
+        stream: StreamHandle,
+        workspace: DevicePtr,
+        bytes: usize,
+    ) -> Result<(), DriverError> {
+        // SAFETY: this function's contract.
+        unsafe { (self.set_stream)(handle, stream) }.check("cublasSetStream")?;
+        // After the stream: setting that forgets the workspace.
+        // SAFETY: this function's contract; the memory is only touched by products.
+        unsafe { (self.set_workspace)(handle, workspace, bytes) }.check("cublasSetWorkspace")
+    }
+}
+
+/// An element whose products cuBLAS computes.
+pub(super) trait Scalar: Copy {
+    const ZERO: Self;
+    const ONE: Self;
+    const CALL: &'static str;
+    fn gemm(library: &Library) -> GemmStridedBatched<Self>;
+}
+
+impl Scalar for f32 {
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+    const CALL: &'static str = "cublasSgemmStridedBatched";
+
+    fn gemm(library: &Library) -> GemmStridedBatched<Self> {
+        library.sgemm
+    }
+}
+
+impl Scalar for f64 {
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+    const CALL: &'static str = "cublasDgemmStridedBatched";
+
+    fn gemm(library: &Library) -> GemmStridedBatched<Self> {
+        library.dgemm
+    }
+}
+
+/// Enqueues the products on the handle's stream.
+///
+/// # Safety
+///
+/// The handle's context is current; nobody else uses the handle meanwhile. The factors and `c` are readable and writable
+/// as far as the sizes and distances say when the products run, and so is the handle's workspace.
+pub(super) unsafe fn multiply<T: Scalar>(
+    library: &Library,
+    handle: RawHandle,
+    gemm: &Gemm,
+) -> Result<(), DriverError> {
+    let &Gemm {
+        m,
+        n,
+        k,
+        a,
+        b,
+        c,
+        batches,
+    } = gemm;
+    let function = T::gemm(library);
+    // SAFETY: this function's contract. Both factors of the sum are read during the call: a new handle's are the host's.
+    let status = unsafe {
+        function(
+            handle,
+            a.transpose,
+            b.transpose,
+            m,
+            n,
+            k,
+            &T::ONE,
+            a.address,
+            a.leading,
+            a.stride,
+            b.address,
+            b.leading,
+            b.stride,
+            &T::ZERO,
+            c,
+            m,
+            c_longlong::from(m) * c_longlong::from(n),
+            batches,
+        )
+    };
+    status.check(T::CALL)
+}

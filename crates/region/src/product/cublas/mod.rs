@@ -1,0 +1,220 @@
+//! Matrix products by cuBLAS, where it is installed and the device is a GPU.
+//!
+//! A context has one handle, made with the first product and never destroyed: both wait for the device, and `Drop` must
+//! not. It is locked while a product is enqueued, with the stream's lane held; nothing is locked under it. cuBLAS gets
+//! memory of ours to work in, ordered like any other array, so that it allocates none itself.
+
+#![allow(unsafe_code, reason = "enqueues calls of cuBLAS on checked operands")]
+
+mod library;
+
+use std::{
+    collections::BTreeMap,
+    ffi::{c_int, c_longlong},
+    sync::Arc,
+};
+
+use millstream::{
+    Buffer, Device, Result, Stream,
+    driver::{ContextHandle, DevicePtr, DriverError},
+    kernel::{self, Argument, Queue},
+};
+use parking_lot::Mutex;
+
+use super::operand::{BATCH_DIMS, Operand, Operands};
+use crate::element::DType;
+use library::{Gemm, Library, RawHandle, Scalar, Side, Transpose};
+
+/// The memory to work in that cuBLAS is documented to want on GPUs of compute capability 9 and later, and on others.
+const WORKSPACE_BYTES: usize = 32 << 20;
+const WORKSPACE_BYTES_BEFORE_9: usize = 4 << 20;
+
+/// cuBLAS in one context.
+struct Cublas {
+    library: &'static Library,
+    handle: Mutex<RawHandle>,
+    workspace_bytes: usize,
+    /// `cuBLAS 13.0.0, /…/libcublas.so.13`.
+    note: String,
+}
+
+/// What a device keeps: cuBLAS in its context, if there is any.
+struct Slot(Option<Arc<Cublas>>);
+
+/// cuBLAS for this device, if it has any: which it is and where it was found.
+pub(super) fn note(device: &Device) -> Option<String> {
+    Cublas::of(device).map(|cublas| cublas.note.clone())
+}
+
+/// Enqueues the product if cuBLAS is there and can express it.
+#[track_caller]
+pub(super) fn enqueue(
+    stream: &Stream,
+    dtype: DType,
+    operands: &Operands<'_>,
+    out: &mut Buffer<u8>,
+) -> Option<Result<()>> {
+    match dtype {
+        DType::F32 => enqueue_of::<f32>(stream, dtype, operands, out),
+        DType::F64 => enqueue_of::<f64>(stream, dtype, operands, out),
+        _ => None,
+    }
+}
+
+#[track_caller]
+fn enqueue_of<T: Scalar>(
+    stream: &Stream,
+    dtype: DType,
+    operands: &Operands<'_>,
+    out: &mut Buffer<u8>,
+) -> Option<Result<()>> {
+    let gemm = gemm_of(operands, out.as_raw())?;
+    let device = stream.device();
+    let cublas = Cublas::of(&device)?;
+    debug_assert_eq!(
+        out.len(),
+        operands.batches() * operands.m * operands.n * dtype.bytes()
+    );
+    // SAFETY: nobody reads it but cuBLAS, which knows that it is empty.
+    let mut workspace = match unsafe { stream.uninit::<u8>(cublas.workspace_bytes) } {
+        Ok(workspace) => workspace,
+        Err(error) => return Some(Err(error)),
+    };
+    let (address, bytes) = (workspace.as_raw(), workspace.len());
+    let call = |queue: Queue<'_>| -> Result<(), DriverError> {
+        let handle = cublas.handle.lock();
+        // SAFETY: the device keeps its context alive.
+        unsafe { queue.driver.make_current(queue.context) }?;
+        // SAFETY: the stream is the device's, and the handle is locked.
+        unsafe { cublas.library.direct(*handle, queue.stream, address, bytes) }?;
+        // SAFETY: the context is current and the handle locked; the operands were checked to lie in their arrays.
+        unsafe { library::multiply::<T>(cublas.library, *handle, &gemm) }
+    };
+    let (mut whole, mut work) = (out.slice_mut(..), workspace.slice_mut(..));
+    let arguments = [
+        Argument::read(&operands.a.view),
+        Argument::read(&operands.b.view),
+        Argument::write(&mut whole),
+        Argument::write(&mut work),
+    ];
+    // SAFETY: the product goes to the queue's stream; it reads the factors, and writes `out` and the workspace.
+    Some(unsafe { kernel::enqueue(T::CALL, stream, &arguments, call) })
+}
+
+impl Cublas {
+    /// cuBLAS for this device: looked for with the first product. Nothing if there is none, or the device is no GPU.
+    fn of(device: &Device) -> Option<Arc<Self>> {
+        device.slot(|| Slot(Self::find(device))).0.clone()
+    }
+
+    /// The handle of the device's context, which outlives the device: contexts stay with the process.
+    fn find(device: &Device) -> Option<Arc<Self>> {
+        static HANDLES: Mutex<BTreeMap<ContextHandle, Arc<Cublas>>> = Mutex::new(BTreeMap::new());
+        // Which other drivers than libcuda refuse: cuBLAS would know nothing of their contexts.
+        device.make_current().ok()?;
+        let library = Library::get()?;
+        let mut handles = HANDLES.lock();
+        if let Some(known) = handles.get(&device.as_raw()) {
+            return Some(Arc::clone(known));
+        }
+        let made = Self::new(device, library);
+        let made = made.inspect_err(
+            |error| tracing::warn!(%error, "cuBLAS does not start: matrix products use kernels of our own"),
+        );
+        let made = Arc::new(made.ok()?);
+        handles.insert(device.as_raw(), Arc::clone(&made));
+        Some(made)
+    }
+
+    /// Starts cuBLAS in the device's context, which is current.
+    fn new(device: &Device, library: &'static Library) -> Result<Self, DriverError> {
+        let handle = library.create()?;
+        let version = library.version(handle)?;
+        let (major, minor, patch) = (version / 10_000, version / 100 % 100, version % 100);
+        let note = format!("cuBLAS {major}.{minor}.{patch}, {}", library.found.place());
+        tracing::debug!(note, %device, "matrix products use cuBLAS");
+        Ok(Self {
+            library,
+            handle: Mutex::new(handle),
+            workspace_bytes: if device.compute_capability().0 >= 9 {
+                WORKSPACE_BYTES
+            } else {
+                WORKSPACE_BYTES_BEFORE_9
+            },
+            note,
+        })
+    }
+}
+
+/// The product as cuBLAS computes it, or nothing if it cannot say that. Its matrices are column-major, so that ours are
+/// transposed to it: `outᵀ = bᵀ · aᵀ`.
+fn gemm_of(operands: &Operands<'_>, out: DevicePtr) -> Option<Gemm> {
+    let &Operands { m, k, n, batch, .. } = operands;
+    let [rest @ .., batches] = batch;
+    if rest != [1; BATCH_DIMS - 1] {
+        return None;
+    }
+    Some(Gemm {
+        m: c_int::try_from(n).ok()?,
+        n: c_int::try_from(m).ok()?,
+        k: c_int::try_from(k).ok()?,
+        a: side_of(&operands.b, k, n)?,
+        b: side_of(&operands.a, m, k)?,
+        c: out,
+        batches: c_int::try_from(batches).ok()?,
+    })
+}
+
+/// A factor of `rows` × `columns` as the transpose that cuBLAS is to multiply, if one of its strides is 1 and the other as
+/// long as the rows or columns between.
+fn side_of(operand: &Operand<'_>, rows: usize, columns: usize) -> Option<Side> {
+    let (transpose, leading) = if let Some(leading) = leading(rows, operand.row, columns, operand.column) {
+        (Transpose::No, leading)
+    } else {
+        (
+            Transpose::Yes,
+            leading(columns, operand.column, rows, operand.row)?,
+        )
+    };
+    let stride = c_longlong::try_from(operand.batch[BATCH_DIMS - 1]).ok()?;
+    (stride >= 0).then_some(Side {
+        transpose,
+        address: operand.address,
+        leading,
+        stride,
+    })
+}
+
+/// The distance between `outer` contiguous lines of `inner` elements, if they are that. A stride that is never taken may
+/// be any.
+fn leading(outer: usize, outer_stride: isize, inner: usize, inner_stride: isize) -> Option<c_int> {
+    if inner_stride != 1 && inner > 1 {
+        return None;
+    }
+    let leading = if outer > 1 {
+        usize::try_from(outer_stride).ok()?
+    } else {
+        inner
+    };
+    (leading >= inner)
+        .then(|| c_int::try_from(leading).ok())
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_contiguous_lines_that_do_not_overlap_have_a_leading_dimension() {
+        assert_eq!(leading(3, 5, 5, 1), Some(5));
+        assert_eq!(leading(3, 8, 5, 1), Some(8));
+        assert_eq!(leading(3, 4, 5, 1), None, "they overlap");
+        assert_eq!(leading(3, 0, 5, 1), None, "all are the same");
+        assert_eq!(leading(3, -5, 5, 1), None, "backwards");
+        assert_eq!(leading(3, 10, 5, 2), None, "with gaps");
+        assert_eq!(leading(1, -7, 5, 1), Some(5), "only one line");
+        assert_eq!(leading(3, 2, 1, 9), Some(2), "lines of one element");
+        assert_eq!(leading(3, 1 << 40, 5, 1), None, "more than a C int");
+    }
+}

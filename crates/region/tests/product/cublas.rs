@@ -1,0 +1,103 @@
+//! Products by cuBLAS: within the bound, the same as by kernels of our own where that can be demanded, and in order.
+
+use std::thread;
+
+use libtest_mimic::Failed;
+use millstream::{Device, Select, Stream};
+use millstream_region::product;
+use rand_core::SeedableRng;
+use rand_pcg::Pcg32;
+
+use crate::{
+    Outcome,
+    exact::Case,
+    layout::Layout,
+    own::{compare, product_of},
+};
+
+/// The GPU, which has cuBLAS.
+fn device() -> Result<Device, Failed> {
+    let device = Device::open(Select::Auto)?;
+    match product::library(&device) {
+        Some(note) => println!("{note}"),
+        None => return Err("cuBLAS is not installed, or too old".into()),
+    }
+    Ok(device)
+}
+
+fn every_layout<T: Case>(stream: &Stream, rng: &mut Pcg32) -> Outcome {
+    for (batch, m, k, n) in [
+        (1, 64, 64, 64),
+        (1, 17, 300, 5),
+        (3, 33, 65, 31),
+        (2, 2, 1, 3),
+        (1, 90, 1000, 90),
+    ] {
+        let make = [Layout::<T>::plain, Layout::<T>::transposed, Layout::<T>::random];
+        for a in make {
+            for b in make {
+                let (a, b) = (a(rng, &[batch, m, k]), b(rng, &[batch, k, n]));
+                compare(stream, &a, &b, k as f64)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn products_are_within_the_bound() -> Outcome {
+    let device = device()?;
+    let stream = device.stream()?;
+    let mut rng = Pcg32::seed_from_u64(20);
+    every_layout::<f32>(&stream, &mut rng)?;
+    every_layout::<f64>(&stream, &mut rng)
+}
+
+/// Sums of small integers are exact in any order, so that both ways must agree to the bit; TF32 would lose some.
+pub(crate) fn exact_products_are_those_of_own_kernels() -> Outcome {
+    let stream = device()?.stream()?;
+    let mut rng = Pcg32::seed_from_u64(21);
+    let mut a = Layout::<f32>::plain(&mut rng, &[2, 100, 200]);
+    let mut b = Layout::<f32>::transposed(&mut rng, &[2, 200, 70]);
+    // 13 bits, two more than TF32 has.
+    for (at, element) in a.elements.iter_mut().enumerate() {
+        *element = (at * 37 % 0x1000 | 0x1001) as f32;
+    }
+    for (at, element) in b.elements.iter_mut().enumerate() {
+        *element = (at % 5) as f32 - 2.0;
+    }
+    let by_cublas = product_of(&stream, &a, &b, product::multiply::<f32>)?;
+    let by_own = product_of(&stream, &a, &b, product::multiply_without_libraries::<f32>)?;
+    if by_cublas != by_own {
+        return Err("cuBLAS and our own kernels differ where every sum is exact".into());
+    }
+    Ok(())
+}
+
+/// Each thread multiplies on a stream of its own, with factors that another stream has written just before.
+pub(crate) fn threads_share_a_handle() -> Outcome {
+    let device = device()?;
+    let failed = thread::scope(|scope| {
+        let threads: Vec<_> = (0..4_u64)
+            .map(|seed| {
+                let device = &device;
+                scope.spawn(move || -> Outcome {
+                    let mut rng = Pcg32::seed_from_u64(seed);
+                    let stream = device.stream()?;
+                    let a = Layout::<f64>::plain(&mut rng, &[128, 96]);
+                    let b = Layout::<f64>::plain(&mut rng, &[96, 64]);
+                    let first = product_of(&stream, &a, &b, product::multiply::<f64>)?;
+                    for _ in 0..200 {
+                        let again = product_of(&device.stream()?, &a, &b, product::multiply::<f64>)?;
+                        if again != first {
+                            return Err("another product than the first time".into());
+                        }
+                    }
+                    compare(&stream, &a, &b, 96.0)
+                })
+            })
+            .collect();
+        let outcomes = threads.into_iter().map(|thread| thread.join().expect("no panic"));
+        outcomes.filter_map(Result::err).next()
+    });
+    failed.map_or(Ok(()), Err)
+}
