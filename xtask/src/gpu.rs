@@ -18,11 +18,12 @@ const SCRIPT: &str = include_str!("../gpu-run.sh");
 const BYTES_MAX: u64 = 60 << 20;
 
 /// The packages whose tests and benchmarks drive a device, by the names of their folders.
-const PACKAGES: [(&str, &str); 4] = [
+const PACKAGES: [(&str, &str); 5] = [
     ("millstream-bench", BENCHMARKS),
     ("millstream", "crates/runtime"),
     ("millstream-driver", "crates/driver"),
     ("millstream-sim", "crates/sim"),
+    ("millstream-region", "crates/region"),
 ];
 
 /// The folder of the benchmarks, which are a program of their own.

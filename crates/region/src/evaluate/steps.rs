@@ -190,6 +190,7 @@ impl Step<'_> {
             &factors.0,
             &factors.1,
             target,
+            self.node.location,
         )?;
         Ok(())
     }

@@ -16,6 +16,8 @@ mod cublas;
 mod operand;
 mod own;
 
+use std::panic::Location;
+
 use millstream::{Buffer, Device, Result, Stream};
 
 pub use operand::{Factor, Shape};
@@ -43,7 +45,7 @@ pub fn multiply<T: Number>(
     b: &Factor<'_>,
     out: &mut Buffer<u8>,
 ) -> Result<()> {
-    enqueue(stream, T::DTYPE, shape, a, b, out)
+    enqueue(stream, T::DTYPE, shape, a, b, out, Location::caller())
 }
 
 /// [`multiply`] by kernels of our own, whatever else is there: to compare with.
@@ -65,7 +67,7 @@ pub fn multiply_without_libraries<T: Number>(
     out: &mut Buffer<u8>,
 ) -> Result<()> {
     match prepare(stream, T::DTYPE, shape, a, b, out)? {
-        Some(operands) => own::enqueue(stream, T::DTYPE, operands, out),
+        Some(operands) => own::enqueue(stream, T::DTYPE, operands, out, Location::caller()),
         None => Ok(()),
     }
 }
@@ -76,8 +78,8 @@ pub fn library(device: &Device) -> Option<String> {
     cublas::note(device)
 }
 
-/// [`multiply`] for elements of a type that is known at run time, which is not [`DType::Bool`].
-#[track_caller]
+/// [`multiply`] for elements of a type that is known at run time, which is not [`DType::Bool`], on behalf of a line of the
+/// program.
 pub(crate) fn enqueue(
     stream: &Stream,
     dtype: DType,
@@ -85,6 +87,7 @@ pub(crate) fn enqueue(
     a: &Factor<'_>,
     b: &Factor<'_>,
     out: &mut Buffer<u8>,
+    location: &'static Location<'static>,
 ) -> Result<()> {
     let Some(operands) = prepare(stream, dtype, shape, a, b, out)? else {
         return Ok(());
@@ -92,11 +95,11 @@ pub(crate) fn enqueue(
     // A product with a vector reads its matrix once: our own kernels are as fast as memory.
     if operands.m > 1
         && operands.n > 1
-        && let Some(answer) = cublas::enqueue(stream, dtype, &operands, out)
+        && let Some(answer) = cublas::enqueue(stream, dtype, &operands, out, location)
     {
         return answer;
     }
-    own::enqueue(stream, dtype, operands, out)
+    own::enqueue(stream, dtype, operands, out, location)
 }
 
 /// Checks the operands; does what there is to do already and gives nothing if nothing is to be multiplied.

@@ -2,8 +2,13 @@
 
 #![allow(unsafe_code, reason = "vouches for kernels whose accesses depend on strides")]
 
+use std::panic::Location;
+
 use bytemuck::{Pod, Zeroable};
-use millstream::{Buffer, Grid, Result, Stream, View, ViewMut};
+use millstream::{
+    Buffer, Grid, Result, Stream,
+    kernel::{self, Argument, Param, ParamKind, Signature, Source},
+};
 
 use super::operand::{BATCH_DIMS, Operands};
 use crate::element::DType;
@@ -35,7 +40,7 @@ struct Shape {
     b_batch: [i64; BATCH_DIMS],
 }
 
-/// The kernels that multiply.
+/// The kernels, in the order of [`KERNELS`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kernel {
     /// Tiles of 64 × 64 elements.
@@ -46,75 +51,67 @@ enum Kernel {
     Rows,
     /// Matrix and vector, 32 rows for a block.
     Columns,
+    /// Adds up the parts of products whose `k` was split.
+    Sum,
 }
 
-macro_rules! kernels {
-    ($($dtype:ident $module:ident $ptx:literal)*) => {
-        $(millstream::kernels! {
-            // SAFETY: the signatures are those of product.cuh; factors are read and products written.
-            unsafe mod $module from include_str!($ptx) {
-                unsafe fn product_wide_tiles(a: &[u8], b: &[u8], out: &mut [u8], shape: Shape);
-                unsafe fn product_tiles(a: &[u8], b: &[u8], out: &mut [u8], shape: Shape);
-                unsafe fn product_rows(a: &[u8], b: &[u8], out: &mut [u8], shape: Shape);
-                unsafe fn product_columns(a: &[u8], b: &[u8], out: &mut [u8], shape: Shape);
-                unsafe fn product_sum(parts: &[u8], out: &mut [u8], batches: u64, splits: u64, length: u64);
-            }
-        })*
+const fn slice(name: &'static str, writable: bool) -> Param {
+    Param {
+        name,
+        kind: ParamKind::Slice { writable },
+    }
+}
 
-        /// Launches a kernel that multiplies.
-        ///
-        /// # Safety
-        ///
-        /// With the shape's offsets and strides, the elements of both factors lie within `a` and `b`, and `out` has
-        /// `batches × splits × m × n` elements. The splits of `k` cover it. `n` is 1 for `Rows` and `Columns`.
-        #[track_caller]
-        unsafe fn launch(
-            stream: &Stream,
-            dtype: DType,
-            kernel: Kernel,
-            blocks: usize,
-            (a, b, out): (View<'_, u8>, View<'_, u8>, ViewMut<'_, u8>),
-            shape: Shape,
-        ) -> Result<()> {
-            let (device, grid) = (stream.device(), grid(blocks));
+const fn scalar<T>(name: &'static str) -> Param {
+    Param {
+        name,
+        kind: ParamKind::Scalar {
+            size: size_of::<T>(),
+            align: align_of::<T>(),
+        },
+    }
+}
+
+const PRODUCT: &[Param] = &[
+    slice("a", false),
+    slice("b", false),
+    slice("out", true),
+    scalar::<Shape>("shape"),
+];
+
+const SUM: &[Param] = &[
+    slice("parts", false),
+    slice("out", true),
+    scalar::<u64>("batches"),
+    scalar::<u64>("splits"),
+    scalar::<u64>("length"),
+];
+
+const fn signature(name: &'static str, params: &'static [Param]) -> Signature {
+    Signature { name, params }
+}
+
+/// The kernels that each type has, as product.cuh declares them.
+const KERNELS: &[Signature] = &[
+    signature("product_wide_tiles", PRODUCT),
+    signature("product_tiles", PRODUCT),
+    signature("product_rows", PRODUCT),
+    signature("product_columns", PRODUCT),
+    signature("product_sum", SUM),
+];
+
+macro_rules! sources {
+    ($($dtype:ident $name:literal $ptx:literal)*) => {
+        /// The PTX for elements of this type.
+        fn source(dtype: DType) -> &'static Source {
             match dtype {
                 $(DType::$dtype => {
-                    let kernels = $module::load(&device)?;
-                    match kernel {
-                        // SAFETY: this function's contract; elements outside a matrix are not touched.
-                        Kernel::WideTiles => unsafe { kernels.product_wide_tiles(stream, grid, a, b, out, shape) },
-                        // SAFETY: as above.
-                        Kernel::Tiles => unsafe { kernels.product_tiles(stream, grid, a, b, out, shape) },
-                        // SAFETY: as above.
-                        Kernel::Rows => unsafe { kernels.product_rows(stream, grid, a, b, out, shape) },
-                        // SAFETY: as above.
-                        Kernel::Columns => unsafe { kernels.product_columns(stream, grid, a, b, out, shape) },
-                    }
-                })*
-                DType::Bool => unreachable!("truth values are not multiplied"),
-            }
-        }
-
-        /// Launches the kernel that adds up `splits` runs of `length` elements for each of `batches`.
-        ///
-        /// # Safety
-        ///
-        /// `parts` has `batches × splits × length` elements, and `out` has `batches × length`.
-        #[track_caller]
-        unsafe fn launch_sum(
-            stream: &Stream,
-            dtype: DType,
-            parts: &Buffer<u8>,
-            out: &mut Buffer<u8>,
-            (batches, splits, length): (usize, usize, usize),
-        ) -> Result<()> {
-            let (device, grid) = (stream.device(), grid((batches * length).div_ceil(THREADS)));
-            let (batches, splits, length) = (batches as u64, splits as u64, length as u64);
-            match dtype {
-                $(DType::$dtype => {
-                    let kernels = $module::load(&device)?;
-                    // SAFETY: this function's contract.
-                    unsafe { kernels.product_sum(stream, grid, parts, out, batches, splits, length) }
+                    static SOURCE: Source = Source {
+                        module: $name,
+                        ptx: include_str!($ptx),
+                        kernels: KERNELS,
+                    };
+                    &SOURCE
                 })*
                 DType::Bool => unreachable!("truth values are not multiplied"),
             }
@@ -122,12 +119,82 @@ macro_rules! kernels {
     };
 }
 
-kernels! {
-    F32 float32 "../../kernels/product_f32.ptx"
-    F64 float64 "../../kernels/product_f64.ptx"
-    I32 int32 "../../kernels/product_i32.ptx"
-    I64 int64 "../../kernels/product_i64.ptx"
-    U8 bytes "../../kernels/product_u8.ptx"
+sources! {
+    F32 "product_f32" "../../kernels/product_f32.ptx"
+    F64 "product_f64" "../../kernels/product_f64.ptx"
+    I32 "product_i32" "../../kernels/product_i32.ptx"
+    I64 "product_i64" "../../kernels/product_i64.ptx"
+    U8 "product_u8" "../../kernels/product_u8.ptx"
+}
+
+/// Where a product goes, and on whose behalf.
+#[derive(Clone, Copy)]
+struct Launches<'a> {
+    stream: &'a Stream,
+    dtype: DType,
+    location: &'static Location<'static>,
+}
+
+impl Launches<'_> {
+    /// Launches a kernel that multiplies.
+    ///
+    /// # Safety
+    ///
+    /// With the shape's offsets and strides, the elements of both factors lie within `a` and `b`, and `out` has
+    /// `batches × splits × m × n` elements. The splits of `k` cover it. `n` is 1 for `Rows` and `Columns`.
+    unsafe fn multiply(
+        self,
+        kernel: Kernel,
+        blocks: usize,
+        (a, b): (Argument<'_>, Argument<'_>),
+        out: &mut Buffer<u8>,
+        shape: &Shape,
+    ) -> Result<()> {
+        let mut out = out.slice_mut(..);
+        let mut arguments = [a, b, Argument::write(&mut out), Argument::scalar(shape)];
+        // SAFETY: these are the parameters of the kernels that multiply; elements outside a matrix are not touched.
+        unsafe { self.launch(kernel, blocks, &mut arguments) }
+    }
+
+    /// Launches the kernel that adds up `splits` runs of `length` elements for each of `batches`.
+    ///
+    /// # Safety
+    ///
+    /// `parts` has `batches × splits × length` elements, and `out` has `batches × length`.
+    unsafe fn sum(
+        self,
+        parts: &Buffer<u8>,
+        out: &mut Buffer<u8>,
+        (batches, splits, length): (usize, usize, usize),
+    ) -> Result<()> {
+        let blocks = (batches * length).div_ceil(THREADS);
+        let (parts, mut out) = (parts.slice(..), out.slice_mut(..));
+        let (batches, splits, length) = (batches as u64, splits as u64, length as u64);
+        let mut arguments = [
+            Argument::read(&parts),
+            Argument::write(&mut out),
+            Argument::scalar(&batches),
+            Argument::scalar(&splits),
+            Argument::scalar(&length),
+        ];
+        // SAFETY: these are the kernel's parameters.
+        unsafe { self.launch(Kernel::Sum, blocks, &mut arguments) }
+    }
+
+    /// # Safety
+    ///
+    /// The arguments are those of the kernel, and with them it stays within the arrays.
+    unsafe fn launch<const N: usize>(
+        self,
+        kernel: Kernel,
+        blocks: usize,
+        arguments: &mut [Argument<'_>; N],
+    ) -> Result<()> {
+        let functions = kernel::load(&self.stream.device(), source(self.dtype))?;
+        let (function, grid) = (&functions[kernel as usize], grid(blocks));
+        // SAFETY: this function's contract.
+        unsafe { kernel::launch_at(function, self.stream, grid, arguments, self.location) }
+    }
 }
 
 /// A grid of this many blocks, or of as many as there can be: the blocks go on to what is left.
@@ -136,12 +203,12 @@ fn grid(blocks: usize) -> Grid {
 }
 
 /// Enqueues the product. `out` has a multiple of `m × n` elements of this type, one for each of the batch.
-#[track_caller]
 pub(super) fn enqueue(
     stream: &Stream,
     dtype: DType,
     operands: Operands<'_>,
     out: &mut Buffer<u8>,
+    location: &'static Location<'static>,
 ) -> Result<()> {
     let operands = if operands.m == 1 {
         operands.transposed()
@@ -174,18 +241,22 @@ pub(super) fn enqueue(
         a_batch: a.batch.map(|stride| stride as i64),
         b_batch: b.batch.map(|stride| stride as i64),
     };
+    let launches = Launches {
+        stream,
+        dtype,
+        location,
+    };
+    let factors = (Argument::read(&a.view), Argument::read(&b.view));
     if splits == 1 {
-        let operands = (a.view, b.view, out.slice_mut(..));
         // SAFETY: the operands were checked when they were made, and `out` by the caller.
-        return unsafe { launch(stream, dtype, kernel, blocks, operands, shape) };
+        return unsafe { launches.multiply(kernel, blocks, factors, out, &shape) };
     }
     // SAFETY: the kernel writes all of it before it is read.
     let mut parts = unsafe { stream.uninit::<u8>(out.len() * splits) }?;
-    let operands = (a.view, b.view, parts.slice_mut(..));
     // SAFETY: the operands were checked when they were made, and there is a matrix for each split.
-    unsafe { launch(stream, dtype, kernel, blocks, operands, shape) }?;
+    unsafe { launches.multiply(kernel, blocks, factors, &mut parts, &shape) }?;
     // SAFETY: the sizes are those of the two arrays.
-    unsafe { launch_sum(stream, dtype, &parts, out, (batches, splits, m * n)) }
+    unsafe { launches.sum(&parts, out, (batches, splits, m * n)) }
 }
 
 /// How a product is computed. It depends on nothing but the product, so that the same is the same on every device.

@@ -60,7 +60,7 @@ pub(crate) fn product_of<T: Case>(
     let len: usize = batch.iter().product::<usize>() * m * shape.n;
     let mut out = stream.zeros::<u8>(len * size_of::<T>())?;
     stream.fill(&mut out, 0xee)?;
-    multiply::<T>(
+    multiply(
         stream,
         &shape,
         &a.factor(&a_buffer),

@@ -15,8 +15,9 @@ use crate::{
     submit::{Foreign, Queue, submit},
 };
 
-/// Has `call` enqueue work: behind everything that the operands conflict with, beside everything else. `call` gets the queue
-/// to enqueue to, and runs with the stream locked: it must not use the stream. If it fails, it may have enqueued something.
+/// Has `call` enqueue work on behalf of a line of the program: behind everything that the operands conflict with, beside
+/// everything else. `call` gets the queue to enqueue to, and runs with the stream locked: it must not use the stream. If it
+/// fails, it may have enqueued something.
 ///
 /// # Errors
 ///
@@ -28,11 +29,11 @@ use crate::{
 /// What `call` enqueues goes to the queue's stream alone, touches no memory but the operands and what is `call`'s own, and
 /// writes only operands given for writing.
 #[doc(hidden)]
-#[track_caller]
 pub unsafe fn enqueue(
     name: &'static str,
     stream: &Stream,
     operands: &[Argument<'_>],
+    location: &'static Location<'static>,
     call: impl FnOnce(Queue<'_>) -> Result<(), DriverError>,
 ) -> Result<()> {
     let mut operation = operation(name, location);
@@ -65,7 +66,15 @@ mod tests {
             }
         };
         // SAFETY: the call fills the operand and nothing else.
-        unsafe { enqueue("fives", stream, &[Argument::write(&mut &mut *target)], call) }
+        unsafe {
+            enqueue(
+                "fives",
+                stream,
+                &[Argument::write(&mut &mut *target)],
+                Location::caller(),
+                call,
+            )
+        }
     }
 
     #[test]
@@ -95,9 +104,13 @@ mod tests {
         let failure = DriverError::new("libraryCall", ResultCode::UNKNOWN);
         // SAFETY: the call enqueues nothing.
         let answer = unsafe {
-            enqueue("fails", &stream, &[Argument::write(&mut &mut array)], |_| {
-                Err(failure.clone())
-            })
+            enqueue(
+                "fails",
+                &stream,
+                &[Argument::write(&mut &mut array)],
+                Location::caller(),
+                |_| Err(failure.clone()),
+            )
         };
         assert!(matches!(answer, Err(Error::Driver(error)) if error == failure));
         other.fill(&mut array, 2).expect("a fill");
@@ -122,7 +135,15 @@ mod tests {
         let there = foreign.zeros::<u8>(4).expect("an array");
         let never = |_: Queue<'_>| -> Result<(), DriverError> { panic!("called") };
         // SAFETY: nothing is enqueued.
-        let refused = unsafe { enqueue("refused", &stream, &[Argument::read(&&there)], never) };
+        let refused = unsafe {
+            enqueue(
+                "refused",
+                &stream,
+                &[Argument::read(&&there)],
+                Location::caller(),
+                never,
+            )
+        };
         assert!(matches!(refused, Err(Error::Misuse(_))), "{refused:?}");
     }
 }

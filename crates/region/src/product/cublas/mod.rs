@@ -11,6 +11,7 @@ mod library;
 use std::{
     collections::BTreeMap,
     ffi::{c_int, c_longlong},
+    panic::Location,
     sync::Arc,
 };
 
@@ -47,26 +48,26 @@ pub(super) fn note(device: &Device) -> Option<String> {
 }
 
 /// Enqueues the product if cuBLAS is there and can express it.
-#[track_caller]
 pub(super) fn enqueue(
     stream: &Stream,
     dtype: DType,
     operands: &Operands<'_>,
     out: &mut Buffer<u8>,
+    location: &'static Location<'static>,
 ) -> Option<Result<()>> {
     match dtype {
-        DType::F32 => enqueue_of::<f32>(stream, dtype, operands, out),
-        DType::F64 => enqueue_of::<f64>(stream, dtype, operands, out),
+        DType::F32 => enqueue_of::<f32>(stream, dtype, operands, out, location),
+        DType::F64 => enqueue_of::<f64>(stream, dtype, operands, out, location),
         _ => None,
     }
 }
 
-#[track_caller]
 fn enqueue_of<T: Scalar>(
     stream: &Stream,
     dtype: DType,
     operands: &Operands<'_>,
     out: &mut Buffer<u8>,
+    location: &'static Location<'static>,
 ) -> Option<Result<()>> {
     let gemm = gemm_of(operands, out.as_raw())?;
     let device = stream.device();
@@ -98,7 +99,7 @@ fn enqueue_of<T: Scalar>(
         Argument::write(&mut work),
     ];
     // SAFETY: the product goes to the queue's stream; it reads the factors, and writes `out` and the workspace.
-    Some(unsafe { kernel::enqueue(T::CALL, stream, &arguments, call) })
+    Some(unsafe { kernel::enqueue(T::CALL, stream, &arguments, location, call) })
 }
 
 impl Cublas {
