@@ -60,7 +60,7 @@ pub(crate) fn exact_products_are_those_of_own_kernels() -> Outcome {
     let mut b = Layout::<f32>::transposed(&mut rng, &[2, 200, 70]);
     // 13 bits, two more than TF32 has.
     for (at, element) in a.elements.iter_mut().enumerate() {
-        *element = (at * 37 % 0x1000 | 0x1001) as f32;
+        *element = ((at * 37 % 0x1000) | 0x1001) as f32;
     }
     for (at, element) in b.elements.iter_mut().enumerate() {
         *element = (at % 5) as f32 - 2.0;

@@ -52,19 +52,20 @@ mod tests {
     use millstream_sim::{Gpu, SimConfig};
 
     use super::*;
-    use crate::{Device, Error};
+    use crate::{
+        Device, Error,
+        submit::{Command, Fill},
+    };
 
     /// A library that fills an array with fives.
     fn fives(stream: &Stream, target: &mut crate::Buffer<u8>) -> Result<()> {
-        let (pointer, len) = (target.as_raw(), target.len());
-        let call = |queue: Queue<'_>| {
-            // SAFETY: the array is as long as is said, and the operation has it.
-            unsafe {
-                queue
-                    .driver
-                    .memset_async(queue.context, pointer, FillPattern::U8(5), len, queue.stream)
-            }
+        let fill = Fill {
+            target: target.as_raw(),
+            pattern: FillPattern::U8(5),
+            count: target.len(),
         };
+        // SAFETY: the array is as long as is said, and the operation has it.
+        let call = |queue: Queue<'_>| unsafe { fill.enqueue(queue) };
         // SAFETY: the call fills the operand and nothing else.
         unsafe {
             enqueue(
