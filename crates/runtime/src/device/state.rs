@@ -230,8 +230,9 @@ impl DeviceState {
         result.map_err(|error| self.noted(error))
     }
 
+    /// Passes a driver's failure on, and notes it when it says that the context is lost.
     #[cold]
-    fn noted(&self, error: DriverError) -> Error {
+    pub(crate) fn noted(&self, error: DriverError) -> Error {
         if !error.code().is_sticky() {
             return Error::Driver(error);
         }

@@ -127,10 +127,10 @@ pub(crate) unsafe fn submit_in_place<C: Command>(
     // the waits above have seen to.
     let output = device.checked(unsafe { command.enqueue(queue) })?;
     drop(name);
+    publication.settle();
     if let Some(trace) = trace {
         publication.note(trace, &waited_for);
     }
-    publication.settle();
     Ok((ticket.sequence, output))
 }
 
@@ -207,6 +207,7 @@ impl Publication<'_, '_> {
     fn settle(&mut self) {
         let Self { device, stream, .. } = *self;
         // Without a point, whoever needs one records it late, so a failure here loses nothing.
+        let mut failure = None;
         let point = if self.plan.awaited {
             let lane = &mut *self.lane;
             let taken = device.events.take_ahead(
@@ -216,7 +217,8 @@ impl Publication<'_, '_> {
                 self.ticket,
                 &lane.clock,
             );
-            record_taken(device, stream, taken).ok()
+            let recorded = taken.and_then(|event| record_taken(device, stream, event));
+            recorded.map_err(|error| failure = Some(error)).ok()
         } else {
             None
         };
@@ -241,6 +243,10 @@ impl Publication<'_, '_> {
         let has_many_points = shared.points.are_worth_a_query();
         drop(shared);
         stream.submitted.notify_all();
+        // If it tells that the context is lost, this operation is among the suspects by now.
+        if let Some(error) = failure {
+            device.noted(error);
+        }
         if has_many_points {
             ask_about_middle(device, stream);
         }
@@ -418,29 +424,32 @@ fn take_and_record(
     let taken = device
         .events
         .take(&*device.driver, device.context, ticket, before);
-    record_taken(device, stream, taken)
+    device.checked(taken.and_then(|event| record_taken(device, stream, event)))
 }
 
 /// Records an event that was taken behind all that is on the stream.
 fn record_taken(
     device: &DeviceState,
     stream: &StreamState,
-    taken: Result<PooledEvent, DriverError>,
-) -> Result<PooledEvent> {
-    let event = device.checked(taken)?;
+    event: PooledEvent,
+) -> Result<PooledEvent, DriverError> {
     let handle = event.event;
     let mut unrecorded = Unrecorded {
         device,
         event: Some(event),
     };
-    record_event(device, stream, handle)?;
+    enqueue_record(device, stream, handle)?;
     Ok(unrecorded.event.take().expect("it was put there above"))
 }
 
 /// Records an event that the device owns and that nobody else is recording.
 pub(crate) fn record_event(device: &DeviceState, stream: &StreamState, event: EventHandle) -> Result<()> {
+    device.checked(enqueue_record(device, stream, event))
+}
+
+fn enqueue_record(device: &DeviceState, stream: &StreamState, event: EventHandle) -> Result<(), DriverError> {
     // SAFETY: the device owns the event and the stream.
-    device.checked(unsafe { device.driver.event_record(device.context, event, stream.handle) })
+    unsafe { device.driver.event_record(device.context, event, stream.handle) }
 }
 
 fn enqueue_wait(device: &DeviceState, stream: &StreamState, point: &PooledEvent) -> Result<()> {

@@ -94,6 +94,17 @@ fn whoever_has_an_allocation_for_itself_finds_what_others_leave_there() {
     assert_eq!(enter(&ledger, 0..64, Read, ticket(1, 400)), [ticket(3, 2)]);
 }
 
+#[test]
+fn whoever_reads_alone_for_long_still_waits_for_other_readers_before_it_writes() {
+    let ledger = Ledger::new(64);
+    enter(&ledger, 0..64, Write, ticket(1, 1));
+    enter(&ledger, 0..64, Read, ticket(2, 1));
+    for sequence in 2..500 {
+        assert!(enter(&ledger, 0..64, Read, ticket(1, sequence)).is_empty());
+    }
+    assert_eq!(enter(&ledger, 0..64, Write, ticket(1, 500)), [ticket(2, 1)]);
+}
+
 /// Accesses to a few arrays of three streams, in whatever order they are named.
 #[test]
 fn operands_in_any_order_are_planned_alike() {

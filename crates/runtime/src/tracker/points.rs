@@ -269,6 +269,19 @@ mod tests {
     }
 
     #[test]
+    fn the_tail_is_behind_all_that_the_newest_point_is_behind() {
+        let mut points = Points::new(StreamId::of(1));
+        let before = clock_of(&[ticket(2, 7)]);
+        let own = Arc::new(Point::new(ticket(1, 1), &before, 'a'));
+        points.submit(1, Some(&before), Some(own));
+        points.submit(2, None, None);
+        let (sequence, clock) = points.tail();
+        assert!(sequence == 2 && clock.covers(ticket(2, 7)));
+        points.submit(3, Some(&clock_of(&[ticket(2, 9)])), None);
+        assert!(points.tail().1.covers(ticket(2, 9)));
+    }
+
+    #[test]
     fn of_two_late_points_at_one_ticket_the_second_event_is_given_back() {
         let mut points = Points::new(StreamId::of(1));
         points.submit(1, None, None);

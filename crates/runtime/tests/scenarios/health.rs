@@ -2,15 +2,18 @@
 
 #![allow(unsafe_code, reason = "launches kernels that fault")]
 
-use std::thread;
+use std::{sync::Arc, thread};
 
 use millstream::{
     Device, Error, Grid, Health, Stream, Suspect,
-    driver::ResultCode,
+    driver::{Driver, DriverError, ResultCode},
     sim::{Gpu, Schedule, SimConfig},
 };
 
-use crate::rig::{Watch, gate_kernel};
+use crate::{
+    calls::Calls,
+    rig::{Watch, gate_kernel},
+};
 
 const SCHEDULES: [Schedule; 5] = [
     Schedule::Timed,
@@ -135,4 +138,33 @@ fn d03_a_kernel_that_was_seen_done_is_not_suspected() {
         let labels: Vec<_> = suspects(device).iter().map(|suspect| suspect.label).collect();
         assert_eq!(labels, ["gate"]);
     });
+}
+
+#[test]
+fn d03_a_kernel_is_named_when_the_event_right_behind_it_tells_of_the_loss() {
+    let gpu = Gpu::new(SimConfig::new());
+    let calls = Arc::new(Calls::over(gpu.driver()));
+    // SAFETY: the driver passes calls on to one that does what it says, or fails without doing anything.
+    let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) }.unwrap();
+    let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
+    let kernels = crate::arrays::sums::load(&device).unwrap();
+    let ones = s1.upload(&[1.0_f32; 10]).unwrap();
+    let mut sum = s1.zeros::<f32>(10).unwrap();
+    let mut add = |stream: &Stream| {
+        let launched = kernels.vecadd(stream, Grid::linear(10), &ones, &ones, &mut sum, 10);
+        launched.unwrap();
+        line!() - 2
+    };
+    add(&s1);
+    add(&s2);
+    s1.synchronize().unwrap();
+    s2.synchronize().unwrap();
+    let error = |call| DriverError::new(call, ResultCode::ILLEGAL_ADDRESS);
+    calls.fail(move |call| (call == "event_record").then(|| error(call)));
+    let line = add(&s2);
+    let named: Vec<_> = suspects(&device)
+        .iter()
+        .map(|suspect| (suspect.label, suspect.location.line(), suspect.stream))
+        .collect();
+    assert_eq!(named, [("vecadd", line, s2.id())]);
 }
