@@ -8,8 +8,8 @@
 // of the batch, and `sum` adds them up.
 //
 // Rounding: an element is the sum of k products. Within a range of CHUNK of them, each is added by a fused
-// multiply-add; the sums of the ranges are added up in turn. `columns` and `rows` do so for k distributed over 8 or 32
-// threads, whose sums are added last. So each product goes through k roundings or, for larger k, through no more than
+// multiply-add; the sums of the ranges are added up in turn. `columns` and `rows` do so for k distributed over threads,
+// whose sums are added last. So each product goes through k roundings or, for larger k, through no more than
 // CHUNK + ceil(k / CHUNK); the order is the same on every run and on every device.
 
 typedef unsigned long long u64;
@@ -205,16 +205,18 @@ __device__ __forceinline__ u64 count_of(u64 begin, u64 end, unsigned step) {
   return begin < end ? (end - begin + step - 1) / step : 0;
 }
 
-// A matrix and a vector, n = 1: each warp has a row, whose elements are near each other.
+// A matrix and a vector, n = 1: each warp has a row, or a split of one, whose elements are near each other.
 template <typename T, typename Sum>
 __device__ __forceinline__ void rows(const T* a, const T* b, T* out, const Shape& shape) {
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const u64 down = (shape.m + WARPS - 1) / WARPS;
-  const u64 blocks = down * shape.splits * shape.batches;
+  // How many rows a block has: where there are fewer than warps, it has several splits of each.
+  const unsigned own = shape.m >= 8 ? 8 : shape.m >= 4 ? 4 : shape.m >= 2 ? 2 : 1;
+  const u64 down = (shape.m + own - 1) / own, parts = shape.splits * shape.batches;
+  const u64 blocks = down * ((parts + WARPS / own - 1) / (WARPS / own));
   for (u64 block = blockIdx.x; block < blocks; block += gridDim.x) {
-    const u64 row = block % down * WARPS + warp;
-    if (row >= shape.m) continue;
-    const Part part = part_of(shape, block / down);
+    const u64 row = block % down * own + warp % own, number = block / down * (WARPS / own) + warp / own;
+    if (row >= shape.m || number >= parts) continue;
+    const Part part = part_of(shape, number);
     const u64 from = part.k_begin + lane;
     Sum sum = dot<T, Sum>(a + part.a + (i64)row * shape.a_row + (i64)from * shape.a_column, 32 * shape.a_column,
                           b + part.b + (i64)from * shape.b_row, 32 * shape.b_row, count_of(from, part.k_end, 32));
@@ -224,42 +226,49 @@ __device__ __forceinline__ void rows(const T* a, const T* b, T* out, const Shape
   }
 }
 
-// The same for a matrix whose columns' elements are near each other: a block has 32 rows, and each of its warps every
-// eighth element of them.
-template <typename T, typename Sum>
+// The same for a matrix whose columns' elements are near each other, or whose rows are short: neighbouring threads have
+// neighbouring rows, and SPREAD of a block's threads share one, each with every SPREAD-th of its elements.
+template <typename T, typename Sum, int SPREAD>
 __device__ __forceinline__ void columns(const T* a, const T* b, T* out, const Shape& shape) {
-  __shared__ Sum sums[WARPS][32];
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const u64 down = (shape.m + 31) / 32;
+  const unsigned ROWS = THREADS / SPREAD;
+  __shared__ Sum sums[SPREAD][ROWS];
+  const unsigned own = threadIdx.x % ROWS, share = threadIdx.x / ROWS;
+  const u64 down = (shape.m + ROWS - 1) / ROWS;
   const u64 blocks = down * shape.splits * shape.batches;
   for (u64 block = blockIdx.x; block < blocks; block += gridDim.x) {
-    const u64 row = block % down * 32 + lane;
+    const u64 row = block % down * ROWS + own;
     const Part part = part_of(shape, block / down);
-    const u64 from = part.k_begin + warp;
-    __syncthreads();
+    const u64 from = part.k_begin + share;
+    Sum total = 0;
     if (row < shape.m)
-      sums[warp][lane] =
-          dot<T, Sum>(a + part.a + (i64)row * shape.a_row + (i64)from * shape.a_column, WARPS * shape.a_column,
-                      b + part.b + (i64)from * shape.b_row, WARPS * shape.b_row, count_of(from, part.k_end, WARPS));
-    __syncthreads();
-    if (warp == 0 && row < shape.m) {
-      Sum total = sums[0][lane];
+      total = dot<T, Sum>(a + part.a + (i64)row * shape.a_row + (i64)from * shape.a_column, SPREAD * shape.a_column,
+                          b + part.b + (i64)from * shape.b_row, SPREAD * shape.b_row,
+                          count_of(from, part.k_end, SPREAD));
+    if (SPREAD > 1) {
+      __syncthreads();
+      sums[share][own] = total;
+      __syncthreads();
 #pragma unroll
-      for (int other = 1; other < WARPS; ++other) total += sums[other][lane];
-      out[part.out + row] = (T)total;
+      for (int other = 1; other < SPREAD; ++other) total += sums[other][own];
     }
+    if (share == 0 && row < shape.m) out[part.out + row] = (T)total;
   }
 }
 
-// Adds up `splits` runs of `length` elements for each of `batches`.
+// Adds up `splits` runs of `length` elements for each of `batches`; `lanes` threads, 1 or 32, share an element.
 template <typename T, typename Sum>
-__device__ __forceinline__ void sum(const T* parts, T* out, u64 batches, u64 splits, u64 length) {
-  const u64 stride = (u64)gridDim.x * THREADS;
-  for (u64 at = (u64)blockIdx.x * THREADS + threadIdx.x; at < batches * length; at += stride) {
+__device__ __forceinline__ void sum(const T* parts, T* out, u64 batches, u64 splits, u64 length, u64 lanes) {
+  const u64 thread = (u64)blockIdx.x * THREADS + threadIdx.x, step = (u64)gridDim.x * THREADS / lanes;
+  const u64 lane = thread % lanes;
+  for (u64 at = thread / lanes; at < batches * length; at += step) {
     const T* from = parts + at / length * splits * length + at % length;
     Sum total = 0;
-    for (u64 split = 0; split < splits; ++split) total += (Sum)from[split * length];
-    out[at] = (T)total;
+#pragma unroll 8
+    for (u64 split = lane; split < splits; split += lanes) total += (Sum)from[split * length];
+    // All 32 of a warp are here: they share the element.
+    for (int distance = (int)lanes / 2; distance > 0; distance /= 2)
+      total += __shfl_down_sync(0xffffffffu, total, distance);
+    if (lane == 0) out[at] = (T)total;
   }
 }
 
@@ -279,9 +288,13 @@ __device__ __forceinline__ void sum(const T* parts, T* out, u64 batches, u64 spl
   }                                                                                                               \
   extern "C" __global__ void __launch_bounds__(THREADS)                                                           \
   product_columns(const T* a, const T* b, T* out, const Shape shape) {                                            \
-    columns<T, Sum>(a, b, out, shape);                                                                            \
+    columns<T, Sum, WARPS>(a, b, out, shape);                                                                            \
   }                                                                                                               \
   extern "C" __global__ void __launch_bounds__(THREADS)                                                           \
-  product_sum(const T* parts, T* out, u64 batches, u64 splits, u64 length) {                                      \
-    sum<T, Sum>(parts, out, batches, splits, length);                                                             \
+  product_short_rows(const T* a, const T* b, T* out, const Shape shape) {                                         \
+    columns<T, Sum, 1>(a, b, out, shape);                                                                         \
+  }                                                                                                               \
+  extern "C" __global__ void __launch_bounds__(THREADS)                                                           \
+  product_sum(const T* parts, T* out, u64 batches, u64 splits, u64 length, u64 lanes) {                           \
+    sum<T, Sum>(parts, out, batches, splits, length, lanes);                                                      \
   }

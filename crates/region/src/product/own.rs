@@ -51,6 +51,8 @@ enum Kernel {
     Rows,
     /// Matrix and vector, 32 rows for a block.
     Columns,
+    /// Matrix and vector, a thread for a row.
+    ShortRows,
     /// Adds up the parts of products whose `k` was split.
     Sum,
 }
@@ -85,6 +87,7 @@ const SUM: &[Param] = &[
     scalar::<u64>("batches"),
     scalar::<u64>("splits"),
     scalar::<u64>("length"),
+    scalar::<u64>("lanes"),
 ];
 
 const fn signature(name: &'static str, params: &'static [Param]) -> Signature {
@@ -97,6 +100,7 @@ const KERNELS: &[Signature] = &[
     signature("product_tiles", PRODUCT),
     signature("product_rows", PRODUCT),
     signature("product_columns", PRODUCT),
+    signature("product_short_rows", PRODUCT),
     signature("product_sum", SUM),
 ];
 
@@ -141,7 +145,7 @@ impl Launches<'_> {
     /// # Safety
     ///
     /// With the shape's offsets and strides, the elements of both factors lie within `a` and `b`, and `out` has
-    /// `batches × splits × m × n` elements. The splits of `k` cover it. `n` is 1 for `Rows` and `Columns`.
+    /// `batches × splits × m × n` elements. The splits of `k` cover it. `n` is 1 for those for vectors.
     unsafe fn multiply(
         self,
         kernel: Kernel,
@@ -167,15 +171,23 @@ impl Launches<'_> {
         out: &mut Buffer<u8>,
         (batches, splits, length): (usize, usize, usize),
     ) -> Result<()> {
-        let blocks = (batches * length).div_ceil(THREADS);
+        // Few elements of many parts would leave the device idle if a thread had to add up all parts of one.
+        let elements = batches * length;
+        let lanes = if splits >= 64 && elements <= 1 << 16 {
+            32
+        } else {
+            1
+        };
+        let blocks = (elements * lanes).div_ceil(THREADS);
         let (parts, mut out) = (parts.slice(..), out.slice_mut(..));
-        let (batches, splits, length) = (batches as u64, splits as u64, length as u64);
+        let [batches, splits, length, lanes] = [batches, splits, length, lanes].map(|size| size as u64);
         let mut arguments = [
             Argument::read(&parts),
             Argument::write(&mut out),
             Argument::scalar(&batches),
             Argument::scalar(&splits),
             Argument::scalar(&length),
+            Argument::scalar(&lanes),
         ];
         // SAFETY: these are the kernel's parameters.
         unsafe { self.launch(Kernel::Sum, blocks, &mut arguments) }
@@ -272,33 +284,86 @@ impl Plan {
     fn of(operands: &Operands<'_>) -> Self {
         let &Operands { m, k, n, .. } = operands;
         let (a, batches) = (&operands.a, operands.batches());
-        // The rows and columns of a block, how many blocks keep a device busy, and the least of `k` that is worth one.
-        let (kernel, rows, columns, blocks_wanted, split_k_min) = if n == 1 {
+        // The rows and columns of a unit of work, and how many of those a block does; how many blocks keep a device
+        // busy; the least of `k` that is worth a split.
+        let own = 1 << m.min(8).ilog2();
+        let (kernel, (rows, columns), per_block, wanted, split_k_min) = if n == 1 {
             let along_rows = a.column.unsigned_abs() <= a.row.unsigned_abs() || m < 8;
-            if along_rows && k >= 32 {
-                (Kernel::Rows, 8, 1, 1024, 2048)
+            if k < 32 {
+                (Kernel::ShortRows, (256, 1), 1, 1024, 512)
+            } else if along_rows {
+                (Kernel::Rows, (own, 1), 8 / own, 1024, 2048)
             } else {
-                (Kernel::Columns, 32, 1, 1024, 512)
+                (Kernel::Columns, (32, 1), 1, 1024, 512)
             }
         } else {
             // A wide tile costs half as much for each element, those beyond the edges included.
             let padded = |tile: usize| m.next_multiple_of(tile) as u128 * n.next_multiple_of(tile) as u128;
             if padded(64) <= 2 * padded(16) {
-                (Kernel::WideTiles, 64, 64, 256, 512)
+                (Kernel::WideTiles, (64, 64), 1, 256, 512)
             } else {
-                (Kernel::Tiles, 16, 16, 256, 512)
+                (Kernel::Tiles, (16, 16), 1, 256, 512)
             }
         };
-        let blocks = m.div_ceil(rows) * n.div_ceil(columns) * batches;
-        let splits = (blocks_wanted / blocks).min(k / split_k_min).max(1);
+        let units = m.div_ceil(rows) * n.div_ceil(columns) * batches;
+        let splits = (wanted * per_block / units).min(k / split_k_min).max(1);
         let split_k = k.div_ceil(splits);
         // Rounding up may leave nothing for the last ones.
         let splits = k.div_ceil(split_k);
         Self {
             kernel,
-            blocks: blocks * splits,
+            blocks: (units * splits).div_ceil(per_block),
             splits,
             split_k,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::product::operand::{Factor, Shape as Sizes};
+
+    /// The plan for row-major matrices of `m × k` and `k × n`.
+    fn plan(m: usize, k: usize, n: usize) -> Plan {
+        let stream = millstream::Device::simulated().unwrap().stream().unwrap();
+        let buffer = stream.zeros((m * k).max(k * n)).unwrap();
+        let factor = |columns: usize| Factor {
+            buffer: &buffer,
+            offset: 0,
+            row_stride: columns as isize,
+            column_stride: 1,
+            batch_strides: &[],
+        };
+        let sizes = Sizes { batch: &[], m, k, n };
+        Plan::of(&Operands::new(DType::U8, &sizes, &factor(k), &factor(n)))
+    }
+
+    #[test]
+    fn splits_cover_k_and_none_is_empty() {
+        for (m, k, n) in [
+            (1, 1, 1),
+            (1, 1_000_003, 1),
+            (5, 70_001, 1),
+            (9, 4097, 3),
+            (64, 1025, 64),
+        ] {
+            let Plan { splits, split_k, .. } = plan(m, k, n);
+            assert!(
+                splits * split_k >= k && (splits - 1) * split_k < k,
+                "{splits} splits of {split_k} for {k}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_kind_of_product_has_its_kernel_and_fills_a_device() {
+        assert_eq!(plan(3, 31, 1).kernel, Kernel::ShortRows);
+        assert_eq!(plan(3, 32, 1).kernel, Kernel::Rows);
+        assert_eq!(plan(17, 9, 70).kernel, Kernel::Tiles);
+        assert_eq!(plan(60, 9, 70).kernel, Kernel::WideTiles);
+        assert_eq!(plan(1, 1 << 24, 1).blocks, 1024);
+        assert_eq!(plan(1 << 13, 64, 1).blocks, 1 << 10);
+        assert_eq!(plan(64, 1 << 17, 64).blocks, 256);
     }
 }

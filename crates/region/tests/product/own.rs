@@ -167,6 +167,8 @@ pub(crate) fn sizes_around_tiles_and_chunks() -> Outcome {
             (128, 17, 130),
             (2, 4097, 1),
             (33, 1025, 1),
+            (300, 31, 1),
+            (1, 9, 700),
             (1, 1, 1),
         ] {
             let a = Layout::<f32>::plain(&mut rng, &[m, k]);
@@ -182,7 +184,13 @@ pub(crate) fn sizes_around_tiles_and_chunks() -> Outcome {
 pub(crate) fn long_sums_are_split() -> Outcome {
     on_device(|stream| {
         let mut rng = Pcg32::seed_from_u64(9);
-        for (m, k, n) in [(1, 20_000, 1), (3, 9_001, 2), (40, 2_500, 3), (70, 1_100, 70)] {
+        for (m, k, n) in [
+            (1, 20_000, 1),
+            (1, 140_000, 1),
+            (3, 9_001, 2),
+            (40, 2_500, 3),
+            (70, 1_100, 70),
+        ] {
             let a = Layout::<f32>::plain(&mut rng, &[2, m, k]);
             compare_own(stream, &a, &Layout::plain(&mut rng, &[2, k, n]))?;
             let a = Layout::<i64>::transposed(&mut rng, &[m, k]);

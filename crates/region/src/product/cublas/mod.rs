@@ -1,7 +1,10 @@
 //! Matrix products by cuBLAS, where it is installed and the device is a GPU.
 //!
-//! A context has one handle, made with the first product and never destroyed: both wait for the device, and `Drop` must
-//! not. It is locked while a product is enqueued, with the stream's lane held; nothing is locked under it. cuBLAS gets
+//! A context has one handle, made with the first product and never destroyed. Making it waits until the device is idle
+//! (seen on an H200 with cuBLAS 13.1, where it takes some 60 ms besides), and so does destroying it by its documentation,
+//! which `Drop` must not. The first product of a type loads kernels, which may wait as any loading may (rule 53).
+//!
+//! The handle is locked while a product is enqueued, with the stream's lane held; nothing is locked under it. cuBLAS gets
 //! memory of ours to work in, ordered like any other array, so that it allocates none itself.
 
 #![allow(unsafe_code, reason = "enqueues calls of cuBLAS on checked operands")]
