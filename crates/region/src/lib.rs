@@ -61,7 +61,9 @@ pub mod product;
 mod region;
 mod shape;
 
-pub use array::{Array, Bits, Chosen, Dot, ElementByElement, Operand, Part, concatenate, stack};
+pub use array::{
+    Array, Bits, Chosen, Dot, ElementByElement, IndexElement, Indices, Operand, Part, concatenate, stack,
+};
 pub use element::{Element, Float, Number};
 pub use error::{Error, Lengths, Misuse, Problem, Result};
 #[doc(hidden)]

@@ -10,7 +10,7 @@ use crate::{
     Array,
     element::Element,
     error::Result,
-    graph::{Node, Session, State, Storage},
+    graph::Session,
     host::{DeviceValue, Input, Pending, Place},
     shape::Shape,
 };
@@ -66,21 +66,13 @@ impl Region {
     ) -> Array<T, D> {
         let shape = Shape::from_slice(source.shape());
         let upload = |elements: &[T]| {
-            let stream = self.session.lanes().any(&self.session.device)?;
-            Ok::<_, crate::Error>(stream.upload::<u8>(cast_slice(T::stored(elements)))?)
+            let bytes = cast_slice(T::stored(elements));
+            self.session.upload(T::DTYPE, shape, bytes, location)
         };
         // Elements that lie in order are copied from where they are.
-        let buffer = match source.as_slice() {
+        let node = match source.as_slice() {
             Some(elements) => upload(elements),
             None => upload(&source.iter().copied().collect::<Vec<_>>()),
-        };
-        let device = self.session.device.clone();
-        let node = match buffer {
-            Ok(buffer) => {
-                let state = State::Stored(Arc::new(Storage { buffer }));
-                Arc::new(Node::new(device, T::DTYPE, shape, state, location))
-            }
-            Err(error) => self.session.fail(T::DTYPE, &shape, error, location),
         };
         Array::of(&self.session, node)
     }

@@ -88,3 +88,59 @@ fn first() {
         .unwrap();
     println!("{u:?}");
 }
+
+#[test]
+fn second() {
+    let device = Device::simulated().unwrap();
+    for n in [1, 5, 64, 65, 255, 1024, 1025, 5000, 40000] {
+        let x = ndarray::Array2::from_shape_fn((2, n), |(i, j)| ((i * 31 + j * 7) % 11) as i64 - 4);
+        let f = x.mapv(|x| x as f64 / 7.0);
+        let s = x.mapv(|x| x as f32);
+        let b = x.mapv(|x| x as u8);
+        let (a, c, d, e) = device
+            .region(|g| {
+                (
+                    g.array(&x).cumsum(Axis(1)),
+                    g.array(&f).t().cummax(Axis(0)),
+                    g.array(&s).cumsum(Axis(1)),
+                    g.array(&b).cumsum(Axis(1)),
+                )
+            })
+            .unwrap()
+            .wait()
+            .unwrap();
+        let mut want = x.clone();
+        want.accumulate_axis_inplace(Axis(1), |&p, c| *c += p);
+        assert_eq!(a, want, "{n}");
+        assert_eq!(d, want.mapv(|x| x as f32), "{n}");
+        assert_eq!(e, want.mapv(|x| x as u8), "{n}");
+        let mut want = f.t().to_owned();
+        want.accumulate_axis_inplace(Axis(0), |&p, c| *c = c.max(p));
+        assert_eq!(c, want);
+    }
+    let x = array![[1.0_f32, 2.0, 3.0], [4.0, 5.0, 6.0]];
+    let i = array![2, 0, 2, 1];
+    let r = device
+        .region(|g| {
+            let x = g.array(&x);
+            let i = g.array(&i);
+            let v = g.arange(0.0, 4.0, 1.0);
+            (
+                x.select(Axis(1), &i),
+                x.scatter(Axis(1), &i.insert_axis(Axis(0)), &v),
+                x.scatter_add(Axis(1), &i.insert_axis(Axis(0)), &v),
+            )
+        })
+        .unwrap()
+        .wait()
+        .unwrap();
+    assert_eq!(r.0, x.select(Axis(1), &[2, 0, 2, 1]));
+    assert_eq!(r.1, array![[1.0, 3.0, 2.0], [1.0, 3.0, 2.0]]);
+    assert_eq!(r.2, array![[2.0, 5.0, 5.0], [5.0, 8.0, 8.0]]);
+    let bad = device
+        .region(|g| g.array(&x).select(Axis(1), &(g.array(&i) - 1)))
+        .unwrap()
+        .wait()
+        .unwrap_err();
+    println!("{bad}");
+}

@@ -1,7 +1,9 @@
 //! `Array`: what the body of a region calculates with.
 
+mod chosen;
 mod compare;
 mod create;
+mod cumulative;
 mod join;
 mod linear;
 mod maths;
@@ -10,6 +12,7 @@ mod reduce;
 mod update;
 mod views;
 
+pub use chosen::{IndexElement, Indices};
 pub use compare::{Chosen, Operand};
 pub use update::Part;
 

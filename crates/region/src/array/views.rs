@@ -86,7 +86,7 @@ impl<T, D> Array<T, D> {
         (axis.index() < self.ndim()).then(|| vec![Slice::new(0, None, 1).into(); self.ndim()])
     }
 
-    fn no_axis<U, E>(
+    pub(super) fn no_axis<U, E>(
         &self,
         axis: Axis,
         shape: &[usize],
@@ -183,7 +183,7 @@ impl<T, D> Array<T, D> {
         self.reordered_axes(&order, "swapped_axes", location)
     }
 
-    fn reordered_axes(
+    pub(super) fn reordered_axes(
         &self,
         order: &[usize],
         operation: &'static str,

@@ -6,7 +6,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    body::{Body, Class, Reg, line},
+    body::{BLOCK, Body, Class, Reg, line},
     cast::cast,
 };
 use crate::{element::DType, graph::Reduction};
@@ -38,6 +38,14 @@ impl Accumulator {
         }
     }
 
+    /// Declares shared memory, `kept0` and so on, for what each thread of a block keeps.
+    pub(super) fn shared(self) -> String {
+        let declare = |(slot, dtype): (usize, &DType)| {
+            format!("\t.shared .align 8 .b8 kept{slot}[{}];\n", BLOCK * dtype.bytes())
+        };
+        self.slots().iter().enumerate().map(declare).collect()
+    }
+
     /// Registers that stand for no element at all.
     pub(super) fn nothing(self, body: &mut Body) -> Kept {
         let slots = self.slots();
@@ -55,7 +63,7 @@ impl Accumulator {
                 _ => zero(dtype),
             };
             let reg = body.reg(Class::of(dtype));
-            line!(body, "mov.{} {reg}, {value};", moved(dtype));
+            line!(body, "mov.{} {reg}, {value};", Class::of(dtype).moved());
             kept.push(reg);
         }
         kept
@@ -96,7 +104,7 @@ impl Accumulator {
             Reduction::All => line!(body, "and.b32 {a}, {a}, {b};"),
             Reduction::Minimum | Reduction::Maximum => {
                 let better = self.is_better(body, dtype, b, a);
-                line!(body, "selp.{} {a}, {b}, {a}, {better};", moved(dtype));
+                line!(body, "selp.{} {a}, {b}, {a}, {better};", Class::of(dtype).moved());
             }
             Reduction::ArgMinimum | Reduction::ArgMaximum => {
                 let (better, same, earlier) = (
@@ -107,7 +115,7 @@ impl Accumulator {
                 line!(body, "setp.lt.s64 {earlier}, {}, {};", other[1], kept[1]);
                 line!(body, "and.pred {same}, {same}, {earlier};");
                 line!(body, "or.pred {better}, {better}, {same};");
-                line!(body, "selp.{} {a}, {b}, {a}, {better};", moved(dtype));
+                line!(body, "selp.{} {a}, {b}, {a}, {better};", Class::of(dtype).moved());
                 line!(body, "selp.b64 {}, {}, {}, {better};", kept[1], other[1], kept[1]);
             }
         }
@@ -214,16 +222,6 @@ fn least(dtype: DType) -> &'static str {
         DType::F64 => "0dFFF0000000000000",
         DType::I64 => "-9223372036854775808",
         _ => "-2147483648",
-    }
-}
-
-/// The type that `mov` and `selp` have for a slot.
-fn moved(dtype: DType) -> &'static str {
-    match Class::of(dtype) {
-        Class::F32 => "f32",
-        Class::F64 => "f64",
-        Class::B64 => "b64",
-        Class::B32 | Class::Predicate => "b32",
     }
 }
 

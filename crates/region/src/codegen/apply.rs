@@ -163,12 +163,7 @@ pub(super) fn select(body: &mut Body, dtype: DType, which: Reg, a: Reg, b: Reg) 
         line!(body, "selp.b32 {word}, {a}, {b}, {which};");
         return body.is_not_zero(word);
     }
-    let kind = match Class::of(dtype) {
-        Class::F32 => "f32",
-        Class::F64 => "f64",
-        Class::B64 => "b64",
-        Class::B32 | Class::Predicate => "b32",
-    };
+    let kind = Class::of(dtype).moved();
     let result = body.reg(Class::of(dtype));
     line!(body, "selp.{kind} {result}, {a}, {b}, {which};");
     result

@@ -72,6 +72,16 @@ impl Class {
         }
     }
 
+    /// The type that instructions have which only move bits: `mov`, `selp`, loads and stores of registers as they are.
+    pub(super) fn moved(self) -> &'static str {
+        match self {
+            Class::F32 => "f32",
+            Class::F64 => "f64",
+            Class::B64 => "b64",
+            Class::B32 | Class::Predicate => "b32",
+        }
+    }
+
     fn declaration(self) -> (&'static str, &'static str) {
         match self {
             Class::Predicate => (".pred", "%p"),

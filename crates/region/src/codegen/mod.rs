@@ -16,7 +16,9 @@
 //! | `survey.rs` | what must be known of all nodes first |
 //! | `map.rs` | kernels with a thread for each element, or for several |
 //! | `reduce.rs` | kernels that make one element of many |
-//! | `accumulate.rs` | what such a kernel keeps of the elements that it has seen |
+//! | `scan.rs` | kernels that keep every step on the way to that one |
+//! | `scatter.rs` | kernels that put elements where indices say |
+//! | `accumulate.rs` | what the kernels of both keep of the elements that they have seen |
 
 mod accumulate;
 mod apply;
@@ -26,6 +28,8 @@ mod index;
 mod map;
 mod memory;
 mod reduce;
+mod scan;
+mod scatter;
 mod survey;
 mod value;
 
@@ -33,3 +37,5 @@ pub(crate) use body::{BLOCK, Kernel, Parameter};
 pub(crate) use index::keeps_numbers;
 pub(crate) use map::{Target, map};
 pub(crate) use reduce::reduce;
+pub(crate) use scan::{Scanned, scan};
+pub(crate) use scatter::{Pass, Scatter, scatter};

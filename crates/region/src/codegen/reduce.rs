@@ -178,7 +178,7 @@ impl Plan<'_> {
         self.together(&mut body, &kept, thread);
         self.write(&mut body, &kept, block);
         body.label("DONE");
-        self.finish(body, &self.shared())
+        self.finish(body, &self.accumulator.shared())
     }
 
     /// Several blocks for each result.
@@ -198,7 +198,7 @@ impl Plan<'_> {
         self.together(&mut body, &kept, thread);
         self.leave(&mut body, &kept, block);
         body.label("DONE");
-        self.finish(body, &self.shared())
+        self.finish(body, &self.accumulator.shared())
     }
 
     /// A block for each result, of what several blocks have left for it.
@@ -229,7 +229,7 @@ impl Plan<'_> {
         self.together(&mut body, &kept, thread);
         self.write(&mut body, &kept, block);
         body.label("DONE");
-        self.finish(body, &self.shared())
+        self.finish(body, &self.accumulator.shared())
     }
 
     /// What is kept of every `step`th element of a result, from `first` on.
@@ -352,7 +352,7 @@ impl Plan<'_> {
             line!(
                 body,
                 "st.shared.{} [{}], {};",
-                plain(dtype),
+                Class::of(dtype).moved(),
                 addresses[slot],
                 kept[slot]
             );
@@ -369,7 +369,7 @@ impl Plan<'_> {
                 line!(
                     body,
                     "ld.shared.{} {reg}, [{}+{offset}];",
-                    plain(dtype),
+                    Class::of(dtype).moved(),
                     addresses[slot]
                 );
                 other.push(reg);
@@ -379,7 +379,7 @@ impl Plan<'_> {
                 line!(
                     body,
                     "st.shared.{} [{}], {};",
-                    plain(dtype),
+                    Class::of(dtype).moved(),
                     addresses[slot],
                     kept[slot]
                 );
@@ -399,32 +399,14 @@ impl Plan<'_> {
         body.store(self.node.dtype, address, &[value]);
     }
 
-    /// The shared memory in which the threads of a block put together what they keep.
-    fn shared(&self) -> String {
-        let slots = self.accumulator.slots();
-        let declare = |(slot, dtype): (usize, &DType)| {
-            format!("\t.shared .align 8 .b8 kept{slot}[{}];\n", BLOCK * dtype.bytes())
-        };
-        slots.iter().enumerate().map(declare).collect()
-    }
-
     fn finish(&self, mut body: Body, shared: &str) -> Kernel {
-        body.word(match self.reduction {
-            Reduction::Sum => "sum",
-            Reduction::Product => "product",
-            Reduction::Minimum => "least",
-            Reduction::Maximum => "greatest",
-            Reduction::ArgMinimum => "argmin",
-            Reduction::ArgMaximum => "argmax",
-            Reduction::Any => "any",
-            Reduction::All => "all",
-        });
+        body.word(self.reduction.word());
         body.finish(shared)
     }
 }
 
 /// The number of the block in its grid, and of the thread in its block.
-fn numbers(body: &mut Body) -> (Reg, Reg) {
+pub(super) fn numbers(body: &mut Body) -> (Reg, Reg) {
     let (block, thread) = (body.reg(Class::B32), body.reg(Class::B32));
     line!(body, "mov.u32 {block}, %ctaid.x;");
     line!(body, "mov.u32 {thread}, %tid.x;");
@@ -435,14 +417,4 @@ fn numbers(body: &mut Body) -> (Reg, Reg) {
     line!(body, "cvt.u64.u32 {wide_block}, {block};");
     line!(body, "cvt.u64.u32 {wide_thread}, {thread};");
     (wide_block, wide_thread)
-}
-
-/// The type of a slot in shared memory.
-fn plain(dtype: DType) -> &'static str {
-    match Class::of(dtype) {
-        Class::F32 => "f32",
-        Class::F64 => "f64",
-        Class::B64 => "b64",
-        Class::B32 | Class::Predicate => "b32",
-    }
 }

@@ -104,7 +104,7 @@ impl<'a> Walk<'a> {
             | Op::Join { .. }
             | Op::Update { .. }
             | Op::Scatter { .. }
-            | Op::CumulativeSum(_) => unreachable!("the plan stores these before they are used"),
+            | Op::Accumulate { .. } => unreachable!("the plan stores these before they are used"),
         }
     }
 

@@ -106,8 +106,11 @@ fn mark_needed(candidates: &mut [Candidate], places: &FxHashMap<u64, usize>) {
     for candidate in candidates.iter() {
         match &candidate.op {
             Op::Product(left, right) => needed.extend([left, right].map(|factor| factor_source(factor))),
-            Op::Scatter { index, value, .. } => needed.extend([index.id, value.id]),
-            Op::CumulativeSum(source) => needed.push(source.id),
+            // Two kernels look at the indices.
+            Op::Scatter {
+                index, adds: false, ..
+            } => needed.push(index.id),
+            Op::Accumulate { source, .. } => needed.push(source.id),
             _ => {}
         }
     }

@@ -8,7 +8,8 @@ use smallvec::SmallVec;
 
 use super::launch::{allocate, launch};
 use crate::{
-    codegen::{Target, keeps_numbers, map, reduce},
+    codegen::{Pass, Scanned, Scatter, Target, keeps_numbers, map, reduce, scan, scatter},
+    element::DType,
     error::Result,
     graph::{NodeRef, Op, Reduction, Session, State, Storage},
     product,
@@ -95,9 +96,23 @@ impl Step<'_> {
                 self.map_into(value, map.clone(), target)
             }
             Op::Product(left, right) => self.product(left, right, target),
-            Op::Scatter { .. } | Op::CumulativeSum(_) => {
-                unimplemented!("others write this")
+            Op::Scatter {
+                base,
+                index,
+                value,
+                axis,
+                adds,
+            } => {
+                self.map(base, &Target::Dense, target)?;
+                let what = Scatter {
+                    node: self.node,
+                    index,
+                    value,
+                    axis: *axis,
+                };
+                self.scatter(&what, *adds, target)
             }
+            Op::Accumulate { reduction, source } => self.scan(*reduction, source, target),
         }
     }
 
@@ -137,20 +152,15 @@ impl Step<'_> {
                 &[],
             );
         };
-        let mut partials: SmallVec<[Buffer<u8>; 2]> = SmallVec::new();
-        for slot in &rest.slots {
-            partials.push(allocate(self.stream, rest.partials * slot.bytes())?);
-        }
-        let mut between: SmallVec<[&mut Buffer<u8>; 2]> = partials.iter_mut().collect();
+        let mut partials = self.partials(&rest.slots, rest.partials)?;
         launch(
             self.session,
             self.stream,
             self.node,
             &kernels.first,
-            &mut between,
+            &mut each(&mut partials),
             &[],
         )?;
-        drop(between);
         launch(
             self.session,
             self.stream,
@@ -159,6 +169,52 @@ impl Step<'_> {
             &mut [target],
             &partials,
         )
+    }
+
+    /// Puts elements where indices say, in a target that has those of the base.
+    fn scatter(&self, what: &Scatter<'_>, adds: bool, target: &mut Buffer<u8>) -> Result<()> {
+        if what.index.elements == 0 {
+            return Ok(());
+        }
+        let pass = |pass, target: &mut Buffer<u8>, partials: &[Buffer<u8>]| {
+            let kernel = scatter(what, pass);
+            launch(
+                self.session,
+                self.stream,
+                self.node,
+                &kernel,
+                &mut [target],
+                partials,
+            )
+        };
+        if adds {
+            return pass(Pass::Add, target, &[]);
+        }
+        let mark_bytes = if what.is_wide() { 8 } else { 4 };
+        let mut marks = self.stream.zeros::<u8>(self.node.elements * mark_bytes)?;
+        pass(Pass::Mark, &mut marks, &[])?;
+        pass(Pass::Take, target, &[marks])
+    }
+
+    fn scan(&self, reduction: Reduction, source: &NodeRef, target: &mut Buffer<u8>) -> Result<()> {
+        let run = |kernel, targets: &mut [&mut Buffer<u8>], partials: &[Buffer<u8>]| {
+            launch(self.session, self.stream, self.node, kernel, targets, partials)
+        };
+        let segments = match scan(self.node, reduction, source) {
+            Scanned::Whole(kernel) => return run(&kernel, &mut [target], &[]),
+            Scanned::Split(segments) => segments,
+        };
+        let mut totals = self.partials(&segments.slots, segments.partials)?;
+        let mut prefixes = self.partials(&segments.slots, segments.partials)?;
+        run(&segments.totals, &mut each(&mut totals), &[])?;
+        run(&segments.prefixes, &mut each(&mut prefixes), &totals)?;
+        run(&segments.results, &mut [target], &prefixes)
+    }
+
+    /// Arrays for what one kernel leaves for the next.
+    fn partials(&self, slots: &[DType], elements: usize) -> Result<SmallVec<[Buffer<u8>; 2]>> {
+        let partial = |slot: &DType| allocate(self.stream, elements * slot.bytes());
+        slots.iter().map(partial).collect()
     }
 
     fn join(&self, parts: &[NodeRef], axis: usize, target: &mut Buffer<u8>) -> Result<()> {
@@ -194,6 +250,11 @@ impl Step<'_> {
         )?;
         Ok(())
     }
+}
+
+/// Each array, to be written.
+fn each(buffers: &mut [Buffer<u8>]) -> SmallVec<[&mut Buffer<u8>; 2]> {
+    buffers.iter_mut().collect()
 }
 
 /// A matrix, or a batch of them, in memory.

@@ -30,7 +30,7 @@ enum What {
     Join(SmallVec<[u64; 4]>, usize),
     Update([u64; 2], AxisMap),
     Scatter([u64; 3], usize, bool),
-    CumulativeSum(u64),
+    Accumulate(Reduction, u64),
 }
 
 impl Key {
@@ -62,7 +62,7 @@ impl Key {
                 axis,
                 adds,
             } => What::Scatter([base.id, index.id, value.id], *axis, *adds),
-            Op::CumulativeSum(source) => What::CumulativeSum(source.id),
+            Op::Accumulate { reduction, source } => What::Accumulate(*reduction, source.id),
         };
         Self {
             dtype,

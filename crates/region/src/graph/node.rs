@@ -104,8 +104,8 @@ pub(crate) enum Op {
         axis: usize,
         adds: bool,
     },
-    /// Along the last axis, the sum of all elements up to each.
-    CumulativeSum(NodeRef),
+    /// Along the last axis, one element of all those up to each.
+    Accumulate { reduction: Reduction, source: NodeRef },
 }
 
 /// Ways to make one element of many.
@@ -121,6 +121,22 @@ pub(crate) enum Reduction {
     ArgMaximum,
     Any,
     All,
+}
+
+impl Reduction {
+    /// A word for kernels' names.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Reduction::Sum => "sum",
+            Reduction::Product => "product",
+            Reduction::Minimum => "least",
+            Reduction::Maximum => "greatest",
+            Reduction::ArgMinimum => "argmin",
+            Reduction::ArgMaximum => "argmax",
+            Reduction::Any => "any",
+            Reduction::All => "all",
+        }
+    }
 }
 
 /// The number of the next node.
@@ -208,7 +224,7 @@ impl Op {
             Op::Apply(_, operands) => operands.iter().for_each(visit),
             Op::View(source, _)
             | Op::Reshape(source)
-            | Op::CumulativeSum(source)
+            | Op::Accumulate { source, .. }
             | Op::Reduce { source, .. } => {
                 visit(source);
             }

@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use rustc_hash::FxHashMap;
 
-use super::{Node, NodeRef, Op, State, key::Key};
+use super::{Node, NodeRef, Op, State, Storage, key::Key};
 use crate::{
     element::DType,
     error::{Error, Misuse, Problem, Result},
@@ -101,6 +101,25 @@ impl Session {
         inner.known.insert(key, Arc::downgrade(&node));
         inner.planned.push(Arc::downgrade(&node));
         node
+    }
+
+    /// A node with elements of the host, which are copied before this returns.
+    pub(crate) fn upload(
+        &self,
+        dtype: DType,
+        shape: Shape,
+        elements: &[u8],
+        location: &'static Location<'static>,
+    ) -> NodeRef {
+        let stream = self.lanes().any(&self.device);
+        let buffer = stream.and_then(|stream| Ok(stream.upload::<u8>(elements)?));
+        match buffer {
+            Ok(buffer) => {
+                let state = State::Stored(Arc::new(Storage { buffer }));
+                Arc::new(Node::new(self.device.clone(), dtype, shape, state, location))
+            }
+            Err(error) => self.fail(dtype, &shape, error, location),
+        }
     }
 
     /// A node that stands for a failure, which is noted.

@@ -1,0 +1,331 @@
+//! Elements chosen by indices, and elements put where indices say.
+//!
+//! Indices that are in memory of the device are looked at there, when they are used: one that is none is an error for
+//! whoever waits for the result, and nothing outside of the operands is touched.
+
+use std::panic::Location;
+
+use bytemuck::cast_slice;
+use ndarray::{Axis, Dimension, Ix1};
+
+use super::Array;
+use crate::{
+    element::{DType, Element, Number, sealed::Sealed},
+    error::{Misuse, Problem},
+    graph::{NodeRef, Op, Session},
+    shape::{self, AxisMap, AxisSource, Shape},
+};
+
+/// An element that can be an index: `i32` or `i64`.
+///
+/// ```
+/// fn last<I: millstream_region::IndexElement>(indices: &[I]) -> Option<I> {
+///     indices.last().copied()
+/// }
+/// assert_eq!(last(&[0_i32, 2]), Some(2));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no type of an index",
+    note = "indices are `i32` or `i64`; `cast` makes one type of another"
+)]
+pub trait IndexElement: Number {}
+
+impl IndexElement for i32 {}
+impl IndexElement for i64 {}
+
+/// Which elements [`Array::select`] takes: indices on the device, or on the host.
+///
+/// ```
+/// use millstream_region::RegionExt;
+/// use ndarray::{Axis, array};
+///
+/// let device = millstream::Device::simulated()?;
+/// let x = array![10, 11, 12];
+/// let chosen = device.region(|g| {
+///     let x = g.array(&x);
+///     (x.select(Axis(0), &[2, 0]), x.select(Axis(0), &x.argmax().flatten()))
+/// })?;
+/// assert_eq!(chosen.wait()?, (array![12, 10], array![12]));
+/// # Ok::<(), millstream_region::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say which elements to take",
+    note = "indices are an array of `i32` or `i64` on the device with one axis, or a slice of `usize` on the host"
+)]
+pub trait Indices: private::Sealed {
+    /// The indices on the session's device, or a node that stands for a mistake.
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    fn node(self, session: &Session, along: Along) -> NodeRef;
+}
+
+/// The axis that indices belong to.
+#[derive(Clone, Copy)]
+pub(crate) struct Along {
+    axis: usize,
+    length: usize,
+    location: &'static Location<'static>,
+}
+
+mod private {
+    pub trait Sealed {}
+    impl<I: super::IndexElement> Sealed for &super::Array<I, super::Ix1> {}
+    impl Sealed for &[usize] {}
+    impl Sealed for &Vec<usize> {}
+    impl<const N: usize> Sealed for &[usize; N] {}
+}
+
+impl<I: IndexElement> Indices for &Array<I, Ix1> {
+    #[allow(private_interfaces)]
+    fn node(self, _session: &Session, _along: Along) -> NodeRef {
+        NodeRef::clone(self.node())
+    }
+}
+
+impl Indices for &[usize] {
+    #[allow(private_interfaces)]
+    fn node(self, session: &Session, along: Along) -> NodeRef {
+        let Along {
+            axis,
+            length,
+            location,
+        } = along;
+        let shape = Shape::from_slice(&[self.len()]);
+        if self.iter().any(|&index| index >= length) {
+            let misuse = Misuse::new("select", Problem::Index { axis, length }, location);
+            return session.fail(DType::I64, &shape, misuse, location);
+        }
+        // They are less than a length, which an `i64` holds.
+        let indices: Vec<i64> = self.iter().map(|&index| index as i64).collect();
+        session.upload(DType::I64, shape, cast_slice(&indices), location)
+    }
+}
+
+impl Indices for &Vec<usize> {
+    #[allow(private_interfaces)]
+    fn node(self, session: &Session, along: Along) -> NodeRef {
+        self.as_slice().node(session, along)
+    }
+}
+
+impl<const N: usize> Indices for &[usize; N] {
+    #[allow(private_interfaces)]
+    fn node(self, session: &Session, along: Along) -> NodeRef {
+        self.as_slice().node(session, along)
+    }
+}
+
+impl<T: Element, D: Dimension> Array<T, D> {
+    /// Of an axis, those indices that are given, in their order: what `ndarray` calls `select`.
+    ///
+    /// # Errors
+    ///
+    /// Whoever waits for the region gets an error if an index is none of the axis.
+    #[track_caller]
+    #[must_use]
+    pub fn select(&self, axis: Axis, indices: impl Indices) -> Self {
+        let location = Location::caller();
+        let Some(&length) = self.shape().get(axis.index()) else {
+            return self.no_axis(axis, self.shape(), "select", location);
+        };
+        let along = Along {
+            axis: axis.index(),
+            length,
+            location,
+        };
+        let indices: Array<i64, Ix1> = Array::of(self.session(), indices.node(self.session(), along));
+        let mut shape = self.node().shape.clone();
+        shape[axis.index()] = indices.len();
+        let map = AxisMap::from_slice(&[AxisSource::same(axis.index())]);
+        let indices: Array<i64, D> = indices.view(shape, map, "select", location);
+        self.gathered(self.clone(), indices.node(), axis, "select", location)
+    }
+
+    /// For each element of `index`, the element of this array that has its place, but that index along the axis: what NumPy calls
+    /// `take_along_axis`. The other axes are stretched to the same lengths.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::{Axis, array};
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let (x, index) = (array![[1, 2, 3], [4, 5, 6]], array![[2, 2], [0, 1]]);
+    /// let chosen = device.region(|g| g.array(&x).gather(Axis(1), &g.array(&index)))?;
+    /// assert_eq!(chosen.wait()?, array![[3, 3], [4, 5]]);
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Whoever waits for the region gets an error if an index is none of the axis.
+    #[track_caller]
+    #[must_use]
+    pub fn gather<I: IndexElement>(&self, axis: Axis, index: &Array<I, D>) -> Self {
+        let location = Location::caller();
+        let Some(&length) = self.shape().get(axis.index()) else {
+            return self.no_axis(axis, index.shape(), "gather", location);
+        };
+        let common = shape::broadcast(&without(self.shape(), axis), &without(index.shape(), axis));
+        let Some(mut shape) = common else {
+            let problem = Problem::Shapes {
+                left: self.shape().into(),
+                right: index.shape().into(),
+            };
+            return self.mistake(T::DTYPE, index.shape(), "gather", problem, location);
+        };
+        shape[axis.index()] = length;
+        let source: Self = self.stretched(&shape, "gather", location);
+        shape[axis.index()] = index.shape()[axis.index()];
+        let index: Array<I, D> = index.stretched(&shape, "gather", location);
+        self.gathered(source, index.node(), axis, "gather", location)
+    }
+
+    /// What `index`, which has the result's shape, gives of `source` along the axis.
+    fn gathered(
+        &self,
+        source: Self,
+        index: &NodeRef,
+        axis: Axis,
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> Self {
+        let axis = axis.index();
+        let length = source.shape()[axis];
+        if length == 0 && index.elements > 0 {
+            let problem = Problem::Index { axis, length };
+            return self.mistake(T::DTYPE, &index.shape, operation, problem, location);
+        }
+        let op = Op::Gather {
+            source: NodeRef::clone(source.node()),
+            index: NodeRef::clone(index),
+            axis,
+        };
+        self.plan(T::DTYPE, index.shape.clone(), op, operation, location)
+    }
+
+    /// This array, but each element of `values` has the place of its element of `index`, and that index along the axis. The
+    /// values are stretched to the shape of `index`, and that, along the other axes, to this array's. Where several have one
+    /// place, the last in the order of a dense array counts.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::{Axis, array};
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let (index, values) = (array![1_i64, 3, 1], array![10, 20, 30]);
+    /// let put = device.region(|g| {
+    ///     let x = g.zeros::<i32, _>(4);
+    ///     let (index, values) = (g.array(&index), g.array(&values));
+    ///     (x.scatter(Axis(0), &index, &values), x.scatter_add(Axis(0), &index, &values))
+    /// })?;
+    /// assert_eq!(put.wait()?, (array![0, 30, 0, 20], array![0, 40, 0, 20]));
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Whoever waits for the region gets an error if an index is none of the axis.
+    #[track_caller]
+    #[must_use]
+    pub fn scatter<I: IndexElement, E: Dimension>(
+        &self,
+        axis: Axis,
+        index: &Array<I, D>,
+        values: &Array<T, E>,
+    ) -> Self {
+        self.scattered(axis, index, values, false, "scatter", Location::caller())
+    }
+
+    fn scattered<I: IndexElement, E: Dimension>(
+        &self,
+        axis: Axis,
+        index: &Array<I, D>,
+        values: &Array<T, E>,
+        adds: bool,
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> Self {
+        let Some(&length) = self.shape().get(axis.index()) else {
+            return self.no_axis(axis, self.shape(), operation, location);
+        };
+        let fails = |problem| self.mistake(T::DTYPE, self.shape(), operation, problem, location);
+        let own = without(self.shape(), axis);
+        if shape::broadcast(&own, &without(index.shape(), axis)).is_none_or(|common| common != own) {
+            return fails(Problem::Shapes {
+                left: self.shape().into(),
+                right: index.shape().into(),
+            });
+        }
+        let mut shape = self.node().shape.clone();
+        shape[axis.index()] = index.shape()[axis.index()];
+        if shape::broadcast(values.shape(), &shape).as_ref() != Some(&shape) {
+            return fails(Problem::Broadcast {
+                shape: values.shape().into(),
+                target: shape.as_slice().into(),
+            });
+        }
+        if length == 0 && shape::elements(&shape) != Some(0) {
+            let axis = axis.index();
+            return fails(Problem::Index { axis, length });
+        }
+        let index: Array<I, D> = index.stretched(&shape, operation, location);
+        let value: Array<T, D> = values.stretched(&shape, operation, location);
+        let op = Op::Scatter {
+            base: NodeRef::clone(self.node()),
+            index: NodeRef::clone(index.node()),
+            value: NodeRef::clone(value.node()),
+            axis: axis.index(),
+            adds,
+        };
+        self.plan(T::DTYPE, self.node().shape.clone(), op, operation, location)
+    }
+}
+
+impl<T: Number, D: Dimension> Array<T, D> {
+    /// As [`scatter`](Self::scatter), but the values are added to what is there: all that have one place.
+    ///
+    /// Integers wrap around. Floats are added as `f64` in an order that nobody knows, so that the last bits of an `f64` may differ
+    /// from run to run; `f32` is rounded once, at the end.
+    ///
+    /// # Errors
+    ///
+    /// Whoever waits for the region gets an error if an index is none of the axis.
+    #[track_caller]
+    #[must_use]
+    pub fn scatter_add<I: IndexElement, E: Dimension>(
+        &self,
+        axis: Axis,
+        index: &Array<I, D>,
+        values: &Array<T, E>,
+    ) -> Self {
+        let location = Location::caller();
+        match <T as Sealed>::DTYPE {
+            DType::U8 => self.added_as::<i32, I, E>(axis, index, values, location),
+            DType::F32 => self.added_as::<f64, I, E>(axis, index, values, location),
+            _ => self.scattered(axis, index, values, true, "scatter_add", location),
+        }
+    }
+
+    /// By way of a type in which the device can add.
+    #[track_caller]
+    fn added_as<W: Number, I: IndexElement, E: Dimension>(
+        &self,
+        axis: Axis,
+        index: &Array<I, D>,
+        values: &Array<T, E>,
+        location: &'static Location<'static>,
+    ) -> Self {
+        let (wide, values) = (self.cast::<W>(), values.cast::<W>());
+        wide.scattered(axis, index, &values, true, "scatter_add", location)
+            .cast()
+    }
+}
+
+/// The lengths of the other axes, and 1 in place of this one's.
+fn without(shape: &[usize], axis: Axis) -> Shape {
+    let mut shape = Shape::from_slice(shape);
+    if let Some(length) = shape.get_mut(axis.index()) {
+        *length = 1;
+    }
+    shape
+}

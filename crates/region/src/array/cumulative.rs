@@ -1,0 +1,74 @@
+//! Of each element with all in front of it, along an axis.
+
+use std::panic::Location;
+
+use ndarray::{Axis, Dimension};
+
+use super::Array;
+use crate::{
+    element::Number,
+    graph::{NodeRef, Op, Reduction},
+};
+
+macro_rules! cumulative {
+    ($($(#[$doc:meta])* $name:ident, $reduction:ident;)*) => {$(
+        $(#[$doc])*
+        #[track_caller]
+        #[must_use]
+        pub fn $name(&self, axis: Axis) -> Self {
+            self.accumulated(Reduction::$reduction, axis, stringify!($name), Location::caller())
+        }
+    )*};
+}
+
+impl<T: Number, D: Dimension> Array<T, D> {
+    cumulative! {
+        /// Of each element, its sum with all in front of it along the axis.
+        ///
+        /// Integers wrap around. Floats are added in an order that follows from the shape alone: `f32` as `f64`, `f64` with what
+        /// each addition loses, so that a result is off by little more than its last rounding.
+        ///
+        /// ```
+        /// use millstream_region::RegionExt;
+        /// use ndarray::{Axis, array};
+        ///
+        /// let device = millstream::Device::simulated()?;
+        /// let x = array![[1, 2, 3], [4, 5, 6]];
+        /// let sums = device.region(|g| (g.array(&x).cumsum(Axis(0)), g.array(&x).cumsum(Axis(1))))?;
+        /// assert_eq!(sums.wait()?, (array![[1, 2, 3], [5, 7, 9]], array![[1, 3, 6], [4, 9, 15]]));
+        /// # Ok::<(), millstream_region::Error>(())
+        /// ```
+        cumsum, Sum;
+        /// Of each element, its product with all in front of it along the axis.
+        ///
+        /// Integers wrap around. Floats are multiplied as `f64`, neighbours first where a line is long.
+        cumprod, Product;
+        /// Of each element and all in front of it along the axis, the least, or a NaN if there is one.
+        cummin, Minimum;
+        /// Of each element and all in front of it along the axis, the greatest, or a NaN if there is one.
+        cummax, Maximum;
+    }
+
+    fn accumulated(
+        &self,
+        reduction: Reduction,
+        axis: Axis,
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> Self {
+        if axis.index() >= self.ndim() {
+            return self.no_axis(axis, self.shape(), operation, location);
+        }
+        // Lines go along the last axis.
+        let mut order: Vec<_> = (0..self.ndim()).collect();
+        order.swap(axis.index(), self.ndim() - 1);
+        let lines = self.reordered_axes(&order, operation, location);
+        let op = Op::Accumulate {
+            reduction,
+            source: NodeRef::clone(lines.node()),
+        };
+        let shape = lines.node().shape.clone();
+        let accumulated: Self = lines.plan(T::DTYPE, shape, op, operation, location);
+        accumulated.reordered_axes(&order, operation, location)
+    }
+}
