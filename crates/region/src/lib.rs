@@ -68,6 +68,6 @@ pub use element::{Element, Float, Number};
 pub use error::{Error, Lengths, Misuse, Problem, Result};
 #[doc(hidden)]
 pub use host::{Arriving, Elements, Kept, Parcel, ScalarParcel, Source, VecParcel, WriteBack};
-pub use host::{DeviceValue, Input, InputMut, Output, Parameter, Pending, Place};
+pub use host::{DeviceValue, Input, InputMut, Keep, Output, Parameter, Pending, Place};
 pub use millstream_macros::region;
 pub use region::{Region, RegionExt};

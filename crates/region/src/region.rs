@@ -42,6 +42,13 @@ impl Region {
         }
     }
 
+    /// The region with this session.
+    pub(crate) fn of(session: &Arc<Session>) -> Self {
+        Self {
+            session: Arc::clone(session),
+        }
+    }
+
     pub(crate) fn session(&self) -> &Arc<Session> {
         &self.session
     }

@@ -2,12 +2,12 @@
 
 use std::panic::Location;
 
-use ndarray::{Axis, Dimension};
+use ndarray::{Axis, Dimension, Slice};
 
 use super::Array;
 use crate::{
     element::Number,
-    graph::{NodeRef, Op, Reduction},
+    graph::{Function, NodeRef, Op, Reduction},
 };
 
 macro_rules! cumulative {
@@ -47,6 +47,31 @@ impl<T: Number, D: Dimension> Array<T, D> {
         cummin, Minimum;
         /// Of each element and all in front of it along the axis, the greatest, or a NaN if there is one.
         cummax, Maximum;
+    }
+
+    /// What each element has changed from the one in front of it along the axis, `n` times over: each time, the axis is one
+    /// shorter.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::{Axis, array};
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let x = array![1, 4, 9, 16];
+    /// let changes = device.region(|g| (g.array(&x).diff(1, Axis(0)), g.array(&x).diff(2, Axis(0))))?;
+    /// assert_eq!(changes.wait()?, (array![3, 5, 7], array![2, 2]));
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn diff(&self, n: usize, axis: Axis) -> Self {
+        let mut changes = self.clone();
+        for _ in 0..n {
+            let later = changes.slice_axis(axis, Slice::from(1..));
+            let earlier = changes.slice_axis(axis, Slice::from(..-1));
+            changes = later.same_shape(Function::Subtract, &earlier);
+        }
+        changes
     }
 
     fn accumulated(

@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use super::{Array, compare::Operand};
 use crate::{
-    element::{Element, Float, Number, Scalar},
+    element::{DType, Element, Float, Number, Scalar},
     graph::{Comparison, Function, Op, Rounding},
 };
 
@@ -106,6 +106,70 @@ impl<T: Float, D> Array<T, D> {
         self.same_shape(Function::Compare(Comparison::NotEqual), self)
     }
 
+    /// Where an element is infinite.
+    #[track_caller]
+    #[must_use]
+    pub fn is_infinite(&self) -> Array<bool, D> {
+        self.abs().beside(Comparison::Equal, f32::INFINITY, f64::INFINITY)
+    }
+
+    /// Where an element is neither infinite nor NaN.
+    #[track_caller]
+    #[must_use]
+    pub fn is_finite(&self) -> Array<bool, D> {
+        self.abs().beside(Comparison::Less, f32::INFINITY, f64::INFINITY)
+    }
+
+    /// Angles in radians as degrees.
+    #[track_caller]
+    #[must_use]
+    pub fn to_degrees(&self) -> Self {
+        self.scaled(1.0_f32.to_degrees(), 1.0_f64.to_degrees())
+    }
+
+    /// Angles in degrees as radians.
+    #[track_caller]
+    #[must_use]
+    pub fn to_radians(&self) -> Self {
+        self.scaled(1.0_f32.to_radians(), 1.0_f64.to_radians())
+    }
+
+    /// The logarithm to another base: the quotient of the natural ones.
+    #[track_caller]
+    #[must_use]
+    pub fn log(&self, base: T) -> Self {
+        let of_base = match base.scalar() {
+            Scalar::F32(base) => Scalar::F32(base.ln()),
+            Scalar::F64(base) => Scalar::F64(base.ln()),
+            other => other,
+        };
+        let of_base = self.everywhere(of_base);
+        self.ln().same_shape(Function::Divide, &of_base)
+    }
+
+    /// Compared with a number that is given for both types.
+    #[track_caller]
+    fn beside(&self, comparison: Comparison, narrow: f32, wide: f64) -> Array<bool, D> {
+        let other = self.everywhere(of_type::<T>(narrow, wide));
+        self.same_shape(Function::Compare(comparison), &other)
+    }
+
+    /// Multiplied by a number that is given for both types.
+    #[track_caller]
+    fn scaled(&self, narrow: f32, wide: f64) -> Self {
+        let factor = self.everywhere(of_type::<T>(narrow, wide));
+        self.same_shape(Function::Multiply, &factor)
+    }
+
+    /// A value in this array's shape.
+    #[track_caller]
+    fn everywhere(&self, value: Scalar) -> Self {
+        let location = Location::caller();
+        let shape = &self.node().shape;
+        self.constant(value, location)
+            .stretched(shape, "constant", location)
+    }
+
     /// Each element to the power of another, or of a value.
     #[track_caller]
     #[must_use]
@@ -135,6 +199,14 @@ impl<T: Float, D> Array<T, D> {
         let value = self.constant(Scalar::I32(exponent), location);
         let exponent: Array<T, D> = value.stretched(&self.node().shape, "powi", location);
         self.same_shape(Function::Maths("powi"), &exponent)
+    }
+}
+
+/// The one of two numbers that has this type.
+fn of_type<T: Float>(narrow: f32, wide: f64) -> Scalar {
+    match T::DTYPE {
+        DType::F32 => Scalar::F32(narrow),
+        _ => Scalar::F64(wide),
     }
 }
 

@@ -4,6 +4,7 @@ mod chosen;
 mod compare;
 mod create;
 mod cumulative;
+mod fetch;
 mod join;
 mod linear;
 mod maths;

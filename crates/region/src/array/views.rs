@@ -331,6 +331,20 @@ impl<T, D> Array<T, D> {
 }
 
 impl<T: Element> Array<T, ndarray::Ix2> {
+    /// One row of a matrix.
+    #[track_caller]
+    #[must_use]
+    pub fn row(&self, index: usize) -> Array<T, Ix1> {
+        self.index_axis(Axis(0), index)
+    }
+
+    /// One column of a matrix.
+    #[track_caller]
+    #[must_use]
+    pub fn column(&self, index: usize) -> Array<T, Ix1> {
+        self.index_axis(Axis(1), index)
+    }
+
     /// The elements of a matrix whose two indices are the same.
     #[track_caller]
     #[must_use]

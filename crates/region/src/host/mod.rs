@@ -7,7 +7,7 @@ mod place;
 mod write_back;
 
 pub use input::{Input, Parameter, Source};
-pub use output::{Arriving, DeviceValue, Elements, Kept, Output, Parcel, ScalarParcel, VecParcel};
+pub use output::{Arriving, DeviceValue, Elements, Keep, Kept, Output, Parcel, ScalarParcel, VecParcel};
 pub use pending::Pending;
 pub use place::Place;
 pub use write_back::{InputMut, WriteBack};

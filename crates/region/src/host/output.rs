@@ -296,6 +296,44 @@ impl<T: Element, D: Dimension> Output for Array<T, D> {
     }
 }
 
+/// An array that a region leaves on the device: for the closures of [`RegionExt::region`](crate::RegionExt::region), whose arrays
+/// come back otherwise. A region function says so by its type.
+///
+/// ```
+/// use millstream_region::{Keep, RegionExt};
+/// use ndarray::array;
+///
+/// let device = millstream::Device::simulated()?;
+/// let x = array![1.0_f32, 2.0];
+/// let (twice, sum) = device.region(|g| {
+///     let x = g.array(&x);
+///     (Keep(&x * 2.0), x.sum())
+/// })?.wait()?;
+/// assert_eq!((twice * 2.0).to_host()?, array![4.0, 8.0]);
+/// assert_eq!(sum, ndarray::arr0(3.0));
+/// # Ok::<(), millstream_region::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Keep<T, D>(pub Array<T, D>);
+
+impl<T: Element, D: Dimension> DeviceValue for Keep<T, D> {
+    type Host = Self;
+}
+
+impl<T: Element, D: Dimension> Output for Keep<T, D> {
+    type Body = Self;
+    type Value = Array<T, D>;
+    type Arriving = Kept<T, D>;
+
+    fn nodes(body: &Self, visit: &mut dyn FnMut(Elements)) -> Result<()> {
+        <Array<T, D> as Output>::nodes(&body.0, visit)
+    }
+
+    fn depart(body: Self, region: &Region) -> Result<Kept<T, D>> {
+        <Array<T, D> as Output>::depart(body.0, region)
+    }
+}
+
 /// What a body that can fail gives.
 impl<R: Output> Output for Result<R, Error> {
     type Body = Result<R::Body, Error>;
