@@ -164,7 +164,8 @@ impl Walk<'_> {
         }
         let seen = if shape.iter().all(|&length| length == 1) {
             self.only_place()
-        } else if keeps_numbers(&self.places[place.0].shape, map, shape) {
+        } else if self.flat || keeps_numbers(&self.places[place.0].shape, map, shape) {
+            // Where all is flat, the place may have another shape than the view: a reshape leaves it as it is.
             self.renumbered(source, place, shape)
         } else if let Indices {
             group: Some((first, lane)),

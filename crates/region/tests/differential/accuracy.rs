@@ -1,0 +1,217 @@
+//! What is rounded: sums, products and functions of floats, against more exact ones and within stated bounds.
+
+use millstream_region::{Array, RegionExt};
+use ndarray::{Array1, Array2, Axis, Ix1};
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg32;
+
+use crate::{Outcome, places::place};
+
+type Test = (&'static str, fn() -> Outcome);
+
+pub(crate) const TESTS: &[Test] = &[
+    (
+        "sums_are_off_by_their_last_rounding",
+        sums_are_off_by_their_last_rounding,
+    ),
+    ("sums_on_the_way_too", sums_on_the_way_too),
+    ("functions_of_fused_kernels", functions_of_fused_kernels),
+    ("products_keep_their_bound", products_keep_their_bound),
+];
+
+/// Numbers from −2^20 to 2^20 of very different sizes.
+fn numbers(rng: &mut Pcg32, count: usize) -> Vec<f64> {
+    let mut number = || {
+        let fraction = f64::from(rng.next_u32()) / 4_294_967_296.0 - 0.5;
+        fraction * 2.0_f64.powi((rng.next_u32() % 42) as i32 - 20)
+    };
+    (0..count).map(|_| number()).collect()
+}
+
+/// The sum of all, as if in twice the digits (Neumaier).
+fn exact_sum(numbers: impl IntoIterator<Item = f64>) -> (f64, f64) {
+    let (mut sum, mut lost, mut size) = (0.0_f64, 0.0, 0.0);
+    for number in numbers {
+        let next = sum + number;
+        lost += if sum.abs() >= number.abs() {
+            (sum - next) + number
+        } else {
+            (number - next) + sum
+        };
+        sum = next;
+        size += number.abs();
+    }
+    (sum + lost, size)
+}
+
+/// Whether a value is as near as its last rounding and a trace of the sizes that were added allow.
+fn is_near(found: f64, exact: f64, size: f64, unit: f64) -> bool {
+    (found - exact).abs() <= unit * exact.abs() + size * 1e-14
+}
+
+const UNIT_F32: f64 = 6.0e-8;
+const UNIT_F64: f64 = 1.2e-16;
+
+fn sums_are_off_by_their_last_rounding() -> Outcome {
+    let mut rng = Pcg32::seed_from_u64(5);
+    for (seed, shape) in [(40, 7), (3, 1000), (1, 100_000), (2000, 40), (1, 1)]
+        .into_iter()
+        .enumerate()
+    {
+        let wide = Array2::from_shape_vec(shape, numbers(&mut rng, shape.0 * shape.1))?;
+        let narrow = wide.mapv(|x| x as f32);
+        let place = place(seed as u64);
+        let device = place.open()?;
+        let found = device.region(|g| {
+            let (wide, narrow) = (g.array(&wide), g.array(&narrow));
+            (
+                wide.sum_axis(Axis(1)),
+                narrow.sum_axis(Axis(1)),
+                wide.sum_axis(Axis(0)),
+                narrow.mean_axis(Axis(0)),
+            )
+        })?;
+        let (rows, narrow_rows, columns, means) = found.wait()?;
+        for (at, (&found, &narrow_found)) in rows.iter().zip(&narrow_rows).enumerate() {
+            let (exact, size) = exact_sum(wide.row(at).iter().copied());
+            // The sum of an f64 keeps what its additions lose.
+            assert!(
+                (found - exact).abs() <= UNIT_F64 * exact.abs() + size * 1e-28,
+                "{found} {exact}"
+            );
+            let (exact, size) = exact_sum(narrow.row(at).iter().map(|&x| x.into()));
+            assert!(
+                is_near(narrow_found.into(), exact, size, UNIT_F32),
+                "{narrow_found} {exact}"
+            );
+        }
+        for (at, (&found, &mean)) in columns.iter().zip(&means).enumerate() {
+            let (exact, size) = exact_sum(wide.column(at).iter().copied());
+            assert!(
+                (found - exact).abs() <= UNIT_F64 * exact.abs() + size * 1e-28,
+                "{found} {exact}"
+            );
+            let (exact, size) = exact_sum(narrow.column(at).iter().map(|&x| x.into()));
+            let count = shape.0 as f64;
+            assert!(
+                is_near(mean.into(), exact / count, size / count, 2.0 * UNIT_F32),
+                "{mean}"
+            );
+        }
+        drop(device);
+        place.is_clean()?;
+    }
+    Ok(())
+}
+
+fn sums_on_the_way_too() -> Outcome {
+    let mut rng = Pcg32::seed_from_u64(6);
+    for (seed, count) in [1, 64, 65, 1023, 1025, 4097, 50_000].into_iter().enumerate() {
+        let wide = Array1::from_vec(numbers(&mut rng, count));
+        let narrow = wide.mapv(|x| x as f32);
+        let place = place(seed as u64);
+        let device = place.open()?;
+        let sums = device.region(|g| (g.array(&wide).cumsum(Axis(0)), g.array(&narrow).cumsum(Axis(0))))?;
+        let (found, narrow_found) = sums.wait()?;
+        let step = (count / 50).max(1);
+        for end in (1..=count).step_by(step).chain([count]) {
+            let (exact, size) = exact_sum(wide.iter().take(end).copied());
+            let found = found[end - 1];
+            assert!(
+                (found - exact).abs() <= UNIT_F64 * exact.abs() + size * 1e-28,
+                "{found} {exact}"
+            );
+            let (exact, size) = exact_sum(narrow.iter().take(end).map(|&x| x.into()));
+            let found = narrow_found[end - 1].into();
+            assert!(is_near(found, exact, size, UNIT_F32), "{found} {exact}");
+        }
+        drop(device);
+        place.is_clean()?;
+    }
+    Ok(())
+}
+
+type Function = (
+    &'static str,
+    fn(&Array<f32, Ix1>) -> Array<f32, Ix1>,
+    fn(f64) -> f64,
+);
+
+/// Functions, and the same of an `f64` on the host, which is as good as exact.
+const FUNCTIONS: [Function; 19] = [
+    ("exp", |x| x.exp(), f64::exp),
+    ("exp2", |x| x.exp2(), f64::exp2),
+    ("exp_m1", |x| x.exp_m1(), f64::exp_m1),
+    ("ln", |x| x.ln(), f64::ln),
+    ("ln_1p", |x| x.ln_1p(), f64::ln_1p),
+    ("log2", |x| x.log2(), f64::log2),
+    ("log10", |x| x.log10(), f64::log10),
+    ("cbrt", |x| x.cbrt(), f64::cbrt),
+    ("sin", |x| x.sin(), f64::sin),
+    ("cos", |x| x.cos(), f64::cos),
+    ("tan", |x| x.tan(), f64::tan),
+    ("asin", |x| x.asin(), f64::asin),
+    ("acos", |x| x.acos(), f64::acos),
+    ("atan", |x| x.atan(), f64::atan),
+    ("sinh", |x| x.sinh(), f64::sinh),
+    ("cosh", |x| x.cosh(), f64::cosh),
+    ("tanh", |x| x.tanh(), f64::tanh),
+    ("powf", |x| x.powf(2.5), |x| x.powf(2.5)),
+    ("hypot", |x| x.hypot(3.0), |x| x.hypot(3.0)),
+];
+
+/// Each function in the middle of other operations, in one kernel with them.
+fn functions_of_fused_kernels() -> Outcome {
+    let mut rng = Pcg32::seed_from_u64(7);
+    for (seed, (name, function, exact)) in FUNCTIONS.into_iter().enumerate() {
+        let x: Array1<f32> = numbers(&mut rng, 300)
+            .into_iter()
+            .map(|x| (x % 30.0) as f32)
+            .collect();
+        let place = place(seed as u64);
+        let device = place.open()?;
+        let found = device.region(|g| function(&(g.array(&x) * 0.5)) + 0.0)?.wait()?;
+        for (&x, &found) in x.iter().zip(&found) {
+            let exact = exact(f64::from(x * 0.5));
+            let rounded = exact as f32;
+            if rounded.is_nan() || rounded.is_infinite() {
+                assert!(
+                    found.is_nan() == rounded.is_nan() && (rounded.is_nan() || found == rounded),
+                    "{name} {x}"
+                );
+                continue;
+            }
+            let unit = f64::from(rounded.abs().next_up() - rounded.abs());
+            assert!(
+                (f64::from(found) - exact).abs() <= 4.0 * unit,
+                "{name}({x}): {found} {exact}"
+            );
+        }
+        drop(device);
+        place.is_clean()?;
+    }
+    Ok(())
+}
+
+fn products_keep_their_bound() -> Outcome {
+    let mut rng = Pcg32::seed_from_u64(8);
+    for (seed, (m, k, n)) in [(3, 5, 4), (33, 300, 17), (1, 1000, 1)].into_iter().enumerate() {
+        let mut matrix = |rows, columns| {
+            let elements = numbers(&mut rng, rows * columns);
+            Array2::from_shape_vec((rows, columns), elements.into_iter().map(|x| x as f32).collect())
+        };
+        let (a, b) = (matrix(m, k)?, matrix(n, k)?);
+        let place = place(seed as u64);
+        let device = place.open()?;
+        let found = device.region(|g| g.array(&a).dot(&g.array(&b).t()))?.wait()?;
+        for ((row, column), &found) in found.indexed_iter() {
+            let pairs = a.row(row).into_iter().zip(b.row(column));
+            let (exact, size) = exact_sum(pairs.map(|(&a, &b)| f64::from(a) * f64::from(b)));
+            let bound = k.min(128 + k.div_ceil(128)) as f64 * UNIT_F32 * size * 1.01;
+            assert!((f64::from(found) - exact).abs() <= bound, "{found} {exact}");
+        }
+        drop(device);
+        place.is_clean()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,375 @@
+//! Which step comes next: one that fits the arrays so far.
+
+use ndarray::{ArrayD, Slice, SliceInfoElem};
+use rand_core::RngCore;
+
+use crate::{
+    host::{broadcast, whole},
+    program::{AXES_MAX, Maker},
+    step::{Assign, Binary, Bitwise, Compare, Reduce, Slot, Step, Unary, View},
+    value::{Host, KINDS, Kind},
+};
+
+impl Maker {
+    /// Tries to make a step of a kind.
+    pub(crate) fn step(&mut self, kind: u32) -> Option<Slot> {
+        let is_number = |host: &Host| host.kind().is_number();
+        match kind {
+            0 | 1 => {
+                let a = self.some(is_number)?;
+                let b = self.partner(a, self.kind_of(a))?;
+                let function = self.binary();
+                Some(self.push(Step::Binary(function, a, b)))
+            }
+            2 => {
+                let a = self.some(is_number)?;
+                let (function, value) = (self.binary(), self.below(19) as i8 - 9);
+                let is_left = self.chance(2);
+                Some(self.push(Step::WithValue(function, a, value, is_left)))
+            }
+            3 | 4 => {
+                let a = self.some(is_number)?;
+                let functions = [
+                    Unary::Negate,
+                    Unary::Absolute,
+                    Unary::Signum,
+                    Unary::Square,
+                    Unary::Relu,
+                    Unary::Root,
+                    Unary::Floor,
+                    Unary::Ceil,
+                    Unary::Trunc,
+                    Unary::RoundEven,
+                    Unary::Round,
+                    Unary::Reciprocal,
+                    Unary::Fraction,
+                ];
+                let count = if self.kind_of(a).is_float() {
+                    functions.len()
+                } else {
+                    5
+                };
+                let function = functions[self.below(count)];
+                Some(self.push(Step::Unary(function, a)))
+            }
+            5 => {
+                let a = self.some(|host| host.kind().has_bits())?;
+                let b = self.partner(a, self.kind_of(a))?;
+                let function = [Bitwise::And, Bitwise::Or, Bitwise::ExclusiveOr, Bitwise::Not][self.below(4)];
+                let b = if function == Bitwise::Not { a } else { b };
+                Some(self.push(Step::Bitwise(function, a, b)))
+            }
+            6 => {
+                let a = self.below(self.slots.len());
+                let b = self.partner(a, self.kind_of(a))?;
+                let comparisons = [
+                    Compare::Equal,
+                    Compare::NotEqual,
+                    Compare::Less,
+                    Compare::LessEqual,
+                    Compare::Greater,
+                    Compare::GreaterEqual,
+                ];
+                let count = if self.kind_of(a).is_number() { 6 } else { 2 };
+                let comparison = comparisons[self.below(count)];
+                Some(self.push(Step::Compare(comparison, a, b)))
+            }
+            7 => {
+                let which = self.some(|host| host.kind() == Kind::Bool)?;
+                let kind = KINDS[self.below(6)];
+                let (a, b) = (self.partner(which, kind)?, self.partner(which, kind)?);
+                let shape = broadcast(&self.shape_of(a), &self.shape_of(b))?;
+                broadcast(&shape, &self.shape_of(which))?;
+                Some(self.push(Step::Select(which, a, b)))
+            }
+            8 => {
+                let a = self.some(is_number)?;
+                let least = self.below(6) as i8;
+                let greatest = least + self.below(4) as i8;
+                Some(self.push(Step::Clamp(a, least, greatest)))
+            }
+            9 => {
+                let a = self.some(|host| host.kind().is_float())?;
+                Some(self.push(Step::IsNan(a)))
+            }
+            10 => {
+                let a = self.below(self.slots.len());
+                let kind = KINDS[self.below(6)];
+                Some(self.push(Step::Cast(a, kind)))
+            }
+            11..=14 => {
+                let a = self.below(self.slots.len());
+                let view = self.view(a)?;
+                Some(self.push(Step::View(a, view)))
+            }
+            15 | 16 => self.reduction(),
+            17 => {
+                let a = self.some(|host| is_number(host) && !host.shape().is_empty())?;
+                let reduces = [Reduce::Sum, Reduce::Product, Reduce::Minimum, Reduce::Maximum];
+                let reduce = reduces[self.below(4)];
+                let a = self.exact(a, reduce);
+                let axis = self.below(self.slots[a].shape().len());
+                Some(self.push(Step::Cumulate(reduce, a, axis)))
+            }
+            18 => self.taking(),
+            19 => self.scattering(),
+            20 | 21 => self.updating(),
+            22 => self.joining(),
+            _ => self.multiplying(),
+        }
+    }
+
+    fn binary(&mut self) -> Binary {
+        [
+            Binary::Add,
+            Binary::Subtract,
+            Binary::Multiply,
+            Binary::Divide,
+            Binary::Remainder,
+            Binary::Minimum,
+            Binary::Maximum,
+        ][self.below(7)]
+    }
+
+    /// A slice of a shape: backwards, in steps, empty, or one index of an axis.
+    fn part(&mut self, shape: &[usize], indices: bool) -> Vec<SliceInfoElem> {
+        let mut part = whole(shape.len());
+        for (element, &length) in part.iter_mut().zip(shape) {
+            if indices && length > 0 && self.chance(6) {
+                let index = self.below(length) as isize;
+                let back = if self.chance(3) { length as isize } else { 0 };
+                *element = SliceInfoElem::Index(index - back);
+            } else if !self.chance(3) {
+                let start = self.below(length + 1);
+                let end = start + self.below(length - start + 1);
+                let step = [1, 1, 2, 3, -1, -2][self.below(6)];
+                *element = Slice::new(start as isize, Some(end as isize), step).into();
+            }
+        }
+        if indices && shape.len() < AXES_MAX && self.chance(8) {
+            let place = self.below(shape.len() + 1);
+            part.insert(place, SliceInfoElem::NewAxis);
+        }
+        part
+    }
+
+    fn view(&mut self, a: Slot) -> Option<View> {
+        let shape = self.shape_of(a);
+        let rank = shape.len();
+        Some(match self.below(8) {
+            0 | 1 => View::Slice(self.part(&shape, true)),
+            2 => {
+                let mut order: Vec<_> = (0..rank).collect();
+                for at in (1..rank).rev() {
+                    let other = self.below(at + 1);
+                    order.swap(at, other);
+                }
+                View::Permute(order)
+            }
+            3 if rank < AXES_MAX => View::Insert(self.below(rank + 1)),
+            4 if rank > 0 => {
+                let axis = self.below(rank);
+                if shape[axis] == 0 {
+                    return None;
+                }
+                View::Index(axis, self.below(shape[axis]))
+            }
+            5 => {
+                let mut target = shape;
+                for length in &mut target {
+                    if *length == 1 && self.chance(2) {
+                        *length = [0, 1, 2, 5][self.below(4)];
+                    }
+                }
+                if target.len() < AXES_MAX && self.chance(3) {
+                    target.insert(0, 1 + self.below(3));
+                }
+                if target.iter().product::<usize>() > self.elements_max {
+                    return None;
+                }
+                View::Broadcast(target)
+            }
+            6 => View::Reshape(self.reshape(&shape)),
+            _ if rank > 0 => View::Invert(self.below(rank)),
+            _ => return None,
+        })
+    }
+
+    /// Another shape of as many elements.
+    fn reshape(&mut self, shape: &[usize]) -> Vec<usize> {
+        let mut rest: usize = shape.iter().product();
+        let mut target = Vec::new();
+        for factor in [2, 3, 5, 1, 7, 11] {
+            if target.len() + 1 < AXES_MAX && rest.is_multiple_of(factor) && self.chance(2) {
+                target.push(factor);
+                rest /= factor;
+            }
+        }
+        let place = self.below(target.len() + 1);
+        target.insert(place, rest);
+        target
+    }
+
+    fn reduction(&mut self) -> Option<Slot> {
+        let a = self.below(self.slots.len());
+        let reduce = match self.kind_of(a) {
+            Kind::Bool => [Reduce::Any, Reduce::All][self.below(2)],
+            _ => [
+                Reduce::Sum,
+                Reduce::Product,
+                Reduce::Minimum,
+                Reduce::Maximum,
+                Reduce::ArgMinimum,
+                Reduce::ArgMaximum,
+            ][self.below(6)],
+        };
+        let rank = self.slots[a].shape().len();
+        let (axes, keep): (Vec<usize>, bool) = match self.below(3) {
+            0 => ((0..rank).collect(), false),
+            1 if rank > 0 => (vec![self.below(rank)], false),
+            _ => ((0..rank).filter(|_| self.rng.next_u32() % 2 == 0).collect(), true),
+        };
+        let needs_one = !matches!(reduce, Reduce::Sum | Reduce::Product | Reduce::Any | Reduce::All);
+        if needs_one && axes.iter().any(|&axis| self.slots[a].shape()[axis] == 0) {
+            return None;
+        }
+        let a = self.exact(a, reduce);
+        Some(self.push(Step::Reduce(reduce, a, axes, keep)))
+    }
+
+    /// An array of indices of an axis.
+    fn indices(&mut self, shape: &[usize], length: usize) -> Slot {
+        let count = shape.iter().product();
+        let indices: Vec<i64> = (0..count).map(|_| self.below(length) as i64).collect();
+        let indices = ArrayD::from_shape_vec(shape, indices).expect("as many");
+        let indices = if self.chance(2) {
+            Host::I64(indices)
+        } else {
+            Host::I32(indices.mapv(|index| index as i32))
+        };
+        self.push(Step::Fresh(indices))
+    }
+
+    fn taking(&mut self) -> Option<Slot> {
+        let a = self.some(|host| !host.shape().is_empty() && !host.shape().contains(&0))?;
+        let mut shape = self.shape_of(a);
+        let axis = self.below(shape.len());
+        let (length, count) = (shape[axis], self.below(9));
+        if shape.iter().product::<usize>() / length * count > self.elements_max {
+            return None;
+        }
+        match self.below(3) {
+            0 => {
+                let indices = (0..count).map(|_| self.below(length)).collect();
+                Some(self.push(Step::TakeListed(a, axis, indices)))
+            }
+            1 => {
+                let index = self.indices(&[count], length);
+                Some(self.push(Step::Take(a, axis, index)))
+            }
+            _ => {
+                shape[axis] = count;
+                let index = self.indices(&shape, length);
+                Some(self.push(Step::Gather(a, axis, index)))
+            }
+        }
+    }
+
+    fn scattering(&mut self) -> Option<Slot> {
+        let base = self.some(|host| !host.shape().is_empty() && !host.shape().contains(&0))?;
+        let mut shape = self.shape_of(base);
+        let axis = self.below(shape.len());
+        let (length, kind) = (shape[axis], self.kind_of(base));
+        shape[axis] = self.below(12);
+        if shape.iter().product::<usize>() > self.elements_max {
+            return None;
+        }
+        let values = self.related(&shape);
+        let values = self.fresh(kind, &values);
+        let of_index: Vec<_> = (0..shape.len())
+            .map(|each| {
+                if each != axis && self.chance(4) {
+                    1
+                } else {
+                    shape[each]
+                }
+            })
+            .collect();
+        let index = self.indices(&of_index, length);
+        let adds = kind.is_number() && self.chance(2);
+        let (base, values) = if adds {
+            (self.exact(base, Reduce::Sum), self.exact(values, Reduce::Sum))
+        } else {
+            (base, values)
+        };
+        Some(self.push(Step::Scatter(base, axis, index, values, adds)))
+    }
+
+    fn updating(&mut self) -> Option<Slot> {
+        let base = self.below(self.slots.len());
+        let kind = self.kind_of(base);
+        let shape = self.shape_of(base);
+        let part = self.part(&shape, true);
+        if kind.is_number() && self.chance(3) {
+            let value = self.below(19) as i8 - 9;
+            return Some(self.push(Step::Fill(base, part, value)));
+        }
+        let seen = self.push(Step::View(base, View::Slice(part.clone())));
+        let shape = self.shape_of(seen);
+        let fits = |host: &Host| {
+            host.kind() == kind && broadcast(&shape, host.shape()).is_some_and(|both| both == shape)
+        };
+        let values = self.some(fits)?;
+        let assign = match self.below(3) {
+            0 if kind.is_number() => Assign::Add,
+            1 if kind.is_number() => Assign::Multiply,
+            _ => Assign::Set,
+        };
+        Some(self.push(Step::Update(assign, base, part, values)))
+    }
+
+    fn joining(&mut self) -> Option<Slot> {
+        let a = self.below(self.slots.len());
+        let (shape, kind) = (self.shape_of(a), self.kind_of(a));
+        let same = |host: &Host| host.kind() == kind && host.shape() == shape;
+        let mut parts = vec![a];
+        for _ in 0..1 + self.below(3) {
+            parts.push(self.some(same)?);
+        }
+        if shape.iter().product::<usize>() * parts.len() > self.elements_max {
+            return None;
+        }
+        if shape.len() < AXES_MAX && self.chance(2) {
+            let axis = self.below(shape.len() + 1);
+            return Some(self.push(Step::Stack(axis, parts)));
+        }
+        if shape.is_empty() {
+            return None;
+        }
+        let axis = self.below(shape.len());
+        Some(self.push(Step::Concatenate(axis, parts)))
+    }
+
+    fn multiplying(&mut self) -> Option<Slot> {
+        let is_matrix = |host: &Host| {
+            let shape = host.shape();
+            shape.len() >= 2 && host.kind().is_number() && shape.iter().product::<usize>() < 4000
+        };
+        let a = self.some(is_matrix)?;
+        let (shape, kind) = (self.shape_of(a), self.kind_of(a));
+        let inner = shape[shape.len() - 1];
+        let b = [inner, [0, 1, 3, 17][self.below(4)]];
+        let b = self.fresh(kind, &b);
+        let (a, b) = (self.exact(a, Reduce::Sum), self.exact(b, Reduce::Sum));
+        // As a transpose, it is in another order in memory.
+        let b = if self.chance(2) {
+            let shape = [self.shape_of(b)[1], inner];
+            let other = self.fresh(kind, &shape);
+            let other = self.exact(other, Reduce::Sum);
+            self.push(Step::View(other, View::Permute(vec![1, 0])))
+        } else {
+            b
+        };
+        Some(self.push(Step::Multiply(a, b)))
+    }
+}

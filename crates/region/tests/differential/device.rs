@@ -1,0 +1,340 @@
+//! Steps on the device.
+
+use millstream_region::{Array, Float, Number, Region, concatenate, stack};
+use ndarray::{Axis, Ix1, IxDyn};
+
+use crate::{
+    number::Number as Small,
+    step::{Assign, Binary, Bitwise, Compare, Reduce, Step, Unary, View},
+    value::{Dev, Kind},
+};
+
+/// One array of any type, and the array of the same type that is made of it.
+macro_rules! one {
+    ($value:expr, [$($kind:ident)*], $x:ident => $body:expr) => {
+        match $value {
+            $(Dev::$kind($x) => Dev::$kind($body),)*
+            #[allow(unreachable_patterns, reason = "with all types there is no other")]
+            other => unreachable!("{other:?}"),
+        }
+    };
+}
+
+macro_rules! two {
+    ($a:expr, $b:expr, [$($kind:ident)*], $x:ident, $y:ident => $body:expr) => {
+        match ($a, $b) {
+            $((Dev::$kind($x), Dev::$kind($y)) => Dev::$kind($body),)*
+            other => unreachable!("{other:?}"),
+        }
+    };
+}
+
+/// The result of a step.
+pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
+    let at = |slot: &usize| &slots[*slot];
+    match step {
+        Step::Fresh(host) => host.on_device(g),
+        Step::Unary(function, a) => match at(a) {
+            Dev::F32(x) => Dev::F32(float_unary(*function, x)),
+            Dev::F64(x) => Dev::F64(float_unary(*function, x)),
+            Dev::I32(x) => Dev::I32(unary(*function, x)),
+            Dev::I64(x) => Dev::I64(unary(*function, x)),
+            Dev::U8(x) => Dev::U8(unary(*function, x)),
+            Dev::Bool(_) => unreachable!("a boolean is no number"),
+        },
+        Step::Binary(function, a, b) => {
+            two!(at(a), at(b), [F32 F64 I32 I64 U8], x, y => match function {
+                Binary::Add => x + y,
+                Binary::Subtract => x - y,
+                Binary::Multiply => x * y,
+                Binary::Divide => x / y,
+                Binary::Remainder => x % y,
+                Binary::Minimum => x.minimum(y),
+                Binary::Maximum => x.maximum(y),
+            })
+        }
+        Step::WithValue(function, a, value, is_left) => {
+            one!(at(a), [F32 F64 I32 I64 U8], x => {
+                let value = small(x, *value);
+                match (function, is_left) {
+                    (Binary::Add, false) => x + value,
+                    (Binary::Add, true) => value + x,
+                    (Binary::Subtract, false) => x - value,
+                    (Binary::Subtract, true) => value - x,
+                    (Binary::Multiply, false) => x * value,
+                    (Binary::Multiply, true) => value * x,
+                    (Binary::Divide, false) => x / value,
+                    (Binary::Divide, true) => value / x,
+                    (Binary::Remainder, false) => x % value,
+                    (Binary::Remainder, true) => value % x,
+                    (Binary::Minimum, _) => x.minimum(value),
+                    (Binary::Maximum, _) => x.maximum(value),
+                }
+            })
+        }
+        Step::Bitwise(function, a, b) => {
+            two!(at(a), at(b), [I32 I64 U8 Bool], x, y => match function {
+                Bitwise::And => x & y,
+                Bitwise::Or => x | y,
+                Bitwise::ExclusiveOr => x ^ y,
+                Bitwise::Not => !x,
+            })
+        }
+        Step::Compare(comparison, a, b) => compare(*comparison, at(a), at(b)),
+        Step::Select(which, a, b) => {
+            let Dev::Bool(which) = at(which) else {
+                unreachable!("booleans choose");
+            };
+            two!(at(a), at(b), [F32 F64 I32 I64 U8 Bool], x, y => which.if_else(x, y))
+        }
+        Step::Clamp(a, least, greatest) => one!(at(a), [F32 F64 I32 I64 U8], x => {
+            x.clamp(small(x, *least), small(x, *greatest))
+        }),
+        Step::IsNan(a) => match at(a) {
+            Dev::F32(x) => Dev::Bool(x.is_nan()),
+            Dev::F64(x) => Dev::Bool(x.is_nan()),
+            other => unreachable!("{other:?} is no float"),
+        },
+        Step::Cast(a, kind) => cast(at(a), *kind),
+        Step::View(a, how) => one!(at(a), [F32 F64 I32 I64 U8 Bool], x => view(x, how)),
+        Step::Reduce(reduce, a, axes, keep) => reduced(*reduce, at(a), axes, *keep),
+        Step::Cumulate(reduce, a, axis) => one!(at(a), [F32 F64 I32 I64 U8], x => match reduce {
+            Reduce::Sum => x.cumsum(Axis(*axis)),
+            Reduce::Product => x.cumprod(Axis(*axis)),
+            Reduce::Minimum => x.cummin(Axis(*axis)),
+            _ => x.cummax(Axis(*axis)),
+        }),
+        Step::Take(a, axis, index) => {
+            one!(at(a), [F32 F64 I32 I64 U8 Bool], x => match at(index) {
+                Dev::I32(index) => x.select(Axis(*axis), &line(index)),
+                Dev::I64(index) => x.select(Axis(*axis), &line(index)),
+                other => unreachable!("{other:?} is no index"),
+            })
+        }
+        Step::TakeListed(a, axis, indices) => {
+            one!(at(a), [F32 F64 I32 I64 U8 Bool], x => x.select(Axis(*axis), indices))
+        }
+        Step::Gather(a, axis, index) => {
+            one!(at(a), [F32 F64 I32 I64 U8 Bool], x => match at(index) {
+                Dev::I32(index) => x.gather(Axis(*axis), index),
+                Dev::I64(index) => x.gather(Axis(*axis), index),
+                other => unreachable!("{other:?} is no index"),
+            })
+        }
+        Step::Scatter(base, axis, index, values, false) => {
+            two!(at(base), at(values), [F32 F64 I32 I64 U8 Bool], x, y => match at(index) {
+                Dev::I32(index) => x.scatter(Axis(*axis), index, y),
+                Dev::I64(index) => x.scatter(Axis(*axis), index, y),
+                other => unreachable!("{other:?} is no index"),
+            })
+        }
+        Step::Scatter(base, axis, index, values, true) => {
+            two!(at(base), at(values), [F32 F64 I32 I64 U8], x, y => match at(index) {
+                Dev::I32(index) => x.scatter_add(Axis(*axis), index, y),
+                Dev::I64(index) => x.scatter_add(Axis(*axis), index, y),
+                other => unreachable!("{other:?} is no index"),
+            })
+        }
+        Step::Update(Assign::Set, base, part, values) => {
+            two!(at(base), at(values), [F32 F64 I32 I64 U8 Bool], x, y => {
+                let mut x = x.clone();
+                x.slice_mut(&part[..]).assign(y);
+                x
+            })
+        }
+        Step::Update(assign, base, part, values) => {
+            two!(at(base), at(values), [F32 F64 I32 I64 U8], x, y => {
+                let mut x = x.clone();
+                let slice = x.slice_mut(&part[..]);
+                match assign {
+                    Assign::Multiply => slice.mul_assign(y),
+                    _ => slice.add_assign(y),
+                }
+                x
+            })
+        }
+        Step::Fill(base, part, value) => one!(at(base), [F32 F64 I32 I64 U8], x => {
+            let value = small(x, *value);
+            let mut x = x.clone();
+            x.slice_mut(&part[..]).fill(value);
+            x
+        }),
+        Step::Concatenate(axis, parts) => joined(slots, parts, *axis, false),
+        Step::Stack(axis, parts) => joined(slots, parts, *axis, true),
+        Step::Multiply(a, b) => two!(at(a), at(b), [F32 F64 I32 I64 U8], x, y => x.matmul(y)),
+    }
+}
+
+/// A value of the array's type.
+fn small<T: Small>(_of: &Array<T, IxDyn>, value: i8) -> T {
+    T::from_small(value)
+}
+
+fn unary<T: Number>(function: Unary, x: &Array<T, IxDyn>) -> Array<T, IxDyn> {
+    match function {
+        Unary::Negate => -x,
+        Unary::Absolute => x.abs(),
+        Unary::Signum => x.signum(),
+        Unary::Square => x.pow2(),
+        Unary::Relu => x.relu(),
+        Unary::Coarse | Unary::Coarsest => x.clone(),
+        _ => unreachable!("{function:?} is for floats"),
+    }
+}
+
+fn float_unary<T: Float + Small>(function: Unary, x: &Array<T, IxDyn>) -> Array<T, IxDyn> {
+    let coarse = |bound: i8| {
+        let (least, greatest) = (T::from_small(-bound), T::from_small(bound));
+        x.clamp(least, greatest).round_ties_even() + T::from_small(0)
+    };
+    match function {
+        Unary::Root => x.sqrt(),
+        Unary::Floor => x.floor(),
+        Unary::Ceil => x.ceil(),
+        Unary::Trunc => x.trunc(),
+        Unary::RoundEven => x.round_ties_even(),
+        Unary::Round => x.round(),
+        Unary::Reciprocal => x.recip(),
+        Unary::Fraction => x.fract(),
+        Unary::Coarse => coarse(64),
+        Unary::Coarsest => coarse(1),
+        _ => unary(function, x),
+    }
+}
+
+fn compare(comparison: Compare, a: &Dev, b: &Dev) -> Dev {
+    macro_rules! by {
+        ($x:expr, $y:expr) => {
+            match comparison {
+                Compare::Less => $x.less($y),
+                Compare::LessEqual => $x.less_equal($y),
+                Compare::Greater => $x.greater($y),
+                Compare::GreaterEqual => $x.greater_equal($y),
+                Compare::Equal => $x.equal($y),
+                Compare::NotEqual => $x.not_equal($y),
+            }
+        };
+    }
+    Dev::Bool(match (a, b) {
+        (Dev::F32(x), Dev::F32(y)) => by!(x, y),
+        (Dev::F64(x), Dev::F64(y)) => by!(x, y),
+        (Dev::I32(x), Dev::I32(y)) => by!(x, y),
+        (Dev::I64(x), Dev::I64(y)) => by!(x, y),
+        (Dev::U8(x), Dev::U8(y)) => by!(x, y),
+        (Dev::Bool(x), Dev::Bool(y)) if comparison == Compare::Equal => x.equal(y),
+        (Dev::Bool(x), Dev::Bool(y)) => x.not_equal(y),
+        other => unreachable!("{other:?}"),
+    })
+}
+
+fn cast(x: &Dev, kind: Kind) -> Dev {
+    macro_rules! to {
+        ($type:ty) => {
+            match x {
+                Dev::F32(x) => x.cast::<$type>(),
+                Dev::F64(x) => x.cast::<$type>(),
+                Dev::I32(x) => x.cast::<$type>(),
+                Dev::I64(x) => x.cast::<$type>(),
+                Dev::U8(x) => x.cast::<$type>(),
+                Dev::Bool(x) => x.cast::<$type>(),
+            }
+        };
+    }
+    match kind {
+        Kind::F32 => Dev::F32(to!(f32)),
+        Kind::F64 => Dev::F64(to!(f64)),
+        Kind::I32 => Dev::I32(to!(i32)),
+        Kind::I64 => Dev::I64(to!(i64)),
+        Kind::U8 => Dev::U8(to!(u8)),
+        Kind::Bool => Dev::Bool(to!(bool)),
+    }
+}
+
+fn view<T: millstream_region::Element>(x: &Array<T, IxDyn>, view: &View) -> Array<T, IxDyn> {
+    match view {
+        View::Slice(part) => x.slice(&part[..]),
+        View::Permute(order) => x.permuted_axes(IxDyn(order)),
+        View::Insert(axis) => x.insert_axis(Axis(*axis)),
+        View::Index(axis, index) => x.index_axis(Axis(*axis), *index),
+        View::Broadcast(shape) => x.broadcast(IxDyn(shape)),
+        View::Reshape(shape) => x.into_shape_with_order(IxDyn(shape)),
+        View::Invert(axis) => x.inverted_axis(Axis(*axis)),
+    }
+}
+
+fn reduced(reduce: Reduce, x: &Dev, axes: &[usize], keep: bool) -> Dev {
+    if let Dev::Bool(x) = x {
+        return Dev::Bool(match (reduce, axes, keep) {
+            (Reduce::Any, &[axis], false) => x.any_axis(Axis(axis)),
+            (Reduce::Any, _, false) => x.any().broadcast(IxDyn(&[])),
+            (Reduce::Any, ..) => x.any_keeping(&axes_of(axes)),
+            (_, &[axis], false) => x.all_axis(Axis(axis)),
+            (_, _, false) => x.all().broadcast(IxDyn(&[])),
+            _ => x.all_keeping(&axes_of(axes)),
+        });
+    }
+    macro_rules! by {
+        ($x:expr, $whole:ident, $along:ident, $keeping:ident) => {
+            match axes {
+                _ if keep => $x.$keeping(&axes_of(axes)),
+                &[axis] => $x.$along(Axis(axis)),
+                _ => $x.$whole().broadcast(IxDyn(&[])),
+            }
+        };
+    }
+    macro_rules! number {
+        ($x:expr) => {
+            match reduce {
+                Reduce::Sum => by!($x, sum, sum_axis, sum_keeping),
+                Reduce::Product => by!($x, product, product_axis, product_keeping),
+                Reduce::Minimum => by!($x, min, min_axis, min_keeping),
+                _ => by!($x, max, max_axis, max_keeping),
+            }
+        };
+    }
+    macro_rules! place {
+        ($x:expr) => {
+            match reduce {
+                Reduce::ArgMinimum => by!($x, argmin, argmin_axis, argmin_keeping),
+                _ => by!($x, argmax, argmax_axis, argmax_keeping),
+            }
+        };
+    }
+    if matches!(reduce, Reduce::ArgMinimum | Reduce::ArgMaximum) {
+        return Dev::I64(match x {
+            Dev::F32(x) => place!(x),
+            Dev::F64(x) => place!(x),
+            Dev::I32(x) => place!(x),
+            Dev::I64(x) => place!(x),
+            Dev::U8(x) => place!(x),
+            Dev::Bool(_) => unreachable!("a boolean is no number"),
+        });
+    }
+    one!(x, [F32 F64 I32 I64 U8], x => number!(x))
+}
+
+fn axes_of(axes: &[usize]) -> Vec<Axis> {
+    axes.iter().copied().map(Axis).collect()
+}
+
+/// An array that is known to have one axis.
+fn line<T: millstream_region::Element>(x: &Array<T, IxDyn>) -> Array<T, Ix1> {
+    x.into_shape_with_order(x.len())
+}
+
+fn joined(slots: &[Dev], parts: &[usize], axis: usize, stacks: bool) -> Dev {
+    macro_rules! of {
+        ($($kind:ident)*) => {
+            match &slots[parts[0]] {
+                $(Dev::$kind(_) => {
+                    let arrays: Vec<_> = parts.iter().map(|&part| match &slots[part] {
+                        Dev::$kind(x) => x,
+                        other => unreachable!("{other:?} among others"),
+                    }).collect();
+                    Dev::$kind(if stacks { stack(Axis(axis), &arrays) } else { concatenate(Axis(axis), &arrays) })
+                })*
+            }
+        };
+    }
+    of!(F32 F64 I32 I64 U8 Bool)
+}

@@ -1,0 +1,352 @@
+//! Steps on the host: plain Rust, with `ndarray`'s views.
+
+use ndarray::{ArrayD, Axis, Dimension, IxDyn, Slice, SliceInfoElem};
+
+use crate::{
+    number::{Number, Plain, Word},
+    step::{Assign, Reduce, Step, View},
+    value::{Host, Kind},
+};
+
+/// The array of any type, the arrays of one type, or a number's array, and what is made of it.
+macro_rules! any {
+    ($value:expr, $x:ident => $body:expr) => {
+        match $value {
+            Host::F32($x) => Host::F32($body),
+            Host::F64($x) => Host::F64($body),
+            Host::I32($x) => Host::I32($body),
+            Host::I64($x) => Host::I64($body),
+            Host::U8($x) => Host::U8($body),
+            Host::Bool($x) => Host::Bool($body),
+        }
+    };
+}
+
+macro_rules! number {
+    ($value:expr, $x:ident => $body:expr) => {
+        number!(@to $value, $x => |result| result, $body)
+    };
+    (@to $value:expr, $x:ident => |$result:ident| $to:expr, $body:expr) => {
+        match $value {
+            Host::F32($x) => { let $result = $body; Host::F32($to) }
+            Host::F64($x) => { let $result = $body; Host::F64($to) }
+            Host::I32($x) => { let $result = $body; Host::I32($to) }
+            Host::I64($x) => { let $result = $body; Host::I64($to) }
+            Host::U8($x) => { let $result = $body; Host::U8($to) }
+            Host::Bool(_) => unreachable!("a boolean is no number"),
+        }
+    };
+}
+
+macro_rules! two {
+    ($a:expr, $b:expr, [$($kind:ident)*], $x:ident, $y:ident => $body:expr) => {
+        match ($a, $b) {
+            $((Host::$kind($x), Host::$kind($y)) => Host::$kind($body),)*
+            (a, b) => unreachable!("{:?} and {:?}", a.kind(), b.kind()),
+        }
+    };
+}
+
+/// The result of a step.
+pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
+    match step {
+        Step::Fresh(host) => host.clone(),
+        Step::Unary(function, a) => number!(&slots[*a], x => x.mapv(|v| v.unary(*function))),
+        Step::Binary(function, a, b) => {
+            two!(&slots[*a], &slots[*b], [F32 F64 I32 I64 U8], x, y => zip(x, y, |v, w| v.binary(*function, w)))
+        }
+        Step::WithValue(function, a, value, is_left) => number!(&slots[*a], x => x.mapv(|v| {
+            let value = Number::from_small(*value);
+            if *is_left { Number::binary(value, *function, v) } else { v.binary(*function, value) }
+        })),
+        Step::Bitwise(function, a, b) => {
+            two!(&slots[*a], &slots[*b], [I32 I64 U8 Bool], x, y => zip(x, y, |v, w| v.bitwise(*function, w)))
+        }
+        Step::Compare(comparison, a, b) => Host::Bool(match (&slots[*a], &slots[*b]) {
+            (Host::F32(x), Host::F32(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
+            (Host::F64(x), Host::F64(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
+            (Host::I32(x), Host::I32(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
+            (Host::I64(x), Host::I64(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
+            (Host::U8(x), Host::U8(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
+            (Host::Bool(x), Host::Bool(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
+            (a, b) => unreachable!("{:?} and {:?}", a.kind(), b.kind()),
+        }),
+        Step::Select(which, a, b) => {
+            let Host::Bool(which) = &slots[*which] else {
+                unreachable!("booleans choose");
+            };
+            two!(&slots[*a], &slots[*b], [F32 F64 I32 I64 U8 Bool], x, y => {
+                let pairs = zip(x, y, |v, w| (v, w));
+                zip(which, &pairs, |which, (v, w)| if which { v } else { w })
+            })
+        }
+        Step::Clamp(a, least, greatest) => number!(&slots[*a], x => x.mapv(|v| {
+            v.clamped(Number::from_small(*least), Number::from_small(*greatest))
+        })),
+        Step::IsNan(a) => Host::Bool(match &slots[*a] {
+            Host::F32(x) => x.mapv(f32::is_nan),
+            Host::F64(x) => x.mapv(f64::is_nan),
+            other => unreachable!("{:?} is no float", other.kind()),
+        }),
+        Step::Cast(a, kind) => cast(&slots[*a], *kind),
+        Step::View(a, view) => any!(&slots[*a], x => self::view(x, view)),
+        Step::Reduce(reduce, a, axes, keep) => reduced(*reduce, &slots[*a], axes, *keep),
+        Step::Cumulate(reduce, a, axis) => number!(&slots[*a], x => {
+            let mut x = x.clone();
+            x.accumulate_axis_inplace(Axis(*axis), |&before, v| *v = before.join(*reduce, *v));
+            x
+        }),
+        Step::Take(a, axis, index) => {
+            let indices: Vec<_> = indices(&slots[*index]).into_iter().collect();
+            any!(&slots[*a], x => x.select(Axis(*axis), &indices))
+        }
+        Step::TakeListed(a, axis, indices) => any!(&slots[*a], x => x.select(Axis(*axis), indices)),
+        Step::Gather(a, axis, index) => {
+            let index = indices(&slots[*index]);
+            any!(&slots[*a], x => gather(x, *axis, &index))
+        }
+        Step::Scatter(base, axis, index, values, adds) => {
+            let index = indices(&slots[*index]);
+            two!(&slots[*base], &slots[*values], [F32 F64 I32 I64 U8 Bool], x, y => {
+                scatter(x, *axis, &index, y, |v, w| if *adds { v.sum(w) } else { w })
+            })
+        }
+        Step::Update(assign, base, part, values) => {
+            two!(&slots[*base], &slots[*values], [F32 F64 I32 I64 U8 Bool], x, y => {
+                let mut x = x.clone();
+                let mut part = x.slice_mut(&part[..]);
+                let y = y.broadcast(part.raw_dim()).expect("the values fit");
+                part.zip_mut_with(&y, |v, &w| *v = match assign {
+                    Assign::Set => w,
+                    Assign::Add => v.sum(w),
+                    Assign::Multiply => v.times(w),
+                });
+                x
+            })
+        }
+        Step::Fill(base, part, value) => number!(&slots[*base], x => {
+            let mut x = x.clone();
+            x.slice_mut(&part[..]).fill(Number::from_small(*value));
+            x
+        }),
+        Step::Concatenate(axis, parts) => joined(slots, parts, |parts| any_of(parts, *axis, false)),
+        Step::Stack(axis, parts) => joined(slots, parts, |parts| any_of(parts, *axis, true)),
+        Step::Multiply(a, b) => {
+            two!(&slots[*a], &slots[*b], [F32 F64 I32 I64 U8], x, y => product(x, y))
+        }
+    }
+}
+
+/// Both stretched to one shape, and a function of each pair.
+fn zip<A: Copy, B: Copy, C>(a: &ArrayD<A>, b: &ArrayD<B>, function: impl Fn(A, B) -> C) -> ArrayD<C> {
+    let shape = broadcast(a.shape(), b.shape()).expect("the generator chooses what fits");
+    let (a, b) = (a.broadcast(&shape[..]), b.broadcast(&shape[..]));
+    let (a, b) = (a.expect("it fits"), b.expect("it fits"));
+    let elements = a.iter().zip(&b).map(|(&a, &b)| function(a, b)).collect();
+    ArrayD::from_shape_vec(shape, elements).expect("as many as there are")
+}
+
+/// The shape that both are stretched to.
+pub(crate) fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
+    let rank = a.len().max(b.len());
+    let at =
+        |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |own| shape[own]);
+    let both = |axis| match (at(a, axis), at(b, axis)) {
+        (a, b) if a == b => Some(a),
+        (1, other) | (other, 1) => Some(other),
+        _ => None,
+    };
+    (0..rank).map(both).collect()
+}
+
+fn cast(host: &Host, kind: Kind) -> Host {
+    match kind {
+        Kind::F32 => Host::F32(casted(host, |wide| wide.to_f32())),
+        Kind::F64 => Host::F64(casted(host, |wide| wide.to_f64())),
+        Kind::I32 => Host::I32(casted(host, |wide| wide.to_i32())),
+        Kind::I64 => Host::I64(casted(host, |wide| wide.to_i64())),
+        Kind::U8 => Host::U8(casted(host, |wide| wide.to_u8())),
+        Kind::Bool => Host::Bool(casted(host, |wide| wide.to_bool())),
+    }
+}
+
+fn casted<U>(host: &Host, function: impl Fn(&dyn crate::number::Castable) -> U) -> ArrayD<U> {
+    match host {
+        Host::F32(x) => x.map(|v| function(v)),
+        Host::F64(x) => x.map(|v| function(v)),
+        Host::I32(x) => x.map(|v| function(v)),
+        Host::I64(x) => x.map(|v| function(v)),
+        Host::U8(x) => x.map(|v| function(v)),
+        Host::Bool(x) => x.map(|v| function(v)),
+    }
+}
+
+fn view<T: Copy>(x: &ArrayD<T>, view: &View) -> ArrayD<T> {
+    match view {
+        View::Slice(part) => x.slice(&part[..]).to_owned(),
+        View::Permute(order) => x.view().permuted_axes(IxDyn(order)).to_owned(),
+        View::Insert(axis) => x.clone().insert_axis(Axis(*axis)),
+        View::Index(axis, index) => x.index_axis(Axis(*axis), *index).to_owned(),
+        View::Broadcast(shape) => x.broadcast(&shape[..]).expect("it fits").to_owned(),
+        View::Reshape(shape) => reshaped(x, shape),
+        View::Invert(axis) => x.slice_axis(Axis(*axis), Slice::new(0, None, -1)).to_owned(),
+    }
+}
+
+fn reshaped<T: Copy>(x: &ArrayD<T>, shape: &[usize]) -> ArrayD<T> {
+    ArrayD::from_shape_vec(shape, x.iter().copied().collect()).expect("as many elements")
+}
+
+/// One element of each row of what is along the axes.
+fn rows<T: Copy, U>(x: &ArrayD<T>, axes: &[usize], keep: bool, function: impl Fn(&[T]) -> U) -> ArrayD<U> {
+    let kept: Vec<_> = (0..x.ndim()).filter(|axis| !axes.contains(axis)).collect();
+    let order: Vec<_> = kept.iter().chain(axes).copied().collect();
+    let elements: Vec<T> = x.view().permuted_axes(IxDyn(&order)).iter().copied().collect();
+    let each: usize = axes.iter().map(|&axis| x.shape()[axis]).product();
+    let of_kept: Vec<_> = kept.iter().map(|&axis| x.shape()[axis]).collect();
+    let results: usize = of_kept.iter().product();
+    let result = (0..results).map(|row| function(&elements[row * each..][..each]));
+    let shape: Vec<_> = if keep {
+        let length = |axis| if axes.contains(&axis) { 1 } else { x.shape()[axis] };
+        (0..x.ndim()).map(length).collect()
+    } else {
+        of_kept
+    };
+    ArrayD::from_shape_vec(shape, result.collect()).expect("one for each row")
+}
+
+fn reduced(reduce: Reduce, host: &Host, axes: &[usize], keep: bool) -> Host {
+    match (reduce, host) {
+        (Reduce::Any, Host::Bool(x)) => Host::Bool(rows(x, axes, keep, |row| row.contains(&true))),
+        (Reduce::All, Host::Bool(x)) => Host::Bool(rows(x, axes, keep, |row| !row.contains(&false))),
+        (Reduce::ArgMinimum | Reduce::ArgMaximum, _) => Host::I64(match host {
+            Host::F32(x) => rows(x, axes, keep, |row| first(reduce, row)),
+            Host::F64(x) => rows(x, axes, keep, |row| first(reduce, row)),
+            Host::I32(x) => rows(x, axes, keep, |row| first(reduce, row)),
+            Host::I64(x) => rows(x, axes, keep, |row| first(reduce, row)),
+            Host::U8(x) => rows(x, axes, keep, |row| first(reduce, row)),
+            Host::Bool(_) => unreachable!("a boolean is no number"),
+        }),
+        _ => number!(host, x => rows(x, axes, keep, |row| {
+            let start = match reduce {
+                Reduce::Sum => Number::from_small(0),
+                Reduce::Product => Number::from_small(1),
+                _ => row[0],
+            };
+            row.iter().fold(start, |before, &v| before.join(reduce, v))
+        })),
+    }
+}
+
+/// The number of the first that is best, a NaN before all.
+fn first<T: Number>(reduce: Reduce, row: &[T]) -> i64 {
+    let beats = |a: T, b: T| {
+        if a.is_no_number() || b.is_no_number() {
+            return a.is_no_number() && !b.is_no_number();
+        }
+        if reduce == Reduce::ArgMinimum {
+            a < b
+        } else {
+            a > b
+        }
+    };
+    let best = (1..row.len()).fold(0, |best, at| if beats(row[at], row[best]) { at } else { best });
+    best as i64
+}
+
+fn indices(host: &Host) -> ArrayD<usize> {
+    match host {
+        Host::I32(x) => x.mapv(|v| v as usize),
+        Host::I64(x) => x.mapv(|v| v as usize),
+        other => unreachable!("{:?} is no index", other.kind()),
+    }
+}
+
+fn gather<T: Copy>(x: &ArrayD<T>, axis: usize, index: &ArrayD<usize>) -> ArrayD<T> {
+    let without = |shape: &[usize], length: usize| {
+        let mut shape = shape.to_vec();
+        shape[axis] = length;
+        shape
+    };
+    let common = broadcast(&without(x.shape(), 1), &without(index.shape(), 1)).expect("it fits");
+    let x = x.broadcast(without(&common, x.shape()[axis])).expect("it fits");
+    let index = index
+        .broadcast(without(&common, index.shape()[axis]))
+        .expect("it fits");
+    let chosen = index.indexed_iter().map(|(place, &index)| {
+        let mut place = place;
+        place[axis] = index;
+        x[place]
+    });
+    ArrayD::from_shape_vec(index.shape(), chosen.collect()).expect("one for each index")
+}
+
+fn scatter<T: Copy>(
+    base: &ArrayD<T>,
+    axis: usize,
+    index: &ArrayD<usize>,
+    values: &ArrayD<T>,
+    put: impl Fn(T, T) -> T,
+) -> ArrayD<T> {
+    let mut shape = base.shape().to_vec();
+    shape[axis] = index.shape()[axis];
+    let index = index.broadcast(&shape[..]).expect("it fits");
+    let values = values.broadcast(&shape[..]).expect("it fits");
+    let mut result = base.clone();
+    for ((place, &index), &value) in index.indexed_iter().zip(&values) {
+        let mut place = place;
+        place[axis] = index;
+        result[place.slice()] = put(result[place.slice()], value);
+    }
+    result
+}
+
+fn joined(slots: &[Host], parts: &[usize], join: impl FnOnce(Vec<&Host>) -> Host) -> Host {
+    join(parts.iter().map(|&part| &slots[part]).collect())
+}
+
+fn any_of(parts: Vec<&Host>, axis: usize, stacks: bool) -> Host {
+    macro_rules! of {
+        ($($kind:ident)*) => {
+            match parts[0] {
+                $(Host::$kind(_) => {
+                    let views: Vec<_> = parts.iter().map(|part| match part {
+                        Host::$kind(x) => x.view(),
+                        other => unreachable!("{:?} among others", other.kind()),
+                    }).collect();
+                    let joined = if stacks {
+                        ndarray::stack(Axis(axis), &views)
+                    } else {
+                        ndarray::concatenate(Axis(axis), &views)
+                    };
+                    Host::$kind(joined.expect("they fit"))
+                })*
+            }
+        };
+    }
+    of!(F32 F64 I32 I64 U8 Bool)
+}
+
+/// Matrix products over the last two axes.
+fn product<T: Number>(a: &ArrayD<T>, b: &ArrayD<T>) -> ArrayD<T> {
+    let (m, n) = (a.ndim() - 2, b.ndim() - 2);
+    let batch = broadcast(&a.shape()[..m], &b.shape()[..n]).expect("they fit");
+    let (rows, inner, columns) = (a.shape()[m], a.shape()[m + 1], b.shape()[n + 1]);
+    let with = |rows, columns| [&batch[..], &[rows, columns]].concat();
+    let a = a.broadcast(with(rows, inner)).expect("it fits");
+    let b = b.broadcast(with(inner, columns)).expect("it fits");
+    ArrayD::from_shape_fn(with(rows, columns), |place| {
+        let rank = batch.len();
+        let (mut left, mut right) = (place.clone(), place);
+        (0..inner).fold(T::from_small(0), |sum, at| {
+            left[rank + 1] = at;
+            right[rank] = at;
+            sum.sum(a[&left].times(b[&right]))
+        })
+    })
+}
+
+/// Whether a part of a slice shows nothing new.
+pub(crate) fn whole(rank: usize) -> Vec<SliceInfoElem> {
+    vec![Slice::new(0, None, 1).into(); rank]
+}

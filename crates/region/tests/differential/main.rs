@@ -1,0 +1,162 @@
+//! Random programs of arrays on a device against `ndarray` on the host: each operation by itself, and many together.
+//!
+//! All that has one right answer is compared to the bit, all NaNs being one: arithmetic, comparisons, casts, integers, views, and
+//! sums and products that are exact whatever the order. `accuracy.rs` compares what is rounded, with its bounds.
+//!
+//! A failure prints the seed, where it ran, and the program. `MILLSTREAM_SEED=n` runs that one alone, everywhere;
+//! `MILLSTREAM_PROGRAMS=n` runs so many of each kind. With `MILLSTREAM_DEVICE=cuda:0` all run on a GPU.
+
+mod accuracy;
+mod choice;
+mod device;
+mod host;
+mod number;
+mod places;
+mod program;
+mod step;
+mod value;
+mod wrong;
+
+use std::{env, process::ExitCode};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use millstream_region::RegionExt;
+
+use places::{Place, place, places};
+use program::{Program, STEP_KINDS, Size, program};
+use value::{Back, Dev, Given};
+
+/// What a test comes to.
+pub(crate) type Outcome = Result<(), Failed>;
+
+/// Random programs.
+const PROGRAMS: u64 = 2000;
+/// Programs of each kind of step alone.
+const SINGLES: u64 = 40;
+/// Programs over long arrays.
+const LONGS: u64 = 96;
+/// Tests that the random programs are spread over, so that several run at once.
+const SHARDS: u64 = 8;
+
+/// A number that the environment gives.
+fn number(name: &str) -> Option<u64> {
+    env::var(name).ok().and_then(|value| value.parse().ok())
+}
+
+/// How many programs of a kind to run.
+fn count(usual: u64) -> u64 {
+    number("MILLSTREAM_PROGRAMS").unwrap_or(usual)
+}
+
+/// Runs a program on the device, and compares what comes back.
+fn run(program: &Program, place: &Place) -> Result<(), String> {
+    let device = place.open()?;
+    let result = device.region(|g| {
+        let mut slots: Vec<Dev> = Vec::new();
+        for step in &program.steps {
+            slots.push(device::apply(step, g, &slots));
+        }
+        Given(program.given.iter().map(|&slot| slots[slot].clone()).collect())
+    });
+    let Back(found) = result
+        .and_then(millstream_region::Pending::wait)
+        .map_err(|error| error.to_string())?;
+    for (&slot, found) in program.given.iter().zip(&found) {
+        if let Some(difference) = program.expected[slot].difference(found) {
+            return Err(format!("array {slot} {difference}"));
+        }
+    }
+    drop(device);
+    place.is_clean()
+}
+
+/// Runs the program of a seed, at one place or everywhere.
+fn check(seed: u64, size: Size, everywhere: bool) -> Outcome {
+    let program = program(seed, size);
+    let places = if everywhere { places() } else { vec![place(seed)] };
+    for place in places {
+        run(&program, &place).map_err(|failure| {
+            let steps: Vec<_> = program.steps.iter().enumerate().collect();
+            let listing: String = steps
+                .iter()
+                .map(|(slot, step)| format!("  {slot}: {step:?} -> {:?}\n", program.expected[*slot].shape()))
+                .collect();
+            let given = &program.given;
+            format!(
+                "{failure}\non {}, with {size:?}\n{listing}  gives {given:?}\nto replay: MILLSTREAM_SEED={seed}",
+                place.name
+            )
+        })?;
+    }
+    Ok(())
+}
+
+fn random(shard: u64) -> Outcome {
+    let size = |seed: u64| Size {
+        steps: 3 + (seed % 13) as usize,
+        is_long: false,
+        only: None,
+    };
+    if let Some(seed) = number("MILLSTREAM_SEED") {
+        return if shard == 0 {
+            check(seed, size(seed), true)
+        } else {
+            Ok(())
+        };
+    }
+    let of_shard = (0..count(PROGRAMS)).filter(|seed| seed % SHARDS == shard);
+    of_shard
+        .into_iter()
+        .try_for_each(|seed| check(seed, size(seed), false))
+}
+
+fn single(kind: u32) -> Outcome {
+    let size = Size {
+        steps: 1,
+        is_long: false,
+        only: Some(kind),
+    };
+    if let Some(seed) = number("MILLSTREAM_SEED") {
+        return check(seed, size, true);
+    }
+    (0..count(SINGLES)).try_for_each(|seed| check(seed, size, false))
+}
+
+fn long(shard: u64) -> Outcome {
+    let size = |seed: u64| Size {
+        steps: 2 + (seed % 4) as usize,
+        is_long: true,
+        only: None,
+    };
+    if let Some(seed) = number("MILLSTREAM_SEED") {
+        return if shard == 0 {
+            check(seed, size(seed), true)
+        } else {
+            Ok(())
+        };
+    }
+    let of_shard = (0..count(LONGS)).filter(|seed| seed % SHARDS == shard);
+    of_shard
+        .into_iter()
+        .try_for_each(|seed| check(seed, size(seed), false))
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let mut trials = Vec::new();
+    for shard in 0..SHARDS {
+        trials.push(Trial::test(format!("random_programs_{shard}"), move || {
+            random(shard)
+        }));
+        trials.push(Trial::test(format!("long_arrays_{shard}"), move || long(shard)));
+    }
+    for kind in 0..STEP_KINDS {
+        trials.push(Trial::test(format!("single_operations_{kind}"), move || {
+            single(kind)
+        }));
+    }
+    for &(name, test) in accuracy::TESTS.iter().chain(wrong::TESTS) {
+        trials.push(Trial::test(name, test));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}

@@ -1,0 +1,293 @@
+//! What elements are on the host: what each function gives, as the library's documentation has it.
+
+use crate::step::{Binary, Bitwise, Compare, Reduce, Unary};
+
+/// Any element.
+pub(crate) trait Plain: Copy + PartialEq {
+    fn sum(self, other: Self) -> Self;
+    fn times(self, other: Self) -> Self;
+}
+
+/// Any but a boolean.
+pub(crate) trait Number: Plain + PartialOrd {
+    fn from_small(value: i8) -> Self;
+    fn unary(self, function: Unary) -> Self;
+    fn binary(self, function: Binary, other: Self) -> Self;
+    fn is_no_number(self) -> bool;
+
+    fn clamped(self, least: Self, greatest: Self) -> Self {
+        self.binary(Binary::Maximum, least)
+            .binary(Binary::Minimum, greatest)
+    }
+
+    /// What a reduction makes of two elements.
+    fn join(self, reduce: Reduce, other: Self) -> Self {
+        match reduce {
+            Reduce::Sum => self.sum(other),
+            Reduce::Product => self.times(other),
+            Reduce::Minimum => self.binary(Binary::Minimum, other),
+            Reduce::Maximum => self.binary(Binary::Maximum, other),
+            _ => unreachable!("{reduce:?} gives no number of this type"),
+        }
+    }
+}
+
+/// What has bits to combine.
+pub(crate) trait Word: Copy {
+    fn bitwise(self, function: Bitwise, other: Self) -> Self;
+}
+
+/// What is cast to any type.
+pub(crate) trait Castable {
+    fn to_f32(&self) -> f32;
+    fn to_f64(&self) -> f64;
+    fn to_i32(&self) -> i32;
+    fn to_i64(&self) -> i64;
+    fn to_u8(&self) -> u8;
+    fn to_bool(&self) -> bool;
+}
+
+impl Compare {
+    pub(crate) fn holds<T: PartialOrd>(self, a: &T, b: &T) -> bool {
+        match self {
+            Compare::Less => a < b,
+            Compare::LessEqual => a <= b,
+            Compare::Greater => a > b,
+            Compare::GreaterEqual => a >= b,
+            Compare::Equal => a == b,
+            Compare::NotEqual => a != b,
+        }
+    }
+}
+
+macro_rules! floats {
+    ($($type:ty),*) => {$(
+        impl Plain for $type {
+            fn sum(self, other: Self) -> Self {
+                self + other
+            }
+
+            fn times(self, other: Self) -> Self {
+                self * other
+            }
+        }
+
+        impl Number for $type {
+            fn from_small(value: i8) -> Self {
+                value.into()
+            }
+
+            fn unary(self, function: Unary) -> Self {
+                match function {
+                    Unary::Negate => -self,
+                    Unary::Absolute => self.abs(),
+                    Unary::Signum => self.signum(),
+                    Unary::Square => self * self,
+                    Unary::Relu => self.binary(Binary::Maximum, 0.0),
+                    Unary::Root => self.sqrt(),
+                    Unary::Floor => self.floor(),
+                    Unary::Ceil => self.ceil(),
+                    Unary::Trunc => self.trunc(),
+                    Unary::RoundEven => self.round_ties_even(),
+                    Unary::Round => self.round(),
+                    Unary::Reciprocal => self.recip(),
+                    Unary::Fraction => self.fract(),
+                    Unary::Coarse => self.clamped(-64.0, 64.0).round_ties_even() + 0.0,
+                    Unary::Coarsest => self.clamped(-1.0, 1.0).round_ties_even() + 0.0,
+                }
+            }
+
+            fn binary(self, function: Binary, other: Self) -> Self {
+                match function {
+                    Binary::Add => self + other,
+                    Binary::Subtract => self - other,
+                    Binary::Multiply => self * other,
+                    Binary::Divide => self / other,
+                    Binary::Remainder => self % other,
+                    Binary::Minimum | Binary::Maximum if self.is_nan() || other.is_nan() => Self::NAN,
+                    // Of two zeros, the negative one is less.
+                    Binary::Minimum if self < other || (self == other && self.is_sign_negative()) => self,
+                    Binary::Maximum if self > other || (self == other && self.is_sign_positive()) => self,
+                    Binary::Minimum | Binary::Maximum => other,
+                }
+            }
+
+            fn is_no_number(self) -> bool {
+                self.is_nan()
+            }
+        }
+
+        castable!($type, |value| value != 0.0);
+    )*};
+}
+
+macro_rules! integers {
+    ($($type:ty: $absolute:ident, $signum:ident;)*) => {$(
+        impl Plain for $type {
+            fn sum(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            fn times(self, other: Self) -> Self {
+                self.wrapping_mul(other)
+            }
+        }
+
+        impl Number for $type {
+            fn from_small(value: i8) -> Self {
+                value as Self
+            }
+
+            fn unary(self, function: Unary) -> Self {
+                match function {
+                    Unary::Negate => self.wrapping_neg(),
+                    Unary::Absolute => $absolute(self),
+                    Unary::Signum => $signum(self),
+                    Unary::Square => self.wrapping_mul(self),
+                    Unary::Relu => self.max(0),
+                    Unary::Coarse | Unary::Coarsest => self,
+                    _ => unreachable!("{function:?} is for floats"),
+                }
+            }
+
+            fn binary(self, function: Binary, other: Self) -> Self {
+                match function {
+                    Binary::Add => self.wrapping_add(other),
+                    Binary::Subtract => self.wrapping_sub(other),
+                    Binary::Multiply => self.wrapping_mul(other),
+                    Binary::Divide | Binary::Remainder if other == 0 => 0,
+                    Binary::Divide => self.wrapping_div(other),
+                    Binary::Remainder => self.wrapping_rem(other),
+                    Binary::Minimum => self.min(other),
+                    Binary::Maximum => self.max(other),
+                }
+            }
+
+            fn is_no_number(self) -> bool {
+                false
+            }
+        }
+
+        impl Word for $type {
+            fn bitwise(self, function: Bitwise, other: Self) -> Self {
+                match function {
+                    Bitwise::And => self & other,
+                    Bitwise::Or => self | other,
+                    Bitwise::ExclusiveOr => self ^ other,
+                    Bitwise::Not => !self,
+                }
+            }
+        }
+
+        castable!($type, |value| value != 0);
+    )*};
+}
+
+macro_rules! castable {
+    ($type:ty, |$value:ident| $is_true:expr) => {
+        impl Castable for $type {
+            fn to_f32(&self) -> f32 {
+                *self as f32
+            }
+
+            fn to_f64(&self) -> f64 {
+                *self as f64
+            }
+
+            fn to_i32(&self) -> i32 {
+                *self as i32
+            }
+
+            fn to_i64(&self) -> i64 {
+                *self as i64
+            }
+
+            fn to_u8(&self) -> u8 {
+                *self as u8
+            }
+
+            fn to_bool(&self) -> bool {
+                let $value = *self;
+                $is_true
+            }
+        }
+    };
+}
+
+fn same<T>(value: T) -> T {
+    value
+}
+
+fn is_one(value: u8) -> u8 {
+    value.min(1)
+}
+
+floats!(f32, f64);
+integers! {
+    i32: wrapping_abs_i32, signum_i32;
+    i64: wrapping_abs_i64, signum_i64;
+    u8: same, is_one;
+}
+
+fn wrapping_abs_i32(value: i32) -> i32 {
+    value.wrapping_abs()
+}
+
+fn wrapping_abs_i64(value: i64) -> i64 {
+    value.wrapping_abs()
+}
+
+fn signum_i32(value: i32) -> i32 {
+    value.signum()
+}
+
+fn signum_i64(value: i64) -> i64 {
+    value.signum()
+}
+
+impl Plain for bool {
+    fn sum(self, other: Self) -> Self {
+        self | other
+    }
+
+    fn times(self, other: Self) -> Self {
+        self & other
+    }
+}
+
+impl Word for bool {
+    fn bitwise(self, function: Bitwise, other: Self) -> Self {
+        match function {
+            Bitwise::And => self & other,
+            Bitwise::Or => self | other,
+            Bitwise::ExclusiveOr => self ^ other,
+            Bitwise::Not => !self,
+        }
+    }
+}
+
+impl Castable for bool {
+    fn to_f32(&self) -> f32 {
+        u8::from(*self).into()
+    }
+
+    fn to_f64(&self) -> f64 {
+        u8::from(*self).into()
+    }
+
+    fn to_i32(&self) -> i32 {
+        (*self).into()
+    }
+
+    fn to_i64(&self) -> i64 {
+        (*self).into()
+    }
+
+    fn to_u8(&self) -> u8 {
+        (*self).into()
+    }
+
+    fn to_bool(&self) -> bool {
+        *self
+    }
+}

@@ -1,0 +1,78 @@
+//! Where programs run: the simulated device under each kind of schedule, or the GPU that the environment names.
+
+use std::env;
+
+use millstream::{
+    Device, Select,
+    sim::{Gpu, Schedule, SimConfig},
+};
+
+/// One device to run a program on.
+pub(crate) struct Place {
+    pub(crate) name: String,
+    /// The simulated GPU; none stands for the GPU that the environment names.
+    gpu: Option<Gpu>,
+}
+
+impl Place {
+    /// The device.
+    pub(crate) fn open(&self) -> Result<Device, String> {
+        let device = match &self.gpu {
+            Some(gpu) => Device::of(gpu, 0),
+            None => Device::open(Select::Auto),
+        };
+        device.map_err(|error| error.to_string())
+    }
+
+    /// Whether the race checker has nothing to say.
+    pub(crate) fn is_clean(&self) -> Result<(), String> {
+        let reports = self.gpu.as_ref().map(Gpu::reports).unwrap_or_default();
+        if reports.is_empty() {
+            return Ok(());
+        }
+        Err(format!("{reports:?}"))
+    }
+}
+
+/// Every so many programs, races between the threads of each kernel are looked for as well.
+const WITHIN_KERNELS: u64 = 8;
+
+/// The place for a program with this seed.
+pub(crate) fn place(seed: u64) -> Place {
+    let schedule = match seed % 4 {
+        0 => Schedule::Timed,
+        1 => Schedule::Eager,
+        2 => Schedule::Lazy,
+        _ => Schedule::Random(seed),
+    };
+    simulated(schedule, (seed / 4) % WITHIN_KERNELS == 0)
+}
+
+/// A place of each kind.
+pub(crate) fn places() -> Vec<Place> {
+    let schedules = [
+        Schedule::Timed,
+        Schedule::Eager,
+        Schedule::Lazy,
+        Schedule::Random(1),
+    ];
+    let each = schedules.into_iter().enumerate();
+    each.map(|(number, schedule)| simulated(schedule, number == 0))
+        .collect()
+}
+
+fn simulated(schedule: Schedule, within_kernels: bool) -> Place {
+    if env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda")) {
+        return Place {
+            name: String::from("the GPU"),
+            gpu: None,
+        };
+    }
+    let config = SimConfig::new()
+        .schedule(schedule)
+        .kernel_race_check(within_kernels);
+    Place {
+        name: format!("{schedule:?}, race check within kernels: {within_kernels}"),
+        gpu: Some(Gpu::new(config)),
+    }
+}

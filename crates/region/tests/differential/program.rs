@@ -1,0 +1,259 @@
+//! Random programs: steps that fit the arrays so far, with what they give on the host.
+
+use ndarray::ArrayD;
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg32;
+
+use crate::{
+    host::{self, broadcast},
+    step::{Binary, Reduce, Slot, Step, Unary},
+    value::{Host, KINDS, Kind},
+};
+
+/// Elements of an array, at most, unless it is to be a long one.
+const ELEMENTS_MAX: usize = 3000;
+/// Elements of a long array, at most.
+const LONG_MAX: usize = 120_000;
+/// Axes of an array, at most.
+pub(crate) const AXES_MAX: usize = 6;
+
+/// A program, with what it is to give.
+pub(crate) struct Program {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) expected: Vec<Host>,
+    /// Which of the arrays come back.
+    pub(crate) given: Vec<Slot>,
+}
+
+/// What kinds of steps a program has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size {
+    /// Steps that are no inputs.
+    pub(crate) steps: usize,
+    pub(crate) is_long: bool,
+    /// One kind of step alone, by its number.
+    pub(crate) only: Option<u32>,
+}
+
+/// Kinds of steps.
+pub(crate) const STEP_KINDS: u32 = 24;
+
+/// The program of a seed.
+pub(crate) fn program(seed: u64, size: Size) -> Program {
+    let mut maker = Maker {
+        rng: Pcg32::seed_from_u64(seed),
+        elements_max: if size.is_long { LONG_MAX } else { ELEMENTS_MAX },
+        steps: Vec::new(),
+        slots: Vec::new(),
+    };
+    let shape = if size.is_long {
+        maker.long_shape()
+    } else {
+        maker.shape()
+    };
+    for _ in 0..1 + maker.below(3) {
+        let shape = maker.related(&shape);
+        let kind = KINDS[maker.below(6)];
+        maker.fresh(kind, &shape);
+    }
+    let (inputs, mut tries) = (maker.slots.len(), 0);
+    while maker.slots.len() < inputs + size.steps && tries < 40 * size.steps {
+        let kind = size.only.unwrap_or_else(|| maker.rng.next_u32() % STEP_KINDS);
+        maker.step(kind);
+        tries += 1;
+    }
+    let last = maker.slots.len() - 1;
+    let mut given = vec![last];
+    for _ in 0..maker.below(4) {
+        given.push(maker.below(last + 1));
+    }
+    Program {
+        steps: maker.steps,
+        expected: maker.slots,
+        given,
+    }
+}
+
+/// A program as it grows.
+pub(crate) struct Maker {
+    pub(crate) rng: Pcg32,
+    pub(crate) elements_max: usize,
+    steps: Vec<Step>,
+    /// What each step gives.
+    pub(crate) slots: Vec<Host>,
+}
+
+impl Maker {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        self.rng.next_u32() as usize % end.max(1)
+    }
+
+    pub(crate) fn chance(&mut self, of: usize) -> bool {
+        self.below(of) == 0
+    }
+
+    fn shape(&mut self) -> Vec<usize> {
+        let rank = [0, 1, 1, 2, 2, 2, 3, 3, 4, 5, 6][self.below(11)];
+        let mut shape: Vec<usize> = Vec::new();
+        for _ in 0..rank {
+            let length = [1, 2, 3, 4, 5, 7, 8, 33, 64][self.below(9)];
+            let fits = shape.iter().product::<usize>() * length <= self.elements_max;
+            shape.push(if fits { length } else { 1 });
+        }
+        if self.chance(12) && rank > 0 {
+            let axis = self.below(rank);
+            shape[axis] = 0;
+        }
+        shape
+    }
+
+    fn long_shape(&mut self) -> Vec<usize> {
+        let long = 1000 + self.below(self.elements_max / 4);
+        let other = 1 + self.below((self.elements_max / long).min(40));
+        match self.below(3) {
+            0 => vec![long],
+            1 => vec![other, long],
+            _ => vec![long, other],
+        }
+    }
+
+    /// A shape that fits together with another.
+    pub(crate) fn related(&mut self, shape: &[usize]) -> Vec<usize> {
+        let skip = if self.chance(3) {
+            self.below(shape.len() + 1)
+        } else {
+            0
+        };
+        let mut related = shape[skip..].to_vec();
+        for length in &mut related {
+            if self.chance(5) {
+                *length = 1;
+            }
+        }
+        related
+    }
+
+    pub(crate) fn fresh(&mut self, kind: Kind, shape: &[usize]) -> Slot {
+        let count = shape.iter().product();
+        let is_special = self.chance(2);
+        let wild = |maker: &mut Self| is_special && maker.chance(9);
+        macro_rules! elements {
+            ($type:ty, $special:expr, $small:expr) => {{
+                let special: &[$type] = $special;
+                (0..count)
+                    .map(|_| {
+                        if wild(self) {
+                            special[self.below(special.len())]
+                        } else {
+                            let small: i32 = self.below(64) as i32 - 32;
+                            $small(small)
+                        }
+                    })
+                    .collect()
+            }};
+        }
+        let host = match kind {
+            Kind::F32 => {
+                let elements: Vec<f32> = elements!(
+                    f32,
+                    &[
+                        f32::NAN,
+                        f32::INFINITY,
+                        -f32::INFINITY,
+                        -0.0,
+                        1e-40,
+                        3.4e38,
+                        0.5,
+                        1e10,
+                        -3e9
+                    ],
+                    |small| small as f32 / 4.0
+                );
+                Host::F32(ArrayD::from_shape_vec(shape, elements).expect("as many"))
+            }
+            Kind::F64 => {
+                let elements: Vec<f64> = elements!(
+                    f64,
+                    &[
+                        f64::NAN,
+                        f64::INFINITY,
+                        -f64::INFINITY,
+                        -0.0,
+                        5e-324,
+                        1.7e308,
+                        0.5,
+                        1e20,
+                        -3e9
+                    ],
+                    |small| f64::from(small) / 4.0
+                );
+                Host::F64(ArrayD::from_shape_vec(shape, elements).expect("as many"))
+            }
+            Kind::I32 => {
+                let elements: Vec<i32> = elements!(i32, &[i32::MIN, i32::MAX, 0, -1, 65536], |small| small);
+                Host::I32(ArrayD::from_shape_vec(shape, elements).expect("as many"))
+            }
+            Kind::I64 => {
+                let elements: Vec<i64> =
+                    elements!(i64, &[i64::MIN, i64::MAX, 0, -1, 1 << 40], |small| i64::from(
+                        small
+                    ));
+                Host::I64(ArrayD::from_shape_vec(shape, elements).expect("as many"))
+            }
+            Kind::U8 => {
+                let elements: Vec<u8> = elements!(u8, &[255, 0, 128], |small| small as u8);
+                Host::U8(ArrayD::from_shape_vec(shape, elements).expect("as many"))
+            }
+            Kind::Bool => {
+                let elements: Vec<bool> = (0..count).map(|_| self.chance(2)).collect();
+                Host::Bool(ArrayD::from_shape_vec(shape, elements).expect("as many"))
+            }
+        };
+        self.push(Step::Fresh(host))
+    }
+
+    pub(crate) fn push(&mut self, step: Step) -> Slot {
+        self.slots.push(host::apply(&step, &self.slots));
+        self.steps.push(step);
+        self.slots.len() - 1
+    }
+
+    pub(crate) fn shape_of(&self, slot: Slot) -> Vec<usize> {
+        self.slots[slot].shape().to_vec()
+    }
+
+    pub(crate) fn kind_of(&self, slot: Slot) -> Kind {
+        self.slots[slot].kind()
+    }
+
+    /// Some array for which this holds.
+    pub(crate) fn some(&mut self, holds: impl Fn(&Host) -> bool) -> Option<Slot> {
+        let fitting: Vec<_> = (0..self.slots.len())
+            .filter(|&slot| holds(&self.slots[slot]))
+            .collect();
+        (!fitting.is_empty()).then(|| fitting[self.below(fitting.len())])
+    }
+
+    /// Some array that can be stretched to one shape with this one, of its type or of another.
+    pub(crate) fn partner(&mut self, slot: Slot, kind: Kind) -> Option<Slot> {
+        let (shape, most) = (self.shape_of(slot), self.elements_max);
+        self.some(|other| {
+            let both = broadcast(&shape, other.shape());
+            other.kind() == kind && both.is_some_and(|both| both.iter().product::<usize>() <= most)
+        })
+    }
+
+    /// A number's slot whose sums, products or orders are exact.
+    pub(crate) fn exact(&mut self, slot: Slot, reduce: Reduce) -> Slot {
+        if !self.kind_of(slot).is_float() {
+            return slot;
+        }
+        match reduce {
+            Reduce::Sum => self.push(Step::Unary(Unary::Coarse, slot)),
+            Reduce::Product => self.push(Step::Unary(Unary::Coarsest, slot)),
+            // Of two zeros, a reduction gives the one or the other.
+            Reduce::Minimum | Reduce::Maximum => self.push(Step::WithValue(Binary::Add, slot, 0, false)),
+            _ => slot,
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Arrays of any type, on the host and on the device, and how the device's come back.
+
+use std::{
+    fmt,
+    task::{Context, Poll, ready},
+};
+
+use millstream_region::{Array, Arriving, DeviceValue, Element, Elements, Output, Region, Result};
+use ndarray::{ArrayD, Dimension, IxDyn};
+
+/// A type of elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    F32,
+    F64,
+    I32,
+    I64,
+    U8,
+    Bool,
+}
+
+/// All types.
+pub(crate) const KINDS: [Kind; 6] = [Kind::F32, Kind::F64, Kind::I32, Kind::I64, Kind::U8, Kind::Bool];
+
+impl Kind {
+    pub(crate) fn is_float(self) -> bool {
+        matches!(self, Kind::F32 | Kind::F64)
+    }
+
+    pub(crate) fn is_number(self) -> bool {
+        self != Kind::Bool
+    }
+
+    /// Whether its bits can be combined.
+    pub(crate) fn has_bits(self) -> bool {
+        !self.is_float()
+    }
+}
+
+/// Declares an enum with an array of each type, and what it is on its way.
+macro_rules! values {
+    ($($kind:ident $type:ty;)*) => {
+        /// An array of the host.
+        #[derive(Clone)]
+        pub(crate) enum Host {
+            $($kind(ArrayD<$type>),)*
+        }
+
+        /// An array of the device.
+        #[derive(Clone, Debug)]
+        pub(crate) enum Dev {
+            $($kind(Array<$type, IxDyn>),)*
+        }
+
+        /// An array on its way.
+        pub(crate) enum Way {
+            $($kind(<ArrayD<$type> as Output>::Arriving),)*
+        }
+
+        impl Host {
+            pub(crate) fn kind(&self) -> Kind {
+                match self {
+                    $(Host::$kind(_) => Kind::$kind,)*
+                }
+            }
+
+            pub(crate) fn shape(&self) -> &[usize] {
+                match self {
+                    $(Host::$kind(array) => array.shape(),)*
+                }
+            }
+
+            /// The same on the device.
+            pub(crate) fn on_device(&self, g: &Region) -> Dev {
+                match self {
+                    $(Host::$kind(array) => Dev::$kind(g.array(array)),)*
+                }
+            }
+
+            /// The first place where both differ, and what is there.
+            pub(crate) fn difference(&self, other: &Self) -> Option<String> {
+                match (self, other) {
+                    $((Host::$kind(a), Host::$kind(b)) => difference(a, b),)*
+                    _ => Some(format!("{:?} is no {:?}", other.kind(), self.kind())),
+                }
+            }
+        }
+
+        impl fmt::Debug for Host {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Host::$kind(array) => {
+                        let elements: Vec<_> = array.iter().take(40).collect();
+                        write!(f, "{:?}{:?} {elements:?}", self.kind(), array.shape())
+                    })*
+                }
+            }
+        }
+
+        impl Output for Host {
+            type Body = Dev;
+            type Value = Self;
+            type Arriving = Way;
+
+            fn nodes(body: &Dev, visit: &mut dyn FnMut(Elements)) -> Result<()> {
+                match body {
+                    $(Dev::$kind(array) => <ArrayD<$type> as Output>::nodes(array, visit),)*
+                }
+            }
+
+            fn depart(body: Dev, region: &Region) -> Result<Way> {
+                match body {
+                    $(Dev::$kind(array) => <ArrayD<$type> as Output>::depart(array, region).map(Way::$kind),)*
+                }
+            }
+        }
+
+        impl Arriving for Way {
+            type Value = Host;
+
+            fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+                match self {
+                    $(Way::$kind(way) => way.poll(context),)*
+                }
+            }
+
+            fn wait(&mut self) -> Result<()> {
+                match self {
+                    $(Way::$kind(way) => way.wait(),)*
+                }
+            }
+
+            fn take(self) -> Host {
+                match self {
+                    $(Way::$kind(way) => Host::$kind(way.take()),)*
+                }
+            }
+        }
+    };
+}
+
+values! {
+    F32 f32;
+    F64 f64;
+    I32 i32;
+    I64 i64;
+    U8 u8;
+    Bool bool;
+}
+
+impl DeviceValue for Dev {
+    type Host = Host;
+}
+
+/// What a program gives.
+pub(crate) struct Given(pub(crate) Vec<Dev>);
+
+/// What has come back of it.
+pub(crate) struct Back(pub(crate) Vec<Host>);
+
+impl DeviceValue for Given {
+    type Host = Back;
+}
+
+impl Output for Back {
+    type Body = Given;
+    type Value = Self;
+    type Arriving = Ways;
+
+    fn nodes(body: &Given, visit: &mut dyn FnMut(Elements)) -> Result<()> {
+        body.0.iter().try_for_each(|array| Host::nodes(array, visit))
+    }
+
+    fn depart(body: Given, region: &Region) -> Result<Ways> {
+        let ways: Result<_> = body
+            .0
+            .into_iter()
+            .map(|array| Host::depart(array, region))
+            .collect();
+        ways.map(Ways)
+    }
+}
+
+/// Several arrays on their way.
+pub(crate) struct Ways(Vec<Way>);
+
+impl Arriving for Ways {
+    type Value = Back;
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        for way in &mut self.0 {
+            ready!(way.poll(context))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.0.iter_mut().try_for_each(Way::wait)
+    }
+
+    fn take(self) -> Back {
+        Back(self.0.into_iter().map(Way::take).collect())
+    }
+}
+
+/// An element by its bits; all NaNs are one.
+pub(crate) trait Exact: Element {
+    fn bits(self) -> u64;
+}
+
+macro_rules! exact {
+    ($($type:ty: |$value:ident| $bits:expr;)*) => {$(
+        impl Exact for $type {
+            fn bits(self) -> u64 {
+                let $value = self;
+                $bits
+            }
+        }
+    )*};
+}
+
+exact! {
+    f32: |value| if value.is_nan() { u64::MAX } else { value.to_bits().into() };
+    f64: |value| if value.is_nan() { u64::MAX } else { value.to_bits() };
+    i32: |value| u64::from(value as u32);
+    i64: |value| value as u64;
+    u8: |value| value.into();
+    bool: |value| value.into();
+}
+
+fn difference<T: Exact>(expected: &ArrayD<T>, found: &ArrayD<T>) -> Option<String> {
+    if expected.shape() != found.shape() {
+        return Some(format!("shape {:?} is not {:?}", found.shape(), expected.shape()));
+    }
+    let mut pairs = expected.indexed_iter().zip(found);
+    let ((place, expected), found) = pairs.find(|((_, a), b)| a.bits() != b.bits())?;
+    Some(format!("at {:?}: {found:?} is not {expected:?}", place.slice()))
+}

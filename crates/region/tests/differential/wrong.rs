@@ -1,0 +1,77 @@
+//! Indices that are none: whoever waits is told which line asked for them, and nothing outside the operands is touched.
+
+use millstream_region::{Array, Error, Problem, Region, RegionExt};
+use ndarray::{Axis, Ix1, array};
+
+use crate::{Outcome, places::places};
+
+type Test = (&'static str, fn() -> Outcome);
+
+pub(crate) const TESTS: &[Test] = &[
+    ("indices_that_are_none", indices_that_are_none),
+    (
+        "indices_of_the_host_that_are_none",
+        indices_of_the_host_that_are_none,
+    ),
+    (
+        "an_axis_without_elements_has_no_index",
+        an_axis_without_elements_has_no_index,
+    ),
+];
+
+type Body = fn(&Region, &Array<f32, Ix1>, &Array<i32, Ix1>) -> Array<f32, Ix1>;
+
+/// What reads indices, and the line of each.
+const BODIES: [(u32, Body); 4] = [
+    (line!(), |_, x, index| x.select(Axis(0), index)),
+    (line!(), |_, x, index| x.gather(Axis(0), index)),
+    (line!(), |_, x, index| x.scatter(Axis(0), index, &x.sum())),
+    (line!(), |_, x, index| x.scatter_add(Axis(0), index, &x.sum())),
+];
+
+fn indices_that_are_none() -> Outcome {
+    let x = array![1.0_f32, 2.0, 3.0, 4.0];
+    for wrong in [4, -1, i32::MAX, i32::MIN] {
+        for (line, body) in BODIES {
+            for place in places() {
+                let device = place.open()?;
+                let index = array![0, wrong, 1];
+                let pending = device.region(|g| body(g, &g.array(&x), &g.array(&index)))?;
+                match pending.wait() {
+                    Err(Error::Misuse(misuse)) => {
+                        let problem = Problem::Index { axis: 0, length: 4 };
+                        assert_eq!(*misuse.problem(), problem, "{misuse}");
+                        assert_eq!(misuse.location().line(), line, "{misuse}");
+                    }
+                    other => return Err(format!("{wrong} on {}: {other:?}", place.name).into()),
+                }
+                drop(device);
+                place.is_clean()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn indices_of_the_host_that_are_none() -> Outcome {
+    let device = places()[0].open()?;
+    let x = array![1.0_f32, 2.0];
+    let result = device.region(|g| g.array(&x).select(Axis(0), &[0, 2]));
+    assert!(matches!(result, Err(Error::Misuse(_))), "{result:?}");
+    Ok(())
+}
+
+fn an_axis_without_elements_has_no_index() -> Outcome {
+    let device = places()[0].open()?;
+    let result = device.region(|g| {
+        let (x, index) = (g.zeros::<f32, _>((0, 3)), g.zeros::<i64, _>(2));
+        x.select(Axis(0), &index)
+    });
+    assert!(matches!(result, Err(Error::Misuse(_))), "{result:?}");
+    let result = device.region(|g| {
+        let (x, index) = (g.zeros::<f32, _>((3, 0)), g.zeros::<i64, _>(2));
+        x.select(Axis(0), &index)
+    });
+    assert_eq!(result?.wait()?.shape(), [2, 0]);
+    Ok(())
+}
