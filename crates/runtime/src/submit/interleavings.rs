@@ -78,6 +78,8 @@ impl World {
         // SAFETY: the driver passes calls on to one that does what it says, or fails without doing anything.
         let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) };
         let device = device.expect("the device opens");
+        // What is dropped is freed, while the threads go on, and not when the device is closed.
+        device.set_cache_limit(0);
         Self { gpu, calls, device }
     }
 
@@ -184,16 +186,20 @@ impl Arrays {
     }
 }
 
-/// Submits an operation; gives whether it was enqueued.
-fn enqueue(stream: &Stream, accesses: Accesses<'_>, command: impl Command<Output = ()>) -> bool {
-    let operation = Operation {
+fn operation(accesses: Accesses<'_>) -> Operation<'_> {
+    Operation {
         kind: Kind::Fill,
         label: "interleaved",
         location: Location::caller(),
         bytes: 0,
         accesses,
         awaited: None,
-    };
+    }
+}
+
+/// Submits an operation; gives whether it was enqueued.
+fn enqueue(stream: &Stream, accesses: Accesses<'_>, command: impl Command<Output = ()>) -> bool {
+    let operation = operation(accesses);
     let submitted = || {
         // SAFETY: the arrays live until the device has been waited for; the accesses name them.
         unsafe { submit(stream.device_state(), stream.state(), operation, command) }
@@ -364,23 +370,28 @@ fn every_schedule_of_one_ticket_and_one_who_waits_for_it() {
             let device = opened.state();
             let [ours, theirs] = streams.each_ref().map(|stream| &**stream.state());
             let ticket = ours.ticket(1);
-            let mut publication = Publication {
-                device,
-                stream: ours,
-                ticket,
-                accesses: Accesses::default(),
-                displaced: Dependencies::new(),
-                settled: false,
-            };
+            let mut operation = operation(Accesses::default());
             thread::scope(|scope| {
                 scope.spawn(move || {
+                    let mut lane = ours.lane.lock();
+                    let mut publication = Publication {
+                        device,
+                        stream: ours,
+                        lane: &mut lane,
+                        operation: &mut operation,
+                        ticket,
+                        plan: Plan::default(),
+                        settled: false,
+                    };
                     if submits {
-                        publication.settle(&mut ours.lane.lock(), None);
+                        publication.settle();
                     }
                 });
                 scope.spawn(move || {
-                    let found = find_points(device, theirs, smallvec![ticket]);
-                    assert_eq!(found.expect("a point").len(), 1);
+                    let mut waits = Waits::new();
+                    let found = find_points(device, theirs, &mut smallvec![ticket], &mut waits);
+                    found.expect("a point");
+                    assert_eq!(waits.len(), 1);
                 });
             });
             assert_eq!(ours.shared.lock().points.submitted(), 1);
