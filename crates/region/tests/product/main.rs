@@ -22,6 +22,10 @@ const TESTS: &[Test] = &[
         own::sizes_around_tiles_and_chunks,
     ),
     ("long_sums_are_split", own::long_sums_are_split),
+    (
+        "products_are_added_up_in_ranges",
+        own::products_are_added_up_in_ranges,
+    ),
     ("empty_products", own::empty_products),
     (
         "a_product_is_the_same_every_time",

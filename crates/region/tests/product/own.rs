@@ -122,7 +122,7 @@ fn sizes(batch: &[usize], rows: usize, columns: usize) -> Vec<usize> {
 }
 
 fn random_product<T: Case>(stream: &Stream, rng: &mut Pcg32) -> Outcome {
-    let dims = below(rng, 4);
+    let dims = below(rng, 5);
     let batch: Vec<_> = (0..dims).map(|_| 1 + below(rng, 3)).collect();
     let mut size = |most: usize| match below(rng, 4) {
         0 => 1,
@@ -195,6 +195,29 @@ pub(crate) fn long_sums_are_split() -> Outcome {
             compare_own(stream, &a, &Layout::plain(&mut rng, &[2, k, n]))?;
             let a = Layout::<i64>::transposed(&mut rng, &[m, k]);
             compare_own(stream, &a, &Layout::random(&mut rng, &[k, n]))?;
+        }
+        Ok(())
+    })
+}
+
+/// The additions, one by one, in the order that the bound follows from.
+pub(crate) fn products_are_added_up_in_ranges() -> Outcome {
+    on_device(|stream| {
+        let mut rng = Pcg32::seed_from_u64(13);
+        for (m, k, n) in [(17, 300, 5), (64, 257, 64)] {
+            let a = Layout::<f32>::plain(&mut rng, &[m, k]);
+            let b = Layout::<f32>::plain(&mut rng, &[k, n]);
+            let found = product_of(stream, &a, &b, multiply_without_libraries::<f32>)?;
+            let mut expected = Vec::new();
+            for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
+                let add = |sum: f32, at| a.at(0, row, at).mul_add(b.at(0, at, column), sum);
+                let ranges = (0..k).step_by(128);
+                let sums = ranges.map(|from| (from..k.min(from + 128)).fold(0.0, add));
+                expected.extend(sums.fold(0.0_f32, |total, sum| total + sum).to_le_bytes());
+            }
+            if found != expected {
+                return Err(format!("other bits than the order gives for {m} × {k} × {n}").into());
+            }
         }
         Ok(())
     })
