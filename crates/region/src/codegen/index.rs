@@ -236,7 +236,7 @@ impl Walk<'_> {
     }
 
     /// The place of the only element of an array.
-    fn only_place(&mut self) -> Place {
+    pub(super) fn only_place(&mut self) -> Place {
         if let Some(place) = self.single {
             return place;
         }

@@ -16,18 +16,18 @@ use crate::{
 };
 
 /// Where a map writes.
-pub(crate) enum Target {
+pub(crate) enum Target<'a> {
     /// All elements of the node, in order.
     Dense,
     /// Those elements of a dense array of this shape that the map gives; they have the node's shape.
-    Part { shape: Shape, map: AxisMap },
+    Part { shape: &'a Shape, map: &'a AxisMap },
 }
 
 /// The number of the target, which no node has.
 const TARGET: u64 = u64::MAX;
 
 /// A kernel that calculates the node's elements, and how many threads it needs.
-pub(crate) fn map(node: &NodeRef, target: &Target) -> (Kernel, usize) {
+pub(crate) fn map(node: &NodeRef, target: &Target<'_>) -> (Kernel, usize) {
     let written = match target {
         Target::Dense => node.elements,
         Target::Part { shape, .. } => elements(shape).expect("what is written has been allocated"),
@@ -69,7 +69,7 @@ fn last_length(shape: &[usize]) -> usize {
         .unwrap_or(1)
 }
 
-fn one_by_one(body: &mut Body, node: &NodeRef, target: &Target, thread: Reg, count: Reg) {
+fn one_by_one(body: &mut Body, node: &NodeRef, target: &Target<'_>, thread: Reg, count: Reg) {
     let (bits, beyond) = (body.bits(), body.reg(Class::Predicate));
     line!(body, "setp.ge.u{bits} {beyond}, {thread}, {count};");
     line!(body, "@{beyond} bra DONE;");

@@ -52,6 +52,8 @@ pub(crate) struct Rest {
 
 /// A reduction to generate kernels for.
 struct Plan<'a> {
+    /// What is written: the reduction's node, or functions of its elements, one for each.
+    root: &'a NodeRef,
     node: &'a NodeRef,
     source: &'a NodeRef,
     axes: &'a Axes,
@@ -62,10 +64,18 @@ struct Plan<'a> {
     each: usize,
 }
 
-/// The kernels that reduce `source` along `axes` to the elements of `node`, of which there is one at least.
-pub(crate) fn reduce(node: &NodeRef, reduction: Reduction, source: &NodeRef, axes: &Axes) -> Reduced {
+/// The kernels that reduce `source` along `axes` to the elements of `node`, of which there is one at least, and write those of
+/// `root`: the same node, or one that is calculated from its elements, number by number.
+pub(crate) fn reduce(
+    root: &NodeRef,
+    node: &NodeRef,
+    reduction: Reduction,
+    source: &NodeRef,
+    axes: &Axes,
+) -> Reduced {
     let each: usize = axes.iter().map(|&axis| source.shape[axis]).product();
     let plan = Plan {
+        root,
         node,
         source,
         axes,
@@ -393,10 +403,16 @@ impl Plan<'_> {
 
     /// Writes a result.
     fn write(&self, body: &mut Body, kept: &Kept, result: Reg) {
-        let value = self.accumulator.result(body, kept, self.node.dtype);
+        let mut value = self.accumulator.result(body, kept, self.node.dtype);
+        if self.root.id != self.node.id {
+            let mut walk = Walk::new(body, true);
+            let place = walk.numbered(self.root.id, &self.root.shape, result);
+            walk.know(self.node, place, value);
+            value = walk.value(self.root, place);
+        }
         let base = body.address(Use::Target(0), || Parameter::Target(0));
-        let address = body.element(base, result, self.node.dtype.bytes());
-        body.store(self.node.dtype, address, &[value]);
+        let address = body.element(base, result, self.root.dtype.bytes());
+        body.store(self.root.dtype, address, &[value]);
     }
 
     fn finish(&self, mut body: Body, shared: &str) -> Kernel {

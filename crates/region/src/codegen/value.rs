@@ -58,6 +58,16 @@ impl<'a> Walk<'a> {
         reg
     }
 
+    /// The register that has the node's element at a place already.
+    pub(super) fn know(&mut self, node: &NodeRef, place: Place, element: Reg) {
+        self.values.insert((node.id, place), element);
+        if node.elements == 1 {
+            // Views of one element see it there.
+            let single = self.only_place();
+            self.values.insert((node.id, single), element);
+        }
+    }
+
     fn calculate(&mut self, node: &NodeRef, op: &Op, place: Place) -> Reg {
         match op {
             Op::Constant(value) => self.constant(node.id, *value),

@@ -2,12 +2,16 @@
 //!
 //! Stored is what was asked for, what a kernel cannot do in the middle of others (reductions, products, ...) and what such a
 //! kernel wants to find in memory. Anything else is calculated where it is used; but if two kernels use it, or one uses
-//! it at two places, and to calculate it twice costs more than to write it and to read it twice, it is stored as well.
+//! it at two places, and to calculate it twice costs more than to write it and to read it twice, it is stored as well. What is
+//! calculated from the results of a reduction alone is left to the reduction's kernel.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
-use crate::graph::{NodeRef, Op, State};
+use crate::{
+    codegen::keeps_numbers,
+    graph::{NodeRef, Op, State},
+};
 
 /// Operations that may be done twice rather than stored.
 const CHEAP_OPERATIONS: usize = 4;
@@ -23,6 +27,8 @@ struct Candidate {
     /// The stored nodes in whose kernels it is calculated: two mean several.
     within: SmallVec<[u64; 2]>,
     is_stored: bool,
+    /// Whether somebody wants to have it.
+    is_asked_for: bool,
     /// How many views and gathers show it, each at places of its own.
     moves: usize,
     /// What its calculation takes within a kernel.
@@ -49,11 +55,13 @@ pub(super) fn steps(targets: &[NodeRef]) -> Vec<NodeRef> {
     for target in targets {
         if let Some(&at) = places.get(&target.id) {
             candidates[at].is_stored = true;
+            candidates[at].is_asked_for = true;
         }
     }
     mark_needed(&mut candidates, &places);
     weigh(&mut candidates, &places);
     share(&mut candidates, &places);
+    fold(&mut candidates, &places);
     let stored = candidates.into_iter().filter(|candidate| candidate.is_stored);
     stored.map(|candidate| candidate.node).collect()
 }
@@ -72,6 +80,7 @@ fn in_order(targets: &[NodeRef]) -> Vec<Candidate> {
         if let Some(op) = op {
             order.push(Candidate {
                 is_stored: stands_alone(&op),
+                is_asked_for: false,
                 node,
                 op,
                 within: SmallVec::new(),
@@ -105,7 +114,7 @@ fn mark_needed(candidates: &mut [Candidate], places: &FxHashMap<u64, usize>) {
     let mut needed: Vec<u64> = Vec::new();
     for candidate in candidates.iter() {
         match &candidate.op {
-            Op::Product(left, right) => needed.extend([left, right].map(|factor| factor_source(factor))),
+            Op::Product(left, right) => needed.extend([left, right].map(factor_source)),
             // Two kernels look at the indices.
             Op::Scatter {
                 index, adds: false, ..
@@ -226,5 +235,117 @@ fn share(candidates: &mut [Candidate], places: &FxHashMap<u64, usize>) {
                 operand.is_stored = true;
             }
         });
+    }
+}
+
+/// Leaves to the kernel of a reduction what is calculated from its results, number by number, if nobody else wants those.
+fn fold(candidates: &mut [Candidate], places: &FxHashMap<u64, usize>) {
+    for at in 0..candidates.len() {
+        let candidate = &candidates[at];
+        if candidate.is_stored
+            && matches!(candidate.op, Op::Apply(..))
+            && let Some(reduction) = only_reduction(candidates, places, at)
+        {
+            candidates[reduction].is_stored = false;
+        }
+    }
+}
+
+/// The reduction below what is stored here that can calculate it: the only one, which nothing else uses, and each element of
+/// which becomes the one with the same number.
+fn only_reduction(candidates: &[Candidate], places: &FxHashMap<u64, usize>, root: usize) -> Option<usize> {
+    let root = &candidates[root];
+    let (mut found, mut seen, mut is_possible) = (None, FxHashSet::default(), true);
+    let mut open = vec![NodeRef::clone(&root.node)];
+    while let Some(node) = open.pop() {
+        if !seen.insert(node.id) {
+            continue;
+        }
+        let Some(&at) = places.get(&node.id) else {
+            continue;
+        };
+        let candidate = &candidates[at];
+        match &candidate.op {
+            Op::Reduce { .. } if candidate.is_stored && found.is_none() => {
+                is_possible &= !candidate.is_asked_for
+                    && candidate.within.as_slice() == [root.node.id]
+                    && node.elements == root.node.elements;
+                found = Some(at);
+            }
+            _ if candidate.is_stored && node.id != root.node.id => is_possible = false,
+            Op::Constant(_) | Op::Iota | Op::Apply(..) | Op::Reshape(_) => {}
+            Op::View(source, map) => {
+                let is_constant = matches!(source.state(), State::Planned(Op::Constant(_)));
+                is_possible &= is_constant || keeps_numbers(&node.shape, map, &source.shape);
+            }
+            _ => is_possible = false,
+        }
+        if !matches!(candidate.op, Op::Reduce { .. }) {
+            candidate
+                .op
+                .operands(|operand| open.push(NodeRef::clone(operand)));
+        }
+    }
+    found.filter(|_| is_possible)
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream::Device;
+    use ndarray::{Axis, Ix1, Ix2, array, s};
+
+    use super::*;
+    use crate::{Array, Region};
+
+    /// A region on a simulated device, a vector of three elements and a matrix of two rows of them.
+    fn arrays() -> (Region, Array<f32, Ix1>, Array<f32, Ix2>) {
+        let region = Region::new(Device::simulated().unwrap());
+        let vector = region.array(&array![1.0, 2.0, 3.0]);
+        let matrix = region.array(&array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+        (region, vector, matrix)
+    }
+
+    /// How many nodes are stored for these, those included.
+    fn stored<const N: usize>(targets: [&NodeRef; N]) -> usize {
+        steps(&targets.map(NodeRef::clone)).len()
+    }
+
+    #[test]
+    fn operations_views_and_the_reduction_behind_them_are_one_step() {
+        let (_g, x, m) = arrays();
+        let length = (&x * &x).sum().sqrt();
+        assert_eq!(stored([length.node()]), 1);
+        let part = (&m.slice(s![.., ..;-1]) * &x + 1.0).exp();
+        assert_eq!(stored([part.node()]), 1);
+        assert_eq!(stored([part.sum_axis(Axis(1)).node()]), 1);
+        assert_eq!(stored([m.mean_axis(Axis(0)).node()]), 1);
+        assert_eq!(stored([m.select(Axis(1), &[2, 0]).relu().node()]), 1);
+    }
+
+    #[test]
+    fn what_two_reductions_give_is_put_together_in_a_step_of_its_own() {
+        let (_g, x, m) = arrays();
+        assert_eq!(stored([(x.sum() / x.max()).node()]), 3);
+        // The mean, which every element needs, and then the sum with what is done to it.
+        assert_eq!(stored([m.var(1.0).node()]), 2);
+        assert_eq!(stored([(&x - &x.sum()).node()]), 2);
+    }
+
+    #[test]
+    fn a_reduction_that_is_asked_for_is_stored() {
+        let (_g, x, _) = arrays();
+        let sum = x.sum();
+        let root = sum.sqrt();
+        assert_eq!(stored([root.node(), sum.node()]), 2);
+        assert_eq!(stored([root.node(), (&sum + 1.0).node()]), 3);
+    }
+
+    #[test]
+    fn what_several_need_is_stored_if_it_is_worth_it() {
+        let (_g, x, _) = arrays();
+        let (cheap, costly) = (&x + 1.0, x.exp());
+        assert_eq!(stored([(&cheap * 2.0).node(), (&cheap * 3.0).node()]), 2);
+        assert_eq!(stored([(&costly * 2.0).node(), (&costly * 3.0).node()]), 3);
+        assert_eq!(stored([(&costly * &costly).node()]), 1);
     }
 }

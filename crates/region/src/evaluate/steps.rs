@@ -50,6 +50,26 @@ fn same_elements(node: &NodeRef, op: &Op) -> Option<Arc<Storage>> {
     }
 }
 
+/// The reduction whose kernel calculates this operation of its results as well, if the plan has left one to it.
+fn folded(op: &Op) -> Option<NodeRef> {
+    if !matches!(op, Op::Apply(..)) {
+        return None;
+    }
+    let (mut found, mut seen, mut open) = (None, FxHashSet::default(), Vec::new());
+    op.operands(|operand| open.push(NodeRef::clone(operand)));
+    while let Some(node) = open.pop() {
+        if !seen.insert(node.id) {
+            continue;
+        }
+        match node.state() {
+            State::Planned(Op::Reduce { .. }) => found = Some(node),
+            State::Planned(op) => op.operands(|operand| open.push(NodeRef::clone(operand))),
+            State::Stored(_) | State::Failed(_) => {}
+        }
+    }
+    found
+}
+
 /// The nodes in memory that an operation needs, those below what is calculated on the way included, oldest first.
 fn stored_below(op: &Op) -> Vec<u64> {
     let (mut found, mut seen) = (Vec::new(), FxHashSet::default());
@@ -78,6 +98,15 @@ struct Step<'a> {
 impl Step<'_> {
     /// Enqueues what fills the target with the node's elements, of which there is one at least.
     fn fill(&self, op: &Op, target: &mut Buffer<u8>) -> Result<()> {
+        if let Some(folded) = folded(op)
+            && let State::Planned(Op::Reduce {
+                reduction,
+                source,
+                axes,
+            }) = folded.state()
+        {
+            return self.reduce(&folded, reduction, &source, &axes, target);
+        }
         match op {
             Op::Constant(_)
             | Op::Iota
@@ -89,7 +118,7 @@ impl Step<'_> {
                 reduction,
                 source,
                 axes,
-            } => self.reduce(*reduction, source, axes, target),
+            } => self.reduce(self.node, *reduction, source, axes, target),
             Op::Join { parts, axis } => self.join(parts, *axis, target),
             Op::Update { base, map, value } => {
                 self.map(base, &Target::Dense, target)?;
@@ -117,7 +146,7 @@ impl Step<'_> {
     }
 
     /// Calculates a node's elements, or some of this step's.
-    fn map(&self, node: &NodeRef, place: &Target, target: &mut Buffer<u8>) -> Result<()> {
+    fn map(&self, node: &NodeRef, place: &Target<'_>, target: &mut Buffer<u8>) -> Result<()> {
         if node.elements == 0 {
             return Ok(());
         }
@@ -128,20 +157,22 @@ impl Step<'_> {
     /// Calculates a node's elements, which become those of this step's that the map gives.
     fn map_into(&self, node: &NodeRef, map: AxisMap, target: &mut Buffer<u8>) -> Result<()> {
         let place = Target::Part {
-            shape: self.node.shape.clone(),
-            map,
+            shape: &self.node.shape,
+            map: &map,
         };
         self.map(node, &place, target)
     }
 
+    /// Reduces the source to the elements of `reduced`, of which this step's are calculated.
     fn reduce(
         &self,
+        reduced: &NodeRef,
         reduction: Reduction,
         source: &NodeRef,
         axes: &Axes,
         target: &mut Buffer<u8>,
     ) -> Result<()> {
-        let kernels = reduce(self.node, reduction, source, axes);
+        let kernels = reduce(self.node, reduced, reduction, source, axes);
         let Some(rest) = kernels.rest else {
             return launch(
                 self.session,

@@ -120,11 +120,7 @@ impl<T: Element, D> Parcel<T, D> {
             .lanes()
             .behind(&region.session().device, node.id)?;
         let storage = node.storage().expect("what comes back has been evaluated");
-        let elements = storage
-            .buffer
-            .view()
-            .cast::<T::Stored>()
-            .map_err(millstream::Error::from)?;
+        let elements = storage.buffer.view().cast::<T::Stored>()?;
         Ok(Self {
             pending: Some(stream.download(elements)?),
             elements: Vec::new(),

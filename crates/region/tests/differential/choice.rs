@@ -1,7 +1,6 @@
 //! Which step comes next: one that fits the arrays so far.
 
 use ndarray::{ArrayD, Slice, SliceInfoElem};
-use rand_core::RngCore;
 
 use crate::{
     host::{broadcast, whole},
@@ -227,7 +226,7 @@ impl Maker {
         let (axes, keep): (Vec<usize>, bool) = match self.below(3) {
             0 => ((0..rank).collect(), false),
             1 if rank > 0 => (vec![self.below(rank)], false),
-            _ => ((0..rank).filter(|_| self.rng.next_u32() % 2 == 0).collect(), true),
+            _ => ((0..rank).filter(|_| self.chance(2)).collect(), true),
         };
         let needs_one = !matches!(reduce, Reduce::Sum | Reduce::Product | Reduce::Any | Reduce::All);
         if needs_one && axes.iter().any(|&axis| self.slots[a].shape()[axis] == 0) {

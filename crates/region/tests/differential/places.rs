@@ -45,7 +45,7 @@ pub(crate) fn place(seed: u64) -> Place {
         2 => Schedule::Lazy,
         _ => Schedule::Random(seed),
     };
-    simulated(schedule, (seed / 4) % WITHIN_KERNELS == 0)
+    simulated(schedule, (seed / 4).is_multiple_of(WITHIN_KERNELS))
 }
 
 /// A place of each kind.

@@ -194,10 +194,7 @@ impl Maker {
                 Host::I32(ArrayD::from_shape_vec(shape, elements).expect("as many"))
             }
             Kind::I64 => {
-                let elements: Vec<i64> =
-                    elements!(i64, &[i64::MIN, i64::MAX, 0, -1, 1 << 40], |small| i64::from(
-                        small
-                    ));
+                let elements: Vec<i64> = elements!(i64, &[i64::MIN, i64::MAX, 0, -1, 1 << 40], i64::from);
                 Host::I64(ArrayD::from_shape_vec(shape, elements).expect("as many"))
             }
             Kind::U8 => {
