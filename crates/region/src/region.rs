@@ -103,7 +103,7 @@ impl std::fmt::Debug for Region {
 ///     let x = g.array(&x);
 ///     (&x * &x).sum().sqrt() // one kernel
 /// })?;
-/// assert_eq!(length.wait()?, 5.0);
+/// assert_eq!(length.wait()?.into_scalar(), 5.0);
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
 pub trait RegionExt {

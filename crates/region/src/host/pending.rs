@@ -26,7 +26,7 @@ use crate::{Region, error::Result, evaluate::Verdict};
 /// let device = millstream::Device::simulated()?;
 /// let x = array![1.0_f32, 2.0, 3.0];
 /// let sum = device.region(|g| g.array(&x).sum())?;
-/// assert_eq!(pollster::block_on(sum)?, 6.0);
+/// assert_eq!(pollster::block_on(sum)?.into_scalar(), 6.0);
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
 ///

@@ -21,7 +21,7 @@ use crate::{Region, error::Result};
 /// let x = array![1.0_f32, 2.0, 3.0];
 /// assert_eq!(squares(&device, &x)?.wait()?, array![1.0, 4.0, 9.0]);
 /// let sum = device.region(|g| squares(g, &x).sum())?; // nothing of it crosses but `x` and the sum
-/// assert_eq!(sum.wait()?, 14.0);
+/// assert_eq!(sum.wait()?.into_scalar(), 14.0);
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
 pub trait Place: private::Sealed {
