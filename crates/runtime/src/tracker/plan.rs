@@ -114,6 +114,11 @@ fn with_ledgers_locked<'a>(
     if !later.is_empty() {
         with_more_locked(later, locked, each);
     }
+    // The first is what others wait for. Unlocking it may mean waking one of them, which takes its time: by then nothing
+    // else is locked that it, or anyone, would have to wait for again.
+    for guard in guards.iter_mut().rev() {
+        *guard = None;
+    }
 }
 
 #[inline(never)]
