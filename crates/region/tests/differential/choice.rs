@@ -257,7 +257,7 @@ impl Maker {
         if shape.iter().product::<usize>() / length * count > self.elements_max {
             return None;
         }
-        match self.below(3) {
+        match self.below(4) {
             0 => {
                 let indices = (0..count).map(|_| self.below(length)).collect();
                 Some(self.push(Step::TakeListed(a, axis, indices)))
@@ -266,10 +266,19 @@ impl Maker {
                 let index = self.indices(&[count], length);
                 Some(self.push(Step::Take(a, axis, index)))
             }
-            _ => {
+            2 => {
                 shape[axis] = count;
                 let index = self.indices(&shape, length);
                 Some(self.push(Step::Gather(a, axis, index)))
+            }
+            _ => {
+                // The same indices along two axes are two different things.
+                let least = shape.iter().copied().min()?;
+                let index = self.indices(&shape, least);
+                let other = self.below(shape.len());
+                let first = self.push(Step::Gather(a, other, index));
+                let second = self.push(Step::Gather(a, axis, index));
+                Some(self.push(Step::Compare(Compare::Equal, first, second)))
             }
         }
     }

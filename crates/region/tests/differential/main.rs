@@ -9,6 +9,7 @@
 mod accuracy;
 mod choice;
 mod device;
+mod found;
 mod host;
 mod number;
 mod places;
@@ -155,7 +156,7 @@ fn main() -> ExitCode {
             single(kind)
         }));
     }
-    for &(name, test) in accuracy::TESTS.iter().chain(wrong::TESTS) {
+    for &(name, test) in accuracy::TESTS.iter().chain(wrong::TESTS).chain(found::TESTS) {
         trials.push(Trial::test(name, test));
     }
     libtest_mimic::run(&arguments, trials).exit_code()

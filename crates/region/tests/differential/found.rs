@@ -1,0 +1,44 @@
+//! What random programs have found, made as small as it gets.
+
+use millstream_region::RegionExt;
+use ndarray::{Axis, array};
+
+use crate::{Outcome, places::places};
+
+type Test = (&'static str, fn() -> Outcome);
+
+pub(crate) const TESTS: &[Test] = &[
+    (
+        "a_reshape_shows_what_the_view_below_it_shows",
+        a_reshape_shows_what_the_view_below_it_shows,
+    ),
+    (
+        "a_view_of_a_single_reduced_element",
+        a_view_of_a_single_reduced_element,
+    ),
+];
+
+/// In a kernel in which all elements keep their numbers, the view was asked with indices of the reshaped array.
+fn a_reshape_shows_what_the_view_below_it_shows() -> Outcome {
+    let x = array![false, false, true, true, true];
+    for place in places() {
+        let device = place.open()?;
+        let column = device.region(|g| g.array(&x).insert_axis(Axis(0)).into_shape_with_order((5, 1)))?;
+        assert_eq!(column.wait()?, x.clone().insert_axis(Axis(1)));
+    }
+    Ok(())
+}
+
+/// The kernel of a reduction calculated the reduction once more, for a view of its only element has a place of its own.
+fn a_view_of_a_single_reduced_element() -> Outcome {
+    let x = array![3.0_f32, 4.0];
+    for place in places() {
+        let device = place.open()?;
+        let length = device.region(|g| {
+            let x = g.array(&x);
+            (&x * &x).sum().broadcast((1, 1)).sqrt()
+        })?;
+        assert_eq!(length.wait()?, array![[5.0]]);
+    }
+    Ok(())
+}
