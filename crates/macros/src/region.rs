@@ -3,8 +3,8 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::{
-    Error, FnArg, GenericParam, Generics, Ident, ItemFn, Lifetime, Pat, PatIdent, PatType, Result, ReturnType,
-    Signature, Type, TypeReference, spanned::Spanned, visit::Visit,
+    Error, FnArg, GenericParam, Generics, Ident, ItemFn, Lifetime, Pat, PatIdent, PatType, Result,
+    ReturnType, Signature, Type, TypeReference, spanned::Spanned, visit::Visit,
 };
 
 /// The generic parameter for where the function is called.
@@ -118,7 +118,10 @@ fn parameters(signature: &Signature) -> Result<Vec<Parameter<'_>>> {
         }
         let name = match &*declared.pat {
             Pat::Ident(PatIdent { ident, .. }) => ident.clone(),
-            other => format_ident!("argument_{at}", span = Span::mixed_site().located_at(other.span())),
+            other => format_ident!(
+                "argument_{at}",
+                span = Span::mixed_site().located_at(other.span())
+            ),
         };
         let kind = match &*declared.ty {
             Type::Reference(reference) if is_region(&reference.elem) => {
@@ -169,10 +172,16 @@ impl Parameter<'_> {
     /// As the body sees it.
     fn for_body(&self) -> TokenStream {
         let pattern = &self.declared.pat;
-        let on_device = |ty: &Type| quote_spanned! { ty.span() => <#ty as ::millstream_region::Parameter>::Body };
+        let on_device =
+            |ty: &Type| quote_spanned! { ty.span() => <#ty as ::millstream_region::Parameter>::Body };
         let seen = match self.kind {
             Kind::Region => self.declared.ty.to_token_stream(),
-            Kind::Read(TypeReference { and_token, lifetime, elem, .. }) => {
+            Kind::Read(TypeReference {
+                and_token,
+                lifetime,
+                elem,
+                ..
+            }) => {
                 let ty = on_device(elem);
                 quote! { #and_token #lifetime #ty }
             }

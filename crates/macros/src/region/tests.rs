@@ -27,7 +27,11 @@ fn what_cannot_be_a_region_is_refused_where_it_stands() {
         ("fn f() -> impl Copy {}", "is a type by its name", "impl"),
         ("fn f(#[x] y: f32) {}", "has no attributes", "#[x]"),
         ("fn f(x: f32, g: &Region) {}", "is the first parameter", "&Region"),
-        ("fn f(g: &mut r::Region) {}", "is the first parameter", "&mut r::Region"),
+        (
+            "fn f(g: &mut r::Region) {}",
+            "is the first parameter",
+            "&mut r::Region",
+        ),
         ("struct S;", "stands in front of a function", "struct"),
     ] {
         assert_error(source, message, place);
