@@ -50,9 +50,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
         let session = self.session();
         evaluate::evaluate(session, slice::from_ref(self.node()))?;
         let mut parcel = Parcel::depart(self, &Region::of(session))?;
-        if let Some(mut verdict) = session.verdict()? {
-            verdict.wait()?;
-        }
+        session.verdict(slice::from_ref(self.node()))?.wait()?;
         parcel.wait()?;
         Ok(parcel.take())
     }

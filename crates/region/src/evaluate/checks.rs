@@ -1,7 +1,8 @@
 //! What the device finds wrong while it runs: indices that are none of their axis.
 //!
 //! A kernel that reads indices uses 0 in place of one that is none, so that it touches nothing but its operands, and raises
-//! a word to the number of the check. Whoever waits for the region's results looks at that word first.
+//! a word to the number of the check. Whoever waits for a region's results looks at that word first, and at those of earlier
+//! regions and of calculations outside of regions whose elements the results depend on.
 
 use std::{
     future::Future,
@@ -12,6 +13,7 @@ use std::{
 
 use millstream::{Buffer, Device, Pending, Stream};
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use super::Lanes;
 use crate::{
@@ -46,50 +48,82 @@ impl Checks {
         u32::try_from(self.meanings.len()).expect("there are fewer checks than nodes in memory")
     }
 
-    /// What was found, once all that is enqueued is done. Nothing if nothing was checked.
-    pub(crate) fn verdict(&self, lanes: &mut Lanes, device: &Device) -> Result<Option<Verdict>> {
-        let Some(flag) = &self.flag else {
-            return Ok(None);
-        };
-        let word = lanes.any(device)?.download(&*flag.lock())?;
-        Ok(Some(Verdict {
-            word: Some(word),
-            meanings: self.meanings.clone(),
-        }))
+    /// Whether there is anything to check.
+    pub(crate) fn are_made(&self) -> bool {
+        self.flag.is_some()
     }
 }
 
-/// What will be known of a session's checks.
+/// The sessions whose checks may turn out to be about indices that some elements depend on.
+#[derive(Default)]
+pub(crate) struct Doubts(SmallVec<[Arc<Mutex<Checks>>; 1]>);
+
+impl Doubts {
+    /// Those of a session besides.
+    pub(crate) fn add(&mut self, checks: &Arc<Mutex<Checks>>) {
+        if !self.0.iter().any(|known| Arc::ptr_eq(known, checks)) {
+            self.0.push(Arc::clone(checks));
+        }
+    }
+
+    /// Those of other elements besides.
+    pub(crate) fn join(&mut self, other: &Self) {
+        other.0.iter().for_each(|checks| self.add(checks));
+    }
+
+    /// What was found, once all that is enqueued is done.
+    pub(crate) fn verdict(&self, lanes: &mut Lanes, device: &Device) -> Result<Verdict> {
+        let mut words = SmallVec::new();
+        for checks in &self.0 {
+            let checks = checks.lock();
+            if let Some(flag) = &checks.flag {
+                words.push(Word {
+                    pending: lanes.any(device)?.download(&*flag.lock())?,
+                    meanings: checks.meanings.clone(),
+                });
+            }
+        }
+        Ok(Verdict { words })
+    }
+}
+
+/// What will be known of checks.
 pub(crate) struct Verdict {
-    word: Option<Pending<Vec<u32>>>,
+    words: SmallVec<[Word; 1]>,
+}
+
+/// A word on its way.
+struct Word {
+    pending: Pending<Vec<u32>>,
+    /// What its number means, from 1 on.
     meanings: Vec<Misuse>,
 }
 
 impl Verdict {
     /// Blocks this thread until it is known, and gives what was wrong as an error.
     pub(crate) fn wait(&mut self) -> Result<()> {
-        match self.word.take() {
-            Some(word) => self.judge(&word.wait()?),
-            None => Ok(()),
+        for word in self.words.drain(..) {
+            judge(&word.pending.wait()?, &word.meanings)?;
         }
+        Ok(())
     }
 
     /// As [`wait`](Self::wait), for futures.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        let Some(word) = &mut self.word else {
-            return Poll::Ready(Ok(()));
-        };
-        let word = ready!(Pin::new(word).poll(context))?;
-        self.word = None;
-        Poll::Ready(self.judge(&word))
-    }
-
-    /// The mistake that a word stands for, if any.
-    fn judge(&self, word: &[u32]) -> Result<()> {
-        let number = word.first().map_or(0, |&word| word as usize);
-        match number.checked_sub(1).and_then(|place| self.meanings.get(place)) {
-            Some(misuse) => Err(misuse.clone().into()),
-            None => Ok(()),
+        while let Some(word) = self.words.last_mut() {
+            let found = ready!(Pin::new(&mut word.pending).poll(context))?;
+            judge(&found, &word.meanings)?;
+            self.words.pop();
         }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The mistake that a word stands for, if any.
+fn judge(word: &[u32], meanings: &[Misuse]) -> Result<()> {
+    let number = word.first().map_or(0, |&word| word as usize);
+    match number.checked_sub(1).and_then(|place| meanings.get(place)) {
+        Some(misuse) => Err(misuse.clone().into()),
+        None => Ok(()),
     }
 }

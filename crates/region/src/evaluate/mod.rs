@@ -14,7 +14,7 @@ mod launch;
 mod plan;
 mod steps;
 
-pub(crate) use checks::{Checks, Verdict};
+pub(crate) use checks::{Checks, Doubts, Verdict};
 pub(crate) use lanes::Lanes;
 
 use crate::{

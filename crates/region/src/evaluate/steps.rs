@@ -25,9 +25,9 @@ pub(super) fn enqueue(session: &Session, node: &NodeRef) -> Result<()> {
         node.store(storage);
         return Ok(());
     }
-    let stream = session
-        .lanes()
-        .choose(&session.device, node.id, &stored_below(&op))?;
+    let below = stored_below(&op);
+    let ids: Vec<u64> = below.iter().map(|node| node.id).collect();
+    let stream = session.lanes().choose(&session.device, node.id, &ids)?;
     let mut target = allocate(&stream, node.bytes())?;
     if node.elements > 0 {
         let step = Step {
@@ -37,7 +37,10 @@ pub(super) fn enqueue(session: &Session, node: &NodeRef) -> Result<()> {
         };
         step.fill(&op, &mut target)?;
     }
-    node.store(Arc::new(Storage { buffer: target }));
+    node.store(Arc::new(Storage {
+        buffer: target,
+        doubts: session.doubts(&below),
+    }));
     Ok(())
 }
 
@@ -71,7 +74,7 @@ fn folded(op: &Op) -> Option<NodeRef> {
 }
 
 /// The nodes in memory that an operation needs, those below what is calculated on the way included, oldest first.
-fn stored_below(op: &Op) -> Vec<u64> {
+fn stored_below(op: &Op) -> Vec<NodeRef> {
     let (mut found, mut seen) = (Vec::new(), FxHashSet::default());
     let mut open = Vec::new();
     op.operands(|operand| open.push(NodeRef::clone(operand)));
@@ -81,10 +84,10 @@ fn stored_below(op: &Op) -> Vec<u64> {
         }
         match node.state() {
             State::Planned(op) => op.operands(|operand| open.push(NodeRef::clone(operand))),
-            State::Stored(_) | State::Failed(_) => found.push(node.id),
+            State::Stored(_) | State::Failed(_) => found.push(node),
         }
     }
-    found.sort_unstable();
+    found.sort_unstable_by_key(|node| node.id);
     found
 }
 

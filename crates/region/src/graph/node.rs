@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::Function;
+use crate::evaluate::Doubts;
 use crate::{
     element::{DType, Scalar},
     error::Error,
@@ -55,6 +56,8 @@ pub(crate) enum State {
 /// Memory with all elements of a node, the last axis dense.
 pub(crate) struct Storage {
     pub(crate) buffer: Buffer<u8>,
+    /// What may turn out to be wrong with indices that the elements depend on.
+    pub(crate) doubts: Doubts,
 }
 
 /// How a node's elements are calculated.

@@ -14,7 +14,7 @@ use super::{Node, NodeRef, Op, State, Storage, key::Key};
 use crate::{
     element::DType,
     error::{Error, Misuse, Problem, Result},
-    evaluate::{Checks, Lanes, Verdict},
+    evaluate::{Checks, Doubts, Lanes, Verdict},
     shape::{Shape, elements},
 };
 
@@ -27,7 +27,7 @@ pub(crate) struct Session {
     pub(crate) device: Device,
     inner: Mutex<Inner>,
     lanes: Mutex<Lanes>,
-    checks: Mutex<Checks>,
+    checks: Arc<Mutex<Checks>>,
 }
 
 #[derive(Default)]
@@ -46,7 +46,7 @@ impl Session {
             device,
             inner: Mutex::default(),
             lanes: Mutex::default(),
-            checks: Mutex::default(),
+            checks: Arc::default(),
         })
     }
 
@@ -55,10 +55,26 @@ impl Session {
         self.lanes.lock()
     }
 
-    /// What the device will have found wrong.
-    pub(crate) fn verdict(&self) -> Result<Option<Verdict>> {
-        let checks = self.checks();
-        checks.verdict(&mut self.lanes(), &self.device)
+    /// What the device will have found wrong, of this session and of what the nodes depend on.
+    pub(crate) fn verdict(&self, nodes: &[NodeRef]) -> Result<Verdict> {
+        let mut doubts = Doubts::default();
+        doubts.add(&self.checks);
+        for storage in nodes.iter().filter_map(|node| node.storage()) {
+            doubts.join(&storage.doubts);
+        }
+        doubts.verdict(&mut self.lanes(), &self.device)
+    }
+
+    /// What may turn out to be wrong with a node that was enqueued here and needs what these are.
+    pub(crate) fn doubts(&self, below: &[NodeRef]) -> Doubts {
+        let mut doubts = Doubts::default();
+        if self.checks().are_made() {
+            doubts.add(&self.checks);
+        }
+        for storage in below.iter().filter_map(|node| node.storage()) {
+            doubts.join(&storage.doubts);
+        }
+        doubts
     }
 
     /// What the device is to find wrong while it runs.
@@ -115,7 +131,10 @@ impl Session {
         let buffer = stream.and_then(|stream| Ok(stream.upload::<u8>(elements)?));
         match buffer {
             Ok(buffer) => {
-                let state = State::Stored(Arc::new(Storage { buffer }));
+                let state = State::Stored(Arc::new(Storage {
+                    buffer,
+                    doubts: Doubts::default(),
+                }));
                 Arc::new(Node::new(self.device.clone(), dtype, shape, state, location))
             }
             Err(error) => self.fail(dtype, &shape, error, location),

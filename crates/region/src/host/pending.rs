@@ -55,7 +55,7 @@ pub struct Pending<'m, R: Output> {
 }
 
 struct OnTheWay<'m, R: Output> {
-    verdict: Option<Verdict>,
+    verdict: Verdict,
     result: R::Arriving,
     backs: Vec<Box<dyn WriteBack + 'm>>,
     region: Region,
@@ -81,7 +81,7 @@ impl<'m, R: Output> Pending<'m, R> {
         for back in &mut backs {
             back.depart(&region)?;
         }
-        let verdict = session.verdict()?;
+        let verdict = session.verdict(&nodes)?;
         Ok(Self {
             on_the_way: Some(OnTheWay {
                 verdict,
@@ -103,9 +103,7 @@ impl<'m, R: Output> Pending<'m, R> {
     /// If the result was already taken, by polling.
     pub fn wait(mut self) -> Result<R::Value> {
         let mut on_the_way = self.on_the_way.take().expect(TAKEN);
-        if let Some(verdict) = &mut on_the_way.verdict {
-            verdict.wait()?;
-        }
+        on_the_way.verdict.wait()?;
         on_the_way.result.wait()?;
         for back in &mut on_the_way.backs {
             back.wait()?;
@@ -134,9 +132,7 @@ impl<R: Output> Future for Pending<'_, R> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let on_the_way = self.on_the_way.as_mut().expect(TAKEN);
-        if let Some(verdict) = &mut on_the_way.verdict {
-            ready!(verdict.poll(context))?;
-        }
+        ready!(on_the_way.verdict.poll(context))?;
         ready!(on_the_way.result.poll(context))?;
         for back in &mut on_the_way.backs {
             ready!(back.poll(context))?;
