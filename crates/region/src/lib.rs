@@ -21,7 +21,8 @@
 //!   needed is not done. Parts that do not depend on each other run beside each other.
 //! - What the caller passes is copied to the device before the call returns, once however often it is used; arrays of the device are not
 //!   copied. Results and what was passed as `&mut` come back, and nothing else does.
-//! - Nothing is waited for but the result, by who waits for the [`Pending`]. Regions overlap, unless one uses what another makes.
+//! - A body that has to know a value asks for it: [`Array::item`] and [`Array::to_host`] enqueue what the value needs, and wait for that.
+//! - Nothing else is waited for but the result, by who waits for the [`Pending`]. Regions overlap, unless one uses what another makes.
 //! - On an error, a panic, or when the [`Pending`] is dropped, nothing of the host has changed.
 //!
 //! # What is refused
@@ -44,8 +45,10 @@
 //! | `product` | multiplied as `f64`, rounded once more | each multiplication is rounded: `n`/2 units at most for `n` elements |
 //! | `var`, `std` | two passes: the mean, then what is away from it | likewise |
 //! | `min`, `max`, `argmin`, `argmax` | exact; NaN if there is one | likewise |
+//! | `cumsum`, `cumprod`, `cummin`, `cummax` | as `sum`, `product`, `min` and `max` of the elements so far | likewise |
+//! | `scatter_add` | added as `f64`, in no order, rounded once more | each addition is rounded, in no order: the last bits may differ from run to run |
 //!
-//! The order of additions follows from the shapes alone, so that every device gives the same bits. [`Array::dot`] tells of matrix products.
+//! But for `scatter_add`, the order of additions follows from the shapes alone, so that every device gives the same bits. [`Array::dot`] tells of matrix products.
 
 mod array;
 mod codegen;
