@@ -12,6 +12,7 @@ mod device;
 mod found;
 mod host;
 mod number;
+mod others;
 mod places;
 mod program;
 mod step;
@@ -156,7 +157,12 @@ fn main() -> ExitCode {
             single(kind)
         }));
     }
-    for &(name, test) in accuracy::TESTS.iter().chain(wrong::TESTS).chain(found::TESTS) {
+    for &(name, test) in accuracy::TESTS
+        .iter()
+        .chain(wrong::TESTS)
+        .chain(found::TESTS)
+        .chain(others::TESTS)
+    {
         trials.push(Trial::test(name, test));
     }
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -24,6 +24,11 @@ impl Place {
         device.map_err(|error| error.to_string())
     }
 
+    /// Blocks that kernels had so far, if the GPU is simulated.
+    pub(crate) fn blocks(&self) -> Option<u64> {
+        self.gpu.as_ref().map(|gpu| gpu.kernel_stats().blocks)
+    }
+
     /// Whether the race checker has nothing to say.
     pub(crate) fn is_clean(&self) -> Result<(), String> {
         let reports = self.gpu.as_ref().map(Gpu::reports).unwrap_or_default();

@@ -1,0 +1,211 @@
+//! Operations that the random programs do not have: each against `ndarray`, or against what it is made of.
+
+use millstream_region::{Array, Float, Keep, RegionExt};
+use ndarray::{Array1, Array2, Axis, Ix1, arr0, array, s};
+
+use crate::{Outcome, places::places};
+
+type Test = (&'static str, fn() -> Outcome);
+
+pub(crate) const TESTS: &[Test] = &[
+    ("arrays_from_nothing", arrays_from_nothing),
+    (
+        "functions_that_are_made_of_others",
+        functions_that_are_made_of_others,
+    ),
+    ("variances_and_means", variances_and_means),
+    ("parts_and_products_of_vectors", parts_and_products_of_vectors),
+    ("values_outside_of_regions", values_outside_of_regions),
+    ("chains_are_one_kernel", chains_are_one_kernel),
+];
+
+fn arrays_from_nothing() -> Outcome {
+    for place in places() {
+        let device = place.open()?;
+        let made = device.region(|g| {
+            (
+                g.arange(1.0_f32, 2.0, 0.25),
+                g.arange(5_i64, -4, -3),
+                g.linspace(0.0_f64, 1.0, 5),
+                g.eye::<u8>(3),
+                g.from_elem((2, 2), true),
+                g.ones::<i32, _>((1, 0)),
+            )
+        })?;
+        let (floats, whole, line, eye, truth, empty) = made.wait()?;
+        assert_eq!(floats, array![1.0, 1.25, 1.5, 1.75]);
+        assert_eq!(whole, array![5, 2, -1]);
+        assert_eq!(line, array![0.0, 0.25, 0.5, 0.75, 1.0]);
+        assert_eq!(eye, Array2::<u8>::eye(3));
+        assert_eq!(truth, array![[true, true], [true, true]]);
+        assert_eq!(empty.shape(), [1, 0]);
+    }
+    Ok(())
+}
+
+/// Two arrays of numbers with all that is special.
+fn numbers() -> Array1<f32> {
+    array![
+        0.0,
+        -0.0,
+        1.5,
+        -90.0,
+        180.0,
+        f32::INFINITY,
+        -f32::INFINITY,
+        f32::NAN,
+        f32::MAX,
+        1e-40
+    ]
+}
+
+fn same_bits(found: &Array1<f32>, expected: &Array1<f32>) {
+    let bits = |x: &f32| if x.is_nan() { u32::MAX } else { x.to_bits() };
+    assert_eq!(found.mapv(|x| bits(&x)), expected.mapv(|x| bits(&x)));
+}
+
+fn functions_that_are_made_of_others() -> Outcome {
+    let x = numbers();
+    for place in places() {
+        let device = place.open()?;
+        let found = device.region(|g| {
+            let x = g.array(&x);
+            (
+                x.is_infinite(),
+                x.is_finite(),
+                x.to_degrees(),
+                x.to_radians(),
+                x.diff(2, Axis(0)),
+                x.sigmoid(),
+            )
+        })?;
+        let (infinite, finite, degrees, radians, changes, sigmoid) = found.wait()?;
+        assert_eq!(infinite, x.mapv(f32::is_infinite));
+        assert_eq!(finite, x.mapv(f32::is_finite));
+        same_bits(&degrees, &x.mapv(f32::to_degrees));
+        same_bits(&radians, &x.mapv(f32::to_radians));
+        same_bits(&changes, &x.diff(2, Axis(0)));
+        assert_eq!((sigmoid[0], sigmoid[5], sigmoid[6]), (0.5, 1.0, 0.0));
+    }
+    Ok(())
+}
+
+fn variances_and_means() -> Outcome {
+    let x = Array2::from_shape_fn((40, 33), |(i, j)| {
+        f64::from((i * 31 + j * 17) as u32 % 101) + 1000.0
+    });
+    let near = |found: f64, expected: f64| (found - expected).abs() <= 1e-13 * expected.abs();
+    for place in places() {
+        let device = place.open()?;
+        let found = device.region(|g| {
+            let x = g.array(&x);
+            (
+                x.mean(),
+                x.var(1.0),
+                x.std(0.0),
+                x.var_axis(Axis(0), 0.0),
+                x.std_axis(Axis(1), 1.0),
+                x.mean_keeping(&[Axis(1)]),
+            )
+        })?;
+        let (mean, var, std, columns, rows, kept) = found.wait()?;
+        assert!(near(mean.into_scalar(), x.mean().expect("there are elements")));
+        assert!(near(var.into_scalar(), x.var(1.0)));
+        assert!(near(std.into_scalar(), x.std(0.0)));
+        assert!(
+            columns
+                .iter()
+                .zip(&x.var_axis(Axis(0), 0.0))
+                .all(|(&a, &b)| near(a, b))
+        );
+        assert!(
+            rows.iter()
+                .zip(&x.std_axis(Axis(1), 1.0))
+                .all(|(&a, &b)| near(a, b))
+        );
+        let means = x.mean_axis(Axis(1)).expect("there are elements");
+        assert_eq!(kept.shape(), [40, 1]);
+        assert!(kept.iter().zip(&means).all(|(&a, &b)| near(a, b)));
+    }
+    Ok(())
+}
+
+fn parts_and_products_of_vectors() -> Outcome {
+    let m = Array2::from_shape_fn((4, 6), |(i, j)| (i * 10 + j) as i32);
+    let v = array![1, -2, 3, -4, 5, -6];
+    for place in places() {
+        let device = place.open()?;
+        let found = device.region(|g| {
+            let (m, v) = (g.array(&m), g.array(&v));
+            (
+                m.row(2),
+                m.column(5),
+                m.diag(),
+                m.dot(&v),
+                v.outer(&v),
+                m.slice(s![..;-2, 1..]).flatten(),
+                v.dot(&v),
+            )
+        })?;
+        let (row, column, diagonal, product, outer, flat, square) = found.wait()?;
+        assert_eq!((row, column), (m.row(2).to_owned(), m.column(5).to_owned()));
+        assert_eq!((diagonal, product), (m.diag().to_owned(), m.dot(&v)));
+        assert_eq!(outer, Array2::from_shape_fn((6, 6), |(i, j)| v[i] * v[j]));
+        assert_eq!(
+            flat,
+            m.slice(s![..;-2, 1..]).iter().copied().collect::<Array1<_>>()
+        );
+        assert_eq!(square, arr0(v.dot(&v)));
+    }
+    Ok(())
+}
+
+/// The smallest power of two that is not less, by a loop that looks at a value of the device each time.
+fn power_above<T: Float>(x: &Array<T, Ix1>) -> millstream_region::Result<usize> {
+    let mut rounds = 0;
+    let mut power = x.ones_like();
+    while power.less(x).any().item()? {
+        power *= T::from_whole(2);
+        rounds += 1;
+    }
+    Ok(rounds)
+}
+
+fn values_outside_of_regions() -> Outcome {
+    for place in places() {
+        let device = place.open()?;
+        let x = Array::from_host(&device, &array![3.0_f32, 100.0])?;
+        assert_eq!(power_above(&x)?, 7);
+        let (twice, sum) = device
+            .region(|g| {
+                let x = g.array(&x);
+                (Keep(&x * 2.0), x.sum())
+            })?
+            .wait()?;
+        assert_eq!(sum, arr0(103.0));
+        assert_eq!((twice + &x).to_host()?, array![9.0, 300.0]);
+        drop((x, device));
+        place.is_clean()?;
+    }
+    Ok(())
+}
+
+/// Operations, broadcasts, slices, the reduction behind them and what is done with its result: all of it is one block's.
+fn chains_are_one_kernel() -> Outcome {
+    let (x, b) = (Array2::<f32>::ones((30, 20)), Array1::<f32>::ones(20));
+    for place in places() {
+        let device = place.open()?;
+        let norm = device.region(|g| {
+            let sum = g.array(&x) * 2.0 + g.array(&b);
+            let part = sum.slice(s![..;-2, ..]);
+            (&part * &part).sum().sqrt()
+        })?;
+        assert_eq!(norm.wait()?, arr0((9.0_f32 * 300.0).sqrt()));
+        assert!(
+            place.blocks().is_none_or(|blocks| blocks == 1),
+            "on {}",
+            place.name
+        );
+    }
+    Ok(())
+}
