@@ -177,3 +177,30 @@ fn write(body: &mut Body, dtype: DType, number: Reg, values: &[Reg]) {
     let address = body.element(base, number, dtype.bytes());
     body.store(dtype, address, values);
 }
+
+#[cfg(test)]
+mod tests {
+    use millstream::Device;
+    use ndarray::array;
+
+    use super::*;
+    use crate::Region;
+
+    #[test]
+    fn four_neighbours_are_loaded_and_stored_at_once_and_what_is_left_over_one_by_one() {
+        let region = Region::new(Device::simulated().unwrap());
+        let x: crate::Array<f32, _> = region.array(&array![1.0, 2.0, 3.0, 4.0, 5.0]);
+        let (kernel, threads) = map((&x + &x).node(), &Target::Dense);
+        let count = |what: &str| kernel.ptx.matches(what).count();
+        assert_eq!((count("ld.global.v4.f32"), count("ld.global.f32")), (1, 1));
+        assert_eq!((count("st.global.v4.f32"), count("st.global.f32")), (1, 1));
+        assert_eq!(count("add.rn.f32"), 5);
+        assert!(kernel.ptx.starts_with(".version 8.0\n.target sm_75\n"));
+        assert_eq!((kernel.name.as_str(), threads), ("add", BLOCK));
+        // How many elements, the operand and the target: nothing of this array's length is in the text.
+        assert_eq!(kernel.parameters.len(), 3);
+        let longer: crate::Array<f32, _> = region.array(&ndarray::Array1::<f32>::zeros(70));
+        let (other, _) = map((&longer + &longer).node(), &Target::Dense);
+        assert_eq!(other.ptx, kernel.ptx);
+    }
+}
