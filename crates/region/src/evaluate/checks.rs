@@ -41,11 +41,25 @@ impl Checks {
         Ok(flag)
     }
 
-    /// A number for indices along an axis, in the operation of this node.
+    /// A number for indices along an axis, in the operation of this node: one for each line, axis and length, so that a long
+    /// loop needs no more than its body.
     pub(crate) fn number(&mut self, node: &NodeRef, axis: usize, length: usize) -> u32 {
-        let problem = Problem::Index { axis, length };
-        self.meanings.push(Misuse::new("index", problem, node.location));
-        u32::try_from(self.meanings.len()).expect("there are fewer checks than nodes in memory")
+        let misuse = Misuse::new("index", Problem::Index { axis, length }, node.location);
+        let known = self.meanings.iter().position(|meaning| *meaning == misuse);
+        let place = known.unwrap_or_else(|| {
+            self.meanings.push(misuse);
+            self.meanings.len() - 1
+        });
+        u32::try_from(place + 1).expect("there are fewer checks than nodes in memory")
+    }
+
+    /// The mistake that a word stands for, if any.
+    fn judge(&self, word: &[u32]) -> Result<()> {
+        let number = word.first().map_or(0, |&word| word as usize);
+        match number.checked_sub(1).and_then(|place| self.meanings.get(place)) {
+            Some(misuse) => Err(misuse.clone().into()),
+            None => Ok(()),
+        }
     }
 
     /// Whether there is anything to check.
@@ -75,11 +89,10 @@ impl Doubts {
     pub(crate) fn verdict(&self, lanes: &mut Lanes, device: &Device) -> Result<Verdict> {
         let mut words = SmallVec::new();
         for checks in &self.0 {
-            let checks = checks.lock();
-            if let Some(flag) = &checks.flag {
+            if let Some(flag) = &checks.lock().flag {
                 words.push(Word {
                     pending: lanes.any(device)?.download(&*flag.lock())?,
-                    meanings: checks.meanings.clone(),
+                    checks: Arc::clone(checks),
                 });
             }
         }
@@ -95,15 +108,16 @@ pub(crate) struct Verdict {
 /// A word on its way.
 struct Word {
     pending: Pending<Vec<u32>>,
-    /// What its number means, from 1 on.
-    meanings: Vec<Misuse>,
+    /// Who knows what its number means.
+    checks: Arc<Mutex<Checks>>,
 }
 
 impl Verdict {
     /// Blocks this thread until it is known, and gives what was wrong as an error.
     pub(crate) fn wait(&mut self) -> Result<()> {
         for word in self.words.drain(..) {
-            judge(&word.pending.wait()?, &word.meanings)?;
+            let found = word.pending.wait()?;
+            word.checks.lock().judge(&found)?;
         }
         Ok(())
     }
@@ -112,18 +126,9 @@ impl Verdict {
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         while let Some(word) = self.words.last_mut() {
             let found = ready!(Pin::new(&mut word.pending).poll(context))?;
-            judge(&found, &word.meanings)?;
+            word.checks.lock().judge(&found)?;
             self.words.pop();
         }
         Poll::Ready(Ok(()))
-    }
-}
-
-/// The mistake that a word stands for, if any.
-fn judge(word: &[u32], meanings: &[Misuse]) -> Result<()> {
-    let number = word.first().map_or(0, |&word| word as usize);
-    match number.checked_sub(1).and_then(|place| meanings.get(place)) {
-        Some(misuse) => Err(misuse.clone().into()),
-        None => Ok(()),
     }
 }
