@@ -9,6 +9,9 @@ use crate::error::Result;
 /// Streams of one session, at most.
 const LANES_MAX: usize = 4;
 
+/// Nodes of which it is known where they were enqueued, at most, so that a long loop does not keep its history.
+const NODES_MAX: usize = 4096;
+
 /// The streams of one session.
 #[derive(Default)]
 pub(crate) struct Lanes {
@@ -48,6 +51,11 @@ impl Lanes {
                 least.expect("there are as many as there may be")
             }
         };
+        if self.of_nodes.len() >= NODES_MAX {
+            // Those at a stream's end are what others follow; of the rest, it is only good to know.
+            let lanes = &self.lanes;
+            self.of_nodes.retain(|node, lane| lanes[*lane].last == *node);
+        }
         self.of_nodes.insert(node, lane);
         let lane = &mut self.lanes[lane];
         lane.last = node;
@@ -73,5 +81,21 @@ impl Lanes {
             });
         }
         Ok(self.lanes[0].stream.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_chain_stays_on_its_stream_and_leaves_nothing() {
+        let device = Device::simulated().unwrap();
+        let mut lanes = Lanes::default();
+        for node in 1..20_000_u64 {
+            lanes.choose(&device, node, &[node - 1]).unwrap();
+            assert!(lanes.of_nodes.len() <= NODES_MAX);
+        }
+        assert_eq!(lanes.lanes.len(), 1);
     }
 }
