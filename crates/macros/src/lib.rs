@@ -1,9 +1,10 @@
 //! Procedural macros of Millstream, used through the crates `millstream`: typed kernels with [`kernels!`], and
-//! `millstream-region`: functions that run on a device with [`macro@region`].
+//! `millstream-region`: functions that run on a device with [`macro@region`], and structs of arrays with [`macro@OnDevice`].
 
 mod expand;
 mod kernel;
 mod module;
+mod on_device;
 mod region;
 mod text;
 
@@ -170,6 +171,29 @@ pub fn kernels(input: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn region(arguments: TokenStream, item: TokenStream) -> TokenStream {
     region::expand(&arguments.into(), item.into())
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
+}
+
+/// Makes a twin of a struct of arrays, with the arrays on a device.
+///
+/// ```ignore
+/// #[derive(OnDevice)]
+/// struct Layer {
+///     weights: Array2<f32>,
+///     bias: Array1<f32>,
+///     rounds: usize,
+/// }
+/// ```
+///
+/// makes a `struct LayerOnDevice` with the same fields: arrays on the device, and plain values as they are. With it, `Layer`,
+/// `&Layer` and `&mut Layer` can be parameters of a region function, for which callers pass either struct, and both structs
+/// can be its result. The trait of the same name in `millstream-region` says more.
+///
+/// The fields may have names or not. Structs without fields, enums, unions and generic parameters are refused.
+#[proc_macro_derive(OnDevice)]
+pub fn on_device(item: TokenStream) -> TokenStream {
+    on_device::expand(item.into())
         .unwrap_or_else(syn::Error::into_compile_error)
         .into()
 }

@@ -221,6 +221,10 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
         ReturnType::Type(_, ty) => ty.to_token_stream(),
     };
     let given = quote_spanned! { output.span() => <#output as ::millstream_region::Output>::Body };
+    let returned = quote_spanned! { output.span() =>
+        <#at_place as ::millstream_region::Place>::Output<#pending, #output>
+    };
+    let leaving = quote_spanned! { output.span() => ::millstream_region::Place::leave::<#output> };
     let generics = for_callers(&sig.generics, &pending, &at_place);
     let clause = &sig.generics.where_clause;
     let own_generics = &sig.generics;
@@ -235,23 +239,23 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
         match kind {
             Kind::Region => passed.push(quote! { &#region }),
             Kind::Read(TypeReference { elem: ty, .. }) => {
-                captures.extend(quote! {
+                captures.extend(quote_spanned! { ty.span() =>
                     let #held = ::millstream_region::Input::<#ty>::capture(#name, &#region, #location);
                 });
                 passed.push(quote! { &#held });
             }
             Kind::Value(ty) => {
-                captures.extend(quote! {
+                captures.extend(quote_spanned! { ty.span() =>
                     let #held = ::millstream_region::Input::<#ty>::capture(#name, &#region, #location);
                 });
                 passed.push(quote! { #held });
             }
             Kind::Write(TypeReference { elem: ty, .. }) => {
-                captures.extend(quote! {
+                captures.extend(quote_spanned! { ty.span() =>
                     let mut #held = ::millstream_region::InputMut::<#ty>::capture(&#name, &#region, #location);
                 });
                 passed.push(quote! { &mut #held });
-                given_back.push(quote! { ::millstream_region::InputMut::<#ty>::give_back(#name, #held) });
+                given_back.push(quote_spanned! { ty.span() => ::millstream_region::InputMut::<#ty>::give_back(#name, #held) });
             }
         }
     }
@@ -260,7 +264,7 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
         #[track_caller]
         #[allow(clippy::too_many_arguments, reason = "a region has as many as it has, and the place")]
         #vis fn #name #generics (#place: #at_place, #(#taken),*)
-            -> <#at_place as ::millstream_region::Place>::Output<#pending, #output>
+            -> #returned
         #clause
         {
             fn #body #own_generics (#(#seen),*) -> #given #clause #block
@@ -270,7 +274,7 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
             #captures
             let #result = #body(#(#passed),*);
             let #backs = ::std::vec![#(#given_back),*];
-            ::millstream_region::Place::leave::<#output>(#place, #region, #result, #backs)
+            #leaving(#place, #region, #result, #backs)
         }
     }
 }

@@ -70,7 +70,10 @@ pub use array::{
 pub use element::{Element, Float, Number};
 pub use error::{Error, Lengths, Misuse, Problem, Result};
 #[doc(hidden)]
-pub use host::{Arriving, Elements, Kept, Parcel, ScalarParcel, Source, VecParcel, WriteBack};
-pub use host::{DeviceValue, Input, InputMut, Keep, Output, Parameter, Pending, Place};
-pub use millstream_macros::region;
+pub use host::{
+    Arriving, Assembled, Elements, Kept, Parcel, Plain, ScalarParcel, Source, VecParcel, WriteBack,
+    WriteBacks,
+};
+pub use host::{DeviceValue, Input, InputMut, Keep, OnDevice, Output, Parameter, Pending, Place};
+pub use millstream_macros::{OnDevice, region};
 pub use region::{Region, RegionExt};

@@ -4,10 +4,15 @@ use std::panic::Location;
 
 use ndarray::{ArrayBase, Data, Dimension, Ix1, RawData};
 
+use super::{
+    on_device::{OnDevice, Plain},
+    output::Elements,
+    write_back::{InputMut, PlainBack, WriteBack},
+};
 use crate::{
     Array, Region,
     element::{Element, sealed::Sealed},
-    error::{Misuse, Problem},
+    error::{Misuse, Problem, Result},
 };
 
 /// A type that may stand in the signature of a region function: the host's arrays, slices and vectors, which are arrays on
@@ -68,10 +73,6 @@ impl<T: Element> Parameter for [T] {
 }
 
 impl<T: Element> Parameter for Vec<T> {
-    type Body = Array<T, Ix1>;
-}
-
-impl<T: Element, const N: usize> Parameter for [T; N] {
     type Body = Array<T, Ix1>;
 }
 
@@ -187,6 +188,26 @@ macro_rules! plain {
         impl Input<$type> for &$type {
             fn capture(self, _region: &Region, _location: &'static Location<'static>) -> $type {
                 self.clone()
+            }
+        }
+
+        impl<'m> InputMut<'m, $type> for &'m mut $type {
+            fn capture(&self, _region: &Region, _location: &'static Location<'static>) -> $type {
+                (**self).clone()
+            }
+
+            fn give_back(self, body: $type) -> Box<dyn WriteBack + 'm> {
+                Box::new(PlainBack { body, target: self })
+            }
+        }
+
+        impl OnDevice for $type {
+            type Arriving = Plain<Self>;
+
+            fn nodes(_body: &Self, _visit: &mut dyn FnMut(Elements)) {}
+
+            fn depart(body: Self, _region: &Region) -> Result<Plain<Self>> {
+                Ok(Plain(body))
             }
         }
     )*};

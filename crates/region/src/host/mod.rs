@@ -1,13 +1,15 @@
 //! Between the host's types and the device's: what a region takes, and what comes back.
 
 mod input;
+mod on_device;
 mod output;
 mod pending;
 mod place;
 mod write_back;
 
 pub use input::{Input, Parameter, Source};
+pub use on_device::{Assembled, OnDevice, Plain};
 pub use output::{Arriving, DeviceValue, Elements, Keep, Kept, Output, Parcel, ScalarParcel, VecParcel};
 pub use pending::Pending;
 pub use place::Place;
-pub use write_back::{InputMut, WriteBack};
+pub use write_back::{InputMut, WriteBack, WriteBacks};

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     output::{Arriving, Output},
-    write_back::WriteBack,
+    write_back::{WriteBack, WriteBacks},
 };
 use crate::{Region, error::Result, evaluate::Verdict};
 
@@ -57,37 +57,30 @@ pub struct Pending<'m, R: Output> {
 struct OnTheWay<'m, R: Output> {
     verdict: Verdict,
     result: R::Arriving,
-    backs: Vec<Box<dyn WriteBack + 'm>>,
-    region: Region,
+    backs: WriteBacks<'m>,
 }
 
 impl<'m, R: Output> Pending<'m, R> {
     /// Enqueues all that a region has to do.
-    pub(super) fn begin(
-        region: Region,
-        body: R::Body,
-        mut backs: Vec<Box<dyn WriteBack + 'm>>,
-    ) -> Result<Self> {
+    pub(super) fn begin(region: Region, body: R::Body, backs: Vec<Box<dyn WriteBack + 'm>>) -> Result<Self> {
         let session = region.session();
+        let mut backs = WriteBacks(backs);
         let mut nodes = Vec::new();
         R::nodes(&body, &mut |elements| nodes.push(elements.0))?;
-        nodes.extend(backs.iter().map(|back| back.elements().0));
+        backs.nodes(&mut |elements| nodes.push(elements.0));
         // A mistake counts also where nothing came of it.
         if let Some(failure) = session.failure() {
             return Err(failure);
         }
         crate::evaluate::evaluate(session, &nodes)?;
         let result = R::depart(body, &region)?;
-        for back in &mut backs {
-            back.depart(&region)?;
-        }
+        backs.depart(&region)?;
         let verdict = session.verdict(&nodes)?;
         Ok(Self {
             on_the_way: Some(OnTheWay {
                 verdict,
                 result,
                 backs,
-                region,
             }),
         })
     }
@@ -105,9 +98,7 @@ impl<'m, R: Output> Pending<'m, R> {
         let mut on_the_way = self.on_the_way.take().expect(TAKEN);
         on_the_way.verdict.wait()?;
         on_the_way.result.wait()?;
-        for back in &mut on_the_way.backs {
-            back.wait()?;
-        }
+        on_the_way.backs.wait()?;
         Ok(on_the_way.finish())
     }
 }
@@ -118,9 +109,7 @@ const TAKEN: &str = "the result of a region can be taken once";
 impl<R: Output> OnTheWay<'_, R> {
     /// All is there.
     fn finish(self) -> R::Value {
-        for back in self.backs {
-            back.land(&self.region);
-        }
+        Box::new(self.backs).land();
         self.result.take()
     }
 }
@@ -134,9 +123,7 @@ impl<R: Output> Future for Pending<'_, R> {
         let on_the_way = self.on_the_way.as_mut().expect(TAKEN);
         ready!(on_the_way.verdict.poll(context))?;
         ready!(on_the_way.result.poll(context))?;
-        for back in &mut on_the_way.backs {
-            ready!(back.poll(context))?;
-        }
+        ready!(on_the_way.backs.poll(context))?;
         Poll::Ready(Ok(self.on_the_way.take().expect(TAKEN).finish()))
     }
 }

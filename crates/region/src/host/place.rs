@@ -1,5 +1,7 @@
 //! Where a region function is called: with a device it is a region of its own, within a region it is part of that.
 
+use std::panic::Location;
+
 use millstream::Device;
 
 use super::{output::Output, pending::Pending, write_back::WriteBack};
@@ -24,6 +26,10 @@ use crate::{Region, error::Result};
 /// assert_eq!(sum.wait()?.into_scalar(), 14.0);
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "a region function cannot run on `{Self}`",
+    note = "the first argument is `&Device`, or `&Region` within another region"
+)]
 pub trait Place: private::Sealed {
     /// What the function gives.
     type Output<'m, R: Output>;
@@ -34,6 +40,7 @@ pub trait Place: private::Sealed {
 
     /// The body has run.
     #[doc(hidden)]
+    #[track_caller]
     fn leave<'m, R: Output>(
         self,
         region: Region,
@@ -72,14 +79,16 @@ impl Place for &Region {
         (*self).clone()
     }
 
+    #[track_caller]
     fn leave<'m, R: Output>(
         self,
         region: Region,
         body: R::Body,
         backs: Vec<Box<dyn WriteBack + 'm>>,
     ) -> R::Body {
+        let location = Location::caller();
         for back in backs {
-            back.land(&region);
+            back.hand_over(&region, location);
         }
         body
     }

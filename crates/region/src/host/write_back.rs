@@ -2,7 +2,7 @@
 
 use std::{
     panic::Location,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use ndarray::{ArrayBase, ArrayViewMut, DataMut, Dimension, Ix1, RawData};
@@ -11,7 +11,11 @@ use super::{
     input::{Input, Parameter},
     output::{Arriving, Elements, Parcel},
 };
-use crate::{Array, Region, element::Element, error::Result};
+use crate::{
+    Array, Region,
+    element::Element,
+    error::{Misuse, Problem, Result},
+};
 
 /// What a caller may pass for a parameter of type `&mut P`, for as long as the region is on its way.
 ///
@@ -45,8 +49,8 @@ pub trait InputMut<'m, P: Parameter + ?Sized> {
 /// What a body has left for the caller.
 #[doc(hidden)]
 pub trait WriteBack: Send {
-    /// The elements of the array.
-    fn elements(&self) -> Elements;
+    /// Calls `visit` with the elements of each array.
+    fn nodes(&self, visit: &mut dyn FnMut(Elements));
 
     /// Enqueues the download of what is enqueued.
     fn depart(&mut self, region: &Region) -> Result<()>;
@@ -58,7 +62,10 @@ pub trait WriteBack: Send {
     fn wait(&mut self) -> Result<()>;
 
     /// Replaces the caller's elements, once all is there.
-    fn land(self: Box<Self>, region: &Region);
+    fn land(self: Box<Self>);
+
+    /// Replaces them within the region, where nothing is there yet.
+    fn hand_over(self: Box<Self>, region: &Region, location: &'static Location<'static>);
 }
 
 /// Elements for an array of the host.
@@ -69,8 +76,8 @@ struct ToHost<'m, T: Element, D> {
 }
 
 impl<T: Element, D: Dimension> WriteBack for ToHost<'_, T, D> {
-    fn elements(&self) -> Elements {
-        Elements::of(&self.body)
+    fn nodes(&self, visit: &mut dyn FnMut(Elements)) {
+        visit(Elements::of(&self.body));
     }
 
     fn depart(&mut self, region: &Region) -> Result<()> {
@@ -86,9 +93,19 @@ impl<T: Element, D: Dimension> WriteBack for ToHost<'_, T, D> {
         self.parcel.as_mut().expect("it has departed").wait()
     }
 
-    fn land(mut self: Box<Self>, _region: &Region) {
+    fn land(mut self: Box<Self>) {
         let elements = self.parcel.take().expect("it has departed").take();
         self.target.assign(&elements);
+    }
+
+    fn hand_over(self: Box<Self>, region: &Region, location: &'static Location<'static>) {
+        let detail = "within a region, `&mut` is of an array of that region: one of the host changes when all of it is there";
+        let problem = Problem::Argument {
+            detail: detail.to_owned(),
+        };
+        region
+            .session()
+            .note(Misuse::new("region", problem, location).into());
     }
 }
 
@@ -99,8 +116,8 @@ struct ToDevice<'m, T, D> {
 }
 
 impl<T: Element, D: Dimension> WriteBack for ToDevice<'_, T, D> {
-    fn elements(&self) -> Elements {
-        Elements::of(&self.body)
+    fn nodes(&self, visit: &mut dyn FnMut(Elements)) {
+        visit(Elements::of(&self.body));
     }
 
     fn depart(&mut self, _region: &Region) -> Result<()> {
@@ -115,8 +132,77 @@ impl<T: Element, D: Dimension> WriteBack for ToDevice<'_, T, D> {
         Ok(())
     }
 
-    fn land(self: Box<Self>, _region: &Region) {
+    fn land(self: Box<Self>) {
         *self.target = self.body.within(self.target.session());
+    }
+
+    fn hand_over(self: Box<Self>, _region: &Region, _location: &'static Location<'static>) {
+        self.land();
+    }
+}
+
+/// A plain value.
+pub(super) struct PlainBack<'m, T> {
+    pub(super) body: T,
+    pub(super) target: &'m mut T,
+}
+
+impl<T: Send> WriteBack for PlainBack<'_, T> {
+    fn nodes(&self, _visit: &mut dyn FnMut(Elements)) {}
+
+    fn depart(&mut self, _region: &Region) -> Result<()> {
+        Ok(())
+    }
+
+    fn poll(&mut self, _context: &mut Context<'_>) -> Poll<Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn land(self: Box<Self>) {
+        *self.target = self.body;
+    }
+
+    fn hand_over(self: Box<Self>, _region: &Region, _location: &'static Location<'static>) {
+        self.land();
+    }
+}
+
+/// Those of a struct's fields.
+#[doc(hidden)]
+pub struct WriteBacks<'m>(pub Vec<Box<dyn WriteBack + 'm>>);
+
+impl WriteBack for WriteBacks<'_> {
+    fn nodes(&self, visit: &mut dyn FnMut(Elements)) {
+        self.0.iter().for_each(|back| back.nodes(visit));
+    }
+
+    fn depart(&mut self, region: &Region) -> Result<()> {
+        self.0.iter_mut().try_for_each(|back| back.depart(region))
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        for back in &mut self.0 {
+            ready!(back.poll(context))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.0.iter_mut().try_for_each(|back| back.wait())
+    }
+
+    fn land(self: Box<Self>) {
+        self.0.into_iter().for_each(|back| back.land());
+    }
+
+    fn hand_over(self: Box<Self>, region: &Region, location: &'static Location<'static>) {
+        self.0
+            .into_iter()
+            .for_each(|back| back.hand_over(region, location));
     }
 }
 

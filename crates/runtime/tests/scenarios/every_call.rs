@@ -13,11 +13,11 @@ use std::{
 use millstream::{Device, Error, Result, driver::DriverError, sim::Schedule};
 
 use crate::{
-    faults::{open, unopened},
     places::Sizes,
     random::{program, run},
     rig::assert_nothing_left,
     sweep::{CODES, Subject},
+    worlds::{open, unopened},
 };
 
 const PROGRAMS: u64 = 40;

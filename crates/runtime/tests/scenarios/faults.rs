@@ -1,7 +1,5 @@
 //! Drivers that fail or panic in the middle: nothing hangs, nobody loses an order, and the device works on.
 
-#![allow(unsafe_code, reason = "opens devices of a driver that fails")]
-
 use std::{
     array,
     collections::BTreeMap,
@@ -17,13 +15,14 @@ use std::{
 use millstream::{
     Device, Error, Grid, Result,
     driver::{Driver, DriverError, ResultCode},
-    sim::{Gpu, Schedule, SimConfig},
+    sim::{Gpu, Schedule},
 };
 
 use crate::{
     arrays::sums,
     calls::{Calls, Failure},
     rig::{Watch, assert_nothing_left},
+    worlds::worlds,
 };
 
 const N: usize = 1500;
@@ -62,27 +61,6 @@ fn expected() -> (Vec<f32>, Vec<f64>, Vec<f32>) {
     let mut wide = vec![1.7; N];
     wide[0] = 0.0;
     (sum.clone(), wide, sum)
-}
-
-/// A new simulated GPU of so many devices, behind a driver that can fail.
-pub(crate) fn unopened(schedule: Schedule, devices: u32) -> (Gpu, Arc<Calls>) {
-    let gpu = Gpu::new(SimConfig::new().schedule(schedule).devices(devices));
-    let calls = Arc::new(Calls::over(gpu.driver()));
-    (gpu, calls)
-}
-
-/// Opens one of its devices.
-pub(crate) fn open(calls: &Arc<Calls>, ordinal: i32) -> Result<Device> {
-    // SAFETY: the driver passes calls on to one that does what it says, and fails with or without that.
-    unsafe { Device::with_driver(Arc::clone(calls) as Arc<dyn Driver>, ordinal) }
-}
-
-/// All of its devices, opened.
-pub(crate) fn worlds(schedule: Schedule, devices: u32) -> (Gpu, Arc<Calls>, Vec<Device>) {
-    let (gpu, calls) = unopened(schedule, devices);
-    let opened = (0..devices as i32).map(|ordinal| open(&calls, ordinal).expect("the device opens"));
-    let opened = opened.collect();
-    (gpu, calls, opened)
 }
 
 /// One device alone.

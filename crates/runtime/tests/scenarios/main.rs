@@ -37,3 +37,4 @@ mod two_devices;
 mod unsubmitted;
 mod wakers;
 mod within;
+mod worlds;

@@ -19,9 +19,9 @@ use millstream::{
 
 use crate::{
     calls::{Calls, Failure},
-    faults::worlds,
     places::Sizes,
     rig::{CLOSED_WITHIN, Watch},
+    worlds::worlds,
 };
 
 /// What a run may take on the device's clock, which every wait moves on. Without a fault a program takes a few

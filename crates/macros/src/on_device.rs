@@ -1,0 +1,329 @@
+//! `#[derive(OnDevice)]`: a struct of arrays gets a twin with its arrays on a device.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::{
+    Attribute, Data, DeriveInput, Error, Fields, Ident, Index, Member, Result, Type, Visibility,
+    spanned::Spanned,
+};
+
+/// The code for one struct.
+pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
+    let input: DeriveInput = syn::parse2(item)?;
+    if !input.generics.params.is_empty() {
+        let message = "a struct with `OnDevice` has no generic parameters: write the elements' type and the number of axes out";
+        return Err(Error::new_spanned(&input.generics, message));
+    }
+    let fields = match &input.data {
+        Data::Struct(data) => &data.fields,
+        Data::Enum(data) => return Err(only_structs(data.enum_token.span)),
+        Data::Union(data) => return Err(only_structs(data.union_token.span)),
+    };
+    if fields.is_empty() {
+        let message = "a struct with `OnDevice` has fields: arrays and plain values";
+        return Err(Error::new_spanned(&input.ident, message));
+    }
+    Ok(Twins::of(&input, fields).generate())
+}
+
+fn only_structs(span: Span) -> Error {
+    Error::new(
+        span,
+        "`OnDevice` is derived for structs of arrays and plain values",
+    )
+}
+
+struct Field<'a> {
+    documentation: Vec<&'a Attribute>,
+    visibility: &'a Visibility,
+    member: Member,
+    ty: &'a Type,
+    /// What its value is called on the way.
+    local: Ident,
+}
+
+/// A struct and the one on the device.
+struct Twins<'a> {
+    visibility: &'a Visibility,
+    host: &'a Ident,
+    device: Ident,
+    fields: Vec<Field<'a>>,
+    is_tuple: bool,
+}
+
+/// One of the two.
+#[derive(Clone, Copy)]
+enum Side {
+    Host,
+    Device,
+}
+
+impl<'a> Twins<'a> {
+    fn of(input: &'a DeriveInput, fields: &'a Fields) -> Self {
+        let fields_of = fields.iter().enumerate().map(|(at, field)| Field {
+            documentation: field
+                .attrs
+                .iter()
+                .filter(|attribute| attribute.path().is_ident("doc"))
+                .collect(),
+            visibility: &field.vis,
+            member: match &field.ident {
+                Some(name) => Member::Named(name.clone()),
+                None => Member::Unnamed(Index::from(at)),
+            },
+            ty: &field.ty,
+            local: Ident::new(&format!("field_{at}"), Span::mixed_site()),
+        });
+        Self {
+            visibility: &input.vis,
+            host: &input.ident,
+            device: format_ident!("{}OnDevice", input.ident),
+            fields: fields_of.collect(),
+            is_tuple: matches!(fields, Fields::Unnamed(_)),
+        }
+    }
+
+    fn name(&self, side: Side) -> &Ident {
+        match side {
+            Side::Host => self.host,
+            Side::Device => &self.device,
+        }
+    }
+
+    fn generate(&self) -> TokenStream {
+        let (host, device) = (self.host, &self.device);
+        let sides = [Side::Host, Side::Device];
+        let on_device = sides.map(|side| self.on_device(side));
+        let input = sides.map(|side| self.input(side));
+        let input_mut = sides.map(|side| self.input_mut(side));
+        let definition = self.definition();
+        quote! {
+            #definition
+
+            impl ::millstream_region::Parameter for #host {
+                type Body = #device;
+            }
+
+            impl ::millstream_region::Parameter for #device {
+                type Body = Self;
+            }
+
+            impl ::millstream_region::DeviceValue for #device {
+                type Host = #host;
+            }
+
+            #(#on_device)*
+            #(#input)*
+            #(#input_mut)*
+
+            impl ::millstream_region::Input<#device> for &#device {
+                fn capture(
+                    self,
+                    region: &::millstream_region::Region,
+                    location: &'static ::core::panic::Location<'static>,
+                ) -> #device {
+                    ::millstream_region::Input::<#host>::capture(self, region, location)
+                }
+            }
+
+            impl ::millstream_region::Input<#device> for #device {
+                fn capture(
+                    self,
+                    region: &::millstream_region::Region,
+                    location: &'static ::core::panic::Location<'static>,
+                ) -> #device {
+                    ::millstream_region::Input::<#host>::capture(&self, region, location)
+                }
+            }
+
+            impl<'pending> ::millstream_region::InputMut<'pending, #device> for &'pending mut #device {
+                fn capture(
+                    &self,
+                    region: &::millstream_region::Region,
+                    location: &'static ::core::panic::Location<'static>,
+                ) -> #device {
+                    ::millstream_region::Input::<#host>::capture(&**self, region, location)
+                }
+
+                fn give_back(self, body: #device) -> ::std::boxed::Box<dyn ::millstream_region::WriteBack + 'pending> {
+                    ::millstream_region::InputMut::<#host>::give_back(self, body)
+                }
+            }
+        }
+    }
+
+    /// The twin.
+    fn definition(&self) -> TokenStream {
+        let (visibility, device) = (self.visibility, &self.device);
+        let documentation = format!("[`{}`] on a device.", self.host);
+        let fields = self.fields.iter().map(|field| {
+            let Field {
+                documentation,
+                visibility,
+                member,
+                ty,
+                ..
+            } = field;
+            let body = body(ty);
+            match member {
+                Member::Named(name) => quote! { #(#documentation)* #visibility #name: #body },
+                Member::Unnamed(_) => quote! { #(#documentation)* #visibility #body },
+            }
+        });
+        let fields = if self.is_tuple {
+            quote! { (#(#fields),*); }
+        } else {
+            quote! { { #(#fields),* } }
+        };
+        quote! {
+            #[doc = #documentation]
+            #[derive(Clone, Debug)]
+            #visibility struct #device #fields
+        }
+    }
+
+    /// How one of them comes back from a region.
+    fn on_device(&self, side: Side) -> TokenStream {
+        let (name, device) = (self.name(side), &self.device);
+        let types: Vec<TokenStream> = self
+            .fields
+            .iter()
+            .map(|Field { ty, .. }| match side {
+                Side::Host => ty.to_token_stream(),
+                Side::Device => body(ty),
+            })
+            .collect();
+        let members: Vec<_> = self.fields.iter().map(|field| &field.member).collect();
+        let locals: Vec<_> = self.fields.iter().map(|field| &field.local).collect();
+        let spans = self.fields.iter().map(|field| field.ty.span());
+        let arriving = types.iter().zip(spans).map(|(ty, span)| {
+            quote_spanned! { span => <#ty as ::millstream_region::OnDevice>::Arriving }
+        });
+        let arriving = nested(arriving);
+        let departing = nested(types.iter().zip(&members).map(|(ty, member)| {
+            quote! { <#ty as ::millstream_region::OnDevice>::depart(body.#member, region)? }
+        }));
+        let arrived = nested(locals.iter().map(ToTokens::to_token_stream));
+        quote! {
+            impl ::millstream_region::OnDevice for #name {
+                type Arriving = ::millstream_region::Assembled<#arriving, Self>;
+
+                fn nodes(body: &#device, visit: &mut dyn ::core::ops::FnMut(::millstream_region::Elements)) {
+                    #(<#types as ::millstream_region::OnDevice>::nodes(&body.#members, visit);)*
+                }
+
+                fn depart(
+                    body: #device,
+                    region: &::millstream_region::Region,
+                ) -> ::millstream_region::Result<Self::Arriving> {
+                    ::core::result::Result::Ok(::millstream_region::Assembled::new(
+                        #departing,
+                        |#arrived| Self { #(#members: #locals),* },
+                    ))
+                }
+            }
+
+            impl ::millstream_region::Output for #name {
+                type Body = #device;
+                type Value = Self;
+                type Arriving = <Self as ::millstream_region::OnDevice>::Arriving;
+
+                fn nodes(
+                    body: &#device,
+                    visit: &mut dyn ::core::ops::FnMut(::millstream_region::Elements),
+                ) -> ::millstream_region::Result<()> {
+                    <Self as ::millstream_region::OnDevice>::nodes(body, visit);
+                    ::core::result::Result::Ok(())
+                }
+
+                fn depart(
+                    body: #device,
+                    region: &::millstream_region::Region,
+                ) -> ::millstream_region::Result<Self::Arriving> {
+                    <Self as ::millstream_region::OnDevice>::depart(body, region)
+                }
+            }
+        }
+    }
+
+    /// How one of them gets into a region.
+    fn input(&self, side: Side) -> TokenStream {
+        let (name, host, device) = (self.name(side), self.host, &self.device);
+        let fields = self.fields.iter().map(|Field { member, ty, .. }| {
+            quote! { #member: ::millstream_region::Input::<#ty>::capture(&self.#member, region, location) }
+        });
+        quote! {
+            impl ::millstream_region::Input<#host> for &#name {
+                fn capture(
+                    self,
+                    region: &::millstream_region::Region,
+                    location: &'static ::core::panic::Location<'static>,
+                ) -> #device {
+                    #device { #(#fields),* }
+                }
+            }
+
+            impl ::millstream_region::Input<#host> for #name {
+                fn capture(
+                    self,
+                    region: &::millstream_region::Region,
+                    location: &'static ::core::panic::Location<'static>,
+                ) -> #device {
+                    ::millstream_region::Input::<#host>::capture(&self, region, location)
+                }
+            }
+        }
+    }
+
+    /// How one of them is changed by a region.
+    fn input_mut(&self, side: Side) -> TokenStream {
+        let (name, host, device) = (self.name(side), self.host, &self.device);
+        let backs = self.fields.iter().map(|Field { member, ty, .. }| {
+            quote! { ::millstream_region::InputMut::<#ty>::give_back(&mut self.#member, body.#member) }
+        });
+        quote! {
+            impl<'pending> ::millstream_region::InputMut<'pending, #host> for &'pending mut #name {
+                fn capture(
+                    &self,
+                    region: &::millstream_region::Region,
+                    location: &'static ::core::panic::Location<'static>,
+                ) -> #device {
+                    ::millstream_region::Input::<#host>::capture(&**self, region, location)
+                }
+
+                fn give_back(self, body: #device) -> ::std::boxed::Box<dyn ::millstream_region::WriteBack + 'pending> {
+                    ::std::boxed::Box::new(::millstream_region::WriteBacks(::std::vec![#(#backs),*]))
+                }
+            }
+        }
+    }
+}
+
+/// A field's type on the device.
+fn body(ty: &Type) -> TokenStream {
+    quote_spanned! { ty.span() => <#ty as ::millstream_region::Parameter>::Body }
+}
+
+/// Pairs of each and the rest, for there may be more than tuples have.
+fn nested(items: impl DoubleEndedIterator<Item = TokenStream>) -> TokenStream {
+    items.rfold(quote! { () }, |rest, item| quote! { (#item, #rest) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_struct_of_fields_is_refused_where_it_stands() {
+        for (source, message, place) in [
+            ("enum E { A }", "derived for structs", "enum"),
+            ("union U { a: u8 }", "derived for structs", "union"),
+            ("struct S;", "has fields", "S"),
+            ("struct S<T>(Vec<T>);", "no generic parameters", "<T>"),
+        ] {
+            let error = expand(source.parse().unwrap()).expect_err("a wrong type");
+            assert!(error.to_string().contains(message), "{source}: {error}");
+            assert_eq!(error.span().source_text().as_deref(), Some(place), "{error}");
+        }
+    }
+}

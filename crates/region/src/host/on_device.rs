@@ -1,0 +1,140 @@
+//! Structs of arrays: how they come back, field by field.
+
+use std::task::{Context, Poll};
+
+use ndarray::{Dimension, Ix1};
+
+use super::{
+    input::Parameter,
+    output::{Arriving, Elements, Kept, Output, Parcel, VecParcel},
+};
+use crate::{Array, Region, element::Element, error::Result};
+
+/// A type that can be a field of a struct on a device: the host's arrays and vectors, arrays of the device, plain values, which
+/// stay what they are, and structs that derive this.
+///
+/// `#[derive(OnDevice)]` for a struct `Layer` of such fields, named or not, makes a struct `LayerOnDevice` with the same fields
+/// on the device. Region functions can then have parameters of type `&Layer`, `&mut Layer` and `Layer` and take either struct
+/// for them; the body has a `LayerOnDevice`. A region whose result is `Layer` brings all of it back; one whose result is
+/// `LayerOnDevice` leaves it on the device, where other regions can use it without a copy.
+///
+/// ```
+/// use millstream_region::{OnDevice, region};
+/// use ndarray::{Array1, Array2, array};
+///
+/// #[derive(OnDevice)]
+/// struct Layer {
+///     weights: Array2<f32>,
+///     bias: Array1<f32>,
+///     slope: f32,
+/// }
+///
+/// #[region]
+/// fn keep(layer: Layer) -> LayerOnDevice {
+///     layer
+/// }
+///
+/// #[region]
+/// fn apply(layer: &Layer, x: &Array1<f32>) -> Array1<f32> {
+///     let y = layer.weights.dot(x) + &layer.bias;
+///     y.relu() + y.minimum(0.0) * layer.slope
+/// }
+///
+/// let device = millstream::Device::simulated()?;
+/// let layer = Layer { weights: array![[1.0, 2.0], [3.0, 4.0]], bias: array![0.0, -20.0], slope: 0.5 };
+/// let x = array![1.0, 2.0];
+/// assert_eq!(apply(&device, &layer, &x)?.wait()?, array![5.0, -4.5]); // the layer is uploaded
+/// let kept = keep(&device, &layer)?.wait()?; // and here
+/// assert_eq!(apply(&device, &kept, &x)?.wait()?, array![5.0, -4.5]); // not here
+/// # Ok::<(), millstream_region::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a field of a struct on a device",
+    note = "fields are owned arrays of `ndarray` or `Vec`s of `f32`, `f64`, `i32`, `i64`, `u8` or `bool`, arrays on the device, plain \
+            values, and structs that derive `millstream_region::OnDevice`"
+)]
+pub trait OnDevice: Parameter + Sized {
+    /// The value on its way.
+    #[doc(hidden)]
+    type Arriving: Arriving<Value = Self>;
+
+    /// Calls `visit` with the elements of each array.
+    #[doc(hidden)]
+    fn nodes(body: &Self::Body, visit: &mut dyn FnMut(Elements));
+
+    /// Enqueues the downloads of what is enqueued.
+    #[doc(hidden)]
+    fn depart(body: Self::Body, region: &Region) -> Result<Self::Arriving>;
+}
+
+macro_rules! arrays {
+    ($([$($generic:tt)*] $type:ty, $body:ty, $arriving:ty;)*) => {$(
+        impl<$($generic)*> OnDevice for $type {
+            type Arriving = $arriving;
+
+            fn nodes(body: &$body, visit: &mut dyn FnMut(Elements)) {
+                visit(Elements::of(body));
+            }
+
+            fn depart(body: $body, region: &Region) -> Result<$arriving> {
+                <Self as Output>::depart(body, region)
+            }
+        }
+    )*};
+}
+
+arrays! {
+    [T: Element, D: Dimension] ndarray::Array<T, D>, Array<T, D>, Parcel<T, D>;
+    [T: Element, D: Dimension] Array<T, D>, Array<T, D>, Kept<T, D>;
+    [T: Element] Vec<T>, Array<T, Ix1>, VecParcel<T>;
+}
+
+/// A plain value, which need not come from anywhere.
+#[doc(hidden)]
+pub struct Plain<T>(pub(super) T);
+
+impl<T: Send + Unpin> Arriving for Plain<T> {
+    type Value = T;
+
+    fn poll(&mut self, _context: &mut Context<'_>) -> Poll<Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn take(self) -> T {
+        self.0
+    }
+}
+
+/// A struct on its way, by its fields.
+#[doc(hidden)]
+pub struct Assembled<A: Arriving, S> {
+    fields: A,
+    assemble: fn(A::Value) -> S,
+}
+
+impl<A: Arriving, S> Assembled<A, S> {
+    /// The fields, and what makes the struct of them.
+    pub fn new(fields: A, assemble: fn(A::Value) -> S) -> Self {
+        Self { fields, assemble }
+    }
+}
+
+impl<A: Arriving, S> Arriving for Assembled<A, S> {
+    type Value = S;
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        self.fields.poll(context)
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.fields.wait()
+    }
+
+    fn take(self) -> S {
+        (self.assemble)(self.fields.take())
+    }
+}

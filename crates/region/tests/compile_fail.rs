@@ -1,0 +1,19 @@
+//! What the compiler refuses in regions, and with which advice: the programs in `compile_fail/`.
+
+#[path = "../../runtime/tests/refused/mod.rs"]
+mod refused;
+
+use std::path::Path;
+
+use refused::Refused;
+
+#[test]
+fn what_no_region_can_do_is_refused_with_the_reason() {
+    let programs = Refused {
+        package: Path::new(env!("CARGO_MANIFEST_DIR")),
+        scratch: &Path::new(env!("CARGO_TARGET_TMPDIR")).join("region"),
+        uses: &[("millstream", "runtime"), ("millstream-region", "region")],
+        others: "ndarray = \"*\"\n",
+    };
+    programs.check();
+}

@@ -1,0 +1,55 @@
+//! What the other programs do wrong, done right. This one compiles: if it did not, they would fail for no good reason.
+
+use millstream::Device;
+use millstream_region::{Array, Element, Float, OnDevice, Region, RegionExt, Result, region};
+use ndarray::{Array1, Array2, Axis, Dimension, Ix1, array};
+
+#[derive(OnDevice)]
+struct Layer {
+    weights: Array2<f32>,
+    bias: Array1<f32>,
+    rounds: usize,
+}
+
+/// Every kind of parameter.
+#[region]
+fn all(g: &Region, x: &Array1<f32>, mut y: Array1<f32>, z: &mut Array1<f32>, layer: &Layer, by: f32) -> (Array1<f32>, f32) {
+    for _ in 0..layer.rounds {
+        y += &(layer.weights.dot(x) + &layer.bias);
+    }
+    *z *= by;
+    let first: Array<f32, Ix1> = x.index_axis(Axis(0), 0).exp() + g.zeros::<f32, _>(1);
+    (y, first.sum())
+}
+
+/// Any elements, any axes.
+#[region]
+fn same<T: Element, D>(x: &ndarray::Array<T, D>) -> ndarray::Array<T, D>
+where
+    D: Dimension,
+{
+    x.clone()
+}
+
+/// A pattern, and a result that may fail.
+#[region]
+fn checked<T: Float>(_: usize, x: &[T]) -> Result<Vec<T>> {
+    Ok(x.exp())
+}
+
+fn main() -> Result<()> {
+    let device = Device::simulated()?;
+    let layer = Layer {
+        weights: Array2::eye(2),
+        bias: array![1.0, 2.0],
+        rounds: 2,
+    };
+    let (x, y, mut z) = (array![1.0, 2.0], array![3.0, 4.0], vec![5.0]);
+    let mut z_view = ndarray::ArrayViewMut1::from(&mut z[..]);
+    let (_, first) = all(&device, &x, y.view(), z_view.view_mut(), &layer, 2.0)?.wait()?;
+    let again: Vec<f32> = checked(&device, 3, &z)?.wait()?;
+    println!("{first} {again:?}");
+    let kept = device.region(|g| same(g, &x))?.wait()?;
+    same(&device, &kept)?.wait()?;
+    Ok(())
+}

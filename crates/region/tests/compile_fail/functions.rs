@@ -1,0 +1,27 @@
+//! Functions that cannot be regions, and structs that cannot be on a device.
+
+use millstream_region::{OnDevice, region};
+use ndarray::Array1;
+
+#[region]
+async fn awaited(x: &Array1<f32>) {} //~ "what it returns can be awaited"
+
+struct Model;
+
+impl Model {
+    #[region]
+    fn of_a_value(&self) {} //~ "a region function has no `self`"
+}
+
+#[region(fast)] //~ "takes no arguments"
+fn hurried() {}
+
+#[derive(OnDevice)]
+enum Either { //~ "derived for structs"
+    One,
+}
+
+#[derive(OnDevice)]
+struct Layer<T>(Array1<T>); //~ "no generic parameters"
+
+fn main() {}

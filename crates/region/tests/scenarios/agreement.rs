@@ -1,0 +1,110 @@
+//! C8: a region gives the same on a simulated device and on a GPU, with the same copies; and C10: two regions overlap.
+
+use std::collections::BTreeSet;
+
+use millstream::{Kind, TimedOperation};
+use millstream_region::{Array, Region, Result, region};
+use ndarray::{Array1, Array2, Axis, Ix2};
+
+use crate::{
+    crossing::assert_copies,
+    places::on_gpu,
+    rig::{everywhere_counted, once},
+};
+
+/// Probabilities of classes, and how sure they are.
+#[region]
+fn classify(x: &Array2<f32>, w: &Array2<f32>, b: &Array1<f32>) -> (Array2<f32>, Array1<f32>) {
+    let odds = (x.dot(w) + b).tanh().exp();
+    let probable = &odds / &odds.sum_axis(Axis(1)).insert_axis(Axis(1));
+    let entropy = -(&probable * &probable.ln()).sum_axis(Axis(1));
+    (probable, entropy)
+}
+
+/// As `classify`, in double precision on the CPU.
+fn classify_on_the_cpu(x: &Array2<f32>, w: &Array2<f32>, b: &Array1<f32>) -> (Array2<f64>, Array1<f64>) {
+    let [x, w] = [x, w].map(|array| array.mapv(f64::from));
+    let odds = (x.dot(&w) + b.mapv(f64::from)).mapv(|x| x.tanh().exp());
+    let probable = &odds / &odds.sum_axis(Axis(1)).insert_axis(Axis(1));
+    let entropy = -(&probable * &probable.mapv(f64::ln)).sum_axis(Axis(1));
+    (probable, entropy)
+}
+
+/// What is between a result and the exact one, of its size: a few roundings of a sum of eight terms, of `tanh`, `exp`, a
+/// sum and a quotient.
+const OFF_MAX: f64 = 16.0 * f32::EPSILON as f64;
+
+#[test]
+fn c08_values_and_copies_are_the_same_everywhere() {
+    everywhere_counted(|rig, calls| {
+        // Halves and quarters, so that the matrix product is exact whoever adds it up.
+        let x = Array2::from_shape_fn((37, 8), |(row, column)| {
+            ((row * 3 + column * 5) % 7) as f32 * 0.25 - 0.75
+        });
+        let w = Array2::from_shape_fn((8, 5), |(row, column)| {
+            ((row + column * 2) % 5) as f32 * 0.5 - 1.0
+        });
+        let b = Array1::from_shape_fn(5, |column| column as f32 * 0.25);
+        calls.forget();
+        let result = classify(&rig.device, &x, &w, &b).and_then(|pending| pending.wait());
+        assert_copies(calls, 3, 2);
+        let (probable, entropy) = result.unwrap();
+        let expected = classify_on_the_cpu(&x, &w, &b);
+        for (&one, &other) in probable
+            .iter()
+            .chain(&entropy)
+            .zip(expected.0.iter().chain(&expected.1))
+        {
+            assert!(
+                (f64::from(one) - other).abs() <= OFF_MAX * other.abs(),
+                "{one} for {other}"
+            );
+        }
+    });
+}
+
+/// A row of matrix products, each of the one before.
+#[region]
+fn power(g: &Region, x: &Array2<f32>, times: usize) -> Array<f32, Ix2> {
+    let mut product = g.eye(x.shape()[0]);
+    for _ in 0..times {
+        product = product.dot(x);
+    }
+    product
+}
+
+#[test]
+fn c10_two_regions_at_once_overlap() {
+    once(|rig| {
+        let run = || -> Result<Vec<TimedOperation>> {
+            let n = if on_gpu() { 2048 } else { 48 };
+            let [x, y] = [2.0, 3.0].map(|value| Array2::<f32>::eye(n) * value);
+            // Loads the kernels, which may wait for all that runs.
+            let [x, y] = [
+                power(&rig.device, &x, 1)?.wait()?,
+                power(&rig.device, &y, 1)?.wait()?,
+            ];
+            let timeline = rig.device.timeline()?;
+            let pending = [power(&rig.device, &x, 16)?, power(&rig.device, &y, 16)?];
+            let operations = timeline.finish()?.operations;
+            for result in pending {
+                result.wait()?;
+            }
+            Ok(operations)
+        };
+        let mut kernels = run().unwrap();
+        kernels.retain(|operation| operation.kind == Kind::Kernel);
+        let streams: BTreeSet<u64> = kernels.iter().map(|kernel| kernel.stream).collect();
+        assert!(streams.len() >= 2, "each region has streams of its own");
+        let first = kernels.first().expect("there are products").stream;
+        let (one, other): (Vec<_>, Vec<_>) = kernels.iter().partition(|kernel| kernel.stream == first);
+        let at_once = one.iter().any(|one| {
+            let meets = |other: &&&TimedOperation| {
+                one.time_ns.start < other.time_ns.end && other.time_ns.start < one.time_ns.end
+            };
+            other.iter().any(|other| meets(&other))
+        });
+        assert!(at_once, "{kernels:#?}");
+        Ok(())
+    });
+}

@@ -1,0 +1,192 @@
+//! C1 to C3, C8 and C9: what crosses between host and device, counted at the driver. On a GPU the counts are the same.
+
+use millstream_region::{Array, Region, RegionExt, Result, region};
+use ndarray::{Array1, Array2, Ix1, Ix2, array};
+
+use crate::{
+    calls::Calls,
+    rig::{Rig, everywhere_counted},
+};
+
+const N: usize = 1500;
+
+fn scenario(run: impl Fn(&Rig, &Calls) -> Result<()>) {
+    everywhere_counted(|rig, calls| run(rig, calls).unwrap());
+}
+
+/// Uploads and downloads since the calls were forgotten.
+#[track_caller]
+pub(crate) fn assert_copies(calls: &Calls, up: usize, down: usize) {
+    let counts = calls.counts();
+    let made = |what: &str| -> usize {
+        let named = counts.iter().filter(|(call, _)| call.starts_with(what));
+        named.map(|(_, count)| count).sum()
+    };
+    let others = made("copy_") - made("copy_host_to_device") - made("copy_device_to_host");
+    let seen = (made("copy_host_to_device"), made("copy_device_to_host"), others);
+    assert_eq!(seen, (up, down, 0), "{counts:?}");
+}
+
+fn ramp() -> Array1<f32> {
+    Array1::from_shape_fn(N, |index| index as f32)
+}
+
+#[region]
+fn often(x: &Array1<f32>, scale: f32) -> Array1<f32> {
+    let square = x * x;
+    (&square * x + &square - x) / (x + 1.0) * scale
+}
+
+#[test]
+fn c01_an_input_that_is_used_often_is_uploaded_once() {
+    scenario(|rig, calls| {
+        let x = ramp();
+        calls.forget();
+        let y = often(&rig.device, &x, 2.0)?.wait()?;
+        assert_copies(calls, 1, 1);
+        assert_eq!(y, x.mapv(|x| (x * x * x + x * x - x) / (x + 1.0) * 2.0));
+        Ok(())
+    });
+}
+
+#[region]
+fn step(x: &Array1<f32>, speed: &Array1<f32>, place: &mut Array1<f32>, total: &mut Array1<f32>) {
+    *place += &(speed * 0.5 + x);
+    *total = &*place + &*total;
+}
+
+#[test]
+fn c02_what_is_mut_is_written_back_and_nothing_else() {
+    scenario(|rig, calls| {
+        let (x, speed) = (ramp(), Array1::from_elem(N, 4.0));
+        let (mut place, mut total) = (Array1::from_elem(N, 1.0), Array1::from_elem(N, 10.0));
+        calls.forget();
+        step(&rig.device, &x, &speed, &mut place, &mut total)?.wait()?;
+        assert_copies(calls, 4, 2);
+        assert_eq!(
+            (x, speed),
+            (ramp(), Array1::from_elem(N, 4.0)),
+            "these are only read"
+        );
+        assert_eq!(place, ramp() + 3.0);
+        assert_eq!(total, ramp() + 13.0);
+        Ok(())
+    });
+}
+
+#[test]
+fn c02_the_second_half_of_an_array_may_be_what_is_written() {
+    scenario(|rig, calls| {
+        let mut all = Array2::from_shape_fn((2, N), |(row, column)| (row * N + column) as f32);
+        let before = all.clone();
+        let (first, second) = all.view_mut().split_at(ndarray::Axis(0), 1);
+        let (first, second) = (
+            first.remove_axis(ndarray::Axis(0)),
+            second.remove_axis(ndarray::Axis(0)),
+        );
+        let mut total = ramp();
+        calls.forget();
+        step(&rig.device, &first, &first, second, &mut total)?.wait()?;
+        assert_copies(calls, 4, 2);
+        assert_eq!(all.row(0), before.row(0));
+        assert_eq!(all.row(1), &before.row(1) + &(&before.row(0) * 1.5));
+        Ok(())
+    });
+}
+
+#[region]
+fn layers(x: &Array2<f32>, w: &Array2<f32>, b: &Array1<f32>) -> (Array1<f32>, f32) {
+    let hidden = (x.dot(w) + b).relu();
+    let again = (hidden.dot(w) - b).relu();
+    let means = again.mean_axis(ndarray::Axis(0));
+    let largest = (&means * 2.0).max();
+    (means, largest)
+}
+
+#[test]
+fn c03_intermediates_never_cross() {
+    scenario(|rig, calls| {
+        let x = Array2::from_shape_fn((8, 16), |(row, column)| ((row + column) % 5) as f32);
+        let w = Array2::from_shape_fn((16, 16), |(row, column)| ((row * column) % 3) as f32);
+        let b = Array1::from_elem(16, 1.0);
+        calls.forget();
+        let (means, largest) = layers(&rig.device, &x, &w, &b)?.wait()?;
+        assert_copies(calls, 3, 2);
+        let relu = |x: Array2<f32>| x.mapv(|x| x.max(0.0));
+        let expected = relu(relu(x.dot(&w) + &b).dot(&w) - &b)
+            .mean_axis(ndarray::Axis(0))
+            .unwrap();
+        assert_eq!(means, expected, "small whole numbers, and eighths of them");
+        assert_eq!(
+            largest,
+            expected.iter().fold(0.0_f32, |most, &mean| most.max(mean * 2.0))
+        );
+        Ok(())
+    });
+}
+
+#[region]
+fn squares(x: &Array1<f32>) -> Array1<f32> {
+    x * x
+}
+
+#[region]
+fn length(g: &Region, x: &Array1<f32>) -> f32 {
+    squares(g, x).sum().sqrt()
+}
+
+#[region]
+fn normalised(g: &Region, x: &Array1<f32>) -> Array1<f32> {
+    x / length(g, x)
+}
+
+#[test]
+fn c09_a_region_within_a_region_copies_nothing_more() {
+    scenario(|rig, calls| {
+        let x = array![3.0_f32, 4.0];
+        calls.forget();
+        assert_eq!(normalised(&rig.device, &x)?.wait()?, array![0.6, 0.8]);
+        assert_copies(calls, 1, 1);
+        Ok(())
+    });
+}
+
+#[region]
+fn keep(x: &Array1<f32>) -> Array<f32, Ix1> {
+    x.clone()
+}
+
+#[region]
+fn product(x: &Array<f32, Ix2>, y: &Array2<f32>) -> Array<f32, Ix2> {
+    x.dot(y)
+}
+
+#[region]
+fn double(x: &mut Array1<f32>) {
+    *x *= 2.0;
+}
+
+#[test]
+fn c09_what_is_on_the_device_is_not_copied() {
+    scenario(|rig, calls| {
+        let x = ramp();
+        calls.forget();
+        let mut kept = keep(&rig.device, &x)?.wait()?;
+        assert_copies(calls, 1, 0);
+        double(&rig.device, &mut kept)?.wait()?;
+        let squared = rig.device.region(|g| squares(g, &kept))?;
+        assert_copies(calls, 1, 1);
+        assert_eq!(squared.wait()?, x.mapv(|x| 4.0 * x * x));
+
+        let unit = Array2::<f32>::eye(4);
+        calls.forget();
+        let one = product(&rig.device, &unit, &unit)?.wait()?;
+        let mut power = product(&rig.device, &one, &one)?.wait()?;
+        for _ in 0..3 {
+            power = product(&rig.device, &power, &one)?.wait()?;
+        }
+        assert_copies(calls, 2, 0);
+        assert_eq!(rig.device.region(|g| g.array(&power))?.wait()?, unit);
+        Ok(())
+    });
+}

@@ -1,0 +1,319 @@
+//! C7: whatever goes wrong in a region, or becomes of its result, the host's arrays are as they were, the memory is given back,
+//! and the device goes on.
+
+use std::{
+    future::Future,
+    mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    task::{Context, Poll, Waker},
+    thread,
+    time::Instant,
+};
+
+use millstream::{
+    Device, Memory,
+    driver::{DeviceOrdinal, ResultCode},
+    sim::{Fault, Schedule},
+};
+use millstream_region::{Error, Pending, Problem, Region, Result, region};
+use ndarray::{Array1, array};
+
+use crate::{
+    places::Sizes,
+    rig::{CLOSED_WITHIN, Rig, Watch, everywhere},
+    sweep::Subject,
+    worlds::worlds,
+};
+
+const N: usize = 1500;
+
+fn scenario(run: impl Fn(&Rig) -> Result<()>) {
+    everywhere(|rig| run(rig).unwrap());
+}
+
+fn ramp() -> Array1<f32> {
+    Array1::from_shape_fn(N, |index| index as f32)
+}
+
+/// All memory of the regions since is given back: at once, or when the reactor has let go of it.
+#[track_caller]
+fn assert_given_back(rig: &Rig, before: &Memory) {
+    let dropped = Instant::now();
+    loop {
+        let now = rig.device.memory().expect("the device is not lost");
+        if (now.allocations, now.allocated_bytes) == (before.allocations, before.allocated_bytes) {
+            return;
+        }
+        assert!(dropped.elapsed() < CLOSED_WITHIN, "left: {now:?}");
+        thread::yield_now();
+    }
+}
+
+/// Changes what it gets, in two ways.
+#[region]
+fn halve(x: &mut Array1<f32>, sum: &mut Vec<f32>) -> f32 {
+    *x *= 0.5;
+    *sum = x.sum().insert_axis(ndarray::Axis(0));
+    x.max()
+}
+
+/// The device works, and gives everything back.
+#[track_caller]
+fn assert_works(rig: &Rig, before: &Memory) {
+    let (mut x, mut sum) = (ramp(), vec![0.0]);
+    let most = halve(&rig.device, &mut x, &mut sum).expect("it works").wait();
+    assert_eq!(most.expect("it works"), (N - 1) as f32 / 2.0);
+    assert_eq!((x, sum), (ramp() * 0.5, vec![562_125.0]));
+    assert_given_back(rig, before);
+}
+
+/// Makes a mistake when half is done.
+#[region]
+fn mistaken(x: &mut Array1<f32>, y: &Array1<f32>) -> f32 {
+    *x += 1.0;
+    let sum = x.sum();
+    *x = &*x + y;
+    sum
+}
+
+#[test]
+fn c07_a_mistake_in_the_middle_changes_nothing() {
+    scenario(|rig| {
+        let before = rig.device.memory()?;
+        let (mut x, y) = (ramp(), array![1.0, 2.0]);
+        let line = line!() + 1;
+        let Err(Error::Misuse(misuse)) = mistaken(&rig.device, &mut x, &y).map(drop) else {
+            panic!("the shapes do not fit together");
+        };
+        assert!(matches!(misuse.problem(), Problem::Shapes { .. }), "{misuse}");
+        assert!(misuse.location().line() < line, "it is the line in the body");
+        assert_eq!(x, ramp());
+        assert_given_back(rig, &before);
+        assert_works(rig, &before);
+        Ok(())
+    });
+}
+
+/// Fails when half is done.
+#[region]
+fn gives_up(g: &Region, x: &mut Array1<f32>) -> Result<f32> {
+    *x += 1.0;
+    let sum = x.sum();
+    g.device().stream()?.zeros::<u8>(1 << 50)?;
+    Ok(sum)
+}
+
+/// Has one that fails within.
+#[region]
+fn passes_on(g: &Region, x: &Array1<f32>) -> Result<f32> {
+    let mut x = x.clone();
+    Ok(gives_up(g, &mut x)? * 2.0)
+}
+
+#[test]
+fn c07_an_error_of_the_body_changes_nothing() {
+    scenario(|rig| {
+        let before = rig.device.memory()?;
+        let mut x = ramp();
+        for result in [
+            gives_up(&rig.device, &mut x).map(drop),
+            passes_on(&rig.device, &x).map(drop),
+        ] {
+            let full = matches!(result, Err(Error::Device(millstream::Error::OutOfMemory(_))));
+            assert!(full, "{result:?}");
+        }
+        assert_eq!(x, ramp());
+        assert_given_back(rig, &before);
+        assert_works(rig, &before);
+        Ok(())
+    });
+}
+
+#[region]
+fn panics(x: &mut Array1<f32>, y: &Array1<f32>) -> f32 {
+    *x += y;
+    // Much of it is enqueued by now.
+    for _ in 0..300 {
+        *x += 1.0;
+    }
+    panic!("in the middle");
+}
+
+#[test]
+fn c07_a_panic_in_the_body_changes_nothing() {
+    scenario(|rig| {
+        let before = rig.device.memory()?;
+        let (mut x, y) = (ramp(), ramp());
+        let caught = catch_unwind(AssertUnwindSafe(|| panics(&rig.device, &mut x, &y).map(drop)));
+        assert_eq!(
+            caught.err().and_then(|panic| panic.downcast_ref().copied()),
+            Some("in the middle")
+        );
+        assert_eq!(x, ramp());
+        assert_given_back(rig, &before);
+        assert_works(rig, &before);
+        Ok(())
+    });
+}
+
+#[test]
+fn c07_a_result_that_nobody_waits_for_changes_nothing() {
+    scenario(|rig| {
+        let before = rig.device.memory()?;
+        let (mut x, mut sum) = (ramp(), vec![0.0]);
+        drop(halve(&rig.device, &mut x, &mut sum)?);
+        assert_eq!((&x, &sum), (&ramp(), &vec![0.0]));
+        assert_given_back(rig, &before);
+        let has_come = {
+            let mut pending = pin!(halve(&rig.device, &mut x, &mut sum)?);
+            let mut context = Context::from_waker(Waker::noop());
+            match pending.as_mut().poll(&mut context) {
+                Poll::Ready(result) => result.map(|_| true)?,
+                Poll::Pending => false,
+            }
+        };
+        if has_come {
+            (x, sum) = (ramp(), vec![0.0]);
+        }
+        assert_eq!((&x, &sum), (&ramp(), &vec![0.0]));
+        assert_given_back(rig, &before);
+        assert_works(rig, &before);
+        Ok(())
+    });
+}
+
+#[test]
+fn c07_a_result_that_is_forgotten_changes_nothing() {
+    scenario(|rig| {
+        rig.leaks();
+        let (mut x, mut sum) = (ramp(), vec![0.0]);
+        mem::forget(halve(&rig.device, &mut x, &mut sum)?);
+        // The host's own again, whatever the device is about.
+        x[0] = 7.0;
+        sum.push(8.0);
+        let before = rig.device.memory()?;
+        assert_works(rig, &before);
+        assert_eq!((x[0], x[1], &sum[..]), (7.0, 1.0, &[0.0, 8.0][..]));
+        Ok(())
+    });
+}
+
+#[test]
+fn c07_without_room_nothing_changes() {
+    scenario(|rig| {
+        let before = rig.device.memory()?;
+        let (mut x, mut sum) = (ramp(), vec![0.0]);
+        let mut refused = 0;
+        // A little more each time, until there is enough.
+        for room in (0_u64..).step_by(1000) {
+            rig.device.set_memory_limit(Some(before.allocated_bytes + room));
+            match halve(&rig.device, &mut x, &mut sum) {
+                Ok(pending) => {
+                    pending.wait()?;
+                    break;
+                }
+                Err(Error::Device(millstream::Error::OutOfMemory(_))) => refused += 1,
+                Err(other) => return Err(other),
+            }
+            assert_eq!((&x, &sum), (&ramp(), &vec![0.0]));
+            assert_given_back(rig, &before);
+        }
+        rig.device.set_memory_limit(None);
+        assert!(refused > 6, "one array has six thousand bytes");
+        assert_eq!((x, sum), (ramp() * 0.5, vec![562_125.0]));
+        assert_works(rig, &before);
+        Ok(())
+    });
+}
+
+#[region]
+fn within(g: &Region, x: &mut Array1<f32>) {
+    let mut host = array![1.0_f32, 2.0];
+    double(g, &mut host);
+    double(g, x);
+}
+
+#[region]
+fn double(x: &mut Array1<f32>) {
+    *x *= 2.0;
+}
+
+#[test]
+fn c07_an_array_of_the_host_cannot_be_changed_by_a_part_of_a_region() {
+    scenario(|rig| {
+        let mut x = ramp();
+        let error = within(&rig.device, &mut x).map(drop).unwrap_err();
+        assert!(
+            error.to_string().contains("of an array of that region"),
+            "{error}"
+        );
+        assert_eq!(x, ramp());
+        Ok(())
+    });
+}
+
+#[test]
+fn c07_a_device_that_is_lost_meanwhile_changes_nothing() {
+    for schedule in [
+        Schedule::Timed,
+        Schedule::Eager,
+        Schedule::Lazy,
+        Schedule::Random(1),
+        Schedule::Random(2),
+    ] {
+        let _watch = Watch::over(format!("{schedule:?}"));
+        let (gpu, _, devices) = worlds(schedule, 1);
+        let (mut x, mut sum) = (ramp(), vec![0.0]);
+        let pending = halve(&devices[0], &mut x, &mut sum).expect("nothing has failed yet");
+        gpu.inject(Fault::nth(1).losing(DeviceOrdinal::from_raw(0), ResultCode::ILLEGAL_ADDRESS));
+        let is_lost = |error: &Error| matches!(error, Error::Device(millstream::Error::DeviceLost { .. }));
+        let next = double(&devices[0], &mut ramp()).map(drop).unwrap_err();
+        assert!(is_lost(&next), "{next}");
+        match pending.wait() {
+            Ok(_) => assert_eq!(
+                (x, sum),
+                (ramp() * 0.5, vec![562_125.0]),
+                "it was all there before"
+            ),
+            Err(error) => {
+                assert!(is_lost(&error), "{error}");
+                assert_eq!((x, sum), (ramp(), vec![0.0]));
+            }
+        }
+        drop(devices);
+        assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
+    }
+}
+
+/// A region that fails where the device does, and has changed nothing then.
+fn program(devices: &[Device]) -> millstream::Result<()> {
+    let (mut x, mut sum) = (ramp(), vec![0.0]);
+    let result = halve(&devices[0], &mut x, &mut sum).and_then(Pending::wait);
+    match result {
+        Ok(most) => {
+            assert_eq!(most, (N - 1) as f32 / 2.0);
+            assert_eq!((x, sum), (ramp() * 0.5, vec![562_125.0]));
+            Ok(())
+        }
+        Err(Error::Device(error)) => {
+            assert_eq!((x, sum), (ramp(), vec![0.0]));
+            Err(error)
+        }
+        Err(other) => panic!("nothing is wrong with the region: {other}"),
+    }
+}
+
+#[test]
+fn c07_every_driver_call_of_a_region_may_fail() {
+    for schedule in [Schedule::Timed, Schedule::Lazy] {
+        let subject = Subject {
+            name: String::from("a region"),
+            schedule,
+            devices: 1,
+            sizes: Sizes::Own,
+            run: &program,
+        };
+        assert!(subject.sweep() > 100);
+    }
+}
