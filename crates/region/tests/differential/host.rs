@@ -8,7 +8,7 @@ use crate::{
     value::{Host, Kind},
 };
 
-/// The array of any type, the arrays of one type, or a number's array, and what is made of it.
+/// An array of any type, and the one of the same type that is made of it.
 macro_rules! any {
     ($value:expr, $x:ident => $body:expr) => {
         match $value {
@@ -129,8 +129,8 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
             x.slice_mut(&part[..]).fill(Number::from_small(*value));
             x
         }),
-        Step::Concatenate(axis, parts) => joined(slots, parts, |parts| any_of(parts, *axis, false)),
-        Step::Stack(axis, parts) => joined(slots, parts, |parts| any_of(parts, *axis, true)),
+        Step::Concatenate(axis, parts) => joined(slots, parts, *axis, false),
+        Step::Stack(axis, parts) => joined(slots, parts, *axis, true),
         Step::Multiply(a, b) => {
             two!(&slots[*a], &slots[*b], [F32 F64 I32 I64 U8], x, y => product(x, y))
         }
@@ -301,16 +301,13 @@ fn scatter<T: Copy>(
     result
 }
 
-fn joined(slots: &[Host], parts: &[usize], join: impl FnOnce(Vec<&Host>) -> Host) -> Host {
-    join(parts.iter().map(|&part| &slots[part]).collect())
-}
-
-fn any_of(parts: Vec<&Host>, axis: usize, stacks: bool) -> Host {
+/// Arrays of one type one behind the other, along a new axis if they are stacked.
+fn joined(slots: &[Host], parts: &[usize], axis: usize, stacks: bool) -> Host {
     macro_rules! of {
         ($($kind:ident)*) => {
-            match parts[0] {
+            match &slots[parts[0]] {
                 $(Host::$kind(_) => {
-                    let views: Vec<_> = parts.iter().map(|part| match part {
+                    let views: Vec<_> = parts.iter().map(|&part| match &slots[part] {
                         Host::$kind(x) => x.view(),
                         other => unreachable!("{:?} among others", other.kind()),
                     }).collect();
@@ -346,7 +343,7 @@ fn product<T: Number>(a: &ArrayD<T>, b: &ArrayD<T>) -> ArrayD<T> {
     })
 }
 
-/// Whether a part of a slice shows nothing new.
+/// A slice that shows everything.
 pub(crate) fn whole(rank: usize) -> Vec<SliceInfoElem> {
     vec![Slice::new(0, None, 1).into(); rank]
 }
