@@ -17,6 +17,9 @@ out=${OUT:-gpu-out}
 mkdir -p "$out/logs" || exit 2
 out=$(cd "$out" && pwd)
 
+# The programs are packed once, and unpacked where they lie.
+find "$bundle" -name '*.gz' -exec gunzip --force {} + || exit 2
+
 # Scenarios for two devices are left out, by name, where there are not two.
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 skip=()

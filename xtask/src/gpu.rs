@@ -77,7 +77,7 @@ struct Program {
     executable: PathBuf,
 }
 
-/// Builds, gathers, strips and weighs.
+/// Builds, gathers, strips, packs and weighs.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let all = !options.tests && !options.benches && !options.examples;
     let mut programs = Vec::new();
@@ -155,7 +155,7 @@ fn program(message: &Value) -> Option<Program> {
     })
 }
 
-/// Makes the folder anew, with the programs, stripped of what only a debugger wants, and the script.
+/// Makes the folder anew, with the programs, stripped of what only a debugger wants and packed, and the script.
 fn gather(programs: &[Program], bundle: &Path) -> Result<()> {
     if bundle.exists() {
         std::fs::remove_dir_all(bundle).with_context(|| format!("cannot remove {}", bundle.display()))?;
@@ -167,6 +167,8 @@ fn gather(programs: &[Program], bundle: &Path) -> Result<()> {
         std::fs::copy(&program.executable, &target)
             .with_context(|| format!("cannot write {}", target.display()))?;
         process::run(process::command("strip").arg(&target))?;
+        // The script unpacks it: each program has the library in it, and together they are too large to send.
+        process::run(process::command("gzip").arg("--force").arg(&target))?;
     }
     let script = bundle.join("run.sh");
     std::fs::write(&script, SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
@@ -182,7 +184,7 @@ fn target(program: &Program, bundle: &Path) -> PathBuf {
 fn weigh(programs: &[Program], bundle: &Path) -> Result<u64> {
     let mut sum = 0;
     for program in programs {
-        let target = target(program, bundle);
+        let target = target(program, bundle).with_extension("gz");
         let bytes = std::fs::metadata(&target)
             .with_context(|| format!("cannot read {}", target.display()))?
             .len();
