@@ -370,11 +370,13 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn over(name: String) -> Self {
         let (finished, watched) = mpsc::channel::<()>();
-        let shown = name.clone();
+        // The harness calls a test's thread by the test's name; without it nobody would know which of those that wait it is.
+        let test = thread::current().name().unwrap_or("a test").to_owned();
+        let shown = format!("{test} under {name}");
         thread::spawn(move || {
             if watched.recv_timeout(HUNG_AFTER) == Err(mpsc::RecvTimeoutError::Timeout) {
                 // Written past the test harness, which would keep it for after the test.
-                let _ = writeln!(io::stderr(), "hung under {shown}");
+                let _ = writeln!(io::stderr(), "hung: {shown}");
                 process::abort();
             }
         });
