@@ -191,6 +191,12 @@ pub enum Problem {
         /// What was given, and what is needed.
         detail: String,
     },
+    /// More axes than arrays of a device can have.
+    #[error("shape {shape} has more than 6 axes")]
+    TooManyAxes {
+        /// The shape.
+        shape: Lengths,
+    },
     /// More elements than a machine word counts.
     #[error("shape {shape} has more elements than an address can count")]
     TooLarge {

@@ -15,7 +15,7 @@ use crate::{
     element::DType,
     error::{Error, Misuse, Problem, Result},
     evaluate::{Checks, Doubts, Lanes, Verdict},
-    shape::{Shape, elements},
+    shape::{RANK_MAX, Shape, elements},
 };
 
 /// How many nodes may be planned before those that arrays stand for are evaluated, so that a long loop is on its way
@@ -91,11 +91,9 @@ impl Session {
         operation: &'static str,
         location: &'static Location<'static>,
     ) -> NodeRef {
-        let bytes = elements(&shape).and_then(|elements| elements.checked_mul(dtype.bytes()));
-        if bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
-            let shape = shape.as_slice().into();
-            let misuse = Misuse::new(operation, Problem::TooLarge { shape }, location);
-            return self.fail(dtype, &[], misuse, location);
+        if let Some(problem) = refused(dtype, &shape) {
+            let misuse = Misuse::new(operation, problem, location);
+            return self.fail(dtype, &shape, misuse, location);
         }
         let key = Key::new(dtype, &shape, &op);
         let mut inner = self.inner.lock();
@@ -127,6 +125,10 @@ impl Session {
         elements: &[u8],
         location: &'static Location<'static>,
     ) -> NodeRef {
+        if let Some(problem) = refused(dtype, &shape) {
+            let misuse = Misuse::new("array", problem, location);
+            return self.fail(dtype, &shape, misuse, location);
+        }
         let stream = self.lanes().any(&self.device);
         let buffer = stream.and_then(|stream| Ok(stream.upload::<u8>(elements)?));
         match buffer {
@@ -186,5 +188,57 @@ impl Session {
                 .filter(|node| node.is_held() && node.failure().is_none())
                 .collect(),
         )
+    }
+}
+
+/// What is wrong with the shape of an array to be, if anything is.
+fn refused(dtype: DType, shape: &[usize]) -> Option<Problem> {
+    let lengths = || shape.into();
+    if shape.len() > RANK_MAX {
+        return Some(Problem::TooManyAxes { shape: lengths() });
+    }
+    let bytes = elements(shape).and_then(|elements| elements.checked_mul(dtype.bytes()));
+    let is_countable = bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok());
+    (!is_countable).then(|| Problem::TooLarge { shape: lengths() })
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::{ArrayD, Axis, IxDyn};
+
+    use super::*;
+    use crate::RegionExt;
+
+    fn problem<T>(result: Result<T>) -> Problem {
+        match result {
+            Err(Error::Misuse(misuse)) => misuse.problem().clone(),
+            Err(error) => panic!("{error}"),
+            Ok(_) => panic!("it is refused"),
+        }
+    }
+
+    #[test]
+    fn seven_axes_are_refused_wherever_they_come_from() {
+        let device = Device::simulated().unwrap();
+        let seven = ArrayD::<f32>::zeros(IxDyn(&[2, 1, 2, 1, 2, 1, 2]));
+        let uploaded = device.region(|g| g.array(&seven) + g.array(&seven));
+        let made = device.region(|g| g.ones::<f32, _>(IxDyn(&[2; 7])).sum());
+        let inserted = device.region(|g| g.ones::<f32, _>([2; 6]).insert_axis(Axis(0)) * 2.0);
+        for problem in [problem(uploaded), problem(made), problem(inserted)] {
+            assert!(matches!(problem, Problem::TooManyAxes { .. }), "{problem}");
+        }
+        let six = device.region(|g| g.ones::<f32, _>([2; 6]).sum()).unwrap();
+        assert_eq!(six.wait().unwrap()[()], 64.0);
+    }
+
+    #[test]
+    fn what_is_too_large_has_its_axes_still() {
+        let device = Device::simulated().unwrap();
+        let result = device.region(|g| {
+            let much = g.ones::<f32, _>((usize::MAX, 2));
+            assert_eq!(much.shape()[1], 2);
+            much.sum()
+        });
+        assert!(matches!(problem(result), Problem::TooLarge { .. }));
     }
 }
