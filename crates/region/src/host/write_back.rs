@@ -52,14 +52,20 @@ pub trait WriteBack: Send {
     /// Calls `visit` with the elements of each array.
     fn nodes(&self, visit: &mut dyn FnMut(Elements));
 
-    /// Enqueues the download of what is enqueued.
-    fn depart(&mut self, region: &Region) -> Result<()>;
+    /// Enqueues the download of what is enqueued, if anything is to cross.
+    fn depart(&mut self, _region: &Region) -> Result<()> {
+        Ok(())
+    }
 
     /// Ready once all is there.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>>;
+    fn poll(&mut self, _context: &mut Context<'_>) -> Poll<Result<()>> {
+        Poll::Ready(Ok(()))
+    }
 
     /// Blocks this thread until all is there.
-    fn wait(&mut self) -> Result<()>;
+    fn wait(&mut self) -> Result<()> {
+        Ok(())
+    }
 
     /// Replaces the caller's elements, once all is there.
     fn land(self: Box<Self>);
@@ -120,18 +126,6 @@ impl<T: Element, D: Dimension> WriteBack for ToDevice<'_, T, D> {
         visit(Elements::of(&self.body));
     }
 
-    fn depart(&mut self, _region: &Region) -> Result<()> {
-        Ok(())
-    }
-
-    fn poll(&mut self, _context: &mut Context<'_>) -> Poll<Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn wait(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     fn land(self: Box<Self>) {
         *self.target = self.body.within(self.target.session());
     }
@@ -149,18 +143,6 @@ pub(super) struct PlainBack<'m, T> {
 
 impl<T: Send> WriteBack for PlainBack<'_, T> {
     fn nodes(&self, _visit: &mut dyn FnMut(Elements)) {}
-
-    fn depart(&mut self, _region: &Region) -> Result<()> {
-        Ok(())
-    }
-
-    fn poll(&mut self, _context: &mut Context<'_>) -> Poll<Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn wait(&mut self) -> Result<()> {
-        Ok(())
-    }
 
     fn land(self: Box<Self>) {
         *self.target = self.body;
