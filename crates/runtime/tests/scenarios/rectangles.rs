@@ -6,8 +6,7 @@ use millstream::{Buffer, Device, PlaneMut, Problem, Result, Stream};
 
 use crate::{
     calls::Calls,
-    places::on_gpu,
-    rig::{Rig, everywhere_counted},
+    rig::{Rig, everywhere_counted, once},
     shapes::problem,
 };
 
@@ -326,20 +325,14 @@ fn overlapping_rectangles_of_one_array_are_no_copy() {
 #[test]
 fn b15_rows_further_apart_than_the_driver_copies_at_once() {
     const PITCH: usize = 1 << 31;
-    let run = || -> Result<()> {
-        // Sizes do not depend on the schedule, and so much memory is not to be had for each of them.
-        let device = if on_gpu() {
-            Device::open(millstream::Select::Auto)
-        } else {
-            Device::simulated()
-        }?;
-        let stream = device.stream()?;
+    // Sizes do not depend on the schedule, and so much memory is not to be had for each of them.
+    once(|rig| {
+        let stream = rig.device.stream()?;
         let mut far = stream.zeros::<u8>(PITCH + 4)?;
         stream.upload_2d(&[1, 2, 3, 4], 2, far.plane_pitched_mut(2, 2, PITCH)?)?;
         stream.fill_2d(far.slice_mut(2..).plane_pitched_mut(2, 1, PITCH)?, 5)?;
         let plane = far.plane_pitched(2, 4, PITCH)?;
         assert_eq!(stream.download_2d(plane)?.wait()?, [1, 2, 5, 0, 3, 4, 5, 0]);
         Ok(())
-    };
-    run().unwrap();
+    });
 }

@@ -4,8 +4,7 @@ use millstream::{Device, Error, Grid, Problem, Result};
 
 use crate::{
     arrays::sums,
-    places::on_gpu,
-    rig::{Rig, everywhere, everywhere_counted},
+    rig::{Rig, everywhere, everywhere_counted, once},
 };
 
 fn scenario(run: impl Fn(&Rig) -> Result<()>) {
@@ -145,14 +144,9 @@ fn b15_empty_single_and_odd() {
 #[test]
 fn b15_four_gibibytes_and_one_byte() {
     const LEN: usize = (4 << 30) + 1;
-    let run = || -> Result<()> {
-        // Sizes do not depend on the schedule, and so much memory is not to be had forty times.
-        let device = if on_gpu() {
-            Device::open(millstream::Select::Auto)
-        } else {
-            Device::simulated()
-        }?;
-        let stream = device.stream()?;
+    // Sizes do not depend on the schedule, and so much memory is not to be had forty times.
+    once(|rig| {
+        let stream = rig.device.stream()?;
         let mut a = stream.zeros::<u8>(LEN)?;
         stream.fill(a.slice_mut(LEN - 1..), 7)?;
         stream.fill(a.slice_mut((4 << 30) - 2..(4 << 30) - 1), 6)?;
@@ -163,8 +157,7 @@ fn b15_four_gibibytes_and_one_byte() {
         drop(a);
         assert_eq!(stream.download(b.slice(LEN - 4..))?.wait()?, tail);
         Ok(())
-    };
-    run().unwrap();
+    });
 }
 
 /// Whether the type is plain data, which is what every method that takes elements asks of them. An inherent constant goes
