@@ -117,12 +117,13 @@ impl<S> Source<S> {
         }
     }
 
-    /// Waits until the piece of this number, which was begun with, is captured to that block.
+    /// Waits until the piece of this number is captured to that block. If the source is gone that is all: then the piece
+    /// may never have been begun with, and the block may be someone else's.
     fn finish(&self, piece: usize, block: *const u8, bytes: usize) {
-        self.transfer.finish(piece as u64);
-        // Without the source nothing was captured, and the block may be someone else's.
+        // Held while waiting, so that the source stays: the crew copies without it.
         let value = self.value.lock();
         if value.is_some() {
+            self.transfer.finish(piece as u64);
             self.touches(block, bytes);
         }
     }
@@ -365,5 +366,43 @@ impl Stream {
             // Taken before the blocks are given back: what was enqueued all the same captures nothing any more.
             Err(error) => Err(Rejected::new(error, source.take())),
         }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::{sync::mpsc, thread, time::Duration};
+
+    use millstream_sim::{Gpu, SimConfig};
+
+    use super::*;
+    use crate::Tuning;
+
+    #[test]
+    fn nobody_waits_for_pieces_of_a_source_that_was_taken_back() {
+        const PIECE: usize = 16;
+        let source = Arc::new(Source {
+            transfer: Transfer::new(&Tuning::default(), false),
+            piece_bytes: PIECE,
+            value: Mutex::new(Some(vec![7_u8; 3 * PIECE])),
+            driver: Gpu::new(SimConfig::new()).driver(),
+            location: Location::caller(),
+        });
+        let mut block = vec![0; PIECE];
+        // SAFETY: the block is as large as a piece, and nobody else touches it before the source is taken back.
+        unsafe { source.begin(0, block.as_mut_ptr()) };
+        assert_eq!(source.take().len(), 3 * PIECE);
+        assert_eq!(block, [7; PIECE]);
+        // What the stream does if the upload failed with its host functions enqueued.
+        let (tell, told) = mpsc::channel();
+        let address = BlockAddress(block.as_mut_ptr());
+        thread::spawn(move || {
+            // SAFETY: the block stays until this has told.
+            unsafe { source.begin(1, address.get()) };
+            source.finish(1, address.get(), PIECE);
+            let _ = tell.send(());
+        });
+        told.recv_timeout(Duration::from_secs(20))
+            .expect("it waited for a piece that nobody captures");
     }
 }
