@@ -158,6 +158,12 @@ pub trait Driver: Send + Sync + fmt::Debug {
         std::ptr::from_ref(self).cast::<()>().addr()
     }
 
+    /// A number that two drivers share if their handles mean the same: a driver in front of another answers what that one
+    /// does.
+    fn handle_space(&self) -> usize {
+        self.identity()
+    }
+
     /// Whether the device is a simulation.
     fn is_simulated(&self) -> bool;
 

@@ -214,6 +214,11 @@ impl Driver for Cuda {
         format!("libcuda {}", CudaVersion(self.version))
     }
 
+    fn handle_space(&self) -> usize {
+        // The process has one libcuda, however often it is loaded; no driver lies at address 0.
+        0
+    }
+
     fn is_simulated(&self) -> bool {
         false
     }

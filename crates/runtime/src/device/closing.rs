@@ -1,8 +1,9 @@
 //! Closing a device: what it has made is given back at once if its work is over, or else by a thread that waits for that.
 //!
 //! Page-locked memory and modules must not go while the device works: freeing the one would wait for it (rule 30), and a
-//! running kernel needs the other. A device that is lost is never idle again; what only an idle one could give back stays
-//! with the process then.
+//! running kernel needs the other. The work may be that of others who have the context open, who then get what is left
+//! ([`Tenancy`]). A device that is lost is never idle again; what only an idle one could give back stays with the process
+//! then.
 
 #![allow(
     unsafe_code,
@@ -13,7 +14,11 @@ use std::{sync::Arc, thread};
 
 use millstream_driver::{Completion, ContextHandle, Driver, DriverError};
 
-use super::{events::EventPool, stream_state::StreamState};
+use super::{
+    events::EventPool,
+    stream_state::StreamState,
+    tenancy::{Heir, Tenancy},
+};
 use crate::{
     completion::wait_until,
     kernel::ModuleCache,
@@ -28,6 +33,7 @@ const FAILURES_MAX: usize = 100;
 pub(super) struct Remains {
     pub(super) driver: Arc<dyn Driver>,
     pub(super) context: ContextHandle,
+    pub(super) tenancy: Arc<Tenancy>,
     pub(super) streams: Vec<Arc<StreamState>>,
     pub(super) events: EventPool,
     pub(super) staging: StagingPool,
@@ -41,7 +47,10 @@ impl Remains {
     /// Gives everything back. Never blocks: what must wait is left to a thread of its own.
     pub(super) fn close(self) {
         if self.put_off.is_empty() && self.is_idle().unwrap_or(false) {
-            return self.give_back();
+            let tenancy = Arc::clone(&self.tenancy);
+            if let Some(heir) = tenancy.try_heir() {
+                return self.give_back(heir);
+            }
         }
         // Shared with the thread, for a closure that does not start is dropped with all that it owns.
         let remains = Arc::new(parking_lot::Mutex::new(Some(self)));
@@ -63,7 +72,8 @@ impl Remains {
     /// Waits until all work is over, and gives everything back.
     fn close_once_idle(mut self) {
         if self.wait_until_idle() && self.free_put_off_until_idle() {
-            self.give_back();
+            let tenancy = Arc::clone(&self.tenancy);
+            self.give_back(tenancy.heir());
         } else {
             self.abandon();
         }
@@ -75,14 +85,21 @@ impl Remains {
         self.destroy_streams();
     }
 
-    /// The device is idle, so that nothing here waits.
-    fn give_back(self) {
+    /// Gives everything back, or leaves it to the heir. The work is over, so that nothing here waits.
+    fn give_back(mut self, heir: Heir<'_>) {
         for stream in &self.streams {
             stream.section.retire(stream, &self.staging);
         }
-        self.staging.free_all(&*self.driver, self.context);
-        self.parked.release(&*self.driver, self.context);
-        self.modules.unload_all(&*self.driver, self.context);
+        let (blocks, modules) = (self.staging.take_all(), self.modules.take_all());
+        let parked = std::mem::take(&mut self.parked);
+        match heir.state() {
+            Some(state) => state.parked.inherit(parked, blocks, modules),
+            None => {
+                self.parked.inherit(parked, blocks, modules);
+                self.parked.release(&*self.driver, self.context);
+            }
+        }
+        drop(heir);
         self.destroy_streams();
     }
 

@@ -11,6 +11,7 @@ mod sources;
 mod state;
 mod stream_state;
 mod streams;
+mod tenancy;
 mod thread;
 
 use std::{any::Any, fmt, panic::Location, sync::Arc};
@@ -33,6 +34,11 @@ use crate::{Pinned, Result, Stream, copy::Tuning, timeline::Timeline};
 ///
 /// Opening the same GPU twice, also from independent parts of a program, gives the same device: work submitted through
 /// either is ordered with work submitted through the other.
+///
+/// When nobody holds it any more it is closed: what it has made is given back, at once if its work is over, and else by a
+/// thread that waits for that. Page-locked memory and modules are given back only while none of this library's streams in
+/// the context has work, for to free them waits for all of it (rule 30). What other libraries have enqueued in the same
+/// context cannot be seen from here: the end of that work is then waited for where the last handle is dropped.
 ///
 /// ```
 /// use millstream::{Device, Select};

@@ -29,6 +29,7 @@ pub(super) fn open(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal, note: &str) 
         return Ok(Device::from_state(state));
     }
     let state = Arc::new(DeviceState::open(driver, ordinal, note)?);
+    state.tenancy.join(&state);
     open.push(Entry {
         driver: identity,
         ordinal,

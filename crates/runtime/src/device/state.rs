@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use super::{
     closing::Remains, events::EventPool, health::Loss, limits::Limits, slots::Slots, sources::Sources,
-    stream_state::StreamState, streams::Streams,
+    stream_state::StreamState, streams::Streams, tenancy::Tenancy,
 };
 use crate::{
     Error, Result,
@@ -39,6 +39,8 @@ pub(crate) struct DeviceState {
     pub(crate) is_simulated: bool,
     pub(crate) ordinal: DeviceOrdinal,
     pub(crate) context: ContextHandle,
+    /// Who else has the context open.
+    pub(super) tenancy: Arc<Tenancy>,
     pub(crate) name: String,
     pub(crate) note: String,
     pub(crate) limits: Limits,
@@ -89,6 +91,7 @@ impl DeviceState {
         let priorities = unsafe { driver.stream_priority_range(context) }?;
         Ok(Self {
             is_simulated: driver.is_simulated(),
+            tenancy: Tenancy::of(driver.handle_space(), context),
             driver,
             ordinal,
             context,
@@ -172,7 +175,7 @@ impl DeviceState {
     }
 
     /// Runs `body` while the device is idle and no operation can be submitted; or not at all if some stream has work or
-    /// is in use. Those who submit wait for `body`, which gets a function that says whether a ticket is done.
+    /// is in use, or another device of this library has the context open. What other libraries do there is not known. Those who submit wait for `body`, which gets a function that says whether a ticket is done.
     pub(crate) fn while_idle(&self, body: impl FnOnce(&dyn Fn(Ticket) -> bool)) -> Result<()> {
         self.check_alive()?;
         // Checked when all locks are free again.
@@ -180,6 +183,9 @@ impl DeviceState {
     }
 
     fn try_while_idle(&self, body: impl FnOnce(&dyn Fn(Ticket) -> bool)) -> Result<(), DriverError> {
+        let Some(_alone) = self.tenancy.alone() else {
+            return Ok(());
+        };
         let count = self.streams.lock();
         let mut lanes = Vec::with_capacity(*count as usize);
         for stream in self.streams.iter() {
@@ -301,6 +307,7 @@ impl Drop for DeviceState {
         let remains = Remains {
             driver: Arc::clone(&self.driver),
             context: self.context,
+            tenancy: Arc::clone(&self.tenancy),
             streams: self.all_streams(),
             events: std::mem::take(&mut self.events),
             staging: std::mem::take(&mut self.staging),

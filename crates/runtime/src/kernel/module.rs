@@ -4,7 +4,7 @@
 
 use std::{fmt, sync::Arc};
 
-use millstream_driver::{ContextHandle, Driver, FunctionHandle, ModuleHandle, ResultCode};
+use millstream_driver::{FunctionHandle, ModuleHandle, ResultCode};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
@@ -121,17 +121,12 @@ struct Generated {
 }
 
 impl ModuleCache {
-    /// Unloads everything. The device is idle and nobody uses it any more.
-    pub(crate) fn unload_all(&self, driver: &dyn Driver, context: ContextHandle) {
+    /// Takes all modules out, to be unloaded when the device is idle.
+    pub(crate) fn take_all(&self) -> impl Iterator<Item = ModuleHandle> {
         let declared = std::mem::take(&mut *self.loaded.lock());
         let generated = std::mem::take(&mut *self.generated.lock());
-        let declared = declared.iter().map(|loaded| loaded.module);
-        for module in declared.chain(generated.values().map(|kernel| kernel.module)) {
-            // SAFETY: no kernel runs, and every `Function` would keep the device open.
-            if let Err(error) = unsafe { driver.module_unload(context, module) } {
-                tracing::debug!(%error, "a module could not be unloaded");
-            }
-        }
+        let declared = declared.into_iter().map(|loaded| loaded.module);
+        declared.chain(generated.into_values().map(|kernel| kernel.module))
     }
 }
 

@@ -1,19 +1,25 @@
-//! Memory that can only be given back while the device is idle: managed memory, and vectors that were page-locked.
+//! What can only be given back while the device is idle: managed memory, vectors that were page-locked, and what a device
+//! leaves that is closed while others have its context open.
 //!
-//! `cuMemFree` and `cuMemHostUnregister` make the host wait for everything that the device has to do (rule 30). So what
-//! nobody holds any more is parked here, with the operations that may still use it, until the device is seen idle.
-//! Managed memory is given out again before that, once those operations are done.
+//! `cuMemFree`, `cuMemFreeHost` and `cuMemHostUnregister` make the host wait for everything that the device has to do
+//! (rule 30), and a module must not go while a kernel of it runs. So what nobody holds any more is parked here, with the
+//! operations that may still use it, until the device is seen idle. Managed memory is given out again before that, once
+//! those operations are done.
 
-#![allow(unsafe_code, reason = "frees managed memory, and unlocks registered memory")]
+#![allow(
+    unsafe_code,
+    reason = "frees managed memory, unlocks registered memory, and unloads modules"
+)]
 
 use std::{alloc::Layout, mem::ManuallyDrop, panic::Location, ptr::NonNull};
 
 use bytemuck::Pod;
-use millstream_driver::{ContextHandle, DevicePtr, Driver};
+use millstream_driver::{ContextHandle, DevicePtr, Driver, ModuleHandle};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::{Rejected, completion::is_over, device::DeviceState, memory::Touch, tracker::Ticket};
+use super::{staging::Block, touch::Touch};
+use crate::{Rejected, completion::is_over, device::DeviceState, tracker::Ticket};
 
 /// A vector's memory, page-locked. Dropping this keeps it so for ever: it must not be freed while it is.
 #[derive(Debug)]
@@ -88,19 +94,21 @@ impl Registered {
 
 /// What is parked.
 #[derive(Debug)]
-enum Memory {
+enum Thing {
     Managed { pointer: DevicePtr, bytes: usize },
     Registered(Registered),
+    PageLocked(Block),
+    Module(ModuleHandle),
 }
 
-/// Memory that nobody holds any more, and what may still use it.
+/// Something that nobody holds any more, and what may still use it.
 #[derive(Debug)]
 struct Entry {
-    memory: Memory,
+    thing: Thing,
     uses: SmallVec<[Ticket; 4]>,
 }
 
-/// The device's memory in waiting.
+/// What waits for the device to be idle.
 #[derive(Debug, Default)]
 pub(crate) struct Parked {
     entries: Mutex<Vec<Entry>>,
@@ -109,14 +117,31 @@ pub(crate) struct Parked {
 impl Parked {
     /// Takes managed memory of `bytes` bytes.
     pub(crate) fn park_managed(&self, pointer: DevicePtr, bytes: usize, uses: SmallVec<[Ticket; 4]>) {
-        let memory = Memory::Managed { pointer, bytes };
-        self.entries.lock().push(Entry { memory, uses });
+        let thing = Thing::Managed { pointer, bytes };
+        self.entries.lock().push(Entry { thing, uses });
     }
 
     /// Takes a registered vector's memory.
     pub(crate) fn park_registered(&self, registered: Registered, uses: SmallVec<[Ticket; 4]>) {
-        let memory = Memory::Registered(registered);
-        self.entries.lock().push(Entry { memory, uses });
+        let thing = Thing::Registered(registered);
+        self.entries.lock().push(Entry { thing, uses });
+    }
+
+    /// Takes what a device leaves whose work is over: what it had parked, page-locked memory, modules.
+    pub(crate) fn inherit(
+        &self,
+        parked: Self,
+        blocks: impl IntoIterator<Item = Block>,
+        modules: impl IntoIterator<Item = ModuleHandle>,
+    ) {
+        let things = parked.entries.into_inner().into_iter().map(|entry| entry.thing);
+        let things = things
+            .chain(blocks.into_iter().map(Thing::PageLocked))
+            .chain(modules.into_iter().map(Thing::Module));
+        let uses = SmallVec::new;
+        self.entries
+            .lock()
+            .extend(things.map(|thing| Entry { thing, uses: uses() }));
     }
 
     /// Managed memory of exactly `bytes` bytes that nothing uses any more, if there is some. Never blocks.
@@ -150,11 +175,15 @@ impl Parked {
     /// Gives everything back. The device is idle.
     pub(crate) fn release(&self, driver: &dyn Driver, context: ContextHandle) {
         let entries = std::mem::take(&mut *self.entries.lock());
-        for Entry { memory, .. } in entries {
-            let freed = match memory {
+        for Entry { thing, .. } in entries {
+            let given_back = match thing {
                 // SAFETY: it came from this context, and with the device idle nothing uses it.
-                Memory::Managed { pointer, .. } => unsafe { driver.mem_free(context, pointer) },
-                Memory::Registered(registered) => {
+                Thing::Managed { pointer, .. } => unsafe { driver.mem_free(context, pointer) },
+                Thing::PageLocked(block) => block.free(driver, context),
+                // SAFETY: it came from this context, no kernel runs, and every function of it kept the device open that
+                // left it.
+                Thing::Module(module) => unsafe { driver.module_unload(context, module) },
+                Thing::Registered(registered) => {
                     let unlocked = registered.unlock(driver, context);
                     if unlocked.is_ok() {
                         registered.free();
@@ -162,8 +191,8 @@ impl Parked {
                     unlocked
                 }
             };
-            if let Err(error) = freed {
-                tracing::warn!(%error, "memory of the host could not be given back");
+            if let Err(error) = given_back {
+                tracing::warn!(%error, "what waited for the device to be idle could not be given back");
             }
         }
     }
@@ -173,8 +202,8 @@ impl Parked {
         let (at, pointer) = entries
             .iter()
             .enumerate()
-            .find_map(|(at, entry)| match entry.memory {
-                Memory::Managed { pointer, bytes } if bytes == wanted_bytes => Some((at, pointer)),
+            .find_map(|(at, entry)| match entry.thing {
+                Thing::Managed { pointer, bytes } if bytes == wanted_bytes => Some((at, pointer)),
                 _ => None,
             })?;
         Some((pointer, entries.remove(at).uses))

@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive, ptr::NonNull};
 
-use millstream_driver::{ContextHandle, Driver};
+use millstream_driver::{ContextHandle, Driver, DriverError};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -32,6 +32,14 @@ pub(crate) struct Block {
 unsafe impl Send for Block {}
 // SAFETY: as above; a shared block gives out only its address.
 unsafe impl Sync for Block {}
+
+impl Block {
+    /// Frees the memory, which nothing uses any more. The device is idle, so this does not wait (rule 30).
+    pub(super) fn free(self, driver: &dyn Driver, context: ContextHandle) -> Result<(), DriverError> {
+        // SAFETY: the block came from this context, and by this function's contract nothing uses it.
+        unsafe { driver.host_free(context, self.pointer) }
+    }
+}
 
 /// How many of the oldest blocks of a size are looked at before a new one is made.
 const LOOK_AT_MAX: usize = 64;
@@ -192,9 +200,9 @@ impl StagingPool {
         sizes.returned.entry(size).or_default().push(returned);
     }
 
-    /// Frees every returned block. The device is idle, so this does not wait (rule 30).
-    pub(crate) fn free_all(&self, driver: &dyn Driver, context: ContextHandle) {
-        self.free_until(driver, context, &|_| true, |_| false);
+    /// Takes every returned block out, whatever may still use it.
+    pub(crate) fn take_all(&self) -> Vec<Block> {
+        self.take_until(&|_| true, |_| false)
     }
 
     /// Frees every returned block if the device is idle.
@@ -314,23 +322,26 @@ impl StagingPool {
         is_done: &dyn Fn(Ticket) -> bool,
         enough: impl Fn(&Sizes) -> bool,
     ) {
-        let mut freed = Vec::new();
-        {
-            let mut sizes = self.sizes.lock();
-            while !enough(&sizes) {
-                let Some(block) = sizes.take_largest(is_done) else {
-                    break;
-                };
-                sizes.figures.allocated_bytes -= block.bytes as u64;
-                freed.push(block);
-            }
-        }
-        for block in freed {
-            // SAFETY: the block came from this context and nobody uses it: what did is done, and its owner gave it up.
-            if let Err(error) = unsafe { driver.host_free(context, block.pointer) } {
+        for block in self.take_until(is_done, enough) {
+            // Nobody uses the block: what did is done, and its owner gave it up.
+            if let Err(error) = block.free(driver, context) {
                 tracing::debug!(%error, "page-locked memory could not be freed");
             }
         }
+    }
+
+    /// Takes returned blocks out that are over, the largest first, until it is enough.
+    fn take_until(&self, is_done: &dyn Fn(Ticket) -> bool, enough: impl Fn(&Sizes) -> bool) -> Vec<Block> {
+        let mut taken = Vec::new();
+        let mut sizes = self.sizes.lock();
+        while !enough(&sizes) {
+            let Some(block) = sizes.take_largest(is_done) else {
+                break;
+            };
+            sizes.figures.allocated_bytes -= block.bytes as u64;
+            taken.push(block);
+        }
+        taken
     }
 }
 

@@ -146,6 +146,10 @@ macro_rules! pass_on {
                 format!("{}, counted", self.inner.name())
             }
 
+            fn handle_space(&self) -> usize {
+                self.inner.handle_space()
+            }
+
             fn is_simulated(&self) -> bool {
                 self.inner.is_simulated()
             }

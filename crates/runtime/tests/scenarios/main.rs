@@ -7,6 +7,7 @@ mod calls;
 mod cancel;
 mod casts;
 mod child;
+mod closing;
 mod counts;
 mod events;
 mod every_call;

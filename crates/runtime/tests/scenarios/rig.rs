@@ -89,13 +89,7 @@ pub(crate) fn everywhere_counted(scenario: impl Fn(&Rig, &Calls)) {
     let _alone = alone();
     for place in places() {
         let _watch = Watch::over(place.name.clone());
-        let inner: Arc<dyn Driver> = match &place.gpu {
-            Some(gpu) => gpu.driver(),
-            None => Cuda::load().expect("MILLSTREAM_DEVICE names a GPU"),
-        };
-        let calls = Arc::new(Calls::over(inner));
-        // SAFETY: the driver passes every call on to one that does what it says.
-        let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) };
+        let (calls, device) = counted(place.gpu.as_ref());
         // Each piece is a call, so that what is counted would depend on their size.
         let place = Place {
             sizes: Sizes::Own,
@@ -105,6 +99,18 @@ pub(crate) fn everywhere_counted(scenario: impl Fn(&Rig, &Calls)) {
         scenario(&rig, &calls);
         rig.finish();
     }
+}
+
+/// A device behind a driver that counts: of the simulated GPU, or else of the one that `MILLSTREAM_DEVICE` names.
+fn counted(gpu: Option<&Gpu>) -> (Arc<Calls>, Result<Device>) {
+    let inner: Arc<dyn Driver> = match gpu {
+        Some(gpu) => gpu.driver(),
+        None => Cuda::load().expect("MILLSTREAM_DEVICE names a GPU"),
+    };
+    let calls = Arc::new(Calls::over(inner));
+    // SAFETY: the driver passes every call on to one that does what it says.
+    let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) };
+    (calls, device)
 }
 
 /// The first of those devices.
@@ -236,6 +242,12 @@ impl Rig {
             None => Device::open(Select::Cuda(0)),
         }
         .expect("the device opens again")
+    }
+
+    /// The same GPU's device by way of another driver, which counts: another device to this library, in the same context.
+    pub(crate) fn by_another_driver(&self) -> (Arc<Calls>, Device) {
+        let (calls, device) = counted(self.gpu.as_ref());
+        (calls, device.expect("the device opens by another driver"))
     }
 
     /// Another device of the same driver.

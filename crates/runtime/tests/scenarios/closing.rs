@@ -1,0 +1,137 @@
+//! A device that is closed keeps nobody waiting who has the same context open: by way of another driver, or because the
+//! device was opened again.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use millstream::{Device, Result, Stream, sim::Schedule};
+
+use crate::{
+    calls::Calls,
+    rig::{CLOSED_WITHIN, Rig, assert_nothing_left, everywhere},
+    worlds::{open, unopened},
+};
+
+const N: usize = 1000;
+
+/// Has page-locked memory and a module made.
+fn work(stream: &Stream) -> Result<()> {
+    let values = vec![1.0_f32; N];
+    let array = stream.upload(&values)?;
+    crate::arrays::sums::load(&stream.device())?;
+    assert_eq!(stream.download(&array)?.wait()?, values);
+    stream.synchronize()
+}
+
+/// Waits until a device that was opened by this driver is closed: its streams are the last to go but for events.
+fn wait_until_closed(calls: &Calls, streams: usize) {
+    let closing = Instant::now();
+    while calls.count("stream_destroy") < streams {
+        assert!(closing.elapsed() < CLOSED_WITHIN, "{:?}", calls.counts());
+        thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// What only an idle context can give back was not given back by way of this driver.
+fn assert_nothing_waits_for_the_device(calls: &Calls) {
+    for call in ["host_free", "module_unload", "mem_free", "host_unregister"] {
+        assert_eq!(
+            calls.count(call),
+            0,
+            "{call} waits for whoever has the context open"
+        );
+    }
+}
+
+fn scenario(run: impl Fn(&Rig) -> Result<()>) {
+    everywhere(|rig| run(rig).unwrap());
+}
+
+#[test]
+fn a_device_closed_while_others_work_in_its_context_leaves_them_what_would_wait() {
+    scenario(|rig| {
+        let (calls, other) = rig.by_another_driver();
+        let theirs = other.stream()?;
+        work(&theirs)?;
+        let ours = rig.stream();
+        let mut array = ours.zeros::<u32>(N)?;
+        let gate = rig.gate(&ours);
+        drop((theirs, other));
+        wait_until_closed(&calls, 1);
+        assert_nothing_waits_for_the_device(&calls);
+        ours.fill(&mut array, 3)?;
+        let arrives = ours.download(&array)?;
+        rig.assert_pending(&arrives);
+        gate.open();
+        assert_eq!(arrives.wait()?, [3; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_device_closes_behind_its_own_work_and_not_behind_that_of_others() {
+    scenario(|rig| {
+        let (calls, other) = rig.by_another_driver();
+        let theirs = other.stream()?;
+        work(&theirs)?;
+        let (ours, gate_of_theirs) = (rig.stream(), rig.gate(&theirs));
+        drop((theirs, other));
+        let gate = rig.gate(&ours);
+        if rig.gates_hold() {
+            assert_eq!(calls.count("stream_destroy"), 0, "its stream has work");
+        }
+        gate_of_theirs.open();
+        wait_until_closed(&calls, 1);
+        assert_nothing_waits_for_the_device(&calls);
+        let mut array = ours.zeros::<u32>(N)?;
+        ours.fill(&mut array, 4)?;
+        gate.open();
+        assert_eq!(ours.download(&array)?.wait()?, [4; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn page_locked_memory_is_not_given_back_while_another_driver_has_work_there() {
+    scenario(|rig| {
+        let (calls, other) = rig.by_another_driver();
+        work(&other.stream()?)?;
+        let ours = rig.stream();
+        let gate = rig.gate(&ours);
+        calls.forget();
+        other.trim()?;
+        assert_nothing_waits_for_the_device(&calls);
+        gate.open();
+        Ok(())
+    });
+}
+
+#[test]
+fn a_device_opened_again_while_it_closes_is_not_held_up() {
+    for schedule in [Schedule::Timed, Schedule::Eager, Schedule::Lazy] {
+        let (gpu, calls) = unopened(schedule, 1);
+        let again = |calls| open(calls, 0).expect("the device opens");
+        let one: Device = again(&calls);
+        let stream = one.stream().unwrap();
+        work(&stream).unwrap();
+        let hold = gpu.hold(stream.as_raw());
+        stream.zeros::<u32>(N).unwrap();
+        calls.forget();
+        drop((stream, one));
+        let two = again(&calls);
+        let stream = two.stream().unwrap();
+        let hold_of_two = gpu.hold(stream.as_raw());
+        let mut array = stream.zeros::<u32>(N).unwrap();
+        drop(hold);
+        wait_until_closed(&calls, 1);
+        assert_nothing_waits_for_the_device(&calls);
+        stream.fill(&mut array, 5).unwrap();
+        drop(hold_of_two);
+        assert_eq!(stream.download(&array).unwrap().wait().unwrap(), [5; N]);
+        drop((array, stream, two));
+        assert_nothing_left(&gpu);
+        assert!(calls.count("host_free") > 0, "{:?}", calls.counts());
+    }
+}
