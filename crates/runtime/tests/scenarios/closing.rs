@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use millstream::{Device, Result, Stream, sim::Schedule};
+use millstream::{Device, Pinned, Result, Stream, sim::Schedule};
 
 use crate::{
     calls::Calls,
@@ -94,14 +94,16 @@ fn a_device_closes_behind_its_own_work_and_not_behind_that_of_others() {
 }
 
 #[test]
-fn page_locked_memory_is_not_given_back_while_another_driver_has_work_there() {
+fn a_vector_is_not_unlocked_while_another_driver_has_work_there() {
     scenario(|rig| {
         let (calls, other) = rig.by_another_driver();
-        work(&other.stream()?)?;
-        let ours = rig.stream();
-        let gate = rig.gate(&ours);
-        calls.forget();
-        other.trim()?;
+        let vector = vec![7_u32; N];
+        let address = vector.as_ptr();
+        let pinned = Pinned::register(&other, vector)?;
+        let gate = rig.gate(&rig.stream());
+        let copy = pinned.into_vec()?;
+        assert_ne!(copy.as_ptr(), address, "unlocking it would wait for the gate");
+        assert_eq!(copy, [7; N]);
         assert_nothing_waits_for_the_device(&calls);
         gate.open();
         Ok(())

@@ -247,7 +247,14 @@ impl Rig {
     /// The same GPU's device by way of another driver, which counts: another device to this library, in the same context.
     pub(crate) fn by_another_driver(&self) -> (Arc<Calls>, Device) {
         let (calls, device) = counted(self.gpu.as_ref());
-        (calls, device.expect("the device opens by another driver"))
+        let device = device.expect("the device opens by another driver");
+        if self.gpu.is_none() {
+            // Loading a module waits for kernels that run, and so for a gate of the other device (rule 53).
+            for device in [&device, &self.device] {
+                gate_kernel::load(device).expect("the gate kernel loads");
+            }
+        }
+        (calls, device)
     }
 
     /// Another device of the same driver.
