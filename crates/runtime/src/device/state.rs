@@ -175,7 +175,7 @@ impl DeviceState {
     }
 
     /// Runs `body` while the device is idle and no operation can be submitted; or not at all if some stream has work or
-    /// is in use, or another device of this library has the context open. What other libraries do there is not known. Those who submit wait for `body`, which gets a function that says whether a ticket is done.
+    /// is in use. The streams are those of all who have the context open; what other libraries do there is not known. Those who submit wait for `body`, which gets a function that says whether a ticket is done.
     pub(crate) fn while_idle(&self, body: impl FnOnce(&dyn Fn(Ticket) -> bool)) -> Result<()> {
         self.check_alive()?;
         // Checked when all locks are free again.
@@ -183,26 +183,29 @@ impl DeviceState {
     }
 
     fn try_while_idle(&self, body: impl FnOnce(&dyn Fn(Ticket) -> bool)) -> Result<(), DriverError> {
-        let Some(_alone) = self.tenancy.alone() else {
+        let Some(all) = self.tenancy.all() else {
             return Ok(());
         };
-        let count = self.streams.lock();
-        let mut lanes = Vec::with_capacity(*count as usize);
-        for stream in self.streams.iter() {
-            // Only tried, for whoever holds a lane may wait for what another's holder does.
-            let Some(lane) = stream.lane.try_lock() else {
-                return Ok(());
-            };
-            // SAFETY: the stream is alive.
-            let answer = unsafe { self.driver.stream_query(self.context, stream.handle) }?;
-            if !answer.is_complete() {
-                return Ok(());
+        let counts: Vec<_> = all.states().iter().map(|state| state.streams.lock()).collect();
+        let mut lanes = Vec::new();
+        for state in all.states() {
+            for stream in state.streams.iter() {
+                // Only tried, for whoever holds a lane may wait for what another's holder does.
+                let Some(lane) = stream.lane.try_lock() else {
+                    return Ok(());
+                };
+                // SAFETY: the stream is alive.
+                let answer = unsafe { state.driver.stream_query(state.context, stream.handle) }?;
+                if !answer.is_complete() {
+                    return Ok(());
+                }
+                // With the lane held, all tickets are submitted.
+                stream.mark_done(lane.next - 1);
+                lanes.push(lane);
             }
-            // With the lane held, all tickets are submitted.
-            stream.mark_done(lane.next - 1);
-            lanes.push(lane);
         }
         body(&|ticket| self.is_done(ticket));
+        drop((lanes, counts));
         Ok(())
     }
 

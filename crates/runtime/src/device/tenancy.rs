@@ -15,7 +15,24 @@ use super::DeviceState;
 /// One context of this process.
 #[derive(Debug, Default)]
 pub(super) struct Tenancy {
-    tenants: Mutex<Vec<Weak<DeviceState>>>,
+    tenants: Mutex<Tenants>,
+}
+
+#[derive(Debug, Default)]
+struct Tenants {
+    /// The devices that have the context open.
+    open: Vec<Weak<DeviceState>>,
+    /// How many have it open or are closing, and so may have work there. One that had to leave its work and what that uses
+    /// to the process counts as well.
+    count: usize,
+}
+
+impl Tenants {
+    /// Those that have the context open.
+    fn open(&mut self) -> Vec<Arc<DeviceState>> {
+        self.open.retain(|tenant| tenant.strong_count() > 0);
+        self.open.iter().filter_map(Weak::upgrade).collect()
+    }
 }
 
 /// A context, and who has it open or is closing.
@@ -49,18 +66,21 @@ impl Tenancy {
 
     /// Enters a device that has the context open. Blocks while what another has left is being freed.
     pub(super) fn join(&self, state: &Arc<DeviceState>) {
-        self.tenants.lock().push(Arc::downgrade(state));
+        let mut tenants = self.tenants.lock();
+        tenants.open.push(Arc::downgrade(state));
+        tenants.count += 1;
     }
 
-    /// Sees to it that nobody else opens the context; `None` if two devices have it open, or one is just being opened or
-    /// closed.
-    pub(super) fn alone(&self) -> Option<impl Sized + '_> {
-        let tenants = self.tenants.try_lock()?;
-        let living = tenants.iter().filter(|tenant| tenant.strong_count() > 0);
-        (living.count() <= 1).then_some(tenants)
+    /// All who may use the context, until this is dropped; `None` if one of them is closing, or is just being opened.
+    pub(super) fn all(&self) -> Option<All<'_>> {
+        let mut tenants = self.tenants.try_lock()?;
+        let states = tenants.open();
+        let all = All { tenants, states };
+        (all.states.len() == all.tenants.count).then_some(all)
     }
 
-    /// Who gets what a closing device leaves. Blocks while another closing device finds that out.
+    /// Who gets what a closing device leaves, which is none of them any more. Blocks while another closing device finds
+    /// that out.
     pub(super) fn heir(&self) -> Heir<'_> {
         Heir::among(self.tenants.lock())
     }
@@ -71,25 +91,39 @@ impl Tenancy {
     }
 }
 
-/// Who gets what a closing device leaves. While this is there nobody else opens the context.
+/// All who may use a context. While this is there nobody opens it.
+pub(super) struct All<'a> {
+    tenants: MutexGuard<'a, Tenants>,
+    // Second, for a state that is let go by the drop of this looks for an heir.
+    states: Vec<Arc<DeviceState>>,
+}
+
+impl All<'_> {
+    /// They have it open.
+    pub(super) fn states(&self) -> &[Arc<DeviceState>] {
+        &self.states
+    }
+}
+
+/// Who gets what a closing device leaves. While this is there nobody opens the context.
 pub(super) struct Heir<'a> {
-    // First, for the state may be let go by the drop of this, and then looks for an heir itself.
-    _tenants: MutexGuard<'a, Vec<Weak<DeviceState>>>,
-    state: Option<Arc<DeviceState>>,
+    _tenants: MutexGuard<'a, Tenants>,
+    // Second, as above.
+    states: Vec<Arc<DeviceState>>,
 }
 
 impl<'a> Heir<'a> {
-    fn among(mut tenants: MutexGuard<'a, Vec<Weak<DeviceState>>>) -> Self {
-        tenants.retain(|tenant| tenant.strong_count() > 0);
-        let state = tenants.iter().find_map(Weak::upgrade);
+    fn among(mut tenants: MutexGuard<'a, Tenants>) -> Self {
+        tenants.count -= 1;
+        let states = tenants.open();
         Self {
             _tenants: tenants,
-            state,
+            states,
         }
     }
 
     /// Another device that has the context open, if there is one.
     pub(super) fn state(&self) -> Option<&DeviceState> {
-        self.state.as_deref()
+        self.states.first().map(|state| &**state)
     }
 }
