@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     fmt::{self, Write},
+    sync::Arc,
 };
 
 use rustc_hash::FxHashMap;
@@ -27,8 +28,10 @@ pub(crate) enum Parameter {
     Partial(usize),
     /// A length, a step or an index, as wide as the kernel's indices are.
     Index(i64),
-    /// A value.
+    /// A value that follows from the kind of kernel.
     Scalar(Scalar),
+    /// The value of a node.
+    Constant { node: u64, value: Scalar },
     /// The address of the word that tells of indices that are none.
     Flag,
     /// What that word becomes if an index of this node is none of an axis of this length.
@@ -40,14 +43,14 @@ pub(crate) enum Parameter {
 }
 
 /// A kernel to launch.
-pub(crate) struct Kernel {
+pub(crate) struct Kernel<P = Parameter> {
     /// The whole module; its entry is called `region`.
-    pub(crate) ptx: String,
-    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) ptx: Arc<str>,
+    pub(crate) parameters: Vec<P>,
     /// Whether indices have 64 bits instead of 32.
     pub(crate) wide: bool,
     /// What the kernel does, in a few words.
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
 }
 
 /// What a register holds.
@@ -252,8 +255,17 @@ impl Body {
         })
     }
 
-    /// The register with a value that is passed.
+    /// The register with a value that is passed and follows from the kind of kernel.
     pub(super) fn scalar(&mut self, purpose: Use, value: Scalar) -> Reg {
+        self.value(purpose, value, || Parameter::Scalar(value))
+    }
+
+    /// The register with the value of a node, which is passed.
+    pub(super) fn constant(&mut self, node: u64, value: Scalar) -> Reg {
+        self.value(Use::Scalar(node), value, || Parameter::Constant { node, value })
+    }
+
+    fn value(&mut self, purpose: Use, value: Scalar, parameter: impl FnOnce() -> Parameter) -> Reg {
         let declaration = match value.dtype() {
             DType::F32 => ".f32",
             DType::F64 => ".f64",
@@ -264,7 +276,7 @@ impl Body {
             Class::Predicate => Class::B32,
             class => class,
         };
-        self.parameter(purpose, passed, declaration, || Parameter::Scalar(value))
+        self.parameter(purpose, passed, declaration, parameter)
     }
 
     fn parameter(
@@ -311,10 +323,10 @@ impl Body {
         ptx.push_str(&self.text);
         ptx.push_str("\tret;\n}\n");
         Kernel {
-            ptx,
+            ptx: ptx.into(),
             parameters: self.parameters,
             wide: self.wide,
-            name: name_of(&self.words),
+            name: name_of(&self.words).into(),
         }
     }
 }

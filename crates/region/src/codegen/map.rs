@@ -196,7 +196,7 @@ mod tests {
         assert_eq!((count("st.global.v4.f32"), count("st.global.f32")), (1, 1));
         assert_eq!(count("add.rn.f32"), 5);
         assert!(kernel.ptx.starts_with(".version 8.0\n.target sm_75\n"));
-        assert_eq!((kernel.name.as_str(), threads), ("add", BLOCK));
+        assert_eq!((&*kernel.name, threads), ("add", BLOCK));
         // How many elements, the operand and the target: nothing of this array's length is in the text.
         assert_eq!(kernel.parameters.len(), 3);
         let longer: crate::Array<f32, _> = region.array(&ndarray::Array1::<f32>::zeros(70));

@@ -14,6 +14,7 @@
 //! | `cast.rs` | from type to type |
 //! | `memory.rs` | elements between memory and registers |
 //! | `survey.rs` | what must be known of all nodes first |
+//! | `known.rs` | kernels that were generated before |
 //! | `map.rs` | kernels with a thread for each element, or for several |
 //! | `reduce.rs` | kernels that make one element of many |
 //! | `scan.rs` | kernels that keep every step on the way to that one |
@@ -25,6 +26,7 @@ mod apply;
 mod body;
 mod cast;
 mod index;
+mod known;
 mod map;
 mod memory;
 mod reduce;
@@ -35,7 +37,7 @@ mod value;
 
 pub(crate) use body::{BLOCK, Kernel, Parameter};
 pub(crate) use index::keeps_numbers;
-pub(crate) use map::{Target, map};
-pub(crate) use reduce::reduce;
+pub(crate) use known::{map, reduce};
+pub(crate) use map::Target;
 pub(crate) use scan::{Scanned, scan};
 pub(crate) use scatter::{Pass, Scatter, scatter};

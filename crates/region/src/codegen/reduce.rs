@@ -34,20 +34,20 @@ const BLOCKS_MAX: usize = 1 << 10;
 const UNROLL: usize = 4;
 
 /// The kernels of one reduction.
-pub(crate) struct Reduced {
+pub(crate) struct Reduced<P = Parameter> {
     /// Writes the result, or what is left for the second.
-    pub(crate) first: (Kernel, usize),
+    pub(crate) first: (Kernel<P>, usize),
     /// Elements and types of what the first leaves for the second, and the second.
-    pub(crate) rest: Option<Rest>,
+    pub(crate) rest: Option<Rest<P>>,
 }
 
 /// The second kernel of a reduction.
-pub(crate) struct Rest {
+pub(crate) struct Rest<P = Parameter> {
     /// Elements of each array in between.
     pub(crate) partials: usize,
     /// The types of these arrays.
     pub(crate) slots: SmallVec<[DType; 2]>,
-    pub(crate) kernel: (Kernel, usize),
+    pub(crate) kernel: (Kernel<P>, usize),
 }
 
 /// A reduction to generate kernels for.

@@ -120,7 +120,7 @@ impl<'a> Walk<'a> {
 
     /// The register with a constant.
     fn constant(&mut self, node: u64, value: Scalar) -> Reg {
-        let passed = self.body.scalar(Use::Scalar(node), value);
+        let passed = self.body.constant(node, value);
         if value.dtype() != DType::Bool {
             return passed;
         }

@@ -92,7 +92,7 @@ pub(super) fn launch(
             Parameter::Index(value) if kernel.wide => Passed::Long(*value as u64),
             // What the survey found to fit 32 bits, negative steps among them.
             Parameter::Index(value) => Passed::Word(*value as u32),
-            Parameter::Scalar(value) => match *value {
+            Parameter::Scalar(value) | Parameter::Constant { value, .. } => match *value {
                 Scalar::F32(value) => Passed::F32(value),
                 Scalar::F64(value) => Passed::F64(value),
                 Scalar::I32(value) => Passed::Word(value as u32),

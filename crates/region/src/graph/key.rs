@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Function, Op, Reduction};
+use super::{Function, NodeRef, Op, Reduction};
 use crate::{
     element::DType,
     shape::{Axes, AxisMap, Shape},
@@ -18,7 +18,7 @@ pub(super) struct Key {
 
 /// An operation, with its operands by number.
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum What {
+pub(crate) enum What {
     Constant(DType, u64),
     Iota,
     Apply(Function, SmallVec<[u64; 3]>),
@@ -35,39 +35,43 @@ enum What {
 
 impl Key {
     pub(super) fn new(dtype: DType, shape: &Shape, op: &Op) -> Self {
-        let what = match op {
+        Self {
+            dtype,
+            shape: shape.clone(),
+            what: What::of(op, |operand| operand.id),
+        }
+    }
+}
+
+impl What {
+    /// The operation, with the numbers that its operands are given, in their order.
+    pub(crate) fn of(op: &Op, mut number: impl FnMut(&NodeRef) -> u64) -> Self {
+        match op {
             Op::Constant(value) => {
                 let (dtype, bits) = value.key();
                 What::Constant(dtype, bits)
             }
             Op::Iota => What::Iota,
-            Op::Apply(function, operands) => {
-                What::Apply(*function, operands.iter().map(|operand| operand.id).collect())
-            }
-            Op::View(source, map) => What::View(source.id, map.clone()),
-            Op::Reshape(source) => What::Reshape(source.id),
-            Op::Gather { source, index, axis } => What::Gather([source.id, index.id], *axis),
+            Op::Apply(function, operands) => What::Apply(*function, operands.iter().map(number).collect()),
+            Op::View(source, map) => What::View(number(source), map.clone()),
+            Op::Reshape(source) => What::Reshape(number(source)),
+            Op::Gather { source, index, axis } => What::Gather([source, index].map(number), *axis),
             Op::Reduce {
                 reduction,
                 source,
                 axes,
-            } => What::Reduce(*reduction, source.id, axes.clone()),
-            Op::Product(left, right) => What::Product([left.id, right.id]),
-            Op::Join { parts, axis } => What::Join(parts.iter().map(|part| part.id).collect(), *axis),
-            Op::Update { base, map, value } => What::Update([base.id, value.id], map.clone()),
+            } => What::Reduce(*reduction, number(source), axes.clone()),
+            Op::Product(left, right) => What::Product([left, right].map(number)),
+            Op::Join { parts, axis } => What::Join(parts.iter().map(number).collect(), *axis),
+            Op::Update { base, map, value } => What::Update([base, value].map(number), map.clone()),
             Op::Scatter {
                 base,
                 index,
                 value,
                 axis,
                 adds,
-            } => What::Scatter([base.id, index.id, value.id], *axis, *adds),
-            Op::Accumulate { reduction, source } => What::Accumulate(*reduction, source.id),
-        };
-        Self {
-            dtype,
-            shape: shape.clone(),
-            what,
+            } => What::Scatter([base, index, value].map(number), *axis, *adds),
+            Op::Accumulate { reduction, source } => What::Accumulate(*reduction, number(source)),
         }
     }
 }

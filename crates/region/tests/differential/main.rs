@@ -7,6 +7,7 @@
 //! `MILLSTREAM_PROGRAMS=n` runs so many of each kind. With `MILLSTREAM_DEVICE=cuda:0` all run on a GPU.
 
 mod accuracy;
+mod again;
 mod choice;
 mod device;
 mod found;
@@ -50,6 +51,12 @@ fn count(usual: u64) -> u64 {
     number("MILLSTREAM_PROGRAMS").unwrap_or(usual)
 }
 
+/// Runs a program on the device twice: with kernels that are generated, and with those that are known by then.
+fn run_twice(program: &Program, place: &Place) -> Result<(), String> {
+    run(program, place)?;
+    run(program, place).map_err(|failure| format!("{failure}, the second time"))
+}
+
 /// Runs a program on the device, and compares what comes back.
 fn run(program: &Program, place: &Place) -> Result<(), String> {
     let device = place.open()?;
@@ -77,7 +84,7 @@ fn check(seed: u64, size: Size, everywhere: bool) -> Outcome {
     let program = program(seed, size);
     let places = if everywhere { places() } else { vec![place(seed)] };
     for place in places {
-        run(&program, &place).map_err(|failure| {
+        run_twice(&program, &place).map_err(|failure| {
             let steps: Vec<_> = program.steps.iter().enumerate().collect();
             let listing: String = steps
                 .iter()
@@ -159,6 +166,7 @@ fn main() -> ExitCode {
     }
     for &(name, test) in accuracy::TESTS
         .iter()
+        .chain(again::TESTS)
         .chain(wrong::TESTS)
         .chain(found::TESTS)
         .chain(others::TESTS)

@@ -48,7 +48,16 @@ fn indices_that_are_none_are_remembered() -> Outcome {
 type Body = fn(&Region, &Array<f32, Ix1>, &Array<i32, Ix1>) -> Array<f32, Ix1>;
 
 /// What reads indices, and the line of each.
-const BODIES: [(u32, Body); 4] = [
+const BODIES: [(u32, Body); 6] = [
+    // Two that look the same, with what is done to the elements on another line.
+    (line!() + 1, |_, x, index| {
+        let chosen = x.select(Axis(0), index);
+        chosen + 1.0
+    }),
+    (line!() + 1, |_, x, index| {
+        let chosen = x.select(Axis(0), index);
+        chosen + 2.0
+    }),
     (line!(), |_, x, index| x.select(Axis(0), index)),
     (line!(), |_, x, index| x.gather(Axis(0), index)),
     (line!(), |_, x, index| x.scatter(Axis(0), index, &x.sum())),
