@@ -2,7 +2,7 @@
 //! others.
 
 use millstream_region::{Array, Keep, RegionExt};
-use ndarray::{Array1, Axis, Ix1, s};
+use ndarray::{Array1, Axis, s};
 
 use crate::{Outcome, places::places};
 
