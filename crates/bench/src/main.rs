@@ -26,11 +26,6 @@ use clap::{Parser, Subcommand};
 use report::{Row, Table};
 use targets::Measured;
 
-/// All targets.
-const TARGETS: [&str; 14] = [
-    "T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8", "T9", "T10", "T11", "T12", "T13", "T14",
-];
-
 /// Measures Millstream, and prints each figure beside that of the same work without it.
 #[derive(Parser)]
 #[command(name = "millstream-bench", version)]
@@ -77,12 +72,13 @@ fn run(arguments: &Arguments) -> Result<bool> {
         Some(Command::Count { case }) => return instructions::run_case(case).map(|()| true),
         None => {}
     }
+    let targets = targets::names();
     if let Some(unknown) = arguments
         .only
         .iter()
-        .find(|only| !TARGETS.contains(&only.as_str()))
+        .find(|only| !targets.contains(&only.as_str()))
     {
-        bail!("there is no target {unknown}: there are {}", TARGETS.join(", "));
+        bail!("there is no target {unknown}: there are {}", targets.join(", "));
     }
     let wanted = |target: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == target);
     let Measured {

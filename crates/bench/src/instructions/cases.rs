@@ -18,6 +18,8 @@ pub(crate) enum Pattern {
     Readers,
     /// Eight streams in turn; seven read what the eighth writes, so one waits for seven and seven wait for one.
     FanInAndOut,
+    /// Not a launch but a region of ten operations, which comes to one.
+    Region,
 }
 
 /// One count.
@@ -36,7 +38,7 @@ pub(crate) struct Case {
 impl Case {
     const fn new(name: &'static str, pattern: Pattern, live: usize, lag: u64) -> Self {
         let goal = match pattern {
-            Pattern::Raw => Goal::None,
+            Pattern::Raw | Pattern::Region => Goal::None,
             Pattern::OneStream => Goal::AtMost(400.0),
             Pattern::Chain | Pattern::Readers | Pattern::FanInAndOut => Goal::AtMost(1_200.0),
         };
@@ -49,6 +51,22 @@ impl Case {
         }
     }
 
+    /// How many launches, or regions, are counted: a multiple of the streams.
+    pub(crate) fn counted(&self) -> usize {
+        match self.pattern {
+            Pattern::Region => 80,
+            _ => 8_000,
+        }
+    }
+
+    /// How many are made before counting begins: the queues of all streams are full several times over.
+    pub(crate) fn warm_up(&self) -> usize {
+        match self.pattern {
+            Pattern::Region => 200,
+            _ => 20_000,
+        }
+    }
+
     /// What is counted, in words.
     pub(crate) fn what(&self) -> String {
         let streams = match self.pattern {
@@ -56,6 +74,7 @@ impl Case {
             Pattern::Chain => "8 streams in a chain",
             Pattern::Readers => "8 streams read two operands",
             Pattern::FanInAndOut => "8 streams, 7 read what 1 writes",
+            Pattern::Region => return String::from("region of ten operations"),
         };
         let device = if self.lag == 0 {
             "done at once"
@@ -67,7 +86,7 @@ impl Case {
 }
 
 /// All of them. The first is without Millstream, and what the others are compared with.
-pub(crate) const CASES: [Case; 12] = [
+pub(crate) const CASES: [Case; 13] = [
     Case::new("raw", Pattern::Raw, 0, QUEUE_DEPTH),
     Case::new("one-10", Pattern::OneStream, 10, QUEUE_DEPTH),
     Case::new("one-1000", Pattern::OneStream, 1_000, QUEUE_DEPTH),
@@ -80,4 +99,5 @@ pub(crate) const CASES: [Case; 12] = [
     Case::new("readers-done", Pattern::Readers, 10, 0),
     Case::new("fan", Pattern::FanInAndOut, 10, QUEUE_DEPTH),
     Case::new("fan-done", Pattern::FanInAndOut, 10, 0),
+    Case::new("region", Pattern::Region, 1, 0),
 ];

@@ -14,15 +14,16 @@ use millstream_driver::{
     ContextHandle, DeviceOrdinal, Driver, FunctionHandle, LaunchDims, ModuleHandle, StreamHandle,
 };
 
+use millstream_region::Array;
+use ndarray::Array1;
+
 use super::cases::{Case, Pattern};
-use crate::{kernels::sums, null::Null};
+use crate::{kernels::sums, null::Null, targets::ten};
 
 const STREAMS: usize = 8;
 const ELEMENTS: usize = 64;
-/// Launches before counting begins: the queues of all streams are full several times over.
-const WARM_UP: usize = 20_000;
 
-/// Runs a case with this many counted launches.
+/// Runs a case with this many counted launches or regions.
 pub(crate) fn run(case: &Case, launches: usize) -> Result<()> {
     let driver: Arc<dyn Driver> = Arc::new(Null::new(case.lag));
     if case.pattern == Pattern::Raw {
@@ -30,10 +31,18 @@ pub(crate) fn run(case: &Case, launches: usize) -> Result<()> {
     }
     // SAFETY: nothing here reads what the driver does not write, and the host memory that it gives out is memory.
     let device = unsafe { Device::with_driver(driver, 0) }?;
-    let mut work = Work::new(&device, case)?;
-    let mut launch = |number| work.launch(number).expect("the driver never fails");
-    (0..WARM_UP).for_each(&mut launch);
-    counted_launches(WARM_UP..WARM_UP + launches, &mut launch);
+    let warm_up = case.warm_up();
+    let run = |launch: &mut dyn FnMut(usize)| {
+        (0..warm_up).for_each(&mut *launch);
+        counted_launches(warm_up..warm_up + launches, launch);
+    };
+    if case.pattern == Pattern::Region {
+        let few = Array::from_host(&device, &Array1::<f32>::zeros(ELEMENTS))?;
+        run(&mut |_| drop(ten(&device, &few).expect("the driver never fails")));
+    } else {
+        let mut work = Work::new(&device, case)?;
+        run(&mut |number| work.launch(number).expect("the driver never fails"));
+    }
     Ok(())
 }
 
@@ -85,7 +94,8 @@ impl Work {
                 (0, 2 * number % reads, (2 * number + 1) % reads, target)
             }
             Pattern::Chain => (turn, 0, 1, 0),
-            Pattern::Raw | Pattern::Readers | Pattern::FanInAndOut => (turn, 0, 1, turn),
+            Pattern::Readers | Pattern::FanInAndOut => (turn, 0, 1, turn),
+            Pattern::Raw | Pattern::Region => unreachable!("it has no work of this kind"),
         };
         let grid = Grid::linear(ELEMENTS);
         let stream = &self.streams[stream];

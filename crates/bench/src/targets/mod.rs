@@ -12,6 +12,8 @@ mod waiting;
 
 use anyhow::Result;
 
+pub(crate) use regions::ten;
+
 use crate::{pytorch, report::Row, rig::Rig};
 
 /// What a measurement needs.
@@ -78,6 +80,15 @@ const ELSEWHERE: [(&str, &str, &str); 2] = [
         "see cargo bench -p millstream-sim --bench speed",
     ),
 ];
+
+/// The names of all targets, T4 among them, which needs no device.
+pub(crate) fn names() -> Vec<&'static str> {
+    let measured = MEASUREMENTS.iter().map(|one| one.target);
+    let elsewhere = ELSEWHERE.iter().map(|&(target, ..)| target);
+    let mut names: Vec<_> = measured.chain(elsewhere).chain(["T4"]).collect();
+    names.sort_unstable_by_key(|name| (name.len(), *name));
+    names
+}
 
 /// Rows, and the device that they are of.
 pub(crate) struct Measured {

@@ -24,7 +24,7 @@ const SMALL: Effort = Effort {
 
 /// The ten operations.
 #[region]
-fn ten(x: &Array<f32, Ix1>) -> Array<f32, Ix1> {
+pub(crate) fn ten(x: &Array<f32, Ix1>) -> Array<f32, Ix1> {
     let y = ((x * 1.5 + 0.25).abs() * 0.5 - 0.125).relu();
     -((y + x) * x).minimum(100.0) + 1.0
 }
