@@ -17,7 +17,7 @@ use millstream_driver::{Completion, ContextHandle, Driver, DriverError};
 use super::{
     events::EventPool,
     stream_state::StreamState,
-    tenancy::{Heir, Tenancy},
+    tenancy::{Leaving, Tenancy},
 };
 use crate::{
     completion::wait_until,
@@ -48,8 +48,8 @@ impl Remains {
     pub(super) fn close(self) {
         if self.put_off.is_empty() && self.is_idle().unwrap_or(false) {
             let tenancy = Arc::clone(&self.tenancy);
-            if let Some(heir) = tenancy.try_heir() {
-                return self.give_back(heir);
+            if let Some(leaving) = tenancy.try_leave() {
+                return self.give_back(leaving);
             }
         }
         // Shared with the thread, for a closure that does not start is dropped with all that it owns.
@@ -73,7 +73,7 @@ impl Remains {
     fn close_once_idle(mut self) {
         if self.wait_until_idle() && self.free_put_off_until_idle() {
             let tenancy = Arc::clone(&self.tenancy);
-            self.give_back(tenancy.heir());
+            self.give_back(tenancy.leave());
         } else {
             self.abandon();
         }
@@ -85,21 +85,17 @@ impl Remains {
         self.destroy_streams();
     }
 
-    /// Gives everything back, or leaves it to the heir. The work is over, so that nothing here waits.
-    fn give_back(mut self, heir: Heir<'_>) {
+    /// Gives everything back, or leaves it to others. The work is over, so that nothing here waits.
+    fn give_back(mut self, mut leaving: Leaving<'_>) {
         for stream in &self.streams {
             stream.section.retire(stream, &self.staging);
         }
-        let (blocks, modules) = (self.staging.take_all(), self.modules.take_all());
-        let parked = std::mem::take(&mut self.parked);
-        match heir.state() {
-            Some(state) => state.parked.inherit(parked, blocks, modules),
-            None => {
-                self.parked.inherit(parked, blocks, modules);
-                self.parked.release(&*self.driver, self.context);
-            }
+        self.parked
+            .park_unused(self.staging.take_all(), self.modules.take_all());
+        if let Some(all) = leaving.leave(std::mem::take(&mut self.parked)) {
+            all.release(&*self.driver, self.context);
         }
-        drop(heir);
+        drop(leaving);
         self.destroy_streams();
     }
 

@@ -175,7 +175,8 @@ impl DeviceState {
     }
 
     /// Runs `body` while the device is idle and no operation can be submitted; or not at all if some stream has work or
-    /// is in use. The streams are those of all who have the context open; what other libraries do there is not known. Those who submit wait for `body`, which gets a function that says whether a ticket is done.
+    /// is in use. The streams are those of all who have the context open; what other libraries do there is not known.
+    /// Those who submit wait for `body`, which gets a function that says whether a ticket is done.
     pub(crate) fn while_idle(&self, body: impl FnOnce(&dyn Fn(Ticket) -> bool)) -> Result<()> {
         self.check_alive()?;
         // Checked when all locks are free again.

@@ -2,8 +2,8 @@
 //!
 //! Freeing page-locked memory waits for all work of a context (rule 30), and keeps threads that submit some from doing so
 //! meanwhile. A device that is closed waits for its own work alone. So what only an idle context could give back goes to
-//! another device that has it open, if there is one, and is freed by itself only if there is none; nobody opens one until
-//! that is done.
+//! another device that has it open, or else to the last of those that are closing, too, which frees it; nobody opens one
+//! until that is done.
 
 use std::sync::{Arc, Weak};
 
@@ -11,6 +11,7 @@ use millstream_driver::ContextHandle;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::DeviceState;
+use crate::memory::Parked;
 
 /// One context of this process.
 #[derive(Debug, Default)]
@@ -25,6 +26,8 @@ struct Tenants {
     /// How many have it open or are closing, and so may have work there. One that had to leave its work and what that uses
     /// to the process counts as well.
     count: usize,
+    /// What those have left that are closed, for the last of those that are closing.
+    left: Parked,
 }
 
 impl Tenants {
@@ -79,22 +82,21 @@ impl Tenancy {
         (all.states.len() == all.tenants.count).then_some(all)
     }
 
-    /// Who gets what a closing device leaves, which is none of them any more. Blocks while another closing device finds
-    /// that out.
-    pub(super) fn heir(&self) -> Heir<'_> {
-        Heir::among(self.tenants.lock())
+    /// Lets a device go whose work is over. Blocks while another goes.
+    pub(super) fn leave(&self) -> Leaving<'_> {
+        Leaving::of(self.tenants.lock())
     }
 
-    /// As [`heir`](Self::heir); `None` where that would block.
-    pub(super) fn try_heir(&self) -> Option<Heir<'_>> {
-        self.tenants.try_lock().map(Heir::among)
+    /// As [`leave`](Self::leave); `None` where that would block.
+    pub(super) fn try_leave(&self) -> Option<Leaving<'_>> {
+        self.tenants.try_lock().map(Leaving::of)
     }
 }
 
 /// All who may use a context. While this is there nobody opens it.
 pub(super) struct All<'a> {
     tenants: MutexGuard<'a, Tenants>,
-    // Second, for a state that is let go by the drop of this looks for an heir.
+    // Second, for a state that is let go by the drop of this leaves as well.
     states: Vec<Arc<DeviceState>>,
 }
 
@@ -105,25 +107,34 @@ impl All<'_> {
     }
 }
 
-/// Who gets what a closing device leaves. While this is there nobody opens the context.
-pub(super) struct Heir<'a> {
-    _tenants: MutexGuard<'a, Tenants>,
+/// A device that is none of those who have the context open any more. While this is there nobody opens it.
+pub(super) struct Leaving<'a> {
+    tenants: MutexGuard<'a, Tenants>,
     // Second, as above.
     states: Vec<Arc<DeviceState>>,
 }
 
-impl<'a> Heir<'a> {
-    fn among(mut tenants: MutexGuard<'a, Tenants>) -> Self {
+impl<'a> Leaving<'a> {
+    fn of(mut tenants: MutexGuard<'a, Tenants>) -> Self {
         tenants.count -= 1;
         let states = tenants.open();
-        Self {
-            _tenants: tenants,
-            states,
-        }
+        Self { tenants, states }
     }
 
-    /// Another device that has the context open, if there is one.
-    pub(super) fn state(&self) -> Option<&DeviceState> {
-        self.states.first().map(|state| &**state)
+    /// Leaves what only an idle context can give back to those who may have work there. If there is none, it comes back, with
+    /// what others have left: the context is idle.
+    pub(super) fn leave(&mut self, own: Parked) -> Option<Parked> {
+        let left = &mut self.tenants.left;
+        left.inherit(own);
+        let all = std::mem::take(left);
+        if let Some(heir) = self.states.first() {
+            heir.parked.inherit(all);
+            return None;
+        }
+        if self.tenants.count > 0 {
+            self.tenants.left = all;
+            return None;
+        }
+        Some(all)
     }
 }

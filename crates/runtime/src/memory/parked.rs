@@ -127,21 +127,26 @@ impl Parked {
         self.entries.lock().push(Entry { thing, uses });
     }
 
-    /// Takes what a device leaves whose work is over: what it had parked, page-locked memory, modules.
-    pub(crate) fn inherit(
+    /// Takes page-locked memory and modules that nothing uses.
+    pub(crate) fn park_unused(
         &self,
-        parked: Self,
         blocks: impl IntoIterator<Item = Block>,
         modules: impl IntoIterator<Item = ModuleHandle>,
     ) {
-        let things = parked.entries.into_inner().into_iter().map(|entry| entry.thing);
-        let things = things
-            .chain(blocks.into_iter().map(Thing::PageLocked))
-            .chain(modules.into_iter().map(Thing::Module));
+        let blocks = blocks.into_iter().map(Thing::PageLocked);
+        self.park_all(blocks.chain(modules.into_iter().map(Thing::Module)));
+    }
+
+    /// Takes what was parked with a device whose work is over.
+    pub(crate) fn inherit(&self, parked: Self) {
+        let entries = parked.entries.into_inner();
+        self.park_all(entries.into_iter().map(|entry| entry.thing));
+    }
+
+    fn park_all(&self, things: impl Iterator<Item = Thing>) {
         let uses = SmallVec::new;
-        self.entries
-            .lock()
-            .extend(things.map(|thing| Entry { thing, uses: uses() }));
+        let entries = things.map(|thing| Entry { thing, uses: uses() });
+        self.entries.lock().extend(entries);
     }
 
     /// Managed memory of exactly `bytes` bytes that nothing uses any more, if there is some. Never blocks.

@@ -2,6 +2,7 @@
 //! device was opened again.
 
 use std::{
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -131,6 +132,31 @@ fn a_vector_is_unlocked_while_another_driver_has_no_work_there() {
         work(&other.stream()?)?;
         comes_back_itself(&rig.device)
     });
+}
+
+#[test]
+fn the_last_of_two_that_close_gives_back_what_both_leave() {
+    for schedule in [Schedule::Timed, Schedule::Eager, Schedule::Lazy] {
+        let _watch = Watch::over(format!("{schedule:?}"));
+        let (gpu, calls) = unopened(schedule, 1);
+        let others = Arc::new(Calls::over(gpu.driver()));
+        let [one, two] = [&calls, &others].map(|calls| open(calls, 0).expect("the device opens"));
+        let [busy, idle] = [&one, &two].map(|device| device.stream().unwrap());
+        work(&busy).unwrap();
+        work(&idle).unwrap();
+        let hold = gpu.hold(busy.as_raw());
+        busy.zeros::<u32>(N).unwrap();
+        drop((busy, one));
+        drop((idle, two));
+        wait_until_closed(&others, 1);
+        for calls in [&calls, &others] {
+            assert_nothing_waits_for_the_device(calls);
+        }
+        drop(hold);
+        assert_nothing_left(&gpu);
+        assert_eq!(others.count("host_free"), 0, "it was closed before");
+        assert!(calls.count("host_free") >= 2, "{:?}", calls.counts());
+    }
 }
 
 #[test]
