@@ -30,8 +30,11 @@ static KNOWN: LazyLock<Mutex<FxHashMap<Pattern, Arc<Reduced<Slot>>>>> = LazyLock
 /// All that kernels follow from. Nodes go by the numbers of the order in which they are met from the roots.
 #[derive(PartialEq, Eq, Hash)]
 struct Pattern {
-    roots: SmallVec<[u64; 2]>,
+    roots: SmallVec<[u64; 3]>,
+    /// Which part of what the elements of the root are written to; `None` for all of it.
     place: Option<(Shape, AxisMap)>,
+    /// How the last root is reduced. The reduction's node does not tell: another thread may have had it stored by now.
+    reduced: Option<(Reduction, Axes)>,
     nodes: Vec<Look>,
 }
 
@@ -67,11 +70,12 @@ struct Subject {
 
 impl Subject {
     /// Looks at all nodes from the roots down to what is in memory.
-    fn look(roots: &[&NodeRef], place: Option<(Shape, AxisMap)>) -> Self {
+    fn look(roots: &[&NodeRef], place: Option<(Shape, AxisMap)>, reduced: Option<(Reduction, Axes)>) -> Self {
         let mut subject = Self {
             pattern: Pattern {
                 roots: SmallVec::new(),
                 place,
+                reduced,
                 nodes: Vec::new(),
             },
             nodes: Vec::new(),
@@ -184,14 +188,14 @@ impl<P> Reduced<P> {
     }
 }
 
-/// A kernel that calculates the node's elements, and how many threads it needs.
+/// As [`map::map`], which is called for what is not known yet.
 pub(crate) fn map(node: &NodeRef, target: &Target<'_>) -> (Kernel, usize) {
     let look = || {
         let place = match target {
             Target::Dense => None,
             Target::Part { shape, map } => Some((Shape::clone(shape), AxisMap::clone(map))),
         };
-        Subject::look(&[node], place)
+        Subject::look(&[node], place, None)
     };
     let generate = || Reduced {
         first: map::map(node, target),
@@ -200,8 +204,7 @@ pub(crate) fn map(node: &NodeRef, target: &Target<'_>) -> (Kernel, usize) {
     look().kernels(generate, look).first
 }
 
-/// The kernels that reduce `source` along `axes` to the elements of `node`, of which there is one at least, and write those of
-/// `root`: the same node, or one that is calculated from its elements, number by number.
+/// As [`reduce::reduce`], which is called for what is not known yet.
 pub(crate) fn reduce(
     root: &NodeRef,
     node: &NodeRef,
@@ -209,7 +212,40 @@ pub(crate) fn reduce(
     source: &NodeRef,
     axes: &Axes,
 ) -> Reduced {
-    let look = || Subject::look(&[root, node], None);
+    let look = || Subject::look(&[root, node, source], None, Some((reduction, axes.clone())));
     let generate = || reduce::reduce(root, node, reduction, source, axes);
     look().kernels(generate, look)
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream::Device;
+    use ndarray::{Array1, Axis};
+
+    use super::*;
+    use crate::Array;
+
+    #[test]
+    fn a_reduction_that_another_thread_has_enqueued_meanwhile_is_still_generated() {
+        let device = Device::simulated().unwrap();
+        let x = Array::from_host(&device, &Array1::<f32>::ones(50)).unwrap();
+        for sum in [(&x * 2.0).sum_axis(Axis(0)), (&x * 2.0).product_axis(Axis(0))] {
+            let node = sum.node();
+            let State::Planned(Op::Reduce {
+                reduction,
+                source,
+                axes,
+            }) = node.state()
+            else {
+                panic!("nobody has asked for it");
+            };
+            let of = |root: &NodeRef| reduce(root, node, reduction, &source, &axes).first.0;
+            let before = of(node);
+            sum.to_host().unwrap();
+            assert!(node.storage().is_some());
+            let after = of(node);
+            assert_eq!(after.ptx, before.ptx, "{reduction:?}");
+            assert_eq!(after.parameters.len(), before.parameters.len());
+        }
+    }
 }
