@@ -97,6 +97,7 @@ impl<'a> Twins<'a> {
         let input = sides.map(|side| self.input(side));
         let input_mut = sides.map(|side| self.input_mut(side));
         let definition = self.definition();
+        let [by_reference, by_value, by_mut] = self.captures();
         quote! {
             #definition
 
@@ -117,33 +118,15 @@ impl<'a> Twins<'a> {
             #(#input_mut)*
 
             impl ::millstream_region::Input<#device> for &#device {
-                fn capture(
-                    self,
-                    region: &::millstream_region::Region,
-                    location: &'static ::core::panic::Location<'static>,
-                ) -> #device {
-                    ::millstream_region::Input::<#host>::capture(self, region, location)
-                }
+                #by_reference
             }
 
             impl ::millstream_region::Input<#device> for #device {
-                fn capture(
-                    self,
-                    region: &::millstream_region::Region,
-                    location: &'static ::core::panic::Location<'static>,
-                ) -> #device {
-                    ::millstream_region::Input::<#host>::capture(&self, region, location)
-                }
+                #by_value
             }
 
             impl<'pending> ::millstream_region::InputMut<'pending, #device> for &'pending mut #device {
-                fn capture(
-                    &self,
-                    region: &::millstream_region::Region,
-                    location: &'static ::core::panic::Location<'static>,
-                ) -> #device {
-                    ::millstream_region::Input::<#host>::capture(&**self, region, location)
-                }
+                #by_mut
 
                 fn give_back(self, body: #device) -> ::std::boxed::Box<dyn ::millstream_region::WriteBack + 'pending> {
                     ::millstream_region::InputMut::<#host>::give_back(self, body)
@@ -252,25 +235,43 @@ impl<'a> Twins<'a> {
         let fields = self.fields.iter().map(|Field { member, ty, .. }| {
             quote! { #member: ::millstream_region::Input::<#ty>::capture(&self.#member, region, location) }
         });
+        let by_fields = self.capture(quote! { self }, quote! { #device { #(#fields),* } });
+        let [_, by_value, _] = self.captures();
         quote! {
             impl ::millstream_region::Input<#host> for &#name {
-                fn capture(
-                    self,
-                    region: &::millstream_region::Region,
-                    location: &'static ::core::panic::Location<'static>,
-                ) -> #device {
-                    #device { #(#fields),* }
-                }
+                #by_fields
             }
 
             impl ::millstream_region::Input<#host> for #name {
-                fn capture(
-                    self,
-                    region: &::millstream_region::Region,
-                    location: &'static ::core::panic::Location<'static>,
-                ) -> #device {
-                    ::millstream_region::Input::<#host>::capture(&self, region, location)
-                }
+                #by_value
+            }
+        }
+    }
+
+    /// What captures one by way of a reference: from that, from the value, and from a reference that may change it.
+    fn captures(&self) -> [TokenStream; 3] {
+        let host = self.host;
+        let references = [
+            (quote! { self }, quote! { self }),
+            (quote! { self }, quote! { &self }),
+            (quote! { &self }, quote! { &**self }),
+        ];
+        references.map(|(receiver, reference)| {
+            let body = quote! { ::millstream_region::Input::<#host>::capture(#reference, region, location) };
+            self.capture(receiver, body)
+        })
+    }
+
+    /// The method that captures one, with this body.
+    fn capture(&self, receiver: TokenStream, body: TokenStream) -> TokenStream {
+        let device = &self.device;
+        quote! {
+            fn capture(
+                #receiver,
+                region: &::millstream_region::Region,
+                location: &'static ::core::panic::Location<'static>,
+            ) -> #device {
+                #body
             }
         }
     }
@@ -281,15 +282,10 @@ impl<'a> Twins<'a> {
         let backs = self.fields.iter().map(|Field { member, ty, .. }| {
             quote! { ::millstream_region::InputMut::<#ty>::give_back(&mut self.#member, body.#member) }
         });
+        let [.., by_mut] = self.captures();
         quote! {
             impl<'pending> ::millstream_region::InputMut<'pending, #host> for &'pending mut #name {
-                fn capture(
-                    &self,
-                    region: &::millstream_region::Region,
-                    location: &'static ::core::panic::Location<'static>,
-                ) -> #device {
-                    ::millstream_region::Input::<#host>::capture(&**self, region, location)
-                }
+                #by_mut
 
                 fn give_back(self, body: #device) -> ::std::boxed::Box<dyn ::millstream_region::WriteBack + 'pending> {
                     ::std::boxed::Box::new(::millstream_region::WriteBacks(::std::vec![#(#backs),*]))

@@ -13,7 +13,6 @@ use millstream::{Buffer, Device, Grid, Stream};
 use millstream_driver::{
     ContextHandle, DeviceOrdinal, Driver, FunctionHandle, LaunchDims, ModuleHandle, StreamHandle,
 };
-
 use millstream_region::Array;
 use ndarray::Array1;
 

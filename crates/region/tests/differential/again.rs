@@ -4,7 +4,7 @@
 use millstream_region::{Array, Keep, RegionExt};
 use ndarray::{Array1, Axis, s};
 
-use crate::{Outcome, places::places};
+use crate::{Outcome, places::everywhere};
 
 type Test = (&'static str, fn() -> Outcome);
 
@@ -21,10 +21,9 @@ fn ramp(len: usize, from: usize) -> Array1<f32> {
 }
 
 fn other_constants() -> Outcome {
-    for place in places() {
-        let device = place.open()?;
+    everywhere(|device| {
         let host = ramp(70, 1);
-        let x = Array::from_host(&device, &host)?;
+        let x = Array::from_host(device, &host)?;
         for (factor, summand) in [(2.0, 3.0), (3.0, 2.0), (2.0, 2.0), (-1.0, 0.0)] {
             let (mapped, sum) = device
                 .region(|_| (Keep(&x * factor + summand), (&x * factor + summand).sum()))?
@@ -33,19 +32,16 @@ fn other_constants() -> Outcome {
             assert_eq!(mapped.to_host()?, expected, "{factor}, {summand}");
             assert_eq!(sum.into_scalar(), expected.sum(), "{factor}, {summand}");
         }
-        drop((x, device));
-        place.is_clean()?;
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn other_operands() -> Outcome {
-    for place in places() {
-        let device = place.open()?;
+    everywhere(|device| {
         let hosts = [ramp(70, 1), ramp(70, 9)];
         let [x, y] = [
-            Array::from_host(&device, &hosts[0])?,
-            Array::from_host(&device, &hosts[1])?,
+            Array::from_host(device, &hosts[0])?,
+            Array::from_host(device, &hosts[1])?,
         ];
         let arrays = [&x, &y];
         for (a, b) in [(0, 1), (1, 0), (0, 0), (1, 1), (0, 1)] {
@@ -55,17 +51,14 @@ fn other_operands() -> Outcome {
             let found = (arrays[b] - arrays[a]) * arrays[a];
             assert_eq!(found.to_host()?, (&hosts[b] - &hosts[a]) * &hosts[a], "{b}, {a}");
         }
-        drop((x, y, device));
-        place.is_clean()?;
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn other_parts() -> Outcome {
-    for place in places() {
-        let device = place.open()?;
+    everywhere(|device| {
         let host = ramp(70, 1);
-        let x = Array::from_host(&device, &host)?;
+        let x = Array::from_host(device, &host)?;
         for start in [0, 3, 3, 50] {
             let part = s![start..start + 20; 3];
             let found = (x.slice(part) * 2.0).to_host()?;
@@ -76,17 +69,14 @@ fn other_parts() -> Outcome {
             expected.slice_mut(part).mapv_inplace(|value| value + 1.0);
             assert_eq!(y.to_host()?, expected, "{start}");
         }
-        drop((x, device));
-        place.is_clean()?;
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn in_memory_or_not() -> Outcome {
-    for place in places() {
-        let device = place.open()?;
+    everywhere(|device| {
         let host = ramp(70, 1);
-        let x = Array::from_host(&device, &host)?;
+        let x = Array::from_host(device, &host)?;
         for is_stored in [false, true, false, true] {
             let half = &x * 0.5;
             if is_stored {
@@ -96,23 +86,18 @@ fn in_memory_or_not() -> Outcome {
             assert_eq!(sum, (&host * 1.5).sum());
             assert_eq!((&half + &x).to_host()?, &host * 1.5);
         }
-        drop((x, device));
-        place.is_clean()?;
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn other_shapes() -> Outcome {
-    for place in places() {
-        let device = place.open()?;
+    everywhere(|device| {
         for len in [1, 4, 70, 4, 1, 33_000, 70] {
             let host = ramp(len, 0).mapv(|value| value % 16.0);
-            let x = Array::from_host(&device, &host)?;
+            let x = Array::from_host(device, &host)?;
             assert_eq!((&x + 1.0).to_host()?, &host + 1.0, "{len}");
             assert_eq!((&x + &x).sum().item()?, 2.0 * host.sum(), "{len}");
         }
-        drop(device);
-        place.is_clean()?;
-    }
-    Ok(())
+        Ok(())
+    })
 }

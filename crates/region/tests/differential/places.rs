@@ -7,6 +7,8 @@ use millstream::{
     sim::{Gpu, Schedule, SimConfig},
 };
 
+use crate::Outcome;
+
 /// One device to run a program on.
 pub(crate) struct Place {
     pub(crate) name: String,
@@ -64,6 +66,17 @@ pub(crate) fn places() -> Vec<Place> {
     let each = schedules.into_iter().enumerate();
     each.map(|(number, schedule)| simulated(schedule, number == 0))
         .collect()
+}
+
+/// Runs a test at each of them, whose device it closes behind it.
+pub(crate) fn everywhere(test: impl Fn(&Device) -> Outcome) -> Outcome {
+    for place in places() {
+        let device = place.open()?;
+        test(&device)?;
+        drop(device);
+        place.is_clean()?;
+    }
+    Ok(())
 }
 
 fn simulated(schedule: Schedule, within_kernels: bool) -> Place {

@@ -3,7 +3,10 @@
 use millstream_region::{Array, Error, Problem, Region, RegionExt};
 use ndarray::{Axis, Ix1, array};
 
-use crate::{Outcome, places::places};
+use crate::{
+    Outcome,
+    places::{everywhere, places},
+};
 
 type Test = (&'static str, fn() -> Outcome);
 
@@ -26,11 +29,10 @@ pub(crate) const TESTS: &[Test] = &[
 /// What was calculated from them in one place and is used in another.
 fn indices_that_are_none_are_remembered() -> Outcome {
     let is_wrong = |error: Option<Error>| matches!(error, Some(Error::Misuse(_)));
-    for place in places() {
-        let device = place.open()?;
-        let x = Array::from_host(&device, &array![1.0_f32, 2.0])?;
-        let y = Array::from_host(&device, &array![5.0_f32])?;
-        let index = Array::from_host(&device, &array![7_i64])?;
+    everywhere(|device| {
+        let x = Array::from_host(device, &array![1.0_f32, 2.0])?;
+        let y = Array::from_host(device, &array![5.0_f32])?;
+        let index = Array::from_host(device, &array![7_i64])?;
         let chosen = x.select(Axis(0), &index);
         assert!(is_wrong(chosen.to_host().err()));
         // Its elements are stored by now, and were not looked for by anybody here.
@@ -39,10 +41,8 @@ fn indices_that_are_none_are_remembered() -> Outcome {
         assert!(is_wrong((&sum * 2.0).to_host().err()));
         assert!(is_wrong(device.region(|g| g.array(&sum) * 2.0)?.wait().err()));
         assert_eq!((&y + &y).to_host()?, array![10.0]);
-        drop((x, y, index, chosen, sum, device));
-        place.is_clean()?;
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 type Body = fn(&Region, &Array<f32, Ix1>, &Array<i32, Ix1>) -> Array<f32, Ix1>;
