@@ -2,15 +2,43 @@
 
 usage: nvrtc.py WHEELS SOURCE [OPTION...]
 
-WHEELS is a folder that pip installs NVRTC into the first time; OPTIONs go to NVRTC as they are.
+WHEELS is a folder that pip installs NVRTC into the first time; OPTIONs go to NVRTC as they are, but for
+--cccl, which stands for the include paths of libcu++ and the CUDA runtime's headers, installed as well. The
+thousand variables that libcu++ puts into each module are then left out where the code does not use them.
 """
 
+import collections
 import ctypes
 import os
+import re
 import subprocess
 import sys
 
 PACKAGE = "nvidia-cuda-nvrtc-cu12==12.0.76"
+
+HEADERS = {
+    "cuda_cccl": "nvidia-cuda-cccl-cu12==12.9.27",
+    "cuda_runtime": "nvidia-cuda-runtime-cu12==12.0.146",
+}
+
+
+def install(folder, package):
+    """Installs a package from the registry into a folder, which it must have for itself."""
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, package]
+    # Standard output is for the PTX alone.
+    subprocess.run(pip, check=True, stdout=sys.stderr)
+
+
+def header_options(wheels):
+    """The options for the headers, installed there if they are not."""
+    options = []
+    for name, package in HEADERS.items():
+        folder = os.path.join(wheels, name)
+        path = os.path.join(folder, "nvidia", name, "include")
+        if not os.path.exists(path):
+            install(folder, package)
+        options.append("--include-path=" + path)
+    return options
 
 
 def library(wheels):
@@ -18,14 +46,19 @@ def library(wheels):
     folder = os.path.join(wheels, "nvidia", "cuda_nvrtc", "lib")
     path = os.path.join(folder, "libnvrtc.so.12")
     if not os.path.exists(path):
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", wheels, PACKAGE]
-        # Standard output is for the PTX alone.
-        subprocess.run(pip, check=True, stdout=sys.stderr)
+        install(wheels, PACKAGE)
     # NVRTC looks its second library up by name: loaded before, that one is found wherever it lies.
     ctypes.CDLL(os.path.join(folder, "libnvrtc-builtins.so.12.0"), mode=ctypes.RTLD_GLOBAL)
     nvrtc = ctypes.CDLL(path)
     nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
     return nvrtc
+
+
+def without_unused_variables(ptx):
+    """The text without the variables in global memory whose names stand nowhere else."""
+    variable = re.compile(r"^\.global [^;=]*?([\w$]+)(\[\d*\])?( = [^;]*)?;\n", re.MULTILINE)
+    names = collections.Counter(re.findall(r"[\w$]+", ptx))
+    return variable.sub(lambda found: "" if names[found[1]] == 1 else found[0], ptx)
 
 
 def check(nvrtc, status, what):
@@ -60,9 +93,14 @@ def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
     wheels, source, *options = sys.argv[1:]
+    libraries = "--cccl" in options
+    if libraries:
+        options.remove("--cccl")
+        options += header_options(wheels)
     with open(source, "rb") as file:
         contents = file.read()
-    sys.stdout.write(compiled(library(wheels), contents, os.path.basename(source), options))
+    ptx = compiled(library(wheels), contents, os.path.basename(source), options)
+    sys.stdout.write(without_unused_variables(ptx) if libraries else ptx)
 
 
 main()

@@ -8,6 +8,7 @@ mod miri;
 mod process;
 mod programs;
 mod shuttle;
+mod targets;
 mod tidy;
 
 use std::process::ExitCode;
@@ -36,6 +37,8 @@ enum Chore {
     Miri,
     /// Run the tests in which every step of every thread is chosen by shuttle.
     Shuttle,
+    /// Check that the crates compile for Windows, macOS and Linux on aarch64.
+    Targets,
     /// Run random programs for as long as you like.
     Programs(programs::Options),
     /// Gather what is worth running on a GPU in gpu-bundle/, a folder that needs nothing but a driver.
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Chore::Kernels(options) => kernels::run(&options),
         Chore::Miri => miri::run(),
         Chore::Shuttle => shuttle::run(),
+        Chore::Targets => targets::run(),
         Chore::Programs(options) => programs::run(&options),
         Chore::Gpu(options) => gpu::run(&options),
     };

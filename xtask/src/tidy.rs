@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the rules of this repository that no compiler knows, checked over every file of the tree.
 
 mod allow_list;
+mod layers;
 mod rules;
 mod sources;
 
@@ -8,6 +9,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 use allow_list::AllowList;
+use layers::Layers;
+
+/// The layers of each crate.
+const LAYERS: &str = "xtask/layers.txt";
 
 /// Checks all rules; prints each breach on a line of its own, and fails if there is any.
 pub(crate) fn run() -> Result<()> {
@@ -17,6 +22,9 @@ pub(crate) fn run() -> Result<()> {
         &list("xtask/unsafe-files.txt")?,
         &list("xtask/long-files.txt")?,
     );
+    for layers in Layers::parse(LAYERS, &read(LAYERS)?)? {
+        problems.extend(layers.breaches(&sources));
+    }
     problems.sort();
     for problem in &problems {
         println!("{problem}");
@@ -37,7 +45,9 @@ pub(crate) fn run() -> Result<()> {
 
 /// Reads the list of exceptions at `path`.
 fn list(path: &'static str) -> Result<AllowList> {
-    let text =
-        std::fs::read_to_string(process::root().join(path)).with_context(|| format!("cannot read {path}"))?;
-    AllowList::parse(path, &text)
+    AllowList::parse(path, &read(path)?)
+}
+
+fn read(path: &str) -> Result<String> {
+    std::fs::read_to_string(process::root().join(path)).with_context(|| format!("cannot read {path}"))
 }

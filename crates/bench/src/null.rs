@@ -18,8 +18,9 @@ use std::{
 
 use millstream_driver::{
     Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
-    EventHandle, EventKind, FillPattern, FunctionHandle, HostFunction, LaunchDims, ManagedAdvice,
-    ManagedLocation, ModuleHandle, PoolHandle, PoolUsage, PriorityRange, ResultCode, StreamHandle,
+    EventHandle, EventKind, FillPattern, FunctionAttribute, FunctionHandle, HostFunction, LaunchDims,
+    ManagedAdvice, ManagedLocation, ModuleHandle, PoolHandle, PoolUsage, PriorityRange, ResultCode,
+    StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -93,6 +94,13 @@ impl fmt::Debug for Null {
     }
 }
 
+/// A part of page-locked memory, aligned as every allocation is to be.
+#[derive(Clone, Copy, Default)]
+#[repr(align(256))]
+struct Line {
+    _words: [u128; 16],
+}
+
 /// Methods that do nothing, and those that only lengthen the queue of the stream they name.
 macro_rules! inert {
     (nothing { $(fn $name:ident($($type:ty),*);)* }
@@ -141,6 +149,10 @@ impl Driver for Null {
 
     fn device_total_bytes(&self, _: DeviceOrdinal) -> Result<u64> {
         Ok(u64::MAX)
+    }
+
+    fn device_uuid(&self, _: DeviceOrdinal) -> Result<[u8; 16]> {
+        Ok([0; 16])
     }
 
     fn device_attribute(&self, _: DeviceOrdinal, attribute: DeviceAttribute) -> Result<i32> {
@@ -250,8 +262,8 @@ impl Driver for Null {
 
     /// Memory that is never given back: the program that wants it ends soon.
     unsafe fn host_alloc(&self, _: ContextHandle, bytes: usize) -> Result<NonNull<u8>> {
-        let words = vec![0_u128; bytes.div_ceil(size_of::<u128>())];
-        Ok(NonNull::from(Box::leak(words.into_boxed_slice())).cast())
+        let lines = vec![Line::default(); bytes.div_ceil(size_of::<Line>())];
+        Ok(NonNull::from(Box::leak(lines.into_boxed_slice())).cast())
     }
 
     unsafe fn module_load(&self, _: ContextHandle, _: &[u8]) -> Result<ModuleHandle> {
@@ -266,8 +278,16 @@ impl Driver for Null {
         Err(DriverError::new("module_global", ResultCode::NOT_FOUND))
     }
 
-    unsafe fn function_max_threads(&self, _: ContextHandle, _: FunctionHandle) -> Result<i32> {
-        Ok(1024)
+    unsafe fn function_attribute(
+        &self,
+        _: ContextHandle,
+        _: FunctionHandle,
+        attribute: FunctionAttribute,
+    ) -> Result<i32> {
+        Ok(match attribute {
+            FunctionAttribute::MAX_THREADS_PER_BLOCK => 1024,
+            _ => 0,
+        })
     }
 
     unsafe fn launch_host_function(
@@ -301,6 +321,7 @@ impl Driver for Null {
             fn copy_unified(ContextHandle, DevicePtr, DevicePtr, usize);
             fn module_unload(ContextHandle, ModuleHandle);
             fn function_load(ContextHandle, FunctionHandle);
+            fn function_set_attribute(ContextHandle, FunctionHandle, FunctionAttribute, i32);
         }
         enqueue {
             fn mem_free_async(ContextHandle, DevicePtr; stream);

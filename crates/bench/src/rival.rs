@@ -10,8 +10,6 @@ use cudarc::{
     nvrtc::Ptx,
 };
 
-use millstream::driver::cuda::Cuda;
-
 use crate::raw::BLOCK;
 
 /// Lets the first two devices reach each other's memory, by raw calls: cudarc's safe layer has none for it.
@@ -25,8 +23,6 @@ pub(crate) fn enable_peer_access() -> Result<()> {
             enabled.result()?;
         }
     }
-    // cudarc has made another context current.
-    Cuda::forget_current_context();
     Ok(())
 }
 

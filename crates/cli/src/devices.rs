@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-use millstream::{Device, Select};
-use millstream_driver::{DeviceAttribute, DeviceOrdinal, Driver, DriverError, cuda::Cuda};
+use millstream::{Device, DeviceProperties, Select};
+use millstream_driver::{DeviceOrdinal, Driver, cuda::Cuda};
 use millstream_sim::{Gpu, SimConfig};
 
 /// Everything about this machine.
@@ -25,53 +25,103 @@ fn choice_line(choice: Result<(&str, &str), impl Display>) -> String {
     }
 }
 
-/// A line for each device of a driver.
+/// Some lines for each device of a driver.
 fn driver_lines(prefix: &str, driver: &dyn Driver) -> String {
     let count = match driver.device_count() {
         Ok(count) => count,
         Err(error) => return format!("{prefix} none: {error}\n"),
     };
-    let line = |ordinal: i32| match facts(driver, DeviceOrdinal::from_raw(ordinal)) {
-        Ok(facts) => format!("{prefix}{ordinal} {facts}, {}\n", driver.name()),
+    let lines = |ordinal: i32| match DeviceProperties::read(driver, DeviceOrdinal::from_raw(ordinal)) {
+        Ok(properties) => {
+            let (device, more) = (headline(&properties), details(&properties));
+            format!("{prefix}{ordinal} {device}, {}\n{more}", driver.name())
+        }
         Err(error) => format!("{prefix}{ordinal} cannot be asked: {error}\n"),
     };
-    (0..count).map(line).collect()
+    (0..count).map(lines).collect()
 }
 
 /// What one device is.
-fn facts(driver: &dyn Driver, device: DeviceOrdinal) -> Result<String, DriverError> {
-    let attribute = |attribute| driver.device_attribute(device, attribute);
-    Ok(format!(
-        "{}, {:.1} GiB, compute capability {}.{}, {} multiprocessors",
-        driver.device_name(device)?,
-        driver.device_total_bytes(device)? as f64 / f64::from(1 << 30),
-        attribute(DeviceAttribute::COMPUTE_CAPABILITY_MAJOR)?,
-        attribute(DeviceAttribute::COMPUTE_CAPABILITY_MINOR)?,
-        attribute(DeviceAttribute::MULTIPROCESSOR_COUNT)?,
-    ))
+fn headline(device: &DeviceProperties) -> String {
+    let (major, minor) = device.compute_capability;
+    format!(
+        "{}, {:.1} GiB, compute capability {major}.{minor}, {} multiprocessors",
+        device.name,
+        device.total_bytes as f64 / f64::from(1 << 30),
+        device.multiprocessors,
+    )
+}
+
+/// The rest of its properties, each line indented.
+fn details(device: &DeviceProperties) -> String {
+    let with = |has: bool, what: &str| if has { format!(", {what}") } else { String::new() };
+    let [block_x, block_y, block_z] = device.block_max;
+    let [grid_x, grid_y, grid_z] = device.grid_max;
+    [
+        format!("{}, PCI {}", device.uuid, device.pci_address),
+        format!(
+            "{} MHz, memory {} MHz on {} bits{}{}{}",
+            device.clock_khz / 1000,
+            device.memory_clock_khz / 1000,
+            device.memory_bus_bits,
+            with(device.has_ecc, "ECC"),
+            with(device.is_integrated, "shared with the host"),
+            with(device.has_managed_memory, "managed memory"),
+        ),
+        format!(
+            "L2 cache {} KiB, constant memory {} KiB, {} copy engines, pitch up to {} bytes",
+            device.l2_bytes >> 10,
+            device.constant_bytes >> 10,
+            device.copy_engines,
+            device.pitch_bytes_max,
+        ),
+        format!(
+            "multiprocessor: {} threads, {} blocks, {} KiB of shared memory, {} registers, warps of {}",
+            device.threads_per_multiprocessor_max,
+            device.blocks_per_multiprocessor_max,
+            device.shared_bytes_per_multiprocessor >> 10,
+            device.registers_per_multiprocessor,
+            device.warp_size,
+        ),
+        format!(
+            "block: {} threads, up to {block_x} x {block_y} x {block_z}, {} KiB of shared memory, {} KiB by opting in, \
+             {} registers",
+            device.threads_per_block_max,
+            device.shared_bytes_per_block >> 10,
+            device.shared_bytes_per_block_max >> 10,
+            device.registers_per_block_max,
+        ),
+        format!("grid: up to {grid_x} x {grid_y} x {grid_z} blocks"),
+    ]
+    .map(|line| format!("  {line}\n"))
+    .concat()
 }
 
 #[cfg(test)]
 mod tests {
-    use millstream_driver::ResultCode;
+    use millstream_driver::{DriverError, ResultCode};
 
     use super::*;
 
     #[test]
-    fn each_device_of_a_driver_has_a_line() {
+    fn each_device_of_a_driver_has_its_properties() {
         let gpu = Gpu::new(SimConfig::new().devices(2).memory_bytes(3 << 29));
         let lines = driver_lines("sim:", &gpu);
-        let lines: Vec<_> = lines.lines().collect();
-        assert_eq!(lines.len(), 2, "{lines:?}");
-        for (ordinal, line) in lines.into_iter().enumerate() {
-            let name = gpu.name();
-            assert_eq!(
-                line,
-                format!(
-                    "sim:{ordinal} Simulated GPU, 1.5 GiB, compute capability 9.0, 132 multiprocessors, {name}"
-                )
-            );
-        }
+        let name = gpu.name();
+        let expected = [0, 1].map(|ordinal| {
+            format!(
+                "sim:{ordinal} Simulated GPU, 1.5 GiB, compute capability 9.0, 132 multiprocessors, {name}
+  GPU-73696d75-6c61-7465-6400-00000000000{ordinal}, PCI ffff:0{}:00.0
+  1980 MHz, memory 3201 MHz on 6144 bits, ECC, managed memory
+  L2 cache 61440 KiB, constant memory 64 KiB, 3 copy engines, pitch up to 2147483647 bytes
+  multiprocessor: 2048 threads, 32 blocks, 228 KiB of shared memory, 65536 registers, warps of 32
+  block: 1024 threads, up to 1024 x 1024 x 64, 48 KiB of shared memory, 227 KiB by opting in, 65536 registers
+  grid: up to 2147483647 x 65535 x 65535 blocks
+",
+                ordinal + 1
+            )
+        });
+        assert_eq!(lines, expected.concat());
     }
 
     #[test]
@@ -97,9 +147,7 @@ mod tests {
             Err(error) => assert_eq!(lines[1], format!("cuda: none: {error}")),
         }
         assert!(
-            lines
-                .last()
-                .is_some_and(|line| line.starts_with("sim:0 Simulated GPU")),
+            lines.iter().any(|line| line.starts_with("sim:0 Simulated GPU")),
             "{report}"
         );
     }

@@ -19,15 +19,17 @@ fn report_bytes(path: &Path, bytes: Vec<u8>) -> Result<String, String> {
     }
 }
 
-/// A line for each kernel of the text.
+/// A line for each remark about the text, and one for each kernel.
 fn report(source: &str) -> Result<String, PtxError> {
     let module = ptx::parse(source)?;
     let lines: String = module.kernels().map(kernel_line).collect();
-    Ok(if lines.is_empty() {
-        "  no kernels\n".to_owned()
+    let lines = if lines.is_empty() {
+        "  no kernels\n"
     } else {
-        lines
-    })
+        &lines
+    };
+    let notes = module.notes().iter().map(|note| format!("  note: {note}\n"));
+    Ok(notes.chain([lines.to_owned()]).collect())
 }
 
 fn kernel_line(kernel: &Kernel) -> String {
@@ -119,6 +121,19 @@ mod tests {
         assert_eq!(error, "binary: not PTX, which is text in UTF-8");
         let error = report_file(Path::new("absent.ptx")).expect_err("no such file");
         assert!(error.starts_with("absent.ptx: "), "{error}");
+    }
+
+    #[test]
+    fn a_newer_target_than_known_is_noted() {
+        let source = HEADER.replace("sm_75", "sm_120a") + ".visible .entry k() { ret; }";
+        let text = report(&source).expect("right PTX");
+        let lines: Vec<_> = text.lines().collect();
+        assert!(
+            lines[0].starts_with("  note: the target sm_120a is newer than sm_90a"),
+            "{text}"
+        );
+        assert!(lines[1].starts_with("  k(): "), "{text}");
+        assert_eq!(lines.len(), 2, "{text}");
     }
 
     #[test]

@@ -7,24 +7,21 @@
 //! # Current contexts
 //!
 //! CUDA keeps one *current context* for each host thread, and many functions work in it. The methods of [`Driver`] take
-//! the context as an argument, so [`Cuda`] makes it current where the function wants it. It remembers, for each thread,
-//! which context it made current last, and calls `cuCtxSetCurrent` only when another one is wanted: an operation costs
-//! no `cuCtxGetCurrent`. The context stays current afterwards.
-//!
-//! So other code on the same thread that changes the current context (`cuCtxSetCurrent`, an unbalanced `cuCtxPushCurrent`
-//! or `cuCtxPopCurrent`, the runtime API's `cudaSetDevice` to another device) must either put it back before this thread
-//! uses Millstream again, or call [`Cuda::forget_current_context`]. Otherwise the next operation may run in the wrong
-//! context, and fails or allocates there. Code that stays with the same device's primary context, as the CUDA runtime
-//! API does, changes nothing.
+//! the context as an argument. Those that name a stream or an event besides (launches, records, waits, queries,
+//! allocations in stream order) take the context from that handle and leave the thread's alone. For all others
+//! [`Cuda`] asks for the current context, makes its own current if it is another, and puts the other back when the
+//! call is over ([`CurrentContext`]); a thread without a current context keeps ours. So other code of the thread may change the current
+//! context between any two calls (`cuCtxSetCurrent`, the runtime API's `cudaSetDevice`), and finds its own unchanged.
 //!
 //! # Files
 //!
-//! `api` declares and finds the functions, `library` opens and initialises, `current` remembers contexts, `calls` is the
+//! `api` declares and finds the functions, `library` opens and initialises, `calls` is the
 //! [`Driver`], `numbers` puts the seam's types into CUDA's, `module` compiles PTX, `host_function` carries closures through a C callback.
 
 pub mod api;
 mod calls;
-mod current;
+#[cfg(test)]
+mod current_tests;
 mod host_function;
 mod library;
 mod module;
@@ -40,7 +37,7 @@ pub use calls::ParamLayout;
 pub use library::{Attempt, LoadError, OLDEST_DRIVER_VERSION};
 
 #[cfg(doc)]
-use crate::Driver;
+use crate::{CurrentContext, Driver};
 
 /// NVIDIA's driver library, loaded and initialised. There is at most one in a process.
 ///
@@ -77,13 +74,6 @@ impl Cuda {
                 }))
             })
             .clone()
-    }
-
-    /// Makes the next operation of the calling thread set the current context again.
-    ///
-    /// To be called after other code on this thread may have changed it; see the [module's page](self#current-contexts).
-    pub fn forget_current_context() {
-        current::forget();
     }
 }
 

@@ -8,12 +8,22 @@
 use std::{ffi::c_void, fmt, ptr::NonNull, time::Duration};
 
 use crate::{
-    ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverError, EventHandle,
-    FunctionHandle, HostAccess, ManagedAdvice, ManagedLocation, MemoryReuse, ModuleHandle, PoolHandle,
-    ResultCode, StreamHandle,
+    ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverError, EventHandle, FloatOperand,
+    FunctionAttribute, FunctionHandle, HostAccess, ManagedAdvice, ManagedLocation, MemoryReuse, ModuleHandle,
+    PoolHandle, ResultCode, StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
+
+/// The least alignment of memory that a [`Driver`] allocates, in bytes: device, managed and page-locked
+/// memory alike. CUDA promises it of every address that one of its memory allocation routines returns.
+///
+/// Page-locked and managed memory usually begins with a page. A driver need not keep to that.
+///
+/// ```
+/// assert!(millstream_driver::ALLOCATION_ALIGNMENT >= align_of::<u128>());
+/// ```
+pub const ALLOCATION_ALIGNMENT: usize = 256;
 
 /// What a query found.
 ///
@@ -173,6 +183,12 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// Lets the calling thread sleep for about `duration` on that same clock. May return early.
     fn pause(&self, duration: Duration);
 
+    /// The stream's number in the texts of this driver: from 1, in the order in which the streams
+    /// of its device were created. `None` for default streams, and from drivers without such texts.
+    fn stream_number(&self, _stream: StreamHandle) -> Option<u64> {
+        None
+    }
+
     /// Told by whoever touches memory with the host's own loads and stores that a device may use as well: at the beginning of
     /// the access and again at its end. A GPU's driver makes nothing of it; one that checks may.
     fn note_host_access(&self, _access: &HostAccess) {}
@@ -181,8 +197,13 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// is enqueued later its content is undefined, as a new one's is. A GPU's driver makes nothing of it; one that checks may.
     fn note_memory_reuse(&self, _reuse: &MemoryReuse) {}
 
+    /// Declares which parameters of a kernel are arrays of floating-point numbers. A GPU's driver
+    /// ignores it; the simulated one compares it with the kernel's accesses.
+    fn note_float_operands(&self, _function: FunctionHandle, _operands: &[FloatOperand]) {}
+
     /// Makes the context current on the calling thread (`cuCtxSetCurrent`), for functions of other libraries that work in
-    /// the current one. The methods here need no such call.
+    /// the current one; a null handle makes none current. The methods here need no such call. Callers that are to leave
+    /// the thread as they found it use [`CurrentContext`](crate::CurrentContext).
     ///
     /// # Errors
     ///
@@ -191,9 +212,18 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ///
     /// # Safety
     ///
-    /// `context` is alive.
+    /// `context` is alive, or null.
     unsafe fn make_current(&self, _context: ContextHandle) -> Result<()> {
         Err(DriverError::new("cuCtxSetCurrent", ResultCode::NOT_SUPPORTED))
+    }
+
+    /// The context that is current on the calling thread (`cuCtxGetCurrent`); a null handle if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) unless the driver is libcuda.
+    fn current_context(&self) -> Result<ContextHandle> {
+        Err(DriverError::new("cuCtxGetCurrent", ResultCode::NOT_SUPPORTED))
     }
 
     /// The CUDA version that the driver supports, 1000 × major + 10 × minor (`cuDriverGetVersion`).
@@ -204,6 +234,10 @@ pub trait Driver: Send + Sync + fmt::Debug {
 
     /// The device's name (`cuDeviceGetName`).
     fn device_name(&self, device: DeviceOrdinal) -> Result<String>;
+
+    /// The 16 bytes that tell the device from every other one, as `nvidia-smi -L` prints them
+    /// (`cuDeviceGetUuid`).
+    fn device_uuid(&self, device: DeviceOrdinal) -> Result<[u8; 16]>;
 
     /// All of the device's memory, in bytes (`cuDeviceTotalMem`).
     fn device_total_bytes(&self, device: DeviceOrdinal) -> Result<u64>;
@@ -342,6 +376,7 @@ pub trait Driver: Send + Sync + fmt::Debug {
     unsafe fn mem_info(&self, context: ContextHandle) -> Result<(u64, u64)>;
 
     /// Allocates device memory, usable at once on every stream (`cuMemAlloc`). The content is undefined.
+    /// The address is a multiple of [`ALLOCATION_ALIGNMENT`], and so are those of the other allocations.
     ///
     /// # Safety
     ///
@@ -350,7 +385,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
 
     /// Allocates managed memory, which the host and every device reach at the same address (`cuMemAllocManaged`, attached
     /// globally, rule 49). The content is undefined. The host's pointer is
-    /// [`with_exposed_provenance_mut`](std::ptr::with_exposed_provenance_mut) of the address.
+    /// [`with_exposed_provenance_mut`](std::ptr::with_exposed_provenance_mut) of the address, a multiple of
+    /// [`ALLOCATION_ALIGNMENT`].
     ///
     /// Where [`CONCURRENT_MANAGED_ACCESS`](DeviceAttribute::CONCURRENT_MANAGED_ACCESS) is 0, the host must not touch any
     /// managed memory while a kernel runs (rule 50).
@@ -465,7 +501,7 @@ pub trait Driver: Send + Sync + fmt::Debug {
     unsafe fn pool_usage(&self, pool: PoolHandle) -> Result<PoolUsage>;
 
     /// Allocates page-locked host memory that every context can use (`cuMemHostAlloc`, portable). Host and device share
-    /// the address. The content is undefined.
+    /// the address, a multiple of [`ALLOCATION_ALIGNMENT`]. The content is undefined.
     ///
     /// # Safety
     ///
@@ -662,16 +698,19 @@ pub trait Driver: Send + Sync + fmt::Debug {
         stream: StreamHandle,
     ) -> Result<()>;
 
-    /// Loads a module (`cuModuleLoadDataEx`) from PTX text or a binary image. PTX need not end in a zero byte here.
+    /// Loads a module (`cuModuleLoadDataEx`) from PTX text, which need not end in a zero byte here.
     ///
     /// # Errors
     ///
-    /// For PTX that does not compile, the detail is the compiler's log: line, opcode, reason.
+    /// [`ResultCode::INVALID_PTX`](crate::ResultCode::INVALID_PTX) or
+    /// [`ResultCode::INVALID_IMAGE`](crate::ResultCode::INVALID_IMAGE) for what is not PTX text, a binary
+    /// image for instance, or text with a zero byte inside. For PTX that does not compile, the detail is
+    /// the compiler's log: line, opcode, reason.
     ///
     /// # Safety
     ///
-    /// `context` is alive. A binary image is trusted: it is code that the device will run.
-    unsafe fn module_load(&self, context: ContextHandle, image: &[u8]) -> Result<ModuleHandle>;
+    /// `context` is alive.
+    unsafe fn module_load(&self, context: ContextHandle, ptx: &[u8]) -> Result<ModuleHandle>;
 
     /// Unloads a module (`cuModuleUnload`).
     ///
@@ -716,14 +755,44 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// `function` is alive and belongs to `context`.
     unsafe fn function_load(&self, context: ContextHandle, function: FunctionHandle) -> Result<()>;
 
-    /// Most threads in a block of this kernel on this device (`CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK`).
+    /// One attribute of the kernel (`cuFuncGetAttribute`).
     ///
     /// # Safety
     ///
-    /// `function` is alive.
-    unsafe fn function_max_threads(&self, context: ContextHandle, function: FunctionHandle) -> Result<i32>;
+    /// `function` is alive and belongs to `context`.
+    unsafe fn function_attribute(
+        &self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        attribute: FunctionAttribute,
+    ) -> Result<i32>;
+
+    /// Sets one attribute of the kernel, for launches from now on (`cuFuncSetAttribute`, rule 59). Of the
+    /// attributes named here, [`MAX_DYNAMIC_SHARED_BYTES`](FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES)
+    /// can be set.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for a value that is out of range, or
+    /// an attribute that cannot be set.
+    ///
+    /// # Safety
+    ///
+    /// `function` is alive and belongs to `context`.
+    unsafe fn function_set_attribute(
+        &self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        attribute: FunctionAttribute,
+        value: i32,
+    ) -> Result<()>;
 
     /// Enqueues a kernel (`cuLaunchKernel`, rule 13). The arguments are copied before the call returns.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for a shape that the device cannot have, and for
+    /// more dynamic shared memory than [`FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES`] allows (rule 59).
     ///
     /// # Safety
     ///

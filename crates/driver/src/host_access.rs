@@ -1,4 +1,5 @@
-//! What a driver can be told that it cannot see: the host's own loads and stores, and memory that is given out again.
+//! Notes to a driver about events that it cannot see: the host's own loads and stores, memory that
+//! is given out again, and the declared element types of a kernel's arrays.
 
 use std::panic::Location;
 
@@ -53,4 +54,23 @@ pub struct MemoryReuse {
     pub label: &'static str,
     /// The line of the program that it is given out for.
     pub location: &'static Location<'static>,
+}
+
+/// A kernel parameter that is declared as an array of floating-point numbers.
+///
+/// ```
+/// use millstream_driver::FloatOperand;
+/// let operand = FloatOperand { param: 0, name: "x", element: "f32", element_bytes: 4 };
+/// assert_eq!(operand.element_bytes, size_of::<f32>());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FloatOperand {
+    /// The parameter's place, from 0.
+    pub param: usize,
+    /// The parameter's name.
+    pub name: &'static str,
+    /// The name of the elements' type.
+    pub element: &'static str,
+    /// The size of an element in bytes.
+    pub element_bytes: usize,
 }

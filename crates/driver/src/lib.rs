@@ -9,21 +9,27 @@
 
 mod copy_2d;
 pub mod cuda;
+mod current;
 mod driver;
 mod error;
 mod handles;
 mod host_access;
 pub mod libraries;
 mod managed;
+mod per_process;
 
 pub use copy_2d::{Copy2d, Memory2d, Side2d};
+pub use current::CurrentContext;
 pub use driver::{
-    Completion, Driver, EventKind, FillPattern, HostFunction, LaunchDims, PoolUsage, PriorityRange,
+    ALLOCATION_ALIGNMENT, Completion, Driver, EventKind, FillPattern, HostFunction, LaunchDims, PoolUsage,
+    PriorityRange,
 };
 pub use error::{DriverError, ResultCode};
 pub use handles::{
-    ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, EventHandle, FunctionHandle, ModuleHandle,
-    PoolHandle, StreamHandle,
+    ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, EventHandle, FunctionAttribute, FunctionHandle,
+    ModuleHandle, PoolHandle, StreamHandle,
 };
-pub use host_access::{HostAccess, MemoryReuse};
+pub use host_access::{FloatOperand, HostAccess, MemoryReuse};
 pub use managed::{ManagedAdvice, ManagedLocation};
+#[doc(hidden)]
+pub use per_process::PerProcess;

@@ -4,8 +4,8 @@
 //!
 //! 1. where an environment variable of its own says, a file or a folder, and then nowhere else;
 //! 2. in the process, loaded by somebody else;
-//! 3. in Python's wheels: under `site-packages` of `VIRTUAL_ENV`, of `CONDA_PREFIX` (and in its `lib`), and of where the
-//!    `python3` of `PATH` lies;
+//! 3. in Python's wheels: under `site-packages` of `VIRTUAL_ENV`, of `CONDA_PREFIX` (and in its `lib`, or `Library\bin` on
+//!    Windows), and of where the `python3` of `PATH` lies, or `python.exe` on Windows;
 //! 4. where the system's loader looks;
 //! 5. in the toolkit that `CUDA_HOME` or `CUDA_PATH` names.
 //!
@@ -13,14 +13,18 @@
 
 #![allow(unsafe_code, reason = "loads libraries and finds their functions")]
 
+mod layout;
+
 use std::{
     error::Error,
-    ffi::{OsStr, OsString},
-    fmt, fs,
+    ffi::OsString,
+    fmt,
     path::{Path, PathBuf},
 };
 
 use libloading::Library;
+
+use layout::Layout;
 
 /// A library to look for.
 ///
@@ -101,7 +105,8 @@ impl Wanted {
     /// Libraries of these names can be loaded by anyone at any time: their initialisers ask nothing of their loader.
     pub unsafe fn find(&self) -> Result<Found, NotFound> {
         let mut tried = Vec::new();
-        for place in self.places(&|name| std::env::var_os(name).filter(|value| !value.is_empty())) {
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        for place in self.places(Layout::HERE, &variable) {
             let name = place.to_string();
             // SAFETY: the caller vouches for libraries of these names.
             match unsafe { place.load() } {
@@ -122,21 +127,21 @@ impl Wanted {
     }
 
     /// All places to look at, best first, by what the environment says.
-    fn places(&self, variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<Place> {
+    fn places(&self, layout: Layout, variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<Place> {
         if let Some(value) = variable(self.variable) {
             return self.places_at(Path::new(&value));
         }
         let mut places: Vec<_> = self.files.iter().map(|(name, _)| Place::Loaded(name)).collect();
         let conda = variable("CONDA_PREFIX").map(PathBuf::from);
-        let python = variable("PATH").and_then(|path| python_prefix(&path));
+        let python = variable("PATH").and_then(|path| layout.python_prefix(&path));
         let prefixes = [variable("VIRTUAL_ENV").map(PathBuf::from), conda.clone(), python];
         let mut folders = Vec::new();
         for prefix in prefixes.into_iter().flatten() {
-            for packages in site_packages(&prefix) {
+            for packages in layout.site_packages(&prefix) {
                 folders.extend(self.wheel_folders.iter().map(|folder| packages.join(folder)));
             }
             if conda.as_ref() == Some(&prefix) {
-                folders.push(prefix.join("lib"));
+                folders.push(prefix.join(layout.conda_folder()));
             }
         }
         for (at, folder) in folders.iter().enumerate() {
@@ -146,12 +151,7 @@ impl Wanted {
         }
         places.extend(self.files.iter().map(|(name, _)| Place::System(name)));
         for toolkit in ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(variable) {
-            for folder in [
-                "lib64",
-                "lib",
-                "targets/x86_64-linux/lib",
-                "targets/sbsa-linux/lib",
-            ] {
+            for folder in layout.toolkit_folders() {
                 let folder = Path::new(&toolkit).join(folder);
                 if folder.is_dir() {
                     places.extend(self.files_in(&folder));
@@ -194,44 +194,6 @@ impl Wanted {
 fn companion_in(folder: &Path, name: &str) -> Option<PathBuf> {
     let file = folder.join(name);
     file.is_file().then_some(file)
-}
-
-/// The prefix of the `python3` that `PATH` finds first.
-fn python_prefix(path: &OsStr) -> Option<PathBuf> {
-    let mut folders = std::env::split_paths(path);
-    let folder = folders.find(|folder| folder.join("python3").is_file())?;
-    folder.parent().map(Path::to_path_buf)
-}
-
-/// The folders of installed packages below a Python's prefix, newest Python first.
-fn site_packages(prefix: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for library in ["lib", "lib64", "local/lib"] {
-        let Ok(entries) = fs::read_dir(prefix.join(library)) else {
-            continue;
-        };
-        let versions = entries.flatten().map(|entry| entry.path()).filter(|path| {
-            let name = path.file_name().and_then(OsStr::to_str);
-            name.is_some_and(|name| name.starts_with("python3"))
-        });
-        let mut versions: Vec<_> = versions.collect();
-        versions.sort_by_key(|path| std::cmp::Reverse(minor_version(path)));
-        for version in versions {
-            for packages in ["site-packages", "dist-packages"] {
-                let packages = version.join(packages);
-                if packages.is_dir() {
-                    found.push(packages);
-                }
-            }
-        }
-    }
-    found
-}
-
-/// 12 for `…/python3.12`, 0 for `…/python3`.
-fn minor_version(path: &Path) -> u32 {
-    let extension = path.extension().and_then(OsStr::to_str);
-    extension.and_then(|minor| minor.parse().ok()).unwrap_or(0)
 }
 
 impl Place {
@@ -336,7 +298,7 @@ impl Error for NotFound {}
 
 #[cfg(test)]
 mod tests {
-    use std::process;
+    use std::{fs, process};
 
     use super::*;
 
@@ -362,7 +324,11 @@ mod tests {
         }
 
         fn places(&self, variables: &[(&str, &str)]) -> Vec<Place> {
-            WANTED.places(&|name| {
+            self.places_of(WANTED, Layout::Unix, variables)
+        }
+
+        fn places_of(&self, wanted: Wanted, layout: Layout, variables: &[(&str, &str)]) -> Vec<Place> {
+            wanted.places(layout, &|name| {
                 let found = variables.iter().find(|(variable, _)| *variable == name);
                 found.map(|(_, path)| self.0.join(path).into_os_string())
             })
@@ -415,6 +381,53 @@ mod tests {
                 folder.file("cuda/lib64/liba.so.1", None),
             ]
         );
+    }
+
+    #[test]
+    fn windows_has_its_own_folders() {
+        const WANTED: Wanted = Wanted {
+            title: "a library",
+            variable: "WHERE",
+            files: &[("a64_2.dll", "b64_2.dll")],
+            wheel_folders: &["nvidia/a/bin"],
+        };
+        let folder = Folder::with(
+            "windows",
+            &[
+                "venv/Lib/site-packages/nvidia/a/bin/a64_2.dll",
+                "conda/Library/bin/a64_2.dll",
+                "conda/Library/bin/b64_2.dll",
+                "python/python.exe",
+                "python/Lib/site-packages/nvidia/a/bin/a64_2.dll",
+                "other/Scripts/python.exe",
+                "other/Lib/site-packages/nvidia/a/bin/a64_2.dll",
+                "cuda/bin/a64_2.dll",
+                "cuda/bin/x64/a64_2.dll",
+            ],
+        );
+        let places = |variables: &[(&str, &str)]| folder.places_of(WANTED, Layout::Windows, variables);
+        let (loaded, system) = (Place::Loaded("a64_2.dll"), Place::System("a64_2.dll"));
+        let all = places(&[
+            ("VIRTUAL_ENV", "venv"),
+            ("CONDA_PREFIX", "conda"),
+            ("PATH", "python"),
+            ("CUDA_PATH", "cuda"),
+        ]);
+        assert_eq!(
+            all,
+            [
+                loaded,
+                folder.file("venv/Lib/site-packages/nvidia/a/bin/a64_2.dll", None),
+                folder.file("conda/Library/bin/a64_2.dll", Some("conda/Library/bin/b64_2.dll")),
+                folder.file("python/Lib/site-packages/nvidia/a/bin/a64_2.dll", None),
+                system,
+                folder.file("cuda/bin/x64/a64_2.dll", None),
+                folder.file("cuda/bin/a64_2.dll", None),
+            ]
+        );
+        let scripts = places(&[("PATH", "other/Scripts")]);
+        let packages = folder.file("other/Lib/site-packages/nvidia/a/bin/a64_2.dll", None);
+        assert!(scripts.contains(&packages), "{scripts:?}");
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! From the declarations to the module, its loader and a method for each kernel.
 
 use proc_macro2::{Span, TokenStream};
-use quote::quote;
-use syn::{Attribute, Expr, ExprLit, Ident, Lit, visit_mut, visit_mut::VisitMut};
+use quote::{quote, quote_spanned};
+use syn::{Attribute, Ident, spanned::Spanned};
 
 use crate::{
+    clause::Clause,
     kernel::{Kernel, Kind, Param, Safety},
     module::{Module, Modules},
     text::one_line,
@@ -13,10 +14,10 @@ use crate::{
 /// The code for one call of the macro.
 pub(crate) fn expand(input: TokenStream) -> syn::Result<TokenStream> {
     let modules: Modules = syn::parse2(input)?;
-    Ok(modules.0.iter().map(module).collect())
+    modules.0.iter().map(module).collect()
 }
 
-fn module(module: &Module) -> TokenStream {
+fn module(module: &Module) -> syn::Result<TokenStream> {
     let Module {
         attributes,
         visibility,
@@ -25,17 +26,27 @@ fn module(module: &Module) -> TokenStream {
         kernels,
     } = module;
     let module_name = name.to_string();
+    let origin = one_line(quote! { #ptx });
     let docs =
         (!has_docs(attributes)).then(|| doc(&format!("The kernels of the PTX module `{module_name}`.")));
     let kernels_docs = doc(&format!(
         "The kernels of [`{module_name}`](self), loaded on one device."
     ));
     let signatures = kernels.iter().map(signature);
+    let arrays = kernels.iter().map(arrays);
+    let params = kernels.iter().flat_map(|kernel| &kernel.params);
+    let alignments = params.filter_map(|Param { kind, .. }| match kind {
+        Kind::Read(ty) | Kind::Write(ty) => Some(quote_spanned! { ty.span()=>
+            const _: () = ::millstream::kernel::assert_device_alignment::<#ty>();
+        }),
+        Kind::Scalar(_) => None,
+    });
     let methods = kernels
         .iter()
         .enumerate()
-        .map(|(index, kernel)| method(&module_name, index, kernel));
-    quote! {
+        .map(|(index, kernel)| method(&module_name, index, kernel))
+        .collect::<syn::Result<Vec<_>>>()?;
+    Ok(quote! {
         #docs
         #(#attributes)*
         #visibility mod #name {
@@ -58,17 +69,22 @@ fn module(module: &Module) -> TokenStream {
         #[allow(unsafe_code, reason = "declared by `unsafe mod` with a promise about its signatures")]
         impl #name::Kernels {
             fn load(device: &::millstream::Device) -> ::millstream::Result<Self> {
+                #(#alignments)*
                 static SOURCE: ::millstream::kernel::Source = ::millstream::kernel::Source {
                     module: #module_name,
+                    origin: #origin,
+                    declared: ::core::concat!(::core::file!(), ":", ::core::line!()),
                     ptx: #ptx,
                     kernels: &[#(#signatures),*],
                 };
-                ::core::result::Result::Ok(Self { functions: ::millstream::kernel::load(device, &SOURCE)? })
+                let functions = ::millstream::kernel::load(device, &SOURCE)?;
+                ::millstream::kernel::declare_arrays(&functions, &[#(#arrays),*]);
+                ::core::result::Result::Ok(Self { functions })
             }
 
             #(#methods)*
         }
-    }
+    })
 }
 
 /// The kernel's signature, to be compared with the PTX.
@@ -91,8 +107,26 @@ fn signature(kernel: &Kernel) -> TokenStream {
     quote! { ::millstream::kernel::Signature { name: #name, params: &[#(#params),*] } }
 }
 
+/// The kernel's array parameters with their element types.
+fn arrays(kernel: &Kernel) -> TokenStream {
+    let arrays = kernel.params.iter().enumerate().filter_map(|(index, param)| {
+        let (Kind::Read(ty) | Kind::Write(ty)) = &param.kind else {
+            return None;
+        };
+        let name = param.name.to_string();
+        Some(quote! {
+            ::millstream::kernel::Array {
+                param: #index,
+                name: #name,
+                element: ::millstream::kernel::element::<#ty>
+            }
+        })
+    });
+    quote! { &[#(#arrays),*] }
+}
+
 /// The method that launches the kernel.
-fn method(module: &str, index: usize, kernel: &Kernel) -> TokenStream {
+fn method(module: &str, index: usize, kernel: &Kernel) -> syn::Result<TokenStream> {
     let Kernel {
         attributes,
         visibility,
@@ -119,8 +153,8 @@ fn method(module: &str, index: usize, kernel: &Kernel) -> TokenStream {
         Kind::Write(_) => quote! { ::millstream::kernel::Argument::write(&mut #name) },
         Kind::Scalar(_) => quote! { ::millstream::kernel::Argument::scalar(&#name) },
     });
-    let checks = checks(&format!("{module}::{name}"), &grid, kernel);
-    quote! {
+    let checks = checks(&format!("{module}::{name}"), &grid, kernel)?;
+    Ok(quote! {
         #(#attributes)*
         #docs
         #[allow(clippy::too_many_arguments, reason = "a kernel has as many as it has")]
@@ -128,9 +162,10 @@ fn method(module: &str, index: usize, kernel: &Kernel) -> TokenStream {
         #visibility #unsafety fn #name(
             &self,
             #stream: &::millstream::Stream,
-            #grid: ::millstream::Grid,
+            #grid: impl ::core::convert::Into<::millstream::Grid>,
             #(#declared),*
         ) -> ::millstream::Result<()> {
+            let #grid: ::millstream::Grid = ::core::convert::Into::into(#grid);
             #checks
             // SAFETY: the author of `unsafe mod` vouches that the signature is the kernel's. That the kernel stays within
             // its operands follows from its clauses, which hold, or else is what the caller of an unsafe method promises.
@@ -143,13 +178,13 @@ fn method(module: &str, index: usize, kernel: &Kernel) -> TokenStream {
                 )
             }
         }
-    }
+    })
 }
 
 /// Checks the clauses, in order.
-fn checks(path: &str, grid: &Ident, kernel: &Kernel) -> Option<TokenStream> {
+fn checks(path: &str, grid: &Ident, kernel: &Kernel) -> syn::Result<Option<TokenStream>> {
     if kernel.clauses.is_empty() {
-        return None;
+        return Ok(None);
     }
     let names = kernel.params.iter().map(|Param { name, kind, .. }| match kind {
         Kind::Read(ty) | Kind::Write(ty) => quote! {
@@ -160,43 +195,37 @@ fn checks(path: &str, grid: &Ident, kernel: &Kernel) -> Option<TokenStream> {
         Kind::Scalar(_) => quote! { let #name = ::millstream::kernel::clause::Value(#name).in_clause(); },
     });
     let clauses = kernel.clauses.iter().map(|clause| {
-        let text = one_line(quote! { #clause });
-        let mut clause = clause.clone();
-        WideLiterals.visit_expr_mut(&mut clause);
-        quote! {
-            if !::millstream::kernel::clause::holds(|| #clause) {
-                return ::core::result::Result::Err(::millstream::Error::requires(#path, #text));
+        let Clause {
+            text,
+            checked,
+            noting,
+            values,
+        } = Clause::of(clause, kernel)?;
+        Ok(quote! {
+            if !::millstream::kernel::clause::holds(|| #checked) {
+                return ::core::result::Result::Err(::millstream::Error::requires(
+                    #path,
+                    #text,
+                    ::millstream::kernel::clause::values(move |#values| #noting),
+                ));
             }
-        }
+        })
     });
-    Some(quote! {
-        #[allow(unused_imports, unused_variables, reason = "a clause need not name everything")]
+    let clauses = clauses.collect::<syn::Result<Vec<_>>>()?;
+    Ok(Some(quote! {
+        #[allow(
+            unused_imports,
+            unused_parens,
+            unused_variables,
+            reason = "a clause need not name everything"
+        )]
         {
-            use ::millstream::kernel::clause::Other as _;
+            use ::millstream::kernel::clause::{Opaque as _, Other as _, OtherIndexed as _};
             #(#names)*
             let #grid = ::millstream::kernel::clause::Shape::from(&#grid);
             #(#clauses)*
         }
-    })
-}
-
-/// Makes a clause's integer literals as wide as its other integers, so that `2 * 3` cannot overflow either.
-struct WideLiterals;
-
-impl VisitMut for WideLiterals {
-    fn visit_expr_mut(&mut self, expr: &mut Expr) {
-        match expr {
-            Expr::Lit(ExprLit {
-                lit: Lit::Int(literal),
-                ..
-            }) if literal.suffix().is_empty() => {
-                *expr = syn::parse_quote! { ::millstream::kernel::clause::Int::new(#literal) };
-            }
-            // An array's index is a `usize` of Rust's own.
-            Expr::Index(index) => self.visit_expr_mut(&mut index.expr),
-            other => visit_mut::visit_expr_mut(self, other),
-        }
-    }
+    }))
 }
 
 fn method_docs(kernel: &Kernel) -> TokenStream {

@@ -1,6 +1,7 @@
 //! Procedural macros of Millstream, used through the crates `millstream`: typed kernels with [`kernels!`], and
 //! `millstream-region`: functions that run on a device with [`macro@region`], and structs of arrays with [`macro@OnDevice`].
 
+mod clause;
 mod expand;
 mod kernel;
 mod module;
@@ -30,7 +31,7 @@ use proc_macro::TokenStream;
 /// }
 ///
 /// let kernels = photo::load(&device)?;
-/// kernels.luminance(&stream, Grid::linear(n), &rgb, &mut luma, n)?;
+/// kernels.luminance(&stream, n, &rgb, &mut luma, n)?;
 /// ```
 ///
 /// # The module
@@ -58,22 +59,35 @@ use proc_macro::TokenStream;
 /// | `&mut [T]` | `T*` | `impl WriteOperand<T>`: `&mut Buffer<T>`, a mutable view, … |
 /// | `T`, named by a path | `T` | `T`, which is plain old data (`bytemuck::Pod`) |
 ///
-/// Loading compares the number of parameters and the size and alignment of each with the PTX.
+/// Loading compares the number of parameters and the size and alignment of each with the PTX. Elements of
+/// slices must not need an alignment of more than 256 bytes, which is what device memory has; others do
+/// not compile.
 ///
 /// # Clauses
 ///
 /// A clause is a Rust expression of type `bool`. In it
 ///
-/// * a scalar parameter's name is its value. Integers of every type become one wide integer, so that they mix with each
-///   other, with lengths and with literals, and no cast is needed: `rgb.len() >= 3 * n`.
-///   It has `+ - * / %`, comparison, `min`, `max` and `div_ceil`.
-/// * a slice parameter's name has `.len()`, in elements, and `.is_empty()`;
-/// * `grid` is the launch: `grid.blocks.x` (CUDA's `gridDim.x`), `grid.block.x` (`blockDim.x`), their `y` and `z`, and
-///   `grid.shared_bytes`;
-/// * everything else is what it is where the macro stands.
+/// * the names are those of the parameters, and of whatever else there is where the macro stands:
+///   constants, functions, types. A slice has `.len()`, in elements, and `.is_empty()`.
+/// * `grid` is the launch: `grid.blocks.x` (CUDA's `gridDim.x`), `grid.block.x` (`blockDim.x`), their
+///   `y` and `z`, and `grid.shared_bytes`.
+/// * integers are checked and 128 bits wide. Whatever stands beside an operator, a parameter, a field,
+///   an element, a constant, the result of a call, becomes such an integer if it is an integer of any
+///   type. So all of them mix, and no cast is needed: `rgb.len() >= 3 * n`, `out.len() >= size.w * size.h`.
 ///
-/// Clauses are checked in order; the first that does not hold is the error's text, and nothing is enqueued. Arithmetic
-/// that overflows, or divides by zero, makes its clause not hold: it neither panics nor wraps around.
+/// Clauses are checked in order; the first that does not hold is the error's text, with the values of
+/// its operands, and nothing is enqueued. Arithmetic that overflows, or divides by zero, makes its
+/// clause not hold: it neither panics nor wraps around.
+///
+/// The checked integers have the operators `+ - * / % & | ^ << >>`, comparison, and the methods `abs`,
+/// `abs_diff`, `clamp`, `div_ceil`, `div_euclid`, `is_multiple_of`, `is_power_of_two`, `max`, `min`,
+/// `next_multiple_of`, `next_power_of_two`, `pow` and `rem_euclid`. They index arrays, slices and vectors:
+/// `TABLE[mode + 1]`, which makes the clause not hold if there is no such element.
+///
+/// Refused, because it might overflow unseen: casts with `as`, compound assignment, macros but
+/// `matches!` and `cfg!`, and arithmetic by the name of a function (`Mul::mul`, `u32::pow`, `sum`). What
+/// a function of one's own does, or one whose name says how it overflows (`wrapping_mul`), is part of
+/// what the author of `unsafe mod` promises.
 ///
 /// # Expansion
 ///
@@ -91,14 +105,15 @@ use proc_macro::TokenStream;
 ///     pub fn luminance(
 ///         &self,
 ///         stream: &millstream::Stream,
-///         grid: millstream::Grid,
+///         grid: impl Into<millstream::Grid>,
 ///         rgb: impl millstream::kernel::ReadOperand<u8>,
 ///         mut luma: impl millstream::kernel::WriteOperand<u8>,
 ///         n: i32,
 ///     ) -> millstream::Result<()> {
-///         // for each clause, with the names above in scope:
+///         // for each clause, with the names above in scope, and each operand a checked integer:
 ///         if !clause::holds(|| rgb.len() >= 3 * n) {
-///             return Err(millstream::Error::requires("photo::luminance", "rgb.len() >= 3 * n"));
+///             let values = …; // "rgb.len() = 8, n = 3"
+///             return Err(millstream::Error::requires("photo::luminance", "rgb.len() >= 3 * n", values));
 ///         }
 ///         // SAFETY: the declaration's author vouches for the signature, and the clauses hold.
 ///         unsafe {
@@ -144,7 +159,8 @@ pub fn kernels(input: TokenStream) -> TokenStream {
 /// |---|---|---|
 /// | `x: &Array1<f32>` | `&` of an array on the device | `&x`, `x`, a view, or an array on the device, which is not copied |
 /// | `x: Array1<f32>`, `mut x: …` | such an array | the same |
-/// | `x: &mut Array1<f32>` | `&mut` of such an array | `&mut x`, a view of it to write, or `&mut` of an array on the device |
+/// | `x: &ArrayView2<f32>`, `x: ArrayView2<f32>` | as if it were declared as `Array2<f32>` | the same |
+/// | `x: &mut Array1<f32>`, `&mut ArrayViewMut1<f32>` | `&mut` of such an array | `&mut x`, a view of it to write, or `&mut` of an array on the device |
 /// | `x: f32`, and other plain values | the same | the same |
 /// | `x: &Layer`, a struct that derives `OnDevice` | `&LayerOnDevice` | `&layer`, or one on the device |
 /// | `g: &Region`, in the first place | the region, to make arrays in | nothing |
@@ -158,6 +174,13 @@ pub fn kernels(input: TokenStream) -> TokenStream {
 /// `&millstream_region::Array<f32, Ix1>`. A `let` in the body whose type is written as one of `ndarray`'s does not match it; leave
 /// the type away, or name the device's.
 ///
+/// The constructors `zeros`, `ones`, `from_elem`, `eye`, `linspace` and `range`, called on an imported type of `ndarray`
+/// (`Array1::zeros(n)`, `Array2::<f32>::eye(3)`), make an array of the region. By its full name (`ndarray::Array1::zeros(n)`),
+/// and by any other constructor, the type makes an array of the host, which `g.array(&host)` copies to the device.
+///
+/// `mapv` calls its closure once, with the whole array. Where it is called on a parameter with what can only work for single
+/// elements (`f32::exp`, `if v > 0.0`, `v as f64`, `v.max(0.0)`), the macro refuses it and says what to write instead.
+///
 /// # Result
 ///
 /// Arrays, vectors and single elements of the host are downloaded; the body gives arrays of the device for them, for a
@@ -166,7 +189,8 @@ pub fn kernels(input: TokenStream) -> TokenStream {
 ///
 /// # Not possible
 ///
-/// `async`, `const`, `unsafe` and `extern` functions, `self`, and `impl Trait` in the signature. Generic parameters are
+/// `async`, `const`, `unsafe` and `extern` functions, `self`, `impl Trait` in the signature, and an `ArrayViewMut` that is not
+/// behind `&mut`. Generic parameters are
 /// possible; the place is one more, behind them.
 #[proc_macro_attribute]
 pub fn region(arguments: TokenStream, item: TokenStream) -> TokenStream {

@@ -128,8 +128,12 @@ impl<'a> Twins<'a> {
             impl<'pending> ::millstream_region::InputMut<'pending, #device> for &'pending mut #device {
                 #by_mut
 
-                fn give_back(self, body: #device) -> ::std::boxed::Box<dyn ::millstream_region::WriteBack + 'pending> {
-                    ::millstream_region::InputMut::<#host>::give_back(self, body)
+                fn give_back(
+                    self,
+                    body: #device,
+                    location: &'static ::core::panic::Location<'static>,
+                ) -> ::std::boxed::Box<dyn ::millstream_region::WriteBack + 'pending> {
+                    ::millstream_region::InputMut::<#host>::give_back(self, body, location)
                 }
             }
         }
@@ -280,14 +284,18 @@ impl<'a> Twins<'a> {
     fn input_mut(&self, side: Side) -> TokenStream {
         let (name, host, device) = (self.name(side), self.host, &self.device);
         let backs = self.fields.iter().map(|Field { member, ty, .. }| {
-            quote! { ::millstream_region::InputMut::<#ty>::give_back(&mut self.#member, body.#member) }
+            quote! { ::millstream_region::InputMut::<#ty>::give_back(&mut self.#member, body.#member, location) }
         });
         let [.., by_mut] = self.captures();
         quote! {
             impl<'pending> ::millstream_region::InputMut<'pending, #host> for &'pending mut #name {
                 #by_mut
 
-                fn give_back(self, body: #device) -> ::std::boxed::Box<dyn ::millstream_region::WriteBack + 'pending> {
+                fn give_back(
+                    self,
+                    body: #device,
+                    location: &'static ::core::panic::Location<'static>,
+                ) -> ::std::boxed::Box<dyn ::millstream_region::WriteBack + 'pending> {
                     ::std::boxed::Box::new(::millstream_region::WriteBacks(::std::vec![#(#backs),*]))
                 }
             }

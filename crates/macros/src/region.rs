@@ -1,11 +1,18 @@
 //! `#[region]`: from a function over the host's arrays to one that captures its arguments and runs its body over a device's.
 
+mod body;
+
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::{
-    Error, FnArg, GenericParam, Generics, Ident, ItemFn, Lifetime, Pat, PatIdent, PatType, Result,
-    ReturnType, Signature, Type, TypeReference, spanned::Spanned, visit::Visit,
+    Error, FnArg, GenericArgument, GenericParam, Generics, Ident, ItemFn, Lifetime, Pat, PatIdent, PatType,
+    PathArguments, PathSegment, Result, ReturnType, Signature, Type, TypeReference,
+    spanned::Spanned,
+    visit::Visit,
+    visit_mut::{self, VisitMut},
 };
+
+use body::Body;
 
 /// The generic parameter for where the function is called.
 const PLACE: &str = "AtPlace";
@@ -21,9 +28,39 @@ pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<Token
         let message = format!("`#[region]` stands in front of a function with a body ({error})");
         Error::new(error.span(), message)
     })?;
+    let mut function = function;
     refuse(&function.sig)?;
+    for input in &mut function.sig.inputs {
+        if let FnArg::Typed(declared) = input {
+            NameLifetimes.visit_type_mut(&mut declared.ty);
+        }
+    }
     let parameters = parameters(&function.sig)?;
     Ok(generate(&function, &parameters))
+}
+
+/// Names the lifetimes that a type leaves away in `ArrayView2<f32>` or writes as `'_`: an argument's type, which is
+/// `impl Input<…>`, cannot leave them away. Whatever they are, the body has an array on the device.
+struct NameLifetimes;
+
+impl VisitMut for NameLifetimes {
+    fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
+        if lifetime.ident == "_" {
+            *lifetime = Lifetime::new("'static", lifetime.span());
+        }
+    }
+
+    fn visit_path_segment_mut(&mut self, segment: &mut PathSegment) {
+        visit_mut::visit_path_segment_mut(self, segment);
+        let name = segment.ident.to_string();
+        if let PathArguments::AngleBracketed(arguments) = &mut segment.arguments
+            && (name.starts_with("ArrayView") || name == "CowArray")
+            && !matches!(arguments.args.first(), Some(GenericArgument::Lifetime(_)))
+        {
+            let lifetime = Lifetime::new("'static", segment.ident.span());
+            arguments.args.insert(0, GenericArgument::Lifetime(lifetime));
+        }
+    }
 }
 
 /// Refuses what a region function cannot be.
@@ -133,6 +170,11 @@ fn parameters(signature: &Signature) -> Result<Vec<Parameter<'_>>> {
             }
             Type::Reference(reference) if reference.mutability.is_some() => Kind::Write(reference),
             Type::Reference(reference) => Kind::Read(reference),
+            value if last_name(value).is_some_and(|name| name.starts_with("ArrayViewMut")) => {
+                let message = "what a region does to an `ArrayViewMut` that it takes by value would not come back: declare the \
+                               parameter as `&mut Array…`, for which callers can pass a view";
+                return Err(Error::new_spanned(value, message));
+            }
             value => Kind::Value(value),
         };
         parameters.push(Parameter { declared, name, kind });
@@ -141,17 +183,29 @@ fn parameters(signature: &Signature) -> Result<Vec<Parameter<'_>>> {
 }
 
 fn is_region(ty: &Type) -> bool {
+    last_name(ty).is_some_and(|name| name == "Region")
+}
+
+/// The last name of a type's path.
+fn last_name(ty: &Type) -> Option<String> {
     match ty {
-        Type::Path(path) => path
-            .path
-            .segments
-            .last()
-            .is_some_and(|last| last.ident == "Region"),
-        _ => false,
+        Type::Path(path) => path.path.segments.last().map(|last| last.ident.to_string()),
+        _ => None,
     }
 }
 
 impl Parameter<'_> {
+    /// Whether the body has an array for it, as far as the type's name tells.
+    fn is_array(&self) -> bool {
+        let ty = match self.kind {
+            Kind::Region => return false,
+            Kind::Read(reference) | Kind::Write(reference) => &reference.elem,
+            Kind::Value(ty) => ty,
+        };
+        matches!(ty, Type::Slice(_))
+            || last_name(ty).is_some_and(|name| name.starts_with("Array") || name == "Vec")
+    }
+
     /// As callers see it.
     fn for_callers(&self) -> Option<TokenStream> {
         let name = &self.name;
@@ -227,12 +281,30 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
     let leaving = quote_spanned! { output.span() => ::millstream_region::Place::leave::<#output> };
     let generics = for_callers(&sig.generics, &pending, &at_place);
     let clause = &sig.generics.where_clause;
+    let arrays = parameters.iter().filter(|parameter| parameter.is_array());
+    let Body {
+        block,
+        needs_region,
+        refused,
+    } = Body::of(block, arrays.map(|parameter| &parameter.name).collect(), &region);
+    let (advice, block) = match refused {
+        // The types are not checked then: they would only say the same in other words.
+        Some(error) => (
+            error.into_compile_error(),
+            quote! { { ::core::unimplemented!() } },
+        ),
+        None => (TokenStream::new(), block.into_token_stream()),
+    };
     let own_generics = &sig.generics;
     let taken = parameters.iter().filter_map(Parameter::for_callers);
-    let seen = parameters.iter().map(Parameter::for_body);
+    let mut seen: Vec<_> = parameters.iter().map(Parameter::for_body).collect();
 
     let mut captures = TokenStream::new();
     let mut passed = Vec::new();
+    if needs_region {
+        seen.insert(0, quote! { #region: &::millstream_region::Region });
+        passed.push(quote! { &#region });
+    }
     let mut given_back = Vec::new();
     for Parameter { name, kind, .. } in parameters {
         let held = Ident::new(&format!("{name}_held"), Span::mixed_site());
@@ -255,11 +327,15 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
                     let mut #held = ::millstream_region::InputMut::<#ty>::capture(&#name, &#region, #location);
                 });
                 passed.push(quote! { &mut #held });
-                given_back.push(quote_spanned! { ty.span() => ::millstream_region::InputMut::<#ty>::give_back(#name, #held) });
+                given_back.push(quote_spanned! { ty.span() =>
+                    ::millstream_region::InputMut::<#ty>::give_back(#name, #held, #location)
+                });
             }
         }
     }
     quote! {
+        #advice
+
         #(#attrs)*
         #[track_caller]
         #[allow(clippy::too_many_arguments, reason = "a region has as many as it has, and the place")]

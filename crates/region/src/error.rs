@@ -153,6 +153,14 @@ pub enum Problem {
         /// The one asked for.
         target: Lengths,
     },
+    /// An array does not have as many axes as a type says.
+    #[error("shape {shape} does not have {axes} axes")]
+    AxisCount {
+        /// The array's shape.
+        shape: Lengths,
+        /// How many the type has.
+        axes: usize,
+    },
     /// An array does not have this axis.
     #[error("shape {shape} has no axis {axis}")]
     Axis {
@@ -185,6 +193,9 @@ pub enum Problem {
         /// The array's.
         shape: Lengths,
     },
+    /// No arrays were given to an operation that needs one at least.
+    #[error("no arrays are given, and the result has the type and the shape of those: give at least one")]
+    NoArrays,
     /// An argument that makes no sense.
     #[error("{detail}")]
     Argument {
@@ -197,7 +208,7 @@ pub enum Problem {
         /// The shape.
         shape: Lengths,
     },
-    /// More elements than a machine word counts.
+    /// More elements than a machine word counts; an axis without elements does not make up for the others.
     #[error("shape {shape} has more elements than an address can count")]
     TooLarge {
         /// The shape.

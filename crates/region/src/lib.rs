@@ -25,6 +25,18 @@
 //! - Nothing else is waited for but the result, by who waits for the [`Pending`]. Regions overlap, unless one uses what another makes.
 //! - On an error, a panic, or when the [`Pending`] is dropped, nothing of the host has changed.
 //!
+//! # As with `ndarray`
+//!
+//! Arrays have the names and the operators of [`ndarray`], so that one text can serve both (`examples/digits`,
+//! `examples/options`). What differs:
+//!
+//! - Where `ndarray` gives an `Option` or a `Result` of an array (`mean_axis`, `broadcast`, `into_shape_with_order`), there is an
+//!   array, whose [`unwrap`](Array::unwrap) gives itself: a mistake is the region's error. [`concatenate`], [`stack`] and
+//!   [`into_dimensionality`](Array::into_dimensionality) give a [`Result`].
+//! - Whole sums, extrema and the like are arrays without axes, of which [`item`](Array::item) gives the value.
+//! - [`mapv`](Array::mapv) calls its closure once, with the whole array.
+//! - A host array cannot be an operand: `g.array(&host)` copies it to the device, once and visibly.
+//!
 //! # What is refused
 //!
 //! - A single element cannot be read or written (`x[3]`): that would be a round trip to the device. It does not compile, and the
@@ -41,16 +53,27 @@
 //!
 //! | reduction | of `f32` | of `f64` |
 //! |---|---|---|
-//! | `sum`, `mean` | added as `f64`, rounded once more | each addition's error is added at the end, so that it is off by little more than the last rounding |
+//! | `sum` | added as `f64`, rounded once more | each addition's error is added at the end, so that it is off by little more than the last rounding |
+//! | `mean` | added and divided as `f64`, rounded once more | the sum, and the quotient rounded |
 //! | `product` | multiplied as `f64`, rounded once more | each multiplication is rounded: `n`/2 units at most for `n` elements |
-//! | `var`, `std` | two passes: the mean, then what is away from it | likewise |
-//! | `min`, `max`, `argmin`, `argmax` | exact; NaN if there is one | likewise |
+//! | `var`, `std` | two passes: the mean as `f32`, then the squared deviations from it, which are added and divided (of `std`, the root is taken) as `f64` and rounded once more | two passes, each step rounded |
+//! | `min`, `max`, `argmin`, `argmax` | exact; NaN if there is one; −0 is less than +0 | likewise |
 //! | `cumsum`, `cumprod`, `cummin`, `cummax` | as `sum`, `product`, `min` and `max` of the elements so far | likewise |
 //! | `scatter_add` | added as `f64`, in no order, rounded once more | each addition is rounded, in no order: the last bits may differ from run to run |
+//!
+//! Minima and maxima do not depend on the order either: −0 is less than +0, and NaN wins over every number. This holds for
+//! [`minimum`](Array::minimum), [`maximum`](Array::maximum), [`clamp`](Array::clamp), [`relu`](Array::relu), `min`, `max`,
+//! `cummin` and `cummax`; `argmin` and `argmax` give the position of the first element with the bits that `min` or `max`
+//! gives. Comparisons such as [`less`](Array::less) and [`equal`](Array::equal) take both zeros as equal, as Rust's do.
 //!
 //! But for `scatter_add`, the order of additions follows from the shapes alone, so that every device gives the same bits. [`Array::dot`] tells of matrix products.
 
 mod array;
+/// Numbers of axes, for the code that `#[region]` writes.
+#[doc(hidden)]
+pub mod axes {
+    pub use ndarray::{Ix0, Ix1, Ix2, Ix3, Ix4, Ix5, Ix6, IxDyn};
+}
 mod codegen;
 mod element;
 mod error;
@@ -65,7 +88,8 @@ mod region;
 mod shape;
 
 pub use array::{
-    Array, Bits, Chosen, Dot, ElementByElement, IndexElement, Indices, Operand, Part, concatenate, stack,
+    Array, Bits, Branch, Chosen, ComparedAsOne, Dot, ElementByElement, HostOperand, IndexElement, Indices,
+    Integer, Operand, Part, concatenate, stack,
 };
 pub use element::{Element, Float, Number};
 pub use error::{Error, Lengths, Misuse, Problem, Result};

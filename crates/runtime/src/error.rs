@@ -1,10 +1,13 @@
 //! Errors, in two layers: what the caller did wrong, and what the device could not do.
 
-use std::{fmt, ops::Range, sync::Arc};
+use std::{fmt, ops::Range, panic::Location, sync::Arc};
 
 use millstream_driver::DriverError;
 
-use crate::device::{Suspect, probably};
+use crate::{
+    device::{Suspect, probably},
+    kernel::Param,
+};
 
 /// The result of everything that can fail here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -61,66 +64,11 @@ impl Error {
     /// The error of a kernel whose `requires` clause does not hold. Called by code that `kernels!` writes.
     #[doc(hidden)]
     #[must_use]
-    pub fn requires(kernel: &'static str, clause: &'static str) -> Self {
-        Misuse::new(kernel, Problem::Requires { clause }).into()
-    }
-}
-
-/// Why something did not happen, with what was handed over for it: nothing is lost.
-///
-/// With `?` it becomes the [`Error`] alone.
-///
-/// ```
-/// use millstream::Device;
-///
-/// let stream = Device::simulated()?.stream()?;
-/// let bytes = stream.upload(&[1_u8, 2, 3])?;
-/// let Err(rejected) = bytes.cast::<u16>() else { unreachable!("three bytes are no whole number of pairs") };
-/// let bytes = rejected.source;
-/// assert_eq!(stream.download(&bytes)?.wait()?, [1, 2, 3]);
-/// # Ok::<(), millstream::Error>(())
-/// ```
-#[non_exhaustive]
-pub struct Rejected<S> {
-    /// Why.
-    pub error: Error,
-    /// What was handed over.
-    pub source: S,
-}
-
-impl<S> Rejected<S> {
-    pub(crate) fn new(error: impl Into<Error>, source: S) -> Self {
-        Self {
-            error: error.into(),
-            source,
-        }
-    }
-}
-
-// By hand, for whatever was handed over: of that, nothing is shown.
-impl<S> fmt::Debug for Rejected<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rejected")
-            .field("error", &self.error)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<S> fmt::Display for Rejected<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl<S> std::error::Error for Rejected<S> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.error.source()
-    }
-}
-
-impl<S> From<Rejected<S>> for Error {
-    fn from(rejected: Rejected<S>) -> Self {
-        rejected.error
+    #[cold]
+    #[track_caller]
+    pub fn requires(kernel: &'static str, clause: &'static str, values: String) -> Self {
+        let misuse = Misuse::new(kernel, Problem::Requires { clause, values });
+        misuse.at(Location::caller()).into()
     }
 }
 
@@ -136,10 +84,11 @@ impl<S> From<Rejected<S>> for Error {
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{operation}: {problem}")]
+#[error("{operation}: {problem}{}", at_line(*location))]
 pub struct Misuse {
     operation: &'static str,
     problem: Box<Problem>,
+    location: Option<&'static Location<'static>>,
 }
 
 impl Misuse {
@@ -147,7 +96,32 @@ impl Misuse {
         Self {
             operation,
             problem: Box::new(problem),
+            location: None,
         }
+    }
+
+    /// The same, with the line that made the call.
+    #[cold]
+    pub(crate) fn at(mut self, location: &'static Location<'static>) -> Self {
+        self.location = Some(location);
+        self
+    }
+
+    /// The same, with the names of a kernel's parameters for the operands.
+    #[cold]
+    pub(crate) fn naming(mut self, params: &[Param]) -> Self {
+        let name_of = |operand: usize| params.get(operand).map(|param| param.name);
+        match &mut *self.problem {
+            Problem::OtherDevice { operand, name, .. } => *name = name_of(*operand),
+            Problem::Overlap {
+                first,
+                first_name,
+                second,
+                second_name,
+            } => (*first_name, *second_name) = (name_of(*first), name_of(*second)),
+            _ => {}
+        }
+        self
     }
 
     /// What was called: a method's or a kernel's name.
@@ -160,6 +134,12 @@ impl Misuse {
     #[must_use]
     pub fn problem(&self) -> &Problem {
         &self.problem
+    }
+
+    /// The line that made the call: of launches, and of calls that take a part of an array or make one.
+    #[must_use]
+    pub fn location(&self) -> Option<&'static Location<'static>> {
+        self.location
     }
 }
 
@@ -279,23 +259,60 @@ pub enum Problem {
         /// What elements of the other type need.
         target_alignment: usize,
     },
+    /// The elements of an array in page-locked or managed memory need a larger alignment than such
+    /// memory has, so that the host could not refer to them.
+    #[error(
+        "elements of type `{element}` are aligned to {alignment} bytes, and this memory to no more \
+         than {guaranteed}: use a type with a smaller alignment"
+    )]
+    Alignment {
+        /// The elements' type.
+        element: &'static str,
+        /// Its alignment in bytes.
+        alignment: usize,
+        /// The alignment that can be counted on, in bytes.
+        guaranteed: usize,
+    },
     /// An operand lives on another device than the stream.
-    #[error("operand {operand} is on {operand_device}, the stream on {stream_device}")]
+    #[error(
+        "operand {operand}{} is on {operand_device}, the stream on {stream_device}",
+        in_brackets(*name)
+    )]
     OtherDevice {
         /// The operand's place among the operands, from 0.
         operand: usize,
+        /// The operand's name: of a kernel's operands, that of the parameter.
+        name: Option<&'static str>,
         /// The operand's device.
         operand_device: String,
         /// The stream's device.
         stream_device: String,
     },
+    /// A kernel is loaded on another device than the stream's.
+    #[error(
+        "the kernel is loaded on {kernel_device}, the stream is on {stream_device}: load the module on the stream's device"
+    )]
+    KernelElsewhere {
+        /// The kernel's device.
+        kernel_device: String,
+        /// The stream's device.
+        stream_device: String,
+    },
     /// Two operands of one operation share bytes, and one of them is written.
-    #[error("operands {first} and {second} share bytes, and at least one is written")]
+    #[error(
+        "operands {first}{} and {second}{} share bytes, and at least one is written",
+        in_brackets(*first_name),
+        in_brackets(*second_name)
+    )]
     Overlap {
         /// The one's place among the operands, from 0.
         first: usize,
+        /// The one's name: of a kernel's operands, that of the parameter.
+        first_name: Option<&'static str>,
         /// The other's place.
         second: usize,
+        /// The other's name.
+        second_name: Option<&'static str>,
     },
     /// A copy between two arrays of the host, which needs no device.
     #[error("both arrays are in the host's memory; copy them there")]
@@ -310,10 +327,13 @@ pub enum Problem {
         operand: usize,
     },
     /// A `requires` clause of a kernel does not hold.
-    #[error("it requires `{clause}`, which does not hold")]
+    #[error("it requires `{clause}`, which does not hold{}", of_values(values))]
     Requires {
         /// The clause as it is written in the kernel's declaration.
         clause: &'static str,
+        /// The clause's operands and their values, as in `c.len() = 500, n = 1000`, and whether its
+        /// arithmetic overflows.
+        values: String,
     },
     /// A kernel's declaration does not match its PTX.
     #[error("the declaration does not match the PTX: {detail}")]
@@ -327,12 +347,47 @@ pub enum Problem {
         /// Line, opcode or parameter, as far as it is known.
         detail: String,
     },
+    /// A call of this library from inside a foreign call, which holds its stream's lock.
+    #[error(
+        "this library was called inside the closure of a foreign call, which runs with its stream locked; call it \
+         before or after the foreign call"
+    )]
+    InForeignCall,
     /// A launch that the device cannot have.
     #[error("{detail}")]
     Grid {
         /// Which dimension, what was asked for, and the limit.
         detail: String,
     },
+}
+
+impl Problem {
+    /// Source and target of a copy share bytes.
+    pub(crate) const SOURCE_AND_TARGET: Self = Self::Overlap {
+        first: 0,
+        first_name: Some("source"),
+        second: 1,
+        second_name: Some("target"),
+    };
+}
+
+/// An operand's name behind its number.
+fn in_brackets(name: Option<&str>) -> String {
+    name.map_or_else(String::new, |name| format!(" (`{name}`)"))
+}
+
+/// The line that made a call, as the end of a sentence.
+fn at_line(location: Option<&Location<'_>>) -> String {
+    location.map_or_else(String::new, |location| format!(" ({location})"))
+}
+
+/// The values of a clause's operands, as the end of a sentence.
+fn of_values(values: &str) -> String {
+    if values.is_empty() {
+        String::new()
+    } else {
+        format!(": {values}")
+    }
 }
 
 /// The device's memory did not suffice.
@@ -365,4 +420,31 @@ pub struct OutOfMemory {
     pub free_bytes: u64,
     /// All of the device's memory.
     pub total_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::ParamKind;
+
+    #[test]
+    fn operands_of_a_kernel_have_the_names_of_its_parameters() {
+        let slice = |name| Param {
+            name,
+            kind: ParamKind::Slice { writable: true },
+        };
+        let params = [slice("out"), slice("input")];
+        let overlap = Problem::Overlap {
+            first: 0,
+            first_name: None,
+            second: 1,
+            second_name: None,
+        };
+        let misuse = Misuse::new("reverse", overlap);
+        assert_eq!(
+            misuse.clone().naming(&params).to_string(),
+            "reverse: operands 0 (`out`) and 1 (`input`) share bytes, and at least one is written"
+        );
+        assert_eq!(misuse.clone().naming(&[]), misuse);
+    }
 }

@@ -10,6 +10,7 @@ use crate::{
     Misuse, Problem, Result, Stream,
     completion::{note_done, wait_until},
     device::DeviceState,
+    disposal::log,
     submit::{mark, wait_for_mark},
     tracker::Clock,
 };
@@ -48,8 +49,10 @@ impl Stream {
     pub fn record(&self) -> Result<Event> {
         let location = Location::caller();
         let device = Arc::clone(self.device_state());
+        let name = device.named("record", location);
         // SAFETY: the device's context is alive.
         let made = unsafe { device.driver.event_create(device.context, EventKind::Timing) };
+        drop(name);
         let handle = device.checked(made)?;
         let mut event = Event {
             device,
@@ -107,9 +110,10 @@ impl Event {
     pub fn elapsed_since(&self, earlier: &Self) -> Result<Duration> {
         let device = &self.device;
         if !Arc::ptr_eq(device, &earlier.device) {
-            let (operand_device, stream_device) = (earlier.device.to_string(), device.to_string());
+            let (operand_device, stream_device) = earlier.device.told_apart(device);
             let problem = Problem::OtherDevice {
                 operand: 0,
+                name: Some("earlier"),
                 operand_device,
                 stream_device,
             };
@@ -139,7 +143,7 @@ impl Drop for Event {
         // SAFETY: the event is alive and not used again; it may be pending (rule 25).
         let destroyed = unsafe { self.device.driver.event_destroy(self.device.context, self.handle) };
         if let Err(error) = destroyed {
-            tracing::debug!(%error, "an event could not be destroyed");
+            log!(debug, %error, "an event could not be destroyed");
         }
     }
 }

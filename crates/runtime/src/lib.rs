@@ -27,11 +27,13 @@ mod check;
 mod completion;
 mod copy;
 mod device;
+mod disposal;
 mod error;
 mod event;
 #[doc(hidden)]
 pub mod kernel;
 mod memory;
+mod rejected;
 mod scope;
 mod stream;
 mod submit;
@@ -49,10 +51,12 @@ pub use completion::Pending;
 pub use copy::OwnedSource;
 #[doc(hidden)]
 pub use copy::Tuning;
-pub use device::{Device, Health, Select, Suspect};
-pub use error::{Error, Misuse, OutOfMemory, Problem, Rejected, Result};
+pub use device::{Device, DeviceProperties, Health, PciAddress, Select, Suspect, Uuid};
+#[doc(hidden)]
+pub use disposal::log_later;
+pub use error::{Error, Misuse, OutOfMemory, Problem, Result};
 pub use event::Event;
-pub use kernel::Grid;
+pub use kernel::{Dim3, Grid};
 pub use memory::{
     Advice, Buffer, CopySource, CopyTarget, HostRead, HostWrite, Managed, Memory, Pinned, Plane, PlaneMut,
     PlaneSource, PlaneTarget, ReadOperand, View, ViewMut, WriteOperand,
@@ -99,6 +103,9 @@ pub use millstream_driver as driver;
 /// ```
 pub use millstream_macros::kernels;
 pub use millstream_sim as sim;
+pub use rejected::Rejected;
 pub use scope::Scope;
 pub use stream::Stream;
 pub use timeline::{Kind, Overlap, Recording, TimedOperation, Timeline};
+#[doc(hidden)]
+pub use tracing as __tracing;

@@ -79,10 +79,18 @@ impl Stream {
         self.inner.state.handle
     }
 
-    /// A number that no other stream of the process has, for logs.
+    /// The stream's number on its device, from 1 in the order of creation. Suspects, timelines and
+    /// the simulated device's reports use the same number. Streams of different devices may have
+    /// equal numbers. A dropped stream that is handed out again keeps its number.
+    ///
+    /// ```
+    /// let device = millstream::Device::simulated()?;
+    /// assert_eq!([device.stream()?, device.stream()?].map(|stream| stream.id()), [1, 2]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
     #[must_use]
     pub fn id(&self) -> u64 {
-        self.inner.state.id.number()
+        self.inner.state.number
     }
 
     /// Whether everything submitted to the stream so far is done. Never blocks.

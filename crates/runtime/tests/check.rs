@@ -263,7 +263,7 @@ fn what_is_printed_runs_the_failure_again_and_nothing_else() {
     let (value, command) = rest.split_once('\'').unwrap();
     assert!(text.contains("it is not there"), "{text}");
     if env::var_os("CARGO_PKG_NAME").is_some() {
-        let expected = "cargo test -p millstream a_hasty_program_is_checked";
+        let expected = "cargo test -p millstream -- --exact a_hasty_program_is_checked --include-ignored";
         assert_eq!(command.lines().next().unwrap().trim(), expected);
     }
     let again = hasty_in_a_process(Some(value));

@@ -14,7 +14,7 @@ fn what_must_not_compile_is_refused_and_for_the_right_reason() {
         package: Path::new(env!("CARGO_MANIFEST_DIR")),
         scratch: Path::new(env!("CARGO_TARGET_TMPDIR")),
         uses: &[("millstream", "runtime")],
-        others: "",
+        others: "bytemuck = { version = \"1\", features = [\"derive\"] }\n",
     };
     programs.check();
 }

@@ -16,11 +16,23 @@ pub(crate) const DRIVER_VERSION: i32 = 12_090;
 pub(crate) const GRID_MAX: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 /// The longest pitch of a 2-D copy, in bytes.
 pub(crate) const PITCH_MAX: u64 = i32::MAX as u64;
-/// Shared memory of a block, static and dynamic together, in bytes.
-pub(crate) const SHARED_BYTES_MAX: u32 = 48 << 10;
+/// Shared memory of a block, static and dynamic together, in bytes, unless its kernel opts in to more.
+pub(crate) const SHARED_BYTES: u32 = 48 << 10;
+/// The most that a kernel can opt in to.
+pub(crate) const SHARED_BYTES_MAX: u32 = 227 << 10;
 
-/// The value of an attribute.
-pub(crate) fn value(attribute: DeviceAttribute) -> Answer<i32> {
+/// The PCI domain of all simulated devices. Machines number theirs from 0.
+const PCI_DOMAIN: i32 = 0xffff;
+
+/// The UUID of the device of this index: the same on every run, and no GPU's.
+pub(crate) fn uuid(device: usize) -> [u8; 16] {
+    let mut uuid = *b"simulated\0\0\0\0\0\0\0";
+    uuid[12..].copy_from_slice(&(device as u32).to_be_bytes());
+    uuid
+}
+
+/// The value of an attribute of the device of this index.
+pub(crate) fn value(device: usize, attribute: DeviceAttribute) -> Answer<i32> {
     Ok(match attribute {
         DeviceAttribute::MAX_THREADS_PER_BLOCK => BLOCK_THREADS_MAX as i32,
         DeviceAttribute::MAX_BLOCK_DIM_X => BLOCK_MAX[0] as i32,
@@ -29,10 +41,26 @@ pub(crate) fn value(attribute: DeviceAttribute) -> Answer<i32> {
         DeviceAttribute::MAX_GRID_DIM_X => GRID_MAX[0] as i32,
         DeviceAttribute::MAX_GRID_DIM_Y => GRID_MAX[1] as i32,
         DeviceAttribute::MAX_GRID_DIM_Z => GRID_MAX[2] as i32,
-        DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK => SHARED_BYTES_MAX as i32,
-        DeviceAttribute::MAX_PITCH => PITCH_MAX as i32,
+        DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK => SHARED_BYTES as i32,
+        DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => SHARED_BYTES_MAX as i32,
+        DeviceAttribute::MAX_SHARED_MEMORY_PER_MULTIPROCESSOR => 228 << 10,
+        DeviceAttribute::TOTAL_CONSTANT_MEMORY => 64 << 10,
         DeviceAttribute::WARP_SIZE => 32,
+        DeviceAttribute::MAX_PITCH => PITCH_MAX as i32,
+        DeviceAttribute::MAX_REGISTERS_PER_BLOCK => 64 << 10,
+        DeviceAttribute::MAX_REGISTERS_PER_MULTIPROCESSOR => 64 << 10,
+        DeviceAttribute::CLOCK_RATE => 1_980_000,
         DeviceAttribute::MULTIPROCESSOR_COUNT => 132,
+        DeviceAttribute::MAX_THREADS_PER_MULTIPROCESSOR => 2048,
+        DeviceAttribute::MAX_BLOCKS_PER_MULTIPROCESSOR => 32,
+        DeviceAttribute::INTEGRATED => 0,
+        DeviceAttribute::ECC_ENABLED => 1,
+        DeviceAttribute::PCI_DOMAIN_ID => PCI_DOMAIN,
+        DeviceAttribute::PCI_BUS_ID => device as i32 + 1,
+        DeviceAttribute::PCI_DEVICE_ID => 0,
+        DeviceAttribute::MEMORY_CLOCK_RATE => 3_201_000,
+        DeviceAttribute::GLOBAL_MEMORY_BUS_WIDTH => 6144,
+        DeviceAttribute::L2_CACHE_SIZE => 60 << 20,
         DeviceAttribute::ASYNC_ENGINE_COUNT => 3,
         DeviceAttribute::UNIFIED_ADDRESSING => 1,
         DeviceAttribute::COMPUTE_CAPABILITY_MAJOR => 9,

@@ -69,6 +69,7 @@ pub struct SimConfig {
     pub(crate) faults: Vec<Fault>,
     pub(crate) race_check: bool,
     pub(crate) kernel_race_check: bool,
+    pub(crate) kernel_race_notes: bool,
     pub(crate) uninitialised_reads: bool,
 }
 
@@ -88,6 +89,7 @@ impl Default for SimConfig {
             faults: Vec::new(),
             race_check: true,
             kernel_race_check: false,
+            kernel_race_notes: false,
             uninitialised_reads: true,
         }
     }
@@ -219,6 +221,22 @@ impl SimConfig {
     #[must_use]
     pub fn kernel_race_check(mut self, check: bool) -> Self {
         self.kernel_race_check = check;
+        self
+    }
+
+    /// Whether races within kernels that change no value are reported: threads that write the same
+    /// bytes to one place, with no other access racing for them. Such reports are
+    /// [notes](crate::Grade::Note). Off by default. Takes effect only with
+    /// [`kernel_race_check`](Self::kernel_race_check).
+    ///
+    /// ```
+    /// use millstream_sim::SimConfig;
+    /// let config = SimConfig::new().kernel_race_check(true).kernel_race_notes(true);
+    /// assert_eq!(config, SimConfig::from_spec("sim:race=notes").unwrap());
+    /// ```
+    #[must_use]
+    pub fn kernel_race_notes(mut self, report: bool) -> Self {
+        self.kernel_race_notes = report;
         self
     }
 

@@ -8,9 +8,10 @@ use crate::{
     ReportKind,
     engine::Engines,
     gpu::Session,
-    ids::{OpId, name},
+    ids::{OpId, StreamKind, name},
     memory::pool::Pool,
     op::OpKind,
+    race::Site,
     world::{Answer, Goal, Refusal, Stream, World},
 };
 
@@ -36,6 +37,8 @@ pub(crate) struct Context {
     pub(crate) per_thread: Vec<(ThreadId, StreamHandle)>,
     /// When the last of the finished work was done.
     pub(crate) busy_until_ns: u64,
+    /// The same for the work of blocking streams that were destroyed.
+    pub(crate) gone_blocking_until_ns: u64,
     /// What all later work waits for, when rule 29 is read strictly.
     pub(crate) fence: Goal,
     /// The sticky error, once there is one.
@@ -58,7 +61,8 @@ impl World {
 
     /// Refuses a context that is not alive. A lost one is alive.
     pub(crate) fn known_context(&mut self, context: ContextHandle) -> Answer<()> {
-        if self.contexts.contains_key(&context) {
+        if let Some(found) = self.contexts.get(&context) {
+            self.call_device.get_or_insert(found.device);
             return Ok(());
         }
         let (kind, text) = self.mint.explain(context);
@@ -85,14 +89,14 @@ impl World {
             .saturating_sub(device.plain_bytes + device.pool.usage().reserved_bytes)
     }
 
-    /// Makes a stream record; the handle is new.
+    /// Makes a stream record for a new handle.
     pub(crate) fn add_stream(
         &mut self,
+        handle: StreamHandle,
         context: ContextHandle,
         non_blocking: bool,
         priority: i32,
-    ) -> StreamHandle {
-        let handle = self.mint.next();
+    ) {
         self.streams.insert(
             handle,
             Stream {
@@ -101,11 +105,11 @@ impl World {
                 priority,
                 last: None,
                 last_finish_ns: 0,
+                site: Site::current(),
                 destroyed: false,
                 queued: VecDeque::new(),
             },
         );
-        handle
     }
 
     /// The context fails for good: its queues drain without effect, and its host functions are never called (rule 28).
@@ -152,8 +156,9 @@ impl Session<'_> {
         if let Some(context) = self.devices[index].context {
             return Ok(context);
         }
-        let handle = self.mint.next();
-        let legacy = self.add_stream(handle, false, 0);
+        let handle = self.mint.next_context(index as u32);
+        let legacy = self.mint.next_stream(index as u32, StreamKind::Legacy);
+        self.add_stream(legacy, handle, false, 0);
         let now_ns = self.now_ns;
         self.contexts.insert(
             handle,
@@ -162,6 +167,7 @@ impl Session<'_> {
                 legacy,
                 per_thread: Vec::new(),
                 busy_until_ns: now_ns,
+                gone_blocking_until_ns: now_ns,
                 fence: Goal::default(),
                 lost: None,
             },
@@ -206,6 +212,7 @@ impl Session<'_> {
             pool.trim(0);
         }
         world.streams.retain(|_, stream| stream.context != context);
+        world.race.context_gone(context);
         world.events.retain(|_, event| event.context != context);
         world.functions.retain(|_, function| function.context != context);
         world.modules.retain(|_, module| module.context != context);
@@ -282,7 +289,9 @@ impl Session<'_> {
         if let Some((_, stream)) = known.iter().find(|(id, _)| *id == thread) {
             return *stream;
         }
-        let stream = self.add_stream(context, false, 0);
+        let device = self.contexts[&context].device;
+        let stream = self.mint.next_stream(device, StreamKind::PerThread);
+        self.add_stream(stream, context, false, 0);
         if let Some(context) = self.contexts.get_mut(&context) {
             context.per_thread.push((thread, stream));
         }

@@ -56,7 +56,7 @@ enum Blocks {
 
 impl Session<'_> {
     fn invalid_range(&mut self, error: AccessError) -> Refusal {
-        self.breach(error.kind, ResultCode::INVALID_VALUE, error.text)
+        self.breach(error.kind, ResultCode::INVALID_VALUE, error.to_string())
     }
 
     /// Where `rows`, of which each has a pitch of `pitch`, lie at `end`: each of them whole, and all in one memory.
@@ -72,18 +72,17 @@ impl Session<'_> {
                 (Ok((_, base)), Some((_, first_base))) if base == first_base => continue,
                 (Ok(_), _) => AccessError {
                     kind: ReportKind::OutOfBounds,
-                    text: "lies in other memory than the first".into(),
+                    what: format!("{} bytes", rows.width),
+                    problem: "lie in other memory than the first row".into(),
                 },
                 (Err(error), _) => error,
             };
-            let text = match rows.height {
-                1 => found.text,
-                height => format!(
-                    "row {row} of {height}, a pitch of {pitch} bytes apart: {}",
-                    found.text
-                ),
+            let row = match rows.height {
+                1 => String::new(),
+                height => format!("row {row} of {height}, a pitch of {pitch} bytes apart: "),
             };
-            return Err(self.invalid_range(AccessError { text, ..found }));
+            let what = row + &found.what;
+            return Err(self.invalid_range(AccessError { what, ..found }));
         }
         let (place, _) = first.expect("a copy has at least one row");
         Ok(place)

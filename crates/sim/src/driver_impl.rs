@@ -9,14 +9,15 @@ use std::{ffi::c_void, ptr::NonNull, sync::Arc, time::Duration};
 
 use millstream_driver::{
     Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
-    EventHandle, EventKind, FillPattern, FunctionHandle, HostAccess, HostFunction, LaunchDims, ManagedAdvice,
-    ManagedLocation, Memory2d, MemoryReuse, ModuleHandle, PoolHandle, PoolUsage, PriorityRange, Side2d,
-    StreamHandle,
+    EventHandle, EventKind, FillPattern, FloatOperand, FunctionAttribute, FunctionHandle, HostAccess,
+    HostFunction, LaunchDims, ManagedAdvice, ManagedLocation, Memory2d, MemoryReuse, ModuleHandle,
+    PoolHandle, PoolUsage, PriorityRange, Side2d, StreamHandle,
 };
 
 use crate::{
     CostModel, Gpu, attributes,
     copy::{End, Form},
+    ids,
     memory::host::{HostParams, HostRange},
     stream::PRIORITIES,
 };
@@ -93,6 +94,9 @@ impl Driver for Gpu {
     }
 
     fn now_ns(&self) -> u64 {
+        if !self.is_of_this_process() {
+            return 0;
+        }
         let mut session = self.enter();
         // Reading the clock takes time as well, so that a loop which waits for a time ends.
         session.now_ns += session.config.cost.other_call_ns;
@@ -100,6 +104,9 @@ impl Driver for Gpu {
     }
 
     fn pause(&self, duration: Duration) {
+        if !self.is_of_this_process() {
+            return;
+        }
         let mut session = self.enter();
         let before = session.progress;
         session.now_ns += u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
@@ -114,12 +121,24 @@ impl Driver for Gpu {
         }
     }
 
+    fn stream_number(&self, stream: StreamHandle) -> Option<u64> {
+        ids::stream_number(stream)
+    }
+
     fn note_host_access(&self, access: &HostAccess) {
-        self.host_accesses(access);
+        if self.is_of_this_process() {
+            self.host_accesses(access);
+        }
     }
 
     fn note_memory_reuse(&self, reuse: &MemoryReuse) {
-        self.memory_is_reused(reuse);
+        if self.is_of_this_process() {
+            self.memory_is_reused(reuse);
+        }
+    }
+
+    fn note_float_operands(&self, function: FunctionHandle, operands: &[FloatOperand]) {
+        self.enter().note_float_operands(function, operands);
     }
 
     fn driver_version(&self) -> Result<i32> {
@@ -138,6 +157,12 @@ impl Driver for Gpu {
         })
     }
 
+    fn device_uuid(&self, device: DeviceOrdinal) -> Result<[u8; 16]> {
+        self.call("cuDeviceGetUuid", other, |session| {
+            session.device_index(device).map(attributes::uuid)
+        })
+    }
+
     fn device_total_bytes(&self, device: DeviceOrdinal) -> Result<u64> {
         self.call("cuDeviceTotalMem", other, |session| {
             session.device_index(device).map(|_| session.config.memory_bytes)
@@ -146,8 +171,7 @@ impl Driver for Gpu {
 
     fn device_attribute(&self, device: DeviceOrdinal, attribute: DeviceAttribute) -> Result<i32> {
         self.call("cuDeviceGetAttribute", other, |session| {
-            session.device_index(device)?;
-            attributes::value(attribute)
+            attributes::value(session.device_index(device)?, attribute)
         })
     }
 
@@ -637,9 +661,26 @@ impl Driver for Gpu {
         })
     }
 
-    unsafe fn function_max_threads(&self, context: ContextHandle, function: FunctionHandle) -> Result<i32> {
+    unsafe fn function_attribute(
+        &self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        attribute: FunctionAttribute,
+    ) -> Result<i32> {
         self.call("cuFuncGetAttribute", other, |session| {
-            session.function_max_threads(context, function)
+            session.function_attribute(context, function, attribute)
+        })
+    }
+
+    unsafe fn function_set_attribute(
+        &self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        attribute: FunctionAttribute,
+        value: i32,
+    ) -> Result<()> {
+        self.call("cuFuncSetAttribute", other, |session| {
+            session.function_set_attribute(context, function, attribute, value)
         })
     }
 

@@ -7,6 +7,7 @@ use crate::{
     gpu::Session,
     ids::name,
     op::OpKind,
+    race::Site,
     stream::completion,
     world::{Answer, Capture, Event, Goal, Refusal, World},
 };
@@ -29,6 +30,7 @@ impl Session<'_> {
             Event {
                 context,
                 kind,
+                site: Site::current(),
                 capture: None,
             },
         );

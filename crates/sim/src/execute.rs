@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 
 use crate::{
     ReportKind, Span,
-    exec::{self, Fault, FaultKind, KernelRace, Stats},
+    exec::{self, Checked, Fault, FaultKind, Noticed, Stats},
     ids::{OpId, name},
     kernel_threads,
     memory::{AccessError, KernelView, Moment},
@@ -20,7 +20,7 @@ struct Failure {
     code: ResultCode,
     text: String,
     /// How the kernel failed, if it is one.
-    fault: Option<FaultKind>,
+    fault: Option<Box<Fault>>,
 }
 
 impl Failure {
@@ -29,7 +29,7 @@ impl Failure {
         Self {
             kind: ReportKind::CopyFault,
             code: ResultCode::ILLEGAL_ADDRESS,
-            text: format!("a {verb} failed: {}", error.text),
+            text: format!("a {verb} failed: {error}"),
             fault: None,
         }
     }
@@ -101,12 +101,16 @@ impl World {
                 finish_ns,
             });
         }
-        let (context, stream, word) = (op.context, op.stream, op.kind.word());
+        let (context, stream, device, word) = (op.context, op.stream, op.device, op.kind.word());
+        let site = op
+            .site
+            .as_ref()
+            .map_or_else(String::new, |site| format!(", {site}"));
         self.retire(id, op, finish_ns);
         if let Some(failure) = failure {
-            let text = format!("{word}, {id} on {}: {}", name(stream), failure.text);
+            let text = format!("{word}, {id} on {}{site}: {}", name(stream), failure.text);
             self.lose_context(context, failure.code, &text);
-            self.report(failure.kind, text);
+            self.report_of(Some(device), failure.kind, text);
         }
     }
 
@@ -115,15 +119,18 @@ impl World {
         match &op.kind {
             OpKind::Kernel(launch) => {
                 let touched = self.race.is_on().then(Mutex::default);
-                let mut races = Vec::new();
-                let outcome = self.run_kernel(id, op.device, launch, touched.as_ref(), &mut races);
+                let mut noticed = Noticed::default();
+                let outcome = self.run_kernel(id, op.device, launch, touched.as_ref(), &mut noticed);
                 let outcome = outcome.map(|stats| {
                     self.kernel_stats += stats;
                     self.config.cost.kernel_ns(&stats, launch.threads)
                 });
-                let fault = outcome.as_ref().err().and_then(|failure| failure.fault.as_ref());
+                let fault = outcome
+                    .as_ref()
+                    .err()
+                    .and_then(|failure| failure.fault.as_deref());
                 let touched = touched.map(Mutex::into_inner).unwrap_or_default();
-                *effects = self.effects_of_kernel(touched, races, fault);
+                *effects = self.effects_of_kernel(launch, touched, noticed, fault);
                 outcome
             }
             OpKind::Copy(copy) => self.run_copy(id, copy),
@@ -147,7 +154,7 @@ impl World {
         device: u32,
         launch: &KernelLaunch,
         touched: Option<&Mutex<Vec<u64>>>,
-        races: &mut Vec<KernelRace>,
+        noticed: &mut Noticed,
     ) -> Result<Stats, Failure> {
         let kernel = launch
             .module
@@ -172,34 +179,55 @@ impl World {
         let run = || exec::run(kernel, &shape, &view);
         // What runs in order needs no other threads.
         let alone = kernel.is_ordered() || launch.dims.grid == [1; 3];
-        let ran = if touched.is_some() && self.config.kernel_race_check {
-            let (ran, found) = exec::run_checked(kernel, &shape, &view);
-            *races = found;
+        let mut watched: Vec<u32> = launch.mismatches.iter().map(|mismatch| mismatch.pc).collect();
+        watched.sort_unstable();
+        let checked = Checked {
+            races: self.config.kernel_race_check,
+            instructions: &watched,
+        };
+        let ran = if touched.is_some() && (checked.races || !watched.is_empty()) {
+            let (ran, found) = exec::run_watched(kernel, &shape, &view, checked);
+            *noticed = found;
             ran
         } else if alone {
             run()
         } else {
             kernel_threads::install(run)
         };
-        ran.map_err(|fault| self.explain_fault(id, &fault))
+        ran.map_err(|fault| self.explain_fault(id, launch, fault))
     }
 
-    fn explain_fault(&self, id: OpId, fault: &Fault) -> Failure {
+    fn explain_fault(&self, id: OpId, launch: &KernelLaunch, fault: Fault) -> Failure {
         let ([bx, by, bz], [tx, ty, tz]) = (fault.block, fault.thread);
-        let mut text = format!(
-            "line {} in block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}): {}",
-            fault.ptx_line, fault.kind
-        );
-        if let FaultKind::OutOfBounds { address, bytes, .. } = fault.kind {
-            text += &match self.memory.locate(address, bytes.into(), Moment::Run(id)) {
-                Err(error) => format!("; {}", error.text),
-                Ok((other, _)) => format!(
-                    "; that is memory of device {}: {}",
-                    other.device,
-                    other.describe()
-                ),
-            };
-        }
+        let source = fault.source_line.as_ref();
+        let source = source.map_or_else(String::new, |source| format!(" ({source})"));
+        let line = match fault.ptx_line {
+            // The launch as a whole.
+            0 => String::new(),
+            line => {
+                let module = launch.module.name(launch.module_handle);
+                format!("line {line} of the PTX of {module}{source} ")
+            }
+        };
+        let what = match fault.kind {
+            FaultKind::OutOfBounds {
+                address,
+                bytes,
+                write,
+            } => {
+                let does = if write { "write" } else { "read" };
+                match self.memory.locate(address, bytes.into(), Moment::Run(id)) {
+                    Err(error) => format!("{does} of {}, which {}", error.what, error.problem),
+                    Ok((other, _)) => format!(
+                        "{does} of {bytes} bytes at {address:#x}, which are memory of device {}: {}",
+                        other.device,
+                        other.describe()
+                    ),
+                }
+            }
+            _ => fault.kind.to_string(),
+        };
+        let text = format!("{line}in block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}): {what}");
         Failure {
             kind: ReportKind::KernelFault,
             code: match fault.kind {
@@ -213,7 +241,7 @@ impl World {
                 _ => ResultCode::LAUNCH_FAILED,
             },
             text,
-            fault: Some(fault.kind.clone()),
+            fault: Some(Box::new(fault)),
         }
     }
 

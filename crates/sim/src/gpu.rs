@@ -37,6 +37,8 @@ pub struct Gpu {
 
 /// What the host's threads share.
 pub(crate) struct Shared {
+    /// The process that made it. Its threads are gone in a forked child, and its lock may be held there for ever.
+    process: u32,
     pub(crate) world: Mutex<World>,
     /// Something ran, was released, or failed.
     pub(crate) changed: Condvar,
@@ -65,6 +67,7 @@ impl Gpu {
     pub(crate) fn with_scheduler(config: SimConfig, scheduler: Scheduler) -> Self {
         Self {
             shared: Arc::new(Shared {
+                process: std::process::id(),
                 world: Mutex::new(World::new(config, scheduler)),
                 changed: Condvar::new(),
                 callback: Arc::default(),
@@ -95,6 +98,13 @@ impl Gpu {
     #[must_use]
     pub fn reports(&self) -> Vec<Report> {
         self.shared.world.lock().reports.clone()
+    }
+
+    /// Remarks about the modules loaded so far that are no errors, each once: a target newer than
+    /// those whose instructions the simulated device knows.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        self.shared.world.lock().notes.clone()
     }
 
     /// What kernels have printed with `printf` so far, in the order in which they ran; the first mebibyte. It is written to the
@@ -200,14 +210,21 @@ impl Gpu {
         cost_ns: impl FnOnce(&crate::CostModel) -> u64,
         body: impl FnOnce(&mut Session<'_>) -> Answer<R>,
     ) -> Result<R, DriverError> {
+        if !self.is_of_this_process() {
+            return Err(DriverError::new(name, ResultCode::NOT_INITIALIZED).with_detail(
+                "this process was forked after the simulated GPU was made: open a device in the child",
+            ));
+        }
         let mut session = Session {
             world: self.shared.world.lock(),
             shared: &self.shared,
         };
         let progress_before = session.progress;
         session.call = name;
+        session.call_device = None;
         session.calls += 1;
         session.now_ns += cost_ns(&session.config.cost);
+        let mut told_device = None;
         let answer = if host_functions::is_running_here(&self.shared) {
             let text = format!("a host function calls {name} (rule 27)");
             Err(session.breach(
@@ -220,6 +237,7 @@ impl Gpu {
                 Some(refusal) => Err(refusal),
                 None => body(&mut session),
             };
+            told_device = session.call_device.filter(|_| session.mint.has_several_devices());
             session.run_after_call();
             session.settle();
             answer
@@ -230,11 +248,17 @@ impl Gpu {
         drop(session);
         answer.map_err(|refusal| {
             let error = DriverError::new(name, refusal.code);
-            match refusal.detail {
-                Some(detail) => error.with_detail(detail),
-                None => error,
+            match (refusal.detail, told_device) {
+                (Some(detail), Some(device)) => error.with_detail(format!("{detail} (on device {device})")),
+                (Some(detail), None) => error.with_detail(detail),
+                (None, _) => error,
             }
         })
+    }
+
+    /// Whether this process made the GPU. In a child that was forked since, every call fails, as libcuda's do.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.shared.process == std::process::id()
     }
 
     /// Enters outside a driver call.
@@ -249,6 +273,18 @@ impl Gpu {
 impl Session<'_> {
     /// Blocks the host thread until the goal is done, and moves the clock there. The lock is free while it sleeps.
     pub(crate) fn wait(&mut self, goal: &Goal) {
+        self.beside_others(|session| session.wait_for(goal));
+    }
+
+    /// Does work during which other threads may call, and restores this call's name and device.
+    pub(crate) fn beside_others<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
+        let call = (self.call, self.call_device);
+        let result = work(self);
+        (self.call, self.call_device) = call;
+        result
+    }
+
+    fn wait_for(&mut self, goal: &Goal) {
         let waiter = self.add_waiter(goal);
         while self.waiters[&waiter].unmet > 0 {
             let wanted = std::mem::take(&mut self.waiter(waiter).ops);

@@ -8,6 +8,7 @@
 use std::{
     cell::Cell,
     collections::VecDeque,
+    mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Weak},
     thread,
@@ -112,8 +113,10 @@ fn serve(world: &Weak<Shared>, signal: &Signal) {
         match look(&gpu, &mut calls_seen) {
             Next::Run(id, function) => {
                 OPERATION.set(Some(id));
-                // What a panic leaves behind is the function's own.
-                let _ = catch_unwind(AssertUnwindSafe(function));
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(function)) {
+                    // Not dropped: a payload's destructor may panic too, and this thread serves others.
+                    mem::forget(payload);
+                }
                 OPERATION.set(None);
                 returned(&gpu, id);
             }

@@ -26,10 +26,19 @@ pub(crate) trait Handle: Copy + Ord {
     fn from_number(raw: usize) -> Self;
     /// The handle's number.
     fn number(self) -> usize;
+    /// The object in texts: `event 3`.
+    fn name(self) -> String {
+        format!("{} {}", Self::NAME, self.number() ^ Self::TAG << TAG_SHIFT)
+    }
+    /// Whether a handle with the tag of its kind was given out.
+    fn was_given(self, mint: &Mint) -> bool {
+        let index = self.number() ^ Self::TAG << TAG_SHIFT;
+        (1..=mint.given[Self::TAG]).contains(&index)
+    }
 }
 
 macro_rules! handles {
-    ($($name:ident $tag:literal $text:literal;)*) => {
+    ($($name:ident $tag:literal $text:literal $({ $($own:tt)* })?;)*) => {
         $(impl Handle for $name {
             const TAG: usize = $tag;
             const NAME: &'static str = $text;
@@ -39,14 +48,47 @@ macro_rules! handles {
             fn number(self) -> usize {
                 self.as_raw()
             }
+            $($($own)*)?
         })*
         const TAGS: usize = [$($tag),*].len() + 1;
     };
 }
 
 handles! {
-    ContextHandle 1 "context";
-    StreamHandle 2 "stream";
+    ContextHandle 1 "context" {
+        fn name(self) -> String {
+            format!("the context of device {}", device(self.number()))
+        }
+        fn was_given(self, mint: &Mint) -> bool {
+            let number = low(self.number());
+            self.number() == mint.of_device::<Self>(device(self.number()), number) &&
+                mint.contexts.get(device(self.number())).is_some_and(|given| (1..=*given).contains(&number))
+        }
+    };
+    StreamHandle 2 "stream" {
+        fn name(self) -> String {
+            let number = low(self.number());
+            let stream = match number {
+                LEGACY => "the legacy default stream".to_owned(),
+                PER_THREAD.. => format!("per-thread default stream {}", number ^ PER_THREAD),
+                _ => format!("stream {number}"),
+            };
+            if self.number() & SEVERAL == 0 {
+                stream
+            } else {
+                format!("{stream} of device {}", device(self.number()))
+            }
+        }
+        fn was_given(self, mint: &Mint) -> bool {
+            let (device, number) = (device(self.number()), low(self.number()));
+            self.number() == mint.of_device::<Self>(device, number)
+                && mint.streams.get(device).is_some_and(|given| match number {
+                    LEGACY => given.legacy,
+                    PER_THREAD.. => (1..=given.per_thread).contains(&(number ^ PER_THREAD)),
+                    _ => (1..=given.made).contains(&number),
+                })
+        }
+    };
     EventHandle 3 "event";
     ModuleHandle 4 "module";
     FunctionHandle 5 "function";
@@ -55,27 +97,115 @@ handles! {
 
 const TAG_SHIFT: u32 = 40;
 
-/// Hands out handles, in order, for each kind apart.
-#[derive(Debug, Default)]
+/// Set in the handles of contexts and streams if there are several devices, for texts to name them.
+const SEVERAL: usize = 1 << 39;
+
+/// Position of the device's number in handles of contexts and streams; their own number is below.
+const DEVICE_SHIFT: u32 = 32;
+
+/// The number of a legacy default stream.
+const LEGACY: usize = 0;
+
+/// The first number of per-thread default streams.
+const PER_THREAD: usize = 1 << 31;
+
+/// The device in a handle of a context or a stream.
+fn device(number: usize) -> usize {
+    (number & (SEVERAL - 1)) >> DEVICE_SHIFT
+}
+
+/// A context's or stream's own number in its handle.
+fn low(number: usize) -> usize {
+    number & ((1 << DEVICE_SHIFT) - 1)
+}
+
+/// Kinds of streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamKind {
+    /// The legacy default stream, with one handle for all contexts of a device.
+    Legacy,
+    PerThread,
+    /// A stream that the caller creates.
+    Made,
+}
+
+/// Counts of the streams that a device has had.
+#[derive(Clone, Copy, Debug, Default)]
+struct StreamsGiven {
+    legacy: bool,
+    per_thread: usize,
+    made: usize,
+}
+
+/// Hands out handles, numbered for each kind; those of contexts and streams for each device.
+#[derive(Debug)]
 pub(crate) struct Mint {
     given: [usize; TAGS],
+    contexts: Vec<usize>,
+    streams: Vec<StreamsGiven>,
 }
 
 impl Mint {
+    /// An allocator for a number of devices.
+    pub(crate) fn new(devices: u32) -> Self {
+        Self {
+            given: [0; TAGS],
+            contexts: vec![0; devices as usize],
+            streams: vec![StreamsGiven::default(); devices as usize],
+        }
+    }
+
+    /// Whether texts have to name devices.
+    pub(crate) fn has_several_devices(&self) -> bool {
+        self.streams.len() > 1
+    }
+
     /// A handle that was never given before.
     pub(crate) fn next<H: Handle>(&mut self) -> H {
         self.given[H::TAG] += 1;
         H::from_number(H::TAG << TAG_SHIFT | self.given[H::TAG])
     }
 
+    /// A new handle for a context of a device.
+    pub(crate) fn next_context(&mut self, device: u32) -> ContextHandle {
+        let given = &mut self.contexts[device as usize];
+        *given += 1;
+        let number = *given;
+        Handle::from_number(self.of_device::<ContextHandle>(device as usize, number))
+    }
+
+    /// A new handle for a stream of a device; the legacy default stream always has the same.
+    pub(crate) fn next_stream(&mut self, device: u32, kind: StreamKind) -> StreamHandle {
+        let given = &mut self.streams[device as usize];
+        let number = match kind {
+            StreamKind::Legacy => {
+                given.legacy = true;
+                LEGACY
+            }
+            StreamKind::PerThread => {
+                given.per_thread += 1;
+                PER_THREAD | given.per_thread
+            }
+            StreamKind::Made => {
+                given.made += 1;
+                given.made
+            }
+        };
+        Handle::from_number(self.of_device::<StreamHandle>(device as usize, number))
+    }
+
+    fn of_device<H: Handle>(&self, device: usize, number: usize) -> usize {
+        let several = if self.has_several_devices() { SEVERAL } else { 0 };
+        H::TAG << TAG_SHIFT | several | device << DEVICE_SHIFT | number
+    }
+
     /// Why a handle names nothing that lives: it did once, or it never did.
     pub(crate) fn explain<H: Handle>(&self, handle: H) -> (ReportKind, String) {
         let (kind, number) = (H::NAME, handle.number());
-        let index = number ^ H::TAG << TAG_SHIFT;
-        if (1..=self.given[H::TAG]).contains(&index) {
+        if handle.was_given(self) {
             (
                 ReportKind::DeadHandle,
-                format!("{kind} {index} ({number:#x}) is used after it was given up"),
+                format!("{} ({number:#x}) is used after it was given up", handle.name()),
             )
         } else {
             (
@@ -86,9 +216,22 @@ impl Mint {
     }
 }
 
-/// The handle as people read it: `stream 3`.
+/// The object's name in texts: `stream 3`.
 pub(crate) fn name<H: Handle>(handle: H) -> String {
-    format!("{} {}", H::NAME, handle.number() ^ H::TAG << TAG_SHIFT)
+    handle.name()
+}
+
+/// A stream's device, if there are several.
+pub(crate) fn told_device(stream: StreamHandle) -> Option<u32> {
+    let number = stream.as_raw();
+    (number & SEVERAL != 0).then_some(device(number) as u32)
+}
+
+/// A stream's number in texts; `None` for default streams.
+pub(crate) fn stream_number(stream: StreamHandle) -> Option<u64> {
+    let number = low(stream.as_raw());
+    let made = stream.as_raw() >> TAG_SHIFT == StreamHandle::TAG && (1..PER_THREAD).contains(&number);
+    made.then_some(number as u64)
 }
 
 #[cfg(test)]
@@ -97,8 +240,8 @@ mod tests {
 
     #[test]
     fn a_handle_is_known_dead_unknown_or_of_another_kind() {
-        let mut mint = Mint::default();
-        let stream: StreamHandle = mint.next();
+        let mut mint = Mint::new(1);
+        let stream = mint.next_stream(0, StreamKind::Made);
         assert_eq!(name(stream), "stream 1");
         assert_eq!(mint.explain(stream).0, ReportKind::DeadHandle);
         let forged = StreamHandle::from_raw(stream.as_raw() + 1);

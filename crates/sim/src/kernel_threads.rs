@@ -1,13 +1,15 @@
 //! The threads that kernels run on.
 
-use std::{panic::resume_unwind, sync::OnceLock, thread};
+use std::{panic::resume_unwind, thread};
+
+use millstream_driver::PerProcess;
 
 /// Runs `work` on the process's kernel threads and waits for it.
 ///
 /// They are a pool apart from the program's own. A thread of the program's pool may hold the world's lock while it waits
 /// here: were it to take up other tasks of its pool meanwhile, one of those could call the driver, and wait for that lock.
 pub(crate) fn install<R: Send>(work: impl FnOnce() -> R + Send) -> R {
-    static POOL: OnceLock<rayon::ThreadPool> = OnceLock::new();
+    static POOL: PerProcess<rayon::ThreadPool> = PerProcess::new();
     let pool = POOL.get_or_init(|| {
         rayon::ThreadPoolBuilder::new()
             .thread_name(|index| format!("sim-kernel-{index}"))

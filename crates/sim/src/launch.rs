@@ -1,10 +1,12 @@
 //! Launches: the shape and the arguments are checked and copied before anything is enqueued.
 
+use std::sync::Arc;
+
 use millstream_driver::{ContextHandle, FunctionHandle, LaunchDims, ResultCode, StreamHandle};
 
 use crate::{
     ReportKind,
-    attributes::{GRID_MAX, SHARED_BYTES_MAX},
+    attributes::{GRID_MAX, SHARED_BYTES, SHARED_BYTES_MAX},
     gpu::Session,
     memory::host::HostParams,
     module::BLOCK_THREADS_MAX,
@@ -16,8 +18,8 @@ use crate::{
 /// The longest block in each direction.
 pub(crate) const BLOCK_MAX: [u32; 3] = [1024, 1024, 64];
 
-/// Why a launch of this shape is refused.
-fn wrong_shape(kernel: &Kernel, dims: &LaunchDims) -> Option<(ResultCode, String)> {
+/// Why a launch of this shape is refused, where so much dynamic shared memory is allowed.
+fn wrong_shape(kernel: &Kernel, dynamic_max: u32, dims: &LaunchDims) -> Option<(ResultCode, String)> {
     let LaunchDims {
         grid,
         block,
@@ -52,13 +54,30 @@ fn wrong_shape(kernel: &Kernel, dims: &LaunchDims) -> Option<(ResultCode, String
         let text = format!("a block of {threads} threads; `.maxntid` allows {max}");
         return Some((ResultCode::LAUNCH_OUT_OF_RESOURCES, text));
     }
-    let shared = u64::from(kernel.static_shared_bytes()) + u64::from(shared_bytes);
-    if shared > u64::from(SHARED_BYTES_MAX) {
+    let own = kernel.static_shared_bytes();
+    if own > SHARED_BYTES {
         return invalid(format!(
-            "{shared} bytes of shared memory, {shared_bytes} of them dynamic, of at most {SHARED_BYTES_MAX}"
+            "{own} bytes of static shared memory, of at most {SHARED_BYTES}"
+        ));
+    }
+    if shared_bytes > dynamic_max {
+        return invalid(format!(
+            "{shared_bytes} bytes of dynamic shared memory, of at most {dynamic_max} beside {own} bytes of static \
+             shared memory; cuFuncSetAttribute allows up to {} (rule 59)",
+            dynamic_shared_limit(kernel)
         ));
     }
     None
+}
+
+/// The dynamic shared memory that launches of a kernel may ask for at first.
+pub(crate) fn dynamic_shared_default(kernel: &Kernel) -> u32 {
+    SHARED_BYTES.saturating_sub(kernel.static_shared_bytes())
+}
+
+/// The most dynamic shared memory that a kernel can opt in to.
+pub(crate) fn dynamic_shared_limit(kernel: &Kernel) -> u32 {
+    SHARED_BYTES_MAX.saturating_sub(kernel.static_shared_bytes())
 }
 
 impl Session<'_> {
@@ -76,7 +95,9 @@ impl Session<'_> {
             .ptx
             .kernel(&name)
             .expect("a function handle is only made for a kernel of its module");
-        if let Some((code, text)) = wrong_shape(kernel, dims) {
+        let opted_in = self.functions[&function].dynamic_shared_bytes;
+        let dynamic_max = opted_in.unwrap_or_else(|| dynamic_shared_default(kernel));
+        if let Some((code, text)) = wrong_shape(kernel, dynamic_max, dims) {
             return Err(self.breach(ReportKind::BadLaunch, code, format!("kernel `{name}`: {text}")));
         }
         let signature = kernel.signature();
@@ -85,6 +106,8 @@ impl Session<'_> {
             self.breach(ReportKind::BadLaunch, ResultCode::INVALID_VALUE, text)
         })?;
         self.make_room(context, stream)?;
+        let mismatches = self.functions.get(&function).map(|function| &function.mismatches);
+        let mismatches = mismatches.map(Arc::clone).unwrap_or_default();
         let launch = KernelLaunch {
             threads: self.config.cost.kernel_threads(dims.grid, dims.block),
             module_handle,
@@ -92,6 +115,7 @@ impl Session<'_> {
             dims: *dims,
             params: bytes,
             module,
+            mismatches,
         };
         self.enqueue(stream, OpKind::Kernel(Box::new(launch)), &Goal::default());
         Ok(())

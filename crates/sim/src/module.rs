@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
-use millstream_driver::{ContextHandle, DevicePtr, FunctionHandle, ModuleHandle, ResultCode};
+use millstream_driver::{
+    ContextHandle, DevicePtr, FloatOperand, FunctionAttribute, FunctionHandle, ModuleHandle, ResultCode,
+};
 
 use crate::{
     ReportKind,
     gpu::Session,
     ids::name,
+    launch::{dynamic_shared_default, dynamic_shared_limit},
     memory::Kind,
     op::OpKind,
-    ptx::{self, PtxError, PtxErrorKind},
+    ptx::{self, Kernel, ParamType, PtxError, PtxErrorKind},
+    race::Site,
     world::{Answer, Refusal},
 };
 
@@ -23,6 +27,18 @@ pub(crate) struct LoadedModule {
     pub(crate) ptx: ptx::Module,
     /// The address of each of the module's variables.
     pub(crate) variables: Vec<u64>,
+    /// The caller's label and source line at its loading.
+    pub(crate) site: Option<Site>,
+}
+
+impl LoadedModule {
+    /// The module's name in texts: the caller's label, or else its handle's number.
+    pub(crate) fn name(&self, handle: ModuleHandle) -> String {
+        match self.site.as_ref().and_then(Site::label) {
+            Some(label) => format!("`{label}`"),
+            None => name(handle),
+        }
+    }
 }
 
 /// A kernel of a loaded module.
@@ -30,6 +46,18 @@ pub(crate) struct Function {
     pub(crate) context: ContextHandle,
     pub(crate) module: ModuleHandle,
     pub(crate) name: Arc<str>,
+    /// Floating-point accesses that do not fit the declared element types.
+    pub(crate) mismatches: Arc<[Mismatch]>,
+    /// The dynamic shared memory that its launches may ask for, if that was set.
+    pub(crate) dynamic_shared_bytes: Option<u32>,
+}
+
+/// An instruction whose floating-point type has another size than the declared elements.
+#[derive(Clone, Debug)]
+pub(crate) struct Mismatch {
+    pub(crate) pc: u32,
+    pub(crate) accessed: ParamType,
+    pub(crate) declared: FloatOperand,
 }
 
 /// The PTX text of an image.
@@ -82,6 +110,11 @@ impl Session<'_> {
     pub(crate) fn module_load(&mut self, context: ContextHandle, image: &[u8]) -> Answer<ModuleHandle> {
         let device = self.context(context)?;
         let module = ptx::parse(text(image)?).map_err(|error| refused(&error))?;
+        for note in module.notes() {
+            if !self.notes.contains(note) {
+                self.notes.push(note.clone());
+            }
+        }
         let mut variables = Vec::new();
         for variable in module.variables() {
             let kind = if variable.constant {
@@ -110,6 +143,7 @@ impl Session<'_> {
             context,
             ptx: module,
             variables,
+            site: Site::current(),
         };
         self.modules.insert(handle, Arc::new(loaded));
         Ok(handle)
@@ -169,6 +203,8 @@ impl Session<'_> {
                 context,
                 module: handle,
                 name: kernel.into(),
+                mismatches: Arc::default(),
+                dynamic_shared_bytes: None,
             },
         );
         Ok(function)
@@ -182,7 +218,7 @@ impl Session<'_> {
     ) -> Answer<(DevicePtr, usize)> {
         let module = self.module(context, handle)?;
         let mut variables = module.ptx.variables().iter().zip(&module.variables);
-        match variables.find(|(known, _)| known.name == variable) {
+        match variables.find(|(known, _)| known.name == variable && !known.in_function) {
             Some((known, base)) => Ok((DevicePtr::from_raw(*base), known.size)),
             None => Err(Refusal::new(
                 ResultCode::NOT_FOUND,
@@ -212,13 +248,83 @@ impl Session<'_> {
         Err(self.breach(kind, ResultCode::INVALID_HANDLE, text))
     }
 
-    pub(crate) fn function_max_threads(
+    /// Compares a kernel's accesses with the declared element types of its arrays.
+    pub(crate) fn note_float_operands(&mut self, handle: FunctionHandle, operands: &[FloatOperand]) {
+        let Some(function) = self.functions.get(&handle) else {
+            return;
+        };
+        let module = &self.modules[&function.module];
+        let accesses = module.ptx.kernel(&function.name).map(Kernel::float_accesses);
+        let mismatches = accesses.unwrap_or_default().into_iter().filter_map(|access| {
+            let declared = operands.iter().find(|operand| operand.param == access.param)?;
+            let differ = declared.element_bytes != access.ty.bytes();
+            differ.then_some(Mismatch {
+                pc: access.pc,
+                accessed: access.ty,
+                declared: *declared,
+            })
+        });
+        let mismatches = mismatches.collect();
+        if let Some(function) = self.functions.get_mut(&handle) {
+            function.mismatches = mismatches;
+        }
+    }
+
+    pub(crate) fn function_attribute(
         &mut self,
         context: ContextHandle,
         function: FunctionHandle,
+        attribute: FunctionAttribute,
     ) -> Answer<i32> {
         let (_, module, name) = self.function(context, function)?;
-        let limit = module.ptx.kernel(&name).and_then(|kernel| kernel.max_threads());
-        Ok(limit.unwrap_or(BLOCK_THREADS_MAX).min(BLOCK_THREADS_MAX) as i32)
+        let kernel = kernel_of(&module, &name);
+        let value = match attribute {
+            FunctionAttribute::MAX_THREADS_PER_BLOCK => kernel
+                .max_threads()
+                .map_or(BLOCK_THREADS_MAX, |limit| limit.min(BLOCK_THREADS_MAX)),
+            FunctionAttribute::SHARED_BYTES => kernel.static_shared_bytes(),
+            FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES => {
+                let opted_in = self.functions[&function].dynamic_shared_bytes;
+                opted_in.unwrap_or_else(|| dynamic_shared_default(kernel))
+            }
+            other => return Err(no_attribute(other)),
+        };
+        Ok(value as i32)
     }
+
+    pub(crate) fn function_set_attribute(
+        &mut self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        attribute: FunctionAttribute,
+        value: i32,
+    ) -> Answer<()> {
+        let (_, module, name) = self.function(context, function)?;
+        if attribute != FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES {
+            return Err(no_attribute(attribute));
+        }
+        let limit = dynamic_shared_limit(kernel_of(&module, &name));
+        let within = u32::try_from(value).ok().filter(|&bytes| bytes <= limit);
+        let Some(bytes) = within else {
+            let text = format!("kernel `{name}`: {value} bytes of dynamic shared memory, of 0 to {limit}");
+            return Err(self.breach(ReportKind::BadLaunch, ResultCode::INVALID_VALUE, text));
+        };
+        let known = self.functions.get_mut(&function).expect("it was just looked at");
+        known.dynamic_shared_bytes = Some(bytes);
+        Ok(())
+    }
+}
+
+/// The kernel that a function handle stands for.
+fn kernel_of<'a>(module: &'a LoadedModule, name: &str) -> &'a ptx::Kernel {
+    let kernel = module.ptx.kernel(name);
+    kernel.expect("a function handle is only made for a kernel of its module")
+}
+
+fn no_attribute(attribute: FunctionAttribute) -> Refusal {
+    let text = format!(
+        "attribute {} of a kernel is none that the simulated device has, or can set",
+        attribute.as_raw()
+    );
+    Refusal::new(ResultCode::INVALID_VALUE, text)
 }

@@ -7,7 +7,13 @@ use millstream_driver::{
 };
 use smallvec::SmallVec;
 
-use crate::{engine::Engine, ids::OpId, memory::host::HostRange, module::LoadedModule};
+use crate::{
+    engine::Engine,
+    ids::OpId,
+    memory::host::HostRange,
+    module::{LoadedModule, Mismatch},
+    race::Site,
+};
 
 /// One operation that has not finished.
 pub(crate) struct Op {
@@ -15,6 +21,8 @@ pub(crate) struct Op {
     pub(crate) context: ContextHandle,
     pub(crate) device: u32,
     pub(crate) kind: OpKind,
+    /// The caller's label and source line, if there is one.
+    pub(crate) site: Option<Site>,
     /// The operations that must be done first: the one before it in its stream, and those it was made to wait for.
     pub(crate) predecessors: SmallVec<[OpId; 2]>,
     /// How many of those are not done.
@@ -60,6 +68,8 @@ pub(crate) struct KernelLaunch {
     pub(crate) dims: LaunchDims,
     pub(crate) params: Box<[u8]>,
     pub(crate) threads: u64,
+    /// Floating-point accesses that do not fit the declared element types.
+    pub(crate) mismatches: Arc<[Mismatch]>,
 }
 
 /// Where a copy reads.

@@ -34,7 +34,7 @@ impl Session<'_> {
             return Ok(());
         };
         while let Some(oldest) = self.oldest_of_full(stream, most) {
-            if !self.wait_for_oldest(oldest) {
+            if !self.beside_others(|session| session.wait_for_oldest(oldest)) {
                 let text = format!(
                     "the queue of {} is full, with {most} kernels, copies and fills, and nothing moves: if only the thread \
                      that calls can let the stream go on, it never will (rule 54)",

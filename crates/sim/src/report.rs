@@ -56,10 +56,37 @@ pub enum ReportKind {
     FreeInFlight,
     /// Bytes read by a kernel, or copied to the host, that nobody ever wrote.
     UninitialisedRead,
+    /// A kernel accesses floating-point numbers of another size than an array's declared elements.
+    ElementType,
     /// A stream's queue is full and nothing moves: on a GPU the program would hang (rule 54).
     QueueFull,
     /// A [replay](crate::SimConfig::replay) met other calls than those of the recorded run.
     ReplayDiverged,
+}
+
+/// The severity of a report.
+///
+/// ```
+/// use millstream_sim::Grade;
+/// assert!(Grade::Note < Grade::Error);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Grade {
+    /// A race that changes no value: threads of a kernel write the same bytes to one place.
+    /// Reported only on [request](crate::SimConfig::kernel_race_notes).
+    Note,
+    /// A mistake.
+    #[default]
+    Error,
+}
+
+impl fmt::Display for Grade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Note => "note",
+            Self::Error => "error",
+        })
+    }
 }
 
 /// One thing found wrong, in words: what, which operation and stream, which addresses, which allocation.
@@ -74,9 +101,13 @@ pub enum ReportKind {
 pub struct Report {
     /// The sort of breach or fault.
     pub kind: ReportKind,
+    /// Its severity.
+    pub grade: Grade,
     /// The driver function during which it was found, by its `cu*` name. For a fault on the device that is whichever
     /// call the operation happened to run in, not the call that enqueued it.
     pub call: &'static str,
+    /// The device that it is about, in a world of several devices.
+    pub device: Option<u32>,
     /// What happened.
     pub text: String,
     /// When, on the virtual clock.
@@ -85,10 +116,10 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} at {} ns in {}: {}",
-            self.kind, self.time_ns, self.call, self.text
-        )
+        write!(f, "{:?} at {} ns in {}", self.kind, self.time_ns, self.call)?;
+        if let Some(device) = self.device {
+            write!(f, " on device {device}")?;
+        }
+        write!(f, ": {}", self.text)
     }
 }

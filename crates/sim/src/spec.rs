@@ -31,7 +31,7 @@ impl SimConfig {
     /// | `rules=observed`, `strict` | [`Rules::observed`](crate::Rules::observed) or [`Rules::strict`](crate::Rules::strict) |
     /// | `rules=small_upload+cross_stream_reuse` | strict in the rules named, which are fields of [`Rules`](crate::Rules) |
     /// | `devices=N` | that many devices |
-    /// | `race=on`, `off`, `kernels` | whether [races](crate::race) are looked for; with the last also [within kernels](SimConfig::kernel_race_check) |
+    /// | `race=on`, `off`, `kernels`, `notes` | whether [races](crate::race) are looked for; with the last two also [within kernels](SimConfig::kernel_race_check), with the last also those that are [notes](SimConfig::kernel_race_notes) |
     /// | `queue=N` | the [bound](SimConfig::queue_operations_max) of every stream's queue |
     /// | `memory=N`, `NK`, `NM`, `NG` | memory of each device in bytes, KiB, MiB, GiB |
     ///
@@ -112,12 +112,17 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
                 n => config = config.queue_operations_max(usize::try_from(n).unwrap_or(usize::MAX)),
             },
             "race" => match value {
-                "on" | "off" | "kernels" => {
+                "on" | "off" | "kernels" | "notes" => {
                     config = config
                         .race_check(value != "off")
-                        .kernel_race_check(value == "kernels");
+                        .kernel_race_check(matches!(value, "kernels" | "notes"))
+                        .kernel_race_notes(value == "notes");
                 }
-                _ => return Err(format!("race={value} is none of `on`, `off` and `kernels`")),
+                _ => {
+                    return Err(format!(
+                        "race={value} is none of `on`, `off`, `kernels` and `notes`"
+                    ));
+                }
             },
             _ => {
                 return Err(format!(
@@ -229,6 +234,8 @@ mod tests {
         assert_ne!(config, config.clone().race_check(true));
         let within = SimConfig::from_spec("sim:race=kernels").unwrap();
         assert_eq!(within, SimConfig::new().kernel_race_check(true));
+        let notes = SimConfig::from_spec("sim:race=notes").unwrap();
+        assert_eq!(notes, within.kernel_race_notes(true));
         assert_eq!(config.devices, 2);
         assert_eq!(config.memory_bytes, 3 << 30);
         assert_eq!(config.rules, Rules::strict());

@@ -5,6 +5,7 @@ use millstream_driver::{Completion, ContextHandle, EventHandle, PriorityRange, R
 use crate::{
     ReportKind,
     gpu::Session,
+    ids::StreamKind,
     op::OpKind,
     world::{Answer, Goal, World},
 };
@@ -22,9 +23,11 @@ impl Session<'_> {
         non_blocking: bool,
         priority: i32,
     ) -> Answer<StreamHandle> {
-        self.context(context)?;
+        let device = self.context(context)?;
         let priority = priority.clamp(PRIORITIES.greatest, PRIORITIES.least);
-        Ok(self.add_stream(context, non_blocking, priority))
+        let handle = self.mint.next_stream(device, StreamKind::Made);
+        self.add_stream(handle, context, non_blocking, priority);
+        Ok(handle)
     }
 
     pub(crate) fn stream_destroy(&mut self, context: ContextHandle, handle: StreamHandle) -> Answer<()> {
@@ -38,7 +41,7 @@ impl Session<'_> {
         if let Some(found) = self.streams.get_mut(&stream) {
             found.destroyed = true;
             if found.last.is_none() {
-                self.streams.remove(&stream);
+                self.remove_stream(stream);
             }
         }
         lost
@@ -52,7 +55,7 @@ impl Session<'_> {
         let stream = self.stream(context, stream)?;
         let done = self.query(|world| world.stream_goal(stream));
         if done {
-            let seen = self.race.ends_of([stream].into_iter());
+            let seen = self.stream_seen(stream);
             self.race.host_saw(&seen);
         }
         self.context(context)?;
@@ -62,7 +65,7 @@ impl Session<'_> {
     pub(crate) fn stream_synchronize(&mut self, context: ContextHandle, stream: StreamHandle) -> Answer<()> {
         let stream = self.stream(context, stream)?;
         let goal = self.stream_goal(stream);
-        let seen = self.race.ends_of([stream].into_iter());
+        let seen = self.stream_seen(stream);
         self.wait(&goal);
         self.race.host_saw(&seen);
         self.synchronised(context)

@@ -12,7 +12,7 @@ use millstream_driver::{
 };
 
 use crate::{
-    Report, ReportKind, SimConfig, Span,
+    Grade, Report, ReportKind, SimConfig, Span,
     context::{Context, Device},
     engine::Engines,
     exec::Stats,
@@ -23,7 +23,7 @@ use crate::{
     module::{Function, LoadedModule},
     op::{Op, OpKind, Successor},
     printed::Printed,
-    race::{Enqueued, Race},
+    race::{Enqueued, Gone, Race, Seen, Site},
     schedule::Scheduler,
 };
 
@@ -37,6 +37,8 @@ pub(crate) struct Stream {
     pub(crate) last: Option<OpId>,
     /// When the last operation that is done was done.
     pub(crate) last_finish_ns: u64,
+    /// The caller's label and source line at its creation, if there is one.
+    pub(crate) site: Option<Site>,
     /// Given up; stays until its work is done (rule 21).
     pub(crate) destroyed: bool,
     /// The operations that its queue's bound is about, oldest first (rule 54).
@@ -48,6 +50,8 @@ pub(crate) struct Stream {
 pub(crate) struct Event {
     pub(crate) context: ContextHandle,
     pub(crate) kind: EventKind,
+    /// The caller's label and source line at its creation, if there is one.
+    pub(crate) site: Option<Site>,
     pub(crate) capture: Option<Capture>,
 }
 
@@ -98,6 +102,8 @@ pub(crate) struct World {
     pub(crate) now_ns: u64,
     /// The driver function at work.
     pub(crate) call: &'static str,
+    /// The device of the context that the driver function was given.
+    pub(crate) call_device: Option<u32>,
     /// Rises whenever an operation runs or starts.
     pub(crate) progress: u64,
     /// How many calls there were.
@@ -126,12 +132,14 @@ pub(crate) struct World {
     pub(crate) findings_reported: usize,
     pub(crate) kernel_stats: Stats,
     pub(crate) reports: Vec<Report>,
+    /// Remarks about the modules that were loaded, each once.
+    pub(crate) notes: Vec<String>,
     pub(crate) timeline: Vec<Span>,
 }
 
 impl World {
     pub(crate) fn new(config: SimConfig, scheduler: Scheduler) -> Self {
-        let mut mint = Mint::default();
+        let mut mint = Mint::new(config.devices);
         let devices = (0..config.devices)
             .map(|_| Device {
                 pool_handle: mint.next::<PoolHandle>(),
@@ -145,6 +153,7 @@ impl World {
         Self {
             now_ns: 0,
             call: "",
+            call_device: None,
             progress: 0,
             calls: 0,
             mint,
@@ -164,21 +173,29 @@ impl World {
             host_functions: HostFunctions::default(),
             faults: config.faults.iter().cloned().map(Armed::new).collect(),
             faults_injected: 0,
-            race: Race::new(config.race_check, config.uninitialised_reads),
+            race: Race::new(&config),
             printed: Printed::default(),
             findings_reported: 0,
             kernel_stats: Stats::default(),
             reports: Vec::new(),
+            notes: Vec::new(),
             timeline: Vec::new(),
             config,
         }
     }
 
-    /// Notes what is wrong.
+    /// Adds a report about the call.
     pub(crate) fn report(&mut self, kind: ReportKind, text: String) {
+        self.report_of(self.call_device, kind, text);
+    }
+
+    /// Adds a report about a device.
+    pub(crate) fn report_of(&mut self, device: Option<u32>, kind: ReportKind, text: String) {
         self.reports.push(Report {
             kind,
+            grade: Grade::Error,
             call: self.call,
+            device: device.filter(|_| self.mint.has_several_devices()),
             text,
             time_ns: self.now_ns,
         });
@@ -203,10 +220,12 @@ impl World {
         // Every operation in flight is still in `ops`; one that is not has told its finish to whom it concerns.
         context.fence.ops.retain(|op| self.ops.contains_key(op));
         let mut predecessors: BTreeSet<OpId> = after.ops.iter().chain(&context.fence.ops).copied().collect();
-        let queues: Vec<StreamHandle> = if stream == context.legacy {
-            let blocking = |other: &Stream| other.context == context_handle && !other.non_blocking;
-            let streams = self.streams.iter().filter(|(_, other)| blocking(other));
-            streams.map(|(handle, _)| *handle).collect()
+        let device = context.device;
+        let mut gone = Gone::None;
+        let queues = if stream == context.legacy {
+            gone = Gone::Blocking(context_handle);
+            ready_ns = ready_ns.max(context.gone_blocking_until_ns);
+            self.blocking_streams(context_handle).collect()
         } else if self.streams[&stream].non_blocking {
             vec![stream]
         } else {
@@ -216,6 +235,7 @@ impl World {
             id,
             stream,
             queues: &queues,
+            gone,
             after: &after.ops,
             kind: &kind,
             call: self.call,
@@ -225,7 +245,6 @@ impl World {
             ready_ns = ready_ns.max(queue.last_finish_ns);
             predecessors.extend(queue.last);
         }
-        let device = context.device;
         let mut unmet = 0;
         for predecessor in &predecessors {
             if let Some(op) = self.ops.get_mut(predecessor) {
@@ -242,6 +261,7 @@ impl World {
                 context: context_handle,
                 device,
                 kind,
+                site: Site::current(),
                 predecessors: predecessors.into_iter().collect(),
                 unmet,
                 enqueued_ns: self.now_ns,
@@ -272,7 +292,7 @@ impl World {
             if stream.last == Some(id) {
                 stream.last = None;
                 if stream.destroyed {
-                    self.streams.remove(&op.stream);
+                    self.remove_stream(op.stream);
                 }
             }
         }
@@ -330,13 +350,68 @@ impl World {
         id
     }
 
-    /// All work enqueued on the stream so far.
-    pub(crate) fn stream_goal(&self, stream: StreamHandle) -> Goal {
-        let stream = &self.streams[&stream];
-        Goal {
+    /// Removes a destroyed stream whose work is done. The end of that work stays part of what waits
+    /// for its context.
+    pub(crate) fn remove_stream(&mut self, handle: StreamHandle) {
+        let Some(stream) = self.streams.remove(&handle) else {
+            return;
+        };
+        if let Some(context) = self.contexts.get_mut(&stream.context)
+            && !stream.non_blocking
+        {
+            let until_ns = &mut context.gone_blocking_until_ns;
+            *until_ns = stream.last_finish_ns.max(*until_ns);
+        }
+        let blocking = !stream.non_blocking;
+        self.race.stream_gone(handle, stream.context, blocking);
+    }
+
+    /// The streams that work of a context's legacy default stream comes after (rule 17), that
+    /// stream among them.
+    fn blocking_streams(&self, context: ContextHandle) -> impl Iterator<Item = StreamHandle> {
+        let streams = self.streams.iter();
+        let blocking = move |other: &Stream| other.context == context && !other.non_blocking;
+        streams
+            .filter(move |(_, other)| blocking(other))
+            .map(|(handle, _)| *handle)
+    }
+
+    /// Whether the stream is the legacy default stream of its context.
+    fn is_legacy(&self, stream: StreamHandle) -> bool {
+        let context = self.streams[&stream].context;
+        self.contexts
+            .get(&context)
+            .is_some_and(|context| context.legacy == stream)
+    }
+
+    /// The work that a synchronisation with the stream waits for: all enqueued on it so far, and
+    /// for the legacy default stream all on blocking streams, too (rule 55).
+    pub(crate) fn stream_goal(&self, handle: StreamHandle) -> Goal {
+        let stream = &self.streams[&handle];
+        let mut goal = Goal {
             ops: stream.last.into_iter().collect(),
             finish_ns: stream.last_finish_ns,
+        };
+        if self.is_legacy(handle) {
+            let gone_ns = self.contexts[&stream.context].gone_blocking_until_ns;
+            goal.finish_ns = goal.finish_ns.max(gone_ns);
+            for blocking in self.blocking_streams(stream.context).filter(|it| *it != handle) {
+                let blocking = &self.streams[&blocking];
+                goal.ops.extend(blocking.last);
+                goal.finish_ns = goal.finish_ns.max(blocking.last_finish_ns);
+            }
         }
+        goal
+    }
+
+    /// The same work, for the race checker.
+    pub(crate) fn stream_seen(&self, handle: StreamHandle) -> Seen {
+        if !self.is_legacy(handle) {
+            return self.race.ends_of([handle].into_iter(), Gone::None);
+        }
+        let context = self.streams[&handle].context;
+        let streams = self.blocking_streams(context);
+        self.race.ends_of(streams, Gone::Blocking(context))
     }
 
     /// All work enqueued in the context so far.

@@ -21,7 +21,16 @@ struct Reserved {
     reason: &'static str,
 }
 
-const RESERVED: [Reserved; 2] = [
+/// Events of `tracing`, whose subscriber is the user's code.
+const EVENTS: [&str; 5] = [
+    "tracing::error!",
+    "tracing::warn!",
+    "tracing::info!",
+    "tracing::debug!",
+    "tracing::trace!",
+];
+
+const RESERVED: [Reserved; 4] = [
     Reserved {
         needles: &[
             ".launch_kernel(",
@@ -46,6 +55,18 @@ const RESERVED: [Reserved; 2] = [
         folder: "crates/sim/src/",
         allowed: &[],
         reason: "the simulator must not depend on hash order: use BTreeMap, BTreeSet or a Vec",
+    },
+    Reserved {
+        needles: &EVENTS,
+        folder: "crates/runtime/src/",
+        allowed: &["crates/runtime/src/disposal.rs"],
+        reason: "a subscriber must not run under a lock: use `disposal::log!`",
+    },
+    Reserved {
+        needles: &EVENTS,
+        folder: "crates/region/src/",
+        allowed: &[],
+        reason: "a subscriber must not run under a lock: use `millstream::__log!`",
     },
 ];
 
@@ -216,6 +237,15 @@ mod tests {
         );
         assert_eq!(breaches("crates/runtime/src/submit/kernel.rs", text), [""; 0]);
         assert_eq!(breaches("crates/sim/src/launch.rs", text), [""; 0]);
+    }
+
+    #[test]
+    fn events_are_logged_where_no_lock_is_held() {
+        let text = "//! A.\nfn f() {\n    tracing::warn!(1);\n}\n";
+        for path in ["crates/runtime/src/a.rs", "crates/region/src/a.rs"] {
+            assert_eq!(breaches(path, text).len(), 1, "{path}");
+        }
+        assert_eq!(breaches("crates/runtime/src/disposal.rs", text), [""; 0]);
     }
 
     #[test]

@@ -93,11 +93,11 @@ impl Chunk {
 /// Copies all of `source` to `target`, which is as long.
 pub(crate) fn copy(target: &mut [u8], source: &[u8], stores: Stores) {
     assert_eq!(target.len(), source.len());
-    #[cfg(target_arch = "x86_64")]
-    if stores == Stores::NonTemporal {
-        return past_the_caches(target, source);
+    match stores {
+        #[cfg(target_arch = "x86_64")]
+        Stores::NonTemporal => past_the_caches(target, source),
+        _ => target.copy_from_slice(source),
     }
-    target.copy_from_slice(source);
 }
 
 /// With 16-byte stores, which every x86-64 processor has. What is not aligned or too short is copied plainly.

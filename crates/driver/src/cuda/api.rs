@@ -1,7 +1,7 @@
 //! Our own declarations of libcuda's functions, and how each is found in the loaded library.
 //!
 //! Results are [`ResultCode`]s and handles are this crate's newtypes: plain numbers, so that a value that a newer driver
-//! answers is never undefined behaviour. `tests/declarations.rs` compares every type and number of this file with
+//! answers is never undefined behaviour. `tests/declarations` compares every type and number of this file with
 //! published bindings.
 //!
 //! Several functions changed their parameters over the years, and a later version has a suffix in the library
@@ -70,8 +70,6 @@ pub const MEMPOOL_ATTR_RESERVED_MEM_HIGH: c_int = 6;
 pub const MEMPOOL_ATTR_USED_MEM_CURRENT: c_int = 7;
 /// `CU_MEMPOOL_ATTR_USED_MEM_HIGH`.
 pub const MEMPOOL_ATTR_USED_MEM_HIGH: c_int = 8;
-/// `CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK`.
-pub const FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: c_int = 0;
 /// `CU_JIT_ERROR_LOG_BUFFER`.
 pub const JIT_ERROR_LOG_BUFFER: c_int = 5;
 /// `CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES`.
@@ -79,6 +77,14 @@ pub const JIT_ERROR_LOG_BUFFER_SIZE_BYTES: c_int = 6;
 
 /// `CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL`: the source is read before the call returns.
 pub const MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL: c_int = 2;
+
+/// `CUuuid`: what tells one device from all others.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Uuid {
+    /// In the order in which they are printed.
+    pub bytes: [u8; 16],
+}
 
 /// `CUmemLocation`: where memory is; all zero for «no hint».
 #[repr(C)]
@@ -196,6 +202,20 @@ macro_rules! functions {
                     },)*
                 })
             }
+
+            /// The functions of a driver that was never initialised: each answers so, and the optional ones are missing.
+            #[cfg(test)]
+            pub(super) fn uninitialised() -> Self {
+                Self {
+                    $($name: {
+                        unsafe extern "C" fn stand_in($(_: $type),*) -> ResultCode {
+                            ResultCode::NOT_INITIALIZED
+                        }
+                        stand_in
+                    },)*
+                    $($optional: None,)*
+                }
+            }
         }
     };
 }
@@ -209,12 +229,14 @@ functions! {
         cuDeviceGetCount = cuDeviceGetCount(count: *mut c_int);
         cuDeviceGet = cuDeviceGet(device: *mut c_int, ordinal: c_int);
         cuDeviceGetName = cuDeviceGetName(name: *mut c_char, capacity: c_int, device: c_int);
+        cuDeviceGetUuid = cuDeviceGetUuid_v2(uuid: *mut Uuid, device: c_int);
         cuDeviceTotalMem = cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int);
         cuDeviceGetAttribute = cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int);
         cuDeviceGetDefaultMemPool = cuDeviceGetDefaultMemPool(pool: *mut PoolHandle, device: c_int);
         cuDevicePrimaryCtxRetain = cuDevicePrimaryCtxRetain(context: *mut ContextHandle, device: c_int);
         cuDevicePrimaryCtxRelease = cuDevicePrimaryCtxRelease_v2(device: c_int);
 
+        cuCtxGetCurrent = cuCtxGetCurrent(context: *mut ContextHandle);
         cuCtxSetCurrent = cuCtxSetCurrent(context: ContextHandle);
         cuCtxSynchronize = cuCtxSynchronize();
         cuCtxGetStreamPriorityRange = cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int);
@@ -287,6 +309,7 @@ functions! {
         );
         cuFuncGetAttribute =
             cuFuncGetAttribute(value: *mut c_int, attribute: c_int, function: FunctionHandle);
+        cuFuncSetAttribute = cuFuncSetAttribute(function: FunctionHandle, attribute: c_int, value: c_int);
         cuLaunchKernel = cuLaunchKernel(
             function: FunctionHandle,
             grid_x: c_uint,

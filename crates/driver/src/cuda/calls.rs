@@ -1,7 +1,9 @@
 //! The [`Driver`] of libcuda: each method makes its context current where the function wants one, then calls it.
 //!
-//! A function that works on a given stream or event needs no current context, because the handle names its own. The
-//! legacy and the per-thread default stream are handles that all contexts share, so for them it does.
+//! A launch, and a function that works on a given stream or event, needs no current context, because the handle names
+//! its own. The legacy and the per-thread default stream are handles that all contexts share, so for them it does. So
+//! do copies and fills: the driver refuses them for memory of a pool while another device's context is current (rule 37:
+//! an asynchronous copy of pool memory wants the stream's context).
 
 #![allow(unsafe_code, reason = "calls libcuda's functions")]
 
@@ -13,17 +15,16 @@ use std::{
 };
 
 use super::{
-    Cuda, api,
-    current::{self, Need},
-    host_function,
+    Cuda, api, host_function,
     library::CudaVersion,
     module,
     numbers::{advice_number, memcpy_2d},
 };
 use crate::{
-    Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
-    EventHandle, EventKind, FillPattern, FunctionHandle, HostFunction, LaunchDims, ManagedAdvice,
-    ManagedLocation, ModuleHandle, PoolHandle, PoolUsage, PriorityRange, ResultCode, StreamHandle,
+    Completion, ContextHandle, Copy2d, CurrentContext, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver,
+    DriverError, EventHandle, EventKind, FillPattern, FunctionAttribute, FunctionHandle, HostFunction,
+    LaunchDims, ManagedAdvice, ManagedLocation, ModuleHandle, PoolHandle, PoolUsage, PriorityRange,
+    ResultCode, StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -38,20 +39,23 @@ macro_rules! call {
     };
 }
 
-/// Makes the context current that a [`Driver`] method was given.
+/// Makes the context that a [`Driver`] method was given current until the method returns.
 macro_rules! enter {
-    ($cuda:expr, $context:expr) => {{
+    ($cuda:expr, $context:expr) => {
         // SAFETY: every method of the trait that takes a context wants a live one from its caller.
-        unsafe { $cuda.enter($context) }?
-    }};
+        let _entered = unsafe { CurrentContext::enter($cuda, $context) }?;
+    };
 }
 
-/// Makes the context current that a [`Driver`] method was given, if the stream alone does not tell it.
+/// Makes the context that a [`Driver`] method was given current until it returns, if the stream alone does not name it.
 macro_rules! enter_for {
     ($cuda:expr, $context:expr, $stream:expr) => {
-        if $stream.as_raw() <= StreamHandle::PER_THREAD.as_raw() {
-            enter!($cuda, $context);
-        }
+        let _entered = if $stream.as_raw() <= StreamHandle::PER_THREAD.as_raw() {
+            // SAFETY: every method of the trait that takes a context wants a live one from its caller.
+            Some(unsafe { CurrentContext::enter($cuda, $context) }?)
+        } else {
+            None
+        };
     };
 }
 
@@ -85,24 +89,6 @@ impl Cuda {
         // SAFETY: the driver gave a string of its own that lives as long as it.
         let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
         error.with_detail(format!("{name}: {text}"))
-    }
-
-    /// Makes `context` current on the calling thread unless it is so already.
-    ///
-    /// # Safety
-    ///
-    /// `context` is alive.
-    #[inline]
-    unsafe fn enter(&self, context: ContextHandle) -> Result<()> {
-        match current::need(context) {
-            Need::Nothing => Ok(()),
-            Need::MakeCurrent(before) => {
-                // SAFETY: the caller vouches for the context.
-                unsafe { call!(self, cuCtxSetCurrent(context)) }?;
-                current::remember(context, before);
-                Ok(())
-            }
-        }
     }
 
     /// The driver's own handle of the device at this ordinal (`cuDeviceGet`).
@@ -232,8 +218,16 @@ impl Driver for Cuda {
     }
 
     unsafe fn make_current(&self, context: ContextHandle) -> Result<()> {
-        enter!(self, context);
-        Ok(())
+        // SAFETY: the caller vouches for the context.
+        unsafe { call!(self, cuCtxSetCurrent(context)) }
+    }
+
+    #[inline]
+    fn current_context(&self) -> Result<ContextHandle> {
+        let mut context = ContextHandle::from_raw(0);
+        // SAFETY: the result goes to a local.
+        unsafe { call!(self, cuCtxGetCurrent(&mut context)) }?;
+        Ok(context)
     }
 
     fn driver_version(&self) -> Result<i32> {
@@ -256,6 +250,14 @@ impl Driver for Cuda {
         unsafe { call!(self, cuDeviceGetName(buffer, CAPACITY as c_int, device)) }?;
         let end = name.iter().position(|&byte| byte == 0).unwrap_or(CAPACITY);
         Ok(String::from_utf8_lossy(&name[..end]).into_owned())
+    }
+
+    fn device_uuid(&self, device: DeviceOrdinal) -> Result<[u8; 16]> {
+        let device = self.device(device)?;
+        let mut uuid = api::Uuid::default();
+        // SAFETY: the result goes to a local.
+        unsafe { call!(self, cuDeviceGetUuid(&mut uuid, device)) }?;
+        Ok(uuid.bytes)
     }
 
     fn device_total_bytes(&self, device: DeviceOrdinal) -> Result<u64> {
@@ -284,7 +286,6 @@ impl Driver for Cuda {
 
     unsafe fn primary_context_release(&self, device: DeviceOrdinal) -> Result<()> {
         let device = self.device(device)?;
-        current::forget_on_every_thread();
         // SAFETY: the caller gives a reference back that it holds.
         unsafe { call!(self, cuDevicePrimaryCtxRelease(device)) }
     }
@@ -744,8 +745,8 @@ impl Driver for Cuda {
         }
     }
 
-    unsafe fn module_load(&self, context: ContextHandle, image: &[u8]) -> Result<ModuleHandle> {
-        let image = module::prepare(image)?;
+    unsafe fn module_load(&self, context: ContextHandle, ptx: &[u8]) -> Result<ModuleHandle> {
+        let text = module::prepare(ptx)?;
         enter!(self, context);
         let mut log = vec![0_u8; LOG_CAPACITY];
         let mut options = [api::JIT_ERROR_LOG_BUFFER, api::JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
@@ -755,14 +756,14 @@ impl Driver for Cuda {
             ptr::without_provenance_mut::<c_void>(LOG_CAPACITY),
         ];
         let mut handle = ModuleHandle::from_raw(0);
-        // SAFETY: the image is text that ends in a zero byte or a binary that the caller vouches for; each option has its
-        // value, and the log has the capacity that is said.
+        // SAFETY: the image is text that ends in a zero byte, and no binary; each option has its value, and the log has
+        // the capacity that is said.
         let result = unsafe {
             call!(
                 self,
                 cuModuleLoadDataEx(
                     &mut handle,
-                    image.as_ptr().cast(),
+                    text.as_ptr().cast(),
                     options.len() as c_uint,
                     options.as_mut_ptr(),
                     values.as_mut_ptr(),
@@ -827,13 +828,29 @@ impl Driver for Cuda {
         self.check(CALL, unsafe { load(function) })
     }
 
-    unsafe fn function_max_threads(&self, context: ContextHandle, function: FunctionHandle) -> Result<i32> {
+    unsafe fn function_attribute(
+        &self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        attribute: FunctionAttribute,
+    ) -> Result<i32> {
         enter!(self, context);
-        let attribute = api::FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
-        let mut threads = 0;
+        let mut value = 0;
         // SAFETY: the caller vouches for the function, and the result goes to a local.
-        unsafe { call!(self, cuFuncGetAttribute(&mut threads, attribute, function)) }?;
-        Ok(threads)
+        unsafe { call!(self, cuFuncGetAttribute(&mut value, attribute.as_raw(), function)) }?;
+        Ok(value)
+    }
+
+    unsafe fn function_set_attribute(
+        &self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        attribute: FunctionAttribute,
+        value: i32,
+    ) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for the function.
+        unsafe { call!(self, cuFuncSetAttribute(function, attribute.as_raw(), value)) }
     }
 
     unsafe fn launch_kernel(
@@ -844,7 +861,7 @@ impl Driver for Cuda {
         stream: StreamHandle,
         params: &[*const c_void],
     ) -> Result<()> {
-        enter!(self, context);
+        enter_for!(self, context, stream);
         let [grid_x, grid_y, grid_z] = dims.grid;
         let [block_x, block_y, block_z] = dims.block;
         // The driver reads the list and the arguments, and writes neither, though C does not say so.

@@ -9,8 +9,14 @@ use libloading::Library;
 use super::api::{self, Api};
 use crate::{DriverError, ResultCode, libraries::words_of};
 
-/// The names under which the system's loader is asked for the library.
-const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+/// The names under which the loader of an operating system is asked for the library.
+const fn names(windows: bool) -> &'static [&'static str] {
+    if windows {
+        &["nvcuda.dll"]
+    } else {
+        &["libcuda.so.1", "libcuda.so"]
+    }
+}
 
 /// The oldest driver that will do, by the CUDA version it supports (1000 × major + 10 × minor): 12.0.
 pub const OLDEST_DRIVER_VERSION: i32 = 12_000;
@@ -39,9 +45,13 @@ pub struct Attempt {
 pub enum LoadError {
     /// The system's loader found no driver library.
     #[error(
-        "NVIDIA's driver library could not be loaded ({}): install NVIDIA's driver, or in a container make it visible \
-         (for instance `docker run --gpus all`)",
-        Attempts(tried)
+        "NVIDIA's driver library could not be loaded ({}): install NVIDIA's driver{}",
+        Attempts(tried),
+        if cfg!(windows) {
+            ""
+        } else {
+            ", or in a container make it visible (for instance `docker run --gpus all`)"
+        }
     )]
     LibraryMissing {
         /// Every name tried, with the loader's answer.
@@ -143,7 +153,7 @@ fn no_device() -> LoadError {
 
 /// Loads the library, finds its functions and initialises the driver. The functions, and the driver's version.
 pub(super) fn open() -> Result<(Api, i32), LoadError> {
-    let library = load(&NAMES)?;
+    let library = load(names(cfg!(windows)))?;
     let version = api::driver_version(library)?;
     if version < OLDEST_DRIVER_VERSION {
         return Err(LoadError::DriverTooOld {
@@ -183,6 +193,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_system_has_its_names() {
+        assert_eq!(names(true), ["nvcuda.dll"]);
+        assert_eq!(names(false), ["libcuda.so.1", "libcuda.so"]);
+    }
+
+    #[test]
     fn a_missing_library_lists_every_name_with_the_loaders_answer() {
         let error =
             load(&["libmillstream-absent.so.1", "libmillstream-absent.so"]).expect_err("no such library");
@@ -192,8 +208,10 @@ mod tests {
         };
         assert_eq!(tried.len(), 2);
         for attempt in tried.iter() {
+            // Windows says that it is not there, and not what.
+            let words = if cfg!(windows) { "os error" } else { attempt.name };
             assert!(
-                attempt.message.contains(attempt.name),
+                attempt.message.contains(words),
                 "the loader's words: {}",
                 attempt.message
             );
@@ -207,7 +225,7 @@ mod tests {
     #[test]
     fn a_library_that_is_not_the_driver_is_told_by_the_function_it_lacks() {
         // The C library is on every machine that these tests run on, and it is not NVIDIA's driver.
-        let library = load(&["libc.so.6", "libSystem.dylib"]).expect("the C library loads");
+        let library = load(&["libc.so.6", "libSystem.dylib", "kernel32.dll"]).expect("the C library loads");
         let error = api::driver_version(library).expect_err("no driver there");
         assert_eq!(
             error.to_string(),

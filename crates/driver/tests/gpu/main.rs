@@ -1,6 +1,7 @@
 //! The seam on a real GPU. Without one, every test is listed as ignored; with `MILLSTREAM_DEVICE=cuda:0` it fails instead.
 
 mod calls;
+mod contexts;
 mod memory;
 mod modules;
 mod order;
@@ -9,7 +10,7 @@ mod rig;
 use std::{env, process::ExitCode};
 
 use libtest_mimic::{Arguments, Trial};
-use millstream_driver::{DeviceOrdinal, cuda::Cuda};
+use millstream_driver::{DeviceOrdinal, Driver, cuda::Cuda};
 
 use rig::{Gpu, Outcome};
 
@@ -39,27 +40,40 @@ const TESTS: &[Test] = &[
         "bad_ptx_gives_the_compilers_log",
         modules::bad_ptx_gives_the_compilers_log,
     ),
+    ("what_is_not_ptx_is_refused", modules::what_is_not_ptx_is_refused),
     (
         "explicit_handles_need_no_current_context",
         order::explicit_handles_need_no_current_context,
     ),
     ("pool_counters", memory::pool_counters),
     (
+        "calls_work_without_a_current_context",
+        contexts::calls_work_without_a_current_context,
+    ),
+    (
         "misuse_is_an_error_that_names_the_call",
         calls::misuse_is_an_error_that_names_the_call,
     ),
 ];
+
+/// Tests of two devices of one machine, the first two.
+const TESTS_OF_TWO: &[Test] = &[(
+    "calls_work_while_another_device_is_current",
+    contexts::calls_work_while_another_device_is_current,
+)];
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let demanded = env::var("MILLSTREAM_DEVICE")
         .ok()
         .filter(|value| value.starts_with("cuda"));
-    let ignored = demanded.is_none() && Cuda::load().is_err();
+    let cuda = Cuda::load();
+    let ignored = demanded.is_none() && cuda.is_err();
+    let devices = cuda.map_or(0, |cuda| cuda.device_count().unwrap_or(0));
     let ordinal = demanded
         .and_then(|value| value.strip_prefix("cuda:").and_then(|number| number.parse().ok()))
         .unwrap_or(0);
-    let trials = TESTS
+    let mut trials: Vec<_> = TESTS
         .iter()
         .map(|&(name, test)| {
             let trial = Trial::test(name, move || test(&Gpu::open(DeviceOrdinal::from_raw(ordinal))?));
@@ -67,5 +81,11 @@ fn main() -> ExitCode {
             trial.with_kind(kind).with_ignored_flag(ignored)
         })
         .collect();
+    trials.extend(TESTS_OF_TWO.iter().map(|&(name, test)| {
+        let trial = Trial::test(name, move || test(&Gpu::open(DeviceOrdinal::from_raw(0))?));
+        let lacks = devices < 2;
+        let kind = if lacks { "needs two GPUs" } else { "" };
+        trial.with_kind(kind).with_ignored_flag(lacks)
+    }));
     libtest_mimic::run(&arguments, trials).exit_code()
 }

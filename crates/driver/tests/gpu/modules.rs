@@ -4,12 +4,14 @@
 
 use std::ffi::c_void;
 
-use millstream_driver::{DevicePtr, Driver, FunctionHandle, LaunchDims, ResultCode, cuda::ParamLayout};
+use millstream_driver::{
+    DevicePtr, Driver, FunctionAttribute, FunctionHandle, LaunchDims, ResultCode, cuda::ParamLayout,
+};
 
 use crate::rig::{Gpu, Outcome, check};
 
 /// `scale(float *data, float factor, unsigned n)`: multiplies each of `n` elements; and a variable of 8 bytes.
-const SCALE_PTX: &str = r#"
+pub(crate) const SCALE_PTX: &str = r#"
 .version 7.0
 .target sm_52
 .address_size 64
@@ -43,7 +45,13 @@ DONE:
 "#;
 
 /// Enqueues `scale` over `count` elements.
-fn scale(gpu: &Gpu, function: FunctionHandle, data: DevicePtr, factor: f32, count: u32) -> Outcome {
+pub(crate) fn scale(
+    gpu: &Gpu,
+    function: FunctionHandle,
+    data: DevicePtr,
+    factor: f32,
+    count: u32,
+) -> Outcome {
     let dims = LaunchDims {
         grid: [count.div_ceil(128), 1, 1],
         block: [128, 1, 1],
@@ -68,7 +76,8 @@ pub(crate) fn ptx_loads_and_launches(gpu: &Gpu) -> Outcome {
     // SAFETY: the module is loaded.
     let function = unsafe { cuda.module_function(*context, module, "scale") }?;
     // SAFETY: the function is of a loaded module.
-    let threads = unsafe { cuda.function_max_threads(*context, function) }?;
+    let threads =
+        unsafe { cuda.function_attribute(*context, function, FunctionAttribute::MAX_THREADS_PER_BLOCK) }?;
     check(threads >= 128, "blocks of 128 are possible")?;
     // SAFETY: the function is of a loaded module of this context.
     if let Some(params) = unsafe { cuda.function_params(*context, function) }? {
@@ -148,4 +157,21 @@ pub(crate) fn bad_ptx_gives_the_compilers_log(gpu: &Gpu) -> Outcome {
         log.contains("line") && log.contains("narrow"),
         &format!("the log says where and what: {log}"),
     )
+}
+
+pub(crate) fn what_is_not_ptx_is_refused(gpu: &Gpu) -> Outcome {
+    for image in [
+        &b"\x7fELF\x02\x01\x01 valid UTF-8"[..],
+        b"\x50\xed\x55\xba",
+        b"",
+        b".version 8.0\0.target",
+    ] {
+        // SAFETY: the context is retained.
+        let error = match unsafe { gpu.cuda.module_load(gpu.context, image) } {
+            Ok(_) => return Err("an image that is not PTX was loaded".into()),
+            Err(error) => error,
+        };
+        check(error.code() == ResultCode::INVALID_PTX, &format!("{error}"))?;
+    }
+    Ok(())
 }

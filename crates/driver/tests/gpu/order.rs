@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "the seam's methods trust their caller")]
 
-use millstream_driver::{Completion, Driver, EventKind, FillPattern, StreamHandle, cuda::Cuda};
+use millstream_driver::{Completion, Driver, EventKind, FillPattern, StreamHandle};
 
 use crate::rig::{Gpu, Outcome, check};
 
@@ -99,12 +99,11 @@ pub(crate) fn explicit_handles_need_no_current_context(gpu: &Gpu) -> Outcome {
             .unwrap_or_else(|_| Err("the thread panicked".into()))
     })?;
 
-    // A shared handle does need one, and gets it: also after other code changed it and said so.
+    // A handle that contexts share does need one, and gets it.
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| -> Outcome {
             // SAFETY: the context is retained.
             unsafe { cuda.stream_synchronize(*context, StreamHandle::PER_THREAD) }?;
-            Cuda::forget_current_context();
             // SAFETY: the context is retained.
             Ok(unsafe { cuda.stream_synchronize(*context, StreamHandle::LEGACY) }?)
         });

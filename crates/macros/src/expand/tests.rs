@@ -53,8 +53,11 @@ fn a_module_becomes_a_loader_and_a_method_for_each_kernel() {
         #[allow(unsafe_code, reason = "declared by `unsafe mod` with a promise about its signatures")]
         impl linear::Kernels {
             fn load(device: &::millstream::Device) -> ::millstream::Result<Self> {
+                const _: () = ::millstream::kernel::assert_device_alignment::<f32>();
                 static SOURCE: ::millstream::kernel::Source = ::millstream::kernel::Source {
                     module: "linear",
+                    origin: "include_str!(\"linear.ptx\")",
+                    declared: ::core::concat!(::core::file!(), ":", ::core::line!()),
                     ptx: include_str!("linear.ptx"),
                     kernels: &[::millstream::kernel::Signature {
                         name: "_Z5saxpy",
@@ -73,7 +76,16 @@ fn a_module_becomes_a_loader_and_a_method_for_each_kernel() {
                         ]
                     }],
                 };
-                ::core::result::Result::Ok(Self { functions: ::millstream::kernel::load(device, &SOURCE)? })
+                let functions = ::millstream::kernel::load(device, &SOURCE)?;
+                ::millstream::kernel::declare_arrays(
+                    &functions,
+                    &[&[::millstream::kernel::Array {
+                        param: 1usize,
+                        name: "y",
+                        element: ::millstream::kernel::element::<f32>
+                    }]]
+                );
+                ::core::result::Result::Ok(Self { functions })
             }
 
             /// Adds.
@@ -84,10 +96,11 @@ fn a_module_becomes_a_loader_and_a_method_for_each_kernel() {
             pub unsafe fn saxpy(
                 &self,
                 stream: &::millstream::Stream,
-                grid: ::millstream::Grid,
+                grid: impl ::core::convert::Into<::millstream::Grid>,
                 n: i32,
                 mut y: impl ::millstream::kernel::WriteOperand<f32>
             ) -> ::millstream::Result<()> {
+                let grid: ::millstream::Grid = ::core::convert::Into::into(grid);
                 unsafe {
                     ::millstream::kernel::launch(
                         &self.functions[0usize],
@@ -115,25 +128,54 @@ fn a_clause_becomes_a_check_with_its_text() {
     .expect("a right declaration")
     .to_string();
     let checks = quote! {
-        #[allow(unused_imports, unused_variables, reason = "a clause need not name everything")]
+        #[allow(
+            unused_imports,
+            unused_parens,
+            unused_variables,
+            reason = "a clause need not name everything"
+        )]
         {
-            use ::millstream::kernel::clause::Other as _;
+            use ::millstream::kernel::clause::{Opaque as _, Other as _, OtherIndexed as _};
             let x = ::millstream::kernel::clause::Slice::new(
                 ::millstream::kernel::ReadOperand::<u8>::len(&x),
             );
             let n = ::millstream::kernel::clause::Value(n).in_clause();
             let grid = ::millstream::kernel::clause::Shape::from(&grid);
             if !::millstream::kernel::clause::holds(
-                || x.len() >= ::millstream::kernel::clause::Int::new(3) * n
+                || ::millstream::kernel::clause::Value(x.len()).in_clause()
+                    >= ::millstream::kernel::clause::Int::new(3)
+                        * ::millstream::kernel::clause::Value(n).in_clause()
             ) {
-                return ::core::result::Result::Err(
-                    ::millstream::Error::requires("m::k", "x.len() >= 3 * n")
-                );
+                return ::core::result::Result::Err(::millstream::Error::requires(
+                    "m::k",
+                    "x.len() >= 3 * n",
+                    ::millstream::kernel::clause::values(move |values|
+                        (values.noted(
+                            "x.len()",
+                            ::millstream::kernel::clause::Value(x.len()).in_clause(),
+                            |operand| ::millstream::kernel::clause::Shown(operand).text()
+                        )) >= ::millstream::kernel::clause::Int::new(3) * (values.noted(
+                            "n",
+                            ::millstream::kernel::clause::Value(n).in_clause(),
+                            |operand| ::millstream::kernel::clause::Shown(operand).text()
+                        ))
+                    ),
+                ));
             }
-            if !::millstream::kernel::clause::holds(|| table[2] == 0.5) {
-                return ::core::result::Result::Err(
-                    ::millstream::Error::requires("m::k", "table[2] == 0.5")
-                );
+            if !::millstream::kernel::clause::holds(
+                || ::millstream::kernel::clause::Value(table[2]).in_clause() == 0.5
+            ) {
+                return ::core::result::Result::Err(::millstream::Error::requires(
+                    "m::k",
+                    "table[2] == 0.5",
+                    ::millstream::kernel::clause::values(move |values|
+                        (values.noted(
+                            "table[2]",
+                            ::millstream::kernel::clause::Value(table[2]).in_clause(),
+                            |operand| ::millstream::kernel::clause::Shown(operand).text()
+                        )) == 0.5
+                    ),
+                ));
             }
         }
     };
@@ -142,6 +184,54 @@ fn a_clause_becomes_a_check_with_its_text() {
         !expansion.contains("# Safety"),
         "a safe kernel asks nothing of its caller"
     );
+}
+
+#[test]
+fn a_clause_with_arithmetic_that_cannot_be_checked_is_refused() {
+    for (clause, message, place) in [
+        ("x.len() >= p.w as u64 * n", "no casts in a clause", "as"),
+        ("n >= (p.x as usize)", "no casts in a clause", "as"),
+        (
+            "{ let mut a = p.w; a *= p.h; a > n }",
+            "no compound assignment",
+            "*=",
+        ),
+        ("x.len() >= area!(p)", "does not see through a macro", "area!(p)"),
+        (
+            "matches!(area!(p), 3)",
+            "does not see through a macro",
+            "area!(p)",
+        ),
+        ("matches!(n)", "expected `,`", ")"),
+        ("x.len() >= Mul::mul(p.w, p.h)", "write an operator", "Mul::mul"),
+        ("x.len() >= u32::pow(p.w, 2)", "write `a.pow(…)`", "u32::pow"),
+        (
+            "x.len() >= <u32 as Mul>::mul(p.w, p.h)",
+            "write an operator",
+            "<u32 as Mul>::mul",
+        ),
+        (
+            "x.len() >= f(p).map(i32::abs).unwrap()",
+            "write `a.abs(…)`",
+            "i32::abs",
+        ),
+        (
+            "x.len() >= p.dims.iter().product()",
+            "`product` may overflow unseen",
+            "product",
+        ),
+        (
+            "x.len() >= p.dims.iter().sum::<u32>()",
+            "`sum` may overflow unseen",
+            "sum",
+        ),
+        ("x.len() >= p.w.mul(p.h)", "`mul` may overflow unseen", "mul"),
+        ("TABLE[p.w as usize] > 3", "no casts in a clause", "as"),
+        ("n > 3 && f(p.w, p.h as u8)", "no casts in a clause", "as"),
+    ] {
+        let kernel = format!("safe fn k(x: &[u8], p: Size, n: i32) requires {clause};");
+        assert_kernel_error(&kernel, message, place);
+    }
 }
 
 #[test]

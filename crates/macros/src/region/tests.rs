@@ -32,9 +32,78 @@ fn what_cannot_be_a_region_is_refused_where_it_stands() {
             "is the first parameter",
             "&mut r::Region",
         ),
+        (
+            "fn f(mut x: ArrayViewMut1<f32>) {}",
+            "would not come back",
+            "ArrayViewMut1<f32>",
+        ),
         ("struct S;", "stands in front of a function", "struct"),
     ] {
         assert_error(source, message, place);
+    }
+}
+
+/// The code for a function, as text.
+fn expanded(source: &str) -> String {
+    let tokens: TokenStream = source.parse().expect("valid tokens");
+    expand(&TokenStream::new(), tokens)
+        .expect("a region function")
+        .to_string()
+}
+
+#[test]
+fn idioms_for_single_elements_are_refused_on_parameters_alone() {
+    for body in [
+        "x.mapv(f32::exp)",
+        "(-(x * 2.0).exp()).mapv(f64::sqrt)",
+        "x.mapv(|v: f32| v)",
+        "x.mapv(|v| if v > 0.0 { v } else { v })",
+        "x.mapv(|v| match v { v => v })",
+        "x.mapv(|v| (v * 2.0) as f64)",
+        "x.mapv(|v| (v - 1.0).max(0.0))",
+    ] {
+        let source = format!("fn f(x: &Array1<f32>, n: usize) {{ {body}; }}");
+        assert!(expanded(&source).contains("compile_error"), "{body}");
+    }
+    for body in [
+        "x.mapv(|v| v * v)",
+        "x.mapv(exp)",
+        "x.mapv(|v| v * n.max(1) as f32)",
+        "x.mapv(|v| if n > 1 { v * 2.0 } else { v * 3.0 })",
+        "x.to_host()?.mapv(f32::exp)",
+        "let x = x.to_host()?; x.mapv(|v| v.max(0.0))",
+        "other.mapv(|v| v as f64)",
+        "fn g(x: Array1<f32>) { x.mapv(f32::exp); }",
+    ] {
+        let source = format!("fn f(x: &Array1<f32>, n: usize) {{ {body}; }}");
+        assert!(!expanded(&source).contains("compile_error"), "{body}");
+    }
+}
+
+#[test]
+fn constructors_of_imported_types_are_those_of_the_region() {
+    for (body, made) in [
+        (
+            "Array1::zeros(n)",
+            "zeros :: < _ , :: millstream_region :: axes :: Ix1 > (n)",
+        ),
+        (
+            "Array::<f32, D>::from_elem(n, 1.0)",
+            "from_elem :: < f32 , D > (n , 1.0)",
+        ),
+        ("Array2::<T>::eye(3)", "eye :: < T > (3)"),
+        ("Array::range(0.0, 1.0, 0.1)", "arange :: < _ > (0.0 , 1.0 , 0.1)"),
+    ] {
+        let text = expanded(&format!("fn f(n: usize) {{ {body} }}"));
+        assert!(text.contains(made), "{text}");
+    }
+    for body in [
+        "ndarray::Array1::zeros(n)",
+        "Array1::from_vec(n)",
+        "Other::zeros(n)",
+    ] {
+        let text = expanded(&format!("fn f(n: usize) {{ {body} }}"));
+        assert!(!text.contains("millstream_region :: axes"), "{text}");
     }
 }
 

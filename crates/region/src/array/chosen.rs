@@ -137,7 +137,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
         let mut shape = self.node().shape.clone();
         shape[axis.index()] = indices.len();
         let map = AxisMap::from_slice(&[AxisSource::same(axis.index())]);
-        let indices: Array<i64, D> = indices.view(shape, map, "select", location);
+        let indices: Array<i64, D> = indices.mapped(shape, map, "select", location);
         self.gathered(self.clone(), indices.node(), axis, "select", location)
     }
 

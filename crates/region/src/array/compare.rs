@@ -1,6 +1,8 @@
 //! Comparisons, and choosing by them.
 
-use ndarray::{DimMax, Dimension};
+use std::panic::Location;
+
+use ndarray::{DimMax, Dimension, Ix0};
 
 use super::Array;
 use crate::{
@@ -25,6 +27,11 @@ use crate::{
 /// assert_eq!(high.wait()?, (array![false, true, true], array![3.0, 5.0, 3.0]));
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the other operand of an array of `{T}` on a device",
+    note = "the other operand is an array on the device, or a value, and has the same type of elements; \
+            `cast` makes one type of another, and `g.array(&host)` copies an array of the host to the device"
+)]
 pub trait Operand<T, D>: private::Sealed {
     /// The dimension of the result.
     type Dim;
@@ -111,14 +118,26 @@ comparisons! {
 }
 
 impl<T: Number, D> Array<T, D> {
-    /// The lesser of both, element by element; NaN where one is.
+    /// The lesser of both, element by element; NaN where one is. −0 is less than +0.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::array;
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let (x, y) = (array![-0.0_f32, 3.0], array![0.0_f32, 2.0]);
+    /// let least = device.region(|g| g.array(&x).minimum(&g.array(&y)))?.wait()?;
+    /// assert_eq!(least, array![-0.0, 2.0]);
+    /// assert!(least[0].is_sign_negative());
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn minimum<O: Operand<T, D>>(&self, other: O) -> Array<T, O::Dim> {
         other.apply(self, Function::Minimum)
     }
 
-    /// The greater of both, element by element; NaN where one is.
+    /// The greater of both, element by element; NaN where one is. −0 is less than +0.
     #[track_caller]
     #[must_use]
     pub fn maximum<O: Operand<T, D>>(&self, other: O) -> Array<T, O::Dim> {
@@ -126,6 +145,21 @@ impl<T: Number, D> Array<T, D> {
     }
 
     /// Each element, or the bound that it is beyond; NaN stays NaN.
+    ///
+    /// This is the minimum of `greatest` and the maximum of `least` and the element, so −0 is less than +0: a lower bound
+    /// of +0 makes +0 of −0, where Rust's `clamp` leaves −0.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::array;
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let x = array![-0.0_f32, 0.5, 7.0];
+    /// let within = device.region(|g| g.array(&x).clamp(0.0, 1.0))?.wait()?;
+    /// assert_eq!(within, array![0.0, 0.5, 1.0]);
+    /// assert!(within[0].is_sign_positive());
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
     ///
     /// If the bounds are the wrong way round, or one is NaN, that is a mistake.
     #[track_caller]
@@ -136,14 +170,8 @@ impl<T: Number, D> Array<T, D> {
             Some(std::cmp::Ordering::Less | std::cmp::Ordering::Equal)
         ) {
             let detail = format!("{least:?} is not below {greatest:?}");
-            let location = std::panic::Location::caller();
-            return self.mistake(
-                T::DTYPE,
-                self.shape(),
-                "clamp",
-                Problem::Argument { detail },
-                location,
-            );
+            let problem = Problem::Argument { detail };
+            return self.mistake(T::DTYPE, self.shape(), "clamp", problem, Location::caller());
         }
         let above = self.with_scalar::<T>(Function::Maximum, least, false);
         above.with_scalar(Function::Minimum, greatest, false)
@@ -151,7 +179,8 @@ impl<T: Number, D> Array<T, D> {
 }
 
 impl<D: Dimension> Array<bool, D> {
-    /// The elements of `yes` where this is true, and those of `no` elsewhere: NumPy's `where`.
+    /// The elements of `yes` where this is true, and those of `no` elsewhere: NumPy's `where`. Either is an array, or a
+    /// value for all elements.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -161,48 +190,109 @@ impl<D: Dimension> Array<bool, D> {
     /// let x = array![-1.0_f32, 4.0];
     /// let roots = device.region(|g| {
     ///     let x = g.array(&x);
-    ///     x.less(0.0).if_else(&x.zeros_like(), &x.sqrt())
+    ///     x.less(0.0).if_else(0.0, x.sqrt())
     /// })?;
     /// assert_eq!(roots.wait()?, array![0.0, 2.0]);
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn if_else<T, E, F>(&self, yes: &Array<T, E>, no: &Array<T, F>) -> Chosen<T, D, E, F>
+    pub fn if_else<Y, N>(&self, yes: Y, no: N) -> Chosen<Y::Elem, D, Y::Dim, N::Dim>
     where
-        T: Element,
-        E: Dimension + DimMax<F>,
-        F: Dimension,
-        D: DimMax<<E as DimMax<F>>::Output>,
+        Y: Branch,
+        N: Branch<Elem = Y::Elem>,
+        Y::Dim: DimMax<N::Dim>,
+        D: DimMax<<Y::Dim as DimMax<N::Dim>>::Output>,
     {
-        let location = std::panic::Location::caller();
+        let location = Location::caller();
+        let (yes, no) = (yes.array(self, location), no.array(self, location));
+        let dtype = <Y::Elem as Sealed>::DTYPE;
         let fits = shape::broadcast(yes.shape(), no.shape());
         let Some(shape) = fits.and_then(|both| shape::broadcast(self.shape(), &both)) else {
-            let problem = Problem::Shapes {
-                left: yes.shape().into(),
-                right: no.shape().into(),
+            let (left, right) = match shape::broadcast(yes.shape(), no.shape()) {
+                Some(both) => (self.shape().into(), both.as_slice().into()),
+                None => (yes.shape().into(), no.shape().into()),
             };
             let longest = [self.shape(), yes.shape(), no.shape()]
                 .into_iter()
                 .max_by_key(|shape| shape.len());
-            return self.mistake(T::DTYPE, longest.expect("of three"), "if_else", problem, location);
+            let problem = Problem::Shapes { left, right };
+            return self.mistake(dtype, longest.expect("of three"), "if_else", problem, location);
         };
         let which: Array<bool, D> = self.stretched(&shape, "if_else", location);
-        let yes: Array<T, D> = yes.stretched(&shape, "if_else", location);
-        let no: Array<T, D> = no.stretched(&shape, "if_else", location);
+        let yes: Array<Y::Elem, D> = yes.stretched(&shape, "if_else", location);
+        let no: Array<Y::Elem, D> = no.stretched(&shape, "if_else", location);
         let operands = [which.node(), yes.node(), no.node()]
             .into_iter()
             .cloned()
             .collect();
-        self.plan(
-            <T as Sealed>::DTYPE,
-            shape,
-            Op::Apply(Function::Select, operands),
-            "if_else",
-            location,
-        )
+        let op = Op::Apply(Function::Select, operands);
+        self.plan(dtype, shape, op, "if_else", location)
     }
 }
 
 /// What [`Array::if_else`] gives: the dimension that all three are stretched to.
 pub type Chosen<T, D, E, F> = Array<T, <D as DimMax<<E as DimMax<F>>::Output>>::Output>;
+
+/// What [`Array::if_else`] chooses from: an array, or a value for all elements.
+///
+/// ```
+/// use millstream_region::RegionExt;
+/// use ndarray::array;
+///
+/// let device = millstream::Device::simulated()?;
+/// let x = array![3.0_f32, -4.0];
+/// let signs = device.region(|g| {
+///     let x = g.array(&x);
+///     let is_negative = x.less(0.0);
+///     (is_negative.if_else(-1.0_f32, 1.0), is_negative.if_else(&x, 0.0))
+/// })?;
+/// assert_eq!(signs.wait()?, (array![1.0, -1.0], array![0.0, -4.0]));
+/// # Ok::<(), millstream_region::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no elements to choose on a device",
+    note = "`if_else` chooses from arrays on the device and from values of `f32`, `f64`, `i32`, `i64`, `u8` and `bool`"
+)]
+pub trait Branch: private::Sealed {
+    /// The type of the elements.
+    type Elem: Element;
+    /// The dimension: that of the array, or none of a value.
+    type Dim: Dimension;
+
+    /// The elements as an array beside another.
+    #[doc(hidden)]
+    fn array<D>(
+        self,
+        beside: &Array<bool, D>,
+        location: &'static Location<'static>,
+    ) -> Array<Self::Elem, Self::Dim>;
+}
+
+impl<T: Element> Branch for T {
+    type Elem = T;
+    type Dim = Ix0;
+
+    fn array<D>(self, beside: &Array<bool, D>, location: &'static Location<'static>) -> Array<T, Ix0> {
+        let value = beside.constant(self.scalar(), location);
+        Array::of(value.session(), value.node().clone())
+    }
+}
+
+impl<T: Element, E: Dimension> Branch for Array<T, E> {
+    type Elem = T;
+    type Dim = E;
+
+    fn array<D>(self, _beside: &Array<bool, D>, _location: &'static Location<'static>) -> Self {
+        self
+    }
+}
+
+impl<T: Element, E: Dimension> Branch for &Array<T, E> {
+    type Elem = T;
+    type Dim = E;
+
+    fn array<D>(self, _beside: &Array<bool, D>, _location: &'static Location<'static>) -> Array<T, E> {
+        self.clone()
+    }
+}

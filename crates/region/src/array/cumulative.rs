@@ -43,14 +43,15 @@ impl<T: Number, D: Dimension> Array<T, D> {
         ///
         /// Integers wrap around. Floats are multiplied as `f64`, neighbours first where a line is long.
         cumprod, Product;
-        /// Of each element and all in front of it along the axis, the least, or a NaN if there is one.
+        /// Of each element and all in front of it along the axis, the least, or a NaN if there is one. −0 is less than +0.
         cummin, Minimum;
-        /// Of each element and all in front of it along the axis, the greatest, or a NaN if there is one.
+        /// Of each element and all in front of it along the axis, the greatest, or a NaN if there is one. −0 is less than
+        /// +0.
         cummax, Maximum;
     }
 
     /// What each element has changed from the one in front of it along the axis, `n` times over: each time, the axis is one
-    /// shorter.
+    /// shorter, until it has no elements. An axis of `n` elements or fewer gives an empty one, as in NumPy.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -58,17 +59,27 @@ impl<T: Number, D: Dimension> Array<T, D> {
     ///
     /// let device = millstream::Device::simulated()?;
     /// let x = array![1, 4, 9, 16];
-    /// let changes = device.region(|g| (g.array(&x).diff(1, Axis(0)), g.array(&x).diff(2, Axis(0))))?;
-    /// assert_eq!(changes.wait()?, (array![3, 5, 7], array![2, 2]));
+    /// let changes = device.region(|g| {
+    ///     let x = g.array(&x);
+    ///     (x.diff(1, Axis(0)), x.diff(2, Axis(0)), x.diff(4, Axis(0)))
+    /// })?;
+    /// assert_eq!(changes.wait()?, (array![3, 5, 7], array![2, 2], array![]));
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
     #[must_use]
     pub fn diff(&self, n: usize, axis: Axis) -> Self {
+        let location = Location::caller();
+        let Some(&length) = self.shape().get(axis.index()) else {
+            return self.no_axis(axis, self.shape(), "diff", location);
+        };
+        if n >= length {
+            return self.along_axis(axis, Slice::from(..0), "diff", location);
+        }
         let mut changes = self.clone();
         for _ in 0..n {
-            let later = changes.slice_axis(axis, Slice::from(1..));
-            let earlier = changes.slice_axis(axis, Slice::from(..-1));
+            let later = changes.along_axis(axis, Slice::from(1..), "diff", location);
+            let earlier = changes.along_axis(axis, Slice::from(..-1), "diff", location);
             changes = later.same_shape(Function::Subtract, &earlier);
         }
         changes

@@ -1,11 +1,15 @@
-//! Several arrays as one.
+//! Joining arrays along an axis.
 
-use std::panic::Location;
+use std::{borrow::Borrow, panic::Location};
 
 use ndarray::{Axis, Dimension, RemoveAxis};
 
 use super::Array;
-use crate::{element::Element, error::Problem, graph::Op};
+use crate::{
+    element::Element,
+    error::{Misuse, Problem, Result},
+    graph::Op,
+};
 
 /// The arrays one behind the other along an axis. Along the others they are equally long.
 ///
@@ -17,36 +21,48 @@ use crate::{element::Element, error::Problem, graph::Op};
 /// let (a, b) = (array![1, 2], array![3]);
 /// let joined = device.region(|g| {
 ///     let (a, b) = (g.array(&a), g.array(&b));
-///     (concatenate(Axis(0), &[&a, &b]), stack(Axis(1), &[&a, &a]))
+///     Ok((concatenate(Axis(0), &[&a, &b])?, stack(Axis(1), &[a.view(), a.view()])?))
 /// })?;
 /// assert_eq!(joined.wait()?, (array![1, 2, 3], array![[1, 1], [2, 2]]));
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
 ///
-/// # Panics
+/// # Errors
 ///
-/// If there are no arrays: then there is no device either.
+/// If there are no arrays, their shapes differ along another axis, they do not have the axis, or one stands for a mistake.
 #[track_caller]
-#[must_use]
-pub fn concatenate<T: Element, D: RemoveAxis>(axis: Axis, arrays: &[&Array<T, D>]) -> Array<T, D> {
-    joined(axis, arrays, "concatenate", Location::caller())
+pub fn concatenate<T: Element, D: RemoveAxis>(
+    axis: Axis,
+    arrays: &[impl Borrow<Array<T, D>>],
+) -> Result<Array<T, D>> {
+    let arrays: Vec<&Array<T, D>> = arrays.iter().map(Borrow::borrow).collect();
+    joined(axis, &arrays, "concatenate", Location::caller())
 }
 
 /// The arrays, which have one shape, one behind the other along a new axis.
 ///
-/// # Panics
+/// # Errors
 ///
-/// If there are no arrays: then there is no device either.
+/// If there are no arrays, their shapes differ, an array cannot have this axis, or one stands for a mistake.
 #[track_caller]
-#[must_use]
-pub fn stack<T: Element, D>(axis: Axis, arrays: &[&Array<T, D>]) -> Array<T, D::Larger>
+pub fn stack<T: Element, D>(axis: Axis, arrays: &[impl Borrow<Array<T, D>>]) -> Result<Array<T, D::Larger>>
 where
     D: Dimension,
     D::Larger: RemoveAxis,
 {
-    let arrays: Vec<_> = arrays.iter().map(|array| array.insert_axis(axis)).collect();
-    let arrays: Vec<_> = arrays.iter().collect();
-    joined(axis, &arrays, "stack", Location::caller())
+    let location = Location::caller();
+    let with_axis = |array: &Array<T, D>| array.with_axis(axis, "stack", location);
+    if let Some(array) = arrays
+        .iter()
+        .map(Borrow::borrow)
+        .find(|array| axis.index() > array.ndim())
+    {
+        let shape = array.shape().into();
+        let axis = axis.index();
+        return Err(Misuse::new("stack", Problem::Axis { axis, shape }, location).into());
+    }
+    let arrays: Vec<Array<T, D::Larger>> = arrays.iter().map(|array| with_axis(array.borrow())).collect();
+    joined(axis, &arrays.iter().collect::<Vec<_>>(), "stack", location)
 }
 
 fn joined<T: Element, D: Dimension>(
@@ -54,33 +70,42 @@ fn joined<T: Element, D: Dimension>(
     arrays: &[&Array<T, D>],
     operation: &'static str,
     location: &'static Location<'static>,
-) -> Array<T, D> {
-    let first = arrays.first().expect("there is an array to join");
+) -> Result<Array<T, D>> {
+    let fails = |problem| Err(Misuse::new(operation, problem, location).into());
+    let Some(first) = arrays.first() else {
+        return fails(Problem::NoArrays);
+    };
+    if let Some(failure) = arrays.iter().find_map(|array| array.node().failure()) {
+        return Err(failure);
+    }
     let mut shape = first.node().shape.clone();
     let axis = axis.index();
     if axis >= shape.len() {
-        let problem = Problem::Axis {
+        return fails(Problem::Axis {
             axis,
             shape: first.shape().into(),
-        };
-        return first.mistake(T::DTYPE, &shape, operation, problem, location);
+        });
     }
     let others = |array: &Array<T, D>| -> Vec<usize> {
         let mut shape = array.shape().to_vec();
         shape[axis] = 0;
         shape
     };
-    if let Some(other) = arrays.iter().find(|array| others(array) != others(first)) {
-        let problem = Problem::Shapes {
+    let differs = |array: &&&Array<T, D>| array.ndim() != first.ndim() || others(array) != others(first);
+    if let Some(other) = arrays.iter().find(differs) {
+        return fails(Problem::Shapes {
             left: first.shape().into(),
             right: other.shape().into(),
-        };
-        return first.mistake(T::DTYPE, &shape, operation, problem, location);
+        });
     }
     // More than a word counts is refused with the shape.
     shape[axis] = arrays
         .iter()
         .fold(0, |sum: usize, array| sum.saturating_add(array.shape()[axis]));
     let parts = arrays.iter().map(|array| array.node().clone()).collect();
-    first.plan(T::DTYPE, shape, Op::Join { parts, axis }, operation, location)
+    let joined: Array<T, D> = first.plan(T::DTYPE, shape, Op::Join { parts, axis }, operation, location);
+    match joined.node().failure() {
+        Some(failure) => Err(failure),
+        None => Ok(joined),
+    }
 }

@@ -102,7 +102,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
     ) -> Array<T, Ix2> {
         let own =
             |axis: usize| shape::AxisSource::same(axis + usize::from(self.ndim() == 1 && axis >= inserted));
-        self.view(shape, (0..self.ndim()).map(own).collect(), "dot", location)
+        self.mapped(shape, (0..self.ndim()).map(own).collect(), "dot", location)
     }
 
     /// The products of matrices: of the last two axes, for each index along the others, which are stretched as for other

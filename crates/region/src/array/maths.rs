@@ -190,16 +190,6 @@ impl<T: Float, D> Array<T, D> {
     pub fn hypot<O: Operand<T, D>>(&self, other: O) -> Array<T, O::Dim> {
         other.apply(self, Function::Maths("hypot"))
     }
-
-    /// Each element to the power of a whole number.
-    #[track_caller]
-    #[must_use]
-    pub fn powi(&self, exponent: i32) -> Self {
-        let location = Location::caller();
-        let value = self.constant(Scalar::I32(exponent), location);
-        let exponent: Array<T, D> = value.stretched(&self.node().shape, "powi", location);
-        self.same_shape(Function::Maths("powi"), &exponent)
-    }
 }
 
 /// The one of two numbers that has this type.
@@ -218,6 +208,55 @@ impl<T: Number, D> Array<T, D> {
         signum, Function::Signum;
     }
 
+    /// Each element to the power of a whole number.
+    ///
+    /// Integers wrap around. To a negative power, an integer gives the quotient of 1 and its positive power, rounded towards
+    /// 0: 1 or −1 where it is one of those, and 0 elsewhere.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::array;
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let (x, n) = (array![2.0_f32, -0.5], array![3, -1]);
+    /// let powers = device.region(|g| (g.array(&x).powi(-2), g.array(&n).powi(4), g.array(&n).powi(-3)))?;
+    /// assert_eq!(powers.wait()?, (array![0.25, 4.0], array![81, 1], array![0, -1]));
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn powi(&self, exponent: i32) -> Self {
+        if matches!(T::DTYPE, DType::F32 | DType::F64) {
+            let location = Location::caller();
+            let value = self.constant(Scalar::I32(exponent), location);
+            let exponent: Self = value.stretched(&self.node().shape, "powi", location);
+            return self.same_shape(Function::Maths("powi"), &exponent);
+        }
+        let power = self.integer_power(exponent.unsigned_abs());
+        if exponent < 0 {
+            return power.with_scalar(Function::Divide, T::ONE, true);
+        }
+        power
+    }
+
+    /// The product of as many of each element, by squares.
+    #[track_caller]
+    fn integer_power(&self, exponent: u32) -> Self {
+        let (mut power, mut square): (Option<Self>, _) = (None, self.clone());
+        for bit in 0..u32::BITS - exponent.leading_zeros() {
+            if bit > 0 {
+                square = square.pow2();
+            }
+            if exponent & (1 << bit) != 0 {
+                power = Some(match power {
+                    Some(power) => power.same_shape(Function::Multiply, &square),
+                    None => square.clone(),
+                });
+            }
+        }
+        power.unwrap_or_else(|| self.ones_like())
+    }
+
     /// Each element times itself.
     #[track_caller]
     #[must_use]
@@ -225,7 +264,7 @@ impl<T: Number, D> Array<T, D> {
         self.same_shape(Function::Multiply, self)
     }
 
-    /// Each element, or 0 where it is less; NaN stays NaN.
+    /// Each element, or 0 where it is less; NaN stays NaN, and −0 becomes +0.
     #[track_caller]
     #[must_use]
     pub fn relu(&self) -> Self {
@@ -258,8 +297,27 @@ impl<T: Element, D> Array<T, D> {
 
     /// What `function` makes of the array. It is called once, with the whole array, and not for each element: so a body
     /// that was written for `ndarray` reads the same.
-    pub fn mapv<U, E>(&self, function: impl FnOnce(Self) -> Array<U, E>) -> Array<U, E> {
-        function(self.clone())
+    ///
+    /// That holds for operators and for functions of one element. A function of the host (`f32::exp`) cannot be called with
+    /// an array, nor can `if` look at elements: `v.exp()`, [`maximum`](Self::maximum) for `max`, and
+    /// [`if_else`](Array::if_else) say the same of whole arrays.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::array;
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let x = array![1.0_f32, -2.0];
+    /// let mapped = device.region(|g| {
+    ///     let x = g.array(&x);
+    ///     (x.mapv(|v| v * v + 1.0), x.mapv(|v| v.maximum(0.0)), x.mapv(|v| v.less(0.0).if_else(10.0, v)))
+    /// })?;
+    /// assert_eq!(mapped.wait()?, (array![2.0, 5.0], array![1.0, 0.0], array![1.0, 10.0]));
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn mapv<U, E>(&self, function: impl FnOnce(&Self) -> Array<U, E>) -> Array<U, E> {
+        function(self)
     }
 
     /// A function of the elements of two arrays of one shape.

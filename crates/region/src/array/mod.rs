@@ -4,7 +4,9 @@ mod chosen;
 mod compare;
 mod create;
 mod cumulative;
+mod dimension;
 mod fetch;
+mod iterate;
 mod join;
 mod linear;
 mod maths;
@@ -14,7 +16,7 @@ mod update;
 mod views;
 
 pub use chosen::{IndexElement, Indices};
-pub use compare::{Chosen, Operand};
+pub use compare::{Branch, Chosen, Operand};
 pub use update::Part;
 
 use std::{fmt, marker::PhantomData, ops::Index, panic::Location, sync::Arc};
@@ -23,7 +25,7 @@ use ndarray::{DimMax, Dimension};
 
 pub use join::{concatenate, stack};
 pub use linear::Dot;
-pub use operators::Bits;
+pub use operators::{Bits, HostOperand, Integer};
 
 use crate::{
     element::{DType, Element, Scalar},
@@ -141,10 +143,8 @@ impl<T, D> Array<T, D> {
             }
             failure = operand.failure();
             if failure.is_none() && operand.device != self.session.device {
-                let problem = Problem::OtherDevice {
-                    left: self.session.device.to_string(),
-                    right: operand.device.to_string(),
-                };
+                let (left, right) = self.session.device.told_apart(&operand.device);
+                let problem = Problem::OtherDevice { left, right };
                 failure = Some(Misuse::new(operation, problem, location).into());
             }
         });
@@ -176,7 +176,7 @@ impl<T, D> Array<T, D> {
     }
 
     /// A view of the elements that the map gives.
-    fn view<E>(
+    fn mapped<E>(
         &self,
         shape: Shape,
         map: AxisMap,
@@ -201,7 +201,7 @@ impl<T, D> Array<T, D> {
         operation: &'static str,
         location: &'static Location<'static>,
     ) -> Array<T, E> {
-        self.view(
+        self.mapped(
             shape.clone(),
             shape::stretch(&self.node.shape, shape),
             operation,
@@ -299,6 +299,29 @@ impl<T, D> fmt::Debug for Array<T, D> {
             Some(error) => write!(f, ", {error})"),
             None => write!(f, " on {})", self.node.device),
         }
+    }
+}
+
+/// What would make `x > 0.0` a single truth, and nothing is: every comparison of a device's elements is an array.
+#[diagnostic::on_unimplemented(
+    message = "an array on a device is not compared as one value",
+    label = "a comparison with one answer",
+    note = "`less`, `less_equal`, `greater`, `greater_equal`, `equal` and `not_equal` compare element by element, and give an \
+            array of `bool`",
+    note = "in the place of `if`, `x.greater(0.0).if_else(yes, no)` chooses element by element; to decide once, ask for a value: \
+            `if x.sum().item()? > 0.0`"
+)]
+pub trait ComparedAsOne {}
+
+impl<T: Element, D, O: ComparedAsOne> PartialEq<O> for Array<T, D> {
+    fn eq(&self, _other: &O) -> bool {
+        unreachable!("nothing implements the bound")
+    }
+}
+
+impl<T: Element, D, O: ComparedAsOne> PartialOrd<O> for Array<T, D> {
+    fn partial_cmp(&self, _other: &O) -> Option<std::cmp::Ordering> {
+        unreachable!("nothing implements the bound")
     }
 }
 

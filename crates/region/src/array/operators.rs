@@ -1,13 +1,13 @@
 //! Operators: of two arrays, of an array and a value, and those that assign.
 
 use std::ops::{
-    Add, AddAssign, BitAnd, BitOr, BitXor, Div, DivAssign, Mul, MulAssign, Neg, Not, Rem, RemAssign, Sub,
-    SubAssign,
+    Add, AddAssign, BitAnd, BitAndAssign, BitOr, BitOrAssign, BitXor, BitXorAssign, Div, DivAssign, Mul,
+    MulAssign, Neg, Not, Rem, RemAssign, Shl, ShlAssign, Shr, ShrAssign, Sub, SubAssign,
 };
 
-use ndarray::{DimMax, Dimension};
+use ndarray::{ArrayBase, DimMax, Dimension, RawData};
 
-use super::Array;
+use super::{Array, Operand, Part};
 use crate::{
     element::{Element, Number},
     graph::Function,
@@ -25,8 +25,52 @@ impl Bits for u8 {}
 impl Bits for i32 {}
 impl Bits for i64 {}
 
+/// An integer: `u8`, `i32` and `i64`.
+///
+/// Shifts take their count modulo the number of bits, as `wrapping_shl` and `wrapping_shr` do in Rust; a shift to the right
+/// keeps the sign.
+///
+/// ```
+/// use millstream_region::RegionExt;
+/// use ndarray::array;
+///
+/// let device = millstream::Device::simulated()?;
+/// let (x, counts) = (array![5, -8], array![1, 33]);
+/// let shifted = device.region(|g| {
+///     let (x, counts) = (g.array(&x), g.array(&counts));
+///     let mut half = x.clone();
+///     half >>= 1;
+///     (half, &x << &counts, 1 << counts)
+/// })?;
+/// assert_eq!(shifted.wait()?, (array![2, -4], array![10, -16], array![2, 2]));
+/// # Ok::<(), millstream_region::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "this operation needs integers, not `{Self}`",
+    note = "`cast::<i32>()` makes an array of those"
+)]
+pub trait Integer: Number + Bits {}
+
+impl Integer for u8 {}
+impl Integer for i32 {}
+impl Integer for i64 {}
+
+/// What would make an array of the host an operand, and nothing is: it would be copied wherever it is used.
+#[diagnostic::on_unimplemented(
+    message = "an array of the host cannot be an operand of an array on a device",
+    label = "an operand on the host",
+    note = "make it a parameter of the region function, or copy it to the device with `g.array(&host)`; `g` is the region, which \
+            a region function has as its first parameter, `g: &Region`",
+    note = "an array that follows from its shape is made on the device: `g.zeros(shape)`, `g.ones(shape)`, `g.from_elem(shape, value)`"
+)]
+pub trait HostOperand {}
+
 macro_rules! binary {
     ($($operator:ident, $method:ident, $bound:ident, $function:ident;)*) => {$(
+        binary!(@host $operator, $method, $bound, Array<T, D>, ArrayBase<S, E>);
+        binary!(@host $operator, $method, $bound, Array<T, D>, &ArrayBase<S, E>);
+        binary!(@host $operator, $method, $bound, &Array<T, D>, ArrayBase<S, E>);
+        binary!(@host $operator, $method, $bound, &Array<T, D>, &ArrayBase<S, E>);
         binary!(@arrays $operator, $method, $bound, $function, Array<T, D>, Array<T, E>, |left, right| (&left, &right));
         binary!(@arrays $operator, $method, $bound, $function, &Array<T, D>, Array<T, E>, |left, right| (left, &right));
         binary!(@arrays $operator, $method, $bound, $function, Array<T, D>, &Array<T, E>, |left, right| (&left, right));
@@ -50,6 +94,18 @@ macro_rules! binary {
             }
         }
     )*};
+    (@host $operator:ident, $method:ident, $bound:ident, $left:ty, $right:ty) => {
+        impl<T: $bound, D, S: RawData, E> $operator<$right> for $left
+        where
+            ArrayBase<S, E>: HostOperand,
+        {
+            type Output = Array<T, D>;
+
+            fn $method(self, _other: $right) -> Self::Output {
+                unreachable!("nothing implements the bound")
+            }
+        }
+    };
     (
         @arrays $operator:ident, $method:ident, $bound:ident, $function:ident, $left:ty, $right:ty,
         |$a:ident, $b:ident| $operands:expr
@@ -80,6 +136,8 @@ binary! {
     BitAnd, bitand, Bits, And;
     BitOr, bitor, Bits, Or;
     BitXor, bitxor, Bits, ExclusiveOr;
+    Shl, shl, Integer, ShiftLeft;
+    Shr, shr, Integer, ShiftRight;
 }
 
 /// A value in front of the operator.
@@ -114,6 +172,8 @@ scalar_first! {
     BitAnd, bitand, And, [bool, i32, i64, u8];
     BitOr, bitor, Or, [bool, i32, i64, u8];
     BitXor, bitxor, ExclusiveOr, [bool, i32, i64, u8];
+    Shl, shl, ShiftLeft, [i32, i64, u8];
+    Shr, shr, ShiftRight, [i32, i64, u8];
 }
 
 macro_rules! unary {
@@ -143,22 +203,23 @@ unary! {
     Not, not, Bits, Not;
 }
 
-/// Assignments: the array stands for new elements afterwards. The other operand is stretched to its shape.
+/// Assignments: the array, or the part of one, stands for new elements afterwards. The other operand is stretched to its
+/// shape.
 macro_rules! assigning {
-    ($($operator:ident, $method:ident, $function:ident;)*) => {$(
-        impl<T: Number, D, E> $operator<&Array<T, E>> for Array<T, D>
+    ($($operator:ident, $method:ident, $bound:ident, $function:ident;)*) => {$(
+        impl<T: $bound, D, E> $operator<&Array<T, E>> for Array<T, D>
         where
             D: Dimension + DimMax<E, Output = D>,
             E: Dimension,
         {
             #[track_caller]
             fn $method(&mut self, other: &Array<T, E>) {
-                let other = other.broadcast_to(self);
+                let other = other.broadcast_to(self, stringify!($method));
                 *self = self.with(Function::$function, &other);
             }
         }
 
-        impl<T: Number, D, E> $operator<Array<T, E>> for Array<T, D>
+        impl<T: $bound, D, E> $operator<Array<T, E>> for Array<T, D>
         where
             D: Dimension + DimMax<E, Output = D>,
             E: Dimension,
@@ -169,19 +230,49 @@ macro_rules! assigning {
             }
         }
 
-        impl<T: Number, D> $operator<T> for Array<T, D> {
+        assigning!(@host $operator, $method, $bound, ArrayBase<S, E>);
+        assigning!(@host $operator, $method, $bound, &ArrayBase<S, E>);
+
+        impl<T: $bound, D> $operator<T> for Array<T, D> {
             #[track_caller]
             fn $method(&mut self, value: T) {
                 *self = self.with_scalar(Function::$function, value, false);
             }
         }
+
+        impl<T: $bound, D, E, O> $operator<O> for Part<'_, T, D, E>
+        where
+            D: Dimension,
+            E: Dimension,
+            O: Operand<T, E>,
+        {
+            #[track_caller]
+            fn $method(&mut self, other: O) {
+                self.update(Function::$function, other, stringify!($method));
+            }
+        }
     )*};
+    (@host $operator:ident, $method:ident, $bound:ident, $right:ty) => {
+        impl<T: $bound, D, S: RawData, E> $operator<$right> for Array<T, D>
+        where
+            ArrayBase<S, E>: HostOperand,
+        {
+            fn $method(&mut self, _other: $right) {
+                unreachable!("nothing implements the bound")
+            }
+        }
+    };
 }
 
 assigning! {
-    AddAssign, add_assign, Add;
-    SubAssign, sub_assign, Subtract;
-    MulAssign, mul_assign, Multiply;
-    DivAssign, div_assign, Divide;
-    RemAssign, rem_assign, Remainder;
+    AddAssign, add_assign, Number, Add;
+    SubAssign, sub_assign, Number, Subtract;
+    MulAssign, mul_assign, Number, Multiply;
+    DivAssign, div_assign, Number, Divide;
+    RemAssign, rem_assign, Number, Remainder;
+    BitAndAssign, bitand_assign, Bits, And;
+    BitOrAssign, bitor_assign, Bits, Or;
+    BitXorAssign, bitxor_assign, Bits, ExclusiveOr;
+    ShlAssign, shl_assign, Integer, ShiftLeft;
+    ShrAssign, shr_assign, Integer, ShiftRight;
 }

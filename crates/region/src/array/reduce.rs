@@ -6,10 +6,10 @@ use ndarray::{Axis, Dimension, Ix0, RemoveAxis};
 
 use super::Array;
 use crate::{
-    element::{DType, Element, Float, Number},
+    element::{DType, Element, Float, Number, Scalar},
     error::Problem,
     graph::{Function, NodeRef, Op, Reduction},
-    shape::{Axes, Shape},
+    shape::{self, Axes, Shape},
 };
 
 impl<T: Element, D> Array<T, D> {
@@ -125,10 +125,10 @@ macro_rules! reductions {
 reductions! {
     Number => Sum, "sum", sum, sum_axis, sum_keeping -> T;
     Number => Product, "product", product, product_axis, product_keeping -> T;
-    Number => Minimum, "least, or a NaN if there is one,", min, min_axis, min_keeping -> T;
-    Number => Maximum, "greatest, or a NaN if there is one,", max, max_axis, max_keeping -> T;
-    Number => ArgMinimum, "number of the first least element, or of the first NaN,", argmin, argmin_axis, argmin_keeping -> i64;
-    Number => ArgMaximum, "number of the first greatest element, or of the first NaN,", argmax, argmax_axis, argmax_keeping -> i64;
+    Number => Minimum, "minimum (a NaN if there is one; −0 is less than +0)", min, min_axis, min_keeping -> T;
+    Number => Maximum, "maximum (a NaN if there is one; −0 is less than +0)", max, max_axis, max_keeping -> T;
+    Number => ArgMinimum, "position of the first element with the bits of the minimum, or of the first NaN,", argmin, argmin_axis, argmin_keeping -> i64;
+    Number => ArgMaximum, "position of the first element with the bits of the maximum, or of the first NaN,", argmax, argmax_axis, argmax_keeping -> i64;
 }
 
 /// For each question about booleans likewise.
@@ -172,88 +172,186 @@ questions! {
     All, "every element is true", all, all_axis, all_keeping;
 }
 
+impl<D: Dimension> Array<bool, D> {
+    /// How many elements are true.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::{Axis, array};
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let x = array![[1.0_f32, 5.0], [7.0, 9.0]];
+    /// let counts = device.region(|g| {
+    ///     let is_large = g.array(&x).greater(4.0);
+    ///     (is_large.sum(), is_large.sum_axis(Axis(0)))
+    /// })?;
+    /// assert_eq!(counts.wait()?, (ndarray::arr0(3), array![1, 2]));
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn sum(&self) -> Array<i64, Ix0> {
+        self.cast::<i64>().sum()
+    }
+
+    /// How many elements along an axis are true. The result does not have the axis.
+    #[track_caller]
+    #[must_use]
+    pub fn sum_axis(&self, axis: Axis) -> Array<i64, D::Smaller>
+    where
+        D: RemoveAxis,
+    {
+        self.cast::<i64>().sum_axis(axis)
+    }
+
+    /// How many elements along these axes are true. The result has the axes with a length of 1.
+    #[track_caller]
+    #[must_use]
+    pub fn sum_keeping(&self, axes: &[Axis]) -> Array<i64, D> {
+        self.cast::<i64>().sum_keeping(axes)
+    }
+}
+
 impl<T: Float, D: Dimension> Array<T, D> {
     /// The mean of all elements; NaN if there are none.
+    ///
+    /// The sum is divided as `f64`, and rounded to `f32` once, at the end: a mean of `f32` does not overflow.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::array;
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let x = array![3e38_f32, 3e38];
+    /// assert_eq!(device.region(|g| g.array(&x).mean())?.wait()?.into_scalar(), 3e38);
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn mean(&self) -> Array<T, Ix0> {
-        self.sum()
-            .with_scalar(Function::Divide, T::from_count(self.len()), false)
+        let location = Location::caller();
+        let sum = self.reduced(Reduction::Sum, self.all_axes(), DType::F64, "mean", location);
+        over(sum, self.len() as f64).cast()
     }
 
-    /// The mean along an axis, which the result does not have.
+    /// The mean along an axis, which the result does not have. Rounded as [`mean`](Self::mean).
     #[track_caller]
     #[must_use]
     pub fn mean_axis(&self, axis: Axis) -> Array<T, D::Smaller>
     where
         D: RemoveAxis,
     {
-        self.sum_axis(axis)
-            .with_scalar(Function::Divide, T::from_count(self.along(&[axis])), false)
+        let axes = Axes::from_slice(&[axis.index()]);
+        let sum = self.reduced(Reduction::Sum, axes, DType::F64, "mean_axis", Location::caller());
+        over(sum, self.along(&[axis]) as f64).cast()
     }
 
-    /// The mean along these axes, which the result has with a length of 1.
+    /// The mean along these axes, which the result has with a length of 1. Rounded as [`mean`](Self::mean).
     #[track_caller]
     #[must_use]
     pub fn mean_keeping(&self, axes: &[Axis]) -> Self {
-        self.sum_keeping(axes)
-            .with_scalar(Function::Divide, T::from_count(self.along(axes)), false)
+        let location = Location::caller();
+        let numbers: Axes = axes.iter().map(|axis| axis.index()).collect();
+        let sum = self.reduced(
+            Reduction::Sum,
+            numbers.clone(),
+            DType::F64,
+            "mean_keeping",
+            location,
+        );
+        let sum = self.keeping(sum, &numbers, "mean_keeping", location);
+        over(sum, self.along(axes) as f64).cast()
     }
 
     /// The variance of all elements, with `ddof` degrees of freedom fewer than elements.
+    ///
+    /// The sum of the squared deviations from the mean is divided as `f64`, and rounded to `f32` once, at the end.
     #[track_caller]
     #[must_use]
     pub fn var(&self, ddof: T) -> Array<T, Ix0> {
-        let all: Vec<_> = (0..self.ndim()).map(Axis).collect();
-        let divisor = T::from_count(self.len()).less(ddof);
-        self.deviations(&all)
-            .sum()
-            .with_scalar(Function::Divide, divisor, false)
+        self.variance(ddof).cast()
     }
 
-    /// The variance along an axis, which the result does not have.
+    /// The variance along an axis, which the result does not have. Rounded as [`var`](Self::var).
     #[track_caller]
     #[must_use]
     pub fn var_axis(&self, axis: Axis, ddof: T) -> Array<T, D::Smaller>
     where
         D: RemoveAxis,
     {
-        let divisor = T::from_count(self.along(&[axis])).less(ddof);
-        self.deviations(&[axis])
-            .sum_axis(axis)
-            .with_scalar(Function::Divide, divisor, false)
+        self.variance_axis(axis, ddof).cast()
     }
 
     /// The standard deviation of all elements, with `ddof` degrees of freedom fewer than elements.
+    ///
+    /// This is the square root of the variance as `f64`, rounded to `f32` once, at the end.
     #[track_caller]
     #[must_use]
     pub fn std(&self, ddof: T) -> Array<T, Ix0> {
-        self.var(ddof).each(Function::SquareRoot)
+        self.variance(ddof).each::<f64>(Function::SquareRoot).cast()
     }
 
-    /// The standard deviation along an axis, which the result does not have.
+    /// The standard deviation along an axis, which the result does not have. Rounded as [`std`](Self::std).
     #[track_caller]
     #[must_use]
     pub fn std_axis(&self, axis: Axis, ddof: T) -> Array<T, D::Smaller>
     where
         D: RemoveAxis,
     {
-        self.var_axis(axis, ddof).each(Function::SquareRoot)
+        let variance = self.variance_axis(axis, ddof);
+        variance.each::<f64>(Function::SquareRoot).cast()
     }
 
-    /// The squares of what each element is away from the mean along the axes.
+    /// The variance of all elements, not yet rounded to their type.
+    #[track_caller]
+    fn variance(&self, ddof: T) -> Array<f64, Ix0> {
+        let all: Vec<_> = (0..self.ndim()).map(Axis).collect();
+        let deviations = self.deviations(&all);
+        let location = Location::caller();
+        let sum = deviations.reduced(Reduction::Sum, self.all_axes(), DType::F64, "var", location);
+        over(sum, self.len() as f64 - wide(ddof))
+    }
+
+    /// The variance along an axis, not yet rounded to the elements' type.
+    #[track_caller]
+    fn variance_axis(&self, axis: Axis, ddof: T) -> Array<f64, D::Smaller>
+    where
+        D: RemoveAxis,
+    {
+        let deviations = self.deviations(&[axis]);
+        let (axes, location) = (Axes::from_slice(&[axis.index()]), Location::caller());
+        let sum = deviations.reduced(Reduction::Sum, axes, DType::F64, "var_axis", location);
+        over(sum, self.along(&[axis]) as f64 - wide(ddof))
+    }
+
+    /// The squared deviation of each element from the mean along the axes.
     #[track_caller]
     fn deviations(&self, axes: &[Axis]) -> Self {
         let mean = self.mean_keeping(axes);
-        self.same_shape::<T>(Function::Subtract, &mean.broadcast_to(self))
+        self.same_shape::<T>(Function::Subtract, &mean.broadcast_to(self, "var"))
             .pow2()
     }
 
-    /// Elements along these axes together; 1 for an axis that is not there, which another operation tells of.
+    /// Elements along these axes together; an axis that is missing counts as 1, for the reduction reports it.
     fn along(&self, axes: &[Axis]) -> usize {
         let axes: std::collections::BTreeSet<_> = axes.iter().map(|axis| axis.index()).collect();
-        axes.iter()
-            .map(|&axis| self.shape().get(axis).copied().unwrap_or(1))
-            .product()
+        let length = |&axis: &usize| self.shape().get(axis).copied().unwrap_or(1);
+        let lengths: Shape = axes.iter().map(length).collect();
+        shape::elements(&lengths).unwrap_or(usize::MAX)
+    }
+}
+
+/// Sums divided by a number.
+#[track_caller]
+fn over<E>(sums: Array<f64, E>, divisor: f64) -> Array<f64, E> {
+    sums.with_scalar(Function::Divide, divisor, false)
+}
+
+/// A value as `f64`.
+fn wide<T: Float>(value: T) -> f64 {
+    match value.scalar() {
+        Scalar::F32(value) => value.into(),
+        Scalar::F64(value) => value,
+        other => unreachable!("{other:?} is no float"),
     }
 }

@@ -2,21 +2,21 @@
 
 use std::{fmt, panic::Location};
 
-use ndarray::{DimMax, Dimension, SliceArg};
+use ndarray::{Axis, Dimension, Ix1, Ix2, RemoveAxis, SliceArg};
 
-use super::Array;
+use super::{Array, Operand, views::Sliced};
 use crate::{
     element::{Element, Number, sealed::Sealed},
     error::Problem,
     graph::{Function, Op},
-    shape::{AxisMap, Shape},
+    shape::{AxisMap, AxisSource, Shape},
 };
 
 impl<T: Element, D: Dimension> Array<T, D> {
     /// Takes the elements of another array, stretched to this one's shape.
     #[track_caller]
     pub fn assign<E: Dimension>(&mut self, other: &Array<T, E>) {
-        let assigned = other.broadcast_to(self);
+        let assigned = other.broadcast_to(self, "assign");
         *self = assigned.within(self.session());
     }
 
@@ -40,36 +40,111 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// let x = device.region(|g| {
     ///     let mut x = g.zeros::<i32, _>(5);
     ///     x.slice_mut(s![1..;2]).fill(7);
-    ///     x.slice_mut(s![..2]).add_assign(&g.arange(1, 3, 1));
+    ///     let mut front = x.slice_mut(s![..2]);
+    ///     front += g.arange(1, 3, 1);
+    ///     front *= 10;
     ///     x
     /// })?;
-    /// assert_eq!(x.wait()?, array![1, 9, 0, 7, 0]);
+    /// assert_eq!(x.wait()?, array![10, 90, 0, 7, 0]);
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
     pub fn slice_mut<I: SliceArg<D>>(&mut self, info: I) -> Part<'_, T, D, I::OutDim> {
-        match self.sliced(info.as_ref()) {
-            Ok(sliced) => Part {
-                shape: sliced.shape,
-                map: sliced.map,
-                array: self,
-                kind: std::marker::PhantomData,
-            },
-            Err(problem) => {
-                let shape = self.node().shape.clone();
-                *self = self.mistake(T::DTYPE, &shape, "slice_mut", problem, Location::caller());
-                Part {
-                    shape: Shape::from_elem(0, info.out_ndim()),
-                    map: AxisMap::new(),
-                    array: self,
-                    kind: std::marker::PhantomData,
-                }
+        let sliced = self.sliced(info.as_ref());
+        self.part(sliced, info.out_ndim(), "slice_mut", Location::caller())
+    }
+
+    /// All of this array, to assign to.
+    #[track_caller]
+    pub fn view_mut(&mut self) -> Part<'_, T, D, D> {
+        let whole = Sliced {
+            shape: self.node().shape.clone(),
+            map: (0..self.ndim()).map(AxisSource::same).collect(),
+        };
+        let rank = self.ndim();
+        self.part(Ok(whole), rank, "view_mut", Location::caller())
+    }
+
+    /// The part at one index of an axis, to assign to.
+    #[track_caller]
+    pub fn index_axis_mut(&mut self, axis: Axis, index: usize) -> Part<'_, T, D, D::Smaller>
+    where
+        D: RemoveAxis,
+    {
+        self.part_at(axis, index, "index_axis_mut", Location::caller())
+    }
+
+    fn part_at<E>(
+        &mut self,
+        axis: Axis,
+        index: usize,
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> Part<'_, T, D, E> {
+        let sliced = self.indexed(axis, index);
+        let rank = self.ndim().saturating_sub(1);
+        self.part(sliced, rank, operation, location)
+    }
+
+    fn part<E>(
+        &mut self,
+        sliced: Result<Sliced, Problem>,
+        rank: usize,
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> Part<'_, T, D, E> {
+        let Sliced { shape, map } = sliced.unwrap_or_else(|problem| {
+            let shape = self.node().shape.clone();
+            *self = self.mistake(T::DTYPE, &shape, operation, problem, location);
+            Sliced {
+                shape: Shape::from_elem(0, rank),
+                map: AxisMap::new(),
             }
+        });
+        Part {
+            array: self,
+            shape,
+            map,
+            kind: std::marker::PhantomData,
         }
     }
 }
 
-/// A part of an array, to assign to: see [`Array::slice_mut`].
+impl<T: Element> Array<T, Ix2> {
+    /// One row of a matrix, to assign to.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::array;
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let x = array![[1.0_f32, 2.0], [3.0, 4.0]];
+    /// let changed = device.region(|g| {
+    ///     let mut x = g.array(&x);
+    ///     let mut row = x.row_mut(0);
+    ///     row *= 10.0;
+    ///     x.column_mut(1).fill(0.5);
+    ///     x
+    /// })?;
+    /// assert_eq!(changed.wait()?, array![[10.0, 0.5], [3.0, 0.5]]);
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn row_mut(&mut self, index: usize) -> Part<'_, T, Ix2, Ix1> {
+        self.part_at(Axis(0), index, "row_mut", Location::caller())
+    }
+
+    /// One column of a matrix, to assign to.
+    #[track_caller]
+    pub fn column_mut(&mut self, index: usize) -> Part<'_, T, Ix2, Ix1> {
+        self.part_at(Axis(1), index, "column_mut", Location::caller())
+    }
+}
+
+/// A part of an array, to assign to: see [`Array::slice_mut`] and [`Array::row_mut`].
+///
+/// The operators that assign (`+=`, `&=`, `<<=`, …) take an array, which is stretched to the part's shape, or a value for all
+/// elements. Four of them are methods as well, for parts without a name.
 ///
 /// ```
 /// use millstream_region::RegionExt;
@@ -78,10 +153,12 @@ impl<T: Element, D: Dimension> Array<T, D> {
 /// let device = millstream::Device::simulated()?;
 /// let x = device.region(|g| {
 ///     let mut x = g.ones::<f32, _>((2, 2));
-///     x.slice_mut(s![0, ..]).mul_assign(&g.from_elem((), 3.0));
+///     x.slice_mut(s![0, ..]).mul_assign(3.0);
+///     let mut column = x.column_mut(1);
+///     column += &g.arange(1.0, 3.0, 1.0);
 ///     x
 /// })?;
-/// assert_eq!(x.wait()?, array![[3.0, 3.0], [1.0, 1.0]]);
+/// assert_eq!(x.wait()?, array![[3.0, 4.0], [1.0, 3.0]]);
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
 pub struct Part<'a, T, D, E> {
@@ -96,7 +173,7 @@ impl<T: Element, D: Dimension, E: Dimension> Part<'_, T, D, E> {
     #[track_caller]
     #[must_use]
     pub fn get(&self) -> Array<T, E> {
-        self.array.view(
+        self.array.mapped(
             self.shape.clone(),
             self.map.clone(),
             "slice_mut",
@@ -106,19 +183,26 @@ impl<T: Element, D: Dimension, E: Dimension> Part<'_, T, D, E> {
 
     /// Takes the elements of an array, stretched to the part's shape.
     #[track_caller]
-    pub fn assign<F: Dimension>(self, value: &Array<T, F>) {
+    pub fn assign<F: Dimension>(&mut self, value: &Array<T, F>) {
         self.set(value, "assign", Location::caller());
     }
 
     /// Takes one value everywhere.
     #[track_caller]
-    pub fn fill(self, value: T) {
+    pub fn fill(&mut self, value: T) {
         let location = Location::caller();
         let value = self.array.constant(value.scalar(), location);
         self.set(&value, "fill", location);
     }
 
-    fn set<F>(self, value: &Array<T, F>, operation: &'static str, location: &'static Location<'static>) {
+    /// Takes what a function gives of the elements as they are and another operand.
+    #[track_caller]
+    pub(super) fn update(&mut self, function: Function, other: impl Operand<T, E>, operation: &'static str) {
+        let value = other.apply::<T>(&self.get(), function);
+        self.set(&value, operation, Location::caller());
+    }
+
+    fn set<F>(&mut self, value: &Array<T, F>, operation: &'static str, location: &'static Location<'static>) {
         let base = self.array.node().clone();
         let dtype = <T as Sealed>::DTYPE;
         if base.failure().is_some() {
@@ -138,7 +222,7 @@ impl<T: Element, D: Dimension, E: Dimension> Part<'_, T, D, E> {
         let shape = base.shape.clone();
         let op = Op::Update {
             base,
-            map: self.map,
+            map: self.map.clone(),
             value: value.node().clone(),
         };
         *self.array = self.array.plan(dtype, shape, op, operation, location);
@@ -151,13 +235,8 @@ macro_rules! assigning {
             $(
                 #[doc = $what]
                 #[track_caller]
-                pub fn $method<F>(self, other: &Array<T, F>)
-                where
-                    E: DimMax<F>,
-                    F: Dimension,
-                {
-                    let value = self.get().with::<T, F>(Function::$function, other);
-                    self.set(&value, stringify!($method), Location::caller());
+                pub fn $method(&mut self, other: impl Operand<T, E>) {
+                    self.update(Function::$function, other, stringify!($method));
                 }
             )*
         }
@@ -165,10 +244,10 @@ macro_rules! assigning {
 }
 
 assigning! {
-    add_assign, Add, "Adds the elements of an array, stretched to the part's shape.";
-    sub_assign, Subtract, "Subtracts the elements of an array, stretched to the part's shape.";
-    mul_assign, Multiply, "Multiplies by the elements of an array, stretched to the part's shape.";
-    div_assign, Divide, "Divides by the elements of an array, stretched to the part's shape.";
+    add_assign, Add, "Adds an array, stretched to the part's shape, or a value.";
+    sub_assign, Subtract, "Subtracts an array, stretched to the part's shape, or a value.";
+    mul_assign, Multiply, "Multiplies by an array, stretched to the part's shape, or by a value.";
+    div_assign, Divide, "Divides by an array, stretched to the part's shape, or by a value.";
 }
 
 impl<T, D, E> fmt::Debug for Part<'_, T, D, E> {

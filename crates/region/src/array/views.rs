@@ -39,7 +39,7 @@ impl<T, D> Array<T, D> {
     {
         let location = Location::caller();
         match self.sliced(info.as_ref()) {
-            Ok(sliced) => self.view(sliced.shape, sliced.map, "slice", location),
+            Ok(sliced) => self.mapped(sliced.shape, sliced.map, "slice", location),
             Err(problem) => {
                 let rank = info.out_ndim();
                 self.mistake(self.node().dtype, &vec![0; rank], "slice", problem, location)
@@ -51,14 +51,24 @@ impl<T, D> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn slice_axis(&self, axis: Axis, slice: Slice) -> Self {
-        let location = Location::caller();
+        self.along_axis(axis, slice, "slice_axis", Location::caller())
+    }
+
+    /// The part that a slice shows of one axis, for an operation.
+    pub(super) fn along_axis(
+        &self,
+        axis: Axis,
+        slice: Slice,
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> Self {
         let Some(mut elements) = self.whole(axis) else {
-            return self.no_axis(axis, self.shape(), "slice_axis", location);
+            return self.no_axis(axis, self.shape(), operation, location);
         };
         elements[axis.index()] = slice.into();
         match self.sliced(&elements) {
-            Ok(sliced) => self.view(sliced.shape, sliced.map, "slice_axis", location),
-            Err(problem) => self.mistake(self.node().dtype, self.shape(), "slice_axis", problem, location),
+            Ok(sliced) => self.mapped(sliced.shape, sliced.map, operation, location),
+            Err(problem) => self.mistake(self.node().dtype, self.shape(), operation, problem, location),
         }
     }
 
@@ -69,16 +79,32 @@ impl<T, D> Array<T, D> {
     where
         D: RemoveAxis,
     {
-        let location = Location::caller();
+        self.at_index(axis, index, "index_axis", Location::caller())
+    }
+
+    /// The elements at one index of an axis, for an operation.
+    pub(super) fn at_index<E>(
+        &self,
+        axis: Axis,
+        index: usize,
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> Array<T, E> {
         let smaller = || self.shape()[..self.ndim().saturating_sub(1)].to_vec();
+        let sliced = match self.indexed(axis, index) {
+            Ok(sliced) => sliced,
+            Err(problem) => return self.mistake(self.node().dtype, &smaller(), operation, problem, location),
+        };
+        self.mapped(sliced.shape, sliced.map, operation, location)
+    }
+
+    /// The view of one index of an axis.
+    pub(super) fn indexed(&self, axis: Axis, index: usize) -> Result<Sliced, Problem> {
         let Some(mut elements) = self.whole(axis) else {
-            return self.no_axis(axis, &smaller(), "index_axis", location);
+            return Err(self.axis_problem(axis));
         };
         elements[axis.index()] = SliceInfoElem::Index(isize::try_from(index).unwrap_or(isize::MAX));
-        match self.sliced(&elements) {
-            Ok(sliced) => self.view(sliced.shape, sliced.map, "index_axis", location),
-            Err(problem) => self.mistake(self.node().dtype, &smaller(), "index_axis", problem, location),
-        }
+        self.sliced(&elements)
     }
 
     /// A slice of everything, if there is such an axis.
@@ -93,11 +119,20 @@ impl<T, D> Array<T, D> {
         operation: &'static str,
         location: &'static Location<'static>,
     ) -> Array<U, E> {
-        let problem = Problem::Axis {
+        self.mistake(
+            self.node().dtype,
+            shape,
+            operation,
+            self.axis_problem(axis),
+            location,
+        )
+    }
+
+    fn axis_problem(&self, axis: Axis) -> Problem {
+        Problem::Axis {
             axis: axis.index(),
             shape: self.shape().into(),
-        };
-        self.mistake(self.node().dtype, shape, operation, problem, location)
+        }
     }
 
     /// What a slice shows.
@@ -122,6 +157,8 @@ impl<T, D> Array<T, D> {
                 SliceInfoElem::Slice { start, end, step } => {
                     let length = self.length_of(axis)?;
                     let (from, count) = span(start, end, step, axis, length)?;
+                    // A step is never taken from the only index, and may be too large to calculate with.
+                    let step = if count > 1 { step } else { 1 };
                     map.push(AxisSource {
                         axis: Some(shape.len()),
                         start: from,
@@ -189,6 +226,14 @@ impl<T, D> Array<T, D> {
         operation: &'static str,
         location: &'static Location<'static>,
     ) -> Self {
+        let problem = || Problem::Permutation {
+            axes: order.into(),
+            shape: self.shape().into(),
+        };
+        let fails = || self.mistake(self.node().dtype, self.shape(), operation, problem(), location);
+        if order.len() != self.ndim() {
+            return fails();
+        }
         let mut places: Vec<Option<usize>> = vec![None; self.ndim()];
         for (place, &axis) in order.iter().enumerate() {
             if let Some(known) = places.get_mut(axis) {
@@ -200,14 +245,10 @@ impl<T, D> Array<T, D> {
             .map(|place| place.map(AxisSource::same))
             .collect::<Option<AxisMap>>()
         else {
-            let problem = Problem::Permutation {
-                axes: order.into(),
-                shape: self.shape().into(),
-            };
-            return self.mistake(self.node().dtype, self.shape(), operation, problem, location);
+            return fails();
         };
         let shape = order.iter().map(|&axis| self.shape()[axis]).collect();
-        self.view(shape, map, operation, location)
+        self.mapped(shape, map, operation, location)
     }
 
     /// With one more axis, of length 1.
@@ -217,22 +258,31 @@ impl<T, D> Array<T, D> {
     where
         D: Dimension,
     {
-        let location = Location::caller();
+        self.with_axis(axis, "insert_axis", Location::caller())
+    }
+
+    /// With one more axis, of length 1, for an operation.
+    pub(super) fn with_axis<E>(
+        &self,
+        axis: Axis,
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> Array<T, E> {
         let mut shape = self.node().shape.clone();
         if axis.index() > shape.len() {
             shape.push(1);
-            return self.no_axis(axis, &shape, "insert_axis", location);
+            return self.no_axis(axis, &shape, operation, location);
         }
         shape.insert(axis.index(), 1);
         let map = (0..self.ndim()).map(|own| AxisSource::same(own + usize::from(own >= axis.index())));
-        self.view(shape, map.collect(), "insert_axis", location)
+        self.mapped(shape, map.collect(), operation, location)
     }
 
     /// The elements along an axis in the opposite order.
     #[track_caller]
     #[must_use]
     pub fn inverted_axis(&self, axis: Axis) -> Self {
-        self.slice_axis(axis, Slice::new(0, None, -1))
+        self.along_axis(axis, Slice::new(0, None, -1), "inverted_axis", Location::caller())
     }
 
     /// Stretched to a shape: axes of length 1, and ones in front, are repeated.
@@ -245,15 +295,14 @@ impl<T, D> Array<T, D> {
         self.broadcast_shape(&shape, "broadcast", Location::caller())
     }
 
-    /// Stretched to the shape of another array.
+    /// Stretched to the shape of another array, for an operation.
     #[track_caller]
-    pub(super) fn broadcast_to<E>(&self, like: &Array<T, E>) -> Array<T, E> {
-        self.broadcast_shape(&like.node().shape, "broadcast", Location::caller())
+    pub(super) fn broadcast_to<E>(&self, like: &Array<T, E>, operation: &'static str) -> Array<T, E> {
+        self.broadcast_shape(&like.node().shape, operation, Location::caller())
     }
 
     /// The array itself, if it has this shape; that it has another is a mistake.
-    #[track_caller]
-    pub(crate) fn shaped_as(&self, shape: &[usize]) -> Self {
+    pub(crate) fn shaped_as(&self, shape: &[usize], location: &'static Location<'static>) -> Self {
         if self.shape() == shape {
             return self.clone();
         }
@@ -261,13 +310,7 @@ impl<T, D> Array<T, D> {
             left: self.shape().into(),
             right: shape.into(),
         };
-        self.mistake(
-            self.node().dtype,
-            shape,
-            "write back",
-            problem,
-            Location::caller(),
-        )
+        self.mistake(self.node().dtype, shape, "write back", problem, location)
     }
 
     fn broadcast_shape<E>(
@@ -335,14 +378,14 @@ impl<T: Element> Array<T, ndarray::Ix2> {
     #[track_caller]
     #[must_use]
     pub fn row(&self, index: usize) -> Array<T, Ix1> {
-        self.index_axis(Axis(0), index)
+        self.at_index(Axis(0), index, "row", Location::caller())
     }
 
     /// One column of a matrix.
     #[track_caller]
     #[must_use]
     pub fn column(&self, index: usize) -> Array<T, Ix1> {
-        self.index_axis(Axis(1), index)
+        self.at_index(Axis(1), index, "column", Location::caller())
     }
 
     /// The elements of a matrix whose two indices are the same.
@@ -351,7 +394,7 @@ impl<T: Element> Array<T, ndarray::Ix2> {
     pub fn diag(&self) -> Array<T, Ix1> {
         let length = self.shape()[0].min(self.shape()[1]);
         let map = AxisMap::from_slice(&[AxisSource::same(0), AxisSource::same(0)]);
-        self.view(Shape::from_slice(&[length]), map, "diag", Location::caller())
+        self.mapped(Shape::from_slice(&[length]), map, "diag", Location::caller())
     }
 }
 

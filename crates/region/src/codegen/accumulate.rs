@@ -2,10 +2,14 @@
 //!
 //! Sums of `f32` are kept as `f64`, so that the only rounding that counts is the last. Sums of `f64` are kept with what
 //! every addition has lost (Knuth's exact sum of two), which is added at the end.
+//!
+//! Minimum and maximum are PTX's: −0 is less than +0, so that the result does not depend on the order of the tree. The
+//! position of a minimum or maximum is found by comparing keys, integers in the same order as the floats.
 
 use smallvec::{SmallVec, smallvec};
 
 use super::{
+    apply::extreme,
     body::{BLOCK, Body, Class, Reg, line},
     cast::cast,
 };
@@ -31,10 +35,17 @@ impl Accumulator {
         match (self.reduction, self.element) {
             (Reduction::Sum, DType::F64) => smallvec![DType::F64, DType::F64],
             (Reduction::Sum | Reduction::Product, DType::F32 | DType::F64) => smallvec![DType::F64],
-            (Reduction::ArgMinimum | Reduction::ArgMaximum, DType::U8) => smallvec![DType::I32, DType::I64],
-            (Reduction::ArgMinimum | Reduction::ArgMaximum, element) => smallvec![element, DType::I64],
+            (Reduction::ArgMinimum | Reduction::ArgMaximum, _) => smallvec![self.key(), DType::I64],
             (Reduction::Any | Reduction::All, _) | (_, DType::U8) => smallvec![DType::I32],
             (_, element) => smallvec![element],
+        }
+    }
+
+    /// The type of the integers by which the position of a minimum or maximum is found.
+    fn key(self) -> DType {
+        match self.element {
+            DType::F64 | DType::I64 => DType::I64,
+            _ => DType::I32,
         }
     }
 
@@ -72,10 +83,12 @@ impl Accumulator {
     /// One element, the number of which is given by `number`, as what would be kept of it alone.
     pub(super) fn only(self, body: &mut Body, element: Reg, number: impl FnOnce(&mut Body) -> Reg) -> Kept {
         let slots = self.slots();
-        let first = if self.element == DType::Bool {
-            body.as_word(element)
-        } else {
-            cast(body, self.element, slots[0], element)
+        let first = match (self.reduction, self.element) {
+            (_, DType::Bool) => body.as_word(element),
+            (Reduction::ArgMinimum | Reduction::ArgMaximum, DType::F32 | DType::F64) => {
+                self.key_of(body, element)
+            }
+            _ => cast(body, self.element, slots[0], element),
         };
         match slots.get(1) {
             None => smallvec![first],
@@ -103,15 +116,22 @@ impl Accumulator {
             Reduction::Any => line!(body, "or.b32 {a}, {a}, {b};"),
             Reduction::All => line!(body, "and.b32 {a}, {a}, {b};"),
             Reduction::Minimum | Reduction::Maximum => {
-                let better = self.is_better(body, dtype, b, a);
-                line!(body, "selp.{} {a}, {b}, {a}, {better};", Class::of(dtype).moved());
+                let name = match self.reduction {
+                    Reduction::Minimum => "min",
+                    _ => "max",
+                };
+                let chosen = extreme(body, name, dtype, a, b);
+                line!(body, "mov.{} {a}, {chosen};", Class::of(dtype).moved());
             }
             Reduction::ArgMinimum | Reduction::ArgMaximum => {
-                let (better, same, earlier) = (
-                    self.is_better(body, dtype, b, a),
-                    self.is_same(body, dtype, a, b),
-                    body.reg(Class::Predicate),
-                );
+                let name = match self.reduction {
+                    Reduction::ArgMinimum => "lt",
+                    _ => "gt",
+                };
+                let (kind, mut new) = (arithmetic(dtype), || body.reg(Class::Predicate));
+                let (better, same, earlier) = (new(), new(), new());
+                line!(body, "setp.{name}.{kind} {better}, {b}, {a};");
+                line!(body, "setp.eq.{kind} {same}, {a}, {b};");
                 line!(body, "setp.lt.s64 {earlier}, {}, {};", other[1], kept[1]);
                 line!(body, "and.pred {same}, {same}, {earlier};");
                 line!(body, "or.pred {better}, {better}, {same};");
@@ -119,6 +139,30 @@ impl Accumulator {
                 line!(body, "selp.b64 {}, {}, {}, {better};", kept[1], other[1], kept[1]);
             }
         }
+    }
+
+    /// An integer that compares with other elements' integers as the float does with them: −0 below +0, and a NaN in front
+    /// of all numbers in the order of this reduction.
+    fn key_of(self, body: &mut Body, element: Reg) -> Reg {
+        let dtype = self.key();
+        let (class, float) = (Class::of(dtype), element.class.moved());
+        let (bits, moved) = (dtype.bytes() * 8, class.moved());
+        let all_but_sign = greatest(dtype);
+        let first = match self.reduction {
+            Reduction::ArgMinimum => least(dtype),
+            _ => greatest(dtype),
+        };
+        let mut new = || body.reg(class);
+        let (pattern, sign, ordered, key) = (new(), new(), new(), new());
+        let is_nan = body.reg(Class::Predicate);
+        line!(body, "mov.{moved} {pattern}, {element};");
+        // Of negative floats, a larger pattern is a smaller number: all bits but the sign are inverted.
+        line!(body, "shr.s{bits} {sign}, {pattern}, {};", bits - 1);
+        line!(body, "and.{moved} {sign}, {sign}, {all_but_sign};");
+        line!(body, "xor.{moved} {ordered}, {pattern}, {sign};");
+        line!(body, "setp.nan.{float} {is_nan}, {element}, {element};");
+        line!(body, "selp.{moved} {key}, {first}, {ordered}, {is_nan};");
+        key
     }
 
     /// The result for all elements of which this is kept.
@@ -140,38 +184,6 @@ impl Accumulator {
             }
             _ => cast(body, self.slots()[0], to, kept[0]),
         }
-    }
-
-    /// Whether `a` comes before `b`: it is less, or greater, or a NaN where the other is none.
-    fn is_better(self, body: &mut Body, dtype: DType, a: Reg, b: Reg) -> Reg {
-        let name = match self.reduction {
-            Reduction::Minimum | Reduction::ArgMinimum => "lt",
-            _ => "gt",
-        };
-        let better = body.reg(Class::Predicate);
-        line!(body, "setp.{name}.{} {better}, {a}, {b};", compared(dtype));
-        if matches!(dtype, DType::F32 | DType::F64) {
-            let (is_nan, is_number) = (body.reg(Class::Predicate), body.reg(Class::Predicate));
-            line!(body, "setp.nan.{} {is_nan}, {a}, {a};", compared(dtype));
-            line!(body, "setp.num.{} {is_number}, {b}, {b};", compared(dtype));
-            line!(body, "and.pred {is_nan}, {is_nan}, {is_number};");
-            line!(body, "or.pred {better}, {better}, {is_nan};");
-        }
-        better
-    }
-
-    /// Whether neither comes before the other.
-    fn is_same(self, body: &mut Body, dtype: DType, a: Reg, b: Reg) -> Reg {
-        let same = body.reg(Class::Predicate);
-        line!(body, "setp.eq.{} {same}, {a}, {b};", compared(dtype));
-        if matches!(dtype, DType::F32 | DType::F64) {
-            let (of_a, of_b) = (body.reg(Class::Predicate), body.reg(Class::Predicate));
-            line!(body, "setp.nan.{} {of_a}, {a}, {a};", compared(dtype));
-            line!(body, "setp.nan.{} {of_b}, {b}, {b};", compared(dtype));
-            line!(body, "and.pred {of_a}, {of_a}, {of_b};");
-            line!(body, "or.pred {same}, {same}, {of_a};");
-        }
-        same
     }
 }
 
@@ -225,17 +237,7 @@ fn least(dtype: DType) -> &'static str {
     }
 }
 
-/// The type that `setp` has for a slot.
-fn compared(dtype: DType) -> &'static str {
-    match Class::of(dtype) {
-        Class::F32 => "f32",
-        Class::F64 => "f64",
-        Class::B64 => "s64",
-        Class::B32 | Class::Predicate => "s32",
-    }
-}
-
-/// The type that `add` has for a slot.
+/// The type that `add`, and of integers `setp`, has for a slot.
 fn arithmetic(dtype: DType) -> &'static str {
     match Class::of(dtype) {
         Class::F32 => "rn.f32",

@@ -45,13 +45,7 @@ fn float(body: &mut Body, function: Function, dtype: DType, values: &[Reg]) -> R
         (Function::Divide, &[a, b]) => line!(body, "div.rn.{kind} {result}, {a}, {b};"),
         (Function::Remainder, _) => body.call(&format!("ms_rem_{kind}"), result, values),
         (Function::Minimum | Function::Maximum, &[a, b]) => {
-            let (is_nan, nan, chosen) = (body.reg(Class::Predicate), body.reg(a.class), body.reg(a.class));
-            let name = function.word();
-            line!(body, "{name}.{kind} {chosen}, {a}, {b};");
-            // The instruction prefers the operand that is a number; this is a NaN if there is one.
-            line!(body, "add.rn.{kind} {nan}, {a}, {b};");
-            line!(body, "setp.nan.{kind} {is_nan}, {a}, {b};");
-            line!(body, "selp.{kind} {result}, {nan}, {chosen}, {is_nan};");
+            return extreme(body, function.word(), dtype, a, b);
         }
         (Function::Negate, _) => line!(body, "neg.{kind} {result}, {a};"),
         (Function::Absolute, _) => line!(body, "abs.{kind} {result}, {a};"),
@@ -77,6 +71,28 @@ fn float(body: &mut Body, function: Function, dtype: DType, values: &[Reg]) -> R
     result
 }
 
+/// The lesser of two numbers if `name` is `min`, the greater if it is `max`. Of floats it is a NaN if there is one, and −0
+/// is less than +0.
+pub(super) fn extreme(body: &mut Body, name: &str, dtype: DType, a: Reg, b: Reg) -> Reg {
+    let kind = match Class::of(dtype) {
+        Class::F32 => "f32",
+        Class::F64 => "f64",
+        Class::B64 => "s64",
+        Class::B32 | Class::Predicate => "s32",
+    };
+    let chosen = body.reg(a.class);
+    line!(body, "{name}.{kind} {chosen}, {a}, {b};");
+    if !matches!(dtype, DType::F32 | DType::F64) {
+        return chosen;
+    }
+    // The instruction prefers the operand that is a number; the sum is a NaN if there is one.
+    let (is_nan, nan, result) = (body.reg(Class::Predicate), body.reg(a.class), body.reg(a.class));
+    line!(body, "add.rn.{kind} {nan}, {a}, {b};");
+    line!(body, "setp.nan.{kind} {is_nan}, {a}, {b};");
+    line!(body, "selp.{kind} {result}, {nan}, {chosen}, {is_nan};");
+    result
+}
+
 fn integer(body: &mut Body, function: Function, dtype: DType, values: &[Reg]) -> Reg {
     let (bits, class) = match dtype {
         DType::I64 => (64, Class::B64),
@@ -98,13 +114,21 @@ fn integer(body: &mut Body, function: Function, dtype: DType, values: &[Reg]) ->
             line!(body, "selp.b{bits} {result}, 0, {quotient}, {by_zero};");
         }
         (Function::Minimum | Function::Maximum, &[a, b]) => {
-            let name = function.word();
-            line!(body, "{name}.s{bits} {result}, {a}, {b};");
+            return extreme(body, function.word(), dtype, a, b);
         }
         (Function::And, &[a, b]) => line!(body, "and.b{bits} {result}, {a}, {b};"),
         (Function::Or, &[a, b]) => line!(body, "or.b{bits} {result}, {a}, {b};"),
         (Function::ExclusiveOr, &[a, b]) => line!(body, "xor.b{bits} {result}, {a}, {b};"),
         (Function::Not, _) => line!(body, "not.b{bits} {result}, {a};"),
+        (Function::ShiftLeft | Function::ShiftRight, &[a, b]) => {
+            let instruction = match function {
+                Function::ShiftLeft => format!("shl.b{bits}"),
+                // The bits of a `u8` above its own are 0.
+                _ => format!("shr.s{bits}"),
+            };
+            let count = shift_count(body, dtype, b);
+            line!(body, "{instruction} {result}, {a}, {count};");
+        }
         (Function::Negate, _) => line!(body, "neg.s{bits} {result}, {a};"),
         (Function::Absolute, _) if dtype == DType::U8 => return a,
         (Function::Absolute, _) => line!(body, "abs.s{bits} {result}, {a};"),
@@ -119,6 +143,21 @@ fn integer(body: &mut Body, function: Function, dtype: DType, values: &[Reg]) ->
         return body.low_byte(result);
     }
     result
+}
+
+/// How far to shift: modulo the bits of the type, in a word.
+fn shift_count(body: &mut Body, dtype: DType, count: Reg) -> Reg {
+    let low = match dtype {
+        DType::I64 => {
+            let low = body.reg(Class::B32);
+            line!(body, "cvt.u32.u64 {low}, {count};");
+            low
+        }
+        _ => count,
+    };
+    let within = body.reg(Class::B32);
+    line!(body, "and.b32 {within}, {low}, {};", dtype.bytes() * 8 - 1);
+    within
 }
 
 fn truth(body: &mut Body, function: Function, values: &[Reg]) -> Reg {

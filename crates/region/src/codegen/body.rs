@@ -17,6 +17,12 @@ use crate::{
 /// Threads of a block in every generated kernel.
 pub(crate) const BLOCK: usize = 256;
 
+/// Bytes of a kernel's parameters, at most: every driver from 12.0 accepts so many.
+pub(crate) const PARAMETER_BYTES_MAX: usize = 4096;
+
+/// Bytes of a value in the table of a kernel that has more parameters than that.
+pub(crate) const ENTRY_BYTES: usize = 8;
+
 /// What is passed for one parameter.
 #[derive(Clone)]
 pub(crate) enum Parameter {
@@ -42,11 +48,28 @@ pub(crate) enum Parameter {
     },
 }
 
+impl Parameter {
+    /// Whether it is the address of an array, of which a launch must know.
+    fn is_array(&self) -> bool {
+        match self {
+            Parameter::Elements(_) | Parameter::Target(_) | Parameter::Partial(_) | Parameter::Flag => true,
+            Parameter::Index(_)
+            | Parameter::Scalar(_)
+            | Parameter::Constant { .. }
+            | Parameter::Check { .. } => false,
+        }
+    }
+}
+
 /// A kernel to launch.
 pub(crate) struct Kernel<P = Parameter> {
     /// The whole module; its entry is called `region`.
     pub(crate) ptx: Arc<str>,
     pub(crate) parameters: Vec<P>,
+    /// Values that the kernel reads from a table in device memory, because as parameters they would take more than
+    /// [`PARAMETER_BYTES_MAX`]; each has [`ENTRY_BYTES`]. If there are any, the table's address is one more parameter,
+    /// behind the others.
+    pub(crate) table: Vec<P>,
     /// Whether indices have 64 bits instead of 32.
     pub(crate) wide: bool,
     /// What the kernel does, in a few words.
@@ -133,16 +156,22 @@ pub(super) enum Use {
     CheckedLength(u64),
 }
 
+/// A parameter with its type in the kernel's text and the register that it is loaded to.
+struct Declared {
+    parameter: Parameter,
+    kind: &'static str,
+    reg: Reg,
+}
+
 /// The text of one kernel as it grows.
 pub(crate) struct Body {
     /// Instructions so far.
     text: String,
     /// Registers so far, by class.
     counts: FxHashMap<Class, u32>,
-    /// What loads the parameters, ahead of all instructions.
+    /// What is ahead of all other instructions, behind the loads of parameters.
     head: String,
-    parameters: Vec<Parameter>,
-    declarations: Vec<&'static str>,
+    parameters: Vec<Declared>,
     known: FxHashMap<Use, Reg>,
     /// Functions of the maths library that are called.
     calls: BTreeSet<String>,
@@ -165,7 +194,6 @@ impl Body {
             counts: FxHashMap::default(),
             head: String::new(),
             parameters: Vec::new(),
-            declarations: Vec::new(),
             known: FxHashMap::default(),
             calls: BTreeSet::new(),
             words: Vec::new(),
@@ -175,17 +203,17 @@ impl Body {
 
     /// Appends an instruction.
     pub(super) fn line(&mut self, line: fmt::Arguments<'_>) {
-        writeln!(self.text, "\t{line}").expect("a string takes everything");
+        writeln!(self.text, "\t{line}").expect(STRING);
     }
 
     /// Appends an instruction to those ahead of all others.
     pub(super) fn head_line(&mut self, line: fmt::Arguments<'_>) {
-        writeln!(self.head, "\t{line}").expect("a string takes everything");
+        writeln!(self.head, "\t{line}").expect(STRING);
     }
 
     /// Appends a label.
     pub(super) fn label(&mut self, name: &str) {
-        writeln!(self.text, "{name}:").expect("a string takes everything");
+        writeln!(self.text, "{name}:").expect(STRING);
     }
 
     /// Notes a word for the kernel's name.
@@ -283,53 +311,110 @@ impl Body {
         &mut self,
         purpose: Use,
         class: Class,
-        declaration: &'static str,
+        kind: &'static str,
         value: impl FnOnce() -> Parameter,
     ) -> Reg {
         if let Some(&known) = self.known.get(&purpose) {
             return known;
         }
         let reg = self.reg(class);
-        let number = self.parameters.len();
-        self.parameters.push(value());
-        self.declarations.push(declaration);
-        self.head_line(format_args!("ld.param{declaration} {reg}, [p{number}];"));
+        self.parameters.push(Declared {
+            parameter: value(),
+            kind,
+            reg,
+        });
         self.known.insert(purpose, reg);
         reg
     }
 
+    /// The declarations of the parameters, and what loads them. If they take too many bytes, all but the addresses of
+    /// arrays come from a table.
+    fn load_parameters(&mut self) -> Loaded {
+        let all = std::mem::take(&mut self.parameters);
+        let has_table = parameter_bytes(all.iter().map(|declared| declared.kind)) > PARAMETER_BYTES_MAX;
+        let mut loaded = Loaded::default();
+        let table = has_table.then(|| self.reg(Class::B64));
+        let mut of_table = String::new();
+        for Declared { parameter, kind, reg } in all {
+            match table {
+                Some(table) if !parameter.is_array() => {
+                    let offset = loaded.table.len() * ENTRY_BYTES;
+                    writeln!(of_table, "\tld.global{kind} {reg}, [{table}+{offset}];").expect(STRING);
+                    loaded.table.push(parameter);
+                }
+                _ => {
+                    loaded.declare(kind, reg);
+                    loaded.parameters.push(parameter);
+                }
+            }
+        }
+        if let Some(table) = table {
+            loaded.declare(".u64", table);
+        }
+        loaded.loads.push_str(&of_table);
+        loaded
+    }
+
     /// The whole module. `shared` declares shared memory.
-    pub(super) fn finish(self, shared: &str) -> Kernel {
+    pub(super) fn finish(mut self, shared: &str) -> Kernel {
+        let loaded = self.load_parameters();
         let mut ptx = String::from(".version 8.0\n.target sm_75\n.address_size 64\n");
         ptx.push_str(&maths::sources(self.calls.iter().map(String::as_str)));
         ptx.push_str(".visible .entry region(\n");
-        for (number, declaration) in self.declarations.iter().enumerate() {
-            let comma = if number + 1 < self.declarations.len() {
-                ","
-            } else {
-                ""
-            };
-            writeln!(ptx, "\t.param {declaration} p{number}{comma}").expect("a string takes everything");
-        }
-        writeln!(ptx, ")\n.maxntid {BLOCK}, 1, 1\n{{").expect("a string takes everything");
+        ptx.push_str(&loaded.declarations);
+        writeln!(ptx, "\n)\n.maxntid {BLOCK}, 1, 1\n{{").expect(STRING);
         let mut counts: Vec<_> = self.counts.into_iter().collect();
         counts.sort_by_key(|(class, _)| class.declaration().1);
         for (class, count) in counts {
             let (kind, prefix) = class.declaration();
-            writeln!(ptx, "\t.reg {kind} {prefix}<{}>;", count + 1).expect("a string takes everything");
+            writeln!(ptx, "\t.reg {kind} {prefix}<{}>;", count + 1).expect(STRING);
         }
         ptx.push_str(shared);
+        ptx.push_str(&loaded.loads);
         ptx.push_str(&self.head);
         ptx.push_str(&self.text);
         ptx.push_str("\tret;\n}\n");
         Kernel {
             ptx: ptx.into(),
-            parameters: self.parameters,
+            parameters: loaded.parameters,
+            table: loaded.table,
             wide: self.wide,
             name: name_of(&self.words).into(),
         }
     }
 }
+
+/// The parameters of a finished kernel.
+#[derive(Default)]
+struct Loaded {
+    parameters: Vec<Parameter>,
+    table: Vec<Parameter>,
+    /// The list between the entry's brackets.
+    declarations: String,
+    loads: String,
+    count: usize,
+}
+
+impl Loaded {
+    /// One more parameter of the entry.
+    fn declare(&mut self, kind: &str, reg: Reg) {
+        let (number, comma) = (self.count, if self.count > 0 { ",\n" } else { "" });
+        write!(self.declarations, "{comma}\t.param {kind} p{number}").expect(STRING);
+        writeln!(self.loads, "\tld.param{kind} {reg}, [p{number}];").expect(STRING);
+        self.count += 1;
+    }
+}
+
+/// Bytes of parameters of these types, each at a multiple of its size.
+fn parameter_bytes<'a>(kinds: impl Iterator<Item = &'a str>) -> usize {
+    kinds.fold(0, |bytes: usize, kind| {
+        let size = if kind.ends_with("64") { 8 } else { 4 };
+        bytes.next_multiple_of(size) + size
+    })
+}
+
+/// Why writing to a string does not fail.
+const STRING: &str = "a string takes everything";
 
 /// Most words of a kernel's name.
 const WORDS_MAX: usize = 6;

@@ -168,10 +168,10 @@ impl<P> Reduced<P> {
     /// The same kernels with other parameters.
     fn each<Q>(&self, mut parameter: impl FnMut(&P) -> Q) -> Reduced<Q> {
         let mut kernel = |(kernel, threads): &(Kernel<P>, usize)| {
-            let parameters = kernel.parameters.iter().map(&mut parameter).collect();
             let kernel = Kernel {
                 ptx: Arc::clone(&kernel.ptx),
-                parameters,
+                parameters: kernel.parameters.iter().map(&mut parameter).collect(),
+                table: kernel.table.iter().map(&mut parameter).collect(),
                 wide: kernel.wide,
                 name: Arc::clone(&kernel.name),
             };

@@ -181,10 +181,73 @@ fn write(body: &mut Body, dtype: DType, number: Reg, values: &[Reg]) {
 #[cfg(test)]
 mod tests {
     use millstream::Device;
-    use ndarray::array;
+    use ndarray::{Ix6, array, s};
 
     use super::*;
-    use crate::Region;
+    use crate::{Number, Region, graph::Op};
+
+    /// Bytes of the parameters that a kernel declares.
+    fn declared_bytes(ptx: &str) -> usize {
+        let kinds = ptx.lines().filter_map(|line| line.strip_prefix("\t.param "));
+        kinds.fold(0, |bytes: usize, kind| {
+            let size = if kind.starts_with(".u64") || kind.starts_with(".f64") {
+                8
+            } else {
+                4
+            };
+            bytes.next_multiple_of(size) + size
+        })
+    }
+
+    /// The sum of so many slices, each with twelve parameters, and its kernel.
+    fn kernel_of_slices<T: Number>(x: &crate::Array<T, Ix6>, count: usize) -> Kernel {
+        let starts =
+            |at: usize| [at % 4, at / 4 % 4, at / 16 % 4, at / 64 % 4, 0, 0].map(|start| start as isize + 1);
+        let parts = (0..count).map(|at| {
+            let [a, b, c, d, e, f] = starts(at);
+            x.slice(s![a..a + 5;2, b..b + 5;2, c..c + 5;2, d..d + 5;2, e..e + 5;2, f..f + 5;2])
+        });
+        let sum = parts.reduce(|sum, part| sum + part).unwrap();
+        map(sum.node(), &Target::Dense).0
+    }
+
+    #[test]
+    fn more_parameters_than_a_launch_can_have_are_in_a_table() {
+        // A region for each, so that no part of it is calculated before all of it is written down.
+        let kernel = |slices| {
+            let region = Region::new(Device::simulated().unwrap());
+            kernel_of_slices::<f32>(&region.array(&ndarray::Array6::zeros([9; 6])), slices)
+        };
+        // Each slice has a start and a step for each axis; the array and the result have lengths.
+        let values = |slices: usize| slices * 12 + 5 + 5 + 1;
+        let few = kernel(84);
+        assert_eq!((few.parameters.len(), few.table.len()), (values(84) + 2, 0));
+        assert!(
+            (4000..=4096).contains(&declared_bytes(&few.ptx)),
+            "{}",
+            declared_bytes(&few.ptx)
+        );
+        for slices in [85, 96] {
+            let many = kernel(slices);
+            // The array, the target, and the table.
+            assert_eq!((many.parameters.len(), declared_bytes(&many.ptx)), (2, 24));
+            assert_eq!(many.table.len(), values(slices));
+            let loads = many.ptx.matches("ld.global.u32").count();
+            assert_eq!(loads, many.table.len());
+        }
+    }
+
+    #[test]
+    fn wide_indices_are_wide_in_a_table() {
+        let region = Region::new(Device::simulated().unwrap());
+        let session = region.session();
+        let location = std::panic::Location::caller();
+        let numbers = session.plan(DType::I64, Shape::from_elem(99, 6), Op::Iota, "numbers", location);
+        let kernel = kernel_of_slices(&crate::Array::<i64, _>::of(session, numbers), 50);
+        assert!(kernel.wide && kernel.table.len() > 600);
+        assert_eq!(kernel.ptx.matches("ld.global.u64").count(), kernel.table.len());
+        assert_eq!(declared_bytes(&kernel.ptx), 16);
+    }
 
     #[test]
     fn four_neighbours_are_loaded_and_stored_at_once_and_what_is_left_over_one_by_one() {

@@ -35,7 +35,7 @@ mod scatter;
 mod survey;
 mod value;
 
-pub(crate) use body::{BLOCK, Kernel, Parameter};
+pub(crate) use body::{BLOCK, ENTRY_BYTES, Kernel, PARAMETER_BYTES_MAX, Parameter};
 pub(crate) use index::keeps_numbers;
 pub(crate) use known::{map, reduce};
 pub(crate) use map::Target;

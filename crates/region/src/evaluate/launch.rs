@@ -17,7 +17,7 @@ use millstream::{
 use parking_lot::Mutex;
 
 use crate::{
-    codegen::{BLOCK, Kernel, Parameter},
+    codegen::{BLOCK, ENTRY_BYTES, Kernel, PARAMETER_BYTES_MAX, Parameter},
     element::Scalar,
     error::Result,
     graph::{NodeRef, Session, Storage},
@@ -48,13 +48,69 @@ pub(super) fn allocate(stream: &Stream, bytes: usize) -> Result<Buffer<u8>> {
 enum Passed {
     Word(u32),
     Long(u64),
-    F32(f32),
-    F64(f64),
     /// An array, by its place among those that are read.
     Read(usize),
     Target(usize),
     Partial(usize),
     Flag,
+}
+
+impl Passed {
+    /// Bytes of it among a kernel's parameters, with what may be left in front of it.
+    fn bytes(&self) -> usize {
+        match self {
+            Passed::Word(_) => 4,
+            _ => 8,
+        }
+    }
+}
+
+/// A value of a parameter, by its bits.
+enum Word {
+    Narrow(u32),
+    Wide(u64),
+}
+
+impl Word {
+    /// The value of a parameter that is not the address of an array.
+    fn of(session: &Session, is_wide: bool, parameter: &Parameter) -> Self {
+        match parameter {
+            Parameter::Index(value) if is_wide => Word::Wide(*value as u64),
+            // What the survey found to fit 32 bits, negative steps among them.
+            Parameter::Index(value) => Word::Narrow(*value as u32),
+            Parameter::Scalar(value) | Parameter::Constant { value, .. } => match *value {
+                Scalar::F32(value) => Word::Narrow(value.to_bits()),
+                Scalar::F64(value) => Word::Wide(value.to_bits()),
+                Scalar::I32(value) => Word::Narrow(value as u32),
+                Scalar::I64(value) => Word::Wide(value as u64),
+                Scalar::U8(value) => Word::Narrow(value.into()),
+                Scalar::Bool(value) => Word::Narrow(value.into()),
+            },
+            Parameter::Check { node, axis, length } => {
+                Word::Narrow(session.checks().number(node, *axis, *length))
+            }
+            Parameter::Elements(_) | Parameter::Target(_) | Parameter::Partial(_) | Parameter::Flag => {
+                unreachable!("the address of an array is no value")
+            }
+        }
+    }
+}
+
+/// The table of a kernel whose values are too many for parameters. The kernel is its only user: dropped behind the launch,
+/// it is freed in the stream's order.
+fn upload_table(session: &Session, stream: &Stream, kernel: &Kernel) -> Result<Option<Buffer<u8>>> {
+    if kernel.table.is_empty() {
+        return Ok(None);
+    }
+    let mut entries: Vec<[u8; ENTRY_BYTES]> = Vec::with_capacity(kernel.table.len());
+    for parameter in &kernel.table {
+        // The kernel loads four bytes of an entry with a narrow value.
+        entries.push(match Word::of(session, kernel.wide, parameter) {
+            Word::Narrow(value) => u64::from(value).to_le_bytes(),
+            Word::Wide(value) => value.to_le_bytes(),
+        });
+    }
+    Ok(Some(stream.upload(entries.as_flattened())?))
 }
 
 /// Launches a kernel with at least so many threads, for a node. It writes `targets`, and reads `partials` besides what its
@@ -67,7 +123,8 @@ pub(super) fn launch(
     targets: &mut [&mut Buffer<u8>],
     partials: &[Buffer<u8>],
 ) -> Result<()> {
-    let count = kernel.parameters.len();
+    let table = upload_table(session, stream, kernel)?;
+    let count = kernel.parameters.len() + usize::from(table.is_some());
     let function = load_generated(
         &session.device,
         &kernel.ptx,
@@ -89,26 +146,22 @@ pub(super) fn launch(
             }
             Parameter::Target(number) => Passed::Target(*number),
             Parameter::Partial(number) => Passed::Partial(*number),
-            Parameter::Index(value) if kernel.wide => Passed::Long(*value as u64),
-            // What the survey found to fit 32 bits, negative steps among them.
-            Parameter::Index(value) => Passed::Word(*value as u32),
-            Parameter::Scalar(value) | Parameter::Constant { value, .. } => match *value {
-                Scalar::F32(value) => Passed::F32(value),
-                Scalar::F64(value) => Passed::F64(value),
-                Scalar::I32(value) => Passed::Word(value as u32),
-                Scalar::I64(value) => Passed::Long(value as u64),
-                Scalar::U8(value) => Passed::Word(value.into()),
-                Scalar::Bool(value) => Passed::Word(value.into()),
-            },
             Parameter::Flag => {
                 checked = Some(session.checks().flag(stream)?);
                 Passed::Flag
             }
-            Parameter::Check { node, axis, length } => {
-                Passed::Word(session.checks().number(node, *axis, *length))
-            }
+            value => match Word::of(session, kernel.wide, value) {
+                Word::Narrow(value) => Passed::Word(value),
+                Word::Wide(value) => Passed::Long(value),
+            },
         });
     }
+    debug_assert!(
+        passed.iter().map(Passed::bytes).sum::<usize>() + 8 * usize::from(table.is_some())
+            <= PARAMETER_BYTES_MAX,
+        "parameters of {}",
+        kernel.name
+    );
     let mut guard = checked.as_ref().map(|flag| flag.lock());
     let mut word = guard.as_deref_mut();
     let mut flag = word.as_mut();
@@ -118,8 +171,6 @@ pub(super) fn launch(
         arguments.push(match value {
             Passed::Word(value) => Argument::scalar(value),
             Passed::Long(value) => Argument::scalar(value),
-            Passed::F32(value) => Argument::scalar(value),
-            Passed::F64(value) => Argument::scalar(value),
             Passed::Read(number) => Argument::read::<u8, _>(&read[*number].buffer),
             Passed::Partial(number) => Argument::read::<u8, _>(&partials[*number]),
             Passed::Target(number) => {
@@ -132,6 +183,7 @@ pub(super) fn launch(
             }
         });
     }
+    arguments.extend(table.as_ref().map(Argument::read::<u8, _>));
     let blocks = u32::try_from(threads.div_ceil(BLOCK)).unwrap_or(u32::MAX);
     let grid = Grid::new([blocks, 1, 1], [BLOCK as u32, 1, 1]);
     // SAFETY: parameters and text come from one walk, so that they agree in number and type; the kernel reads elements of

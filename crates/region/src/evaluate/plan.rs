@@ -142,31 +142,18 @@ pub(super) fn factor_source(factor: &NodeRef) -> u64 {
 fn weigh(candidates: &mut [Candidate], places: &FxHashMap<u64, usize>) {
     for at in 0..candidates.len() {
         let op = candidates[at].op.clone();
-        let mut cost = Cost::default();
-        let mut largest: Option<(usize, usize)> = None;
-        op.operands(|operand| {
-            let known = places.get(&operand.id).filter(|&&at| !candidates[at].is_stored);
-            match known {
-                None => cost.add_leaf(operand.id),
-                Some(&at) => {
-                    let of_operand = &candidates[at].cost;
-                    if largest.is_none_or(|(_, operations)| of_operand.operations > operations) {
-                        largest = Some((at, of_operand.operations));
-                    }
-                    cost.add(of_operand);
-                }
-            }
-        });
-        if (cost.leaves.len() > LEAVES_MAX || cost.operations > OPERATIONS_MAX)
-            && let Some((largest, operations)) = largest
-        {
+        let mut cost = loop {
+            let (cost, largest) = cost_of_operands(candidates, places, &op);
+            let is_too_large = cost.leaves.len() > LEAVES_MAX || cost.operations > OPERATIONS_MAX;
+            let Some(largest) = largest.filter(|_| is_too_large) else {
+                break cost;
+            };
             candidates[largest].is_stored = true;
-            cost.operations -= operations;
-            let id = candidates[largest].node.id;
-            let gone = candidates[largest].cost.leaves.clone();
-            cost.leaves.retain(|leaf| !gone.contains(leaf));
-            cost.add_leaf(id);
-        }
+            // The operands of what stands alone may be calculated in several kernels, each with a part of the cost.
+            if stands_alone(&op) {
+                break cost;
+            }
+        };
         match &op {
             Op::Apply(function, _) => {
                 cost.operations += 1;
@@ -177,6 +164,30 @@ fn weigh(candidates: &mut [Candidate], places: &FxHashMap<u64, usize>) {
         }
         candidates[at].cost = cost;
     }
+}
+
+/// What the operands of an operation take within its kernel, and the one of them that takes the most operations.
+fn cost_of_operands(
+    candidates: &[Candidate],
+    places: &FxHashMap<u64, usize>,
+    op: &Op,
+) -> (Cost, Option<usize>) {
+    let mut cost = Cost::default();
+    let mut largest: Option<(usize, usize)> = None;
+    op.operands(|operand| {
+        let known = places.get(&operand.id).filter(|&&at| !candidates[at].is_stored);
+        match known {
+            None => cost.add_leaf(operand.id),
+            Some(&at) => {
+                let of_operand = &candidates[at].cost;
+                if largest.is_none_or(|(_, operations)| of_operand.operations > operations) {
+                    largest = Some((at, of_operand.operations));
+                }
+                cost.add(of_operand);
+            }
+        }
+    });
+    (cost, largest.map(|(at, _)| at))
 }
 
 impl Cost {
@@ -338,6 +349,40 @@ mod tests {
         let root = sum.sqrt();
         assert_eq!(stored([root.node(), sum.node()]), 2);
         assert_eq!(stored([root.node(), (&sum + 1.0).node()]), 3);
+    }
+
+    /// A choice between choices, `levels` deep, of arrays and masks that are all others.
+    fn choices(region: &Region, levels: u32) -> Array<f32, Ix1> {
+        let x: Array<f32, Ix1> = region.array(&array![1.0, 2.0]);
+        if levels == 0 {
+            return x;
+        }
+        let mask: Array<bool, Ix1> = region.array(&array![true, false]);
+        mask.if_else(choices(region, levels - 1), choices(region, levels - 1)) + x
+    }
+
+    #[test]
+    fn a_kernel_reads_sixteen_arrays_at_most() {
+        let region = Region::new(Device::simulated().unwrap());
+        let root = choices(&region, 5);
+        let steps = steps(&[NodeRef::clone(root.node())]);
+        for step in &steps {
+            let is_leaf = |node: &NodeRef| {
+                node.storage().is_some()
+                    || (node.id != step.id && steps.iter().any(|other| other.id == node.id))
+            };
+            let (mut leaves, mut open) = (FxHashSet::default(), vec![NodeRef::clone(step)]);
+            while let Some(node) = open.pop() {
+                match node.state() {
+                    State::Planned(op) if !is_leaf(&node) => {
+                        op.operands(|operand| open.push(NodeRef::clone(operand)))
+                    }
+                    _ => drop(leaves.insert(node.id)),
+                }
+            }
+            assert!(leaves.len() <= LEAVES_MAX, "{}", leaves.len());
+        }
+        assert!(steps.len() < 16, "{}", steps.len());
     }
 
     #[test]

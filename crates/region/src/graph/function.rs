@@ -15,9 +15,9 @@ pub(crate) enum Function {
     Divide,
     /// What division leaves over, with the sign of the dividend; of integers 0 where the divisor is.
     Remainder,
-    /// The lesser, or a NaN if there is one.
+    /// The lesser, or a NaN if there is one; −0 is less than +0.
     Minimum,
-    /// The greater, or a NaN if there is one.
+    /// The greater, or a NaN if there is one; −0 is less than +0.
     Maximum,
     /// Of booleans or the bits of integers.
     And,
@@ -27,6 +27,10 @@ pub(crate) enum Function {
     ExclusiveOr,
     /// Of booleans or the bits of integers.
     Not,
+    /// The bits of an integer moved up, as often as the second operand says modulo the number of bits.
+    ShiftLeft,
+    /// The bits of an integer moved down likewise; the sign stays.
+    ShiftRight,
     /// With the sign turned; integers wrap around.
     Negate,
     /// Without the sign; integers wrap around.
@@ -83,6 +87,8 @@ impl Function {
             Function::Or => "or",
             Function::ExclusiveOr => "xor",
             Function::Not => "not",
+            Function::ShiftLeft => "shl",
+            Function::ShiftRight => "shr",
             Function::Negate => "neg",
             Function::Absolute => "abs",
             Function::Signum => "signum",

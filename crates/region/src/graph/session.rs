@@ -197,7 +197,9 @@ fn refused(dtype: DType, shape: &[usize]) -> Option<Problem> {
     if shape.len() > RANK_MAX {
         return Some(Problem::TooManyAxes { shape: lengths() });
     }
-    let bytes = elements(shape).and_then(|elements| elements.checked_mul(dtype.bytes()));
+    // Lengths of 0 do not count: ndarray limits the product of the others, too.
+    let long: Shape = shape.iter().copied().filter(|&length| length != 0).collect();
+    let bytes = elements(&long).and_then(|elements| elements.checked_mul(dtype.bytes()));
     let is_countable = bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok());
     (!is_countable).then(|| Problem::TooLarge { shape: lengths() })
 }
@@ -229,6 +231,17 @@ mod tests {
         }
         let six = device.region(|g| g.ones::<f32, _>([2; 6]).sum()).unwrap();
         assert_eq!(six.wait().unwrap()[()], 64.0);
+    }
+
+    #[test]
+    fn a_shape_that_the_host_cannot_have_is_refused_though_it_is_empty() {
+        let device = Device::simulated().unwrap();
+        for shape in [(usize::MAX, 2, 0), (0, usize::MAX, 1)] {
+            let result = device.region(|g| g.zeros::<f32, _>(shape));
+            assert!(matches!(problem(result), Problem::TooLarge { .. }));
+            let reduced = device.region(|g| g.zeros::<f32, _>(shape).mean_keeping(&[Axis(0), Axis(1)]));
+            assert!(matches!(problem(reduced), Problem::TooLarge { .. }));
+        }
     }
 
     #[test]

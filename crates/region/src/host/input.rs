@@ -113,10 +113,8 @@ impl<T: Element, D: Dimension> Source<T, D> for &Array<T, D> {
         if *self.device() == session.device {
             return self.within(session);
         }
-        let problem = Problem::OtherDevice {
-            left: session.device.to_string(),
-            right: self.device().to_string(),
-        };
+        let (left, right) = session.device.told_apart(self.device());
+        let problem = Problem::OtherDevice { left, right };
         let misuse = Misuse::new("region", problem, location);
         Array::of(
             session,
@@ -196,7 +194,7 @@ macro_rules! plain {
                 (**self).clone()
             }
 
-            fn give_back(self, body: $type) -> Box<dyn WriteBack + 'm> {
+            fn give_back(self, body: $type, _location: &'static Location<'static>) -> Box<dyn WriteBack + 'm> {
                 Box::new(PlainBack { body, target: self })
             }
         }

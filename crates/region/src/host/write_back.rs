@@ -41,9 +41,9 @@ pub trait InputMut<'m, P: Parameter + ?Sized> {
     #[doc(hidden)]
     fn capture(&self, region: &Region, location: &'static Location<'static>) -> P::Body;
 
-    /// What has to be done with what the body leaves.
+    /// Replaces the caller's elements by the body's, once all is there. `location` is the call of the region function.
     #[doc(hidden)]
-    fn give_back(self, body: P::Body) -> Box<dyn WriteBack + 'm>;
+    fn give_back(self, body: P::Body, location: &'static Location<'static>) -> Box<dyn WriteBack + 'm>;
 }
 
 /// What a body has left for the caller.
@@ -199,8 +199,8 @@ where
         region.upload(&self.view(), location)
     }
 
-    fn give_back(self, body: Array<T, D>) -> Box<dyn WriteBack + 'm> {
-        to_host(body, self.view_mut())
+    fn give_back(self, body: Array<T, D>, location: &'static Location<'static>) -> Box<dyn WriteBack + 'm> {
+        to_host(&body, self.view_mut(), location)
     }
 }
 
@@ -214,16 +214,17 @@ where
         region.upload(&self.view(), location)
     }
 
-    fn give_back(self, body: Array<T, D>) -> Box<dyn WriteBack + 'm> {
-        to_host(body, self)
+    fn give_back(self, body: Array<T, D>, location: &'static Location<'static>) -> Box<dyn WriteBack + 'm> {
+        to_host(&body, self, location)
     }
 }
 
 fn to_host<'m, T: Element, D: Dimension + 'm>(
-    body: Array<T, D>,
+    body: &Array<T, D>,
     target: ArrayViewMut<'m, T, D>,
+    location: &'static Location<'static>,
 ) -> Box<dyn WriteBack + 'm> {
-    let body = body.shaped_as(target.shape());
+    let body = body.shaped_as(target.shape(), location);
     Box::new(ToHost {
         body,
         target,
@@ -238,7 +239,11 @@ macro_rules! on_device {
                 Input::<Array<T, $dimension>>::capture(&**self, region, location)
             }
 
-            fn give_back(self, body: Array<T, $dimension>) -> Box<dyn WriteBack + 'm> {
+            fn give_back(
+                self,
+                body: Array<T, $dimension>,
+                _location: &'static Location<'static>,
+            ) -> Box<dyn WriteBack + 'm> {
                 Box::new(ToDevice { body, target: self })
             }
         }
@@ -259,8 +264,12 @@ macro_rules! rows {
                 region.upload(&ndarray::ArrayView1::from(&self[..]), location)
             }
 
-            fn give_back(self, body: Array<T, Ix1>) -> Box<dyn WriteBack + 'm> {
-                to_host(body, ndarray::ArrayViewMut1::from(&mut self[..]))
+            fn give_back(
+                self,
+                body: Array<T, Ix1>,
+                location: &'static Location<'static>,
+            ) -> Box<dyn WriteBack + 'm> {
+                to_host(&body, ndarray::ArrayViewMut1::from(&mut self[..]), location)
             }
         }
     )*};

@@ -112,6 +112,8 @@ macro_rules! sources {
                 $(DType::$dtype => {
                     static SOURCE: Source = Source {
                         module: $name,
+                        origin: $ptx,
+                        declared: concat!(file!(), ":", line!()),
                         ptx: include_str!($ptx),
                         kernels: KERNELS,
                     };

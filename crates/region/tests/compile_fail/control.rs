@@ -2,7 +2,7 @@
 
 use millstream::Device;
 use millstream_region::{Array, Element, Float, OnDevice, Region, RegionExt, Result, region};
-use ndarray::{Array1, Array2, Axis, Dimension, Ix1, array};
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut1, Axis, Dimension, Ix1, array, s};
 
 #[derive(OnDevice)]
 struct Layer {
@@ -20,6 +20,23 @@ fn all(g: &Region, x: &Array1<f32>, mut y: Array1<f32>, z: &mut Array1<f32>, lay
     *z *= by;
     let first: Array<f32, Ix1> = x.index_axis(Axis(0), 0).exp() + g.zeros::<f32, _>(1);
     (y, first.sum())
+}
+
+/// What reads as with `ndarray`.
+#[region]
+fn idioms(x: &ArrayView2<f32>, y: ArrayView1<'_, f32>, z: &mut ArrayViewMut1<f32>) -> Array1<f32> {
+    let mut sums = Array1::zeros(x.nrows());
+    sums += &x.mean_axis(Axis(1)).unwrap();
+    for (at, row) in x.outer_iter().enumerate() {
+        let mut part = sums.slice_mut(s![at..=at]);
+        part += row.mapv(|v| v * v).sum();
+    }
+    *z += 1.0;
+    // On the host, by the full name.
+    let host = ndarray::Array1::<f32>::zeros(2);
+    let host = host.mapv(|v| if v > 0.0 { v } else { v.max(1.0) }).mapv(f32::sqrt);
+    assert_eq!(host[0], 1.0);
+    y.view().less(0.0).if_else(0.0, sums)
 }
 
 /// Any elements, any axes.
@@ -49,6 +66,8 @@ fn main() -> Result<()> {
     let (_, first) = all(&device, &x, y.view(), z_view.view_mut(), &layer, 2.0)?.wait()?;
     let again: Vec<f32> = checked(&device, 3, &z)?.wait()?;
     println!("{first} {again:?}");
+    let (matrix, mut line) = (Array2::eye(2), array![1.0_f32]);
+    idioms(&device, matrix.view(), &x, &mut line)?.wait()?;
     let kept = device.region(|g| same(g, &x))?.wait()?;
     same(&device, &kept)?.wait()?;
     Ok(())

@@ -11,7 +11,12 @@ fn named_by_the_host(x: &Array1<f32>) -> Array1<f32> {
 
 #[region]
 fn made_by_the_host(x: &Array1<f32>) -> Array1<f32> {
-    Array1::zeros(2) //~ E0308
+    Array1::from_vec(vec![0.0, 0.0]) //~ E0308
+}
+
+#[region]
+fn made_by_the_full_name(x: &Array1<f32>) -> Array1<f32> {
+    ndarray::Array1::zeros(2) //~ E0308
 }
 
 #[region]

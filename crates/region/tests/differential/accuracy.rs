@@ -94,7 +94,7 @@ fn sums_are_off_by_their_last_rounding() -> Outcome {
             let (exact, size) = exact_sum(narrow.column(at).iter().map(|&x| x.into()));
             let count = shape.0 as f64;
             assert!(
-                is_near(mean.into(), exact / count, size / count, 2.0 * UNIT_F32),
+                is_near(mean.into(), exact / count, size / count, UNIT_F32),
                 "{mean}"
             );
         }

@@ -54,7 +54,7 @@ impl Maker {
             5 => {
                 let a = self.some(|host| host.kind().has_bits())?;
                 let b = self.partner(a, self.kind_of(a))?;
-                let function = [Bitwise::And, Bitwise::Or, Bitwise::ExclusiveOr, Bitwise::Not][self.below(4)];
+                let function = self.bitwise(self.kind_of(a).is_number());
                 let b = if function == Bitwise::Not { a } else { b };
                 Some(self.push(Step::Bitwise(function, a, b)))
             }
@@ -114,8 +114,37 @@ impl Maker {
             19 => self.scattering(),
             20 | 21 => self.updating(),
             22 => self.joining(),
-            _ => self.multiplying(),
+            23 => self.multiplying(),
+            24 => {
+                let which = self.some(|host| host.kind() == Kind::Bool)?;
+                let value = self.below(19) as i8 - 9;
+                if self.chance(4) {
+                    let other = self.below(19) as i8 - 9;
+                    return Some(self.push(Step::SelectValues(which, value, other)));
+                }
+                let kind = KINDS[self.below(5)];
+                let a = self.partner(which, kind)?;
+                let is_yes = self.chance(2);
+                Some(self.push(Step::SelectValue(which, a, value, is_yes)))
+            }
+            _ => {
+                let a = self.some(|host| is_number(host) && !host.kind().is_float())?;
+                let exponent = [0, 1, 2, 3, 7, 31, -1, -2, i32::MAX, i32::MIN][self.below(10)];
+                Some(self.push(Step::Power(a, exponent)))
+            }
         }
+    }
+
+    fn bitwise(&mut self, shifts: bool) -> Bitwise {
+        let functions = [
+            Bitwise::And,
+            Bitwise::Or,
+            Bitwise::ExclusiveOr,
+            Bitwise::Not,
+            Bitwise::ShiftLeft,
+            Bitwise::ShiftRight,
+        ];
+        functions[self.below(if shifts { 6 } else { 4 })]
     }
 
     fn binary(&mut self) -> Binary {
@@ -212,7 +241,7 @@ impl Maker {
     fn reduction(&mut self) -> Option<Slot> {
         let a = self.below(self.slots.len());
         let reduce = match self.kind_of(a) {
-            Kind::Bool => [Reduce::Any, Reduce::All][self.below(2)],
+            Kind::Bool => [Reduce::Any, Reduce::All, Reduce::Sum][self.below(3)],
             _ => [
                 Reduce::Sum,
                 Reduce::Product,
@@ -320,6 +349,10 @@ impl Maker {
         let part = self.part(&shape, true);
         if kind.is_number() && self.chance(3) {
             let value = self.below(19) as i8 - 9;
+            if self.chance(2) {
+                let function = self.binary();
+                return Some(self.push(Step::UpdateValue(function, base, part, value)));
+            }
             return Some(self.push(Step::Fill(base, part, value)));
         }
         let seen = self.push(Step::View(base, View::Slice(part.clone())));
@@ -329,8 +362,8 @@ impl Maker {
         };
         let values = self.some(fits)?;
         let assign = match self.below(3) {
-            0 if kind.is_number() => Assign::Add,
-            1 if kind.is_number() => Assign::Multiply,
+            0 if kind.is_number() => Assign::Arithmetic(self.binary()),
+            1 if kind.has_bits() => Assign::Bits(self.bitwise(kind.is_number())),
             _ => Assign::Set,
         };
         Some(self.push(Step::Update(assign, base, part, values)))

@@ -1,6 +1,6 @@
 //! Steps on the device.
 
-use millstream_region::{Array, Float, Number, Region, concatenate, stack};
+use millstream_region::{Array, Float, Number, Operand, Part, Region, concatenate, stack};
 use ndarray::{Axis, Ix1, IxDyn};
 
 use crate::{
@@ -72,21 +72,33 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
                 }
             })
         }
+        Step::Bitwise(function @ (Bitwise::ShiftLeft | Bitwise::ShiftRight), a, b) => {
+            two!(at(a), at(b), [I32 I64 U8], x, y => match function {
+                Bitwise::ShiftLeft => x << y,
+                _ => x >> y,
+            })
+        }
         Step::Bitwise(function, a, b) => {
             two!(at(a), at(b), [I32 I64 U8 Bool], x, y => match function {
                 Bitwise::And => x & y,
                 Bitwise::Or => x | y,
                 Bitwise::ExclusiveOr => x ^ y,
-                Bitwise::Not => !x,
+                _ => !x,
             })
         }
         Step::Compare(comparison, a, b) => compare(*comparison, at(a), at(b)),
         Step::Select(which, a, b) => {
-            let Dev::Bool(which) = at(which) else {
-                unreachable!("booleans choose");
-            };
+            let which = truth(at(which));
             two!(at(a), at(b), [F32 F64 I32 I64 U8 Bool], x, y => which.if_else(x, y))
         }
+        Step::SelectValue(which, a, value, is_yes) => one!(at(a), [F32 F64 I32 I64 U8], x => {
+            let (which, value) = (truth(at(which)), small(x, *value));
+            if *is_yes { which.if_else(value, x) } else { which.if_else(x, value) }
+        }),
+        Step::SelectValues(which, yes, no) => {
+            Dev::I32(truth(at(which)).if_else(i32::from(*yes), i32::from(*no)))
+        }
+        Step::Power(a, exponent) => one!(at(a), [F32 F64 I32 I64 U8], x => x.powi(*exponent)),
         Step::Clamp(a, least, greatest) => one!(at(a), [F32 F64 I32 I64 U8], x => {
             x.clamp(small(x, *least), small(x, *greatest))
         }),
@@ -142,13 +154,47 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
                 x
             })
         }
-        Step::Update(assign, base, part, values) => {
+        Step::Update(Assign::Arithmetic(function), base, part, values) => {
             two!(at(base), at(values), [F32 F64 I32 I64 U8], x, y => {
                 let mut x = x.clone();
-                let slice = x.slice_mut(&part[..]);
-                match assign {
-                    Assign::Multiply => slice.mul_assign(y),
-                    _ => slice.add_assign(y),
+                arithmetic(&mut x.slice_mut(&part[..]), *function, y);
+                x
+            })
+        }
+        Step::UpdateValue(function, base, part, value) => one!(at(base), [F32 F64 I32 I64 U8], x => {
+            let value = small(x, *value);
+            let mut x = x.clone();
+            arithmetic(&mut x.slice_mut(&part[..]), *function, value);
+            x
+        }),
+        Step::Update(
+            Assign::Bits(function @ (Bitwise::ShiftLeft | Bitwise::ShiftRight)),
+            base,
+            part,
+            values,
+        ) => {
+            two!(at(base), at(values), [I32 I64 U8], x, y => {
+                let mut x = x.clone();
+                let mut slice = x.slice_mut(&part[..]);
+                match function {
+                    Bitwise::ShiftLeft => slice <<= y,
+                    _ => slice >>= y,
+                }
+                x
+            })
+        }
+        Step::Update(Assign::Bits(function), base, part, values) => {
+            two!(at(base), at(values), [I32 I64 U8 Bool], x, y => {
+                let mut x = x.clone();
+                let mut slice = x.slice_mut(&part[..]);
+                match function {
+                    Bitwise::And => slice &= y,
+                    Bitwise::Or => slice |= y,
+                    Bitwise::ExclusiveOr => slice ^= y,
+                    _ => {
+                        let inverted = !slice.get();
+                        slice.assign(&inverted);
+                    }
                 }
                 x
             })
@@ -163,6 +209,37 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
         Step::Stack(axis, parts) => joined(slots, parts, *axis, true),
         // The sign of a zero depends on whether the first product is added to a zero, which is nobody's promise.
         Step::Multiply(a, b) => two!(at(a), at(b), [F32 F64 I32 I64 U8], x, y => x.matmul(y) + small(x, 0)),
+    }
+}
+
+/// Booleans to choose by.
+fn truth(array: &Dev) -> &Array<bool, IxDyn> {
+    match array {
+        Dev::Bool(which) => which,
+        other => unreachable!("{other:?} does not choose"),
+    }
+}
+
+/// Changes a part by an array or a value.
+fn arithmetic<T: Number, O: Operand<T, IxDyn, Dim = IxDyn>>(
+    part: &mut Part<'_, T, IxDyn, IxDyn>,
+    function: Binary,
+    other: O,
+) {
+    match function {
+        Binary::Add => *part += other,
+        Binary::Subtract => *part -= other,
+        Binary::Multiply => *part *= other,
+        Binary::Divide => *part /= other,
+        Binary::Remainder => *part %= other,
+        Binary::Minimum => {
+            let least = part.get().minimum(other);
+            part.assign(&least);
+        }
+        Binary::Maximum => {
+            let greatest = part.get().maximum(other);
+            part.assign(&greatest);
+        }
     }
 }
 
@@ -264,6 +341,13 @@ fn view<T: millstream_region::Element>(x: &Array<T, IxDyn>, view: &View) -> Arra
 }
 
 fn reduced(reduce: Reduce, x: &Dev, axes: &[usize], keep: bool) -> Dev {
+    if let (Reduce::Sum, Dev::Bool(x)) = (reduce, x) {
+        return Dev::I64(match axes {
+            _ if keep => x.sum_keeping(&axes_of(axes)),
+            &[axis] => x.sum_axis(Axis(axis)),
+            _ => x.sum().broadcast(IxDyn(&[])),
+        });
+    }
     if let Dev::Bool(x) = x {
         return Dev::Bool(match (reduce, axes, keep) {
             (Reduce::Any, &[axis], false) => x.any_axis(Axis(axis)),
@@ -332,7 +416,8 @@ fn joined(slots: &[Dev], parts: &[usize], axis: usize, stacks: bool) -> Dev {
                         Dev::$kind(x) => x,
                         other => unreachable!("{other:?} among others"),
                     }).collect();
-                    Dev::$kind(if stacks { stack(Axis(axis), &arrays) } else { concatenate(Axis(axis), &arrays) })
+                    let joined = if stacks { stack(Axis(axis), &arrays) } else { concatenate(Axis(axis), &arrays) };
+                    Dev::$kind(joined.expect("they fit"))
                 })*
             }
         };

@@ -72,14 +72,20 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
             (a, b) => unreachable!("{:?} and {:?}", a.kind(), b.kind()),
         }),
         Step::Select(which, a, b) => {
-            let Host::Bool(which) = &slots[*which] else {
-                unreachable!("booleans choose");
-            };
             two!(&slots[*a], &slots[*b], [F32 F64 I32 I64 U8 Bool], x, y => {
                 let pairs = zip(x, y, |v, w| (v, w));
-                zip(which, &pairs, |which, (v, w)| if which { v } else { w })
+                zip(truth(&slots[*which]), &pairs, |which, (v, w)| if which { v } else { w })
             })
         }
+        Step::SelectValue(which, a, value, is_yes) => number!(&slots[*a], x => {
+            zip(truth(&slots[*which]), x, |which, v| {
+                if which == *is_yes { Number::from_small(*value) } else { v }
+            })
+        }),
+        Step::SelectValues(which, yes, no) => {
+            Host::I32(truth(&slots[*which]).mapv(|which| if which { *yes } else { *no }.into()))
+        }
+        Step::Power(a, exponent) => number!(&slots[*a], x => x.mapv(|v| v.power(*exponent))),
         Step::Clamp(a, least, greatest) => number!(&slots[*a], x => x.mapv(|v| {
             v.clamped(Number::from_small(*least), Number::from_small(*greatest))
         })),
@@ -111,19 +117,23 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
                 scatter(x, *axis, &index, y, |v, w| if *adds { v.sum(w) } else { w })
             })
         }
-        Step::Update(assign, base, part, values) => {
-            two!(&slots[*base], &slots[*values], [F32 F64 I32 I64 U8 Bool], x, y => {
-                let mut x = x.clone();
-                let mut part = x.slice_mut(&part[..]);
-                let y = y.broadcast(part.raw_dim()).expect("the values fit");
-                part.zip_mut_with(&y, |v, &w| *v = match assign {
-                    Assign::Set => w,
-                    Assign::Add => v.sum(w),
-                    Assign::Multiply => v.times(w),
-                });
-                x
-            })
-        }
+        Step::Update(assign, base, part, values) => match assign {
+            Assign::Set => two!(&slots[*base], &slots[*values], [F32 F64 I32 I64 U8 Bool], x, y => {
+                updated(x, part, y, |_, w| w)
+            }),
+            Assign::Arithmetic(function) => {
+                two!(&slots[*base], &slots[*values], [F32 F64 I32 I64 U8], x, y => {
+                    updated(x, part, y, |v, w| v.binary(*function, w))
+                })
+            }
+            Assign::Bits(function) => two!(&slots[*base], &slots[*values], [I32 I64 U8 Bool], x, y => {
+                updated(x, part, y, |v, w| v.bitwise(*function, w))
+            }),
+        },
+        Step::UpdateValue(function, base, part, value) => number!(&slots[*base], x => {
+            let value = ndarray::arr0(Number::from_small(*value)).into_dyn();
+            updated(x, part, &value, |v, w| v.binary(*function, w))
+        }),
         Step::Fill(base, part, value) => number!(&slots[*base], x => {
             let mut x = x.clone();
             x.slice_mut(&part[..]).fill(Number::from_small(*value));
@@ -135,6 +145,28 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
             two!(&slots[*a], &slots[*b], [F32 F64 I32 I64 U8], x, y => product(x, y))
         }
     }
+}
+
+/// Booleans to choose by.
+fn truth(host: &Host) -> &ArrayD<bool> {
+    match host {
+        Host::Bool(which) => which,
+        other => unreachable!("{:?} does not choose", other.kind()),
+    }
+}
+
+/// An array of which a part is changed by a function of its elements and others.
+fn updated<T: Copy>(
+    x: &ArrayD<T>,
+    part: &[SliceInfoElem],
+    y: &ArrayD<T>,
+    function: impl Fn(T, T) -> T,
+) -> ArrayD<T> {
+    let mut x = x.clone();
+    let mut part = x.slice_mut(part);
+    let y = y.broadcast(part.raw_dim()).expect("the values fit");
+    part.zip_mut_with(&y, |v, &w| *v = function(*v, w));
+    x
 }
 
 /// Both stretched to one shape, and a function of each pair.
@@ -219,6 +251,9 @@ fn reduced(reduce: Reduce, host: &Host, axes: &[usize], keep: bool) -> Host {
     match (reduce, host) {
         (Reduce::Any, Host::Bool(x)) => Host::Bool(rows(x, axes, keep, |row| row.contains(&true))),
         (Reduce::All, Host::Bool(x)) => Host::Bool(rows(x, axes, keep, |row| !row.contains(&false))),
+        (Reduce::Sum, Host::Bool(x)) => Host::I64(rows(x, axes, keep, |row| {
+            row.iter().filter(|&&is_true| is_true).count() as i64
+        })),
         (Reduce::ArgMinimum | Reduce::ArgMaximum, _) => Host::I64(match host {
             Host::F32(x) => rows(x, axes, keep, |row| first(reduce, row)),
             Host::F64(x) => rows(x, axes, keep, |row| first(reduce, row)),
@@ -238,11 +273,14 @@ fn reduced(reduce: Reduce, host: &Host, axes: &[usize], keep: bool) -> Host {
     }
 }
 
-/// The number of the first that is best, a NaN before all.
+/// The number of the first that is best, a NaN before all. Of two zeros, the negative one is less.
 fn first<T: Number>(reduce: Reduce, row: &[T]) -> i64 {
     let beats = |a: T, b: T| {
         if a.is_no_number() || b.is_no_number() {
             return a.is_no_number() && !b.is_no_number();
+        }
+        if a == b && a.is_negative_zero() != b.is_negative_zero() {
+            return a.is_negative_zero() == (reduce == Reduce::ArgMinimum);
         }
         if reduce == Reduce::ArgMinimum {
             a < b

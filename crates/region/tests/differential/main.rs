@@ -12,13 +12,18 @@ mod choice;
 mod device;
 mod found;
 mod host;
+mod idioms;
+mod means;
+mod mistakes;
 mod number;
 mod others;
+mod parameters;
 mod places;
 mod program;
 mod step;
 mod value;
 mod wrong;
+mod zeros;
 
 use std::{env, process::ExitCode};
 
@@ -170,6 +175,11 @@ fn main() -> ExitCode {
         .chain(wrong::TESTS)
         .chain(found::TESTS)
         .chain(others::TESTS)
+        .chain(idioms::TESTS)
+        .chain(means::TESTS)
+        .chain(mistakes::TESTS)
+        .chain(parameters::TESTS)
+        .chain(zeros::TESTS)
     {
         trials.push(Trial::test(name, test));
     }

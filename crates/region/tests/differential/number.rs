@@ -14,6 +14,8 @@ pub(crate) trait Number: Plain + PartialOrd {
     fn unary(self, function: Unary) -> Self;
     fn binary(self, function: Binary, other: Self) -> Self;
     fn is_no_number(self) -> bool;
+    fn is_negative_zero(self) -> bool;
+    fn power(self, exponent: i32) -> Self;
 
     fn clamped(self, least: Self, greatest: Self) -> Self {
         self.binary(Binary::Maximum, least)
@@ -115,6 +117,14 @@ macro_rules! floats {
             fn is_no_number(self) -> bool {
                 self.is_nan()
             }
+
+            fn is_negative_zero(self) -> bool {
+                self == 0.0 && self.is_sign_negative()
+            }
+
+            fn power(self, exponent: i32) -> Self {
+                self.powi(exponent)
+            }
         }
 
         castable!($type, |value| value != 0.0);
@@ -166,6 +176,15 @@ macro_rules! integers {
             fn is_no_number(self) -> bool {
                 false
             }
+
+            fn is_negative_zero(self) -> bool {
+                false
+            }
+
+            fn power(self, exponent: i32) -> Self {
+                let power = self.wrapping_pow(exponent.unsigned_abs());
+                if exponent < 0 { (1 as Self).binary(Binary::Divide, power) } else { power }
+            }
         }
 
         impl Word for $type {
@@ -175,6 +194,8 @@ macro_rules! integers {
                     Bitwise::Or => self | other,
                     Bitwise::ExclusiveOr => self ^ other,
                     Bitwise::Not => !self,
+                    Bitwise::ShiftLeft => self.wrapping_shl(other as u32),
+                    Bitwise::ShiftRight => self.wrapping_shr(other as u32),
                 }
             }
         }
@@ -262,6 +283,7 @@ impl Word for bool {
             Bitwise::Or => self | other,
             Bitwise::ExclusiveOr => self ^ other,
             Bitwise::Not => !self,
+            Bitwise::ShiftLeft | Bitwise::ShiftRight => unreachable!("a boolean is not shifted"),
         }
     }
 }

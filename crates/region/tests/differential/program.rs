@@ -6,7 +6,7 @@ use rand_pcg::Pcg32;
 
 use crate::{
     host::{self, broadcast},
-    step::{Binary, Reduce, Slot, Step, Unary},
+    step::{Reduce, Slot, Step, Unary},
     value::{Host, KINDS, Kind},
 };
 
@@ -36,7 +36,7 @@ pub(crate) struct Size {
 }
 
 /// Kinds of steps.
-pub(crate) const STEP_KINDS: u32 = 24;
+pub(crate) const STEP_KINDS: u32 = 26;
 
 /// The program of a seed.
 pub(crate) fn program(seed: u64, size: Size) -> Program {
@@ -137,6 +137,8 @@ impl Maker {
         let count = shape.iter().product();
         let is_special = self.chance(2);
         let wild = |maker: &mut Self| is_special && maker.chance(9);
+        // Hardly anything but zeros of both signs, so that they meet in every reduction.
+        let is_zero = self.chance(4);
         macro_rules! elements {
             ($type:ty, $special:expr, $small:expr) => {{
                 let special: &[$type] = $special;
@@ -144,6 +146,9 @@ impl Maker {
                     .map(|_| {
                         if wild(self) {
                             special[self.below(special.len())]
+                        } else if is_zero && !self.chance(16) {
+                            let sign: i32 = if self.chance(2) { 1 } else { -1 };
+                            $small(0) * $small(sign)
                         } else {
                             let small: i32 = self.below(64) as i32 - 32;
                             $small(small)
@@ -240,7 +245,7 @@ impl Maker {
         })
     }
 
-    /// A number's slot whose sums, products or orders are exact.
+    /// A number's slot whose sums or products are exact.
     pub(crate) fn exact(&mut self, slot: Slot, reduce: Reduce) -> Slot {
         if !self.kind_of(slot).is_float() {
             return slot;
@@ -248,8 +253,6 @@ impl Maker {
         match reduce {
             Reduce::Sum => self.push(Step::Unary(Unary::Coarse, slot)),
             Reduce::Product => self.push(Step::Unary(Unary::Coarsest, slot)),
-            // Of two zeros, a reduction gives the one or the other.
-            Reduce::Minimum | Reduce::Maximum => self.push(Step::WithValue(Binary::Add, slot, 0, false)),
             _ => slot,
         }
     }

@@ -50,6 +50,9 @@ pub(crate) enum Bitwise {
     ExclusiveOr,
     /// Of the first alone.
     Not,
+    /// Of integers alone, as all that follow.
+    ShiftLeft,
+    ShiftRight,
 }
 
 /// Comparisons.
@@ -92,8 +95,10 @@ pub(crate) enum Reduce {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Assign {
     Set,
-    Add,
-    Multiply,
+    /// Of numbers alone.
+    Arithmetic(Binary),
+    /// Of all but floats.
+    Bits(Bitwise),
 }
 
 /// A step; its result is the next array.
@@ -107,6 +112,12 @@ pub(crate) enum Step {
     Bitwise(Bitwise, Slot, Slot),
     Compare(Compare, Slot, Slot),
     Select(Slot, Slot, Slot),
+    /// From an array and a value, which is chosen where the first is true if that is said.
+    SelectValue(Slot, Slot, i8, bool),
+    /// From two values, as `i32`.
+    SelectValues(Slot, i8, i8),
+    /// Of an integer.
+    Power(Slot, i32),
     Clamp(Slot, i8, i8),
     IsNan(Slot),
     Cast(Slot, Kind),
@@ -121,6 +132,8 @@ pub(crate) enum Step {
     Scatter(Slot, usize, Slot, Slot, bool),
     /// Base, part, values.
     Update(Assign, Slot, Vec<SliceInfoElem>, Slot),
+    /// Base, part, value.
+    UpdateValue(Binary, Slot, Vec<SliceInfoElem>, i8),
     Fill(Slot, Vec<SliceInfoElem>, i8),
     Concatenate(usize, Vec<Slot>),
     Stack(usize, Vec<Slot>),

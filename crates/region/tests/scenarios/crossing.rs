@@ -1,7 +1,7 @@
 //! C1 to C3, C8 and C9: what crosses between host and device, counted at the driver. On a GPU the counts are the same.
 
 use millstream_region::{Array, Region, RegionExt, Result, region};
-use ndarray::{Array1, Array2, Ix1, Ix2, array};
+use ndarray::{Array1, Array2, Array6, Ix1, Ix2, array, s};
 
 use crate::{
     calls::Calls,
@@ -45,6 +45,45 @@ fn c01_an_input_that_is_used_often_is_uploaded_once() {
         let y = often(&rig.device, &x, 2.0)?.wait()?;
         assert_copies(calls, 1, 1);
         assert_eq!(y, x.mapv(|x| (x * x * x + x * x - x) / (x + 1.0) * 2.0));
+        Ok(())
+    });
+}
+
+/// A sum of so many slices that their starts and steps do not fit in the parameters of a launch.
+#[region]
+fn slices(x: &Array6<f32>) -> Array6<f32> {
+    let part = |at: usize| {
+        let [a, b, c] = [at % 5, at / 5 % 5, at / 25].map(|start| start as isize + 1);
+        x.slice(s![a..a + 3;2, b..b + 3;2, c..c + 3;2, 1..4;2, 1..4;2, 1..4;2])
+    };
+    let mut sum = part(0);
+    for at in 1..96 {
+        sum += part(at);
+    }
+    sum
+}
+
+#[test]
+fn c01_values_that_are_no_parameters_are_one_upload() {
+    scenario(|rig, calls| {
+        let x = Array6::from_shape_fn([8, 8, 8, 4, 4, 4], |(a, b, c, d, e, f)| {
+            ((a + 3 * b + 5 * c + 7 * d + 2 * e + f) % 11) as f32
+        });
+        for _ in 0..2 {
+            calls.forget();
+            let sum = slices(&rig.device, &x)?.wait()?;
+            // The array, and the table.
+            assert_copies(calls, 2, 1);
+            assert_eq!(calls.counts().get("launch_kernel"), Some(&1));
+            let expected = Array6::from_shape_fn([2; 6], |(a, b, c, d, e, f)| {
+                let at = |at: usize| {
+                    let [i, j, k] = [at % 5, at / 5 % 5, at / 25].map(|start| start + 1);
+                    x[[i + 2 * a, j + 2 * b, k + 2 * c, 1 + 2 * d, 1 + 2 * e, 1 + 2 * f]]
+                };
+                (0..96).map(at).sum::<f32>()
+            });
+            assert_eq!(sum, expected);
+        }
         Ok(())
     });
 }

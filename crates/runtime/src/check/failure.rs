@@ -17,11 +17,55 @@ use super::plan::VARIABLE;
 /// ```
 #[derive(Clone, Debug)]
 pub struct CheckFailure {
-    pub(super) problem: String,
+    pub(super) problem: Box<str>,
     pub(super) reports: Vec<Report>,
     pub(super) replay: String,
     pub(super) token: Option<ReplayToken>,
     pub(super) run: u64,
+    /// The command that runs the program again, but for the variable; taken where the check ran, on the test's thread.
+    pub(super) command: Box<str>,
+}
+
+/// The command that runs the test of the calling thread again, and no other.
+pub(super) fn this_test() -> String {
+    // The test harness names a test's thread after the test, unless it runs on the main thread.
+    let name = thread::current()
+        .name()
+        .filter(|&name| name != "main")
+        .map(String::from);
+    command_of(
+        name,
+        env::var("CARGO_PKG_NAME").ok(),
+        env::args().skip(1).collect(),
+    )
+}
+
+/// The command for a test of this name in a package, run by a program with these arguments.
+fn command_of(test: Option<String>, package: Option<String>, arguments: Vec<String>) -> String {
+    // A single test runs on the main thread where threads are limited to one; its name is then the filter.
+    let exact = arguments.iter().any(|argument| argument == "--exact");
+    let filter = || {
+        arguments
+            .iter()
+            .find(|argument| !argument.starts_with('-'))
+            .cloned()
+    };
+    let test = test.or_else(|| filter().filter(|_| exact));
+    let (Some(test), Some(package)) = (test, package) else {
+        return "and the same command".into();
+    };
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | ':' | '-');
+    let test = if test.chars().all(is_plain) {
+        test
+    } else {
+        format!("'{}'", test.replace('\'', r"'\''"))
+    };
+    let ignored = ["--ignored", "--include-ignored"];
+    let is_ignored = arguments
+        .iter()
+        .any(|argument| ignored.contains(&argument.as_str()));
+    let ignored = if is_ignored { " --include-ignored" } else { "" };
+    format!("cargo test -p {package} -- --exact {test}{ignored}")
 }
 
 impl CheckFailure {
@@ -35,6 +79,7 @@ impl CheckFailure {
             replay,
             token: None,
             run,
+            command: this_test().into(),
         }
     }
 
@@ -71,13 +116,47 @@ impl fmt::Display for CheckFailure {
         for report in &self.reports {
             writeln!(f, "  the simulated device reports: {report}")?;
         }
-        let command = match (thread::current().name(), env::var("CARGO_PKG_NAME")) {
-            // The test harness calls a test's thread by the test's name.
-            (Some(test), Ok(package)) if test != "main" => format!("cargo test -p {package} {test}"),
-            _ => "and the same command".into(),
-        };
-        write!(f, "  to run this again: {VARIABLE}='{}' {command}", self.replay)
+        write!(
+            f,
+            "  to run this again: {VARIABLE}='{}' {}",
+            self.replay, self.command
+        )
     }
 }
 
 impl std::error::Error for CheckFailure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_runs_one_test_of_one_package() {
+        let command = |test: Option<&str>, package: Option<&str>, arguments: &[&str]| {
+            let arguments = arguments.iter().copied().map(String::from).collect();
+            command_of(test.map(String::from), package.map(String::from), arguments)
+        };
+        assert_eq!(
+            command(Some("tests::sums"), Some("a-package"), &["sums"]),
+            "cargo test -p a-package -- --exact tests::sums"
+        );
+        assert_eq!(
+            command(Some("lib.rs - f (line 3)"), Some("a"), &[]),
+            "cargo test -p a -- --exact 'lib.rs - f (line 3)'"
+        );
+        assert_eq!(
+            command(Some("slow"), Some("a"), &["--ignored"]),
+            "cargo test -p a -- --exact slow --include-ignored"
+        );
+        assert_eq!(
+            command(None, Some("a"), &["--exact", "tests::sums", "--test-threads=1"]),
+            "cargo test -p a -- --exact tests::sums"
+        );
+        for unknown in [
+            command(None, Some("a"), &["sums"]),
+            command(Some("sums"), None, &[]),
+        ] {
+            assert_eq!(unknown, "and the same command");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Checking a program under many schedules of the simulated device.
 
 mod failure;
+mod leaks;
 mod plan;
 mod run;
 

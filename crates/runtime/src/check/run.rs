@@ -3,17 +3,13 @@
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
-    thread,
-    time::{Duration, Instant},
+    sync::{Arc, Weak},
 };
 
-use millstream_sim::{Gpu, Ledger, ReplayToken, Replayed, Report, Search, SimConfig, Span};
+use millstream_sim::{Gpu, Grade, ReplayToken, Replayed, Report, Search, SimConfig, Span};
 
-use super::{Check, CheckFailure, Program};
-use crate::{Device, completion::LocalReactor};
-
-/// How long a closed device may take to give everything back, in real time.
-const CLOSED_WITHIN: Duration = Duration::from_secs(3);
+use super::{Check, CheckFailure, Program, failure::this_test, leaks::left_behind};
+use crate::{Device, completion::LocalReactor, device::DeviceState};
 
 /// A run to be made.
 pub(super) struct Run<'a> {
@@ -33,6 +29,9 @@ struct End {
     problem: Option<String>,
 }
 
+/// The devices of a run, closed unless a leaked handle keeps them open.
+type Closed = Vec<Weak<DeviceState>>;
+
 impl<'a> Run<'a> {
     pub(super) fn new(check: &'a Check, program: &'a Program<'a>, number: u64, options: String) -> Self {
         Self {
@@ -46,8 +45,8 @@ impl<'a> Run<'a> {
     /// Makes the run.
     pub(super) fn of(self, config: SimConfig) -> Result<(), CheckFailure> {
         let gpu = Gpu::new(config.clone());
-        let end = self.play(&gpu, || {});
-        self.judge(&config, &gpu, end)
+        let (end, devices) = self.play(&gpu, || {});
+        self.judge(&config, &gpu, end, &devices)
     }
 
     /// Makes the run that a search has given out.
@@ -57,13 +56,13 @@ impl<'a> Run<'a> {
         gpu: Gpu,
         search: &mut Search,
     ) -> Result<(), CheckFailure> {
-        let end = self.play(&gpu, || search.end_run());
+        let (end, devices) = self.play(&gpu, || search.end_run());
         self.options = format!("replay={},{}", end.token, self.options);
-        self.judge(config, &gpu, end)
+        self.judge(config, &gpu, end, &devices)
     }
 
     /// Runs the program and closes its devices; `ended` is called in between.
-    fn play(&self, gpu: &Gpu, ended: impl FnOnce()) -> End {
+    fn play(&self, gpu: &Gpu, ended: impl FnOnce()) -> (End, Closed) {
         let reactor = LocalReactor::new();
         let devices: Result<Vec<Device>, _> = (0..self.check.devices as i32)
             .map(|ordinal| Device::of(gpu, ordinal))
@@ -83,27 +82,39 @@ impl<'a> Run<'a> {
         };
         ended();
         reactor.finish();
+        let states = devices
+            .iter()
+            .flatten()
+            .map(|device| Arc::downgrade(device.state()));
+        let closed = states.collect();
         drop(devices);
-        end
+        (end, closed)
     }
 
-    fn judge(&self, config: &SimConfig, gpu: &Gpu, mut end: End) -> Result<(), CheckFailure> {
+    fn judge(
+        &self,
+        config: &SimConfig,
+        gpu: &Gpu,
+        mut end: End,
+        devices: &Closed,
+    ) -> Result<(), CheckFailure> {
         let left = if end.problem.is_none() {
-            left_behind(gpu)
+            left_behind(gpu, devices)
         } else {
             None
         };
         if self.check.twice {
             let again = Gpu::new(config.clone().replay(end.token.clone()));
-            if self.play(&again, || {}) != end {
+            if self.play(&again, || {}).0 != end {
                 let failure = CheckFailure::not_the_same(self.options.clone(), self.number);
                 return Err(failure);
             }
         }
-        let reports = gpu.reports();
+        let mut reports = gpu.reports();
+        reports.retain(|report| report.grade == Grade::Error);
         let replayed = gpu.replayed();
         if let Some(left) = left.filter(|_| !self.check.leaks) {
-            end.problem = Some(format!("this is left of the closed device: {left:?}"));
+            end.problem = Some(left);
         } else if end.problem.is_none() && !reports.is_empty() {
             end.problem = Some("the program is wrong by what the simulated device reports".into());
         } else if end.problem.is_none()
@@ -122,11 +133,12 @@ impl<'a> Run<'a> {
 
     fn failure(&self, problem: String, reports: Vec<Report>, token: ReplayToken) -> CheckFailure {
         CheckFailure {
-            problem,
+            problem: problem.into(),
             reports,
             replay: self.options.clone(),
             token: Some(token),
             run: self.number,
+            command: this_test().into(),
         }
     }
 }
@@ -138,24 +150,4 @@ fn words(payload: &(dyn Any + Send)) -> String {
         .map(String::as_str)
         .or_else(|| payload.downcast_ref::<&str>().copied());
     format!("the program panicked: {}", text.unwrap_or("with no message"))
-}
-
-/// What is left of closed devices besides their contexts, once they have had time to give it back.
-fn left_behind(gpu: &Gpu) -> Option<Ledger> {
-    let closing = Instant::now();
-    loop {
-        let left = gpu.ledger();
-        let nothing = Ledger {
-            contexts: left.contexts,
-            ..Ledger::default()
-        };
-        if left == nothing {
-            return None;
-        }
-        if closing.elapsed() > CLOSED_WITHIN {
-            return Some(left);
-        }
-        // Work that was pending at the end is over after some of these.
-        thread::sleep(Duration::from_micros(100));
-    }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -13,7 +14,7 @@ use smallvec::SmallVec;
 
 use super::{
     poll_ticket,
-    reactor::{Wish, register},
+    reactor::{Action, Registration, register},
     spin::PATIENCE,
     wait::SLEEP_NS_MIN,
     wait_ticket,
@@ -73,26 +74,42 @@ impl Arrival {
     }
 
     /// Sees to it that the reactor wakes this waker, the last of those given.
+    ///
+    /// A waker's methods and its destructor are the executor's code: they run here, on the thread that polls, and
+    /// without the slot's lock, which the reactor takes for every future.
     fn wake_later(&mut self, waker: &Waker) {
+        let is_known = |slot: &Arc<Mutex<Option<Waker>>>| {
+            let known = slot.lock();
+            known.as_ref().is_some_and(|known| known.will_wake(waker))
+        };
+        if self.waker.as_ref().is_some_and(is_known) {
+            return;
+        }
+        let mut new = waker.clone();
         if let Some(slot) = &self.waker {
-            let mut slot = slot.lock();
-            if let Some(known) = slot.as_mut() {
-                known.clone_from(waker);
+            let mut known = slot.lock();
+            if let Some(known) = known.as_mut() {
+                mem::swap(known, &mut new);
+            }
+            let is_registered = known.is_some();
+            drop(known);
+            if is_registered {
+                // The displaced waker.
+                drop(new);
                 return;
             }
         }
-        let slot = Arc::new(Mutex::new(Some(waker.clone())));
+        let slot = Arc::new(Mutex::new(Some(new)));
         self.waker = Some(Arc::clone(&slot));
-        let registered = register(Wish {
+        let registered = register(Registration {
             device: Arc::clone(&self.device),
             stream: Arc::clone(&self.stream),
             sequence: self.sequence,
-            waker: slot,
-            to_the_end: false,
+            action: Action::Wake(slot),
         });
         if registered.is_err() {
-            // Nobody else would ever wake it, so it is polled again and again: slow, but not for ever.
-            self.waker = None;
+            // Without a reactor it is polled again and again: slow, but not for ever.
+            self.forget_waker();
             self.device.driver.pause(Duration::from_nanos(SLEEP_NS_MIN));
             waker.wake_by_ref();
         }

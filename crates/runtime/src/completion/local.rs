@@ -14,59 +14,74 @@ use std::{
     thread::{self, Thread},
 };
 
-use super::reactor::{Asking, Wish, register as register_with_thread, settle, shortest_sleep};
+use super::reactor::{
+    PollEntry, Polled, Registration, register as register_with_thread, shortest_sleep, wake,
+};
 
 thread_local! {
-    /// The wishes of this thread's reactor, if it has one.
-    static WISHES: RefCell<Option<Vec<Asking>>> = const { RefCell::new(None) };
+    /// What this thread's reactor polls, if it has one.
+    static ENTRIES: RefCell<Option<Vec<PollEntry>>> = const { RefCell::new(None) };
 }
 
-/// How often the wishes that a program leaves behind are asked about before they are left to the other reactor.
+/// How often the registrations that a program leaves behind are polled before they are left to the other reactor.
 const ROUNDS_MAX: usize = 10_000;
 
-/// Hands a wish to the calling thread's own reactor.
+/// Whether the calling thread has a reactor of its own.
+pub(crate) fn has_local_reactor() -> bool {
+    let has_own = ENTRIES.try_with(|entries| entries.borrow().is_some());
+    has_own.unwrap_or(false)
+}
+
+/// Hands a registration to the calling thread's own reactor.
 ///
 /// # Errors
 ///
-/// Gives the wish back if the thread has none, or ends.
-pub(super) fn register(wish: Wish) -> Result<(), Wish> {
-    let has_own = WISHES.try_with(|wishes| wishes.borrow().is_some());
-    if !has_own.unwrap_or(false) {
-        return Err(wish);
+/// Gives the registration back if the thread has none, or ends.
+pub(super) fn register(registration: Registration) -> Result<(), Registration> {
+    if !has_local_reactor() {
+        return Err(registration);
     }
-    let asking = Asking::new(wish);
-    WISHES.with_borrow_mut(|wishes| wishes.get_or_insert_default().push(asking));
+    let entry = PollEntry::new(registration);
+    ENTRIES.with_borrow_mut(|entries| entries.get_or_insert_default().push(entry));
     Ok(())
 }
 
 /// While this lives, the thread that made it has a reactor of its own, which works when it is told to.
 pub(crate) struct LocalReactor {
     /// What the thread had before.
-    before: Option<Vec<Asking>>,
+    before: Option<Vec<PollEntry>>,
 }
 
 impl LocalReactor {
     pub(crate) fn new() -> Self {
         Self {
-            before: WISHES.replace(Some(Vec::new())),
+            before: ENTRIES.replace(Some(Vec::new())),
         }
     }
 
-    /// Asks about every wish once, and lets some of the device's time pass if none came true. Whether there was any.
+    /// Polls every registration once, and lets some of the device's time pass if none was complete. Whether there was any.
     fn turn(&self) -> bool {
-        // Taken out, for whoever is woken may wish again.
-        let mut asking = WISHES.with_borrow_mut(|wishes| wishes.as_mut().map(mem::take).unwrap_or_default());
-        let count = asking.len();
-        asking.retain(|asking| !settle(&asking.wish));
-        if asking.len() == count
-            && let Some((sleep, entry)) = shortest_sleep(&asking)
+        // Taken out, for a waker may register again.
+        let mut polled =
+            ENTRIES.with_borrow_mut(|entries| entries.as_mut().map(mem::take).unwrap_or_default());
+        let count = polled.len();
+        polled.retain_mut(|entry| match entry.registration.poll() {
+            Polled::Pending => true,
+            Polled::Settled => false,
+            Polled::Ready(waker) => {
+                wake(waker);
+                false
+            }
+        });
+        if polled.len() == count
+            && let Some((sleep, entry)) = shortest_sleep(&mut polled)
         {
-            entry.wish.device.driver.pause(sleep);
+            entry.registration.device.driver.pause(sleep);
         }
-        WISHES.with_borrow_mut(|wishes| {
-            let wishes = wishes.get_or_insert_default();
-            asking.append(wishes);
-            *wishes = asking;
+        ENTRIES.with_borrow_mut(|entries| {
+            let entries = entries.get_or_insert_default();
+            polled.append(entries);
+            *entries = polled;
         });
         count > 0
     }
@@ -93,7 +108,7 @@ impl LocalReactor {
         }
     }
 
-    /// Asks until every wish has come true.
+    /// Polls until every registration is settled.
     pub(crate) fn finish(&self) {
         for _ in 0..ROUNDS_MAX {
             if !self.turn() {
@@ -105,11 +120,11 @@ impl LocalReactor {
 
 impl Drop for LocalReactor {
     fn drop(&mut self) {
-        let left = WISHES.replace(self.before.take());
-        for asking in left.unwrap_or_default() {
-            // Without a thread nobody can tell when, so it is kept for ever.
-            if let Err(wish) = register_with_thread(asking.wish) {
-                mem::forget(wish);
+        let left = ENTRIES.replace(self.before.take());
+        for entry in left.unwrap_or_default() {
+            // Without a reactor no thread polls for the end, so it is kept for ever.
+            if let Err(registration) = register_with_thread(entry.registration) {
+                mem::forget(registration);
             }
         }
     }

@@ -10,7 +10,7 @@ mod wait;
 
 pub(crate) use arrival::{Arrival, arrivals};
 pub(crate) use keep::keep_until_done;
-pub(crate) use local::LocalReactor;
+pub(crate) use local::{LocalReactor, has_local_reactor};
 pub use pending::Pending;
 pub(crate) use pending::Value;
 pub(crate) use wait::{

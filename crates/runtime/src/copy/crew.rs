@@ -15,17 +15,15 @@
 
 use std::{
     collections::VecDeque,
-    sync::{
-        LazyLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
 };
 
+use millstream_driver::PerProcess;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{Tuning, plain::copy_bytes};
-use crate::sync::Condvar;
+use crate::{disposal::log, sync::Condvar};
 
 /// More threads than this are never started, whatever is asked for.
 const CREW_MAX: usize = 64;
@@ -167,11 +165,15 @@ struct Crew {
     copied: Condvar,
 }
 
-static CREW: LazyLock<Crew> = LazyLock::new(|| Crew {
-    state: Mutex::default(),
-    work: Condvar::new(),
-    copied: Condvar::new(),
-});
+/// The process's crew.
+fn crew() -> &'static Crew {
+    static CREW: PerProcess<Crew> = PerProcess::new();
+    CREW.get_or_init(|| Crew {
+        state: Mutex::default(),
+        work: Condvar::new(),
+        copied: Condvar::new(),
+    })
+}
 
 impl Crew {
     /// What each of its threads does, for ever.
@@ -210,7 +212,7 @@ impl Crew {
         while state.threads < threads.min(CREW_MAX) {
             let name = format!("millstream-copy-{}", state.threads);
             if let Err(error) = thread::Builder::new().name(name).spawn(|| self.run()) {
-                tracing::debug!(%error, "no thread to copy with; transfers make do with those there are");
+                log!(debug, %error, "no thread to copy with; transfers make do with those there are");
                 return;
             }
             state.threads += 1;
@@ -269,7 +271,7 @@ impl Transfer {
     pub(super) unsafe fn push(&self, source: *const u8, target: *mut u8, bytes: usize) -> u64 {
         assert!(bytes > 0, "a copy of nothing would never be over");
         self.used.store(true, Ordering::Relaxed);
-        let crew = &*CREW;
+        let crew = crew();
         let mut state = crew.state.lock();
         crew.grow(&mut state, self.pace.helpers_max);
         let job = Job {
@@ -304,13 +306,13 @@ impl Transfer {
 
     /// Whether the copies up to this one are made.
     pub(super) fn is_over(&self, number: u64) -> bool {
-        let mut state = CREW.state.lock();
+        let mut state = crew().state.lock();
         state.queue(self.id).is_none_or(|queue| queue.first > number)
     }
 
     /// Copies one part of what was handed on; `false` if others have all that is left.
     pub(super) fn help(&self) -> bool {
-        let crew = &*CREW;
+        let crew = crew();
         let part = crew.state.lock().queue(self.id).and_then(Queue::take);
         let Some(part) = part else { return false };
         part.copy();
@@ -327,7 +329,7 @@ impl Transfer {
             if self.help() {
                 continue;
             }
-            let crew = &*CREW;
+            let crew = crew();
             let mut state = crew.state.lock();
             if state.queue(self.id).is_some_and(|queue| queue.first <= number) {
                 crew.copied.wait(&mut state);
@@ -338,7 +340,7 @@ impl Transfer {
     /// As [`finish`](Self::finish), for all copies that were handed on by now.
     pub(super) fn finish_all(&self) {
         let last = {
-            let mut state = CREW.state.lock();
+            let mut state = crew().state.lock();
             state
                 .queue(self.id)
                 .map(|queue| queue.first + queue.jobs.len() as u64)
@@ -356,7 +358,7 @@ impl Drop for Transfer {
             return;
         }
         self.finish_all();
-        CREW.state.lock().queues.retain(|queue| queue.id != self.id);
+        crew().state.lock().queues.retain(|queue| queue.id != self.id);
     }
 }
 
@@ -417,7 +419,7 @@ mod tests {
                 });
             }
         });
-        let left = CREW.state.lock().queues.len();
+        let left = crew().state.lock().queues.len();
         // Other tests of this process may have some.
         assert!(left < 8, "{left} transfers are over and still known");
     }

@@ -5,6 +5,7 @@
 mod across;
 mod crew;
 mod download;
+mod feed;
 mod fill;
 mod fresh;
 mod landing;
@@ -74,7 +75,7 @@ impl Stream {
             (AnyPlace::Device(from), AnyPlace::Device(to)) => {
                 let (from, to) = (from.0, to.0);
                 if from.overlaps(&to) {
-                    return Err(Misuse::new("copy", Problem::Overlap { first: 0, second: 1 }).into());
+                    return Err(Misuse::new("copy", Problem::SOURCE_AND_TARGET).into());
                 }
                 let bytes = from.bytes.len();
                 let command = WithinDevice {
@@ -177,11 +178,12 @@ impl Stream {
 
     #[cold]
     fn other_device(&self, operation: &'static str, operand: usize, device: &DeviceState) -> Misuse {
-        let (operand_device, stream_device) = (device.to_string(), self.device_state().to_string());
+        let (operand_device, stream_device) = device.told_apart(self.device_state());
         Misuse::new(
             operation,
             Problem::OtherDevice {
                 operand,
+                name: None,
                 operand_device,
                 stream_device,
             },

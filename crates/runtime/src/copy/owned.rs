@@ -4,13 +4,15 @@
 //! a few blocks that are used in turn. In front of each piece's copy the stream calls a host function (rule 27), which
 //! waits until the piece is captured and has the crew begin with the one whose block the stream has just finished with.
 //! So while one piece is on its way to the device the next are captured; the first few already are when the stream gets
-//! there. Host functions are not called on a lost device (rule 28), so they hold nothing that has to be dropped: the
-//! source is kept by whoever awaits it, or until the upload is done.
+//! there. Host functions are not called on a lost device (rule 28: not run after a context error), so they hold nothing
+//! that has to be dropped: the source is kept by the `Pending` of the upload, or until the upload is done. Nor do they
+//! reach the source itself, whose destructor may be the user's code and may call the driver: they see its elements.
 
 #![allow(unsafe_code, reason = "submits copies from blocks that it holds")]
 
 use std::{
     collections::VecDeque,
+    mem::needs_drop,
     panic::Location,
     sync::{
         Arc, Weak,
@@ -20,16 +22,20 @@ use std::{
 
 use bytemuck::Pod;
 use bytes::Bytes;
-use millstream_driver::{Driver, HostFunction};
+use millstream_driver::HostFunction;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{crew::Transfer, same_length, staged::Staged};
+use super::{
+    feed::{BlockAddress, Feed, Upload},
+    same_length,
+    staged::Staged,
+};
 use crate::{
     Buffer, Pending, Rejected, Result, Stream, WriteOperand,
     completion::{keep_until_done, wait_for_ticket},
     device::{Awaited, DeviceState},
-    memory::{Span, Touch},
+    memory::Span,
     submit::{Operation, StagedUpload, submit},
     timeline::Kind,
     tracker::{AccessKind, Ticket},
@@ -43,6 +49,9 @@ const BLOCKS_INLINE: usize = 3;
 
 mod sealed {
     pub trait Sealed<T> {
+        /// Whether dropping the source runs no code but the allocator's.
+        const IS_PLAIN: bool;
+
         fn elements(&self) -> &[T];
     }
 }
@@ -62,9 +71,11 @@ use sealed::Sealed;
 pub trait OwnedSource<T>: Sealed<T> + Send + Sync + 'static {}
 
 macro_rules! owned {
-    ($([$($generics:tt)*] $source:ty: $element:ty;)*) => {
+    ($([$($generics:tt)*] $source:ty: $element:ty, $is_plain:expr;)*) => {
         $(
             impl<$($generics)*> Sealed<$element> for $source {
+                const IS_PLAIN: bool = $is_plain;
+
                 fn elements(&self) -> &[$element] {
                     self
                 }
@@ -76,83 +87,12 @@ macro_rules! owned {
 }
 
 owned! {
-    [T: Send + Sync + 'static] Vec<T>: T;
-    [T: Send + Sync + 'static] Box<[T]>: T;
-    [T: Send + Sync + 'static] Arc<[T]>: T;
-    [T: Send + Sync + 'static] Arc<Vec<T>>: T;
-    [] Bytes: u8;
-}
-
-/// A source in the hands of an upload, until its owner takes it back.
-struct Source<S> {
-    /// The captures of the pieces, numbered as they are. First, so that it is dropped before what it reads.
-    transfer: Transfer,
-    piece_bytes: usize,
-    value: Mutex<Option<S>>,
-    /// Who is told what the host touches, and for which line.
-    driver: Arc<dyn Driver>,
-    location: &'static Location<'static>,
-}
-
-impl<S> Source<S> {
-    /// Begins to capture the piece of this number to a block; the pieces before it were begun with. If there is no such
-    /// piece, or the source is gone and nobody will see the target, that is all.
-    ///
-    /// # Safety
-    ///
-    /// Until the piece is captured, the block is valid for writes of as many bytes as a piece has, and nobody else
-    /// touches it.
-    unsafe fn begin<T: Pod>(&self, piece: usize, block: *mut u8)
-    where
-        S: OwnedSource<T>,
-    {
-        let value = self.value.lock();
-        let Some(value) = &*value else { return };
-        let bytes = bytemuck::cast_slice::<T, u8>(value.elements());
-        if let Some(piece) = bytes.chunks(self.piece_bytes).nth(piece) {
-            self.touches(block, piece.len());
-            // SAFETY: by this function's contract for the block. The source stays where it is and unchanged until it is
-            // taken, and what takes it, or drops it, waits for the transfer first.
-            unsafe { self.transfer.push(piece.as_ptr(), block, piece.len()) };
-        }
-    }
-
-    /// Waits until the piece of this number is captured to that block. If the source is gone that is all: then the piece
-    /// may never have been begun with, and the block may be someone else's.
-    fn finish(&self, piece: usize, block: *const u8, bytes: usize) {
-        // Held while waiting, so that the source stays: the crew copies without it.
-        let value = self.value.lock();
-        if value.is_some() {
-            self.transfer.finish(piece as u64);
-            self.touches(block, bytes);
-        }
-    }
-
-    /// Tells that a block is written, where that begins and where it ends: who captures it is not who waits for it.
-    fn touches(&self, block: *const u8, bytes: usize) {
-        drop(Touch::writes(&self.driver, block, bytes, "upload", self.location));
-    }
-
-    /// The source, which no capture reads any more.
-    fn take(&self) -> S {
-        let mut value = self.value.lock();
-        self.transfer.finish_all();
-        value.take().expect("the source is taken back once")
-    }
-}
-
-/// A block's address on its way to a host function.
-#[derive(Clone, Copy)]
-struct BlockAddress(*mut u8);
-
-// SAFETY: an address is plain data; the operation that has the block decides who uses it when.
-unsafe impl Send for BlockAddress {}
-
-impl BlockAddress {
-    /// A method, so that closures capture all of this and not the pointer alone.
-    fn get(self) -> *mut u8 {
-        self.0
-    }
+    [T: Send + Sync + 'static] Vec<T>: T, !needs_drop::<T>();
+    [T: Send + Sync + 'static] Box<[T]>: T, !needs_drop::<T>();
+    [T: Send + Sync + 'static] Arc<[T]>: T, !needs_drop::<T>();
+    [T: Send + Sync + 'static] Arc<Vec<T>>: T, !needs_drop::<T>();
+    // Of an owner that the user gave it.
+    [] Bytes: u8, false;
 }
 
 /// The sources that wait for their upload on one device.
@@ -305,30 +245,24 @@ impl Stream {
         };
         let addresses: SmallVec<[BlockAddress; BLOCKS_INLINE]> =
             blocks.iter().map(|block| BlockAddress(block.pointer())).collect();
-        let source = Arc::new(Source {
-            transfer: Transfer::new(tuning, tuning.upload_past_caches),
-            piece_bytes,
-            value: Mutex::new(Some(source)),
-            driver: Arc::clone(&device.driver),
-            location,
-        });
+        let upload = Arc::new(Upload::new(source, tuning, &device.driver, location));
         for (piece, block) in addresses.iter().enumerate() {
             // SAFETY: the block is as large as the piece and this upload's alone. It is given back when the upload is done,
             // or has failed and the source was taken back.
-            unsafe { source.begin(piece, block.get()) };
+            unsafe { upload.feed.begin(piece, block.get()) };
         }
-        let weak: Weak<Source<S>> = Arc::downgrade(&source);
+        let weak: Weak<Feed> = Arc::downgrade(&upload.feed);
         let capture = |piece: usize| -> HostFunction {
-            let (source, addresses) = (weak.clone(), addresses.clone());
+            let (feed, addresses) = (weak.clone(), addresses.clone());
             Box::new(move || {
-                let Some(source) = source.upgrade() else { return };
+                let Some(feed) = feed.upgrade() else { return };
                 if let Some(before) = piece.checked_sub(1) {
                     let block = addresses[before % addresses.len()];
                     // SAFETY: as above. The stream is past the copy of the piece before, which was the last to use it.
-                    unsafe { source.begin(before + addresses.len(), block.get()) };
+                    unsafe { feed.begin(before + addresses.len(), block.get()) };
                 }
                 let block = addresses[piece % addresses.len()];
-                source.finish(piece, block.get(), piece_bytes.min(bytes - piece * piece_bytes));
+                feed.finish(piece, block.get(), piece_bytes.min(bytes - piece * piece_bytes));
             })
         };
         let command = StagedUpload {
@@ -354,55 +288,17 @@ impl Stream {
                 let ticket = stream.ticket(sequence);
                 blocks.iter_mut().for_each(|block| block.used_by(ticket));
                 device.kept_sources.uploads.lock().push_back((ticket, bytes));
-                keep_until_done(device, stream, sequence, Arc::clone(&source));
+                keep_until_done(device, stream, sequence, Arc::clone(&upload));
                 Ok(Pending::new(
                     Arc::clone(device),
                     Arc::clone(stream),
                     sequence,
                     alive,
-                    move || source.take(),
+                    move || upload.take(),
                 ))
             }
             // Taken before the blocks are given back: what was enqueued all the same captures nothing any more.
-            Err(error) => Err(Rejected::new(error, source.take())),
+            Err(error) => Err(Rejected::new(error, upload.take())),
         }
-    }
-}
-
-#[cfg(all(test, not(shuttle)))]
-mod tests {
-    use std::{sync::mpsc, thread, time::Duration};
-
-    use millstream_sim::{Gpu, SimConfig};
-
-    use super::*;
-    use crate::Tuning;
-
-    #[test]
-    fn nobody_waits_for_pieces_of_a_source_that_was_taken_back() {
-        const PIECE: usize = 16;
-        let source = Arc::new(Source {
-            transfer: Transfer::new(&Tuning::default(), false),
-            piece_bytes: PIECE,
-            value: Mutex::new(Some(vec![7_u8; 3 * PIECE])),
-            driver: Gpu::new(SimConfig::new()).driver(),
-            location: Location::caller(),
-        });
-        let mut block = vec![0; PIECE];
-        // SAFETY: the block is as large as a piece, and nobody else touches it before the source is taken back.
-        unsafe { source.begin(0, block.as_mut_ptr()) };
-        assert_eq!(source.take().len(), 3 * PIECE);
-        assert_eq!(block, [7; PIECE]);
-        // What the stream does if the upload failed with its host functions enqueued.
-        let (tell, told) = mpsc::channel();
-        let address = BlockAddress(block.as_mut_ptr());
-        thread::spawn(move || {
-            // SAFETY: the block stays until this has told.
-            unsafe { source.begin(1, address.get()) };
-            source.finish(1, address.get(), PIECE);
-            let _ = tell.send(());
-        });
-        told.recv_timeout(Duration::from_secs(20))
-            .expect("it waited for a piece that nobody captures");
     }
 }

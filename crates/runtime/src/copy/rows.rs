@@ -48,7 +48,7 @@ impl Stream {
             (Some(_), Some(_)) => return Err(Misuse::new("copy_2d", Problem::BothOnHost).into()),
         };
         if from.overlaps(&to) {
-            return Err(Misuse::new("copy_2d", Problem::Overlap { first: 0, second: 1 }).into());
+            return Err(Misuse::new("copy_2d", Problem::SOURCE_AND_TARGET).into());
         }
         let command = self.rows(&from, from.side(), to.side());
         let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     completion::wait_until,
+    disposal::log,
     kernel::ModuleCache,
     memory::{Parked, StagingPool},
     submit::{Freed, free_unused},
@@ -62,7 +63,7 @@ impl Remains {
         };
         let name = String::from("millstream-closing");
         if let Err(error) = thread::Builder::new().name(name).spawn(closing) {
-            tracing::warn!(%error, "no thread to close a device that has work pending");
+            log!(warn, %error, "no thread to close a device that has work pending");
             if let Some(remains) = remains.lock().take() {
                 remains.abandon();
             }
@@ -81,7 +82,10 @@ impl Remains {
 
     /// Gives back what can be given back while work is pending, or never to end: streams and events (rules 21 and 25).
     pub(super) fn abandon(self) {
-        tracing::debug!("a device's page-locked memory and modules stay with the process");
+        log!(
+            debug,
+            "a device's page-locked memory and modules stay with the process"
+        );
         self.destroy_streams();
     }
 
@@ -111,7 +115,7 @@ impl Remains {
             shared.points.retire(u64::MAX, self.events.give_many());
             // SAFETY: nobody can use the stream any more: every handle kept the device open.
             if let Err(error) = unsafe { self.driver.stream_destroy(self.context, stream.handle) } {
-                tracing::debug!(%error, "a stream could not be destroyed");
+                log!(debug, %error, "a stream could not be destroyed");
             }
         }
         self.events.destroy_all(&*self.driver, self.context);
@@ -124,7 +128,7 @@ impl Remains {
             // SAFETY: context and streams are alive; the memory's owner is gone, and so is all work that used it.
             let result = unsafe { free_unused(&*self.driver, self.context, stream.handle, freed) };
             if let Err(error) = result {
-                tracing::warn!(%error, "device memory could not be freed");
+                log!(warn, %error, "device memory could not be freed");
             }
         }
         self.wait_until_idle()

@@ -7,7 +7,10 @@ use std::{collections::VecDeque, sync::Arc};
 use millstream_driver::{ContextHandle, Driver, DriverError, EventHandle, EventKind};
 use parking_lot::Mutex;
 
-use crate::tracker::{Clock, Point, Ticket};
+use crate::{
+    disposal::log,
+    tracker::{Clock, Point, Ticket},
+};
 
 /// A pooled event, with what it stands for. Whoever holds a clone may query it or wait for it; while there is one, it is
 /// not recorded anew.
@@ -103,7 +106,7 @@ impl EventPool {
         for event in self.returned.lock().drain(..) {
             // SAFETY: the event is alive, and by this function's contract it is not used again.
             if let Err(error) = unsafe { driver.event_destroy(context, event.event) } {
-                tracing::debug!(%error, "an event could not be destroyed");
+                log!(debug, %error, "an event could not be destroyed");
             }
         }
     }

@@ -5,7 +5,7 @@
 
 use std::{fmt, panic::Location, sync::Arc};
 
-use millstream_driver::DriverError;
+use millstream_driver::{DeviceOrdinal, DriverError};
 
 use super::{DeviceState, StreamState};
 use crate::{Device, Error, timeline::Kind, tracker::Ticket};
@@ -42,7 +42,8 @@ pub enum Health {
 ///
 /// ```
 /// fn report(suspect: &millstream::Suspect) -> String {
-///     format!("no. {} of stream {}, {suspect}", suspect.ticket, suspect.stream)
+///     let (device, stream) = (suspect.device, suspect.stream);
+///     format!("no. {} of stream {stream} of device {device}, {suspect}", suspect.ticket)
 /// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,9 @@ pub struct Suspect {
     pub label: &'static str,
     /// Where in the source it was called for.
     pub location: &'static Location<'static>,
-    /// The number of its stream: see [`Stream::id`](crate::Stream::id).
+    /// The ordinal of its device: that of another device if the lost one waited for its work.
+    pub device: i32,
+    /// The number of its stream on that device: see [`Stream::id`](crate::Stream::id).
     pub stream: u64,
     /// Its place among the operations of its stream, counted from 1.
     pub ticket: u64,
@@ -80,10 +83,18 @@ pub(crate) struct Recent {
     others: Ring<OTHERS_MAX>,
 }
 
+/// An operation that was submitted.
+#[derive(Clone, Copy, Debug)]
+struct Submitted {
+    label: &'static str,
+    location: &'static Location<'static>,
+    ticket: u64,
+}
+
 /// The last `N` operations of a sort.
 #[derive(Debug)]
 struct Ring<const N: usize> {
-    operations: [Option<Suspect>; N],
+    operations: [Option<Submitted>; N],
     /// How many there have been.
     count: usize,
 }
@@ -99,13 +110,13 @@ impl<const N: usize> Default for Ring<N> {
 
 impl<const N: usize> Ring<N> {
     #[inline]
-    fn push(&mut self, operation: Suspect) {
+    fn push(&mut self, operation: Submitted) {
         self.operations[self.count % N] = Some(operation);
         self.count = self.count.wrapping_add(1);
     }
 
     /// The first operation behind ticket `done`.
-    fn first_behind(&self, done: u64) -> Option<Suspect> {
+    fn first_behind(&self, done: u64) -> Option<Submitted> {
         let later = self.operations.iter().flatten();
         let later = later.filter(|operation| operation.ticket > done);
         later.min_by_key(|operation| operation.ticket).copied()
@@ -122,10 +133,9 @@ impl Recent {
         label: &'static str,
         location: &'static Location<'static>,
     ) {
-        let operation = Suspect {
+        let operation = Submitted {
             label,
             location,
-            stream: ticket.stream.number(),
             ticket: ticket.sequence,
         };
         match kind {
@@ -135,7 +145,7 @@ impl Recent {
     }
 
     /// The first kernel and the first other operation behind ticket `done`, as far as they are remembered.
-    fn first_behind(&self, done: u64) -> (Option<Suspect>, Option<Suspect>) {
+    fn first_behind(&self, done: u64) -> (Option<Submitted>, Option<Submitted>) {
         (self.kernels.first_behind(done), self.others.first_behind(done))
     }
 }
@@ -149,10 +159,18 @@ pub(super) struct Loss {
 
 impl Loss {
     /// The loss of a device with these streams, noticed now.
-    pub(super) fn notice(cause: DriverError, streams: &[Arc<StreamState>]) -> Self {
-        let first = streams
-            .iter()
-            .map(|stream| stream.shared.lock().recent.first_behind(stream.done()));
+    pub(super) fn notice(cause: DriverError, device: DeviceOrdinal, streams: &[Arc<StreamState>]) -> Self {
+        let first = streams.iter().map(|stream| {
+            let (kernel, other) = stream.shared.lock().recent.first_behind(stream.done());
+            let suspect = |operation: Submitted| Suspect {
+                label: operation.label,
+                location: operation.location,
+                device: device.as_raw(),
+                stream: stream.number,
+                ticket: operation.ticket,
+            };
+            (kernel.map(suspect), other.map(suspect))
+        });
         let (kernels, others): (Vec<_>, Vec<_>) = first.unzip();
         let mut suspects: Vec<Suspect> = kernels.into_iter().flatten().collect();
         if suspects.is_empty() {
@@ -197,7 +215,7 @@ impl Device {
 
 #[cfg(test)]
 mod tests {
-    use millstream_driver::{ResultCode, StreamHandle};
+    use millstream_driver::{DeviceOrdinal, ResultCode, StreamHandle};
 
     use super::*;
     use crate::tracker::StreamId;
@@ -217,7 +235,7 @@ mod tests {
 
     fn suspects(streams: &[Arc<StreamState>]) -> Vec<&'static str> {
         let cause = DriverError::new("cuStreamQuery", ResultCode::ILLEGAL_ADDRESS);
-        let loss = Loss::notice(cause, streams);
+        let loss = Loss::notice(cause, DeviceOrdinal::from_raw(0), streams);
         loss.suspects.iter().map(|suspect| suspect.label).collect()
     }
 

@@ -10,7 +10,10 @@ pub(crate) struct Limits {
     grid: [u32; 3],
     block: [u32; 3],
     threads_per_block: u32,
+    /// Shared memory of a block, in bytes, unless its kernel opts in to more.
     shared_bytes: u32,
+    /// The most that a kernel can opt in to.
+    shared_bytes_max: u32,
     /// The longest pitch of a copy of rows.
     pub(crate) pitch_bytes: usize,
     pub(crate) multiprocessors: i32,
@@ -36,6 +39,7 @@ impl Limits {
             ],
             threads_per_block: size(DeviceAttribute::MAX_THREADS_PER_BLOCK)?,
             shared_bytes: size(DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK)?,
+            shared_bytes_max: size(DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
             managed_memory: read(DeviceAttribute::MANAGED_MEMORY)? != 0
                 && read(DeviceAttribute::CONCURRENT_MANAGED_ACCESS)? != 0,
             pitch_bytes: usize::try_from(read(DeviceAttribute::MAX_PITCH)?).unwrap_or(0),
@@ -52,7 +56,18 @@ impl Limits {
         self.threads_per_block.min(unsigned(threads_max))
     }
 
+    /// The dynamic shared memory that a block may have, without opting in and with it, of a kernel with so many bytes of
+    /// its own.
+    pub(crate) fn dynamic_shared_bytes(&self, own_bytes: u32) -> (u32, u32) {
+        let most = self.shared_bytes_max.max(self.shared_bytes);
+        (
+            self.shared_bytes.saturating_sub(own_bytes),
+            most.saturating_sub(own_bytes),
+        )
+    }
+
     /// What is wrong with a launch of this shape, if anything is. `threads_max` is what a block of the kernel may have.
+    /// Shared memory is not looked at.
     #[inline]
     pub(crate) fn check(&self, dims: &LaunchDims, threads_max: u32) -> Option<Problem> {
         if let Some(axis) = first_outside(&dims.grid, &self.grid) {
@@ -60,9 +75,6 @@ impl Limits {
         }
         if let Some(axis) = first_outside(&dims.block, &self.block) {
             return Some(outside("block", axis, &dims.block, &self.block));
-        }
-        if dims.shared_bytes > self.shared_bytes {
-            return Some(too_much_shared(dims.shared_bytes, self.shared_bytes));
         }
         let threads: u64 = dims.block.iter().map(|&d| u64::from(d)).product();
         (threads > u64::from(threads_max)).then(|| too_many_threads(threads, threads_max))
@@ -85,12 +97,6 @@ fn first_outside(asked: &[u32; 3], limits: &[u32; 3]) -> Option<usize> {
 fn outside(what: &str, axis: usize, asked: &[u32; 3], limits: &[u32; 3]) -> Problem {
     let (name, asked, limit) = (["x", "y", "z"][axis], asked[axis], limits[axis]);
     let detail = format!("{what}.{name} is {asked}; it must be 1 to {limit}");
-    Problem::Grid { detail }
-}
-
-#[cold]
-fn too_much_shared(asked: u32, limit: u32) -> Problem {
-    let detail = format!("{asked} bytes of dynamic shared memory; a block has at most {limit} here");
     Problem::Grid { detail }
 }
 

@@ -1,9 +1,12 @@
 //! `Device`: a GPU, real or simulated, and the way to get one.
 
+mod attention;
 mod closing;
 mod events;
 mod health;
 mod limits;
+mod names;
+mod properties;
 mod registry;
 mod select;
 mod slots;
@@ -17,12 +20,14 @@ mod thread;
 use std::{any::Any, fmt, panic::Location, sync::Arc};
 
 use bytemuck::Pod;
-use millstream_driver::{ContextHandle, DeviceOrdinal, Driver, DriverError};
+use millstream_driver::{ContextHandle, CurrentContext, DeviceOrdinal, Driver, DriverError};
 use millstream_sim::{Gpu, SimConfig};
 
+pub(crate) use attention::ForeignCall;
 pub(crate) use events::PooledEvent;
 pub(crate) use health::probably;
 pub use health::{Health, Suspect};
+pub use properties::{DeviceProperties, PciAddress, Uuid};
 pub use select::Select;
 pub(crate) use sources::wait_for_source;
 pub(crate) use state::DeviceState;
@@ -39,6 +44,15 @@ use crate::{Pinned, Result, Stream, copy::Tuning, timeline::Timeline};
 /// thread that waits for that. Page-locked memory and modules are given back only while none of this library's streams in
 /// the context has work, for to free them waits for all of it (rule 30). What other libraries have enqueued in the same
 /// context cannot be seen from here: the end of that work is then waited for where the last handle is dropped.
+///
+/// # After `fork`
+///
+/// A forked child opens devices of its own: the library starts the threads anew that it needs, for futures and copies
+/// too. That holds if no other thread of the parent was inside a call of this library at the fork, since the child
+/// inherits every lock as it was then. A device of the parent answers the child with an error. CUDA itself refuses to
+/// work in the child of a process that has used it; simulated devices work.
+///
+/// # Examples
 ///
 /// ```
 /// use millstream::{Device, Select};
@@ -59,8 +73,30 @@ impl Device {
     ///
     /// If there is no such device, or nothing that can drive it; the error lists what was looked for. `Auto` never fails
     /// for want of a GPU.
+    #[track_caller]
     pub fn open(select: Select) -> Result<Self> {
         select::open(select)
+    }
+
+    /// The number of GPUs that [`Select::Cuda`] can open, by ordinals from 0: those that NVIDIA's driver
+    /// shows to this process, and none without such a driver. Simulated devices are not among them: a
+    /// program makes as many as it likes.
+    ///
+    /// ```
+    /// use millstream::{Device, Select};
+    ///
+    /// for ordinal in 0..Device::count()? {
+    ///     let device = Device::open(Select::Cuda(ordinal))?;
+    ///     println!("{device}: {:?}", device.properties()?);
+    /// }
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is a driver that is too old, or does not start.
+    pub fn count() -> Result<i32> {
+        select::count()
     }
 
     /// Opens a new simulated device with the default settings.
@@ -68,6 +104,7 @@ impl Device {
     /// # Errors
     ///
     /// None is known.
+    #[track_caller]
     pub fn simulated() -> Result<Self> {
         Self::of(&Gpu::new(SimConfig::default()), 0)
     }
@@ -87,6 +124,7 @@ impl Device {
     /// # Errors
     ///
     /// If the simulated GPU has no device of this ordinal.
+    #[track_caller]
     pub fn of(gpu: &Gpu, ordinal: i32) -> Result<Self> {
         registry::open(
             gpu.driver(),
@@ -109,6 +147,7 @@ impl Device {
         unsafe_code,
         reason = "passes on the contract of a driver that safe code could not vouch for"
     )]
+    #[track_caller]
     pub unsafe fn with_driver(driver: Arc<dyn Driver>, ordinal: i32) -> Result<Self> {
         registry::open(
             driver,
@@ -122,6 +161,7 @@ impl Device {
     /// # Errors
     ///
     /// If the driver has none to give, or the device is lost.
+    #[track_caller]
     pub fn stream(&self) -> Result<Stream> {
         self.stream_with_priority(0)
     }
@@ -131,7 +171,9 @@ impl Device {
     /// # Errors
     ///
     /// As [`stream`](Self::stream).
+    #[track_caller]
     pub fn stream_with_priority(&self, priority: i32) -> Result<Stream> {
+        let _name = self.state.named("stream", Location::caller());
         Stream::new(&self.state, priority)
     }
 
@@ -147,8 +189,12 @@ impl Device {
     /// # Errors
     ///
     /// As [`stream`](Self::stream).
+    #[track_caller]
     pub fn thread_stream(&self) -> Result<Stream> {
-        match thread::stream_of(&self.state)? {
+        let name = self.state.named("thread_stream", Location::caller());
+        let own = thread::stream_of(&self.state)?;
+        drop(name);
+        match own {
             Some(state) => Ok(Stream::borrowed(&self.state, state)),
             None => self.stream(),
         }
@@ -158,7 +204,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// If so much memory cannot be page-locked, or the device is lost.
+    /// If so much memory cannot be page-locked, the elements need an alignment of more than a page, 4096 bytes, or the
+    /// device is lost.
     #[track_caller]
     pub fn pinned<T: Pod>(&self, len: usize) -> Result<Pinned<T>> {
         Pinned::zeroed(&self.state, len, Location::caller())
@@ -238,25 +285,33 @@ impl Device {
         self.state.lost().cloned()
     }
 
-    /// Makes the device's context current on the calling thread, for functions of other libraries that work in it. They
-    /// are to leave it current.
+    /// Makes the device's context current on the calling thread until the guard is dropped, for functions of other
+    /// libraries that work in the current one. They are to leave it current. The guard puts another library's context
+    /// back.
     ///
     /// # Errors
     ///
     /// If the device is none of libcuda's, a simulated one for instance, or is lost.
     #[doc(hidden)]
     #[allow(unsafe_code, reason = "the device keeps its own context alive")]
-    pub fn make_current(&self) -> Result<()> {
+    pub fn enter_context(&self) -> Result<CurrentContext<'_, dyn Driver>> {
         self.state.check_alive()?;
         // SAFETY: the context lives as long as the device.
-        let made = unsafe { self.state.driver.make_current(self.state.context) };
-        self.state.checked(made)
+        let entered = unsafe { CurrentContext::enter(&*self.state.driver, self.state.context) };
+        self.state.checked(entered)
     }
 
     /// The driver's context, for calls to other libraries.
     #[must_use]
     pub fn as_raw(&self) -> ContextHandle {
         self.state.context
+    }
+
+    /// Both devices as text, which says where each was opened if they have the same name.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn told_apart(&self, other: &Self) -> (String, String) {
+        self.state.told_apart(&other.state)
     }
 
     pub(crate) fn from_state(state: Arc<DeviceState>) -> Self {

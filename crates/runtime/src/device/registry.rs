@@ -1,6 +1,9 @@
 //! The devices that are open in this process: one state for each, however often it is opened.
 
-use std::sync::{Arc, Weak};
+use std::{
+    panic::Location,
+    sync::{Arc, Weak},
+};
 
 use millstream_driver::{DeviceOrdinal, Driver};
 use parking_lot::Mutex;
@@ -18,6 +21,8 @@ struct Entry {
 static OPEN: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
 /// The device, opened if it is not yet; `note` says how it was chosen.
+/// The line that asked for it is that of whoever comes first.
+#[track_caller]
 pub(super) fn open(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal, note: &str) -> Result<Device> {
     let identity = driver.identity();
     let mut open = OPEN.lock();
@@ -28,7 +33,7 @@ pub(super) fn open(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal, note: &str) 
     if let Some(state) = known.and_then(|entry| entry.state.upgrade()) {
         return Ok(Device::from_state(state));
     }
-    let state = Arc::new(DeviceState::open(driver, ordinal, note)?);
+    let state = Arc::new(DeviceState::open(driver, ordinal, note, Location::caller())?);
     state.tenancy.join(&state);
     open.push(Entry {
         driver: identity,

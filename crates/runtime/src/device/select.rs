@@ -1,15 +1,15 @@
 //! Which device to open: as the program says, or as the environment does.
 
-use std::{
-    env,
-    sync::{Arc, OnceLock},
-};
+use std::{env, sync::Arc};
 
-use millstream_driver::{DeviceOrdinal, Driver, cuda::Cuda};
+use millstream_driver::{
+    DeviceOrdinal, Driver, PerProcess,
+    cuda::{Cuda, LoadError},
+};
 use millstream_sim::{Gpu, SimConfig};
 
 use super::{Device, registry};
-use crate::{Error, Result};
+use crate::{Error, Result, disposal::log};
 
 /// The environment variable that decides for [`Select::Auto`].
 const VARIABLE: &str = "MILLSTREAM_DEVICE";
@@ -37,6 +37,7 @@ pub enum Select {
 }
 
 /// Opens what was selected.
+#[track_caller]
 pub(super) fn open(select: Select) -> Result<Device> {
     match select {
         Select::Auto => auto(),
@@ -45,13 +46,24 @@ pub(super) fn open(select: Select) -> Result<Device> {
     }
 }
 
+/// How many GPUs the driver shows.
+pub(super) fn count() -> Result<i32> {
+    match Cuda::load() {
+        Ok(driver) => Ok(driver.device_count()?),
+        Err(LoadError::LibraryMissing { .. } | LoadError::NoDevice { .. }) => Ok(0),
+        Err(error) => Err(Error::unavailable(error)),
+    }
+}
+
+#[track_caller]
 fn auto() -> Result<Device> {
     let Some(value) = env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
         return match cuda(0, "the first GPU") {
             Ok(device) => Ok(device),
             Err(error) => {
                 let note = format!("simulated, for there is no GPU to use: {error}");
-                tracing::warn!("{note}");
+                let text = note.clone();
+                log!(warn, "{text}");
                 shared_simulation(SimConfig::default(), &note)
             }
         };
@@ -71,14 +83,16 @@ fn auto() -> Result<Device> {
     Err(refuse("expected `cuda:N`, `sim` or `sim:` with settings"))
 }
 
+#[track_caller]
 fn cuda(ordinal: i32, note: &str) -> Result<Device> {
     let driver = Cuda::load().map_err(Error::unavailable)?;
     registry::open(driver, DeviceOrdinal::from_raw(ordinal), note)
 }
 
 /// The process's simulated device; the settings of whoever comes first hold.
+#[track_caller]
 fn shared_simulation(config: SimConfig, note: &str) -> Result<Device> {
-    static SHARED: OnceLock<Arc<dyn Driver>> = OnceLock::new();
+    static SHARED: PerProcess<Arc<dyn Driver>> = PerProcess::new();
     let driver = SHARED.get_or_init(|| Gpu::new(config).driver());
     registry::open(Arc::clone(driver), DeviceOrdinal::from_raw(0), note)
 }

@@ -7,7 +7,11 @@
 
 use std::{
     fmt,
-    sync::{Arc, OnceLock},
+    panic::Location,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use millstream_driver::{
@@ -16,13 +20,14 @@ use millstream_driver::{
 use parking_lot::Mutex;
 
 use super::{
-    closing::Remains, events::EventPool, health::Loss, limits::Limits, slots::Slots, sources::Sources,
-    stream_state::StreamState, streams::Streams, tenancy::Tenancy,
+    attention::Attention, closing::Remains, events::EventPool, health::Loss, limits::Limits, slots::Slots,
+    sources::Sources, stream_state::StreamState, streams::Streams, tenancy::Tenancy,
 };
 use crate::{
     Error, Result,
     completion::query_stream,
     copy::{KeptSources, Tuning},
+    disposal::log,
     kernel::ModuleCache,
     memory::{Account, Parked, Reclaim, StagingPool},
     timeline::TimelineSlot,
@@ -31,6 +36,18 @@ use crate::{
 
 /// How many retired streams are looked at for one that is idle.
 const RETIRED_LOOK_AT_MAX: usize = 4;
+
+/// Which of the process's devices this is.
+#[derive(Clone, Copy, PartialEq)]
+struct Opened {
+    /// The line that opened it first.
+    location: &'static Location<'static>,
+    /// How many had been opened by then.
+    number: u64,
+}
+
+/// How many devices have been opened in this process.
+static OPENED: AtomicU64 = AtomicU64::new(0);
 
 /// One device of one driver, shared by everything that was made from it.
 pub(crate) struct DeviceState {
@@ -43,6 +60,7 @@ pub(crate) struct DeviceState {
     pub(super) tenancy: Arc<Tenancy>,
     pub(crate) name: String,
     pub(crate) note: String,
+    opened: Opened,
     pub(crate) limits: Limits,
     pub(crate) pool: PoolHandle,
     pub(crate) events: EventPool,
@@ -61,13 +79,19 @@ pub(crate) struct DeviceState {
     streams: Streams,
     /// Streams whose handles are gone. They are used again once idle, never destroyed while the device is open: their
     /// tickets may still have to be waited for.
-    retired: Mutex<Vec<Arc<StreamState>>>,
+    pub(super) retired: Mutex<Vec<Arc<StreamState>>>,
     lost: OnceLock<Loss>,
+    pub(super) attention: Attention,
 }
 
 impl DeviceState {
     /// Opens the device: its primary context, its default pool with a high release threshold (rule 36).
-    pub(crate) fn open(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal, note: &str) -> Result<Self> {
+    pub(crate) fn open(
+        driver: Arc<dyn Driver>,
+        ordinal: DeviceOrdinal,
+        note: &str,
+        location: &'static Location<'static>,
+    ) -> Result<Self> {
         let count = driver.device_count()?;
         if !(0..count).contains(&ordinal.as_raw()) {
             let reason = format!(
@@ -97,6 +121,10 @@ impl DeviceState {
             context,
             name,
             note: note.to_owned(),
+            opened: Opened {
+                location,
+                number: OPENED.fetch_add(1, Ordering::Relaxed) + 1,
+            },
             limits,
             pool,
             events: EventPool::default(),
@@ -114,6 +142,7 @@ impl DeviceState {
             streams: Streams::default(),
             retired: Mutex::new(Vec::new()),
             lost: OnceLock::new(),
+            attention: Attention::default(),
         })
     }
 
@@ -147,7 +176,10 @@ impl DeviceState {
         }
         // SAFETY: the context is alive as long as this state.
         let handle = self.checked(unsafe { self.driver.stream_create(self.context, true, priority) })?;
-        let added = self.streams.add(|id| StreamState::new(id, handle, priority));
+        let number = self.driver.stream_number(handle);
+        let added = self
+            .streams
+            .add(|id| StreamState::new(id, handle, priority).numbered(number));
         added.ok_or_else(|| {
             // SAFETY: the stream was just made, and nobody has it.
             let destroyed = unsafe { self.driver.stream_destroy(self.context, handle) };
@@ -226,15 +258,6 @@ impl DeviceState {
         self.tuning.set(tuning.usable()).is_ok()
     }
 
-    /// An error if the device is lost.
-    #[inline]
-    pub(crate) fn check_alive(&self) -> Result<()> {
-        match self.lost.get() {
-            None => Ok(()),
-            Some(loss) => Err(loss.error()),
-        }
-    }
-
     /// Passes a driver's answer on, and notes when it says that the context is lost.
     pub(crate) fn checked<T>(&self, result: Result<T, DriverError>) -> Result<T> {
         result.map_err(|error| self.noted(error))
@@ -246,7 +269,7 @@ impl DeviceState {
         if !error.code().is_sticky() {
             return Error::Driver(error);
         }
-        let notice = || Loss::notice(error, &self.all_streams());
+        let notice = || Loss::notice(error, self.ordinal, &self.all_streams());
         self.lose(notice).error()
     }
 
@@ -256,12 +279,17 @@ impl DeviceState {
             return loss;
         }
         // Before the cell is locked: this takes other locks.
-        let noticed = notice();
-        self.lost.get_or_init(|| {
-            let Loss { cause, suspects } = &noticed;
-            tracing::error!(device = %self, error = %cause, ?suspects, "the device is lost");
-            noticed
-        })
+        let mut noticed = Some(notice());
+        let loss = self
+            .lost
+            .get_or_init(|| noticed.take().expect("the cell is filled once"));
+        self.attention.note_lost();
+        if noticed.is_none() {
+            let Loss { cause, suspects } = loss.clone();
+            let device = self.to_string();
+            log!(error, device, error = %cause, ?suspects, "the device is lost");
+        }
+        loss
     }
 
     /// What made the device unusable, if something has.
@@ -272,6 +300,24 @@ impl DeviceState {
     /// The same, with what may have done it.
     pub(super) fn loss(&self) -> Option<&Loss> {
         self.lost.get()
+    }
+
+    /// Both devices as text. If they have the same name, the text says where each was opened.
+    pub(crate) fn told_apart(&self, other: &Self) -> (String, String) {
+        let (one, two) = (self.to_string(), other.to_string());
+        if one != two {
+            return (one, two);
+        }
+        let same_line = self.opened.location == other.opened.location;
+        let with_line = |text: String, opened: Opened| {
+            let Opened { location, number } = opened;
+            if same_line {
+                format!("{text}, opened at {location} as number {number} of this process")
+            } else {
+                format!("{text}, opened at {location}")
+            }
+        };
+        (with_line(one, self.opened), with_line(two, other.opened))
     }
 
     /// Whether the failure means that there was not enough memory.

@@ -78,6 +78,8 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) struct StreamState {
     pub(crate) id: StreamId,
+    /// Its number on its device: [`Stream::id`](crate::Stream::id).
+    pub(crate) number: u64,
     pub(crate) handle: StreamHandle,
     pub(crate) priority: i32,
     pub(crate) lane: Mutex<Lane>,
@@ -93,6 +95,7 @@ impl StreamState {
     pub(crate) fn new(id: StreamId, handle: StreamHandle, priority: i32) -> Self {
         Self {
             id,
+            number: u64::from(id.place()) + 1,
             handle,
             priority,
             lane: Mutex::new(Lane {
@@ -110,6 +113,14 @@ impl StreamState {
             frees: Frees::default(),
             section: CurrentSection::default(),
             done: AtomicU64::new(0),
+        }
+    }
+
+    /// Sets the number to the one in the driver's own texts, if the driver has one.
+    pub(crate) fn numbered(self, number: Option<u64>) -> Self {
+        Self {
+            number: number.unwrap_or(self.number),
+            ..self
         }
     }
 

@@ -10,14 +10,20 @@ use super::{
     Argument,
     launch::{gather, operation, refuse_overlap},
 };
+#[cfg(doc)]
+use crate::Problem;
 use crate::{
     Result, Stream,
+    device::ForeignCall,
     submit::{Foreign, Queue, submit},
 };
 
 /// Has `call` enqueue work on behalf of a line of the program: behind everything that the operands conflict with, beside
-/// everything else. `call` gets the queue to enqueue to, and runs with the stream locked: it must not use the stream. If it
-/// fails, it may have enqueued something.
+/// everything else. `call` gets the queue to enqueue to, and runs with the stream locked. If it fails, it may have
+/// enqueued something.
+///
+/// `call` must not call this library: on the same device that is an error ([`Problem::InForeignCall`]), and nothing is
+/// enqueued by it; a destructor of this library is fine. Nor may it wait for another thread that uses the stream.
 ///
 /// # Errors
 ///
@@ -41,8 +47,13 @@ pub unsafe fn enqueue(
     if operation.accesses.repeat() {
         refuse_overlap(name, operands)?;
     }
+    let device = stream.device_state();
+    let call = |queue: Queue<'_>| {
+        let _inside = ForeignCall::enter(device);
+        call(queue)
+    };
     // SAFETY: the caller vouches for what the call enqueues; it is ordered by what the operands are.
-    let submitted = unsafe { submit(stream.device_state(), stream.state(), operation, Foreign { call }) };
+    let submitted = unsafe { submit(device, stream.state(), operation, Foreign { call }) };
     submitted.map(drop)
 }
 

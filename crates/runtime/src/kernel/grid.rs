@@ -17,6 +17,27 @@ const LINEAR_BLOCK: u32 = 256;
 /// assert_eq!(Grid::new([2, 1, 1], [64, 1, 1]).threads(), 128);
 /// assert!(Grid::linear(0).is_empty());
 /// ```
+///
+/// The methods of kernels take whatever becomes a grid:
+///
+/// | written | the grid |
+/// |---|---|
+/// | `n`, a `usize`, `u32` or `i32` | [`Grid::linear`] of `n`: at least `n` threads in blocks of 256 |
+/// | `(blocks, threads)` | blocks of so many threads, as `<<<blocks, threads>>>` in CUDA C++ |
+/// | `(blocks, threads, bytes)` | the same with dynamic shared memory for each block |
+///
+/// `blocks` and `threads` are each a number, or a tuple or array of two or three: in x, in y, in z.
+///
+/// ```
+/// use millstream::Grid;
+///
+/// let (n, height) = (1000_usize, 480_u32);
+/// assert_eq!(Grid::from(n), Grid::linear(1000));
+/// assert_eq!(Grid::from((4, 256)), Grid::new([4, 1, 1], [256, 1, 1]));
+/// assert_eq!(Grid::from(((20, height / 8), (32, 8))), Grid::new([20, 60, 1], [32, 8, 1]));
+/// assert_eq!(Grid::from(([1, 2, 3], (4, 5, 6))), Grid::new([1, 2, 3], [4, 5, 6]));
+/// assert_eq!(Grid::from((1, 64, 1024)), Grid::new([1, 1, 1], [64, 1, 1]).with_shared_bytes(1024));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Grid {
@@ -58,6 +79,10 @@ impl Grid {
     }
 
     /// The same grid with this much dynamic shared memory for each block, in bytes.
+    ///
+    /// More than 48 KiB, with what the kernel declares itself, is not for every kernel to have on a GPU. A launch that asks
+    /// for more opts its kernel in to all that the device has (227 KiB on an H200, see
+    /// [`DeviceProperties`](crate::DeviceProperties)); beyond that it is an error.
     pub fn with_shared_bytes(mut self, bytes: u32) -> Self {
         self.dims.shared_bytes = bytes;
         self
@@ -88,6 +113,75 @@ impl Grid {
     }
 }
 
+impl From<usize> for Grid {
+    /// [`Grid::linear`].
+    fn from(n: usize) -> Self {
+        Self::linear(n)
+    }
+}
+
+impl From<u32> for Grid {
+    /// [`Grid::linear`].
+    fn from(n: u32) -> Self {
+        Self::linear(n as usize)
+    }
+}
+
+impl From<i32> for Grid {
+    /// [`Grid::linear`]. A negative number makes a grid that no device can have, so that launching it is
+    /// an error.
+    fn from(n: i32) -> Self {
+        Self::linear(usize::try_from(n).unwrap_or(usize::MAX))
+    }
+}
+
+impl<B: Into<Dim3>, T: Into<Dim3>> From<(B, T)> for Grid {
+    /// So many blocks of so many threads.
+    fn from((blocks, threads): (B, T)) -> Self {
+        Self::new(blocks.into().0, threads.into().0)
+    }
+}
+
+impl<B: Into<Dim3>, T: Into<Dim3>> From<(B, T, u32)> for Grid {
+    /// So many blocks of so many threads, each with so many bytes of dynamic shared memory.
+    fn from((blocks, threads, shared_bytes): (B, T, u32)) -> Self {
+        Self::new(blocks.into().0, threads.into().0).with_shared_bytes(shared_bytes)
+    }
+}
+
+/// Blocks of a grid, or threads of a block, in x, y and z (CUDA's `dim3`). Made from a number, or a tuple or array of up
+/// to three; what is left away is 1.
+///
+/// ```
+/// use millstream::Dim3;
+///
+/// assert_eq!(Dim3::from(4), Dim3([4, 1, 1]));
+/// assert_eq!(Dim3::from((4, 2)), Dim3([4, 2, 1]));
+/// assert_eq!(Dim3::from([4, 2, 3]), Dim3::from((4, 2, 3)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dim3(pub [u32; 3]);
+
+macro_rules! dims {
+    ($($type:ty: $pattern:pat => [$x:expr, $y:expr, $z:expr];)*) => {
+        $(
+            impl From<$type> for Dim3 {
+                fn from($pattern: $type) -> Self {
+                    Self([$x, $y, $z])
+                }
+            }
+        )*
+    };
+}
+
+dims! {
+    u32: x => [x, 1, 1];
+    (u32, u32): (x, y) => [x, y, 1];
+    (u32, u32, u32): (x, y, z) => [x, y, z];
+    [u32; 2]: [x, y] => [x, y, 1];
+    [u32; 3]: [x, y, z] => [x, y, z];
+}
+
 impl From<&Grid> for clause::Shape {
     #[inline]
     fn from(grid: &Grid) -> Self {
@@ -111,5 +205,18 @@ mod tests {
         assert_eq!(Grid::tiled((33, 1), (32, 8)).blocks(), [2, 1, 1]);
         assert_eq!(Grid::linear(usize::MAX).blocks(), [u32::MAX, 1, 1]);
         assert!(Grid::tiled((0, 5), (32, 8)).is_empty());
+    }
+
+    #[test]
+    fn a_number_alone_is_a_number_of_threads() {
+        assert_eq!(Grid::from(257), Grid::linear(257));
+        assert_eq!(Grid::from(257_u32), Grid::linear(257));
+        assert_eq!(Grid::from(257_usize), Grid::linear(257));
+        assert!(Grid::from(0).is_empty());
+        assert_eq!(
+            Grid::from(-1).blocks(),
+            [u32::MAX, 1, 1],
+            "more than any device has"
+        );
     }
 }

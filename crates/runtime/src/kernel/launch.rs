@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "submits launches")]
 
-use std::{ffi::c_void, marker::PhantomData, panic::Location};
+use std::{ffi::c_void, marker::PhantomData, panic::Location, sync::Arc};
 
 use bytemuck::Pod;
 use smallvec::SmallVec;
@@ -109,11 +109,13 @@ pub unsafe fn launch<const N: usize>(
     grid: Grid,
     arguments: [Argument<'_>; N],
 ) -> Result<()> {
-    check_function(function, stream, N)?;
-    let mut operation = operation(function.name, Location::caller());
-    gather(function.name, stream, &arguments, &mut operation)?;
+    let location = Location::caller();
+    let refused = |misuse: Misuse| misuse.naming(function.params).at(location);
+    check_function(function, stream, N).map_err(refused)?;
+    let mut operation = operation(function.name, location);
+    gather(function.name, stream, &arguments, &mut operation).map_err(refused)?;
     if operation.accesses.repeat() {
-        refuse_overlap(function.name, &arguments.clone())?;
+        refuse_overlap(function.name, &arguments.clone()).map_err(refused)?;
     }
     let addresses: [u64; N] = std::array::from_fn(|number| arguments[number].address());
     let params: [_; N] = std::array::from_fn(|number| arguments[number].param(&addresses[number]));
@@ -138,11 +140,12 @@ pub unsafe fn launch_at(
     arguments: &[Argument<'_>],
     location: &'static Location<'static>,
 ) -> Result<()> {
-    check_function(function, stream, arguments.len())?;
+    let refused = |misuse: Misuse| misuse.naming(function.params).at(location);
+    check_function(function, stream, arguments.len()).map_err(refused)?;
     let mut operation = operation(function.name, location);
-    gather(function.name, stream, arguments, &mut operation)?;
+    gather(function.name, stream, arguments, &mut operation).map_err(refused)?;
     if operation.accesses.repeat() {
-        refuse_overlap(function.name, arguments)?;
+        refuse_overlap(function.name, arguments).map_err(refused)?;
     }
     let addresses: SmallVec<[u64; 12]> = arguments.iter().map(Argument::address).collect();
     let each = arguments.iter().zip(&addresses);
@@ -168,8 +171,21 @@ pub(super) fn operation<'a>(name: &'static str, location: &'static Location<'sta
 #[inline(always)]
 fn check_function(function: &Function, stream: &Stream, arguments: usize) -> Result<(), Misuse> {
     let name = function.name;
-    debug_assert_eq!(arguments, function.params, "arguments of {name}");
-    stream.same_device(name, 0, &function.device)
+    debug_assert_eq!(arguments, function.param_count, "arguments of {name}");
+    if Arc::ptr_eq(&function.device, stream.device_state()) {
+        return Ok(());
+    }
+    Err(kernel_elsewhere(function, stream))
+}
+
+#[cold]
+fn kernel_elsewhere(function: &Function, stream: &Stream) -> Misuse {
+    let (kernel_device, stream_device) = function.device.told_apart(stream.device_state());
+    let problem = Problem::KernelElsewhere {
+        kernel_device,
+        stream_device,
+    };
+    Misuse::new(function.name, problem)
 }
 
 /// Adds the arrays among the arguments to the operation, if they are on the stream's device.
@@ -207,7 +223,10 @@ unsafe fn launch_checked(
         if grid.is_empty() {
             return device.check_alive();
         }
-        return Err(Misuse::new(function.name, problem).into());
+        return Err(Misuse::new(function.name, problem).at(operation.location).into());
+    }
+    if grid.dims.shared_bytes > function.entry.dynamic_shared_bytes {
+        function.opt_in(grid.dims.shared_bytes, operation.location)?;
     }
     let command = submit::Launch {
         function: function.entry.handle,
@@ -233,7 +252,13 @@ pub(super) fn refuse_overlap(name: &'static str, arguments: &[Argument<'_>]) -> 
                 && (kind == AccessKind::Write || other_kind == AccessKind::Write)
                 && span.overlaps(other)
             {
-                return Err(Misuse::new(name, Problem::Overlap { first, second }));
+                let problem = Problem::Overlap {
+                    first,
+                    first_name: None,
+                    second,
+                    second_name: None,
+                };
+                return Err(Misuse::new(name, problem));
             }
         }
     }

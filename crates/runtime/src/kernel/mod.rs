@@ -1,18 +1,20 @@
 //! Kernels: typed launches of PTX, with operands that are read or written. What [`kernels!`](crate::kernels) expands to.
 
 pub mod clause;
+mod element;
 mod foreign;
 mod grid;
 mod launch;
 mod module;
 
+pub use element::{Array, Element, declare_arrays, element};
 pub use foreign::enqueue;
-pub use grid::Grid;
+pub use grid::{Dim3, Grid};
 pub use launch::{Argument, launch, launch_at};
 pub(crate) use module::ModuleCache;
 pub use module::{Function, Param, ParamKind, Signature, Source, load, load_generated};
 
 pub use crate::{
-    memory::{ReadOperand, WriteOperand},
+    memory::{ReadOperand, WriteOperand, assert_device_alignment},
     submit::Queue,
 };

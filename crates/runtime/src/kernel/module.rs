@@ -2,13 +2,13 @@
 
 #![allow(unsafe_code, reason = "loads and unloads modules")]
 
-use std::{fmt, sync::Arc};
+use std::{fmt, panic::Location, sync::Arc};
 
-use millstream_driver::{FunctionHandle, ModuleHandle, ResultCode};
+use millstream_driver::{FunctionAttribute, FunctionHandle, ModuleHandle, ResultCode};
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::{Device, Error, Misuse, Problem, Result, device::DeviceState};
+use crate::{Device, Error, Misuse, Problem, Result, device::DeviceState, disposal::log};
 
 /// PTX and the kernels declared for it. Made by [`kernels!`](crate::kernels), as a `static`.
 #[doc(hidden)]
@@ -16,6 +16,10 @@ use crate::{Device, Error, Misuse, Problem, Result, device::DeviceState};
 pub struct Source {
     /// The module's name, for errors.
     pub module: &'static str,
+    /// The expression that the PTX comes from, for errors: it names the file.
+    pub origin: &'static str,
+    /// File and line of the declaration, for errors.
+    pub declared: &'static str,
     /// The PTX text.
     pub ptx: &'static str,
     /// The kernels, in the order of their functions.
@@ -76,8 +80,10 @@ impl ParamKind {
 pub struct Function {
     pub(super) device: Arc<DeviceState>,
     pub(super) name: &'static str,
+    /// Its declared parameters; none of a kernel that was generated.
+    pub(super) params: &'static [Param],
     /// How many parameters it has.
-    pub(super) params: usize,
+    pub(super) param_count: usize,
     pub(super) entry: Entry,
 }
 
@@ -87,12 +93,56 @@ impl fmt::Debug for Function {
     }
 }
 
+impl Function {
+    /// Sees to it that a launch may ask for so much dynamic shared memory, which is more than every
+    /// kernel may have: opts in, once, to all that there is.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn opt_in(&self, bytes: u32, location: &'static Location<'static>) -> Result<()> {
+        let entry = &self.entry;
+        let most = entry.dynamic_shared_bytes_max;
+        if bytes > most {
+            let detail = match entry.own_shared_bytes {
+                0 => format!("{bytes} bytes of dynamic shared memory; a block has at most {most} here"),
+                own => format!(
+                    "{bytes} bytes of dynamic shared memory; a block of this kernel has at most {most} here, beside \
+                     {own} of its own"
+                ),
+            };
+            let misuse = Misuse::new(self.name, Problem::Grid { detail });
+            return Err(misuse.at(location).into());
+        }
+        let device = &self.device;
+        // Two threads may both go on from here, and then do the same.
+        let opted_in = device.modules.opted_in.lock().contains(&entry.handle);
+        if opted_in {
+            return Ok(());
+        }
+        let attribute = FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES;
+        let value = i32::try_from(most).unwrap_or(i32::MAX);
+        // SAFETY: the context is alive while the device is open, and the function's module stays loaded.
+        device.checked(unsafe {
+            device
+                .driver
+                .function_set_attribute(device.context, entry.handle, attribute, value)
+        })?;
+        device.modules.opted_in.lock().insert(entry.handle);
+        Ok(())
+    }
+}
+
 /// What the driver knows of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) handle: FunctionHandle,
     /// The most threads that a block may have.
     pub(super) threads_max: u32,
+    /// The dynamic shared memory that a launch may ask for without more ado, in bytes.
+    pub(super) dynamic_shared_bytes: u32,
+    /// The most that it may ask for once the kernel has opted in.
+    dynamic_shared_bytes_max: u32,
+    /// The shared memory that the kernel declares itself.
+    own_shared_bytes: u32,
 }
 
 /// The modules that are loaded on a device. They stay loaded: a running kernel needs its module, and drivers wait when
@@ -102,6 +152,8 @@ pub(crate) struct ModuleCache {
     loaded: Mutex<Vec<Loaded>>,
     /// Kernels that were generated, by their PTX.
     generated: Mutex<FxHashMap<Box<str>, Generated>>,
+    /// Kernels that have opted in to more shared memory than every kernel may have.
+    opted_in: Mutex<FxHashSet<FunctionHandle>>,
 }
 
 #[derive(Debug)]
@@ -115,7 +167,7 @@ struct Loaded {
 #[derive(Clone, Copy, Debug)]
 struct Generated {
     name: &'static str,
-    params: usize,
+    param_count: usize,
     module: ModuleHandle,
     entry: Entry,
 }
@@ -138,6 +190,7 @@ impl ModuleCache {
 ///
 /// If the PTX does not load on this device, or a declaration does not match it; the error names line, opcode or parameter.
 #[doc(hidden)]
+#[track_caller]
 pub fn load(device: &Device, source: &'static Source) -> Result<Arc<[Function]>> {
     let device = device.state();
     device.check_alive()?;
@@ -149,7 +202,7 @@ pub fn load(device: &Device, source: &'static Source) -> Result<Arc<[Function]>>
         None => {
             check_signatures(source)?;
             let names: Vec<_> = source.kernels.iter().map(|kernel| kernel.name).collect();
-            let (module, entries) = load_module(device, source.module, source.ptx, &names)?;
+            let (module, entries) = load_module(device, Module::Declared(source), source.ptx, &names)?;
             loaded.push(Loaded {
                 source: address,
                 module,
@@ -165,7 +218,8 @@ pub fn load(device: &Device, source: &'static Source) -> Result<Arc<[Function]>>
         .map(|(kernel, &entry)| Function {
             device: Arc::clone(device),
             name: kernel.name,
-            params: kernel.params.len(),
+            params: kernel.params,
+            param_count: kernel.params.len(),
             entry,
         });
     Ok(functions.collect())
@@ -178,6 +232,7 @@ pub fn load(device: &Device, source: &'static Source) -> Result<Arc<[Function]>>
 ///
 /// If the PTX does not load on this device, or has no entry of that name.
 #[doc(hidden)]
+#[track_caller]
 pub fn load_generated(
     device: &Device,
     ptx: &str,
@@ -192,10 +247,10 @@ pub fn load_generated(
         Some(known) => *known,
         None => {
             let name = name();
-            let (module, entries) = load_module(device, name, ptx, &[entry])?;
+            let (module, entries) = load_module(device, Module::Generated(name), ptx, &[entry])?;
             let kernel = Generated {
                 name,
-                params,
+                param_count: params,
                 module,
                 entry: entries[0],
             };
@@ -206,86 +261,150 @@ pub fn load_generated(
     Ok(Function {
         device: Arc::clone(device),
         name: kernel.name,
-        params: kernel.params,
+        params: &[],
+        param_count: kernel.param_count,
         entry: kernel.entry,
     })
 }
 
-/// Loads a module and finds these entries of it; `name` is what errors call it.
+/// A module, for errors.
+#[derive(Clone, Copy)]
+enum Module {
+    Declared(&'static Source),
+    /// Of one kernel, with this name.
+    Generated(&'static str),
+}
+
+impl Module {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Declared(source) => source.module,
+            Self::Generated(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Declared(source) => write!(
+                f,
+                "module `{}` from {}, declared at {}",
+                source.module, source.origin, source.declared
+            ),
+            Self::Generated(name) => write!(f, "the module that was generated for `{name}`"),
+        }
+    }
+}
+
+/// Loads a module and finds these entries of it.
+#[track_caller]
 fn load_module(
     device: &DeviceState,
-    name: &'static str,
+    module: Module,
     ptx: &str,
-    entries: &[&str],
+    entries: &[&'static str],
 ) -> Result<(ModuleHandle, Vec<Entry>)> {
     let (driver, context) = (&*device.driver, device.context);
-    // SAFETY: the context is alive. The image is text, which the driver compiles and does not trust.
-    let module = device
+    let _name = device.named(module.name(), Location::caller());
+    // SAFETY: the context is alive. The driver refuses what is not PTX text, and compiles that without trusting it.
+    let handle = device
         .checked(unsafe { driver.module_load(context, ptx.as_bytes()) })
-        .map_err(|error| explain(name, error))?;
-    match find_entries(device, entries, module) {
-        Ok(entries) => Ok((module, entries)),
+        .map_err(|error| explain(module, None, error))?;
+    match find_entries(device, module, entries, handle) {
+        Ok(entries) => Ok((handle, entries)),
         Err(error) => {
             // SAFETY: the module was just loaded, and no kernel of it has run.
-            if let Err(error) = device.checked(unsafe { driver.module_unload(context, module) }) {
-                tracing::debug!(%error, "a module could not be unloaded");
+            if let Err(error) = device.checked(unsafe { driver.module_unload(context, handle) }) {
+                log!(debug, %error, "a module could not be unloaded");
             }
             Err(error)
         }
     }
 }
 
-fn find_entries(device: &DeviceState, names: &[&str], module: ModuleHandle) -> Result<Vec<Entry>> {
-    let (driver, context) = (&*device.driver, device.context);
-    let find = |name: &&str| {
-        // SAFETY: the module is loaded.
-        let handle = device.checked(unsafe { driver.module_function(context, module, name) })?;
-        // SAFETY: the function is of that module.
-        let threads_max = device.checked(unsafe { driver.function_max_threads(context, handle) })?;
-        let threads_max = device.limits.threads_per_block(threads_max);
-        // SAFETY: the function is of that module.
-        match unsafe { driver.function_load(context, handle) } {
-            // Then the driver loads it when it is first launched.
-            Err(error) if error.code() == ResultCode::NOT_SUPPORTED => {}
-            loaded => device.checked(loaded)?,
-        }
-        Ok(Entry { handle, threads_max })
+fn find_entries(
+    device: &DeviceState,
+    module: Module,
+    names: &[&'static str],
+    handle: ModuleHandle,
+) -> Result<Vec<Entry>> {
+    let find = |name: &&'static str| {
+        find_entry(device, name, handle).map_err(|error| explain(module, Some(name), error))
     };
     names.iter().map(find).collect()
 }
 
-/// A driver's refusal of the text is the caller's mistake, not the device's.
-fn explain(name: &'static str, error: Error) -> Error {
-    let Error::Driver(driver) = &error else {
+fn find_entry(device: &DeviceState, name: &str, module: ModuleHandle) -> Result<Entry> {
+    let (driver, context) = (&*device.driver, device.context);
+    // SAFETY: the module is loaded.
+    let handle = device.checked(unsafe { driver.module_function(context, module, name) })?;
+    let attribute = |attribute| {
+        // SAFETY: the function is of that module.
+        device.checked(unsafe { driver.function_attribute(context, handle, attribute) })
+    };
+    let threads_max = attribute(FunctionAttribute::MAX_THREADS_PER_BLOCK)?;
+    let own_shared_bytes = attribute(FunctionAttribute::SHARED_BYTES)?.unsigned_abs();
+    let (usual, most) = device.limits.dynamic_shared_bytes(own_shared_bytes);
+    // SAFETY: the function is of that module.
+    match unsafe { driver.function_load(context, handle) } {
+        // Then the driver loads it when it is first launched.
+        Err(error) if error.code() == ResultCode::NOT_SUPPORTED => {}
+        loaded => device.checked(loaded)?,
+    }
+    Ok(Entry {
+        handle,
+        threads_max: device.limits.threads_per_block(threads_max),
+        dynamic_shared_bytes: usual,
+        dynamic_shared_bytes_max: most,
+        own_shared_bytes,
+    })
+}
+
+/// Adds module, file and kernel to a driver's failure. A refusal of the text, or of a kernel's name, is the caller's
+/// mistake, not the device's.
+fn explain(module: Module, kernel: Option<&'static str>, error: Error) -> Error {
+    let Error::Driver(driver) = error else {
         return error;
     };
-    let refused = [
+    let wrong_text = [
         ResultCode::INVALID_PTX,
         ResultCode::INVALID_IMAGE,
         ResultCode::UNSUPPORTED_PTX_VERSION,
         ResultCode::NO_BINARY_FOR_GPU,
     ];
-    if refused.contains(&driver.code()) {
-        return Misuse::new(
-            name,
-            Problem::Ptx {
-                detail: driver.to_string(),
-            },
-        )
-        .into();
+    if wrong_text.contains(&driver.code()) {
+        let detail = format!("{driver} ({module})");
+        return Misuse::new(module.name(), Problem::Ptx { detail }).into();
     }
-    error
+    match kernel {
+        Some(kernel) if driver.code() == ResultCode::NOT_FOUND => {
+            let detail = format!("{driver} (kernel `{kernel}` of {module})");
+            Misuse::new(kernel, Problem::Signature { detail }).into()
+        }
+        _ => {
+            let while_loading = match kernel {
+                Some(kernel) => format!("while loading kernel `{kernel}` of {module}"),
+                None => format!("while loading {module}"),
+            };
+            let detail = match driver.detail() {
+                Some(detail) => format!("{detail}; {while_loading}"),
+                None => while_loading,
+            };
+            driver.with_detail(detail).into()
+        }
+    }
 }
 
-fn check_signatures(source: &Source) -> Result<(), Misuse> {
-    let refuse = |name: &'static str, detail: String| Err(Misuse::new(name, Problem::Signature { detail }));
+fn check_signatures(source: &'static Source) -> Result<(), Misuse> {
+    let module = Module::Declared(source);
+    let refuse = |name: &'static str, detail: String| {
+        let detail = format!("{detail} (kernel `{name}` of {module})");
+        Err(Misuse::new(name, Problem::Signature { detail }))
+    };
     let entries = millstream_sim::ptx::signatures(source.ptx).map_err(|error| {
-        Misuse::new(
-            source.module,
-            Problem::Ptx {
-                detail: error.to_string(),
-            },
-        )
+        let detail = format!("{error} ({module})");
+        Misuse::new(source.module, Problem::Ptx { detail })
     })?;
     for kernel in source.kernels {
         let Some(entry) = entries.iter().find(|entry| entry.name == kernel.name) else {

@@ -4,7 +4,7 @@
 
 use std::{fmt, panic::Location, sync::Arc};
 
-use millstream_driver::{DevicePtr, MemoryReuse};
+use millstream_driver::DevicePtr;
 
 use super::{account::Entered, cache::evict, room};
 use crate::{
@@ -135,11 +135,7 @@ fn attempt(
     let charge = match entered {
         Entered::Kept(block) => {
             ledger.inherit(&block.uses);
-            device.driver.note_memory_reuse(&MemoryReuse {
-                pointer: block.pointer,
-                label: "allocate",
-                location,
-            });
+            device.name_memory(block.pointer, "allocate", location);
             return Ok(Some((block.pointer, block.home)));
         }
         Entered::Wanting(charge, evicted) => {

@@ -42,8 +42,10 @@ macro_rules! array {
             #[must_use]
             #[track_caller]
             pub fn slice(&self, range: impl RangeBounds<usize>) -> View<'_, T> {
-                self.try_slice(range)
-                    .unwrap_or_else(|error| panic!("{error}"))
+                match self.view().into_part(range) {
+                    Ok(part) => part,
+                    Err(misuse) => panic!("{misuse}"),
+                }
             }
 
             /// A part of the array, to read.
@@ -51,8 +53,11 @@ macro_rules! array {
             /// # Errors
             ///
             /// If the range does not lie within the array.
+            #[track_caller]
             pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
-                self.view().into_part(range)
+                let location = Location::caller();
+                let part = self.view().into_part(range);
+                Ok(part.map_err(|misuse| misuse.at(location))?)
             }
 
             /// A part of the array, to write.
@@ -63,8 +68,10 @@ macro_rules! array {
             #[must_use]
             #[track_caller]
             pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> ViewMut<'_, T> {
-                self.try_slice_mut(range)
-                    .unwrap_or_else(|error| panic!("{error}"))
+                match self.view_mut().into_part(range) {
+                    Ok(part) => part,
+                    Err(misuse) => panic!("{misuse}"),
+                }
             }
 
             /// A part of the array, to write.
@@ -72,8 +79,11 @@ macro_rules! array {
             /// # Errors
             ///
             /// If the range does not lie within the array.
+            #[track_caller]
             pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
-                self.view_mut().into_part(range)
+                let location = Location::caller();
+                let part = self.view_mut().into_part(range);
+                Ok(part.map_err(|misuse| misuse.at(location))?)
             }
 
             /// Two parts of the array to write at the same time: the first `middle` elements, and the rest.

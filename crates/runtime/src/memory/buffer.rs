@@ -28,6 +28,9 @@ use crate::{
 /// # Ok::<(), millstream::Error>(())
 /// ```
 ///
+/// An array begins at a multiple of 256 bytes. Elements that need a larger alignment can be copied to the device and back,
+/// but no kernel takes them.
+///
 /// Only plain data can be on a device. A `bool`, a `char` or a reference has bit patterns that are not values:
 ///
 /// ```compile_fail,E0277
@@ -63,7 +66,7 @@ impl<T: bytemuck::Pod> Buffer<T> {
         operation: &'static str,
         location: &'static Location<'static>,
     ) -> Result<Self> {
-        let bytes = bytes_of::<T>(operation, len)?;
+        let bytes = bytes_of::<T>(operation, len).map_err(|misuse| misuse.at(location))?;
         let allocation = Allocation::new(device, stream, bytes, location)?;
         Ok(Self {
             allocation,

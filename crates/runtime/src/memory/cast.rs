@@ -1,6 +1,6 @@
 //! Arrays as elements of another type, by bytemuck's rules: the same bytes, under the same history.
 
-use std::marker::PhantomData;
+use std::{marker::PhantomData, panic::Location};
 
 use bytemuck::Pod;
 
@@ -30,6 +30,7 @@ impl<T: Pod> Buffer<T> {
         clippy::result_large_err,
         reason = "what comes back is as large when all goes well"
     )]
+    #[track_caller]
     pub fn cast<U: Pod>(self) -> Result<Buffer<U>, Rejected<Self>> {
         match check::<T, U>(&self.span()) {
             Ok(()) => Ok(Buffer {
@@ -48,6 +49,7 @@ impl<'a, T: Pod> View<'a, T> {
     /// # Errors
     ///
     /// If the bytes are no whole number of elements of the other type, or not aligned for it.
+    #[track_caller]
     pub fn cast<U: Pod>(self) -> Result<View<'a, U>> {
         check::<T, U>(&self.span)?;
         Ok(View {
@@ -72,6 +74,7 @@ impl<'a, T: Pod> ViewMut<'a, T> {
     ///
     /// If the bytes are no whole number of elements of the other type, or not aligned for it. The view comes back with
     /// the error.
+    #[track_caller]
     pub fn cast<U: Pod>(self) -> Result<ViewMut<'a, U>, Rejected<Self>> {
         match check::<T, U>(&self.span) {
             Ok(()) => Ok(ViewMut {
@@ -83,7 +86,8 @@ impl<'a, T: Pod> ViewMut<'a, T> {
     }
 }
 
-/// An error unless the bytes are a whole number of `U`, and aligned for it.
+/// An error unless the bytes are a whole number of `U`, and aligned for it. It has the caller's line.
+#[track_caller]
 fn check<T: Pod, U: Pod>(span: &Span<'_>) -> Result<(), Misuse> {
     const {
         assert!(
@@ -98,7 +102,7 @@ fn check<T: Pod, U: Pod>(span: &Span<'_>) -> Result<(), Misuse> {
             element_bytes: size_of::<T>(),
             target_element_bytes: size_of::<U>(),
         };
-        return Err(Misuse::new("cast", problem));
+        return Err(Misuse::new("cast", problem).at(Location::caller()));
     }
     let address = span.pointer().as_raw();
     if !address.is_multiple_of(align_of::<U>() as u64) {
@@ -106,7 +110,7 @@ fn check<T: Pod, U: Pod>(span: &Span<'_>) -> Result<(), Misuse> {
             alignment: 1 << address.trailing_zeros(),
             target_alignment: align_of::<U>(),
         };
-        return Err(Misuse::new("cast", problem));
+        return Err(Misuse::new("cast", problem).at(Location::caller()));
     }
     Ok(())
 }

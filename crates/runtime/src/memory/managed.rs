@@ -19,11 +19,11 @@ use millstream_driver::{DevicePtr, ManagedAdvice, ManagedLocation};
 use super::{
     Allocation, HostRead, HostWrite, Touch, View, ViewMut,
     array::array,
-    bytes_of,
+    bytes_of, check_address, check_alignment,
     guard::{access, wait_for_access},
     view::Span,
 };
-use crate::{Device, Result, tracker::AccessKind};
+use crate::{Device, Misuse, Result, tracker::AccessKind};
 
 /// An array of `T` in memory that the host and the device both reach, at the same address; its pages move to whoever
 /// touches them (rule 49).
@@ -91,20 +91,27 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// If the device has no managed memory that the host may touch while kernels run (rule 50), there is not enough
-    /// memory, or the device is lost.
+    /// If the device has no managed memory that the host may touch while kernels run (rule 50), the elements need an
+    /// alignment of more than a page, 4096 bytes, there is not enough memory, or the device is lost.
     #[track_caller]
     pub fn managed<T: Pod>(&self, len: usize) -> Result<Managed<T>> {
-        let bytes = bytes_of::<T>("managed", len)?;
+        let location = Location::caller();
+        let at = |misuse: Misuse| misuse.at(location);
+        let bytes = bytes_of::<T>("managed", len).map_err(at)?;
+        check_alignment::<T>("managed").map_err(at)?;
         let allocation = Allocation::managed(self.state(), bytes)?;
+        let location = Location::caller();
+        self.state().name_memory(allocation.pointer, "managed", location);
         let mut made = Managed::<T> {
             allocation,
             len,
             element: PhantomData,
         };
-        let first = made.elements().cast::<u8>();
+        let first = made.elements();
+        check_address::<T>("managed", first.addr()).map_err(at)?;
+        let first = first.cast::<u8>();
         let driver = &made.allocation.device.driver;
-        let touch = Touch::writes(driver, first, bytes, "managed", Location::caller());
+        let touch = Touch::writes(driver, first, bytes, "managed", location);
         // SAFETY: nobody uses it yet. All bits zero are a `T`.
         unsafe { first.write_bytes(0, bytes) };
         drop(touch);
@@ -130,7 +137,11 @@ impl<T: Pod> Managed<T> {
     /// If the range does not lie within the array, or the device is lost before they are.
     #[track_caller]
     pub fn read_range(&self, range: impl RangeBounds<usize>) -> Result<HostRead<'_, T>> {
-        let part = self.view().into_part(range)?;
+        let location = Location::caller();
+        let part = self
+            .view()
+            .into_part(range)
+            .map_err(|misuse| misuse.at(location))?;
         wait_for_access(
             &self.allocation.device,
             &self.allocation.ledger,
@@ -138,7 +149,7 @@ impl<T: Pod> Managed<T> {
             AccessKind::Read,
         )?;
         // SAFETY: the operations that write it are done.
-        Ok(unsafe { readable(&part, Location::caller()) })
+        Ok(unsafe { readable(&part, location) })
     }
 
     /// As [`read_range`](Self::read_range), for tasks: awaits the operations instead of blocking the thread.
@@ -162,7 +173,10 @@ impl<T: Pod> Managed<T> {
     ) -> impl Future<Output = Result<HostRead<'_, T>>> + use<'_, T, R> {
         let location = Location::caller();
         async move {
-            let part = self.view().into_part(range)?;
+            let part = self
+                .view()
+                .into_part(range)
+                .map_err(|misuse| misuse.at(location))?;
             access(
                 &self.allocation.device,
                 &self.allocation.ledger,
@@ -192,7 +206,11 @@ impl<T: Pod> Managed<T> {
     /// If the range does not lie within the array, or the device is lost before they are.
     #[track_caller]
     pub fn write_range(&mut self, range: impl RangeBounds<usize>) -> Result<HostWrite<'_, T>> {
-        let part = self.view_mut().into_part(range)?;
+        let location = Location::caller();
+        let part = self
+            .view_mut()
+            .into_part(range)
+            .map_err(|misuse| misuse.at(location))?;
         let Span { allocation, .. } = part.span;
         wait_for_access(
             &allocation.device,
@@ -201,7 +219,7 @@ impl<T: Pod> Managed<T> {
             AccessKind::Write,
         )?;
         // SAFETY: all operations that use it are done.
-        Ok(unsafe { writable(part, Location::caller()) })
+        Ok(unsafe { writable(part, location) })
     }
 
     /// As [`write_range`](Self::write_range), for tasks: awaits the operations instead of blocking the thread.
@@ -216,7 +234,10 @@ impl<T: Pod> Managed<T> {
     ) -> impl Future<Output = Result<HostWrite<'_, T>>> + use<'_, T, R> {
         let location = Location::caller();
         async move {
-            let part = self.view_mut().into_part(range)?;
+            let part = self
+                .view_mut()
+                .into_part(range)
+                .map_err(|misuse| misuse.at(location))?;
             let Span { allocation, .. } = part.span;
             access(
                 &allocation.device,
@@ -241,7 +262,7 @@ unsafe fn readable<'a, T: Pod>(part: &View<'a, T>, location: &'static Location<'
     let driver = &part.span.allocation.device.driver;
     let touch = Touch::reads(driver, first.cast(), part.span.bytes.len(), "read", location);
     // SAFETY: nothing writes the part, and what would needs a `&mut` to the array, which this borrow of it excludes. Its
-    // elements are aligned, mapped for the host as well, and any bits are a `T`.
+    // elements are aligned (`managed` checked the first), mapped for the host as well, and any bits are a `T`.
     let elements = unsafe { slice::from_raw_parts(first, part.len()) };
     HostRead {
         elements,
@@ -262,7 +283,7 @@ unsafe fn writable<'a, T: Pod>(
     let driver = &part.span.allocation.device.driver;
     let touch = Touch::writes(driver, first.cast(), part.span.bytes.len(), "write", location);
     // SAFETY: nothing uses the part, and what would needs a borrow of the array, which this mutable one excludes. Its
-    // elements are aligned, mapped for the host as well, and any bits are a `T`.
+    // elements are aligned (`managed` checked the first), mapped for the host as well, and any bits are a `T`.
     let elements = unsafe { slice::from_raw_parts_mut(first, part.len()) };
     HostWrite {
         elements,

@@ -1,6 +1,7 @@
 //! Memory: buffers on the device, pinned memory on the host, views of both, and the pools behind them.
 
 mod account;
+mod alignment;
 mod allocation;
 mod area;
 mod array;
@@ -25,6 +26,8 @@ mod unordered;
 mod view;
 
 pub(crate) use account::{Account, Frees};
+pub use alignment::assert_device_alignment;
+use alignment::{check_address, check_alignment};
 pub(crate) use allocation::Allocation;
 pub(crate) use area::Area;
 pub use buffer::Buffer;
@@ -48,6 +51,9 @@ pub(crate) use view::{Span, part_from, resolve};
 pub use view::{View, ViewMut};
 
 use crate::{Misuse, Problem};
+
+/// The name of page-locked memory that the pool keeps for reuse, in the simulated device's reports.
+pub(crate) const KEPT: &str = "kept for reuse";
 
 /// The size in bytes of `len` elements, if it is one that memory can have at all.
 pub(crate) fn bytes_of<T>(operation: &'static str, len: usize) -> Result<usize, Misuse> {

@@ -1,5 +1,7 @@
 //! What can stand where an operation reads or writes.
 
+use std::{rc::Rc, sync::Arc};
+
 use super::{Buffer, Managed, Pinned, View, ViewMut, pinned::PinnedPlace, view::Span};
 
 pub(super) mod sealed {
@@ -7,15 +9,21 @@ pub(super) mod sealed {
 }
 use sealed::Sealed;
 
-/// An array on the device that an operation may read: `&Buffer<T>`, `&mut Buffer<T>`, [`View`], [`ViewMut`] and
-/// references to views.
+/// An array on the device that an operation may read: `&Buffer<T>`, `&mut Buffer<T>`, [`View`], [`ViewMut`], and
+/// references and the standard library's smart pointers to these.
 ///
 /// ```
+/// use std::{rc::Rc, sync::Arc};
+///
 /// fn length<T>(operand: impl millstream::ReadOperand<T>) -> usize {
 ///     operand.len()
 /// }
 /// let buffer = millstream::Device::simulated()?.stream()?.upload(&[1, 2, 3])?;
 /// assert_eq!((length(&buffer), length(buffer.slice(1..))), (3, 2));
+///
+/// let shared = Arc::new(buffer);
+/// assert_eq!((length(&shared), length(Arc::clone(&shared)), length(&&shared)), (3, 3, 3));
+/// assert_eq!((length(Rc::new(shared.slice(2..))), length(&Box::new(shared))), (1, 3));
 /// # Ok::<(), millstream::Error>(())
 /// ```
 pub trait ReadOperand<T>: Sealed {
@@ -32,7 +40,8 @@ pub trait ReadOperand<T>: Sealed {
     fn place(&self) -> Place<'_>;
 }
 
-/// An array on the device that an operation may read and write: `&mut Buffer<T>`, [`ViewMut`] and `&mut ViewMut`.
+/// An array on the device that an operation may read and write: `&mut Buffer<T>`, `&mut Box<Buffer<T>>`, [`ViewMut`] and
+/// `&mut ViewMut`.
 ///
 /// ```
 /// fn length<T>(operand: impl millstream::WriteOperand<T>) -> usize {
@@ -49,6 +58,15 @@ pub trait ReadOperand<T>: Sealed {
 /// # let stream = millstream::Device::simulated()?.stream()?;
 /// let buffer = stream.zeros::<f32>(3)?;
 /// stream.fill(&buffer, 1.0)?;
+/// # Ok::<(), millstream::Error>(())
+/// ```
+///
+/// Nor through a pointer that others share:
+///
+/// ```compile_fail,E0277
+/// # let stream = millstream::Device::simulated()?.stream()?;
+/// let mut buffer = std::sync::Arc::new(stream.zeros::<f32>(3)?);
+/// stream.fill(&mut buffer, 1.0)?;
 /// # Ok::<(), millstream::Error>(())
 /// ```
 pub trait WriteOperand<T>: ReadOperand<T> {}
@@ -160,14 +178,19 @@ macro_rules! by_reference {
     };
 }
 
-by_reference!(&O, &mut O);
+by_reference!(&O, &mut O, Arc<O>, Rc<O>, Box<O>);
 
 impl<T> WriteOperand<T> for &mut Buffer<T> {}
 impl<T> WriteOperand<T> for &mut Managed<T> {}
+impl<T> WriteOperand<T> for &mut Box<Buffer<T>> {}
+impl<T> WriteOperand<T> for &mut Box<Managed<T>> {}
 impl<T> WriteOperand<T> for ViewMut<'_, T> {}
 impl<T> WriteOperand<T> for &mut ViewMut<'_, T> {}
 impl<T> CopyTarget<T> for &mut Buffer<T> {}
 impl<T> CopyTarget<T> for &mut Managed<T> {}
+impl<T> CopyTarget<T> for &mut Box<Buffer<T>> {}
+impl<T> CopyTarget<T> for &mut Box<Managed<T>> {}
 impl<T> CopyTarget<T> for ViewMut<'_, T> {}
 impl<T> CopyTarget<T> for &mut ViewMut<'_, T> {}
 impl<T> CopyTarget<T> for &mut Pinned<T> {}
+impl<T> CopyTarget<T> for &mut Box<Pinned<T>> {}

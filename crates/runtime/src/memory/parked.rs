@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::{staging::Block, touch::Touch};
-use crate::{Rejected, completion::is_over, device::DeviceState, tracker::Ticket};
+use crate::{Rejected, completion::is_over, device::DeviceState, disposal::log, tracker::Ticket};
 
 /// A vector's memory, page-locked. Dropping this keeps it so for ever: it must not be freed while it is.
 #[derive(Debug)]
@@ -173,7 +173,7 @@ impl Parked {
             return;
         }
         if let Err(error) = device.while_idle(|_| self.release(&*device.driver, device.context)) {
-            tracing::debug!(%error, "whether the device is idle cannot be told");
+            log!(debug, %error, "whether the device is idle cannot be told");
         }
     }
 
@@ -197,7 +197,7 @@ impl Parked {
                 }
             };
             if let Err(error) = given_back {
-                tracing::warn!(%error, "what waited for the device to be idle could not be given back");
+                log!(warn, %error, "what waited for the device to be idle could not be given back");
             }
         }
     }
@@ -229,7 +229,7 @@ pub(crate) unsafe fn unregister<T: Pod>(
     let mut unlocked = None;
     let looked = device.while_idle(|_| unlocked = Some(registered.unlock(&*device.driver, device.context)));
     if let Err(error) = looked {
-        tracing::debug!(%error, "whether the device is idle cannot be told");
+        log!(debug, %error, "whether the device is idle cannot be told");
     }
     if let Some(Ok(())) = unlocked {
         // SAFETY: by this function's contract.
@@ -250,7 +250,7 @@ pub(crate) unsafe fn unregister<T: Pod>(
     };
     match unlocked {
         // It is not tried again, for it may have been done; the memory stays with the process.
-        Some(Err(error)) => tracing::warn!(%error, "registered memory could not be unlocked"),
+        Some(Err(error)) => log!(warn, %error, "registered memory could not be unlocked"),
         _ => device.parked.park_registered(registered, SmallVec::new()),
     }
     copy

@@ -8,14 +8,15 @@
 use std::{fmt, marker::PhantomData, panic::Location, slice, sync::Arc};
 
 use bytemuck::Pod;
+use smallvec::SmallVec;
 
 use super::{
-    Block, HostRead, HostWrite, Touch, bytes_of,
+    Block, HostRead, HostWrite, KEPT, Touch, bytes_of, check_address, check_alignment,
     guard::{access, wait_for_access},
     parked::{Registered, unregister},
 };
 use crate::{
-    Device, Rejected, Result,
+    Device, Misuse, Rejected, Result,
     device::DeviceState,
     tracker::{Access, AccessKind, Ledger},
 };
@@ -83,13 +84,21 @@ impl<T: Pod> Pinned<T> {
         len: usize,
         location: &'static Location<'static>,
     ) -> Result<Self> {
-        let bytes = bytes_of::<T>("pinned", len)?;
+        let at = |misuse: Misuse| misuse.at(location);
+        let bytes = bytes_of::<T>("pinned", len).map_err(at)?;
+        check_alignment::<T>("pinned").map_err(at)?;
         let block = if bytes == 0 {
             None
         } else {
-            Some(device.staging.take(device, bytes)?)
+            let block = device.staging.take(device, bytes)?;
+            if let Err(misuse) = check_address::<T>("pinned", block.pointer.as_ptr().addr()) {
+                device.staging.give(block, SmallVec::new());
+                return Err(at(misuse).into());
+            }
+            Some(block)
         };
         if let Some(block) = &block {
+            device.name_memory(block.address(), "pinned", location);
             let _touch = Touch::writes(&device.driver, block.pointer.as_ptr(), bytes, "pinned", location);
             // SAFETY: the block is ours alone and at least this large.
             unsafe { block.pointer.write_bytes(0, bytes) };
@@ -118,8 +127,10 @@ impl<T: Pod> Pinned<T> {
     /// # Errors
     ///
     /// If the memory cannot be page-locked, a part of it already is, or the device is lost. The vector is in the error.
+    #[track_caller]
     pub fn register(device: &Device, source: Vec<T>) -> Result<Self, Rejected<Vec<T>>> {
         let device = device.state();
+        let _name = device.named("register", Location::caller());
         device.parked.release_if_idle(device);
         if let Err(error) = device.check_alive() {
             return Err(Rejected::new(error, source));
@@ -240,7 +251,7 @@ impl<T: Pod> Pinned<T> {
         let pointer = self.elements().cast::<u8>();
         let touch = Touch::reads(&self.device.driver, pointer, bytes, "read", location);
         // SAFETY: nothing writes it, and what would needs a `&mut` to this, which the guard's borrow excludes. There are
-        // `len` elements, aligned as they must be, and any bits are a `T`.
+        // `len` elements, aligned as they must be (`zeroed` checked a block, a vector is), and any bits are a `T`.
         let elements = unsafe { slice::from_raw_parts(self.elements(), self.len) };
         HostRead {
             elements,
@@ -256,7 +267,7 @@ impl<T: Pod> Pinned<T> {
         let pointer = self.elements().cast::<u8>();
         let touch = Touch::writes(&self.device.driver, pointer, bytes, "write", location);
         // SAFETY: nothing uses it, and what would needs a borrow of this, which the guard's excludes. There are `len`
-        // elements, aligned as they must be, and any bits are a `T`.
+        // elements, aligned as they must be (as in `readable`), and any bits are a `T`.
         let elements = unsafe { slice::from_raw_parts_mut(self.elements(), self.len) };
         HostWrite {
             elements,
@@ -307,7 +318,10 @@ impl<T> Drop for Pinned<T> {
     fn drop(&mut self) {
         match self.memory.take() {
             None => {}
-            Some(Memory::Pool(block)) => self.device.staging.give(block, self.ledger.all_tickets()),
+            Some(Memory::Pool(block)) => {
+                self.device.name_memory(block.address(), KEPT, Location::caller());
+                self.device.staging.give(block, self.ledger.all_tickets());
+            }
             Some(Memory::Registered(registered)) => {
                 let uses = self.ledger.all_tickets();
                 self.device.parked.park_registered(registered, uses);

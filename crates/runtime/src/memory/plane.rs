@@ -4,6 +4,7 @@ use std::{
     fmt,
     marker::PhantomData,
     ops::{Range, RangeBounds},
+    panic::Location,
 };
 
 use super::{
@@ -120,6 +121,8 @@ macro_rules! common {
                 }
             }
 
+            /// The rectangle of `rows` and `cols`. An error has the caller's line.
+            #[track_caller]
             fn checked_part(
                 &self,
                 rows: impl RangeBounds<usize>,
@@ -135,7 +138,7 @@ macro_rules! common {
                     plane_rows: self.rows(),
                     plane_cols: self.cols(),
                 };
-                Err(Misuse::new("rect", problem))
+                Err(Misuse::new("rect", problem).at(Location::caller()))
             }
 
             /// A rectangle whose shape fits the memory from `start` on.
@@ -191,6 +194,7 @@ impl<T> Plane<'_, T> {
     /// # Errors
     ///
     /// If one of the ranges does not lie within this rectangle.
+    #[track_caller]
     pub fn rect(&self, rows: impl RangeBounds<usize>, cols: impl RangeBounds<usize>) -> Result<Self> {
         Ok(self.checked_part(rows, cols)?)
     }
@@ -202,6 +206,7 @@ impl<'a, T> PlaneMut<'a, T> {
     /// # Errors
     ///
     /// If one of the ranges does not lie within this rectangle.
+    #[track_caller]
     pub fn rect(&self, rows: impl RangeBounds<usize>, cols: impl RangeBounds<usize>) -> Result<Plane<'_, T>> {
         let Self { area, element: _ } = self.checked_part(rows, cols)?;
         Ok(Plane {
@@ -215,6 +220,7 @@ impl<'a, T> PlaneMut<'a, T> {
     /// # Errors
     ///
     /// If one of the ranges does not lie within this rectangle.
+    #[track_caller]
     pub fn rect_mut(self, rows: impl RangeBounds<usize>, cols: impl RangeBounds<usize>) -> Result<Self> {
         Ok(self.checked_part(rows, cols)?)
     }

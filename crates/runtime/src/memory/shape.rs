@@ -1,5 +1,7 @@
 //! How arrays become planes: which rows fit in which arrays.
 
+use std::panic::Location;
+
 use super::{Buffer, Pinned, Plane, PlaneMut, View, ViewMut, area::Base};
 use crate::{Misuse, Problem, Result};
 
@@ -12,7 +14,8 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// The shape of an array of `len` elements that is nothing but its rows.
+    /// The shape of an array of `len` elements that is nothing but its rows. An error has the caller's line.
+    #[track_caller]
     fn whole(rows: usize, cols: usize, len: usize) -> Result<Self, Misuse> {
         if rows.checked_mul(cols) == Some(len) {
             return Ok(Self {
@@ -21,10 +24,13 @@ impl Shape {
                 pitch: cols,
             });
         }
-        Err(Misuse::new("plane", Problem::PlaneSize { rows, cols, len }))
+        let misuse = Misuse::new("plane", Problem::PlaneSize { rows, cols, len });
+        Err(misuse.at(Location::caller()))
     }
 
-    /// The shape of rows that begin `pitch` elements apart, the first at the start of an array of `len` elements.
+    /// The shape of rows that begin `pitch` elements apart, the first at the start of an array of `len` elements. An error
+    /// has the caller's line.
+    #[track_caller]
     fn pitched(
         operation: &'static str,
         rows: usize,
@@ -33,7 +39,8 @@ impl Shape {
         len: usize,
     ) -> Result<Self, Misuse> {
         if rows > 1 && cols > pitch {
-            return Err(Misuse::new(operation, Problem::PlaneRows { cols, pitch }));
+            let misuse = Misuse::new(operation, Problem::PlaneRows { cols, pitch });
+            return Err(misuse.at(Location::caller()));
         }
         let end = match rows.checked_sub(1) {
             Some(further_rows) if cols > 0 => further_rows
@@ -50,11 +57,13 @@ impl Shape {
             pitch,
             len,
         };
-        Err(Misuse::new(operation, problem))
+        Err(Misuse::new(operation, problem).at(Location::caller()))
     }
 }
 
-/// An error unless `rows` rows of `cols` elements that begin `pitch` elements apart fit in `len` elements.
+/// An error, with the caller's line, unless `rows` rows of `cols` elements that begin `pitch` elements apart fit in `len`
+/// elements.
+#[track_caller]
 pub(crate) fn check_rows(
     operation: &'static str,
     rows: usize,
@@ -71,6 +80,7 @@ impl<'a, T> View<'a, T> {
     /// # Errors
     ///
     /// If that is not their number.
+    #[track_caller]
     pub fn plane(self, rows: usize, cols: usize) -> Result<Plane<'a, T>> {
         let shape = Shape::whole(rows, cols, self.len())?;
         Ok(Plane::of_span(self.span, shape))
@@ -81,6 +91,7 @@ impl<'a, T> View<'a, T> {
     /// # Errors
     ///
     /// If there are not so many elements, or rows would overlap.
+    #[track_caller]
     pub fn plane_pitched(self, rows: usize, cols: usize, pitch: usize) -> Result<Plane<'a, T>> {
         let shape = Shape::pitched("plane_pitched", rows, cols, pitch, self.len())?;
         Ok(Plane::of_span(self.span, shape))
@@ -93,6 +104,7 @@ impl<'a, T> ViewMut<'a, T> {
     /// # Errors
     ///
     /// If that is not their number.
+    #[track_caller]
     pub fn plane_mut(self, rows: usize, cols: usize) -> Result<PlaneMut<'a, T>> {
         let shape = Shape::whole(rows, cols, self.len())?;
         Ok(PlaneMut::of_span(self.span, shape))
@@ -103,6 +115,7 @@ impl<'a, T> ViewMut<'a, T> {
     /// # Errors
     ///
     /// If there are not so many elements, or rows would overlap.
+    #[track_caller]
     pub fn plane_pitched_mut(self, rows: usize, cols: usize, pitch: usize) -> Result<PlaneMut<'a, T>> {
         let shape = Shape::pitched("plane_pitched_mut", rows, cols, pitch, self.len())?;
         Ok(PlaneMut::of_span(self.span, shape))
@@ -115,6 +128,7 @@ impl<T> Buffer<T> {
     /// # Errors
     ///
     /// If that is not how many elements it has.
+    #[track_caller]
     pub fn plane(&self, rows: usize, cols: usize) -> Result<Plane<'_, T>> {
         self.view().plane(rows, cols)
     }
@@ -124,6 +138,7 @@ impl<T> Buffer<T> {
     /// # Errors
     ///
     /// If that is not how many elements it has.
+    #[track_caller]
     pub fn plane_mut(&mut self, rows: usize, cols: usize) -> Result<PlaneMut<'_, T>> {
         self.view_mut().plane_mut(rows, cols)
     }
@@ -140,6 +155,7 @@ impl<T> Buffer<T> {
     /// # Errors
     ///
     /// If the array does not have so many elements, or rows would overlap.
+    #[track_caller]
     pub fn plane_pitched(&self, rows: usize, cols: usize, pitch: usize) -> Result<Plane<'_, T>> {
         self.view().plane_pitched(rows, cols, pitch)
     }
@@ -149,6 +165,7 @@ impl<T> Buffer<T> {
     /// # Errors
     ///
     /// If the array does not have so many elements, or rows would overlap.
+    #[track_caller]
     pub fn plane_pitched_mut(&mut self, rows: usize, cols: usize, pitch: usize) -> Result<PlaneMut<'_, T>> {
         self.view_mut().plane_pitched_mut(rows, cols, pitch)
     }
@@ -160,6 +177,7 @@ impl<T> Pinned<T> {
     /// # Errors
     ///
     /// If that is not how many elements it has.
+    #[track_caller]
     pub fn plane(&self, rows: usize, cols: usize) -> Result<Plane<'_, T>> {
         let shape = Shape::whole(rows, cols, self.len())?;
         Ok(Plane::of(Base::Pinned(self.place()), 0, true, shape))
@@ -180,6 +198,7 @@ impl<T> Pinned<T> {
     /// # Errors
     ///
     /// If that is not how many elements it has.
+    #[track_caller]
     pub fn plane_mut(&mut self, rows: usize, cols: usize) -> Result<PlaneMut<'_, T>> {
         let shape = Shape::whole(rows, cols, self.len())?;
         Ok(PlaneMut::of(Base::Pinned(self.place()), 0, true, shape))
@@ -190,6 +209,7 @@ impl<T> Pinned<T> {
     /// # Errors
     ///
     /// If the array does not have so many elements, or rows would overlap.
+    #[track_caller]
     pub fn plane_pitched(&self, rows: usize, cols: usize, pitch: usize) -> Result<Plane<'_, T>> {
         let shape = Shape::pitched("plane_pitched", rows, cols, pitch, self.len())?;
         Ok(Plane::of(Base::Pinned(self.place()), 0, true, shape))
@@ -200,6 +220,7 @@ impl<T> Pinned<T> {
     /// # Errors
     ///
     /// If the array does not have so many elements, or rows would overlap.
+    #[track_caller]
     pub fn plane_pitched_mut(&mut self, rows: usize, cols: usize, pitch: usize) -> Result<PlaneMut<'_, T>> {
         let shape = Shape::pitched("plane_pitched_mut", rows, cols, pitch, self.len())?;
         Ok(PlaneMut::of(Base::Pinned(self.place()), 0, true, shape))

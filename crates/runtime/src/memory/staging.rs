@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive, ptr::NonNull};
 
-use millstream_driver::{ContextHandle, Driver, DriverError};
+use millstream_driver::{ContextHandle, DevicePtr, Driver, DriverError};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -15,6 +15,7 @@ use crate::{
     Misuse, Problem, Result,
     completion::{is_over, prepare_wait, wait_until},
     device::DeviceState,
+    disposal::log,
     tracker::{StreamId, Ticket},
 };
 
@@ -34,6 +35,11 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
+    /// The address of its first byte, as a driver's pointer.
+    pub(super) fn address(&self) -> DevicePtr {
+        DevicePtr::from_raw(self.pointer.as_ptr().addr() as u64)
+    }
+
     /// Frees the memory, which nothing uses any more. The device is idle, so this does not wait (rule 30).
     pub(super) fn free(self, driver: &dyn Driver, context: ContextHandle) -> Result<(), DriverError> {
         // SAFETY: the block came from this context, and by this function's contract nothing uses it.
@@ -325,7 +331,7 @@ impl StagingPool {
         for block in self.take_until(is_done, enough) {
             // Nobody uses the block: what did is done, and its owner gave it up.
             if let Err(error) = block.free(driver, context) {
-                tracing::debug!(%error, "page-locked memory could not be freed");
+                log!(debug, %error, "page-locked memory could not be freed");
             }
         }
     }

@@ -4,6 +4,7 @@ use std::{
     fmt,
     marker::PhantomData,
     ops::{Bound, Range, RangeBounds},
+    panic::Location,
 };
 
 use millstream_driver::DevicePtr;
@@ -191,8 +192,10 @@ macro_rules! common {
             #[must_use]
             #[track_caller]
             pub fn slice(&self, range: impl RangeBounds<usize>) -> View<'_, T> {
-                self.try_slice(range)
-                    .unwrap_or_else(|error| panic!("{error}"))
+                match self.part(range) {
+                    Ok(part) => part,
+                    Err(misuse) => panic!("{misuse}"),
+                }
             }
 
             /// A part of this view.
@@ -200,7 +203,14 @@ macro_rules! common {
             /// # Errors
             ///
             /// If the range does not lie within the view.
+            #[track_caller]
             pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
+                let location = Location::caller();
+                Ok(self.part(range).map_err(|misuse| misuse.at(location))?)
+            }
+
+            /// The part of the view that `range` names, to read.
+            fn part(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>, Misuse> {
                 let whole = View {
                     span: self.span.clone(),
                     element: PhantomData,
@@ -209,7 +219,7 @@ macro_rules! common {
             }
 
             /// The part of the view that `range` names.
-            pub(super) fn into_part(self, range: impl RangeBounds<usize>) -> Result<Self> {
+            pub(super) fn into_part(self, range: impl RangeBounds<usize>) -> Result<Self, Misuse> {
                 let range = resolve("slice", range, self.len())?;
                 Ok(Self {
                     span: self.span.part(range, size_of::<T>()),
@@ -244,8 +254,10 @@ impl<'a, T> ViewMut<'a, T> {
     #[must_use]
     #[track_caller]
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> ViewMut<'_, T> {
-        self.try_slice_mut(range)
-            .unwrap_or_else(|error| panic!("{error}"))
+        match self.reborrow().into_part(range) {
+            Ok(part) => part,
+            Err(misuse) => panic!("{misuse}"),
+        }
     }
 
     /// A part of this view, to write.
@@ -253,8 +265,11 @@ impl<'a, T> ViewMut<'a, T> {
     /// # Errors
     ///
     /// If the range does not lie within the view.
+    #[track_caller]
     pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
-        self.reborrow().into_part(range)
+        let location = Location::caller();
+        let part = self.reborrow().into_part(range);
+        Ok(part.map_err(|misuse| misuse.at(location))?)
     }
 
     /// This view for a while, without giving it away.

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use super::{Waits, enqueue_wait, find_points};
 use crate::{
     device::{DeviceState, Lane, StreamState},
+    disposal::log,
     tracker::{StreamId, Ticket},
 };
 
@@ -164,6 +165,9 @@ fn enqueue_free(device: &DeviceState, stream: &StreamState, freed: &Freed) {
             stream.frees.enqueue(freed.bytes);
             device.account.refund(freed.bytes);
         }
-        Err(error) => tracing::warn!(%error, pointer = ?freed.pointer, "device memory could not be freed"),
+        Err(error) => {
+            let pointer = freed.pointer;
+            log!(warn, %error, ?pointer, "device memory could not be freed");
+        }
     }
 }

@@ -14,9 +14,10 @@ const PROCESS: u64 = 1;
 impl Recording {
     /// The recording as JSON in the Trace Event Format, for [Perfetto](https://ui.perfetto.dev) and `chrome://tracing`.
     ///
-    /// The device is the process, a stream is a thread, and both have their names. Streams are numbered from 1 in the order
-    /// of their first use. Waits are flows, from the end of the operation that was waited for to the start of the one that
-    /// waited. Times are those since the timeline began. The same recording always gives the same text.
+    /// The device is the process, a stream is a thread, and both have their names; a stream has the
+    /// number of [`Stream::id`](crate::Stream::id). Waits are flows, from the end of the operation
+    /// that was waited for to the start of the one that waited. Times are those since the timeline
+    /// began. The same recording always gives the same text.
     ///
     /// ```
     /// use millstream::Recording;
@@ -28,7 +29,7 @@ impl Recording {
     pub fn to_chrome_trace(&self) -> String {
         let streams = Streams::of(self);
         let mut events = vec![metadata("process_name", 0, &json!({ "name": self.device }))];
-        for number in 1..=streams.count() {
+        for number in streams.numbers() {
             events.push(metadata(
                 "thread_name",
                 number,
@@ -41,14 +42,14 @@ impl Recording {
             ));
         }
         for (operation, work) in self.operations.iter().zip(work(&self.operations)) {
-            events.push(complete(operation, work.as_ref(), &streams));
+            events.push(complete(operation, work.as_ref()));
         }
         for (id, Wait { earlier, later }) in waits(self).into_iter().enumerate() {
             let (earlier, later) = (&self.operations[earlier], &self.operations[later]);
             // A flow belongs to the operation that is running at its time: the last moment, not the one after.
             let last_ns = earlier.time_ns.end.saturating_sub(1).max(earlier.time_ns.start);
-            events.push(flow("s", id, streams.number(earlier.stream), last_ns));
-            events.push(flow("f", id, streams.number(later.stream), later.time_ns.start));
+            events.push(flow("s", id, earlier.stream, last_ns));
+            events.push(flow("f", id, later.stream, later.time_ns.start));
         }
         let events: Vec<_> = events.iter().map(Value::to_string).collect();
         format!(
@@ -59,12 +60,12 @@ impl Recording {
 }
 
 /// What a process or a thread is called or where it stands.
-fn metadata(name: &str, thread: usize, args: &Value) -> Value {
+fn metadata(name: &str, thread: u64, args: &Value) -> Value {
     json!({ "ph": "M", "name": name, "pid": PROCESS, "tid": thread, "args": args })
 }
 
 /// An operation: a bar.
-fn complete(operation: &TimedOperation, work: Option<&Work>, streams: &Streams) -> Value {
+fn complete(operation: &TimedOperation, work: Option<&Work>) -> Value {
     let mut args = json!({
         "bytes": operation.bytes,
         "place in stream": operation.sequence,
@@ -79,7 +80,7 @@ fn complete(operation: &TimedOperation, work: Option<&Work>, streams: &Streams) 
         "name": operation.label,
         "cat": operation.kind.to_string(),
         "pid": PROCESS,
-        "tid": streams.number(operation.stream),
+        "tid": operation.stream,
         "ts": microseconds(operation.time_ns.start),
         "dur": microseconds(operation.time_ns.end.saturating_sub(operation.time_ns.start)),
         "args": args,
@@ -87,7 +88,7 @@ fn complete(operation: &TimedOperation, work: Option<&Work>, streams: &Streams) 
 }
 
 /// One end of a wait.
-fn flow(phase: &str, id: usize, thread: usize, time_ns: u64) -> Value {
+fn flow(phase: &str, id: usize, thread: u64, time_ns: u64) -> Value {
     json!({
         "ph": phase,
         "bp": "e",
@@ -132,7 +133,7 @@ mod tests {
             panic!("one operation: {events:?}")
         };
         assert_eq!((&event["ts"], &event["dur"]), (&json!(1234.567), &json!(1.5)));
-        assert_eq!((&event["pid"], &event["tid"]), (&json!(1), &json!(1)));
+        assert_eq!((&event["pid"], &event["tid"]), (&json!(1), &json!(77)));
         assert_eq!(
             (&event["name"], &event["cat"]),
             (&json!("work"), &json!("kernels"))
@@ -154,8 +155,8 @@ mod tests {
             panic!("one flow: {events:?}")
         };
         assert_eq!(start["id"], finish["id"]);
-        assert_eq!((&start["tid"], &start["ts"]), (&json!(1), &json!(1.999)));
-        assert_eq!((&finish["tid"], &finish["ts"]), (&json!(2), &json!(2.5)));
+        assert_eq!((&start["tid"], &start["ts"]), (&json!(5), &json!(1.999)));
+        assert_eq!((&finish["tid"], &finish["ts"]), (&json!(3), &json!(2.5)));
     }
 
     #[test]

@@ -1,34 +1,34 @@
 //! The streams of a recording, and which of its operations waited for which.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Recording;
 
-/// The streams in order of first use. A stream's own number says only how many the process made before it.
+/// The streams of the recorded operations: from number to position, in ascending order.
 pub(super) struct Streams(BTreeMap<u64, usize>);
 
 impl Streams {
     pub(super) fn of(recording: &Recording) -> Self {
-        let mut streams = BTreeMap::new();
-        for operation in &recording.operations {
-            let next = streams.len();
-            streams.entry(operation.stream).or_insert(next);
-        }
-        Self(streams)
+        let numbers: BTreeSet<_> = recording
+            .operations
+            .iter()
+            .map(|operation| operation.stream)
+            .collect();
+        Self(numbers.into_iter().zip(0..).collect())
     }
 
     pub(super) fn count(&self) -> usize {
         self.0.len()
     }
 
+    /// Their numbers, in ascending order.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.0.keys().copied()
+    }
+
     /// The stream's place, from 0.
     pub(super) fn index(&self, stream: u64) -> usize {
         self.0[&stream]
-    }
-
-    /// The stream's place as people count, from 1.
-    pub(super) fn number(&self, stream: u64) -> usize {
-        self.index(stream) + 1
     }
 }
 
@@ -68,10 +68,11 @@ mod tests {
     };
 
     #[test]
-    fn streams_count_from_their_first_use() {
+    fn streams_keep_their_numbers_and_are_in_their_order() {
         let kernel = |stream| operation(Kind::Kernel, stream, 0..1);
         let streams = Streams::of(&recording(vec![kernel(40), kernel(7), kernel(40), kernel(9)]));
-        assert_eq!([40, 7, 9].map(|stream| streams.number(stream)), [1, 2, 3]);
+        assert!(streams.numbers().eq([7, 9, 40]));
+        assert_eq!([40, 7, 9].map(|stream| streams.index(stream)), [2, 0, 1]);
         assert_eq!(streams.count(), 3);
     }
 

@@ -17,6 +17,7 @@ use super::{Kind, Recording, TimedOperation};
 use crate::{
     Result,
     device::{DeviceState, StreamState},
+    disposal::log,
     submit::record_event,
     tracker::Ticket,
 };
@@ -126,7 +127,7 @@ impl Drop for Session {
         for event in self.events.get_mut().drain(..) {
             // SAFETY: the event is alive, and nobody is left who could use it. It may be pending (rule 25).
             if let Err(error) = unsafe { self.driver.event_destroy(self.context, event) } {
-                tracing::debug!(%error, "a timing event could not be destroyed");
+                log!(debug, %error, "a timing event could not be destroyed");
             }
         }
     }
@@ -194,14 +195,14 @@ impl Timeline {
             operations.push(TimedOperation {
                 label: note.label,
                 kind: note.kind,
-                stream: note.ticket.stream.number(),
+                stream: device.stream_number(note.ticket.stream),
                 sequence: note.ticket.sequence,
                 time_ns,
                 bytes: note.bytes,
                 waits: note
                     .waits
                     .iter()
-                    .map(|ticket| (ticket.stream.number(), ticket.sequence))
+                    .map(|ticket| (device.stream_number(ticket.stream), ticket.sequence))
                     .collect(),
                 location: note.location,
             });

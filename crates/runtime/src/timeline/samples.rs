@@ -82,8 +82,8 @@ impl Bench {
 /// back on the kernels' stream, where it meets the other downloads at their engine.
 pub(super) fn pictures(count: u64) -> Recording {
     let mut bench = Bench::default();
-    let (uploads, kernels, downloads) = (21, [4, 30], 17);
-    let table = bench.submit(("make_table", Kind::Fill), 4, 1 << 20, 31_000, &[]);
+    let (uploads, kernels, downloads) = (2, [1, 4], 3);
+    let table = bench.submit(("make_table", Kind::Fill), 1, 1 << 20, 31_000, &[]);
     for picture in 0..count {
         let stream = kernels[picture as usize % 2];
         bench.submit(("allocate", Kind::Allocation), uploads, 24 << 20, 0, &[]);
@@ -105,7 +105,7 @@ pub(super) fn pictures(count: u64) -> Recording {
         );
         bench.submit(("download", Kind::DeviceToHost), stream, 3 << 20, 58_000, &[]);
     }
-    bench.submit(("copy", Kind::DeviceToDevice), 4, 24 << 20, 133_000, &[]);
+    bench.submit(("copy", Kind::DeviceToDevice), 1, 24 << 20, 133_000, &[]);
     Recording {
         device: "NVIDIA H200 (by hand)".into(),
         operations: bench.operations,

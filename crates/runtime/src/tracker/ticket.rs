@@ -24,7 +24,8 @@ impl StreamId {
         Some(Self::from_parts(number, place))
     }
 
-    /// The number itself, for people.
+    /// The number without the place.
+    #[cfg(test)]
     pub(crate) fn number(self) -> u64 {
         self.0.get() >> PLACE_BITS
     }

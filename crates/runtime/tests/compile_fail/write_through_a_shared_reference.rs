@@ -17,6 +17,10 @@ fn main() -> Result<()> {
     stream.upload_into(&[1.0; 3], &buffer)?; //~ E0277
     stream.copy(&source, &buffer)?; //~ E0277
     stream.copy(&source, &pinned)?; //~ E0277
+    let mut shared = std::sync::Arc::new(stream.zeros::<f32>(3)?);
+    stream.fill(&shared, 1.0)?; //~ E0277
+    stream.fill(&mut shared, 1.0)?; //~ E0277
+    stream.copy(&source, &mut shared)?; //~ E0277
     viewed(&buffer);
     Ok(())
 }

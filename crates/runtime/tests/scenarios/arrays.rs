@@ -1,10 +1,13 @@
 //! Scenarios A: arrays shared between streams, threads and handles.
 
-use std::thread;
+use std::{rc::Rc, sync::Arc, thread};
 
-use millstream::{Device, Grid, Result};
+use millstream::{Device, Error, Grid, Problem, Result};
 
-use crate::rig::{Rig, everywhere};
+use crate::{
+    rig::{Rig, everywhere},
+    shapes::problem,
+};
 
 /// Elements of the arrays: enough for several blocks and pages.
 const N: usize = 1500;
@@ -296,6 +299,59 @@ fn a21_an_array_outlives_the_other_stream_that_uses_it() {
         gate.open();
         assert_eq!(arrives.wait()?, [4; N]);
         assert_eq!(s1.download(&same_size)?.wait()?, [9; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn arrays_behind_smart_pointers_are_operands() {
+    scenario(|rig| {
+        let [s1, s2] = rig.streams();
+        let kernels = sums::load(&rig.device)?;
+        let shared = Arc::new(s1.upload(&vec![2.0_f32; N])?);
+        let local = Rc::new(s2.upload(&vec![3.0_f32; N])?);
+        let mut boxed = Box::new(s1.zeros::<f32>(N)?);
+        kernels.vecadd(&s2, (6, 256), &shared, &*local, &mut boxed, N as u64)?;
+        let owned = Arc::clone(&shared);
+        kernels.vecadd(&s1, N, owned, &local, &mut *boxed, N as u64)?;
+        assert_eq!(s2.download(&boxed)?.wait()?, [5.0; N]);
+        s2.copy(&shared, &mut boxed)?;
+        s2.fill(boxed.slice_mut(1..), 7.0)?;
+        let pinned = Arc::new(rig.device.pinned_from(&[9.0_f32])?);
+        s1.copy(&pinned, boxed.slice_mut(..1))?;
+        // The last handle goes while the operations may be pending.
+        drop((shared, local, pinned));
+        let mut expected = vec![7.0; N];
+        expected[0] = 9.0;
+        assert_eq!(s2.download(&boxed)?.wait()?, expected);
+        Ok(())
+    });
+}
+
+#[test]
+fn grids_come_from_numbers_and_tuples() {
+    scenario(|rig| {
+        let (stream, kernels) = (rig.stream(), sums::load(&rig.device)?);
+        let a = stream.upload(&vec![1.0_f32; N])?;
+        let mut c = stream.zeros::<f32>(N)?;
+        let mut sum = |grid: Grid| {
+            stream.fill(&mut c, 0.0)?;
+            kernels.vecadd(&stream, grid, &a, &a, &mut c, N as u64)?;
+            assert_eq!(stream.download(&c)?.wait()?, [2.0; N], "{grid:?}");
+            Ok::<_, Error>(())
+        };
+        for grid in [
+            N.into(),
+            1500.into(),
+            (2, 64).into(),
+            ((2, 1), 32, 100).into(),
+            ([3, 2, 1], (7, 1, 1)).into(),
+        ] {
+            sum(grid)?;
+        }
+        let refused = problem(kernels.vecadd(&stream, -1, &a, &a, &mut c, 0));
+        assert!(matches!(refused, Problem::Grid { .. }), "{refused}");
+        kernels.vecadd(&stream, 0, &a, &a, &mut c, N as u64)?;
         Ok(())
     });
 }

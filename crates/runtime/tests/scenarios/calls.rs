@@ -9,8 +9,9 @@ use std::{collections::BTreeMap, ffi::c_void, fmt, ptr::NonNull, sync::Arc, time
 
 use millstream::driver::{
     Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
-    EventHandle, EventKind, FillPattern, FunctionHandle, HostAccess, HostFunction, LaunchDims, ManagedAdvice,
-    ManagedLocation, MemoryReuse, ModuleHandle, PoolHandle, PoolUsage, PriorityRange, StreamHandle,
+    EventHandle, EventKind, FillPattern, FloatOperand, FunctionAttribute, FunctionHandle, HostAccess,
+    HostFunction, LaunchDims, ManagedAdvice, ManagedLocation, MemoryReuse, ModuleHandle, PoolHandle,
+    PoolUsage, PriorityRange, StreamHandle,
 };
 use parking_lot::Mutex;
 
@@ -73,6 +74,14 @@ impl Calls {
         match failure {
             Some(Failure::Afterwards(error)) => Err(error),
             _ => answer,
+        }
+    }
+
+    /// A call that cannot fail, and is not noted; the fault may panic.
+    fn may_panic(&self, call: &'static str) {
+        let fault = self.fault.lock().clone();
+        if let Some(fault) = fault {
+            drop(fault(call));
         }
     }
 
@@ -155,11 +164,20 @@ macro_rules! pass_on {
             }
 
             fn now_ns(&self) -> u64 {
+                self.may_panic("now_ns");
                 self.inner.now_ns()
+            }
+
+            fn stream_number(&self, stream: StreamHandle) -> Option<u64> {
+                self.inner.stream_number(stream)
             }
 
             fn note_host_access(&self, access: &HostAccess) {
                 self.inner.note_host_access(access);
+            }
+
+            fn note_float_operands(&self, function: FunctionHandle, operands: &[FloatOperand]) {
+                self.inner.note_float_operands(function, operands);
             }
 
             fn note_memory_reuse(&self, reuse: &MemoryReuse) {
@@ -167,6 +185,7 @@ macro_rules! pass_on {
             }
 
             fn pause(&self, duration: Duration) {
+                self.may_panic("pause");
                 self.inner.pause(duration);
             }
 
@@ -192,8 +211,10 @@ macro_rules! pass_on {
 pass_on! {
     safe {
         fn driver_version() -> Result<i32>;
+        fn current_context() -> Result<ContextHandle>;
         fn device_count() -> Result<i32>;
         fn device_name(device: DeviceOrdinal) -> Result<String>;
+        fn device_uuid(device: DeviceOrdinal) -> Result<[u8; 16]>;
         fn device_total_bytes(device: DeviceOrdinal) -> Result<u64>;
         fn device_attribute(device: DeviceOrdinal, attribute: DeviceAttribute) -> Result<i32>;
         fn primary_context_retain(device: DeviceOrdinal) -> Result<ContextHandle>;
@@ -246,7 +267,8 @@ pass_on! {
         fn module_function(context: ContextHandle, module: ModuleHandle, name: &str) -> Result<FunctionHandle>;
         fn module_global(context: ContextHandle, module: ModuleHandle, name: &str) -> Result<(DevicePtr, usize)>;
         fn function_load(context: ContextHandle, function: FunctionHandle) -> Result<()>;
-        fn function_max_threads(context: ContextHandle, function: FunctionHandle) -> Result<i32>;
+        fn function_attribute(context: ContextHandle, function: FunctionHandle, attribute: FunctionAttribute) -> Result<i32>;
+        fn function_set_attribute(context: ContextHandle, function: FunctionHandle, attribute: FunctionAttribute, value: i32) -> Result<()>;
         fn launch_kernel(context: ContextHandle, function: FunctionHandle, dims: &LaunchDims, stream: StreamHandle, params: &[*const c_void]) -> Result<()>;
         fn launch_host_function(context: ContextHandle, stream: StreamHandle, function: HostFunction) -> Result<()>;
     }

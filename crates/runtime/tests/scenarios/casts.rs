@@ -24,10 +24,8 @@ fn b13_casts_that_do_not_fit_give_everything_back() {
             element_bytes: 1,
             target_element_bytes: 4,
         };
-        assert_eq!(
-            rejected.to_string(),
-            "cast: 7 elements of 1 bytes are no whole number of elements of 4 bytes"
-        );
+        let text = "cast: 7 elements of 1 bytes are no whole number of elements of 4 bytes (";
+        assert!(rejected.to_string().starts_with(text), "{rejected}");
         let mut bytes = rejected.source;
         let alignment = Problem::CastAlignment {
             alignment: 1,

@@ -261,9 +261,12 @@ fn reactors() -> usize {
     names.filter(|name| name.starts_with("millstream-reac")).count()
 }
 
+/// A leader and a standby; and one for each waker that tests beside this one let block.
+const REACTORS_MAX: usize = 8;
+
 /// Under one schedule: their number is what matters here.
 #[test]
-fn ten_thousand_pending_values_need_one_thread() {
+fn ten_thousand_pending_values_need_few_threads() {
     // A GPU's streams take so many operations and no more; then a call blocks until the gates are opened.
     let values = if on_gpu() { 1_000 } else { 10_000 };
     let executors = Executors::new();
@@ -285,7 +288,7 @@ fn ten_thousand_pending_values_need_one_thread() {
         let mut others: FuturesUnordered<_> = (values / 2..values).map(awaits).collect::<Result<_>>()?;
         assert!(others.next().now_or_never().is_none(), "the gates are closed");
         thread::sleep(Duration::from_millis(20));
-        assert_eq!(reactors(), 1);
+        assert!(reactors() <= REACTORS_MAX, "{} threads", reactors());
         drop(gates);
         for (number, task) in (0..values / 2).zip(tasks) {
             let (named, value) = executors.many_threads.block_on(task).unwrap();

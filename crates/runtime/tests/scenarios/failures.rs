@@ -87,6 +87,8 @@ fn declare(ptx: &str, name: &'static str, params: &[ParamKind]) -> &'static Sour
     let ptx: &'static str = Box::leak(ptx.into());
     Box::leak(Box::new(Source {
         module: "tested",
+        origin: "a test's text",
+        declared: "failures.rs",
         ptx,
         kernels: Vec::leak(kernels),
     }))
@@ -128,6 +130,31 @@ fn d05_text_that_is_not_ptx_names_the_line() {
         let text = refused_text(&rig.device, &malformed);
         let line = format!("line {}", line_of(&malformed, ", , "));
         assert!(text.contains(&line), "{line}: {text}");
+    });
+}
+
+#[test]
+fn d05_a_binary_in_place_of_generated_ptx_is_refused() {
+    everywhere(|rig| {
+        let load = |ptx: &str| kernel::load_generated(&rig.device, ptx, "saxpy", || "generated", 4);
+        let cut = format!("{}\0{}", &SAXPY[..200], &SAXPY[200..]);
+        for ptx in [
+            "\x7fELF\x02\x01\x01",
+            "\x7fELF\0",
+            "P\u{fffd}U\u{fffd}",
+            "",
+            "saxpy",
+            &cut,
+        ] {
+            match load(ptx) {
+                Err(Error::Misuse(misuse)) => {
+                    assert!(matches!(misuse.problem(), Problem::Ptx { .. }), "{misuse}");
+                    assert!(misuse.to_string().starts_with("generated: "), "{misuse}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(load(SAXPY).is_ok(), "it has no zero byte at its end");
     });
 }
 

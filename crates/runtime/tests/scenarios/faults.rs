@@ -170,6 +170,26 @@ fn a_driver_that_panics_when_the_reactor_asks_is_news_for_the_future_alone() {
 }
 
 #[test]
+fn a_driver_that_panics_between_the_reactors_questions_stops_no_future() {
+    for call in ["now_ns", "pause"] {
+        let _watch = Watch::over(format!("panic of {call}"));
+        let (gpu, calls, device) = world(Schedule::Timed);
+        let stream = device.stream().unwrap();
+        let buffer = stream.upload(&[1_u8; N]).unwrap();
+        let hold = gpu.hold(stream.as_raw());
+        let download = stream.download(&buffer).unwrap();
+        let in_reactor = || thread::current().name() == Some("millstream-reactor");
+        let made = panic_once(&calls, move |name| name == call && in_reactor(), 2);
+        let waiter = thread::spawn(move || pollster::block_on(download));
+        while made.load(Ordering::Relaxed) < 2 {
+            thread::yield_now();
+        }
+        drop(hold);
+        assert_eq!(waiter.join().unwrap().unwrap(), [1; N]);
+    }
+}
+
+#[test]
 fn a_point_that_could_not_be_recorded_is_recorded_by_the_next_operation() {
     let (gpu, calls, device) = world(Schedule::Timed);
     let stream = device.stream().unwrap();

@@ -1,12 +1,14 @@
 //! The scenarios that must work, each a test named after its number, under every schedule of the simulated device or, with
 //! `MILLSTREAM_DEVICE=cuda:0`, on a GPU.
 
+mod alignment;
 mod arrays;
 mod cache;
 mod calls;
 mod cancel;
 mod casts;
 mod child;
+mod clauses;
 mod closing;
 mod counts;
 mod events;
@@ -15,27 +17,34 @@ mod executors;
 mod exits;
 mod failures;
 mod faults;
+mod foreign_calls;
+mod forked;
 mod health;
 mod host_memory;
 mod lost;
 mod managed;
 mod memory;
+mod messages;
 mod opting_out;
 mod owned;
 mod places;
 #[path = "../programs/program/mod.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod program;
+mod properties;
 mod random;
 mod rectangles;
 mod rig;
 mod scopes;
 mod shapes;
+mod shared_memory;
+mod subscribers;
 mod sweep;
 mod threads;
 mod transfers;
 mod two_devices;
 mod unsubmitted;
+mod user_code;
 mod wakers;
 mod within;
 mod worlds;

@@ -68,7 +68,8 @@ fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
             assert_eq!(
                 clause,
                 Problem::Requires {
-                    clause: "c.len() >= n"
+                    clause: "c.len() >= n",
+                    values: "c.len() = 3, n = 4".to_owned()
                 }
             );
             let grid = Grid::new([1, 1, 1], [2048, 1, 1]);

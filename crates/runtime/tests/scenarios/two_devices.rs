@@ -1,13 +1,18 @@
 //! Scenarios with two devices. A machine with one GPU cannot run them: there they are left out by name.
 
-#![allow(unsafe_code, reason = "launches a kernel that faults")]
+#![allow(unsafe_code, reason = "launches a kernel that faults, and plays other code")]
 
 use millstream::{
     Device, Error, Grid, Problem, Result, Stream,
+    driver::{Driver, cuda::Cuda},
     sim::{Gpu, Schedule, SimConfig},
 };
 
-use crate::rig::{LARGE_LEN, Rig, Watch, everywhere, gate_kernel};
+use crate::{
+    arrays::sums,
+    places::on_gpu,
+    rig::{LARGE_LEN, Rig, Watch, everywhere, gate_kernel},
+};
 
 /// Runs a scenario with the rig's device and a second one.
 fn scenario(run: impl Fn(&Rig, &Device) -> Result<()>) {
@@ -158,6 +163,59 @@ fn fault(stream: &Stream) {
     let kernels = gate_kernel::load(&stream.device()).unwrap();
     // SAFETY: none; on the simulated device an address that is nobody's is an error and no more.
     unsafe { kernels.gate(stream, Grid::new([1, 1, 1], [1, 1, 1]), 64) }.unwrap();
+}
+
+/// Does what other code of the thread may do at any time, on a GPU: makes the device's context current.
+fn foreign_code(device: &Device) {
+    if on_gpu() {
+        let cuda = Cuda::load().expect("the driver loaded before");
+        // SAFETY: the context lives as long as the device.
+        unsafe { cuda.make_current(device.as_raw()) }.expect("a live context");
+    }
+}
+
+#[test]
+fn other_code_of_the_thread_may_make_another_devices_context_current() {
+    scenario(|rig, second| {
+        for (ours, other) in [(&rig.device, second), (second, &rig.device)] {
+            foreign_code(other);
+            let (s1, s2) = (ours.stream()?, ours.stream()?);
+            foreign_code(other);
+            let mut array = s1.zeros::<f32>(1000)?;
+            let mut sum = s2.zeros::<f32>(1000)?;
+            foreign_code(other);
+            s1.fill(&mut array, 5.0)?;
+            foreign_code(other);
+            // An event is recorded on the one stream, and the other waits for it.
+            s2.fill(array.slice_mut(..500), 6.0)?;
+            foreign_code(other);
+            let event = s2.record()?;
+            s1.wait_for(&event)?;
+            foreign_code(other);
+            let kernels = sums::load(ours)?;
+            foreign_code(other);
+            kernels.vecadd(&s1, Grid::linear(1000), &array, &array, &mut sum, 1000)?;
+            foreign_code(other);
+            let mut pinned = ours.pinned::<f32>(1000)?;
+            s2.copy(&sum, &mut pinned)?;
+            foreign_code(other);
+            let found = s1.download(&sum)?.wait()?;
+            assert_eq!((found[0], found[999]), (12.0, 10.0));
+            assert_eq!(*pinned.read()?, *found);
+            foreign_code(other);
+            drop((array, sum, pinned, event, s1, s2));
+            if on_gpu() {
+                let cuda = Cuda::load().expect("the driver loaded before");
+                let current = cuda.current_context().expect("the driver answers");
+                assert_eq!(
+                    current,
+                    other.as_raw(),
+                    "other code finds its own context current"
+                );
+            }
+        }
+        Ok(())
+    });
 }
 
 #[test]

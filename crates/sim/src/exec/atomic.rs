@@ -1,14 +1,14 @@
 //! Atomics of a warp: lane after lane, each on what the one before left.
 
-use super::fault::FaultKind;
 use super::float::canonical;
 use super::half;
+use super::launch::Region;
 use super::marks::Touch;
 use super::memory::{Cached, Memory, in_window};
 use super::observe::AtomicOperands;
 use super::place::{Failure, Place};
 use super::registers::{LANES, Registers, lanes};
-use crate::ptx::code::{AccessSpace, Atomic, AtomicOp, Window};
+use crate::ptx::code::{AccessSpace, Atomic, AtomicOp, HighHalves, Window};
 use crate::ptx::types::Type;
 
 /// Whether an atomic can be how threads wait for each other: one whose result they look at.
@@ -19,12 +19,13 @@ pub(super) fn may_wait(atomic: &Atomic) -> bool {
 /// What the atomic is about to be given.
 pub(super) fn operands(r: &Registers, atomic: &Atomic, mask: u32) -> AtomicOperands {
     AtomicOperands {
-        place: Place::new(r, atomic.address, mask, atomic.ty.bytes(), true),
+        place: Place::new(r, atomic.address, mask, atomic.bytes(), true),
         compared: if atomic.ty.bytes() == 8 {
             *r.double(atomic.b)
         } else {
             r.word(atomic.b).map(u64::from)
         },
+        compared_high: atomic.high.map_or([0; LANES], |high| *r.double(high.b)),
     }
 }
 
@@ -36,7 +37,7 @@ impl<'m> Memory<'_, 'm> {
         cached: &mut Cached<'m>,
         mask: u32,
     ) -> Result<(), Failure> {
-        let place = Place::new(r, atomic.address, mask, atomic.ty.bytes(), true);
+        let place = Place::new(r, atomic.address, mask, atomic.bytes(), true);
         place.check_alignment()?;
         match atomic.space {
             AccessSpace::Is(window) => self.atomic_in(window, r, atomic, cached, &place),
@@ -61,6 +62,9 @@ impl<'m> Memory<'_, 'm> {
     ) -> Result<(), Failure> {
         if window == Window::Global {
             self.traffic.atomics += u64::from(place.mask.count_ones());
+        }
+        if let Some(high) = atomic.high {
+            return self.atomic_wide(window, r, atomic, high, cached, place);
         }
         if place.bytes == 8 {
             let (b, c) = (*r.double(atomic.b), *r.double(atomic.c));
@@ -122,25 +126,84 @@ impl<'m> Memory<'_, 'm> {
         Ok(())
     }
 
+    /// Exchanges and compare-and-swaps of 128 bits. The blocks of a kernel that has one run in order,
+    /// so that no other thread comes between the two halves.
+    #[cold]
+    fn atomic_wide(
+        &mut self,
+        window: Window,
+        r: &mut Registers,
+        atomic: &Atomic,
+        high: HighHalves,
+        cached: &mut Cached<'m>,
+        place: &Place,
+    ) -> Result<(), Failure> {
+        let pair = |low, high| (*r.double(low), *r.double(high));
+        let ((b, b_high), (c, c_high)) = (pair(atomic.b, high.b), pair(atomic.c, high.c));
+        let (mut old, mut old_high) = ([0; LANES], [0; LANES]);
+        for lane in lanes(place.mask) {
+            let change = |old: [u64; 2]| match atomic.f {
+                AtomicOp::Exchange => [b[lane], b_high[lane]],
+                _ if old == [b[lane], b_high[lane]] => [c[lane], c_high[lane]],
+                _ => old,
+            };
+            let found = if window == Window::Global {
+                let (region, offset) = self.writable(cached, place, lane, Touch::UPDATE)?;
+                update_wide(&region, offset, change).ok_or_else(|| place.out_of_bounds(lane))?
+            } else {
+                let cell = self.own_bytes::<16>(window, place, lane)?;
+                let found = u128::from_le_bytes(*cell);
+                let found = [found as u64, (found >> 64) as u64];
+                let [low, high] = change(found);
+                *cell = (u128::from(low) | u128::from(high) << 64).to_le_bytes();
+                found
+            };
+            (old[lane], old_high[lane]) = (found[0], found[1]);
+        }
+        if let (Some(low), Some(high)) = (atomic.result, high.result) {
+            r.set_double(low, place.mask, &old);
+            r.set_double(high, place.mask, &old_high);
+        }
+        Ok(())
+    }
+
     /// The bytes of shared or local memory that a lane works on.
-    fn own_bytes<const N: usize>(
+    #[inline(always)]
+    pub(super) fn own_bytes<const N: usize>(
         &mut self,
         window: Window,
         place: &Place,
         lane: usize,
     ) -> Result<&mut [u8; N], Failure> {
-        let offset = usize::try_from(place.addresses[lane]).unwrap_or(usize::MAX);
-        let fault: FaultKind = self.outside(window, place, lane);
-        let memory: &mut [u8] = match window {
-            Window::Shared => self.shared,
-            Window::Local => &mut self.local[lane * self.local_bytes..][..self.local_bytes],
-            Window::Global | Window::Param => &mut [],
+        let size = match window {
+            Window::Shared => self.shared.len(),
+            Window::Local => self.local_bytes,
+            Window::Global | Window::Param => 0,
         };
-        memory
-            .get_mut(offset..)
-            .and_then(|tail| tail.first_chunk_mut())
-            .ok_or((lane, fault))
+        if place.addresses[lane] > size.saturating_sub(N) as u64 || size < N {
+            return Err((lane, self.outside(window, place, lane)));
+        }
+        let memory: &mut [u8] = match window {
+            Window::Local => &mut self.local[lane * self.local_bytes..],
+            _ => self.shared,
+        };
+        memory[place.addresses[lane] as usize..]
+            .first_chunk_mut()
+            .ok_or_else(|| place.out_of_bounds(lane))
     }
+}
+
+/// Replaces 16 bytes, and returns what was there, the lower half first.
+fn update_wide(
+    region: &Region<'_>,
+    offset: usize,
+    change: impl Fn([u64; 2]) -> [u64; 2],
+) -> Option<[u64; 2]> {
+    let found = [region.cells.load_u64(offset)?, region.cells.load_u64(offset + 8)?];
+    let [low, high] = change(found);
+    region.cells.store_u64(offset, low)?;
+    region.cells.store_u64(offset + 8, high)?;
+    Some(found)
 }
 
 /// The new value of a 32-bit atomic, or one of 16 bits.

@@ -1,6 +1,7 @@
 //! A block: its warps in turn, its shared memory and its barriers.
 
 use super::barrier::Barriers;
+use super::copy::Copies;
 use super::dispatch;
 use super::launch::{GlobalMemory, Launch};
 use super::memory::{Cached, Memory, Traffic};
@@ -25,6 +26,7 @@ pub(super) struct Shared<'r, 'm> {
     pub(super) step_limit: u64,
     pub(super) memory: &'r mut [u8],
     pub(super) barriers: &'r mut Barriers,
+    pub(super) copies: &'r mut Copies,
     pub(super) counts: &'r mut Counts,
     pub(super) cached_loads: &'r mut [Cached<'m>],
     pub(super) cached_stores: &'r mut [Cached<'m>],
@@ -116,6 +118,8 @@ pub(super) struct Block {
     warps: Vec<Warp>,
     memory: Vec<u8>,
     barriers: Barriers,
+    /// Asynchronous copies that no thread has waited for.
+    copies: Copies,
     /// Warps with threads that live.
     running: Vec<usize>,
 }
@@ -138,6 +142,7 @@ impl Block {
         self.memory
             .resize((code.shared_bytes + launch.dynamic_shared_bytes) as usize, 0);
         self.barriers.start(threads);
+        self.copies.start(warp_count as usize);
         self.warps.resize_with(warp_count as usize, Warp::default);
         self.running.clear();
         self.running.extend(0..self.warps.len());
@@ -158,6 +163,7 @@ impl Block {
             warps,
             memory,
             barriers,
+            copies,
             running,
             ..
         } = self;
@@ -176,6 +182,7 @@ impl Block {
                 step_limit: launch.step_limit,
                 memory,
                 barriers,
+                copies,
                 counts: &mut worker.counts,
                 cached_loads: &mut worker.cached_loads,
                 cached_stores: &mut worker.cached_stores,

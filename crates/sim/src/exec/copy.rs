@@ -1,10 +1,14 @@
 //! `cp.async`: copies to shared memory that are seen only once they have been waited for.
 //!
 //! A copy reads where it stands, and writes where it is waited for: a kernel that reads too early finds what was there before, every time.
+//! An arrival on a barrier object that follows copies takes place, with them, when a thread asks the object.
+
+use smallvec::SmallVec;
 
 use super::block::Shared;
 use super::fault::FaultKind;
-use super::memory::Memory;
+use super::mbarrier;
+use super::memory::{Memory, in_window};
 use super::place::{Failure, Place};
 use super::registers::lanes;
 use super::warp::Warp;
@@ -16,25 +20,81 @@ struct Pending {
     lane: u32,
     /// The thread's group that it belongs to: how many it had committed before.
     group: u32,
+    /// Its place among the copies of the warp.
+    number: u64,
     /// Where in shared memory.
     offset: usize,
     bytes: usize,
     value: [u8; 16],
 }
 
-/// The copies of a warp's threads that nobody has waited for.
+impl Pending {
+    fn write(&self, memory: &mut [u8]) {
+        memory[self.offset..][..self.bytes].copy_from_slice(&self.value[..self.bytes]);
+    }
+}
+
+/// An arrival on a barrier object that waits for copies.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    /// Where the object lies in shared memory.
+    object: u64,
+    warp: u32,
+    lane: u32,
+    /// The first of the warp's copies that it does not wait for.
+    end: u64,
+}
+
+/// The copies of a warp's threads that no thread has waited for.
 #[derive(Debug, Default)]
-pub(super) struct Copies {
+struct WarpCopies {
     pending: Vec<Pending>,
     /// How many groups each thread has committed.
     committed: [u32; 32],
+    /// How many copies there have been.
+    started: u64,
+}
+
+/// The copies of a block's threads that no thread has waited for.
+#[derive(Debug, Default)]
+pub(super) struct Copies {
+    warps: Vec<WarpCopies>,
+    arrivals: Vec<Arrival>,
 }
 
 impl Copies {
-    /// Forgets everything.
-    pub(super) fn clear(&mut self) {
-        self.pending.clear();
-        self.committed = [0; 32];
+    /// Starts a block of so many warps.
+    pub(super) fn start(&mut self, warps: usize) {
+        self.warps.resize_with(warps, WarpCopies::default);
+        for warp in &mut self.warps {
+            warp.pending.clear();
+            warp.committed = [0; 32];
+            warp.started = 0;
+        }
+        self.arrivals.clear();
+    }
+
+    /// Completes the copies that the next arrival on an object waits for. Gives the warp and the lane of
+    /// the arrival, which the caller has to make; none if no arrival waits.
+    pub(super) fn arrive(&mut self, object: u64, memory: &mut [u8]) -> Option<(u32, usize)> {
+        let at = self
+            .arrivals
+            .iter()
+            .position(|arrival| arrival.object == object)?;
+        let Arrival { warp, lane, end, .. } = self.arrivals.remove(at);
+        self.warps[warp as usize].pending.retain(|copy| {
+            let waits = copy.lane == lane && copy.number < end;
+            if waits {
+                copy.write(memory);
+            }
+            !waits
+        });
+        Some((warp, lane as usize))
+    }
+
+    /// Forgets the arrivals on an object, but not the copies before them.
+    pub(super) fn forget_arrivals(&mut self, object: u64) {
+        self.arrivals.retain(|arrival| arrival.object != object);
     }
 }
 
@@ -46,29 +106,53 @@ pub(super) fn run(
     shared: &mut Shared<'_, '_>,
     mask: u32,
 ) -> Result<(), Failure> {
+    let copies = &mut shared.copies.warps[warp.index as usize];
     match *copy {
         AsyncCopy::Commit => {
             for lane in lanes(mask) {
-                warp.copies.committed[lane] += 1;
+                copies.committed[lane] += 1;
             }
             Ok(())
         }
         AsyncCopy::Wait { but } => {
-            let committed = warp.copies.committed;
+            let committed = copies.committed;
             let target = &mut *shared.memory;
-            warp.copies.pending.retain(|copy| {
+            copies.pending.retain(|copy| {
                 let lane = copy.lane as usize;
                 // `wait_all` waits for those that have not been committed, too.
                 let behind = committed[lane].saturating_sub(copy.group);
                 let waits = mask >> lane & 1 == 1 && but.is_none_or(|but| behind > but);
                 if waits {
-                    target[copy.offset..][..copy.bytes].copy_from_slice(&copy.value[..copy.bytes]);
+                    copy.write(target);
                 }
                 !waits
             });
             Ok(())
         }
         AsyncCopy::Start { .. } => start(copy, warp, shared, mask),
+        AsyncCopy::Arrive {
+            object,
+            space,
+            increments,
+        } => {
+            let place = Place::new(&warp.registers, object, mask, 8, true);
+            let place = match space {
+                AccessSpace::Generic => in_window(&place, Window::Shared).unwrap_or(place),
+                AccessSpace::Is(_) => place,
+            };
+            place.check_alignment()?;
+            for lane in lanes(mask) {
+                mbarrier::arrive_behind_copies(shared, &place, lane, increments)?;
+                let end = shared.copies.warps[warp.index as usize].started;
+                shared.copies.arrivals.push(Arrival {
+                    object: place.addresses[lane],
+                    warp: warp.index,
+                    lane: lane as u32,
+                    end,
+                });
+            }
+            Ok(())
+        }
     }
 }
 
@@ -91,6 +175,7 @@ fn start(copy: &AsyncCopy, warp: &mut Warp, shared: &mut Shared<'_, '_>, mask: u
     let ignored = ignore.map_or(0, |slot| warp.registers.predicate(slot));
     let counts = source_bytes.map(|slot| *warp.registers.word(slot));
     let memory = shared.all(&mut warp.local);
+    let mut started: SmallVec<[Pending; 32]> = SmallVec::new();
     for lane in lanes(mask) {
         let count = counts.map_or(bytes, |counts| (counts[lane] as usize).min(bytes));
         let count = if ignored >> lane & 1 == 1 { 0 } else { count };
@@ -106,13 +191,21 @@ fn start(copy: &AsyncCopy, warp: &mut Warp, shared: &mut Shared<'_, '_>, mask: u
             return Err(sources.out_of_bounds(lane));
         }
         memory.traffic.read_bytes += count as u64;
-        warp.copies.pending.push(Pending {
+        started.push(Pending {
             lane: lane as u32,
-            group: warp.copies.committed[lane],
+            group: 0,
+            number: 0,
             offset,
             bytes,
             value,
         });
+    }
+    let copies = &mut shared.copies.warps[warp.index as usize];
+    for mut copy in started {
+        copy.group = copies.committed[copy.lane as usize];
+        copy.number = copies.started;
+        copies.started += 1;
+        copies.pending.push(copy);
     }
     Ok(())
 }

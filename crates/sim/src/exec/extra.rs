@@ -2,8 +2,8 @@
 
 use super::float8;
 use super::registers::Registers;
-use crate::ptx::code::{Extra, Packed, PackedOp, Slot};
-use crate::ptx::types::Type;
+use super::video;
+use crate::ptx::code::{Extra, Slot};
 
 /// Runs the operation on all lanes of `mask`.
 #[cold]
@@ -12,7 +12,9 @@ pub(super) fn run(r: &mut Registers, mask: u32, f: Extra, d: Slot, abc: [Slot; 3
         Extra::Extend { signed, wrap } => extend(a, b, signed, wrap),
         Extra::BitMask { wrap } => bit_mask(a, b, wrap),
         Extra::FindNth => find_nth(a, b, c.cast_signed()),
-        Extra::Packed(how) => packed(how, a, b, c),
+        Extra::Packed(how) => video::packed(how, a, b, c),
+        Extra::Video(how) => video::scalar(how, a, b, c),
+        Extra::PackSaturated { bits, signed } => pack_saturated(bits, signed, [a, b, c]),
         Extra::ToFloat8 { format, relu } => float8::pair_of_singles(format, relu, a, b),
         Extra::HalvesToFloat8 { format, relu } => float8::pair_of_halves(format, relu, a),
         Extra::FromFloat8 { format, relu } => float8::to_halves(format, relu, a),
@@ -56,68 +58,21 @@ fn find_nth(mask: u32, base: u32, n: i32) -> u32 {
     found.unwrap_or(u32::MAX)
 }
 
-/// Part `index` of a register, extended.
-fn part(value: u32, index: u8, bits: u32, ty: Type) -> i64 {
-    let unused = 32 - bits;
-    let high = value >> (u32::from(index) * bits) << unused;
-    if ty.is_signed() {
-        i64::from(high.cast_signed() >> unused)
+/// `c`, moved up by twice `bits`, over `a` over `b`, which are saturated to `bits`.
+fn pack_saturated(bits: u8, signed: bool, [a, b, c]: [u32; 3]) -> u32 {
+    let (low, high) = if signed {
+        (-(1i64 << (bits - 1)), (1i64 << (bits - 1)) - 1)
     } else {
-        i64::from(high >> unused)
-    }
-}
-
-fn packed(how: Packed, a: u32, b: u32, c: u32) -> u32 {
-    let bits = 32 / u32::from(how.parts);
-    let mut result = if how.accumulate { c } else { 0 };
-    for index in 0..how.parts {
-        let (x, y) = (part(a, index, bits, how.a), part(b, index, bits, how.b));
-        let value = match how.f {
-            PackedOp::Add => x + y,
-            PackedOp::Sub => x - y,
-            PackedOp::Average => (x + y + i64::from(x + y >= 0)) >> 1,
-            PackedOp::Difference => (x - y).abs(),
-            PackedOp::Min => x.min(y),
-            PackedOp::Max => x.max(y),
-            PackedOp::Set(relation) => i64::from(relation >> (x.cmp(&y) as i8 + 1) & 1),
-        };
-        let value = if how.relu { value.max(0) } else { value };
-        if how.accumulate {
-            result = result.wrapping_add(value as u32);
-            continue;
-        }
-        let value = if how.saturate {
-            let (low, high) = if how.d.is_signed() {
-                (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
-            } else {
-                (0, (1 << bits) - 1)
-            };
-            value.clamp(low, high)
-        } else {
-            value
-        };
-        let ones = u32::MAX >> (32 - bits);
-        result |= (value as u32 & ones) << (u32::from(index) * bits);
-    }
-    result
+        (0, (1i64 << bits) - 1)
+    };
+    let ones = (1u64 << bits) - 1;
+    let field = |value: u32| i64::from(value.cast_signed()).clamp(low, high).cast_unsigned() & ones;
+    (u64::from(c) << (2 * bits) | field(a) << bits | field(b)) as u32
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn how(f: PackedOp, parts: u8, ty: Type) -> Packed {
-        Packed {
-            f,
-            parts,
-            d: ty,
-            a: ty,
-            b: ty,
-            saturate: false,
-            accumulate: false,
-            relu: false,
-        }
-    }
 
     #[test]
     fn masks_and_extensions() {
@@ -138,41 +93,13 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_registers() {
-        let add = how(PackedOp::Add, 4, Type::U32);
-        assert_eq!(packed(add, 0x01ff_8002, 0x0101_8003, 0), 0x0200_0005);
-        let saturating = Packed {
-            saturate: true,
-            ..add
-        };
-        assert_eq!(packed(saturating, 0x01ff_8002, 0x0101_8003, 0), 0x02ff_ff05);
-        let signed = Packed {
-            saturate: true,
-            ..how(PackedOp::Sub, 2, Type::S32)
-        };
-        assert_eq!(packed(signed, 0x8000_0005, 0x0001_0007, 0), 0x8000_fffe);
-        let sum = Packed {
-            accumulate: true,
-            ..how(PackedOp::Difference, 4, Type::U32)
-        };
-        assert_eq!(packed(sum, 0x0105_0003, 0x0300_0103, 100), 100 + 2 + 5 + 1);
-        assert_eq!(
-            packed(how(PackedOp::Average, 4, Type::U32), 0x0102_fe00, 0x0201_ff00, 0),
-            0x0202_ff00
-        );
-        assert_eq!(
-            packed(
-                how(PackedOp::Set(0b101), 4, Type::U32),
-                0x0102_0304,
-                0x0100_0305,
-                0
-            ),
-            0x0001_0001
-        );
-        let relu = Packed {
-            relu: true,
-            ..how(PackedOp::Max, 2, Type::S16)
-        };
-        assert_eq!(packed(relu, 0xffff_0003, 0xfffe_0002, 0), 0x0000_0003);
+    fn saturated_fields_lie_below_the_third_operand() {
+        let minus = |value: i32| value.cast_unsigned();
+        assert_eq!(pack_saturated(16, false, [70_000, minus(-5), 9]), 0xffff_0000);
+        assert_eq!(pack_saturated(16, true, [40_000, minus(-40_000), 9]), 0x7fff_8000);
+        assert_eq!(pack_saturated(8, true, [127, minus(-1), 0xabcd]), 0xabcd_7fff);
+        assert_eq!(pack_saturated(8, false, [300, 7, 0x1_0002]), 0x0002_ff07);
+        assert_eq!(pack_saturated(4, true, [9, minus(-9), 3]), 0x378);
+        assert_eq!(pack_saturated(2, false, [5, 1, 1]), 0b1_1101);
     }
 }

@@ -10,13 +10,15 @@ use thiserror::Error;
 )]
 pub struct Fault {
     /// The kernel's name.
-    pub kernel: String,
+    pub kernel: Box<str>,
     /// The block's index.
     pub block: [u32; 3],
     /// The thread's index in its block.
     pub thread: [u32; 3],
     /// The line of the PTX text, counted from 1; 0 where the launch as a whole was wrong.
     pub ptx_line: u32,
+    /// File and line of the source, if the PTX has them (NVRTC's `-lineinfo`).
+    pub source_line: Option<Box<str>>,
     /// What happened.
     pub kind: FaultKind,
 }
@@ -136,6 +138,16 @@ pub enum FaultKind {
     BarrierDeadlock {
         /// The operation waited at.
         what: &'static str,
+    },
+    /// An operation on a barrier object in shared memory that its state does not allow.
+    #[error("`{operation}` on the barrier object at {offset:#x} of shared memory: {problem}")]
+    InvalidBarrierObject {
+        /// The PTX instruction, without what is said about order and space.
+        operation: &'static str,
+        /// Where the object lies in shared memory, or the generic address if it does not.
+        offset: u64,
+        /// What is wrong.
+        problem: String,
     },
     /// The launch executed more warp instructions than it may: most likely it never ends.
     #[error("the launch exceeded {limit} warp instructions")]

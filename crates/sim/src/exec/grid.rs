@@ -6,17 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use rayon::prelude::*;
 
 use super::block::{Block, Counts, FailedThread, Progress, Worker, coordinates};
+use super::checks::{Checked, Checks, Noticed};
 use super::fault::{Fault, FaultKind};
 use super::launch::{GlobalMemory, Launch, Stats};
 use super::observe::{Nobody, Observer};
 use super::races::{KernelRace, Races};
+use crate::attributes::SHARED_BYTES_MAX;
 use crate::ptx::Kernel;
 
 /// The most threads of a block.
 const THREADS_MAX: u64 = 1024;
-
-/// The most bytes of shared memory of a block: what a block of the newest known target can have.
-const SHARED_BYTES_MAX: u32 = 227 * 1024;
 
 /// The most blocks that run in turn when some wait for others.
 const RESIDENT_MAX: usize = 1024;
@@ -56,23 +55,40 @@ pub fn run_checked(
     launch: &Launch<'_>,
     memory: &dyn GlobalMemory,
 ) -> (Result<Stats, Fault>, Vec<KernelRace>) {
+    let checked = Checked {
+        races: true,
+        instructions: &[],
+    };
+    let (ran, noticed) = run_watched(kernel, launch, memory, checked);
+    (ran, noticed.races)
+}
+
+/// Runs a kernel under checks, otherwise as [`run_checked`].
+pub(crate) fn run_watched(
+    kernel: &Kernel,
+    launch: &Launch<'_>,
+    memory: &dyn GlobalMemory,
+    checked: Checked<'_>,
+) -> (Result<Stats, Fault>, Noticed) {
     let blocks = match check(kernel, launch) {
         Ok(blocks) => blocks,
-        Err(fault) => return (Err(fault), Vec::new()),
+        Err(fault) => return (Err(fault), Noticed::default()),
     };
-    let mut races = Races::new(kernel, launch, memory);
-    let counts = run_in_order(kernel, launch, memory, blocks, &mut races);
-    (counts.map(|counts| counts.stats(blocks)), races.found())
+    let races = checked.races.then(|| Races::new(kernel, launch, memory));
+    let mut checks = Checks::new(kernel, launch, races, checked.instructions);
+    let counts = run_in_order(kernel, launch, memory, blocks, &mut checks);
+    (counts.map(|counts| counts.stats(blocks)), checks.noticed())
 }
 
 /// Refuses what a driver refuses: a launch that does not fit the kernel. Gives the number of its blocks.
 fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<u64, Fault> {
     let invalid = |problem: String| {
         Err(Fault {
-            kernel: kernel.name().to_owned(),
+            kernel: kernel.name().into(),
             block: [0; 3],
             thread: [0; 3],
             ptx_line: 0,
+            source_line: None,
             kind: FaultKind::InvalidLaunch(problem),
         })
     };
@@ -130,15 +146,11 @@ fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<u64, Fault> {
 
 fn fault(kernel: &Kernel, launch: &Launch<'_>, block: u64, failure: FailedThread) -> Fault {
     Fault {
-        kernel: kernel.name().to_owned(),
+        kernel: kernel.name().into(),
         block: coordinates(block, launch.grid),
         thread: coordinates(u64::from(failure.thread), launch.block),
-        ptx_line: kernel
-            .code
-            .lines
-            .get(failure.failed.pc as usize)
-            .copied()
-            .unwrap_or(0),
+        ptx_line: kernel.line(failure.failed.pc),
+        source_line: kernel.source(failure.failed.pc).map(String::into_boxed_str),
         kind: failure.failed.kind,
     }
 }
@@ -220,10 +232,11 @@ fn run_in_parallel(
                 let over = steps.fetch_add(done, Relaxed) + done > launch.step_limit;
                 let failure = failure.or_else(|| {
                     over.then(|| Fault {
-                        kernel: kernel.name().to_owned(),
+                        kernel: kernel.name().into(),
                         block: coordinates(index, launch.grid),
                         thread: [0; 3],
                         ptx_line: 0,
+                        source_line: None,
                         kind: FaultKind::StepLimit {
                             limit: launch.step_limit,
                         },

@@ -56,6 +56,10 @@ fn operate(op: HalfOp, format: Format, a: u16, b: u16, c: u16) -> u16 {
         HalfOp::Relu if x == Number::Nan => nan,
         HalfOp::Relu if a & 0x8000 != 0 => 0,
         HalfOp::Relu => a,
+        HalfOp::Flush if exact::is_tiny(x, format) => a & 0x8000,
+        HalfOp::Flush => a,
+        HalfOp::Finite if matches!(x, Number::Infinite { .. }) => a - 1,
+        HalfOp::Finite => a,
         HalfOp::Ex2 => function(f64::exp2),
         HalfOp::Tanh => function(f64::tanh),
         HalfOp::Saturate => {

@@ -310,17 +310,13 @@ pub(super) fn mad_wide(r: &mut Registers, mask: u32, signed: bool, d: Slot, [a, 
 #[inline(always)]
 pub(super) fn carry32(r: &mut Registers, mask: u32, f: Carry, d: Slot, a: Slot, b: Slot) {
     let (a, b) = (r.word(a), r.word(b));
-    let flags = f.read.map_or(0, |slot| r.predicate(slot));
+    let flags = f.read.map_or(f.unread(), |slot| r.predicate(slot));
     let mut values = [0; 32];
     let mut out = 0;
     for lane in 0..32 {
         let flag = u64::from(flags >> lane & 1);
-        let (a, b) = (u64::from(a[lane]), u64::from(b[lane]));
-        let wide = if f.subtract {
-            a.wrapping_sub(b).wrapping_sub(flag)
-        } else {
-            a + b + flag
-        };
+        let b = if f.subtract { !b[lane] } else { b[lane] };
+        let wide = u64::from(a[lane]) + u64::from(b) + flag;
         values[lane] = wide as u32;
         out |= u32::from(wide >> 32 != 0) << lane;
     }
@@ -333,17 +329,13 @@ pub(super) fn carry32(r: &mut Registers, mask: u32, f: Carry, d: Slot, a: Slot, 
 #[inline(always)]
 pub(super) fn carry64(r: &mut Registers, mask: u32, f: Carry, d: Slot, a: Slot, b: Slot) {
     let (a, b) = (r.double(a), r.double(b));
-    let flags = f.read.map_or(0, |slot| r.predicate(slot));
+    let flags = f.read.map_or(f.unread(), |slot| r.predicate(slot));
     let mut values = [0; 32];
     let mut out = 0;
     for lane in 0..32 {
         let flag = u128::from(flags >> lane & 1);
-        let (a, b) = (u128::from(a[lane]), u128::from(b[lane]));
-        let wide = if f.subtract {
-            a.wrapping_sub(b).wrapping_sub(flag)
-        } else {
-            a + b + flag
-        };
+        let b = if f.subtract { !b[lane] } else { b[lane] };
+        let wide = u128::from(a[lane]) + u128::from(b) + flag;
         values[lane] = wide as u64;
         out |= u32::from(wide >> 64 != 0) << lane;
     }

@@ -6,7 +6,7 @@ use super::barrier::Barriers;
 use super::place::Place;
 use super::registers::{Doubles, Words};
 use super::warp::Warp;
-use crate::ptx::code::{Access, Atomic, Exchange};
+use crate::ptx::code::{Access, Atomic, Exchange, Mbarrier};
 
 /// Where a warp is, and which of its lanes do what stands there.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +20,8 @@ pub(super) struct AtomicOperands {
     pub(super) place: Place,
     /// What a compare-and-swap compares with.
     pub(super) compared: Doubles,
+    /// The upper half of that, where it has 128 bits.
+    pub(super) compared_high: Doubles,
 }
 
 /// Lanes that arrive at a barrier of the block.
@@ -53,6 +55,16 @@ pub(super) trait Observer {
 
     /// An atomic, after it was made.
     fn atomic(&mut self, _warp: &Warp, _at: At, _atomic: &Atomic, _operands: &AtomicOperands) {}
+
+    /// An operation on barrier objects at offsets in shared memory, before it is made.
+    fn object(&mut self, _warp: &Warp, _at: At, _place: &Place, _operation: &Mbarrier) {}
+
+    /// A thread, by its warp and lane, has changed an object, and released by that what it did, if it
+    /// `releases`; the object's phase may have completed by it.
+    fn object_arrived(&mut self, _thread: (u32, usize), _at: u64, _releases: bool, _completes: bool) {}
+
+    /// A thread was told that a phase of an object has completed, and acquires by that.
+    fn object_waited(&mut self, _warp: u32, _lane: usize, _at: u64) {}
 
     /// A fence, for the block or for all.
     fn fence(&mut self, _warp: &Warp, _mask: u32, _block_only: bool) {}

@@ -6,7 +6,7 @@ use super::fault::FaultKind;
 use super::observe::{Arrived, At, Observer};
 use super::registers::{LANES, Registers, lanes};
 use super::warp::{Group, NOWHERE, Pause, Wait, Warp, deadlock};
-use super::{atomic, bits, call, convert, copy, extra, float, half, integer, system};
+use super::{atomic, bits, call, convert, copy, extra, float, half, integer, mbarrier, system};
 use crate::ptx::code::{BarrierOp, GUARD_NEGATED, NO_GUARD, Op, Window};
 
 /// A thread that failed.
@@ -181,6 +181,10 @@ pub(super) fn run<O: Observer>(
             Op::Copy(index) => {
                 let copy = code.copies[index as usize];
                 copy::run(&copy, warp, shared, mask).map_err(failed)?;
+            }
+            Op::Mbarrier(index) => {
+                let operation = &code.mbarriers[index as usize];
+                mbarrier::run(operation, warp, shared, observer, at).map_err(failed)?;
             }
             Op::Exit => {
                 warp.exit(mask);
@@ -438,6 +442,7 @@ fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
         | Op::Return
         | Op::System(_)
         | Op::Copy(_)
+        | Op::Mbarrier(_)
         | Op::Exit
         | Op::Trap
         | Op::Barrier(_)

@@ -9,7 +9,6 @@ use smallvec::SmallVec;
 
 use super::barrier::Barriers;
 use super::call::Stacks;
-use super::copy::Copies;
 use super::exchange;
 use super::fault::FaultKind;
 use super::registers::{FULL, LANES, Registers, Words, lanes};
@@ -73,8 +72,6 @@ pub(super) struct Warp {
     pub(super) local: Vec<u8>,
     /// What calls have kept of each thread.
     pub(super) stacks: Stacks,
-    /// Asynchronous copies that nobody has waited for.
-    pub(super) copies: Copies,
     /// Threads that have not exited.
     pub(super) live: u32,
     /// The groups that do not run at the moment.
@@ -110,7 +107,6 @@ impl Warp {
         self.in_turn = false;
         self.turn_next = false;
         self.stacks.clear();
-        self.copies.clear();
         self.local.clear();
         self.local.resize(code.local_bytes as usize * LANES, 0);
         self.registers.reset(code);
@@ -290,6 +286,12 @@ impl Warp {
         self.waited |= waiting;
         self.patience -= if waiting { WAIT_COST } else { 1 };
         self.patience <= 0
+    }
+
+    /// Makes the warp give way at the next backward branch: what it waits for is up to other threads of
+    /// the block.
+    pub(super) fn expect_others(&mut self) {
+        self.patience = self.patience.min(1);
     }
 
     /// Puts the running group at the list's end, to let the others run in turn.

@@ -74,9 +74,7 @@ pub(crate) struct Allocation {
     pub(crate) context: ContextHandle,
     /// The device whose memory it is, for device memory.
     pub(crate) device: u32,
-    /// The operation that begins its life, and its stream, for pool memory.
-    pub(super) born: Option<(OpId, StreamHandle)>,
-    /// Whether that operation has run; always, for other memory.
+    /// Whether the operation that begins its life has run; always, for other memory.
     pub(super) alive: bool,
     /// The operation that ends its life, and its stream, once a free is enqueued.
     pub(crate) free: Option<(OpId, StreamHandle)>,
@@ -109,16 +107,11 @@ impl Allocation {
 
     /// The allocation and its history, for reports.
     pub(crate) fn describe(&self) -> String {
+        let (number, base, end) = (self.tag.number, self.base, self.end());
         let mut text = format!(
-            "the allocation {:#x}..{:#x} ({} bytes, {}",
-            self.base,
-            self.end(),
-            self.bytes,
-            self.kind.origin()
+            "allocation {number} at {base:#x}..{end:#x} ({}",
+            self.tag.origin()
         );
-        if let Some((op, stream)) = self.born {
-            text += &format!(" by {op} on {}", name(stream));
-        }
         match (self.free, self.freed) {
             (Some((op, stream)), true) => text += &format!(", freed by {op} on {}", name(stream)),
             (Some((op, stream)), false) => {

@@ -137,9 +137,15 @@ impl Session<'_> {
             all.finish_ns = all.finish_ns.max(one.finish_ns);
             all
         });
-        let seen = self.race.ends_of(self.streams.keys().copied());
+        let seen: Vec<_> = self
+            .contexts
+            .keys()
+            .map(|context| self.context_seen(*context))
+            .collect();
         self.wait(&goal);
-        self.race.host_saw(&seen);
+        for seen in &seen {
+            self.race.host_saw(seen);
+        }
     }
 
     pub(crate) fn mem_alloc_async(

@@ -36,7 +36,7 @@ impl Session<'_> {
                     ReportKind::BadArgument,
                     format!("a hint about memory that is not managed: {}", found.describe()),
                 ),
-                Err(error) => (error.kind, error.text),
+                Err(error) => (error.kind, error.to_string()),
             }
         };
         Err(self.breach(kind, ResultCode::INVALID_VALUE, text))

@@ -8,26 +8,30 @@ mod allocation;
 mod backing;
 mod device;
 pub(crate) mod host;
+mod kernel_view;
 mod managed;
+mod outside;
 mod pinned;
 pub(crate) mod pool;
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    fmt,
     sync::{Arc, OnceLock},
 };
 
-use millstream_driver::{ContextHandle, StreamHandle};
-use parking_lot::Mutex;
+use millstream_driver::{ALLOCATION_ALIGNMENT, ContextHandle, StreamHandle};
 
-pub(crate) use self::allocation::{Allocation, Kind};
 use self::{allocation::Store, backing::Backing, host::HostRange};
+pub(crate) use self::{
+    allocation::{Allocation, Kind},
+    kernel_view::KernelView,
+};
 use crate::{
     ReportKind,
     cells::Cells,
-    exec::{GlobalMemory, Marks, Region, Watched},
+    exec::Marks,
     ids::OpId,
-    printed::Printed,
     race::{Site, Tag},
 };
 
@@ -42,8 +46,11 @@ pub const POISON: [u8; 4] = 0x7ffb_dead_u32.to_le_bytes();
 const DEVICE_BASE: u64 = 1 << 48;
 /// Addresses of each device.
 const DEVICE_SPAN: u64 = 1 << 52;
-/// Every allocation starts at a multiple of this, as pool memory does.
+/// Every allocation of device memory starts at a multiple of this, as pool memory does.
 pub(crate) const ALIGN: u64 = 512;
+/// Page-locked and managed memory starts with a page, as on a GPU, and is not aligned to more than that.
+const PAGE_BYTES: usize = 4096;
+const _: () = assert!(ALIGN as usize >= ALLOCATION_ALIGNMENT && PAGE_BYTES >= ALLOCATION_ALIGNMENT);
 /// Unmapped bytes behind every allocation, at least.
 const GAP: u64 = 4096;
 /// Host addresses below this one are never memory: a null pointer, or one with a small offset.
@@ -66,7 +73,26 @@ pub(crate) enum Moment {
 #[derive(Debug)]
 pub(crate) struct AccessError {
     pub(crate) kind: ReportKind,
-    pub(crate) text: String,
+    /// The bytes accessed: `4 bytes at 0x1000`.
+    pub(crate) what: String,
+    /// The problem, as the rest of the sentence: `are used after the end of …`.
+    pub(crate) problem: String,
+}
+
+impl AccessError {
+    fn new(kind: ReportKind, (address, bytes): (u64, u64), problem: String) -> Self {
+        Self {
+            kind,
+            what: format!("{bytes} bytes at {address:#x}"),
+            problem,
+        }
+    }
+}
+
+impl fmt::Display for AccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.what, self.problem)
+    }
 }
 
 /// Whether the device can reach host memory by itself.
@@ -122,14 +148,13 @@ impl MemoryMap {
         let next = &mut self.next_address[device as usize];
         let base = *next;
         *next = (base + bytes as u64 + GAP).next_multiple_of(ALIGN);
-        let tag = self.tag(kind, bytes, born);
+        let tag = self.tag(kind, device, bytes, born);
         self.insert(Allocation {
             base,
             bytes: bytes as u64,
             kind,
             context,
             device,
-            born,
             alive: born.is_none(),
             free: None,
             freed: false,
@@ -148,9 +173,9 @@ impl MemoryMap {
         device: u32,
         bytes: usize,
     ) -> Option<std::ptr::NonNull<u8>> {
-        let backing = self.fresh(bytes, 4096)?;
+        let backing = self.fresh(bytes, PAGE_BYTES)?;
         let start = backing.start();
-        let tag = self.tag(kind, bytes, None);
+        let tag = self.tag(kind, device, bytes, None);
         self.insert(Self::host_allocation(
             (kind, tag),
             context,
@@ -164,7 +189,7 @@ impl MemoryMap {
 
     /// Maps memory of the caller, which no mapped range overlaps.
     pub(crate) fn add_registered(&mut self, context: ContextHandle, device: u32, range: HostRange) {
-        let tag = self.tag(Kind::Registered, range.bytes(), None);
+        let tag = self.tag(Kind::Registered, device, range.bytes(), None);
         self.insert(Self::host_allocation(
             (Kind::Registered, tag),
             context,
@@ -175,13 +200,14 @@ impl MemoryMap {
         ));
     }
 
-    fn tag(&mut self, kind: Kind, bytes: usize, born: Option<(OpId, StreamHandle)>) -> Arc<Tag> {
+    fn tag(&mut self, kind: Kind, device: u32, bytes: usize, born: Option<(OpId, StreamHandle)>) -> Arc<Tag> {
         self.made += 1;
         let variable = matches!(kind, Kind::Variable | Kind::Constant);
         Arc::new(Tag {
             number: self.made,
             bytes: bytes as u64,
             origin: kind.origin(),
+            device: (self.next_address.len() > 1 && !kind.is_everyones()).then_some(device),
             born,
             site: Site::current(),
             filled: kind.is_everyones() || variable,
@@ -204,7 +230,6 @@ impl MemoryMap {
             kind,
             context,
             device,
-            born: None,
             alive: true,
             free: None,
             freed: false,
@@ -280,20 +305,18 @@ impl MemoryMap {
 
     /// The live allocations made in `context`, by base.
     pub(crate) fn live_in(&self, context: ContextHandle) -> Vec<u64> {
-        self.allocations
-            .values()
-            .filter(|a| a.context == context && !a.freed)
-            .map(|a| a.base)
-            .collect()
+        let inside = self.live().filter(|a| a.context == context);
+        inside.map(|a| a.base).collect()
+    }
+
+    /// All allocations that are not freed.
+    pub(crate) fn live(&self) -> impl Iterator<Item = &Allocation> {
+        self.allocations.values().filter(|allocation| !allocation.freed)
     }
 
     /// Bytes of live memory of the kinds that `of` picks.
     pub(crate) fn live_bytes(&self, of: impl Fn(Kind) -> bool) -> u64 {
-        self.allocations
-            .values()
-            .filter(|a| of(a.kind) && !a.freed)
-            .map(|a| a.bytes)
-            .sum()
+        self.live().filter(|a| of(a.kind)).map(|a| a.bytes).sum()
     }
 
     /// The allocation around `address`, live or dead.
@@ -320,17 +343,19 @@ impl MemoryMap {
         bytes: u64,
         moment: Moment,
     ) -> Result<(&Allocation, usize), AccessError> {
+        let out_of_bounds = || {
+            let outside = self.outside(address, bytes);
+            let nearest = outside.nearest().map_or_else(String::new, Allocation::describe);
+            let problem = format!("{} {nearest}", outside.words());
+            let problem = problem.trim_end().to_owned();
+            AccessError::new(ReportKind::OutOfBounds, (address, bytes), problem)
+        };
         let Some(allocation) = self.around(address) else {
-            return Err(AccessError {
-                kind: ReportKind::OutOfBounds,
-                text: self.describe_hole(address, bytes),
-            });
+            return Err(out_of_bounds());
         };
         let wrong = |kind, what: String| {
-            Err(AccessError {
-                kind,
-                text: format!("{bytes} bytes at {address:#x} {what}{}", allocation.describe()),
-            })
+            let problem = format!("{what}{}", allocation.describe());
+            Err(AccessError::new(kind, (address, bytes), problem))
         };
         match (allocation.freed, allocation.free, moment) {
             (true, ..) => return wrong(ReportKind::UseAfterFree, "are used after the end of ".into()),
@@ -355,22 +380,9 @@ impl MemoryMap {
             );
         }
         if bytes > allocation.end() - address {
-            return wrong(ReportKind::OutOfBounds, "reach beyond ".into());
+            return Err(out_of_bounds());
         }
         Ok((allocation, (address - allocation.base) as usize))
-    }
-
-    fn describe_hole(&self, address: u64, bytes: u64) -> String {
-        let below = self.below(address);
-        let mut text = format!("{bytes} bytes at {address:#x} are in no allocation");
-        if let Some(below) = below {
-            text += &format!(
-                "; {} bytes below them ends {}",
-                address - below.end(),
-                below.describe()
-            );
-        }
-        text
     }
 
     /// The memory of a range, for an operation that runs.
@@ -403,10 +415,12 @@ impl MemoryMap {
     pub(crate) fn classify_host(&self, address: u64, bytes: u64) -> Result<HostMemory, AccessError> {
         let last = address.saturating_add(bytes.max(1) - 1);
         if address < NULL_PAGE_BYTES || last >= DEVICE_BASE {
-            return Err(AccessError {
-                kind: ReportKind::BadArgument,
-                text: format!("{bytes} bytes at {address:#x} are not host memory"),
-            });
+            let problem = "are not host memory".to_owned();
+            return Err(AccessError::new(
+                ReportKind::BadArgument,
+                (address, bytes),
+                problem,
+            ));
         }
         let Some((_, found)) = self.allocations.range(..=last).next_back() else {
             return Ok(HostMemory::Pageable);
@@ -417,10 +431,8 @@ impl MemoryMap {
         let wrong = |kind, what| {
             Err(AccessError {
                 kind,
-                text: format!(
-                    "{bytes} bytes of host memory at {address:#x} {what} {}",
-                    found.describe()
-                ),
+                what: format!("{bytes} bytes of host memory at {address:#x}"),
+                problem: format!("{what} {}", found.describe()),
             })
         };
         if found.freed {
@@ -439,53 +451,5 @@ impl MemoryMap {
         } else {
             Ok(HostMemory::Pinned)
         }
-    }
-}
-
-/// What a kernel of one device sees while it runs.
-pub(crate) struct KernelView<'a> {
-    pub(crate) map: &'a MemoryMap,
-    pub(crate) device: u32,
-    pub(crate) op: OpId,
-    /// The allocations that it has touched by now, by base, if someone wants to know.
-    pub(crate) touched: Option<&'a Mutex<Vec<u64>>>,
-    /// What kernels have printed.
-    pub(crate) printed: &'a Printed,
-}
-
-impl KernelView<'_> {
-    fn find(&self, address: u64) -> Option<(&Allocation, Region<'_>)> {
-        let (allocation, _) = self.map.locate(address, 1, Moment::Run(self.op)).ok()?;
-        // A kernel reaches its own device, page-locked and managed memory. Peers' memory is reached by copies alone.
-        if !allocation.kind.is_everyones() && allocation.device != self.device {
-            return None;
-        }
-        let region = Region {
-            base: allocation.base,
-            cells: allocation.cells()?,
-            writable: allocation.kind != Kind::Constant,
-        };
-        Some((allocation, region))
-    }
-}
-
-impl GlobalMemory for KernelView<'_> {
-    fn region(&self, address: u64) -> Option<Region<'_>> {
-        Some(self.find(address)?.1)
-    }
-
-    fn watched(&self, address: u64) -> Option<Watched<'_>> {
-        let (allocation, region) = self.find(address)?;
-        let marks = self.touched.map(|touched| {
-            &**allocation.marks.get_or_init(|| {
-                touched.lock().push(allocation.base);
-                Box::new(Marks::new(region.cells.len()))
-            })
-        });
-        Some(Watched { region, marks })
-    }
-
-    fn print(&self, text: &str) {
-        self.printed.add(text);
     }
 }

@@ -64,7 +64,7 @@ impl Session<'_> {
                     ReportKind::PartlyRegistered => ResultCode::HOST_MEMORY_ALREADY_REGISTERED,
                     _ => ResultCode::INVALID_VALUE,
                 };
-                return Err(self.breach(error.kind, code, error.text));
+                return Err(self.breach(error.kind, code, error.to_string()));
             }
         }
         self.memory.add_registered(context, device, range);

@@ -88,6 +88,8 @@ pub(crate) struct Access {
     pub(crate) sign_extend: u8,
     /// Whether the registers are 64-bit ones.
     pub(crate) double: bool,
+    /// The type, if it is one floating-point value.
+    pub(crate) float: Option<Type>,
     /// Whether this is how threads wait for each other: volatile, relaxed, acquire, release.
     pub(crate) synchronises: bool,
     pub(crate) order: Order,
@@ -124,6 +126,26 @@ pub(crate) struct Atomic {
     pub(crate) order: Order,
     pub(crate) space: AccessSpace,
     pub(crate) address: Address,
+    pub(crate) result: Option<Slot>,
+    pub(crate) b: Slot,
+    pub(crate) c: Slot,
+    /// The upper halves of the result and the operands, which have 128 bits then.
+    pub(crate) high: Option<HighHalves>,
+}
+
+impl Atomic {
+    /// Bytes of one lane's access, a power of two.
+    pub(crate) fn bytes(&self) -> usize {
+        match self.high {
+            Some(_) => 16,
+            None => self.ty.bytes(),
+        }
+    }
+}
+
+/// The upper halves of 128-bit operands of an atomic.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HighHalves {
     pub(crate) result: Option<Slot>,
     pub(crate) b: Slot,
     pub(crate) c: Slot,

@@ -1,11 +1,15 @@
 //! A PTX text as the parser understood it, names not yet resolved.
 
+use super::header::Header;
 use super::types::Type;
 
 /// A whole PTX text.
 #[derive(Debug, Default)]
 pub(crate) struct ModuleAst<'a> {
+    pub(crate) header: Header<'a>,
     pub(crate) variables: Vec<VariableAst<'a>>,
+    /// The variables in global and constant memory that function bodies declare.
+    pub(crate) inner_variables: Vec<VariableAst<'a>>,
     pub(crate) functions: Vec<FunctionAst<'a>>,
     /// The source files that `.file` numbers.
     pub(crate) files: Vec<(u32, &'a str)>,
@@ -53,6 +57,13 @@ pub(crate) struct VariableAst<'a> {
     pub(crate) line: u32,
 }
 
+impl VariableAst<'_> {
+    /// Whether it lies in global or constant memory, where the loader of the module allocates it.
+    pub(crate) fn is_on_device(&self) -> bool {
+        matches!(self.space, Space::Global | Space::Const)
+    }
+}
+
 /// An address in an initial value: of a variable or of a function.
 #[derive(Clone, Debug)]
 pub(crate) struct ReferenceAst<'a> {
@@ -67,13 +78,40 @@ pub(crate) struct ReferenceAst<'a> {
     pub(crate) line: u32,
 }
 
+/// The type of a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RegisterType {
+    Scalar(Type),
+    /// Two or four elements.
+    Vector(Type, u8),
+    /// `.b128`: two 64-bit halves, the lower first.
+    Wide,
+}
+
 /// `.reg` declarations: one register, or `count` of them named with a number behind the prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct RegistersAst<'a> {
-    pub(crate) ty: Type,
+    pub(crate) ty: RegisterType,
     pub(crate) name: &'a str,
     pub(crate) count: Option<u32>,
     pub(crate) line: u32,
+}
+
+impl RegistersAst<'_> {
+    /// Whether one of the registers has that name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        match (name.strip_prefix(self.name), self.count) {
+            (Some(""), None) => true,
+            (Some(number), Some(count)) => is_number_below(number, count),
+            _ => false,
+        }
+    }
+}
+
+/// Whether `number` is written as PTX numbers the registers of a family of `count`.
+pub(crate) fn is_number_below(number: &str, count: u32) -> bool {
+    let canonical = number == "0" || !number.starts_with('0');
+    canonical && number.parse::<u32>().is_ok_and(|number| number < count)
 }
 
 /// A formal parameter or result.
@@ -107,6 +145,12 @@ pub(crate) enum Statement<'a> {
     Label(&'a str, u32),
     Registers(RegistersAst<'a>),
     Variable(VariableAst<'a>),
+    /// A variable in global or constant memory, by its place in [`ModuleAst::inner_variables`].
+    DeviceVariable {
+        name: &'a str,
+        index: usize,
+        line: u32,
+    },
     /// `name: .branchtargets a, b, c;`
     BranchTargets(&'a str, Vec<&'a str>),
     Instruction(InstructionAst<'a>),
@@ -130,15 +174,22 @@ pub(crate) struct GuardAst<'a> {
     pub(crate) negated: bool,
 }
 
+/// The names of a vector register's elements, in order; there are two for each.
+pub(crate) const ELEMENTS: [[&str; 2]; 4] = [["x", "r"], ["y", "g"], ["z", "b"], ["w", "a"]];
+
 /// An operand as written.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Operand<'a> {
     /// A register, variable, label or function; `_` is written for "no result".
     Name(&'a str),
+    /// An element of a vector register.
+    Element(&'a str, u8),
     /// A variable's address plus a constant.
     NameOffset(&'a str, i64),
     /// `!p`
     Not(&'a str),
+    /// `-r`
+    Negated(&'a str),
     /// `d|p`
     Pair(&'a str, &'a str),
     /// An integer; negative ones in two's complement.
@@ -166,8 +217,10 @@ impl std::fmt::Display for Operand<'_> {
         };
         match self {
             Self::Name(name) => write!(f, "{name}"),
+            Self::Element(name, index) => write!(f, "{name}.{}", ELEMENTS[usize::from(*index)][0]),
             Self::NameOffset(name, offset) => write!(f, "{name}+{offset}"),
             Self::Not(name) => write!(f, "!{name}"),
+            Self::Negated(name) => write!(f, "-{name}"),
             Self::Pair(first, second) => write!(f, "{first}|{second}"),
             Self::Int(value) => write!(f, "{}", value.cast_signed()),
             Self::F32(bits) => write!(f, "0f{bits:08X}"),

@@ -74,6 +74,13 @@ pub(crate) enum AsyncCopy {
         /// A predicate that makes all of them zero.
         ignore: Option<Slot>,
     },
+    /// `cp.async.mbarrier.arrive`: an arrival on a barrier object behind all copies so far.
+    Arrive {
+        object: Address,
+        space: AccessSpace,
+        /// Whether the phase waits for this arrival besides those that it waits for already.
+        increments: bool,
+    },
     /// `cp.async.commit_group`
     Commit,
     /// `cp.async.wait_group`: for all but that many groups, the youngest. `None` for `wait_all`.

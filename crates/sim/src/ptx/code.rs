@@ -7,6 +7,7 @@
 pub(crate) use super::access::*;
 pub(crate) use super::calls::*;
 pub(crate) use super::extra::*;
+pub(crate) use super::mbarrier::*;
 pub(crate) use super::operation::*;
 
 /// An index into a register file.
@@ -293,6 +294,8 @@ pub(crate) enum Op {
     System(u32),
     /// Index into [`Code::copies`].
     Copy(u32),
+    /// Index into [`Code::mbarriers`]: an operation on barrier objects in shared memory.
+    Mbarrier(u32),
     /// What is rare, on 32-bit registers: index into [`Code::extras`].
     Extra {
         f: u32,
@@ -368,6 +371,7 @@ pub(crate) struct Code {
     pub(crate) calls: Vec<Call>,
     pub(crate) systems: Vec<System>,
     pub(crate) copies: Vec<AsyncCopy>,
+    pub(crate) mbarriers: Vec<Mbarrier>,
     pub(crate) extras: Vec<Extra>,
     /// The functions that are really called.
     pub(crate) callees: Vec<Callee>,

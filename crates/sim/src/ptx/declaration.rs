@@ -1,6 +1,7 @@
 //! Reads declarations of variables and parameters, with their initial values.
 
 use super::ast::{Operand, ReferenceAst, Space, VariableAst};
+use super::constant;
 use super::error::{PtxError, PtxErrorKind};
 use super::lexer::{Lexer, Token, TokenKind, unexpected};
 use super::number;
@@ -29,8 +30,8 @@ pub(crate) fn space(directive: &str) -> Option<Space> {
 
 /// Reads a formal `.param`, up to the comma or bracket behind it.
 pub(crate) fn formal<'a>(lexer: &mut Lexer<'a>) -> Result<VariableAst<'a>, PtxError> {
-    let (mut variable, vector) = head(lexer, false)?;
-    dimensions(lexer, &mut variable, vector)?;
+    let (mut variable, elements) = head(lexer, false)?;
+    dimensions(lexer, &mut variable, elements.count())?;
     Ok(variable)
 }
 
@@ -40,11 +41,11 @@ pub(crate) fn variables<'a>(
     external: bool,
     each: &mut dyn FnMut(VariableAst<'a>),
 ) -> Result<(), PtxError> {
-    let (mut variable, vector) = head(lexer, external)?;
+    let (mut variable, elements) = head(lexer, external)?;
     loop {
-        let dimensions = dimensions(lexer, &mut variable, vector)?;
+        let dimensions = dimensions(lexer, &mut variable, elements.count())?;
         if lexer.eat('=') {
-            initial(lexer, &mut variable, &dimensions)?;
+            initial(lexer, &mut variable, &dimensions, elements == Elements::Wide)?;
         }
         each(variable.clone());
         if !lexer.eat(',') {
@@ -58,12 +59,30 @@ pub(crate) fn variables<'a>(
     }
 }
 
-/// Reads space, alignment, type and name. The number returned is how many elements the type's vector has.
-fn head<'a>(lexer: &mut Lexer<'a>, external: bool) -> Result<(VariableAst<'a>, usize), PtxError> {
+/// What a variable's type is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Elements {
+    /// A vector of so many, or one.
+    Vector(usize),
+    /// `.b128`: two halves, which lie as the elements of a vector do.
+    Wide,
+}
+
+impl Elements {
+    fn count(self) -> usize {
+        match self {
+            Self::Vector(count) => count,
+            Self::Wide => 2,
+        }
+    }
+}
+
+/// Reads space, alignment, type and name.
+fn head<'a>(lexer: &mut Lexer<'a>, external: bool) -> Result<(VariableAst<'a>, Elements), PtxError> {
     let keyword = lexer.next();
     let space = space(keyword.text).ok_or_else(|| unexpected(keyword, "a memory space"))?;
     let mut align = None;
-    let mut vector = 1;
+    let mut elements = Elements::Vector(1);
     let mut ty = None;
     loop {
         let token = lexer.word("a type or a name")?;
@@ -80,8 +99,9 @@ fn head<'a>(lexer: &mut Lexer<'a>, external: bool) -> Result<(VariableAst<'a>, u
                     align = usize::try_from(bytes).ok();
                 }
             }
-            ".v2" => vector = 2,
-            ".v4" => vector = 4,
+            ".v2" => elements = Elements::Vector(2),
+            ".v4" => elements = Elements::Vector(4),
+            ".b128" => (ty, elements) = (Some(Type::B64), Elements::Wide),
             // `.ptr .global .align 16`: what a pointer parameter points to, a hint.
             ".ptr" | ".global" | ".const" | ".shared" | ".local" => {}
             text if text.starts_with('.') => match Type::from_name(&text[1..]) {
@@ -94,7 +114,7 @@ fn head<'a>(lexer: &mut Lexer<'a>, external: bool) -> Result<(VariableAst<'a>, u
             },
             name => {
                 let ty = ty.ok_or_else(|| unexpected(token, "a type"))?;
-                let align = align.unwrap_or(ty.bytes() * vector).max(1);
+                let align = align.unwrap_or(ty.bytes() * elements.count()).max(1);
                 let variable = VariableAst {
                     space,
                     name,
@@ -106,7 +126,7 @@ fn head<'a>(lexer: &mut Lexer<'a>, external: bool) -> Result<(VariableAst<'a>, u
                     external,
                     line: token.line,
                 };
-                return Ok((variable, vector));
+                return Ok((variable, elements));
             }
         }
     }
@@ -162,10 +182,16 @@ fn initial<'a>(
     lexer: &mut Lexer<'a>,
     variable: &mut VariableAst<'a>,
     dimensions: &[usize],
+    wide: bool,
 ) -> Result<(), PtxError> {
-    let mut found = Initial::default();
+    let mut found = Initial {
+        wide,
+        ..Initial::default()
+    };
     fill(lexer, variable.ty, dimensions, &mut found)?;
-    let Initial { bytes, references } = found;
+    let Initial {
+        bytes, references, ..
+    } = found;
     if dimensions.first() == Some(&0) {
         variable.size = bytes.len();
     }
@@ -183,6 +209,8 @@ fn initial<'a>(
 struct Initial<'a> {
     bytes: Vec<u8>,
     references: Vec<ReferenceAst<'a>>,
+    /// Whether each value is the lower half of one of 128 bits, whose upper half is zero.
+    wide: bool,
 }
 
 /// Reads one value, or the values of one dimension between braces, behind what `found` has already.
@@ -193,8 +221,11 @@ fn fill<'a>(
     found: &mut Initial<'a>,
 ) -> Result<(), PtxError> {
     let Some((count, inner)) = dimensions.split_first() else {
-        return scalar(lexer, ty, found);
+        return value(lexer, ty, found);
     };
+    if found.wide && inner.is_empty() {
+        return value(lexer, ty, found);
+    }
     let start = found.bytes.len();
     let stride = inner.iter().product::<usize>() * ty.bytes();
     lexer.expect('{')?;
@@ -210,7 +241,7 @@ fn fill<'a>(
             let filled = (start + written * stride).min(INITIAL_BYTES_MAX + 1);
             found.bytes.resize(filled, 0);
         } else {
-            scalar(lexer, ty, found)?;
+            value(lexer, ty, found)?;
             written = (found.bytes.len() - start).div_ceil(stride.max(1));
         }
         if found.bytes.len() > INITIAL_BYTES_MAX {
@@ -224,12 +255,20 @@ fn fill<'a>(
     Ok(())
 }
 
+fn value<'a>(lexer: &mut Lexer<'a>, ty: Type, found: &mut Initial<'a>) -> Result<(), PtxError> {
+    scalar(lexer, ty, found)?;
+    if found.wide {
+        found.bytes.extend([0; 8]);
+    }
+    Ok(())
+}
+
 fn scalar<'a>(lexer: &mut Lexer<'a>, ty: Type, found: &mut Initial<'a>) -> Result<(), PtxError> {
     let token: Token<'_> = lexer.peek();
     if token.kind == TokenKind::Word {
         return reference(lexer, ty, 0, found);
     }
-    let value = number::literal(lexer)?;
+    let value = constant::constant(lexer)?;
     if let Operand::Int(mask) = value
         && lexer.eat('(')
     {
@@ -262,10 +301,10 @@ fn reference<'a>(
     if token.text == "generic" {
         lexer.expect('(')?;
         token = lexer.word("a name")?;
-        addend += number::offset(lexer)?;
+        addend += constant::offset(lexer)?;
         lexer.expect(')')?;
     }
-    addend += number::offset(lexer)?;
+    addend += constant::offset(lexer)?;
     if !ty.is_integer() {
         return Err(unexpected(token, &format!("a value of type {}", ty.name())));
     }

@@ -50,8 +50,8 @@ pub enum PtxErrorKind {
     /// A PTX version newer than the simulator knows.
     #[error("PTX version {0} is newer than the latest known, 9.x")]
     UnsupportedVersion(String),
-    /// A target architecture newer than the simulator knows, or none of NVIDIA's.
-    #[error("unsupported target `{0}`: known are sm_10 to sm_90a")]
+    /// A target that is none of NVIDIA's architectures.
+    #[error("unsupported target `{0}`: `sm_` and a number are expected, such as sm_75 or sm_90a")]
     UnsupportedTarget(String),
     /// A branch to a label that does not exist.
     #[error("undefined label `{0}`")]
@@ -81,6 +81,18 @@ pub enum PtxErrorKind {
         expected: String,
         /// How many are written.
         found: usize,
+    },
+    /// A kernel with more bytes of parameters than its module's PTX version and target allow.
+    #[error("kernel `{kernel}` has {bytes} bytes of parameters, more than the {limit} that {reason}")]
+    ParameterSpace {
+        /// The kernel's name.
+        kernel: String,
+        /// The size of its parameters.
+        bytes: usize,
+        /// The most bytes that it may have.
+        limit: usize,
+        /// What allows no more, and what to do.
+        reason: String,
     },
     /// A limit of the simulator: how deep blocks nest, how long inlined code gets, how many bytes a variable has.
     #[error("too large: {0}")]

@@ -39,6 +39,7 @@ impl Token<'_> {
 /// parser to refuse where it reads it, so that a signature can be read in front of a body that cannot.
 #[derive(Clone, Debug)]
 pub(crate) struct Lexer<'a> {
+    source: &'a str,
     rest: &'a str,
     line: u32,
     peeked: Option<Token<'a>>,
@@ -48,6 +49,7 @@ impl<'a> Lexer<'a> {
     /// Starts at the first line of `source`.
     pub(crate) fn new(source: &'a str) -> Self {
         Self {
+            source,
             rest: source,
             line: 1,
             peeked: None,
@@ -67,6 +69,22 @@ impl<'a> Lexer<'a> {
             Some(token) => token,
             None => self.scan(),
         }
+    }
+
+    /// The text from the next token on, unless that is quoted.
+    pub(crate) fn rest(&mut self) -> &'a str {
+        let token = self.peek();
+        if token.kind == TokenKind::Text {
+            return "";
+        }
+        &self.source[self.source.len() - self.rest.len() - token.text.len()..]
+    }
+
+    /// Steps over `text`, with which [`Self::rest`] begins.
+    pub(crate) fn skip(&mut self, text: &str) {
+        let rest = self.rest();
+        self.peeked = None;
+        self.rest = &rest[text.len()..];
     }
 
     /// Takes the next token if it is that mark.
@@ -127,7 +145,7 @@ impl<'a> Lexer<'a> {
                 line,
             };
         };
-        let (kind, len) = if first.is_ascii_digit() {
+        let (kind, len) = if is_number(self.rest) {
             (TokenKind::Number, number_len(self.rest))
         } else if is_word(first) {
             (TokenKind::Word, word_len(self.rest))
@@ -168,13 +186,22 @@ fn count_lines(text: &str) -> u32 {
     u32::try_from(text.bytes().filter(|byte| *byte == b'\n').count()).unwrap_or(u32::MAX)
 }
 
+/// Whether `text` starts with a number, which may begin with its point.
+fn is_number(text: &str) -> bool {
+    text.strip_prefix('.')
+        .unwrap_or(text)
+        .starts_with(|first: char| first.is_ascii_digit())
+}
+
 fn is_word(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '$' | '%' | '.')
 }
 
-/// The length of the word at the start of `text`. A double colon joins two parts (`.shared::cta`); a single one ends a label.
+/// The length of the word at the start of `text`. A double colon joins two parts (`.shared::cta`); a single one ends a label. A word that
+/// starts with a dot is a directive, which ends where the next one begins: `.param.u64` is two.
 fn word_len(text: &str) -> usize {
     let bytes = text.as_bytes();
+    let directive = bytes.first() == Some(&b'.');
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
         let joins = byte == b':'
@@ -182,7 +209,7 @@ fn word_len(text: &str) -> usize {
             && bytes.get(at + 2).is_some_and(|next| is_word(char::from(*next)));
         if joins {
             at += 2;
-        } else if is_word(char::from(byte)) {
+        } else if is_word(char::from(byte)) && !(directive && at > 0 && byte == b'.') {
             at += 1;
         } else {
             break;
@@ -251,6 +278,22 @@ mod tests {
                 (Number, "7U", 4),
                 (Mark, "-", 4),
                 (Number, "1", 4),
+            ]
+        );
+    }
+
+    #[test]
+    fn directives_need_no_blanks_between() {
+        use TokenKind::{Mark, Word};
+        assert_eq!(
+            tokens(".reg.v4.u16 v.x,.shared::cta"),
+            [
+                (Word, ".reg", 1),
+                (Word, ".v4", 1),
+                (Word, ".u16", 1),
+                (Word, "v.x", 1),
+                (Mark, ",", 1),
+                (Word, ".shared::cta", 1),
             ]
         );
     }

@@ -15,6 +15,7 @@ use super::signature::Signature;
 pub struct Module {
     kernels: Vec<Kernel>,
     variables: Vec<Variable>,
+    notes: Vec<String>,
 }
 
 impl Module {
@@ -28,14 +29,19 @@ impl Module {
         self.kernels.iter()
     }
 
-    /// The variables in global and constant memory, in the text's order. Whoever loads the module allocates them, writes their
+    /// The variables in global and constant memory, those of functions last. Whoever loads the module allocates them, writes their
     /// initial bytes, and gives their addresses to each launch.
     pub fn variables(&self) -> &[Variable] {
         &self.variables
     }
+
+    /// Remarks about the text that are no errors, in whole sentences: a target newer than those known.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
 }
 
-/// A module-scope variable in global or constant memory.
+/// A variable in global or constant memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
     /// Its name.
@@ -48,6 +54,8 @@ pub struct Variable {
     pub initial: Vec<u8>,
     /// Whether it is a `.const`, which kernels only read.
     pub constant: bool,
+    /// Whether a function declares it: then the host cannot find it by its name.
+    pub in_function: bool,
     references: Vec<Reference>,
 }
 
@@ -153,11 +161,10 @@ impl Kernel {
 /// The first thing in the text that is wrong or that the simulator does not execute, with its line.
 pub fn parse(source: &str) -> Result<Module, PtxError> {
     let ast = parser::module(source, Bodies::Read)?;
-    let variables = ast
-        .variables
-        .iter()
-        .filter(|variable| is_device_variable(variable))
-        .map(|variable| device_variable(&ast, variable));
+    let outer = ast.variables.iter().filter(|variable| variable.is_on_device());
+    let outer = outer.map(|variable| device_variable(&ast, variable, false));
+    let inner = ast.inner_variables.iter();
+    let variables = outer.chain(inner.map(|variable| device_variable(&ast, variable, true)));
     let kernels = ast
         .functions
         .iter()
@@ -169,32 +176,35 @@ pub fn parse(source: &str) -> Result<Module, PtxError> {
         kernels: kernels
             .map(|function| {
                 Ok(Kernel {
-                    signature: Signature::of(function)?,
-                    code: lower::kernel(&ast, function)?,
+                    signature: Signature::of(function, &ast.header)?,
+                    code: lower::kernel(&ast, function).map_err(|error| ast.header.explain(error))?,
                     max_threads: function.max_threads,
                     required_block: function.required_block,
                     files: Arc::clone(&files),
                 })
             })
             .collect::<Result<_, PtxError>>()?,
+        notes: ast.header.note().into_iter().collect(),
     })
 }
 
-/// Whether the loader has to allocate this variable.
-pub(crate) fn is_device_variable(variable: &VariableAst<'_>) -> bool {
-    matches!(variable.space, Space::Global | Space::Const)
-}
-
-/// The place of a variable in [`Module::variables`].
+/// The place of a module-scope variable in [`Module::variables`].
 pub(crate) fn device_variable_index(module: &ModuleAst<'_>, name: &str) -> Option<usize> {
-    let mut devices = module
-        .variables
-        .iter()
-        .filter(|variable| is_device_variable(variable));
+    let mut devices = module.variables.iter().filter(|variable| variable.is_on_device());
     devices.position(|variable| variable.name == name)
 }
 
-fn device_variable(module: &ModuleAst<'_>, variable: &VariableAst<'_>) -> Result<Variable, PtxError> {
+/// The place in [`Module::variables`] of a function's variable, by its place in the syntax tree.
+pub(crate) fn inner_variable_index(module: &ModuleAst<'_>, index: usize) -> usize {
+    let outer = module.variables.iter().filter(|variable| variable.is_on_device());
+    outer.count() + index
+}
+
+fn device_variable(
+    module: &ModuleAst<'_>,
+    variable: &VariableAst<'_>,
+    in_function: bool,
+) -> Result<Variable, PtxError> {
     let references = variable.references.iter().map(|found| {
         let function = module.function(found.name);
         let index = device_variable_index(module, found.name);
@@ -219,6 +229,7 @@ fn device_variable(module: &ModuleAst<'_>, variable: &VariableAst<'_>) -> Result
         align: variable.align,
         initial: variable.initial.clone(),
         constant: variable.space == Space::Const,
+        in_function,
         references: references.collect::<Result<_, PtxError>>()?,
     })
 }

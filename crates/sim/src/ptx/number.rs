@@ -4,41 +4,17 @@ use super::ast::Operand;
 use super::error::PtxError;
 use super::lexer::{Lexer, Token, TokenKind, unexpected};
 
-/// Reads an integer, possibly negative (in two's complement).
+/// Reads an integer.
 pub(crate) fn integer(lexer: &mut Lexer<'_>) -> Result<u64, PtxError> {
-    let token = lexer.peek();
-    match literal(lexer)? {
-        Operand::Int(value) => Ok(value),
+    let token = lexer.next();
+    match parse(token) {
+        Some(Operand::Int(value)) if token.kind == TokenKind::Number => Ok(value),
         _ => Err(unexpected(token, "an integer")),
     }
 }
 
-/// Reads `+4`, `+-4`, `-4`, or nothing.
-pub(crate) fn offset(lexer: &mut Lexer<'_>) -> Result<i64, PtxError> {
-    if lexer.eat('+') || lexer.peek().is_mark('-') {
-        Ok(integer(lexer)?.cast_signed())
-    } else {
-        Ok(0)
-    }
-}
-
-/// Reads an integer or a floating-point literal, possibly negative.
-pub(crate) fn literal<'a>(lexer: &mut Lexer<'_>) -> Result<Operand<'a>, PtxError> {
-    let negative = lexer.eat('-');
-    let token = lexer.next();
-    if token.kind != TokenKind::Number {
-        return Err(unexpected(token, "an operand"));
-    }
-    let value = parse(token).ok_or_else(|| unexpected(token, "a number"))?;
-    Ok(match value {
-        Operand::Int(value) if negative => Operand::Int(value.wrapping_neg()),
-        Operand::F32(bits) if negative => Operand::F32(bits ^ 0x8000_0000),
-        Operand::F64(bits) if negative => Operand::F64(bits ^ 0x8000_0000_0000_0000),
-        value => value,
-    })
-}
-
-fn parse<'a>(token: Token<'_>) -> Option<Operand<'a>> {
+/// The value of a number, without a sign.
+pub(crate) fn parse<'a>(token: Token<'_>) -> Option<Operand<'a>> {
     let text = token.text;
     if let Some(digits) = text.strip_prefix("0f").or_else(|| text.strip_prefix("0F")) {
         return (digits.len() == 8)
@@ -76,25 +52,24 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Option<Operand<'_>> {
-        literal(&mut Lexer::new(text)).ok()
+        parse(Lexer::new(text).next())
     }
 
     #[test]
     fn every_kind_of_literal() {
         assert_eq!(read("0"), Some(Operand::Int(0)));
         assert_eq!(read("42U"), Some(Operand::Int(42)));
-        assert_eq!(read("-1"), Some(Operand::Int(u64::MAX)));
         assert_eq!(read("0x1F"), Some(Operand::Int(31)));
         assert_eq!(read("0b101"), Some(Operand::Int(5)));
         assert_eq!(read("017"), Some(Operand::Int(15)));
         assert_eq!(read("18446744073709551615"), Some(Operand::Int(u64::MAX)));
         assert_eq!(read("0f3F800000"), Some(Operand::F32(0x3f80_0000)));
-        assert_eq!(read("-0f3F800000"), Some(Operand::F32(0xbf80_0000)));
         assert_eq!(
             read("0d3FF0000000000000"),
             Some(Operand::F64(0x3ff0_0000_0000_0000))
         );
         assert_eq!(read("1.5e1"), Some(Operand::F64(15f64.to_bits())));
+        assert_eq!(read(".5"), Some(Operand::F64(0.5f64.to_bits())));
         for wrong in ["0f3F", "0x", "18446744073709551616", "1x", "-", "09", "x"] {
             assert_eq!(read(wrong), None, "{wrong}");
         }

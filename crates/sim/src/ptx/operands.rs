@@ -1,9 +1,9 @@
 //! Reads an instruction's operands.
 
 use super::ast::Operand;
+use super::constant;
 use super::error::{PtxError, PtxErrorKind};
-use super::lexer::{Lexer, TokenKind};
-use super::number;
+use super::lexer::{Lexer, Token, TokenKind, unexpected};
 use super::parser::DEPTH_MAX;
 
 /// Reads one operand, `depth` brackets deep.
@@ -16,24 +16,54 @@ pub(super) fn operand<'a>(lexer: &mut Lexer<'a>, depth: usize) -> Result<Operand
     }
     match token.text {
         "{" => operands(lexer, '}', depth).map(Operand::Vector),
-        "(" => operands(lexer, ')', depth).map(Operand::List),
-        "[" => address(lexer, depth),
-        "!" => {
-            lexer.next();
-            Ok(Operand::Not(lexer.word("a predicate")?.text))
+        "(" if matches!(second(lexer).text, ".s64" | ".u64") => constant::constant(lexer),
+        "(" => {
+            let list = operands(lexer, ')', depth)?;
+            match list.as_slice() {
+                // A constant in brackets may be a part of one.
+                [first @ (Operand::Int(_) | Operand::F64(_))] => {
+                    let first = first.clone();
+                    let whole = constant::continued(lexer, first.clone())?;
+                    let unchanged = whole == first;
+                    Ok(if unchanged { Operand::List(list) } else { whole })
+                }
+                _ => Ok(Operand::List(list)),
+            }
         }
-        _ if token.kind == TokenKind::Word => {
+        "[" => address(lexer, depth),
+        "!" | "-" if is_name(second(lexer)) => {
+            lexer.next();
+            let name = lexer.next().text;
+            Ok(if token.text == "!" {
+                Operand::Not(name)
+            } else {
+                Operand::Negated(name)
+            })
+        }
+        _ if is_name(token) => {
             lexer.next();
             if lexer.eat('|') {
                 return Ok(Operand::Pair(token.text, lexer.word("a register")?.text));
             }
-            match number::offset(lexer)? {
+            match constant::offset(lexer)? {
                 0 => Ok(Operand::Name(token.text)),
                 offset => Ok(Operand::NameOffset(token.text, offset)),
             }
         }
-        _ => number::literal(lexer),
+        _ => constant::constant(lexer),
     }
+}
+
+/// The token behind the next one.
+fn second<'a>(lexer: &Lexer<'a>) -> Token<'a> {
+    let mut ahead = lexer.clone();
+    ahead.next();
+    ahead.next()
+}
+
+/// Whether a word is a name and not a constant.
+fn is_name(token: Token<'_>) -> bool {
+    token.kind == TokenKind::Word && token.text != "WARP_SZ"
 }
 
 /// The operands between the bracket that comes next and `close`.
@@ -55,11 +85,14 @@ fn operands<'a>(lexer: &mut Lexer<'a>, close: char, depth: usize) -> Result<Vec<
 fn address<'a>(lexer: &mut Lexer<'a>, depth: usize) -> Result<Operand<'a>, PtxError> {
     lexer.expect('[')?;
     let token = lexer.peek();
-    let (base, offset) = if token.kind == TokenKind::Word {
+    let (base, offset) = if is_name(token) {
         lexer.next();
-        (Some(token.text), number::offset(lexer)?)
+        (Some(token.text), constant::offset(lexer)?)
     } else {
-        (None, number::integer(lexer)?.cast_signed())
+        match constant::constant(lexer)? {
+            Operand::Int(value) => (None, value.cast_signed()),
+            _ => return Err(unexpected(token, "an integer")),
+        }
     };
     let address = Operand::Address { base, offset };
     let mut parts = vec![address.clone()];

@@ -175,6 +175,10 @@ pub(crate) enum Prmt {
 }
 
 /// How an addition or subtraction carries.
+///
+/// A subtraction adds the complement of its second operand and 1, or the flag in its place, so the
+/// flag it leaves is the complement of the borrow. Additions and subtractions may follow each other
+/// in any mixture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Carry {
     pub(crate) subtract: bool,
@@ -182,6 +186,13 @@ pub(crate) struct Carry {
     pub(crate) read: Option<Slot>,
     /// The carry flag's predicate, where it is set.
     pub(crate) write: Option<Slot>,
+}
+
+impl Carry {
+    /// The flag of all lanes where none is read.
+    pub(crate) fn unread(self) -> u32 {
+        if self.subtract { u32::MAX } else { 0 }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,6 +262,10 @@ pub(crate) enum HalfOp {
     MaxNan,
     /// Negative numbers become 0.
     Relu,
+    /// Subnormal numbers become zeros of their signs.
+    Flush,
+    /// Infinities become the greatest finite numbers of their signs.
+    Finite,
     /// Two to the power of the operand.
     Ex2,
     Tanh,

@@ -1,12 +1,12 @@
-//! Reads a PTX text into its syntax tree: the module's level, function headers and statements.
+//! Reads a PTX text into its syntax tree: the module's level and function headers.
 
-use super::ast::{FormalAst, FunctionAst, GuardAst, InstructionAst, ModuleAst, RegistersAst, Statement};
+use super::ast::{FormalAst, FunctionAst, ModuleAst, RegistersAst};
+use super::body::{self, BodyReader};
 use super::declaration::{self, space};
 use super::error::{PtxError, PtxErrorKind};
+use super::header;
 use super::lexer::{Lexer, Token, TokenKind, unexpected};
 use super::number;
-use super::operands;
-use super::types::Type;
 
 /// How deep `{ }` blocks and operand lists may nest.
 pub(super) const DEPTH_MAX: usize = 64;
@@ -24,23 +24,21 @@ pub(crate) enum Bodies {
 pub(crate) fn module(source: &str, bodies: Bodies) -> Result<ModuleAst<'_>, PtxError> {
     let mut lexer = Lexer::new(source);
     let mut module = ModuleAst::default();
-    let mut versioned = false;
+    let mut reader = BodyReader::default();
     let mut external = false;
     loop {
         let token = lexer.peek();
         match token.text {
             "" if token.kind == TokenKind::End => {
-                if !versioned {
+                if module.header.version.is_none() {
                     return Err(unexpected(token, "`.version`"));
                 }
+                module.inner_variables = reader.variables;
                 return Ok(module);
             }
-            ".version" => {
-                version(&mut lexer)?;
-                versioned = true;
-            }
-            ".target" => target(&mut lexer)?,
-            ".address_size" => address_size(&mut lexer)?,
+            ".version" => module.header.version(&mut lexer)?,
+            ".target" => module.header.target(&mut lexer)?,
+            ".address_size" => header::address_size(&mut lexer)?,
             ".file" => module.files.extend(file(&mut lexer)),
             ".loc" => skip_line(&mut lexer),
             ".pragma" => {
@@ -71,7 +69,8 @@ pub(crate) fn module(source: &str, bodies: Bodies) -> Result<ModuleAst<'_>, PtxE
                 lexer.expect(';')?;
             }
             ".entry" | ".func" => {
-                module.functions.push(function(&mut lexer, bodies)?);
+                let function = function(&mut lexer, bodies, &mut reader)?;
+                module.functions.push(function);
                 external = false;
             }
             ";" => {
@@ -91,64 +90,13 @@ pub(crate) fn module(source: &str, bodies: Bodies) -> Result<ModuleAst<'_>, PtxE
     }
 }
 
-fn version(lexer: &mut Lexer<'_>) -> Result<(), PtxError> {
-    lexer.next();
-    let token = lexer.next();
-    let parts = token.text.split_once('.').and_then(|(major, minor)| {
-        minor.parse::<u32>().ok()?;
-        major.parse::<u32>().ok()
-    });
-    match parts {
-        Some(major) if major <= 9 => Ok(()),
-        Some(_) => Err(PtxErrorKind::UnsupportedVersion(token.text.to_owned()).at(token.line)),
-        None => Err(unexpected(token, "a version")),
-    }
-}
-
-fn target(lexer: &mut Lexer<'_>) -> Result<(), PtxError> {
-    lexer.next();
-    loop {
-        let token = lexer.word("a target")?;
-        let known = match token.text.strip_prefix("sm_") {
-            Some(number) => {
-                let digits = number.trim_end_matches(['a', 'f']);
-                digits
-                    .parse::<u32>()
-                    .is_ok_and(|number| (10..=90).contains(&number))
-            }
-            None => {
-                matches!(
-                    token.text,
-                    "debug" | "texmode_unified" | "texmode_independent" | "map_f64_to_f32"
-                )
-            }
-        };
-        if !known {
-            return Err(PtxErrorKind::UnsupportedTarget(token.text.to_owned()).at(token.line));
-        }
-        if !lexer.eat(',') {
-            return Ok(());
-        }
-    }
-}
-
-fn address_size(lexer: &mut Lexer<'_>) -> Result<(), PtxError> {
-    lexer.next();
-    let token = lexer.next();
-    match token.text {
-        "64" => Ok(()),
-        "32" => Err(PtxErrorKind::Unsupported("32-bit addresses".to_owned()).at(token.line)),
-        _ => Err(unexpected(token, "`64`")),
-    }
-}
-
 /// Steps over everything on the line of the next token: `.loc` and `.file` end with their line.
-fn skip_line(lexer: &mut Lexer<'_>) {
+pub(super) fn skip_line(lexer: &mut Lexer<'_>) {
     rest_of_line(lexer);
 }
 
 /// The rest of the line of the next token, which is left out.
-fn rest_of_line<'a>(lexer: &mut Lexer<'a>) -> Vec<Token<'a>> {
+pub(super) fn rest_of_line<'a>(lexer: &mut Lexer<'a>) -> Vec<Token<'a>> {
     let line = lexer.next().line;
     let mut rest = Vec::new();
     while lexer.peek().line == line && lexer.peek().kind != TokenKind::End {
@@ -161,17 +109,6 @@ fn rest_of_line<'a>(lexer: &mut Lexer<'a>) -> Vec<Token<'a>> {
 fn file<'a>(lexer: &mut Lexer<'a>) -> Option<(u32, &'a str)> {
     match rest_of_line(lexer)[..] {
         [number, name, ..] if name.kind == TokenKind::Text => Some((number.text.parse().ok()?, name.text)),
-        _ => None,
-    }
-}
-
-/// `.loc 1 20 5`, and what it was put in place of, which is left out.
-fn location<'a>(lexer: &mut Lexer<'a>) -> Option<Statement<'a>> {
-    match rest_of_line(lexer)[..] {
-        [file, line, ..] => Some(Statement::Location(
-            file.text.parse().ok()?,
-            line.text.parse().ok()?,
-        )),
         _ => None,
     }
 }
@@ -191,7 +128,11 @@ fn skip_braces(lexer: &mut Lexer<'_>) -> Result<(), PtxError> {
     Ok(())
 }
 
-fn function<'a>(lexer: &mut Lexer<'a>, bodies: Bodies) -> Result<FunctionAst<'a>, PtxError> {
+fn function<'a>(
+    lexer: &mut Lexer<'a>,
+    bodies: Bodies,
+    reader: &mut BodyReader<'a>,
+) -> Result<FunctionAst<'a>, PtxError> {
     let keyword = lexer.next();
     let entry = keyword.text == ".entry";
     let results = if !entry && lexer.peek().is_mark('(') {
@@ -220,7 +161,7 @@ fn function<'a>(lexer: &mut Lexer<'a>, bodies: Bodies) -> Result<FunctionAst<'a>
         match token.text {
             "{" => {
                 match bodies {
-                    Bodies::Read => function.body = Some(block(lexer, 0)?),
+                    Bodies::Read => function.body = Some(reader.block(lexer, 0)?),
                     Bodies::Skip => skip_braces(lexer)?,
                 }
                 return Ok(function);
@@ -286,7 +227,7 @@ fn formals<'a>(lexer: &mut Lexer<'a>) -> Result<Vec<FormalAst<'a>>, PtxError> {
             ".param" => formals.push(FormalAst::Memory(declaration::formal(lexer)?)),
             ".reg" => {
                 lexer.next();
-                let ty = register_type(lexer)?;
+                let ty = body::register_type(lexer)?;
                 let name = lexer.word("a register's name")?;
                 formals.push(FormalAst::Register(RegistersAst {
                     ty,
@@ -302,155 +243,4 @@ fn formals<'a>(lexer: &mut Lexer<'a>) -> Result<Vec<FormalAst<'a>>, PtxError> {
             return Ok(formals);
         }
     }
-}
-
-fn register_type(lexer: &mut Lexer<'_>) -> Result<Type, PtxError> {
-    named_register_type(lexer.word("a register type")?)
-}
-
-fn named_register_type(token: Token<'_>) -> Result<Type, PtxError> {
-    match Type::from_name(token.text.trim_start_matches('.')) {
-        Some(ty) => Ok(ty),
-        None => Err(PtxErrorKind::Unsupported(format!("registers of type `{}`", token.text)).at(token.line)),
-    }
-}
-
-fn block<'a>(lexer: &mut Lexer<'a>, depth: usize) -> Result<Vec<Statement<'a>>, PtxError> {
-    if depth == DEPTH_MAX {
-        let line = lexer.peek().line;
-        return Err(PtxErrorKind::TooLarge(format!("blocks nested deeper than {DEPTH_MAX}")).at(line));
-    }
-    lexer.expect('{')?;
-    let mut statements = Vec::new();
-    loop {
-        let token = lexer.peek();
-        match token.text {
-            "}" => {
-                lexer.next();
-                return Ok(statements);
-            }
-            "{" => statements.push(Statement::Block(block(lexer, depth + 1)?)),
-            ";" => {
-                lexer.next();
-            }
-            "@" => {
-                lexer.next();
-                let negated = lexer.eat('!');
-                let predicate = lexer.word("a predicate")?.text;
-                let opcode = lexer.word("an instruction")?;
-                statements.push(instruction(lexer, opcode, Some(GuardAst { predicate, negated }))?);
-            }
-            text if text == ".reg" || text.starts_with(".reg.") => registers(lexer, &mut statements)?,
-            ".loc" => statements.extend(location(lexer)),
-            ".file" => skip_line(lexer),
-            ".pragma" => {
-                lexer.next();
-                lexer.next();
-                lexer.expect(';')?;
-            }
-            text if space(text).is_some() => {
-                declaration::variables(lexer, false, &mut |variable| {
-                    statements.push(Statement::Variable(variable));
-                })?;
-            }
-            text if text.starts_with('.') => {
-                return Err(PtxErrorKind::UnsupportedDirective(text.to_owned()).at(token.line));
-            }
-            _ => {
-                let word = lexer.word("a statement")?;
-                if lexer.eat(':') {
-                    label(lexer, word, &mut statements)?;
-                } else {
-                    statements.push(instruction(lexer, word, None)?);
-                }
-            }
-        }
-    }
-}
-
-/// What stands behind `name:`.
-fn label<'a>(
-    lexer: &mut Lexer<'a>,
-    name: Token<'a>,
-    statements: &mut Vec<Statement<'a>>,
-) -> Result<(), PtxError> {
-    let token = lexer.peek();
-    match token.text {
-        ".branchtargets" => {
-            lexer.next();
-            let mut targets = Vec::new();
-            loop {
-                targets.push(lexer.word("a label")?.text);
-                if !lexer.eat(',') {
-                    break;
-                }
-            }
-            lexer.expect(';')?;
-            statements.push(Statement::BranchTargets(name.text, targets));
-        }
-        // What a call through a pointer may reach: any function whose address is taken is ready for it.
-        ".callprototype" | ".calltargets" => {
-            while !matches!(lexer.peek().text, ";" | "") {
-                lexer.next();
-            }
-            lexer.expect(';')?;
-        }
-        _ => statements.push(Statement::Label(name.text, name.line)),
-    }
-    Ok(())
-}
-
-fn registers<'a>(lexer: &mut Lexer<'a>, statements: &mut Vec<Statement<'a>>) -> Result<(), PtxError> {
-    let keyword = lexer.next();
-    // Assembly written by hand may lack the blank of `.reg .b16`.
-    let ty = match keyword.text.strip_prefix(".reg.") {
-        Some(name) => named_register_type(Token {
-            text: name,
-            ..keyword
-        })?,
-        None => register_type(lexer)?,
-    };
-    loop {
-        let name = lexer.word("a register's name")?;
-        let count = if lexer.eat('<') {
-            let token = lexer.peek();
-            let count = u32::try_from(number::integer(lexer)?);
-            lexer.expect('>')?;
-            Some(count.map_err(|_| unexpected(token, "a count"))?)
-        } else {
-            None
-        };
-        statements.push(Statement::Registers(RegistersAst {
-            ty,
-            name: name.text,
-            count,
-            line: name.line,
-        }));
-        if !lexer.eat(',') {
-            return lexer.expect(';');
-        }
-    }
-}
-
-fn instruction<'a>(
-    lexer: &mut Lexer<'a>,
-    opcode: Token<'a>,
-    guard: Option<GuardAst<'a>>,
-) -> Result<Statement<'a>, PtxError> {
-    let mut operands = Vec::new();
-    if !lexer.peek().is_mark(';') {
-        loop {
-            operands.push(operands::operand(lexer, 0)?);
-            if !lexer.eat(',') {
-                break;
-            }
-        }
-    }
-    lexer.expect(';')?;
-    Ok(Statement::Instruction(InstructionAst {
-        line: opcode.line,
-        guard,
-        opcode: opcode.text,
-        operands,
-    }))
 }

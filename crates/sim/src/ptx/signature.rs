@@ -2,11 +2,9 @@
 
 use super::ast::{FormalAst, FunctionAst};
 use super::error::{PtxError, PtxErrorKind};
+use super::header::Header;
 use super::parser::{self, Bodies};
 use super::types::ParamType;
-
-/// The most bytes of a kernel's parameters.
-const PARAM_BYTES_MAX: usize = 32_764;
 
 /// A kernel's name and parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +21,8 @@ impl Signature {
         self.params.last().map_or(0, |param| param.offset + param.size)
     }
 
-    /// The signature of a kernel.
-    pub(crate) fn of(function: &FunctionAst<'_>) -> Result<Self, PtxError> {
+    /// The signature of a kernel of a module with that header.
+    pub(crate) fn of(function: &FunctionAst<'_>, header: &Header<'_>) -> Result<Self, PtxError> {
         let mut params = Vec::with_capacity(function.params.len());
         let mut end = 0usize;
         for formal in &function.params {
@@ -34,13 +32,6 @@ impl Signature {
             };
             let offset = end.next_multiple_of(formal.align);
             end = offset.saturating_add(formal.size);
-            if end > PARAM_BYTES_MAX {
-                let problem = format!(
-                    "the parameters of `{}` exceed {PARAM_BYTES_MAX} bytes",
-                    function.name
-                );
-                return Err(PtxErrorKind::TooLarge(problem).at(formal.line));
-            }
             params.push(Param {
                 name: formal.name.to_owned(),
                 ty: formal.ty,
@@ -48,6 +39,17 @@ impl Signature {
                 size: formal.size,
                 align: formal.align,
             });
+        }
+        let (limit, reason) = header.parameter_limit();
+        if end > limit {
+            let kernel = function.name.to_owned();
+            let problem = PtxErrorKind::ParameterSpace {
+                kernel,
+                bytes: end,
+                limit,
+                reason,
+            };
+            return Err(problem.at(function.line));
         }
         Ok(Self {
             name: function.name.to_owned(),
@@ -75,13 +77,14 @@ pub struct Param {
 /// that the simulator does not execute.
 ///
 /// # Errors
-/// A text that does not follow PTX's grammar outside of bodies, or a newer version or target than known.
+/// A text that does not follow PTX's grammar outside of bodies, a newer version than known, or a kernel
+/// with more bytes of parameters than the version and the target allow.
 pub fn signatures(source: &str) -> Result<Vec<Signature>, PtxError> {
     let module = parser::module(source, Bodies::Skip)?;
     module
         .functions
         .iter()
         .filter(|function| function.entry)
-        .map(Signature::of)
+        .map(|function| Signature::of(function, &module.header))
         .collect()
 }

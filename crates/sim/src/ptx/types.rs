@@ -87,6 +87,11 @@ impl ParamType {
         !self.is_float() && self != Self::Pred
     }
 
+    /// Whether this is a type of one floating-point value.
+    pub(crate) fn is_single_float(self) -> bool {
+        self.is_float() && !matches!(self, Self::F16x2 | Self::Bf16x2)
+    }
+
     /// Whether this is a floating-point type.
     pub(crate) fn is_float(self) -> bool {
         matches!(

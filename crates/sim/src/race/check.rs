@@ -7,13 +7,13 @@ use std::{
 };
 
 use super::{
-    effect::{Effect, Spot, StrayKind, Tag},
+    effect::{Effect, Spot, Tag},
     finding::{Finding, FoundMemory, Party},
     pages::Pages,
     state::{Access, Actor, BLANK, Deed, FILLED, Made, States, Use, Who},
     words::{missing_edge, noun, verb},
 };
-use crate::{ReportKind, exec::Touch};
+use crate::{Grade, ReportKind, SimConfig, exec::Touch};
 
 /// How many ended allocations are remembered.
 const ENDED_MAX: usize = 1 << 12;
@@ -37,6 +37,8 @@ pub(super) struct Checker {
     states: States,
     /// Whether reads of bytes that nobody wrote are findings.
     blank_reads: bool,
+    /// Whether notes about races within kernels are findings.
+    pub(super) notes: bool,
     pub(super) findings: Vec<Finding>,
 }
 
@@ -48,12 +50,13 @@ struct Conflicts {
 }
 
 impl Checker {
-    pub(super) fn new(blank_reads: bool) -> Self {
+    pub(super) fn new(config: &SimConfig) -> Self {
         Self {
             shadows: BTreeMap::new(),
             ended: VecDeque::new(),
             states: States::default(),
-            blank_reads,
+            blank_reads: config.uninitialised_reads,
+            notes: config.kernel_race_notes,
             findings: Vec::new(),
         }
     }
@@ -80,13 +83,8 @@ impl Checker {
                     self.shadows.remove(&tag.number);
                 }
                 Effect::KernelRace(tag, race) => self.tell_kernel_race(actor, tag.as_ref(), race),
-                Effect::Stray(kind, text) => {
-                    let (kind, word) = match kind {
-                        StrayKind::OutOfBounds => (ReportKind::OutOfBounds, "out of bounds"),
-                        StrayKind::Misaligned => (ReportKind::Misaligned, "misaligned"),
-                    };
-                    self.find(kind, format!("{word}: {text}"), None, (actor, "does so"), None);
-                }
+                Effect::Mismatch(found) => self.tell_mismatch(actor, &found.0, &found.1),
+                Effect::Stray(stray) => self.tell_stray(actor, stray),
             }
         }
         if self.states.is_full() {
@@ -327,11 +325,13 @@ impl Checker {
         let (earlier, missing) = earlier.unzip();
         let finding = Finding {
             kind,
+            grade: Grade::Error,
             problem,
             memory: memory.map(|(tag, ranges)| FoundMemory::of(tag, ranges)),
             later,
             earlier,
             missing,
+            verdict: None,
         };
         // An access of the host's may be judged at both its ends.
         let is_told =

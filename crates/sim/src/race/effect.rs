@@ -6,8 +6,9 @@ use millstream_driver::StreamHandle;
 
 use super::label::Site;
 use crate::{
-    exec::{KernelRace, Touch},
+    exec::{KernelAccess, KernelRace, Touch},
     ids::{OpId, name},
+    module::Mismatch,
 };
 
 /// An allocation, for findings.
@@ -18,6 +19,8 @@ pub(crate) struct Tag {
     pub(crate) bytes: u64,
     /// The function it came from.
     pub(crate) origin: &'static str,
+    /// The device whose memory it is, if there are several.
+    pub(crate) device: Option<u32>,
     /// The operation that begins its life, for pool memory.
     pub(crate) born: Option<(OpId, StreamHandle)>,
     pub(crate) site: Option<Site>,
@@ -34,17 +37,27 @@ impl Tag {
         if self.number == 0 {
             return "pageable host memory".into();
         }
-        let mut text = format!(
-            "allocation {} ({} bytes, {}",
-            self.number, self.bytes, self.origin
-        );
+        format!("allocation {} ({})", self.number, self.origin())
+    }
+
+    /// Its size, the function that made it, and the caller's line.
+    pub(crate) fn origin(&self) -> String {
+        format!("{} bytes, {}", self.bytes, self.made())
+    }
+
+    /// The function that made it, and the caller's line.
+    pub(crate) fn made(&self) -> String {
+        let mut text = self.origin.to_owned();
+        if let Some(device) = self.device {
+            text += &format!(" on device {device}");
+        }
         if let Some((op, stream)) = self.born {
             text += &format!(" by {op} on {}", name(stream));
         }
         if let Some(site) = &self.site {
             text += &format!(", {site}");
         }
-        text + ")"
+        text
     }
 }
 
@@ -72,13 +85,20 @@ pub(crate) enum Effect {
     Forget(Arc<Tag>),
     /// Threads of it raced with each other, in memory of that allocation or in shared memory.
     KernelRace(Option<Arc<Tag>>, Box<KernelRace>),
-    /// It accessed what is in no allocation, or not aligned; in words.
-    Stray(StrayKind, String),
+    /// A thread of it accessed floating-point numbers that do not fit the declared element type.
+    Mismatch(Box<(Mismatch, KernelAccess)>),
+    /// It made an access that is out of bounds or misaligned.
+    Stray(Box<Stray>),
 }
 
-/// How an access was in no allocation's bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum StrayKind {
-    OutOfBounds,
-    Misaligned,
+/// An access that is out of bounds or misaligned.
+#[derive(Debug)]
+pub(crate) struct Stray {
+    /// Whether it is not aligned; else it is out of bounds.
+    pub(crate) misaligned: bool,
+    /// The problem, up to the allocation.
+    pub(crate) problem: String,
+    /// The allocation around it, or the nearest.
+    pub(crate) tag: Option<Arc<Tag>>,
+    pub(crate) access: KernelAccess,
 }

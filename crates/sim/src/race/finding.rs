@@ -3,7 +3,10 @@
 use std::{fmt, ops::Range};
 
 use super::json;
-use crate::{ReportKind, exec::KernelAccess};
+use crate::{
+    Grade, ReportKind,
+    exec::{KernelAccess, Verdict},
+};
 
 /// How many byte ranges a text lists.
 const RANGES_SHOWN: usize = 4;
@@ -34,6 +37,8 @@ const RANGES_SHOWN: usize = 4;
 pub struct Finding {
     /// The sort.
     pub kind: ReportKind,
+    /// Its grade.
+    pub grade: Grade,
     /// What is wrong, in a few words.
     pub problem: String,
     /// Where, if it is about an allocation.
@@ -44,6 +49,8 @@ pub struct Finding {
     pub earlier: Option<Party>,
     /// Which edge is missing between the two.
     pub missing: Option<String>,
+    /// The reason for the grade of a race within a kernel.
+    pub verdict: Option<Verdict>,
 }
 
 /// An allocation and the bytes of it that a [`Finding`] is about; see there.
@@ -85,6 +92,8 @@ pub struct Party {
     pub what: String,
     /// Its stream, as it is called in texts.
     pub stream: Option<String>,
+    /// The device of that stream, if there are several.
+    pub device: Option<u32>,
     /// Which of a kernel's threads it is, if it is about one.
     pub thread: Option<KernelAccess>,
     /// What it does to the bytes: `reads`, `writes`.
@@ -123,6 +132,9 @@ impl fmt::Display for Finding {
         }
         if let Some(missing) = &self.missing {
             write!(f, "\n  {missing}")?;
+        }
+        if let Some(verdict) = &self.verdict {
+            write!(f, "\n  {}: {verdict}", self.grade)?;
         }
         Ok(())
     }

@@ -77,19 +77,22 @@ impl Gpu {
 
     /// An allocation is given out again: what is enqueued from here on finds it without a content, and by its new name.
     pub(crate) fn memory_is_reused(&self, reuse: &MemoryReuse) {
-        let mut session = self.enter();
-        if !session.race.is_on() {
-            return;
-        }
         let _label = Label::at(reuse.label, reuse.location);
-        if let Some(tag) = session.memory.rename(reuse.pointer.as_raw()) {
+        let mut session = self.enter();
+        let Some(tag) = session.memory.rename(reuse.pointer.as_raw()) else {
+            return;
+        };
+        // The host may have written memory that it can reach.
+        if session.race.is_on() && !tag.filled {
             let effects = vec![Effect::Empty(tag)];
             session.race.host_did(effects, "the host", Site::current());
             session.take_findings();
         }
     }
 
-    /// All that the race checker found so far, in order; each is a [`Report`](crate::Report), too. At most 1024 are kept.
+    /// The race checker's findings so far, in order; at most 1024 are kept. Each is a
+    /// [`Report`](crate::Report), too, except for an access that made its kernel fail, which is in
+    /// the report of the [fault](crate::ReportKind::KernelFault).
     ///
     /// What an operation did is judged once it and all enqueued before it have run: synchronise first.
     #[must_use]

@@ -50,11 +50,16 @@ fn or_null<T>(value: Option<T>, json: impl Fn(T) -> String) -> String {
 pub(super) fn finding(finding: &Finding) -> String {
     Object::new()
         .with("kind", &string(&format!("{:?}", finding.kind)))
+        .with("grade", &string(&finding.grade.to_string()))
         .with("problem", &string(&finding.problem))
         .with("memory", &or_null(finding.memory.as_ref(), memory))
         .with("later", &party(&finding.later))
         .with("earlier", &or_null(finding.earlier.as_ref(), party))
         .with("missing", &or_null(finding.missing.as_deref(), string))
+        .with(
+            "verdict",
+            &or_null(finding.verdict, |verdict| string(&verdict.to_string())),
+        )
         .end()
 }
 
@@ -80,6 +85,7 @@ fn party(party: &Party) -> String {
         )
         .with("what", &string(&party.what))
         .with("stream", &or_null(party.stream.as_deref(), string))
+        .with("device", &or_null(party.device, |device| device.to_string()))
         .with("thread", &or_null(party.thread.as_ref(), thread))
         .with("does", &string(party.does))
         .with("call", &string(party.call))

@@ -28,6 +28,11 @@ impl Site {
             .flatten()
     }
 
+    /// The name, if there is one.
+    pub(crate) fn label(&self) -> Option<&str> {
+        (!self.text.is_empty()).then_some(&*self.text)
+    }
+
     /// A place in the source.
     pub(crate) fn at(location: &'static Location<'static>) -> Self {
         Self {

@@ -13,6 +13,7 @@
 //! | what comes behind a wait for an event | what its stream held when the event was recorded last before the wait (rules 22 to 24) |
 //! | work of the legacy default stream, and work of a blocking stream behind it | as rules 17 to 19 say |
 //! | the host | the work of a stream, an event, a context that it synchronised with, or asked about and was told that it was done |
+//! | the host | the work of all blocking streams, when it has synchronised with, or asked about, the legacy default stream (rule 55) |
 //! | the host | a copy that, by the documentation, blocks until it is done (rules 2, 3, 5, 11, 12), or the work before it (rule 1) |
 //! | the host | all work, at a call that frees memory synchronously (rule 30) |
 //! | the host | the work in front of a host function, once that runs (rule 27) |
@@ -38,6 +39,15 @@
 //! copies to the host. A copy within device memory passes such bytes on, so that padding may be copied. Page-locked memory counts as
 //! written, for the host may have done so; so do a module's variables.
 //!
+//! An access that makes its kernel fail is a finding as well, but not a report of its own: the
+//! report of the fault describes it.
+//!
+//! In arrays that are declared to hold floating-point numbers
+//! ([`note_float_operands`](millstream_driver::Driver::note_float_operands)), accesses to single
+//! numbers of another size are found, such as `ld.f32` in an array of `f64`. Vectors, packed pairs
+//! and values without a floating-point type are ordinary. Addresses are attributed to parameters by
+//! a conservative dataflow analysis of the PTX; an access that it cannot attribute is not judged.
+//!
 //! Of the uses of a byte, one is forgotten when a later one that is ordered after it hides it: whatever races with the earlier one
 //! races with the later one too, and that is found. Repairing that race may uncover the other. A fault ends a trace, as it does on a
 //! device: what would have come after is not seen.
@@ -53,19 +63,29 @@
 //! | what a thread does behind a barrier of its block (`bar.sync`, `bar.red`, with a number and a count or without) | what all did that had arrived there, by `bar.arrive` too; behind one for all threads, also what those did that had exited |
 //! | what a lane does behind an operation between lanes (`bar.warp.sync`, `shfl.sync`, `vote.sync`, `match.sync`, `redux.sync`) | what the others did that took part |
 //! | what a thread does behind an atomic, or a volatile, relaxed or acquire load | what the thread that wrote the value had done before its last fence, and before the write if that is a release; an atomic hands on what it finds released |
+//! | what a thread does behind an `mbarrier.test_wait` or `try_wait` that was told of a completed phase | what those did that arrived in it or before, up to their arrivals; `.relaxed` ones order nothing |
 //!
 //! That a warp's threads run in lockstep is no order, and neither is that one block runs before another. Fences and atomics of scope
 //! `.cta` order threads of a block only. Atomics, and volatile, relaxed, acquire and release accesses, do not race with each other,
 //! unless one has scope `.cta` and the other is in another block.
 //!
-//! Two points are taken more lightly than CUDA's documentation has them, because programs that everyone takes for right rely on it: what was
-//! read atomically needs no fence behind the read, and all operations between lanes order memory, not `bar.warp.sync` alone. On the
-//! other hand, threads that all write the same value to the same place race, also lanes with one instruction, and so do a plain read and an
-//! atomic, even where the program makes nothing of what it read.
+//! Two points are taken more lightly than CUDA's documentation has them, because programs that
+//! everyone takes for right rely on it: what was read atomically needs no fence behind the read,
+//! and all operations between lanes order memory, not `bar.warp.sync` alone. On the other hand, a
+//! plain read and an atomic race even where the program makes nothing of what it read.
 //!
-//! Of all races at the same two lines of the PTX, a launch reports one, with the bytes of all that lie in the same allocation or variable;
-//! of 256 pairs of lines at most. Not seen are accesses on ways that the run did not take, what `cp.async` copies, and of each word, more
-//! than the last 64 accesses that nothing orders.
+//! Threads that write the same bytes to one place race, too, also lanes with one instruction. Such
+//! a race is a [note](crate::Grade::Note) instead of an error if no other access races for these
+//! bytes: no read, no atomic, and no write of other values. Accesses of different widths are
+//! compared byte by byte. If all races of a launch are notes, none of them changes a value in any
+//! schedule, so that the grade is the same in every order; the exception are values that depend on
+//! the order of atomics. Notes are reported with
+//! [`SimConfig::kernel_race_notes`](crate::SimConfig::kernel_race_notes).
+//!
+//! Of all races at the same two lines of the PTX, a launch reports one, with the bytes of all that
+//! lie in the same allocation or variable, and the worst grade; of each grade, 256 pairs of lines
+//! at most. Not seen are accesses on ways that the run did not take, what `cp.async` copies, and of
+//! each word, more than the last 64 accesses that nothing orders.
 //!
 //! # How
 //!
@@ -79,7 +99,7 @@
 //! | `check` | judging |
 //! | `finding`, `words`, `json` | what was found, and how it is said |
 //! | `label` | names that callers give |
-//! | `within` | races within a kernel |
+//! | `within` | findings within one kernel: races, failing accesses, element types |
 //! | `world`, `host` | where the simulator tells the checker, and where the host does |
 
 mod check;
@@ -99,21 +119,21 @@ mod world;
 
 use std::sync::Arc;
 
-use millstream_driver::{EventHandle, StreamHandle};
+use millstream_driver::{ContextHandle, EventHandle, StreamHandle};
 
 pub use finding::{Finding, FoundMemory, Party};
 pub use label::Label;
 
-pub(crate) use effect::{Effect, Spot, StrayKind, Tag};
+pub(crate) use effect::{Effect, Spot, Stray, Tag};
 pub(crate) use label::Site;
-pub(crate) use order::Seen;
+pub(crate) use order::{Gone, Seen};
 
 use check::Checker;
 use order::Order;
 use queue::Queue;
 use state::{Actor, Deed, Who};
 
-use crate::{ids::OpId, op::OpKind};
+use crate::{SimConfig, ids::OpId, op::OpKind};
 
 /// The checker of one world; does nothing when it is off.
 #[derive(Debug)]
@@ -134,6 +154,8 @@ pub(crate) struct Enqueued<'a> {
     pub(crate) stream: StreamHandle,
     /// The streams whose ends it comes after.
     pub(crate) queues: &'a [StreamHandle],
+    /// The destroyed streams whose ends it comes after.
+    pub(crate) gone: Gone,
     /// Pending operations that it is made to wait for besides.
     pub(crate) after: &'a [OpId],
     pub(crate) kind: &'a OpKind,
@@ -141,14 +163,14 @@ pub(crate) struct Enqueued<'a> {
 }
 
 impl Race {
-    pub(crate) fn new(on: bool, blank_reads: bool) -> Self {
+    pub(crate) fn new(config: &SimConfig) -> Self {
         let parts = || Parts {
             order: Order::default(),
             queue: Queue::default(),
-            checker: Checker::new(blank_reads),
+            checker: Checker::new(config),
         };
         Self {
-            on: on.then(|| Box::new(parts())),
+            on: config.race_check.then(|| Box::new(parts())),
         }
     }
 
@@ -169,7 +191,7 @@ impl Race {
                 Who::Host(..) => None,
             })
             .collect();
-        let point = order.enqueue(op.stream, op.id.0, op.queues, after.into_iter());
+        let point = order.enqueue(op.stream, op.id.0, (op.queues, op.gone), after.into_iter());
         // Markers, records and holds touch nothing, and a prefetch changes nothing (rule 51).
         if matches!(
             op.kind,
@@ -214,10 +236,24 @@ impl Race {
     }
 
     /// All that is on these streams by now.
-    pub(crate) fn ends_of(&self, streams: impl Iterator<Item = StreamHandle>) -> Seen {
+    pub(crate) fn ends_of(&self, streams: impl Iterator<Item = StreamHandle>, gone: Gone) -> Seen {
         self.on
             .as_deref()
-            .map_or_else(Seen::default, |parts| parts.order.ends_of(streams))
+            .map_or_else(Seen::default, |parts| parts.order.ends_of(streams, gone))
+    }
+
+    /// The stream was destroyed, and its work is done.
+    pub(crate) fn stream_gone(&mut self, stream: StreamHandle, of: ContextHandle, blocking: bool) {
+        if let Some(parts) = self.on.as_deref_mut() {
+            parts.order.forget_stream(stream, of, blocking);
+        }
+    }
+
+    /// The context was destroyed, with all of its streams.
+    pub(crate) fn context_gone(&mut self, context: ContextHandle) {
+        if let Some(parts) = self.on.as_deref_mut() {
+            parts.order.forget_context(context);
+        }
     }
 
     /// What the event captured.

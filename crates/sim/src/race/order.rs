@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use millstream_driver::{EventHandle, StreamHandle};
+use millstream_driver::{ContextHandle, EventHandle, StreamHandle};
 
 use super::clock::{Clock, Point};
 
@@ -35,10 +35,30 @@ impl Line {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen(Arc<Clock>);
 
+/// Streams that were destroyed and whose work is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Gone {
+    None,
+    /// The blocking ones of a context.
+    Blocking(ContextHandle),
+    /// All of a context.
+    All(ContextHandle),
+}
+
+/// The ends of the streams of one context that are gone.
+#[derive(Debug, Default)]
+struct GoneEnds {
+    blocking: Arc<Clock>,
+    all: Arc<Clock>,
+}
+
 /// The order of everything enqueued so far.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     lines: BTreeMap<StreamHandle, Line>,
+    /// The number of streams so far.
+    slots: usize,
+    gone: BTreeMap<ContextHandle, GoneEnds>,
     events: BTreeMap<EventHandle, Point>,
     /// What the host has seen complete.
     known: Arc<Clock>,
@@ -46,14 +66,25 @@ pub(super) struct Order {
 
 impl Order {
     fn line(&mut self, stream: StreamHandle) -> &mut Line {
-        let slot = self.lines.len();
-        self.lines.entry(stream).or_insert_with(|| Line {
-            slot,
-            last: 0,
-            previous: 0,
-            before: Arc::default(),
-            known: Arc::default(),
+        let slots = &mut self.slots;
+        self.lines.entry(stream).or_insert_with(|| {
+            *slots += 1;
+            Line {
+                slot: *slots - 1,
+                last: 0,
+                previous: 0,
+                before: Arc::default(),
+                known: Arc::default(),
+            }
         })
+    }
+
+    fn gone(&self, gone: Gone) -> Option<&Arc<Clock>> {
+        match gone {
+            Gone::None => None,
+            Gone::Blocking(context) => self.gone.get(&context).map(|ends| &ends.blocking),
+            Gone::All(context) => self.gone.get(&context).map(|ends| &ends.all),
+        }
     }
 
     /// An operation joins the end of `stream`, behind the ends of `queues` and behind `after`.
@@ -61,9 +92,10 @@ impl Order {
         &mut self,
         stream: StreamHandle,
         op: u64,
-        queues: &[StreamHandle],
+        (queues, gone): (&[StreamHandle], Gone),
         after: impl Iterator<Item = Point>,
     ) -> Point {
+        let gone = self.gone(gone).cloned();
         let mut others: Vec<Point> = after.collect();
         let lines = queues.iter().filter(|queue| **queue != stream);
         others.extend(lines.filter_map(|queue| self.lines.get(queue)).map(Line::point));
@@ -75,6 +107,9 @@ impl Order {
         }
         for other in others {
             other.join_into(&mut line.before);
+        }
+        if let Some(gone) = gone {
+            Clock::join(&mut line.before, &gone);
         }
         line.previous = std::mem::replace(&mut line.last, op);
         line.point()
@@ -97,9 +132,25 @@ impl Order {
         self.events.remove(&event);
     }
 
+    /// Forgets a destroyed stream, and keeps its end for its context.
+    pub(super) fn forget_stream(&mut self, stream: StreamHandle, of: ContextHandle, blocking: bool) {
+        let Some(line) = self.lines.remove(&stream) else {
+            return;
+        };
+        let ends = self.gone.entry(of).or_default();
+        line.point().join_into(&mut ends.all);
+        if blocking {
+            line.point().join_into(&mut ends.blocking);
+        }
+    }
+
+    pub(super) fn forget_context(&mut self, context: ContextHandle) {
+        self.gone.remove(&context);
+    }
+
     /// Whoever waits for all of these streams, as they are now, is ordered after this.
-    pub(super) fn ends_of(&self, streams: impl Iterator<Item = StreamHandle>) -> Seen {
-        let mut seen = Seen::default();
+    pub(super) fn ends_of(&self, streams: impl Iterator<Item = StreamHandle>, gone: Gone) -> Seen {
+        let mut seen = Seen(self.gone(gone).cloned().unwrap_or_default());
         for line in streams.filter_map(|stream| self.lines.get(&stream)) {
             line.point().join_into(&mut seen.0);
         }

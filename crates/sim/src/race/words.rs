@@ -8,7 +8,10 @@ use super::{
     label::Site,
     state::{Actor, Deed},
 };
-use crate::{exec::Touch, ids::name};
+use crate::{
+    exec::Touch,
+    ids::{name, told_device},
+};
 
 impl Party {
     pub(super) fn of(deed: &Deed, does: &'static str) -> Self {
@@ -16,6 +19,7 @@ impl Party {
             operation: Some(deed.op),
             what: deed.word.to_string(),
             stream: Some(name(deed.stream)),
+            device: told_device(deed.stream),
             thread: None,
             does,
             call: deed.call,
@@ -28,6 +32,7 @@ impl Party {
             operation: None,
             what: "the host".into(),
             stream: None,
+            device: None,
             thread: None,
             does,
             call,

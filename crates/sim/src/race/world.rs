@@ -4,12 +4,12 @@ use std::{ops::Range, sync::Arc};
 
 use millstream_driver::ContextHandle;
 
-use super::{Effect, Seen, Spot, StrayKind, Tag};
+use super::{Effect, Finding, Gone, Seen, Spot, Stray, Tag};
 use crate::{
-    Report,
-    exec::{FaultKind, KernelRace, RacedMemory, Touch},
+    Report, ReportKind,
+    exec::{Fault, FaultKind, KernelAccess, Noticed, RacedMemory, Touch},
     ids::OpId,
-    op::{Copy, OpKind, Rows, Source, Target},
+    op::{Copy, KernelLaunch, OpKind, Rows, Source, Target},
     world::World,
 };
 
@@ -73,12 +73,14 @@ impl World {
         })
     }
 
-    /// What a kernel has done to the allocations that start at `touched`, the races within it, and how it failed, if it did.
+    /// What a kernel has done to the allocations that start at `touched`, what was noticed within
+    /// it, and how it failed, if it did.
     pub(crate) fn effects_of_kernel(
         &mut self,
+        launch: &KernelLaunch,
         mut touched: Vec<u64>,
-        races: Vec<KernelRace>,
-        failure: Option<&FaultKind>,
+        noticed: Noticed,
+        failure: Option<&Fault>,
     ) -> Vec<Effect> {
         touched.sort_unstable();
         let mut effects: Vec<_> = touched
@@ -88,7 +90,14 @@ impl World {
                 Some(Effect::Touch(tag, marks.runs()))
             })
             .collect();
-        effects.extend(races.into_iter().map(|race| {
+        for (pc, access) in noticed.executed {
+            let mismatches = launch.mismatches.iter();
+            let mismatches = mismatches.filter(|mismatch| mismatch.pc == pc);
+            effects.extend(
+                mismatches.map(|mismatch| Effect::Mismatch(Box::new((mismatch.clone(), access.clone())))),
+            );
+        }
+        effects.extend(noticed.races.into_iter().map(|race| {
             let tag = match race.memory {
                 RacedMemory::Global { base } => self.memory.at(base).map(|found| Arc::clone(&found.tag)),
                 RacedMemory::Shared { .. } => None,
@@ -100,44 +109,56 @@ impl World {
     }
 
     /// The access that made a kernel fail.
-    fn stray(&self, failure: &FaultKind) -> Option<Effect> {
-        let (address, bytes, write, kind) = match *failure {
+    fn stray(&self, fault: &Fault) -> Option<Effect> {
+        let (address, bytes, write, misaligned) = match fault.kind {
             FaultKind::OutOfBounds {
                 address,
                 bytes,
                 write,
-            } => (address, bytes, write, StrayKind::OutOfBounds),
+            } => (address, bytes, write, false),
             FaultKind::Misaligned {
                 address,
                 bytes,
                 write,
-            } => (address, bytes, write, StrayKind::Misaligned),
+            } => (address, bytes, write, true),
             _ => return None,
         };
         let does = if write { "write" } else { "read" };
-        let Some(found) = self.memory.around(address) else {
-            let text = match self.memory.below(address) {
-                Some(below) => format!(
-                    "{does} of {bytes} bytes, {} bytes behind the end of {}",
-                    address - below.base - below.bytes,
-                    below.tag.describe()
-                ),
-                None => format!("{does} of {bytes} bytes at {address:#x}"),
-            };
-            return Some(Effect::Stray(kind, text));
+        let around = self.memory.around(address);
+        let (problem, tag) = match around {
+            Some(found) if misaligned => {
+                let offset = address - found.base;
+                (format!("at byte {offset} of"), Some(&found.tag))
+            }
+            Some(found) if found.bytes - (address - found.base) >= u64::from(bytes) => {
+                let offset = address - found.base;
+                let touch = if write { Touch::WRITE } else { Touch::READ };
+                let range = offset..offset + u64::from(bytes);
+                return Some(Effect::Touch(Arc::clone(&found.tag), vec![(range, touch)]));
+            }
+            _ => {
+                let outside = self.memory.outside(address, bytes.into());
+                let nearest = outside.nearest().map(|found| &found.tag);
+                (format!("which {}", outside.words()), nearest)
+            }
         };
-        let offset = address - found.base;
-        let inside = found.bytes - offset >= u64::from(bytes);
-        if matches!(kind, StrayKind::OutOfBounds) && inside {
-            let touch = if write { Touch::WRITE } else { Touch::READ };
-            let range = offset..offset + u64::from(bytes);
-            return Some(Effect::Touch(Arc::clone(&found.tag), vec![(range, touch)]));
-        }
-        let text = format!(
-            "{does} of {bytes} bytes at byte {offset} of {}",
-            found.tag.describe()
-        );
-        Some(Effect::Stray(kind, text))
+        let place = match tag {
+            Some(_) => String::new(),
+            None => format!(" at {address:#x}"),
+        };
+        Some(Effect::Stray(Box::new(Stray {
+            misaligned,
+            problem: format!("{does} of {bytes} bytes{place}, {problem}"),
+            tag: tag.map(Arc::clone),
+            access: KernelAccess {
+                block: fault.block,
+                thread: fault.thread,
+                ptx_line: fault.ptx_line,
+                source: fault.source_line.as_deref().map(str::to_owned),
+                write,
+                atomic: false,
+            },
+        })))
     }
 
     /// A call reads host memory itself, before it returns (rules 10 and 14).
@@ -182,19 +203,25 @@ impl World {
             .streams
             .iter()
             .filter(|(_, stream)| stream.context == context);
-        self.race.ends_of(streams.map(|(handle, _)| *handle))
+        let streams = streams.map(|(handle, _)| *handle);
+        self.race.ends_of(streams, Gone::All(context))
     }
 
-    /// Reports what was found since this was last called.
+    /// Reports the findings since the last call, except those that the report of a fault describes.
     pub(super) fn take_findings(&mut self) {
         let new = &self.race.findings()[self.findings_reported..];
         self.findings_reported += new.len();
-        self.reports.extend(new.iter().map(|finding| Report {
-            kind: finding.kind,
-            call: finding.later.call,
-            text: finding.to_string(),
-            time_ns: self.now_ns,
-        }));
+        let told =
+            |finding: &&Finding| matches!(finding.kind, ReportKind::OutOfBounds | ReportKind::Misaligned);
+        self.reports
+            .extend(new.iter().filter(|finding| !told(finding)).map(|finding| Report {
+                kind: finding.kind,
+                grade: finding.grade,
+                call: finding.later.call,
+                device: finding.later.device,
+                text: finding.to_string(),
+                time_ns: self.now_ns,
+            }));
     }
 }
 

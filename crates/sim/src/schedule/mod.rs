@@ -202,7 +202,7 @@ impl World {
             && !std::mem::replace(&mut scheduler.divergence_reported, true)
         {
             let text = format!("the replay leaves the recorded run at choice {choice}: {problem}");
-            self.report(ReportKind::ReplayDiverged, text);
+            self.report_of(None, ReportKind::ReplayDiverged, text);
         }
         picked
     }

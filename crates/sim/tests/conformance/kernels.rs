@@ -39,11 +39,39 @@ pub(crate) const KERNELS_PTX: &str = r"
 }
 ";
 
+/// `last_word(u32* target, u32 bytes)`: stores 7 in the last word of `bytes` bytes of dynamic shared memory, behind 1024
+/// bytes of its own, and what that word holds then at `target`.
+const SHARED_PTX: &str = r"
+.version 7.0
+.target sm_52
+.address_size 64
+.extern .shared .align 16 .b8 dynamic[];
+.visible .entry last_word(.param .u64 target, .param .u32 bytes)
+{
+    .reg .b32 %r<5>;
+    .reg .b64 %rd<3>;
+    .shared .align 4 .b8 own[1024];
+    ld.param.u64 %rd1, [target];
+    ld.param.u32 %r1, [bytes];
+    cvta.to.global.u64 %rd2, %rd1;
+    mov.u32 %r4, own;
+    st.volatile.shared.u32 [%r4+1020], 1;
+    mov.u32 %r2, dynamic;
+    add.u32 %r2, %r2, %r1;
+    mov.u32 %r3, 7;
+    st.volatile.shared.u32 [%r2+-4], %r3;
+    ld.volatile.shared.u32 %r3, [%r2+-4];
+    st.global.u32 [%rd2], %r3;
+    ret;
+}
+";
+
 /// The kernels of a rig.
 pub(crate) struct Kernels {
     gate: FunctionHandle,
     pub(crate) store: FunctionHandle,
     fails: FunctionHandle,
+    pub(crate) last_word: FunctionHandle,
 }
 
 impl Kernels {
@@ -52,6 +80,7 @@ impl Kernels {
             gate: function(driver, context, GATE_PTX, "gate")?,
             store: function(driver, context, KERNELS_PTX, "store")?,
             fails: function(driver, context, KERNELS_PTX, "fails")?,
+            last_word: function(driver, context, SHARED_PTX, "last_word")?,
         })
     }
 }
@@ -97,6 +126,13 @@ impl Rig {
         let params: [*const c_void; 1] = [(&raw const address).cast()];
         // SAFETY: the kernel has one argument, a pointer, and the word lives as long as the rig.
         unsafe { self.launch(self.kernels().gate, stream, &params) }
+    }
+
+    /// Enqueues a kernel of one thread that stores 7 at `target`, by way of the last word of so much dynamic shared memory.
+    pub(crate) fn last_word(&self, target: DevicePtr, shared_bytes: u32, stream: StreamHandle) -> Result<()> {
+        let params: [*const c_void; 2] = [(&raw const target).cast(), (&raw const shared_bytes).cast()];
+        // SAFETY: the arguments have the kernel's types.
+        unsafe { self.launch_with_shared(self.kernels().last_word, shared_bytes, stream, &params) }
     }
 
     /// Enqueues a kernel that loses the context.

@@ -4,6 +4,7 @@
 //! A test says what it saw. It fails if that is not what the documentation allows. At the end all of it is printed as a
 //! table, for the columns of `docs/semantics.md`.
 
+mod allocations;
 mod apart;
 mod async_copies;
 mod events;
@@ -11,6 +12,7 @@ mod gate;
 mod host;
 mod host_functions;
 mod kernels;
+mod legacy;
 mod managed;
 mod modules;
 mod places;
@@ -19,6 +21,7 @@ mod queues;
 mod rig;
 mod rows;
 mod rules;
+mod shared_memory;
 mod streams;
 mod sync_copies;
 mod synchronisation;

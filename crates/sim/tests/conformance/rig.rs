@@ -15,8 +15,8 @@ use std::{
 use libtest_mimic::Failed;
 use millstream_driver::{
     Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
-    EventHandle, EventKind, FillPattern, FunctionHandle, LaunchDims, ManagedAdvice, ManagedLocation,
-    ModuleHandle, PoolHandle, PoolUsage, ResultCode, StreamHandle,
+    EventHandle, EventKind, FillPattern, FunctionAttribute, FunctionHandle, LaunchDims, ManagedAdvice,
+    ManagedLocation, ModuleHandle, PoolHandle, PoolUsage, ResultCode, StreamHandle,
 };
 use millstream_sim::Gpu;
 
@@ -100,10 +100,26 @@ impl Rig {
         stream: StreamHandle,
         params: &[*const c_void],
     ) -> Result<()> {
+        // SAFETY: the caller vouches for the parameters.
+        unsafe { self.launch_with_shared(function, 0, stream, params) }
+    }
+
+    /// Enqueues a kernel of one thread with so much dynamic shared memory.
+    ///
+    /// # Safety
+    ///
+    /// As [`launch`](Self::launch).
+    pub(crate) unsafe fn launch_with_shared(
+        &self,
+        function: FunctionHandle,
+        shared_bytes: u32,
+        stream: StreamHandle,
+        params: &[*const c_void],
+    ) -> Result<()> {
         let dims = LaunchDims {
             grid: [1; 3],
             block: [1; 3],
-            shared_bytes: 0,
+            shared_bytes,
         };
         // SAFETY: the caller vouches for the parameters.
         unsafe {
@@ -151,6 +167,8 @@ impl Rig {
         copy_unified_async(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle) -> ();
         copy_2d_async(copy: &Copy2d, stream: StreamHandle) -> ();
         function_load(function: FunctionHandle) -> ();
+        function_attribute(function: FunctionHandle, attribute: FunctionAttribute) -> i32;
+        function_set_attribute(function: FunctionHandle, attribute: FunctionAttribute, value: i32) -> ();
         module_load(image: &[u8]) -> ModuleHandle;
         module_function(module: ModuleHandle, name: &str) -> FunctionHandle;
     }

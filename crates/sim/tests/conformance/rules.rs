@@ -1,9 +1,9 @@
 //! The rules that have a test, what their documentation allows, and those that the seam does not show.
 
 use crate::{
-    async_copies, events, host_functions, managed, modules, pool, queues,
+    allocations, async_copies, events, host_functions, legacy, managed, modules, pool, queues,
     rig::{Outcome, Rig},
-    rows, streams, sync_copies, synchronisation, two_devices,
+    rows, shared_memory, streams, sync_copies, synchronisation, two_devices,
 };
 
 /// One rule with its test.
@@ -299,5 +299,23 @@ pub(crate) const RULES: &[Rule] = &[
         "a_queue_is_finite",
         "blocks at any depth from some hundreds on, or never",
         queues::r54,
+    ),
+    rule(
+        55,
+        "synchronising_the_legacy_stream_waits_for_blocking_streams",
+        "waits for and answers for blocking streams, not for others",
+        legacy::r55,
+    ),
+    rule(
+        58,
+        "every_allocation_is_aligned",
+        "to 256 bytes or more",
+        allocations::r58,
+    ),
+    rule(
+        59,
+        "a_kernel_opts_in_to_more_dynamic_shared_memory",
+        "48 KiB with the kernel's own, more by opting in; a launch beyond it is an invalid value",
+        shared_memory::r59,
     ),
 ];

@@ -28,7 +28,7 @@ fn kind_of(body: &str, block: u32) -> FaultKind {
     let mut memory = Memory::default();
     let pointer = memory.put(&[0u32; 32]);
     let fault = run_body(body, block, &memory, pointer).unwrap_err();
-    assert_eq!(fault.kernel, "k");
+    assert_eq!(&*fault.kernel, "k");
     assert_eq!(fault.block, [0, 0, 0]);
     fault.kind
 }

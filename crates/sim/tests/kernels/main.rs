@@ -3,6 +3,7 @@
 mod memory;
 
 mod atomics;
+mod barrier_objects;
 mod elementwise;
 mod faults;
 mod oracle;

@@ -85,18 +85,92 @@ fn versions_and_targets() {
         with("10.0", "sm_90"),
         Err(PtxErrorKind::UnsupportedVersion("10.0".to_owned()))
     );
-    assert_eq!(
-        with("8.0", "sm_100"),
-        Err(PtxErrorKind::UnsupportedTarget("sm_100".to_owned()))
-    );
-    assert_eq!(
-        with("8.0", "gfx90a"),
-        Err(PtxErrorKind::UnsupportedTarget("gfx90a".to_owned()))
-    );
+    for target in [
+        "gfx90a",
+        "sm_",
+        "sm_9",
+        "sm_90b",
+        "sm_a",
+        "sm_90af",
+        "sm_1200",
+        "compute_90",
+    ] {
+        assert_eq!(
+            with("8.0", target),
+            Err(PtxErrorKind::UnsupportedTarget(target.to_owned()))
+        );
+    }
     assert!(matches!(
         parse("").unwrap_err().kind,
         PtxErrorKind::Truncated { .. }
     ));
+}
+
+#[test]
+fn newer_targets_are_noted_and_lack_only_their_own_instructions() {
+    let module = |target: &str, body: &str| {
+        parse(&format!(
+            ".version 9.0\n.target {target}\n.address_size 64\n.visible .entry k() {{\n{body}\nret; }}"
+        ))
+    };
+    for target in ["sm_100", "sm_100f", "sm_120", "sm_120a", "sm_121, debug"] {
+        let found = module(target, ".reg .b32 %r; add.u32 %r, %r, 1;").unwrap();
+        let name = target.split(',').next().unwrap();
+        let [note] = found.notes() else {
+            panic!("{:?}", found.notes());
+        };
+        assert!(
+            note.starts_with(&format!("the target {name} is newer than sm_90a")),
+            "{note}"
+        );
+    }
+    for target in ["sm_75", "sm_90", "sm_90a"] {
+        assert!(module(target, "").unwrap().notes().is_empty());
+    }
+    assert_eq!(
+        module("sm_120a", "frobnicate.u32 1;").unwrap_err().to_string(),
+        "line 5: unsupported opcode `frobnicate.u32`: the module's target is newer than sm_90a, the newest that \
+         the simulated device knows; compile for an older one"
+    );
+    assert_eq!(
+        module("sm_90a", "frobnicate.u32 1;").unwrap_err().to_string(),
+        "line 5: unsupported opcode `frobnicate.u32`"
+    );
+}
+
+#[test]
+fn parameters_are_limited_by_version_and_target() {
+    let limit = |version: &str, target: &str| {
+        let takes = |bytes: usize| {
+            let source = format!(
+                ".version {version}\n.target {target}\n.address_size 64\n.entry k(.param .b8 p[{bytes}]) {{ ret; }}"
+            );
+            let taken = parse(&source).map(|_| ()).map_err(|error| error.kind);
+            assert_eq!(taken, signatures(&source).map(|_| ()).map_err(|error| error.kind));
+            taken
+        };
+        let limits = [256, 4352, 32_764];
+        let limit = limits.into_iter().rfind(|limit| takes(*limit).is_ok()).unwrap();
+        let error = takes(limit + 1).unwrap_err();
+        let PtxErrorKind::ParameterSpace {
+            kernel,
+            bytes,
+            limit: said,
+            reason,
+        } = error
+        else {
+            panic!("{error}");
+        };
+        assert_eq!((kernel.as_str(), bytes, said), ("k", limit + 1, limit));
+        assert!(reason.contains("pass the address of a table"), "{reason}");
+        limit
+    };
+    assert_eq!(limit("1.4", "sm_13"), 256);
+    assert_eq!(limit("1.5", "sm_13"), 4352);
+    assert_eq!(limit("8.0", "sm_90"), 4352);
+    assert_eq!(limit("8.1", "sm_61"), 4352);
+    assert_eq!(limit("8.1", "sm_70"), 32_764);
+    assert_eq!(limit("9.0", "sm_120f"), 32_764);
 }
 
 #[test]

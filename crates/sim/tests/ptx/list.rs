@@ -3,6 +3,26 @@
 /// Each file's name, the text with its run lines (for what was compiled, that is the CUDA C++), and the PTX.
 pub(crate) const FILES: &[(&str, &str, &str)] = &[
     (
+        "compiled/barrier_objects",
+        include_str!("compiled/barrier_objects.cu"),
+        include_str!("compiled/barrier_objects.ptx"),
+    ),
+    (
+        "compiled/barrier_objects_13",
+        include_str!("compiled/barrier_objects.cu"),
+        include_str!("compiled/barrier_objects_13.ptx"),
+    ),
+    (
+        "compiled/barrier_objects_sm_90",
+        include_str!("compiled/barrier_objects.cu"),
+        include_str!("compiled/barrier_objects_sm_90.ptx"),
+    ),
+    (
+        "compiled/barrier_objects_sm_90_13",
+        include_str!("compiled/barrier_objects.cu"),
+        include_str!("compiled/barrier_objects_sm_90_13.ptx"),
+    ),
+    (
         "compiled/control",
         include_str!("compiled/control.cu"),
         include_str!("compiled/control.ptx"),
@@ -11,6 +31,16 @@ pub(crate) const FILES: &[(&str, &str, &str)] = &[
         "compiled/control_13",
         include_str!("compiled/control.cu"),
         include_str!("compiled/control_13.ptx"),
+    ),
+    (
+        "compiled/libraries",
+        include_str!("compiled/libraries.cu"),
+        include_str!("compiled/libraries.ptx"),
+    ),
+    (
+        "compiled/libraries_13",
+        include_str!("compiled/libraries.cu"),
+        include_str!("compiled/libraries_13.ptx"),
     ),
     (
         "compiled/maths",
@@ -63,9 +93,19 @@ pub(crate) const FILES: &[(&str, &str, &str)] = &[
         include_str!("files/bits.ptx"),
     ),
     (
+        "files/carry",
+        include_str!("files/carry.ptx"),
+        include_str!("files/carry.ptx"),
+    ),
+    (
         "files/comparisons",
         include_str!("files/comparisons.ptx"),
         include_str!("files/comparisons.ptx"),
+    ),
+    (
+        "files/constants",
+        include_str!("files/constants.ptx"),
+        include_str!("files/constants.ptx"),
     ),
     (
         "files/control",
@@ -76,6 +116,11 @@ pub(crate) const FILES: &[(&str, &str, &str)] = &[
         "files/conversions",
         include_str!("files/conversions.ptx"),
         include_str!("files/conversions.ptx"),
+    ),
+    (
+        "files/conversions_sm_90",
+        include_str!("files/conversions_sm_90.ptx"),
+        include_str!("files/conversions_sm_90.ptx"),
     ),
     (
         "files/directives",
@@ -113,6 +158,16 @@ pub(crate) const FILES: &[(&str, &str, &str)] = &[
         include_str!("files/halves_sm_80.ptx"),
     ),
     (
+        "files/halves_sm_80_ftz",
+        include_str!("files/halves_sm_80_ftz.ptx"),
+        include_str!("files/halves_sm_80_ftz.ptx"),
+    ),
+    (
+        "files/halves_sm_86",
+        include_str!("files/halves_sm_86.ptx"),
+        include_str!("files/halves_sm_86.ptx"),
+    ),
+    (
         "files/halves_sm_90",
         include_str!("files/halves_sm_90.ptx"),
         include_str!("files/halves_sm_90.ptx"),
@@ -123,9 +178,34 @@ pub(crate) const FILES: &[(&str, &str, &str)] = &[
         include_str!("files/integers.ptx"),
     ),
     (
+        "files/lop3_predicates",
+        include_str!("files/lop3_predicates.ptx"),
+        include_str!("files/lop3_predicates.ptx"),
+    ),
+    (
+        "files/mbarrier",
+        include_str!("files/mbarrier.ptx"),
+        include_str!("files/mbarrier.ptx"),
+    ),
+    (
+        "files/mbarrier_sm_90",
+        include_str!("files/mbarrier_sm_90.ptx"),
+        include_str!("files/mbarrier_sm_90.ptx"),
+    ),
+    (
         "files/memory",
         include_str!("files/memory.ptx"),
         include_str!("files/memory.ptx"),
+    ),
+    (
+        "files/names",
+        include_str!("files/names.ptx"),
+        include_str!("files/names.ptx"),
+    ),
+    (
+        "files/pack",
+        include_str!("files/pack.ptx"),
+        include_str!("files/pack.ptx"),
     ),
     (
         "files/packed_integers",
@@ -133,9 +213,24 @@ pub(crate) const FILES: &[(&str, &str, &str)] = &[
         include_str!("files/packed_integers.ptx"),
     ),
     (
+        "files/parameters",
+        include_str!("files/parameters.ptx"),
+        include_str!("files/parameters.ptx"),
+    ),
+    (
+        "files/parameters_large",
+        include_str!("files/parameters_large.ptx"),
+        include_str!("files/parameters_large.ptx"),
+    ),
+    (
         "files/redux",
         include_str!("files/redux.ptx"),
         include_str!("files/redux.ptx"),
+    ),
+    (
+        "files/special_registers_sm_90",
+        include_str!("files/special_registers_sm_90.ptx"),
+        include_str!("files/special_registers_sm_90.ptx"),
     ),
     (
         "files/system",
@@ -143,14 +238,49 @@ pub(crate) const FILES: &[(&str, &str, &str)] = &[
         include_str!("files/system.ptx"),
     ),
     (
+        "files/vectors",
+        include_str!("files/vectors.ptx"),
+        include_str!("files/vectors.ptx"),
+    ),
+    (
         "files/video",
         include_str!("files/video.ptx"),
         include_str!("files/video.ptx"),
     ),
     (
+        "files/video_parts",
+        include_str!("files/video_parts.ptx"),
+        include_str!("files/video_parts.ptx"),
+    ),
+    (
+        "files/video_scalar",
+        include_str!("files/video_scalar.ptx"),
+        include_str!("files/video_scalar.ptx"),
+    ),
+    (
         "files/warp",
         include_str!("files/warp.ptx"),
         include_str!("files/warp.ptx"),
+    ),
+    (
+        "files/wide",
+        include_str!("files/wide.ptx"),
+        include_str!("files/wide.ptx"),
+    ),
+    (
+        "files/wide_loads_sm_100",
+        include_str!("files/wide_loads_sm_100.ptx"),
+        include_str!("files/wide_loads_sm_100.ptx"),
+    ),
+    (
+        "files/wide_sm_90",
+        include_str!("files/wide_sm_90.ptx"),
+        include_str!("files/wide_sm_90.ptx"),
+    ),
+    (
+        "refused/arrive_tx",
+        include_str!("refused/arrive_tx.ptx"),
+        include_str!("refused/arrive_tx.ptx"),
     ),
     (
         "refused/bulk_copy",
@@ -171,6 +301,11 @@ pub(crate) const FILES: &[(&str, &str, &str)] = &[
         "refused/ends",
         include_str!("refused/ends.ptx"),
         include_str!("refused/ends.ptx"),
+    ),
+    (
+        "refused/fence_proxy_async",
+        include_str!("refused/fence_proxy_async.ptx"),
+        include_str!("refused/fence_proxy_async.ptx"),
     ),
     (
         "refused/heap_of_nothing",
@@ -203,11 +338,6 @@ pub(crate) const FILES: &[(&str, &str, &str)] = &[
         include_str!("refused/mapa.ptx"),
     ),
     (
-        "refused/mbarrier",
-        include_str!("refused/mbarrier.ptx"),
-        include_str!("refused/mbarrier.ptx"),
-    ),
-    (
         "refused/mma",
         include_str!("refused/mma.ptx"),
         include_str!("refused/mma.ptx"),
@@ -231,6 +361,21 @@ pub(crate) const FILES: &[(&str, &str, &str)] = &[
         "refused/operands",
         include_str!("refused/operands.ptx"),
         include_str!("refused/operands.ptx"),
+    ),
+    (
+        "refused/parameters_8_0",
+        include_str!("refused/parameters_8_0.ptx"),
+        include_str!("refused/parameters_8_0.ptx"),
+    ),
+    (
+        "refused/parameters_most",
+        include_str!("refused/parameters_most.ptx"),
+        include_str!("refused/parameters_most.ptx"),
+    ),
+    (
+        "refused/parameters_sm_61",
+        include_str!("refused/parameters_sm_61.ptx"),
+        include_str!("refused/parameters_sm_61.ptx"),
     ),
     (
         "refused/semicolon",

@@ -65,7 +65,7 @@ fn a_finding_is_a_json_object_and_a_report() {
     assert_eq!(value["kind"], "Race");
     assert_eq!(value["memory"]["ranges"][0][1], 64);
     assert_eq!(value["later"]["operation"], 2);
-    assert_eq!(value["earlier"]["stream"], "stream 2");
+    assert_eq!(value["earlier"]["stream"], "stream 1");
     let site = value["later"]["site"].as_str().unwrap();
     assert!(site.starts_with("`a \"quoted\"\tlabel \\` at "), "{site}");
     let report = &rig.gpu.reports()[0];

@@ -2,7 +2,9 @@
 //!
 //! What is expected lies in `expected`, a file for each wrong program. `UPDATE_EXPECT=1` writes the files anew.
 
+mod elements;
 mod expect;
+mod grades;
 mod host;
 mod kernels;
 mod labels;

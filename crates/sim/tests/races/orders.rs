@@ -2,12 +2,12 @@
 
 use std::sync::mpsc;
 
-use millstream_driver::{Completion, DevicePtr, FillPattern, StreamHandle};
+use millstream_driver::{Completion, DevicePtr, Driver, FillPattern, StreamHandle};
 
 use crate::{
     expect::{clean, expect},
     kernels::{BYTES, zeros},
-    rig::Rig,
+    rig::{Host, Rig},
 };
 
 fn fill(rig: &Rig, memory: DevicePtr, stream: StreamHandle) {
@@ -31,6 +31,98 @@ fn the_legacy_stream_is_a_barrier_for_blocking_streams() {
         fill(rig, memory, rig.stream());
         fill(rig, memory, StreamHandle::LEGACY);
         fill(rig, memory, rig.stream());
+    });
+}
+
+/// Waits for the legacy default stream, in one of the ways that there are.
+type Wait<'a> = &'a dyn Fn(&Rig);
+
+/// Rule 55: a wait for the legacy stream is a wait for the blocking streams.
+#[test]
+fn a_wait_for_the_legacy_stream_is_a_wait_for_blocking_streams() {
+    const LEGACY: StreamHandle = StreamHandle::LEGACY;
+    let waits: [Wait<'_>; 7] = [
+        &|rig| rig.stream_synchronize(LEGACY).unwrap(),
+        &|rig| rig.stream_synchronize(StreamHandle::from_raw(0)).unwrap(),
+        &|rig| while rig.stream_query(LEGACY).unwrap() == Completion::Pending {},
+        &|rig| rig.event_synchronize(rig.recorded(LEGACY)).unwrap(),
+        &|rig| rig.download_now(rig.pinned(4), zeros(rig, 4)).unwrap(),
+        // Rule 1: it waits for the work before it.
+        &|rig| {
+            let source = Host::pageable(1 << 17);
+            rig.upload_now(rig.mem_alloc(1 << 17).unwrap(), source).unwrap();
+        },
+        &|rig| {
+            let (sender, receiver) = mpsc::channel();
+            rig.host_function(LEGACY, move || sender.send(()).unwrap());
+            receiver.recv().unwrap();
+        },
+    ];
+    for wait in waits {
+        for per_thread in [false, true] {
+            clean(|rig| {
+                let stream = match per_thread {
+                    true => StreamHandle::PER_THREAD,
+                    false => rig.blocking_stream(),
+                };
+                let (memory, target) = (zeros(rig, BYTES), rig.pinned(BYTES));
+                rig.download(target, memory, stream).unwrap();
+                wait(rig);
+                rig.gpu.host_read(target.pointer.as_ptr(), BYTES);
+            });
+        }
+    }
+    clean(|rig| {
+        let (stream, other, memory) = (rig.blocking_stream(), rig.stream(), zeros(rig, BYTES));
+        fill(rig, memory, stream);
+        rig.stream_wait_event(other, rig.recorded(LEGACY)).unwrap();
+        fill(rig, memory, other);
+    });
+}
+
+#[test]
+fn a_wait_for_the_legacy_stream_is_none_for_other_streams() {
+    expect("legacy_synchronised", |rig| {
+        let (stream, memory, target) = (rig.stream(), zeros(rig, BYTES), rig.pinned(BYTES));
+        rig.download(target, memory, stream).unwrap();
+        rig.stream_synchronize(StreamHandle::LEGACY).unwrap();
+        rig.gpu.host_read(target.pointer.as_ptr(), BYTES);
+    });
+}
+
+#[test]
+fn the_work_of_a_destroyed_stream_is_waited_for_with_its_context() {
+    let waits: [Wait<'_>; 3] = [
+        &|rig| rig.context_synchronize().unwrap(),
+        &|rig| rig.stream_synchronize(StreamHandle::LEGACY).unwrap(),
+        // Rule 30: freeing waits for the device.
+        &|rig| rig.mem_free(rig.mem_alloc(4).unwrap()).unwrap(),
+    ];
+    for wait in waits {
+        clean(|rig| {
+            let stream = rig.blocking_stream();
+            let (memory, target) = (zeros(rig, BYTES), rig.pinned(BYTES));
+            rig.download(target, memory, stream).unwrap();
+            rig.stream_destroy(stream).unwrap();
+            // Under some schedules the stream's work is done by now, and nothing is left of it.
+            rig.gpu.device_count().unwrap();
+            wait(rig);
+            rig.gpu.host_read(target.pointer.as_ptr(), BYTES);
+        });
+    }
+    clean(|rig| {
+        let (stream, memory) = (rig.blocking_stream(), zeros(rig, BYTES));
+        fill(rig, memory, stream);
+        rig.stream_destroy(stream).unwrap();
+        rig.gpu.device_count().unwrap();
+        fill(rig, memory, StreamHandle::LEGACY);
+    });
+    expect("destroyed_non_blocking", |rig| {
+        let (stream, memory) = (rig.stream(), zeros(rig, BYTES));
+        fill(rig, memory, stream);
+        rig.stream_destroy(stream).unwrap();
+        rig.gpu.device_count().unwrap();
+        fill(rig, memory, StreamHandle::LEGACY);
     });
 }
 

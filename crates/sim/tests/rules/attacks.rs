@@ -44,7 +44,7 @@ fn handles_used_after_they_were_given_up() {
         let (stream, event) = (rig.stream(), rig.event());
         rig.stream_destroy(stream).unwrap();
         assert_code(rig.stream_destroy(stream), ResultCode::INVALID_HANDLE);
-        rig.assert_reported(ReportKind::DeadHandle, &["stream 2"]);
+        rig.assert_reported(ReportKind::DeadHandle, &["stream 1"]);
         rig.event_destroy(event).unwrap();
         assert_code(rig.event_destroy(event), ResultCode::INVALID_HANDLE);
         rig.assert_reported(ReportKind::DeadHandle, &["event 1"]);
@@ -65,13 +65,35 @@ fn device_ranges_must_lie_in_one_live_allocation() {
     each_schedule(|rig| {
         let stream = rig.stream();
         let memory = rig.mem_alloc(100).unwrap();
-        let _neighbour = rig.mem_alloc(100).unwrap();
+        let neighbour = rig.mem_alloc(100).unwrap();
         let wrong = [
-            (memory.offset(1), 100, "reach beyond"),
-            (memory.offset(100), 1, "in no allocation"),
-            (DevicePtr::from_raw(0), 1, "in no allocation"),
-            (DevicePtr::from_raw(u64::MAX), 1, "in no allocation"),
-            (memory, 1 << 40, "reach beyond"),
+            (
+                memory.offset(1),
+                100,
+                "reach 1 byte beyond the end of allocation 1",
+            ),
+            (
+                memory,
+                1 << 40,
+                "reach 1099511627676 bytes beyond the end of allocation 1",
+            ),
+            (memory.offset(100), 1, "lie right behind the end of allocation 1"),
+            (
+                memory.offset(107),
+                2,
+                "lie 7 bytes behind the end of allocation 1",
+            ),
+            (
+                DevicePtr::from_raw(neighbour.as_raw() - 4),
+                4,
+                "lie 4 bytes in front of allocation 2",
+            ),
+            (DevicePtr::from_raw(8), 1, "lie next to the null pointer"),
+            (
+                DevicePtr::from_raw(u64::MAX),
+                1,
+                "lie in no memory that the device reaches",
+            ),
         ];
         for (target, bytes, why) in wrong {
             let fill = rig.memset_async(target, FillPattern::U8(0), bytes, stream);
@@ -148,7 +170,7 @@ fn contexts_are_counted_and_gone_with_all_they_hold() {
         rig.release_context().unwrap();
         assert_eq!(rig.gpu.ledger(), millstream_sim::Ledger::default());
         assert_code(rig.context_synchronize(), ResultCode::INVALID_CONTEXT);
-        rig.assert_reported(ReportKind::DeadHandle, &["context 1"]);
+        rig.assert_reported(ReportKind::DeadHandle, &["the context of device 0"]);
         assert_code(rig.mem_free(memory), ResultCode::INVALID_CONTEXT);
         assert_code(rig.release_context(), ResultCode::INVALID_CONTEXT);
         let fresh = rig.gpu.primary_context_retain(DEVICE).unwrap();

@@ -120,7 +120,7 @@ fn a_context_is_lost_at_the_nth_call_and_whoever_waits_is_told() {
             assert_eq!(
                 error.to_string(),
                 "cuMemAlloc failed: CUDA_ERROR_ECC_UNCORRECTABLE (214): \
-                 the context was lost by injected: call 2"
+                 the context was lost by injected: call 2 (on device 0)"
             );
             assert_code(waits.join().unwrap(), lost);
         });

@@ -1,6 +1,6 @@
 //! Rule 13 and launches: modules, arguments, shapes, and a vector addition from end to end.
 
-use millstream_driver::{FillPattern, LaunchDims, ResultCode};
+use millstream_driver::{FillPattern, FunctionAttribute, LaunchDims, ResultCode};
 use millstream_sim::{ReportKind, SimConfig};
 
 use crate::rig::{Arg, Host, Rig, assert_code, each_schedule, each_schedule_and_reading};
@@ -178,6 +178,39 @@ fn variables_of_a_module_live_as_long_as_it() {
 }
 
 #[test]
+fn the_host_cannot_find_a_variable_that_a_function_declares() {
+    let rig = Rig::new(SimConfig::new());
+    let source = "
+.version 8.0
+.target sm_75
+.address_size 64
+.visible .entry first() { .global .u32 both = 1; ret; }
+.visible .global .u32 both = 2;
+.visible .entry second() { .global .u64 own; ret; }";
+    let stream = rig.stream();
+    let module = rig.module_load(source.as_bytes()).unwrap();
+    let (both, bytes) = rig.module_global(module, "both").unwrap();
+    assert_eq!((bytes, rig.read(both, 4, stream)), (4, vec![2, 0, 0, 0]));
+    assert_code(rig.module_global(module, "own"), ResultCode::NOT_FOUND);
+    rig.module_unload(module).unwrap();
+    assert_eq!(rig.gpu.ledger().device_bytes, 0);
+}
+
+#[test]
+fn a_newer_target_is_noted_once_and_not_reported() {
+    let rig = Rig::new(SimConfig::new());
+    assert!(rig.gpu.notes().is_empty());
+    let newer = SET.replace("sm_75", "sm_120a");
+    rig.module_load(newer.as_bytes()).unwrap();
+    rig.module_load(newer.as_bytes()).unwrap();
+    rig.module_load(SET.as_bytes()).unwrap();
+    let notes = rig.gpu.notes();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].starts_with("the target sm_120a is newer"), "{notes:?}");
+    rig.assert_clean();
+}
+
+#[test]
 fn unloading_a_module_in_use_is_reported() {
     let rig = Rig::new(SimConfig::new());
     let stream = rig.stream();
@@ -268,8 +301,74 @@ fn launches_of_a_wrong_shape_are_refused() {
     launch("of_64", [1; 3], [64, 1, 1], 0).unwrap();
     launch("at_most_64", [2, 2, 2], [1, 8, 8], 48 << 10).unwrap();
     rig.stream_synchronize(stream).unwrap();
-    assert_eq!(rig.function_max_threads(function("at_most_64")).unwrap(), 64);
-    assert_eq!(rig.function_max_threads(function("set")).unwrap(), 1024);
+    let threads = |name| rig.function_attribute(function(name), FunctionAttribute::MAX_THREADS_PER_BLOCK);
+    assert_eq!(threads("at_most_64").unwrap(), 64);
+    assert_eq!(threads("set").unwrap(), 1024);
+}
+
+#[test]
+fn r59_a_kernel_opts_in_to_more_dynamic_shared_memory() {
+    const DYNAMIC: FunctionAttribute = FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES;
+    let rig = Rig::new(SimConfig::new());
+    let stream = rig.stream();
+    let module = rig.module_load(SET.as_bytes()).unwrap();
+    let function = |name| rig.module_function(module, name).unwrap();
+    let (none, some) = (function("at_most_64"), function("shares"));
+    let launch = |function, shared_bytes| {
+        let dims = LaunchDims {
+            grid: [1; 3],
+            block: [1; 3],
+            shared_bytes,
+        };
+        rig.launch_shaped(function, &dims, stream, &[])
+    };
+    let own = rig
+        .function_attribute(some, FunctionAttribute::SHARED_BYTES)
+        .unwrap();
+    assert_eq!(own, 40_000);
+    for (function, own) in [(none, 0), (some, own)] {
+        let limit = (227 << 10) - own;
+        assert_eq!(
+            rig.function_attribute(function, DYNAMIC).unwrap(),
+            (48 << 10) - own
+        );
+        launch(function, (48 << 10) - own as u32).unwrap();
+        assert_code(
+            launch(function, (48 << 10) - own as u32 + 1),
+            ResultCode::INVALID_VALUE,
+        );
+        let (wanted, most) = (
+            format!("{} bytes of dynamic", (48 << 10) - own + 1),
+            format!("up to {limit}"),
+        );
+        rig.assert_reported(ReportKind::BadLaunch, &[&wanted, &most]);
+        for bytes in [limit + 1, -1, i32::MAX, i32::MIN] {
+            let set = rig.function_set_attribute(function, DYNAMIC, bytes);
+            assert_code(set, ResultCode::INVALID_VALUE);
+            rig.assert_reported(ReportKind::BadLaunch, &[&format!("of 0 to {limit}")]);
+        }
+        rig.function_set_attribute(function, DYNAMIC, 100_000).unwrap();
+        assert_eq!(rig.function_attribute(function, DYNAMIC).unwrap(), 100_000);
+        launch(function, 100_000).unwrap();
+        assert_code(launch(function, 100_001), ResultCode::INVALID_VALUE);
+        rig.assert_reported(ReportKind::BadLaunch, &["100001 bytes of dynamic"]);
+        rig.function_set_attribute(function, DYNAMIC, limit).unwrap();
+        launch(function, limit as u32).unwrap();
+        assert_code(launch(function, limit as u32 + 1), ResultCode::INVALID_VALUE);
+        rig.assert_reported(ReportKind::BadLaunch, &["bytes of dynamic"]);
+    }
+    for attribute in [FunctionAttribute::SHARED_BYTES, FunctionAttribute::from_raw(77)] {
+        let set = rig.function_set_attribute(none, attribute, 1);
+        assert_code(set, ResultCode::INVALID_VALUE);
+    }
+    let unknown = rig.function_attribute(none, FunctionAttribute::from_raw(77));
+    assert_code(unknown, ResultCode::INVALID_VALUE);
+    // The same module loaded again has kernels, and so limits, of its own.
+    let again = rig.module_load(SET.as_bytes()).unwrap();
+    let again = rig.module_function(again, "at_most_64").unwrap();
+    assert_code(launch(again, 100_000), ResultCode::INVALID_VALUE);
+    rig.assert_reported(ReportKind::BadLaunch, &["bytes of dynamic"]);
+    rig.stream_synchronize(stream).unwrap();
 }
 
 #[test]
@@ -298,5 +397,8 @@ fn a_kernel_of_another_context_is_refused() {
         rig.launch(foreign, (1, 64), stream, &[]),
         ResultCode::INVALID_HANDLE,
     );
-    rig.assert_reported(ReportKind::WrongContext, &["function 1", "context 2"]);
+    rig.assert_reported(
+        ReportKind::WrongContext,
+        &["function 1", "the context of device 1"],
+    );
 }

@@ -178,9 +178,10 @@ fn every_later_error_tells_which_kernel_faulted_where() {
         assert_code(rig.stream_synchronize(stream), ResultCode::ILLEGAL_ADDRESS);
         let end = memory.as_raw() + 8;
         let cause = format!(
-            "failed: CUDA_ERROR_ILLEGAL_ADDRESS (700): the context was lost by kernel `set`, operation 2 on stream 2: \
-             line 17 in block (0, 0, 0), thread (2, 0, 0): write of 4 bytes at {end:#x}, which no allocation contains; \
-             4 bytes at {end:#x} are in no allocation; 0 bytes below them ends the allocation"
+            "failed: CUDA_ERROR_ILLEGAL_ADDRESS (700): the context was lost by kernel `set`, operation 2 on stream 1: \
+             line 17 of the PTX of module 1 in block (0, 0, 0), thread (2, 0, 0): write of 4 bytes at {end:#x}, which lie \
+             right behind the end of allocation 3 at {:#x}..{end:#x} (8 bytes, cuMemAlloc)",
+            memory.as_raw()
         );
         for text in answers(rig, other, memory) {
             assert!(text.contains(&cause), "{text}\nis to contain\n{cause}");
@@ -204,8 +205,8 @@ fn every_later_error_tells_which_copy_faulted_where() {
         hold.release();
         assert_code(rig.stream_synchronize(other), ResultCode::ILLEGAL_ADDRESS);
         let cause = format!(
-            "the context was lost by copy (WithinDevice, 64 bytes), operation 3 on stream 3: \
-             a read failed: 64 bytes at {:#x} are used after the end of the allocation",
+            "the context was lost by copy (WithinDevice, 64 bytes), operation 3 on stream 2: \
+             a read failed: 64 bytes at {:#x} are used after the end of allocation 1",
             memory.as_raw()
         );
         for text in answers(rig, owner, kept) {
@@ -224,7 +225,11 @@ fn a_kernel_in_another_device_s_memory_is_told_whose_it_is() {
         assert_code(rig.stream_synchronize(stream), ResultCode::ILLEGAL_ADDRESS);
         rig.assert_reported(
             ReportKind::KernelFault,
-            &["that is memory of device 1", "32 bytes, cuMemAlloc"],
+            &[
+                "which are memory of device 1",
+                "32 bytes, cuMemAlloc on device 1",
+                "stream 1 of device 0",
+            ],
         );
     });
 }
@@ -262,7 +267,7 @@ fn a_kernel_that_uses_freed_memory_is_told_who_freed_it() {
         assert_code(rig.stream_synchronize(stream), ResultCode::ILLEGAL_ADDRESS);
         rig.assert_reported(
             ReportKind::KernelFault,
-            &["kernel `set`", "operation 3", "freed by operation 2 on stream 2"],
+            &["kernel `set`", "operation 3", "freed by operation 2 on stream 1"],
         );
     });
 }

@@ -15,4 +15,5 @@ mod rig;
 mod rows;
 mod schedules;
 mod streams;
+mod texts;
 mod time;

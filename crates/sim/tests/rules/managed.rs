@@ -148,12 +148,18 @@ fn r51_hints_are_refused_for_other_memory_other_devices_and_no_bytes() {
             rig.mem_advise(managed.address().offset(1), 16, advice, HERE),
             invalid,
         );
-        rig.assert_reported(ReportKind::OutOfBounds, &["reach beyond", "cuMemAllocManaged"]);
+        rig.assert_reported(
+            ReportKind::OutOfBounds,
+            &["reach 1 byte beyond", "cuMemAllocManaged"],
+        );
         assert_code(
             rig.mem_prefetch_async(managed.address(), 17, HERE, stream),
             invalid,
         );
-        rig.assert_reported(ReportKind::OutOfBounds, &["reach beyond", "cuMemAllocManaged"]);
+        rig.assert_reported(
+            ReportKind::OutOfBounds,
+            &["reach 1 byte beyond", "cuMemAllocManaged"],
+        );
         assert_code(
             rig.mem_prefetch_async(managed.address(), 0, HERE, stream),
             invalid,

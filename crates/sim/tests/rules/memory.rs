@@ -102,7 +102,7 @@ fn r32_a_use_before_the_allocation_s_point_is_found() {
             &[
                 "fill",
                 "before the beginning",
-                "cuMemAllocAsync by operation 2 on stream 2",
+                "cuMemAllocAsync by operation 2 on stream 1",
             ],
         );
         drop(hold);
@@ -145,9 +145,9 @@ fn r32_a_use_after_the_free_s_point_is_found() {
             ReportKind::CopyFault,
             &[
                 "fill",
-                "stream 3",
+                "stream 2",
                 "after the end",
-                "freed by operation 4 on stream 2",
+                "freed by operation 4 on stream 1",
             ],
         );
     });

@@ -10,8 +10,8 @@ use std::{ffi::c_void, ptr, ptr::NonNull, sync::mpsc, thread, time::Duration};
 
 use millstream_driver::{
     Completion, ContextHandle, Copy2d, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle, EventKind,
-    FillPattern, FunctionHandle, LaunchDims, ManagedAdvice, ManagedLocation, ModuleHandle, PoolHandle,
-    PoolUsage, ResultCode, StreamHandle,
+    FillPattern, FunctionAttribute, FunctionHandle, LaunchDims, ManagedAdvice, ManagedLocation, ModuleHandle,
+    PoolHandle, PoolUsage, ResultCode, StreamHandle,
 };
 use millstream_sim::{Gpu, Hold, ReportKind, Rules, Schedule, SimConfig};
 
@@ -196,7 +196,8 @@ impl Rig {
         module_unload(module: ModuleHandle) -> ();
         module_function(module: ModuleHandle, name: &str) -> FunctionHandle;
         module_global(module: ModuleHandle, name: &str) -> (DevicePtr, usize);
-        function_max_threads(function: FunctionHandle) -> i32;
+        function_attribute(function: FunctionHandle, attribute: FunctionAttribute) -> i32;
+        function_set_attribute(function: FunctionHandle, attribute: FunctionAttribute, value: i32) -> ();
     }
 
     /// The same GPU seen from the primary context of another device.

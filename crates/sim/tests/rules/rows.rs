@@ -150,14 +150,14 @@ fn r52_every_row_must_lie_in_the_one_allocation() {
         for (side, words) in [
             (
                 Side2d::device(memory.offset(2), 20),
-                ["row 3 of 4, a pitch of 20 bytes", "reach beyond"],
+                ["row 3 of 4, a pitch of 20 bytes", "reach 1 byte beyond"],
             ),
-            (Side2d::device(memory, 62), ["row 1 of 4", "reach beyond"]),
-            (Side2d::device(memory, 100), ["row 1 of 4", "in no allocation"]),
+            (Side2d::device(memory, 62), ["row 1 of 4", "reach 1 byte beyond"]),
+            (Side2d::device(memory, 100), ["row 1 of 4", "behind the end of"]),
             (Side2d::device(memory, apart), ["row 1 of 4", "other memory"]),
             (
                 Side2d::device(DevicePtr::from_raw(8), 3),
-                ["row 0 of 4", "in no allocation"],
+                ["row 0 of 4", "the null pointer"],
             ),
         ] {
             assert_code(rig.copy_2d_async(&rows(side, good), stream), invalid);

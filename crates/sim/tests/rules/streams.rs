@@ -102,7 +102,12 @@ fn r20_a_stream_belongs_to_its_context() {
         assert_code(fill, ResultCode::INVALID_HANDLE);
         rig.assert_reported(
             ReportKind::WrongContext,
-            &["stream", "context 2", "context 1", "rule 20"],
+            &[
+                "stream 1 of device 1",
+                "the context of device 1",
+                "the context of device 0",
+                "rule 20",
+            ],
         );
         assert_code(rig.stream_synchronize(foreign), ResultCode::INVALID_HANDLE);
     });
@@ -120,7 +125,10 @@ fn r21_destroying_a_stream_returns_at_once_and_its_work_completes() {
         rig.stream_destroy(dying).unwrap();
         assert_eq!(rig.gpu.ledger().streams, 1);
         assert_code(rig.stream_query(dying), ResultCode::INVALID_HANDLE);
-        rig.assert_reported(ReportKind::DeadHandle, &["stream 2", "after it was given up"]);
+        rig.assert_reported(
+            ReportKind::DeadHandle,
+            &["stream 1 (0x20000000001)", "after it was given up"],
+        );
         rig.stream_wait_event(other, event).unwrap();
         assert!(rig.pending(other));
         hold.release();
@@ -169,6 +177,74 @@ fn r54_a_queue_that_only_its_own_thread_could_empty_is_reported() {
     assert_eq!(rig.gpu.reports().len(), 1, "queues have no bound from then on");
     hold.release();
     assert_eq!(rig.read(memory, 4, stream), [4; 4]);
+}
+
+#[test]
+fn r55_synchronising_the_legacy_stream_waits_for_blocking_streams() {
+    each_schedule(|rig| {
+        let (busy, free) = (rig.blocking_stream(), rig.stream());
+        let memory = rig.mem_alloc(4).unwrap();
+        for (handle, stream) in [
+            (StreamHandle::LEGACY, busy),
+            (StreamHandle::from_raw(0), busy),
+            (StreamHandle::LEGACY, StreamHandle::PER_THREAD),
+        ] {
+            let hold = rig.hold(stream);
+            rig.memset_async(memory, FillPattern::U8(1), 4, stream).unwrap();
+            for _ in 0..20 {
+                assert!(rig.pending(handle), "it answers for the blocking stream");
+            }
+            hold.release();
+            while rig.pending(handle) {}
+            assert!(!rig.pending(stream), "and is done with it");
+            rig.assert_blocks(stream, || rig.stream_synchronize(handle).unwrap());
+        }
+        let _hold = rig.hold(free);
+        rig.stream_synchronize(StreamHandle::LEGACY).unwrap();
+        assert!(!rig.pending(StreamHandle::LEGACY));
+        rig.assert_clean();
+    });
+}
+
+#[test]
+fn r55_a_blocking_stream_answers_for_itself_alone() {
+    each_schedule(|rig| {
+        let (busy, idle) = (rig.blocking_stream(), rig.blocking_stream());
+        let _hold = rig.hold(busy);
+        rig.stream_synchronize(idle).unwrap();
+        assert!(!rig.pending(idle) && rig.pending(busy));
+    });
+}
+
+#[test]
+fn r55_a_destroyed_blocking_stream_is_waited_for() {
+    each_schedule(|rig| {
+        let (dying, memory) = (rig.blocking_stream(), rig.mem_alloc(1 << 20).unwrap());
+        let hold = rig.hold(dying);
+        rig.memset_async(memory, FillPattern::U8(1), 1 << 20, dying)
+            .unwrap();
+        rig.stream_destroy(dying).unwrap();
+        assert!(rig.pending(StreamHandle::LEGACY));
+        hold.release();
+        rig.stream_synchronize(StreamHandle::LEGACY).unwrap();
+        assert_eq!(rig.gpu.ledger().pending_operations, 0);
+    });
+}
+
+/// The work of a destroyed stream may have run ahead of the clock, and the stream be gone.
+#[test]
+fn r55_the_legacy_stream_is_complete_when_a_destroyed_stream_s_work_is() {
+    let rig = Rig::new(SimConfig::new().timeline(true));
+    let (dying, memory) = (rig.blocking_stream(), rig.mem_alloc(64 << 20).unwrap());
+    rig.memset_async(memory, FillPattern::U8(1), 64 << 20, dying)
+        .unwrap();
+    rig.stream_destroy(dying).unwrap();
+    let event = rig.recorded(StreamHandle::LEGACY);
+    assert!(rig.pending(StreamHandle::LEGACY));
+    assert!(!rig.event_query(event).unwrap().is_complete());
+    rig.stream_synchronize(StreamHandle::LEGACY).unwrap();
+    let fill = &rig.gpu.timeline()[0];
+    assert!(rig.gpu.virtual_time_ns() >= fill.finish_ns);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::{
     sync::OnceLock,
 };
 
+use millstream::__log as log;
 use millstream::driver::{
     DevicePtr, DriverError, ResultCode, StreamHandle,
     libraries::{Found, Wanted},
@@ -15,12 +16,24 @@ use millstream::driver::{
 const CUBLAS: Wanted = Wanted {
     title: "cuBLAS",
     variable: "MILLSTREAM_CUBLAS",
-    files: &[
-        ("libcublas.so.13", "libcublasLt.so.13"),
-        ("libcublas.so.12", "libcublasLt.so.12"),
-        ("libcublas.so.11", "libcublasLt.so.11"),
-    ],
-    wheel_folders: &["nvidia/cu13/lib", "nvidia/cublas/lib"],
+    files: if cfg!(windows) {
+        &[
+            ("cublas64_13.dll", "cublasLt64_13.dll"),
+            ("cublas64_12.dll", "cublasLt64_12.dll"),
+            ("cublas64_11.dll", "cublasLt64_11.dll"),
+        ]
+    } else {
+        &[
+            ("libcublas.so.13", "libcublasLt.so.13"),
+            ("libcublas.so.12", "libcublasLt.so.12"),
+            ("libcublas.so.11", "libcublasLt.so.11"),
+        ]
+    },
+    wheel_folders: if cfg!(windows) {
+        &["nvidia/cu13/bin/x86_64", "nvidia/cublas/bin"]
+    } else {
+        &["nvidia/cu13/lib", "nvidia/cublas/lib"]
+    },
 };
 
 /// `CUBLAS_PEDANTIC_MATH`: every product and every sum in the elements' own precision, whatever the environment says of
@@ -136,12 +149,16 @@ impl Library {
                 let place = found.place().to_owned();
                 let library = Self::of(found);
                 if library.is_none() {
-                    tracing::info!(place, "too old a cuBLAS: matrix products use kernels of our own");
+                    log!(
+                        info,
+                        place,
+                        "too old a cuBLAS: matrix products use kernels of our own"
+                    );
                 }
                 library
             }
             Err(missing) => {
-                tracing::info!(%missing, "matrix products use kernels of our own");
+                log!(info, %missing, "matrix products use kernels of our own");
                 None
             }
         }

@@ -19,8 +19,8 @@ use std::{
 };
 
 use millstream::{
-    Buffer, Device, Result, Stream,
-    driver::{ContextHandle, DevicePtr, DriverError},
+    __log as log, Buffer, Device, Result, Stream,
+    driver::{ContextHandle, CurrentContext, DevicePtr, DriverError},
     kernel::{self, Argument, Queue},
 };
 use parking_lot::Mutex;
@@ -88,7 +88,7 @@ fn enqueue_of<T: Scalar>(
     let call = |queue: Queue<'_>| -> Result<(), DriverError> {
         let handle = cublas.handle.lock();
         // SAFETY: the device keeps its context alive.
-        unsafe { queue.driver.make_current(queue.context) }?;
+        let _entered = unsafe { CurrentContext::enter(queue.driver, queue.context) }?;
         // SAFETY: the stream is the device's, and the handle is locked.
         unsafe { cublas.library.direct(*handle, queue.stream, address, bytes) }?;
         // SAFETY: the context is current and the handle locked; the operands were checked to lie in their arrays.
@@ -115,16 +115,17 @@ impl Cublas {
     fn find(device: &Device) -> Option<Arc<Self>> {
         static HANDLES: Mutex<BTreeMap<ContextHandle, Arc<Cublas>>> = Mutex::new(BTreeMap::new());
         // Which other drivers than libcuda refuse: cuBLAS would know nothing of their contexts.
-        device.make_current().ok()?;
+        let _entered = device.enter_context().ok()?;
         let library = Library::get()?;
         let mut handles = HANDLES.lock();
         if let Some(known) = handles.get(&device.as_raw()) {
             return Some(Arc::clone(known));
         }
         let made = Self::new(device, library);
-        let made = made.inspect_err(
-            |error| tracing::warn!(%error, "cuBLAS does not start: matrix products use kernels of our own"),
-        );
+        let made = made.inspect_err(|error| {
+            let error = error.clone();
+            log!(warn, %error, "cuBLAS does not start: matrix products use kernels of our own");
+        });
         let made = Arc::new(made.ok()?);
         handles.insert(device.as_raw(), Arc::clone(&made));
         Some(made)
@@ -136,7 +137,8 @@ impl Cublas {
         let version = library.version(handle)?;
         let (major, minor, patch) = (version / 10_000, version / 100 % 100, version % 100);
         let note = format!("cuBLAS {major}.{minor}.{patch}, {}", library.found.place());
-        tracing::debug!(note, %device, "matrix products use cuBLAS");
+        let (text, name) = (note.clone(), device.to_string());
+        log!(debug, note = text, device = name, "matrix products use cuBLAS");
         Ok(Self {
             library,
             handle: Mutex::new(handle),

@@ -87,13 +87,7 @@ impl Picture<'_> {
             location,
             ..
         } = operation;
-        writeln!(
-            f,
-            "{} ({}), stream {}",
-            Escaped(label),
-            singular(*kind),
-            self.streams.number(*stream)
-        )?;
+        writeln!(f, "{} ({}), stream {}", Escaped(label), singular(*kind), stream)?;
         let start_ns = self.layout.axis.since_start_ns(time_ns.start);
         let duration_ns = time_ns.end.saturating_sub(time_ns.start);
         write!(f, "at {} for {}", Time(start_ns), Time(duration_ns))?;

@@ -86,7 +86,7 @@ pub(super) struct Layout {
     pub(super) axis: Axis,
     /// In the order of [`Engine::ALL`].
     pub(super) engines: [Row; 3],
-    /// In the order of first use.
+    /// In the order of their numbers.
     pub(super) streams: Vec<Row>,
     pub(super) height: f64,
 }

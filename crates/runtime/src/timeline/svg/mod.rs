@@ -39,10 +39,11 @@ const STYLE: &str = "\
 impl Recording {
     /// The recording as a picture: an SVG of its own that any browser shows, 1200 pixels wide.
     ///
-    /// The upper rows are the device's engines: copies to the device, work within the device (kernels, fills and copies;
-    /// those that run together above each other), and copies to the host. The lower rows are the streams, numbered from 1 in
-    /// the order of their first use, with an arrow for every wait that the library made, from the operation that was waited
-    /// for to the one that waited. Resting on a bar shows what it is, its times, bytes and source line.
+    /// The upper rows are the device's engines: copies to the device, work within the device
+    /// (kernels, fills and copies; those that run together above each other), and copies to the
+    /// host. The lower rows are the streams, by their numbers ([`Stream::id`](crate::Stream::id)),
+    /// with an arrow for every wait that the library made, from the operation that was waited for
+    /// to the one that waited. Resting on a bar shows what it is, its times, bytes and source line.
     /// Allocations that took no time have no bars.
     ///
     /// On its stream's row an operation begins when it gets to the head of the stream. On the row of a copy engine it
@@ -175,8 +176,8 @@ impl Picture<'_> {
             }
         }
         line(f, "heading", MARGIN, streams[0].top - 9.0, &"STREAMS")?;
-        for (index, row) in streams.iter().enumerate() {
-            self.row(f, row, &format_args!("stream {}", index + 1))?;
+        for (number, row) in self.streams.numbers().zip(streams) {
+            self.row(f, row, &format_args!("stream {number}"))?;
         }
         Ok(())
     }

@@ -136,7 +136,7 @@ fn a_bar_says_what_it_is() {
     assert_eq!(
         lines[..3],
         [
-            "upload (copy host → device), stream 2",
+            "upload (copy host → device), stream 900",
             "at 1 ms for 100 µs",
             "4 MiB, 41.9 GB/s"
         ]

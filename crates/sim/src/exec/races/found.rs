@@ -2,12 +2,16 @@
 
 use std::{collections::BTreeMap, fmt, ops::Range};
 
-use super::shadow::{Clash, Record};
+use super::{
+    shadow::{Clash, Record},
+    verdict::Verdict,
+};
+use crate::Grade;
 use crate::exec::block::coordinates;
 use crate::exec::launch::{GlobalMemory, Launch};
 use crate::ptx::Kernel;
 
-/// How many pairs of lines are told of one launch.
+/// Limit of the pairs of lines that are reported of one launch, for each grade.
 const FOUND_MAX: usize = 256;
 
 /// How many separate runs of bytes are told of one pair of lines.
@@ -17,7 +21,7 @@ const RANGES_MAX: usize = 1024;
 /// at the same two lines of the kernel.
 ///
 /// ```
-/// use millstream_sim::exec::{GlobalMemory, Launch, MissingOrder, Region, run_checked};
+/// use millstream_sim::exec::{GlobalMemory, Launch, MissingOrder, Region, Verdict, run_checked};
 /// struct None;
 /// impl GlobalMemory for None {
 ///     fn region(&self, _: u64) -> Option<Region<'_>> {
@@ -42,6 +46,7 @@ const RANGES_MAX: usize = 1024;
 /// assert_eq!(races[0].ranges, [0..4]);
 /// assert_eq!(races[0].later.ptx_line, 8);
 /// assert_eq!(races[0].missing, MissingOrder::Lanes);
+/// assert_eq!(races[0].verdict, Verdict::DifferentBytes);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -57,6 +62,8 @@ pub struct KernelRace {
     pub earlier: KernelAccess,
     /// What would have ordered the two.
     pub missing: MissingOrder,
+    /// The worst verdict of all races at these lines.
+    pub verdict: Verdict,
 }
 
 /// Where the bytes of a [`KernelRace`] lie; see there.
@@ -170,13 +177,26 @@ impl fmt::Display for KernelAccess {
     }
 }
 
+/// A race at two lines, while more of it may be found.
+struct Open {
+    /// Where its memory lies: addresses, or offsets in shared memory.
+    extent: Range<u64>,
+    race: KernelRace,
+    /// Whether there were too many runs of bytes to keep them all.
+    cut_short: bool,
+}
+
 /// What is found in one launch.
 pub(super) struct Found<'a> {
     kernel: &'a Kernel,
     launch: &'a Launch<'a>,
     memory: &'a dyn GlobalMemory,
     /// By space, shared first, and the two lines in ascending order.
-    races: BTreeMap<(bool, u32, u32), (Range<u64>, KernelRace)>,
+    races: BTreeMap<(bool, u32, u32), Open>,
+    /// The number of notes among them.
+    notes: usize,
+    /// The bytes with a race that is an error, by space and number of the word.
+    errors: BTreeMap<(bool, u64), u8>,
 }
 
 impl<'a> Found<'a> {
@@ -186,44 +206,95 @@ impl<'a> Found<'a> {
             launch,
             memory,
             races: BTreeMap::new(),
+            notes: 0,
+            errors: BTreeMap::new(),
         }
     }
 
     /// Adds a race with bytes of the word at `start`, an address or an offset.
     pub(super) fn add(&mut self, global: bool, start: u64, later: &Record, clash: &Clash<'_>) {
+        let errors = clash.errors | clash.errors_before;
+        if errors != 0 {
+            *self.errors.entry((global, start / 4)).or_default() |= errors;
+        }
+        let verdict = verdict(later, clash);
         let lines = [clash.earlier.pc, later.pc].map(|pc| self.kernel.line(pc));
         let key = (global, lines[0].min(lines[1]), lines[0].max(lines[1]));
-        if !self.races.contains_key(&key) {
-            let place = if global {
-                self.region(start)
-            } else {
-                self.variable(start)
-            };
-            let Some((extent, memory)) = place.filter(|_| self.races.len() < FOUND_MAX) else {
-                return;
-            };
-            let race = KernelRace {
-                memory,
-                ranges: Vec::new(),
-                later: self.access(later, clash.later_lane),
-                earlier: self.access(clash.earlier, clash.earlier_lane),
-                missing: if clash.earlier.block != later.block {
-                    MissingOrder::Blocks
-                } else if clash.earlier.warp != later.warp {
-                    MissingOrder::Block
-                } else {
-                    MissingOrder::Lanes
-                },
-            };
-            self.races.insert(key, (extent, race));
+        let known = self.races.get(&key).map(|open| open.race.verdict);
+        if known.is_none_or(|known| known.rank() < verdict.rank()) {
+            self.open(key, start, (later, clash), verdict);
         }
-        let Some((extent, race)) = self.races.get_mut(&key) else {
+        let Some(Open {
+            extent,
+            race,
+            cut_short,
+        }) = self.races.get_mut(&key)
+        else {
             return;
         };
         for byte in (0..4).filter(|byte| clash.bytes >> byte & 1 == 1) {
             if extent.contains(&(start + byte)) {
-                insert(&mut race.ranges, start + byte - extent.start);
+                *cut_short |= !insert(&mut race.ranges, start + byte - extent.start);
             }
+        }
+    }
+
+    /// Enters a race at two lines, or replaces it by a worse one. The bytes found so far stay if
+    /// they are in the same memory.
+    fn open(
+        &mut self,
+        key: (bool, u32, u32),
+        start: u64,
+        (later, clash): (&Record, &Clash<'_>),
+        verdict: Verdict,
+    ) {
+        let is_note = |verdict: Verdict| verdict.grade() == Grade::Note;
+        let known = self.races.get(&key);
+        let alike = if is_note(verdict) {
+            self.notes
+        } else {
+            self.races.len() - self.notes
+        };
+        if known.is_none() && alike >= FOUND_MAX {
+            return;
+        }
+        let place = if key.0 {
+            self.region(start)
+        } else {
+            self.variable(start)
+        };
+        let Some((extent, memory)) = place else {
+            return;
+        };
+        let mut open = Open {
+            extent,
+            race: self.race(memory, later, clash, verdict),
+            cut_short: false,
+        };
+        if let Some(known) = known.filter(|known| known.extent == open.extent) {
+            open.race.ranges.clone_from(&known.race.ranges);
+            open.cut_short = known.cut_short;
+        }
+        self.notes += usize::from(is_note(verdict));
+        if let Some(known) = self.races.insert(key, open) {
+            self.notes -= usize::from(is_note(known.race.verdict));
+        }
+    }
+
+    fn race(&self, memory: RacedMemory, later: &Record, clash: &Clash<'_>, verdict: Verdict) -> KernelRace {
+        KernelRace {
+            memory,
+            ranges: Vec::new(),
+            later: self.access(later, clash.later_lane),
+            earlier: self.access(clash.earlier, clash.earlier_lane),
+            missing: if clash.earlier.block != later.block {
+                MissingOrder::Blocks
+            } else if clash.earlier.warp != later.warp {
+                MissingOrder::Block
+            } else {
+                MissingOrder::Lanes
+            },
+            verdict,
         }
     }
 
@@ -265,7 +336,44 @@ impl<'a> Found<'a> {
 
     /// All of it, shared memory first, in the order of lines.
     pub(super) fn all(self) -> Vec<KernelRace> {
-        self.races.into_values().map(|(_, race)| race).collect()
+        let Self { races, errors, .. } = self;
+        let graded = races.into_iter().map(|((global, ..), mut open)| {
+            if open.race.verdict == Verdict::SameBytes && open.has_any(global, &errors) {
+                open.race.verdict = Verdict::SameBytesAmongOthers;
+            }
+            open.race
+        });
+        graded.collect()
+    }
+}
+
+impl Open {
+    /// Whether any of these bytes is among its own; if not all of those were kept, whether any is
+    /// in its memory.
+    fn has_any(&self, global: bool, bytes: &BTreeMap<(bool, u64), u8>) -> bool {
+        let whole = 0..self.extent.end - self.extent.start;
+        let all = if self.cut_short {
+            vec![whole]
+        } else {
+            self.race.ranges.clone()
+        };
+        all.into_iter().any(|range| {
+            let (from, to) = (range.start + self.extent.start, range.end + self.extent.start);
+            let words = bytes.range((global, from / 4)..=(global, (to - 1) / 4));
+            words.into_iter().any(|((_, word), mask)| {
+                (0..4).any(|byte| mask >> byte & 1 == 1 && (from..to).contains(&(word * 4 + byte)))
+            })
+        })
+    }
+}
+
+/// The verdict on a race that was just found.
+fn verdict(later: &Record, clash: &Clash<'_>) -> Verdict {
+    match (clash.errors, clash.errors_before) {
+        (0, 0) => Verdict::SameBytes,
+        (0, _) => Verdict::SameBytesAmongOthers,
+        _ if later.class.read || clash.earlier.class.read => Verdict::Read,
+        _ => Verdict::DifferentBytes,
     }
 }
 
@@ -282,8 +390,8 @@ fn short(name: &str) -> &str {
     local.unwrap_or(name)
 }
 
-/// Adds a byte to ascending runs that do not touch each other.
-fn insert(ranges: &mut Vec<Range<u64>>, byte: u64) {
+/// Adds a byte to ascending runs that do not touch each other. `false`: there are too many runs.
+fn insert(ranges: &mut Vec<Range<u64>>, byte: u64) -> bool {
     let at = ranges.partition_point(|range| range.end < byte);
     let count = ranges.len();
     match ranges.get_mut(at) {
@@ -297,8 +405,9 @@ fn insert(ranges: &mut Vec<Range<u64>>, byte: u64) {
         }
         Some(range) if range.start == byte + 1 => range.start = byte,
         _ if count < RANGES_MAX => ranges.insert(at, byte..byte + 1),
-        _ => {}
+        _ => return false,
     }
+    true
 }
 
 #[cfg(test)]
@@ -325,7 +434,7 @@ mod tests {
         fn runs_hold_the_bytes_that_were_added(bytes in proptest::collection::vec(0u64..60, 0..60)) {
             let mut ranges = Vec::new();
             for byte in &bytes {
-                insert(&mut ranges, *byte);
+                prop_assert!(insert(&mut ranges, *byte));
             }
             let held: Vec<u64> = ranges.iter().cloned().flatten().collect();
             let mut expected = bytes;

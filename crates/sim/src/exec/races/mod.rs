@@ -11,8 +11,10 @@
 
 mod clock;
 mod found;
+mod objects;
 mod shadow;
 mod threads;
+mod verdict;
 
 use std::{collections::BTreeMap, mem};
 
@@ -20,16 +22,20 @@ use super::launch::{GlobalMemory, Launch};
 use super::memory::in_window;
 use super::observe::{Arrived, At, AtomicOperands, Observer};
 use super::place::Place;
-use super::registers::{Words, lanes};
+use super::registers::{LANES, Words, lanes};
+use super::staging::{LANE_BYTES_MAX, Stage, scatter, staged};
 use super::warp::{Warp, meet};
 use super::{barrier::Barriers, registers::Registers};
 use crate::ptx::Kernel;
-use crate::ptx::code::{Access, AccessSpace, Atomic, AtomicOp, Code, Exchange, Op, Window};
+use crate::ptx::code::{
+    Access, AccessSpace, Atomic, AtomicOp, Code, Exchange, Mbarrier, MbarrierOp, Op, Window,
+};
 
 pub use found::{KernelAccess, KernelRace, MissingOrder, RacedMemory};
+pub use verdict::Verdict;
 
 use found::Found;
-use shadow::{Class, Record, Shadow};
+use shadow::{Class, Record, Shadow, Sharing};
 use threads::{Released, Strong, Threads};
 
 /// The check of one launch.
@@ -70,23 +76,49 @@ impl<'a> Races<'a> {
         self.found.all()
     }
 
-    /// Enters an access of the lanes of `place`, wherever it goes.
-    fn touch(&mut self, warp: &Warp, at: At, space: AccessSpace, place: &Place, class: Class) {
+    /// Enters an access of the lanes of `place`, in each window that it reaches. `stored` holds the
+    /// bytes that a store writes, lane after lane.
+    fn touch(
+        &mut self,
+        warp: &Warp,
+        at: At,
+        (space, place): (AccessSpace, &Place),
+        class: Class,
+        stored: Option<&Stage>,
+    ) {
         each_window(space, place, |window, place| {
-            self.touch_in(window, warp, at, place, class)
+            self.touch_in(window, warp, at, place, class, stored);
         });
     }
 
-    fn touch_in(&mut self, window: Window, warp: &Warp, at: At, place: &Place, class: Class) {
+    fn touch_in(
+        &mut self,
+        window: Window,
+        warp: &Warp,
+        at: At,
+        place: &Place,
+        class: Class,
+        stored: Option<&Stage>,
+    ) {
+        let of_lane = |lane: usize| {
+            let stored = stored.and_then(|stored| stored.get(lane * place.bytes..)?.get(..place.bytes));
+            stored.unwrap_or_default()
+        };
         let mut rest = place.mask;
         while rest != 0 {
             let first = rest.trailing_zeros() as usize;
             let address = place.addresses[first];
-            // Lanes next to each other that use the same bytes are entered together, unless they race with each other.
+            // Adjacent lanes that do the same to the same bytes are entered together, unless they
+            // race with each other.
             let alone = class.write && !class.strong;
             let mut mask = 1 << first;
             let mut next = first + 1;
-            while !alone && rest >> (next & 31) & 1 == 1 && next < 32 && place.addresses[next] == address {
+            while !alone
+                && rest >> (next & 31) & 1 == 1
+                && next < 32
+                && place.addresses[next] == address
+                && of_lane(next) == of_lane(first)
+            {
                 mask |= 1 << next;
                 next += 1;
             }
@@ -99,12 +131,15 @@ impl<'a> Races<'a> {
                 pc: at.pc,
                 class,
                 bytes: 0,
+                value: [0; 4],
+                strict: [0; 4],
+                strict_for_others: 0,
             };
-            self.touch_bytes(window, by, address, place.bytes as u64);
+            self.touch_bytes(window, by, (address, place.bytes as u64), of_lane(first));
         }
     }
 
-    fn touch_bytes(&mut self, window: Window, mut by: Record, address: u64, bytes: u64) {
+    fn touch_bytes(&mut self, window: Window, mut by: Record, (address, bytes): (u64, u64), stored: &[u8]) {
         let Self {
             found,
             ordered_blocks,
@@ -119,10 +154,17 @@ impl<'a> Races<'a> {
             let word = from / 4;
             let to = end.min(word * 4 + 4);
             by.bytes = ((1u8 << (to - word * 4)) - 1) & !((1u8 << (from - word * 4)) - 1);
+            by.value = [0; 4];
+            if let Some(stored) = stored.get((from - address) as usize..(to - address) as usize) {
+                by.value[(from - word * 4) as usize..][..stored.len()].copy_from_slice(stored);
+            }
             let is_global = window == Window::Global;
-            let shadow = if is_global { &mut *global } else { &mut shared };
-            let in_order = *ordered_blocks || !is_global;
-            shadow.word(word).touch(&by, block, in_order, |clash| {
+            let (shadow, sharing) = match (is_global, *ordered_blocks) {
+                (true, true) => (&mut *global, Sharing::Ordered),
+                (true, false) => (&mut *global, Sharing::Unordered),
+                (false, _) => (&mut shared, Sharing::Block),
+            };
+            shadow.word(word).touch(&by, block, sharing, |clash| {
                 found.add(is_global, word * 4, &by, clash);
             });
             from = to;
@@ -201,6 +243,7 @@ fn is_scoped(code: &Code) -> bool {
 fn class(access: &Access, write: bool) -> Class {
     Class {
         write,
+        read: !write,
         strong: access.synchronises,
         block_only: access.order.block_only,
     }
@@ -213,12 +256,14 @@ fn wrote(registers: &Registers, atomic: &Atomic, operands: &AtomicOperands) -> u
         return mask;
     };
     let same = lanes(mask).filter(|lane| {
-        let found = if operands.place.bytes == 8 {
+        let found = if operands.place.bytes >= 8 {
             registers.double(result)[*lane]
         } else {
             u64::from(registers.word(result)[*lane])
         };
-        found == operands.compared[*lane]
+        let high = atomic.high.and_then(|high| high.result);
+        let found_high = high.map_or(0, |slot| registers.double(slot)[*lane]);
+        (found, found_high) == (operands.compared[*lane], operands.compared_high[*lane])
     });
     same.fold(0, |mask, lane| mask | 1 << lane)
 }
@@ -245,7 +290,7 @@ impl Observer for Races<'_> {
 
     fn load(&mut self, warp: &Warp, at: At, access: &Access) {
         let place = Place::new(&warp.registers, access.address, at.mask, access.bytes(), false);
-        self.touch(warp, at, access.space, &place, class(access, false));
+        self.touch(warp, at, (access.space, &place), class(access, false), None);
         if access.synchronises {
             let how = Synchronises {
                 read: true,
@@ -263,7 +308,16 @@ impl Observer for Races<'_> {
 
     fn store(&mut self, warp: &Warp, at: At, access: &Access) {
         let place = Place::new(&warp.registers, access.address, at.mask, access.bytes(), true);
-        self.touch(warp, at, access.space, &place, class(access, true));
+        let mut stored: Stage = [0; LANES * LANE_BYTES_MAX];
+        let indices = staged(access, place.bytes);
+        scatter(&warp.registers, access, &mut stored, &indices, at.mask);
+        self.touch(
+            warp,
+            at,
+            (access.space, &place),
+            class(access, true),
+            Some(&stored),
+        );
         if access.synchronises {
             let block_only = access.order.block_only;
             let how = Synchronises {
@@ -294,10 +348,11 @@ impl Observer for Races<'_> {
             };
             let class = Class {
                 write,
+                read: true,
                 strong: true,
                 block_only: order.block_only,
             };
-            self.touch(warp, at, atomic.space, &place, class);
+            self.touch(warp, at, (atomic.space, &place), class, None);
         }
         let write = Strong {
             replaces: false,
@@ -315,6 +370,32 @@ impl Observer for Races<'_> {
                 self.synchronise(window, (thread, place.addresses[lane]), how);
             }
         });
+    }
+
+    fn object(&mut self, warp: &Warp, at: At, place: &Place, operation: &Mbarrier) {
+        if operation.f == MbarrierOp::Init {
+            for lane in lanes(place.mask) {
+                self.block.objects.forget(place.addresses[lane]);
+            }
+        }
+        // To make one and to give one up are plain writes, all else is atomic. The bytes of an object are not the
+        // program's: a race is an error whatever they are, as if they were read.
+        let class = Class {
+            write: place.write,
+            read: true,
+            strong: !matches!(operation.f, MbarrierOp::Init | MbarrierOp::Invalidate),
+            block_only: true,
+        };
+        self.touch_in(Window::Shared, warp, at, place, class, None);
+    }
+
+    fn object_arrived(&mut self, (warp, lane): (u32, usize), at: u64, releases: bool, completes: bool) {
+        let thread = warp as usize * 32 + lane;
+        self.block.arrive_at_object(thread, at, releases, completes);
+    }
+
+    fn object_waited(&mut self, warp: u32, lane: usize, at: u64) {
+        self.block.wait_for_object(warp as usize * 32 + lane, at);
     }
 
     fn fence(&mut self, warp: &Warp, mask: u32, block_only: bool) {

@@ -1,4 +1,13 @@
 //! Who used each word of memory: for each four bytes, the accesses that a later one could race with.
+//!
+//! # Grades
+//!
+//! Two racing writes of the same bytes are a note, every other race is an error. A record may stand
+//! for an earlier access that it hides only if a later access gets the same grade with either.
+//! Therefore a write keeps, for each byte, the stamp of its thread's last access that was not a
+//! write of the same value ([`Record::strict`]). A hidden access of another thread stays, unless it
+//! wrote the same value or no thread can race with it any more. After the first error at a byte,
+//! values are no longer compared there.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +29,7 @@ const RECORDS_FEW: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Class {
     pub(super) write: bool,
+    pub(super) read: bool,
     /// Atomic, volatile, relaxed, acquire or release.
     pub(super) strong: bool,
     /// Strong among threads of the block only.
@@ -33,9 +43,11 @@ impl Class {
         (self.write || other.write) && !(self.strong && other.strong && reach)
     }
 
-    /// Whether whatever races with `earlier`, which comes before this, races with this too.
-    fn hides(self, earlier: Self) -> bool {
-        let reaches_less = self.block_only || !earlier.block_only;
+    /// Whether every access that races with `earlier`, which comes before this one, races with this
+    /// one too. An exception: a `.cta` access of this one's block may race with a strong access of
+    /// another block, and not with this one.
+    fn hides(self, earlier: Self, same_block: bool) -> bool {
+        let reaches_less = same_block && (self.block_only || !earlier.block_only);
         match (self.write, self.strong) {
             (true, false) => true,
             (false, false) => !earlier.write,
@@ -43,6 +55,27 @@ impl Class {
             (false, true) => earlier.strong && !earlier.write && reaches_less,
         }
     }
+
+    /// Whether the same writes race with either.
+    fn races_like(self, other: Self) -> bool {
+        (self.strong, self.strong && self.block_only) == (other.strong, other.strong && other.block_only)
+    }
+
+    /// Whether the access writes without reading.
+    fn only_writes(self) -> bool {
+        self.write && !self.read
+    }
+}
+
+/// The way in which the blocks of a launch share a memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// Each has its own.
+    Block,
+    /// They share it, and the kernel has no means of ordering them.
+    Unordered,
+    /// They share it, and the kernel may order them.
+    Ordered,
 }
 
 /// An access of some lanes of a warp to bytes of one word.
@@ -56,19 +89,119 @@ pub(super) struct Record {
     pub(super) class: Class,
     /// A bit for each of the four bytes.
     pub(super) bytes: u8,
+    /// The bytes written; 0 elsewhere, and for reads.
+    pub(super) value: [u8; 4],
+    /// Of each byte, the stamp of the last earlier access of the same thread that did not just
+    /// write the same; 0 for none.
+    pub(super) strict: [u32; 4],
+    /// The bytes for which there was such an access by the block that only other blocks can still
+    /// race with.
+    pub(super) strict_for_others: u8,
 }
 
 impl Record {
     /// Whether the same threads did the same to the same bytes, and nobody was told of it between.
-    fn covers(&self, other: &Self) -> bool {
+    fn covers(&self, other: &Self, care: u8) -> bool {
         let lanes = self.lanes & other.lanes == other.lanes;
         let bytes = self.bytes & other.bytes == other.bytes;
-        lanes && bytes && self.is_like(other)
+        lanes && bytes && self.is_like(other) && self.differing(other) & care == 0
     }
 
     fn is_like(&self, other: &Self) -> bool {
         (self.block, self.warp, self.stamp, self.class) == (other.block, other.warp, other.stamp, other.class)
     }
+
+    /// Whether the two are equal but for their lanes. Values are compared at the bytes of `care`.
+    fn is_same(&self, other: &Self, care: u8) -> bool {
+        let alike = self.is_like(other) && (self.pc, self.bytes) == (other.pc, other.bytes);
+        let strict = |record: &Self| (record.strict_bytes() & care, record.strict_for_others & care);
+        alike
+            && self.differing(other) & care == 0
+            && strict(self) == strict(other)
+            && each(care).all(|byte| self.strict[byte] == other.strict[byte])
+    }
+
+    /// The common bytes at which the values differ.
+    fn differing(&self, other: &Self) -> u8 {
+        let differ = |byte: &usize| self.value[*byte] != other.value[*byte];
+        let common = each(self.bytes & other.bytes);
+        common.filter(differ).fold(0, |bytes, byte| bytes | 1 << byte)
+    }
+
+    /// The bytes at which the record stands for an access that was not a write of its value.
+    fn strict_bytes(&self) -> u8 {
+        let strict = each(self.bytes).filter(|byte| self.strict[*byte] > 0);
+        strict.fold(self.strict_for_others, |bytes, byte| bytes | 1 << byte)
+    }
+
+    /// Clears the values at bytes that have an error.
+    fn forget(&mut self, errors: u8) {
+        for byte in each(errors) {
+            (self.value[byte], self.strict[byte]) = (0, 0);
+        }
+        self.strict_for_others &= !errors;
+    }
+
+    /// The bytes of `common` at which a race of these two accesses is an error.
+    fn errors_with(&self, other: &Self, common: u8) -> u8 {
+        if self.class.only_writes() && other.class.only_writes() {
+            self.differing(other) & common
+        } else {
+            common
+        }
+    }
+
+    /// Whether `lane` of `hidden`, which comes before this one, can be forgotten. If so, this one
+    /// inherits the stamps that the grade of a later race depends on.
+    fn takes_over(
+        &mut self,
+        hidden: &Self,
+        lane: usize,
+        care: u8,
+        (threads, sharing): (&Threads, Sharing),
+    ) -> bool {
+        let care = care & hidden.bytes & self.bytes;
+        // Every race with this one is an error.
+        if !self.class.only_writes() {
+            return true;
+        }
+        let other = hidden.errors_with(self, care);
+        let worse = (other | hidden.strict_bytes()) & care;
+        if worse == 0 {
+            return true;
+        }
+        // An access may race with this one and not with the hidden one.
+        if !self.class.races_like(hidden.class) {
+            return false;
+        }
+        let same_warp = (hidden.block, hidden.warp) == (self.block, self.warp);
+        if same_warp && self.lanes == 1 << lane {
+            for byte in each(worse) {
+                let stamp = if other >> byte & 1 == 1 {
+                    hidden.stamp
+                } else {
+                    hidden.strict[byte]
+                };
+                self.strict[byte] = self.strict[byte].max(stamp);
+            }
+            self.strict_for_others |= hidden.strict_for_others & care;
+            return true;
+        }
+        let own_block = hidden.block == self.block && threads.is_known_to_all(hidden, lane);
+        match sharing {
+            Sharing::Block => own_block,
+            Sharing::Unordered if own_block => {
+                self.strict_for_others |= worse;
+                true
+            }
+            Sharing::Unordered | Sharing::Ordered => false,
+        }
+    }
+}
+
+/// The bytes of a mask.
+fn each(bytes: u8) -> impl Iterator<Item = usize> {
+    (0..4).filter(move |byte| bytes >> byte & 1 == 1)
 }
 
 /// Two threads that race: a record and a lane of it, and the lane of the later access.
@@ -77,54 +210,55 @@ pub(super) struct Clash<'a> {
     pub(super) earlier_lane: usize,
     pub(super) later_lane: usize,
     pub(super) bytes: u8,
+    /// The bytes at which that is an error, because one side reads or the values differ.
+    pub(super) errors: u8,
+    /// The bytes at which an earlier access that the record stands for makes it an error.
+    pub(super) errors_before: u8,
 }
 
 /// The accesses to one word that have to be remembered.
 #[derive(Debug, Default)]
 pub(super) struct Word {
     records: SmallVec<[Record; 1]>,
+    /// The bytes at which a race is an error.
+    errors: u8,
 }
 
 impl Word {
-    /// Enters an access of threads of the block at hand, and tells of those that it races with. Without `ordered_blocks`, nothing ever
-    /// orders a block with another.
+    /// Enters an access of threads of the block at hand, and tells of those that it races with.
     pub(super) fn touch(
         &mut self,
         by: &Record,
         threads: &Threads,
-        ordered_blocks: bool,
+        sharing: Sharing,
         mut clash: impl FnMut(&Clash<'_>),
     ) {
-        if self.records.iter().any(|record| record.covers(by)) {
+        let Self { records, errors } = self;
+        if records.iter().any(|record| record.covers(by, !*errors)) {
             return;
         }
-        self.records.retain(|earlier| {
+        let mut entered = *by;
+        records.retain(|earlier| {
             let common = earlier.bytes & by.bytes;
-            let conflicts = by.class.conflicts(earlier.class, earlier.block == by.block);
-            let hides = by.class.hides(earlier.class);
+            let same_block = earlier.block == by.block;
+            let conflicts = by.class.conflicts(earlier.class, same_block);
+            let hides = by.class.hides(earlier.class, same_block || !threads.scoped);
             if common == 0 || !(conflicts || hides) {
                 return true;
             }
+            if conflicts && let Some(found) = race(earlier, by, threads) {
+                clash(&found);
+                *errors |= found.errors | found.errors_before;
+            }
+            if !hides {
+                return true;
+            }
             let mut stay = 0;
-            let mut told = false;
-            for earlier_lane in lanes(earlier.lanes) {
-                let first = by.warp as usize * 32;
-                let before = |lane: &usize| threads.is_before(earlier, earlier_lane, first + lane);
-                if !(hides && lanes(by.lanes).any(|lane| before(&lane))) {
-                    stay |= 1 << earlier_lane;
-                }
-                if conflicts
-                    && !told
-                    && let Some(later_lane) = lanes(by.lanes).find(|lane| !before(lane))
-                {
-                    told = true;
-                    clash(&Clash {
-                        earlier,
-                        earlier_lane,
-                        later_lane,
-                        bytes: common,
-                    });
-                }
+            for lane in lanes(earlier.lanes) {
+                let before = |later| threads.is_before(earlier, lane, by.warp as usize * 32 + later);
+                let hidden = lanes(by.lanes).any(before)
+                    && entered.takes_over(earlier, lane, !*errors, (threads, sharing));
+                stay |= u32::from(!hidden) << lane;
             }
             if stay == 0 {
                 earlier.bytes &= !by.bytes;
@@ -133,40 +267,92 @@ impl Word {
             }
             earlier.bytes != 0
         });
-        let same =
-            |record: &&mut Record| record.is_like(by) && (record.pc, record.bytes) == (by.pc, by.bytes);
-        if let Some(record) = self.records.iter_mut().find(same) {
+        let care = !*errors;
+        entered.forget(*errors);
+        if let Some(record) = records.iter_mut().find(|record| record.is_same(&entered, care)) {
             record.lanes |= by.lanes;
             return;
         }
-        if self.records.len() >= RECORDS_FEW && !ordered_blocks {
+        if records.len() >= RECORDS_FEW && sharing == Sharing::Unordered {
             self.thin_out(by.block);
         }
         if self.records.len() >= RECORDS_MAX {
             self.records.remove(0);
         }
-        self.records.push(*by);
+        self.records.push(entered);
     }
 
     /// Forgets accesses of other blocks but two of each class: whoever comes later is of another block than one of them, and races with
-    /// that, as nothing orders blocks.
+    /// that, as nothing orders blocks. Two blocks that wrote different bytes have raced already.
     fn thin_out(&mut self, block: u64) {
-        let mut kept: SmallVec<[Record; RECORDS_FEW]> = SmallVec::new();
-        self.records.retain(|record| {
-            let alike =
-                |other: &&Record| other.class == record.class && other.bytes & record.bytes == record.bytes;
-            let (mut count, mut same_block) = (0, false);
-            for other in kept.iter().filter(alike) {
+        let mut kept: SmallVec<[Record; 1]> = SmallVec::new();
+        for record in self.records.drain(..) {
+            if record.block == block {
+                kept.push(record);
+                continue;
+            }
+            let alike = |other: &&mut Record| {
+                let covers = other.bytes & record.bytes == record.bytes;
+                other.block != block && other.class == record.class && covers
+            };
+            let (mut count, mut same_block) = (0, None);
+            for other in kept.iter_mut().filter(alike) {
                 count += 1;
-                same_block |= other.block == record.block;
+                if other.block == record.block {
+                    same_block = Some(other);
+                }
             }
-            let keep = record.block == block || (count < 2 && !same_block);
-            if keep && record.block != block {
-                kept.push(*record);
+            match same_block {
+                Some(_) if !record.class.only_writes() => {}
+                Some(other) => {
+                    let worse = other.errors_with(&record, record.bytes) | record.strict_bytes();
+                    other.strict_for_others |= worse;
+                }
+                None if count < 2 => kept.push(record),
+                None => {}
             }
-            keep
-        });
+        }
+        self.records = kept;
     }
+}
+
+/// The first lane of `earlier` that races with a lane of `by`, with the bytes of all racing lanes
+/// at which that is an error.
+fn race<'a>(earlier: &'a Record, by: &Record, threads: &Threads) -> Option<Clash<'a>> {
+    let common = earlier.bytes & by.bytes;
+    let errors = earlier.errors_with(by, common);
+    let strict = earlier.strict_bytes() & common & !errors;
+    let mut found: Option<Clash<'a>> = None;
+    for earlier_lane in lanes(earlier.lanes) {
+        let first = by.warp as usize * 32;
+        let racing = |lane: &usize| !threads.is_before(earlier, earlier_lane, first + lane);
+        let Some(later_lane) = lanes(by.lanes).find(racing) else {
+            continue;
+        };
+        let clash = found.get_or_insert(Clash {
+            earlier,
+            earlier_lane,
+            later_lane,
+            bytes: common,
+            errors,
+            errors_before: 0,
+        });
+        if strict == 0 {
+            break;
+        }
+        if earlier.block != by.block {
+            clash.errors_before |= earlier.strict_for_others & strict;
+        }
+        for byte in each(strict).filter(|byte| earlier.strict[*byte] > 0) {
+            let before = Record {
+                stamp: earlier.strict[byte],
+                ..*earlier
+            };
+            let races = |lane| !threads.is_before(&before, earlier_lane, first + lane);
+            clash.errors_before |= u8::from(lanes(by.lanes).any(races)) << byte;
+        }
+    }
+    found
 }
 
 /// The words of a memory, in pages that are made when they are needed.

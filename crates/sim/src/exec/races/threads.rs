@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::clock::{Clock, Known};
+use super::clock::{Clock, Known, Stamps};
+use super::objects::Objects;
 use super::shadow::{Record, Shadow};
 use crate::exec::barrier::{BARRIERS, Barriers};
 use crate::exec::observe::Arrived;
@@ -10,8 +11,8 @@ use crate::exec::registers::lanes;
 
 /// A thread.
 #[derive(Clone, Debug)]
-struct Thread {
-    knows: Clock,
+pub(super) struct Thread {
+    pub(super) knows: Clock,
     /// What it knew at its last fence for all, and at the last one of any kind.
     fenced: Option<Clock>,
     fenced_for_block: Option<Clock>,
@@ -52,13 +53,18 @@ pub(super) struct Strong {
 pub(super) struct Threads {
     pub(super) block: u64,
     /// Whether anything in the kernel is for a block only.
-    scoped: bool,
+    pub(super) scoped: bool,
     /// Of each warp, the stamp of what its threads do now. It rises whenever one of them tells others what it knows.
     stamps: Vec<u32>,
-    threads: Vec<Thread>,
+    pub(super) threads: Vec<Thread>,
+    /// Barrier objects in shared memory.
+    pub(super) objects: Objects,
     meetings: [Option<Meeting>; BARRIERS],
-    /// What those knew that have exited.
+    /// The joined clock of the threads that have exited, and their number.
     exited: Option<Clock>,
+    exited_count: usize,
+    /// The stamps of its block that every thread which has not exited knows.
+    known_to_all: Stamps,
     pub(super) shared: Shadow,
     /// What was released in shared memory, by offset.
     pub(super) released: BTreeMap<u64, Released>,
@@ -76,13 +82,17 @@ impl Threads {
             fenced: None,
             fenced_for_block: None,
         };
+        let known_to_all = Arc::clone(&thread.knows.own);
         Self {
             block,
             scoped,
             stamps: vec![1; threads.div_ceil(32) as usize],
             threads: vec![thread; threads as usize],
+            objects: Objects::default(),
             meetings: Default::default(),
             exited: None,
+            exited_count: 0,
+            known_to_all,
             shared: Shadow::default(),
             released: BTreeMap::new(),
         }
@@ -99,6 +109,13 @@ impl Threads {
         clock
     }
 
+    /// What a thread tells others: all that it knows and did by now, but nothing that it does later.
+    pub(super) fn tell(&mut self, thread: usize) -> Clock {
+        let clock = self.own_clock(thread);
+        self.stamps[thread / 32] += 1;
+        clock
+    }
+
     /// Whether what a lane did comes before what a thread of this block does now.
     pub(super) fn is_before(&self, record: &Record, lane: usize, thread: usize) -> bool {
         let other = record.warp as usize * 32 + lane;
@@ -108,6 +125,11 @@ impl Threads {
         }
         let stamps = knows.others.as_ref().and_then(|others| others.get(&record.block));
         stamps.is_some_and(|stamps| stamps[other] >= record.stamp)
+    }
+
+    /// Whether the record of a lane of this block comes before every later access of the block.
+    pub(super) fn is_known_to_all(&self, record: &Record, lane: usize) -> bool {
+        self.known_to_all[record.warp as usize * 32 + lane] >= record.stamp
     }
 
     /// What these lanes of a warp know together.
@@ -172,6 +194,7 @@ impl Threads {
                 Some(exited) => exited.join(&clock),
                 none => *none = Some(clock),
             }
+            self.exited_count += mask.count_ones() as usize;
         }
         self.settle(barriers);
     }
@@ -185,6 +208,9 @@ impl Threads {
             };
             if let Some(exited) = self.exited.as_ref().filter(|_| !meeting.counted) {
                 meeting.knows.join(exited);
+            }
+            if meeting.waiting.len() + self.exited_count == self.threads.len() {
+                self.known_to_all = Arc::clone(&meeting.knows.own);
             }
             for thread in meeting.waiting {
                 self.threads[thread].knows = meeting.knows.clone();

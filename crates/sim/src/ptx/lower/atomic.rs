@@ -1,18 +1,20 @@
 //! Atomics, and whether the order of blocks shows in their results.
 
+use super::memory::takes_block_scope;
 use super::mnemonic::Mnemonic;
 use super::operand::Class;
 use super::{Lowerer, PtxError, uses};
 use crate::ptx::ast::Operand;
-use crate::ptx::code::{AccessSpace, Address, Atomic, AtomicOp, Code, Op, Order, System, Window};
+use crate::ptx::code::{AccessSpace, Address, Atomic, AtomicOp, Code, HighHalves, Op, Order, System, Window};
 use crate::ptx::types::Type;
 
 impl<'a> Lowerer<'a> {
     /// `atom`, `red`.
     pub(super) fn atomic(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
-        let ty = m.ty()?;
+        let wide = m.take("b128");
+        let ty = if wide { Type::B64 } else { m.ty()? };
         let policy = m.has("L2::cache_hint");
-        let block_only = m.take("cta");
+        let block_only = takes_block_scope(m);
         let (space, order) = Self::space_and_order(m);
         let order = Order {
             block_only,
@@ -42,6 +44,8 @@ impl<'a> Lowerer<'a> {
             AtomicOp::Exchange => untyped || integer,
             AtomicOp::CompareSwap => untyped || integer || ty == Type::B16,
         };
+        let fits =
+            fits && (!wide || m.base == "atom" && matches!(f, AtomicOp::Exchange | AtomicOp::CompareSwap));
         // Several side by side are added, each by itself, up to 16 bytes.
         let fits = fits && (count == 1 || f == AtomicOp::Add && ty.is_float() && count * ty.bytes() <= 16);
         let in_memory = matches!(
@@ -67,6 +71,31 @@ impl<'a> Lowerer<'a> {
             _ => return Err(m.operand_count(if swap { "4" } else { "3" })),
         };
         let (address, space) = self.address(m, target, space)?;
+        if wide {
+            let ([b, b_high], [c, c_high]) = (self.wide(m, b)?, self.wide(m, c)?);
+            let result = match d {
+                Some(Operand::Name("_")) | None => None,
+                Some(d) => Some(self.wide(m, d)?),
+            };
+            let high = Some(HighHalves {
+                result: result.map(|[_, high]| high),
+                b: b_high,
+                c: c_high,
+            });
+            let result = result.map(|[low, _]| low);
+            self.emit_atomic(Atomic {
+                f,
+                ty,
+                order,
+                space,
+                address,
+                result,
+                b,
+                c,
+                high,
+            });
+            return Ok(());
+        }
         let (values, others) = (Self::values(m, b, count)?, Self::values(m, c, count)?);
         for at in 0..count {
             // Constants of 16-bit floats are written as bits.
@@ -85,7 +114,8 @@ impl<'a> Lowerer<'a> {
                 offset: address.offset.wrapping_add((at * ty.bytes()) as i64),
                 ..address
             };
-            self.code.atomics.push(Atomic {
+            let high = None;
+            self.emit_atomic(Atomic {
                 f,
                 ty,
                 order,
@@ -94,12 +124,16 @@ impl<'a> Lowerer<'a> {
                 result,
                 b,
                 c,
+                high,
             });
-            self.emit(Op::Atomic(
-                u32::try_from(self.code.atomics.len() - 1).unwrap_or(u32::MAX),
-            ));
         }
         Ok(())
+    }
+
+    fn emit_atomic(&mut self, atomic: Atomic) {
+        self.code.atomics.push(atomic);
+        let index = u32::try_from(self.code.atomics.len() - 1).unwrap_or(u32::MAX);
+        self.emit(Op::Atomic(index));
     }
 }
 

@@ -1,9 +1,10 @@
 //! Logic, shifts, bit fields and dot products.
 
 use super::mnemonic::Mnemonic;
+use super::operand::Class;
 use super::{Lowerer, PtxError};
 use crate::ptx::ast::Operand;
-use crate::ptx::code::{Bin32, Bin64, Narrow, Op, PredOp, Prmt, Shift64, Tri32, Un32, Un64};
+use crate::ptx::code::{Bin32, Bin64, Compare, Narrow, Op, PredOp, Prmt, Shift64, Tri32, Un32, Un64};
 use crate::ptx::types::Type;
 
 const BITS: [Type; 3] = [Type::B16, Type::B32, Type::B64];
@@ -132,6 +133,9 @@ impl<'a> Lowerer<'a> {
 
     pub(super) fn lop3(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = m.ty_of(&[Type::B32])?;
+        if let Some(f) = m.take_one(&[("and", PredOp::And), ("or", PredOp::Or)]) {
+            return self.lop3_with_predicate(m, f);
+        }
         let [d, a, b, c, table] = m.operands()?;
         let Operand::Int(table @ 0..=255) = table else {
             return Err(m.mismatch(table, "a constant from 0 to 255 must stand here"));
@@ -144,6 +148,42 @@ impl<'a> Lowerer<'a> {
         );
         let d = self.target(m, d, ty)?;
         self.emit(Op::Lop3 { table, d, a, b, c });
+        Ok(())
+    }
+
+    /// `lop3.or.b32 d|p, a, b, c, table, q`: `p` tells whether any bit of `d` is set, or whether `q` holds.
+    fn lop3_with_predicate(&mut self, m: &mut Mnemonic<'a>, f: PredOp) -> Result<(), PtxError> {
+        let [target @ Operand::Pair(_, p), a, b, c, table, q] = m.operands()? else {
+            return Err(m.operand_count("6"));
+        };
+        let Operand::Int(number @ 0..=255) = table else {
+            return Err(m.mismatch(table, "a constant from 0 to 255 must stand here"));
+        };
+        let (a, b, c) = (
+            self.source(m, a, Type::B32)?,
+            self.source(m, b, Type::B32)?,
+            self.source(m, c, Type::B32)?,
+        );
+        let q = self.source(m, q, Type::Pred)?;
+        self.keep_guard()?;
+        let (d, _) = self.result_pair(m, target)?;
+        let p = self.predicate(p)?;
+        let any = self.temporary(Class::Predicate)?;
+        let zero = self.constant(Class::Word, 0)?;
+        let table = u8::try_from(*number).unwrap_or(0);
+        self.emit(Op::Lop3 { table, d, a, b, c });
+        self.emit(Op::Cmp32 {
+            f: Compare::Ne,
+            d: any,
+            a: d,
+            b: zero,
+        });
+        self.emit(Op::Pred {
+            f,
+            d: p,
+            a: any,
+            b: q,
+        });
         Ok(())
     }
 

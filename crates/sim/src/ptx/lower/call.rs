@@ -4,7 +4,7 @@ use super::mnemonic::Mnemonic;
 use super::names::{Scope, Symbol};
 use super::operand::Class;
 use super::{CALLS_MAX, Frame, GUARD_NEGATED, Lowerer, NO_GUARD, PtxError, PtxErrorKind};
-use crate::ptx::ast::{FormalAst, FunctionAst, Operand};
+use crate::ptx::ast::{FormalAst, FunctionAst, Operand, RegisterType};
 use crate::ptx::code::{AddressBase, Bin64, Call, CallTarget, Callee, Op, Slot, Window};
 use crate::ptx::module::function_address;
 use crate::ptx::types::Type;
@@ -310,12 +310,16 @@ impl<'a> Lowerer<'a> {
                     formals.add(variable.name, symbol, variable.line)?;
                 }
                 FormalAst::Register(registers) => {
-                    let register = self.new_register(registers.ty)?;
-                    let class = Class::of(registers.ty);
+                    let RegisterType::Scalar(ty) = registers.ty else {
+                        let problem = "parameters in vectors and in 128-bit registers".to_owned();
+                        return Err(PtxErrorKind::Unsupported(problem).at(registers.line));
+                    };
+                    let register = self.new_register(ty)?;
+                    let class = Class::of(ty);
                     if result {
-                        copies_out.push((class, self.target(m, actual, registers.ty)?, register.slot));
+                        copies_out.push((class, self.target(m, actual, ty)?, register.slot));
                     } else {
-                        let a = self.source(m, actual, registers.ty)?;
+                        let a = self.source(m, actual, ty)?;
                         self.emit_move(class, register.slot, a);
                     }
                     formals.add(registers.name, Symbol::Register(register), registers.line)?;

@@ -1,179 +1,28 @@
-//! Moves and conversions.
+//! Conversions.
 
 use super::mnemonic::Mnemonic;
 use super::operand::Class;
 use super::{Lowerer, PtxError};
-use crate::ptx::ast::Operand;
 use crate::ptx::code::{
-    Bin32, Bin64, Convert, HalfFormat, HalfOp, Join, Narrow, Op, PredOp, Round, Slot, Un32, Un64, Widen,
-    Window,
+    Bin32, Bin64, Convert, Extra, HalfFormat, HalfOp, Narrow, Op, Round, Slot, Un32, Un64, Widen, Window,
 };
 use crate::ptx::types::Type;
 
+/// What is done to 16-bit floats that singles have been converted to.
+#[derive(Clone, Copy)]
+struct Clamps {
+    /// Infinities become the greatest finite numbers.
+    finite: bool,
+    /// Negative numbers become 0.
+    relu: bool,
+}
+
 impl<'a> Lowerer<'a> {
-    /// `mov`, with packing and unpacking.
-    pub(super) fn mov(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
-        let ty = m.ty()?;
-        let [d, a] = m.operands()?;
-        match (d, a) {
-            (_, Operand::Vector(parts)) => return self.pack(m, ty, d, parts),
-            (Operand::Vector(parts), _) => return self.unpack(m, ty, parts, a),
-            _ => {}
-        }
-        if ty.bytes() == 1 && ty != Type::Pred {
-            return Err(m.unsupported());
-        }
-        let a = self.source(m, a, ty)?;
-        let d = self.target(m, d, ty)?;
-        self.emit_move(Class::of(ty), d, a);
-        Ok(())
-    }
-
-    pub(super) fn emit_move(&mut self, class: Class, d: Slot, a: Slot) {
-        self.emit(match class {
-            Class::Word => Op::Un32 { f: Un32::Move, d, a },
-            Class::Double => Op::Un64 { f: Un64::Move, d, a },
-            Class::Predicate => Op::Pred {
-                f: PredOp::Move,
-                d,
-                a,
-                b: a,
-            },
-        });
-    }
-
-    /// The type of each part of a packed value.
-    fn part_type(m: &Mnemonic<'a>, ty: Type, parts: usize) -> Result<Type, PtxError> {
-        match (ty.bytes(), parts) {
-            (4, 2) | (8, 4) => Ok(Type::B16),
-            (8, 2) => Ok(Type::B32),
-            _ => Err(m.unsupported()),
-        }
-    }
-
-    fn pack(
-        &mut self,
-        m: &Mnemonic<'a>,
-        ty: Type,
-        d: &'a Operand<'a>,
-        parts: &'a [Operand<'a>],
-    ) -> Result<(), PtxError> {
-        let part = Self::part_type(m, ty, parts.len())?;
-        let slots = parts
-            .iter()
-            .map(|operand| self.source(m, operand, part))
-            .collect::<Result<Vec<_>, _>>()?;
-        let d = self.target(m, d, ty)?;
-        match *slots {
-            [a, b] if part == Type::B16 => self.emit(Op::Bin32 {
-                f: Bin32::Pack16,
-                d,
-                a,
-                b,
-            }),
-            [a, b] => self.emit(Op::Join {
-                f: Join::Pack,
-                d,
-                a,
-                b,
-            }),
-            [a, b, c, e] => {
-                let (low, high) = (self.temporary(Class::Word)?, self.temporary(Class::Word)?);
-                self.emit(Op::Bin32 {
-                    f: Bin32::Pack16,
-                    d: low,
-                    a,
-                    b,
-                });
-                self.emit(Op::Bin32 {
-                    f: Bin32::Pack16,
-                    d: high,
-                    a: c,
-                    b: e,
-                });
-                self.emit(Op::Join {
-                    f: Join::Pack,
-                    d,
-                    a: low,
-                    b: high,
-                });
-            }
-            _ => return Err(m.unsupported()),
-        }
-        Ok(())
-    }
-
-    fn unpack(
-        &mut self,
-        m: &Mnemonic<'a>,
-        ty: Type,
-        parts: &'a [Operand<'a>],
-        a: &'a Operand<'a>,
-    ) -> Result<(), PtxError> {
-        let part = Self::part_type(m, ty, parts.len())?;
-        let a = self.source(m, a, ty)?;
-        let targets = parts
-            .iter()
-            .map(|operand| self.target(m, operand, part))
-            .collect::<Result<Vec<_>, _>>()?;
-        match *targets {
-            [low, high] if part == Type::B16 => {
-                // The source may be one of the targets.
-                let whole = self.temporary(Class::Word)?;
-                self.emit(Op::Un32 {
-                    f: Un32::Move,
-                    d: whole,
-                    a,
-                });
-                self.unpack_16(low, high, whole);
-            }
-            [low, high] => {
-                self.emit(Op::Narrow {
-                    f: Narrow::Low,
-                    d: low,
-                    a,
-                });
-                self.emit(Op::Narrow {
-                    f: Narrow::High,
-                    d: high,
-                    a,
-                });
-            }
-            [first, second, third, fourth] => {
-                let (low, high) = (self.temporary(Class::Word)?, self.temporary(Class::Word)?);
-                self.emit(Op::Narrow {
-                    f: Narrow::Low,
-                    d: low,
-                    a,
-                });
-                self.emit(Op::Narrow {
-                    f: Narrow::High,
-                    d: high,
-                    a,
-                });
-                self.unpack_16(first, second, low);
-                self.unpack_16(third, fourth, high);
-            }
-            _ => return Err(m.unsupported()),
-        }
-        Ok(())
-    }
-
-    fn unpack_16(&mut self, low: Slot, high: Slot, a: Slot) {
-        self.emit(Op::Un32 {
-            f: Un32::Zext16,
-            d: low,
-            a,
-        });
-        self.emit(Op::Un32 {
-            f: Un32::High16,
-            d: high,
-            a,
-        });
-    }
-
     /// `cvt`.
     pub(super) fn convert(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        if m.take("pack") {
+            return self.convert_packed(m);
+        }
         if m.has("tf32") || m.has("e4m3x2") || m.has("e5m2x2") {
             return self.convert_small(m);
         }
@@ -188,13 +37,19 @@ impl<'a> Lowerer<'a> {
         let round = m.round();
         let flush = m.take("ftz");
         let saturate = m.take("sat");
-        let relu = matches!(to, Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2) && m.take("relu");
+        let to_half = matches!(to, Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2);
+        let from_single = to_half && from == Type::F32;
+        let may_clamp = from_single && matches!(round, Some(Round::Nearest | Round::Zero));
+        let clamps = Clamps {
+            finite: may_clamp && m.take("satfinite"),
+            relu: from_single && m.take("relu"),
+        };
         if to == Type::Pred || from == Type::Pred || from.bytes() == 4 && from.is_float() && from != Type::F32
         {
             return Err(m.unsupported());
         }
         if matches!(to, Type::F16x2 | Type::Bf16x2) {
-            return self.convert_pair(m, to, from, round, relu);
+            return self.convert_pair(m, to, from, round, clamps);
         }
         // What must, may and must not be rounded.
         let rounded = match (from.is_float(), to.is_float()) {
@@ -202,7 +57,13 @@ impl<'a> Lowerer<'a> {
             (true, false) => integral_round.is_some() && round.is_none(),
             (false, true) => integral_round.is_none() && round.is_some(),
             (true, true) if to == from => round.is_none(),
-            (true, true) if to.bytes() >= from.bytes() => integral_round.is_none() && round.is_none(),
+            // Between the two 16-bit formats, neither of which holds all values of the other: to
+            // nearest, if nothing else is said.
+            (true, true) if to.bytes() == from.bytes() => integral_round.is_none(),
+            // Wider results are exact. Those of `bf16` may be rounded all the same.
+            (true, true) if to.bytes() > from.bytes() => {
+                integral_round.is_none() && (round.is_none() || from == Type::Bf16)
+            }
             (true, true) => integral_round.is_none() && round.is_some(),
         };
         if !rounded {
@@ -237,25 +98,57 @@ impl<'a> Lowerer<'a> {
             a,
         });
         self.emit(op);
-        if relu {
-            self.emit_relu(to, target.slot);
-        }
+        self.emit_clamps(clamps, to, target.slot);
         Ok(())
     }
 
-    /// Replaces negative 16-bit floats by 0.
-    fn emit_relu(&mut self, ty: Type, d: Slot) {
-        self.emit(Op::Half {
-            f: HalfOp::Relu,
-            format: HalfFormat {
-                brain: matches!(ty, Type::Bf16 | Type::Bf16x2),
-                packed: ty.bytes() == 4,
-            },
-            d,
-            a: d,
-            b: d,
-            c: d,
-        });
+    /// `cvt.pack`: two saturated integers over each other, and below a third operand where they leave
+    /// room.
+    fn convert_packed(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        const WIDTHS: [(&str, (u8, bool)); 8] = [
+            ("u16", (16, false)),
+            ("s16", (16, true)),
+            ("u8", (8, false)),
+            ("s8", (8, true)),
+            ("u4", (4, false)),
+            ("s4", (4, true)),
+            ("u2", (2, false)),
+            ("s2", (2, true)),
+        ];
+        let (bits, signed) = m.take_one(&WIDTHS).ok_or_else(|| m.unsupported())?;
+        let third = bits < 16;
+        if !m.take("sat") || third && !m.take("b32") {
+            return Err(m.unsupported());
+        }
+        m.ty_of(&[Type::S32])?;
+        m.finish()?;
+        let (d, a, b, c) = match m.operands {
+            [d, a, b] if !third => (d, a, b, b),
+            [d, a, b, c] if third => (d, a, b, c),
+            _ => return Err(m.operand_count(if third { "4" } else { "3" })),
+        };
+        let (a, b) = (self.source(m, a, Type::S32)?, self.source(m, b, Type::S32)?);
+        let c = self.source(m, c, Type::B32)?;
+        let d = self.target(m, d, Type::B32)?;
+        self.emit_extra(Extra::PackSaturated { bits, signed }, d, [a, b, c]);
+        Ok(())
+    }
+
+    fn emit_clamps(&mut self, clamps: Clamps, ty: Type, d: Slot) {
+        let operations = [(clamps.finite, HalfOp::Finite), (clamps.relu, HalfOp::Relu)];
+        for (_, f) in operations.into_iter().filter(|(wanted, _)| *wanted) {
+            self.emit(Op::Half {
+                f,
+                format: HalfFormat {
+                    brain: matches!(ty, Type::Bf16 | Type::Bf16x2),
+                    packed: ty.bytes() == 4,
+                },
+                d,
+                a: d,
+                b: d,
+                c: d,
+            });
+        }
     }
 
     /// `cvt.rn.f16x2.f32 d, a, b`: `a` becomes the high half.
@@ -265,7 +158,7 @@ impl<'a> Lowerer<'a> {
         to: Type,
         from: Type,
         round: Option<Round>,
-        relu: bool,
+        clamps: Clamps,
     ) -> Result<(), PtxError> {
         let Some(round @ (Round::Nearest | Round::Zero)) = round else {
             return Err(m.unsupported());
@@ -297,9 +190,7 @@ impl<'a> Lowerer<'a> {
             a: slots[0],
             b: slots[1],
         });
-        if relu {
-            self.emit_relu(to, d);
-        }
+        self.emit_clamps(clamps, to, d);
         Ok(())
     }
 
@@ -327,7 +218,11 @@ impl<'a> Lowerer<'a> {
 
     /// `isspacep`.
     pub(super) fn is_space(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
-        let window = super::memory::window(m).ok_or_else(|| m.unsupported())?;
+        let window = match m.take("shared::cluster") {
+            // A cluster is one block.
+            true => Window::Shared,
+            false => super::memory::window(m).ok_or_else(|| m.unsupported())?,
+        };
         let [d, a] = m.operands()?;
         let a = self.source(m, a, Type::U64)?;
         let d = self.target(m, d, Type::Pred)?;

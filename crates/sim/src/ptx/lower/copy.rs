@@ -12,7 +12,9 @@ impl<'a> Lowerer<'a> {
         if !m.take("async") {
             return Err(m.unsupported());
         }
-        let copy = if m.take("commit_group") {
+        let copy = if m.take("mbarrier") {
+            self.arrive_behind_copies(m)?
+        } else if m.take("commit_group") {
             let [] = m.operands()?;
             AsyncCopy::Commit
         } else if m.take("wait_all") {
@@ -33,6 +35,31 @@ impl<'a> Lowerer<'a> {
         let index = u32::try_from(self.code.copies.len() - 1).unwrap_or(u32::MAX);
         self.emit(Op::Copy(index));
         Ok(())
+    }
+
+    /// `cp.async.mbarrier.arrive`.
+    fn arrive_behind_copies(&mut self, m: &mut Mnemonic<'a>) -> Result<AsyncCopy, PtxError> {
+        if !m.take("arrive") {
+            return Err(m.unsupported());
+        }
+        m.ty_of(&[Type::B64])?;
+        let increments = !m.take("noinc");
+        let shared = m.take("shared") || m.take("shared::cta");
+        let [object] = m.operands()?;
+        let space = if shared {
+            AccessSpace::Is(Window::Shared)
+        } else {
+            AccessSpace::Generic
+        };
+        let (address, space) = self.address(m, object, space)?;
+        if !matches!(space, AccessSpace::Generic | AccessSpace::Is(Window::Shared)) {
+            return Err(m.mismatch(object, "a barrier object lies in shared memory"));
+        }
+        Ok(AsyncCopy::Arrive {
+            object: address,
+            space,
+            increments,
+        })
     }
 
     fn start_copy(&mut self, m: &mut Mnemonic<'a>) -> Result<AsyncCopy, PtxError> {

@@ -1,37 +1,10 @@
-//! Rare operations on 32-bit registers: bit masks, packed integers, the video instructions, and hints.
+//! Rare operations on 32-bit registers: bit masks, packed integers, and hints.
 
 use super::mnemonic::Mnemonic;
 use super::operand::Class;
 use super::{Lowerer, PtxError};
 use crate::ptx::code::{Bin32, Exchange, ExchangeOp, Extra, Op, Packed, PackedOp, Slot};
 use crate::ptx::types::Type;
-
-/// The video instructions for the parts of a register, without the number of parts.
-const SIMD: [(&str, PackedOp); 7] = [
-    ("vadd", PackedOp::Add),
-    ("vsub", PackedOp::Sub),
-    ("vavrg", PackedOp::Average),
-    ("vabsdiff", PackedOp::Difference),
-    ("vmin", PackedOp::Min),
-    ("vmax", PackedOp::Max),
-    ("vset", PackedOp::Set(0)),
-];
-
-fn simd(base: &str) -> Option<(PackedOp, u8)> {
-    let parts = match base.as_bytes().last()? {
-        b'2' => 2,
-        b'4' => 4,
-        _ => return None,
-    };
-    let stem = &base[..base.len() - 1];
-    let (_, f) = SIMD.iter().find(|(name, _)| *name == stem)?;
-    Some((*f, parts))
-}
-
-/// Whether an instruction of that name is a video instruction on the parts of registers.
-pub(super) fn is_simd(base: &str) -> bool {
-    simd(base).is_some()
-}
 
 impl<'a> Lowerer<'a> {
     pub(super) fn emit_extra(&mut self, f: Extra, d: Slot, [a, b, c]: [Slot; 3]) {
@@ -121,62 +94,10 @@ impl<'a> Lowerer<'a> {
             return Ok(());
         }
         let f = Extra::Packed(Packed {
-            f,
-            parts: 2,
-            d: ty,
-            a: ty,
-            b: ty,
-            saturate: false,
-            accumulate: false,
             relu,
+            ..Packed::new(f, 2, [ty; 3])
         });
         self.emit_extra(f, d, [a, b, b]);
-        Ok(())
-    }
-
-    /// `vadd2`, `vset4` and their like: without selected parts, which are written behind operands.
-    pub(super) fn simd(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
-        let (f, parts) = simd(m.base).ok_or_else(|| m.unsupported())?;
-        let accumulate = m.take("add");
-        let saturate = m.take("sat");
-        let f = match f {
-            PackedOp::Set(_) => {
-                let relations = [
-                    ("eq", 0b010),
-                    ("ne", 0b101),
-                    ("lt", 0b001),
-                    ("le", 0b011),
-                    ("gt", 0b100),
-                    ("ge", 0b110),
-                ];
-                PackedOp::Set(m.take_one(&relations).ok_or_else(|| m.unsupported())?)
-            }
-            f => f,
-        };
-        let types = [Type::U32, Type::S32];
-        let (b, a) = (m.ty_of(&types)?, m.ty_of(&types)?);
-        let d = match f {
-            PackedOp::Set(_) => Type::U32,
-            _ => m.ty_of(&types)?,
-        };
-        let f = Extra::Packed(Packed {
-            f,
-            parts,
-            d,
-            a,
-            b,
-            saturate,
-            accumulate,
-            relu: false,
-        });
-        let [target, a, b, c] = m.operands()?;
-        let (a, b, c) = (
-            self.source(m, a, Type::B32)?,
-            self.source(m, b, Type::B32)?,
-            self.source(m, c, Type::B32)?,
-        );
-        let d = self.target(m, target, Type::B32)?;
-        self.emit_extra(f, d, [a, b, c]);
         Ok(())
     }
 

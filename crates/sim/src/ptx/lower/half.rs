@@ -1,8 +1,9 @@
 //! Arithmetic on 16-bit floats, one or two to a register.
 
 use super::mnemonic::Mnemonic;
+use super::operand::Class;
 use super::{Lowerer, PtxError};
-use crate::ptx::code::{HalfFormat, HalfOp, Op, Round};
+use crate::ptx::code::{Bin32, HalfFormat, HalfOp, Op, Round, Slot};
 use crate::ptx::types::Type;
 
 impl<'a> Lowerer<'a> {
@@ -12,7 +13,7 @@ impl<'a> Lowerer<'a> {
             brain: matches!(ty, Type::Bf16 | Type::Bf16x2),
             packed: matches!(ty, Type::F16x2 | Type::Bf16x2),
         };
-        // Only rounding to nearest exists, and flushing subnormals is not done here.
+        // Only rounding to nearest exists.
         let rounded = !matches!(m.base, "min" | "max" | "neg" | "abs");
         if rounded && !matches!(m.round(), None | Some(Round::Nearest)) {
             return Err(m.unsupported());
@@ -20,6 +21,8 @@ impl<'a> Lowerer<'a> {
         let nan = matches!(m.base, "min" | "max") && m.take("NaN");
         let relu = m.base == "fma" && m.take("relu");
         let saturate = rounded && !format.brain && m.take("sat");
+        let flush = !format.brain && m.take("ftz");
+        let magnitudes = matches!(m.base, "min" | "max") && m.take("xorsign") && m.take("abs");
         let (f, count) = match (m.base, nan) {
             ("add", _) => (HalfOp::Add, 2),
             ("sub", _) => (HalfOp::Sub, 2),
@@ -43,8 +46,20 @@ impl<'a> Lowerer<'a> {
         let mut slots = [0; 3];
         for (slot, operand) in slots.iter_mut().zip(sources) {
             *slot = self.source(m, operand, bits(ty))?;
+            if flush {
+                *slot = self.half_of(HalfOp::Flush, format, *slot)?;
+            }
         }
         let d = self.target(m, target, bits(ty))?;
+        let sign = if magnitudes {
+            let sign = self.product_sign(format, [slots[0], slots[1]])?;
+            for slot in &mut slots[..2] {
+                *slot = self.half_of(HalfOp::Abs, format, *slot)?;
+            }
+            Some(sign)
+        } else {
+            None
+        };
         self.emit(Op::Half {
             f,
             format,
@@ -53,9 +68,14 @@ impl<'a> Lowerer<'a> {
             b: slots[1],
             c: slots[2],
         });
-        if saturate || relu {
+        let behind = [
+            (flush, HalfOp::Flush),
+            (relu, HalfOp::Relu),
+            (saturate, HalfOp::Saturate),
+        ];
+        for (_, f) in behind.into_iter().filter(|(wanted, _)| *wanted) {
             self.emit(Op::Half {
-                f: if relu { HalfOp::Relu } else { HalfOp::Saturate },
+                f,
                 format,
                 d,
                 a: d,
@@ -63,7 +83,39 @@ impl<'a> Lowerer<'a> {
                 c: d,
             });
         }
+        if let Some(b) = sign {
+            self.emit(Op::Bin32 {
+                f: Bin32::Or,
+                d,
+                a: d,
+                b,
+            });
+        }
         Ok(())
+    }
+
+    /// A new slot with what an operation makes of one operand.
+    fn half_of(&mut self, f: HalfOp, format: HalfFormat, a: Slot) -> Result<Slot, PtxError> {
+        let d = self.temporary(Class::Word)?;
+        self.emit(Op::Half {
+            f,
+            format,
+            d,
+            a,
+            b: a,
+            c: a,
+        });
+        Ok(d)
+    }
+
+    /// The sign bits of the products of two operands.
+    fn product_sign(&mut self, format: HalfFormat, [a, b]: [Slot; 2]) -> Result<Slot, PtxError> {
+        let signs = if format.packed { 0x8000_8000 } else { 0x8000 };
+        let (d, mask) = (self.temporary(Class::Word)?, self.constant(Class::Word, signs)?);
+        for (f, a, b) in [(Bin32::Xor, a, b), (Bin32::And, d, mask)] {
+            self.emit(Op::Bin32 { f, d, a, b });
+        }
+        Ok(d)
     }
 }
 

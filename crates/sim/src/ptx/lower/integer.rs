@@ -240,6 +240,21 @@ impl<'a> Lowerer<'a> {
                 self.emit(Op::Tri32 { f, d, a, b, c });
                 self.cut(d, ty);
             }
+            (Part::High, 2) => {
+                let (a, b) = (self.extended(m, a, ty)?, self.extended(m, b, ty)?);
+                let c = self.source(m, c, ty)?;
+                let d = self.target(m, d, ty)?;
+                let product = self.temporary(Class::Word)?;
+                let bin32 = |f, d, a, b| Op::Bin32 { f, d, a, b };
+                self.emit(bin32(Bin32::Mul, product, a, b));
+                self.emit(Op::Un32 {
+                    f: Un32::High16,
+                    d: product,
+                    a: product,
+                });
+                self.emit(bin32(Bin32::Add, d, product, c));
+                self.cut(d, ty);
+            }
             (Part::Wide, 2) => {
                 let (a, b) = (self.extended(m, a, ty)?, self.extended(m, b, ty)?);
                 let c = self.source(m, c, Type::B32)?;

@@ -1,5 +1,7 @@
 //! Loads and stores.
 
+use smallvec::SmallVec;
+
 use super::mnemonic::Mnemonic;
 use super::names::Symbol;
 use super::operand::Class;
@@ -11,10 +13,11 @@ use crate::ptx::code::{
 use crate::ptx::types::Type;
 
 /// Hints about caching, and scopes wider than a block, which change nothing where all memory is coherent.
-const HINTS: [&str; 26] = [
+const HINTS: [&str; 27] = [
     "weak",
     "gpu",
     "sys",
+    "mmio",
     "nc",
     "ca",
     "cg",
@@ -41,7 +44,7 @@ const HINTS: [&str; 26] = [
 ];
 
 /// Orders that threads use to wait for each other.
-const ORDERS: [&str; 6] = ["volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"];
+const ORDERS: [&str; 5] = ["volatile", "relaxed", "acquire", "release", "acq_rel"];
 
 /// Takes a memory space from the name. Constant memory is read by its global address.
 pub(super) fn window(m: &mut Mnemonic<'_>) -> Option<Window> {
@@ -57,12 +60,28 @@ pub(super) fn window(m: &mut Mnemonic<'_>) -> Option<Window> {
     ])
 }
 
+/// Takes a scope that is no wider than a block. A cluster is one block here.
+pub(super) fn takes_block_scope(m: &mut Mnemonic<'_>) -> bool {
+    m.take("cta") || m.take("cluster")
+}
+
+/// The values of a load or a store.
+#[derive(Default)]
+struct Values {
+    slots: SmallVec<[Slot; 8]>,
+    /// Whether their registers are 64-bit ones.
+    double: bool,
+    sign_extend: u8,
+    /// The type of a single floating-point value.
+    float: Option<Type>,
+}
+
 impl<'a> Lowerer<'a> {
     /// Takes from the name what loads and stores have in common: space, order and hints. There is an order if it synchronises.
     pub(super) fn space_and_order(m: &mut Mnemonic<'a>) -> (AccessSpace, Option<Order>) {
         let space = window(m).map_or(AccessSpace::Generic, AccessSpace::Is);
         let name = ORDERS.iter().find(|order| m.take(order));
-        let block_only = m.take("cta");
+        let block_only = takes_block_scope(m);
         m.ignore(&HINTS);
         let order = name.map(|name| Order {
             acquire: name.starts_with("acq"),
@@ -112,7 +131,8 @@ impl<'a> Lowerer<'a> {
                 let fits = match space {
                     AccessSpace::Is(Window::Param) => matches!(window, Window::Param | Window::Local),
                     AccessSpace::Is(space) => space == window,
-                    AccessSpace::Generic => false,
+                    // A name stands for its generic address, but for a kernel's parameters.
+                    AccessSpace::Generic => window != Window::Param,
                 };
                 if !fits {
                     return Err(m.mismatch(operand, "the variable lies in another memory space"));
@@ -121,16 +141,24 @@ impl<'a> Lowerer<'a> {
                 Ok((address(AddressBase::None, offset), AccessSpace::Is(window)))
             }
             symbol @ (Symbol::Frame(_) | Symbol::Formal(_))
-                if matches!(space, AccessSpace::Is(Window::Local | Window::Param)) =>
+                if matches!(
+                    space,
+                    AccessSpace::Generic | AccessSpace::Is(Window::Local | Window::Param)
+                ) =>
             {
                 let place = self.place_in_local_memory(symbol);
                 let (base, start) = place.ok_or_else(|| m.mismatch(operand, "it is no address"))?;
                 let offset = offset.wrapping_add(i64::from(start));
                 Ok((address(base, offset), AccessSpace::Is(Window::Local)))
             }
-            Symbol::DynamicShared if space == AccessSpace::Is(Window::Shared) => {
+            Symbol::DynamicShared
+                if matches!(space, AccessSpace::Is(Window::Shared) | AccessSpace::Generic) =>
+            {
                 let slot = self.special(Class::Double, Special::DynamicShared(offset))?;
-                Ok((address(AddressBase::Double(slot), 0), space))
+                Ok((
+                    address(AddressBase::Double(slot), 0),
+                    AccessSpace::Is(Window::Shared),
+                ))
             }
             Symbol::Variable(index)
                 if matches!(space, AccessSpace::Is(Window::Global) | AccessSpace::Generic) =>
@@ -153,9 +181,9 @@ impl<'a> Lowerer<'a> {
         .map_err(|_| m.operand_count(if policy { "3" } else { "2" }))
     }
 
-    /// Takes `.v2` or `.v4`.
+    /// Takes `.v2`, `.v4` or `.v8`.
     fn vector(m: &mut Mnemonic<'a>) -> usize {
-        m.take_one(&[("v2", 2), ("v4", 4)]).unwrap_or(1)
+        m.take_one(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1)
     }
 
     /// The values of a vector operand, or the one value of another.
@@ -175,9 +203,11 @@ impl<'a> Lowerer<'a> {
         }
     }
 
+    /// The type of each of `count` values: 16 bytes in all, or 32 of words and doublewords.
     fn value_type(m: &mut Mnemonic<'a>, count: usize) -> Result<Type, PtxError> {
         let ty = m.ty()?;
-        if ty == Type::Pred || ty.bytes() * count > 16 {
+        let bytes = ty.bytes() * count;
+        if ty == Type::Pred || bytes > 16 && (bytes != 32 || ty.bytes() < 4) {
             Err(m.unsupported())
         } else {
             Ok(ty)
@@ -188,72 +218,110 @@ impl<'a> Lowerer<'a> {
     pub(super) fn load(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let policy = m.has("L2::cache_hint");
         let (space, order) = Self::space_and_order(m);
+        let wide = m.take("b128");
         let count = Self::vector(m);
+        if wide {
+            let [d, source] = Self::without_policy(m, policy)?;
+            let (address, space) = self.address(m, source, space)?;
+            let slots = SmallVec::from_slice(&self.wide(m, d)?);
+            let values = Values {
+                slots,
+                double: true,
+                ..Values::default()
+            };
+            return self.emit_loads((space, address), 8, order, &values);
+        }
         let ty = Self::value_type(m, count)?;
         let [d, source] = Self::without_policy(m, policy)?;
         let (address, space) = self.address(m, source, space)?;
-        let mut values = [0; 4];
-        let mut double = None;
-        let mut sign_extend = 0;
-        for (slot, operand) in values.iter_mut().zip(Self::values(m, d, count)?) {
+        let mut values = Values {
+            float: Some(ty).filter(|ty| count == 1 && ty.is_single_float()),
+            ..Values::default()
+        };
+        for operand in Self::values(m, d, count)? {
             let register = self.target_wide(m, operand, ty)?;
-            let is_double = Class::of(register.ty) == Class::Double;
-            if *double.get_or_insert(is_double) != is_double {
+            let double = Class::of(register.ty) == Class::Double;
+            if !values.slots.is_empty() && values.double != double {
                 return Err(m.mismatch(d, "its registers differ in size"));
             }
+            values.double = double;
             if ty.is_signed() {
-                sign_extend = u8::try_from(8 * register.ty.bytes()).unwrap_or(64);
+                values.sign_extend = u8::try_from(8 * register.ty.bytes()).unwrap_or(64);
             }
-            *slot = register.slot;
+            values.slots.push(register.slot);
         }
-        self.code.loads.push(Access {
-            space,
-            address,
-            width: u8::try_from(ty.bytes()).unwrap_or(8),
-            count: u8::try_from(count).unwrap_or(4),
-            sign_extend,
-            double: double.unwrap_or(false),
-            synchronises: order.is_some(),
-            order: order.unwrap_or_default(),
-            values,
-        });
-        self.emit(Op::Load(
-            u32::try_from(self.code.loads.len() - 1).unwrap_or(u32::MAX),
-        ));
-        Ok(())
+        self.emit_loads((space, address), ty.bytes(), order, &values)
     }
 
     /// `st`.
     pub(super) fn store(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let policy = m.has("L2::cache_hint");
         let (space, order) = Self::space_and_order(m);
+        let wide = m.take("b128");
         let count = Self::vector(m);
-        let ty = Self::value_type(m, count)?;
+        let ty = if wide {
+            Type::B64
+        } else {
+            Self::value_type(m, count)?
+        };
         let [target, source] = Self::without_policy(m, policy)?;
         let (address, space) = self.address(m, target, space)?;
         if space == AccessSpace::Is(Window::Param) {
             return Err(m.mismatch(target, "a kernel's parameters are read-only"));
         }
-        let mut values = [0; 4];
-        let double = ty.bytes() == 8;
-        for (slot, operand) in values.iter_mut().zip(Self::values(m, source, count)?) {
-            let register = self.source_wide(m, operand, ty)?;
-            *slot = self.in_file(register.slot, Class::of(register.ty), double)?;
+        let mut values = Values {
+            double: ty.bytes() == 8,
+            float: Some(ty).filter(|ty| count == 1 && ty.is_single_float()),
+            ..Values::default()
+        };
+        if wide {
+            values.slots.extend(self.wide(m, source)?);
+        } else {
+            for operand in Self::values(m, source, count)? {
+                let register = self.source_wide(m, operand, ty)?;
+                let class = Class::of(register.ty);
+                values
+                    .slots
+                    .push(self.in_file(register.slot, class, values.double)?);
+            }
         }
-        self.code.stores.push(Access {
-            space,
-            address,
-            width: u8::try_from(ty.bytes()).unwrap_or(8),
-            count: u8::try_from(count).unwrap_or(4),
-            sign_extend: 0,
-            double,
-            synchronises: order.is_some(),
-            order: order.unwrap_or_default(),
-            values,
-        });
-        self.emit(Op::Store(
-            u32::try_from(self.code.stores.len() - 1).unwrap_or(u32::MAX),
-        ));
+        for (part, address) in parts(address, ty.bytes(), &values) {
+            self.code
+                .stores
+                .push(access((space, address), ty.bytes(), order, part, &values));
+            let index = u32::try_from(self.code.stores.len() - 1).unwrap_or(u32::MAX);
+            self.emit(Op::Store(index));
+        }
+        Ok(())
+    }
+
+    /// Loads `width` bytes into each of the registers.
+    fn emit_loads(
+        &mut self,
+        (space, address): (AccessSpace, Address),
+        width: usize,
+        order: Option<Order>,
+        values: &Values,
+    ) -> Result<(), PtxError> {
+        let mut address = address;
+        let several = width * values.slots.len() > 16;
+        if let AddressBase::Double(a) = address.base
+            && several
+            && values.double
+            && values.slots.contains(&a)
+        {
+            // The second part of a load needs the address that the first may have replaced.
+            let d = self.temporary(Class::Double)?;
+            self.emit_move(Class::Double, d, a);
+            address.base = AddressBase::Double(d);
+        }
+        for (part, address) in parts(address, width, values) {
+            self.code
+                .loads
+                .push(access((space, address), width, order, part, values));
+            let index = u32::try_from(self.code.loads.len() - 1).unwrap_or(u32::MAX);
+            self.emit(Op::Load(index));
+        }
         Ok(())
     }
 
@@ -300,12 +368,48 @@ impl<'a> Lowerer<'a> {
 
     /// `membar`, `fence`: what runs here is in order, so that only the check for races looks at it.
     pub(super) fn fence(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
-        let block_only = m.take("cta");
+        let block_only = takes_block_scope(m);
+        // Nothing but a cluster of several blocks could see a barrier object before its first fence.
+        if m.take("mbarrier_init") && !m.take("release") {
+            return Err(m.unsupported());
+        }
         m.ignore(&[
             "sc", "acq_rel", "acquire", "release", "gl", "gpu", "sys", "proxy", "alias",
         ]);
         let [] = m.operands()?;
         self.emit(Op::Fence { block_only });
         Ok(())
+    }
+}
+
+/// The registers of an access of `width` bytes each, 16 bytes at a time, and where they lie.
+fn parts(address: Address, width: usize, values: &Values) -> impl Iterator<Item = (&[Slot], Address)> {
+    let part = (16 / width).min(values.slots.len());
+    values.slots.chunks(part).zip(0..).map(move |(slots, index)| {
+        let offset = address.offset.wrapping_add(16 * index);
+        (slots, Address { offset, ..address })
+    })
+}
+
+fn access(
+    (space, address): (AccessSpace, Address),
+    width: usize,
+    order: Option<Order>,
+    slots: &[Slot],
+    values: &Values,
+) -> Access {
+    let mut registers = [0; 4];
+    registers[..slots.len()].copy_from_slice(slots);
+    Access {
+        space,
+        address,
+        width: u8::try_from(width).unwrap_or(8),
+        count: u8::try_from(slots.len()).unwrap_or(4),
+        sign_extend: values.sign_extend,
+        double: values.double,
+        float: values.float,
+        synchronises: order.is_some(),
+        order: order.unwrap_or_default(),
+        values: registers,
     }
 }

@@ -15,35 +15,34 @@ mod float8;
 mod graph;
 mod half;
 mod integer;
+mod mbarrier;
 mod memory;
 mod mnemonic;
+mod moves;
 mod names;
 mod operand;
 mod refused;
+mod resolve;
 mod system;
 mod uses;
+mod video;
+mod wide;
 
 use std::collections::BTreeMap;
 
-use super::ast::{FormalAst, FunctionAst, InstructionAst, ModuleAst, RegistersAst, Statement, VariableAst};
+use super::ast::{FormalAst, FunctionAst, InstructionAst, ModuleAst, Statement, VariableAst};
 use super::code::{Code, GUARD_NEGATED, Initial, Instr, NO_GUARD, Op, Slot, Special, Window};
 use super::error::{PtxError, PtxErrorKind};
-use super::module::{device_variable_index, function_address, is_device_variable};
+use super::module::inner_variable_index;
 use super::signature::Signature;
 use super::types::Type;
 use call::Convention;
 use mnemonic::Mnemonic;
-use names::{Register, Scope, Symbol};
+use names::{Scope, Symbol};
 use operand::{Class, Temporaries};
 
 /// The most operations of a kernel, called functions included.
 const OPERATIONS_MAX: usize = 1 << 20;
-
-/// The most registers of one class.
-const REGISTERS_MAX: u32 = 1 << 16;
-
-/// The most bytes of shared or local memory that a kernel may declare.
-const DECLARED_BYTES_MAX: u32 = 1 << 20;
 
 /// How deep calls may nest.
 const CALLS_MAX: usize = 64;
@@ -57,7 +56,8 @@ pub(super) fn kernel<'a>(module: &'a ModuleAst<'a>, function: &'a FunctionAst<'a
         labels: Vec::new(),
         constants: BTreeMap::new(),
         specials: BTreeMap::new(),
-        module_shared: BTreeMap::new(),
+        shared: BTreeMap::new(),
+        reserved: None,
         dynamic_shared_align: None,
         temporaries: Temporaries::default(),
         carry: None,
@@ -77,7 +77,7 @@ pub(super) fn kernel<'a>(module: &'a ModuleAst<'a>, function: &'a FunctionAst<'a
     }
     lowerer.calls = vec![function.name];
     lowerer.code.entry = u32::try_from(lowerer.code.instrs.len()).unwrap_or(u32::MAX);
-    let signature = Signature::of(function)?;
+    let signature = Signature::of(function, &module.header)?;
     for (formal, param) in function.params.iter().zip(&signature.params) {
         let FormalAst::Memory(formal) = formal else {
             continue;
@@ -115,8 +115,11 @@ struct Lowerer<'a> {
     labels: Vec<Option<u32>>,
     constants: BTreeMap<(Class, u64), Slot>,
     specials: BTreeMap<(Class, Special), Slot>,
-    /// Offsets of the module's shared variables that this kernel uses.
-    module_shared: BTreeMap<&'a str, u32>,
+    /// Offsets of the shared variables that this kernel uses. One that a function declares exists
+    /// once for the block, however often the function is called.
+    shared: BTreeMap<*const VariableAst<'a>, u32>,
+    /// Where the shared memory that is reserved for the system begins, if the kernel asks for it.
+    reserved: Option<u32>,
     /// The alignment of dynamic shared memory, if the kernel uses it.
     dynamic_shared_align: Option<u32>,
     temporaries: Temporaries,
@@ -151,18 +154,6 @@ impl<'a> Lowerer<'a> {
         self.code.lines.push(self.line);
         self.code.locations.push(self.location);
         self.counted = 0;
-    }
-
-    fn scope(&mut self) -> &mut Scope<'a> {
-        if self.scopes.is_empty() {
-            self.scopes.push(Scope::default());
-        }
-        let last = self.scopes.len() - 1;
-        &mut self.scopes[last]
-    }
-
-    fn declare(&mut self, name: &'a str, symbol: Symbol<'a>, line: u32) -> Result<(), PtxError> {
-        self.scope().add(name, symbol, line)
     }
 
     fn new_label(&mut self) -> usize {
@@ -201,140 +192,17 @@ impl<'a> Lowerer<'a> {
                 Statement::Location(file, line) => self.location = (*file, *line),
                 Statement::Registers(registers) => self.declare_registers(registers)?,
                 Statement::Variable(variable) => self.declare_variable(variable)?,
+                Statement::DeviceVariable { name, index, line } => {
+                    let index = inner_variable_index(self.module, *index);
+                    let index = u32::try_from(index).unwrap_or(u32::MAX);
+                    self.declare(name, Symbol::Variable(index), *line)?;
+                }
                 Statement::Instruction(instruction) => self.instruction(instruction)?,
                 Statement::Block(inner) => self.block(inner)?,
             }
         }
         self.scopes.pop();
         Ok(())
-    }
-
-    fn declare_registers(&mut self, registers: &RegistersAst<'a>) -> Result<(), PtxError> {
-        self.line = registers.line;
-        match registers.count {
-            Some(count) => self.scope().add_family(registers, count),
-            None => {
-                let register = self.new_register(registers.ty)?;
-                self.declare(registers.name, Symbol::Register(register), registers.line)
-            }
-        }
-    }
-
-    fn declare_variable(&mut self, variable: &'a VariableAst<'a>) -> Result<(), PtxError> {
-        self.line = variable.line;
-        let Some(window) = names::window(variable) else {
-            let problem = "global and constant variables inside of functions".to_owned();
-            return Err(self.error(PtxErrorKind::Unsupported(problem)));
-        };
-        let offset = self.allocate(window, variable)?;
-        let symbol = if window == Window::Local && self.frame.is_some() {
-            Symbol::Frame(offset)
-        } else {
-            Symbol::Memory { window, offset }
-        };
-        self.declare(variable.name, symbol, variable.line)
-    }
-
-    /// Makes room for a variable in the block's shared or the thread's local memory.
-    fn allocate(&mut self, window: Window, variable: &VariableAst<'a>) -> Result<u32, PtxError> {
-        let used = match (window, &mut self.frame) {
-            (Window::Shared, _) => &mut self.code.shared_bytes,
-            (_, Some(frame)) => &mut frame.bytes,
-            (_, None) => &mut self.code.local_bytes,
-        };
-        let too_large = || {
-            PtxErrorKind::TooLarge(format!(
-                "`{}` exceeds {DECLARED_BYTES_MAX} bytes of its memory space",
-                variable.name
-            ))
-            .at(variable.line)
-        };
-        let align = u32::try_from(variable.align).map_err(|_| too_large())?;
-        let size = u32::try_from(variable.size).map_err(|_| too_large())?;
-        let offset = used.next_multiple_of(align);
-        let end = offset.saturating_add(size);
-        if end > DECLARED_BYTES_MAX {
-            return Err(too_large());
-        }
-        *used = end;
-        if window == Window::Shared {
-            let name = variable.name.to_owned();
-            self.code.shared_variables.push((name, offset, size));
-        }
-        Ok(offset)
-    }
-
-    fn new_register(&mut self, ty: Type) -> Result<Register, PtxError> {
-        Ok(Register {
-            ty,
-            slot: self.new_slot(Class::of(ty))?,
-        })
-    }
-
-    fn new_slot(&mut self, class: Class) -> Result<Slot, PtxError> {
-        let count = match class {
-            Class::Word => &mut self.code.words,
-            Class::Double => &mut self.code.doubles,
-            Class::Predicate => &mut self.code.predicates,
-        };
-        let slot = *count;
-        *count += 1;
-        if slot >= REGISTERS_MAX {
-            let problem = format!("more than {REGISTERS_MAX} registers of one class");
-            return Err(self.error(PtxErrorKind::TooLarge(problem)));
-        }
-        Ok(slot)
-    }
-
-    /// What `name` stands for.
-    fn resolve(&mut self, name: &'a str) -> Result<Symbol<'a>, PtxError> {
-        for at in (0..self.scopes.len()).rev() {
-            if let Some(symbol) = self.scopes[at].get(name) {
-                return Ok(symbol);
-            }
-            if let Some(ty) = self.scopes[at].family_member(name) {
-                let symbol = Symbol::Register(self.new_register(ty)?);
-                self.scopes[at].add(name, symbol, self.line)?;
-                return Ok(symbol);
-            }
-        }
-        self.resolve_in_module(name)
-    }
-
-    fn resolve_in_module(&mut self, name: &'a str) -> Result<Symbol<'a>, PtxError> {
-        let module = self.module;
-        let undefined = || PtxErrorKind::UndefinedSymbol(name.to_owned()).at(self.line);
-        let found = module.variables.iter().find(|variable| variable.name == name);
-        let Some(variable) = found else {
-            let (index, _) = module.function(name).ok_or_else(undefined)?;
-            return Ok(Symbol::Function(function_address(index)));
-        };
-        if is_device_variable(variable) {
-            if variable.external {
-                return Err(undefined());
-            }
-            let index = device_variable_index(module, name).ok_or_else(undefined)?;
-            return Ok(Symbol::Variable(u32::try_from(index).unwrap_or(u32::MAX)));
-        }
-        match names::window(variable) {
-            Some(Window::Shared) if variable.external && variable.size == 0 => {
-                let align = u32::try_from(variable.align).unwrap_or(16);
-                self.dynamic_shared_align = Some(self.dynamic_shared_align.unwrap_or(16).max(align));
-                Ok(Symbol::DynamicShared)
-            }
-            Some(window @ Window::Shared) => {
-                let offset = match self.module_shared.get(name) {
-                    Some(offset) => *offset,
-                    None => {
-                        let offset = self.allocate(window, variable)?;
-                        self.module_shared.insert(name, offset);
-                        offset
-                    }
-                };
-                Ok(Symbol::Memory { window, offset })
-            }
-            _ => Err(undefined()),
-        }
     }
 
     fn instruction(&mut self, instruction: &'a InstructionAst<'a>) -> Result<(), PtxError> {
@@ -394,6 +262,7 @@ impl<'a> Lowerer<'a> {
             "cp" => self.copy_async(m),
             "prefetch" | "prefetchu" | "applypriority" | "discard" => self.prefetch(m),
             "createpolicy" => self.create_policy(m),
+            "mbarrier" => self.mbarrier(m),
             "membar" | "fence" => self.fence(m),
             "nanosleep" => self.nanosleep(m),
             "bra" => self.branch(m),
@@ -410,7 +279,7 @@ impl<'a> Lowerer<'a> {
             "redux" => self.reduce(m),
             "activemask" => self.active_mask(m),
             "szext" | "bmsk" | "fns" | "elect" => self.extra(m),
-            base if extra::is_simd(base) => self.simd(m),
+            base if video::is_video(base) => self.video(m),
             _ => Err(m.unsupported()),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::ptx::ast::{RegistersAst, Space, VariableAst};
+use crate::ptx::ast::{RegisterType, RegistersAst, Space, VariableAst, is_number_below};
 use crate::ptx::code::{Slot, Window};
 use crate::ptx::error::{PtxError, PtxErrorKind};
 use crate::ptx::types::Type;
@@ -18,6 +18,10 @@ pub(super) struct Register {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Symbol<'a> {
     Register(Register),
+    /// A vector register: its first element, and how many there are, in slots one after the other.
+    Vector(Register, u8),
+    /// A `.b128` register: the slots of its lower and its upper half.
+    Wide([Slot; 2]),
     /// The number of a label.
     Label(usize),
     /// A variable with a fixed offset in a window.
@@ -39,12 +43,19 @@ pub(super) enum Symbol<'a> {
     Targets(&'a [&'a str]),
 }
 
+/// Numbered registers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Family {
+    pub(super) ty: RegisterType,
+    count: u32,
+}
+
 /// The names of one `{ }` block.
 #[derive(Debug, Default)]
 pub(super) struct Scope<'a> {
     symbols: BTreeMap<&'a str, Symbol<'a>>,
-    /// Types and sizes of `.reg .b32 %r<24>`, by prefix. The registers themselves are made when they are first used.
-    families: BTreeMap<&'a str, (Type, u32)>,
+    /// `.reg .b32 %r<24>` by the prefix. The registers themselves are made when they are first used.
+    families: BTreeMap<&'a str, Family>,
 }
 
 impl<'a> Scope<'a> {
@@ -58,7 +69,11 @@ impl<'a> Scope<'a> {
 
     /// Adds a family of numbered registers.
     pub(super) fn add_family(&mut self, registers: &RegistersAst<'a>, count: u32) -> Result<(), PtxError> {
-        match self.families.insert(registers.name, (registers.ty, count)) {
+        let family = Family {
+            ty: registers.ty,
+            count,
+        };
+        match self.families.insert(registers.name, family) {
             None => Ok(()),
             Some(_) => Err(PtxErrorKind::Duplicate(registers.name.to_owned()).at(registers.line)),
         }
@@ -69,14 +84,13 @@ impl<'a> Scope<'a> {
         self.symbols.get(name).copied()
     }
 
-    /// The type of the numbered register `name`, if one of the families here has it.
-    pub(super) fn family_member(&self, name: &str) -> Option<Type> {
+    /// The family here that has the numbered register `name`.
+    pub(super) fn family_of(&self, name: &str) -> Option<Family> {
         let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
         (name.len() - digits..name.len()).find_map(|at| {
             let (prefix, number) = name.split_at(at);
-            let (ty, count) = self.families.get(prefix)?;
-            let canonical = number == "0" || !number.starts_with('0');
-            (canonical && number.parse::<u32>().ok()? < *count).then_some(*ty)
+            let family = self.families.get(prefix)?;
+            is_number_below(number, family.count).then_some(*family)
         })
     }
 }

@@ -3,8 +3,8 @@
 use super::mnemonic::Mnemonic;
 use super::names::{Register, Symbol};
 use super::{Lowerer, PtxError, PtxErrorKind};
-use crate::ptx::ast::Operand;
-use crate::ptx::code::{GUARD_NEGATED, Initial, NO_GUARD, Op, PredOp, Slot, Special};
+use crate::ptx::ast::{Operand, is_number_below};
+use crate::ptx::code::{GUARD_NEGATED, Initial, NO_GUARD, Narrow, Op, PredOp, Slot, Special};
 use crate::ptx::types::Type;
 
 /// A register file.
@@ -111,7 +111,7 @@ impl<'a> Lowerer<'a> {
     pub(super) fn source(
         &mut self,
         m: &Mnemonic<'a>,
-        operand: &'a Operand<'a>,
+        operand: &Operand<'a>,
         ty: Type,
     ) -> Result<Slot, PtxError> {
         let register = self.source_wide(m, operand, ty)?;
@@ -126,7 +126,7 @@ impl<'a> Lowerer<'a> {
     pub(super) fn source_wide(
         &mut self,
         m: &Mnemonic<'a>,
-        operand: &'a Operand<'a>,
+        operand: &Operand<'a>,
         ty: Type,
     ) -> Result<Register, PtxError> {
         let class = Class::of(ty);
@@ -148,6 +148,13 @@ impl<'a> Lowerer<'a> {
                     symbol => self.address_value(m, operand, symbol, 0, ty).map(register),
                 }
             }
+            Operand::Element(name, index) => {
+                let register = self.vector_element(m, operand, name, *index)?;
+                if register.ty.bytes() < ty.bytes() || ty == Type::Pred {
+                    return Err(m.mismatch(operand, size_problem(register.ty, ty)));
+                }
+                Ok(register)
+            }
             Operand::NameOffset(name, offset) => {
                 let symbol = self.resolve(name)?;
                 self.address_value(m, operand, symbol, *offset, ty).map(register)
@@ -163,6 +170,8 @@ impl<'a> Lowerer<'a> {
                 });
                 Ok(register(d))
             }
+            // A constant in brackets is read as a list, as arguments are.
+            Operand::List(items) if items.len() == 1 => self.source_wide(m, &items[0], ty),
             _ => match constant_bits(operand, ty) {
                 Some(bits) => self.constant(class, bits).map(register),
                 None => Err(m.mismatch(operand, format!("it is no value of type {}", ty.name()))),
@@ -209,9 +218,29 @@ impl<'a> Lowerer<'a> {
         }
     }
 
+    /// The slot of one axis of a special register with several; the fourth is 0.
+    pub(super) fn special_axis(
+        &mut self,
+        name: &str,
+        axis: u8,
+        class: Class,
+    ) -> Result<Option<Slot>, PtxError> {
+        let special = match name {
+            "%tid" => Special::Tid(axis),
+            "%ntid" => Special::Ntid(axis),
+            "%ctaid" => Special::Ctaid(axis),
+            "%nctaid" => Special::Nctaid(axis),
+            _ => return Ok(None),
+        };
+        if axis > 2 {
+            return self.constant(class, 0).map(Some);
+        }
+        self.special(class, special).map(Some)
+    }
+
     /// The slot of a special register, if `name` is one.
     fn special_register(&mut self, name: &str, ty: Type) -> Result<Option<Slot>, PtxError> {
-        if !name.starts_with('%') && name != "WARP_SZ" {
+        if !name.starts_with('%') {
             return Ok(None);
         }
         let class = Class::of(ty);
@@ -221,11 +250,13 @@ impl<'a> Lowerer<'a> {
             Some((_, "z")) => Some(2),
             _ => None,
         };
-        let special = match (name.split_once('.').map_or(name, |(stem, _)| stem), axis) {
-            ("%tid", Some(axis)) => Special::Tid(axis),
-            ("%ntid", Some(axis)) => Special::Ntid(axis),
-            ("%ctaid", Some(axis)) => Special::Ctaid(axis),
-            ("%nctaid", Some(axis)) => Special::Nctaid(axis),
+        let stem = name.split_once('.').map_or(name, |(stem, _)| stem);
+        if let Some(axis) = axis
+            && let Some(slot) = self.special_axis(stem, axis, class)?
+        {
+            return Ok(Some(slot));
+        }
+        let special = match (stem, axis) {
             ("%laneid", None) => Special::LaneId,
             ("%warpid", None) => Special::WarpId,
             ("%nwarpid", None) => Special::WarpCount,
@@ -236,11 +267,48 @@ impl<'a> Lowerer<'a> {
             ("%lanemask_gt", None) => Special::LaneMaskGt,
             ("%dynamic_smem_size", None) => Special::DynamicSharedBytes,
             ("%total_smem_size", None) => Special::TotalSharedBytes,
-            ("WARP_SZ", None) => return self.constant(class, 32).map(Some),
-            // The simulated GPU's only multiprocessor, as far as a kernel can tell.
-            ("%smid" | "%gridid", None) => return self.constant(class, 0).map(Some),
+            // The simulated GPU's only multiprocessor, as far as a kernel can tell, and no graph.
+            ("%smid" | "%gridid" | "%current_graph_exec", None) => {
+                return self.constant(class, 0).map(Some);
+            }
             ("%nsmid", None) => return self.constant(class, 1).map(Some),
-            ("%clock" | "%clock_hi" | "%clock64" | "%globaltimer" | "%globaltimer_lo", None) => {
+            // A cluster is one block.
+            ("%cluster_ctaid", Some(_)) | ("%cluster_ctarank", None) => {
+                return self.constant(class, 0).map(Some);
+            }
+            ("%cluster_nctaid", Some(_)) | ("%cluster_nctarank", None) => {
+                return self.constant(class, 1).map(Some);
+            }
+            ("%is_explicit_cluster", None) if class == Class::Predicate => {
+                return self.constant(class, 0).map(Some);
+            }
+            ("%clusterid", Some(axis)) => return self.special(class, Special::Ctaid(axis)).map(Some),
+            ("%nclusterid", Some(axis)) => {
+                return self.special(class, Special::Nctaid(axis)).map(Some);
+            }
+            ("%aggr_smem_size", None) => Special::TotalSharedBytes,
+            (stem, None) if stem.starts_with("%reserved_smem_offset_") => {
+                return self.reserved_shared(class, stem);
+            }
+            // What the driver hands to a kernel of a launch that is not cooperative.
+            (stem, None)
+                if stem
+                    .strip_prefix("%envreg")
+                    .is_some_and(|at| is_number_below(at, 32)) =>
+            {
+                return self.constant(class, 0).map(Some);
+            }
+            ("%clock_hi" | "%globaltimer_hi", None) => {
+                let (a, d) = (self.temporary(Class::Double)?, self.temporary(Class::Word)?);
+                self.emit(Op::Clock64 { d: a });
+                self.emit(Op::Narrow {
+                    f: Narrow::High,
+                    d,
+                    a,
+                });
+                return Ok(Some(d));
+            }
+            ("%clock" | "%clock64" | "%globaltimer" | "%globaltimer_lo", None) => {
                 let d = self.temporary(class)?;
                 self.emit(if class == Class::Double {
                     Op::Clock64 { d }
@@ -258,7 +326,7 @@ impl<'a> Lowerer<'a> {
     pub(super) fn target(
         &mut self,
         m: &Mnemonic<'a>,
-        operand: &'a Operand<'a>,
+        operand: &Operand<'a>,
         ty: Type,
     ) -> Result<Slot, PtxError> {
         let register = self.target_wide(m, operand, ty)?;
@@ -273,11 +341,19 @@ impl<'a> Lowerer<'a> {
     pub(super) fn target_wide(
         &mut self,
         m: &Mnemonic<'a>,
-        operand: &'a Operand<'a>,
+        operand: &Operand<'a>,
         ty: Type,
     ) -> Result<Register, PtxError> {
-        let Operand::Name(name) = operand else {
-            return Err(m.mismatch(operand, "a register must stand here"));
+        let name = match operand {
+            Operand::Name(name) => name,
+            Operand::Element(name, index) => {
+                let register = self.vector_element(m, operand, name, *index)?;
+                if register.ty.bytes() < ty.bytes() || ty == Type::Pred {
+                    return Err(m.mismatch(operand, size_problem(register.ty, ty)));
+                }
+                return Ok(register);
+            }
+            _ => return Err(m.mismatch(operand, "a register must stand here")),
         };
         if *name == "_" {
             return Ok(Register {
@@ -293,6 +369,20 @@ impl<'a> Lowerer<'a> {
             }
             Symbol::Register(register) => Err(m.mismatch(operand, size_problem(register.ty, ty))),
             _ => Err(m.mismatch(operand, "a register must stand here")),
+        }
+    }
+
+    /// An element of the vector register of that name.
+    fn vector_element(
+        &mut self,
+        m: &Mnemonic<'a>,
+        operand: &Operand<'a>,
+        name: &'a str,
+        index: u8,
+    ) -> Result<Register, PtxError> {
+        match self.resolve(name)? {
+            Symbol::Vector(first, elements) if index < elements => Ok(super::resolve::element(first, index)),
+            _ => Err(m.mismatch(operand, "it is no vector register")),
         }
     }
 

@@ -85,6 +85,7 @@ impl<'a> Lowerer<'a> {
                 offset: offset.into(),
             },
             width: if double { 8 } else { 4 },
+            float: None,
             count: 1,
             sign_extend: 0,
             double,

@@ -97,6 +97,9 @@ fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(Class, Slot)) {
             let atomic = &code.atomics[index as usize];
             address(atomic.address, &mut each);
             each(Class::of(atomic.ty), &[atomic.b, atomic.c]);
+            if let Some(high) = atomic.high {
+                each(Double, &[high.b, high.c]);
+            }
         }
         Op::BranchIndexed { index, .. } => each(Word, &[index]),
         Op::Barrier(index) => {
@@ -133,20 +136,27 @@ fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(Class, Slot)) {
                 each(Word, &[line]);
             }
         },
-        Op::Copy(index) => {
-            if let AsyncCopy::Start {
+        Op::Copy(index) => match code.copies[index as usize] {
+            AsyncCopy::Start {
                 target,
                 source,
                 source_bytes,
                 ignore,
                 ..
-            } = code.copies[index as usize]
-            {
+            } => {
                 address(target, &mut each);
                 address(source, &mut each);
                 each(Word, source_bytes.as_slice());
                 each(Predicate, ignore.as_slice());
             }
+            AsyncCopy::Arrive { object, .. } => address(object, &mut each),
+            AsyncCopy::Commit | AsyncCopy::Wait { .. } => {}
+        },
+        Op::Mbarrier(index) => {
+            let operation = &code.mbarriers[index as usize];
+            address(operation.address, &mut each);
+            each(Word, &[operation.count]);
+            each(Double, operation.state.as_slice());
         }
         Op::Return
         | Op::Clock32 { .. }

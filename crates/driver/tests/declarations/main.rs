@@ -1,0 +1,258 @@
+//! Compares our own declarations of libcuda with published bindings: every function's parameters, every number.
+
+#![allow(non_snake_case, reason = "CUDA's own names")]
+
+mod numbers;
+
+use std::{any::type_name, mem::offset_of};
+
+use cudarc::driver::sys;
+use millstream_driver::{
+    ResultCode,
+    cuda::api::{self, types},
+};
+
+/// A parameter or result as the calling convention sees it.
+#[derive(Debug, PartialEq, Eq)]
+struct Shape {
+    size: usize,
+    align: usize,
+    /// For a pointer, whether what it points to may be written, and its size where that is known here.
+    pointer: Option<(bool, Option<usize>)>,
+}
+
+impl Shape {
+    fn of<T>() -> Self {
+        Self {
+            size: size_of::<T>(),
+            align: align_of::<T>(),
+            pointer: pointee(type_name::<T>()),
+        }
+    }
+}
+
+/// What a pointer type points to, told by the type's name: there is no other way to ask that of a generic type.
+fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
+    let (writable, target) = match (name.strip_prefix("*mut "), name.strip_prefix("*const ")) {
+        (Some(target), _) => (true, target),
+        (_, Some(target)) => (false, target),
+        _ => return None,
+    };
+    let is_struct = ["CUmemcpyAttributes_st", "CUDA_MEMCPY2D_st", "CUuuid_st"]
+        .iter()
+        .any(|name| target.ends_with(name));
+    if target.ends_with("_st") && !target.starts_with('*') && !is_struct {
+        // A handle: published as a pointer to a type without content, and a number of that size here.
+        return None;
+    }
+    let size = match target.rsplit("::").next().expect("a split has a part") {
+        "c_void" if !target.starts_with('*') => None,
+        "i8" | "u8" => Some(1),
+        "i32" | "u32" | "f32" => Some(4),
+        _ if target.starts_with('*') => Some(8),
+        "u64" | "usize" | "ContextHandle" | "StreamHandle" | "EventHandle" | "ModuleHandle"
+        | "FunctionHandle" | "PoolHandle" | "DevicePtr" => Some(8),
+        "CopyAttributes" => Some(size_of::<api::CopyAttributes>()),
+        "CUmemcpyAttributes_st" => Some(size_of::<sys::CUmemcpyAttributes_st>()),
+        "Uuid" => Some(size_of::<api::Uuid>()),
+        "CUuuid_st" => Some(size_of::<sys::CUuuid_st>()),
+        "Memcpy2d" => Some(size_of::<api::Memcpy2d>()),
+        "CUDA_MEMCPY2D_st" => Some(size_of::<sys::CUDA_MEMCPY2D_st>()),
+        enumeration if enumeration.starts_with("CU") && enumeration.contains("_enum") => Some(4),
+        other => panic!("`{other}` is a new target of a pointer; say its size here"),
+    };
+    Some((writable, size))
+}
+
+/// A function type that can be taken apart: the shape of its result, then of each parameter.
+trait Shapes {
+    fn shapes() -> Vec<Shape>;
+}
+
+macro_rules! shapes {
+    ($($parameter:ident)*) => {
+        impl<R, $($parameter),*> Shapes for unsafe extern "C" fn($($parameter),*) -> R {
+            fn shapes() -> Vec<Shape> {
+                vec![Shape::of::<R>(), $(Shape::of::<$parameter>()),*]
+            }
+        }
+        // The bindings wrap each function in one that first finds it, with the same parameters.
+        impl<R, $($parameter),*> Shapes for unsafe fn($($parameter),*) -> R {
+            fn shapes() -> Vec<Shape> {
+                vec![Shape::of::<R>(), $(Shape::of::<$parameter>()),*]
+            }
+        }
+    };
+}
+shapes!();
+shapes!(A);
+shapes!(A B);
+shapes!(A B C);
+shapes!(A B C D);
+shapes!(A B C D E);
+shapes!(A B C D E F G H I);
+shapes!(A B C D E F G H I J K);
+
+fn shapes_of<F: Shapes>(_: F) -> Vec<Shape> {
+    F::shapes()
+}
+
+/// Compares each function, and says which were compared: `(name, symbol)`.
+macro_rules! compare {
+    ($($name:ident = $symbol:ident($($any:tt)*);)*) => {
+        [$({
+            assert_eq!(
+                <types::$name as Shapes>::shapes(),
+                shapes_of(sys::$symbol as unsafe fn($($any)*) -> _),
+                concat!(stringify!($name), ": ours left, published right"),
+            );
+            (stringify!($name), stringify!($symbol))
+        },)*]
+    };
+}
+
+#[test]
+fn every_function_has_the_published_parameters() {
+    let compared = compare! {
+        cuInit = cuInit(_);
+        cuGetErrorName = cuGetErrorName(_, _);
+        cuGetErrorString = cuGetErrorString(_, _);
+        cuDeviceGetCount = cuDeviceGetCount(_);
+        cuDeviceGet = cuDeviceGet(_, _);
+        cuDeviceGetName = cuDeviceGetName(_, _, _);
+        cuDeviceGetUuid = cuDeviceGetUuid_v2(_, _);
+        cuDeviceTotalMem = cuDeviceTotalMem_v2(_, _);
+        cuDeviceGetAttribute = cuDeviceGetAttribute(_, _, _);
+        cuDeviceGetDefaultMemPool = cuDeviceGetDefaultMemPool(_, _);
+        cuDevicePrimaryCtxRetain = cuDevicePrimaryCtxRetain(_, _);
+        cuDevicePrimaryCtxRelease = cuDevicePrimaryCtxRelease_v2(_);
+        cuCtxGetCurrent = cuCtxGetCurrent(_);
+        cuCtxSetCurrent = cuCtxSetCurrent(_);
+        cuCtxSynchronize = cuCtxSynchronize();
+        cuCtxGetStreamPriorityRange = cuCtxGetStreamPriorityRange(_, _);
+        cuStreamCreateWithPriority = cuStreamCreateWithPriority(_, _, _);
+        cuStreamDestroy = cuStreamDestroy_v2(_);
+        cuStreamQuery = cuStreamQuery(_);
+        cuStreamSynchronize = cuStreamSynchronize(_);
+        cuStreamWaitEvent = cuStreamWaitEvent(_, _, _);
+        cuEventCreate = cuEventCreate(_, _);
+        cuEventDestroy = cuEventDestroy_v2(_);
+        cuEventRecord = cuEventRecord(_, _);
+        cuEventQuery = cuEventQuery(_);
+        cuEventSynchronize = cuEventSynchronize(_);
+        cuEventElapsedTime = cuEventElapsedTime(_, _, _);
+        cuMemGetInfo = cuMemGetInfo_v2(_, _);
+        cuMemAlloc = cuMemAlloc_v2(_, _);
+        cuMemFree = cuMemFree_v2(_);
+        cuMemAllocAsync = cuMemAllocAsync(_, _, _);
+        cuMemFreeAsync = cuMemFreeAsync(_, _);
+        cuMemAllocManaged = cuMemAllocManaged(_, _, _);
+        cuMemPoolSetAttribute = cuMemPoolSetAttribute(_, _, _);
+        cuMemPoolGetAttribute = cuMemPoolGetAttribute(_, _, _);
+        cuMemPoolTrimTo = cuMemPoolTrimTo(_, _);
+        cuMemHostAlloc = cuMemHostAlloc(_, _, _);
+        cuMemFreeHost = cuMemFreeHost(_);
+        cuMemHostRegister = cuMemHostRegister_v2(_, _, _);
+        cuMemHostUnregister = cuMemHostUnregister(_);
+        cuMemcpyHtoD = cuMemcpyHtoD_v2(_, _, _);
+        cuMemcpyDtoH = cuMemcpyDtoH_v2(_, _, _);
+        cuMemcpyDtoD = cuMemcpyDtoD_v2(_, _, _);
+        cuMemcpyHtoDAsync = cuMemcpyHtoDAsync_v2(_, _, _, _);
+        cuMemcpyDtoHAsync = cuMemcpyDtoHAsync_v2(_, _, _, _);
+        cuMemcpyDtoDAsync = cuMemcpyDtoDAsync_v2(_, _, _, _);
+        cuMemcpy = cuMemcpy(_, _, _);
+        cuMemcpyAsync = cuMemcpyAsync(_, _, _, _);
+        cuMemcpy2DAsync = cuMemcpy2DAsync_v2(_, _);
+        cuMemsetD8Async = cuMemsetD8Async(_, _, _, _);
+        cuMemsetD16Async = cuMemsetD16Async(_, _, _, _);
+        cuMemsetD32Async = cuMemsetD32Async(_, _, _, _);
+        cuModuleLoadDataEx = cuModuleLoadDataEx(_, _, _, _, _);
+        cuModuleUnload = cuModuleUnload(_);
+        cuModuleGetFunction = cuModuleGetFunction(_, _, _);
+        cuModuleGetGlobal = cuModuleGetGlobal_v2(_, _, _, _);
+        cuFuncGetAttribute = cuFuncGetAttribute(_, _, _);
+        cuFuncSetAttribute = cuFuncSetAttribute(_, _, _);
+        cuLaunchKernel = cuLaunchKernel(_, _, _, _, _, _, _, _, _, _, _);
+        cuLaunchHostFunc = cuLaunchHostFunc(_, _, _);
+        cuMemPrefetchAsync = cuMemPrefetchAsync(_, _, _, _);
+        cuMemAdvise = cuMemAdvise(_, _, _, _);
+        cuMemcpyBatchAsync = cuMemcpyBatchAsync(_, _, _, _, _, _, _, _, _);
+        cuFuncLoad = cuFuncLoad(_);
+        cuFuncGetParamInfo = cuFuncGetParamInfo(_, _, _, _);
+    };
+    assert_eq!(
+        compared,
+        api::SYMBOLS,
+        "a declaration is not compared, or under another symbol"
+    );
+    assert_eq!(
+        <api::DriverGetVersion as Shapes>::shapes(),
+        shapes_of(sys::cuDriverGetVersion as unsafe fn(_) -> _)
+    );
+    assert_eq!(
+        <api::GetProcAddress as Shapes>::shapes(),
+        shapes_of(sys::cuGetProcAddress_v2 as unsafe fn(_, _, _, _, _) -> _)
+    );
+    // A callback's own parameters are behind a pointer, so the comparison above does not see them.
+    let _: fn(Option<unsafe extern "C" fn(*mut std::ffi::c_void)>) -> sys::CUhostFn = |callback| callback;
+}
+
+#[test]
+fn a_wrong_declaration_would_be_noticed() {
+    type Swapped = unsafe extern "C" fn(*mut u64, i32) -> ResultCode;
+    type Right = unsafe extern "C" fn(*mut i32, i32) -> ResultCode;
+    let published = || shapes_of(sys::cuDeviceGet as unsafe fn(_, _) -> _);
+    assert_eq!(Right::shapes(), published());
+    assert_ne!(Swapped::shapes(), published(), "a result of another size");
+    assert_ne!(
+        types::cuInit::shapes(),
+        published(),
+        "another number of parameters"
+    );
+    assert_ne!(
+        <unsafe extern "C" fn(*const i32, i32) -> ResultCode>::shapes(),
+        published(),
+        "a result that cannot be written"
+    );
+}
+
+#[test]
+fn structures_have_the_published_fields() {
+    macro_rules! fields {
+        ($ours:ty, $theirs:ty: $($field:ident = $published:ident;)*) => {
+            $(assert_eq!(
+                offset_of!($ours, $field),
+                offset_of!($theirs, $published),
+                concat!(stringify!($ours), "::", stringify!($field))
+            );)*
+            assert_eq!(size_of::<$ours>(), size_of::<$theirs>());
+        };
+    }
+    fields! { api::Memcpy2d, sys::CUDA_MEMCPY2D_st:
+        source_x_bytes = srcXInBytes;
+        source_y = srcY;
+        source_type = srcMemoryType;
+        source_host = srcHost;
+        source_device = srcDevice;
+        source_array = srcArray;
+        source_pitch = srcPitch;
+        target_x_bytes = dstXInBytes;
+        target_y = dstY;
+        target_type = dstMemoryType;
+        target_host = dstHost;
+        target_device = dstDevice;
+        target_array = dstArray;
+        target_pitch = dstPitch;
+        width_bytes = WidthInBytes;
+        height = Height;
+    }
+    fields! { api::Uuid, sys::CUuuid_st:
+        bytes = bytes;
+    }
+    fields! { api::CopyAttributes, sys::CUmemcpyAttributes_st:
+        source_access_order = srcAccessOrder;
+        source_hint = srcLocHint;
+        target_hint = dstLocHint;
+        flags = flags;
+    }
+}

@@ -1,0 +1,309 @@
+//! The body of a region function: constructors of `ndarray` become those of the region, and idioms that no array on a
+//! device can follow are refused with what to write instead.
+
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::{
+    Block, Error, Expr, ExprCall, ExprCast, ExprClosure, ExprIf, ExprMatch, ExprMethodCall, ExprPath,
+    GenericArgument, Ident, Item, Pat, PatIdent, PathArguments, PathSegment, Type,
+    spanned::Spanned,
+    visit::{self, Visit},
+    visit_mut::{self, VisitMut},
+};
+
+/// A body with its constructors replaced.
+pub(super) struct Body {
+    pub(super) block: Block,
+    /// Whether the block names the region.
+    pub(super) needs_region: bool,
+    /// What cannot work in it, if anything.
+    pub(super) refused: Option<Error>,
+}
+
+impl Body {
+    /// The body of a function whose parameters `arrays` are arrays. Constructors are called on `region`.
+    pub(super) fn of(block: &Block, arrays: Vec<&Ident>, region: &Ident) -> Self {
+        let mut block = block.clone();
+        let mut bound = Bound(Vec::new());
+        bound.visit_block(&block);
+        let arrays = arrays.into_iter().filter(|name| !bound.0.contains(name)).cloned();
+        let mut advice = Advice {
+            arrays: arrays.collect(),
+            refused: None,
+        };
+        advice.visit_block(&block);
+        let mut constructors = Constructors { region, found: false };
+        constructors.visit_block_mut(&mut block);
+        Self {
+            block,
+            needs_region: constructors.found,
+            refused: advice.refused,
+        }
+    }
+}
+
+/// Names that patterns of a block bind.
+struct Bound(Vec<Ident>);
+
+impl<'a> Visit<'a> for Bound {
+    fn visit_pat_ident(&mut self, pattern: &'a PatIdent) {
+        self.0.push(pattern.ident.clone());
+        visit::visit_pat_ident(self, pattern);
+    }
+}
+
+/// Replaces `Array1::zeros(n)` by `region.zeros::<_, Ix1>(n)`, and likewise what else a region makes of a shape.
+struct Constructors<'a> {
+    region: &'a Ident,
+    found: bool,
+}
+
+/// The number of axes of `ndarray`'s aliases, by the ends of their names.
+const AXES: [(&str, &str); 8] = [
+    ("Array0", "Ix0"),
+    ("Array1", "Ix1"),
+    ("Array2", "Ix2"),
+    ("Array3", "Ix3"),
+    ("Array4", "Ix4"),
+    ("Array5", "Ix5"),
+    ("Array6", "Ix6"),
+    ("ArrayD", "IxDyn"),
+];
+
+impl VisitMut for Constructors<'_> {
+    fn visit_expr_mut(&mut self, expression: &mut Expr) {
+        visit_mut::visit_expr_mut(self, expression);
+        if let Expr::Call(call) = expression
+            && let Some(made) = self.made(call)
+        {
+            *expression = Expr::Verbatim(made);
+            self.found = true;
+        }
+    }
+
+    fn visit_item_mut(&mut self, _item: &mut Item) {
+        // Items within the body are no part of the region.
+    }
+}
+
+impl Constructors<'_> {
+    /// The region's array in the place of the host's, if the call makes one by the name of an imported type.
+    fn made(&self, call: &ExprCall) -> Option<TokenStream> {
+        let Expr::Path(ExprPath {
+            qself: None, path, ..
+        }) = &*call.func
+        else {
+            return None;
+        };
+        if path.leading_colon.is_some() || path.segments.len() != 2 {
+            return None;
+        }
+        let (array, constructor) = (path.segments.first()?, path.segments.last()?);
+        let [element, of_type] = type_arguments(array);
+        let axes = match AXES.iter().find(|(name, _)| array.ident == name) {
+            Some((_, axes)) => {
+                let axes = Ident::new(axes, array.ident.span());
+                quote! { ::millstream_region::axes::#axes }
+            }
+            None if array.ident == "Array" => of_type,
+            None => return None,
+        };
+        let (name, has_axes) = match constructor.ident.to_string().as_str() {
+            "zeros" | "ones" | "from_elem" => (constructor.ident.clone(), true),
+            "eye" | "linspace" => (constructor.ident.clone(), false),
+            "range" => (Ident::new("arange", constructor.ident.span()), false),
+            _ => return None,
+        };
+        let generics = if has_axes {
+            quote! { #element, #axes }
+        } else {
+            element
+        };
+        let (region, arguments, imported) = (self.region, &call.args, &array.ident);
+        // The import of the host's type has served its purpose.
+        Some(quote_spanned! { call.span() => {
+            #[allow(unused_imports)]
+            use #imported as _;
+            #region.#name::<#generics>(#arguments)
+        } })
+    }
+}
+
+/// The first two types between the angle brackets, `_` for each that is missing.
+fn type_arguments(segment: &PathSegment) -> [TokenStream; 2] {
+    let mut types = Vec::new();
+    if let PathArguments::AngleBracketed(arguments) = &segment.arguments {
+        types.extend(arguments.args.iter().filter_map(|argument| match argument {
+            GenericArgument::Type(ty) => Some(quote! { #ty }),
+            _ => None,
+        }));
+    }
+    let mut types = types.into_iter();
+    [(); 2].map(|()| types.next().unwrap_or_else(|| quote! { _ }))
+}
+
+/// Refuses idioms of `ndarray` in calls of `mapv` on the function's own arrays.
+struct Advice {
+    arrays: Vec<Ident>,
+    refused: Option<Error>,
+}
+
+impl<'a> Visit<'a> for Advice {
+    fn visit_expr_method_call(&mut self, call: &'a ExprMethodCall) {
+        visit::visit_expr_method_call(self, call);
+        let is_known = root(&call.receiver).is_some_and(|name| self.arrays.contains(name));
+        let Some(function) = call.args.first().filter(|_| call.method == "mapv" && is_known) else {
+            return;
+        };
+        match function {
+            Expr::Path(path) => self.named(path),
+            Expr::Closure(closure) => self.closure(closure),
+            _ => {}
+        }
+    }
+
+    fn visit_item(&mut self, _item: &'a Item) {}
+}
+
+impl Advice {
+    fn refuse(&mut self, place: &impl quote::ToTokens, message: String) {
+        let error = Error::new_spanned(place, message);
+        match &mut self.refused {
+            Some(refused) => refused.combine(error),
+            None => self.refused = Some(error),
+        }
+    }
+
+    /// A function of an element by its name: `f32::exp`.
+    fn named(&mut self, function: &ExprPath) {
+        let names: Vec<_> = function
+            .path
+            .segments
+            .iter()
+            .map(|segment| &segment.ident)
+            .collect();
+        if let [ty, name] = names[..]
+            && is_element(ty)
+        {
+            let message = format!(
+                "`mapv` calls its function once, with the whole array, and `{ty}::{name}` takes one element: \
+                 write `.mapv(|v| v.{name}())`"
+            );
+            self.refuse(function, message);
+        }
+    }
+
+    fn closure(&mut self, closure: &ExprClosure) {
+        let parameter = match closure.inputs.first() {
+            Some(Pat::Ident(parameter)) => &parameter.ident,
+            Some(Pat::Type(typed)) => {
+                if let Type::Path(ty) = &*typed.ty
+                    && ty.path.get_ident().is_some_and(is_element)
+                {
+                    let message = "`mapv` calls its closure once, with the whole array: leave the type of an element away";
+                    self.refuse(&typed.ty, message.to_owned());
+                }
+                return;
+            }
+            _ => return,
+        };
+        let mut within = WithinMap {
+            parameter,
+            advice: self,
+        };
+        within.visit_expr(&closure.body);
+    }
+}
+
+/// The body of a closure of `mapv`, whose parameter is the whole array.
+struct WithinMap<'a> {
+    parameter: &'a Ident,
+    advice: &'a mut Advice,
+}
+
+impl<'a> Visit<'a> for WithinMap<'_> {
+    fn visit_expr_if(&mut self, choice: &'a ExprIf) {
+        self.chooses(&choice.cond);
+        visit::visit_expr_if(self, choice);
+    }
+
+    fn visit_expr_match(&mut self, choice: &'a ExprMatch) {
+        self.chooses(&choice.expr);
+        visit::visit_expr_match(self, choice);
+    }
+
+    fn visit_expr_cast(&mut self, cast: &'a ExprCast) {
+        let (v, ty) = (self.parameter, &cast.ty);
+        if mentions(&cast.expr, v) {
+            let message = format!(
+                "`mapv` calls its closure once, with the whole array `{v}`, which `as` cannot convert: write `.cast::<{}>()`",
+                quote! { #ty }
+            );
+            self.advice.refuse(cast, message);
+        }
+        visit::visit_expr_cast(self, cast);
+    }
+
+    fn visit_expr_method_call(&mut self, call: &'a ExprMethodCall) {
+        let whole = match call.method.to_string().as_str() {
+            "max" => "maximum",
+            "min" => "minimum",
+            _ => "",
+        };
+        if !whole.is_empty() && call.args.len() == 1 && mentions(&call.receiver, self.parameter) {
+            let message = format!(
+                "`mapv` calls its closure once, with the whole array `{}`, of which `{}` takes no argument: write `.{whole}(…)`",
+                self.parameter, call.method
+            );
+            self.advice.refuse(&call.method, message);
+        }
+        visit::visit_expr_method_call(self, call);
+    }
+}
+
+impl WithinMap<'_> {
+    fn chooses(&mut self, condition: &Expr) {
+        let v = self.parameter;
+        if mentions(condition, v) {
+            let message = format!(
+                "`mapv` calls its closure once, with the whole array `{v}`, which has no one value to decide by: \
+                 write `{v}.greater(0.0).if_else(yes, no)`, which chooses element by element"
+            );
+            self.advice.refuse(condition, message);
+        }
+    }
+}
+
+/// Whether an expression names a variable.
+fn mentions(expression: &Expr, name: &Ident) -> bool {
+    struct Finder<'a>(&'a Ident, bool);
+    impl<'a> Visit<'a> for Finder<'_> {
+        fn visit_expr_path(&mut self, path: &'a ExprPath) {
+            self.1 |= path.path.is_ident(self.0);
+        }
+    }
+    let mut finder = Finder(name, false);
+    finder.visit_expr(expression);
+    finder.1
+}
+
+/// The variable that a chain of operations begins with, unless it leaves the device on the way.
+fn root(expression: &Expr) -> Option<&Ident> {
+    match expression {
+        Expr::Path(path) => path.path.get_ident(),
+        Expr::MethodCall(call) if call.method == "to_host" || call.method == "item" => None,
+        Expr::MethodCall(call) => root(&call.receiver),
+        Expr::Reference(reference) => root(&reference.expr),
+        Expr::Paren(paren) => root(&paren.expr),
+        Expr::Unary(unary) => root(&unary.expr),
+        Expr::Binary(binary) => root(&binary.left),
+        _ => None,
+    }
+}
+
+/// Whether this is the name of an element's type.
+fn is_element(name: &Ident) -> bool {
+    ["f32", "f64", "i32", "i64", "u8", "bool"]
+        .iter()
+        .any(|element| name == element)
+}

@@ -1,0 +1,206 @@
+//! The expansion of `kernels!` at work, against a stand-in for the runtime that writes down what it is asked for.
+//!
+//! This file is the crate `millstream` to the macro.
+
+#![allow(unsafe_code, reason = "declares and calls unsafe kernels")]
+
+extern crate self as millstream;
+
+mod clauses;
+mod stand_in;
+
+pub use stand_in::{Device, Error, Grid, Result, Stream, kernel};
+
+const PTX: &str = "<ptx>";
+const CHANNELS: usize = 3;
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(16))]
+struct Window {
+    left: f32,
+    right: f32,
+}
+
+type Index = std::ffi::c_int;
+
+millstream_macros::kernels! {
+    // SAFETY: nothing is executed here.
+    pub unsafe mod photo from PTX {
+        /// Brightness.
+        pub safe fn luminance(rgb: &[u8], luma: &mut [u8], n: Index)
+            requires n >= 0, rgb.len() >= CHANNELS * n, luma.len() >= n;
+
+        safe fn windowed(window: Window, x: &mut [f32], scale: f32)
+            requires window.left < window.right, scale != 0.0, !x.is_empty(), grid.blocks.x * grid.block.x >= x.len();
+
+        #[kernel(name = "_Z6volume")]
+        safe fn volume(x: &[f64], w: i64, h: i64, d: i64) requires x.len() != w * h * d + 1,;
+
+        /// Anything goes.
+        pub unsafe fn scatter(at: &[u32], out: &mut [f32]);
+    }
+
+    unsafe mod empty from "" {}
+}
+
+/// Launches, and answers what the runtime was asked for.
+fn launched(launch: impl FnOnce(&photo::Kernels, &Stream) -> Result<()>) -> Result<Vec<String>> {
+    let device = Device::default();
+    let kernels = photo::load(&device)?;
+    launch(&kernels, &Stream)?;
+    Ok(std::mem::take(&mut device.launches.lock().expect("not poisoned")))
+}
+
+fn requires(kernel: &'static str, clause: &'static str, values: &str) -> Result<Vec<String>> {
+    Err(Error::requires(kernel, clause, values.to_owned()))
+}
+
+#[test]
+fn arguments_arrive_in_their_order_with_the_declared_signature() {
+    let (rgb, mut luma) = ([0_u8; 30], [0_u8; 10]);
+    assert_eq!(
+        launched(|kernels, stream| kernels.luminance(stream, Grid(1, 32), &rgb[..], &mut luma[..], 10)),
+        Ok(vec![
+            "<ptx> photo luminance(rgb: read, luma: write, n: 4/4) on 1x32: read 30, write 10, 10".to_owned()
+        ])
+    );
+    let window = Window {
+        left: 0.0,
+        right: 1.0,
+    };
+    assert_eq!(
+        launched(|kernels, stream| kernels.windowed(stream, Grid(2, 32), window, &mut [0.5; 64][..], 2.0)),
+        Ok(vec![
+            "<ptx> photo windowed(window: 16/16, x: write, scale: 4/4) on 2x32: \
+             Window { left: 0.0, right: 1.0 }, write 64, 2.0"
+                .to_owned()
+        ])
+    );
+    assert_eq!(
+        launched(|kernels, stream| kernels.volume(stream, Grid(1, 1), &[1.0][..], 2, 3, 4)),
+        Ok(vec![
+            "<ptx> photo _Z6volume(x: read, w: 8/8, h: 8/8, d: 8/8) on 1x1: read 1, 2, 3, 4".to_owned()
+        ])
+    );
+    // SAFETY: nothing is executed here.
+    let scatter = launched(|kernels, stream| unsafe {
+        kernels.scatter(stream, Grid(1, 1), &[1_u32][..], &mut [0.0_f32][..])
+    });
+    assert_eq!(
+        scatter,
+        Ok(vec![
+            "<ptx> photo scatter(at: read, out: write) on 1x1: read 1, write 1".to_owned()
+        ])
+    );
+}
+
+#[test]
+fn the_element_type_of_each_array_is_declared_with_its_place() {
+    let kernels = photo::load(&Device::default()).expect("it loads");
+    let arrays = kernels.functions.iter().map(|function| {
+        let arrays = function.arrays.lock().expect("not poisoned");
+        arrays.clone()
+    });
+    let expected = [
+        "0 rgb: u8, 1 luma: u8",
+        "1 x: f32",
+        "0 x: f64",
+        "0 at: u32, 1 out: f32",
+    ];
+    assert_eq!(arrays.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn the_first_clause_that_does_not_hold_is_the_error() {
+    let luminance = |pixels: usize, luma: usize, n: i32| {
+        launched(|kernels, stream| {
+            kernels.luminance(
+                stream,
+                Grid(1, 1),
+                &vec![0; 3 * pixels][..],
+                &mut vec![0; luma][..],
+                n,
+            )
+        })
+    };
+    assert!(luminance(4, 4, 4).is_ok());
+    assert!(luminance(0, 0, 0).is_ok());
+    assert_eq!(
+        luminance(0, 0, -1),
+        requires("photo::luminance", "n >= 0", "n = -1")
+    );
+    assert_eq!(
+        luminance(3, 3, 4),
+        requires(
+            "photo::luminance",
+            "rgb.len() >= CHANNELS * n",
+            "rgb.len() = 9, CHANNELS = 3, n = 4"
+        )
+    );
+    assert_eq!(
+        luminance(4, 3, 4),
+        requires("photo::luminance", "luma.len() >= n", "luma.len() = 3, n = 4")
+    );
+    // `3 * n` would wrap around in 32 bits, to a small number.
+    assert_eq!(
+        luminance(4, 4, i32::MAX),
+        requires(
+            "photo::luminance",
+            "rgb.len() >= CHANNELS * n",
+            "rgb.len() = 12, CHANNELS = 3, n = 2147483647"
+        )
+    );
+}
+
+#[test]
+fn fields_floats_and_the_launch_can_be_asked_about() {
+    let windowed = |right: f32, len: usize, scale: f32, blocks: u32| {
+        let window = Window { left: 0.0, right };
+        launched(|kernels, stream| {
+            kernels.windowed(stream, Grid(blocks, 32), window, &mut vec![0.0; len][..], scale)
+        })
+        .map(|_| ())
+    };
+    let requires = |clause, values: &str| Err(Error::requires("photo::windowed", clause, values.to_owned()));
+    assert_eq!(windowed(1.0, 64, 1.0, 2), Ok(()));
+    assert_eq!(
+        windowed(0.0, 64, 1.0, 2),
+        requires(
+            "window.left < window.right",
+            "window.left = 0.0, window.right = 0.0"
+        )
+    );
+    assert_eq!(windowed(1.0, 64, 0.0, 2), requires("scale != 0.0", "scale = 0.0"));
+    assert_eq!(windowed(1.0, 0, 1.0, 2), requires("!x.is_empty()", "x.len() = 0"));
+    assert_eq!(
+        windowed(1.0, 65, 1.0, 2),
+        requires(
+            "grid.blocks.x * grid.block.x >= x.len()",
+            "grid.blocks.x = 2, grid.block.x = 32, x.len() = 65"
+        )
+    );
+}
+
+#[test]
+fn arithmetic_that_overflows_fails_its_clause() {
+    let volume = |edge: i64| {
+        launched(|kernels, stream| kernels.volume(stream, Grid(1, 1), &[][..], edge, edge, edge)).map(|_| ())
+    };
+    assert_eq!(volume(1 << 40), Ok(()), "a product of 120 bits fits");
+    assert_eq!(
+        volume(1 << 43),
+        Err(Error::requires(
+            "photo::volume",
+            "x.len() != w * h * d + 1",
+            "x.len() = 0, w = 8796093022208, h = 8796093022208, d = 8796093022208; \
+             its arithmetic overflows or divides by zero"
+                .to_owned()
+        )),
+        "one of 129 bits does not, and would compare unequal"
+    );
+}
+
+#[test]
+fn a_module_without_kernels_loads_too() {
+    assert!(empty::load(&Device::default()).is_ok());
+}

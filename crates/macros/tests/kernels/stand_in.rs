@@ -1,0 +1,216 @@
+//! A stand-in for the runtime that writes down what it is asked for.
+
+#![allow(missing_docs, reason = "a stand-in")]
+
+use std::sync::{Arc, Mutex};
+
+/// The runtime's own file.
+#[path = "../../../runtime/src/kernel/clause/mod.rs"]
+pub mod clause;
+
+/// A device that lists its launches.
+#[derive(Debug, Default)]
+pub struct Device {
+    pub(crate) launches: Arc<Mutex<Vec<String>>>,
+}
+
+/// Where launches go.
+#[derive(Debug)]
+pub struct Stream;
+
+/// The shape of a launch: blocks, and threads of a block, in x.
+#[derive(Clone, Copy, Debug)]
+pub struct Grid(pub u32, pub u32);
+
+/// A clause that does not hold.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Error {
+    pub(crate) kernel: &'static str,
+    pub(crate) clause: &'static str,
+    pub(crate) values: String,
+}
+
+impl Error {
+    pub fn requires(kernel: &'static str, clause: &'static str, values: String) -> Self {
+        Self {
+            kernel,
+            clause,
+            values,
+        }
+    }
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+pub mod kernel {
+    use super::*;
+
+    pub use super::clause;
+
+    impl From<&Grid> for clause::Shape {
+        fn from(&Grid(blocks, threads): &Grid) -> Self {
+            Self::new([blocks, 1, 1], [threads, 1, 1], 0)
+        }
+    }
+
+    pub const fn assert_device_alignment<T>() {
+        assert!(align_of::<T>() <= 256);
+    }
+
+    #[derive(Debug)]
+    pub struct Source {
+        pub module: &'static str,
+        pub origin: &'static str,
+        pub declared: &'static str,
+        pub ptx: &'static str,
+        pub kernels: &'static [Signature],
+    }
+
+    #[derive(Debug)]
+    pub struct Signature {
+        pub name: &'static str,
+        pub params: &'static [Param],
+    }
+
+    #[derive(Debug)]
+    pub struct Param {
+        pub name: &'static str,
+        pub kind: ParamKind,
+    }
+
+    #[derive(Debug)]
+    pub enum ParamKind {
+        Slice { writable: bool },
+        Scalar { size: usize, align: usize },
+    }
+
+    #[derive(Debug)]
+    pub struct Function {
+        name: String,
+        /// The declared element types of its arrays.
+        pub arrays: Mutex<String>,
+        launches: Arc<Mutex<Vec<String>>>,
+    }
+
+    pub struct Array {
+        pub param: usize,
+        pub name: &'static str,
+        pub element: fn() -> &'static str,
+    }
+
+    pub fn element<T: 'static>() -> &'static str {
+        std::any::type_name::<T>()
+    }
+
+    /// Notes the element types in the functions.
+    pub fn declare_arrays(functions: &[Function], arrays: &[&[Array]]) {
+        for (function, arrays) in functions.iter().zip(arrays) {
+            let arrays = arrays.iter().map(|array| {
+                let element = (array.element)();
+                format!("{} {}: {element}", array.param, array.name)
+            });
+            let arrays: Vec<_> = arrays.collect();
+            *function.arrays.lock().expect("not poisoned") = arrays.join(", ");
+        }
+    }
+
+    #[allow(clippy::len_without_is_empty, reason = "a stand-in")]
+    pub trait ReadOperand<T> {
+        fn len(&self) -> usize;
+    }
+
+    pub trait WriteOperand<T>: ReadOperand<T> {}
+
+    impl<T> ReadOperand<T> for &[T] {
+        fn len(&self) -> usize {
+            <[T]>::len(self)
+        }
+    }
+
+    impl<T> ReadOperand<T> for &mut [T] {
+        fn len(&self) -> usize {
+            <[T]>::len(self)
+        }
+    }
+
+    impl<T> WriteOperand<T> for &mut [T] {}
+
+    /// An argument, as text.
+    pub struct Argument<'a>(String, std::marker::PhantomData<&'a ()>);
+
+    impl<'a> Argument<'a> {
+        pub fn read<T>(operand: &'a impl ReadOperand<T>) -> Self {
+            Self(format!("read {}", operand.len()), Default::default())
+        }
+
+        pub fn write<T>(operand: &'a mut impl WriteOperand<T>) -> Self {
+            Self(format!("write {}", operand.len()), Default::default())
+        }
+
+        pub fn scalar<T: Scalar>(value: &'a T) -> Self {
+            Self(value.text(), Default::default())
+        }
+    }
+
+    pub fn load(device: &Device, source: &'static Source) -> Result<Arc<[Function]>> {
+        let function = |signature: &Signature| {
+            let params = signature.params.iter().map(|Param { name, kind }| match kind {
+                ParamKind::Slice { writable: false } => format!("{name}: read"),
+                ParamKind::Slice { writable: true } => format!("{name}: write"),
+                ParamKind::Scalar { size, align } => format!("{name}: {size}/{align}"),
+            });
+            let params: Vec<_> = params.collect();
+            let name = format!(
+                "{} {} {}({})",
+                source.ptx,
+                source.module,
+                signature.name,
+                params.join(", ")
+            );
+            Function {
+                name,
+                arrays: Mutex::default(),
+                launches: device.launches.clone(),
+            }
+        };
+        Ok(source.kernels.iter().map(function).collect())
+    }
+
+    /// # Safety
+    ///
+    /// As a launch of the runtime.
+    pub unsafe fn launch<const N: usize>(
+        function: &Function,
+        _: &Stream,
+        Grid(blocks, threads): Grid,
+        arguments: [Argument<'_>; N],
+    ) -> Result<()> {
+        let arguments: Vec<_> = arguments.iter().map(|argument| argument.0.as_str()).collect();
+        let launch = format!(
+            "{} on {blocks}x{threads}: {}",
+            function.name,
+            arguments.join(", ")
+        );
+        function.launches.lock().expect("not poisoned").push(launch);
+        Ok(())
+    }
+}
+
+/// A value that a kernel takes.
+pub trait Scalar {
+    fn text(&self) -> String;
+}
+
+macro_rules! scalars {
+    ($($type:ty)*) => {
+        $(
+            impl Scalar for $type {
+                fn text(&self) -> String {
+                    format!("{self:?}")
+                }
+            }
+        )*
+    };
+}
+
+scalars!(i32 u32 i64 f32 crate::Window crate::clauses::Size crate::clauses::Shape);

@@ -1,0 +1,98 @@
+//! Parts of an array one after the other: `outer_iter`, `axis_iter` and `split_at`.
+
+use std::panic::Location;
+
+use ndarray::{Axis, RemoveAxis, Slice};
+
+use super::Array;
+
+impl<T, D: RemoveAxis> Array<T, D> {
+    /// The parts along the first axis: of a matrix, its rows.
+    ///
+    /// The loop over them runs on the host, where the region is written down: each turn notes operations of its own. Where
+    /// an operation on the whole array does the same, it makes fewer kernels.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::array;
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let x = array![[1, 2], [3, 4], [5, 6]];
+    /// let last_first = device.region(|g| {
+    ///     let mut sum = g.zeros::<i32, _>(2);
+    ///     for row in g.array(&x).outer_iter().rev() {
+    ///         sum = sum * 10 + row;
+    ///     }
+    ///     sum
+    /// })?;
+    /// assert_eq!(last_first.wait()?, array![531, 642]);
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn outer_iter(
+        &self,
+    ) -> impl ExactSizeIterator<Item = Array<T, D::Smaller>> + DoubleEndedIterator + use<T, D> {
+        self.parts(Axis(0), "outer_iter", Location::caller())
+    }
+
+    /// The parts along an axis, each without that axis. See [`outer_iter`](Self::outer_iter).
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::{Axis, array};
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let x = array![[1.0_f32, 2.0], [3.0, 4.0]];
+    /// let product = device.region(|g| {
+    ///     let columns = g.array(&x);
+    ///     columns.axis_iter(Axis(1)).reduce(|a, b| a * b).unwrap()
+    /// })?;
+    /// assert_eq!(product.wait()?, array![2.0, 12.0]);
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn axis_iter(
+        &self,
+        axis: Axis,
+    ) -> impl ExactSizeIterator<Item = Array<T, D::Smaller>> + DoubleEndedIterator + use<T, D> {
+        self.parts(axis, "axis_iter", Location::caller())
+    }
+
+    fn parts(
+        &self,
+        axis: Axis,
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> impl ExactSizeIterator<Item = Array<T, D::Smaller>> + DoubleEndedIterator + use<T, D> {
+        let length = self.shape().get(axis.index()).copied();
+        if length.is_none() {
+            // The mistake is the region's, although no part stands for it.
+            drop(self.no_axis::<T, D>(axis, self.shape(), operation, location));
+        }
+        let array = self.clone();
+        (0..length.unwrap_or(0)).map(move |index| array.at_index(axis, index, operation, location))
+    }
+}
+
+impl<T, D: ndarray::Dimension> Array<T, D> {
+    /// The parts in front of an index of an axis and from there on.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::{Axis, array};
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let x = array![[1, 2, 3], [4, 5, 6]];
+    /// let (left, right) = device.region(|g| g.array(&x).split_at(Axis(1), 2))?.wait()?;
+    /// assert_eq!((left, right), (array![[1, 2], [4, 5]], array![[3], [6]]));
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn split_at(&self, axis: Axis, index: usize) -> (Self, Self) {
+        let location = Location::caller();
+        let at = isize::try_from(index).unwrap_or(isize::MAX);
+        let part = |slice| self.along_axis(axis, slice, "split_at", location);
+        (part(Slice::from(..at)), part(Slice::from(at..)))
+    }
+}

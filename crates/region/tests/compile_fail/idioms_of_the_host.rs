@@ -1,0 +1,79 @@
+//! Idioms of `ndarray` that an array on a device cannot follow: the compiler says what to write instead.
+
+use millstream_region::{RegionExt, Result, region};
+use ndarray::{Array1, ArrayViewMut1, array};
+
+#[region]
+fn function_of_an_element(x: &Array1<f32>) -> Array1<f32> {
+    (x * 2.0).mapv(f32::sqrt) //~ "write `.mapv(|v| v.sqrt())`"
+}
+
+#[region]
+fn closure_of_an_element(x: &Array1<f32>) -> Array1<f32> {
+    x.mapv(|v: f32| v * 2.0) //~ "leave the type of an element away"
+}
+
+#[region]
+fn choice_by_an_element(x: &Array1<f32>) -> Array1<f32> {
+    x.mapv(|v| if v > 0.0 { v } else { 0.0 }) //~ "write `v.greater(0.0).if_else(yes, no)`"
+}
+
+#[region]
+fn cast_of_an_element(x: &Array1<f32>) -> Array1<f64> {
+    x.abs().mapv(|v| (v + 1.0) as f64) //~ "write `.cast::<f64>()`"
+}
+
+#[region]
+fn greater_of_an_element(x: &Array1<f32>) -> Array1<f32> {
+    let above = x.mapv(|v| (v - 1.0).max(0.0)); //~ "write `.maximum(…)`"
+    above + x.mapv(|v| v.min(1.0)) //~ "write `.minimum(…)`"
+}
+
+#[region]
+fn view_to_write(mut x: ArrayViewMut1<f32>) { //~ "declare the parameter as `&mut Array…`"
+    x += 1.0;
+}
+
+#[region]
+fn operand_of_the_host(x: &Array1<f32>) -> Array1<f32> {
+    x + array![1.0, 2.0] //~ E0277 "copy it to the device with `g.array(&host)`"
+}
+
+#[region]
+fn assigned_from_the_host(x: &mut Array1<f32>) {
+    *x *= &Array1::from_vec(vec![1.0_f32]); //~ E0277 "an array of the host cannot be an operand"
+}
+
+#[region]
+fn compared_with_the_host(x: &Array1<f32>) -> Array1<f32> {
+    x.maximum(&array![1.0_f32]) //~ E0277 "`g.array(&host)` copies an array of the host to the device"
+}
+
+#[region]
+fn chosen_from_the_host(x: &Array1<f32>) -> Array1<f32> {
+    let _ = x.less(0.0).if_else(array![1.0_f32], array![2.0_f32]); //~ E0277 "chooses from arrays on the device"
+    x.clone()
+}
+
+#[region]
+fn shifted_floats(x: &Array1<f32>) -> Array1<f32> {
+    x << 1.0 //~ E0369
+}
+
+#[region]
+fn one_answer(x: &Array1<f32>) -> Array1<f32> {
+    if x.sum() > 0.0 { //~ E0277 "to decide once, ask for a value"
+        return x.clone();
+    }
+    x * 2.0
+}
+
+/// Without a region function, the types alone say so.
+fn in_a_closure(device: &millstream::Device) -> Result<()> {
+    let x = array![1.0_f32];
+    device.region(|g| g.array(&x) + &x)?.wait()?; //~ E0277 "copy it to the device with `g.array(&host)`"
+    device.region(|g| g.array(&x).mapv(|v| if *v > 0.0 { v * 2.0 } else { v * 1.0 }))?.wait()?; //~ E0277 "chooses element by element"
+    Ok(())
+}
+
+fn main() {}

@@ -1,0 +1,142 @@
+//! Means, variances and standard deviations of `f32`: calculated as `f64`, and rounded once, at the end.
+
+use millstream_region::RegionExt;
+use ndarray::{Array2, Axis, array};
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg32;
+
+use crate::{
+    Outcome,
+    places::{everywhere, place},
+};
+
+type Test = (&'static str, fn() -> Outcome);
+
+pub(crate) const TESTS: &[Test] = &[
+    ("means_do_not_overflow", means_do_not_overflow),
+    (
+        "short_means_are_correctly_rounded",
+        short_means_are_correctly_rounded,
+    ),
+    (
+        "short_variances_are_rounded_once",
+        short_variances_are_rounded_once,
+    ),
+];
+
+/// The sums of these are infinite as `f32`.
+fn means_do_not_overflow() -> Outcome {
+    let large = array![[3e38_f32, 3e38], [-2e38, -3e38]];
+    let far = array![1.7e19_f32, -1.7e19, 1.7e19, -1.7e19];
+    everywhere(|device| {
+        let found = device.region(|g| {
+            let (large, far) = (g.array(&large), g.array(&far));
+            let row = large.row(0);
+            (
+                row.mean(),
+                large.mean_axis(Axis(1)),
+                large.mean_keeping(&[Axis(1)]),
+                (
+                    far.var(0.0),
+                    far.std(0.0),
+                    far.var_axis(Axis(0), 0.0),
+                    far.std_axis(Axis(0), 0.0),
+                ),
+            )
+        })?;
+        let (mean, means, kept, (var, std, var_axis, std_axis)) = found.wait()?;
+        assert_eq!(mean.into_scalar(), 3e38);
+        assert_eq!(means, array![3e38, -2.5e38]);
+        assert_eq!(kept, array![[3e38], [-2.5e38]]);
+        let square = 1.7e19_f32 * 1.7e19;
+        assert_eq!((var.into_scalar(), var_axis.into_scalar()), (square, square));
+        assert_eq!((std.into_scalar(), std_axis.into_scalar()), (1.7e19, 1.7e19));
+        Ok(())
+    })
+}
+
+/// Rows of each length, 20,000 together.
+const LENGTHS: std::ops::RangeInclusive<usize> = 2..=9;
+const ROWS: usize = 2500;
+
+/// What all numbers are multiples of, as are the numbers that the means round to.
+const UNIT: f64 = 1.0 / (1_u64 << 60) as f64;
+
+/// 24 random bits, at up to 2^20 and down to multiples of 2^-20, with either sign.
+fn number(rng: &mut Pcg32) -> f32 {
+    let significand = (rng.next_u32() >> 8) as f32;
+    let scaled = significand * 2.0_f32.powi((rng.next_u32() % 17) as i32 - 20);
+    if rng.next_u32().is_multiple_of(2) {
+        scaled
+    } else {
+        -scaled
+    }
+}
+
+/// The number in units, exactly.
+fn in_units(number: f32) -> i128 {
+    let units = f64::from(number) / UNIT;
+    assert_eq!(units, units.trunc(), "{number:e} is a multiple of the unit");
+    units as i128
+}
+
+/// Whether `found` is the nearest `f32` to the mean, or the even one of the two nearest.
+fn is_rounded_correctly(found: f32, row: &[f32]) -> bool {
+    let (count, sum) = (row.len() as i128, row.iter().map(|&x| in_units(x)).sum::<i128>());
+    let off = |candidate: f32| (in_units(candidate) * count - sum).abs();
+    [found.next_up(), found.next_down()].into_iter().all(|other| {
+        off(found) < off(other) || (off(found) == off(other) && found.to_bits().is_multiple_of(2))
+    })
+}
+
+fn short_means_are_correctly_rounded() -> Outcome {
+    let mut rng = Pcg32::seed_from_u64(10);
+    for length in LENGTHS {
+        let x = Array2::from_shape_simple_fn((ROWS, length), || number(&mut rng));
+        let place = place(length as u64);
+        let device = place.open()?;
+        let found = device.region(|g| {
+            let x = g.array(&x);
+            (
+                x.mean_axis(Axis(1)),
+                x.mean_keeping(&[Axis(1)]),
+                x.t().mean_axis(Axis(0)),
+            )
+        })?;
+        let (means, kept, columns) = found.wait()?;
+        for (row, &mean) in x.rows().into_iter().zip(&means) {
+            assert!(is_rounded_correctly(mean, &row.to_vec()), "{mean:e} of {row}");
+        }
+        assert_eq!(kept, means.clone().insert_axis(Axis(1)));
+        assert_eq!(columns, means);
+        drop(device);
+        place.is_clean()?;
+    }
+    Ok(())
+}
+
+fn short_variances_are_rounded_once() -> Outcome {
+    let mut rng = Pcg32::seed_from_u64(11);
+    for length in LENGTHS {
+        let x = Array2::from_shape_simple_fn((200, length), || number(&mut rng));
+        let place = place(length as u64);
+        let device = place.open()?;
+        let found = device.region(|g| {
+            let x = g.array(&x);
+            (x.var_axis(Axis(1), 1.0), x.std_axis(Axis(1), 0.0))
+        })?;
+        let (vars, stds) = found.wait()?;
+        for ((row, &var), &std) in x.rows().into_iter().zip(&vars).zip(&stds) {
+            let wide = |x: f32| f64::from(x);
+            let count = length as f64;
+            let mean = (row.iter().copied().map(wide).sum::<f64>() / count) as f32;
+            let squares = row.iter().map(|&x| wide((x - mean) * (x - mean)));
+            let sum: f64 = squares.sum();
+            assert_eq!(var, (sum / (count - 1.0)) as f32, "variance of {row}");
+            assert_eq!(std, (sum / count).sqrt() as f32, "standard deviation of {row}");
+        }
+        drop(device);
+        place.is_clean()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! Kernels with more values than a launch has room for as parameters: they come from a table in device memory.
+
+use millstream_region::{Array, Error, Problem, RegionExt};
+use ndarray::{Array6, ArrayView, Axis, Ix6, SliceInfo, SliceInfoElem, s};
+
+use crate::{Outcome, places::everywhere};
+
+type Test = (&'static str, fn() -> Outcome);
+
+pub(crate) const TESTS: &[Test] = &[
+    (
+        "values_beyond_the_parameters_of_a_launch",
+        values_beyond_the_parameters_of_a_launch,
+    ),
+    (
+        "wrong_indices_are_found_with_a_table_too",
+        wrong_indices_are_found_with_a_table_too,
+    ),
+];
+
+/// Slices of one kernel. Each has a start and a step for each axis: 1,152 values of four bytes.
+const SLICES: usize = 96;
+
+type Slice6 = SliceInfo<[SliceInfoElem; 6], Ix6, Ix6>;
+
+fn slice(at: usize) -> Slice6 {
+    let start = |divisor: usize| (at / divisor % 4) as isize + 1;
+    let [a, b, c, d] = [1, 4, 16, 64].map(start);
+    s![a..a + 5;2, b..b + 5;2, c..c + 5;-2, d..d + 5;2, 1..6;-2, 2..7;2]
+}
+
+/// Small whole numbers, so that sums of them are exact.
+fn host(offset: usize) -> Array6<f32> {
+    let shape = [9; 6];
+    let count = shape.iter().product::<usize>();
+    let numbers = (0..count).map(|at| ((at * 7 + offset) % 31) as f32).collect();
+    Array6::from_shape_vec(shape, numbers).expect("as many")
+}
+
+fn on_device(x: &Array<f32, Ix6>, factor: f32) -> Array<f32, Ix6> {
+    let parts = (0..SLICES).map(|at| x.slice(slice(at)));
+    parts.reduce(|sum, part| sum + part).expect("there are slices") * factor
+}
+
+fn on_cpu(x: &ArrayView<'_, f32, Ix6>, factor: f32) -> Array6<f32> {
+    let parts = (0..SLICES).map(|at| x.slice(slice(at)).to_owned());
+    parts.reduce(|sum, part| sum + part).expect("there are slices") * factor
+}
+
+fn values_beyond_the_parameters_of_a_launch() -> Outcome {
+    everywhere(|device| {
+        // The second time, the kernels are known, and their values are others.
+        for (offset, factor) in [(0, 1.0), (5, -2.0)] {
+            let host = host(offset);
+            let expected = on_cpu(&host.view(), factor);
+            // A region for each, so that each kernel calculates the sum itself.
+            let sum = device.region(|g| on_device(&g.array(&host), factor))?;
+            let total = device.region(|g| on_device(&g.array(&host), factor).sum())?;
+            let sums = device.region(|g| on_device(&g.array(&host), factor).sum_axis(Axis(0)))?;
+            let updated = device.region(|g| {
+                let x = g.array(&host);
+                let mut updated = x.clone();
+                updated
+                    .slice_mut(s![3..6, ..;4, 1..4, ..3, ..3, ..3])
+                    .assign(&on_device(&x, factor));
+                updated
+            })?;
+            assert_eq!(sum.wait()?, expected);
+            assert_eq!(total.wait()?.into_scalar(), expected.iter().sum::<f32>());
+            assert_eq!(sums.wait()?, expected.sum_axis(Axis(0)));
+            let mut host = host;
+            host.slice_mut(s![3..6, ..;4, 1..4, ..3, ..3, ..3])
+                .assign(&expected);
+            assert_eq!(updated.wait()?, host);
+        }
+        Ok(())
+    })
+}
+
+fn wrong_indices_are_found_with_a_table_too() -> Outcome {
+    everywhere(|device| {
+        let host = host(3);
+        for (indices, is_wrong) in [([2_i64, 0], false), ([0, 3], true), ([2, 2], false)] {
+            let indices = ndarray::arr1(&indices);
+            let found =
+                device.region(|g| on_device(&g.array(&host), 1.0).select(Axis(0), &g.array(&indices)))?;
+            match found.wait() {
+                Err(Error::Misuse(misuse)) if is_wrong => {
+                    assert_eq!(*misuse.problem(), Problem::Index { axis: 0, length: 3 });
+                }
+                Ok(found) if !is_wrong => {
+                    let chosen = indices.mapv(|index| index as usize).to_vec();
+                    assert_eq!(found, on_cpu(&host.view(), 1.0).select(Axis(0), &chosen));
+                }
+                other => return Err(format!("{indices}: {other:?}").into()),
+            }
+        }
+        Ok(())
+    })
+}

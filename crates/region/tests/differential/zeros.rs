@@ -1,0 +1,139 @@
+//! Zeros of both signs: −0 is less than +0 in every minimum and maximum, on every path of the generated kernels, in any order.
+
+use millstream_region::RegionExt;
+use ndarray::{Array2, Axis};
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg32;
+
+use crate::{
+    Outcome,
+    number::Number,
+    places::place,
+    step::{Binary, Reduce},
+    value::Exact,
+};
+
+type Test = (&'static str, fn() -> Outcome);
+
+pub(crate) const TESTS: &[Test] = &[
+    ("signed_zeros_of_f32", signed_zeros::<f32>),
+    ("signed_zeros_of_f64", signed_zeros::<f64>),
+    (
+        "clamp_treats_negative_zero_as_less",
+        clamp_treats_negative_zero_as_less,
+    ),
+];
+
+/// Shapes that are reduced along each axis: by a thread for each result, by several, by a block, by several blocks, and
+/// scanned by a thread, a block and several blocks for each line.
+const SHAPES: [(usize, usize); 5] = [(9, 30), (70, 50), (3, 1000), (2, 40_000), (1, 5)];
+
+trait Real: Number + Exact + millstream_region::Float {}
+impl Real for f32 {}
+impl Real for f64 {}
+
+/// Zeros of random signs. One array in two has another number here and there.
+fn zeros<T: Real>(rng: &mut Pcg32, shape: (usize, usize)) -> Array2<T> {
+    let has_others = rng.next_u32().is_multiple_of(2);
+    Array2::from_shape_simple_fn(shape, || {
+        let small = match rng.next_u32() % 64 {
+            0 if has_others => 1,
+            1 if has_others => -1,
+            _ => 0,
+        };
+        let sign = T::from_small(if rng.next_u32().is_multiple_of(2) { 1 } else { -1 });
+        T::from_small(small).times(sign)
+    })
+}
+
+/// What a reduction gives of a row, and the number of the first element with the bits of that.
+fn expected<T: Real>(reduce: Reduce, row: &[T]) -> (u64, i64) {
+    let best = row[1..]
+        .iter()
+        .fold(row[0], |best, &x| best.join(reduce, x))
+        .bits();
+    let place = row.iter().position(|x| x.bits() == best);
+    (best, place.expect("it is one of them") as i64)
+}
+
+fn signed_zeros<T: Real>() -> Outcome {
+    let mut rng = Pcg32::seed_from_u64(9);
+    for (seed, shape) in SHAPES.into_iter().enumerate() {
+        let (x, y) = (zeros::<T>(&mut rng, shape), zeros::<T>(&mut rng, shape));
+        let place = place(seed as u64);
+        let device = place.open()?;
+        for axis in [Axis(0), Axis(1)] {
+            // Read from memory, and calculated within the kernel.
+            for is_fused in [false, true] {
+                let found = device.region(|g| {
+                    let (x, y) = (g.array(&x), g.array(&y));
+                    let x = if is_fused { -(-x) } else { x };
+                    (
+                        (x.min_axis(axis), x.max_axis(axis)),
+                        (x.argmin_axis(axis), x.argmax_axis(axis)),
+                        (x.cummin(axis), x.cummax(axis)),
+                        (x.minimum(&y), y.minimum(&x), x.maximum(&y), y.maximum(&x)),
+                    )
+                })?;
+                let ((min, max), (argmin, argmax), (cummin, cummax), each) = found.wait()?;
+                for (at, row) in x.lanes(axis).into_iter().enumerate() {
+                    let (row, what) = (row.to_vec(), format!("row {at} along {axis:?} of {shape:?}"));
+                    let least = (min[at].bits(), argmin[at]);
+                    let greatest = (max[at].bits(), argmax[at]);
+                    assert_eq!(least, expected(Reduce::Minimum, &row), "least of {what}");
+                    assert_eq!(greatest, expected(Reduce::Maximum, &row), "greatest of {what}");
+                }
+                for (reduce, found) in [(Reduce::Minimum, &cummin), (Reduce::Maximum, &cummax)] {
+                    let mut expected = x.clone();
+                    expected.accumulate_axis_inplace(axis, |&before, x| *x = before.join(reduce, *x));
+                    assert_eq!(
+                        bits(found),
+                        bits(&expected),
+                        "{reduce:?} along {axis:?} of {shape:?}"
+                    );
+                }
+                let of = |function: Binary| {
+                    let pairs = x.iter().zip(&y);
+                    pairs
+                        .map(|(&x, &y)| x.binary(function, y).bits())
+                        .collect::<Vec<_>>()
+                };
+                for found in [&each.0, &each.1] {
+                    assert_eq!(bits(found), of(Binary::Minimum));
+                }
+                for found in [&each.2, &each.3] {
+                    assert_eq!(bits(found), of(Binary::Maximum));
+                }
+            }
+        }
+        drop(device);
+        place.is_clean()?;
+    }
+    Ok(())
+}
+
+fn bits<T: Real>(array: &Array2<T>) -> Vec<u64> {
+    array.iter().map(|x| x.bits()).collect()
+}
+
+fn clamp_treats_negative_zero_as_less() -> Outcome {
+    let device = place(0).open()?;
+    let x = ndarray::array![-1.0_f32, -0.0, 0.0, 1.0, f32::NAN];
+    let found = device.region(|g| {
+        let x = g.array(&x);
+        (
+            x.clamp(0.0, 2.0),
+            x.clamp(-2.0, -0.0),
+            x.clamp(-0.0, 0.0),
+            x.relu(),
+        )
+    })?;
+    let (above, below, between, relu) = found.wait()?;
+    let bits = |found: ndarray::Array1<f32>| found.mapv(Exact::bits).to_vec();
+    let expected = |values: [f32; 5]| values.map(Exact::bits).to_vec();
+    assert_eq!(bits(above), expected([0.0, 0.0, 0.0, 1.0, f32::NAN]));
+    assert_eq!(bits(below), expected([-1.0, -0.0, -0.0, -0.0, f32::NAN]));
+    assert_eq!(bits(between), expected([-0.0, -0.0, 0.0, 0.0, f32::NAN]));
+    assert_eq!(bits(relu), expected([0.0, 0.0, 0.0, 1.0, f32::NAN]));
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! Leak reports: the objects that closed devices have left, each with its size and its origin.
+
+use std::{
+    sync::{Arc, Weak},
+    thread,
+    time::{Duration, Instant},
+};
+
+use millstream_sim::{Gpu, Ledger, LiveKind, LiveObject};
+
+use crate::{Device, device::DeviceState, disposal::log, memory::KEPT};
+
+/// How long a closed device may take to give everything back, in real time.
+const CLOSED_WITHIN: Duration = Duration::from_secs(3);
+
+/// Limit of the objects that a report lists.
+const LISTED_MAX: usize = 20;
+
+/// Describes the objects that closed devices have left besides their contexts, after a grace
+/// period.
+pub(super) fn left_behind(gpu: &Gpu, devices: &[Weak<DeviceState>]) -> Option<String> {
+    let closing = Instant::now();
+    loop {
+        let left = gpu.ledger();
+        let nothing = Ledger {
+            contexts: left.contexts,
+            ..Ledger::default()
+        };
+        if left == nothing {
+            return None;
+        }
+        if closing.elapsed() > CLOSED_WITHIN {
+            return Some(describe(gpu, &left, devices));
+        }
+        // Work that was pending at the end is over after some of these.
+        thread::sleep(Duration::from_micros(100));
+    }
+}
+
+fn describe(gpu: &Gpu, left: &Ledger, devices: &[Weak<DeviceState>]) -> String {
+    let open: Vec<Arc<DeviceState>> = devices.iter().filter_map(Weak::upgrade).collect();
+    for state in &open {
+        // Memory that the device keeps for reuse has not leaked. If trimming fails, it is listed.
+        if let Err(error) = Device::from_state(Arc::clone(state)).trim() {
+            log!(debug, %error, "an open device gives nothing back");
+        }
+    }
+    let mut objects = gpu.live_objects();
+    objects.retain(|object| {
+        let owner = open
+            .iter()
+            .find(|state| i64::from(state.ordinal.as_raw()) == i64::from(object.device));
+        owner.is_none_or(|owner| is_held(object, owner))
+    });
+    let mut text = String::from("this is left of the closed device:");
+    for object in objects.iter().take(LISTED_MAX) {
+        text += &format!("\n    {object}");
+    }
+    if objects.len() > LISTED_MAX {
+        text += &format!("\n    and {} more", objects.len() - LISTED_MAX);
+    }
+    if open.is_empty() && left.pending_operations > 0 {
+        text += &format!("\n    {} operations that have not run", left.pending_operations);
+    }
+    for state in &open {
+        text += &format!("\n    {state} itself: something that was made from it was never dropped");
+    }
+    text
+}
+
+/// Whether the program holds the object. An open device also holds objects of its own.
+fn is_held(object: &LiveObject, device: &DeviceState) -> bool {
+    let site = object.site.as_deref();
+    match object.kind {
+        LiveKind::Stream => {
+            let number = object
+                .name
+                .split(' ')
+                .nth(1)
+                .and_then(|number| number.parse().ok());
+            let is_held = number.is_some_and(|number| device.held_streams().contains(&number));
+            is_held && site.is_some_and(|site| site.starts_with("`stream` "))
+        }
+        LiveKind::Event => site.is_some(),
+        LiveKind::Module => false,
+        LiveKind::PageLockedMemory => site.is_some_and(|site| !site.starts_with(&format!("`{KEPT}` "))),
+        _ => true,
+    }
+}

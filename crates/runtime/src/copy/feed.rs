@@ -1,0 +1,223 @@
+//! The source of an owned upload, and its captures to page-locked blocks by host functions.
+
+#![allow(unsafe_code, reason = "captures from sources and to blocks that it holds")]
+
+use std::{marker::PhantomData, panic::Location, sync::Arc};
+
+use bytemuck::Pod;
+use millstream_driver::Driver;
+use parking_lot::Mutex;
+
+use super::{OwnedSource, Tuning, crew::Transfer};
+use crate::{disposal::dispose, memory::Touch};
+
+/// The elements of a source, wherever it is kept.
+#[derive(Clone, Copy)]
+struct SourceBytes {
+    start: *const u8,
+    bytes: usize,
+}
+
+// SAFETY: an address is plain data; `Feed` says how long it is valid.
+unsafe impl Send for SourceBytes {}
+
+/// The captures of a source to page-locked blocks. It knows the source's elements, not the source: a host function that
+/// holds the last reference of a feed runs no destructor of the user's.
+pub(super) struct Feed {
+    /// The captures of the pieces, numbered as they are.
+    transfer: Transfer,
+    piece_bytes: usize,
+    /// The elements, until the source is taken back. While they are here, they stay where they are and unchanged.
+    source: Mutex<Option<SourceBytes>>,
+    /// The driver that is told which memory the host touches, and for which line.
+    driver: Arc<dyn Driver>,
+    location: &'static Location<'static>,
+}
+
+impl Feed {
+    /// Begins to capture the piece of this number to a block; the pieces before it were begun with. If there is no such
+    /// piece, or the source is gone and the target will not be seen, that is all.
+    ///
+    /// # Safety
+    ///
+    /// Until the piece is captured, the block is valid for writes of as many bytes as a piece has, and nothing else
+    /// touches it.
+    pub(super) unsafe fn begin(&self, piece: usize, block: *mut u8) {
+        let source = self.source.lock();
+        let Some(SourceBytes { start, bytes }) = *source else {
+            return;
+        };
+        let Some(left) = piece
+            .checked_mul(self.piece_bytes)
+            .and_then(|at| bytes.checked_sub(at))
+            .filter(|&left| left > 0)
+        else {
+            return;
+        };
+        let len = left.min(self.piece_bytes);
+        self.touches(block, len);
+        // SAFETY: by this function's contract for the block. The elements stay where they are and unchanged until
+        // `close`, which waits for the transfer.
+        unsafe { self.transfer.push(start.wrapping_add(bytes - left), block, len) };
+    }
+
+    /// Waits until the piece of this number is captured to that block. If the source is gone that is all: then the piece
+    /// may never have been begun with, and the block may be another's.
+    pub(super) fn finish(&self, piece: usize, block: *const u8, bytes: usize) {
+        // Held while waiting, so that the source stays: the crew copies without it.
+        let source = self.source.lock();
+        if source.is_some() {
+            self.transfer.finish(piece as u64);
+            self.touches(block, bytes);
+        }
+    }
+
+    /// Tells that a block is written, where that begins and where it ends: who captures it is not who waits for it.
+    fn touches(&self, block: *const u8, bytes: usize) {
+        drop(Touch::writes(&self.driver, block, bytes, "upload", self.location));
+    }
+
+    /// Waits for the captures under way, and lets go of the elements: no capture reads them any more.
+    fn close(&self) {
+        let mut source = self.source.lock();
+        self.transfer.finish_all();
+        *source = None;
+    }
+}
+
+/// A source in the hands of an upload, until it is taken back or the upload is done.
+pub(super) struct Upload<T: Pod, S: OwnedSource<T>> {
+    pub(super) feed: Arc<Feed>,
+    source: Mutex<Option<S>>,
+    element: PhantomData<fn() -> T>,
+}
+
+impl<T: Pod, S: OwnedSource<T>> Upload<T, S> {
+    pub(super) fn new(
+        source: S,
+        tuning: &Tuning,
+        driver: &Arc<dyn Driver>,
+        location: &'static Location<'static>,
+    ) -> Self {
+        // The elements stay where they are when their owner moves: each kind of source has them on the heap, or for ever.
+        let bytes: &[u8] = bytemuck::cast_slice(source.elements());
+        let elements = SourceBytes {
+            start: bytes.as_ptr(),
+            bytes: bytes.len(),
+        };
+        let feed = Feed {
+            transfer: Transfer::new(tuning, tuning.upload_past_caches),
+            piece_bytes: tuning.piece_bytes,
+            source: Mutex::new(Some(elements)),
+            driver: Arc::clone(driver),
+            location,
+        };
+        Self {
+            feed: Arc::new(feed),
+            source: Mutex::new(Some(source)),
+            element: PhantomData,
+        }
+    }
+
+    /// The source, which no capture reads any more.
+    pub(super) fn take(&self) -> S {
+        self.feed.close();
+        let source = self.source.lock().take();
+        source.expect("the source is taken back once")
+    }
+}
+
+impl<T: Pod, S: OwnedSource<T>> Drop for Upload<T, S> {
+    /// Lets the source go. Its destructor may be the user's, and this may be the reactor's thread.
+    fn drop(&mut self) {
+        self.feed.close();
+        let Some(source) = self.source.get_mut().take() else {
+            return;
+        };
+        if S::IS_PLAIN {
+            drop(source);
+        } else {
+            dispose(Box::new(source));
+        }
+    }
+}
+
+/// A block's address on its way to a host function.
+#[derive(Clone, Copy)]
+pub(super) struct BlockAddress(pub(super) *mut u8);
+
+// SAFETY: an address is plain data; the operation that has the block decides who uses it when.
+unsafe impl Send for BlockAddress {}
+
+impl BlockAddress {
+    /// A method, so that closures capture all of this and not the pointer alone.
+    pub(super) fn get(self) -> *mut u8 {
+        self.0
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::{sync::mpsc, thread, time::Duration};
+
+    use millstream_sim::{Gpu, SimConfig};
+
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_pieces_of_a_source_that_was_taken_back() {
+        const PIECE: usize = 16;
+        let driver = Gpu::new(SimConfig::new()).driver();
+        let tuning = Tuning {
+            piece_bytes: PIECE,
+            ..Tuning::default()
+        };
+        let source = vec![7_u8; 3 * PIECE];
+        let upload = Upload::new(source, &tuning, &driver, Location::caller());
+        let mut block = vec![0; PIECE];
+        // SAFETY: the block is as large as a piece, and nothing else touches it before the source is taken back.
+        unsafe { upload.feed.begin(0, block.as_mut_ptr()) };
+        assert_eq!(upload.take().len(), 3 * PIECE);
+        assert_eq!(block, [7; PIECE]);
+        // What the stream does if the upload failed with its host functions enqueued.
+        let (tell, told) = mpsc::channel();
+        let address = BlockAddress(block.as_mut_ptr());
+        thread::spawn(move || {
+            // SAFETY: the block stays until this has told.
+            unsafe { upload.feed.begin(1, address.get()) };
+            upload.feed.finish(1, address.get(), PIECE);
+            let _ = tell.send(());
+        });
+        told.recv_timeout(Duration::from_secs(20))
+            .expect("it waited for a piece that nobody captures");
+    }
+
+    #[test]
+    fn a_host_function_that_holds_the_last_reference_runs_no_destructor_of_the_users() {
+        /// Memory whose destructor tells on which thread it runs.
+        struct Owner(mpsc::Sender<Option<String>>);
+
+        impl AsRef<[u8]> for Owner {
+            fn as_ref(&self) -> &[u8] {
+                &[7; 64]
+            }
+        }
+
+        impl Drop for Owner {
+            fn drop(&mut self) {
+                let _ = self.0.send(thread::current().name().map(String::from));
+            }
+        }
+
+        let driver = Gpu::new(SimConfig::new()).driver();
+        let (tell, told) = mpsc::channel();
+        let source = bytes::Bytes::from_owner(Owner(tell));
+        let upload = Upload::new(source, &Tuning::default(), &driver, Location::caller());
+        let in_host_function = Arc::downgrade(&upload.feed).upgrade();
+        drop(upload);
+        let name = told.recv_timeout(Duration::from_secs(20));
+        let name = name.expect("the source is kept by a host function");
+        assert_eq!(name.as_deref(), Some("millstream-disposal"));
+        drop(in_host_function);
+    }
+}

@@ -1,0 +1,83 @@
+//! The check in front of every operation: the device is not lost, and the thread is not inside a foreign call.
+//!
+//! The closure of a foreign call (`kernel::enqueue`) runs with its stream's lock held. An operation of this library that
+//! it made on the same stream would wait for that lock for ever, and one on another stream may wait for this one's
+//! submission. Both are refused with a typed error. One counter for both conditions keeps the check of an ordinary
+//! operation at one load.
+
+use std::{
+    cell::Cell,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use super::DeviceState;
+use crate::{Misuse, Problem, Result};
+
+/// Set once the device is lost.
+const LOST: u32 = 1 << 31;
+
+thread_local! {
+    /// The foreign calls that this thread is in: one inside another where devices differ.
+    static FOREIGN_CALLS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Why an operation may have to be refused.
+#[derive(Debug, Default)]
+pub(super) struct Attention {
+    /// The number of foreign calls under way on the device, and [`LOST`].
+    reasons: AtomicU32,
+}
+
+impl Attention {
+    /// Notes that the device is lost; the failure was stored before.
+    pub(super) fn note_lost(&self) {
+        self.reasons.fetch_or(LOST, Ordering::Release);
+    }
+
+    /// Whether there is no reason to refuse anything.
+    #[inline]
+    pub(super) fn is_none(&self) -> bool {
+        // Acquire: a thread that sees the device lost also sees why.
+        self.reasons.load(Ordering::Acquire) == 0
+    }
+}
+
+/// A foreign call of this thread. Until it is dropped, the thread's operations on the device are refused.
+pub(crate) struct ForeignCall<'a>(&'a Attention);
+
+impl<'a> ForeignCall<'a> {
+    pub(crate) fn enter(device: &'a DeviceState) -> Self {
+        FOREIGN_CALLS.set(FOREIGN_CALLS.get() + 1);
+        device.attention.reasons.fetch_add(1, Ordering::Relaxed);
+        Self(&device.attention)
+    }
+}
+
+impl Drop for ForeignCall<'_> {
+    fn drop(&mut self) {
+        self.0.reasons.fetch_sub(1, Ordering::Relaxed);
+        FOREIGN_CALLS.set(FOREIGN_CALLS.get() - 1);
+    }
+}
+
+impl DeviceState {
+    /// An error if the device is lost, or if this thread is inside a foreign call.
+    #[inline]
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        if self.attention.is_none() {
+            return Ok(());
+        }
+        self.check_reasons()
+    }
+
+    #[cold]
+    fn check_reasons(&self) -> Result<()> {
+        if let Some(loss) = self.loss() {
+            return Err(loss.error());
+        }
+        if FOREIGN_CALLS.get() > 0 {
+            return Err(Misuse::new("foreign call", Problem::InForeignCall).into());
+        }
+        Ok(())
+    }
+}

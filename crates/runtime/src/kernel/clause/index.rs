@@ -1,0 +1,69 @@
+//! Elements of arrays in a clause, whose indices are checked.
+
+use std::ops::Index;
+
+use super::{FAILED, Int};
+
+/// An array in a clause, before its type is known.
+///
+/// The method `at` gives an element of an array, a slice or a vector. For any other type, the method
+/// of the same name of [`OtherIndexed`] does what that type does.
+pub struct Indexed<'a, B: ?Sized>(pub &'a B);
+
+macro_rules! arrays {
+    ($($array:ty $(where $len:ident)?;)*) => {
+        $(
+            impl<'a, T $(, const $len: usize)?> Indexed<'a, $array> {
+                /// Returns the element at an index. If there is none, the clause does not hold.
+                ///
+                /// # Panics
+                ///
+                /// If the array is empty.
+                #[must_use]
+                #[track_caller]
+                pub fn at(&self, index: impl Into<Int>) -> &'a T {
+                    element(&self.0[..], index.into())
+                }
+            }
+        )*
+    };
+}
+
+arrays! {
+    [T];
+    &[T];
+    [T; N] where N;
+    &[T; N] where N;
+    Vec<T>;
+    &Vec<T>;
+}
+
+/// Returns the element at an index, or the first one of a clause that does not hold.
+#[track_caller]
+fn element<T>(array: &[T], index: Int) -> &T {
+    let found = usize::try_from(index.get())
+        .ok()
+        .and_then(|index| array.get(index));
+    found.unwrap_or_else(|| {
+        FAILED.set(true);
+        &array[0]
+    })
+}
+
+/// A type with an index of its own.
+pub trait OtherIndexed<'a, B: ?Sized> {
+    /// Returns what the type has at an index.
+    fn at<I>(&self, index: I) -> &'a <B as Index<I>>::Output
+    where
+        B: Index<I>;
+}
+
+impl<'a, B: ?Sized> OtherIndexed<'a, B> for Indexed<'a, B> {
+    #[track_caller]
+    fn at<I>(&self, index: I) -> &'a <B as Index<I>>::Output
+    where
+        B: Index<I>,
+    {
+        &self.0[index]
+    }
+}

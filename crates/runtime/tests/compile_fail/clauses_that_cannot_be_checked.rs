@@ -1,0 +1,34 @@
+//! The arithmetic of a clause is checked, or the clause is refused.
+
+/// Sides of an area that needs more bits than they have.
+const SIDES: [u32; 2] = [65_536, 65_536];
+
+millstream::kernels! {
+    // SAFETY: none is launched.
+    unsafe mod cast from "" {
+        safe fn k(x: &[u8]) requires x.len() >= SIDES[0] as u8 * SIDES[1]; //~ "no casts in a clause"
+    }
+}
+
+millstream::kernels! {
+    // SAFETY: none is launched.
+    unsafe mod path from "" {
+        safe fn k(x: &[u8]) requires x.len() >= std::ops::Mul::mul(SIDES[0], 9); //~ "may overflow unseen"
+    }
+}
+
+millstream::kernels! {
+    // SAFETY: none is launched.
+    unsafe mod called from "" {
+        safe fn k(x: &[u8]) requires x.len() >= area(SIDES[0] * SIDES[1]); //~ E0308
+        safe fn l(x: &[u8]) requires x.len() >= !SIDES[0] + SIDES[1]; //~ E0600
+        safe fn m(x: &[u8]) requires x.len() >= SIDES.iter().fold(1_u32, |a, b| a * b); //~ E0308
+    }
+}
+
+/// A function that takes Rust's own integers.
+fn area(area: u32) -> u32 {
+    area
+}
+
+fn main() {}

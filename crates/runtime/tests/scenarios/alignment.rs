@@ -1,0 +1,104 @@
+//! Elements with a large alignment: the host has references to none that is not aligned.
+
+use bytemuck::{Pod, Zeroable};
+use millstream::{Error, Pinned, Problem, Result};
+
+use crate::{
+    rig::{Rig, everywhere},
+    shapes::problem,
+};
+
+/// Elements of one page, the largest alignment that page-locked and managed memory has.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C, align(4096))]
+struct Page([u8; 4096]);
+
+/// Elements of two pages.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C, align(8192))]
+struct TwoPages([[u8; 4096]; 2]);
+
+/// Elements of sixteen pages.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C, align(65_536))]
+struct SixteenPages([[u8; 4096]; 16]);
+
+fn scenario(run: impl Fn(&Rig) -> Result<()>) {
+    everywhere(|rig| run(rig).unwrap());
+}
+
+/// Whether a slice begins where its elements may. From a reference the compiler would take that for granted.
+fn is_aligned<T>(elements: &[T]) -> bool {
+    std::hint::black_box(elements.as_ptr().addr()).is_multiple_of(align_of::<T>())
+}
+
+fn refused<T: Pod>(rig: &Rig) {
+    let expected = Problem::Alignment {
+        element: std::any::type_name::<T>(),
+        alignment: align_of::<T>(),
+        guaranteed: 4096,
+    };
+    for len in [0, 1, 3] {
+        assert_eq!(problem(rig.device.pinned::<T>(len)), expected);
+        assert_eq!(problem(rig.device.managed::<T>(len)), expected);
+    }
+    assert_eq!(problem(rig.device.pinned_from(&[T::zeroed()])), expected);
+}
+
+#[test]
+fn page_locked_and_managed_arrays_of_elements_aligned_beyond_a_page_are_refused() {
+    scenario(|rig| {
+        for _ in 0..8 {
+            refused::<TwoPages>(rig);
+        }
+        refused::<SixteenPages>(rig);
+        let Err(Error::Misuse(misuse)) = rig.device.pinned::<TwoPages>(1) else {
+            panic!("it was made");
+        };
+        let text = misuse.to_string();
+        assert!(text.starts_with("pinned: elements of type `"), "{text}");
+        assert!(
+            text.contains("are aligned to 8192 bytes") && text.contains("than 4096"),
+            "{text}"
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn references_to_elements_of_a_page_are_aligned() {
+    scenario(|rig| {
+        let mut arrays = Vec::new();
+        for len in [0, 1, 2, 3, 0, 1] {
+            let mut pinned = rig.device.pinned::<Page>(len)?;
+            assert!(is_aligned(&pinned.read()?) && is_aligned(&pinned.write()?));
+            let mut managed = rig.device.managed::<Page>(len)?;
+            assert!(is_aligned(&managed.read()?) && is_aligned(&managed.write()?));
+            if len > 1 {
+                assert!(is_aligned(&managed.read_range(1..)?) && is_aligned(&managed.write_range(1..)?));
+            }
+            assert!(is_aligned(&pinned.into_vec()?));
+            arrays.push((rig.device.pinned::<Page>(len)?, managed));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn vectors_of_any_alignment_go_to_the_device_and_back() {
+    scenario(|rig| {
+        let stream = rig.stream();
+        for len in [0, 1, 3] {
+            let source: Vec<_> = (0..len).map(|at| SixteenPages([[at; 4096]; 16])).collect();
+            let array = stream.upload(&source)?;
+            let back = stream.download(&array)?.wait()?;
+            assert!(is_aligned(&back) && back == source);
+            let mut registered = Pinned::register(&rig.device, source.clone())?;
+            assert!(is_aligned(&registered.read()?) && is_aligned(&registered.write()?));
+            stream.copy(&array, &mut registered)?;
+            let back = registered.into_vec()?;
+            assert!(is_aligned(&back) && back == source);
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,109 @@
+//! Clauses of kernels at work: a `safe` kernel is launched only with operands that it stays within.
+
+use bytemuck::{Pod, Zeroable};
+use millstream::{Grid, Problem, Result};
+
+use crate::{rig::everywhere, shapes::problem};
+
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct Size {
+    w: u32,
+    h: u32,
+}
+
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct Dims {
+    sides: [u32; 2],
+}
+
+/// Every thread `i` writes `i + 1` to element `i`, of `w * h` that it calculates with 64 bits.
+const PTX: &str = "
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry number(.param .u64 out, .param .align 4 .b8 size[8])
+{
+    .reg .pred %p;
+    .reg .b32 %r<6>;
+    .reg .b64 %rd<5>;
+    ld.param.u64 %rd1, [out];
+    ld.param.u32 %r1, [size];
+    ld.param.u32 %r2, [size+4];
+    mov.u32 %r3, %ctaid.x;
+    mov.u32 %r4, %ntid.x;
+    mov.u32 %r5, %tid.x;
+    mad.lo.u32 %r3, %r3, %r4, %r5;
+    mul.wide.u32 %rd2, %r1, %r2;
+    cvt.u64.u32 %rd3, %r3;
+    setp.ge.u64 %p, %rd3, %rd2;
+    @%p ret;
+    cvta.to.global.u64 %rd1, %rd1;
+    add.u64 %rd4, %rd1, %rd3;
+    add.u32 %r3, %r3, 1;
+    st.global.u8 [%rd4], %r3;
+    ret;
+}
+";
+
+millstream::kernels! {
+    // SAFETY: the thread of index i writes element i, if that is less than the product of the sides.
+    unsafe mod sized from PTX {
+        #[kernel(name = "number")]
+        safe fn by_fields(out: &mut [u8], p: Size) requires out.len() >= p.w * p.h;
+        #[kernel(name = "number")]
+        safe fn by_elements(out: &mut [u8], dims: Dims)
+            requires out.len() >= dims.sides[0] * dims.sides[1];
+        #[kernel(name = "number")]
+        safe fn by_power(out: &mut [u8], p: Size) requires p.w == p.h, out.len() >= p.w.pow(2);
+    }
+}
+
+#[test]
+fn a_clause_over_fields_and_elements_does_not_wrap_around() {
+    everywhere(|rig| {
+        let run = || -> Result<()> {
+            let (stream, kernels) = (rig.stream(), sized::load(&rig.device)?);
+            let mut out = stream.zeros::<u8>(64)?;
+            let (size, dims) = (|w, h| Size { w, h }, |w, h| Dims { sides: [w, h] });
+            let grid = Grid::linear(64);
+            kernels.by_fields(&stream, grid, &mut out, size(8, 8))?;
+            kernels.by_elements(&stream, grid, out.slice_mut(1..), dims(3, 1))?;
+            kernels.by_power(&stream, grid, out.slice_mut(60..), size(2, 2))?;
+            let mut expected: Vec<u8> = (1..=64).collect();
+            expected[1..4].copy_from_slice(&[1, 2, 3]);
+            expected[60..].copy_from_slice(&[1, 2, 3, 4]);
+            assert_eq!(stream.download(&out)?.wait()?, expected);
+
+            // In 32 bits each of these products is 0.
+            const SIDE: u32 = 65_536;
+            let fields = problem(kernels.by_fields(&stream, grid, &mut out, size(SIDE, SIDE)));
+            let requires = |clause, values: &str| Problem::Requires {
+                clause,
+                values: values.to_owned(),
+            };
+            assert_eq!(
+                fields,
+                requires(
+                    "out.len() >= p.w * p.h",
+                    "out.len() = 64, p.w = 65536, p.h = 65536"
+                )
+            );
+            let elements = problem(kernels.by_elements(&stream, grid, &mut out, dims(SIDE, SIDE)));
+            assert_eq!(
+                elements.to_string(),
+                "it requires `out.len() >= dims.sides[0] * dims.sides[1]`, which does not hold: \
+                 out.len() = 64, dims.sides[0] = 65536, dims.sides[1] = 65536"
+            );
+            let power = problem(kernels.by_power(&stream, grid, &mut out, size(SIDE, SIDE)));
+            assert_eq!(
+                power,
+                requires("out.len() >= p.w.pow(2)", "out.len() = 64, p.w = 65536")
+            );
+            assert_eq!(stream.download(&out)?.wait()?, expected, "nothing was enqueued");
+            Ok(())
+        };
+        run().unwrap();
+    });
+}

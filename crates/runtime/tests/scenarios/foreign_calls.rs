@@ -1,0 +1,59 @@
+//! Foreign calls whose closure calls this library.
+
+use millstream::{
+    Error, Problem, Result,
+    kernel::{self, Argument, Queue},
+};
+
+use crate::{rig::once, user_code::call_back};
+
+#[test]
+fn the_closure_of_a_foreign_call_is_refused_by_this_library_and_does_not_hang() {
+    once(|rig| {
+        let device = &rig.device;
+        let (stream, other) = (rig.stream(), rig.stream());
+        let mut array = stream.zeros::<u8>(64)?;
+        let spare = stream.upload(&[1_u8; 64])?;
+        let early = stream.record()?;
+        let mut answers: Vec<Result<()>> = Vec::new();
+        let mut borrowed = [0_u8; 64];
+        let call = |_: Queue<'_>| {
+            for stream in [&stream, &other] {
+                answers.push(stream.zeros::<u8>(4).map(drop));
+                answers.push(stream.upload(&[1_u8]).map(drop));
+                answers.push(stream.download(&spare).map(drop));
+                answers.push(stream.record().map(drop));
+                answers.push(stream.wait_for(&early));
+                answers.push(device.scope(|scope| scope.download(stream, &spare, &mut borrowed)));
+            }
+            answers.push(device.stream().map(drop));
+            answers.push(call_back(device));
+            // Destructors neither fail nor hang.
+            drop(spare);
+            Ok(())
+        };
+        // SAFETY: the call enqueues nothing.
+        #[allow(unsafe_code, reason = "declares that a closure enqueues nothing")]
+        let called = unsafe {
+            kernel::enqueue(
+                "foreign",
+                &stream,
+                &[Argument::write(&mut &mut array)],
+                std::panic::Location::caller(),
+                call,
+            )
+        };
+        called?;
+        for answer in &answers {
+            let is_refused =
+                matches!(answer, Err(Error::Misuse(misuse)) if *misuse.problem() == Problem::InForeignCall);
+            assert!(is_refused, "{answers:?}");
+        }
+        assert_eq!(
+            stream.download(&array)?.wait()?,
+            [0; 64],
+            "and afterwards all is as before"
+        );
+        Ok(())
+    });
+}

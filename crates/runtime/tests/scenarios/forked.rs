@@ -1,0 +1,134 @@
+//! Processes that fork: the child opens devices of its own, and everything works on them. Devices of the parent answer
+//! with an error.
+
+#![cfg(target_os = "linux")]
+#![allow(unsafe_code, reason = "forks the process")]
+
+use std::{io::Write, process, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use millstream::{Device, Grid, Result, Select, Stream, sim::SimConfig};
+
+use crate::{arrays::sums, child::in_process, places::on_gpu};
+
+/// Uses all threads that the library starts: for futures, large copies, host functions, kernels, and logging.
+fn use_all_threads(device: &Device) -> Result<()> {
+    let stream = device.stream()?;
+    let large = vec![7_u8; 16 << 20];
+    let array = stream.upload(&large)?;
+    assert!(pollster::block_on(stream.download(&array)?)? == large);
+    let owned = stream.upload_owned(Bytes::from_owner(large))?;
+    assert!(pollster::block_on(stream.download(&owned)?)? == vec![7; 16 << 20]);
+    let sums = sums::load(device)?;
+    let floats = stream.upload(&[1.0_f32; 5000])?;
+    let mut sum = stream.zeros::<f32>(5000)?;
+    sums.vecadd(&stream, Grid::linear(5000), &floats, &floats, &mut sum, 5000)?;
+    assert_eq!(pollster::block_on(stream.download(&sum)?)?, [2.0; 5000]);
+    Ok(())
+}
+
+fn simulated() -> Device {
+    Device::open(Select::Simulated(Box::new(SimConfig::new()))).expect("a simulated device opens")
+}
+
+/// What the child does; the process ends with it.
+fn child(before: &Device, stream: &Stream, pending: millstream::Pending<Vec<u8>>) {
+    use_all_threads(&simulated()).expect("a device of the child's own works");
+    let refused: Vec<Result<()>> = vec![
+        before.stream().map(drop),
+        stream.zeros::<u8>(4).map(drop),
+        stream.upload(&[1_u8]).map(drop),
+        stream.synchronize(),
+        pollster::block_on(pending).map(drop),
+    ];
+    for answer in &refused {
+        let error = answer.as_ref().expect_err("a device of the parent's");
+        let text = error.to_string();
+        assert!(text.contains("fork") || on_gpu(), "{text}");
+    }
+    let opened_again = Device::open(Select::Auto);
+    if on_gpu() {
+        // CUDA cannot be used in a child of a process that has used it.
+        let used = opened_again.and_then(|device| device.stream().map(drop));
+        assert!(used.is_err());
+    } else {
+        use_all_threads(&opened_again.expect("the child has a shared simulated device of its own"))
+            .expect("it works");
+    }
+}
+
+/// Waits until every other thread of the process has slept for a while. A thread in the middle of a call may hold a lock,
+/// which the child would find locked for ever.
+fn wait_until_other_threads_sleep() {
+    let own = format!("/proc/self/task/{}", thread_id());
+    let mut quiet = 0;
+    while quiet < 20 {
+        std::thread::sleep(Duration::from_millis(5));
+        let tasks = std::fs::read_dir("/proc/self/task").expect("this is Linux");
+        let states = tasks.filter_map(|task| {
+            let path = task.ok()?.path();
+            let text = std::fs::read_to_string(path.join("stat")).ok()?;
+            // The state follows the name, which is in brackets and may hold any character.
+            let state = text.rsplit_once(')')?.1.trim_start().chars().next()?;
+            (path.to_str() != Some(&own)).then_some(state)
+        });
+        let all_sleep = states.into_iter().all(|state| state == 'S');
+        quiet = if all_sleep { quiet + 1 } else { 0 };
+    }
+}
+
+fn thread_id() -> i64 {
+    // SAFETY: the call takes nothing and cannot fail.
+    unsafe { libc::syscall(libc::SYS_gettid) }
+}
+
+#[test]
+#[ignore = "the inner half of a_forked_child_has_devices_of_its_own"]
+fn inner_fork() {
+    let before = if on_gpu() {
+        Device::open(Select::Auto)
+    } else {
+        Ok(simulated())
+    };
+    let before = before.expect("the device opens");
+    use_all_threads(&before).expect("the parent's device works");
+    if !on_gpu() {
+        use_all_threads(&Device::open(Select::Auto).expect("the shared device opens")).expect("it works");
+    }
+    let stream = before.stream().expect("a stream");
+    let array = Arc::new(stream.upload(&[1_u8, 2]).expect("an upload"));
+    let pending = stream.download(&*array).expect("a download");
+    wait_until_other_threads_sleep();
+    // SAFETY: the child uses what this test is about, locks of sleeping threads apart, and ends by `_exit`.
+    let forked = unsafe { libc::fork() };
+    assert!(forked >= 0, "the process forks");
+    if forked == 0 {
+        let outcome = std::panic::AssertUnwindSafe(|| child(&before, &stream, pending));
+        let code = i32::from(std::panic::catch_unwind(outcome).is_err());
+        let _ = std::io::stderr().flush();
+        // SAFETY: ends the child without the parent's clean-up.
+        unsafe { libc::_exit(code) };
+    }
+    let mut status = 0;
+    // SAFETY: the child is this process's, and the status goes to a local.
+    let waited = unsafe { libc::waitpid(forked, &mut status, 0) };
+    assert!(
+        waited == forked && status == 0,
+        "the child ended with status {status:#x}"
+    );
+    // The parent goes on.
+    assert_eq!(pending_value(&stream, &array), [1, 2]);
+    use_all_threads(&before).expect("the parent's device works");
+    println!("forked by {}", process::id());
+}
+
+fn pending_value(stream: &Stream, array: &millstream::Buffer<u8>) -> Vec<u8> {
+    let pending = stream.download(array).expect("a download");
+    pollster::block_on(pending).expect("the value")
+}
+
+#[test]
+fn a_forked_child_has_devices_of_its_own() {
+    let text = in_process("forked::inner_fork", &[]).text();
+    assert!(text.contains("forked by"), "{text}");
+}

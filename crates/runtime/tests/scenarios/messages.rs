@@ -1,0 +1,311 @@
+//! Messages of errors and panics: they name the user's line, the operand, the device, the file.
+
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+
+use millstream::{
+    Device, Error, Grid, Misuse, Problem, Rejected, Result,
+    kernel::{self, Param, ParamKind, Signature, Source},
+};
+
+use crate::{
+    arrays::sums,
+    child::in_process,
+    places::on_gpu,
+    rig::{everywhere, somewhere},
+};
+
+/// The mistake that a call is.
+fn misuse<T>(result: Result<T>) -> Misuse {
+    match result {
+        Err(Error::Misuse(misuse)) => misuse,
+        Err(other) => panic!("not a misuse: {other}"),
+        Ok(_) => panic!("the call was taken"),
+    }
+}
+
+/// Checks that the mistake was made on the line of the caller, and that its text says so.
+#[track_caller]
+fn assert_here<T>(result: Result<T>) {
+    let (misuse, here) = (misuse(result), Location::caller());
+    let location = misuse
+        .location()
+        .unwrap_or_else(|| panic!("{misuse} has no line"));
+    assert_eq!(
+        (location.file(), location.line()),
+        (here.file(), here.line()),
+        "{misuse}"
+    );
+    let text = misuse.to_string();
+    assert!(text.ends_with(&format!("({location})")), "{text}");
+}
+
+#[test]
+fn errors_of_parts_arrays_and_launches_name_the_line_of_the_call() {
+    everywhere(|rig| {
+        let (stream, kernels) = (rig.stream(), sums::load(&rig.device).unwrap());
+        let mut a = stream.zeros::<f32>(1000).unwrap();
+        let mut c = stream.zeros::<f32>(500).unwrap();
+        let text = misuse(a.try_slice(900..1100)).to_string();
+        let start = "slice: the range 900..1100 does not lie within the array's 0..1000 (";
+        assert!(text.starts_with(start), "{text}");
+        assert_here(a.try_slice(900..1100));
+        assert_here(a.try_slice_mut(900..1100));
+        assert_here(a.view().try_slice(900..1100));
+        assert_here(a.view_mut().try_slice(900..1100));
+        assert_here(a.view_mut().try_slice_mut(900..1100));
+        assert_here(a.view().cast::<[u64; 3]>());
+        assert_here(a.view_mut().cast::<[u64; 3]>().map_err(Rejected::into));
+        let bytes = stream.zeros::<u8>(3).unwrap();
+        assert_here(bytes.cast::<u16>().map_err(Rejected::into));
+        assert_here(a.plane(3, 4));
+        assert_here(a.plane_mut(3, 4));
+        assert_here(a.plane_pitched(30, 40, 50));
+        assert_here(a.view().plane_pitched(30, 40, 30));
+        assert_here(a.view_mut().plane_pitched_mut(30, 40, 50));
+        assert_here(a.plane(10, 100).unwrap().rect(5..11, ..));
+        assert_here(a.plane_mut(10, 100).unwrap().rect(5..11, ..));
+        assert_here(a.plane_mut(10, 100).unwrap().rect_mut(.., 5..101));
+        assert_here(stream.zeros::<u64>(usize::MAX / 4));
+        assert_here(rig.device.pinned::<u64>(usize::MAX / 4));
+        assert_here(rig.device.managed::<u64>(usize::MAX / 4));
+        let mut pinned = rig.device.pinned::<u8>(4).unwrap();
+        assert_here(pinned.plane(3, 4));
+        assert_here(pinned.plane_pitched_mut(3, 4, 5));
+        let mut managed = rig.device.managed::<u8>(4).unwrap();
+        assert_here(managed.read_range(3..5));
+        assert_here(managed.write_range(3..5));
+        assert_here(managed.try_slice(3..5));
+        assert_here(kernels.vecadd(&stream, Grid::linear(1), &a, &a, &mut c, 1000));
+        let wide = Grid::new([1; 3], [2048, 1, 1]);
+        assert_here(kernels.vecadd(&stream, wide, &a, &a, &mut c, 1));
+        let greedy = Grid::linear(1).with_shared_bytes(1 << 30);
+        assert_here(kernels.vecadd(&stream, greedy, &a, &a, &mut c, 1));
+    });
+}
+
+/// Prints the line of the call, and calls what is to panic on it.
+#[track_caller]
+fn provoke(call: &mut dyn FnMut()) {
+    let here = Location::caller();
+    println!("\nto panic at {}:{}", here.file(), here.line());
+    let panics = catch_unwind(AssertUnwindSafe(call));
+    assert!(panics.is_err(), "{here} was to panic");
+}
+
+/// File and line behind the word `at`.
+fn place(text: &str) -> (&str, u32) {
+    let (_, place) = text.split_once(" at ").expect("a place");
+    let mut parts = place.split(':');
+    let (file, line) = (parts.next(), parts.next());
+    (
+        file.expect("a file"),
+        line.and_then(|line| line.parse().ok()).expect("a line"),
+    )
+}
+
+/// Panics by each method that does, and prints the lines.
+#[test]
+#[ignore = "the inner half of panics_name_the_line_of_the_call"]
+fn inner_panics() {
+    let rig = somewhere();
+    let stream = rig.stream();
+    let mut a = stream.zeros::<u8>(1000).unwrap();
+    let mut managed = rig.device.managed::<u8>(1000).unwrap();
+    provoke(&mut || drop(a.slice(900..1100)));
+    provoke(&mut || drop(a.slice_mut(900..1100)));
+    provoke(&mut || drop(a.view().slice(900..1100)));
+    provoke(&mut || drop(a.view_mut().slice(900..1100)));
+    provoke(&mut || drop(a.view_mut().slice_mut(900..1100)));
+    provoke(&mut || drop(a.split_at_mut(1001)));
+    provoke(&mut || drop(a.view_mut().split_at_mut(1001)));
+    provoke(&mut || drop(a.chunks_mut(0)));
+    provoke(&mut || drop(a.view_mut().chunks_mut(0)));
+    provoke(&mut || drop(managed.slice(900..1100)));
+    provoke(&mut || drop(managed.slice_mut(900..1100)));
+    let mut plane = a.plane_mut(10, 100).unwrap();
+    provoke(&mut || drop(plane.reborrow().split_rows_mut(11)));
+    provoke(&mut || drop(plane.reborrow().split_cols_mut(101)));
+    provoke(&mut || drop(plane.reborrow().tiles_mut(0, 1)));
+    provoke(&mut || {
+        let _ = Grid::tiled((1, 1), (0, 1));
+    });
+}
+
+#[test]
+fn panics_name_the_line_of_the_call() {
+    let ended = in_process("messages::inner_panics", &[("RUST_BACKTRACE", "0")]);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.output, ended.errors);
+    let wanted = ended
+        .output
+        .lines()
+        .filter(|line| line.starts_with("to panic at "));
+    let panics = ended.errors.lines().filter(|line| line.contains("panicked at "));
+    let (wanted, panics): (Vec<_>, Vec<_>) = (wanted.map(place).collect(), panics.map(place).collect());
+    assert_eq!((wanted.len(), panics.len()), (15, 15), "{}", ended.errors);
+    for ((file, line), (panic_file, panic_line)) in wanted.into_iter().zip(panics) {
+        // A call may go on over some lines.
+        let is_there = file == panic_file && (line..line + 3).contains(&panic_line);
+        assert!(is_there, "{panic_file}:{panic_line} is not at {file}:{line}");
+    }
+}
+
+#[test]
+fn an_operand_of_another_device_has_its_name_and_the_devices_are_told_apart() {
+    everywhere(|rig| {
+        let (stream, kernels) = (rig.stream(), sums::load(&rig.device).unwrap());
+        let a = stream.zeros::<f32>(4).unwrap();
+        let line = line!() + 1;
+        let simulated = || Device::simulated().unwrap();
+        let [near, far] = [(); 2].map(|()| simulated());
+        let mut elsewhere = near.stream().unwrap().zeros::<f32>(4).unwrap();
+        let misuse = misuse(kernels.vecadd(&stream, Grid::linear(4), &a, &a, &mut elsewhere, 4));
+        let Problem::OtherDevice {
+            operand: 2,
+            name: Some("c"),
+            operand_device,
+            stream_device,
+        } = misuse.problem()
+        else {
+            panic!("{misuse}");
+        };
+        assert_ne!(operand_device, stream_device);
+        let text = misuse.to_string();
+        assert!(text.contains("operand 2 (`c`) is on device 0 ("), "{text}");
+        if on_gpu() {
+            return;
+        }
+        // The rig's was opened on another line, and by another's number if the lines are the same.
+        assert!(
+            operand_device.contains(&format!(", opened at {}:{line}:", file!())),
+            "{text}"
+        );
+        assert!(stream_device.contains("rig.rs:"), "{text}");
+        let (one, other) = near.told_apart(&far);
+        assert_ne!(one, other);
+        for text in [one, other] {
+            assert!(
+                text.contains(&format!("{}:{line}:", file!())) && text.contains(" as number "),
+                "{text}"
+            );
+        }
+        let (one, other) = near.told_apart(&near.clone());
+        assert_eq!(one, other, "one device is one");
+    });
+}
+
+#[test]
+fn a_kernel_of_another_device_is_told_from_an_operand() {
+    everywhere(|rig| {
+        let elsewhere = Device::simulated().unwrap();
+        let kernels = sums::load(&elsewhere).unwrap();
+        let stream = rig.stream();
+        let a = stream.zeros::<f32>(4).unwrap();
+        let mut c = stream.zeros::<f32>(4).unwrap();
+        let misuse = misuse(kernels.vecadd(&stream, Grid::linear(4), &a, &a, &mut c, 4));
+        assert!(
+            matches!(misuse.problem(), Problem::KernelElsewhere { .. }),
+            "{misuse}"
+        );
+        let text = misuse.to_string();
+        assert!(
+            text.starts_with("vecadd: the kernel is loaded on device 0 (Simulated GPU"),
+            "{text}"
+        );
+        assert!(
+            text.contains("load the module on the stream's device ("),
+            "{text}"
+        );
+    });
+}
+
+const VECADD: &str = include_str!("../../../../kernels/vecadd.ptx");
+
+millstream::kernels! {
+    // SAFETY: none is launched.
+    unsafe mod misnamed from include_str!("../../../../kernels/vecadd.ptx") {
+        safe fn vecsub(a: &[f32]);
+    }
+}
+
+millstream::kernels! {
+    // SAFETY: none is launched.
+    unsafe mod cut from CUT {
+        safe fn vecadd(a: &[f32]);
+    }
+}
+
+/// PTX without a version.
+const CUT: &str = ".target sm_75\n";
+
+#[test]
+fn errors_of_loading_name_module_kernel_and_file() {
+    everywhere(|rig| {
+        let text = misuse(misnamed::load(&rig.device).map(drop)).to_string();
+        for part in [
+            "vecsub: ",
+            "kernel `vecsub` of module `misnamed` from include_str!(\"../../../../kernels/vecadd.ptx\")",
+            &format!("declared at {}:", file!()),
+            "there are vecadd",
+        ] {
+            assert!(text.contains(part), "{part} is not in: {text}");
+        }
+        let text = misuse(cut::load(&rig.device).map(drop)).to_string();
+        for part in ["cut: ", "line 2", "module `cut` from CUT, declared at "] {
+            assert!(text.contains(part), "{part} is not in: {text}");
+        }
+        // The declaration is right, and the driver refuses the text; or does not find the kernel.
+        let broken = VECADD.replace("ret;", "frobnicate.u32 1;");
+        let broken = declare(Box::leak(broken.into_boxed_str()));
+        let text = misuse(kernel::load(&rig.device, broken).map(drop)).to_string();
+        for part in [
+            "tested: ",
+            "cuModuleLoadDataEx",
+            "line ",
+            "module `tested` from a test, declared at here",
+        ] {
+            assert!(text.contains(part), "{part} is not in: {text}");
+        }
+        let absent = kernel::load_generated(&rig.device, VECADD, "absent", || "sum of squares", 4);
+        let text = misuse(absent.map(drop)).to_string();
+        for part in [
+            "absent: ",
+            "kernel `absent` of the module that was generated for `sum of squares`",
+        ] {
+            assert!(text.contains(part), "{part} is not in: {text}");
+        }
+    });
+}
+
+/// A declaration of vecadd; leaked, for declarations are `static`.
+fn declare(ptx: &'static str) -> &'static Source {
+    const SLICE: ParamKind = ParamKind::Slice { writable: true };
+    const SCALAR: ParamKind = ParamKind::Scalar { size: 8, align: 8 };
+    const PARAMS: &[Param] = &[
+        Param {
+            name: "a",
+            kind: SLICE,
+        },
+        Param {
+            name: "b",
+            kind: SLICE,
+        },
+        Param {
+            name: "c",
+            kind: SLICE,
+        },
+        Param {
+            name: "n",
+            kind: SCALAR,
+        },
+    ];
+    Box::leak(Box::new(Source {
+        module: "tested",
+        origin: "a test",
+        declared: "here",
+        ptx,
+        kernels: &[Signature {
+            name: "vecadd",
+            params: PARAMS,
+        }],
+    }))
+}

@@ -1,0 +1,73 @@
+//! What can be asked of devices.
+
+use std::collections::BTreeSet;
+
+use millstream::{
+    Device, Select,
+    sim::{Gpu, SimConfig},
+};
+
+use crate::{places::on_gpu, rig::everywhere};
+
+#[test]
+fn the_properties_of_a_device_agree_with_each_other() {
+    everywhere(|rig| {
+        let properties = rig.device.properties().unwrap();
+        assert_eq!(properties.name, rig.device.name());
+        assert_eq!(properties.compute_capability, rig.device.compute_capability());
+        assert_eq!(
+            i64::from(properties.multiprocessors),
+            i64::from(rig.device.multiprocessors())
+        );
+        assert_eq!(properties.warp_size, 32);
+        assert!(properties.total_bytes > 1 << 28, "{properties:?}");
+        assert!(properties.threads_per_block_max >= 1024 && properties.block_max[0] >= 1024);
+        assert!(properties.block_max.iter().all(|&side| side >= 1));
+        assert!(properties.grid_max.iter().all(|&side| side >= 65_535));
+        assert!(properties.threads_per_multiprocessor_max >= properties.threads_per_block_max);
+        assert!(properties.blocks_per_multiprocessor_max >= 1);
+        let shared = [
+            properties.shared_bytes_per_block,
+            properties.shared_bytes_per_block_max,
+            properties.shared_bytes_per_multiprocessor,
+        ];
+        assert!(shared[0] >= 48 << 10 && shared.is_sorted(), "{shared:?}");
+        assert!(properties.registers_per_block_max <= properties.registers_per_multiprocessor);
+        for size in [
+            properties.registers_per_block_max,
+            properties.constant_bytes,
+            properties.l2_bytes,
+            properties.clock_khz,
+            properties.memory_clock_khz,
+            properties.memory_bus_bits,
+            properties.copy_engines,
+            properties.pitch_bytes_max,
+        ] {
+            assert!(size > 0, "{properties:?}");
+        }
+        assert_eq!(rig.open_again().properties().unwrap(), properties);
+        assert_ne!(properties.uuid.as_bytes(), &[0; 16]);
+    });
+}
+
+#[test]
+fn every_counted_gpu_opens_and_no_more() {
+    let count = Device::count().unwrap();
+    assert!(count >= i32::from(on_gpu()), "{count}");
+    let mut uuids = BTreeSet::new();
+    for ordinal in 0..count {
+        let device = Device::open(Select::Cuda(ordinal)).unwrap();
+        assert!(!device.is_simulated());
+        let properties = device.properties().unwrap();
+        assert!(uuids.insert(properties.uuid), "{} twice", properties.uuid);
+    }
+    assert!(Device::open(Select::Cuda(count)).is_err());
+}
+
+#[test]
+fn the_devices_of_a_simulated_gpu_have_uuids_and_addresses_of_their_own() {
+    let gpu = Gpu::new(SimConfig::new().devices(2));
+    let [first, second] = [0, 1].map(|ordinal| Device::of(&gpu, ordinal).unwrap().properties().unwrap());
+    assert_ne!(first.uuid, second.uuid);
+    assert_ne!(first.pci_address, second.pci_address);
+}

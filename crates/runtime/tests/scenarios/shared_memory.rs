@@ -1,0 +1,226 @@
+//! Kernels with more dynamic shared memory than every kernel may have.
+
+#![allow(
+    unsafe_code,
+    reason = "vouches for the signatures of the kernels that it launches"
+)]
+
+use millstream::{
+    Device, Error, Grid, Problem, Result,
+    driver::{DriverError, ResultCode},
+};
+
+use crate::{
+    rig::{everywhere, everywhere_counted},
+    shapes::problem,
+};
+
+/// The shared memory that every block may have.
+const USUAL_BYTES: u32 = 48 << 10;
+
+/// `reverse(out, in, n)`: one block copies `n` words by way of dynamic shared memory, the last first. `last(out, n)`: one
+/// thread stores 7 by way of the last of `n` words, and 5 by way of the kernel's own 4 KiB.
+const PTX: &str = "
+.version 7.0
+.target sm_75
+.address_size 64
+.extern .shared .align 16 .b8 words[];
+.visible .entry reverse(.param .u64 out, .param .u64 in, .param .u32 n)
+{
+    .reg .pred %p;
+    .reg .b32 %r<8>;
+    .reg .b64 %rd<6>;
+    ld.param.u64 %rd1, [out];
+    ld.param.u64 %rd2, [in];
+    ld.param.u32 %r1, [n];
+    cvta.to.global.u64 %rd1, %rd1;
+    cvta.to.global.u64 %rd2, %rd2;
+    mov.u32 %r2, words;
+    mov.u32 %r3, %tid.x;
+LOAD:
+    setp.ge.u32 %p, %r3, %r1;
+    @%p bra LOADED;
+    mul.wide.u32 %rd3, %r3, 4;
+    add.u64 %rd3, %rd2, %rd3;
+    ld.global.u32 %r4, [%rd3];
+    shl.b32 %r5, %r3, 2;
+    add.u32 %r5, %r2, %r5;
+    st.shared.u32 [%r5], %r4;
+    mov.u32 %r6, %ntid.x;
+    add.u32 %r3, %r3, %r6;
+    bra LOAD;
+LOADED:
+    bar.sync 0;
+    mov.u32 %r3, %tid.x;
+STORE:
+    setp.ge.u32 %p, %r3, %r1;
+    @%p bra STORED;
+    sub.u32 %r5, %r1, %r3;
+    shl.b32 %r5, %r5, 2;
+    add.u32 %r5, %r2, %r5;
+    ld.shared.u32 %r4, [%r5+-4];
+    mul.wide.u32 %rd3, %r3, 4;
+    add.u64 %rd3, %rd1, %rd3;
+    st.global.u32 [%rd3], %r4;
+    mov.u32 %r6, %ntid.x;
+    add.u32 %r3, %r3, %r6;
+    bra STORE;
+STORED:
+    ret;
+}
+.visible .entry last(.param .u64 out, .param .u32 n)
+{
+    .reg .b32 %r<5>;
+    .reg .b64 %rd<2>;
+    .shared .align 16 .b8 own[4096];
+    ld.param.u64 %rd1, [out];
+    ld.param.u32 %r1, [n];
+    cvta.to.global.u64 %rd1, %rd1;
+    mov.u32 %r2, own;
+    st.volatile.shared.u32 [%r2+4092], 5;
+    mov.u32 %r3, words;
+    shl.b32 %r4, %r1, 2;
+    add.u32 %r3, %r3, %r4;
+    st.volatile.shared.u32 [%r3+-4], 7;
+    ld.volatile.shared.u32 %r4, [%r3+-4];
+    st.global.u32 [%rd1], %r4;
+    ld.volatile.shared.u32 %r4, [%r2+4092];
+    st.global.u32 [%rd1+4], %r4;
+    ret;
+}
+";
+
+millstream::kernels! {
+    // SAFETY: the kernels are as described, and shared memory is bounded by the launch.
+    unsafe mod shared from PTX {
+        safe fn reverse(out: &mut [u32], input: &[u32], n: u32)
+            requires out.len() >= n, input.len() >= n, grid.shared_bytes >= 4 * n,
+                grid.blocks.x * grid.blocks.y * grid.blocks.z == 1, grid.block.y * grid.block.z == 1;
+        /// Stores 7 by way of the last of `n` words, and 5 by way of the kernel's own.
+        safe fn last(out: &mut [u32], n: u32)
+            requires n > 0, out.len() >= 2, grid.shared_bytes >= 4 * n,
+                grid.blocks.x * grid.blocks.y * grid.blocks.z == 1,
+                grid.block.x * grid.block.y * grid.block.z == 1;
+    }
+}
+
+/// One block with so much dynamic shared memory.
+fn block(threads: u32, bytes: u32) -> Grid {
+    Grid::new([1; 3], [threads, 1, 1]).with_shared_bytes(bytes)
+}
+
+/// The most that a kernel can opt in to.
+fn most_bytes(device: &Device) -> u32 {
+    device.properties().unwrap().shared_bytes_per_block_max
+}
+
+#[test]
+fn a_kernel_uses_all_the_shared_memory_that_the_device_has() {
+    everywhere(|rig| {
+        let run = || -> Result<()> {
+            let (stream, kernels) = (rig.stream(), shared::load(&rig.device)?);
+            let most = most_bytes(&rig.device);
+            assert!(most > USUAL_BYTES, "{most}");
+            for bytes in [1024, USUAL_BYTES, USUAL_BYTES + 4, 100_000, most / 4 * 4, 2048] {
+                let n = bytes / 4;
+                let words: Vec<u32> = (0..n).map(|at| at.wrapping_mul(2_654_435_761)).collect();
+                let input = stream.upload(&words)?;
+                let mut out = stream.zeros::<u32>(words.len())?;
+                kernels.reverse(&stream, block(256, bytes), &mut out, &input, n)?;
+                let reversed: Vec<u32> = words.iter().rev().copied().collect();
+                assert_eq!(stream.download(&out)?.wait()?, reversed, "{bytes} bytes");
+            }
+            let mut out = stream.zeros::<u32>(2)?;
+            for bytes in [
+                USUAL_BYTES - 4096,
+                USUAL_BYTES - 4096 + 4,
+                USUAL_BYTES,
+                most - 4096,
+            ] {
+                stream.fill(&mut out, 0)?;
+                kernels.last(&stream, block(1, bytes), &mut out, bytes / 4)?;
+                assert_eq!(stream.download(&out)?.wait()?, [7, 5], "{bytes} bytes");
+            }
+            Ok(())
+        };
+        run().unwrap();
+    });
+}
+
+#[test]
+fn more_shared_memory_than_the_device_has_is_an_error_with_the_limit() {
+    everywhere_counted(|rig, calls| {
+        let (stream, kernels) = (rig.stream(), shared::load(&rig.device).unwrap());
+        let most = most_bytes(&rig.device);
+        let mut out = stream.zeros::<u32>(2).unwrap();
+        calls.forget();
+        for asked in [most + 1, u32::MAX] {
+            let input = &[][..0];
+            let input = stream.upload::<u32>(input).unwrap();
+            calls.forget();
+            let refused = problem(kernels.reverse(&stream, block(1, asked), &mut out, &input, 0));
+            let detail = format!("{asked} bytes of dynamic shared memory; a block has at most {most} here");
+            assert_eq!(refused, Problem::Grid { detail });
+        }
+        let refused = problem(kernels.last(&stream, block(1, most - 4095), &mut out, 1));
+        let detail = format!(
+            "{} bytes of dynamic shared memory; a block of this kernel has at most {} here, beside 4096 of its own",
+            most - 4095,
+            most - 4096
+        );
+        assert_eq!(refused, Problem::Grid { detail });
+        assert!(calls.counts().is_empty(), "{:?}", calls.counts());
+    });
+}
+
+#[test]
+fn a_kernel_opts_in_once_and_only_if_it_has_to() {
+    everywhere_counted(|rig, calls| {
+        let [s1, s2] = rig.streams();
+        let (kernels, again) = (
+            shared::load(&rig.device).unwrap(),
+            shared::load(&rig.device).unwrap(),
+        );
+        let mut out = s1.zeros::<u32>(2).unwrap();
+        let opted = || calls.count("function_set_attribute");
+        calls.forget();
+        kernels
+            .last(&s1, block(1, USUAL_BYTES - 4096), &mut out, 1)
+            .unwrap();
+        assert_eq!(opted(), 0);
+        for (stream, kernels, bytes) in [
+            (&s1, &kernels, USUAL_BYTES),
+            (&s2, &kernels, 60_000),
+            (&s2, &again, 70_000),
+        ] {
+            kernels
+                .last(stream, block(1, bytes), &mut out, bytes / 4)
+                .unwrap();
+            assert_eq!(opted(), 1);
+        }
+        kernels.last(&s2, block(1, 16), &mut out, 4).unwrap();
+        assert_eq!((opted(), calls.count("launch_kernel")), (1, 5));
+        assert_eq!(s1.download(&out).unwrap().wait().unwrap(), [7, 5]);
+    });
+}
+
+#[test]
+fn a_failure_to_opt_in_is_the_answer_and_nothing_is_enqueued() {
+    everywhere_counted(|rig, calls| {
+        let stream = rig.stream();
+        let kernels = shared::load(&rig.device).unwrap();
+        let mut out = stream.zeros::<u32>(2).unwrap();
+        let failure = DriverError::new("cuFuncSetAttribute", ResultCode::UNKNOWN);
+        let told = failure.clone();
+        calls.fail(move |call| (call == "function_set_attribute").then(|| told.clone()));
+        calls.forget();
+        let refused = kernels.last(&stream, block(1, 60_000), &mut out, 9);
+        assert!(matches!(refused, Err(Error::Driver(error)) if error == failure));
+        assert!(calls.counts().is_empty(), "{:?}", calls.counts());
+        kernels.last(&stream, block(1, 40_000), &mut out, 9).unwrap();
+        calls.fail_no_more();
+        kernels.last(&stream, block(1, 60_000), &mut out, 9).unwrap();
+        assert_eq!(calls.count("launch_kernel"), 2);
+        assert_eq!(stream.download(&out).unwrap().wait().unwrap(), [7, 5]);
+    });
+}

@@ -1,0 +1,150 @@
+//! Subscribers of `tracing` that block, panic or call back: the library logs without a lock.
+
+use std::sync::{Arc, mpsc};
+
+use millstream::{
+    Device, Error, Result, Stream,
+    driver::{DeviceOrdinal, ResultCode},
+    sim::{Fault, Gpu, SimConfig},
+};
+use parking_lot::Mutex;
+use tracing::{
+    Event, Metadata, Subscriber,
+    dispatcher::{Dispatch, with_default},
+    span,
+};
+
+use crate::{
+    rig::Watch,
+    user_code::{NOTICED_WITHIN, User, call_back, one_at_a_time, with_each_deed},
+};
+
+/// A subscriber that runs user code for every event of this library.
+struct Listening(Arc<User>);
+
+impl Subscriber for Listening {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        if event.metadata().target().starts_with("millstream") {
+            self.0.run();
+        }
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// Loses a simulated device of its own, noticed by this call of the driver.
+fn lose_a_device(call: &str) {
+    let gpu = Gpu::new(SimConfig::new());
+    let device = Device::of(&gpu, 0).expect("a simulated device opens");
+    let stream = device.stream().expect("a stream");
+    let fault = Fault::nth(1).of(call);
+    gpu.inject(fault.losing(DeviceOrdinal::from_raw(0), ResultCode::ILLEGAL_ADDRESS));
+    let answer = stream
+        .zeros::<u8>(64)
+        .and_then(|array| stream.download(&array)?.wait());
+    assert!(
+        matches!(answer, Err(Error::DeviceLost { .. })),
+        "{call}: {answer:?}"
+    );
+}
+
+#[test]
+fn a_subscriber_holds_up_nothing_but_log_messages() {
+    with_each_deed(|_, user| {
+        let dispatch = Dispatch::new(Listening(Arc::clone(user)));
+        // Both fail with a stream's lock held.
+        for call in ["cuMemAllocAsync", "cuMemsetD8Async"] {
+            with_default(&dispatch, || lose_a_device(call));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_subscriber_may_ask_the_device_whose_loss_it_is_told_of() {
+    let _turn = one_at_a_time();
+    /// Asks the lost device for everything when it is told of its loss.
+    struct Asking(
+        mpsc::Sender<Vec<Result<(), Error>>>,
+        Mutex<Option<(Device, Stream)>>,
+    );
+
+    impl Subscriber for Asking {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            if !event.metadata().target().starts_with("millstream") {
+                return;
+            }
+            if let Some((device, stream)) = self.1.lock().take() {
+                let answers = vec![
+                    call_back(&device),
+                    stream.synchronize(),
+                    stream.zeros::<u8>(1).map(drop),
+                    device.lost().map_or(Ok(()), |error| Err(Error::Driver(error))),
+                ];
+                let _ = self.0.send(answers);
+            }
+        }
+
+        fn enter(&self, _: &span::Id) {}
+
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    for call in ["cuMemAllocAsync", "cuMemsetD8Async", "cuStreamQuery"] {
+        let _watch = Watch::over(String::from(call));
+        let gpu = Gpu::new(SimConfig::new());
+        let device = Device::of(&gpu, 0).expect("a simulated device opens");
+        let stream = device.stream().expect("a stream");
+        let (tell, told) = mpsc::channel();
+        let asking = Asking(
+            tell,
+            Mutex::new(Some((device.clone(), device.stream().expect("a stream")))),
+        );
+        let answer = with_default(&Dispatch::new(asking), || {
+            let fault = Fault::nth(1).of(call);
+            gpu.inject(fault.losing(DeviceOrdinal::from_raw(0), ResultCode::ILLEGAL_ADDRESS));
+            stream
+                .zeros::<u8>(64)
+                .and_then(|array| stream.download(&array)?.wait())
+        });
+        assert!(
+            matches!(answer, Err(Error::DeviceLost { .. })),
+            "{call}: {answer:?}"
+        );
+        let answers = told.recv_timeout(NOTICED_WITHIN);
+        let answers = answers.unwrap_or_else(|_| panic!("{call}: the subscriber hangs"));
+        // A stream without work is synchronised all the same.
+        let [called_back, _, allocated, lost] = &answers[..] else {
+            unreachable!("four answers")
+        };
+        for answer in [called_back, allocated, lost] {
+            assert!(answer.is_err(), "{call}: {answers:?}");
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! User code that blocks, panics or calls back, wherever the library has to run it: wakers, sources and futures.
+//! It must hold up nothing but itself.
+
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    arrays::sums,
+    rig::{Rig, Watch, once},
+};
+use bytes::Bytes;
+use millstream::{Device, Error, Grid, Pending, Pinned, Result};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+/// How long whatever does not depend on user code may take.
+pub(crate) const NOTICED_WITHIN: Duration = Duration::from_secs(20);
+
+/// The process has one disposal thread, which tests of this file keep busy: they run one at a time.
+pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock()
+}
+
+/// Until it is opened, threads that pass it block.
+#[derive(Default)]
+struct Barrier {
+    open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Barrier {
+    fn pass(&self) {
+        let mut open = self.open.lock();
+        while !*open {
+            self.opened.wait(&mut open);
+        }
+    }
+
+    fn open(&self) {
+        *self.open.lock() = true;
+        self.opened.notify_all();
+    }
+}
+
+/// What user code does where the library runs it.
+#[derive(Clone)]
+enum Deed {
+    /// Blocks until the barrier opens.
+    Block(Arc<Barrier>),
+    Panic,
+    /// Panics with a payload whose destructor panics.
+    PanicTwice,
+    /// Calls every kind of method of the device.
+    CallBack(Device),
+}
+
+/// A panic's payload that panics once more.
+struct Payload;
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            panic!("a payload panics, as the test wants");
+        }
+    }
+}
+
+impl Deed {
+    fn all(device: &Device) -> [(&'static str, Self); 4] {
+        [
+            ("blocks", Self::Block(Arc::default())),
+            ("panics", Self::Panic),
+            ("panics twice", Self::PanicTwice),
+            ("calls back", Self::CallBack(device.clone())),
+        ]
+    }
+
+    /// Does it; gives the errors that the library answered.
+    fn run(&self) -> Result<()> {
+        match self {
+            Self::Block(barrier) => barrier.pass(),
+            Self::Panic => panic!("user code panics, as the test wants"),
+            Self::PanicTwice => std::panic::panic_any(Payload),
+            Self::CallBack(device) => return call_back(device),
+        }
+        Ok(())
+    }
+
+    /// Lets it end, if it blocks.
+    fn release(&self) {
+        if let Self::Block(barrier) = self {
+            barrier.open();
+        }
+    }
+}
+
+/// Calls methods of every kind, those that wait among them.
+pub(crate) fn call_back(device: &Device) -> Result<()> {
+    let stream = device.stream()?;
+    let mut array = stream.upload(&[1_u8, 2, 3, 4])?;
+    stream.upload_into(&[5_u8, 6], array.slice_mut(..2))?;
+    let copy = array.try_slice(1..3)?.len();
+    assert_eq!(copy, 2);
+    stream.fill(&mut array, 7)?;
+    let mut other = stream.zeros::<u8>(4)?;
+    stream.copy(&array, &mut other)?;
+    stream.copy_within(&mut other, ..2, 2)?;
+    assert_eq!(stream.download(&other)?.wait()?, [7; 4]);
+    assert_eq!(pollster::block_on(stream.download(&other)?)?, [7; 4]);
+    assert_eq!(stream.download_into(&other, vec![0; 4])?.wait()?, [7; 4]);
+    let event = stream.record()?;
+    device.stream()?.wait_for(&event)?;
+    event.wait()?;
+    assert!(event.is_complete()?);
+    let mut pinned = device.pinned::<u8>(4)?;
+    stream.copy(&other, &mut pinned)?;
+    assert_eq!(*pinned.read()?, [7; 4]);
+    pinned.write()?.fill(1);
+    drop(Pinned::register(device, vec![1_u8; 4096])?.into_vec()?);
+    drop(stream.upload_owned(vec![1_u8; 3 << 20])?);
+    stream
+        .upload_owned_into(Bytes::from(vec![1_u8; 4]), &mut other)?
+        .wait()?;
+    let borrowed = [1_u8; 4];
+    device.scope(|scope| scope.upload(&stream, &borrowed, &mut other))?;
+    let sums = sums::load(device)?;
+    let floats = stream.upload(&[1.0_f32; 64])?;
+    let mut sum = stream.zeros::<f32>(64)?;
+    sums.vecadd(&stream, Grid::linear(64), &floats, &floats, &mut sum, 64)?;
+    assert_eq!(stream.download(&sum)?.wait()?, [2.0; 64]);
+    let timeline = device.timeline()?;
+    stream.fill(&mut sum, 1.0)?;
+    assert!(!timeline.finish()?.operations.is_empty());
+    let _ = (device.memory()?, device.health(), device.lost(), device.name());
+    device.trim()?;
+    stream.synchronize()
+}
+
+/// A download that completes when the gate is opened.
+fn gated(rig: &Rig) -> Result<(crate::rig::Gate, Pending<Vec<u8>>)> {
+    let stream = rig.stream();
+    let buffer = stream.upload(&[1_u8, 2, 3])?;
+    let gate = rig.gate(&stream);
+    let pending = stream.download(&buffer)?;
+    Ok((gate, pending))
+}
+
+/// Futures complete, and owned sources are let go.
+fn assert_alive(rig: &Rig, when: &str) -> Result<()> {
+    let (gate, pending) = gated(rig)?;
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || tell.send(pollster::block_on(pending)));
+    thread::sleep(Duration::from_millis(3));
+    gate.open();
+    let value = told.recv_timeout(NOTICED_WITHIN);
+    let value = value.unwrap_or_else(|_| panic!("a future hangs when {when}"));
+    assert_eq!(value?, [1, 2, 3], "{when}");
+    let source: Arc<[u32]> = vec![7; rig.large_len()].into();
+    drop(rig.stream().upload_owned(Arc::clone(&source))?);
+    let started = Instant::now();
+    while Arc::strong_count(&source) > 1 {
+        assert!(started.elapsed() < NOTICED_WITHIN, "a source is kept when {when}");
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Runs a scenario for each deed, and looks whether all else goes on meanwhile and afterwards. Errors that user code met
+/// are failures.
+pub(crate) fn with_each_deed(provoke: impl Fn(&Rig, &Arc<User>) -> Result<()>) {
+    let _turn = one_at_a_time();
+    once(|rig| {
+        for (name, deed) in Deed::all(&rig.device) {
+            let _watch = Watch::over(String::from(name));
+            let user = Arc::new(User {
+                deed: deed.clone(),
+                runs: AtomicUsize::new(0),
+                errors: Mutex::default(),
+            });
+            provoke(rig, &user)?;
+            let started = Instant::now();
+            while user.runs.load(Ordering::Acquire) == 0 {
+                assert!(
+                    started.elapsed() < NOTICED_WITHIN,
+                    "user code that {name} did not run"
+                );
+                thread::sleep(Duration::from_millis(1));
+            }
+            assert_alive(rig, &format!("user code {name}"))?;
+            deed.release();
+            assert_alive(rig, &format!("user code {name} and is over"))?;
+            let errors = std::mem::take(&mut *user.errors.lock());
+            assert!(errors.is_empty(), "{name}: {errors:?}");
+        }
+        Ok(())
+    });
+}
+
+/// User code, and what became of it.
+pub(crate) struct User {
+    deed: Deed,
+    runs: AtomicUsize,
+    errors: Mutex<Vec<Error>>,
+}
+
+impl User {
+    pub(crate) fn run(&self) {
+        self.runs.fetch_add(1, Ordering::Release);
+        if let Err(error) = self.deed.run() {
+            self.errors.lock().push(error);
+        }
+    }
+}
+
+/// A waker that runs user code when it is called.
+struct Woken(Arc<User>);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.run();
+    }
+}
+
+/// A waker that runs user code when it is dropped.
+struct Dropped(Arc<User>);
+
+impl Wake for Dropped {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.run();
+    }
+}
+
+/// Memory whose owner runs user code when it is dropped.
+struct Owner(Vec<u8>, Arc<User>);
+
+impl AsRef<[u8]> for Owner {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.1.run();
+    }
+}
+
+fn poll_once(pending: &mut Pending<Vec<u8>>, waker: &Waker) -> bool {
+    pin!(pending).poll(&mut Context::from_waker(waker)).is_ready()
+}
+
+#[test]
+fn a_waker_holds_up_nothing_but_itself() {
+    with_each_deed(|rig, user| {
+        let (gate, mut pending) = gated(rig)?;
+        let waker = Waker::from(Arc::new(Woken(Arc::clone(user))));
+        assert!(!poll_once(&mut pending, &waker));
+        gate.open();
+        // Kept until the waker is called.
+        let user = Arc::clone(user);
+        thread::spawn(move || {
+            while user.runs.load(Ordering::Acquire) == 0 {
+                thread::sleep(Duration::from_millis(1));
+            }
+            pending.wait()
+        });
+        Ok(())
+    });
+}
+
+#[test]
+fn a_displaced_wakers_destructor_holds_up_nothing_but_its_thread() {
+    with_each_deed(|rig, user| {
+        let (gate, mut pending) = gated(rig)?;
+        let waker = Waker::from(Arc::new(Dropped(Arc::clone(user))));
+        assert!(!poll_once(&mut pending, &waker));
+        drop(waker);
+        // The last reference is the future's; another waker displaces it.
+        thread::spawn(move || {
+            let polled = std::panic::AssertUnwindSafe(|| poll_once(&mut pending, Waker::noop()));
+            if let Err(payload) = std::panic::catch_unwind(polled) {
+                std::mem::forget(payload);
+            }
+        });
+        let started = Instant::now();
+        while user.runs.load(Ordering::Acquire) == 0 && started.elapsed() < NOTICED_WITHIN {
+            thread::yield_now();
+        }
+        gate.open();
+        Ok(())
+    });
+}
+
+#[test]
+fn a_sources_destructor_holds_up_nothing_but_itself() {
+    with_each_deed(|rig, user| {
+        let owner = Owner(vec![7; 4 * rig.large_len()], Arc::clone(user));
+        let array = rig.stream().upload_owned(Bytes::from_owner(owner))?;
+        drop(array);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_future_holds_up_nothing_but_its_thread() {
+    /// Runs user code at its first poll.
+    struct Hostile(Arc<User>, Pending<Vec<u8>>);
+
+    impl Future for Hostile {
+        type Output = Result<Vec<u8>>;
+
+        fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+            if self.0.runs.load(Ordering::Acquire) == 0 {
+                let _ = Pin::new(&mut self.1).poll(context);
+                self.0.run();
+            }
+            Pin::new(&mut self.1).poll(context)
+        }
+    }
+
+    with_each_deed(|rig, user| {
+        let (gate, pending) = gated(rig)?;
+        let future = Hostile(Arc::clone(user), pending);
+        thread::spawn(move || {
+            let awaited = std::panic::AssertUnwindSafe(|| pollster::block_on(future));
+            if let Err(payload) = std::panic::catch_unwind(awaited) {
+                std::mem::forget(payload);
+            }
+        });
+        gate.open();
+        Ok(())
+    });
+}
+
+#[test]
+fn a_waker_may_await_and_its_destructor_too() {
+    let _turn = one_at_a_time();
+    once(|rig| {
+        let device = rig.device.clone();
+        let (gate, mut pending) = gated(rig)?;
+        let (tell, told) = mpsc::channel();
+        struct Awaiting(Device, mpsc::Sender<Result<Vec<u8>>>);
+        impl Wake for Awaiting {
+            fn wake(self: Arc<Self>) {}
+        }
+        impl Drop for Awaiting {
+            fn drop(&mut self) {
+                let awaited = || {
+                    let stream = self.0.stream()?;
+                    pollster::block_on(stream.download(&stream.upload(&[9_u8])?)?)
+                };
+                let _ = self.1.send(awaited());
+            }
+        }
+        let waker = Waker::from(Arc::new(Awaiting(device, tell)));
+        assert!(!poll_once(&mut pending, &waker));
+        drop(waker);
+        gate.open();
+        // The reactor drops the last reference when it has called it.
+        let value = told.recv_timeout(NOTICED_WITHIN).expect("the destructor hangs");
+        assert_eq!(value?, [9]);
+        assert_eq!(pending.wait()?, [1, 2, 3]);
+        Ok(())
+    });
+}

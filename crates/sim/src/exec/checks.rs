@@ -1,0 +1,151 @@
+//! Observers of a launch: the check for races within it, and the watch over some instructions.
+
+use std::collections::BTreeMap;
+
+use super::barrier::Barriers;
+use super::block::coordinates;
+use super::launch::Launch;
+use super::observe::{Arrived, At, AtomicOperands, Observer};
+use super::races::{KernelAccess, KernelRace, Races};
+use super::registers::Words;
+use super::warp::Warp;
+use crate::ptx::Kernel;
+use crate::ptx::code::{Access, Atomic, Exchange};
+
+/// The checks that a launch runs under.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Checked<'a> {
+    /// Whether races between its threads are looked for.
+    pub(crate) races: bool,
+    /// The instructions whose first execution is wanted, in ascending order.
+    pub(crate) instructions: &'a [u32],
+}
+
+/// The findings of the checks.
+#[derive(Debug, Default)]
+pub(crate) struct Noticed {
+    pub(crate) races: Vec<KernelRace>,
+    /// Of each instruction that was watched and executed, the first execution.
+    pub(crate) executed: Vec<(u32, KernelAccess)>,
+}
+
+/// The checks of one launch.
+pub(super) struct Checks<'a> {
+    kernel: &'a Kernel,
+    launch: &'a Launch<'a>,
+    races: Option<Races<'a>>,
+    instructions: &'a [u32],
+    executed: BTreeMap<u32, KernelAccess>,
+    block: u64,
+}
+
+impl<'a> Checks<'a> {
+    pub(super) fn new(
+        kernel: &'a Kernel,
+        launch: &'a Launch<'a>,
+        races: Option<Races<'a>>,
+        instructions: &'a [u32],
+    ) -> Self {
+        Self {
+            kernel,
+            launch,
+            races,
+            instructions,
+            executed: BTreeMap::new(),
+            block: 0,
+        }
+    }
+
+    pub(super) fn noticed(self) -> Noticed {
+        Noticed {
+            races: self.races.map(Races::found).unwrap_or_default(),
+            executed: self.executed.into_iter().collect(),
+        }
+    }
+
+    fn watch(&mut self, warp: &Warp, at: At, (write, atomic): (bool, bool)) {
+        if self.instructions.binary_search(&at.pc).is_err() {
+            return;
+        }
+        let (kernel, launch, block) = (self.kernel, self.launch, self.block);
+        self.executed.entry(at.pc).or_insert_with(|| {
+            let thread = warp.index * 32 + at.mask.trailing_zeros();
+            KernelAccess {
+                block: coordinates(block, launch.grid),
+                thread: coordinates(thread.into(), launch.block),
+                ptx_line: kernel.line(at.pc),
+                source: kernel.source(at.pc),
+                write,
+                atomic,
+            }
+        });
+    }
+}
+
+impl Observer for Checks<'_> {
+    const ON: bool = true;
+
+    fn enter(&mut self, block: u64) {
+        self.block = block;
+        if let Some(races) = &mut self.races {
+            races.enter(block);
+        }
+    }
+
+    fn leave(&mut self, block: u64) {
+        if let Some(races) = &mut self.races {
+            races.leave(block);
+        }
+    }
+
+    fn load(&mut self, warp: &Warp, at: At, access: &Access) {
+        self.watch(warp, at, (false, access.synchronises));
+        if let Some(races) = &mut self.races {
+            races.load(warp, at, access);
+        }
+    }
+
+    fn store(&mut self, warp: &Warp, at: At, access: &Access) {
+        self.watch(warp, at, (true, access.synchronises));
+        if let Some(races) = &mut self.races {
+            races.store(warp, at, access);
+        }
+    }
+
+    fn atomic(&mut self, warp: &Warp, at: At, atomic: &Atomic, operands: &AtomicOperands) {
+        self.watch(warp, at, (true, true));
+        if let Some(races) = &mut self.races {
+            races.atomic(warp, at, atomic, operands);
+        }
+    }
+
+    fn fence(&mut self, warp: &Warp, mask: u32, block_only: bool) {
+        if let Some(races) = &mut self.races {
+            races.fence(warp, mask, block_only);
+        }
+    }
+
+    fn exchanged(&mut self, warp: &Warp, exchange: &Exchange, members: &Words, done: u32) {
+        if let Some(races) = &mut self.races {
+            races.exchanged(warp, exchange, members, done);
+        }
+    }
+
+    fn met(&mut self, warp: &Warp, lanes: u32) {
+        if let Some(races) = &mut self.races {
+            races.met(warp, lanes);
+        }
+    }
+
+    fn arrived(&mut self, warp: &Warp, arrived: &Arrived, barriers: &Barriers) {
+        if let Some(races) = &mut self.races {
+            races.arrived(warp, arrived, barriers);
+        }
+    }
+
+    fn exited(&mut self, warp: &Warp, mask: u32, barriers: &Barriers) {
+        if let Some(races) = &mut self.races {
+            races.exited(warp, mask, barriers);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Barrier objects in shared memory.
+
+use super::mnemonic::Mnemonic;
+use super::operand::Class;
+use super::{Lowerer, PtxError};
+use crate::ptx::ast::Operand;
+use crate::ptx::code::{AccessSpace, Bin64, Mbarrier, MbarrierOp, Narrow, Op, PENDING_MASK, Slot, Window};
+use crate::ptx::types::Type;
+
+impl<'a> Lowerer<'a> {
+    /// `mbarrier`.
+    pub(super) fn mbarrier(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+        m.ty_of(&[Type::B64])?;
+        if m.take("pending_count") {
+            return self.pending_count(m);
+        }
+        let operations = [
+            ("init", MbarrierOp::Init),
+            ("inval", MbarrierOp::Invalidate),
+            ("complete_tx", MbarrierOp::Complete),
+            ("arrive", ARRIVE),
+            ("arrive_drop", ARRIVE),
+            ("test_wait", MbarrierOp::Wait { parity: false }),
+            ("try_wait", MbarrierOp::Wait { parity: false }),
+            // Behind the arrivals, of which it may be a part.
+            ("expect_tx", MbarrierOp::Expect),
+        ];
+        let (drop, may_block) = (m.has("arrive_drop"), m.has("try_wait"));
+        let f = match m.take_one(&operations).ok_or_else(|| m.unsupported())? {
+            MbarrierOp::Arrive { .. } => MbarrierOp::Arrive {
+                drop,
+                incomplete: m.take("noComplete"),
+                expects: m.take("expect_tx"),
+            },
+            MbarrierOp::Wait { .. } => MbarrierOp::Wait {
+                parity: m.take("parity"),
+            },
+            f => f,
+        };
+        let orders = self.mbarrier_order(m, f)?;
+        let space = self.mbarrier_space(m, f);
+        m.finish()?;
+        match f {
+            MbarrierOp::Arrive {
+                incomplete, expects, ..
+            } => {
+                let (state, target, count) = match m.operands {
+                    [state, target] if !(incomplete || expects) => (state, target, None),
+                    [state, target, count] => (state, target, Some(count)),
+                    _ => return Err(m.operand_count("2 or 3")),
+                };
+                let state = match state {
+                    Operand::Name("_") => None,
+                    state => Some(self.target(m, state, Type::B64)?),
+                };
+                let count = match count {
+                    Some(count) => self.source(m, count, Type::U32)?,
+                    None => self.constant(Class::Word, 1)?,
+                };
+                self.emit_mbarrier(m, f, (target, space), (count, state, 0), orders)
+            }
+            MbarrierOp::Wait { parity } => {
+                let (answer, target, phase, limit) = match m.operands {
+                    [answer, target, phase] => (answer, target, phase, None),
+                    [answer, target, phase, limit] if may_block => (answer, target, phase, Some(limit)),
+                    _ => return Err(m.operand_count(if may_block { "3 or 4" } else { "3" })),
+                };
+                // How long it may wait is a hint.
+                if let Some(limit) = limit {
+                    self.source(m, limit, Type::U32)?;
+                }
+                let zero = self.constant(Class::Word, 0)?;
+                let (count, state) = if parity {
+                    (self.source(m, phase, Type::U32)?, None)
+                } else {
+                    (zero, Some(self.source(m, phase, Type::B64)?))
+                };
+                let answer = self.target(m, answer, Type::Pred)?;
+                self.emit_mbarrier(m, f, (target, space), (count, state, answer), orders)
+            }
+            MbarrierOp::Invalidate => {
+                let [target] = m.operands()?;
+                let count = self.constant(Class::Word, 0)?;
+                self.emit_mbarrier(m, f, (target, space), (count, None, 0), orders)
+            }
+            MbarrierOp::Init | MbarrierOp::Expect | MbarrierOp::Complete => {
+                let [target, count] = m.operands()?;
+                let count = self.source(m, count, Type::U32)?;
+                self.emit_mbarrier(m, f, (target, space), (count, None, 0), orders)
+            }
+        }
+    }
+
+    /// Takes the order, which is a release of arrivals and an acquire of waits if none is said, and its
+    /// scope.
+    fn mbarrier_order(&self, m: &mut Mnemonic<'a>, f: MbarrierOp) -> Result<bool, PtxError> {
+        let order = match f {
+            MbarrierOp::Arrive { .. } => Some("release"),
+            MbarrierOp::Wait { .. } => Some("acquire"),
+            _ => None,
+        };
+        let said = order.is_some_and(|order| m.take(order));
+        let relaxed = !matches!(f, MbarrierOp::Init | MbarrierOp::Invalidate) && m.take("relaxed");
+        let scope = (said || relaxed) && (m.take("cta") || m.take("cluster"));
+        if said && relaxed || (said || relaxed) && !scope {
+            return Err(m.unsupported());
+        }
+        Ok(order.is_some() && !relaxed)
+    }
+
+    /// Takes the space. A cluster is one block, whose arrivals may be sent as to another.
+    fn mbarrier_space(&self, m: &mut Mnemonic<'a>, f: MbarrierOp) -> AccessSpace {
+        let remote = matches!(
+            f,
+            MbarrierOp::Arrive { .. } | MbarrierOp::Expect | MbarrierOp::Complete
+        );
+        let shared = m.take("shared") || m.take("shared::cta") || remote && m.take("shared::cluster");
+        if shared {
+            AccessSpace::Is(Window::Shared)
+        } else {
+            AccessSpace::Generic
+        }
+    }
+
+    fn emit_mbarrier(
+        &mut self,
+        m: &Mnemonic<'a>,
+        f: MbarrierOp,
+        (target, space): (&'a Operand<'a>, AccessSpace),
+        (count, state, answer): (Slot, Option<Slot>, Slot),
+        orders: bool,
+    ) -> Result<(), PtxError> {
+        let (address, space) = self.address(m, target, space)?;
+        if !matches!(space, AccessSpace::Generic | AccessSpace::Is(Window::Shared)) {
+            return Err(m.mismatch(target, "a barrier object lies in shared memory"));
+        }
+        self.code.mbarriers.push(Mbarrier {
+            f,
+            space,
+            address,
+            count,
+            state,
+            answer,
+            orders,
+        });
+        let index = u32::try_from(self.code.mbarriers.len() - 1).unwrap_or(u32::MAX);
+        self.emit(Op::Mbarrier(index));
+        Ok(())
+    }
+
+    /// `mbarrier.pending_count`: how many arrivals the phase waited for before the one that gave the
+    /// state.
+    fn pending_count(&mut self, m: &Mnemonic<'a>) -> Result<(), PtxError> {
+        let [d, state] = m.operands()?;
+        let a = self.source(m, state, Type::B64)?;
+        let d = self.target(m, d, Type::U32)?;
+        let b = self.constant(Class::Double, PENDING_MASK)?;
+        let pending = self.temporary(Class::Double)?;
+        self.emit(Op::Bin64 {
+            f: Bin64::And,
+            d: pending,
+            a,
+            b,
+        });
+        self.emit(Op::Narrow {
+            f: Narrow::Low,
+            d,
+            a: pending,
+        });
+        Ok(())
+    }
+}
+
+const ARRIVE: MbarrierOp = MbarrierOp::Arrive {
+    drop: false,
+    incomplete: false,
+    expects: false,
+};

@@ -1,0 +1,223 @@
+//! Declarations, and what names stand for.
+
+use super::names::{self, Register, Scope, Symbol};
+use super::operand::Class;
+use super::{Lowerer, PtxError, PtxErrorKind};
+use crate::ptx::ast::{ELEMENTS, RegisterType, RegistersAst, VariableAst};
+use crate::ptx::code::{Slot, Window};
+use crate::ptx::module::{device_variable_index, function_address};
+use crate::ptx::types::Type;
+
+/// The most registers of one class.
+const REGISTERS_MAX: u32 = 1 << 16;
+
+/// The most bytes of shared or local memory that a kernel may declare.
+const DECLARED_BYTES_MAX: u32 = 1 << 20;
+
+/// The bytes of a block's shared memory that are reserved for the system.
+const RESERVED_BYTES: u32 = 1024;
+
+impl<'a> Lowerer<'a> {
+    pub(super) fn scope(&mut self) -> &mut Scope<'a> {
+        if self.scopes.is_empty() {
+            self.scopes.push(Scope::default());
+        }
+        let last = self.scopes.len() - 1;
+        &mut self.scopes[last]
+    }
+
+    pub(super) fn declare(&mut self, name: &'a str, symbol: Symbol<'a>, line: u32) -> Result<(), PtxError> {
+        self.scope().add(name, symbol, line)
+    }
+
+    pub(super) fn declare_registers(&mut self, registers: &RegistersAst<'a>) -> Result<(), PtxError> {
+        self.line = registers.line;
+        match registers.count {
+            Some(count) => self.scope().add_family(registers, count),
+            None => {
+                let symbol = self.new_registers(registers.ty)?;
+                self.declare(registers.name, symbol, registers.line)
+            }
+        }
+    }
+
+    pub(super) fn declare_variable(&mut self, variable: &'a VariableAst<'a>) -> Result<(), PtxError> {
+        self.line = variable.line;
+        let Some(window) = names::window(variable) else {
+            return Ok(());
+        };
+        let offset = match window {
+            Window::Shared => self.shared_offset(variable)?,
+            _ => self.allocate(window, variable)?,
+        };
+        let symbol = if window == Window::Local && self.frame.is_some() {
+            Symbol::Frame(offset)
+        } else {
+            Symbol::Memory { window, offset }
+        };
+        self.declare(variable.name, symbol, variable.line)
+    }
+
+    /// Where a variable lies in the block's shared memory; the first use makes room for it.
+    fn shared_offset(&mut self, variable: &'a VariableAst<'a>) -> Result<u32, PtxError> {
+        let key = std::ptr::from_ref(variable);
+        if let Some(offset) = self.shared.get(&key) {
+            return Ok(*offset);
+        }
+        let offset = self.allocate(Window::Shared, variable)?;
+        self.shared.insert(key, offset);
+        Ok(offset)
+    }
+
+    /// A place in the shared memory that is reserved for the system, where libraries of CUDA keep
+    /// what a block's threads share. Two parts of it have offsets of their own.
+    pub(super) fn reserved_shared(&mut self, class: Class, register: &str) -> Result<Option<Slot>, PtxError> {
+        let start = match self.reserved {
+            Some(start) => start,
+            None => {
+                let start = self.code.shared_bytes.next_multiple_of(16);
+                self.code.shared_bytes = start + RESERVED_BYTES;
+                let name = "reserved shared memory".to_owned();
+                self.code.shared_variables.push((name, start, RESERVED_BYTES));
+                self.reserved = Some(start);
+                start
+            }
+        };
+        let value = match register {
+            "%reserved_smem_offset_begin" | "%reserved_smem_offset_0" => start,
+            "%reserved_smem_offset_1" => start + RESERVED_BYTES / 2,
+            "%reserved_smem_offset_end" => start + RESERVED_BYTES,
+            "%reserved_smem_offset_cap" => RESERVED_BYTES,
+            _ => return Ok(None),
+        };
+        self.constant(class, u64::from(value)).map(Some)
+    }
+
+    /// Makes room for a variable in the block's shared or the thread's local memory.
+    pub(super) fn allocate(&mut self, window: Window, variable: &VariableAst<'a>) -> Result<u32, PtxError> {
+        let used = match (window, &mut self.frame) {
+            (Window::Shared, _) => &mut self.code.shared_bytes,
+            (_, Some(frame)) => &mut frame.bytes,
+            (_, None) => &mut self.code.local_bytes,
+        };
+        let too_large = || {
+            PtxErrorKind::TooLarge(format!(
+                "`{}` exceeds {DECLARED_BYTES_MAX} bytes of its memory space",
+                variable.name
+            ))
+            .at(variable.line)
+        };
+        let align = u32::try_from(variable.align).map_err(|_| too_large())?;
+        let size = u32::try_from(variable.size).map_err(|_| too_large())?;
+        let offset = used.next_multiple_of(align);
+        let end = offset.saturating_add(size);
+        if end > DECLARED_BYTES_MAX {
+            return Err(too_large());
+        }
+        *used = end;
+        if window == Window::Shared {
+            let name = variable.name.to_owned();
+            self.code.shared_variables.push((name, offset, size));
+        }
+        Ok(offset)
+    }
+
+    pub(super) fn new_register(&mut self, ty: Type) -> Result<Register, PtxError> {
+        Ok(Register {
+            ty,
+            slot: self.new_slot(Class::of(ty))?,
+        })
+    }
+
+    /// A register of any type.
+    fn new_registers(&mut self, ty: RegisterType) -> Result<Symbol<'a>, PtxError> {
+        match ty {
+            RegisterType::Scalar(ty) => self.new_register(ty).map(Symbol::Register),
+            RegisterType::Vector(ty, elements) => {
+                let first = self.new_register(ty)?;
+                for _ in 1..elements {
+                    self.new_register(ty)?;
+                }
+                Ok(Symbol::Vector(first, elements))
+            }
+            RegisterType::Wide => {
+                let low = self.new_slot(Class::Double)?;
+                Ok(Symbol::Wide([low, self.new_slot(Class::Double)?]))
+            }
+        }
+    }
+
+    pub(super) fn new_slot(&mut self, class: Class) -> Result<Slot, PtxError> {
+        let count = match class {
+            Class::Word => &mut self.code.words,
+            Class::Double => &mut self.code.doubles,
+            Class::Predicate => &mut self.code.predicates,
+        };
+        let slot = *count;
+        *count += 1;
+        if slot >= REGISTERS_MAX {
+            let problem = format!("more than {REGISTERS_MAX} registers of one class");
+            return Err(self.error(PtxErrorKind::TooLarge(problem)));
+        }
+        Ok(slot)
+    }
+
+    /// What `name` stands for.
+    pub(super) fn resolve(&mut self, name: &'a str) -> Result<Symbol<'a>, PtxError> {
+        for at in (0..self.scopes.len()).rev() {
+            if let Some(symbol) = self.scopes[at].get(name) {
+                return Ok(symbol);
+            }
+            if let Some(family) = self.scopes[at].family_of(name) {
+                let symbol = self.new_registers(family.ty)?;
+                self.scopes[at].add(name, symbol, self.line)?;
+                return Ok(symbol);
+            }
+        }
+        if let Some((stem, selector)) = name.rsplit_once('.')
+            && let Some(index) = ELEMENTS.iter().position(|names| names.contains(&selector))
+            && let Ok(Symbol::Vector(first, elements)) = self.resolve(stem)
+            && index < usize::from(elements)
+        {
+            return Ok(Symbol::Register(element(first, index as u8)));
+        }
+        self.resolve_in_module(name)
+    }
+
+    fn resolve_in_module(&mut self, name: &'a str) -> Result<Symbol<'a>, PtxError> {
+        let module = self.module;
+        let undefined = || PtxErrorKind::UndefinedSymbol(name.to_owned()).at(self.line);
+        let found = module.variables.iter().find(|variable| variable.name == name);
+        let Some(variable) = found else {
+            let (index, _) = module.function(name).ok_or_else(undefined)?;
+            return Ok(Symbol::Function(function_address(index)));
+        };
+        if variable.is_on_device() {
+            if variable.external {
+                return Err(undefined());
+            }
+            let index = device_variable_index(module, name).ok_or_else(undefined)?;
+            return Ok(Symbol::Variable(u32::try_from(index).unwrap_or(u32::MAX)));
+        }
+        match names::window(variable) {
+            Some(Window::Shared) if variable.external && variable.size == 0 => {
+                let align = u32::try_from(variable.align).unwrap_or(16);
+                self.dynamic_shared_align = Some(self.dynamic_shared_align.unwrap_or(16).max(align));
+                Ok(Symbol::DynamicShared)
+            }
+            Some(window @ Window::Shared) => {
+                let offset = self.shared_offset(variable)?;
+                Ok(Symbol::Memory { window, offset })
+            }
+            _ => Err(undefined()),
+        }
+    }
+}
+
+/// An element of a vector register.
+pub(super) fn element(first: Register, index: u8) -> Register {
+    Register {
+        slot: first.slot + u32::from(index),
+        ..first
+    }
+}

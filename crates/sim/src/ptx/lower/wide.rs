@@ -1,0 +1,118 @@
+//! 128-bit registers: moves, and what loads, stores and atomics read and write.
+
+use super::mnemonic::Mnemonic;
+use super::names::Symbol;
+use super::operand::Class;
+use super::{Lowerer, PtxError};
+use crate::ptx::ast::Operand;
+use crate::ptx::code::{Join, Narrow, Op, Slot};
+use crate::ptx::types::Type;
+
+impl<'a> Lowerer<'a> {
+    /// The lower and the upper half of a 128-bit register.
+    pub(super) fn wide(&mut self, m: &Mnemonic<'a>, operand: &Operand<'a>) -> Result<[Slot; 2], PtxError> {
+        if let Operand::Name(name) = operand
+            && let Symbol::Wide(halves) = self.resolve(name)?
+        {
+            return Ok(halves);
+        }
+        Err(m.mismatch(operand, "a 128-bit register must stand here"))
+    }
+
+    /// `mov.b128`, with packing and unpacking.
+    pub(super) fn mov_wide(&mut self, m: &Mnemonic<'a>) -> Result<(), PtxError> {
+        let [target, source] = m.operands()?;
+        match (target, source) {
+            (Operand::Vector(parts), _) => {
+                let from = self.wide(m, source)?;
+                self.unpack_wide(m, parts, from)
+            }
+            (_, Operand::Vector(parts)) => {
+                let to = self.wide(m, target)?;
+                self.pack_wide(m, to, parts)
+            }
+            // A constant fills the lower half; whether a negative one fills the upper is not said anywhere.
+            (_, Operand::Int(value)) if value.cast_signed() >= 0 => {
+                let [low, high] = self.wide(m, target)?;
+                for (d, bits) in [(low, *value), (high, 0)] {
+                    let a = self.constant(Class::Double, bits)?;
+                    self.emit_move(Class::Double, d, a);
+                }
+                Ok(())
+            }
+            _ => {
+                let (to, from) = (self.wide(m, target)?, self.wide(m, source)?);
+                for (d, a) in to.into_iter().zip(from) {
+                    self.emit_move(Class::Double, d, a);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn pack_wide(
+        &mut self,
+        m: &Mnemonic<'a>,
+        to: [Slot; 2],
+        parts: &'a [Operand<'a>],
+    ) -> Result<(), PtxError> {
+        let part = match parts.len() {
+            2 => Type::B64,
+            4 => Type::B32,
+            _ => return Err(m.unsupported()),
+        };
+        let slots = parts
+            .iter()
+            .map(|operand| self.source(m, operand, part))
+            .collect::<Result<Vec<_>, _>>()?;
+        for (d, pair) in to.into_iter().zip(slots.chunks(parts.len() / 2)) {
+            match *pair {
+                [a, b] => self.emit(Op::Join {
+                    f: Join::Pack,
+                    d,
+                    a,
+                    b,
+                }),
+                [a] => self.emit_move(Class::Double, d, a),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn unpack_wide(
+        &mut self,
+        m: &Mnemonic<'a>,
+        parts: &'a [Operand<'a>],
+        from: [Slot; 2],
+    ) -> Result<(), PtxError> {
+        let part = match parts.len() {
+            2 => Type::B64,
+            4 => Type::B32,
+            _ => return Err(m.unsupported()),
+        };
+        let targets = parts
+            .iter()
+            .map(|operand| self.target(m, operand, part))
+            .collect::<Result<Vec<_>, _>>()?;
+        for (a, pair) in from.into_iter().zip(targets.chunks(parts.len() / 2)) {
+            match *pair {
+                [low, high] => {
+                    self.emit(Op::Narrow {
+                        f: Narrow::Low,
+                        d: low,
+                        a,
+                    });
+                    self.emit(Op::Narrow {
+                        f: Narrow::High,
+                        d: high,
+                        a,
+                    });
+                }
+                [d] => self.emit_move(Class::Double, d, a),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,54 @@
+//! Rule 58: how memory is aligned.
+
+use libtest_mimic::Failed;
+use millstream_driver::{ALLOCATION_ALIGNMENT, StreamHandle};
+
+use crate::rig::{Outcome, Rig, check};
+
+/// Sizes about those at which allocators change their ways.
+const SIZES: [usize; 8] = [1, 4, 100, 4096, 5000, 65_536, 70_000, 3 << 20];
+
+pub(crate) fn r58(rig: &Rig) -> Outcome {
+    let stream = rig.stream()?;
+    let device = least_alignment(|bytes| Ok(rig.memory_to_keep(bytes)?.as_raw()))?;
+    let pooled = least_alignment(|bytes| {
+        let pointer = rig.mem_alloc_async(bytes, stream)?;
+        rig.mem_free_async(pointer, stream)?;
+        Ok(pointer.as_raw())
+    })?;
+    rig.stream_synchronize(stream)?;
+    let pinned = least_alignment(|bytes| Ok(rig.pinned(bytes, 0)?.address().as_raw()))?;
+    let managed = least_alignment(|bytes| {
+        let host = rig.managed(bytes)?;
+        rig.stream_synchronize(StreamHandle::LEGACY)?;
+        rig.mem_free(host.address())?;
+        Ok(host.address().as_raw())
+    })?;
+    for (memory, alignment) in [
+        ("cuMemAlloc", device),
+        ("cuMemAllocAsync", pooled),
+        ("cuMemHostAlloc", pinned),
+        ("cuMemAllocManaged", managed),
+    ] {
+        check(
+            alignment >= ALLOCATION_ALIGNMENT as u64,
+            &format!("{memory} aligns to {alignment} bytes only"),
+        )?;
+    }
+    Ok(format!(
+        "cuMemAlloc aligned to {device} bytes, cuMemAllocAsync to {pooled}, cuMemHostAlloc to {pinned}, \
+         cuMemAllocManaged to {managed}"
+    ))
+}
+
+/// The largest power of two that divides the addresses of several allocations of each size, at most a page: what lies
+/// beyond is chance.
+fn least_alignment(mut allocate: impl FnMut(usize) -> Result<u64, Failed>) -> Result<u64, Failed> {
+    let mut common = 4096;
+    for bytes in SIZES {
+        for _ in 0..4 {
+            common |= allocate(bytes)?;
+        }
+    }
+    Ok(1 << common.trailing_zeros())
+}

@@ -1,0 +1,270 @@
+//! Barrier objects in shared memory: what `cuda::barrier` and `cuda::pipeline` make of them, what they order for the race check, and
+//! what their misuse is told.
+
+use millstream_sim::exec::{Fault, FaultKind, KernelRace, Launch, MissingOrder, run, run_checked};
+use millstream_sim::ptx;
+
+use crate::memory::{Memory, Value, launch, params};
+
+/// What NVRTC 12.0 and 13.0 make of the same kernels for sm_80 and sm_90.
+const COMPILED: [&str; 4] = [
+    include_str!("../ptx/compiled/barrier_objects.ptx"),
+    include_str!("../ptx/compiled/barrier_objects_13.ptx"),
+    include_str!("../ptx/compiled/barrier_objects_sm_90.ptx"),
+    include_str!("../ptx/compiled/barrier_objects_sm_90_13.ptx"),
+];
+
+#[test]
+fn barriers_and_pipelines_order_their_threads() {
+    for text in COMPILED {
+        let module = ptx::parse(text).unwrap();
+        let stages = [
+            ("turns", 128, 1),
+            ("divided", 32, 1),
+            ("copies", 64, 1),
+            ("leaves", 96, 1),
+        ];
+        let loops = [
+            ("producer_and_consumer", 64, 7),
+            ("unified", 128, 5),
+            ("halves", 128, 5),
+        ];
+        for (kernel, threads, count) in stages.into_iter().chain(loops) {
+            let mut memory = Memory::default();
+            let source = memory.put(&(0..640).collect::<Vec<i32>>());
+            let target = memory.put(&[0i32; 640]);
+            let pointers = match kernel {
+                "divided" | "leaves" => vec![target.bytes()],
+                _ => vec![source.bytes(), target.bytes()],
+            };
+            let count = (count > 1).then(|| i32::bytes(count));
+            let values: Vec<_> = pointers.into_iter().chain(count).collect();
+            // `launch` demands that the check for races finds nothing and changes nothing.
+            launch(&module, kernel, [1; 3], [threads, 1, 1], &memory, &values).unwrap();
+        }
+    }
+}
+
+/// The text of a kernel `k` with the given body for two threads of different warps, of which `%p1` says the second, and one pointer
+/// parameter in `%rd1`; `%r1` is the thread's index.
+fn source(body: &str) -> String {
+    format!(
+        ".version 8.0\n.target sm_90\n.address_size 64\n\
+         .visible .entry k(.param .u64 p) {{\n\
+         .reg .pred %p<9>; .reg .b32 %r<20>; .reg .b64 %rd<20>;\n\
+         .shared .align 8 .b64 bar; .shared .align 8 .b8 data[64];\n\
+         ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 32;\n{body}\nret; }}"
+    )
+}
+
+/// Runs the body with two warps, and gives what the race check finds.
+fn races(body: &str) -> Vec<KernelRace> {
+    let module = ptx::parse(&source(body)).unwrap();
+    let kernel = module.kernel("k").unwrap();
+    let mut memory = Memory::default();
+    let params = params(kernel, &[memory.put(&[0u32; 64]).bytes()]);
+    let launch = Launch {
+        params: &params,
+        ..Launch::new([1; 3], [64, 1, 1])
+    };
+    let (ran, races) = run_checked(kernel, &launch, &memory);
+    ran.unwrap();
+    races
+}
+
+/// The first thread of the second warp reads what the first thread of the first has written, with `arrive` and `wait` between.
+fn handed_over(prelude: &str, arrive: &str, wait: &str) -> Vec<KernelRace> {
+    races(&format!(
+        "and.b32 %r2, %r1, 31; setp.ne.u32 %p2, %r2, 0; setp.ne.u32 %p3, %r1, 0;
+         @!%p3 mbarrier.init.shared.b64 [bar], 1;
+         {prelude}
+         @%p2 bra END;
+         @%p1 bra WAIT;
+         st.shared.u32 [data], 7;
+         {arrive}
+         bra END;
+         WAIT: {wait}
+         @!%p4 bra WAIT;
+         ld.shared.u32 %r3, [data];
+         st.global.u32 [%rd1], %r3;
+         END:"
+    ))
+}
+
+#[test]
+fn an_arrival_releases_and_a_wait_that_succeeds_acquires() {
+    let arrivals = [
+        "mbarrier.arrive.shared.b64 %rd2, [bar];",
+        "mbarrier.arrive.release.cta.shared::cta.b64 _, [bar];",
+        "mbarrier.arrive_drop.shared.b64 _, [bar];",
+        "mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16; mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 16;",
+    ];
+    let waits = [
+        "mbarrier.test_wait.parity.shared.b64 %p4, [bar], 0;",
+        "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %p4, [bar], 0, 1000;",
+    ];
+    for arrive in arrivals {
+        for wait in waits {
+            assert_eq!(handed_over("bar.sync 0;", arrive, wait), [], "{arrive} {wait}");
+        }
+    }
+}
+
+#[test]
+fn what_is_relaxed_orders_nothing() {
+    let (arrive, wait) = (
+        "mbarrier.arrive.shared.b64 _, [bar];",
+        "mbarrier.test_wait.parity.shared.b64 %p4, [bar], 0;",
+    );
+    let relaxed = [
+        ("mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [bar];", wait),
+        (
+            arrive,
+            "mbarrier.test_wait.parity.relaxed.cta.shared::cta.b64 %p4, [bar], 0;",
+        ),
+    ];
+    for (arrive, wait) in relaxed {
+        let found = handed_over("bar.sync 0;", arrive, wait);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(found[0].missing, MissingOrder::Block);
+        assert!(matches!(found[0].ranges.as_slice(), [range] if *range == (0..4)));
+    }
+}
+
+#[test]
+fn an_object_is_not_used_before_it_is_made() {
+    // Warps run in turn here, so that the object is there in time; nothing says that it must be.
+    let found = handed_over(
+        "",
+        "mbarrier.arrive.shared.b64 _, [bar];",
+        "mbarrier.test_wait.parity.shared.b64 %p4, [bar], 0;",
+    );
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert!(
+        found[0].earlier.write && !found[0].earlier.atomic && found[0].later.atomic,
+        "{found:#?}"
+    );
+}
+
+#[test]
+fn the_phase_before_the_first_has_completed_and_orders_nothing() {
+    let found = handed_over(
+        "bar.sync 0;",
+        "mbarrier.arrive.shared.b64 _, [bar];",
+        "mbarrier.try_wait.parity.shared.b64 %p4, [bar], 1;",
+    );
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert_eq!(found[0].missing, MissingOrder::Block);
+}
+
+/// The fault of a single thread that runs the body.
+fn fault(body: &str) -> Fault {
+    let module = ptx::parse(&source(body)).unwrap();
+    let kernel = module.kernel("k").unwrap();
+    let mut memory = Memory::default();
+    let params = params(kernel, &[memory.put(&[0u32; 64]).bytes()]);
+    let launch = Launch {
+        params: &params,
+        ..Launch::new([1; 3], [1; 3])
+    };
+    run(kernel, &launch, &memory).unwrap_err()
+}
+
+#[test]
+fn misuse_is_a_fault_that_says_what_is_wrong() {
+    let init = "mbarrier.init.shared.b64 [bar], 2;";
+    for (body, operation, problem) in [
+        (
+            "mbarrier.arrive.shared.b64 _, [bar];".to_owned(),
+            "mbarrier.arrive",
+            "there is none",
+        ),
+        (
+            "mbarrier.init.shared.b64 [bar], 0;".to_owned(),
+            "mbarrier.init",
+            "0 arrivals are not from 1 to 1048575",
+        ),
+        (
+            "mbarrier.init.shared.b64 [bar], 1048576;".to_owned(),
+            "mbarrier.init",
+            "1048576 arrivals",
+        ),
+        (
+            format!("{init} mbarrier.arrive.shared.b64 _, [bar], 3;"),
+            "mbarrier.arrive",
+            "3 arrivals where the phase waits for 2",
+        ),
+        (
+            format!("{init} mbarrier.arrive.noComplete.shared.b64 %rd2, [bar], 2;"),
+            "mbarrier.arrive",
+            "`.noComplete`",
+        ),
+        (
+            format!("{init} mbarrier.inval.shared.b64 [bar]; mbarrier.arrive_drop.shared.b64 _, [bar];"),
+            "mbarrier.arrive_drop",
+            "there is none",
+        ),
+        (
+            format!("{init} mov.u64 %rd2, 5; mbarrier.test_wait.shared.b64 %p2, [bar], %rd2;"),
+            "mbarrier.test_wait",
+            "the state is not",
+        ),
+        (
+            format!("{init} mbarrier.arrive.b64 _, [%rd1];"),
+            "mbarrier.arrive",
+            "not one of the block's shared memory",
+        ),
+        (
+            format!("{init} mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 1048576;"),
+            "mbarrier.expect_tx",
+            "1048576 bytes",
+        ),
+        (
+            "cp.async.mbarrier.arrive.shared.b64 [bar];".to_owned(),
+            "cp.async.mbarrier.arrive",
+            "there is none",
+        ),
+    ] {
+        let found = fault(&body);
+        let FaultKind::InvalidBarrierObject {
+            operation: at,
+            problem: why,
+            ..
+        } = &found.kind
+        else {
+            panic!("{body}: {found}");
+        };
+        assert!(
+            (*at, found.ptx_line) == (operation, 8) && why.contains(problem),
+            "{body}: {found}"
+        );
+    }
+    let found = fault("mbarrier.init.shared.b64 [data+4], 1;");
+    assert!(matches!(found.kind, FaultKind::Misaligned { .. }), "{found}");
+    let found = fault("mbarrier.init.shared.b64 [data+64], 1;");
+    assert!(
+        matches!(found.kind, FaultKind::SharedOutOfBounds { .. }),
+        "{found}"
+    );
+}
+
+#[test]
+fn what_libraries_make_does_not_race() {
+    for text in [
+        include_str!("../ptx/compiled/libraries.ptx"),
+        include_str!("../ptx/compiled/libraries_13.ptx"),
+    ] {
+        let module = ptx::parse(text).unwrap();
+        // In `large_tiles` all lanes of a warp store one value to one place.
+        for (kernel, threads) in [("tiles", 64), ("sort", 128), ("scan", 128), ("atomics", 64)] {
+            let mut memory = Memory::default();
+            let source = memory.put(&(0..640).collect::<Vec<i32>>());
+            let target = memory.put(&[0i32; 640]);
+            let values = match kernel {
+                "atomics" => vec![target.bytes()],
+                _ => vec![source.bytes(), target.bytes()],
+            };
+            launch(&module, kernel, [1; 3], [threads, 1, 1], &memory, &values).unwrap();
+        }
+    }
+}

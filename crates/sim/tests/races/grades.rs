@@ -1,0 +1,307 @@
+//! Grades of races within a kernel: threads that write the same bytes are a note, every other race
+//! is an error, in every order.
+
+use millstream_driver::LaunchDims;
+use millstream_sim::{Grade, Report, SimConfig, exec::Verdict};
+
+use crate::{
+    expect::{clean_with, expect_with},
+    kernels::zeros,
+    rig::{Arg, Rig},
+};
+
+fn config(notes: bool) -> SimConfig {
+    SimConfig::new().kernel_race_check(true).kernel_race_notes(notes)
+}
+
+/// Threads of four blocks of 64, by number: two of a warp, one of the next, one of another block.
+const PLACES: [usize; 4] = [0, 1, 32, 64];
+
+/// A kernel in which each of `roles` is played by one thread, given by number; `%rd1` is an array.
+fn kernel(roles: &[(usize, &str)]) -> String {
+    let mut body = String::new();
+    for (thread, role) in roles {
+        body += &format!("setp.eq.u32 %p1, %r1, {thread};\n");
+        for instruction in role.split(';').filter(|instruction| !instruction.is_empty()) {
+            body += &format!("@%p1 {};\n", instruction.trim());
+        }
+    }
+    format!(
+        ".version 8.0\n.target sm_75\n.address_size 64
+.visible .entry k(.param .u64 k_0)
+{{
+.reg .pred %p<2>;
+.reg .b16 %h<2>;
+.reg .b32 %r<9>;
+.reg .b64 %rd<3>;
+ld.param.u64 %rd1, [k_0];
+mov.u32 %r2, %tid.x;
+mov.u32 %r3, %ctaid.x;
+mad.lo.u32 %r1, %r3, 64, %r2;
+mov.u32 %r4, 0x01010101;
+mov.u32 %r5, 0x02010101;
+mov.b64 %rd2, 0x0101010101010101;
+mov.u32 %r6, 0;
+{body}ret;
+}}"
+    )
+}
+
+/// The reports about one launch of a kernel.
+fn reports(text: &str, notes: bool) -> Vec<Report> {
+    let rig = Rig::new(config(notes));
+    let (stream, array) = (rig.stream(), zeros(&rig, 256));
+    let dims = LaunchDims {
+        grid: [4, 1, 1],
+        block: [64, 1, 1],
+        shared_bytes: 0,
+    };
+    let kernel = rig.kernel(text, "k");
+    let args = [Arg::Pointer(array)];
+    rig.launch_shaped(kernel, &dims, stream, &args).unwrap();
+    rig.stream_synchronize(stream).unwrap();
+    rig.gpu.reports()
+}
+
+/// All permutations of `count` items.
+fn orders(count: usize) -> Vec<Vec<usize>> {
+    if count == 0 {
+        return vec![Vec::new()];
+    }
+    let shorter = orders(count - 1);
+    let insert = |order: &Vec<usize>, at: usize| {
+        let mut order = order.clone();
+        order.insert(at, count - 1);
+        order
+    };
+    let all = (0..count).flat_map(|at| shorter.iter().map(move |order| insert(order, at)));
+    all.collect()
+}
+
+/// Assigns the roles to threads of all places in every order: the worst grade is the same, and
+/// without notes only errors are reported.
+fn graded(roles: &[&str], worst: Option<Grade>) {
+    for order in orders(PLACES.len()) {
+        let places = order.iter().map(|at| PLACES[*at]);
+        let roles: Vec<_> = places.zip(roles.iter().copied()).collect();
+        let text = kernel(&roles);
+        let reports = self::reports(&text, true);
+        let found = reports.iter().map(|report| report.grade).max();
+        assert_eq!(found, worst, "{roles:?}\n{reports:#?}");
+        let errors: Vec<_> = reports
+            .into_iter()
+            .filter(|report| report.grade == Grade::Error)
+            .collect();
+        assert_eq!(self::reports(&text, false), errors, "{roles:?}");
+    }
+}
+
+const ONE: &str = "st.global.u32 [%rd1], %r4";
+
+#[test]
+fn threads_that_write_the_same_bytes_are_a_note() {
+    graded(&[ONE, ONE], Some(Grade::Note));
+    graded(&[ONE, ONE, ONE, ONE], Some(Grade::Note));
+    // What was there before does not matter.
+    graded(
+        &["st.global.u32 [%rd1], %r6", "st.global.u32 [%rd1], %r6"],
+        Some(Grade::Note),
+    );
+    graded(&["st.global.u32 [%rd1], %r6", ONE], Some(Grade::Error));
+    // Each has a place of its own.
+    graded(&[ONE, "st.global.u32 [%rd1+4], %r4"], None);
+}
+
+#[test]
+fn one_that_writes_something_else_makes_it_an_error() {
+    let other = "st.global.u32 [%rd1], %r5";
+    graded(&[ONE, other], Some(Grade::Error));
+    graded(&[ONE, ONE, other], Some(Grade::Error));
+    graded(&[ONE, ONE, ONE, other], Some(Grade::Error));
+    // The last write of each is the same, but an earlier one differs.
+    graded(
+        &[ONE, "st.global.u32 [%rd1], %r5; st.global.u32 [%rd1], %r4"],
+        Some(Grade::Error),
+    );
+    // Two equal writes of one thread change nothing.
+    graded(
+        &[ONE, "st.global.u32 [%rd1], %r4; st.global.u32 [%rd1], %r4"],
+        Some(Grade::Note),
+    );
+}
+
+#[test]
+fn a_read_makes_it_an_error() {
+    let read = "ld.global.u32 %r7, [%rd1]";
+    graded(&[ONE, read], Some(Grade::Error));
+    graded(&[ONE, ONE, read], Some(Grade::Error));
+    // Also one of the bytes alone, and one by a thread that writes the same afterwards.
+    graded(&[ONE, ONE, "ld.global.u8 %h1, [%rd1+3]"], Some(Grade::Error));
+    graded(
+        &[ONE, "ld.global.u32 %r7, [%rd1]; st.global.u32 [%rd1], %r4"],
+        Some(Grade::Error),
+    );
+    // The thread reads what it wrote itself, but the other may write between.
+    graded(
+        &[ONE, "st.global.u32 [%rd1], %r4; ld.global.u32 %r7, [%rd1]"],
+        Some(Grade::Error),
+    );
+}
+
+#[test]
+fn accesses_of_different_widths_are_compared_byte_by_byte() {
+    let (byte, half) = ("st.global.u8 [%rd1+1], %r5", "st.global.u16 [%rd1+2], %r5");
+    let (double, pair) = (
+        "st.global.u64 [%rd1], %rd2",
+        "st.global.v2.u32 [%rd1], {%r4, %r5}",
+    );
+    graded(&[ONE, byte, double], Some(Grade::Note));
+    // Bytes 2 and 3 of it are 1, as everywhere; of the whole word the last is 2.
+    graded(&[ONE, half], Some(Grade::Note));
+    graded(&["st.global.u32 [%rd1], %r5", half], Some(Grade::Error));
+    // The two differ in byte 3 alone, where this one does not write.
+    graded(
+        &["st.global.u32 [%rd1], %r5", "st.global.u16 [%rd1], %r4"],
+        Some(Grade::Note),
+    );
+    graded(&[double, pair], Some(Grade::Error));
+    graded(&[ONE, pair], Some(Grade::Note));
+}
+
+#[test]
+fn an_atomic_reads_and_a_volatile_store_does_not() {
+    let exchange = "atom.global.exch.b32 %r7, [%rd1], %r4";
+    graded(&[ONE, exchange], Some(Grade::Error));
+    graded(&[ONE, "red.global.or.b32 [%rd1], %r4"], Some(Grade::Error));
+    // It finds something else, and only reads.
+    graded(
+        &[ONE, "atom.global.cas.b32 %r7, [%rd1], %r5, %r4"],
+        Some(Grade::Error),
+    );
+    graded(&[exchange, exchange], None);
+    let volatile = "st.volatile.global.u32 [%rd1], %r4";
+    graded(&[ONE, volatile], Some(Grade::Note));
+    graded(&[ONE, "st.volatile.global.u32 [%rd1], %r5"], Some(Grade::Error));
+    graded(&[volatile, "st.volatile.global.u32 [%rd1], %r5"], None);
+}
+
+#[test]
+fn one_block_of_many_that_writes_something_else_is_found() {
+    let text = |odd: usize| {
+        let threads = (0..4).flat_map(|block| [64 * block, 64 * block + 1, 64 * block + 32]);
+        let role = |thread| {
+            if thread == odd {
+                "st.global.u32 [%rd1], %r5"
+            } else {
+                ONE
+            }
+        };
+        let roles: Vec<_> = threads.map(|thread| (thread, role(thread))).collect();
+        kernel(&roles)
+    };
+    for odd in [0, 1, 32, 64, 65, 96, 192, 193, 224] {
+        let worst = reports(&text(odd), true).iter().map(|report| report.grade).max();
+        assert_eq!(worst, Some(Grade::Error), "thread {odd}");
+    }
+    let worst = reports(&text(999), true).iter().map(|report| report.grade).max();
+    assert_eq!(worst, Some(Grade::Note));
+}
+
+/// Writes of one value before a barrier and of another behind it.
+#[test]
+fn writes_on_either_side_of_a_barrier_do_not_count_together() {
+    let threads: Vec<_> = [0, 1, 32].map(|thread| (thread, ONE)).into();
+    let first = kernel(&threads);
+    let again = "bar.sync 0;\nst.global.u32 [%rd1], %r6;\nret;\n}";
+    let text = first.replace("ret;\n}", again).replace("%r1, 64", "%r1, 1000");
+    let rig = Rig::new(config(true));
+    let (stream, array) = (rig.stream(), zeros(&rig, 256));
+    rig.launch(rig.kernel(&text, "k"), (1, 64), stream, &[Arg::Pointer(array)])
+        .unwrap();
+    rig.stream_synchronize(stream).unwrap();
+    let reports = rig.gpu.reports();
+    assert!(reports.len() > 1, "before the barrier and behind it");
+    assert!(
+        reports.iter().all(|report| report.grade == Grade::Note),
+        "{reports:#?}"
+    );
+    // Another block may come between the two.
+    let worst = self::reports(&text, true).iter().map(|report| report.grade).max();
+    assert_eq!(worst, Some(Grade::Error));
+}
+
+/// A kernel in which all threads make the steps with `*`, and one thread each of the others.
+fn steps(steps: &[(usize, &str)]) -> String {
+    let roles: Vec<_> = steps.iter().map(|(thread, step)| (*thread, *step)).collect();
+    // The steps of all threads have no guard.
+    kernel(&roles).replace("@%p1 *", "")
+}
+
+/// A barrier for some threads orders their writes, and not those of the others.
+#[test]
+fn a_write_that_only_some_threads_know_of_is_compared_with_those_of_others() {
+    let two = "st.global.u32 [%rd1], %r5";
+    let text = |last: &'static str| {
+        steps(&[
+            (0, two),
+            // The first two warps of a block.
+            (0, "*setp.lt.u32 %p1, %r2, 64; *@%p1 bar.sync 1, 64"),
+            (32, ONE),
+            (64, last),
+        ])
+        .replace("%r3, 64", "%r3, 96")
+    };
+    for (last, worst) in [(ONE, Grade::Error), ("add.u32 %r7, %r7, 1", Grade::Note)] {
+        let rig = Rig::new(config(true));
+        let (stream, array) = (rig.stream(), zeros(&rig, 256));
+        let kernel = rig.kernel(&text(last), "k");
+        rig.launch(kernel, (1, 96), stream, &[Arg::Pointer(array)])
+            .unwrap();
+        rig.stream_synchronize(stream).unwrap();
+        let found = rig.gpu.reports().iter().map(|report| report.grade).max();
+        assert_eq!(found.unwrap_or(Grade::Note), worst, "{:#?}", rig.gpu.reports());
+    }
+}
+
+/// All values that a block wrote to a byte count, also when many blocks use the word.
+#[test]
+fn all_values_that_a_block_wrote_are_remembered() {
+    let byte = |at: usize, register: &str| format!("st.global.u8 [%rd1+{at}], {register}");
+    let (one, other) = (byte(0, "%r4"), byte(0, "%r6"));
+    let others: Vec<_> = (0..12).map(|_| byte(1, "%r4")).collect();
+    let mut all = vec![(0, &*other), (0, "*bar.warp.sync 0xffffffff"), (1, &*one)];
+    all.extend(
+        others
+            .iter()
+            .enumerate()
+            .map(|(at, role)| (64 + at, role.as_str())),
+    );
+    for (last, expected) in [(&*one, true), (&*other, true), ("add.u32 %r7, %r7, 1", false)] {
+        let mut all = all.clone();
+        all.push((128, last));
+        let errors = reports(&steps(&all), true);
+        let has_error = errors.iter().any(|report| report.grade == Grade::Error);
+        assert_eq!(has_error, expected, "{last}: {errors:#?}");
+    }
+}
+
+#[test]
+fn notes_say_so_in_text_and_json() {
+    let write = |rig: &Rig| {
+        let (stream, array) = (rig.stream(), zeros(rig, 256));
+        let text = kernel(&[(0, ONE), (1, ONE)]);
+        rig.launch(rig.kernel(&text, "k"), (1, 64), stream, &[Arg::Pointer(array)])
+            .unwrap();
+    };
+    expect_with(config(true), "within/note", write);
+    clean_with(config(false), write);
+
+    let rig = Rig::new(config(true));
+    write(&rig);
+    rig.context_synchronize().unwrap();
+    let finding = &rig.gpu.findings()[0];
+    assert_eq!(finding.verdict, Some(Verdict::SameBytes));
+    let json: serde_json::Value = serde_json::from_str(&finding.to_json()).unwrap();
+    assert_eq!(json["grade"], "note");
+    assert_eq!(json["verdict"], Verdict::SameBytes.to_string());
+}

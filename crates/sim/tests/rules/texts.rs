@@ -1,0 +1,278 @@
+//! Texts of reports: out-of-bounds accesses, the names of streams and devices, live objects.
+
+use millstream_driver::{DevicePtr, Driver, FillPattern, ResultCode, StreamHandle};
+use millstream_sim::{Gpu, LiveKind, Report, ReportKind, SimConfig, race::Label};
+
+use crate::rig::{Arg, Host, Rig, assert_code, each_schedule, each_schedule_with};
+
+/// Writes a word to the address that it is given.
+const WRITE: &str = r#"
+.version 8.0
+.target sm_75
+.address_size 64
+.visible .entry write(.param .u64 write_0)
+{
+    .reg .b64 %rd<3>;
+    .loc 1 3 1
+    ld.param.u64 %rd1, [write_0];
+    cvta.to.global.u64 %rd2, %rd1;
+    .loc 1 4 5
+    st.global.u32 [%rd2], 7;
+    ret;
+}
+.file 1 "write.cu"
+"#;
+
+/// Launches `write` on the word at `offset` of 64 bytes; gives the error and all reports.
+fn write_at(rig: &Rig, offset: i64) -> (String, Vec<Report>) {
+    let (stream, memory) = {
+        let _label = Label::new("input");
+        (rig.stream(), rig.mem_alloc(64).unwrap())
+    };
+    let kernel = {
+        let _label = Label::new("writers");
+        rig.kernel(WRITE, "write")
+    };
+    {
+        let _label = Label::new("first pass");
+        let address = DevicePtr::from_raw(memory.as_raw().wrapping_add_signed(offset));
+        rig.launch(kernel, (1, 1), stream, &[Arg::Pointer(address)])
+            .unwrap();
+    }
+    let error = rig.stream_synchronize(stream).unwrap_err();
+    (error.to_string(), rig.gpu.reports())
+}
+
+#[test]
+fn an_access_out_of_bounds_is_reported_once_with_all_that_is_known() {
+    for config in [SimConfig::new(), SimConfig::new().race_check(false)] {
+        for (offset, bytes, place) in [
+            (64, 4, "lie right behind the end of"),
+            (72, 4, "lie 8 bytes behind the end of"),
+            (-4, 4, "lie 4 bytes in front of"),
+        ] {
+            each_schedule_with(config.clone(), |rig| {
+                let (error, reports) = write_at(rig, offset);
+                let [report] = &reports[..] else {
+                    panic!("one report: {reports:#?}");
+                };
+                assert_eq!(report.kind, ReportKind::KernelFault);
+                let here = "at crates/sim/tests/rules/texts.rs:";
+                let launched = format!("kernel `write`, operation 1 on stream 1, `first pass` {here}");
+                assert!(report.text.starts_with(&launched), "{report}");
+                for part in [
+                    "line 12 of the PTX of `writers` (write.cu:4) in block (0, 0, 0), thread (0, 0, 0): ",
+                    &format!("write of {bytes} bytes at 0x"),
+                    &format!(", which {place} allocation 1 at 0x"),
+                    &format!("(64 bytes, cuMemAlloc, `input` {here}"),
+                ] {
+                    assert_eq!(report.text.matches(part).count(), 1, "{part} in {report}");
+                }
+                assert!(error.contains(&report.text), "{error}");
+                if config == SimConfig::new() {
+                    let [finding] = &rig.gpu.findings()[..] else {
+                        panic!("one finding");
+                    };
+                    assert_eq!(finding.kind, ReportKind::OutOfBounds);
+                    let thread = finding.later.thread.as_ref().unwrap();
+                    assert_eq!((thread.ptx_line, thread.write), (12, true));
+                    assert_eq!(finding.memory.as_ref().unwrap().allocation, 1);
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_null_pointer_and_memory_of_the_host_are_called_that() {
+    let rig = Rig::new(SimConfig::new());
+    let kernel = rig.kernel(WRITE, "write");
+    let stream = rig.stream();
+    rig.launch(kernel, (1, 1), stream, &[Arg::U64(8)]).unwrap();
+    assert_code(rig.stream_synchronize(stream), ResultCode::ILLEGAL_ADDRESS);
+    rig.assert_reported(
+        ReportKind::KernelFault,
+        &["write of 4 bytes at 0x8, which lie next to the null pointer"],
+    );
+    assert_eq!(rig.gpu.reports().len(), 1);
+
+    let rig = Rig::new(SimConfig::new());
+    let (kernel, stream) = (rig.kernel(WRITE, "write"), rig.stream());
+    let host = Host::pageable(64).address();
+    rig.launch(kernel, (1, 1), stream, &[Arg::Pointer(host)]).unwrap();
+    rig.stream_synchronize(stream).unwrap_err();
+    rig.assert_reported(
+        ReportKind::KernelFault,
+        &["lie in no memory that the device reaches"],
+    );
+}
+
+#[test]
+fn a_copy_out_of_bounds_is_reported_once_with_the_allocation() {
+    let rig = Rig::new(SimConfig::new());
+    let (stream, pinned) = (rig.stream(), rig.pinned(64));
+    let memory = {
+        let _label = Label::new("input");
+        rig.mem_alloc(60).unwrap()
+    };
+    assert_code(rig.upload(memory, pinned, stream), ResultCode::INVALID_VALUE);
+    assert_eq!(rig.gpu.reports().len(), 1);
+    rig.assert_reported(
+        ReportKind::OutOfBounds,
+        &[
+            "reach 4 bytes beyond the end of allocation 2",
+            "`input` at crates/sim/tests/rules/texts.rs:",
+        ],
+    );
+}
+
+/// Two fills of one array, on streams of one device or of two, without an order.
+fn race(first: (&Rig, StreamHandle), second: (&Rig, StreamHandle)) -> Report {
+    let pinned = first.0.pinned(64);
+    for (rig, stream) in [first, second] {
+        rig.memset_async(pinned.address(), FillPattern::U8(1), 64, stream)
+            .unwrap();
+    }
+    let memory = first.0.mem_alloc(64).unwrap();
+    first.0.upload(memory, pinned, first.1).unwrap();
+    second.0.download(pinned, memory, second.1).unwrap_or(());
+    first.0.context_synchronize().unwrap();
+    second.0.context_synchronize().unwrap();
+    first.0.gpu.reports().last().expect("a race").clone()
+}
+
+#[test]
+fn streams_are_numbered_from_1_on_each_device_and_default_streams_have_names() {
+    each_schedule(|rig| {
+        let streams = [rig.stream(), rig.blocking_stream(), rig.stream()];
+        let numbers = streams.map(|stream| rig.gpu.stream_number(stream));
+        assert_eq!(numbers, [Some(1), Some(2), Some(3)]);
+        rig.stream_destroy(streams[1]).unwrap();
+        assert_eq!(
+            rig.gpu.stream_number(rig.stream()),
+            Some(4),
+            "numbers are never given twice"
+        );
+        for default in [
+            StreamHandle::LEGACY,
+            StreamHandle::PER_THREAD,
+            StreamHandle::from_raw(0),
+        ] {
+            assert_eq!(rig.gpu.stream_number(default), None);
+        }
+    });
+    let rig = Rig::new(SimConfig::new());
+    let memory = rig.mem_alloc(4).unwrap();
+    for stream in [StreamHandle::PER_THREAD, rig.stream(), StreamHandle::LEGACY] {
+        rig.memset_async(memory, FillPattern::U8(1), 4, stream).unwrap();
+    }
+    rig.context_synchronize().unwrap();
+    let texts: Vec<_> = rig.gpu.reports().into_iter().map(|report| report.text).collect();
+    assert!(texts[0].contains("operation 2 on stream 1,"), "{texts:#?}");
+    assert!(texts[0].contains("operation 1 on per-thread default stream 1,"));
+    assert!(texts[1].contains("operation 3 on the legacy default stream,"));
+}
+
+#[test]
+fn a_context_that_is_made_anew_goes_on_counting_its_device_s_streams() {
+    let rig = Rig::new(SimConfig::new());
+    let old = rig.stream();
+    rig.release_context().unwrap();
+    let rig = Rig::over(rig.gpu.clone());
+    let new = rig.stream();
+    assert_eq!(rig.gpu.stream_number(new), Some(2));
+    assert_code(rig.stream_synchronize(old), ResultCode::INVALID_HANDLE);
+    rig.assert_reported(ReportKind::DeadHandle, &["stream 1 "]);
+}
+
+#[test]
+fn of_several_devices_every_report_names_the_one_that_is_meant() {
+    each_schedule_with(SimConfig::new().devices(2), |rig| {
+        let there = rig.on_device(1);
+        let (here, other) = (rig.stream(), there.stream());
+        assert_eq!(
+            [here, other].map(|stream| rig.gpu.stream_number(stream)),
+            [Some(1); 2]
+        );
+        let report = race((rig, here), (&there, other));
+        for part in ["stream 1 of device 0", "stream 1 of device 1"] {
+            assert!(report.text.contains(part), "{report}");
+        }
+        let error = there.mem_alloc(1 << 50).unwrap_err();
+        assert!(error.to_string().ends_with("(on device 1)"), "{error}");
+        let memory = there.mem_alloc(64).unwrap();
+        let fill = there.memset_async(memory, FillPattern::U8(0), 65, other);
+        assert_code(fill, ResultCode::INVALID_VALUE);
+        let report = rig.gpu.reports().pop().unwrap();
+        assert_eq!(report.device, Some(1));
+        assert!(report.to_string().contains("in cuMemsetD8Async on device 1: "));
+        assert!(report.text.contains("cuMemAlloc on device 1"), "{report}");
+    });
+    // With a single device, reports do not name it.
+    let rig = Rig::new(SimConfig::new());
+    rig.memset_async(DevicePtr::from_raw(0), FillPattern::U8(0), 1, rig.stream())
+        .unwrap_err();
+    assert_eq!(rig.gpu.reports()[0].device, None);
+}
+
+/// A wait that lets another thread call on another device is still this device's call.
+#[test]
+fn a_call_that_waited_is_reported_as_itself() {
+    let rig = Rig::new(SimConfig::new().devices(2));
+    let (stream, there) = (rig.stream(), rig.on_device(1));
+    let kernel = rig.kernel(WRITE, "write");
+    let hold = rig.hold(stream);
+    rig.launch(kernel, (1, 1), stream, &[Arg::U64(8)]).unwrap();
+    let error = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| rig.stream_synchronize(stream).unwrap_err());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        there.event();
+        hold.release();
+        waits.join().unwrap()
+    });
+    assert!(error.to_string().ends_with("(on device 0)"), "{error}");
+}
+
+#[test]
+fn what_is_alive_is_listed_with_its_size_and_the_line_that_made_it() {
+    let rig = Rig::new(SimConfig::new());
+    let made = line!() + 1;
+    let _label = Label::new("setup");
+    let (stream, memory) = (rig.stream(), rig.mem_alloc(48).unwrap());
+    let pooled = rig.mem_alloc_async(32, stream).unwrap();
+    let (pinned, managed) = (rig.pinned(16), rig.managed(8));
+    let event = rig.event();
+    let module = rig.module_load(WRITE.as_bytes()).unwrap();
+    drop(_label);
+    let unnamed = rig.event();
+    let listed = |gpu: &Gpu| -> Vec<String> { gpu.live_objects().iter().map(ToString::to_string).collect() };
+    let site = format!("`setup` at crates/sim/tests/rules/texts.rs:{made}");
+    assert_eq!(
+        listed(&rig.gpu),
+        [
+            format!("device memory of 48 bytes (allocation 1, cuMemAlloc, {site})"),
+            format!(
+                "device memory of 32 bytes (allocation 2, cuMemAllocAsync by operation 1 on stream 1, {site})"
+            ),
+            format!("page-locked memory of 16 bytes (allocation 3, cuMemHostAlloc, {site})"),
+            format!("managed memory of 8 bytes (allocation 4, cuMemAllocManaged, {site})"),
+            format!("stream 1 ({site})"),
+            format!("event 1 ({site})"),
+            "event 2".into(),
+            format!("module 1 ({site})"),
+        ]
+    );
+    let kinds: Vec<_> = rig.gpu.live_objects().iter().map(|object| object.kind).collect();
+    assert!(kinds.is_sorted() && kinds[2] == LiveKind::PageLockedMemory);
+    rig.mem_free(memory).unwrap();
+    rig.mem_free_async(pooled, stream).unwrap();
+    rig.stream_synchronize(stream).unwrap();
+    rig.host_free(pinned).unwrap();
+    rig.mem_free(managed.address()).unwrap();
+    rig.event_destroy(event).unwrap();
+    rig.event_destroy(unnamed).unwrap();
+    rig.stream_destroy(stream).unwrap();
+    assert_eq!(listed(&rig.gpu), [format!("module 1 ({site})")]);
+    rig.module_unload(module).unwrap();
+    assert!(rig.gpu.live_objects().is_empty());
+}

@@ -1,0 +1,71 @@
+//! `cargo xtask targets`: compiles the crates for other systems than this one, without running anything.
+
+use std::process::Stdio;
+
+use anyhow::{Context, Result};
+
+use crate::process;
+
+/// The systems that the crates are to compile for, besides Linux on x86-64.
+const TARGETS: [&str; 3] = [
+    "x86_64-pc-windows-gnu",
+    "aarch64-apple-darwin",
+    "aarch64-unknown-linux-gnu",
+];
+
+/// Checks the libraries and programs of the workspace for every target whose standard library is there,
+/// or can be installed, and says which were not checked.
+pub(crate) fn run() -> Result<()> {
+    for target in TARGETS {
+        if !is_installed(target)? && !install(target) {
+            println!("{target}: not checked, its standard library cannot be installed here");
+            continue;
+        }
+        println!("cargo check --workspace --target {target}");
+        process::run(process::command("cargo").args([
+            "check",
+            "--quiet",
+            "--workspace",
+            "--target",
+            target,
+        ]))?;
+    }
+    Ok(())
+}
+
+/// Whether the compiler has the target's standard library.
+fn is_installed(target: &str) -> Result<bool> {
+    let mut rustc = process::command("rustc");
+    let folder = process::output(rustc.args(["--print", "target-libdir", "--target", target]))?;
+    let folder = std::path::Path::new(folder.trim());
+    if !folder.is_dir() {
+        return Ok(false);
+    }
+    let entries = folder
+        .read_dir()
+        .with_context(|| format!("cannot list {}", folder.display()))?;
+    let is_core = |name: std::ffi::OsString| name.to_string_lossy().starts_with("libcore-");
+    Ok(entries.flatten().any(|entry| is_core(entry.file_name())))
+}
+
+/// Installs it, where rustup can.
+fn install(target: &str) -> bool {
+    let rustup = process::command("rustup")
+        .args(["target", "add", target])
+        .stdin(Stdio::null())
+        .status();
+    rustup.is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_compilers_own_target_is_installed_and_an_unknown_one_is_an_error() {
+        let version = process::output(process::command("rustc").arg("-vV")).expect("rustc runs");
+        let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+        assert!(is_installed(host.expect("a host")).expect("it is known"));
+        assert!(is_installed("x86_64-millstream-none").is_err());
+    }
+}
