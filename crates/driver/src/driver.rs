@@ -767,7 +767,7 @@ pub trait Driver: Send + Sync + fmt::Debug {
         attribute: FunctionAttribute,
     ) -> Result<i32>;
 
-    /// Sets one attribute of the kernel, for launches from now on (`cuFuncSetAttribute`, rule 59). Of the
+    /// Sets one attribute of the kernel, for launches from now on (`cuFuncSetAttribute`, rule 57). Of the
     /// attributes named here, [`MAX_DYNAMIC_SHARED_BYTES`](FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES)
     /// can be set.
     ///
@@ -792,7 +792,7 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// # Errors
     ///
     /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for a shape that the device cannot have, and for
-    /// more dynamic shared memory than [`FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES`] allows (rule 59).
+    /// more dynamic shared memory than [`FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES`] allows (rule 57).
     ///
     /// # Safety
     ///

@@ -63,7 +63,7 @@ fn wrong_shape(kernel: &Kernel, dynamic_max: u32, dims: &LaunchDims) -> Option<(
     if shared_bytes > dynamic_max {
         return invalid(format!(
             "{shared_bytes} bytes of dynamic shared memory, of at most {dynamic_max} beside {own} bytes of static \
-             shared memory; cuFuncSetAttribute allows up to {} (rule 59)",
+             shared memory; cuFuncSetAttribute allows up to {} (rule 57)",
             dynamic_shared_limit(kernel)
         ));
     }

@@ -1,4 +1,4 @@
-//! Rule 58: how memory is aligned.
+//! Rule 56: how memory is aligned.
 
 use libtest_mimic::Failed;
 use millstream_driver::{ALLOCATION_ALIGNMENT, StreamHandle};
@@ -8,7 +8,7 @@ use crate::rig::{Outcome, Rig, check};
 /// Sizes about those at which allocators change their ways.
 const SIZES: [usize; 8] = [1, 4, 100, 4096, 5000, 65_536, 70_000, 3 << 20];
 
-pub(crate) fn r58(rig: &Rig) -> Outcome {
+pub(crate) fn r56(rig: &Rig) -> Outcome {
     let stream = rig.stream()?;
     let device = least_alignment(|bytes| Ok(rig.memory_to_keep(bytes)?.as_raw()))?;
     let pooled = least_alignment(|bytes| {

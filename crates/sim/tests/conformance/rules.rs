@@ -307,15 +307,15 @@ pub(crate) const RULES: &[Rule] = &[
         legacy::r55,
     ),
     rule(
-        58,
+        56,
         "every_allocation_is_aligned",
         "to 256 bytes or more",
-        allocations::r58,
+        allocations::r56,
     ),
     rule(
-        59,
+        57,
         "a_kernel_opts_in_to_more_dynamic_shared_memory",
         "48 KiB with the kernel's own, more by opting in; a launch beyond it is an invalid value",
-        shared_memory::r59,
+        shared_memory::r57,
     ),
 ];

@@ -1,10 +1,10 @@
-//! Rule 59: dynamic shared memory beyond what every kernel may have.
+//! Rule 57: dynamic shared memory beyond what every kernel may have.
 
 use millstream_driver::{DeviceAttribute, FunctionAttribute, ResultCode};
 
 use crate::rig::{Outcome, Rig, check};
 
-pub(crate) fn r59(rig: &Rig) -> Outcome {
+pub(crate) fn r57(rig: &Rig) -> Outcome {
     const DYNAMIC: FunctionAttribute = FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES;
     let (stream, target, kernel) = (rig.stream()?, rig.memory(4)?, rig.kernels().last_word);
     let usual = rig.attribute(DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK)?;

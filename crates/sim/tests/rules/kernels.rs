@@ -307,7 +307,7 @@ fn launches_of_a_wrong_shape_are_refused() {
 }
 
 #[test]
-fn r59_a_kernel_opts_in_to_more_dynamic_shared_memory() {
+fn r57_a_kernel_opts_in_to_more_dynamic_shared_memory() {
     const DYNAMIC: FunctionAttribute = FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES;
     let rig = Rig::new(SimConfig::new());
     let stream = rig.stream();
