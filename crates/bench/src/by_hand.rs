@@ -7,7 +7,7 @@ use std::{sync::Arc, thread};
 use anyhow::Result;
 
 use crate::{
-    probe::{Chunk, Stores},
+    chunk::{Chunk, Stores},
     raw::{Raw, RawKernel, RawMemory, RawStream},
 };
 

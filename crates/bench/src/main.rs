@@ -2,11 +2,11 @@
 
 mod by_hand;
 mod chart;
+mod chunk;
 mod instructions;
 mod json;
 mod kernels;
 mod null;
-mod probe;
 mod pytorch;
 mod raw;
 mod report;
@@ -51,12 +51,6 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measure what the machine itself can do: memory, driver calls, staging, ways to wait.
-    Probe {
-        /// Measure less often.
-        #[arg(long)]
-        quick: bool,
-    },
     /// Run one case of T4, for valgrind to count.
     #[command(hide = true)]
     Count {
@@ -68,7 +62,6 @@ enum Command {
 /// Runs what is asked for; says whether all of it could be.
 fn run(arguments: &Arguments) -> Result<bool> {
     match &arguments.command {
-        Some(Command::Probe { quick }) => return probe::run(*quick).map(|()| true),
         Some(Command::Count { case }) => return instructions::run_case(case).map(|()| true),
         None => {}
     }

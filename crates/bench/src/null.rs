@@ -6,7 +6,6 @@
 )]
 
 use std::{
-    ffi::c_void,
     fmt,
     ptr::NonNull,
     sync::{
@@ -17,10 +16,9 @@ use std::{
 };
 
 use millstream_driver::{
-    Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
-    EventHandle, EventKind, FillPattern, FunctionAttribute, FunctionHandle, HostFunction, LaunchDims,
-    ManagedAdvice, ManagedLocation, ModuleHandle, PoolHandle, PoolUsage, PriorityRange, ResultCode,
-    StreamHandle,
+    Completion, ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle,
+    EventKind, FunctionAttribute, FunctionHandle, HostFunction, ModuleHandle, PoolHandle, PoolUsage,
+    PriorityRange, ResultCode, StreamHandle, driver_methods,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -101,20 +99,26 @@ struct Line {
     _words: [u128; 16],
 }
 
-/// Methods that do nothing, and those that only lengthen the queue of the stream they name.
+/// One method: it does nothing, or only lengthens the queue of its stream. Those with a value are written out.
+macro_rules! inert_method {
+    ([call] $name:ident($($arg:ident: $type:ty),*)) => {
+        unsafe fn $name(&self, $(_: $type),*) -> Result<()> {
+            Ok(())
+        }
+    };
+    ([enqueue($stream:ident)] $name:ident($($arg:ident: $type:ty),*)) => {
+        unsafe fn $name(&self, $($arg: $type),*) -> Result<()> {
+            $(let _ = $arg;)*
+            self.enqueue($stream)
+        }
+    };
+    ([value] $($rest:tt)*) => {};
+}
+
 macro_rules! inert {
-    (nothing { $(fn $name:ident($($type:ty),*);)* }
-     enqueue { $(fn $enqueue:ident($($before:ty),*; stream $(; $($after:ty),*)?);)* }) => {
-        $(
-            unsafe fn $name(&self, $(_: $type),*) -> Result<()> {
-                Ok(())
-            }
-        )*
-        $(
-            unsafe fn $enqueue(&self, $(_: $before,)* stream: StreamHandle $($(, _: $after)*)?) -> Result<()> {
-                self.enqueue(stream)
-            }
-        )*
+    ($([$kind:ident $class:ident $(($stream:ident))?]
+       fn $name:ident($($arg:ident: $type:ty),*) -> $value:ty;)*) => {
+        $(inert_method!([$class $(($stream))?] $name($($arg: $type),*));)*
     };
 }
 
@@ -300,40 +304,5 @@ impl Driver for Null {
         self.enqueue(stream)
     }
 
-    inert! {
-        nothing {
-            fn primary_context_release(DeviceOrdinal);
-            fn context_synchronize(ContextHandle);
-            fn stream_destroy(ContextHandle, StreamHandle);
-            fn stream_synchronize(ContextHandle, StreamHandle);
-            fn stream_wait_event(ContextHandle, StreamHandle, EventHandle);
-            fn event_synchronize(ContextHandle, EventHandle);
-            fn mem_advise(ContextHandle, DevicePtr, usize, ManagedAdvice, ManagedLocation);
-            fn mem_free(ContextHandle, DevicePtr);
-            fn pool_set_release_threshold(PoolHandle, u64);
-            fn pool_trim(PoolHandle, usize);
-            fn host_free(ContextHandle, NonNull<u8>);
-            fn host_register(ContextHandle, NonNull<u8>, usize);
-            fn host_unregister(ContextHandle, NonNull<u8>);
-            fn copy_host_to_device(ContextHandle, DevicePtr, *const u8, usize);
-            fn copy_device_to_host(ContextHandle, *mut u8, DevicePtr, usize);
-            fn copy_device_to_device(ContextHandle, DevicePtr, DevicePtr, usize);
-            fn copy_unified(ContextHandle, DevicePtr, DevicePtr, usize);
-            fn module_unload(ContextHandle, ModuleHandle);
-            fn function_load(ContextHandle, FunctionHandle);
-            fn function_set_attribute(ContextHandle, FunctionHandle, FunctionAttribute, i32);
-        }
-        enqueue {
-            fn mem_free_async(ContextHandle, DevicePtr; stream);
-            fn mem_prefetch_async(ContextHandle, DevicePtr, usize, ManagedLocation; stream);
-            fn copy_captured_async(ContextHandle, DevicePtr, *const u8, usize; stream);
-            fn copy_host_to_device_async(ContextHandle, DevicePtr, *const u8, usize; stream);
-            fn copy_device_to_host_async(ContextHandle, *mut u8, DevicePtr, usize; stream);
-            fn copy_device_to_device_async(ContextHandle, DevicePtr, DevicePtr, usize; stream);
-            fn copy_unified_async(ContextHandle, DevicePtr, DevicePtr, usize; stream);
-            fn copy_2d_async(ContextHandle, &Copy2d; stream);
-            fn memset_async(ContextHandle, DevicePtr, FillPattern, usize; stream);
-            fn launch_kernel(ContextHandle, FunctionHandle, &LaunchDims; stream; &[*const c_void]);
-        }
-    }
+    driver_methods!(inert);
 }

@@ -16,6 +16,7 @@ mod handles;
 mod host_access;
 pub mod libraries;
 mod managed;
+mod methods;
 mod per_process;
 
 pub use copy_2d::{Copy2d, Memory2d, Side2d};

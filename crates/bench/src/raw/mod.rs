@@ -108,12 +108,6 @@ impl Raw {
         Ok(RawKernel { function })
     }
 
-    /// The kernel of gate.cu.
-    pub(crate) fn gate(&self) -> Result<RawGate> {
-        let function = self.function(include_str!("../../../../kernels/gate.ptx"), "gate")?;
-        Ok(RawGate { function })
-    }
-
     fn function(&self, ptx: &str, name: &str) -> Result<FunctionHandle> {
         // SAFETY: the context is retained. The module is never unloaded.
         let module = unsafe { self.driver.module_load(self.context, ptx.as_bytes()) }?;
@@ -135,12 +129,6 @@ impl Drop for Raw {
 /// A loaded `vecadd`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawKernel {
-    function: FunctionHandle,
-}
-
-/// A loaded `gate`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RawGate {
     function: FunctionHandle,
 }
 
@@ -215,11 +203,6 @@ impl RawEvent {
         // SAFETY: the event is alive.
         let found = unsafe { self.raw.driver.event_query(self.raw.context, self.handle) }?;
         Ok(found == Completion::Complete)
-    }
-
-    pub(crate) fn synchronize(&self) -> Result<()> {
-        // SAFETY: the event is alive.
-        Ok(unsafe { self.raw.driver.event_synchronize(self.raw.context, self.handle) }?)
     }
 }
 

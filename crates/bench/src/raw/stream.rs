@@ -5,9 +5,9 @@
 use std::{ffi::c_void, sync::Arc};
 
 use anyhow::{Result, ensure};
-use millstream_driver::{Completion, FillPattern, HostFunction, LaunchDims, StreamHandle};
+use millstream_driver::{Completion, FillPattern, LaunchDims, StreamHandle};
 
-use super::{BLOCK, Flag, Raw, RawEvent, RawGate, RawHost, RawKernel, RawMemory};
+use super::{BLOCK, Raw, RawEvent, RawHost, RawKernel, RawMemory};
 
 /// A stream.
 #[derive(Debug)]
@@ -61,34 +61,6 @@ impl RawStream {
                 .launch_kernel(self.raw.context, kernel.function, &dims, self.handle, &params)
         };
         Ok(launched?)
-    }
-
-    /// Keeps the stream busy until the flag is raised.
-    pub(crate) fn gate(&self, gate: RawGate, flag: Flag) -> Result<()> {
-        let address = flag.address();
-        let params = [std::ptr::from_ref(&address).cast()];
-        let dims = LaunchDims {
-            grid: [1; 3],
-            block: [1; 3],
-            shared_bytes: 0,
-        };
-        // SAFETY: the parameter is that of gate.cu, and the flag's memory is never freed.
-        let launched = unsafe {
-            self.raw
-                .driver
-                .launch_kernel(self.raw.context, gate.function, &dims, self.handle, &params)
-        };
-        Ok(launched?)
-    }
-
-    /// Runs a function on the host in stream order.
-    pub(crate) fn on_host(&self, function: HostFunction) -> Result<()> {
-        // SAFETY: the stream is alive; the callers' functions do not call the driver.
-        Ok(unsafe {
-            self.raw
-                .driver
-                .launch_host_function(self.raw.context, self.handle, function)
-        }?)
     }
 
     #[inline]

@@ -5,13 +5,10 @@
     reason = "passes unsafe calls on, with the contract they came with"
 )]
 
-use std::{collections::BTreeMap, ffi::c_void, fmt, ptr::NonNull, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use millstream::driver::{
-    Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
-    EventHandle, EventKind, FillPattern, FloatOperand, FunctionAttribute, FunctionHandle, HostAccess,
-    HostFunction, LaunchDims, ManagedAdvice, ManagedLocation, MemoryReuse, ModuleHandle, PoolHandle,
-    PoolUsage, PriorityRange, StreamHandle,
+    Driver, DriverError, FloatOperand, FunctionHandle, HostAccess, MemoryReuse, StreamHandle, driver_methods,
 };
 use parking_lot::Mutex;
 
@@ -147,9 +144,28 @@ trait IsNoStream {
 
 impl<T> IsNoStream for &T {}
 
+/// Passes one method on, noted.
 macro_rules! pass_on {
-    (safe { $(fn $name:ident($($arg:ident: $type:ty),*) -> $result:ty;)* }
-     trusting { $(fn $trusting:ident($($given:ident: $given_type:ty),*) -> $answer:ty;)* }) => {
+    (safe $name:ident($($arg:ident: $type:ty),*) -> $value:ty) => {
+        fn $name(&self, $($arg: $type),*) -> Result<$value> {
+            self.make(stringify!($name), || self.inner.$name($($arg),*))
+        }
+    };
+    (unsafe $name:ident($($arg:ident: $type:ty),*) -> $value:ty) => {
+        unsafe fn $name(&self, $($arg: $type),*) -> Result<$value> {
+            $(self.look_at((&$arg).as_stream());)*
+            self.make(stringify!($name), || {
+                // SAFETY: this function's contract is that of the one behind it.
+                unsafe { self.inner.$name($($arg),*) }
+            })
+        }
+    };
+}
+
+/// Implements [`Driver`] by the table of its methods.
+macro_rules! implement {
+    ($([$kind:ident $class:ident $(($stream:ident))?]
+       fn $name:ident($($arg:ident: $type:ty),*) -> $value:ty;)*) => {
         impl Driver for Calls {
             fn name(&self) -> String {
                 format!("{}, counted", self.inner.name())
@@ -189,87 +205,9 @@ macro_rules! pass_on {
                 self.inner.pause(duration);
             }
 
-            $(
-                fn $name(&self, $($arg: $type),*) -> $result {
-                    self.make(stringify!($name), || self.inner.$name($($arg),*))
-                }
-            )*
-
-            $(
-                unsafe fn $trusting(&self, $($given: $given_type),*) -> $answer {
-                    $(self.look_at((&$given).as_stream());)*
-                    self.make(stringify!($trusting), || {
-                        // SAFETY: this function's contract is that of the one behind it.
-                        unsafe { self.inner.$trusting($($given),*) }
-                    })
-                }
-            )*
+            $(pass_on!($kind $name($($arg: $type),*) -> $value);)*
         }
     };
 }
 
-pass_on! {
-    safe {
-        fn driver_version() -> Result<i32>;
-        fn current_context() -> Result<ContextHandle>;
-        fn device_count() -> Result<i32>;
-        fn device_name(device: DeviceOrdinal) -> Result<String>;
-        fn device_uuid(device: DeviceOrdinal) -> Result<[u8; 16]>;
-        fn device_total_bytes(device: DeviceOrdinal) -> Result<u64>;
-        fn device_attribute(device: DeviceOrdinal, attribute: DeviceAttribute) -> Result<i32>;
-        fn primary_context_retain(device: DeviceOrdinal) -> Result<ContextHandle>;
-        fn default_pool(device: DeviceOrdinal) -> Result<PoolHandle>;
-    }
-    trusting {
-        fn make_current(context: ContextHandle) -> Result<()>;
-        fn primary_context_release(device: DeviceOrdinal) -> Result<()>;
-        fn context_synchronize(context: ContextHandle) -> Result<()>;
-        fn stream_priority_range(context: ContextHandle) -> Result<PriorityRange>;
-        fn stream_create(context: ContextHandle, non_blocking: bool, priority: i32) -> Result<StreamHandle>;
-        fn stream_destroy(context: ContextHandle, stream: StreamHandle) -> Result<()>;
-        fn stream_query(context: ContextHandle, stream: StreamHandle) -> Result<Completion>;
-        fn stream_synchronize(context: ContextHandle, stream: StreamHandle) -> Result<()>;
-        fn stream_wait_event(context: ContextHandle, stream: StreamHandle, event: EventHandle) -> Result<()>;
-        fn event_create(context: ContextHandle, kind: EventKind) -> Result<EventHandle>;
-        fn event_destroy(context: ContextHandle, event: EventHandle) -> Result<()>;
-        fn event_record(context: ContextHandle, event: EventHandle, stream: StreamHandle) -> Result<()>;
-        fn event_query(context: ContextHandle, event: EventHandle) -> Result<Completion>;
-        fn event_synchronize(context: ContextHandle, event: EventHandle) -> Result<()>;
-        fn event_elapsed_ms(context: ContextHandle, start: EventHandle, end: EventHandle) -> Result<f32>;
-        fn mem_info(context: ContextHandle) -> Result<(u64, u64)>;
-        fn mem_alloc(context: ContextHandle, bytes: usize) -> Result<DevicePtr>;
-        fn mem_alloc_managed(context: ContextHandle, bytes: usize) -> Result<DevicePtr>;
-        fn mem_prefetch_async(context: ContextHandle, pointer: DevicePtr, bytes: usize, location: ManagedLocation, stream: StreamHandle) -> Result<()>;
-        fn mem_advise(context: ContextHandle, pointer: DevicePtr, bytes: usize, advice: ManagedAdvice, location: ManagedLocation) -> Result<()>;
-        fn mem_free(context: ContextHandle, pointer: DevicePtr) -> Result<()>;
-        fn mem_alloc_async(context: ContextHandle, bytes: usize, stream: StreamHandle) -> Result<DevicePtr>;
-        fn mem_free_async(context: ContextHandle, pointer: DevicePtr, stream: StreamHandle) -> Result<()>;
-        fn pool_set_release_threshold(pool: PoolHandle, bytes: u64) -> Result<()>;
-        fn pool_trim(pool: PoolHandle, keep_bytes: usize) -> Result<()>;
-        fn pool_usage(pool: PoolHandle) -> Result<PoolUsage>;
-        fn host_alloc(context: ContextHandle, bytes: usize) -> Result<NonNull<u8>>;
-        fn host_free(context: ContextHandle, pointer: NonNull<u8>) -> Result<()>;
-        fn host_register(context: ContextHandle, pointer: NonNull<u8>, bytes: usize) -> Result<()>;
-        fn host_unregister(context: ContextHandle, pointer: NonNull<u8>) -> Result<()>;
-        fn copy_host_to_device(context: ContextHandle, target: DevicePtr, source: *const u8, bytes: usize) -> Result<()>;
-        fn copy_device_to_host(context: ContextHandle, target: *mut u8, source: DevicePtr, bytes: usize) -> Result<()>;
-        fn copy_device_to_device(context: ContextHandle, target: DevicePtr, source: DevicePtr, bytes: usize) -> Result<()>;
-        fn copy_host_to_device_async(context: ContextHandle, target: DevicePtr, source: *const u8, bytes: usize, stream: StreamHandle) -> Result<()>;
-        fn copy_device_to_host_async(context: ContextHandle, target: *mut u8, source: DevicePtr, bytes: usize, stream: StreamHandle) -> Result<()>;
-        fn copy_device_to_device_async(context: ContextHandle, target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle) -> Result<()>;
-        fn copy_unified(context: ContextHandle, target: DevicePtr, source: DevicePtr, bytes: usize) -> Result<()>;
-        fn copy_captured_async(context: ContextHandle, target: DevicePtr, source: *const u8, bytes: usize, stream: StreamHandle) -> Result<()>;
-        fn copy_unified_async(context: ContextHandle, target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle) -> Result<()>;
-        fn copy_2d_async(context: ContextHandle, copy: &Copy2d, stream: StreamHandle) -> Result<()>;
-        fn memset_async(context: ContextHandle, target: DevicePtr, pattern: FillPattern, count: usize, stream: StreamHandle) -> Result<()>;
-        fn module_load(context: ContextHandle, image: &[u8]) -> Result<ModuleHandle>;
-        fn module_unload(context: ContextHandle, module: ModuleHandle) -> Result<()>;
-        fn module_function(context: ContextHandle, module: ModuleHandle, name: &str) -> Result<FunctionHandle>;
-        fn module_global(context: ContextHandle, module: ModuleHandle, name: &str) -> Result<(DevicePtr, usize)>;
-        fn function_load(context: ContextHandle, function: FunctionHandle) -> Result<()>;
-        fn function_attribute(context: ContextHandle, function: FunctionHandle, attribute: FunctionAttribute) -> Result<i32>;
-        fn function_set_attribute(context: ContextHandle, function: FunctionHandle, attribute: FunctionAttribute, value: i32) -> Result<()>;
-        fn launch_kernel(context: ContextHandle, function: FunctionHandle, dims: &LaunchDims, stream: StreamHandle, params: &[*const c_void]) -> Result<()>;
-        fn launch_host_function(context: ContextHandle, stream: StreamHandle, function: HostFunction) -> Result<()>;
-    }
-}
+driver_methods!(implement);

@@ -1,0 +1,272 @@
+//! The methods of [`Driver`](crate::Driver) as a table, for drivers that treat most of them alike.
+//!
+//! A driver that wraps another, or one that does nothing, has the same body for dozens of methods.
+//! Such a driver applies a macro of its own to this table instead of repeating their signatures. The
+//! compiler compares the table with the trait wherever it is used.
+
+/// Applies the macro `$with` to the methods of [`Driver`](crate::Driver) that can fail.
+///
+/// Each entry reads `[kind class] fn method(argument: Type, …) -> Value;`, for a method that returns
+/// `Result<Value, DriverError>`. The kind is `safe` or `unsafe`. The class is `enqueue(stream)` for a
+/// method that only enqueues an operation on its argument `stream`, `call` for any other that
+/// returns no value, and `value` for one that returns a value, or that need not be implemented.
+///
+/// ```
+/// use millstream_driver::driver_methods;
+///
+/// macro_rules! names {
+///     ($([$kind:ident $class:ident $(($stream:ident))?] fn $name:ident($($arguments:tt)*) -> $value:ty;)*) => {
+///         &[$(stringify!($name)),*]
+///     };
+/// }
+/// let names: &[&str] = driver_methods!(names);
+/// assert!(names.contains(&"launch_kernel"));
+/// ```
+#[macro_export]
+macro_rules! driver_methods {
+    ($with:ident) => {
+        $with! {
+            [safe value] fn driver_version() -> i32;
+            [safe value] fn current_context() -> $crate::ContextHandle;
+            [safe value] fn device_count() -> i32;
+            [safe value] fn device_name(device: $crate::DeviceOrdinal) -> String;
+            [safe value] fn device_uuid(device: $crate::DeviceOrdinal) -> [u8; 16];
+            [safe value] fn device_total_bytes(device: $crate::DeviceOrdinal) -> u64;
+            [safe value] fn device_attribute(
+                device: $crate::DeviceOrdinal,
+                attribute: $crate::DeviceAttribute
+            ) -> i32;
+            [safe value] fn primary_context_retain(
+                device: $crate::DeviceOrdinal
+            ) -> $crate::ContextHandle;
+            [safe value] fn default_pool(device: $crate::DeviceOrdinal) -> $crate::PoolHandle;
+            [unsafe value] fn make_current(context: $crate::ContextHandle) -> ();
+            [unsafe call] fn primary_context_release(device: $crate::DeviceOrdinal) -> ();
+            [unsafe call] fn context_synchronize(context: $crate::ContextHandle) -> ();
+            [unsafe value] fn stream_priority_range(
+                context: $crate::ContextHandle
+            ) -> $crate::PriorityRange;
+            [unsafe value] fn stream_create(
+                context: $crate::ContextHandle,
+                non_blocking: bool,
+                priority: i32
+            ) -> $crate::StreamHandle;
+            [unsafe call] fn stream_destroy(
+                context: $crate::ContextHandle,
+                stream: $crate::StreamHandle
+            ) -> ();
+            [unsafe value] fn stream_query(
+                context: $crate::ContextHandle,
+                stream: $crate::StreamHandle
+            ) -> $crate::Completion;
+            [unsafe call] fn stream_synchronize(
+                context: $crate::ContextHandle,
+                stream: $crate::StreamHandle
+            ) -> ();
+            [unsafe call] fn stream_wait_event(
+                context: $crate::ContextHandle,
+                stream: $crate::StreamHandle,
+                event: $crate::EventHandle
+            ) -> ();
+            [unsafe value] fn event_create(
+                context: $crate::ContextHandle,
+                kind: $crate::EventKind
+            ) -> $crate::EventHandle;
+            [unsafe value] fn event_destroy(
+                context: $crate::ContextHandle,
+                event: $crate::EventHandle
+            ) -> ();
+            [unsafe value] fn event_record(
+                context: $crate::ContextHandle,
+                event: $crate::EventHandle,
+                stream: $crate::StreamHandle
+            ) -> ();
+            [unsafe value] fn event_query(
+                context: $crate::ContextHandle,
+                event: $crate::EventHandle
+            ) -> $crate::Completion;
+            [unsafe call] fn event_synchronize(
+                context: $crate::ContextHandle,
+                event: $crate::EventHandle
+            ) -> ();
+            [unsafe value] fn event_elapsed_ms(
+                context: $crate::ContextHandle,
+                start: $crate::EventHandle,
+                end: $crate::EventHandle
+            ) -> f32;
+            [unsafe value] fn mem_info(context: $crate::ContextHandle) -> (u64, u64);
+            [unsafe value] fn mem_alloc(
+                context: $crate::ContextHandle,
+                bytes: usize
+            ) -> $crate::DevicePtr;
+            [unsafe value] fn mem_alloc_managed(
+                context: $crate::ContextHandle,
+                bytes: usize
+            ) -> $crate::DevicePtr;
+            [unsafe enqueue(stream)] fn mem_prefetch_async(
+                context: $crate::ContextHandle,
+                pointer: $crate::DevicePtr,
+                bytes: usize,
+                location: $crate::ManagedLocation,
+                stream: $crate::StreamHandle
+            ) -> ();
+            [unsafe call] fn mem_advise(
+                context: $crate::ContextHandle,
+                pointer: $crate::DevicePtr,
+                bytes: usize,
+                advice: $crate::ManagedAdvice,
+                location: $crate::ManagedLocation
+            ) -> ();
+            [unsafe call] fn mem_free(
+                context: $crate::ContextHandle,
+                pointer: $crate::DevicePtr
+            ) -> ();
+            [unsafe value] fn mem_alloc_async(
+                context: $crate::ContextHandle,
+                bytes: usize,
+                stream: $crate::StreamHandle
+            ) -> $crate::DevicePtr;
+            [unsafe enqueue(stream)] fn mem_free_async(
+                context: $crate::ContextHandle,
+                pointer: $crate::DevicePtr,
+                stream: $crate::StreamHandle
+            ) -> ();
+            [unsafe call] fn pool_set_release_threshold(pool: $crate::PoolHandle, bytes: u64) -> ();
+            [unsafe call] fn pool_trim(pool: $crate::PoolHandle, keep_bytes: usize) -> ();
+            [unsafe value] fn pool_usage(pool: $crate::PoolHandle) -> $crate::PoolUsage;
+            [unsafe value] fn host_alloc(
+                context: $crate::ContextHandle,
+                bytes: usize
+            ) -> std::ptr::NonNull<u8>;
+            [unsafe call] fn host_free(
+                context: $crate::ContextHandle,
+                pointer: std::ptr::NonNull<u8>
+            ) -> ();
+            [unsafe call] fn host_register(
+                context: $crate::ContextHandle,
+                pointer: std::ptr::NonNull<u8>,
+                bytes: usize
+            ) -> ();
+            [unsafe call] fn host_unregister(
+                context: $crate::ContextHandle,
+                pointer: std::ptr::NonNull<u8>
+            ) -> ();
+            [unsafe call] fn copy_host_to_device(
+                context: $crate::ContextHandle,
+                target: $crate::DevicePtr,
+                source: *const u8,
+                bytes: usize
+            ) -> ();
+            [unsafe call] fn copy_device_to_host(
+                context: $crate::ContextHandle,
+                target: *mut u8,
+                source: $crate::DevicePtr,
+                bytes: usize
+            ) -> ();
+            [unsafe call] fn copy_device_to_device(
+                context: $crate::ContextHandle,
+                target: $crate::DevicePtr,
+                source: $crate::DevicePtr,
+                bytes: usize
+            ) -> ();
+            [unsafe enqueue(stream)] fn copy_host_to_device_async(
+                context: $crate::ContextHandle,
+                target: $crate::DevicePtr,
+                source: *const u8,
+                bytes: usize,
+                stream: $crate::StreamHandle
+            ) -> ();
+            [unsafe enqueue(stream)] fn copy_device_to_host_async(
+                context: $crate::ContextHandle,
+                target: *mut u8,
+                source: $crate::DevicePtr,
+                bytes: usize,
+                stream: $crate::StreamHandle
+            ) -> ();
+            [unsafe enqueue(stream)] fn copy_device_to_device_async(
+                context: $crate::ContextHandle,
+                target: $crate::DevicePtr,
+                source: $crate::DevicePtr,
+                bytes: usize,
+                stream: $crate::StreamHandle
+            ) -> ();
+            [unsafe call] fn copy_unified(
+                context: $crate::ContextHandle,
+                target: $crate::DevicePtr,
+                source: $crate::DevicePtr,
+                bytes: usize
+            ) -> ();
+            [unsafe enqueue(stream)] fn copy_captured_async(
+                context: $crate::ContextHandle,
+                target: $crate::DevicePtr,
+                source: *const u8,
+                bytes: usize,
+                stream: $crate::StreamHandle
+            ) -> ();
+            [unsafe enqueue(stream)] fn copy_unified_async(
+                context: $crate::ContextHandle,
+                target: $crate::DevicePtr,
+                source: $crate::DevicePtr,
+                bytes: usize,
+                stream: $crate::StreamHandle
+            ) -> ();
+            [unsafe enqueue(stream)] fn copy_2d_async(
+                context: $crate::ContextHandle,
+                copy: &$crate::Copy2d,
+                stream: $crate::StreamHandle
+            ) -> ();
+            [unsafe enqueue(stream)] fn memset_async(
+                context: $crate::ContextHandle,
+                target: $crate::DevicePtr,
+                pattern: $crate::FillPattern,
+                count: usize,
+                stream: $crate::StreamHandle
+            ) -> ();
+            [unsafe value] fn module_load(
+                context: $crate::ContextHandle,
+                image: &[u8]
+            ) -> $crate::ModuleHandle;
+            [unsafe call] fn module_unload(
+                context: $crate::ContextHandle,
+                module: $crate::ModuleHandle
+            ) -> ();
+            [unsafe value] fn module_function(
+                context: $crate::ContextHandle,
+                module: $crate::ModuleHandle,
+                name: &str
+            ) -> $crate::FunctionHandle;
+            [unsafe value] fn module_global(
+                context: $crate::ContextHandle,
+                module: $crate::ModuleHandle,
+                name: &str
+            ) -> ($crate::DevicePtr, usize);
+            [unsafe call] fn function_load(
+                context: $crate::ContextHandle,
+                function: $crate::FunctionHandle
+            ) -> ();
+            [unsafe value] fn function_attribute(
+                context: $crate::ContextHandle,
+                function: $crate::FunctionHandle,
+                attribute: $crate::FunctionAttribute
+            ) -> i32;
+            [unsafe call] fn function_set_attribute(
+                context: $crate::ContextHandle,
+                function: $crate::FunctionHandle,
+                attribute: $crate::FunctionAttribute,
+                value: i32
+            ) -> ();
+            [unsafe enqueue(stream)] fn launch_kernel(
+                context: $crate::ContextHandle,
+                function: $crate::FunctionHandle,
+                dims: &$crate::LaunchDims,
+                stream: $crate::StreamHandle,
+                params: &[*const std::ffi::c_void]
+            ) -> ();
+            [unsafe value] fn launch_host_function(
+                context: $crate::ContextHandle,
+                stream: $crate::StreamHandle,
+                function: $crate::HostFunction
+            ) -> ();
+        }
+    };
+}
