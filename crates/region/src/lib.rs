@@ -74,18 +74,22 @@ mod array;
 pub mod axes {
     pub use ndarray::{Ix0, Ix1, Ix2, Ix3, Ix4, Ix5, Ix6, IxDyn};
 }
+mod checks;
 mod codegen;
 mod element;
 mod error;
 mod evaluate;
+mod fuse;
 mod graph;
 mod host;
+mod launch;
 #[doc(hidden)]
 pub mod maths;
 #[doc(hidden)]
 pub mod product;
 mod region;
 mod shape;
+mod streams;
 
 pub use array::{
     Array, Bits, Branch, Chosen, ComparedAsOne, Dot, ElementByElement, HostOperand, IndexElement, Indices,
@@ -98,6 +102,6 @@ pub use host::{
     Arriving, Assembled, Elements, Kept, Parcel, Plain, ScalarParcel, Source, VecParcel, WriteBack,
     WriteBacks,
 };
-pub use host::{DeviceValue, Input, InputMut, Keep, OnDevice, Output, Parameter, Pending, Place};
+pub use host::{DeviceValue, Input, InputMut, Keep, OnDevice, Output, Parameter, Pending, Place, RegionExt};
 pub use millstream_macros::{OnDevice, region};
-pub use region::{Region, RegionExt};
+pub use region::Region;

@@ -116,6 +116,19 @@ pub(crate) fn is_identity(map: &[AxisSource], view: &[usize], source: &[usize]) 
             .all(|(axis, &from)| from == AxisSource::same(axis) || (source[axis] == 1 && from.start == 0))
 }
 
+/// Whether every element of the view has the number of the element of the source that it shows.
+pub(crate) fn preserves_linear_index(view: &[usize], map: &[AxisSource], source: &[usize]) -> bool {
+    let long = |shape: &[usize]| -> SmallVec<[usize; RANK_MAX]> {
+        (0..shape.len()).filter(|&axis| shape[axis] != 1).collect()
+    };
+    let (of_view, of_source) = (long(view), long(source));
+    of_view.len() == of_source.len()
+        && of_view
+            .iter()
+            .zip(&of_source)
+            .all(|(&seen, &axis)| map[axis] == AxisSource::same(seen) && view[seen] == source[axis])
+}
+
 /// Elements from one index to the next along each axis of an array whose last axis is dense.
 pub(crate) fn dense_strides(shape: &[usize]) -> SmallVec<[usize; RANK_MAX]> {
     let mut strides: SmallVec<[usize; RANK_MAX]> = SmallVec::from_elem(1, shape.len());

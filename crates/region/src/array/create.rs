@@ -9,7 +9,8 @@ use crate::{
     Region,
     element::{DType, Element, Float, Number, Scalar},
     error::Problem,
-    graph::{Function, Op},
+    graph::{Function, Op, Session},
+    maths::MathFunction,
     shape::Shape,
 };
 
@@ -110,7 +111,7 @@ impl Region {
         shape: impl IntoDimension<Dim = D>,
         seed: u64,
     ) -> Array<T, D> {
-        self.random(shape, seed, "uniform", Location::caller())
+        self.random(shape, seed, MathFunction::Uniform, Location::caller())
     }
 
     /// As [`uniform`](Self::uniform), with a mean of 0 and a standard deviation of 1, distributed normally.
@@ -121,25 +122,26 @@ impl Region {
         shape: impl IntoDimension<Dim = D>,
         seed: u64,
     ) -> Array<T, D> {
-        self.random(shape, seed, "normal", Location::caller())
+        self.random(shape, seed, MathFunction::Normal, Location::caller())
     }
 
     fn random<T: Float, D: Dimension>(
         &self,
         shape: impl IntoDimension<Dim = D>,
         seed: u64,
-        function: &'static str,
+        function: MathFunction,
         location: &'static Location<'static>,
     ) -> Array<T, D> {
         let shape = Shape::from_slice(shape.into_dimension().slice());
-        let numbers: Array<i64, D> = self.iota(shape.clone(), function, location);
+        let operation = function.name();
+        let numbers: Array<i64, D> = self.iota(shape.clone(), operation, location);
         // The bits are what counts.
         let seed: Array<i64, D> = self
             .session()
-            .filled(shape.clone(), seed as i64, function, location);
+            .filled(shape.clone(), seed as i64, operation, location);
         let operands = [seed.node(), numbers.node()].into_iter().cloned().collect();
-        let name = Function::Maths(function);
-        numbers.plan(T::DTYPE, shape, Op::Apply(name, operands), function, location)
+        let op = Op::Apply(Function::Maths(function), operands);
+        numbers.plan(T::DTYPE, shape, op, operation, location)
     }
 
     /// The number of each element.
@@ -157,7 +159,7 @@ impl Region {
     }
 }
 
-impl crate::graph::Session {
+impl Session {
     /// An array with one value everywhere.
     fn filled<T: Element, D>(
         self: &std::sync::Arc<Self>,

@@ -6,6 +6,7 @@ use super::{Array, compare::Operand};
 use crate::{
     element::{DType, Element, Float, Number, Scalar},
     graph::{Comparison, Function, Op, Rounding},
+    maths::MathFunction,
 };
 
 macro_rules! functions {
@@ -25,53 +26,53 @@ macro_rules! functions {
 impl<T: Float, D> Array<T, D> {
     functions! {
         /// e to the power of each element.
-        exp, Function::Maths("exp");
+        exp, Function::Maths(MathFunction::Exp);
         /// 2 to the power of each element.
-        exp2, Function::Maths("exp2");
+        exp2, Function::Maths(MathFunction::Exp2);
         /// e to the power of each element, less 1, exact near 0.
-        exp_m1, Function::Maths("exp_m1");
+        exp_m1, Function::Maths(MathFunction::ExpM1);
         /// The natural logarithm.
-        ln, Function::Maths("ln");
+        ln, Function::Maths(MathFunction::Ln);
         /// The natural logarithm of each element plus 1, exact near 0.
-        ln_1p, Function::Maths("ln_1p");
+        ln_1p, Function::Maths(MathFunction::Ln1p);
         /// The logarithm to base 2.
-        log2, Function::Maths("log2");
+        log2, Function::Maths(MathFunction::Log2);
         /// The logarithm to base 10.
-        log10, Function::Maths("log10");
+        log10, Function::Maths(MathFunction::Log10);
         /// The square root, rounded correctly.
         sqrt, Function::SquareRoot;
         /// The cube root.
-        cbrt, Function::Maths("cbrt");
+        cbrt, Function::Maths(MathFunction::CubeRoot);
         /// The sine of an angle in radians.
-        sin, Function::Maths("sin");
+        sin, Function::Maths(MathFunction::Sin);
         /// The cosine of an angle in radians.
-        cos, Function::Maths("cos");
+        cos, Function::Maths(MathFunction::Cos);
         /// The tangent of an angle in radians.
-        tan, Function::Maths("tan");
+        tan, Function::Maths(MathFunction::Tan);
         /// The angle in radians whose sine this is.
-        asin, Function::Maths("asin");
+        asin, Function::Maths(MathFunction::Asin);
         /// The angle in radians whose cosine this is.
-        acos, Function::Maths("acos");
+        acos, Function::Maths(MathFunction::Acos);
         /// The angle in radians whose tangent this is.
-        atan, Function::Maths("atan");
+        atan, Function::Maths(MathFunction::Atan);
         /// The hyperbolic sine.
-        sinh, Function::Maths("sinh");
+        sinh, Function::Maths(MathFunction::Sinh);
         /// The hyperbolic cosine.
-        cosh, Function::Maths("cosh");
+        cosh, Function::Maths(MathFunction::Cosh);
         /// The hyperbolic tangent.
-        tanh, Function::Maths("tanh");
+        tanh, Function::Maths(MathFunction::Tanh);
         /// The inverse of the hyperbolic sine.
-        asinh, Function::Maths("asinh");
+        asinh, Function::Maths(MathFunction::Asinh);
         /// The inverse of the hyperbolic cosine.
-        acosh, Function::Maths("acosh");
+        acosh, Function::Maths(MathFunction::Acosh);
         /// The inverse of the hyperbolic tangent.
-        atanh, Function::Maths("atanh");
+        atanh, Function::Maths(MathFunction::Atanh);
         /// The error function.
-        erf, Function::Maths("erf");
+        erf, Function::Maths(MathFunction::Erf);
         /// 1 less the error function.
-        erfc, Function::Maths("erfc");
+        erfc, Function::Maths(MathFunction::Erfc);
         /// The logistic function, 1 / (1 + e⁻ˣ).
-        sigmoid, Function::Maths("sigmoid");
+        sigmoid, Function::Maths(MathFunction::Sigmoid);
         /// The greatest whole number that is not greater.
         floor, Function::Round(Rounding::Down);
         /// The least whole number that is not less.
@@ -79,7 +80,7 @@ impl<T: Float, D> Array<T, D> {
         /// The whole number without the fraction.
         trunc, Function::Round(Rounding::TowardsZero);
         /// The nearest whole number, away from 0 where two are equally near.
-        round, Function::Maths("round");
+        round, Function::Maths(MathFunction::Round);
         /// The nearest whole number, the even one where two are equally near.
         round_ties_even, Function::Round(Rounding::NearestEven);
     }
@@ -174,21 +175,21 @@ impl<T: Float, D> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn powf<O: Operand<T, D>>(&self, exponent: O) -> Array<T, O::Dim> {
-        exponent.apply(self, Function::Maths("powf"))
+        exponent.apply(self, Function::Maths(MathFunction::Pow))
     }
 
     /// The angle in radians of the point whose ordinates are these and whose abscissae are the others.
     #[track_caller]
     #[must_use]
     pub fn atan2<O: Operand<T, D>>(&self, other: O) -> Array<T, O::Dim> {
-        other.apply(self, Function::Maths("atan2"))
+        other.apply(self, Function::Maths(MathFunction::Atan2))
     }
 
     /// The hypotenuse of the right triangle with these legs.
     #[track_caller]
     #[must_use]
     pub fn hypot<O: Operand<T, D>>(&self, other: O) -> Array<T, O::Dim> {
-        other.apply(self, Function::Maths("hypot"))
+        other.apply(self, Function::Maths(MathFunction::Hypot))
     }
 }
 
@@ -230,7 +231,7 @@ impl<T: Number, D> Array<T, D> {
             let location = Location::caller();
             let value = self.constant(Scalar::I32(exponent), location);
             let exponent: Self = value.stretched(&self.node().shape, "powi", location);
-            return self.same_shape(Function::Maths("powi"), &exponent);
+            return self.same_shape(Function::Maths(MathFunction::PowInteger), &exponent);
         }
         let power = self.integer_power(exponent.unsigned_abs());
         if exponent < 0 {

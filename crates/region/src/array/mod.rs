@@ -5,7 +5,6 @@ mod compare;
 mod create;
 mod cumulative;
 mod dimension;
-mod fetch;
 mod iterate;
 mod join;
 mod linear;
@@ -31,7 +30,7 @@ use crate::{
     element::{DType, Element, Scalar},
     error::{Misuse, Problem},
     evaluate,
-    graph::{Function, NodeRef, Op, Session},
+    graph::{Function, NodeRef, Op, Session, State},
     shape::{self, AxisMap, Shape},
 };
 
@@ -187,10 +186,16 @@ impl<T, D> Array<T, D> {
             return Array::of(&self.session, NodeRef::clone(&self.node));
         }
         // A view of a view is a view of what that shows.
-        let (source, map) = match self.node.state() {
-            crate::graph::State::Planned(Op::View(source, inner)) => (source, shape::compose(&map, &inner)),
-            _ => (NodeRef::clone(&self.node), map),
+        let state = self.node.state();
+        let seen = match &state {
+            State::Planned(op) => match &**op {
+                Op::View(source, inner) => Some((source, shape::compose(&map, inner))),
+                _ => None,
+            },
+            _ => None,
         };
+        let (source, map) = seen.unwrap_or((&self.node, map));
+        let source = NodeRef::clone(source);
         self.plan(self.node.dtype, shape, Op::View(source, map), operation, location)
     }
 

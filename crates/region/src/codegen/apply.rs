@@ -15,10 +15,10 @@ use crate::{
 pub(super) fn apply(body: &mut Body, function: Function, from: DType, to: DType, values: &[Reg]) -> Reg {
     match function {
         Function::Cast(_) => cast(body, from, to, values[0]),
-        Function::Maths(name) => {
+        Function::Maths(function) => {
             let result = body.reg(Class::of(to));
             let kind = if from == DType::F32 { "f32" } else { "f64" };
-            body.call(&format!("ms_{name}_{kind}"), result, values);
+            body.call(&format!("ms_{}_{kind}", function.name()), result, values);
             result
         }
         Function::Compare(comparison) => compare(body, comparison, from, values[0], values[1]),

@@ -28,9 +28,9 @@ pub(crate) const ENTRY_BYTES: usize = 8;
 pub(crate) enum Parameter {
     /// The address of a node's elements.
     Elements(NodeRef),
-    /// The address of what the kernel writes, by number.
+    /// The address of what this pass writes, by number.
     Target(usize),
-    /// The address of what an earlier kernel of the same reduction has left, by number.
+    /// The address of what an earlier pass has left, by number.
     Partial(usize),
     /// A length, a step or an index, as wide as the kernel's indices are.
     Index(i64),
@@ -61,7 +61,7 @@ impl Parameter {
     }
 }
 
-/// A kernel to launch.
+/// One generated kernel.
 pub(crate) struct Kernel<P = Parameter> {
     /// The whole module; its entry is called `region`.
     pub(crate) ptx: Arc<str>,
@@ -74,6 +74,19 @@ pub(crate) struct Kernel<P = Parameter> {
     pub(crate) wide: bool,
     /// What the kernel does, in a few words.
     pub(crate) name: Arc<str>,
+}
+
+impl<P> Kernel<P> {
+    /// The same kernel with other parameters.
+    pub(super) fn each<Q>(&self, mut parameter: impl FnMut(&P) -> Q) -> Kernel<Q> {
+        Kernel {
+            ptx: Arc::clone(&self.ptx),
+            parameters: self.parameters.iter().map(&mut parameter).collect(),
+            table: self.table.iter().map(&mut parameter).collect(),
+            wide: self.wide,
+            name: Arc::clone(&self.name),
+        }
+    }
 }
 
 /// What a register holds.

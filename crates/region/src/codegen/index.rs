@@ -6,7 +6,7 @@ use super::{
     body::{Body, Class, Reg, Use, line},
     value::Walk,
 };
-use crate::shape::{AxisSource, RANK_MAX, Shape};
+use crate::shape::{AxisSource, RANK_MAX, Shape, preserves_linear_index};
 
 /// A place in an array of some shape, by its number in the walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -164,7 +164,7 @@ impl Walk<'_> {
         }
         let seen = if shape.iter().all(|&length| length == 1) {
             self.only_place()
-        } else if self.flat || keeps_numbers(&self.places[place.0].shape, map, shape) {
+        } else if self.flat || preserves_linear_index(&self.places[place.0].shape, map, shape) {
             // Where all is flat, the place may have another shape than the view: a reshape leaves it as it is.
             self.renumbered(source, place, shape)
         } else if let Indices {
@@ -322,19 +322,6 @@ impl Walk<'_> {
         let axes = axes.collect();
         self.indexed(owner, shape, axes, None)
     }
-}
-
-/// Whether every element of the view has the number of the element of the source that it shows.
-pub(crate) fn keeps_numbers(view: &[usize], map: &[AxisSource], source: &[usize]) -> bool {
-    let long = |shape: &[usize]| -> SmallVec<[usize; RANK_MAX]> {
-        (0..shape.len()).filter(|&axis| shape[axis] != 1).collect()
-    };
-    let (of_view, of_source) = (long(view), long(source));
-    of_view.len() == of_source.len()
-        && of_view
-            .iter()
-            .zip(&of_source)
-            .all(|(&seen, &axis)| map[axis] == AxisSource::same(seen) && view[seen] == source[axis])
 }
 
 impl Body {

@@ -3,55 +3,45 @@
 use smallvec::SmallVec;
 
 use super::{
-    body::{BLOCK, Body, Class, Kernel, Parameter, Reg, Use, line},
+    body::{BLOCK, Body, Class, Parameter, Reg, Use, line},
+    generated::Generated,
     index::Place,
     memory::VECTOR_BYTES,
-    survey::survey,
-    value::Walk,
+    value::{Extent, Walk},
 };
 use crate::{
     element::DType,
+    fuse::FusedKernel,
     graph::NodeRef,
-    shape::{AxisMap, RANK_MAX, Shape, elements},
+    shape::{AxisMap, RANK_MAX, Shape},
 };
-
-/// Where a map writes.
-pub(crate) enum Target<'a> {
-    /// All elements of the node, in order.
-    Dense,
-    /// Those elements of a dense array of this shape that the map gives; they have the node's shape.
-    Part { shape: &'a Shape, map: &'a AxisMap },
-}
 
 /// The number of the target, which no node has.
 const TARGET: u64 = u64::MAX;
 
-/// A kernel that calculates the node's elements, and how many threads it needs.
-pub(crate) fn map(node: &NodeRef, target: &Target<'_>) -> (Kernel, usize) {
-    let written = match target {
-        Target::Dense => node.elements,
-        Target::Part { shape, .. } => elements(shape).expect("what is written has been allocated"),
-    };
-    let extent = survey(node, written);
+/// A kernel that calculates the root's elements, of which there is one at least, or copies them.
+pub(super) fn map(kernel: &FusedKernel) -> Generated {
+    let (node, place) = (&kernel.root, kernel.output().place());
+    let extent = Extent::of(kernel);
     let mut body = Body::new(extent.wide);
     let lanes = lanes_of(node.dtype);
     let thread = body.thread();
     let count = body.index_parameter(Use::Own("count"), node.elements as i64);
-    let threads = match target {
-        Target::Dense if extent.flat => {
-            in_vectors(&mut body, node, thread, count, lanes);
+    let threads = match place {
+        None if extent.flat => {
+            in_vectors(&mut body, kernel, thread, count, lanes);
             node.elements.div_ceil(lanes) + lanes
         }
-        Target::Dense if last_length(&node.shape).is_multiple_of(lanes) => {
-            in_groups(&mut body, node, thread, count, lanes);
+        None if last_length(&node.shape).is_multiple_of(lanes) => {
+            in_groups(&mut body, kernel, thread, count, lanes);
             node.elements / lanes
         }
         _ => {
-            one_by_one(&mut body, node, target, thread, count);
+            one_by_one(&mut body, kernel, place, thread, count);
             node.elements
         }
     };
-    (body.finish(""), threads.div_ceil(BLOCK) * BLOCK)
+    Generated::one(body.finish(""), threads.div_ceil(BLOCK) * BLOCK)
 }
 
 /// Elements that a thread takes where they lie one behind the other: 16 bytes, and 4 at most.
@@ -69,16 +59,23 @@ fn last_length(shape: &[usize]) -> usize {
         .unwrap_or(1)
 }
 
-fn one_by_one(body: &mut Body, node: &NodeRef, target: &Target<'_>, thread: Reg, count: Reg) {
+fn one_by_one(
+    body: &mut Body,
+    kernel: &FusedKernel,
+    place_written: Option<(&Shape, &AxisMap)>,
+    thread: Reg,
+    count: Reg,
+) {
+    let node = &kernel.root;
     let (bits, beyond) = (body.bits(), body.reg(Class::Predicate));
     line!(body, "setp.ge.u{bits} {beyond}, {thread}, {count};");
     line!(body, "@{beyond} bra DONE;");
-    let mut walk = Walk::new(body, false);
+    let mut walk = Walk::new(body, kernel, false);
     let place = walk.numbered(node.id, &node.shape, thread);
     let value = walk.value(node, place);
-    let number = match target {
-        Target::Dense => thread,
-        Target::Part { shape, map } => {
+    let number = match place_written {
+        None => thread,
+        Some((shape, map)) => {
             let written = walk.through(TARGET, place, map, (TARGET, shape));
             walk.number(written)
         }
@@ -88,12 +85,13 @@ fn one_by_one(body: &mut Body, node: &NodeRef, target: &Target<'_>, thread: Reg,
 }
 
 /// Each thread takes several neighbours along the last axis, whose length is a multiple of how many.
-fn in_groups(body: &mut Body, node: &NodeRef, thread: Reg, count: Reg, lanes: usize) {
+fn in_groups(body: &mut Body, kernel: &FusedKernel, thread: Reg, count: Reg, lanes: usize) {
+    let node = &kernel.root;
     let (bits, beyond, first) = (body.bits(), body.reg(Class::Predicate), body.index_reg());
     line!(body, "mul.lo.s{bits} {first}, {thread}, {lanes};");
     line!(body, "setp.ge.u{bits} {beyond}, {first}, {count};");
     line!(body, "@{beyond} bra DONE;");
-    let mut walk = Walk::new(body, false);
+    let mut walk = Walk::new(body, kernel, false);
     let start = walk.numbered(node.id, &node.shape, first);
     let long = (0..node.shape.len()).filter(|&axis| node.shape[axis] != 1);
     let mut axes: SmallVec<[Option<Reg>; RANK_MAX]> = SmallVec::from_elem(None, node.shape.len());
@@ -129,7 +127,8 @@ fn write_all(mut walk: Walk<'_>, node: &NodeRef, places: &[Place], first: Reg) {
 }
 
 /// The first threads take several neighbours each; those behind them take what is left over, one each.
-fn in_vectors(body: &mut Body, node: &NodeRef, thread: Reg, count: Reg, lanes: usize) {
+fn in_vectors(body: &mut Body, kernel: &FusedKernel, thread: Reg, count: Reg, lanes: usize) {
+    let node = &kernel.root;
     let bits = body.bits();
     let (vectors, is_tail) = (body.index_reg(), body.reg(Class::Predicate));
     line!(
@@ -141,7 +140,7 @@ fn in_vectors(body: &mut Body, node: &NodeRef, thread: Reg, count: Reg, lanes: u
     line!(body, "@{is_tail} bra TAIL;");
     let first = body.index_reg();
     line!(body, "shl.b{bits} {first}, {thread}, {};", lanes.trailing_zeros());
-    let mut walk = Walk::new(body, true);
+    let mut walk = Walk::new(body, kernel, true);
     let mut number = first;
     let mut places: SmallVec<[Place; 4]> = SmallVec::new();
     for lane in 0..lanes {
@@ -162,7 +161,7 @@ fn in_vectors(body: &mut Body, node: &NodeRef, thread: Reg, count: Reg, lanes: u
     let beyond = body.reg(Class::Predicate);
     line!(body, "setp.ge.u{bits} {beyond}, {last}, {count};");
     line!(body, "@{beyond} bra DONE;");
-    let mut walk = Walk::new(body, true);
+    let mut walk = Walk::new(body, kernel, true);
     let place = walk.numbered(node.id, &node.shape, last);
     let words = walk.body.words();
     let value = walk.value(node, place);
@@ -183,8 +182,14 @@ mod tests {
     use millstream::Device;
     use ndarray::{Ix6, array, s};
 
-    use super::*;
-    use crate::{Number, Region, graph::Op};
+    use super::{super::body::Kernel, *};
+    use crate::{Number, Region, fuse::only_kernel, graph::Op};
+
+    /// The kernel that calculates a node, and its threads.
+    fn map(node: &NodeRef) -> (Kernel, usize) {
+        let pass = super::map(&only_kernel(node)).passes.remove(0);
+        (pass.kernel, pass.threads)
+    }
 
     /// Bytes of the parameters that a kernel declares.
     fn declared_bytes(ptx: &str) -> usize {
@@ -208,7 +213,7 @@ mod tests {
             x.slice(s![a..a + 5;2, b..b + 5;2, c..c + 5;2, d..d + 5;2, e..e + 5;2, f..f + 5;2])
         });
         let sum = parts.reduce(|sum, part| sum + part).unwrap();
-        map(sum.node(), &Target::Dense).0
+        map(sum.node()).0
     }
 
     #[test]
@@ -253,7 +258,7 @@ mod tests {
     fn four_neighbours_are_loaded_and_stored_at_once_and_what_is_left_over_one_by_one() {
         let region = Region::new(Device::simulated().unwrap());
         let x: crate::Array<f32, _> = region.array(&array![1.0, 2.0, 3.0, 4.0, 5.0]);
-        let (kernel, threads) = map((&x + &x).node(), &Target::Dense);
+        let (kernel, threads) = map((&x + &x).node());
         let count = |what: &str| kernel.ptx.matches(what).count();
         assert_eq!((count("ld.global.v4.f32"), count("ld.global.f32")), (1, 1));
         assert_eq!((count("st.global.v4.f32"), count("st.global.f32")), (1, 1));
@@ -263,7 +268,7 @@ mod tests {
         // How many elements, the operand and the target: nothing of this array's length is in the text.
         assert_eq!(kernel.parameters.len(), 3);
         let longer: crate::Array<f32, _> = region.array(&ndarray::Array1::<f32>::zeros(70));
-        let (other, _) = map((&longer + &longer).node(), &Target::Dense);
+        let (other, _) = map((&longer + &longer).node());
         assert_eq!(other.ptx, kernel.ptx);
     }
 }

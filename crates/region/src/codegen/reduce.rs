@@ -5,18 +5,18 @@
 //! second kernel puts together what they have left. Where there are many results, or few elements for each, a thread takes
 //! each result, or several threads of several blocks, if neighbouring threads then read neighbouring elements. Which it is follows from the shapes alone, so that every device adds in the same order.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::{
     accumulate::{Accumulator, Kept},
     body::{BLOCK, Body, Class, Kernel, Parameter, Reg, Use, line},
+    generated::{Generated, Pass, Temporary, Written},
     index::Place,
-    survey::{Extent, survey},
-    value::Walk,
+    value::{Extent, Walk},
 };
 use crate::{
-    element::DType,
-    graph::{NodeRef, Reduction},
+    fuse::FusedKernel,
+    graph::{NodeRef, Op, Reduction},
     shape::{Axes, RANK_MAX, Shape},
 };
 
@@ -33,27 +33,12 @@ const BLOCKS_MAX: usize = 1 << 10;
 /// Elements that are on their way at once in each thread.
 const UNROLL: usize = 4;
 
-/// The kernels of one reduction.
-pub(crate) struct Reduced<P = Parameter> {
-    /// Writes the result, or what is left for the second.
-    pub(crate) first: (Kernel<P>, usize),
-    /// Elements and types of what the first leaves for the second, and the second.
-    pub(crate) rest: Option<Rest<P>>,
-}
-
-/// The second kernel of a reduction.
-pub(crate) struct Rest<P = Parameter> {
-    /// Elements of each array in between.
-    pub(crate) partials: usize,
-    /// The types of these arrays.
-    pub(crate) slots: SmallVec<[DType; 2]>,
-    pub(crate) kernel: (Kernel<P>, usize),
-}
-
 /// A reduction to generate kernels for.
 struct Plan<'a> {
-    /// What is written: the reduction's node, or functions of its elements, one for each.
-    root: &'a NodeRef,
+    kernel: &'a FusedKernel,
+    /// What is written: the reduction's node, or what is calculated from its elements, number by number.
+    value: &'a NodeRef,
+    /// The reduction's.
     node: &'a NodeRef,
     source: &'a NodeRef,
     axes: &'a Axes,
@@ -64,24 +49,28 @@ struct Plan<'a> {
     each: usize,
 }
 
-/// The kernels that reduce `source` along `axes` to the elements of `node`, of which there is one at least, and write those of
-/// `root`: the same node, or one that is calculated from its elements, number by number.
-pub(crate) fn reduce(
-    root: &NodeRef,
-    node: &NodeRef,
-    reduction: Reduction,
-    source: &NodeRef,
-    axes: &Axes,
-) -> Reduced {
+/// The kernels that reduce an array to elements, of which there is one at least, and write those or what the epilogue makes
+/// of them.
+pub(super) fn reduce(kernel: &FusedKernel) -> Generated {
+    let node = &kernel.root;
+    let Some(&Op::Reduce {
+        reduction,
+        ref source,
+        ref axes,
+    }) = kernel.op(node)
+    else {
+        unreachable!("the root is a reduction");
+    };
     let each: usize = axes.iter().map(|&axis| source.shape[axis]).product();
     let plan = Plan {
-        root,
+        kernel,
+        value: &kernel.output().value,
         node,
         source,
         axes,
         accumulator: Accumulator::new(reduction, source.dtype),
         reduction,
-        extent: survey(source, node.elements),
+        extent: Extent::of(kernel),
         each,
     };
     let results = node.elements;
@@ -90,10 +79,7 @@ pub(crate) fn reduce(
         .find(|&axis| source.shape[axis] != 1)
         .is_some_and(|axis| !axes.contains(&axis));
     let splits = each.div_ceil(SHARE).min(BLOCKS_MAX.div_ceil(results)).max(1);
-    let alone = || Reduced {
-        first: (plan.alone(), results),
-        rest: None,
-    };
+    let alone = || Generated::one(plan.alone(), results);
     if each <= ALONE_MAX || results > i32::MAX as usize {
         return alone();
     }
@@ -106,25 +92,36 @@ pub(crate) fn reduce(
         return plan.in_two(plan.alone_shared(splits), blocks * splits * BLOCK, splits);
     }
     if splits == 1 {
-        return Reduced {
-            first: (plan.in_blocks(), results * BLOCK),
-            rest: None,
-        };
+        return Generated::one(plan.in_blocks(), results * BLOCK);
     }
     plan.in_two(plan.in_blocks_shared(splits), results * splits * BLOCK, splits)
 }
 
 impl Plan<'_> {
     /// A kernel that leaves `splits` parts of each result for a second one.
-    fn in_two(&self, first: Kernel, threads: usize, splits: usize) -> Reduced {
+    fn in_two(&self, first: Kernel, threads: usize, splits: usize) -> Generated {
         let results = self.node.elements;
-        Reduced {
-            first: (first, threads),
-            rest: Some(Rest {
-                partials: results * splits,
-                slots: self.accumulator.slots(),
-                kernel: (self.of_partials(splits), results * BLOCK),
-            }),
+        let slots = self.accumulator.slots();
+        let partials = 0..slots.len();
+        Generated {
+            temporaries: slots
+                .iter()
+                .map(|slot| Temporary::of(results * splits, *slot))
+                .collect(),
+            passes: smallvec![
+                Pass {
+                    kernel: first,
+                    threads,
+                    writes: Written::Temporaries(partials.clone()),
+                    reads: 0..0,
+                },
+                Pass {
+                    kernel: self.of_partials(splits),
+                    threads: results * BLOCK,
+                    writes: Written::Outputs,
+                    reads: partials,
+                },
+            ],
         }
     }
 
@@ -263,7 +260,7 @@ impl Plan<'_> {
         line!(body, "setp.ge.u{bits} {beyond}, {}, {each};", numbers[UNROLL - 1]);
         line!(body, "@{beyond} bra REST;");
         let mut words = None;
-        let mut walk = Walk::new(body, self.is_flat());
+        let mut walk = Walk::new(body, self.kernel, self.is_flat());
         let mut elements: SmallVec<[Reg; UNROLL]> = SmallVec::new();
         for &number in &numbers {
             let place = self.place(&mut walk, result, &kept_axes, number);
@@ -280,7 +277,7 @@ impl Plan<'_> {
         body.label("REST");
         line!(body, "setp.ge.u{bits} {beyond}, {at}, {each};");
         line!(body, "@{beyond} bra LEFT;");
-        let mut walk = Walk::new(body, self.is_flat());
+        let mut walk = Walk::new(body, self.kernel, self.is_flat());
         let place = self.place(&mut walk, result, &kept_axes, at);
         let element = walk.value(self.source, place);
         let other = self.accumulator.only(body, element, |_| at);
@@ -310,7 +307,7 @@ impl Plan<'_> {
         if self.is_trailing() {
             return axes;
         }
-        let mut walk = Walk::new(body, false);
+        let mut walk = Walk::new(body, self.kernel, false);
         let place = walk.numbered(self.node.id, &self.node.shape, result);
         let kept = (0..self.source.shape.len()).filter(|axis| !self.axes.contains(axis));
         for (of_result, axis) in kept.enumerate() {
@@ -404,15 +401,15 @@ impl Plan<'_> {
     /// Writes a result.
     fn write(&self, body: &mut Body, kept: &Kept, result: Reg) {
         let mut value = self.accumulator.result(body, kept, self.node.dtype);
-        if self.root.id != self.node.id {
-            let mut walk = Walk::new(body, true);
-            let place = walk.numbered(self.root.id, &self.root.shape, result);
+        if !self.kernel.epilogue.is_empty() {
+            let mut walk = Walk::new(body, self.kernel, true);
+            let place = walk.numbered(self.value.id, &self.value.shape, result);
             walk.know(self.node, place, value);
-            value = walk.value(self.root, place);
+            value = walk.value(self.value, place);
         }
         let base = body.address(Use::Target(0), || Parameter::Target(0));
-        let address = body.element(base, result, self.root.dtype.bytes());
-        body.store(self.root.dtype, address, &[value]);
+        let address = body.element(base, result, self.value.dtype.bytes());
+        body.store(self.value.dtype, address, &[value]);
     }
 
     fn finish(&self, mut body: Body, shared: &str) -> Kernel {

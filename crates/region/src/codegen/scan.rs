@@ -6,17 +6,19 @@
 //! kernel puts together each block's segment, the second the segments, and the third goes through the elements with what the
 //! segments in front have left. Which it is follows from the shape alone, so that every device adds in the same order.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::{
     accumulate::{Accumulator, Kept},
     body::{BLOCK, Body, Class, Kernel, Parameter, Reg, Use, line},
+    generated::{Generated, Pass, Temporary, Written},
     reduce::numbers,
-    survey::survey,
+    value::Extent,
 };
 use crate::{
     element::DType,
-    graph::{NodeRef, Reduction},
+    fuse::FusedKernel,
+    graph::{NodeRef, Op, Reduction},
 };
 
 /// Elements of a line up to which a thread takes it alone.
@@ -33,28 +35,6 @@ const TILE: usize = BLOCK * ITEMS;
 const SEGMENT: usize = 4 * TILE;
 /// Blocks of a grid where several share a line, about.
 const BLOCKS_MAX: usize = 1 << 10;
-
-/// The kernels of one scan.
-pub(crate) enum Scanned {
-    /// One that writes the results.
-    Whole((Kernel, usize)),
-    /// Three, one after the other.
-    Split(Box<Segments>),
-}
-
-/// The kernels of a scan in segments.
-pub(crate) struct Segments {
-    /// Leaves what each segment comes to.
-    pub(crate) totals: (Kernel, usize),
-    /// Of these, leaves what each comes to with all in front of it.
-    pub(crate) prefixes: (Kernel, usize),
-    /// Of these, writes the results.
-    pub(crate) results: (Kernel, usize),
-    /// Elements of each array in between.
-    pub(crate) partials: usize,
-    /// The types of these arrays.
-    pub(crate) slots: SmallVec<[DType; 2]>,
-}
 
 /// What a kernel of blocks goes through.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -95,21 +75,28 @@ struct Plan<'a> {
     wide: bool,
 }
 
-/// The kernels that put together the elements of `source`, which is in memory, along its last axis. There is one element at
-/// least.
-pub(crate) fn scan(node: &NodeRef, reduction: Reduction, source: &NodeRef) -> Scanned {
+/// The kernels that put together the elements of an array in memory along its last axis. There is one element at least.
+pub(super) fn scan(kernel: &FusedKernel) -> Generated {
+    let node = &kernel.root;
+    let Some(&Op::Accumulate {
+        reduction,
+        ref source,
+    }) = kernel.op(node)
+    else {
+        unreachable!("the root is a scan");
+    };
     let plan = Plan {
         node,
         source,
         accumulator: Accumulator::new(reduction, source.dtype),
         reduction,
-        wide: survey(source, node.elements).wide,
+        wide: Extent::of(kernel).wide,
     };
     let count = *node.shape.last().expect("there is an axis to go along");
     let lines = node.elements / count;
     let is_short = count <= ALONE_MAX || (count <= ALONE_OF_MANY_MAX && lines >= LINES_MANY);
     if is_short {
-        return Scanned::Whole((plan.alone(count), lines));
+        return Generated::one(plan.alone(count), lines);
     }
     let segments = count.div_ceil(SEGMENT).min(BLOCKS_MAX.div_ceil(lines));
     let segment = count.div_ceil(segments).next_multiple_of(TILE);
@@ -121,7 +108,7 @@ pub(crate) fn scan(node: &NodeRef, reduction: Reduction, source: &NodeRef) -> Sc
     };
     if segments == 1 {
         let kernel = plan.in_blocks(Input::Elements, Output::Results, whole(count));
-        return Scanned::Whole((kernel, lines * BLOCK));
+        return Generated::one(kernel, lines * BLOCK);
     }
     let cut = Cut {
         count,
@@ -129,22 +116,33 @@ pub(crate) fn scan(node: &NodeRef, reduction: Reduction, source: &NodeRef) -> Sc
         segments,
     };
     let partials = lines * segments;
-    Scanned::Split(Box::new(Segments {
-        totals: (
-            plan.in_blocks(Input::Elements, Output::Totals, cut),
-            partials * BLOCK,
-        ),
-        prefixes: (
-            plan.in_blocks(Input::Partials, Output::Prefixes, whole(segments)),
-            lines * BLOCK,
-        ),
-        results: (
-            plan.in_blocks(Input::Elements, Output::Results, cut),
-            partials * BLOCK,
-        ),
-        partials,
-        slots: plan.accumulator.slots(),
-    }))
+    // What each segment comes to, and what each comes to with all in front of it.
+    let slots = plan.accumulator.slots();
+    let (totals, prefixes) = (0..slots.len(), slots.len()..2 * slots.len());
+    let temporaries = slots.iter().chain(&slots);
+    Generated {
+        temporaries: temporaries.map(|slot| Temporary::of(partials, *slot)).collect(),
+        passes: smallvec![
+            Pass {
+                kernel: plan.in_blocks(Input::Elements, Output::Totals, cut),
+                threads: partials * BLOCK,
+                writes: Written::Temporaries(totals.clone()),
+                reads: 0..0,
+            },
+            Pass {
+                kernel: plan.in_blocks(Input::Partials, Output::Prefixes, whole(segments)),
+                threads: lines * BLOCK,
+                writes: Written::Temporaries(prefixes.clone()),
+                reads: totals,
+            },
+            Pass {
+                kernel: plan.in_blocks(Input::Elements, Output::Results, cut),
+                threads: partials * BLOCK,
+                writes: Written::Outputs,
+                reads: prefixes,
+            },
+        ],
+    }
 }
 
 impl Plan<'_> {

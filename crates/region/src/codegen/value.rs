@@ -9,12 +9,46 @@ use super::{
 };
 use crate::{
     element::{DType, Scalar},
-    graph::{Function, NodeRef, Op, State},
+    fuse::FusedKernel,
+    graph::{Function, NodeRef, Op},
+    shape::preserves_linear_index,
 };
+
+/// What is known of all nodes of a kernel before its first instruction.
+#[derive(Clone, Copy)]
+pub(super) struct Extent {
+    /// Whether indices need 64 bits.
+    pub(super) wide: bool,
+    /// Whether all nodes' elements up to the root have the numbers of the root's, or there is only one.
+    pub(super) flat: bool,
+}
+
+/// The most elements for which 32 bits suffice, with the threads of the last block counted.
+const NARROW_MAX: usize = (i32::MAX as usize) - 4096;
+
+impl Extent {
+    /// How large indices get in a kernel, and whether all nodes have the same.
+    pub(super) fn of(kernel: &FusedKernel) -> Self {
+        let calculated = kernel.nodes.iter().map(|fused| &fused.node);
+        let written = kernel.outputs.iter().map(|output| &output.target);
+        let mut nodes = calculated.chain(&kernel.inputs).chain(written);
+        Self {
+            wide: nodes.any(|node| node.elements > NARROW_MAX),
+            flat: kernel.nodes.iter().all(|fused| match &*fused.op {
+                Op::View(source, map) => {
+                    source.elements == 1 || preserves_linear_index(&fused.node.shape, map, &source.shape)
+                }
+                Op::Gather { .. } => false,
+                _ => true,
+            }),
+        }
+    }
+}
 
 /// The walk over the nodes of one kernel.
 pub(super) struct Walk<'a> {
     pub(super) body: &'a mut Body,
+    kernel: &'a FusedKernel,
     pub(super) places: Vec<Indices>,
     /// Places behind views, by the view and the place in front of it.
     pub(super) views: FxHashMap<(u64, Place), Place>,
@@ -31,9 +65,10 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(body: &'a mut Body, flat: bool) -> Self {
+    pub(super) fn new(body: &'a mut Body, kernel: &'a FusedKernel, flat: bool) -> Self {
         Self {
             body,
+            kernel,
             places: Vec::new(),
             views: FxHashMap::default(),
             flat,
@@ -49,10 +84,9 @@ impl<'a> Walk<'a> {
         if let Some(&known) = self.values.get(&(node.id, place)) {
             return known;
         }
-        let reg = match node.state() {
-            State::Stored(_) => self.load(node, place),
-            State::Planned(op) => self.calculate(node, &op, place),
-            State::Failed(_) => unreachable!("nothing is generated for what has failed"),
+        let reg = match self.kernel.op(node) {
+            None => self.load(node, place),
+            Some(op) => self.calculate(node, op, place),
         };
         self.values.insert((node.id, place), reg);
         reg
@@ -84,7 +118,7 @@ impl<'a> Walk<'a> {
                     // The first operand chooses, from the others.
                     Function::Select => operands[1].dtype,
                     // Of the random functions, the operands are seed and number.
-                    Function::Maths("uniform" | "normal") => node.dtype,
+                    Function::Maths(function) if function.is_random() => node.dtype,
                     _ => operands[0].dtype,
                 };
                 self.body.word(function.word());

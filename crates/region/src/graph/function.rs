@@ -1,6 +1,6 @@
 //! What is done element by element.
 
-use crate::element::DType;
+use crate::{element::DType, maths::MathFunction};
 
 /// A function of the elements at one index of each operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,8 +47,8 @@ pub(crate) enum Function {
     Select,
     /// To another type, as Rust's `as` does it; to a boolean, whether it is not 0.
     Cast(DType),
-    /// A function of the maths library, by its name without type.
-    Maths(&'static str),
+    /// A function of the maths library.
+    Maths(MathFunction),
 }
 
 /// Ways to round to a whole number.
@@ -97,7 +97,7 @@ impl Function {
             Function::Compare(_) => "compare",
             Function::Select => "select",
             Function::Cast(_) => "cast",
-            Function::Maths(name) => name,
+            Function::Maths(function) => function.name(),
         }
     }
 

@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::Function;
-use crate::evaluate::Doubts;
 use crate::{
+    checks::DeferredChecks,
     element::{DType, Scalar},
     error::Error,
     shape::{Axes, AxisMap, Shape},
@@ -46,7 +46,7 @@ pub(crate) struct Node {
 #[derive(Clone)]
 pub(crate) enum State {
     /// Nothing but how they are calculated.
-    Planned(Op),
+    Planned(Arc<Op>),
     /// Where they are, or will be once the work that is enqueued is done.
     Stored(Arc<Storage>),
     /// That they will never be, and why.
@@ -56,8 +56,8 @@ pub(crate) enum State {
 /// Memory with all elements of a node, the last axis dense.
 pub(crate) struct Storage {
     pub(crate) buffer: Buffer<u8>,
-    /// What may turn out to be wrong with indices that the elements depend on.
-    pub(crate) doubts: Doubts,
+    /// The checks of indices that the elements depend on.
+    pub(crate) checks: DeferredChecks,
 }
 
 /// How a node's elements are calculated.
@@ -196,6 +196,11 @@ impl Node {
         drop(state);
         // Operands may be dropped here, and theirs: not with a lock held.
         drop(before);
+    }
+
+    /// Whether nothing is known but how the elements are calculated.
+    pub(crate) fn is_planned(&self) -> bool {
+        matches!(&*self.state.lock(), State::Planned(_))
     }
 
     /// Bytes of all elements.

@@ -12,10 +12,11 @@ use rustc_hash::FxHashMap;
 
 use super::{Node, NodeRef, Op, State, Storage, key::Key};
 use crate::{
+    checks::{CheckResult, Checks, DeferredChecks},
     element::DType,
     error::{Error, Misuse, Problem, Result},
-    evaluate::{Checks, Doubts, Lanes, Verdict},
     shape::{RANK_MAX, Shape, elements},
+    streams::Streams,
 };
 
 /// How many nodes may be planned before those that arrays stand for are evaluated, so that a long loop is on its way
@@ -26,7 +27,7 @@ const PLANNED_MAX: usize = 256;
 pub(crate) struct Session {
     pub(crate) device: Device,
     inner: Mutex<Inner>,
-    lanes: Mutex<Lanes>,
+    streams: Mutex<Streams>,
     checks: Arc<Mutex<Checks>>,
 }
 
@@ -45,39 +46,39 @@ impl Session {
         Arc::new(Self {
             device,
             inner: Mutex::default(),
-            lanes: Mutex::default(),
+            streams: Mutex::default(),
             checks: Arc::default(),
         })
     }
 
     /// The streams of this session.
-    pub(crate) fn lanes(&self) -> MutexGuard<'_, Lanes> {
-        self.lanes.lock()
+    pub(crate) fn streams(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock()
     }
 
-    /// What the device will have found wrong, of this session and of what the nodes depend on.
-    pub(crate) fn verdict(&self, nodes: &[NodeRef]) -> Result<Verdict> {
-        let mut doubts = Doubts::default();
-        doubts.add(&self.checks);
+    /// What the checks of this session, and those that the nodes depend on, will have found.
+    pub(crate) fn check_result(&self, nodes: &[NodeRef]) -> Result<CheckResult> {
+        let mut checks = DeferredChecks::default();
+        checks.add(&self.checks);
         for storage in nodes.iter().filter_map(|node| node.storage()) {
-            doubts.join(&storage.doubts);
+            checks.join(&storage.checks);
         }
-        doubts.verdict(&mut self.lanes(), &self.device)
+        checks.result(&mut self.streams(), &self.device)
     }
 
-    /// What may turn out to be wrong with a node that was enqueued here and needs what these are.
-    pub(crate) fn doubts(&self, below: &[NodeRef]) -> Doubts {
-        let mut doubts = Doubts::default();
+    /// The checks that a node depends on which is enqueued here and reads these.
+    pub(crate) fn deferred_checks(&self, inputs: &[&NodeRef]) -> DeferredChecks {
+        let mut checks = DeferredChecks::default();
         if self.checks().are_made() {
-            doubts.add(&self.checks);
+            checks.add(&self.checks);
         }
-        for storage in below.iter().filter_map(|node| node.storage()) {
-            doubts.join(&storage.doubts);
+        for storage in inputs.iter().filter_map(|node| node.storage()) {
+            checks.join(&storage.checks);
         }
-        doubts
+        checks
     }
 
-    /// What the device is to find wrong while it runs.
+    /// The checks that kernels of this session make.
     pub(crate) fn checks(&self) -> MutexGuard<'_, Checks> {
         self.checks.lock()
     }
@@ -109,7 +110,7 @@ impl Session {
             self.device.clone(),
             dtype,
             shape,
-            State::Planned(op),
+            State::Planned(Arc::new(op)),
             location,
         ));
         inner.known.insert(key, Arc::downgrade(&node));
@@ -129,13 +130,13 @@ impl Session {
             let misuse = Misuse::new("array", problem, location);
             return self.fail(dtype, &shape, misuse, location);
         }
-        let stream = self.lanes().any(&self.device);
+        let stream = self.streams().any(&self.device);
         let buffer = stream.and_then(|stream| Ok(stream.upload::<u8>(elements)?));
         match buffer {
             Ok(buffer) => {
                 let state = State::Stored(Arc::new(Storage {
                     buffer,
-                    doubts: Doubts::default(),
+                    checks: DeferredChecks::default(),
                 }));
                 Arc::new(Node::new(self.device.clone(), dtype, shape, state, location))
             }

@@ -1,10 +1,12 @@
 //! Between the host's types and the device's: what a region takes, and what comes back.
 
+mod fetch;
 mod input;
 mod on_device;
 mod output;
 mod pending;
 mod place;
+mod region;
 mod write_back;
 
 pub use input::{Input, Parameter, Source};
@@ -12,4 +14,5 @@ pub use on_device::{Assembled, OnDevice, Plain};
 pub use output::{Arriving, DeviceValue, Elements, Keep, Kept, Output, Parcel, ScalarParcel, VecParcel};
 pub use pending::Pending;
 pub use place::Place;
+pub use region::RegionExt;
 pub use write_back::{InputMut, WriteBack, WriteBacks};

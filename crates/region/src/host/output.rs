@@ -117,7 +117,7 @@ impl<T: Element, D> Parcel<T, D> {
         let node = array.node();
         let stream = region
             .session()
-            .lanes()
+            .streams()
             .behind(&region.session().device, node.id)?;
         let storage = node.storage().expect("what comes back has been evaluated");
         let elements = storage.buffer.view().cast::<T::Stored>()?;

@@ -11,7 +11,7 @@ use super::{
     output::{Arriving, Output},
     write_back::{WriteBack, WriteBacks},
 };
-use crate::{Region, error::Result, evaluate::Verdict};
+use crate::{Region, checks::CheckResult, error::Result, evaluate};
 
 /// The result of a region, all work of which is enqueued.
 ///
@@ -55,7 +55,7 @@ pub struct Pending<'m, R: Output> {
 }
 
 struct OnTheWay<'m, R: Output> {
-    verdict: Verdict,
+    checks: CheckResult,
     result: R::Arriving,
     backs: WriteBacks<'m>,
 }
@@ -72,13 +72,13 @@ impl<'m, R: Output> Pending<'m, R> {
         if let Some(failure) = session.failure() {
             return Err(failure);
         }
-        crate::evaluate::evaluate(session, &nodes)?;
+        evaluate::evaluate(session, &nodes)?;
         let result = R::depart(body, &region)?;
         backs.depart(&region)?;
-        let verdict = session.verdict(&nodes)?;
+        let checks = session.check_result(&nodes)?;
         Ok(Self {
             on_the_way: Some(OnTheWay {
-                verdict,
+                checks,
                 result,
                 backs,
             }),
@@ -96,7 +96,7 @@ impl<'m, R: Output> Pending<'m, R> {
     /// If the result was already taken, by polling.
     pub fn wait(mut self) -> Result<R::Value> {
         let mut on_the_way = self.on_the_way.take().expect(TAKEN);
-        on_the_way.verdict.wait()?;
+        on_the_way.checks.wait()?;
         on_the_way.result.wait()?;
         on_the_way.backs.wait()?;
         Ok(on_the_way.finish())
@@ -121,7 +121,7 @@ impl<R: Output> Future for Pending<'_, R> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let on_the_way = self.on_the_way.as_mut().expect(TAKEN);
-        ready!(on_the_way.verdict.poll(context))?;
+        ready!(on_the_way.checks.poll(context))?;
         ready!(on_the_way.result.poll(context))?;
         ready!(on_the_way.backs.poll(context))?;
         Poll::Ready(Ok(self.on_the_way.take().expect(TAKEN).finish()))

@@ -22,10 +22,12 @@
 //! function takes: `.f32` or `.f64`; the second operand of `ms_powi_*` is `.b32`, and those of `ms_uniform_*` and `ms_normal_*` (seed, index) `.b64`.
 
 mod exact;
+mod function;
 mod library;
 
 use std::fmt::Write;
 
+pub(crate) use function::MathFunction;
 use library::library;
 
 /// The PTX of the functions of these names, with all that they need, each once and in an order in which nothing is used before it is there. Names may

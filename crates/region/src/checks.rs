@@ -6,6 +6,7 @@
 
 use std::{
     future::Future,
+    panic::Location,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -15,10 +16,9 @@ use millstream::{Buffer, Device, Pending, Stream};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::Lanes;
 use crate::{
     error::{Misuse, Problem, Result},
-    graph::NodeRef,
+    streams::Streams,
 };
 
 /// The checks of one session.
@@ -41,10 +41,10 @@ impl Checks {
         Ok(flag)
     }
 
-    /// A number for indices along an axis, in the operation of this node: one for each line, axis and length, so that a long
+    /// A number for indices along an axis, in an operation at this line: one for each line, axis and length, so that a long
     /// loop needs no more than its body.
-    pub(crate) fn number(&mut self, node: &NodeRef, axis: usize, length: usize) -> u32 {
-        let misuse = Misuse::new("index", Problem::Index { axis, length }, node.location);
+    pub(crate) fn number(&mut self, location: &'static Location<'static>, axis: usize, length: usize) -> u32 {
+        let misuse = Misuse::new("index", Problem::Index { axis, length }, location);
         let known = self.meanings.iter().position(|meaning| *meaning == misuse);
         let place = known.unwrap_or_else(|| {
             self.meanings.push(misuse);
@@ -68,11 +68,11 @@ impl Checks {
     }
 }
 
-/// The sessions whose checks may turn out to be about indices that some elements depend on.
+/// The checks that some elements depend on, by session.
 #[derive(Default)]
-pub(crate) struct Doubts(SmallVec<[Arc<Mutex<Checks>>; 1]>);
+pub(crate) struct DeferredChecks(SmallVec<[Arc<Mutex<Checks>>; 1]>);
 
-impl Doubts {
+impl DeferredChecks {
     /// Those of a session besides.
     pub(crate) fn add(&mut self, checks: &Arc<Mutex<Checks>>) {
         if !self.0.iter().any(|known| Arc::ptr_eq(known, checks)) {
@@ -86,22 +86,22 @@ impl Doubts {
     }
 
     /// What was found, once all that is enqueued is done.
-    pub(crate) fn verdict(&self, lanes: &mut Lanes, device: &Device) -> Result<Verdict> {
+    pub(crate) fn result(&self, streams: &mut Streams, device: &Device) -> Result<CheckResult> {
         let mut words = SmallVec::new();
         for checks in &self.0 {
             if let Some(flag) = &checks.lock().flag {
                 words.push(Word {
-                    pending: lanes.any(device)?.download(&*flag.lock())?,
+                    pending: streams.any(device)?.download(&*flag.lock())?,
                     checks: Arc::clone(checks),
                 });
             }
         }
-        Ok(Verdict { words })
+        Ok(CheckResult { words })
     }
 }
 
-/// What will be known of checks.
-pub(crate) struct Verdict {
+/// What checks have found, once it is here.
+pub(crate) struct CheckResult {
     words: SmallVec<[Word; 1]>,
 }
 
@@ -112,7 +112,7 @@ struct Word {
     checks: Arc<Mutex<Checks>>,
 }
 
-impl Verdict {
+impl CheckResult {
     /// Blocks this thread until it is known, and gives what was wrong as an error.
     pub(crate) fn wait(&mut self) -> Result<()> {
         for word in self.words.drain(..) {

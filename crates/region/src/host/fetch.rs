@@ -1,18 +1,12 @@
-//! Arrays from the host and values for it, outside of regions and in the middle of them.
+//! Uploads and downloads outside of regions and in the middle of them: `from_host`, `to_host`, `item`.
 
 use std::{panic::Location, slice};
 
 use millstream::Device;
 use ndarray::{Dimension, Ix0};
 
-use super::Array;
-use crate::{
-    Input, Region,
-    element::Element,
-    error::Result,
-    evaluate,
-    host::{Arriving, Parcel},
-};
+use super::{Arriving, Input, Parcel};
+use crate::{Array, Region, element::Element, error::Result, evaluate};
 
 impl<T: Element, D: Dimension> Array<T, D> {
     /// A copy of an array of the host, on a device, for calculations outside of any region. It is copied before this returns.
@@ -50,7 +44,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
         let session = self.session();
         evaluate::evaluate(session, slice::from_ref(self.node()))?;
         let mut parcel = Parcel::depart(self, &Region::of(session))?;
-        session.verdict(slice::from_ref(self.node()))?.wait()?;
+        session.check_result(slice::from_ref(self.node()))?.wait()?;
         parcel.wait()?;
         Ok(parcel.take())
     }

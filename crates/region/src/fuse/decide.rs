@@ -5,12 +5,14 @@
 //! it at two places, and to calculate it twice costs more than to write it and to read it twice, it is stored as well. What is
 //! calculated from the results of a reduction alone is left to the reduction's kernel.
 
+use std::sync::Arc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::{
-    codegen::keeps_numbers,
     graph::{NodeRef, Op, State},
+    shape::preserves_linear_index,
 };
 
 /// Operations that may be done twice rather than stored.
@@ -21,18 +23,22 @@ const LEAVES_MAX: usize = 16;
 const OPERATIONS_MAX: usize = 96;
 
 /// A planned node, on its way to a decision.
-struct Candidate {
-    node: NodeRef,
-    op: Op,
+pub(super) struct Candidate {
+    pub(super) node: NodeRef,
+    pub(super) op: Arc<Op>,
+    /// The places of the operands among all candidates, in their order; `None` for what is in memory.
+    pub(super) operands: SmallVec<[Option<usize>; 3]>,
     /// The stored nodes in whose kernels it is calculated: two mean several.
     within: SmallVec<[u64; 2]>,
-    is_stored: bool,
+    pub(super) is_stored: bool,
     /// Whether somebody wants to have it.
     is_asked_for: bool,
     /// How many views and gathers show it, each at places of its own.
     moves: usize,
     /// What its calculation takes within a kernel.
     cost: Cost,
+    /// The reduction behind which its kernel calculates this.
+    pub(super) behind: Option<usize>,
 }
 
 /// What a calculation takes within a kernel.
@@ -44,61 +50,60 @@ struct Cost {
     leaves: SmallVec<[u64; 4]>,
 }
 
-/// The nodes to store, each behind all that it needs.
-pub(super) fn steps(targets: &[NodeRef]) -> Vec<NodeRef> {
+/// All planned nodes that the targets need, each behind what it needs, with what is decided about it.
+pub(super) fn decide(targets: &[NodeRef]) -> Vec<Candidate> {
     let mut candidates = in_order(targets);
-    let places: FxHashMap<u64, usize> = candidates
-        .iter()
-        .enumerate()
-        .map(|(at, candidate)| (candidate.node.id, at))
-        .collect();
-    for target in targets {
-        if let Some(&at) = places.get(&target.id) {
-            candidates[at].is_stored = true;
-            candidates[at].is_asked_for = true;
-        }
-    }
-    mark_needed(&mut candidates, &places);
-    weigh(&mut candidates, &places);
-    share(&mut candidates, &places);
-    fold(&mut candidates, &places);
-    let stored = candidates.into_iter().filter(|candidate| candidate.is_stored);
-    stored.map(|candidate| candidate.node).collect()
+    mark_needed(&mut candidates);
+    weigh(&mut candidates);
+    share(&mut candidates);
+    fold(&mut candidates);
+    candidates
 }
 
 /// All planned nodes that the targets need, operands first.
 fn in_order(targets: &[NodeRef]) -> Vec<Candidate> {
-    let mut order = Vec::new();
-    let mut seen = FxHashSet::default();
+    let mut candidates: Vec<Candidate> = Vec::new();
+    let mut places: FxHashMap<u64, usize> = FxHashMap::default();
     // A node is met twice: on the way down, and, with its operation, once its operands are in order.
-    let mut open: Vec<(NodeRef, Option<Op>)> = targets
+    let mut open: Vec<(NodeRef, Option<Arc<Op>>)> = targets
         .iter()
         .rev()
         .map(|node| (NodeRef::clone(node), None))
         .collect();
     while let Some((node, op)) = open.pop() {
         if let Some(op) = op {
-            order.push(Candidate {
+            let mut operands = SmallVec::new();
+            op.operands(|operand| operands.push(places.get(&operand.id).copied()));
+            places.insert(node.id, candidates.len());
+            candidates.push(Candidate {
                 is_stored: stands_alone(&op),
                 is_asked_for: false,
                 node,
                 op,
+                operands,
                 within: SmallVec::new(),
                 moves: 0,
                 cost: Cost::default(),
+                behind: None,
             });
+            continue;
+        }
+        if places.contains_key(&node.id) {
             continue;
         }
         let State::Planned(op) = node.state() else {
             continue;
         };
-        if !seen.insert(node.id) {
-            continue;
-        }
-        open.push((node, Some(op.clone())));
+        open.push((node, Some(Arc::clone(&op))));
         op.operands(|operand| open.push((NodeRef::clone(operand), None)));
     }
-    order
+    for target in targets {
+        if let Some(&at) = places.get(&target.id) {
+            candidates[at].is_stored = true;
+            candidates[at].is_asked_for = true;
+        }
+    }
+    candidates
 }
 
 /// Whether an operation has kernels of its own.
@@ -110,40 +115,37 @@ fn stands_alone(op: &Op) -> bool {
 }
 
 /// Marks what other nodes' kernels want to find in memory.
-fn mark_needed(candidates: &mut [Candidate], places: &FxHashMap<u64, usize>) {
-    let mut needed: Vec<u64> = Vec::new();
-    for candidate in candidates.iter() {
-        match &candidate.op {
-            Op::Product(left, right) => needed.extend([left, right].map(factor_source)),
+fn mark_needed(candidates: &mut [Candidate]) {
+    for at in 0..candidates.len() {
+        let candidate = &candidates[at];
+        let needed: [Option<usize>; 2] = match &*candidate.op {
+            Op::Product(..) => [0, 1].map(|factor| factor_source(candidates, candidate.operands[factor])),
             // Two kernels look at the indices.
-            Op::Scatter {
-                index, adds: false, ..
-            } => needed.push(index.id),
-            Op::Accumulate { source, .. } => needed.push(source.id),
-            _ => {}
-        }
-    }
-    for id in needed {
-        if let Some(&at) = places.get(&id) {
+            Op::Scatter { adds: false, .. } => [candidate.operands[1], None],
+            Op::Accumulate { .. } => [candidate.operands[0], None],
+            _ => continue,
+        };
+        for at in needed.into_iter().flatten() {
             candidates[at].is_stored = true;
         }
     }
 }
 
 /// What must be in memory for a factor of a product: for a view its source, for products go by strides.
-pub(super) fn factor_source(factor: &NodeRef) -> u64 {
-    match factor.state() {
-        State::Planned(Op::View(source, _)) => source.id,
-        _ => factor.id,
+fn factor_source(candidates: &[Candidate], factor: Option<usize>) -> Option<usize> {
+    let candidate = &candidates[factor?];
+    match &*candidate.op {
+        Op::View(..) => candidate.operands[0],
+        _ => factor,
     }
 }
 
 /// Adds up what each calculation takes, and stores what would make a kernel too large.
-fn weigh(candidates: &mut [Candidate], places: &FxHashMap<u64, usize>) {
+fn weigh(candidates: &mut [Candidate]) {
     for at in 0..candidates.len() {
-        let op = candidates[at].op.clone();
+        let op = Arc::clone(&candidates[at].op);
         let mut cost = loop {
-            let (cost, largest) = cost_of_operands(candidates, places, &op);
+            let (cost, largest) = cost_of_operands(candidates, &candidates[at]);
             let is_too_large = cost.leaves.len() > LEAVES_MAX || cost.operations > OPERATIONS_MAX;
             let Some(largest) = largest.filter(|_| is_too_large) else {
                 break cost;
@@ -154,7 +156,7 @@ fn weigh(candidates: &mut [Candidate], places: &FxHashMap<u64, usize>) {
                 break cost;
             }
         };
-        match &op {
+        match &*op {
             Op::Apply(function, _) => {
                 cost.operations += 1;
                 cost.is_costly |= function.is_costly();
@@ -167,18 +169,15 @@ fn weigh(candidates: &mut [Candidate], places: &FxHashMap<u64, usize>) {
 }
 
 /// What the operands of an operation take within its kernel, and the one of them that takes the most operations.
-fn cost_of_operands(
-    candidates: &[Candidate],
-    places: &FxHashMap<u64, usize>,
-    op: &Op,
-) -> (Cost, Option<usize>) {
+fn cost_of_operands(candidates: &[Candidate], candidate: &Candidate) -> (Cost, Option<usize>) {
     let mut cost = Cost::default();
     let mut largest: Option<(usize, usize)> = None;
-    op.operands(|operand| {
-        let known = places.get(&operand.id).filter(|&&at| !candidates[at].is_stored);
-        match known {
+    let mut places = candidate.operands.iter();
+    candidate.op.operands(|operand| {
+        let place = places.next().copied().flatten();
+        match place.filter(|&at| !candidates[at].is_stored) {
             None => cost.add_leaf(operand.id),
-            Some(&at) => {
+            Some(at) => {
                 let of_operand = &candidates[at].cost;
                 if largest.is_none_or(|(_, operations)| of_operand.operations > operations) {
                     largest = Some((at, of_operand.operations));
@@ -212,32 +211,29 @@ impl Cost {
 }
 
 /// Stores what several kernels need, or one at several places. Users come before what they use.
-fn share(candidates: &mut [Candidate], places: &FxHashMap<u64, usize>) {
+fn share(candidates: &mut [Candidate]) {
     for at in (0..candidates.len()).rev() {
-        let candidate = &mut candidates[at];
+        let (operands, candidate) = candidates.split_at_mut(at);
+        let candidate = &mut candidate[0];
         let is_shared = candidate.within.len() > 1 || candidate.moves > 1;
         if is_shared && !candidate.cost.is_cheap() {
             candidate.is_stored = true;
         }
-        let id = candidate.node.id;
+        let own = [candidate.node.id];
         let within = if candidate.is_stored {
-            smallvec![id]
+            &own[..]
         } else {
-            candidate.within.clone()
+            &candidate.within
         };
-        let op = candidate.op.clone();
-        let (moves, spreads) = match &op {
+        let (moves, spreads) = match &*candidate.op {
             Op::View(source, _) => (true, candidate.node.elements >= 8 * source.elements.max(1)),
             Op::Gather { .. } => (true, false),
             _ => (false, false),
         };
-        op.operands(|operand| {
-            let Some(&at) = places.get(&operand.id) else {
-                return;
-            };
-            let operand = &mut candidates[at];
+        for &place in candidate.operands.iter().flatten() {
+            let operand = &mut operands[place];
             operand.moves += usize::from(moves);
-            for &kernel in &within {
+            for &kernel in within {
                 if !operand.within.contains(&kernel) && operand.within.len() < 2 {
                     operand.within.push(kernel);
                 }
@@ -245,56 +241,54 @@ fn share(candidates: &mut [Candidate], places: &FxHashMap<u64, usize>) {
             if spreads && operand.cost.is_costly {
                 operand.is_stored = true;
             }
-        });
+        }
     }
 }
 
 /// Leaves to the kernel of a reduction what is calculated from its results, number by number, if nobody else wants those.
-fn fold(candidates: &mut [Candidate], places: &FxHashMap<u64, usize>) {
+fn fold(candidates: &mut [Candidate]) {
     for at in 0..candidates.len() {
         let candidate = &candidates[at];
         if candidate.is_stored
-            && matches!(candidate.op, Op::Apply(..))
-            && let Some(reduction) = only_reduction(candidates, places, at)
+            && matches!(&*candidate.op, Op::Apply(..))
+            && let Some(reduction) = only_reduction(candidates, at)
         {
             candidates[reduction].is_stored = false;
+            candidates[at].behind = Some(reduction);
         }
     }
 }
 
 /// The reduction below what is stored here that can calculate it: the only one, which nothing else uses, and each element of
 /// which becomes the one with the same number.
-fn only_reduction(candidates: &[Candidate], places: &FxHashMap<u64, usize>, root: usize) -> Option<usize> {
-    let root = &candidates[root];
+fn only_reduction(candidates: &[Candidate], root: usize) -> Option<usize> {
+    let root_node = &candidates[root].node;
     let (mut found, mut seen, mut is_possible) = (None, FxHashSet::default(), true);
-    let mut open = vec![NodeRef::clone(&root.node)];
-    while let Some(node) = open.pop() {
-        if !seen.insert(node.id) {
+    let mut open = vec![root];
+    while let Some(at) = open.pop() {
+        if !seen.insert(at) {
             continue;
         }
-        let Some(&at) = places.get(&node.id) else {
-            continue;
-        };
         let candidate = &candidates[at];
-        match &candidate.op {
+        match &*candidate.op {
             Op::Reduce { .. } if candidate.is_stored && found.is_none() => {
                 is_possible &= !candidate.is_asked_for
-                    && candidate.within.as_slice() == [root.node.id]
-                    && node.elements == root.node.elements;
+                    && candidate.within.as_slice() == [root_node.id]
+                    && candidate.node.elements == root_node.elements;
                 found = Some(at);
             }
-            _ if candidate.is_stored && node.id != root.node.id => is_possible = false,
+            _ if candidate.is_stored && at != root => is_possible = false,
             Op::Constant(_) | Op::Iota | Op::Apply(..) | Op::Reshape(_) => {}
             Op::View(source, map) => {
-                let is_constant = matches!(source.state(), State::Planned(Op::Constant(_)));
-                is_possible &= is_constant || keeps_numbers(&node.shape, map, &source.shape);
+                let source_op = candidate.operands[0].map(|source| &*candidates[source].op);
+                let is_constant = matches!(source_op, Some(Op::Constant(_)));
+                is_possible &=
+                    is_constant || preserves_linear_index(&candidate.node.shape, map, &source.shape);
             }
             _ => is_possible = false,
         }
-        if !matches!(candidate.op, Op::Reduce { .. }) {
-            candidate
-                .op
-                .operands(|operand| open.push(NodeRef::clone(operand)));
+        if !matches!(&*candidate.op, Op::Reduce { .. }) {
+            open.extend(candidate.operands.iter().flatten());
         }
     }
     found.filter(|_| is_possible)
@@ -306,7 +300,10 @@ mod tests {
     use ndarray::{Axis, Ix1, Ix2, array, s};
 
     use super::*;
-    use crate::{Array, Region};
+    use crate::{
+        Array, Region,
+        fuse::{Work, steps},
+    };
 
     /// A region on a simulated device, a vector of three elements and a matrix of two rows of them.
     fn arrays() -> (Region, Array<f32, Ix1>, Array<f32, Ix2>) {
@@ -318,7 +315,7 @@ mod tests {
 
     /// How many nodes are stored for these, those included.
     fn stored<const N: usize>(targets: [&NodeRef; N]) -> usize {
-        steps(&targets.map(NodeRef::clone)).len()
+        steps(&targets.map(NodeRef::clone)).count()
     }
 
     #[test]
@@ -365,22 +362,14 @@ mod tests {
     fn a_kernel_reads_sixteen_arrays_at_most() {
         let region = Region::new(Device::simulated().unwrap());
         let root = choices(&region, 5);
-        let steps = steps(&[NodeRef::clone(root.node())]);
+        let steps: Vec<_> = steps(&[NodeRef::clone(root.node())]).collect();
         for step in &steps {
-            let is_leaf = |node: &NodeRef| {
-                node.storage().is_some()
-                    || (node.id != step.id && steps.iter().any(|other| other.id == node.id))
+            let Work::Kernels(kernels) = &step.work else {
+                panic!("nothing here is in memory already");
             };
-            let (mut leaves, mut open) = (FxHashSet::default(), vec![NodeRef::clone(step)]);
-            while let Some(node) = open.pop() {
-                match node.state() {
-                    State::Planned(op) if !is_leaf(&node) => {
-                        op.operands(|operand| open.push(NodeRef::clone(operand)))
-                    }
-                    _ => drop(leaves.insert(node.id)),
-                }
+            for kernel in kernels {
+                assert!(kernel.inputs.len() <= LEAVES_MAX, "{}", kernel.inputs.len());
             }
-            assert!(leaves.len() <= LEAVES_MAX, "{}", leaves.len());
         }
         assert!(steps.len() < 16, "{}", steps.len());
     }

@@ -1,4 +1,4 @@
-//! One generated kernel with its parameters.
+//! Launches generated kernels with their parameters.
 
 #![allow(
     unsafe_code,
@@ -7,6 +7,7 @@
 
 use std::{
     collections::HashSet,
+    panic::Location,
     sync::{Arc, LazyLock},
 };
 
@@ -15,12 +16,14 @@ use millstream::{
     kernel::{Argument, launch_at, load_generated},
 };
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use crate::{
-    codegen::{BLOCK, ENTRY_BYTES, Kernel, PARAMETER_BYTES_MAX, Parameter},
+    codegen::{BLOCK, ENTRY_BYTES, Kernel, PARAMETER_BYTES_MAX, Parameter, Written, generate},
     element::Scalar,
     error::Result,
-    graph::{NodeRef, Session, Storage},
+    fuse::FusedKernel,
+    graph::{Session, Storage},
 };
 
 /// Names of kernels, which live as long as the process: there are as many as there are kinds of kernels.
@@ -38,9 +41,9 @@ fn intern(name: &str) -> &'static str {
 }
 
 /// An array without a content, which the caller's next operation on this stream fills.
-pub(super) fn allocate(stream: &Stream, bytes: usize) -> Result<Buffer<u8>> {
-    // SAFETY: every caller in this folder launches kernels that write all of it, on this stream, before it is in a node
-    // where others can read it; and if a launch fails, it is dropped.
+pub(crate) fn allocate(stream: &Stream, bytes: usize) -> Result<Buffer<u8>> {
+    // SAFETY: every caller, here and in `evaluate`, launches kernels that write all of it, on this stream, before it is in a
+    // node where others can read it; and if a launch fails, it is dropped.
     Ok(unsafe { stream.uninit::<u8>(bytes) }?)
 }
 
@@ -76,7 +79,7 @@ impl Word {
     fn of(session: &Session, is_wide: bool, parameter: &Parameter) -> Self {
         match parameter {
             Parameter::Index(value) if is_wide => Word::Wide(*value as u64),
-            // What the survey found to fit 32 bits, negative steps among them.
+            // Known to fit 32 bits, negative steps among them.
             Parameter::Index(value) => Word::Narrow(*value as u32),
             Parameter::Scalar(value) | Parameter::Constant { value, .. } => match *value {
                 Scalar::F32(value) => Word::Narrow(value.to_bits()),
@@ -87,7 +90,7 @@ impl Word {
                 Scalar::Bool(value) => Word::Narrow(value.into()),
             },
             Parameter::Check { node, axis, length } => {
-                Word::Narrow(session.checks().number(node, *axis, *length))
+                Word::Narrow(session.checks().number(node.location, *axis, *length))
             }
             Parameter::Elements(_) | Parameter::Target(_) | Parameter::Partial(_) | Parameter::Flag => {
                 unreachable!("the address of an array is no value")
@@ -113,13 +116,55 @@ fn upload_table(session: &Session, stream: &Stream, kernel: &Kernel) -> Result<O
     Ok(Some(stream.upload(entries.as_flattened())?))
 }
 
-/// Launches a kernel with at least so many threads, for a node. It writes `targets`, and reads `partials` besides what its
-/// parameters name.
-pub(super) fn launch(
+/// Enqueues the passes of a fused kernel that has something to write: to `outputs`, one for each of its own.
+pub(super) fn enqueue(
     session: &Session,
     stream: &Stream,
-    node: &NodeRef,
-    (kernel, threads): &(Kernel, usize),
+    fused: &FusedKernel,
+    outputs: &mut [&mut Buffer<u8>],
+) -> Result<()> {
+    let generated = generate(fused);
+    let mut temporaries: SmallVec<[Buffer<u8>; 4]> = SmallVec::new();
+    for temporary in &generated.temporaries {
+        temporaries.push(if temporary.is_zeroed {
+            stream.zeros(temporary.bytes)?
+        } else {
+            allocate(stream, temporary.bytes)?
+        });
+    }
+    let location = fused.output().target.location;
+    for pass in &generated.passes {
+        let launch = |targets: &mut [&mut Buffer<u8>], partials: &[Buffer<u8>]| {
+            launch(
+                session,
+                stream,
+                location,
+                &pass.kernel,
+                pass.threads,
+                targets,
+                partials,
+            )
+        };
+        match &pass.writes {
+            Written::Outputs => launch(outputs, &temporaries[pass.reads.clone()])?,
+            Written::Temporaries(written) => {
+                let (earlier, rest) = temporaries.split_at_mut(written.start);
+                let mut targets: SmallVec<[&mut Buffer<u8>; 2]> = rest[..written.len()].iter_mut().collect();
+                launch(&mut targets, &earlier[pass.reads.clone()])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Launches a kernel with at least so many threads, on behalf of a line of the program. It writes `targets`, and reads
+/// `partials` besides what its parameters name.
+fn launch(
+    session: &Session,
+    stream: &Stream,
+    location: &'static Location<'static>,
+    kernel: &Kernel,
+    threads: usize,
     targets: &mut [&mut Buffer<u8>],
     partials: &[Buffer<u8>],
 ) -> Result<()> {
@@ -189,6 +234,6 @@ pub(super) fn launch(
     // SAFETY: parameters and text come from one walk, so that they agree in number and type; the kernel reads elements of
     // its operands within their shapes, because indices are within the shapes of the nodes whose views it goes through
     // or checked against them, and writes the targets alone.
-    unsafe { launch_at(&function, stream, grid, &arguments, node.location) }?;
+    unsafe { launch_at(&function, stream, grid, &arguments, location) }?;
     Ok(())
 }

@@ -1,0 +1,74 @@
+//! Evaluation: from planned nodes to elements in memory, by the steps that planning gives.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::{
+    error::Result,
+    fuse::{FusedKernel, Step, Work, steps},
+    graph::{NodeRef, Session, Storage},
+    launch::{allocate, enqueue},
+};
+
+/// Enqueues all work that is needed for the elements of these nodes. Nothing is waited for.
+///
+/// # Errors
+///
+/// If one of the nodes has failed, there is not enough memory, or the device is lost.
+pub(crate) fn evaluate(session: &Session, nodes: &[NodeRef]) -> Result<()> {
+    if let Some(error) = nodes.iter().find_map(|node| node.failure()) {
+        return Err(error);
+    }
+    for step in steps(nodes) {
+        materialise(session, &step)?;
+    }
+    Ok(())
+}
+
+/// Enqueues the work for nodes that nobody has asked for yet, so that the device has something to do. If that fails, the
+/// session has.
+pub(crate) fn ahead(session: &Session, nodes: &[NodeRef]) {
+    if let Err(error) = evaluate(session, nodes) {
+        session.note(error);
+    }
+}
+
+/// Enqueues the work for a node, all of whose inputs are enqueued. Another thread may have done so meanwhile.
+fn materialise(session: &Session, Step { node, work }: &Step) -> Result<()> {
+    if !node.is_planned() {
+        return Ok(());
+    }
+    let kernels = match work {
+        Work::Alias(source) => {
+            let storage = source
+                .storage()
+                .expect("operands are enqueued before what shows them");
+            node.store(storage);
+            return Ok(());
+        }
+        Work::Kernels(kernels) => kernels,
+    };
+    let inputs = inputs(kernels);
+    let ids: SmallVec<[u64; 8]> = inputs.iter().map(|node| node.id).collect();
+    let stream = session.streams().choose(&session.device, node.id, &ids)?;
+    let mut buffer = allocate(&stream, node.bytes())?;
+    if node.elements > 0 {
+        for kernel in kernels {
+            enqueue(session, &stream, kernel, &mut [&mut buffer])?;
+        }
+    }
+    node.store(Arc::new(Storage {
+        buffer,
+        checks: session.deferred_checks(&inputs),
+    }));
+    Ok(())
+}
+
+/// What kernels read from memory, each once, oldest first.
+fn inputs(kernels: &[FusedKernel]) -> SmallVec<[&NodeRef; 8]> {
+    let mut inputs: SmallVec<[&NodeRef; 8]> = kernels.iter().flat_map(|kernel| &kernel.inputs).collect();
+    inputs.sort_unstable_by_key(|node| node.id);
+    inputs.dedup_by_key(|node| node.id);
+    inputs
+}

@@ -1,0 +1,230 @@
+//! Puts the fused kernels together, once it is decided which nodes are stored.
+
+use std::sync::Arc;
+
+use smallvec::{SmallVec, smallvec};
+
+use super::{
+    decide::{Candidate, decide},
+    kernel::{FusedKernel, FusedNode, Output, Step, Work},
+};
+use crate::{
+    graph::{NodeRef, Op},
+    shape::{AxisMap, AxisSource, preserves_linear_index},
+};
+
+/// The steps that materialise these nodes, each behind all that it needs. Once a step is done and dropped, nothing here
+/// holds what it alone has read.
+pub(crate) fn steps(targets: &[NodeRef]) -> impl Iterator<Item = Step> + use<> {
+    let candidates = decide(targets);
+    let mut builder = Builder {
+        seen: vec![0; candidates.len()],
+        stamp: 0,
+        candidates: &candidates,
+        open: Vec::new(),
+    };
+    let stored = (0..candidates.len()).filter(|&at| candidates[at].is_stored);
+    let steps: Vec<Step> = stored.map(|at| builder.step(at)).collect();
+    steps.into_iter()
+}
+
+/// Walks over the candidates, kernel by kernel.
+struct Builder<'a> {
+    candidates: &'a [Candidate],
+    /// For each candidate, the stamp of the last walk that has met it.
+    seen: Vec<u32>,
+    /// That of this walk.
+    stamp: u32,
+    /// Candidates to visit, and whether their operands have been; between walks there are none.
+    open: Vec<(usize, bool)>,
+}
+
+/// A kernel, as it grows.
+#[derive(Default)]
+struct Parts {
+    nodes: Vec<FusedNode>,
+    inputs: SmallVec<[NodeRef; 4]>,
+}
+
+impl Builder<'_> {
+    /// What materialises the candidate at this place.
+    fn step(&mut self, at: usize) -> Step {
+        let candidate = &self.candidates[at];
+        let node = NodeRef::clone(&candidate.node);
+        if let Some(source) = self.alias(candidate) {
+            let work = Work::Alias(NodeRef::clone(source));
+            return Step { node, work };
+        }
+        let mut kernels = Vec::new();
+        match &*candidate.op {
+            Op::Join { parts, axis } => {
+                let mut start = 0;
+                for (number, part) in parts.iter().enumerate() {
+                    let mut map: AxisMap = (0..node.shape.len()).map(AxisSource::same).collect();
+                    map[*axis].start = start;
+                    start += part.shape[*axis];
+                    kernels.push(self.map(part, candidate.operands[number], &node, Some(map)));
+                }
+            }
+            Op::Update { base, map, value } => {
+                kernels.push(self.map(base, candidate.operands[0], &node, None));
+                kernels.push(self.map(value, candidate.operands[1], &node, Some(map.clone())));
+            }
+            Op::Scatter { base, .. } => {
+                kernels.push(self.map(base, candidate.operands[0], &node, None));
+                kernels.push(self.scatter(candidate));
+            }
+            _ => kernels.push(self.kernel(at)),
+        }
+        Step {
+            node,
+            work: Work::Kernels(kernels),
+        }
+    }
+
+    /// The operand in memory that has a candidate's elements in the candidate's order.
+    fn alias<'c>(&self, candidate: &'c Candidate) -> Option<&'c NodeRef> {
+        let source = match &*candidate.op {
+            Op::Reshape(source) => source,
+            Op::View(source, map) if preserves_linear_index(&candidate.node.shape, map, &source.shape) => {
+                source
+            }
+            _ => return None,
+        };
+        self.is_input(candidate.operands[0]).then_some(source)
+    }
+
+    /// Whether a kernel reads what is at this place from memory.
+    fn is_input(&self, place: Option<usize>) -> bool {
+        place.is_none_or(|at| self.candidates[at].is_stored)
+    }
+
+    /// The kernel that calculates a candidate, with what is left to it behind a reduction.
+    fn kernel(&mut self, at: usize) -> FusedKernel {
+        let target = &self.candidates[at].node;
+        let root = self.candidates[at].behind.unwrap_or(at);
+        let mut parts = Parts::default();
+        self.begin();
+        self.visit(root, &mut parts);
+        let nodes = std::mem::take(&mut parts.nodes);
+        if root != at {
+            // What is calculated on both sides of the reduction is in both lists.
+            self.begin();
+            self.seen[root] = self.stamp;
+            self.visit(at, &mut parts);
+        }
+        FusedKernel {
+            root: NodeRef::clone(&self.candidates[root].node),
+            nodes,
+            inputs: parts.inputs,
+            outputs: smallvec![Output {
+                value: NodeRef::clone(target),
+                target: NodeRef::clone(target),
+                part: None,
+            }],
+            epilogue: parts.nodes,
+        }
+    }
+
+    /// The kernel that calculates a node, or copies it, to all or some elements of another.
+    fn map(
+        &mut self,
+        node: &NodeRef,
+        place: Option<usize>,
+        target: &NodeRef,
+        part: Option<AxisMap>,
+    ) -> FusedKernel {
+        let mut parts = Parts::default();
+        self.begin();
+        self.meet(node, place, &mut parts);
+        FusedKernel {
+            root: NodeRef::clone(node),
+            nodes: parts.nodes,
+            inputs: parts.inputs,
+            outputs: smallvec![Output {
+                value: NodeRef::clone(node),
+                target: NodeRef::clone(target),
+                part,
+            }],
+            epilogue: Vec::new(),
+        }
+    }
+
+    /// The kernel that puts elements where indices say. It does not calculate the base, which is in the target by then.
+    fn scatter(&mut self, candidate: &Candidate) -> FusedKernel {
+        let Op::Scatter { index, value, .. } = &*candidate.op else {
+            unreachable!("the candidate is a scatter");
+        };
+        let mut parts = Parts::default();
+        self.begin();
+        self.meet(index, candidate.operands[1], &mut parts);
+        self.meet(value, candidate.operands[2], &mut parts);
+        parts.nodes.push(FusedNode::of(candidate));
+        let node = &candidate.node;
+        FusedKernel {
+            root: NodeRef::clone(node),
+            nodes: parts.nodes,
+            inputs: parts.inputs,
+            outputs: smallvec![Output {
+                value: NodeRef::clone(node),
+                target: NodeRef::clone(node),
+                part: None,
+            }],
+            epilogue: Vec::new(),
+        }
+    }
+
+    /// Begins a walk that has met nothing.
+    fn begin(&mut self) {
+        self.stamp += 1;
+    }
+
+    /// Adds an operand: as an input, or with all that it is calculated from.
+    fn meet(&mut self, node: &NodeRef, place: Option<usize>, parts: &mut Parts) {
+        match place {
+            Some(at) if !self.candidates[at].is_stored => self.visit(at, parts),
+            _ => parts.read(node),
+        }
+    }
+
+    /// Adds a candidate behind all that it is calculated from.
+    fn visit(&mut self, at: usize, parts: &mut Parts) {
+        self.open.push((at, false));
+        while let Some((at, is_ready)) = self.open.pop() {
+            let candidate = &self.candidates[at];
+            if is_ready {
+                parts.nodes.push(FusedNode::of(candidate));
+                continue;
+            }
+            if std::mem::replace(&mut self.seen[at], self.stamp) == self.stamp {
+                continue;
+            }
+            self.open.push((at, true));
+            let mut places = candidate.operands.iter();
+            candidate
+                .op
+                .operands(|operand| match places.next().copied().flatten() {
+                    Some(at) if !self.candidates[at].is_stored => self.open.push((at, false)),
+                    _ => parts.read(operand),
+                });
+        }
+    }
+}
+
+impl Parts {
+    /// Adds a node in memory, unless it is here.
+    fn read(&mut self, node: &NodeRef) {
+        if !self.inputs.iter().any(|known| known.id == node.id) {
+            self.inputs.push(NodeRef::clone(node));
+        }
+    }
+}
+
+impl FusedNode {
+    fn of(candidate: &Candidate) -> Self {
+        Self {
+            node: NodeRef::clone(&candidate.node),
+            op: Arc::clone(&candidate.op),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Enqueues the work of fused kernels.
+//!
+//! | file | |
+//! |---|---|
+//! | `generated.rs` | generated kernels |
+//! | `product.rs` | matrix products |
+
+mod generated;
+mod product;
+
+use millstream::{Buffer, Stream};
+
+pub(crate) use generated::allocate;
+
+use crate::{
+    error::Result,
+    fuse::FusedKernel,
+    graph::{Op, Session},
+};
+
+/// Enqueues the work of a fused kernel all of whose inputs are enqueued: it writes `outputs`, one for each of its own.
+pub(crate) fn enqueue(
+    session: &Session,
+    stream: &Stream,
+    kernel: &FusedKernel,
+    outputs: &mut [&mut Buffer<u8>],
+) -> Result<()> {
+    if kernel.is_idle() {
+        return Ok(());
+    }
+    match kernel.op(&kernel.root) {
+        Some(Op::Product(left, right)) => product::enqueue(stream, kernel, (left, right), outputs[0]),
+        _ => generated::enqueue(session, stream, kernel, outputs),
+    }
+}

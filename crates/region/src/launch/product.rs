@@ -1,0 +1,94 @@
+//! Enqueues matrix products, whose kernels are not generated.
+
+use std::sync::Arc;
+
+use millstream::{Buffer, Stream};
+use smallvec::SmallVec;
+
+use crate::{
+    error::Result,
+    fuse::FusedKernel,
+    graph::{NodeRef, Op, Storage},
+    product,
+    shape::{AxisMap, AxisSource, RANK_MAX, Shape, dense_strides},
+};
+
+/// Enqueues the product of two factors that are in memory, or views of what is.
+pub(super) fn enqueue(
+    stream: &Stream,
+    kernel: &FusedKernel,
+    (left, right): (&NodeRef, &NodeRef),
+    target: &mut Buffer<u8>,
+) -> Result<()> {
+    let node = &kernel.root;
+    let (left, right) = (Placed::of(kernel, left), Placed::of(kernel, right));
+    let rank = node.shape.len();
+    let (batch, matrix) = node.shape.split_at(rank - 2);
+    let shape = product::Shape {
+        batch,
+        m: matrix[0],
+        k: left.shape[rank - 1],
+        n: matrix[1],
+    };
+    let factors = (left.factor(), right.factor());
+    product::enqueue(
+        stream,
+        node.dtype,
+        &shape,
+        &factors.0,
+        &factors.1,
+        target,
+        node.location,
+    )?;
+    Ok(())
+}
+
+/// A matrix, or a batch of them, in memory.
+struct Placed {
+    storage: Arc<Storage>,
+    shape: Shape,
+    offset: usize,
+    strides: SmallVec<[isize; RANK_MAX]>,
+}
+
+impl Placed {
+    /// Where the elements of a factor are: in its own memory, or in that which it is a view of.
+    fn of(kernel: &FusedKernel, node: &NodeRef) -> Self {
+        let whole: AxisMap;
+        let (source, map) = match kernel.op(node) {
+            Some(Op::View(source, map)) => (source, map),
+            _ => {
+                whole = (0..node.shape.len()).map(AxisSource::same).collect();
+                (node, &whole)
+            }
+        };
+        let dense = dense_strides(&source.shape);
+        let mut offset = 0;
+        let mut strides: SmallVec<[isize; RANK_MAX]> = SmallVec::from_elem(0, node.shape.len());
+        for (from, &stride) in map.iter().zip(&dense) {
+            offset += from.start * stride;
+            if let Some(axis) = from.axis {
+                strides[axis] += from.step * stride as isize;
+            }
+        }
+        Self {
+            storage: source
+                .storage()
+                .expect("factors are enqueued before their product"),
+            shape: node.shape.clone(),
+            offset,
+            strides,
+        }
+    }
+
+    fn factor(&self) -> product::Factor<'_> {
+        let (batch, matrix) = self.strides.split_at(self.strides.len() - 2);
+        product::Factor {
+            buffer: &self.storage.buffer,
+            offset: self.offset,
+            row_stride: matrix[0],
+            column_stride: matrix[1],
+            batch_strides: batch,
+        }
+    }
+}

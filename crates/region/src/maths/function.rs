@@ -1,0 +1,85 @@
+//! The functions of the library that operations of arrays use.
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* $function:ident $name:literal,)*) => {
+        /// A function of the maths library.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub(crate) enum MathFunction {
+            $($(#[$doc])* $function,)*
+        }
+
+        impl MathFunction {
+            #[cfg(test)]
+            const ALL: &[Self] = &[$(Self::$function),*];
+
+            /// Its name in the library, without prefix and type.
+            pub(crate) fn name(self) -> &'static str {
+                match self {
+                    $(Self::$function => $name,)*
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    Exp "exp",
+    Exp2 "exp2",
+    /// e to the power of the operand, less 1.
+    ExpM1 "exp_m1",
+    Ln "ln",
+    /// The natural logarithm of the operand plus 1.
+    Ln1p "ln_1p",
+    Log2 "log2",
+    Log10 "log10",
+    CubeRoot "cbrt",
+    Sin "sin",
+    Cos "cos",
+    Tan "tan",
+    Asin "asin",
+    Acos "acos",
+    Atan "atan",
+    Sinh "sinh",
+    Cosh "cosh",
+    Tanh "tanh",
+    Asinh "asinh",
+    Acosh "acosh",
+    Atanh "atanh",
+    Erf "erf",
+    Erfc "erfc",
+    Sigmoid "sigmoid",
+    /// To a whole number, away from 0 where two are equally near.
+    Round "round",
+    /// The first operand to the power of the second.
+    Pow "powf",
+    /// The first operand to the power of the second, an `i32`.
+    PowInteger "powi",
+    Atan2 "atan2",
+    Hypot "hypot",
+    /// Uniformly distributed; the operands are the seed and the element's number, of type `i64`.
+    Uniform "uniform",
+    /// Normally distributed; the operands are those of `Uniform`.
+    Normal "normal",
+}
+
+impl MathFunction {
+    /// Whether the operands are a seed and a number, whatever the type of the result is.
+    pub(crate) fn is_random(self) -> bool {
+        matches!(self, Self::Uniform | Self::Normal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::library::library, MathFunction};
+
+    #[test]
+    fn the_library_has_every_function_for_both_types() {
+        for function in MathFunction::ALL {
+            for kind in ["f32", "f64"] {
+                let name = format!("ms_{}_{kind}", function.name());
+                assert!(library().items.contains_key(&*name), "{name}");
+            }
+        }
+    }
+}
