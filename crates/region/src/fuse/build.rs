@@ -228,3 +228,98 @@ impl FusedNode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use millstream::Device;
+    use ndarray::{Array1, Axis, Ix1, array, s};
+
+    use super::*;
+    use crate::{Array, fuse::only_kernel};
+
+    fn arrays() -> (Array<f32, Ix1>, Array<f32, Ix1>) {
+        let device = Device::simulated().unwrap();
+        let from = |elements: &Array1<f32>| Array::from_host(&device, elements).unwrap();
+        let x = from(&array![1.0, 2.0, 3.0]);
+        let y = from(&array![4.0, 5.0, 6.0]).within(x.session());
+        (x, y)
+    }
+
+    fn ids<'a>(nodes: impl IntoIterator<Item = &'a NodeRef>) -> Vec<u64> {
+        nodes.into_iter().map(|node| node.id).collect()
+    }
+
+    /// The steps of a node, each with its kernels; none for an alias.
+    fn kernels(node: &NodeRef) -> Vec<Vec<FusedKernel>> {
+        let kernels = |step: Step| match step.work {
+            Work::Alias(_) => Vec::new(),
+            Work::Kernels(kernels) => kernels,
+        };
+        steps(std::slice::from_ref(node)).map(kernels).collect()
+    }
+
+    #[test]
+    fn a_chain_is_one_kernel_with_its_operands_first_and_each_input_once() {
+        let (x, y) = arrays();
+        let product = &x * &y;
+        let sum = &product + &x;
+        let kernel = only_kernel(sum.node());
+        assert_eq!(kernel.root.id, sum.node().id);
+        assert_eq!(
+            ids(kernel.nodes.iter().map(|fused| &fused.node)),
+            ids([product.node(), sum.node()])
+        );
+        assert_eq!(kernel.inputs.len(), 2);
+        assert!(kernel.op(product.node()).is_some() && kernel.op(x.node()).is_none());
+        assert!(kernel.epilogue.is_empty());
+        assert_eq!(kernel.output().value.id, sum.node().id);
+    }
+
+    #[test]
+    fn what_is_calculated_from_a_reduction_is_its_epilogue() {
+        let (x, y) = arrays();
+        let squares = &x * &x;
+        let sum = squares.sum();
+        let root = sum.sqrt();
+        let (sum_id, root_id) = (sum.node().id, root.node().id);
+        let kernel = only_kernel(root.node());
+        assert_eq!(kernel.root.id, sum_id);
+        assert_eq!(
+            ids(kernel.nodes.iter().map(|fused| &fused.node)),
+            [squares.node().id, sum_id]
+        );
+        assert_eq!(ids(kernel.epilogue.iter().map(|fused| &fused.node)), [root_id]);
+        assert_eq!(ids(&kernel.inputs), ids([x.node()]));
+        assert_eq!(
+            (kernel.output().value.id, kernel.output().target.id),
+            (root_id, root_id)
+        );
+        // What the epilogue reads is an input as well.
+        let lines = x.insert_axis(Axis(1)).sum_axis(Axis(1)) + &y;
+        let kernel = only_kernel(lines.node());
+        assert_eq!(ids(&kernel.inputs), ids([x.node(), y.node()]));
+    }
+
+    #[test]
+    fn an_update_takes_two_kernels_that_write_one_node() {
+        let (x, y) = arrays();
+        let mut changed = &x * 2.0;
+        changed.slice_mut(s![1..]).assign(&y.slice(s![..2]));
+        let steps = kernels(changed.node());
+        let [kernels] = &steps[..] else {
+            panic!("one step: {}", steps.len());
+        };
+        let targets = kernels.iter().map(|kernel| &kernel.output().target);
+        assert_eq!(ids(targets), ids([changed.node(), changed.node()]));
+        assert!(kernels[0].output().place().is_none() && kernels[1].output().place().is_some());
+    }
+
+    #[test]
+    fn a_reshape_of_what_is_in_memory_takes_no_kernel() {
+        let (x, y) = arrays();
+        let shaped = x.into_shape_with_order((3, 1));
+        assert!(matches!(&kernels(shaped.node())[..], [none] if none.is_empty()));
+        let shaped = (&x + &y).into_shape_with_order((3, 1));
+        assert!(matches!(&kernels(shaped.node())[..], [one] if one.len() == 1));
+    }
+}
