@@ -11,10 +11,11 @@
 //! the thread gets on. Values whose drop runs no code but the allocator's do not come here: they would wait behind
 //! those that block.
 //!
-//! Wakers run on the reactor's leading thread, which another replaces if they do not return (`completion/reactor.rs`).
+//! Wakers run on the reactor's leading thread, which another replaces if they do not return (`context/polling/reactor.rs`).
 
 use std::{
     any::Any,
+    cell::Cell,
     collections::VecDeque,
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -25,7 +26,7 @@ use millstream_driver::PerProcess;
 use parking_lot::Mutex;
 use tracing::Dispatch;
 
-use crate::{completion::has_local_reactor, sync::Condvar};
+use crate::sync::Condvar;
 
 /// The most entries that wait. A destructor takes microseconds; so many wait only behind one that blocks.
 const ENTRIES_MAX: usize = 1024;
@@ -52,12 +53,22 @@ struct Disposal {
 
 static DISPOSAL: PerProcess<Disposal> = PerProcess::new();
 
-/// Drops a value that may run user code on the disposal thread.
+thread_local! {
+    /// Whether the calling thread drops values itself.
+    static IN_PLACE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Sets whether the calling thread drops values itself, and gives what was set before.
 ///
-/// A thread that checks a program (`LocalReactor`) drops it in place, so that the destructor's own calls come in the
-/// same order on every run; such a thread calls this without holding a lock.
+/// A thread that checks a program (`LocalReactor`) does, so that the destructors' own calls come in the same order on
+/// every run; such a thread calls [`dispose`] without holding a lock.
+pub(crate) fn set_in_place(in_place: bool) -> bool {
+    IN_PLACE.replace(in_place)
+}
+
+/// Drops a value that may run user code, on the disposal thread or [in place](set_in_place).
 pub(crate) fn dispose(value: Box<dyn Any + Send>) {
-    if has_local_reactor() {
+    if IN_PLACE.get() {
         return drop_value(value);
     }
     if let Err(Entry::Drop(value)) = push(Entry::Drop(value)) {

@@ -8,10 +8,9 @@ use millstream_driver::{EventHandle, EventKind};
 
 use crate::{
     Misuse, Problem, Result, Stream,
-    completion::{note_done, wait_until},
-    device::DeviceState,
+    context::{DeviceState, mark, note_done, wait_for_mark},
     disposal::log,
-    submit::{mark, wait_for_mark},
+    future::wait_until,
     tracker::Clock,
 };
 

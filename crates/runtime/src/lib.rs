@@ -24,19 +24,18 @@
 //! CUDA at all: see [`Select`].
 
 mod check;
-mod completion;
+mod context;
 mod copy;
 mod device;
 mod disposal;
 mod error;
 mod event;
+mod future;
 #[doc(hidden)]
 pub mod kernel;
 mod memory;
 mod rejected;
 mod scope;
-mod stream;
-mod submit;
 mod sync;
 mod timeline;
 mod tracker;
@@ -47,16 +46,17 @@ mod unwind;
 extern crate self as millstream;
 
 pub use check::{Check, CheckFailure, Checked, Outcome, check, check_async};
-pub use completion::Pending;
+pub use context::{Device, Stream};
 pub use copy::OwnedSource;
-#[doc(hidden)]
-pub use copy::Tuning;
-pub use device::{Device, DeviceProperties, Health, PciAddress, Select, Suspect, Uuid};
+pub use device::{DeviceProperties, Health, PciAddress, Select, Uuid};
 #[doc(hidden)]
 pub use disposal::log_later;
-pub use error::{Error, Misuse, OutOfMemory, Problem, Result};
+pub use error::{Error, Kind, Misuse, OutOfMemory, Problem, Result, Suspect};
 pub use event::Event;
+pub use future::Pending;
 pub use kernel::{Dim3, Grid};
+#[doc(hidden)]
+pub use memory::Tuning;
 pub use memory::{
     Advice, Buffer, CopySource, CopyTarget, HostRead, HostWrite, Managed, Memory, Pinned, Plane, PlaneMut,
     PlaneSource, PlaneTarget, ReadOperand, View, ViewMut, WriteOperand,
@@ -105,7 +105,6 @@ pub use millstream_macros::kernels;
 pub use millstream_sim as sim;
 pub use rejected::Rejected;
 pub use scope::Scope;
-pub use stream::Stream;
-pub use timeline::{Kind, Overlap, Recording, TimedOperation, Timeline};
+pub use timeline::{Overlap, Recording, TimedOperation, Timeline};
 #[doc(hidden)]
 pub use tracing as __tracing;

@@ -17,9 +17,9 @@ use parking_lot::Mutex;
 
 use crate::{
     Device, ReadOperand, Result, Stream, WriteOperand,
-    completion::wait_ticket,
+    context::{Awaited, DeviceState, StreamState},
     copy::{Landing, same_length},
-    device::{Awaited, DeviceState, StreamState},
+    future::wait_ticket,
 };
 
 /// Copies between the device and borrowed slices of the host, complete when the scope ends. See [`Device::scope`].

@@ -9,7 +9,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::{
     Pending, Timeline,
-    device::{DeviceState, StreamState},
+    context::{DeviceState, StreamState},
     tracker::Ledger,
 };
 

@@ -8,7 +8,7 @@ use std::{
 
 use millstream_sim::{Gpu, Ledger, LiveKind, LiveObject};
 
-use crate::{Device, device::DeviceState, disposal::log, memory::KEPT};
+use crate::{Device, context::DeviceState, disposal::log, memory::KEPT};
 
 /// How long a closed device may take to give everything back, in real time.
 const CLOSED_WITHIN: Duration = Duration::from_secs(3);

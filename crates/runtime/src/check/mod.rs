@@ -15,7 +15,7 @@ use millstream_sim::{Rules, Schedule, Search, SimConfig};
 
 pub use failure::CheckFailure;
 
-use crate::{Device, completion::LocalReactor};
+use crate::{Device, context::LocalReactor};
 use run::Run;
 
 /// Runs `program` on a new simulated device under many schedules, as [`Check::new`] has them, and both readings of the rules on

@@ -9,7 +9,10 @@ use std::{
 use millstream_sim::{Gpu, Grade, ReplayToken, Replayed, Report, Search, SimConfig, Span};
 
 use super::{Check, CheckFailure, Program, failure::this_test, leaks::left_behind};
-use crate::{Device, completion::LocalReactor, device::DeviceState};
+use crate::{
+    Device,
+    context::{DeviceState, LocalReactor},
+};
 
 /// A run to be made.
 pub(super) struct Run<'a> {

@@ -9,11 +9,12 @@ use std::{panic::Location, sync::Arc};
 use super::staged::Staged;
 use crate::{
     Result, Stream,
-    completion::keep_until_done,
-    device::{DeviceState, PooledEvent, StreamState, wait_for_source},
+    context::{
+        Behind, DeviceState, Operation, PooledEvent, StreamState, ToDevice, ToHost, depend_on_device,
+        keep_until_done, mark, point_behind, submit, wait_for_mark,
+    },
+    error::Kind,
     memory::Span,
-    submit::{Behind, Operation, ToDevice, ToHost, mark, point_behind, submit, wait_for_mark},
-    timeline::Kind,
     tracker::{AccessKind, Clock},
 };
 
@@ -186,7 +187,7 @@ fn copy_piece(
     let (sequence, ()) = unsafe { submit(&source.device, &source.stream, reading, read) }?;
     // What the target waits for is what it asks about when it asks whether its data came from a device that is well.
     let event = point_behind(&source.device, &source.stream, sequence)?;
-    wait_for_source(&target.device, &source.device, &source.stream, sequence);
+    depend_on_device(&target.device, &source.device, &source.stream, sequence);
     let write = Behind {
         event: event.event,
         command: ToDevice {

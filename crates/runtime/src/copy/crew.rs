@@ -22,8 +22,8 @@ use std::{
 use millstream_driver::PerProcess;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{Tuning, plain::copy_bytes};
-use crate::{disposal::log, sync::Condvar};
+use super::plain::copy_bytes;
+use crate::{disposal::log, memory::Tuning, sync::Condvar};
 
 /// More threads than this are never started, whatever is asked for.
 const CREW_MAX: usize = 64;

@@ -9,11 +9,10 @@ use bytemuck::Pod;
 use super::{Landing, fresh::vector_for, staged::Staged};
 use crate::{
     Pending, ReadOperand, Rejected, Result, Stream,
-    completion::Value,
-    device::Awaited,
+    context::{Awaited, Operation, ToHost, point_behind, submit},
+    error::Kind,
+    future::Value,
     memory::Span,
-    submit::{Operation, ToHost, point_behind, submit},
-    timeline::Kind,
     tracker::AccessKind,
 };
 

@@ -8,8 +8,11 @@ use bytemuck::Pod;
 use millstream_driver::Driver;
 use parking_lot::Mutex;
 
-use super::{OwnedSource, Tuning, crew::Transfer};
-use crate::{disposal::dispose, memory::Touch};
+use super::{OwnedSource, crew::Transfer};
+use crate::{
+    disposal::dispose,
+    memory::{Touch, Tuning},
+};
 
 /// The elements of a source, wherever it is kept.
 #[derive(Clone, Copy)]

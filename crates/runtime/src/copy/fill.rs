@@ -9,9 +9,9 @@ use millstream_driver::{DevicePtr, FillPattern};
 
 use crate::{
     Buffer, Result, Stream, WriteOperand,
+    context::{Command, Fill, Operation, Repeat, submit},
+    error::Kind,
     memory::Span,
-    submit::{Command, Fill, Operation, Repeat, submit},
-    timeline::Kind,
     tracker::AccessKind,
 };
 

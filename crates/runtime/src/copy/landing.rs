@@ -11,8 +11,8 @@ use std::{collections::VecDeque, panic::Location, sync::Arc};
 use super::{crew::Transfer, staged::Staged};
 use crate::{
     Result,
-    completion::{poll_ticket, wait_ticket},
-    device::{DeviceState, StreamState},
+    context::{DeviceState, StreamState, poll_ticket},
+    future::wait_ticket,
     memory::Touch,
 };
 

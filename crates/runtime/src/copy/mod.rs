@@ -14,7 +14,6 @@ mod plain;
 mod prefetch;
 mod rows;
 mod staged;
-mod tuning;
 mod upload;
 mod within;
 
@@ -23,16 +22,13 @@ use std::{panic::Location, sync::Arc};
 use bytemuck::Pod;
 
 pub(crate) use landing::Landing;
-pub(crate) use owned::KeptSources;
 pub use owned::OwnedSource;
-pub use tuning::Tuning;
 
 use crate::{
     CopySource, CopyTarget, Misuse, Problem, Result, Stream,
-    device::{Awaited, DeviceState},
+    context::{Awaited, Command, DeviceState, Operation, ToDevice, ToHost, WithinDevice, submit},
+    error::Kind,
     memory::{AnyPlace, PinnedPlace, Span},
-    submit::{Command, Operation, ToDevice, ToHost, WithinDevice, submit},
-    timeline::Kind,
     tracker::{AccessKind, Accesses},
 };
 
@@ -160,34 +156,6 @@ impl Stream {
         !Arc::ptr_eq(from, to)
             && (Arc::ptr_eq(ours, from) || Arc::ptr_eq(ours, to))
             && from.driver.identity() == to.driver.identity()
-    }
-
-    /// An error if the operand is not on the stream's device.
-    #[inline]
-    pub(crate) fn same_device(
-        &self,
-        operation: &'static str,
-        operand: usize,
-        device: &Arc<DeviceState>,
-    ) -> Result<(), Misuse> {
-        if Arc::ptr_eq(device, self.device_state()) {
-            return Ok(());
-        }
-        Err(self.other_device(operation, operand, device))
-    }
-
-    #[cold]
-    fn other_device(&self, operation: &'static str, operand: usize, device: &DeviceState) -> Misuse {
-        let (operand_device, stream_device) = device.told_apart(self.device_state());
-        Misuse::new(
-            operation,
-            Problem::OtherDevice {
-                operand,
-                name: None,
-                operand_device,
-                stream_device,
-            },
-        )
     }
 }
 

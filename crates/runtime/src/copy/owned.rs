@@ -32,12 +32,11 @@ use super::{
     staged::Staged,
 };
 use crate::{
-    Buffer, Pending, Rejected, Result, Stream, WriteOperand,
-    completion::{keep_until_done, wait_for_ticket},
-    device::{Awaited, DeviceState},
+    Buffer, Device, Pending, Rejected, Result, Stream, WriteOperand,
+    context::{Awaited, DeviceState, Operation, StagedUpload, keep_until_done, submit},
+    error::Kind,
+    future::wait_for_ticket,
     memory::Span,
-    submit::{Operation, StagedUpload, submit},
-    timeline::Kind,
     tracker::{AccessKind, Ticket},
 };
 
@@ -114,6 +113,11 @@ impl Default for KeptSources {
 }
 
 impl KeptSources {
+    /// Those of a device.
+    fn of(device: &DeviceState) -> &Self {
+        device.copy_slot.get_or_make(Self::default)
+    }
+
     /// Sets how many bytes of sources may be kept.
     pub(crate) fn set_limit(&self, bytes_max: usize) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
@@ -134,6 +138,22 @@ impl KeptSources {
             };
             wait_for_ticket(device, oldest)?;
         }
+    }
+}
+
+impl Device {
+    /// Bounds the sources of owned uploads that are kept until their upload is done, 256 MiB unless set. Beyond that
+    /// [`Stream::upload_owned`](crate::Stream::upload_owned) blocks until the oldest is done. A single source may be larger.
+    ///
+    /// ```
+    /// let device = millstream::Device::simulated()?;
+    /// device.set_kept_sources_limit(1 << 30);
+    /// let buffer = device.stream()?.upload_owned(vec![7_u8; 2 << 20])?;
+    /// # drop(buffer);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    pub fn set_kept_sources_limit(&self, limit_bytes: usize) {
+        KeptSources::of(self.state()).set_limit(limit_bytes);
     }
 }
 
@@ -233,7 +253,7 @@ impl Stream {
         }
         let piece_bytes = tuning.piece_bytes;
         let blocks = || -> Result<SmallVec<[Staged; BLOCKS_INLINE]>> {
-            device.kept_sources.make_room(device, bytes)?;
+            KeptSources::of(device).make_room(device, bytes)?;
             let sizes = (0..bytes).step_by(piece_bytes).take(tuning.owned_blocks);
             sizes
                 .map(|start| Staged::new(device, stream, piece_bytes.min(bytes - start)))
@@ -287,7 +307,7 @@ impl Stream {
             Ok((sequence, ())) => {
                 let ticket = stream.ticket(sequence);
                 blocks.iter_mut().for_each(|block| block.used_by(ticket));
-                device.kept_sources.uploads.lock().push_back((ticket, bytes));
+                KeptSources::of(device).uploads.lock().push_back((ticket, bytes));
                 keep_until_done(device, stream, sequence, Arc::clone(&upload));
                 Ok(Pending::new(
                     Arc::clone(device),

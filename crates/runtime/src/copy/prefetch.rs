@@ -9,8 +9,8 @@ use millstream_driver::ManagedLocation;
 
 use crate::{
     Misuse, Problem, ReadOperand, Result, Stream,
-    submit::{Operation, Prefetch, submit},
-    timeline::Kind,
+    context::{Operation, Prefetch, submit},
+    error::Kind,
     tracker::AccessKind,
 };
 

@@ -10,10 +10,9 @@ use millstream_driver::{Copy2d, Side2d};
 use super::{Landing, staged::Staged};
 use crate::{
     Misuse, Pending, PlaneSource, PlaneTarget, Problem, Result, Stream,
-    device::Awaited,
+    context::{Awaited, Operation, RepeatRow, Rows, submit},
+    error::Kind,
     memory::{Area, check_rows},
-    submit::{Operation, RepeatRow, Rows, submit},
-    timeline::Kind,
     tracker::AccessKind,
 };
 

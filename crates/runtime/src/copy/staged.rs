@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::{
     Result,
-    device::{DeviceState, StreamState},
+    context::{DeviceState, StreamState},
     memory::{Block, Touch},
     tracker::Ticket,
 };
@@ -29,7 +29,7 @@ impl Staged {
         Ok(Self {
             device: Arc::clone(device),
             stream: Arc::clone(stream),
-            block: Some(device.staging.take(device, bytes)?),
+            block: Some(device.memory().staging.take(device, bytes)?),
             used_by: None,
         })
     }
@@ -40,7 +40,7 @@ impl Staged {
         stream: &Arc<StreamState>,
         bytes: usize,
     ) -> Result<Option<Self>> {
-        let block = device.staging.try_take(device, bytes)?;
+        let block = device.memory().staging.try_take(device, bytes)?;
         Ok(block.map(|block| Self {
             device: Arc::clone(device),
             stream: Arc::clone(stream),
@@ -107,6 +107,9 @@ impl Drop for Staged {
         let used_by = self
             .used_by
             .unwrap_or_else(|| self.stream.ticket(self.stream.shared.lock().points.submitted()));
-        self.device.staging.give(block, SmallVec::from_slice(&[used_by]));
+        self.device
+            .memory()
+            .staging
+            .give(block, SmallVec::from_slice(&[used_by]));
     }
 }

@@ -9,10 +9,9 @@ use bytemuck::Pod;
 use super::{crew::Transfer, same_length, staged::Staged};
 use crate::{
     Buffer, Result, Stream, WriteOperand,
-    device::Awaited,
+    context::{Awaited, Operation, ToDevice, point_behind, submit},
+    error::Kind,
     memory::{Carved, Span, Touch},
-    submit::{Operation, ToDevice, point_behind, submit},
-    timeline::Kind,
     tracker::AccessKind,
 };
 

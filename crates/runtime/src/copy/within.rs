@@ -6,9 +6,9 @@ use bytemuck::Pod;
 
 use crate::{
     Buffer, Result, Stream, WriteOperand,
+    context::{Move, WithinDevice},
+    error::Kind,
     memory::{part_from, resolve},
-    submit::{Move, WithinDevice},
-    timeline::Kind,
     tracker::AccessKind,
 };
 

@@ -4,8 +4,7 @@ use std::fmt;
 
 use millstream_driver::{DeviceAttribute, DeviceOrdinal, Driver, DriverError};
 
-use super::Device;
-use crate::Result;
+use crate::{Device, Result};
 
 /// The properties of a device, which do not change while a program runs.
 ///

@@ -8,8 +8,8 @@ use std::{
 use millstream_driver::{DeviceOrdinal, Driver};
 use parking_lot::Mutex;
 
-use super::{Device, DeviceState};
-use crate::Result;
+use super::teardown::Hooks;
+use crate::{Device, Result, context::DeviceState};
 
 /// An open device. Its driver's identity cannot be another's while the state lives.
 struct Entry {
@@ -33,8 +33,14 @@ pub(super) fn open(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal, note: &str) 
     if let Some(state) = known.and_then(|entry| entry.state.upgrade()) {
         return Ok(Device::from_state(state));
     }
-    let state = Arc::new(DeviceState::open(driver, ordinal, note, Location::caller())?);
-    state.tenancy.join(&state);
+    let state = Arc::new(DeviceState::open(
+        driver,
+        ordinal,
+        note,
+        Location::caller(),
+        &Hooks,
+    )?);
+    state.memory().shared.join(&state);
     open.push(Entry {
         driver: identity,
         ordinal,

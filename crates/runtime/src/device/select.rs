@@ -8,8 +8,8 @@ use millstream_driver::{
 };
 use millstream_sim::{Gpu, SimConfig};
 
-use super::{Device, registry};
-use crate::{Error, Result, disposal::log};
+use super::registry;
+use crate::{Device, Error, Result, disposal::log};
 
 /// The environment variable that decides for [`Select::Auto`].
 const VARIABLE: &str = "MILLSTREAM_DEVICE";

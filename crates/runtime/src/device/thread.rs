@@ -5,8 +5,10 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use super::{DeviceState, StreamState};
-use crate::Result;
+use crate::{
+    Result,
+    context::{DeviceState, StreamState},
+};
 
 /// A stream that belongs to a thread.
 struct ThreadStream {

@@ -14,8 +14,7 @@ use super::{
 use crate::Problem;
 use crate::{
     Result, Stream,
-    device::ForeignCall,
-    submit::{Foreign, Queue, submit},
+    context::{Foreign, ForeignCall, Queue, submit},
 };
 
 /// Has `call` enqueue work on behalf of a line of the program: behind everything that the operands conflict with, beside
@@ -65,7 +64,7 @@ mod tests {
     use super::*;
     use crate::{
         Device, Error,
-        submit::{Command, Fill},
+        context::{Command, Fill},
     };
 
     /// A library that fills an array with fives.

@@ -10,9 +10,9 @@ use smallvec::SmallVec;
 use super::{Function, Grid, ReadOperand, WriteOperand};
 use crate::{
     Misuse, Problem, Result, Stream,
+    context::{self, Operation, submit_in_place},
+    error::Kind,
     memory::Span,
-    submit::{self, Operation, submit_in_place},
-    timeline::Kind,
     tracker::{AccessKind, Accesses},
 };
 
@@ -110,7 +110,7 @@ pub unsafe fn launch<const N: usize>(
     arguments: [Argument<'_>; N],
 ) -> Result<()> {
     let location = Location::caller();
-    let refused = |misuse: Misuse| misuse.naming(function.params).at(location);
+    let refused = |misuse: Misuse| function.naming_operands(misuse).at(location);
     check_function(function, stream, N).map_err(refused)?;
     let mut operation = operation(function.name, location);
     gather(function.name, stream, &arguments, &mut operation).map_err(refused)?;
@@ -140,7 +140,7 @@ pub unsafe fn launch_at(
     arguments: &[Argument<'_>],
     location: &'static Location<'static>,
 ) -> Result<()> {
-    let refused = |misuse: Misuse| misuse.naming(function.params).at(location);
+    let refused = |misuse: Misuse| function.naming_operands(misuse).at(location);
     check_function(function, stream, arguments.len()).map_err(refused)?;
     let mut operation = operation(function.name, location);
     gather(function.name, stream, arguments, &mut operation).map_err(refused)?;
@@ -228,7 +228,7 @@ unsafe fn launch_checked(
     if grid.dims.shared_bytes > function.entry.dynamic_shared_bytes {
         function.opt_in(grid.dims.shared_bytes, operation.location)?;
     }
-    let command = submit::Launch {
+    let command = context::Launch {
         function: function.entry.handle,
         dims: &grid.dims,
         params,

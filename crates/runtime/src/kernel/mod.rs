@@ -15,6 +15,6 @@ pub(crate) use module::ModuleCache;
 pub use module::{Function, Param, ParamKind, Signature, Source, load, load_generated};
 
 pub use crate::{
+    context::Queue,
     memory::{ReadOperand, WriteOperand, assert_device_alignment},
-    submit::Queue,
 };

@@ -8,7 +8,7 @@ use millstream_driver::{FunctionAttribute, FunctionHandle, ModuleHandle, ResultC
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::{Device, Error, Misuse, Problem, Result, device::DeviceState, disposal::log};
+use crate::{Device, Error, Misuse, Problem, Result, context::DeviceState, disposal::log};
 
 /// PTX and the kernels declared for it. Made by [`kernels!`](crate::kernels), as a `static`.
 #[doc(hidden)]
@@ -94,6 +94,12 @@ impl fmt::Debug for Function {
 }
 
 impl Function {
+    /// The same, with the names of the kernel's parameters for the operands.
+    #[cold]
+    pub(super) fn naming_operands(&self, misuse: Misuse) -> Misuse {
+        misuse.naming(|operand| self.params.get(operand).map(|param| param.name))
+    }
+
     /// Sees to it that a launch may ask for so much dynamic shared memory, which is more than every
     /// kernel may have: opts in, once, to all that there is.
     #[cold]
@@ -114,7 +120,7 @@ impl Function {
         }
         let device = &self.device;
         // Two threads may both go on from here, and then do the same.
-        let opted_in = device.modules.opted_in.lock().contains(&entry.handle);
+        let opted_in = ModuleCache::of(device).opted_in.lock().contains(&entry.handle);
         if opted_in {
             return Ok(());
         }
@@ -126,7 +132,7 @@ impl Function {
                 .driver
                 .function_set_attribute(device.context, entry.handle, attribute, value)
         })?;
-        device.modules.opted_in.lock().insert(entry.handle);
+        ModuleCache::of(device).opted_in.lock().insert(entry.handle);
         Ok(())
     }
 }
@@ -173,6 +179,11 @@ struct Generated {
 }
 
 impl ModuleCache {
+    /// The modules of a device.
+    fn of(device: &DeviceState) -> &Self {
+        device.kernel_slot.get_or_make(Self::default)
+    }
+
     /// Takes all modules out, to be unloaded when the device is idle.
     pub(crate) fn take_all(&self) -> impl Iterator<Item = ModuleHandle> {
         let declared = std::mem::take(&mut *self.loaded.lock());
@@ -195,7 +206,7 @@ pub fn load(device: &Device, source: &'static Source) -> Result<Arc<[Function]>>
     let device = device.state();
     device.check_alive()?;
     let address = std::ptr::from_ref(source).addr();
-    let mut loaded = device.modules.loaded.lock();
+    let mut loaded = ModuleCache::of(device).loaded.lock();
     let known = loaded.iter().position(|known| known.source == address);
     let at = match known {
         Some(at) => at,
@@ -242,7 +253,7 @@ pub fn load_generated(
 ) -> Result<Function> {
     let device = device.state();
     device.check_alive()?;
-    let mut generated = device.modules.generated.lock();
+    let mut generated = ModuleCache::of(device).generated.lock();
     let kernel = match generated.get(ptx) {
         Some(known) => *known,
         None => {

@@ -6,12 +6,11 @@ use std::{fmt, panic::Location, sync::Arc};
 
 use millstream_driver::DevicePtr;
 
-use super::{account::Entered, cache::evict, room};
+use super::{budget::Entered, cache::evict, free::Freed, room};
 use crate::{
     Error, Result,
-    device::{DeviceState, StreamState},
-    submit::{Allocate, Freed, Operation, submit},
-    timeline::Kind,
+    context::{Allocate, DeviceState, Operation, StreamState, submit},
+    error::Kind,
     tracker::{Access, AccessKind, Ledger, StreamId},
 };
 
@@ -93,11 +92,11 @@ fn managed_size(bytes: usize) -> usize {
 
 fn take_managed(device: &DeviceState, bytes: usize) -> Result<DevicePtr> {
     let size = managed_size(bytes);
-    if let Some(pointer) = device.parked.take_managed(device, size) {
+    if let Some(pointer) = device.memory().parked.take_managed(device, size) {
         return Ok(pointer);
     }
     room::find(device, bytes as u64, || {
-        device.parked.release_if_idle(device);
+        device.memory().parked.release_if_idle(device);
         // SAFETY: the device's context is alive.
         let made = unsafe { device.driver.mem_alloc_managed(device.context, size) };
         some_if_room(device.checked(made))
@@ -123,7 +122,7 @@ fn attempt(
     device.check_alive()?;
     // Only looked at where other streams have used what is kept.
     let mut lane = None;
-    let entered = device.account.enter(ledger.bytes(), |ticket| {
+    let entered = device.memory().budget.enter(ledger.bytes(), |ticket| {
         ticket.stream == stream.id
             || device.is_done(ticket)
             || lane
@@ -132,21 +131,21 @@ fn attempt(
                 .is_some_and(|lane| lane.clock.covers(ticket))
     });
     drop(lane);
-    let charge = match entered {
+    let reservation = match entered {
         Entered::Kept(block) => {
             ledger.inherit(&block.uses);
             device.name_memory(block.pointer, "allocate", location);
             return Ok(Some((block.pointer, block.home)));
         }
-        Entered::Wanting(charge, evicted) => {
+        Entered::Wanting(reservation, evicted) => {
             evict(device, evicted);
-            charge
+            reservation
         }
         Entered::TooMuch => return Ok(None),
     };
     let allocated = some_if_room(allocate(device, stream, ledger, location))?;
     if allocated.is_some() {
-        charge.keep();
+        reservation.keep();
     }
     Ok(allocated.map(|pointer| (pointer, stream.id)))
 }
@@ -189,11 +188,11 @@ impl Drop for Allocation {
                     home,
                     uses,
                 };
-                evict(device, device.account.keep(block));
+                evict(device, device.memory().budget.keep(block));
             }
             Home::Managed => {
                 let size = managed_size(usize::try_from(bytes).unwrap_or(usize::MAX));
-                device.parked.park_managed(pointer, size, uses);
+                device.memory().parked.park_managed(pointer, size, uses);
             }
         }
     }

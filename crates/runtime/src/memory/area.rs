@@ -6,7 +6,7 @@ use millstream_driver::{DevicePtr, Side2d};
 
 use super::{Allocation, PinnedPlace, Span};
 use crate::{
-    device::DeviceState,
+    context::DeviceState,
     tracker::{Access, AccessKind, Extent},
 };
 

@@ -7,7 +7,7 @@ use millstream_driver::DevicePtr;
 use super::{Allocation, View, ViewMut, array::array, bytes_of, view::Span};
 use crate::{
     Result,
-    device::{DeviceState, StreamState},
+    context::{DeviceState, StreamState},
 };
 
 /// An array of `T` in the device's memory.

@@ -12,11 +12,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use smallvec::SmallVec;
 
-use crate::{
-    device::DeviceState,
-    submit::{Freed, release},
-    tracker::Ticket,
-};
+use super::free::{Freed, FreeingBlock, release};
+use crate::{context::DeviceState, tracker::Ticket};
 
 /// How much is kept unless someone says otherwise.
 const LIMIT_BYTES_DEFAULT: u64 = 1 << 30;
@@ -222,14 +219,14 @@ impl Cache {
 /// Frees blocks in stream order. Until that is enqueued, they count as allocated again.
 pub(super) fn evict(device: &DeviceState, evicted: Evicted) {
     for block in evicted {
-        device.account.recharge(block.bytes);
-        release(device, block);
+        let reservation = device.memory().budget.reserve_again(block.bytes);
+        release(device, FreeingBlock { block, reservation });
     }
 }
 
 /// Frees all that is kept.
 pub(crate) fn empty(device: &DeviceState) {
-    evict(device, device.account.with_cache(|cache| cache.shrink(0)));
+    evict(device, device.memory().budget.with_cache(|cache| cache.shrink(0)));
 }
 
 #[cfg(test)]

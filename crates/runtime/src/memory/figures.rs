@@ -1,6 +1,6 @@
 //! `Memory`: what a device's memory is used for; and the settings that bound it.
 
-use super::{cache::evict, room};
+use super::{Tuning, cache::evict, room};
 use crate::{Device, Result};
 
 /// What a device's memory is used for, in bytes, as [`Device::memory`] found it.
@@ -84,7 +84,7 @@ impl Device {
     /// # Ok::<(), millstream::Error>(())
     /// ```
     pub fn set_memory_limit(&self, limit_bytes: Option<u64>) {
-        self.state().account.set_limit(limit_bytes);
+        self.state().memory().budget.set_limit(limit_bytes);
     }
 
     /// Bounds the device memory that is kept when arrays are dropped, 1 GiB unless set; 0 keeps none.
@@ -109,7 +109,10 @@ impl Device {
         let device = self.state();
         evict(
             device,
-            device.account.with_cache(|cache| cache.set_limit(limit_bytes)),
+            device
+                .memory()
+                .budget
+                .with_cache(|cache| cache.set_limit(limit_bytes)),
         );
     }
 
@@ -125,21 +128,14 @@ impl Device {
     /// as three of four of its cores, the calling thread among them, up to 12; or to as many as the environment variable
     /// `MILLSTREAM_COPY_THREADS` said when the first of them was made. They sleep while there is nothing to copy.
     pub fn set_staging_limit(&self, limit_bytes: u64) {
-        self.state().staging.set_limit(limit_bytes);
+        self.state().memory().staging.set_limit(limit_bytes);
     }
 
-    /// Bounds the sources of owned uploads that are kept until their upload is done, 256 MiB unless set. Beyond that
-    /// [`Stream::upload_owned`](crate::Stream::upload_owned) blocks until the oldest is done. A single source may be larger.
-    ///
-    /// ```
-    /// let device = millstream::Device::simulated()?;
-    /// device.set_kept_sources_limit(1 << 30);
-    /// let buffer = device.stream()?.upload_owned(vec![7_u8; 2 << 20])?;
-    /// # drop(buffer);
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
-    pub fn set_kept_sources_limit(&self, limit_bytes: usize) {
-        self.state().kept_sources.set_limit(limit_bytes);
+    /// Sets how copies of pageable memory are cut and shared out: for measurements and tests. `false` if such a copy was
+    /// made already, or this was set before.
+    #[doc(hidden)]
+    pub fn set_tuning(&self, tuning: Tuning) -> bool {
+        self.state().set_tuning(tuning)
     }
 
     /// Gives memory that nobody uses back to the system: what is kept of dropped arrays, the pool's, and, while none of the device's streams has work,

@@ -8,8 +8,8 @@ use std::{
 
 use crate::{
     Result,
-    completion::{arrivals, wait_ticket},
-    device::DeviceState,
+    context::DeviceState,
+    future::{arrivals, wait_ticket},
     memory::Touch,
     tracker::{AccessKind, Ledger},
 };

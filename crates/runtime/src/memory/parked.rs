@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::{staging::Block, touch::Touch};
-use crate::{Rejected, completion::is_over, device::DeviceState, disposal::log, tracker::Ticket};
+use crate::{Rejected, context::DeviceState, disposal::log, future::is_over, tracker::Ticket};
 
 /// A vector's memory, page-locked. Dropping this keeps it so for ever: it must not be freed while it is.
 #[derive(Debug)]
@@ -251,7 +251,10 @@ pub(crate) unsafe fn unregister<T: Pod>(
     match unlocked {
         // It is not tried again, for it may have been done; the memory stays with the process.
         Some(Err(error)) => log!(warn, %error, "registered memory could not be unlocked"),
-        _ => device.parked.park_registered(registered, SmallVec::new()),
+        _ => device
+            .memory()
+            .parked
+            .park_registered(registered, SmallVec::new()),
     }
     copy
 }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Device, Misuse, Rejected, Result,
-    device::DeviceState,
+    context::DeviceState,
     tracker::{Access, AccessKind, Ledger},
 };
 
@@ -77,6 +77,31 @@ impl Memory {
     }
 }
 
+impl Device {
+    /// An array of `len` zeros in page-locked host memory.
+    ///
+    /// # Errors
+    ///
+    /// If so much memory cannot be page-locked, the elements need an alignment of more than a page, 4096 bytes, or the
+    /// device is lost.
+    #[track_caller]
+    pub fn pinned<T: Pod>(&self, len: usize) -> Result<Pinned<T>> {
+        Pinned::zeroed(self.state(), len, Location::caller())
+    }
+
+    /// An array in page-locked host memory with the elements of `source`.
+    ///
+    /// # Errors
+    ///
+    /// As [`pinned`](Self::pinned).
+    #[track_caller]
+    pub fn pinned_from<T: Pod>(&self, source: &[T]) -> Result<Pinned<T>> {
+        let mut pinned = self.pinned(source.len())?;
+        pinned.write()?.copy_from_slice(source);
+        Ok(pinned)
+    }
+}
+
 impl<T: Pod> Pinned<T> {
     /// An array of zeros.
     pub(crate) fn zeroed(
@@ -90,9 +115,9 @@ impl<T: Pod> Pinned<T> {
         let block = if bytes == 0 {
             None
         } else {
-            let block = device.staging.take(device, bytes)?;
+            let block = device.memory().staging.take(device, bytes)?;
             if let Err(misuse) = check_address::<T>("pinned", block.pointer.as_ptr().addr()) {
-                device.staging.give(block, SmallVec::new());
+                device.memory().staging.give(block, SmallVec::new());
                 return Err(at(misuse).into());
             }
             Some(block)
@@ -131,7 +156,7 @@ impl<T: Pod> Pinned<T> {
     pub fn register(device: &Device, source: Vec<T>) -> Result<Self, Rejected<Vec<T>>> {
         let device = device.state();
         let _name = device.named("register", Location::caller());
-        device.parked.release_if_idle(device);
+        device.memory().parked.release_if_idle(device);
         if let Err(error) = device.check_alive() {
             return Err(Rejected::new(error, source));
         }
@@ -320,11 +345,14 @@ impl<T> Drop for Pinned<T> {
             None => {}
             Some(Memory::Pool(block)) => {
                 self.device.name_memory(block.address(), KEPT, Location::caller());
-                self.device.staging.give(block, self.ledger.all_tickets());
+                self.device
+                    .memory()
+                    .staging
+                    .give(block, self.ledger.all_tickets());
             }
             Some(Memory::Registered(registered)) => {
                 let uses = self.ledger.all_tickets();
-                self.device.parked.park_registered(registered, uses);
+                self.device.memory().parked.park_registered(registered, uses);
             }
         }
     }

@@ -10,14 +10,14 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    account::Figures,
+    budget::Figures,
     cache::{self, CacheFigures},
 };
 use crate::{
     Error, OutOfMemory, Result,
-    completion::wait_until,
-    device::{DeviceState, PooledEvent, StreamState},
-    submit::{drain_frees, record_at_tail},
+    context::{DeviceState, PooledEvent, StreamState, record_at_tail},
+    future::wait_until,
+    memory::drain_frees,
 };
 
 /// How long trimming waits for frees that are about to be done.
@@ -48,7 +48,7 @@ impl Fence<'_> {
         if answer.is_complete() {
             // SAFETY: as above. It is complete, so this does not wait.
             device.checked(unsafe { device.driver.event_synchronize(device.context, self.event.event) })?;
-            self.stream.frees.see(self.mark);
+            self.stream.memory().frees.see(self.mark);
         }
         Ok(answer.is_complete())
     }
@@ -72,14 +72,14 @@ impl<'a> Reclaiming<'a> {
     fn look(&mut self) -> Result<u64> {
         let device = self.device;
         drain_frees(device);
-        let mut coming_bytes = device.reclaim.put_off_bytes();
+        let mut coming_bytes = device.memory().deferred.put_off_bytes();
         for stream in device.all_streams() {
-            let mark = stream.frees.mark();
+            let mark = stream.memory().frees.mark();
             let fenced = self
                 .fences
                 .iter()
                 .any(|fence| Arc::ptr_eq(&fence.stream, &stream) && fence.mark == mark);
-            if stream.frees.pending_bytes() > 0 && !fenced {
+            if stream.memory().frees.pending_bytes() > 0 && !fenced {
                 let event = record_at_tail(device, &stream)?;
                 self.fences.push(Fence {
                     device,
@@ -99,7 +99,7 @@ impl<'a> Reclaiming<'a> {
         });
         failed?;
         for stream in device.all_streams() {
-            coming_bytes += stream.frees.pending_bytes();
+            coming_bytes += stream.memory().frees.pending_bytes();
         }
         Ok(coming_bytes)
     }
@@ -139,8 +139,8 @@ fn could_fit(device: &DeviceState, bytes: u64) -> bool {
         allocated_bytes,
         limit_bytes,
         ..
-    } = device.account.figures();
-    let live_bytes = allocated_bytes.saturating_sub(device.reclaim.put_off_bytes());
+    } = device.memory().budget.figures();
+    let live_bytes = allocated_bytes.saturating_sub(device.memory().deferred.put_off_bytes());
     let refused = limit_bytes.is_some_and(|limit| live_bytes.saturating_add(bytes) > limit);
     let (usage, free) = driver_figures(device);
     let best_bytes = free.map(|(free_bytes, _)| {
@@ -164,7 +164,7 @@ fn driver_figures(device: &DeviceState) -> (Option<millstream_driver::PoolUsage>
 
 /// The error that says how things stand.
 fn out_of_memory(device: &DeviceState, bytes: u64) -> Error {
-    let figures = device.account.figures();
+    let figures = device.memory().budget.figures();
     let (usage, free) = driver_figures(device);
     let usage = usage.unwrap_or_default();
     let (free_bytes, total_bytes) = free.unwrap_or_default();
@@ -197,8 +197,8 @@ pub(super) fn trim(device: &DeviceState) -> Result<()> {
         Ok(reclaiming.look()? == 0 || u128::from(waited_ns) > TRIM_PATIENCE.as_nanos())
     })?;
     trim_pool(device)?;
-    device.parked.release_if_idle(device);
-    device.staging.trim(device)
+    device.memory().parked.release_if_idle(device);
+    device.memory().staging.trim(device)
 }
 
 /// What the device's memory is used for.
@@ -208,19 +208,19 @@ pub(super) fn figures(device: &DeviceState) -> Result<super::Memory> {
         allocated_peak_bytes,
         allocations,
         limit_bytes,
-    } = device.account.figures();
+    } = device.memory().budget.figures();
     device.check_alive()?;
     // SAFETY: the device's default pool is alive as long as the device.
     let usage = device.checked(unsafe { device.driver.pool_usage(device.pool) })?;
     // SAFETY: the device's context is alive as long as the device.
     let (free_bytes, total_bytes) = device.checked(unsafe { device.driver.mem_info(device.context) })?;
-    let staging = device.staging.figures();
+    let staging = device.memory().staging.figures();
     let CacheFigures {
         kept_bytes,
         limit_bytes: cache_limit_bytes,
         hits,
         misses,
-    } = device.account.with_cache(|cache| cache.figures());
+    } = device.memory().budget.with_cache(|cache| cache.figures());
     Ok(super::Memory {
         allocated_bytes,
         allocated_peak_bytes,

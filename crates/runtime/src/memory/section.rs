@@ -16,8 +16,7 @@ use smallvec::SmallVec;
 use super::{Block, StagingPool};
 use crate::{
     Result,
-    device::{DeviceState, StreamState},
-    submit::point_behind,
+    context::{DeviceState, StreamState, point_behind},
 };
 
 /// Parts begin at multiples of this: what devices like to read from.
@@ -107,7 +106,14 @@ impl<'a> Carved<'a> {
             pointer,
             used_by: None,
         };
-        if let Some(carved) = stream.section.0.lock().as_mut().and_then(|it| it.carve(bytes)) {
+        if let Some(carved) = stream
+            .memory()
+            .section
+            .0
+            .lock()
+            .as_mut()
+            .and_then(|it| it.carve(bytes))
+        {
             return Ok(of(carved));
         }
         Self::begin(device, stream, bytes).map(of)
@@ -116,7 +122,7 @@ impl<'a> Carved<'a> {
     /// The first part of a new section.
     #[cold]
     fn begin(device: &DeviceState, stream: &StreamState, bytes: usize) -> Result<(Arc<Section>, *mut u8)> {
-        let full = stream.section.0.lock().take();
+        let full = stream.memory().section.0.lock().take();
         if let Some(Filling { section, .. }) = full {
             let last = section.last.load(Ordering::Acquire);
             if !stream.is_done(last) {
@@ -124,20 +130,20 @@ impl<'a> Carved<'a> {
                 // is told later.
                 point_behind(device, stream, last).ok();
             }
-            give_up(section, stream, &device.staging);
+            give_up(section, stream, &device.memory().staging);
         }
-        let limit_bytes = device.staging.figures().limit_bytes / SECTIONS_PER_LIMIT;
+        let limit_bytes = device.memory().staging.figures().limit_bytes / SECTIONS_PER_LIMIT;
         let section_bytes = device
             .tuning()
             .section_bytes
             .min(usize::try_from(limit_bytes).unwrap_or(usize::MAX))
             .max(bytes);
-        let mut filling = Filling::of(device.staging.lend(device, section_bytes)?);
+        let mut filling = Filling::of(device.memory().staging.lend(device, section_bytes)?);
         let carved = filling.carve(bytes).expect("it is large enough, and unused");
         // Another thread may have begun one meanwhile.
-        let other = stream.section.0.lock().replace(filling);
+        let other = stream.memory().section.0.lock().replace(filling);
         if let Some(other) = other {
-            give_up(other.section, stream, &device.staging);
+            give_up(other.section, stream, &device.memory().staging);
         }
         Ok(carved)
     }
@@ -163,6 +169,6 @@ impl Drop for Carved<'_> {
             .used_by
             .unwrap_or_else(|| self.stream.shared.lock().points.submitted());
         section.last.fetch_max(sequence, Ordering::AcqRel);
-        give_up(section, self.stream, &self.device.staging);
+        give_up(section, self.stream, &self.device.memory().staging);
     }
 }

@@ -13,9 +13,9 @@ use smallvec::SmallVec;
 
 use crate::{
     Misuse, Problem, Result,
-    completion::{is_over, prepare_wait, wait_until},
-    device::DeviceState,
+    context::DeviceState,
     disposal::log,
+    future::{is_over, prepare_wait, wait_until},
     tracker::{StreamId, Ticket},
 };
 
@@ -214,7 +214,7 @@ impl StagingPool {
     /// Frees every returned block if the device is idle.
     pub(super) fn trim(&self, device: &DeviceState) -> Result<()> {
         for stream in device.all_streams() {
-            stream.section.retire(&stream, self);
+            stream.memory().section.retire(&stream, self);
         }
         let free = |is_done: &dyn Fn(Ticket) -> bool| {
             self.free_until(&*device.driver, device.context, is_done, |_| false);
@@ -385,7 +385,7 @@ mod tests {
         let gpu = Gpu::new(SimConfig::new().schedule(Schedule::Lazy));
         let device = Device::of(&gpu, 0).unwrap();
         let state = device.state();
-        let pool = &state.staging;
+        let pool = &state.memory().staging;
         // Too large to share a block with others.
         const LEN: usize = 100_000;
         pool.give(pool.take(state, LEN).unwrap(), Uses::new());

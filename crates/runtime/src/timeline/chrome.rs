@@ -108,12 +108,10 @@ fn microseconds(time_ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{
-            Kind,
-            samples::{operation, pictures, recording},
-        },
+        super::samples::{operation, pictures, recording},
         *,
     };
+    use crate::Kind;
 
     fn events(recording: &Recording) -> Vec<Value> {
         let trace: Value = serde_json::from_str(&recording.to_chrome_trace()).unwrap();

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::{Kind, TimedOperation};
+use super::TimedOperation;
+use crate::Kind;
 
 /// A part of a device that works beside the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,5 +17,4 @@ mod units;
 
 pub use overlap::Overlap;
 pub use record::Timeline;
-pub(crate) use record::{Note, TimelineSlot, Trace};
-pub use recording::{Kind, Recording, TimedOperation};
+pub use recording::{Recording, TimedOperation};

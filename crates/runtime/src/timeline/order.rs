@@ -60,12 +60,10 @@ pub(super) fn waits(recording: &Recording) -> Vec<Wait> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{
-            Kind,
-            samples::{operation, recording},
-        },
+        super::samples::{operation, recording},
         *,
     };
+    use crate::Kind;
 
     #[test]
     fn streams_keep_their_numbers_and_are_in_their_order() {

@@ -142,12 +142,10 @@ pub(super) fn total_ns(union: &[Range<u64>]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{
-            Kind,
-            samples::{operation, recording},
-        },
+        super::samples::{operation, recording},
         *,
     };
+    use crate::Kind;
 
     #[test]
     fn unions_merge_what_touches_and_drop_what_is_empty() {

@@ -2,33 +2,17 @@
 
 #![allow(unsafe_code, reason = "makes, reads and destroys timing events")]
 
-use std::{
-    panic::Location,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::sync::Arc;
 
 use millstream_driver::{ContextHandle, Driver, EventHandle, EventKind};
 use parking_lot::Mutex;
 
-use super::{Kind, Recording, TimedOperation};
+use super::{Recording, TimedOperation};
 use crate::{
-    Result,
-    device::{DeviceState, StreamState},
+    Device, Result,
+    context::{DeviceState, Note, Recorder, StreamState, record_event},
     disposal::log,
-    submit::record_event,
-    tracker::Ticket,
 };
-
-/// A device's running timeline, if there is one.
-#[derive(Debug, Default)]
-pub(crate) struct TimelineSlot {
-    /// Whether there is one; read on every submission.
-    running: AtomicBool,
-    session: Mutex<Option<Arc<Session>>>,
-}
 
 /// What one timeline notes down. Its events live as long as anyone may still record or read one.
 #[derive(Debug)]
@@ -39,17 +23,6 @@ struct Session {
     events: Mutex<Vec<EventHandle>>,
 }
 
-/// What is noted down of an operation besides its times.
-#[derive(Clone, Debug)]
-pub(crate) struct Note {
-    pub(crate) kind: Kind,
-    pub(crate) label: &'static str,
-    pub(crate) location: &'static Location<'static>,
-    pub(crate) bytes: u64,
-    pub(crate) ticket: Ticket,
-    pub(crate) waits: Vec<Ticket>,
-}
-
 /// A noted operation and the events around it.
 #[derive(Clone, Debug)]
 struct Entry {
@@ -58,54 +31,14 @@ struct Entry {
     end: EventHandle,
 }
 
-/// An operation whose start is recorded.
-pub(crate) struct Trace {
-    session: Arc<Session>,
-    start: EventHandle,
-}
-
-impl TimelineSlot {
-    /// Records the start of an operation, if a timeline runs. A failure costs the operation its place in the timeline.
-    #[inline]
-    pub(crate) fn begin(&self, device: &DeviceState, stream: &StreamState) -> Option<Trace> {
-        if self.running.load(Ordering::Acquire) {
-            self.begin_trace(device, stream)
-        } else {
-            None
-        }
+impl Recorder for Session {
+    fn start(&self, device: &DeviceState, stream: &StreamState) -> Option<EventHandle> {
+        self.record(device, stream).ok()
     }
 
-    #[cold]
-    fn begin_trace(&self, device: &DeviceState, stream: &StreamState) -> Option<Trace> {
-        let session = self.session.lock().clone()?;
-        let start = session.record(device, stream).ok()?;
-        Some(Trace { session, start })
-    }
-
-    fn start(&self, session: Arc<Session>) {
-        *self.session.lock() = Some(session);
-        self.running.store(true, Ordering::Release);
-    }
-
-    /// Ends this timeline, unless another has taken its place.
-    fn stop(&self, session: &Arc<Session>) {
-        let mut running = self.session.lock();
-        if running
-            .as_ref()
-            .is_some_and(|running| Arc::ptr_eq(running, session))
-        {
-            *running = None;
-            self.running.store(false, Ordering::Release);
-        }
-    }
-}
-
-impl Trace {
-    /// Records the end of the operation and notes it down.
-    pub(crate) fn end(self, device: &DeviceState, stream: &StreamState, note: Note) {
-        if let Ok(end) = self.session.record(device, stream) {
-            let start = self.start;
-            self.session.entries.lock().push(Entry { note, start, end });
+    fn end(&self, device: &DeviceState, stream: &StreamState, start: EventHandle, note: Note) {
+        if let Ok(end) = self.record(device, stream) {
+            self.entries.lock().push(Entry { note, start, end });
         }
     }
 }
@@ -155,7 +88,19 @@ impl Drop for Session {
 pub struct Timeline {
     device: Arc<DeviceState>,
     session: Arc<Session>,
+    recorder: Arc<dyn Recorder>,
     origin: EventHandle,
+}
+
+impl Device {
+    /// Begins to note down every operation of the device, until the timeline is finished or dropped.
+    ///
+    /// # Errors
+    ///
+    /// If the device is lost.
+    pub fn timeline(&self) -> Result<Timeline> {
+        Timeline::begin(self.state())
+    }
 }
 
 impl Timeline {
@@ -170,10 +115,12 @@ impl Timeline {
         let origin = session.record(device, &stream);
         device.retire_stream(stream);
         let origin = origin?;
-        device.timeline.start(Arc::clone(&session));
+        let recorder: Arc<dyn Recorder> = Arc::clone(&session) as Arc<dyn Recorder>;
+        device.recorder.set(Arc::clone(&recorder));
         Ok(Self {
             device: Arc::clone(device),
             session,
+            recorder,
             origin,
         })
     }
@@ -185,7 +132,7 @@ impl Timeline {
     /// If the device is lost.
     pub fn finish(self) -> Result<Recording> {
         let device = &self.device;
-        device.timeline.stop(&self.session);
+        device.recorder.remove(&self.recorder);
         let entries = std::mem::take(&mut *self.session.entries.lock());
         self.wait_for(self.origin)?;
         let mut operations = Vec::with_capacity(entries.len());
@@ -239,6 +186,6 @@ impl Timeline {
 
 impl Drop for Timeline {
     fn drop(&mut self) {
-        self.device.timeline.stop(&self.session);
+        self.device.recorder.remove(&self.recorder);
     }
 }

@@ -1,41 +1,8 @@
 //! `Recording`: a finished timeline.
 
-use std::{fmt, ops::Range, panic::Location};
+use std::{ops::Range, panic::Location};
 
-/// What an operation is.
-///
-/// ```
-/// assert_eq!(millstream::Kind::HostToDevice.to_string(), "host → device");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Kind {
-    /// A copy from the host to the device.
-    HostToDevice,
-    /// A kernel.
-    Kernel,
-    /// A copy from the device to the host.
-    DeviceToHost,
-    /// A copy within the device.
-    DeviceToDevice,
-    /// A fill.
-    Fill,
-    /// An allocation in stream order. It takes no time on the device.
-    Allocation,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::HostToDevice => "host → device",
-            Self::Kernel => "kernels",
-            Self::DeviceToHost => "device → host",
-            Self::DeviceToDevice => "device → device",
-            Self::Fill => "fills",
-            Self::Allocation => "allocations",
-        })
-    }
-}
+use crate::Kind;
 
 /// One operation of a timeline.
 ///

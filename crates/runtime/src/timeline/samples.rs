@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, ops::Range, panic::Location};
 
-use super::{Kind, Recording, TimedOperation, engine::Engine};
+use super::{Recording, TimedOperation, engine::Engine};
+use crate::Kind;
 
 /// An operation with nothing special about it.
 #[track_caller]

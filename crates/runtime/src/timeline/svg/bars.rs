@@ -4,7 +4,7 @@ use std::{fmt, ops::Range};
 
 use super::{
     super::{
-        Kind, TimedOperation,
+        TimedOperation,
         engine::Work,
         units::{Rate, Size, Time},
     },
@@ -12,6 +12,7 @@ use super::{
     layout::Row,
     text::{Escaped, fit, line},
 };
+use crate::Kind;
 
 /// Bars are at least this wide, in pixels, however short the operation was.
 pub(super) const BAR_WIDTH_MIN: f64 = 0.8;

@@ -9,11 +9,12 @@ mod text;
 use std::fmt::{self, Display};
 
 use super::{
-    Kind, Recording, TimedOperation,
+    Recording, TimedOperation,
     engine::{Engine, Work, work},
     order::{Streams, Wait, waits},
     overlap::{Share, total_ns, union},
 };
+use crate::Kind;
 use arrows::{ARROWS_MAX, arrow};
 use layout::{BARS_LEFT, BARS_RIGHT, Layout, MARGIN, Row, WIDTH};
 use text::{Escaped, fit, line};

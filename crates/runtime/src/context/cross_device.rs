@@ -10,15 +10,15 @@ use std::sync::{
 
 use parking_lot::Mutex;
 
-use super::{DeviceState, StreamState};
-use crate::{
-    Result,
-    completion::{keep_until_done, poll_own_ticket},
+use super::{
+    DeviceState, StreamState,
+    polling::{keep_until_done, poll_own_ticket},
 };
+use crate::Result;
 
 /// An operation of another device that this one waits for, and all before it on its stream.
 #[derive(Clone, Debug)]
-struct Source {
+struct Dependency {
     /// Held by the reactor until the operation is done.
     device: Weak<DeviceState>,
     stream: Arc<StreamState>,
@@ -27,11 +27,11 @@ struct Source {
 
 /// The operations of other devices that a device waits for.
 #[derive(Debug, Default)]
-pub(crate) struct Sources {
+pub(crate) struct CrossDevice {
     /// Whether there may be some; read whenever the host asks for something.
     any: AtomicBool,
     /// One for each stream.
-    pending: Mutex<Vec<Source>>,
+    pending: Mutex<Vec<Dependency>>,
 }
 
 /// Lives until the operation is done or its device lost, and then sees to the device that waits for it: for when that one
@@ -45,24 +45,24 @@ struct Witness {
 impl Drop for Witness {
     fn drop(&mut self) {
         if let Some(target) = self.target.upgrade() {
-            target.sources.look(&target, &mut Vec::new());
+            target.cross_device.look(&target, &mut Vec::new());
         }
     }
 }
 
 /// Notes that `target` waits for the ticket `sequence` of `source`'s stream, and all before it.
-pub(crate) fn wait_for_source(
+pub(crate) fn depend_on_device(
     target: &Arc<DeviceState>,
     source: &Arc<DeviceState>,
     stream: &Arc<StreamState>,
     sequence: u64,
 ) {
-    target.sources.enter(Source {
+    target.cross_device.enter(Dependency {
         device: Arc::downgrade(source),
         stream: Arc::clone(stream),
         sequence,
     });
-    target.sources.any.store(true, Ordering::Release);
+    target.cross_device.any.store(true, Ordering::Release);
     let witness = Witness {
         _source: Arc::clone(source),
         target: Arc::downgrade(target),
@@ -70,10 +70,10 @@ pub(crate) fn wait_for_source(
     keep_until_done(source, stream, sequence, witness);
 }
 
-impl Sources {
+impl CrossDevice {
     /// Enters a source. Of a stream the last operation stands for those before it, so that a copy in many pieces is asked
     /// about once.
-    fn enter(&self, source: Source) {
+    fn enter(&self, source: Dependency) {
         let mut pending = self.pending.lock();
         let same = pending
             .iter_mut()
@@ -105,7 +105,7 @@ impl Sources {
             let done = source.device.upgrade().is_none_or(|other| {
                 let done = poll_own_ticket(&other, &source.stream, source.sequence);
                 if !looked_at.contains(&Arc::as_ptr(&other)) {
-                    other.sources.look(&other, looked_at);
+                    other.cross_device.look(&other, looked_at);
                 }
                 if let Some(loss) = other.loss() {
                     device.lose(|| loss.clone());
@@ -119,7 +119,7 @@ impl Sources {
         }
     }
 
-    fn forget(&self, done: &Source) {
+    fn forget(&self, done: &Dependency) {
         let mut pending = self.pending.lock();
         pending.retain(|source| {
             !(Arc::ptr_eq(&source.stream, &done.stream) && source.sequence <= done.sequence)

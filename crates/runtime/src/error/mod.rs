@@ -1,13 +1,13 @@
 //! Errors, in two layers: what the caller did wrong, and what the device could not do.
 
+mod operation;
+
 use std::{fmt, ops::Range, panic::Location, sync::Arc};
 
 use millstream_driver::DriverError;
 
-use crate::{
-    device::{Suspect, probably},
-    kernel::Param,
-};
+use operation::probably;
+pub use operation::{Kind, Suspect};
 
 /// The result of everything that can fail here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -109,8 +109,7 @@ impl Misuse {
 
     /// The same, with the names of a kernel's parameters for the operands.
     #[cold]
-    pub(crate) fn naming(mut self, params: &[Param]) -> Self {
-        let name_of = |operand: usize| params.get(operand).map(|param| param.name);
+    pub(crate) fn naming(mut self, name_of: impl Fn(usize) -> Option<&'static str>) -> Self {
         match &mut *self.problem {
             Problem::OtherDevice { operand, name, .. } => *name = name_of(*operand),
             Problem::Overlap {
@@ -425,15 +424,10 @@ pub struct OutOfMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::ParamKind;
 
     #[test]
     fn operands_of_a_kernel_have_the_names_of_its_parameters() {
-        let slice = |name| Param {
-            name,
-            kind: ParamKind::Slice { writable: true },
-        };
-        let params = [slice("out"), slice("input")];
+        let names = ["out", "input"];
         let overlap = Problem::Overlap {
             first: 0,
             first_name: None,
@@ -442,9 +436,12 @@ mod tests {
         };
         let misuse = Misuse::new("reverse", overlap);
         assert_eq!(
-            misuse.clone().naming(&params).to_string(),
+            misuse
+                .clone()
+                .naming(|operand| names.get(operand).copied())
+                .to_string(),
             "reverse: operands 0 (`out`) and 1 (`input`) share bytes, and at least one is written"
         );
-        assert_eq!(misuse.clone().naming(&[]), misuse);
+        assert_eq!(misuse.clone().naming(|_| None), misuse);
     }
 }

@@ -24,13 +24,9 @@ use std::{
 use millstream_driver::PerProcess;
 use parking_lot::Mutex;
 
-use super::{
-    local,
-    wait::{SLEEP_NS_MIN, patience, poll_ticket},
-};
+use super::{DeviceState, SLEEP_NS_MIN, StreamState, local, patience, poll_ticket};
 use crate::{
     Error,
-    device::{DeviceState, StreamState},
     disposal::{dispose, log},
     sync::{Condvar, spin_loop},
 };

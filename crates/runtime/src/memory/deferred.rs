@@ -4,44 +4,35 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::free::FreeingBlock;
 use crate::{
     Result,
-    device::StreamState,
-    submit::Freed,
-    sync::{AtomicBool, Ordering},
+    context::{DeviceState, StreamState},
 };
 
 /// The device's frees in waiting.
 #[derive(Debug, Default)]
-pub(crate) struct Reclaim {
-    /// Whether `put_off` may hold something; read on every submission.
-    any: AtomicBool,
-    put_off: Mutex<Vec<Freed>>,
+pub(crate) struct DeferredFrees {
+    put_off: Mutex<Vec<FreeingBlock>>,
     stream: Mutex<Option<Arc<StreamState>>>,
 }
 
-impl Reclaim {
+impl DeferredFrees {
     /// Keeps a free for later.
-    pub(crate) fn put_off(&self, freed: Freed) {
+    pub(crate) fn put_off(&self, device: &DeviceState, freed: FreeingBlock) {
         self.put_off.lock().push(freed);
-        self.any.store(true, Ordering::Release);
+        device.set_deferred(true);
     }
 
     /// Bytes whose frees were put off.
     pub(crate) fn put_off_bytes(&self) -> u64 {
-        self.put_off.lock().iter().map(|freed| freed.bytes).sum()
-    }
-
-    /// Whether something may have been put off.
-    #[inline]
-    pub(crate) fn has_put_off(&self) -> bool {
-        self.any.load(Ordering::Acquire)
+        self.put_off.lock().iter().map(|freed| freed.block.bytes).sum()
     }
 
     /// Takes all that was put off.
-    pub(crate) fn take_put_off(&self) -> Vec<Freed> {
+    pub(crate) fn take_put_off(&self, device: &DeviceState) -> Vec<FreeingBlock> {
         let mut put_off = self.put_off.lock();
-        self.any.store(false, Ordering::Release);
+        device.set_deferred(false);
         std::mem::take(&mut *put_off)
     }
 
@@ -60,30 +51,36 @@ impl Reclaim {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use millstream_driver::DevicePtr;
     use smallvec::SmallVec;
 
-    use super::*;
-    use crate::tracker::StreamId;
+    use super::{super::free::Freed, *};
+    use crate::{Device, tracker::StreamId};
 
     #[test]
     fn what_is_put_off_counts_until_it_is_taken() {
-        let reclaim = Reclaim::default();
-        assert!(!reclaim.has_put_off());
+        let device = Device::simulated().expect("a simulated device opens");
+        let state = device.state();
+        let deferred = &state.memory().deferred;
+        assert!(!state.has_deferred());
         for (address, bytes) in [(16, 100), (32, 7)] {
-            reclaim.put_off(Freed {
+            let block = Freed {
                 pointer: DevicePtr::from_raw(address),
                 bytes,
                 home: StreamId::of(1),
                 uses: SmallVec::new(),
-            });
+            };
+            let reservation = state.memory().budget.reserve_again(bytes);
+            deferred.put_off(state, FreeingBlock { block, reservation });
         }
-        assert!(reclaim.has_put_off());
-        assert_eq!(reclaim.put_off_bytes(), 107);
-        assert_eq!(reclaim.take_put_off().len(), 2);
-        assert!(!reclaim.has_put_off() && reclaim.take_put_off().is_empty());
-        assert_eq!(reclaim.put_off_bytes(), 0);
+        assert!(state.has_deferred());
+        assert_eq!(deferred.put_off_bytes(), 107);
+        assert_eq!(state.memory().budget.figures().allocated_bytes, 107);
+        assert_eq!(deferred.take_put_off(state).len(), 2);
+        assert!(!state.has_deferred() && deferred.take_put_off(state).is_empty());
+        assert_eq!(deferred.put_off_bytes(), 0);
+        assert_eq!(state.memory().budget.figures().allocated_bytes, 0);
     }
 }

@@ -17,6 +17,7 @@ use std::{
 use super::reactor::{
     PollEntry, Polled, Registration, register as register_with_thread, shortest_sleep, wake,
 };
+use crate::disposal::set_in_place;
 
 thread_local! {
     /// What this thread's reactor polls, if it has one.
@@ -27,7 +28,7 @@ thread_local! {
 const ROUNDS_MAX: usize = 10_000;
 
 /// Whether the calling thread has a reactor of its own.
-pub(crate) fn has_local_reactor() -> bool {
+fn has_local_reactor() -> bool {
     let has_own = ENTRIES.try_with(|entries| entries.borrow().is_some());
     has_own.unwrap_or(false)
 }
@@ -50,12 +51,15 @@ pub(super) fn register(registration: Registration) -> Result<(), Registration> {
 pub(crate) struct LocalReactor {
     /// What the thread had before.
     before: Option<Vec<PollEntry>>,
+    /// Whether the thread dropped values itself before.
+    disposed_in_place: bool,
 }
 
 impl LocalReactor {
     pub(crate) fn new() -> Self {
         Self {
             before: ENTRIES.replace(Some(Vec::new())),
+            disposed_in_place: set_in_place(true),
         }
     }
 
@@ -121,6 +125,7 @@ impl LocalReactor {
 impl Drop for LocalReactor {
     fn drop(&mut self) {
         let left = ENTRIES.replace(self.before.take());
+        set_in_place(self.disposed_in_place);
         for entry in left.unwrap_or_default() {
             // Without a reactor no thread polls for the end, so it is kept for ever.
             if let Err(registration) = register_with_thread(entry.registration) {

@@ -2,7 +2,7 @@
 //!
 //! Page-locked memory and modules must not go while the device works: freeing the one would wait for it (rule 30), and a
 //! running kernel needs the other. The work may be that of others who have the context open, who then get what is left
-//! ([`Tenancy`]). A device that is lost is never idle again; what only an idle one could give back stays with the process
+//! ([`SharedContext`]). A device that is lost is never idle again; what only an idle one could give back stays with the process
 //! then.
 
 #![allow(
@@ -14,42 +14,76 @@ use std::{sync::Arc, thread};
 
 use millstream_driver::{Completion, ContextHandle, Driver, DriverError};
 
-use super::{
-    events::EventPool,
-    stream_state::StreamState,
-    tenancy::{Leaving, Tenancy},
-};
 use crate::{
-    completion::wait_until,
+    context::{DeviceHooks, DeviceState, EventPool, Queue, StreamState},
     disposal::log,
+    future::wait_until,
     kernel::ModuleCache,
-    memory::{Parked, StagingPool},
-    submit::{Freed, free_unused},
+    memory::{
+        DeviceMemory, FreeingBlock, Leaving, Parked, SharedContext, StagingPool, drain_frees, empty_cache,
+        free_unused,
+    },
 };
+
+/// What this layer does for each device that is open.
+pub(super) struct Hooks;
+
+impl DeviceHooks for Hooks {
+    fn run_deferred(&self, device: &DeviceState) {
+        drain_frees(device);
+    }
+
+    /// The primary context is left to the process, which shares it with other libraries.
+    fn close(&self, device: &mut DeviceState) {
+        // First, for they may make a stream.
+        empty_cache(device);
+        drain_frees(device);
+        // A device that failed to open completely has none.
+        let Some(memory) = device.memory_slot.take::<DeviceMemory>() else {
+            return;
+        };
+        let remains = Remains {
+            driver: Arc::clone(&device.driver),
+            context: device.context,
+            put_off: memory.deferred.take_put_off(device),
+            shared: memory.shared,
+            streams: device.all_streams(),
+            events: std::mem::take(&mut device.events),
+            staging: memory.staging,
+            parked: memory.parked,
+            modules: device.kernel_slot.take().unwrap_or_default(),
+        };
+        if device.lost().is_some() {
+            remains.abandon();
+        } else {
+            remains.close();
+        }
+    }
+}
 
 /// How many failing questions are asked about a device that is not said to be lost before it is given up.
 const FAILURES_MAX: usize = 100;
 
 /// What is left of a device that nobody can name any more. Its streams may still have work.
-pub(super) struct Remains {
-    pub(super) driver: Arc<dyn Driver>,
-    pub(super) context: ContextHandle,
-    pub(super) tenancy: Arc<Tenancy>,
-    pub(super) streams: Vec<Arc<StreamState>>,
-    pub(super) events: EventPool,
-    pub(super) staging: StagingPool,
-    pub(super) parked: Parked,
-    pub(super) modules: ModuleCache,
+struct Remains {
+    driver: Arc<dyn Driver>,
+    context: ContextHandle,
+    shared: Arc<SharedContext>,
+    streams: Vec<Arc<StreamState>>,
+    events: EventPool,
+    staging: StagingPool,
+    parked: Parked,
+    modules: ModuleCache,
     /// Memory that could not be freed yet.
-    pub(super) put_off: Vec<Freed>,
+    put_off: Vec<FreeingBlock>,
 }
 
 impl Remains {
     /// Gives everything back. Never blocks: what must wait is left to a thread of its own.
-    pub(super) fn close(self) {
+    fn close(self) {
         if self.put_off.is_empty() && self.is_idle().unwrap_or(false) {
-            let tenancy = Arc::clone(&self.tenancy);
-            if let Some(leaving) = tenancy.try_leave() {
+            let shared = Arc::clone(&self.shared);
+            if let Some(leaving) = shared.try_leave() {
                 return self.give_back(leaving);
             }
         }
@@ -73,15 +107,15 @@ impl Remains {
     /// Waits until all work is over, and gives everything back.
     fn close_once_idle(mut self) {
         if self.wait_until_idle() && self.free_put_off_until_idle() {
-            let tenancy = Arc::clone(&self.tenancy);
-            self.give_back(tenancy.leave());
+            let shared = Arc::clone(&self.shared);
+            self.give_back(shared.leave());
         } else {
             self.abandon();
         }
     }
 
     /// Gives back what can be given back while work is pending, or never to end: streams and events (rules 21 and 25).
-    pub(super) fn abandon(self) {
+    fn abandon(self) {
         log!(
             debug,
             "a device's page-locked memory and modules stay with the process"
@@ -92,7 +126,7 @@ impl Remains {
     /// Gives everything back, or leaves it to others. The work is over, so that nothing here waits.
     fn give_back(mut self, mut leaving: Leaving<'_>) {
         for stream in &self.streams {
-            stream.section.retire(stream, &self.staging);
+            stream.memory().section.retire(stream, &self.staging);
         }
         self.parked
             .park_unused(self.staging.take_all(), self.modules.take_all());
@@ -125,8 +159,13 @@ impl Remains {
     fn free_put_off_until_idle(&mut self) -> bool {
         // Any stream will do, and without one nothing was ever allocated.
         for (freed, stream) in self.put_off.drain(..).zip(self.streams.iter().cycle()) {
+            let queue = Queue {
+                driver: &*self.driver,
+                context: self.context,
+                stream: stream.handle,
+            };
             // SAFETY: context and streams are alive; the memory's owner is gone, and so is all work that used it.
-            let result = unsafe { free_unused(&*self.driver, self.context, stream.handle, freed) };
+            let result = unsafe { free_unused(queue, freed) };
             if let Err(error) = result {
                 log!(warn, %error, "device memory could not be freed");
             }

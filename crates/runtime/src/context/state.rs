@@ -1,38 +1,49 @@
-//! What a process knows of one device, however often it is opened: its context, streams, pools and health.
+//! `DeviceState`: the part of one device that submission, polling and events need, however often it is opened.
+//!
+//! Layers above keep their own state of the device in its slots, and act for it through [`DeviceHooks`].
 
-#![allow(
-    unsafe_code,
-    reason = "opens and closes the device's context, streams and pools"
-)]
+#![allow(unsafe_code, reason = "opens the device's context and makes its streams")]
 
 use std::{
     fmt,
     panic::Location,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, OnceLock, atomic::AtomicU64},
 };
 
 use millstream_driver::{
-    ContextHandle, DeviceAttribute, DeviceOrdinal, Driver, DriverError, PoolHandle, PriorityRange, ResultCode,
+    ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError, MemoryReuse, PoolHandle,
+    PriorityRange, ResultCode,
 };
+use millstream_sim::race::Label;
 use parking_lot::Mutex;
 
 use super::{
-    attention::Attention, closing::Remains, events::EventPool, health::Loss, limits::Limits, slots::Slots,
-    sources::Sources, stream_state::StreamState, streams::Streams, tenancy::Tenancy,
+    attention::Attention,
+    cross_device::CrossDevice,
+    events::EventPool,
+    limits::Limits,
+    loss::Loss,
+    polling::query_stream,
+    recorder::RecorderSlot,
+    slots::{Slot, Slots},
+    stream_state::StreamState,
+    streams::Streams,
 };
 use crate::{
     Error, Result,
-    completion::query_stream,
-    copy::{KeptSources, Tuning},
     disposal::log,
-    kernel::ModuleCache,
-    memory::{Account, Parked, Reclaim, StagingPool},
-    timeline::TimelineSlot,
+    sync::{AtomicBool, Ordering},
     tracker::{StreamId, Ticket},
 };
+
+/// The work of layers above that this layer starts. All of it is rare.
+pub(crate) trait DeviceHooks: Sync {
+    /// Does what was put off with [`DeviceState::set_deferred`]. Called before a submission and before a host wait.
+    fn run_deferred(&self, device: &DeviceState);
+
+    /// Gives back what was made for the device, without waiting. Its last handle is gone.
+    fn close(&self, device: &mut DeviceState);
+}
 
 /// How many retired streams are looked at for one that is idle.
 const RETIRED_LOOK_AT_MAX: usize = 4;
@@ -56,32 +67,32 @@ pub(crate) struct DeviceState {
     pub(crate) is_simulated: bool,
     pub(crate) ordinal: DeviceOrdinal,
     pub(crate) context: ContextHandle,
-    /// Who else has the context open.
-    pub(super) tenancy: Arc<Tenancy>,
     pub(crate) name: String,
     pub(crate) note: String,
     opened: Opened,
     pub(crate) limits: Limits,
     pub(crate) pool: PoolHandle,
     pub(crate) events: EventPool,
-    pub(crate) account: Account,
-    pub(crate) staging: StagingPool,
-    pub(crate) reclaim: Reclaim,
-    pub(crate) parked: Parked,
-    pub(crate) sources: Sources,
-    pub(crate) kept_sources: KeptSources,
-    tuning: OnceLock<Tuning>,
-    pub(crate) modules: ModuleCache,
-    pub(crate) timeline: TimelineSlot,
-    /// What crates above this one keep here.
-    pub(super) slots: Slots,
+    pub(crate) cross_device: CrossDevice,
+    pub(crate) recorder: RecorderSlot,
+    /// What the layer of memory keeps for the device.
+    pub(crate) memory_slot: Slot,
+    /// What the layer of copies keeps for the device.
+    pub(crate) copy_slot: Slot,
+    /// What the layer of kernels keeps for the device.
+    pub(crate) kernel_slot: Slot,
+    /// What crates above this one keep for the device.
+    pub(crate) slots: Slots,
+    hooks: &'static dyn DeviceHooks,
+    /// Whether a layer above may have put something off; read on every submission.
+    deferred: AtomicBool,
     priorities: PriorityRange,
-    streams: Streams,
+    pub(crate) streams: Streams,
     /// Streams whose handles are gone. They are used again once idle, never destroyed while the device is open: their
     /// tickets may still have to be waited for.
-    pub(super) retired: Mutex<Vec<Arc<StreamState>>>,
+    retired: Mutex<Vec<Arc<StreamState>>>,
     lost: OnceLock<Loss>,
-    pub(super) attention: Attention,
+    pub(crate) attention: Attention,
 }
 
 impl DeviceState {
@@ -91,6 +102,7 @@ impl DeviceState {
         ordinal: DeviceOrdinal,
         note: &str,
         location: &'static Location<'static>,
+        hooks: &'static dyn DeviceHooks,
     ) -> Result<Self> {
         let count = driver.device_count()?;
         if !(0..count).contains(&ordinal.as_raw()) {
@@ -115,7 +127,6 @@ impl DeviceState {
         let priorities = unsafe { driver.stream_priority_range(context) }?;
         Ok(Self {
             is_simulated: driver.is_simulated(),
-            tenancy: Tenancy::of(driver.handle_space(), context),
             driver,
             ordinal,
             context,
@@ -128,16 +139,14 @@ impl DeviceState {
             limits,
             pool,
             events: EventPool::default(),
-            account: Account::default(),
-            staging: StagingPool::default(),
-            reclaim: Reclaim::default(),
-            parked: Parked::default(),
-            sources: Sources::default(),
-            kept_sources: KeptSources::default(),
-            tuning: OnceLock::new(),
-            modules: ModuleCache::default(),
-            timeline: TimelineSlot::default(),
+            cross_device: CrossDevice::default(),
+            recorder: RecorderSlot::default(),
+            memory_slot: Slot::default(),
+            copy_slot: Slot::default(),
+            kernel_slot: Slot::default(),
             slots: Slots::default(),
+            hooks,
+            deferred: AtomicBool::new(false),
             priorities,
             streams: Streams::default(),
             retired: Mutex::new(Vec::new()),
@@ -206,56 +215,34 @@ impl DeviceState {
         self.streams.iter().map(Arc::clone).collect()
     }
 
-    /// Runs `body` while the device is idle and no operation can be submitted; or not at all if some stream has work or
-    /// is in use. The streams are those of all who have the context open; what other libraries do there is not known.
-    /// Those who submit wait for `body`, which gets a function that says whether a ticket is done.
-    pub(crate) fn while_idle(&self, body: impl FnOnce(&dyn Fn(Ticket) -> bool)) -> Result<()> {
-        self.check_alive()?;
-        // Checked when all locks are free again.
-        self.checked(self.try_while_idle(body))
-    }
-
-    fn try_while_idle(&self, body: impl FnOnce(&dyn Fn(Ticket) -> bool)) -> Result<(), DriverError> {
-        let Some(all) = self.tenancy.all() else {
-            return Ok(());
-        };
-        let counts: Vec<_> = all.states().iter().map(|state| state.streams.lock()).collect();
-        let mut lanes = Vec::new();
-        for state in all.states() {
-            for stream in state.streams.iter() {
-                // Only tried, for whoever holds a lane may wait for what another's holder does.
-                let Some(lane) = stream.lane.try_lock() else {
-                    return Ok(());
-                };
-                // SAFETY: the stream is alive.
-                let answer = unsafe { state.driver.stream_query(state.context, stream.handle) }?;
-                if !answer.is_complete() {
-                    return Ok(());
-                }
-                // With the lane held, all tickets are submitted.
-                stream.mark_done(lane.next - 1);
-                lanes.push(lane);
-            }
-        }
-        body(&|ticket| self.is_done(ticket));
-        drop((lanes, counts));
-        Ok(())
-    }
-
     /// Whether the ticket is known to be done. Asks no driver.
     pub(crate) fn is_done(&self, ticket: Ticket) -> bool {
         self.stream(ticket.stream)
             .is_some_and(|stream| stream.is_done(ticket.sequence))
     }
 
-    /// How copies of pageable memory are cut and shared out.
-    pub(crate) fn tuning(&self) -> &Tuning {
-        self.tuning.get_or_init(Tuning::default)
+    /// Notes whether a layer above has put something off, for the next submission or host wait to start.
+    pub(crate) fn set_deferred(&self, any: bool) {
+        self.deferred.store(any, Ordering::Release);
     }
 
-    /// Sets that, before the first such copy; says whether it is not too late.
-    pub(super) fn set_tuning(&self, tuning: Tuning) -> bool {
-        self.tuning.set(tuning.usable()).is_ok()
+    /// Whether a layer above may have put something off.
+    #[inline]
+    pub(crate) fn has_deferred(&self) -> bool {
+        self.deferred.load(Ordering::Acquire)
+    }
+
+    /// Starts what layers above have put off.
+    #[inline]
+    pub(crate) fn run_deferred(&self) {
+        if self.has_deferred() {
+            self.run_hooks_deferred();
+        }
+    }
+
+    #[cold]
+    fn run_hooks_deferred(&self) {
+        self.hooks.run_deferred(self);
     }
 
     /// Passes a driver's answer on, and notes when it says that the context is lost.
@@ -274,7 +261,7 @@ impl DeviceState {
     }
 
     /// Notes that the device is unusable; gives what was noted first.
-    pub(super) fn lose(&self, notice: impl FnOnce() -> Loss) -> &Loss {
+    pub(crate) fn lose(&self, notice: impl FnOnce() -> Loss) -> &Loss {
         if let Some(loss) = self.lost.get() {
             return loss;
         }
@@ -298,8 +285,41 @@ impl DeviceState {
     }
 
     /// The same, with what may have done it.
-    pub(super) fn loss(&self) -> Option<&Loss> {
+    pub(crate) fn loss(&self) -> Option<&Loss> {
         self.lost.get()
+    }
+
+    /// The number of a stream of this device.
+    pub(crate) fn stream_number(&self, id: StreamId) -> u64 {
+        self.stream(id).map_or(0, |stream| stream.number)
+    }
+
+    /// The numbers of the streams that have a handle or belong to a thread.
+    pub(crate) fn held_streams(&self) -> Vec<u64> {
+        let retired: Vec<_> = self.retired.lock().iter().map(|stream| stream.number).collect();
+        let mut numbers: Vec<_> = self.all_streams().iter().map(|stream| stream.number).collect();
+        numbers.retain(|number| !retired.contains(number));
+        numbers
+    }
+
+    /// Names the objects that this thread creates until the label is dropped, for reports of a
+    /// simulated device. `None` on a GPU.
+    pub(crate) fn named(&self, label: &'static str, location: &'static Location<'static>) -> Option<Label> {
+        self.is_simulated.then(|| Label::at(label, location))
+    }
+
+    /// Names memory that is given out again or kept for reuse.
+    pub(crate) fn name_memory(
+        &self,
+        pointer: DevicePtr,
+        label: &'static str,
+        location: &'static Location<'static>,
+    ) {
+        self.driver.note_memory_reuse(&MemoryReuse {
+            pointer,
+            label,
+            location,
+        });
     }
 
     /// Both devices as text. If they have the same name, the text says where each was opened.
@@ -348,27 +368,7 @@ impl fmt::Debug for DeviceState {
 }
 
 impl Drop for DeviceState {
-    /// Gives back what the device has made, without waiting. The primary context is left to the process, which shares it
-    /// with other libraries.
     fn drop(&mut self) {
-        // First, for they may make a stream.
-        crate::memory::empty_cache(self);
-        crate::submit::drain_frees(self);
-        let remains = Remains {
-            driver: Arc::clone(&self.driver),
-            context: self.context,
-            tenancy: Arc::clone(&self.tenancy),
-            streams: self.all_streams(),
-            events: std::mem::take(&mut self.events),
-            staging: std::mem::take(&mut self.staging),
-            parked: std::mem::take(&mut self.parked),
-            modules: std::mem::take(&mut self.modules),
-            put_off: self.reclaim.take_put_off(),
-        };
-        if self.lost.get().is_some() {
-            remains.abandon();
-        } else {
-            remains.close();
-        }
+        self.hooks.close(self);
     }
 }

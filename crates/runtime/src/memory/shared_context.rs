@@ -5,17 +5,19 @@
 //! another device that has it open, or else to the last of those that are closing, too, which frees it; nobody opens one
 //! until that is done.
 
+#![allow(unsafe_code, reason = "queries streams of devices that are open")]
+
 use std::sync::{Arc, Weak};
 
-use millstream_driver::ContextHandle;
+use millstream_driver::{ContextHandle, DriverError};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::DeviceState;
-use crate::memory::Parked;
+use super::Parked;
+use crate::{Result, context::DeviceState, tracker::Ticket};
 
 /// One context of this process.
 #[derive(Debug, Default)]
-pub(super) struct Tenancy {
+pub(crate) struct SharedContext {
     tenants: Mutex<Tenants>,
 }
 
@@ -42,40 +44,40 @@ impl Tenants {
 struct Entry {
     handle_space: usize,
     context: ContextHandle,
-    tenancy: Weak<Tenancy>,
+    shared: Weak<SharedContext>,
 }
 
 static CONTEXTS: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
-impl Tenancy {
+impl SharedContext {
     /// The context of this handle.
-    pub(super) fn of(handle_space: usize, context: ContextHandle) -> Arc<Self> {
+    pub(crate) fn of(handle_space: usize, context: ContextHandle) -> Arc<Self> {
         let mut contexts = CONTEXTS.lock();
-        contexts.retain(|entry| entry.tenancy.strong_count() > 0);
+        contexts.retain(|entry| entry.shared.strong_count() > 0);
         let known = contexts
             .iter()
             .find(|entry| entry.handle_space == handle_space && entry.context == context);
-        if let Some(tenancy) = known.and_then(|entry| entry.tenancy.upgrade()) {
-            return tenancy;
+        if let Some(shared) = known.and_then(|entry| entry.shared.upgrade()) {
+            return shared;
         }
-        let tenancy = Arc::new(Self::default());
+        let shared = Arc::new(Self::default());
         contexts.push(Entry {
             handle_space,
             context,
-            tenancy: Arc::downgrade(&tenancy),
+            shared: Arc::downgrade(&shared),
         });
-        tenancy
+        shared
     }
 
     /// Enters a device that has the context open. Blocks while what another has left is being freed.
-    pub(super) fn join(&self, state: &Arc<DeviceState>) {
+    pub(crate) fn join(&self, state: &Arc<DeviceState>) {
         let mut tenants = self.tenants.lock();
         tenants.open.push(Arc::downgrade(state));
         tenants.count += 1;
     }
 
     /// All who may use the context, until this is dropped; `None` if one of them is closing, or is just being opened.
-    pub(super) fn all(&self) -> Option<All<'_>> {
+    pub(crate) fn all(&self) -> Option<All<'_>> {
         let mut tenants = self.tenants.try_lock()?;
         let states = tenants.open();
         let all = All { tenants, states };
@@ -83,18 +85,18 @@ impl Tenancy {
     }
 
     /// Lets a device go whose work is over. Blocks while another goes.
-    pub(super) fn leave(&self) -> Leaving<'_> {
+    pub(crate) fn leave(&self) -> Leaving<'_> {
         Leaving::of(self.tenants.lock())
     }
 
     /// As [`leave`](Self::leave); `None` where that would block.
-    pub(super) fn try_leave(&self) -> Option<Leaving<'_>> {
+    pub(crate) fn try_leave(&self) -> Option<Leaving<'_>> {
         self.tenants.try_lock().map(Leaving::of)
     }
 }
 
 /// All who may use a context. While this is there nobody opens it.
-pub(super) struct All<'a> {
+pub(crate) struct All<'a> {
     tenants: MutexGuard<'a, Tenants>,
     // Second, for a state that is let go by the drop of this leaves as well.
     states: Vec<Arc<DeviceState>>,
@@ -102,13 +104,51 @@ pub(super) struct All<'a> {
 
 impl All<'_> {
     /// They have it open.
-    pub(super) fn states(&self) -> &[Arc<DeviceState>] {
+    pub(crate) fn states(&self) -> &[Arc<DeviceState>] {
         &self.states
     }
 }
 
+impl DeviceState {
+    /// Runs `body` while the device is idle and no operation can be submitted; or not at all if some stream has work or
+    /// is in use. The streams are those of all who have the context open; what other libraries do there is not known.
+    /// Those who submit wait for `body`, which gets a function that says whether a ticket is done.
+    pub(crate) fn while_idle(&self, body: impl FnOnce(&dyn Fn(Ticket) -> bool)) -> Result<()> {
+        self.check_alive()?;
+        // Checked when all locks are free again.
+        self.checked(self.try_while_idle(body))
+    }
+
+    fn try_while_idle(&self, body: impl FnOnce(&dyn Fn(Ticket) -> bool)) -> Result<(), DriverError> {
+        let Some(all) = self.memory().shared.all() else {
+            return Ok(());
+        };
+        let counts: Vec<_> = all.states().iter().map(|state| state.streams.lock()).collect();
+        let mut lanes = Vec::new();
+        for state in all.states() {
+            for stream in state.streams.iter() {
+                // Only tried, for whoever holds a lane may wait for what another's holder does.
+                let Some(lane) = stream.lane.try_lock() else {
+                    return Ok(());
+                };
+                // SAFETY: the stream is alive.
+                let answer = unsafe { state.driver.stream_query(state.context, stream.handle) }?;
+                if !answer.is_complete() {
+                    return Ok(());
+                }
+                // With the lane held, all tickets are submitted.
+                stream.mark_done(lane.next - 1);
+                lanes.push(lane);
+            }
+        }
+        body(&|ticket| self.is_done(ticket));
+        drop((lanes, counts));
+        Ok(())
+    }
+}
+
 /// A device that is none of those who have the context open any more. While this is there nobody opens it.
-pub(super) struct Leaving<'a> {
+pub(crate) struct Leaving<'a> {
     tenants: MutexGuard<'a, Tenants>,
     // Second, as above.
     states: Vec<Arc<DeviceState>>,
@@ -123,12 +163,12 @@ impl<'a> Leaving<'a> {
 
     /// Leaves what only an idle context can give back to those who may have work there. If there is none, it comes back, with
     /// what others have left: the context is idle.
-    pub(super) fn leave(&mut self, own: Parked) -> Option<Parked> {
+    pub(crate) fn leave(&mut self, own: Parked) -> Option<Parked> {
         let left = &mut self.tenants.left;
         left.inherit(own);
         let all = std::mem::take(left);
         if let Some(heir) = self.states.first() {
-            heir.parked.inherit(all);
+            heir.memory().parked.inherit(all);
             return None;
         }
         if self.tenants.count > 0 {

@@ -10,7 +10,7 @@
     reason = "submits operations on arrays that it holds, to a driver that can fail"
 )]
 
-#[path = "../../tests/scenarios/calls.rs"]
+#[path = "../../../tests/scenarios/calls.rs"]
 #[allow(dead_code, reason = "the scenarios need more of it")]
 mod calls;
 

@@ -9,12 +9,12 @@
 
 use std::sync::Arc;
 
-use millstream_driver::{ContextHandle, DevicePtr, Driver, DriverError, StreamHandle};
+use millstream_driver::{DevicePtr, DriverError};
 use smallvec::SmallVec;
 
-use super::{Waits, enqueue_wait, find_points};
+use super::budget::Reservation;
 use crate::{
-    device::{DeviceState, Lane, StreamState},
+    context::{Command, DeviceState, Free, Lane, Queue, StreamState, order_behind},
     disposal::log,
     tracker::{StreamId, Ticket},
 };
@@ -29,34 +29,37 @@ pub(crate) struct Freed {
     pub(crate) uses: SmallVec<[Ticket; 4]>,
 }
 
+/// A block on its way back to the driver. It counts as allocated until its free is enqueued.
+#[derive(Debug)]
+pub(crate) struct FreeingBlock {
+    pub(super) block: Freed,
+    pub(super) reservation: Reservation,
+}
+
 /// Frees the memory once every use is over. Never blocks, never fails: on a lost device there is nothing to give back to.
-pub(crate) fn release(device: &DeviceState, freed: Freed) {
+pub(crate) fn release(device: &DeviceState, freed: FreeingBlock) {
     if let Err(freed) = try_free(device, freed) {
-        device.reclaim.put_off(freed);
+        device.memory().deferred.put_off(device, freed);
     }
 }
 
 /// Tries again what was put off.
-#[inline]
 pub(crate) fn drain_frees(device: &DeviceState) {
-    if device.reclaim.has_put_off() {
-        drain_put_off(device);
+    if !device.has_deferred() {
+        return;
     }
-}
-
-#[cold]
-fn drain_put_off(device: &DeviceState) {
-    for freed in device.reclaim.take_put_off() {
+    for freed in device.memory().deferred.take_put_off(device) {
         release(device, freed);
     }
 }
 
 /// Frees the memory now, or gives it back if that would mean to wait for a lock or a submission.
-fn try_free(device: &DeviceState, mut freed: Freed) -> Result<(), Freed> {
+fn try_free(device: &DeviceState, mut freed: FreeingBlock) -> Result<(), FreeingBlock> {
     if device.lost().is_some() {
+        freed.reservation.keep();
         return Ok(());
     }
-    freed.uses.retain(|ticket| !device.is_done(*ticket));
+    freed.block.uses.retain(|ticket| !device.is_done(*ticket));
     let submitted = |ticket: &Ticket| {
         device.stream(ticket.stream).is_none_or(|stream| {
             stream
@@ -65,20 +68,23 @@ fn try_free(device: &DeviceState, mut freed: Freed) -> Result<(), Freed> {
                 .is_some_and(|shared| shared.points.submitted() >= ticket.sequence)
         })
     };
-    if !freed.uses.iter().all(submitted) {
+    if !freed.block.uses.iter().all(submitted) {
         return Err(freed);
     }
-    if freed.uses.is_empty() {
-        return match device.stream(freed.home) {
+    if freed.block.uses.is_empty() {
+        return match device.stream(freed.block.home) {
             Some(home) => free_behind(device, home, freed, |_| true),
-            None => Ok(()),
+            None => {
+                freed.reservation.keep();
+                Ok(())
+            }
         };
     }
-    for at in 0..freed.uses.len() {
-        let Some(stream) = device.stream(freed.uses[at].stream) else {
+    for at in 0..freed.block.uses.len() {
+        let Some(stream) = device.stream(freed.block.uses[at].stream) else {
             continue;
         };
-        let uses = freed.uses.clone();
+        let uses = freed.block.uses.clone();
         let ordered = |lane: &Lane| {
             uses.iter()
                 .all(|&ticket| ticket.stream == stream.id || lane.clock.covers(ticket))
@@ -95,12 +101,12 @@ fn try_free(device: &DeviceState, mut freed: Freed) -> Result<(), Freed> {
 fn free_behind(
     device: &DeviceState,
     stream: &StreamState,
-    freed: Freed,
+    freed: FreeingBlock,
     ordered: impl FnOnce(&Lane) -> bool,
-) -> Result<(), Freed> {
+) -> Result<(), FreeingBlock> {
     match stream.lane.try_lock() {
         Some(lane) if ordered(&lane) => {
-            enqueue_free(device, stream, &freed);
+            enqueue_free(device, stream, freed);
             Ok(())
         }
         _ => Err(freed),
@@ -108,28 +114,19 @@ fn free_behind(
 }
 
 /// Frees on a stream that does nothing else, behind a wait for each use.
-fn free_apart(device: &DeviceState, freed: Freed) -> Result<(), Freed> {
-    let Ok(stream) = device.reclaim.stream(|| device.acquire_stream(0)) else {
+fn free_apart(device: &DeviceState, freed: FreeingBlock) -> Result<(), FreeingBlock> {
+    let Ok(stream) = device.memory().deferred.stream(|| device.acquire_stream(0)) else {
         return Err(freed);
     };
     let stream: &Arc<StreamState> = &stream;
     let Some(mut lane) = stream.lane.try_lock() else {
         return Err(freed);
     };
-    let mut uses = freed.uses.clone();
-    uses.retain(|ticket| !lane.clock.covers(*ticket));
-    let mut points = Waits::new();
     // Every use is submitted, so this does not wait.
-    if find_points(device, stream, &mut uses, &mut points).is_err() {
+    if order_behind(device, stream, &mut lane, freed.block.uses.clone()).is_err() {
         return Err(freed);
     }
-    for point in &points {
-        if enqueue_wait(device, stream, point).is_err() {
-            return Err(freed);
-        }
-        lane.join(&point.clock);
-    }
-    enqueue_free(device, stream, &freed);
+    enqueue_free(device, stream, freed);
     Ok(())
 }
 
@@ -138,35 +135,29 @@ fn free_apart(device: &DeviceState, freed: Freed) -> Result<(), Freed> {
 /// # Safety
 ///
 /// Context and stream are alive, the memory is the context's and was not freed, and no work that uses it is left.
-pub(crate) unsafe fn free_unused(
-    driver: &dyn Driver,
-    context: ContextHandle,
-    stream: StreamHandle,
-    freed: Freed,
-) -> Result<(), DriverError> {
+pub(crate) unsafe fn free_unused(queue: Queue<'_>, freed: FreeingBlock) -> Result<(), DriverError> {
+    let pointer = freed.block.pointer;
     // SAFETY: this function's contract.
-    unsafe { driver.mem_free_async(context, freed.pointer, stream) }
+    unsafe { Free { pointer }.enqueue(queue) }
 }
 
 /// Makes the driver call. The caller holds the stream's lane, and every use is ordered before the stream's tail.
 ///
 /// A call that fails is not made again, and its memory is lost if the driver did not take it: if it did, the address may
-/// be another allocation's by the second call.
-fn enqueue_free(device: &DeviceState, stream: &StreamState, freed: &Freed) {
+/// be another allocation's by the second call. It counts as allocated for good.
+fn enqueue_free(device: &DeviceState, stream: &StreamState, freed: FreeingBlock) {
+    let FreeingBlock { block, reservation } = freed;
+    let pointer = block.pointer;
     // SAFETY: the allocation's owner is gone, so that no later operation can use it; every use is ordered before this
     // point of the stream; the device owns context and stream.
-    let result = unsafe {
-        device
-            .driver
-            .mem_free_async(device.context, freed.pointer, stream.handle)
-    };
+    let result = unsafe { Free { pointer }.enqueue(device.queue(stream)) };
     match device.checked(result) {
         Ok(()) => {
-            stream.frees.enqueue(freed.bytes);
-            device.account.refund(freed.bytes);
+            stream.memory().frees.enqueue(block.bytes);
+            drop(reservation);
         }
         Err(error) => {
-            let pointer = freed.pointer;
+            reservation.keep();
             log!(warn, %error, ?pointer, "device memory could not be freed");
         }
     }

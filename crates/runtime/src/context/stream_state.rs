@@ -6,9 +6,8 @@ use millstream_driver::{EventHandle, StreamHandle};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{events::PooledEvent, health::Recent};
+use super::{events::PooledEvent, loss::Recent, slots::Slot};
 use crate::{
-    memory::{CurrentSection, Frees},
     sync::{AtomicU64, Condvar, Ordering},
     tracker::{Clock, Points, StreamId, Ticket},
 };
@@ -86,8 +85,8 @@ pub(crate) struct StreamState {
     pub(crate) shared: Mutex<Shared>,
     /// Signalled, with `shared`, whenever a ticket becomes submitted.
     pub(crate) submitted: Condvar,
-    pub(crate) frees: Frees,
-    pub(crate) section: CurrentSection,
+    /// What the layer of memory keeps for the stream.
+    pub(crate) memory_slot: Slot,
     done: AtomicU64,
 }
 
@@ -110,8 +109,7 @@ impl StreamState {
                 recent: Recent::default(),
             }),
             submitted: Condvar::new(),
-            frees: Frees::default(),
-            section: CurrentSection::default(),
+            memory_slot: Slot::default(),
             done: AtomicU64::new(0),
         }
     }

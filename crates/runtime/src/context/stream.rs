@@ -4,10 +4,8 @@ use std::{fmt, sync::Arc};
 
 use millstream_driver::StreamHandle;
 
-use crate::{
-    Device, Result,
-    device::{DeviceState, StreamState},
-};
+use super::{Device, DeviceState, StreamState};
+use crate::{Misuse, Problem, Result};
 
 /// A queue of work for a device.
 ///
@@ -93,32 +91,40 @@ impl Stream {
         self.inner.state.number
     }
 
-    /// Whether everything submitted to the stream so far is done. Never blocks.
-    ///
-    /// # Errors
-    ///
-    /// If the device is lost.
-    pub fn is_idle(&self) -> Result<bool> {
-        crate::completion::query_stream(&self.inner.device, &self.inner.state)
-    }
-
-    /// Blocks this thread until everything submitted to the stream so far is done. Never needed for a value to be
-    /// right: for measuring, and for ending a program in order.
-    ///
-    /// # Errors
-    ///
-    /// If the device is lost.
-    pub fn synchronize(&self) -> Result<()> {
-        let submitted = self.inner.state.shared.lock().points.submitted();
-        crate::completion::wait_ticket(&self.inner.device, &self.inner.state, submitted)
-    }
-
     pub(crate) fn device_state(&self) -> &Arc<DeviceState> {
         &self.inner.device
     }
 
     pub(crate) fn state(&self) -> &Arc<StreamState> {
         &self.inner.state
+    }
+
+    /// An error if the operand is not on the stream's device.
+    #[inline]
+    pub(crate) fn same_device(
+        &self,
+        operation: &'static str,
+        operand: usize,
+        device: &Arc<DeviceState>,
+    ) -> Result<(), Misuse> {
+        if Arc::ptr_eq(device, self.device_state()) {
+            return Ok(());
+        }
+        Err(self.other_device(operation, operand, device))
+    }
+
+    #[cold]
+    fn other_device(&self, operation: &'static str, operand: usize, device: &DeviceState) -> Misuse {
+        let (operand_device, stream_device) = device.told_apart(self.device_state());
+        Misuse::new(
+            operation,
+            Problem::OtherDevice {
+                operand,
+                name: None,
+                operand_device,
+                stream_device,
+            },
+        )
     }
 }
 

@@ -1,29 +1,32 @@
-//! Asking whether a ticket is done, and waiting for it on the host.
+//! Polling: how the host learns that an operation is done.
 //!
-//! Nothing is recorded for a wait. A ticket with a point behind it is asked about by that point's event; one without is
+//! Nothing is recorded for that. A ticket with a point behind it is asked about by that point's event; one without is
 //! asked about by its stream, which answers «done» at the latest when the stream is idle. Whoever wants the answer for
 //! the stream's last ticket marks it *awaited*; a later submission then records a point first, so that the wait never
 //! becomes one for later work.
+//!
+//! The reactor ([`register`]) polls on behalf of futures.
 
 #![allow(unsafe_code, reason = "queries streams and events")]
 
-use std::{sync::Arc, time::Duration};
+mod local;
+mod reactor;
 
-use millstream_driver::{Completion, Driver};
+use std::{any::Any, mem, sync::Arc, time::Duration};
 
-use crate::{
-    Result,
-    device::{DeviceState, PooledEvent, StreamState},
-    submit::{drain_frees, record_point},
-    sync::spin_loop,
-    tracker::{Clock, Ticket},
-};
+use millstream_driver::Completion;
+
+pub(crate) use local::LocalReactor;
+pub(crate) use reactor::{Action, Registration, register};
+
+use super::{DeviceState, PooledEvent, StreamState};
+use crate::{Result, tracker::Clock};
 
 /// How long a wait spins before it sleeps: about what a launch and a copy of a few bytes take.
 const SPIN_NS: u64 = 30_000;
 /// The shortest and the longest sleep between two questions. In between, a hundredth of the time waited so far: that
 /// bounds the added latency to one per cent and the questions to a few hundred, however long the wait.
-pub(super) const SLEEP_NS_MIN: u64 = 20_000;
+pub(crate) const SLEEP_NS_MIN: u64 = 20_000;
 const SLEEP_NS_MAX: u64 = 20_000_000;
 
 /// How long to sleep before the next question after waiting for `waited_ns`; `None` means to ask again at once.
@@ -35,7 +38,7 @@ pub(crate) fn patience(waited_ns: u64) -> Option<Duration> {
 pub(crate) fn poll_ticket(device: &DeviceState, stream: &StreamState, sequence: u64) -> Result<bool> {
     let done = poll_own_ticket(device, stream, sequence)?;
     if done {
-        device.sources.check(device)?;
+        device.cross_device.check(device)?;
     }
     Ok(done)
 }
@@ -51,57 +54,6 @@ pub(crate) fn poll_own_ticket(device: &DeviceState, stream: &StreamState, sequen
         Some(point) => query_point(device, stream, &point),
         None => query_stream(device, stream).map(|idle| idle || stream.is_done(sequence)),
     }
-}
-
-/// Waits until the stream's ticket `sequence` is done. Holds no lock meanwhile.
-pub(crate) fn wait_ticket(device: &DeviceState, stream: &StreamState, sequence: u64) -> Result<()> {
-    drain_frees(device);
-    wait_until(&*device.driver, || poll_ticket(device, stream, sequence))
-}
-
-/// Whether all these operations are done. Never blocks.
-pub(crate) fn is_over(device: &DeviceState, tickets: &[Ticket]) -> Result<bool> {
-    for ticket in tickets {
-        if let Some(stream) = device.stream(ticket.stream)
-            && !poll_ticket(device, stream, ticket.sequence)?
-        {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Waits until an operation that nobody was expected to wait for is done, but not for what comes later.
-pub(crate) fn wait_for_ticket(device: &DeviceState, ticket: Ticket) -> Result<()> {
-    prepare_wait(device, ticket)?;
-    match device.stream(ticket.stream) {
-        Some(stream) => wait_ticket(device, stream, ticket.sequence),
-        None => Ok(()),
-    }
-}
-
-/// Sees to it that waiting for an operation that nobody was expected to wait for is not waiting for what comes later.
-pub(crate) fn prepare_wait(device: &DeviceState, ticket: Ticket) -> Result<()> {
-    let Some(stream) = device.stream(ticket.stream) else {
-        return Ok(());
-    };
-    let has_point = stream.shared.lock().points.covering(ticket.sequence).is_some();
-    if !has_point && !query_stream(device, stream)? {
-        record_point(device, stream)?;
-    }
-    Ok(())
-}
-
-/// Asks again and again, with growing patience, until the answer is yes.
-pub(crate) fn wait_until(driver: &dyn Driver, mut is_over: impl FnMut() -> Result<bool>) -> Result<()> {
-    let started_ns = driver.now_ns();
-    while !is_over()? {
-        match patience(driver.now_ns().saturating_sub(started_ns)) {
-            None => spin_loop(),
-            Some(sleep) => driver.pause(sleep),
-        }
-    }
-    Ok(())
 }
 
 /// Whether the point's event is complete; if so, everything before it is noted as done.
@@ -145,6 +97,26 @@ pub(crate) fn note_done(device: &DeviceState, clock: &Clock) {
         if let Some(stream) = device.stream(ticket.stream) {
             stream.mark_done(ticket.sequence);
         }
+    }
+}
+
+/// Keeps a value of this library's own until the stream's ticket `sequence`, which is submitted, is done or the device is
+/// lost. The device stays open as long. The value is dropped on the reactor's thread: its drop runs no user code.
+pub(crate) fn keep_until_done(
+    device: &Arc<DeviceState>,
+    stream: &Arc<StreamState>,
+    sequence: u64,
+    kept: impl Any + Send,
+) {
+    let registered = register(Registration {
+        device: Arc::clone(device),
+        stream: Arc::clone(stream),
+        sequence,
+        action: Action::Drop(Box::new(kept)),
+    });
+    // Without a reactor no thread polls for the end, so the value is kept for ever.
+    if let Err(registration) = registered {
+        mem::forget(registration);
     }
 }
 

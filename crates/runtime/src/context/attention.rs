@@ -23,20 +23,20 @@ thread_local! {
 
 /// Why an operation may have to be refused.
 #[derive(Debug, Default)]
-pub(super) struct Attention {
+pub(crate) struct Attention {
     /// The number of foreign calls under way on the device, and [`LOST`].
     reasons: AtomicU32,
 }
 
 impl Attention {
     /// Notes that the device is lost; the failure was stored before.
-    pub(super) fn note_lost(&self) {
+    pub(crate) fn note_lost(&self) {
         self.reasons.fetch_or(LOST, Ordering::Release);
     }
 
     /// Whether there is no reason to refuse anything.
     #[inline]
-    pub(super) fn is_none(&self) -> bool {
+    pub(crate) fn is_none(&self) -> bool {
         // Acquire: a thread that sees the device lost also sees why.
         self.reasons.load(Ordering::Acquire) == 0
     }

@@ -1,31 +1,35 @@
-//! The account of one device's memory: what arrays take, counted by the runtime, how much they may, and what is kept of those
+//! The budget of one device's memory: what arrays take, counted by the runtime, how much they may, and what is kept of those
 //! that were dropped.
+
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::cache::{Cache, Evicted};
+use super::{
+    cache::{Cache, Evicted},
+    free::Freed,
+};
 use crate::{
-    submit::Freed,
     sync::{AtomicU64, Ordering},
     tracker::Ticket,
 };
 
 /// What the arrays of one device take, and what is kept of dropped ones.
 #[derive(Debug, Default)]
-pub(crate) struct Account {
-    books: Mutex<Books>,
+pub(crate) struct Budget {
+    state: Mutex<State>,
 }
 
 /// Under one lock, for an array that is dropped moves from the one to the other.
 #[derive(Debug, Default)]
-struct Books {
+struct State {
     figures: Figures,
     cache: Cache,
 }
 
-/// The figures of an account, all of the same moment.
+/// The figures of an budget, all of the same moment.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Figures {
+pub(super) struct Figures {
     /// Bytes of the arrays that live, and of those that are gone but whose frees are not enqueued yet.
     pub(crate) allocated_bytes: u64,
     /// The most that this has been.
@@ -36,32 +40,36 @@ pub(crate) struct Figures {
     pub(crate) limit_bytes: Option<u64>,
 }
 
-/// An array's entry in the account. Dropped before it is kept, it is crossed out: the driver had no such memory.
-#[must_use = "an entry that is not kept is crossed out"]
-pub(super) struct Charge<'a> {
-    account: &'a Account,
+/// Bytes of one array that count as allocated until this is dropped.
+#[derive(Debug)]
+#[must_use = "what is reserved counts as long as this lives"]
+pub(crate) struct Reservation {
+    budget: Arc<Budget>,
+    /// 0 if they count for good.
     bytes: u64,
 }
 
-impl Charge<'_> {
-    /// The memory was allocated.
-    pub(super) fn keep(self) {
-        std::mem::forget(self);
+impl Reservation {
+    /// Lets the bytes count on: an array has them, or the driver did not take the memory back.
+    pub(super) fn keep(mut self) {
+        self.bytes = 0;
     }
 }
 
-impl Drop for Charge<'_> {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.account.refund(self.bytes);
+        if self.bytes > 0 {
+            self.budget.refund(self.bytes);
+        }
     }
 }
 
 /// What came of an attempt to enter an array.
-pub(super) enum Entered<'a> {
+pub(super) enum Entered {
     /// There is kept memory for it.
     Kept(Freed),
     /// It is entered; memory is wanted. The blocks have to go.
-    Wanting(Charge<'a>, Evicted),
+    Wanting(Reservation, Evicted),
     /// That would be more than the limit.
     TooMuch,
 }
@@ -85,59 +93,68 @@ impl Figures {
     }
 }
 
-impl Account {
+impl Budget {
     /// Enters an array of so many bytes, whose memory is kept memory of that size if the uses of some are all `ordered`
     /// before what will use it.
-    pub(super) fn enter(&self, bytes: u64, ordered: impl FnMut(Ticket) -> bool) -> Entered<'_> {
-        let mut books = self.books.lock();
-        if books.figures.enter(bytes).is_none() {
+    pub(super) fn enter(self: &Arc<Self>, bytes: u64, ordered: impl FnMut(Ticket) -> bool) -> Entered {
+        let mut state = self.state.lock();
+        if state.figures.enter(bytes).is_none() {
             return Entered::TooMuch;
         }
-        match books.cache.take(bytes, ordered) {
+        match state.cache.take(bytes, ordered) {
             (Some(block), _) => Entered::Kept(block),
             (None, mut evicted) => {
                 // What is kept takes room that a limit gives to arrays.
-                if let Some(limit) = books.figures.limit_bytes {
-                    let left_bytes = limit.saturating_sub(books.figures.allocated_bytes);
-                    evicted.extend(books.cache.shrink(left_bytes));
+                if let Some(limit) = state.figures.limit_bytes {
+                    let left_bytes = limit.saturating_sub(state.figures.allocated_bytes);
+                    evicted.extend(state.cache.shrink(left_bytes));
                 }
-                Entered::Wanting(Charge { account: self, bytes }, evicted)
+                Entered::Wanting(self.reservation(bytes), evicted)
             }
         }
     }
 
+    /// For bytes that are entered.
+    fn reservation(self: &Arc<Self>, bytes: u64) -> Reservation {
+        Reservation {
+            budget: Arc::clone(self),
+            bytes,
+        }
+    }
+
     /// Crosses out an array of so many bytes.
-    pub(crate) fn refund(&self, bytes: u64) {
-        self.books.lock().figures.cross_out(bytes);
+    fn refund(&self, bytes: u64) {
+        self.state.lock().figures.cross_out(bytes);
     }
 
     /// Crosses out an array and keeps its memory; gives what has to go for it, which may be that memory.
     pub(super) fn keep(&self, block: Freed) -> Evicted {
-        let mut books = self.books.lock();
-        books.figures.cross_out(block.bytes);
-        books.cache.put(block)
+        let mut state = self.state.lock();
+        state.figures.cross_out(block.bytes);
+        state.cache.put(block)
     }
 
     /// Enters an array again, which was crossed out, until its free is enqueued.
-    pub(super) fn recharge(&self, bytes: u64) {
-        let figures = &mut self.books.lock().figures;
+    pub(super) fn reserve_again(self: &Arc<Self>, bytes: u64) -> Reservation {
+        let figures = &mut self.state.lock().figures;
         figures.allocated_bytes += bytes;
         figures.allocations += 1;
+        self.reservation(bytes)
     }
 
     /// Sets how much may be allocated. What already is stays, even if it is more.
     pub(super) fn set_limit(&self, limit_bytes: Option<u64>) {
-        self.books.lock().figures.limit_bytes = limit_bytes;
+        self.state.lock().figures.limit_bytes = limit_bytes;
     }
 
     /// Does something with what is kept.
     pub(super) fn with_cache<T>(&self, body: impl FnOnce(&mut Cache) -> T) -> T {
-        body(&mut self.books.lock().cache)
+        body(&mut self.state.lock().cache)
     }
 
     /// The figures as they are now.
     pub(super) fn figures(&self) -> Figures {
-        self.books.lock().figures
+        self.state.lock().figures
     }
 }
 
@@ -178,22 +195,22 @@ mod tests {
 
     #[test]
     fn what_is_charged_counts_until_it_is_refunded_and_never_exceeds_the_limit() {
-        let account = Account::default();
-        let charge = |bytes| match account.enter(bytes, |_| true) {
-            Entered::Wanting(charge, _) => Some(charge),
+        let budget = Arc::new(Budget::default());
+        let reserve = |bytes| match budget.enter(bytes, |_| true) {
+            Entered::Wanting(reservation, _) => Some(reservation),
             Entered::TooMuch => None,
             Entered::Kept(_) => unreachable!("nothing is kept"),
         };
-        charge(60).expect("there is no limit").keep();
-        account.set_limit(Some(100));
-        assert!(charge(41).is_none());
-        drop(charge(40).expect("it is the limit exactly"));
-        assert!(charge(u64::MAX).is_none());
-        account.set_limit(Some(10));
-        assert!(charge(1).is_none(), "there is more already");
-        account.refund(60);
-        charge(10).expect("there is nothing any more").keep();
-        let figures = account.figures();
+        reserve(60).expect("there is no limit").keep();
+        budget.set_limit(Some(100));
+        assert!(reserve(41).is_none());
+        drop(reserve(40).expect("it is the limit exactly"));
+        assert!(reserve(u64::MAX).is_none());
+        budget.set_limit(Some(10));
+        assert!(reserve(1).is_none(), "there is more already");
+        budget.refund(60);
+        reserve(10).expect("there is nothing any more").keep();
+        let figures = budget.figures();
         assert_eq!(figures.allocated_bytes, 10);
         assert_eq!(figures.allocated_peak_bytes, 100);
         assert_eq!(figures.allocations, 1);

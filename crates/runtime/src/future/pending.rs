@@ -9,10 +9,10 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use super::Arrival;
+use super::arrival::Arrival;
 use crate::{
     Result,
-    device::{DeviceState, StreamState},
+    context::{DeviceState, StreamState},
 };
 
 /// What becomes a value as its operations are done.

@@ -54,6 +54,24 @@ impl Command for Allocate {
     }
 }
 
+/// Frees memory of the device's pool (rule 32).
+pub(crate) struct Free {
+    pub(crate) pointer: DevicePtr,
+}
+
+impl Command for Free {
+    type Output = ();
+
+    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+        // SAFETY: by this function's contract.
+        unsafe {
+            queue
+                .driver
+                .mem_free_async(queue.context, self.pointer, queue.stream)
+        }
+    }
+}
+
 /// Copies page-locked host memory to the device (rule 7).
 pub(crate) struct ToDevice {
     pub(crate) target: DevicePtr,

@@ -25,7 +25,7 @@ pub(crate) struct Streams {
 
 impl Streams {
     /// Adds a stream that `make` makes of its number; nothing if a device cannot have so many.
-    pub(super) fn add(&self, make: impl FnOnce(StreamId) -> StreamState) -> Option<Arc<StreamState>> {
+    pub(crate) fn add(&self, make: impl FnOnce(StreamId) -> StreamState) -> Option<Arc<StreamState>> {
         let mut count = self.count.lock();
         let id = StreamId::at(*count)?;
         let stream = Arc::new(make(id));
@@ -39,20 +39,20 @@ impl Streams {
 
     /// The stream of this number, if it is one of these.
     #[inline]
-    pub(super) fn get(&self, id: StreamId) -> Option<&Arc<StreamState>> {
+    pub(crate) fn get(&self, id: StreamId) -> Option<&Arc<StreamState>> {
         let (block, offset) = position(id.place());
         let stream = self.blocks.get(block)?.get()?.get(offset)?.get()?;
         (stream.id == id).then_some(stream)
     }
 
     /// All of them, in the order in which they were added.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<StreamState>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<StreamState>> {
         let blocks = self.blocks.iter().map_while(OnceLock::get);
         blocks.flat_map(|block| block.iter().map_while(OnceLock::get))
     }
 
     /// While this is held, no stream is added.
-    pub(super) fn lock(&self) -> MutexGuard<'_, u32> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, u32> {
         self.count.lock()
     }
 }

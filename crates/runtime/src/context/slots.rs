@@ -1,23 +1,54 @@
-//! What crates above this one keep with a device: one value of each type, dropped when the device is closed.
+//! Values that layers above this one keep with a device or a stream.
+//!
+//! A [`Slot`] is one layer's of this crate: this layer owns the value and does not know its type. [`Slots`] are for crates
+//! above this one: one value of each type, dropped when the device is closed.
 
 use std::{
     any::{Any, TypeId},
     collections::BTreeMap,
     fmt,
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use parking_lot::Mutex;
 
+/// A value that one layer above keeps here. Only that layer reads it, always as the same type.
+#[derive(Default)]
+pub(crate) struct Slot(OnceLock<Box<dyn Any + Send + Sync>>);
+
+impl Slot {
+    /// The value, made on first use.
+    #[inline]
+    pub(crate) fn get_or_make<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> &T {
+        let value = self.0.get_or_init(|| Box::new(make()));
+        value.downcast_ref().expect(ONE_TYPE)
+    }
+
+    /// Takes the value out, if it was made.
+    pub(crate) fn take<T: Any + Send + Sync>(&mut self) -> Option<T> {
+        let value = self.0.take()?;
+        Some(*value.downcast().expect(ONE_TYPE))
+    }
+}
+
+/// Said if two types were kept in one slot, which is a mistake in this crate.
+const ONE_TYPE: &str = "a slot is for one type";
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot").finish_non_exhaustive()
+    }
+}
+
 /// The values, by their types.
 #[derive(Default)]
-pub(super) struct Slots {
+pub(crate) struct Slots {
     values: Mutex<BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
 
 impl Slots {
     /// The value of this type; without one yet, that of `make`, which is called with nothing locked.
-    pub(super) fn get_or_make<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+    pub(crate) fn get_or_make<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let id = TypeId::of::<T>();
         let known = self.values.lock().get(&id).cloned();
         let value = match known {

@@ -12,16 +12,10 @@ use std::{
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{
-    poll_ticket,
-    reactor::{Action, Registration, register},
-    spin::PATIENCE,
-    wait::SLEEP_NS_MIN,
-    wait_ticket,
-};
+use super::{spin::PATIENCE, wait_ticket};
 use crate::{
     Result,
-    device::{DeviceState, StreamState},
+    context::{Action, DeviceState, Registration, SLEEP_NS_MIN, StreamState, poll_ticket, register},
     tracker::Ticket,
 };
 

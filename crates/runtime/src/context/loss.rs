@@ -1,0 +1,188 @@
+//! The loss of a device: the last operations of each stream, and which of them may have caused it.
+//!
+//! A driver says that a context is lost, not by what. What the runtime knows is how far each stream had got: so each
+//! remembers its last operations, and when the loss is noticed, those that were not known to be done are the suspects.
+
+use std::{panic::Location, sync::Arc};
+
+use millstream_driver::{DeviceOrdinal, DriverError};
+
+use super::StreamState;
+use crate::{
+    Error,
+    error::{Kind, Suspect},
+    tracker::Ticket,
+};
+
+/// How many kernels, and how many other operations, a stream remembers.
+const KERNELS_MAX: usize = 32;
+const OTHERS_MAX: usize = 8;
+
+/// The last operations of a stream.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    kernels: Ring<KERNELS_MAX>,
+    others: Ring<OTHERS_MAX>,
+}
+
+/// An operation that was submitted.
+#[derive(Clone, Copy, Debug)]
+struct Submitted {
+    label: &'static str,
+    location: &'static Location<'static>,
+    ticket: u64,
+}
+
+/// The last `N` operations of a sort.
+#[derive(Debug)]
+struct Ring<const N: usize> {
+    operations: [Option<Submitted>; N],
+    /// How many there have been.
+    count: usize,
+}
+
+impl<const N: usize> Default for Ring<N> {
+    fn default() -> Self {
+        Self {
+            operations: [None; N],
+            count: 0,
+        }
+    }
+}
+
+impl<const N: usize> Ring<N> {
+    #[inline]
+    fn push(&mut self, operation: Submitted) {
+        self.operations[self.count % N] = Some(operation);
+        self.count = self.count.wrapping_add(1);
+    }
+
+    /// The first operation behind ticket `done`.
+    fn first_behind(&self, done: u64) -> Option<Submitted> {
+        let later = self.operations.iter().flatten();
+        let later = later.filter(|operation| operation.ticket > done);
+        later.min_by_key(|operation| operation.ticket).copied()
+    }
+}
+
+impl Recent {
+    /// Remembers an operation that was submitted.
+    #[inline]
+    pub(crate) fn note(
+        &mut self,
+        ticket: Ticket,
+        kind: Kind,
+        label: &'static str,
+        location: &'static Location<'static>,
+    ) {
+        let operation = Submitted {
+            label,
+            location,
+            ticket: ticket.sequence,
+        };
+        match kind {
+            Kind::Kernel => self.kernels.push(operation),
+            _ => self.others.push(operation),
+        }
+    }
+
+    /// The first kernel and the first other operation behind ticket `done`, as far as they are remembered.
+    fn first_behind(&self, done: u64) -> (Option<Submitted>, Option<Submitted>) {
+        (self.kernels.first_behind(done), self.others.first_behind(done))
+    }
+}
+
+/// What was noticed when a device was lost, or another one that it waited for.
+#[derive(Clone, Debug)]
+pub(crate) struct Loss {
+    pub(crate) cause: DriverError,
+    pub(crate) suspects: Arc<[Suspect]>,
+}
+
+impl Loss {
+    /// The loss of a device with these streams, noticed now.
+    pub(crate) fn notice(cause: DriverError, device: DeviceOrdinal, streams: &[Arc<StreamState>]) -> Self {
+        let first = streams.iter().map(|stream| {
+            let (kernel, other) = stream.shared.lock().recent.first_behind(stream.done());
+            let suspect = |operation: Submitted| Suspect {
+                label: operation.label,
+                location: operation.location,
+                device: device.as_raw(),
+                stream: stream.number,
+                ticket: operation.ticket,
+            };
+            (kernel.map(suspect), other.map(suspect))
+        });
+        let (kernels, others): (Vec<_>, Vec<_>) = first.unzip();
+        let mut suspects: Vec<Suspect> = kernels.into_iter().flatten().collect();
+        if suspects.is_empty() {
+            suspects = others.into_iter().flatten().collect();
+        }
+        Self {
+            cause,
+            suspects: suspects.into(),
+        }
+    }
+
+    /// What everyone is told.
+    pub(crate) fn error(&self) -> Error {
+        Error::DeviceLost {
+            cause: self.cause.clone(),
+            suspects: Arc::clone(&self.suspects),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_driver::{DeviceOrdinal, ResultCode, StreamHandle};
+
+    use super::*;
+    use crate::tracker::StreamId;
+
+    fn stream(operations: &[(Kind, &'static str)], done: u64) -> Arc<StreamState> {
+        let stream = StreamState::new(StreamId::of(1), StreamHandle::from_raw(16), 0);
+        for (sequence, &(kind, label)) in (1..).zip(operations) {
+            stream
+                .shared
+                .lock()
+                .recent
+                .note(stream.ticket(sequence), kind, label, Location::caller());
+        }
+        stream.mark_done(done);
+        Arc::new(stream)
+    }
+
+    fn suspects(streams: &[Arc<StreamState>]) -> Vec<&'static str> {
+        let cause = DriverError::new("cuStreamQuery", ResultCode::ILLEGAL_ADDRESS);
+        let loss = Loss::notice(cause, DeviceOrdinal::from_raw(0), streams);
+        loss.suspects.iter().map(|suspect| suspect.label).collect()
+    }
+
+    #[test]
+    fn kernels_that_are_not_done_are_suspects_before_all_else() {
+        let first = stream(
+            &[
+                (Kind::Kernel, "a"),
+                (Kind::Fill, "b"),
+                (Kind::Kernel, "c"),
+                (Kind::Kernel, "d"),
+            ],
+            1,
+        );
+        let second = stream(&[(Kind::Fill, "e"), (Kind::Kernel, "f")], 2);
+        let third = stream(&[(Kind::Fill, "g")], 0);
+        assert_eq!(suspects(&[first, second, Arc::clone(&third)]), ["c"]);
+        let done = stream(&[(Kind::Kernel, "h")], 1);
+        assert_eq!(suspects(&[done, third]), ["g"]);
+    }
+
+    #[test]
+    fn few_operations_are_remembered() {
+        let many = stream(&[(Kind::Kernel, "k"); 1000], 0);
+        let kernels = &many.shared.lock().recent.kernels;
+        let first = kernels.first_behind(0).map(|kernel| kernel.ticket);
+        assert_eq!(first, Some(1001 - KERNELS_MAX as u64));
+        assert_eq!(kernels.first_behind(999).map(|kernel| kernel.ticket), Some(1000));
+    }
+}

@@ -1,0 +1,280 @@
+//! Submission: the only module that enqueues work.
+//!
+//! One operation goes through these steps: take the stream's lane, reserve a ticket, plan and publish, find a point for
+//! each dependency, make the waits that no other implies, make the operation's own driver calls, record a point behind
+//! it if others will want one, and note it as submitted. The lane is held throughout, so that tickets and queue agree;
+//! ledgers are held only while planning. See [`crate::tracker`] for why this is enough.
+
+#![allow(unsafe_code, reason = "hands commands to the driver")]
+
+mod commands;
+#[cfg(all(test, shuttle))]
+mod interleavings;
+mod points;
+mod rows;
+
+use std::panic::Location;
+
+use millstream_sim::race::Label;
+
+pub use commands::Queue;
+pub(crate) use commands::{
+    Allocate, Behind, Command, Fill, Foreign, Free, Launch, Prefetch, Repeat, StagedUpload, ToDevice, ToHost,
+    WithinDevice,
+};
+pub(crate) use points::{
+    mark, order_behind, point_behind, record_at_tail, record_event, record_point, wait_for_mark,
+};
+pub(crate) use rows::{Move, RepeatRow, Rows};
+
+use points::{Waits, ask_about_middle, enqueue_wait, find_points, record_if_awaited, record_taken};
+
+use super::{
+    Awaited, DeviceState, Lane, StreamState,
+    recorder::{Note, Trace},
+};
+use crate::{
+    Result,
+    error::Kind,
+    tracker::{Accesses, Dependencies, Plan, Ticket, plan_and_publish, restore_displaced},
+};
+
+/// How many streams a clock may list before those that are done are dropped from it.
+const CLOCK_STREAMS_MAX: usize = 16;
+
+/// What is submitted besides the command: its operands, and what people will want to know of it.
+pub(crate) struct Operation<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) label: &'static str,
+    pub(crate) location: &'static Location<'static>,
+    pub(crate) bytes: u64,
+    pub(crate) accesses: Accesses<'a>,
+    /// Who on the host may come to wait for this very operation.
+    pub(crate) awaited: Option<Awaited>,
+}
+
+/// Submits an operation to a stream and returns its ticket's number there with what the driver answered.
+///
+/// Never blocks on the device. It may wait for other threads that are in the middle of submitting what this operation
+/// depends on.
+///
+/// # Errors
+///
+/// On any error, and on a panic of the driver, the ticket counts as submitted, and no later operation loses a dependency
+/// by it. It may still stand for work: a call that failed may have enqueued something first. So what the command names
+/// stays in use until the ticket is done.
+///
+/// # Safety
+///
+/// The contract of [`Command::enqueue`], except for the order: the operation's accesses name all that the command
+/// touches, and what they name stays allocated until it is freed behind the operation or returned with its ticket.
+pub(crate) unsafe fn submit<C: Command>(
+    device: &DeviceState,
+    stream: &StreamState,
+    mut operation: Operation<'_>,
+    command: C,
+) -> Result<(u64, C::Output)> {
+    // SAFETY: this function's contract.
+    unsafe { submit_in_place(device, stream, &mut operation, command) }
+}
+
+/// The same for an operation that is not worth moving.
+///
+/// # Safety
+///
+/// As for [`submit`].
+#[inline(always)]
+pub(crate) unsafe fn submit_in_place<C: Command>(
+    device: &DeviceState,
+    stream: &StreamState,
+    operation: &mut Operation<'_>,
+    command: C,
+) -> Result<(u64, C::Output)> {
+    device.check_alive()?;
+    device.run_deferred();
+    let mut lane = stream.lane.lock();
+    let ticket = stream.ticket(lane.next);
+    lane.next += 1;
+    let mut publication = Publication {
+        device,
+        stream,
+        lane: &mut lane,
+        operation,
+        ticket,
+        plan: Plan::default(),
+        settled: false,
+    };
+    publication.publish();
+    let mut waited_for = Dependencies::new();
+    if publication.has_to_wait() {
+        publication.wait(&mut waited_for)?;
+    }
+    let trace = device.recorder.begin(device, stream);
+    let queue = device.queue(stream);
+    // What the simulated device's race checker is to call the operation.
+    let name = device
+        .is_simulated
+        .then(|| Label::at(publication.operation.label, publication.operation.location));
+    // SAFETY: the device keeps context and stream alive; the rest is this function's contract, and the order is what
+    // the waits above have seen to.
+    let output = device.checked(unsafe { command.enqueue(queue) })?;
+    drop(name);
+    publication.settle();
+    if let Some(trace) = trace {
+        publication.note(trace, &waited_for);
+    }
+    Ok((ticket.sequence, output))
+}
+
+impl DeviceState {
+    /// The queue of one of the device's streams.
+    #[inline(always)]
+    pub(crate) fn queue(&self, stream: &StreamState) -> Queue<'_> {
+        Queue {
+            driver: &*self.driver,
+            context: self.context,
+            stream: stream.handle,
+        }
+    }
+}
+
+/// A published ticket on its way to being submitted. Dropped before it is settled, it settles as a failure.
+struct Publication<'a, 'op> {
+    device: &'a DeviceState,
+    stream: &'a StreamState,
+    lane: &'a mut Lane,
+    operation: &'a mut Operation<'op>,
+    ticket: Ticket,
+    plan: Plan,
+    settled: bool,
+}
+
+impl Publication<'_, '_> {
+    /// Plans and publishes the operation.
+    #[inline(always)]
+    fn publish(&mut self) {
+        let (device, accesses) = (self.device, &mut self.operation.accesses);
+        let is_done = |ticket| device.is_done(ticket);
+        plan_and_publish(self.ticket, &self.lane.clock, accesses, &is_done, &mut self.plan);
+    }
+
+    /// Whether something must be enqueued in front of the operation: waits, or a point for someone on the host.
+    #[inline]
+    fn has_to_wait(&self) -> bool {
+        !self.plan.dependencies.is_empty() || !self.lane.awaited.is_empty()
+    }
+
+    /// Enqueues that, and says what is waited for.
+    #[inline(never)]
+    fn wait(&mut self, waited_for: &mut Dependencies) -> Result<()> {
+        let Self { device, stream, .. } = *self;
+        let mut waits = Waits::new();
+        find_points(device, stream, &mut self.plan.dependencies, &mut waits)?;
+        if !self.lane.awaited.is_empty() {
+            let next = self.operation.awaited.as_ref().filter(|_| waits.is_empty());
+            record_if_awaited(device, stream, self.lane, next)?;
+        }
+        for point in &waits {
+            enqueue_wait(device, stream, point)?;
+            self.lane.join(&point.clock);
+            waited_for.push(point.ticket);
+        }
+        Ok(())
+    }
+
+    /// Ends the operation's entry in the timeline.
+    #[cold]
+    fn note(&self, trace: Trace, waited_for: &[Ticket]) {
+        let Operation {
+            kind,
+            label,
+            location,
+            bytes,
+            ..
+        } = *self.operation;
+        trace.end(
+            self.device,
+            self.stream,
+            Note {
+                kind,
+                label,
+                location,
+                bytes,
+                ticket: self.ticket,
+                waits: waited_for.to_vec(),
+            },
+        );
+    }
+
+    /// The operation is enqueued: records a point behind it, if others will want one, and notes the ticket as submitted.
+    #[inline(always)]
+    fn settle(&mut self) {
+        let Self { device, stream, .. } = *self;
+        // Without a point, whoever needs one records it late, so a failure here loses nothing.
+        let mut failure = None;
+        let point = if self.plan.awaited {
+            let lane = &mut *self.lane;
+            let taken = device.events.take_ahead(
+                &mut lane.spares,
+                &*device.driver,
+                device.context,
+                self.ticket,
+                &lane.clock,
+            );
+            let recorded = taken.and_then(|event| record_taken(device, stream, event));
+            recorded.map_err(|error| failure = Some(error)).ok()
+        } else {
+            None
+        };
+        let lane = &mut *self.lane;
+        if lane.clock.len() > CLOCK_STREAMS_MAX {
+            lane.clock.forget_done(|ticket| device.is_done(ticket));
+        }
+        if let Some(awaited) = self.operation.awaited.take() {
+            lane.note_awaited(awaited);
+        }
+        let joined = std::mem::take(&mut lane.joined).then_some(&lane.clock);
+        self.settled = true;
+        let Operation {
+            kind,
+            label,
+            location,
+            ..
+        } = *self.operation;
+        let mut shared = stream.shared.lock();
+        shared.recent.note(self.ticket, kind, label, location);
+        shared.points.submit(self.ticket.sequence, joined, point);
+        let has_many_points = shared.points.are_worth_a_query();
+        drop(shared);
+        stream.submitted.notify_all();
+        // If it tells that the context is lost, this operation is among the suspects by now.
+        if let Some(error) = failure {
+            device.noted(error);
+        }
+        if has_many_points {
+            ask_about_middle(device, stream);
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self) {
+        let device = self.device;
+        restore_displaced(&mut self.operation.accesses, &self.plan.dependencies);
+        let displaced = std::mem::take(&mut self.plan.dependencies);
+        self.stream
+            .shared
+            .lock()
+            .points
+            .fail(self.ticket.sequence, displaced, &|ticket| device.is_done(ticket));
+        self.stream.submitted.notify_all();
+    }
+}
+
+impl Drop for Publication<'_, '_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if !self.settled {
+            self.fail();
+        }
+    }
+}
