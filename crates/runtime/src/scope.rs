@@ -20,6 +20,7 @@ use crate::{
     context::{Awaited, DeviceState, StreamState},
     copy::{Landing, same_length},
     future::wait_ticket,
+    tracker::Sequence,
 };
 
 /// Copies between the device and borrowed slices of the host, complete when the scope ends. See [`Device::scope`].
@@ -67,7 +68,7 @@ pub struct Scope<'env> {
 #[derive(Default)]
 struct Work<'env> {
     /// The last upload of each stream.
-    uploads: Vec<(Arc<StreamState>, u64)>,
+    uploads: Vec<(Arc<StreamState>, Sequence)>,
     downloads: Vec<Download<'env>>,
 }
 
@@ -240,7 +241,7 @@ impl<'env> Scope<'env> {
 
 impl Work<'_> {
     /// Notes the stream's upload of this number in place of earlier ones.
-    fn note_upload(&mut self, stream: &Arc<StreamState>, sequence: u64) {
+    fn note_upload(&mut self, stream: &Arc<StreamState>, sequence: Sequence) {
         let known = self
             .uploads
             .iter_mut()

@@ -14,7 +14,7 @@ use super::{
     DeviceState, StreamState,
     polling::{keep_until_done, poll_own_ticket},
 };
-use crate::Result;
+use crate::{Result, tracker::Sequence};
 
 /// An operation of another device that this one waits for, and all before it on its stream.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ struct Dependency {
     /// Held by the reactor until the operation is done.
     device: Weak<DeviceState>,
     stream: Arc<StreamState>,
-    sequence: u64,
+    sequence: Sequence,
 }
 
 /// The operations of other devices that a device waits for.
@@ -55,7 +55,7 @@ pub(crate) fn depend_on_device(
     target: &Arc<DeviceState>,
     source: &Arc<DeviceState>,
     stream: &Arc<StreamState>,
-    sequence: u64,
+    sequence: Sequence,
 ) {
     target.cross_device.enter(Dependency {
         device: Arc::downgrade(source),

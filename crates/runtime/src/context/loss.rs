@@ -11,7 +11,7 @@ use super::StreamState;
 use crate::{
     Error,
     error::{Kind, Suspect},
-    tracker::Ticket,
+    tracker::{Sequence, Ticket},
 };
 
 /// How many kernels, and how many other operations, a stream remembers.
@@ -30,7 +30,7 @@ pub(crate) struct Recent {
 struct Submitted {
     label: &'static str,
     location: &'static Location<'static>,
-    ticket: u64,
+    ticket: Sequence,
 }
 
 /// The last `N` operations of a sort.
@@ -58,7 +58,7 @@ impl<const N: usize> Ring<N> {
     }
 
     /// The first operation behind ticket `done`.
-    fn first_behind(&self, done: u64) -> Option<Submitted> {
+    fn first_behind(&self, done: Sequence) -> Option<Submitted> {
         let later = self.operations.iter().flatten();
         let later = later.filter(|operation| operation.ticket > done);
         later.min_by_key(|operation| operation.ticket).copied()
@@ -87,7 +87,7 @@ impl Recent {
     }
 
     /// The first kernel and the first other operation behind ticket `done`, as far as they are remembered.
-    fn first_behind(&self, done: u64) -> (Option<Submitted>, Option<Submitted>) {
+    fn first_behind(&self, done: Sequence) -> (Option<Submitted>, Option<Submitted>) {
         (self.kernels.first_behind(done), self.others.first_behind(done))
     }
 }
@@ -109,7 +109,7 @@ impl Loss {
                 location: operation.location,
                 device: device.as_raw(),
                 stream: stream.number,
-                ticket: operation.ticket,
+                ticket: operation.ticket.get(),
             };
             (kernel.map(suspect), other.map(suspect))
         });
@@ -143,13 +143,14 @@ mod tests {
     fn stream(operations: &[(Kind, &'static str)], done: u64) -> Arc<StreamState> {
         let stream = StreamState::new(StreamId::of(1), StreamHandle::from_raw(16), 0);
         for (sequence, &(kind, label)) in (1..).zip(operations) {
-            stream
-                .shared
-                .lock()
-                .recent
-                .note(stream.ticket(sequence), kind, label, Location::caller());
+            stream.shared.lock().recent.note(
+                stream.ticket(Sequence::of(sequence)),
+                kind,
+                label,
+                Location::caller(),
+            );
         }
-        stream.mark_done(done);
+        stream.mark_done(Sequence::of(done));
         Arc::new(stream)
     }
 
@@ -181,8 +182,15 @@ mod tests {
     fn few_operations_are_remembered() {
         let many = stream(&[(Kind::Kernel, "k"); 1000], 0);
         let kernels = &many.shared.lock().recent.kernels;
-        let first = kernels.first_behind(0).map(|kernel| kernel.ticket);
+        let first = kernels
+            .first_behind(Sequence::START)
+            .map(|kernel| kernel.ticket.get());
         assert_eq!(first, Some(1001 - KERNELS_MAX as u64));
-        assert_eq!(kernels.first_behind(999).map(|kernel| kernel.ticket), Some(1000));
+        assert_eq!(
+            kernels
+                .first_behind(Sequence::of(999))
+                .map(|kernel| kernel.ticket.get()),
+            Some(1000)
+        );
     }
 }

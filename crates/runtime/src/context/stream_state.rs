@@ -9,15 +9,15 @@ use smallvec::SmallVec;
 use super::{events::PooledEvent, loss::Recent, slots::Slot};
 use crate::{
     sync::{AtomicU64, Condvar, Ordering},
-    tracker::{Clock, Points, StreamId, Ticket},
+    tracker::{Clock, Points, Sequence, StreamId, Ticket},
 };
 
 /// What only the thread that submits on a stream touches. The lane's lock is held across the stream's driver calls, so
 /// that tickets are enqueued in the order of their numbers.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    /// The next ticket's number.
-    pub(crate) next: u64,
+    /// The next ticket's place.
+    pub(crate) next: Sequence,
     /// What is ordered before the stream's tail, by waits that the driver has accepted.
     pub(crate) clock: Clock,
     /// Whether the clock has gained something since the stream's points were last told.
@@ -98,7 +98,7 @@ impl StreamState {
             handle,
             priority,
             lane: Mutex::new(Lane {
-                next: 1,
+                next: Sequence::FIRST,
                 clock: Clock::default(),
                 joined: false,
                 awaited: SmallVec::new(),
@@ -110,7 +110,7 @@ impl StreamState {
             }),
             submitted: Condvar::new(),
             memory_slot: Slot::default(),
-            done: AtomicU64::new(0),
+            done: AtomicU64::new(Sequence::START.get()),
         }
     }
 
@@ -123,23 +123,23 @@ impl StreamState {
     }
 
     /// Whether the ticket of this stream is known to be done.
-    pub(crate) fn is_done(&self, sequence: u64) -> bool {
-        // Acquire: whoever learns that a copy is done may read what it wrote.
-        self.done.load(Ordering::Acquire) >= sequence
+    pub(crate) fn is_done(&self, sequence: Sequence) -> bool {
+        self.done() >= sequence
     }
 
     /// Notes that all tickets up to `sequence` are done.
-    pub(crate) fn mark_done(&self, sequence: u64) {
-        self.done.fetch_max(sequence, Ordering::AcqRel);
+    pub(crate) fn mark_done(&self, sequence: Sequence) {
+        self.done.fetch_max(sequence.get(), Ordering::AcqRel);
     }
 
     /// The highest ticket known to be done.
-    pub(crate) fn done(&self) -> u64 {
-        self.done.load(Ordering::Acquire)
+    pub(crate) fn done(&self) -> Sequence {
+        // Acquire: whoever learns that a copy is done may read what it wrote.
+        Sequence::of(self.done.load(Ordering::Acquire))
     }
 
-    /// The stream's ticket of this number.
-    pub(crate) fn ticket(&self, sequence: u64) -> Ticket {
+    /// The stream's ticket at this place.
+    pub(crate) fn ticket(&self, sequence: Sequence) -> Ticket {
         Ticket::new(self.id, sequence)
     }
 }

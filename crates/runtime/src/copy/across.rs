@@ -15,7 +15,7 @@ use crate::{
     },
     error::Kind,
     memory::Span,
-    tracker::{AccessKind, Clock},
+    tracker::{AccessKind, Clock, Sequence},
 };
 
 /// One device's part of the copy, on one of its streams.
@@ -46,7 +46,7 @@ impl Leg {
     fn event(&self) -> Result<Lent<'_>> {
         let device = &*self.device;
         // It stands for nothing: it is no point of a stream.
-        let (nothing, before) = (self.stream.ticket(0), Clock::default());
+        let (nothing, before) = (self.stream.ticket(Sequence::START), Clock::default());
         let taken = device
             .events
             .take(&*device.driver, device.context, nothing, &before);
@@ -144,7 +144,7 @@ impl OnItsWay<'_> {
     }
 
     /// Both operations are submitted, the target's behind the source's.
-    fn arrive(mut self, target: &Leg, sequence: u64) {
+    fn arrive(mut self, target: &Leg, sequence: Sequence) {
         if let Some(mut staged) = self.staged.take() {
             staged.used_by(target.stream.ticket(sequence));
         }

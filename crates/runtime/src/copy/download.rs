@@ -13,7 +13,7 @@ use crate::{
     error::Kind,
     future::Value,
     memory::Span,
-    tracker::AccessKind,
+    tracker::{AccessKind, Sequence},
 };
 
 /// A vector without elements, whose memory elements are copied to.
@@ -46,7 +46,7 @@ struct Elements<T> {
 }
 
 impl<T: Pod> Value<Vec<T>> for Elements<T> {
-    fn step(&mut self) -> Result<Option<u64>> {
+    fn step(&mut self) -> Result<Option<Sequence>> {
         let target = self.room.target(self.len);
         // SAFETY: there is room for the elements, which is this value's alone.
         unsafe { self.landing.land(target) }?;
@@ -149,9 +149,13 @@ impl Stream {
         alive: Arc<()>,
     ) -> Pending<Vec<T>> {
         let (device, stream) = (Arc::clone(self.device_state()), Arc::clone(self.state()));
-        let (first, last) = (landing.next().unwrap_or_default(), landing.last());
+        let last = landing.last();
+        let first = landing.next().or(last);
         let elements = Elements { landing, room, len };
-        Pending::in_steps(device, stream, first..=last, alive, elements)
+        match first.zip(last) {
+            Some((first, last)) => Pending::in_steps(device, stream, first..=last, alive, elements),
+            None => Pending::ready(|| Box::new(elements).finish()),
+        }
     }
 
     /// Submits the copy of an array to page-locked memory, to land on `target` in the end. What cannot be submitted

@@ -14,12 +14,13 @@ use crate::{
     context::{DeviceState, StreamState, poll_ticket},
     future::wait_ticket,
     memory::Touch,
+    tracker::Sequence,
 };
 
 /// A piece of a download.
 struct Piece {
     /// The copy to the block.
-    sequence: u64,
+    sequence: Sequence,
     staged: Staged,
     /// Where it belongs in the target.
     at: usize,
@@ -34,8 +35,8 @@ pub(crate) struct Landing {
     pieces: VecDeque<Piece>,
     /// The length of the target.
     bytes: usize,
-    /// The number of the last piece's ticket; 0 if there is none.
-    last: u64,
+    /// The last piece's ticket, if there was a piece.
+    last: Option<Sequence>,
     /// The line that the download is made for.
     location: &'static Location<'static>,
 }
@@ -53,16 +54,16 @@ impl Landing {
             stream: Arc::clone(stream),
             pieces: VecDeque::new(),
             bytes,
-            last: 0,
+            last: None,
             location,
         }
     }
 
     /// Enters the next piece, whose copy to the block is submitted under this number.
-    pub(super) fn push(&mut self, sequence: u64, mut staged: Staged, at: usize, bytes: usize) {
+    pub(super) fn push(&mut self, sequence: Sequence, mut staged: Staged, at: usize, bytes: usize) {
         assert!(at <= self.bytes && bytes <= self.bytes - at && bytes <= staged.bytes());
         staged.used_by(self.stream.ticket(sequence));
-        self.last = sequence;
+        self.last = Some(sequence);
         self.pieces.push_back(Piece {
             sequence,
             staged,
@@ -71,13 +72,13 @@ impl Landing {
         });
     }
 
-    /// The number of the last piece's ticket.
-    pub(crate) fn last(&self) -> u64 {
+    /// The last piece's ticket, if there was a piece.
+    pub(crate) fn last(&self) -> Option<Sequence> {
         self.last
     }
 
     /// The number of the ticket that is to be waited for next, unless all has landed.
-    pub(crate) fn next(&self) -> Option<u64> {
+    pub(crate) fn next(&self) -> Option<Sequence> {
         self.pieces.front().map(|piece| piece.sequence)
     }
 

@@ -240,14 +240,8 @@ impl Stream {
                 |_| (),
             );
             return match captured.and_then(|()| device.check_alive()) {
-                // Ticket 0 is done: the source can come back at once.
-                Ok(()) => Ok(Pending::new(
-                    Arc::clone(device),
-                    Arc::clone(stream),
-                    0,
-                    alive,
-                    || source,
-                )),
+                // The source can come back at once.
+                Ok(()) => Ok(Pending::ready(|| source)),
                 Err(error) => Err(Rejected::new(error, source)),
             };
         }

@@ -12,7 +12,7 @@ use crate::{
     context::{Awaited, Operation, ToDevice, point_behind, submit},
     error::Kind,
     memory::{Carved, Span, Touch},
-    tracker::AccessKind,
+    tracker::{AccessKind, Sequence},
 };
 
 impl Stream {
@@ -67,7 +67,7 @@ impl Stream {
         target: &impl WriteOperand<T>,
         awaited: Option<&Awaited>,
         location: &'static Location<'static>,
-        submitted: impl FnMut(u64),
+        submitted: impl FnMut(Sequence),
     ) -> Result<()> {
         let place = target.place();
         same_length("upload_into", source.len(), target.len())?;
@@ -89,7 +89,7 @@ impl Stream {
         target: &Span<'_>,
         awaited: Option<&Awaited>,
         location: &'static Location<'static>,
-        mut submitted: impl FnMut(u64),
+        mut submitted: impl FnMut(Sequence),
     ) -> Result<()> {
         let (device, stream) = (self.device_state(), self.state());
         let tuning = device.tuning();
@@ -154,7 +154,7 @@ impl Stream {
         target: &Span<'_>,
         awaited: Option<&Awaited>,
         location: &'static Location<'static>,
-    ) -> Result<u64> {
+    ) -> Result<Sequence> {
         let (device, stream) = (self.device_state(), self.state());
         let mut carved = Carved::new(device, stream, source.len())?;
         let touch = Touch::writes(&device.driver, carved.pointer(), source.len(), "upload", location);

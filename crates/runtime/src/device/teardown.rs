@@ -23,6 +23,7 @@ use crate::{
         DeviceMemory, FreeingBlock, Leaving, Parked, SharedContext, StagingPool, drain_frees, empty_cache,
         free_unused,
     },
+    tracker::Sequence,
 };
 
 /// What this layer does for each device that is open.
@@ -146,7 +147,7 @@ impl Remains {
                 .drain(..)
                 .for_each(self.events.give_many());
             let mut shared = stream.shared.lock();
-            shared.points.retire(u64::MAX, self.events.give_many());
+            shared.points.retire(Sequence::END, self.events.give_many());
             // SAFETY: nobody can use the stream any more: every handle kept the device open.
             if let Err(error) = unsafe { self.driver.stream_destroy(self.context, stream.handle) } {
                 log!(debug, %error, "a stream could not be destroyed");

@@ -16,19 +16,19 @@ use super::{spin::PATIENCE, wait_ticket};
 use crate::{
     Result,
     context::{Action, DeviceState, Registration, SLEEP_NS_MIN, StreamState, poll_ticket, register},
-    tracker::Ticket,
+    tracker::{Sequence, Ticket},
 };
 
 /// The end of one operation. Nothing is paid for it before it is polled; dropping it costs a lock.
 pub(crate) struct Arrival {
     device: Arc<DeviceState>,
     stream: Arc<StreamState>,
-    sequence: u64,
+    sequence: Sequence,
     waker: Option<Arc<Mutex<Option<Waker>>>>,
 }
 
 impl Arrival {
-    pub(crate) fn new(device: Arc<DeviceState>, stream: Arc<StreamState>, sequence: u64) -> Self {
+    pub(crate) fn new(device: Arc<DeviceState>, stream: Arc<StreamState>, sequence: Sequence) -> Self {
         Self {
             device,
             stream,
@@ -38,7 +38,7 @@ impl Arrival {
     }
 
     /// Goes on to the end of a later operation.
-    pub(crate) fn turn_to(&mut self, sequence: u64) {
+    pub(crate) fn turn_to(&mut self, sequence: Sequence) {
         self.forget_waker();
         self.sequence = sequence;
     }
@@ -49,7 +49,7 @@ impl Arrival {
     }
 
     /// Whether this operation of the same stream is done. Never blocks.
-    pub(crate) fn is_over(&self, sequence: u64) -> Result<bool> {
+    pub(crate) fn is_over(&self, sequence: Sequence) -> Result<bool> {
         poll_ticket(&self.device, &self.stream, sequence)
     }
 

@@ -13,13 +13,14 @@ use super::arrival::Arrival;
 use crate::{
     Result,
     context::{DeviceState, StreamState},
+    tracker::Sequence,
 };
 
 /// What becomes a value as its operations are done.
 pub(crate) trait Value<T>: Send {
     /// Called when the ticket that was waited for is done: does what can be done then, without waiting for the device.
-    /// Gives the number of the ticket that comes next, if there is one.
-    fn step(&mut self) -> Result<Option<u64>>;
+    /// Gives the place of the ticket that comes next, if there is one.
+    fn step(&mut self) -> Result<Option<Sequence>>;
 
     /// The value, after the last step.
     fn finish(self: Box<Self>) -> T;
@@ -27,7 +28,7 @@ pub(crate) trait Value<T>: Send {
 
 /// What is made at the end.
 impl<T, F: FnOnce() -> T + Send> Value<T> for F {
-    fn step(&mut self) -> Result<Option<u64>> {
+    fn step(&mut self) -> Result<Option<Sequence>> {
         Ok(None)
     }
 
@@ -54,20 +55,34 @@ impl<T, F: FnOnce() -> T + Send> Value<T> for F {
 /// ```
 #[must_use = "the value is in here; wait for it, await it, or drop it on purpose"]
 pub struct Pending<T> {
+    /// `None` if the value does not wait for an operation.
+    waiting: Option<Waiting>,
+    value: Option<Box<dyn Value<T>>>,
+}
+
+/// The operations that a value waits for.
+struct Waiting {
     /// Of the ticket that is waited for now.
     arrival: Arrival,
-    /// The number of the last ticket.
-    last: u64,
-    value: Option<Box<dyn Value<T>>>,
+    /// The last ticket.
+    last: Sequence,
     /// While this lives, later submissions leave a point behind the operation.
     _awaited: Arc<()>,
 }
 
 impl<T> Pending<T> {
+    /// A value that can be made at once.
+    pub(crate) fn ready(finish: impl FnOnce() -> T + Send + 'static) -> Self {
+        Self {
+            waiting: None,
+            value: Some(Box::new(finish)),
+        }
+    }
+
     pub(crate) fn new(
         device: Arc<DeviceState>,
         stream: Arc<StreamState>,
-        sequence: u64,
+        sequence: Sequence,
         awaited: Arc<()>,
         finish: impl FnOnce() -> T + Send + 'static,
     ) -> Self {
@@ -78,15 +93,18 @@ impl<T> Pending<T> {
     pub(crate) fn in_steps(
         device: Arc<DeviceState>,
         stream: Arc<StreamState>,
-        tickets: RangeInclusive<u64>,
+        tickets: RangeInclusive<Sequence>,
         awaited: Arc<()>,
         value: impl Value<T> + 'static,
     ) -> Self {
-        Self {
+        let waiting = Waiting {
             arrival: Arrival::new(device, stream, *tickets.start()),
             last: *tickets.end(),
-            value: Some(Box::new(value)),
             _awaited: awaited,
+        };
+        Self {
+            waiting: Some(waiting),
+            value: Some(Box::new(value)),
         }
     }
 
@@ -100,11 +118,14 @@ impl<T> Pending<T> {
     ///
     /// If the value was already taken, by [`try_take`](Self::try_take) or by polling.
     pub fn wait(mut self) -> Result<T> {
-        self.arrival.wait()?;
-        while self.step()? {
-            self.arrival.wait()?;
+        loop {
+            if let Some(waiting) = &self.waiting {
+                waiting.arrival.wait()?;
+            }
+            if !self.step()? {
+                return Ok(self.take());
+            }
         }
-        Ok(self.take())
     }
 
     /// The value, if it is there already. Never blocks.
@@ -130,14 +151,17 @@ impl<T> Pending<T> {
     ///
     /// As [`wait`](Self::wait).
     pub fn is_ready(&self) -> Result<bool> {
-        self.arrival.is_over(self.last)
+        match &self.waiting {
+            Some(Waiting { arrival, last, .. }) => arrival.is_over(*last),
+            None => Ok(true),
+        }
     }
 
     /// The ticket that was waited for is done. Says whether there is another to wait for.
     fn step(&mut self) -> Result<bool> {
         let next = self.value.as_mut().expect(TAKEN).step()?;
-        if let Some(sequence) = next {
-            self.arrival.turn_to(sequence);
+        if let (Some(sequence), Some(waiting)) = (next, &mut self.waiting) {
+            waiting.arrival.turn_to(sequence);
         }
         Ok(next.is_some())
     }
@@ -157,7 +181,9 @@ impl<T> Future for Pending<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
-            ready!(Pin::new(&mut self.arrival).poll(context))?;
+            if let Some(waiting) = &mut self.waiting {
+                ready!(Pin::new(&mut waiting.arrival).poll(context))?;
+            }
             if !self.step()? {
                 return Poll::Ready(Ok(self.take()));
             }
@@ -167,8 +193,10 @@ impl<T> Future for Pending<T> {
 
 impl<T> fmt::Debug for Pending<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending")
-            .field("ticket", &self.last)
-            .finish_non_exhaustive()
+        let mut pending = f.debug_struct("Pending");
+        if let Some(waiting) = &self.waiting {
+            pending.field("ticket", &waiting.last.get());
+        }
+        pending.finish_non_exhaustive()
     }
 }

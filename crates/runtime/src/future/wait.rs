@@ -6,11 +6,11 @@ use crate::{
     Result, Stream,
     context::{DeviceState, StreamState, patience, poll_ticket, query_stream, record_point},
     sync::spin_loop,
-    tracker::Ticket,
+    tracker::{Sequence, Ticket},
 };
 
 /// Waits until the stream's ticket `sequence` is done. Holds no lock meanwhile.
-pub(crate) fn wait_ticket(device: &DeviceState, stream: &StreamState, sequence: u64) -> Result<()> {
+pub(crate) fn wait_ticket(device: &DeviceState, stream: &StreamState, sequence: Sequence) -> Result<()> {
     device.run_deferred();
     wait_until(&*device.driver, || poll_ticket(device, stream, sequence))
 }

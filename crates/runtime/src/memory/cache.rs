@@ -237,7 +237,7 @@ mod tests {
     use crate::tracker::StreamId;
 
     fn block(address: u64, bytes: u64, uses: &[(u64, u64)]) -> Freed {
-        let ticket = |&(stream, sequence)| Ticket::new(StreamId::of(stream), sequence);
+        let ticket = |&(stream, sequence)| Ticket::of(stream, sequence);
         Freed {
             pointer: DevicePtr::from_raw(address),
             bytes,
@@ -278,7 +278,10 @@ mod tests {
         for (address, sequence) in [(16, 1), (32, 2), (48, 3)] {
             cache.put(block(address, 8, &[(1, sequence)]));
         }
-        assert_eq!(taken(&mut cache, 8, |ticket| ticket.sequence <= 2), Some(32));
+        assert_eq!(
+            taken(&mut cache, 8, |ticket| ticket.sequence.get() <= 2),
+            Some(32)
+        );
         assert_eq!(taken(&mut cache, 8, |_| true), Some(48));
         assert_eq!(taken(&mut cache, 8, |_| true), Some(16));
     }

@@ -17,6 +17,7 @@ use super::{Block, StagingPool};
 use crate::{
     Result,
     context::{DeviceState, StreamState, point_behind},
+    tracker::Sequence,
 };
 
 /// Parts begin at multiples of this: what devices like to read from.
@@ -81,7 +82,10 @@ impl CurrentSection {
 /// Lets go of a section; the last to do so gives it back to its pool.
 fn give_up(section: Arc<Section>, stream: &StreamState, pool: &StagingPool) {
     if let Some(Section { block, last }) = Arc::into_inner(section) {
-        pool.give_lent(block, SmallVec::from_slice(&[stream.ticket(last.into_inner())]));
+        pool.give_lent(
+            block,
+            SmallVec::from_slice(&[stream.ticket(Sequence::of(last.into_inner()))]),
+        );
     }
 }
 
@@ -91,7 +95,7 @@ pub(crate) struct Carved<'a> {
     stream: &'a StreamState,
     section: Option<Arc<Section>>,
     pointer: *mut u8,
-    used_by: Option<u64>,
+    used_by: Option<Sequence>,
 }
 
 impl<'a> Carved<'a> {
@@ -124,7 +128,7 @@ impl<'a> Carved<'a> {
     fn begin(device: &DeviceState, stream: &StreamState, bytes: usize) -> Result<(Arc<Section>, *mut u8)> {
         let full = stream.memory().section.0.lock().take();
         if let Some(Filling { section, .. }) = full {
-            let last = section.last.load(Ordering::Acquire);
+            let last = Sequence::of(section.last.load(Ordering::Acquire));
             if !stream.is_done(last) {
                 // So that it can be told when the section is free, should the stream never be idle. If that fails, it
                 // is told later.
@@ -154,7 +158,7 @@ impl<'a> Carved<'a> {
     }
 
     /// Notes that the operation with this number uses the part.
-    pub(crate) fn used_by(&mut self, sequence: u64) {
+    pub(crate) fn used_by(&mut self, sequence: Sequence) {
         self.used_by = Some(sequence);
     }
 }
@@ -168,7 +172,7 @@ impl Drop for Carved<'_> {
         let sequence = self
             .used_by
             .unwrap_or_else(|| self.stream.shared.lock().points.submitted());
-        section.last.fetch_max(sequence, Ordering::AcqRel);
+        section.last.fetch_max(sequence.get(), Ordering::AcqRel);
         give_up(section, self.stream, &self.device.memory().staging);
     }
 }

@@ -137,7 +137,7 @@ impl DeviceState {
                     return Ok(());
                 }
                 // With the lane held, all tickets are submitted.
-                stream.mark_done(lane.next - 1);
+                stream.mark_done(lane.next.previous());
                 lanes.push(lane);
             }
         }

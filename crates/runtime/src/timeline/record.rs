@@ -143,13 +143,13 @@ impl Timeline {
                 label: note.label,
                 kind: note.kind,
                 stream: device.stream_number(note.ticket.stream),
-                sequence: note.ticket.sequence,
+                sequence: note.ticket.sequence.get(),
                 time_ns,
                 bytes: note.bytes,
                 waits: note
                     .waits
                     .iter()
-                    .map(|ticket| (device.stream_number(ticket.stream), ticket.sequence))
+                    .map(|ticket| (device.stream_number(ticket.stream), ticket.sequence.get()))
                     .collect(),
                 location: note.location,
             });

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{StreamId, Ticket};
+use super::{Sequence, StreamId, Ticket};
 
 /// How many streams a clock lists without an allocation, and without a search.
 const FEW: usize = 8;
@@ -12,7 +12,7 @@ const FEW: usize = 8;
 /// Kept sorted by stream. A handful of streams is the rule, so the entries live inside the value.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clock {
-    entries: SmallVec<[(StreamId, u64); FEW]>,
+    entries: SmallVec<[(StreamId, Sequence); FEW]>,
 }
 
 // By hand, for the entries are copied at once this way and one by one the other.
@@ -66,7 +66,7 @@ impl Clock {
 
     /// The same for the rest of the other's entries, from the entry `at` on.
     #[inline]
-    fn merge(&mut self, mut at: usize, entries: &[(StreamId, u64)]) {
+    fn merge(&mut self, mut at: usize, entries: &[(StreamId, Sequence)]) {
         for &(stream, sequence) in entries {
             while self.entries.get(at).is_some_and(|&(listed, _)| listed < stream) {
                 at += 1;
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     fn ticket(stream: u64, sequence: u64) -> Ticket {
-        Ticket::new(StreamId::of(stream), sequence)
+        Ticket::of(stream, sequence)
     }
 
     #[test]

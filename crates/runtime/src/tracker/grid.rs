@@ -185,7 +185,7 @@ impl Band {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tracker::{AccessKind::Write, StreamId};
+    use crate::tracker::AccessKind::Write;
     use proptest::prelude::*;
 
     const BYTES: u64 = 45;
@@ -206,7 +206,7 @@ mod tests {
     /// Each two in a row are accesses of one operation.
     fn ticket(number: usize) -> Ticket {
         let operation = number as u64 / 2;
-        Ticket::new(StreamId::of(1 + operation % 3), 1 + operation)
+        Ticket::of(1 + operation % 3, 1 + operation)
     }
 
     /// The same writes in a line and in a table, which begins as one or is made of a line after so many of them.
@@ -254,7 +254,7 @@ mod tests {
                 let known: Vec<_> = line.touched(&(at..at + 1)).iter().map(|segment| segment.writes.clone()).collect();
                 prop_assert_eq!(found, known);
             }
-            let is_old = |ticket: Ticket| ticket.sequence <= 2;
+            let is_old = |ticket: Ticket| ticket.sequence.get() <= 2;
             let mut of_late = line;
             of_late.forget_done(&is_old);
             grid.forget_done(&is_old);

@@ -6,7 +6,7 @@ use super::{
 };
 
 fn ticket(stream: u64, sequence: u64) -> Ticket {
-    Ticket::new(StreamId::of(stream), sequence)
+    Ticket::of(stream, sequence)
 }
 
 /// Enters an ordered access, and says what it waits for.

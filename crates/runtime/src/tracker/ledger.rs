@@ -196,7 +196,7 @@ mod tests {
     use AccessKind::{Read, Write};
 
     fn ticket(stream: u64, sequence: u64) -> Ticket {
-        Ticket::new(StreamId::of(stream), sequence)
+        Ticket::of(stream, sequence)
     }
 
     /// An ordered access by whoever does not care what it conflicts with.
@@ -292,7 +292,7 @@ mod tests {
         }
         for at in 0..2 * SEGMENTS_MAX as u64 {
             let found = conflicts(&mut state, 4 * at..4 * at + 1, Read);
-            let waits = |t: &Ticket| t.stream == StreamId::of(1 + at % 3) && t.sequence > at;
+            let waits = |t: &Ticket| t.stream == StreamId::of(1 + at % 3) && t.sequence.get() > at;
             assert!(found.iter().any(waits), "write {at} lost");
         }
         enter(&mut state, &(0..1).into(), Write, ticket(9, 1));
@@ -384,7 +384,7 @@ mod tests {
             for column in 0..pitch / 2 {
                 let first = 2 * row * pitch + 2 * column;
                 let found = conflicts(&mut state, first..first + 1, Read);
-                let waits = |t: &Ticket| t.stream == StreamId::of(1 + column % 3) && t.sequence > row;
+                let waits = |t: &Ticket| t.stream == StreamId::of(1 + column % 3) && t.sequence.get() > row;
                 assert!(found.iter().any(waits), "write {row}, {column} lost");
             }
         }

@@ -251,7 +251,7 @@ mod tests {
     }
 
     fn ticket(stream: u64, sequence: u64) -> Ticket {
-        Ticket::new(StreamId::of(stream), sequence)
+        Ticket::of(stream, sequence)
     }
 
     /// Segments of one byte each, written by streams 1 to 3 in turn and read by stream 9.
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn what_is_done_is_forgotten_and_nothing_else() {
         let mut line = bytewise(6);
-        line.forget_done(&|ticket| ticket.sequence <= 4);
+        line.forget_done(&|ticket| ticket.sequence.get() <= 4);
         assert_eq!(line.segments().len(), 3, "four bytes without a history, and two");
         assert_eq!(line.segments()[0].writes, Tickets::default());
         assert_eq!(line.segments()[0].reads, Tickets::default());
@@ -315,7 +315,7 @@ mod tests {
             (start, len, rows, pitch) in (0..12_u64, 1..7_u64, 2..5_u64, 2..9_u64),
         ) {
             let mut line = Line::new(BYTES);
-            let ticket = |number| Ticket::new(StreamId::of(1 + number % 3), 1 + number);
+            let ticket = |number| Ticket::of(1 + number % 3, 1 + number);
             for (number, (start, len)) in before.into_iter().enumerate() {
                 line.update(&(start..(start + len).min(BYTES)), |segment| {
                     segment.writes = Tickets::of(ticket(number as u64));

@@ -88,4 +88,4 @@ pub(crate) use extent::Extent;
 pub(crate) use ledger::{AccessKind, Ledger};
 pub(crate) use plan::{Dependencies, Plan, plan_and_publish, restore_displaced};
 pub(crate) use points::{Point, Points, drop_implied};
-pub(crate) use ticket::{StreamId, Ticket};
+pub(crate) use ticket::{Sequence, StreamId, Ticket};

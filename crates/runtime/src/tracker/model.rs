@@ -103,11 +103,11 @@ struct Machine {
     ids: [StreamId; STREAMS],
     clocks: Vec<Clock>,
     points: Vec<Points<Recorded>>,
-    done: Vec<u64>,
+    done: Vec<Sequence>,
     queues: Vec<Vec<Entry>>,
     ledgers: Vec<Ledger>,
     /// Ticket numbers of each step's operation.
-    sequences: Vec<u64>,
+    sequences: Vec<Sequence>,
     waits: usize,
     records: usize,
 }
@@ -119,7 +119,7 @@ impl Machine {
             ids,
             clocks: vec![Clock::default(); STREAMS],
             points: ids.iter().map(|&id| Points::new(id)).collect(),
-            done: vec![0; STREAMS],
+            done: vec![Sequence::START; STREAMS],
             queues: vec![Vec::new(); STREAMS],
             ledgers: (0..ALLOCATIONS).map(|_| Ledger::new(BYTES)).collect(),
             sequences: Vec::new(),
@@ -151,7 +151,7 @@ impl Machine {
             }
         }
         let stream = step.stream;
-        let sequence = self.points[stream].submitted() + 1;
+        let sequence = self.points[stream].submitted().next();
         self.sequences.push(sequence);
         let done = self.done.clone();
         let ids = self.ids;

@@ -133,11 +133,10 @@ fn with_more_locked<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tracker::StreamId;
     use AccessKind::{Read, Write};
 
     fn ticket(stream: u64, sequence: u64) -> Ticket {
-        Ticket::new(StreamId::of(stream), sequence)
+        Ticket::of(stream, sequence)
     }
 
     fn whole(ledger: &Ledger, kind: AccessKind) -> Access<'_> {

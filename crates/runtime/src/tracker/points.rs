@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use smallvec::SmallVec;
 
-use super::{Clock, Dependencies, StreamId, Ticket};
+use super::{Clock, Dependencies, Sequence, StreamId, Ticket};
 
 /// An event recorded on a stream: behind ticket `sequence`, and so behind everything in `clock`.
 #[derive(Debug)]
@@ -44,12 +44,12 @@ pub(crate) struct Points<E> {
     /// Oldest first, by strictly rising sequence numbers.
     recorded: VecDeque<Arc<Point<E>>>,
     /// The highest ticket whose driver calls are all made.
-    submitted: u64,
+    submitted: Sequence,
     /// What is ordered before a point recorded now: the clock behind ticket `submitted`. `None` if the newest point has
     /// it, and if there is no point, all of it is done.
     tail: Option<Clock>,
     /// Tickets whose submission failed, with what each had displaced: for those who planned before it was restored.
-    failed: Vec<(u64, Dependencies)>,
+    failed: Vec<(Sequence, Dependencies)>,
     /// How many points to keep before asking whether the older ones are done.
     query_at: usize,
 }
@@ -67,7 +67,7 @@ impl<E> Points<E> {
         Self {
             stream,
             recorded: VecDeque::new(),
-            submitted: 0,
+            submitted: Sequence::START,
             tail: None,
             failed: Vec::new(),
             query_at: QUERY_AT_MIN,
@@ -77,8 +77,13 @@ impl<E> Points<E> {
     /// Notes that ticket `sequence` is submitted, with the stream's clock if waits have changed it and the point right
     /// behind the operation if one was recorded, which has that clock too.
     #[inline]
-    pub(crate) fn submit(&mut self, sequence: u64, joined: Option<&Clock>, point: Option<Arc<Point<E>>>) {
-        debug_assert_eq!(sequence, self.submitted + 1, "tickets are submitted in order");
+    pub(crate) fn submit(
+        &mut self,
+        sequence: Sequence,
+        joined: Option<&Clock>,
+        point: Option<Arc<Point<E>>>,
+    ) {
+        debug_assert_eq!(sequence, self.submitted.next(), "tickets are submitted in order");
         self.submitted = sequence;
         if let Some(point) = point {
             debug_assert_eq!(point.ticket, Ticket::new(self.stream, sequence));
@@ -90,7 +95,12 @@ impl<E> Points<E> {
     }
 
     /// Notes that ticket `sequence` failed: it counts as submitted, and may stand for no work.
-    pub(crate) fn fail(&mut self, sequence: u64, displaced: Dependencies, is_done: &dyn Fn(Ticket) -> bool) {
+    pub(crate) fn fail(
+        &mut self,
+        sequence: Sequence,
+        displaced: Dependencies,
+        is_done: &dyn Fn(Ticket) -> bool,
+    ) {
         self.submitted = sequence;
         self.failed
             .retain(|(_, displaced)| !displaced.iter().all(|&ticket| is_done(ticket)));
@@ -99,13 +109,13 @@ impl<E> Points<E> {
         }
     }
 
-    /// The highest submitted ticket's number; 0 before the first.
-    pub(crate) fn submitted(&self) -> u64 {
+    /// The highest submitted ticket's place; [`Sequence::START`] before the first.
+    pub(crate) fn submitted(&self) -> Sequence {
         self.submitted
     }
 
-    /// Number and clock that an event recorded from now on may claim.
-    pub(crate) fn tail(&self) -> (u64, Clock) {
+    /// Place and clock that an event recorded from now on may claim.
+    pub(crate) fn tail(&self) -> (Sequence, Clock) {
         let newest = || self.recorded.back().map(|point| &point.clock);
         let clock = self.tail.as_ref().or_else(newest);
         (self.submitted, clock.cloned().unwrap_or_default())
@@ -134,13 +144,13 @@ impl<E> Points<E> {
 
     /// The earliest point behind ticket `sequence`: waiting for it waits for the fewest later tickets.
     #[inline]
-    pub(crate) fn covering(&self, sequence: u64) -> Option<&Arc<Point<E>>> {
+    pub(crate) fn covering(&self, sequence: Sequence) -> Option<&Arc<Point<E>>> {
         self.recorded.get(self.first_at(sequence))
     }
 
     /// Calls `each` for what those who depend on tickets up to `sequence` must wait for besides, because a submission failed.
     #[inline]
-    pub(crate) fn each_displaced_until(&self, sequence: u64, each: impl FnMut(Ticket)) {
+    pub(crate) fn each_displaced_until(&self, sequence: Sequence, each: impl FnMut(Ticket)) {
         let failed = self.failed.iter().filter(|(number, _)| *number <= sequence);
         failed
             .flat_map(|(_, displaced)| displaced.iter().copied())
@@ -178,7 +188,7 @@ impl<E> Points<E> {
     }
 
     /// Forgets the points of tickets up to `done`.
-    pub(crate) fn retire(&mut self, done: u64, mut recycle: impl FnMut(Arc<Point<E>>)) {
+    pub(crate) fn retire(&mut self, done: Sequence, mut recycle: impl FnMut(Arc<Point<E>>)) {
         while self
             .recorded
             .front()
@@ -193,7 +203,7 @@ impl<E> Points<E> {
 
     /// The place of the first point that is not in front of ticket `sequence`.
     #[inline]
-    fn first_at(&self, sequence: u64) -> usize {
+    fn first_at(&self, sequence: Sequence) -> usize {
         let is_in_front = |point: &Arc<Point<E>>| point.ticket.sequence < sequence;
         let newest = self.recorded.iter().rev().take(NEWEST);
         match newest.zip(0..).find(|(point, _)| is_in_front(point)) {
@@ -227,7 +237,11 @@ mod tests {
     use super::*;
 
     fn ticket(stream: u64, sequence: u64) -> Ticket {
-        Ticket::new(StreamId::of(stream), sequence)
+        Ticket::of(stream, sequence)
+    }
+
+    fn nth(number: u64) -> Sequence {
+        Sequence::of(number)
     }
 
     fn clock_of(tickets: &[Ticket]) -> Clock {
@@ -244,25 +258,25 @@ mod tests {
     #[test]
     fn the_earliest_point_behind_a_ticket_covers_it() {
         let mut points = Points::new(StreamId::of(1));
-        points.submit(1, None, None);
-        points.submit(2, None, Some(point(2, 'b')));
-        points.submit(3, None, None);
-        points.submit(4, None, Some(point(4, 'd')));
-        assert_eq!(points.covering(1).map(|p| p.event), Some('b'));
-        assert_eq!(points.covering(3).map(|p| p.event), Some('d'));
-        assert!(points.covering(5).is_none());
-        assert_eq!(points.submitted(), 4);
-        points.retire(2, |point| assert_eq!(point.event, 'b'));
-        assert_eq!(points.covering(1).map(|p| p.event), Some('d'));
+        points.submit(nth(1), None, None);
+        points.submit(nth(2), None, Some(point(2, 'b')));
+        points.submit(nth(3), None, None);
+        points.submit(nth(4), None, Some(point(4, 'd')));
+        assert_eq!(points.covering(nth(1)).map(|p| p.event), Some('b'));
+        assert_eq!(points.covering(nth(3)).map(|p| p.event), Some('d'));
+        assert!(points.covering(nth(5)).is_none());
+        assert_eq!(points.submitted(), nth(4));
+        points.retire(nth(2), |point| assert_eq!(point.event, 'b'));
+        assert_eq!(points.covering(nth(1)).map(|p| p.event), Some('d'));
     }
 
     #[test]
     fn a_late_point_claims_no_more_than_was_submitted() {
         let mut points = Points::new(StreamId::of(1));
-        points.submit(1, Some(&clock_of(&[ticket(2, 7)])), None);
+        points.submit(nth(1), Some(&clock_of(&[ticket(2, 7)])), None);
         let (sequence, clock) = points.tail();
-        points.submit(2, Some(&clock_of(&[ticket(2, 9)])), None);
-        let late = Arc::new(Point::new(ticket(1, sequence), &clock, 'x'));
+        points.submit(nth(2), Some(&clock_of(&[ticket(2, 9)])), None);
+        let late = Arc::new(Point::new(Ticket::new(StreamId::of(1), sequence), &clock, 'x'));
         let point = points.record_late(late, |_| unreachable!("it is the first there"));
         assert!(point.clock.covers(ticket(1, 1)) && point.clock.covers(ticket(2, 7)));
         assert!(!point.clock.covers(ticket(1, 2)) && !point.clock.covers(ticket(2, 8)));
@@ -273,22 +287,22 @@ mod tests {
         let mut points = Points::new(StreamId::of(1));
         let before = clock_of(&[ticket(2, 7)]);
         let own = Arc::new(Point::new(ticket(1, 1), &before, 'a'));
-        points.submit(1, Some(&before), Some(own));
-        points.submit(2, None, None);
+        points.submit(nth(1), Some(&before), Some(own));
+        points.submit(nth(2), None, None);
         let (sequence, clock) = points.tail();
-        assert!(sequence == 2 && clock.covers(ticket(2, 7)));
-        points.submit(3, Some(&clock_of(&[ticket(2, 9)])), None);
+        assert!(sequence == nth(2) && clock.covers(ticket(2, 7)));
+        points.submit(nth(3), Some(&clock_of(&[ticket(2, 9)])), None);
         assert!(points.tail().1.covers(ticket(2, 9)));
     }
 
     #[test]
     fn of_two_late_points_at_one_ticket_the_second_event_is_given_back() {
         let mut points = Points::new(StreamId::of(1));
-        points.submit(1, None, None);
+        points.submit(nth(1), None, None);
         let (sequence, clock) = points.tail();
         let mut back = Vec::new();
         for event in ['x', 'y'] {
-            let late = Arc::new(Point::new(ticket(1, sequence), &clock, event));
+            let late = Arc::new(Point::new(Ticket::new(StreamId::of(1), sequence), &clock, event));
             let point = points.record_late(late, |point| back.push(point.event));
             assert_eq!(point.event, 'x');
         }
@@ -298,30 +312,30 @@ mod tests {
     #[test]
     fn a_late_point_takes_its_place_before_those_recorded_meanwhile() {
         let mut points = Points::new(StreamId::of(1));
-        points.submit(1, None, None);
+        points.submit(nth(1), None, None);
         let (sequence, clock) = points.tail();
-        points.submit(2, None, Some(point(2, 'b')));
-        points.submit(3, None, Some(point(3, 'c')));
-        let late = Arc::new(Point::new(ticket(1, sequence), &clock, 'a'));
+        points.submit(nth(2), None, Some(point(2, 'b')));
+        points.submit(nth(3), None, Some(point(3, 'c')));
+        let late = Arc::new(Point::new(Ticket::new(StreamId::of(1), sequence), &clock, 'a'));
         let point = points.record_late(late, |_| unreachable!("there is none at ticket 1"));
         assert_eq!((point.ticket, point.event), (ticket(1, 1), 'a'));
         for (sequence, event) in [(1, 'a'), (2, 'b'), (3, 'c')] {
-            assert_eq!(points.covering(sequence).map(|p| p.event), Some(event));
+            assert_eq!(points.covering(nth(sequence)).map(|p| p.event), Some(event));
         }
     }
 
     /// As many points as said, each named by its ticket's number.
     fn with_points(count: u64) -> Points<u64> {
         let mut points = Points::new(StreamId::of(1));
-        (1..=count).for_each(|sequence| points.submit(sequence, None, Some(point(sequence, sequence))));
+        (1..=count).for_each(|sequence| points.submit(nth(sequence), None, Some(point(sequence, sequence))));
         points
     }
 
     /// How many points there are when the device is next asked about one.
     fn asked_at(points: &mut Points<u64>) -> usize {
         while !points.are_worth_a_query() {
-            let next = points.submitted() + 1;
-            points.submit(next, None, Some(point(next, next)));
+            let next = points.submitted().get() + 1;
+            points.submit(nth(next), None, Some(point(next, next)));
         }
         points.recorded.len()
     }
@@ -334,7 +348,7 @@ mod tests {
         assert_eq!(middle.event, QUERY_AT_MIN as u64 / 2 + 1);
         points.postpone_query(|point| unreachable!("{point:?} need not go yet"));
         assert_eq!(asked_at(&mut points), 2 * QUERY_AT_MIN);
-        points.retire(28, |_| {});
+        points.retire(nth(28), |_| {});
         assert_eq!(asked_at(&mut points), 2 * QUERY_AT_MIN - 28 + QUERY_AT_MIN / 2);
         points.retire(points.submitted(), |_| {});
         assert_eq!(asked_at(&mut points), QUERY_AT_MIN);
@@ -356,7 +370,7 @@ mod tests {
     fn points_stay_bounded_and_still_cover_every_ticket() {
         let mut points = Points::new(StreamId::of(1));
         for sequence in 1..20_000 {
-            points.submit(sequence, None, Some(point(sequence, sequence)));
+            points.submit(nth(sequence), None, Some(point(sequence, sequence)));
             if points.are_worth_a_query() {
                 points.postpone_query(|_| {});
             }
@@ -364,7 +378,7 @@ mod tests {
         }
         for sequence in 1..20_000 {
             let covering = points
-                .covering(sequence)
+                .covering(nth(sequence))
                 .expect("every ticket has a point behind it");
             assert!(covering.event >= sequence);
         }
@@ -388,16 +402,16 @@ mod tests {
     #[test]
     fn failures_are_told_to_those_behind_them_until_done() {
         let mut points: Points<()> = Points::new(StreamId::of(1));
-        points.submit(1, None, None);
-        points.fail(2, SmallVec::from_slice(&[ticket(2, 3)]), &|_| false);
+        points.submit(nth(1), None, None);
+        points.fail(nth(2), SmallVec::from_slice(&[ticket(2, 3)]), &|_| false);
         let displaced_until = |points: &Points<()>, sequence| {
             let mut displaced = Vec::new();
-            points.each_displaced_until(sequence, |ticket| displaced.push(ticket));
+            points.each_displaced_until(nth(sequence), |ticket| displaced.push(ticket));
             displaced
         };
         assert!(displaced_until(&points, 1).is_empty());
         assert_eq!(displaced_until(&points, 2), [ticket(2, 3)]);
-        points.fail(3, SmallVec::from_slice(&[ticket(4, 1)]), &|done| {
+        points.fail(nth(3), SmallVec::from_slice(&[ticket(4, 1)]), &|done| {
             done == ticket(2, 3)
         });
         assert_eq!(displaced_until(&points, 9), [ticket(4, 1)]);

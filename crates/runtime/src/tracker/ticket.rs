@@ -47,6 +47,43 @@ impl StreamId {
     }
 }
 
+/// The place of an operation in its stream, counted from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Sequence(u64);
+
+impl Sequence {
+    /// In front of the first operation: where a stream is that nothing was submitted to.
+    pub(crate) const START: Self = Self(0);
+    /// The first operation.
+    pub(crate) const FIRST: Self = Self(1);
+    /// Behind every operation that there will be.
+    pub(crate) const END: Self = Self(u64::MAX);
+
+    /// The place with this number.
+    #[inline]
+    pub(crate) const fn of(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    #[inline]
+    pub(crate) const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The place behind this one.
+    #[inline]
+    pub(crate) const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// The place in front of this one, which is not the start.
+    #[inline]
+    pub(crate) const fn previous(self) -> Self {
+        Self(self.0 - 1)
+    }
+}
+
 /// One operation: the `sequence`-th of its stream, counting from 1.
 ///
 /// Operations of one stream run in the order of their numbers, so whatever is ordered after a ticket is ordered after
@@ -54,12 +91,17 @@ impl StreamId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Ticket {
     pub(crate) stream: StreamId,
-    pub(crate) sequence: u64,
+    pub(crate) sequence: Sequence,
 }
 
 impl Ticket {
-    pub(crate) fn new(stream: StreamId, sequence: u64) -> Self {
+    pub(crate) fn new(stream: StreamId, sequence: Sequence) -> Self {
         Self { stream, sequence }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(stream: u64, sequence: u64) -> Self {
+        Self::new(StreamId::of(stream), Sequence::of(sequence))
     }
 }
 

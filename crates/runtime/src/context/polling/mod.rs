@@ -20,7 +20,10 @@ pub(crate) use local::LocalReactor;
 pub(crate) use reactor::{Action, Registration, register};
 
 use super::{DeviceState, PooledEvent, StreamState};
-use crate::{Result, tracker::Clock};
+use crate::{
+    Result,
+    tracker::{Clock, Sequence},
+};
 
 /// How long a wait spins before it sleeps: about what a launch and a copy of a few bytes take.
 const SPIN_NS: u64 = 30_000;
@@ -35,7 +38,7 @@ pub(crate) fn patience(waited_ns: u64) -> Option<Duration> {
 }
 
 /// Whether the stream's ticket `sequence`, which is submitted, is done, and what it made can be believed. Never blocks.
-pub(crate) fn poll_ticket(device: &DeviceState, stream: &StreamState, sequence: u64) -> Result<bool> {
+pub(crate) fn poll_ticket(device: &DeviceState, stream: &StreamState, sequence: Sequence) -> Result<bool> {
     let done = poll_own_ticket(device, stream, sequence)?;
     if done {
         device.cross_device.check(device)?;
@@ -44,7 +47,11 @@ pub(crate) fn poll_ticket(device: &DeviceState, stream: &StreamState, sequence: 
 }
 
 /// The same, whatever became of other devices that this one waits for.
-pub(crate) fn poll_own_ticket(device: &DeviceState, stream: &StreamState, sequence: u64) -> Result<bool> {
+pub(crate) fn poll_own_ticket(
+    device: &DeviceState,
+    stream: &StreamState,
+    sequence: Sequence,
+) -> Result<bool> {
     if stream.is_done(sequence) {
         return Ok(true);
     }
@@ -105,7 +112,7 @@ pub(crate) fn note_done(device: &DeviceState, clock: &Clock) {
 pub(crate) fn keep_until_done(
     device: &Arc<DeviceState>,
     stream: &Arc<StreamState>,
-    sequence: u64,
+    sequence: Sequence,
     kept: impl Any + Send,
 ) {
     let registered = register(Registration {

@@ -29,6 +29,7 @@ use crate::{
     Error,
     disposal::{dispose, log},
     sync::{Condvar, spin_loop},
+    tracker::Sequence,
 };
 
 /// How long one waker may run before another thread takes over.
@@ -38,7 +39,7 @@ const STALL: Duration = Duration::from_millis(2);
 pub(crate) struct Registration {
     pub(crate) device: Arc<DeviceState>,
     pub(crate) stream: Arc<StreamState>,
-    pub(crate) sequence: u64,
+    pub(crate) sequence: Sequence,
     pub(crate) action: Action,
 }
 

@@ -32,7 +32,11 @@ use smallvec::smallvec;
 
 use self::calls::Calls;
 use super::*;
-use crate::{Buffer, Device, Stream, memory::Span, tracker::AccessKind};
+use crate::{
+    Buffer, Device, Stream,
+    memory::Span,
+    tracker::{AccessKind, Sequence},
+};
 
 /// How many schedules each program runs under: chosen at random, and with few changes of thread at random places.
 const RANDOM_SCHEDULES: usize = 2000;
@@ -369,7 +373,7 @@ fn every_schedule_of_one_ticket_and_one_who_waits_for_it() {
             let streams: [Stream; 2] = std::array::from_fn(|_| opened.stream().expect("a stream"));
             let device = opened.state();
             let [ours, theirs] = streams.each_ref().map(|stream| &**stream.state());
-            let ticket = ours.ticket(1);
+            let ticket = ours.ticket(Sequence::FIRST);
             let mut operation = operation(Accesses::default());
             thread::scope(|scope| {
                 scope.spawn(move || {
@@ -394,7 +398,7 @@ fn every_schedule_of_one_ticket_and_one_who_waits_for_it() {
                     assert_eq!(waits.len(), 1);
                 });
             });
-            assert_eq!(ours.shared.lock().points.submitted(), 1);
+            assert_eq!(ours.shared.lock().points.submitted(), Sequence::FIRST);
             assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
         };
         run(DfsScheduler::new(None, false), program);

@@ -36,7 +36,7 @@ use super::{
 use crate::{
     Result,
     error::Kind,
-    tracker::{Accesses, Dependencies, Plan, Ticket, plan_and_publish, restore_displaced},
+    tracker::{Accesses, Dependencies, Plan, Sequence, Ticket, plan_and_publish, restore_displaced},
 };
 
 /// How many streams a clock may list before those that are done are dropped from it.
@@ -53,7 +53,7 @@ pub(crate) struct Operation<'a> {
     pub(crate) awaited: Option<Awaited>,
 }
 
-/// Submits an operation to a stream and returns its ticket's number there with what the driver answered.
+/// Submits an operation to a stream and returns its ticket's place there with what the driver answered.
 ///
 /// Never blocks on the device. It may wait for other threads that are in the middle of submitting what this operation
 /// depends on.
@@ -73,7 +73,7 @@ pub(crate) unsafe fn submit<C: Command>(
     stream: &StreamState,
     mut operation: Operation<'_>,
     command: C,
-) -> Result<(u64, C::Output)> {
+) -> Result<(Sequence, C::Output)> {
     // SAFETY: this function's contract.
     unsafe { submit_in_place(device, stream, &mut operation, command) }
 }
@@ -89,12 +89,12 @@ pub(crate) unsafe fn submit_in_place<C: Command>(
     stream: &StreamState,
     operation: &mut Operation<'_>,
     command: C,
-) -> Result<(u64, C::Output)> {
+) -> Result<(Sequence, C::Output)> {
     device.check_alive()?;
     device.run_deferred();
     let mut lane = stream.lane.lock();
     let ticket = stream.ticket(lane.next);
-    lane.next += 1;
+    lane.next = lane.next.next();
     let mut publication = Publication {
         device,
         stream,

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::{
     Result,
     context::{Awaited, DeviceState, Lane, PooledEvent, StreamState, polling::query_point},
-    tracker::{Clock, Dependencies, Ticket, drop_implied},
+    tracker::{Clock, Dependencies, Sequence, Ticket, drop_implied},
 };
 
 /// Points to wait for.
@@ -127,7 +127,11 @@ pub(crate) fn record_point(device: &DeviceState, stream: &StreamState) -> Result
 }
 
 /// The event of a point behind the stream's ticket `sequence`, which is submitted: one that is there, or a new one.
-pub(crate) fn point_behind(device: &DeviceState, stream: &StreamState, sequence: u64) -> Result<PooledEvent> {
+pub(crate) fn point_behind(
+    device: &DeviceState,
+    stream: &StreamState,
+    sequence: Sequence,
+) -> Result<PooledEvent> {
     let known = stream.shared.lock().points.covering(sequence).map(Arc::clone);
     match known {
         Some(point) => Ok(point),
@@ -142,7 +146,7 @@ pub(crate) fn mark(device: &DeviceState, stream: &StreamState, event: EventHandl
     let lane = stream.lane.lock();
     record_event(device, stream, event)?;
     let mut clock = lane.clock.clone();
-    clock.advance(stream.ticket(lane.next - 1));
+    clock.advance(stream.ticket(lane.next.previous()));
     Ok(clock)
 }
 
