@@ -4,7 +4,7 @@ use std::{env, fmt, thread};
 
 use millstream_sim::{ReplayToken, Report};
 
-use super::plan::VARIABLE;
+use super::run::VARIABLE;
 
 /// A run that failed. As text: what failed, under which schedule, what the simulated device has to report, and the command
 /// that makes just this run again.

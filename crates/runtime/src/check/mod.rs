@@ -2,7 +2,6 @@
 
 mod failure;
 mod leaks;
-mod plan;
 mod run;
 
 use std::{
@@ -311,8 +310,8 @@ impl Check {
         let may_start = |runs: u64, runs_max: u64| {
             runs < runs_max && self.time_max.is_none_or(|limit| started.elapsed() < limit)
         };
-        if let Some(options) = plan::named_by_environment() {
-            let config = plan::configured(&base, &options);
+        if let Some(options) = run::named_by_environment() {
+            let config = run::configured(&base, &options);
             checked.runs = 1;
             Run::new(self, program, 1, options).of(config)?;
             return Ok(checked);
@@ -337,7 +336,7 @@ impl Check {
             checked.cut_short = !checked.complete;
             return Ok(checked);
         }
-        for schedule in plan::schedules(&self.schedules, self.random, self.pct) {
+        for schedule in run::schedules(&self.schedules, self.random, self.pct) {
             for rules in &self.rules {
                 if !may_start(checked.runs, u64::MAX) {
                     checked.cut_short = true;

@@ -1,18 +1,47 @@
-//! One run of a checked program: its device, the program, what is left of it.
+//! The runs of a check: which, as the check or the environment says, and one run: its device, the program, what is left.
 
 use std::{
     any::Any,
+    env,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Weak},
 };
 
-use millstream_sim::{Gpu, Grade, ReplayToken, Replayed, Report, Search, SimConfig, Span};
+use millstream_sim::{Gpu, Grade, ReplayToken, Replayed, Report, Schedule, Search, SimConfig, Span};
 
 use super::{Check, CheckFailure, Program, failure::this_test, leaks::left_behind};
 use crate::{
     Device,
     context::{DeviceState, LocalReactor},
 };
+
+/// The environment variable that names the one run to be made.
+pub(super) const VARIABLE: &str = "MILLSTREAM_CHECK";
+
+/// What the environment names, if it names anything.
+pub(super) fn named_by_environment() -> Option<String> {
+    let value = env::var_os(VARIABLE)?;
+    let value = value.to_string_lossy();
+    (!value.is_empty()).then(|| value.into_owned())
+}
+
+/// `base` with what the environment names.
+pub(super) fn configured(base: &SimConfig, options: &str) -> SimConfig {
+    match base.clone().with_options(options) {
+        Ok(config) => config,
+        Err(error) => panic!("{VARIABLE}: {error}"),
+    }
+}
+
+/// The fixed ones, and so many seeds of the others.
+pub(super) fn schedules(fixed: &[Schedule], random: u64, pct: (u64, u32)) -> impl Iterator<Item = Schedule> {
+    let (seeds, depth) = pct;
+    fixed
+        .iter()
+        .copied()
+        .chain((0..random).map(Schedule::Random))
+        .chain((0..seeds).map(move |seed| Schedule::Pct { seed, depth }))
+}
 
 /// A run to be made.
 pub(super) struct Run<'a> {

@@ -7,7 +7,6 @@ mod crew;
 mod download;
 mod feed;
 mod fill;
-mod fresh;
 mod landing;
 mod owned;
 mod plain;

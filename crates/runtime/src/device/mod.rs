@@ -1,157 +1,20 @@
 //! Devices: opening, properties, health, closing.
 
 mod health;
+mod open;
 mod properties;
-mod registry;
-mod select;
+mod streams;
 mod teardown;
-mod thread;
 
-use std::{panic::Location, sync::Arc};
-
-use millstream_driver::{ContextHandle, CurrentContext, DeviceOrdinal, Driver, DriverError};
-use millstream_sim::{Gpu, SimConfig};
+use millstream_driver::{ContextHandle, CurrentContext, Driver, DriverError};
 
 pub use health::Health;
+pub use open::Select;
 pub use properties::{DeviceProperties, PciAddress, Uuid};
-pub use select::Select;
 
-use crate::{Device, Result, Stream};
+use crate::{Device, Result};
 
 impl Device {
-    /// Opens a device.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such device, or nothing that can drive it; the error lists what was looked for. `Auto` never fails
-    /// for want of a GPU.
-    #[track_caller]
-    pub fn open(select: Select) -> Result<Self> {
-        select::open(select)
-    }
-
-    /// The number of GPUs that [`Select::Cuda`] can open, by ordinals from 0: those that NVIDIA's driver
-    /// shows to this process, and none without such a driver. Simulated devices are not among them: a
-    /// program makes as many as it likes.
-    ///
-    /// ```
-    /// use millstream::{Device, Select};
-    ///
-    /// for ordinal in 0..Device::count()? {
-    ///     let device = Device::open(Select::Cuda(ordinal))?;
-    ///     println!("{device}: {:?}", device.properties()?);
-    /// }
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If there is a driver that is too old, or does not start.
-    pub fn count() -> Result<i32> {
-        select::count()
-    }
-
-    /// Opens a new simulated device with the default settings.
-    ///
-    /// # Errors
-    ///
-    /// None is known.
-    #[track_caller]
-    pub fn simulated() -> Result<Self> {
-        Self::of(&Gpu::new(SimConfig::default()), 0)
-    }
-
-    /// Opens a device of a simulated GPU that the caller keeps a handle to.
-    ///
-    /// ```
-    /// use millstream::{Device, sim::{Gpu, SimConfig}};
-    ///
-    /// let gpu = Gpu::new(SimConfig::default());
-    /// let device = Device::of(&gpu, 0)?;
-    /// let hold = gpu.hold(device.stream()?.as_raw());
-    /// drop(hold);
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If the simulated GPU has no device of this ordinal.
-    #[track_caller]
-    pub fn of(gpu: &Gpu, ordinal: i32) -> Result<Self> {
-        registry::open(
-            gpu.driver(),
-            DeviceOrdinal::from_raw(ordinal),
-            "simulated, as asked for",
-        )
-    }
-
-    /// Opens a device of any driver: one that counts calls, or makes them fail, in front of another.
-    ///
-    /// # Errors
-    ///
-    /// If the driver has no device of this ordinal.
-    ///
-    /// # Safety
-    ///
-    /// The driver does what [`Driver`] says: among other things, pointers that it gives out are valid memory, and copies
-    /// touch no other.
-    #[allow(
-        unsafe_code,
-        reason = "passes on the contract of a driver that safe code could not vouch for"
-    )]
-    #[track_caller]
-    pub unsafe fn with_driver(driver: Arc<dyn Driver>, ordinal: i32) -> Result<Self> {
-        registry::open(
-            driver,
-            DeviceOrdinal::from_raw(ordinal),
-            "a driver of the caller's",
-        )
-    }
-
-    /// A new stream, or an idle one that nobody holds any more.
-    ///
-    /// # Errors
-    ///
-    /// If the driver has none to give, or the device is lost.
-    #[track_caller]
-    pub fn stream(&self) -> Result<Stream> {
-        self.stream_with_priority(0)
-    }
-
-    /// A stream of this priority, clamped to what the device has; lower numbers go first.
-    ///
-    /// # Errors
-    ///
-    /// As [`stream`](Self::stream).
-    #[track_caller]
-    pub fn stream_with_priority(&self, priority: i32) -> Result<Stream> {
-        let _name = self.state().named("stream", Location::caller());
-        Stream::new(self.state(), priority)
-    }
-
-    /// The calling thread's own stream of this device, made on first use. Two threads never share one, so that neither
-    /// holds the other up. While the thread ends and destroys its variables, a new stream instead.
-    ///
-    /// ```
-    /// let device = millstream::Device::simulated()?;
-    /// assert_eq!(device.thread_stream()?.id(), device.thread_stream()?.id());
-    /// # Ok::<(), millstream::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`stream`](Self::stream).
-    #[track_caller]
-    pub fn thread_stream(&self) -> Result<Stream> {
-        let name = self.state().named("thread_stream", Location::caller());
-        let own = thread::stream_of(self.state())?;
-        drop(name);
-        match own {
-            Some(state) => Ok(Stream::borrowed(self.state(), state)),
-            None => self.stream(),
-        }
-    }
-
     /// The device's name.
     #[must_use]
     pub fn name(&self) -> &str {

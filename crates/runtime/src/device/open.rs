@@ -1,0 +1,233 @@
+//! Opening devices: which one, as the program or the environment says, and one state for each however often it is opened.
+
+#![allow(
+    unsafe_code,
+    reason = "passes on the contract of a driver that safe code could not vouch for"
+)]
+
+use std::{
+    env,
+    panic::Location,
+    sync::{Arc, Weak},
+};
+
+use millstream_driver::{
+    DeviceOrdinal, Driver, PerProcess,
+    cuda::{Cuda, LoadError},
+};
+use millstream_sim::{Gpu, SimConfig};
+use parking_lot::Mutex;
+
+use super::teardown::Hooks;
+use crate::{Device, Error, Result, context::DeviceState, disposal::log};
+
+/// The environment variable that decides for [`Select::Auto`].
+const VARIABLE: &str = "MILLSTREAM_DEVICE";
+
+/// Which device to open.
+///
+/// ```
+/// use millstream::{Device, Select, sim::SimConfig};
+/// let config = SimConfig::new().memory_bytes(1 << 30);
+/// assert!(Device::open(Select::Simulated(Box::new(config)))?.is_simulated());
+/// # Ok::<(), millstream::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum Select {
+    /// What the environment variable `MILLSTREAM_DEVICE` says: `cuda:0`, `sim`, or `sim:` with settings such as
+    /// `sim:seed=7`. Without it, the first GPU if there is one, else a simulated device: [`Device::note`] says which and
+    /// why. All `Auto` devices of a process that are simulated are the same one.
+    #[default]
+    Auto,
+    /// The GPU of this ordinal, through `libcuda`.
+    Cuda(i32),
+    /// A simulated device of its own.
+    Simulated(Box<SimConfig>),
+}
+
+impl Device {
+    /// Opens a device.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such device, or nothing that can drive it; the error lists what was looked for. `Auto` never fails
+    /// for want of a GPU.
+    #[track_caller]
+    pub fn open(select: Select) -> Result<Self> {
+        open(select)
+    }
+
+    /// The number of GPUs that [`Select::Cuda`] can open, by ordinals from 0: those that NVIDIA's driver
+    /// shows to this process, and none without such a driver. Simulated devices are not among them: a
+    /// program makes as many as it likes.
+    ///
+    /// ```
+    /// use millstream::{Device, Select};
+    ///
+    /// for ordinal in 0..Device::count()? {
+    ///     let device = Device::open(Select::Cuda(ordinal))?;
+    ///     println!("{device}: {:?}", device.properties()?);
+    /// }
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is a driver that is too old, or does not start.
+    pub fn count() -> Result<i32> {
+        count()
+    }
+
+    /// Opens a new simulated device with the default settings.
+    ///
+    /// # Errors
+    ///
+    /// None is known.
+    #[track_caller]
+    pub fn simulated() -> Result<Self> {
+        Self::of(&Gpu::new(SimConfig::default()), 0)
+    }
+
+    /// Opens a device of a simulated GPU that the caller keeps a handle to.
+    ///
+    /// ```
+    /// use millstream::{Device, sim::{Gpu, SimConfig}};
+    ///
+    /// let gpu = Gpu::new(SimConfig::default());
+    /// let device = Device::of(&gpu, 0)?;
+    /// let hold = gpu.hold(device.stream()?.as_raw());
+    /// drop(hold);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the simulated GPU has no device of this ordinal.
+    #[track_caller]
+    pub fn of(gpu: &Gpu, ordinal: i32) -> Result<Self> {
+        open_once(
+            gpu.driver(),
+            DeviceOrdinal::from_raw(ordinal),
+            "simulated, as asked for",
+        )
+    }
+
+    /// Opens a device of any driver: one that counts calls, or makes them fail, in front of another.
+    ///
+    /// # Errors
+    ///
+    /// If the driver has no device of this ordinal.
+    ///
+    /// # Safety
+    ///
+    /// The driver does what [`Driver`] says: among other things, pointers that it gives out are valid memory, and copies
+    /// touch no other.
+    #[track_caller]
+    pub unsafe fn with_driver(driver: Arc<dyn Driver>, ordinal: i32) -> Result<Self> {
+        open_once(
+            driver,
+            DeviceOrdinal::from_raw(ordinal),
+            "a driver of the caller's",
+        )
+    }
+}
+
+/// Opens what was selected.
+#[track_caller]
+fn open(select: Select) -> Result<Device> {
+    match select {
+        Select::Auto => auto(),
+        Select::Cuda(ordinal) => cuda(ordinal, "a GPU, as asked for"),
+        Select::Simulated(config) => Device::of(&Gpu::new(*config), 0),
+    }
+}
+
+/// How many GPUs the driver shows.
+fn count() -> Result<i32> {
+    match Cuda::load() {
+        Ok(driver) => Ok(driver.device_count()?),
+        Err(LoadError::LibraryMissing { .. } | LoadError::NoDevice { .. }) => Ok(0),
+        Err(error) => Err(Error::unavailable(error)),
+    }
+}
+
+#[track_caller]
+fn auto() -> Result<Device> {
+    let Some(value) = env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
+        return match cuda(0, "the first GPU") {
+            Ok(device) => Ok(device),
+            Err(error) => {
+                let note = format!("simulated, for there is no GPU to use: {error}");
+                let text = note.clone();
+                log!(warn, "{text}");
+                shared_simulation(SimConfig::default(), &note)
+            }
+        };
+    };
+    let value = value.to_string_lossy();
+    let refuse = |problem: &str| Error::unavailable(format!("{VARIABLE}={value}: {problem}"));
+    if let Some(ordinal) = value.strip_prefix("cuda:") {
+        let ordinal = ordinal
+            .parse()
+            .map_err(|_| refuse("a device's number must follow `cuda:`"))?;
+        return cuda(ordinal, &format!("a GPU, by {VARIABLE}={value}"));
+    }
+    if value == "sim" || value.starts_with("sim:") {
+        let config = SimConfig::from_spec(&value).map_err(|error| refuse(&error.to_string()))?;
+        return shared_simulation(config, &format!("simulated, by {VARIABLE}={value}"));
+    }
+    Err(refuse("expected `cuda:N`, `sim` or `sim:` with settings"))
+}
+
+#[track_caller]
+fn cuda(ordinal: i32, note: &str) -> Result<Device> {
+    let driver = Cuda::load().map_err(Error::unavailable)?;
+    open_once(driver, DeviceOrdinal::from_raw(ordinal), note)
+}
+
+/// The process's simulated device; the settings of whoever comes first hold.
+#[track_caller]
+fn shared_simulation(config: SimConfig, note: &str) -> Result<Device> {
+    static SHARED: PerProcess<Arc<dyn Driver>> = PerProcess::new();
+    let driver = SHARED.get_or_init(|| Gpu::new(config).driver());
+    open_once(Arc::clone(driver), DeviceOrdinal::from_raw(0), note)
+}
+
+/// An open device. Its driver's identity cannot be another's while the state lives.
+struct Entry {
+    driver: usize,
+    ordinal: DeviceOrdinal,
+    state: Weak<DeviceState>,
+}
+
+static OPEN: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+
+/// The device, opened if it is not yet; `note` says how it was chosen.
+/// The line that asked for it is that of whoever comes first.
+#[track_caller]
+fn open_once(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal, note: &str) -> Result<Device> {
+    let identity = driver.identity();
+    let mut open = OPEN.lock();
+    open.retain(|entry| entry.state.strong_count() > 0);
+    let known = open
+        .iter()
+        .find(|entry| entry.driver == identity && entry.ordinal == ordinal);
+    if let Some(state) = known.and_then(|entry| entry.state.upgrade()) {
+        return Ok(Device::from_state(state));
+    }
+    let state = Arc::new(DeviceState::open(
+        driver,
+        ordinal,
+        note,
+        Location::caller(),
+        &Hooks,
+    )?);
+    state.memory().shared.join(&state);
+    open.push(Entry {
+        driver: identity,
+        ordinal,
+        state: Arc::downgrade(&state),
+    });
+    Ok(Device::from_state(state))
+}
