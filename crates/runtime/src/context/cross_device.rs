@@ -1,4 +1,4 @@
-//! What a device waits for of other devices: where they are lost first, its own memory is not what it should be.
+//! Dependencies of a device on operations of other devices.
 //!
 //! A copy from another device waits for that one's part of it. If the other context is lost meanwhile, the wait ends all
 //! the same, and what is copied was never written. So a device that has such a copy pending is lost with the other.

@@ -39,11 +39,11 @@ impl DeviceHooks for Hooks {
         // First, for they may make a stream.
         empty_cache(device);
         drain_frees(device);
-        // A device that failed to open completely has none.
+        // It is there, for it was used just now.
         let Some(memory) = device.memory_slot.take::<DeviceMemory>() else {
             return;
         };
-        let remains = Remains {
+        let teardown = Teardown {
             driver: Arc::clone(&device.driver),
             context: device.context,
             put_off: memory.deferred.take_put_off(device),
@@ -55,9 +55,9 @@ impl DeviceHooks for Hooks {
             modules: device.kernel_slot.take().unwrap_or_default(),
         };
         if device.lost().is_some() {
-            remains.abandon();
+            teardown.abandon();
         } else {
-            remains.close();
+            teardown.close();
         }
     }
 }
@@ -66,7 +66,7 @@ impl DeviceHooks for Hooks {
 const FAILURES_MAX: usize = 100;
 
 /// What is left of a device that nobody can name any more. Its streams may still have work.
-struct Remains {
+struct Teardown {
     driver: Arc<dyn Driver>,
     context: ContextHandle,
     shared: Arc<SharedContext>,
@@ -79,7 +79,7 @@ struct Remains {
     put_off: Vec<FreeingBlock>,
 }
 
-impl Remains {
+impl Teardown {
     /// Gives everything back. Never blocks: what must wait is left to a thread of its own.
     fn close(self) {
         if self.put_off.is_empty() && self.is_idle().unwrap_or(false) {
@@ -89,18 +89,18 @@ impl Remains {
             }
         }
         // Shared with the thread, for a closure that does not start is dropped with all that it owns.
-        let remains = Arc::new(parking_lot::Mutex::new(Some(self)));
-        let theirs = Arc::clone(&remains);
+        let teardown = Arc::new(parking_lot::Mutex::new(Some(self)));
+        let theirs = Arc::clone(&teardown);
         let closing = move || {
-            if let Some(remains) = theirs.lock().take() {
-                remains.close_once_idle();
+            if let Some(teardown) = theirs.lock().take() {
+                teardown.close_once_idle();
             }
         };
         let name = String::from("millstream-closing");
         if let Err(error) = thread::Builder::new().name(name).spawn(closing) {
             log!(warn, %error, "no thread to close a device that has work pending");
-            if let Some(remains) = remains.lock().take() {
-                remains.abandon();
+            if let Some(teardown) = teardown.lock().take() {
+                teardown.abandon();
             }
         }
     }

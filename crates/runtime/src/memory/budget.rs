@@ -27,7 +27,7 @@ struct State {
     cache: Cache,
 }
 
-/// The figures of an budget, all of the same moment.
+/// The figures of a budget, all of the same moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Figures {
     /// Bytes of the arrays that live, and of those that are gone but whose frees are not enqueued yet.

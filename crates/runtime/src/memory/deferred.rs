@@ -1,4 +1,4 @@
-//! Frees that were put off, and the stream on which memory used by several streams is freed.
+//! Deferred frees, and the stream on which memory used by several streams is freed.
 
 use std::sync::Arc;
 

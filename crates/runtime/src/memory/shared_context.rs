@@ -1,4 +1,4 @@
-//! Who has a context open: devices that were opened while one before them is still closing, or by way of another driver.
+//! Contexts that several devices share: one that is closing and one opened meanwhile, or devices of two drivers.
 //!
 //! Freeing page-locked memory waits for all work of a context (rule 30), and keeps threads that submit some from doing so
 //! meanwhile. A device that is closed waits for its own work alone. So what only an idle context could give back goes to
@@ -18,11 +18,11 @@ use crate::{Result, context::DeviceState, tracker::Ticket};
 /// One context of this process.
 #[derive(Debug, Default)]
 pub(crate) struct SharedContext {
-    tenants: Mutex<Tenants>,
+    members: Mutex<Members>,
 }
 
 #[derive(Debug, Default)]
-struct Tenants {
+struct Members {
     /// The devices that have the context open.
     open: Vec<Weak<DeviceState>>,
     /// How many have it open or are closing, and so may have work there. One that had to leave its work and what that uses
@@ -32,10 +32,10 @@ struct Tenants {
     left: Parked,
 }
 
-impl Tenants {
+impl Members {
     /// Those that have the context open.
     fn open(&mut self) -> Vec<Arc<DeviceState>> {
-        self.open.retain(|tenant| tenant.strong_count() > 0);
+        self.open.retain(|member| member.strong_count() > 0);
         self.open.iter().filter_map(Weak::upgrade).collect()
     }
 }
@@ -71,33 +71,33 @@ impl SharedContext {
 
     /// Enters a device that has the context open. Blocks while what another has left is being freed.
     pub(crate) fn join(&self, state: &Arc<DeviceState>) {
-        let mut tenants = self.tenants.lock();
-        tenants.open.push(Arc::downgrade(state));
-        tenants.count += 1;
+        let mut members = self.members.lock();
+        members.open.push(Arc::downgrade(state));
+        members.count += 1;
     }
 
     /// All who may use the context, until this is dropped; `None` if one of them is closing, or is just being opened.
     pub(crate) fn all(&self) -> Option<All<'_>> {
-        let mut tenants = self.tenants.try_lock()?;
-        let states = tenants.open();
-        let all = All { tenants, states };
-        (all.states.len() == all.tenants.count).then_some(all)
+        let mut members = self.members.try_lock()?;
+        let states = members.open();
+        let all = All { members, states };
+        (all.states.len() == all.members.count).then_some(all)
     }
 
     /// Lets a device go whose work is over. Blocks while another goes.
     pub(crate) fn leave(&self) -> Leaving<'_> {
-        Leaving::of(self.tenants.lock())
+        Leaving::of(self.members.lock())
     }
 
     /// As [`leave`](Self::leave); `None` where that would block.
     pub(crate) fn try_leave(&self) -> Option<Leaving<'_>> {
-        self.tenants.try_lock().map(Leaving::of)
+        self.members.try_lock().map(Leaving::of)
     }
 }
 
 /// All who may use a context. While this is there nobody opens it.
 pub(crate) struct All<'a> {
-    tenants: MutexGuard<'a, Tenants>,
+    members: MutexGuard<'a, Members>,
     // Second, for a state that is let go by the drop of this leaves as well.
     states: Vec<Arc<DeviceState>>,
 }
@@ -149,30 +149,30 @@ impl DeviceState {
 
 /// A device that is none of those who have the context open any more. While this is there nobody opens it.
 pub(crate) struct Leaving<'a> {
-    tenants: MutexGuard<'a, Tenants>,
+    members: MutexGuard<'a, Members>,
     // Second, as above.
     states: Vec<Arc<DeviceState>>,
 }
 
 impl<'a> Leaving<'a> {
-    fn of(mut tenants: MutexGuard<'a, Tenants>) -> Self {
-        tenants.count -= 1;
-        let states = tenants.open();
-        Self { tenants, states }
+    fn of(mut members: MutexGuard<'a, Members>) -> Self {
+        members.count -= 1;
+        let states = members.open();
+        Self { members, states }
     }
 
     /// Leaves what only an idle context can give back to those who may have work there. If there is none, it comes back, with
     /// what others have left: the context is idle.
     pub(crate) fn leave(&mut self, own: Parked) -> Option<Parked> {
-        let left = &mut self.tenants.left;
+        let left = &mut self.members.left;
         left.inherit(own);
         let all = std::mem::take(left);
         if let Some(heir) = self.states.first() {
             heir.memory().parked.inherit(all);
             return None;
         }
-        if self.tenants.count > 0 {
-            self.tenants.left = all;
+        if self.members.count > 0 {
+            self.members.left = all;
             return None;
         }
         Some(all)

@@ -41,7 +41,7 @@
 //! lane → ledgers, in the order of their numbers → (released) → what a stream shares, one at a time → the pool's events.
 //! A lane is held across the driver calls of its own stream, so that numbers and queue order agree. The others are never
 //! held across a driver call, a host wait or user code. No thread ever waits for a lane while it holds another; whoever gives page-locked memory back only tries to take them all, and whoever looks for memory that is kept,
-//! with the account locked, only tries to take his stream's. The account is locked for a moment where a lane is held and
+//! with the budget locked, only tries to take his stream's. The budget is locked for a moment where a lane is held and
 //! something is freed.
 //!
 //! # Why an operation waits for enough
