@@ -26,52 +26,22 @@
 //! assert!(gpu.reports().is_empty());
 //! ```
 
-pub mod cells;
 pub mod exec;
 pub mod ptx;
 pub mod race;
 
-mod attributes;
+mod api;
 mod config;
-mod context;
-mod copy;
-mod cost;
-mod driver_impl;
-mod engine;
-mod event;
-mod execute;
-mod fault;
-mod gpu;
-mod hold;
-mod host_functions;
+mod core;
 mod ids;
-mod kernel_threads;
-mod launch;
-mod ledger;
-mod live;
 mod memory;
-mod module;
-mod op;
-mod printed;
-mod queue;
 mod report;
-mod rules;
-mod schedule;
-mod spec;
-mod stream;
-mod timeline;
-mod world;
+mod testing;
 
-pub use config::{Schedule, SimConfig};
-pub use cost::CostModel;
-pub use fault::Fault;
-pub use gpu::Gpu;
-pub use hold::Hold;
-pub use ledger::Ledger;
-pub use live::{LiveKind, LiveObject};
-pub use memory::POISON;
+pub use config::{
+    CostModel, Fault, Reading, ReplayToken, ReplayTokenError, Rules, Schedule, SimConfig, SpecError,
+};
+pub use core::{gpu::Gpu, op::Span, schedule::Replayed};
+pub use memory::{POISON, cells};
 pub use report::{Grade, Report, ReportKind};
-pub use rules::{Reading, Rules};
-pub use schedule::{ReplayToken, ReplayTokenError, Replayed, Search};
-pub use spec::SpecError;
-pub use timeline::Span;
+pub use testing::{Hold, Ledger, LiveKind, LiveObject, Search};

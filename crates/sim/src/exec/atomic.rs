@@ -3,13 +3,13 @@
 use super::float::canonical;
 use super::half;
 use super::launch::Region;
-use super::marks::Touch;
 use super::memory::{Cached, Memory, in_window};
 use super::observe::AtomicOperands;
 use super::place::{Failure, Place};
 use super::registers::{LANES, Registers, lanes};
-use crate::ptx::code::{AccessSpace, Atomic, AtomicOp, HighHalves, Window};
-use crate::ptx::types::Type;
+use crate::memory::Touch;
+use crate::ptx::ir::{AccessSpace, Atomic, AtomicOp, HighHalves, Window};
+use millstream_ptx::Type;
 
 /// Whether an atomic can be how threads wait for each other: one whose result they look at.
 pub(super) fn may_wait(atomic: &Atomic) -> bool {

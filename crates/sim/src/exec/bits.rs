@@ -2,7 +2,7 @@
 
 use super::integer::join;
 use super::registers::Registers;
-use crate::ptx::code::{Prmt, Slot};
+use crate::ptx::ir::{Prmt, Slot};
 
 /// The bit field of `length` bits at `position` of `a`, whose type has `bits` bits and whose sign, if it has one, is extended to all 64.
 /// The 32-bit instructions look at 8 bits of position and length, the 64-bit ones at all.

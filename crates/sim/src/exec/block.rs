@@ -8,7 +8,7 @@ use super::memory::{Cached, Memory, Traffic};
 use super::observe::Observer;
 use super::step::Failed;
 use super::warp::{Group, Pause, Shape, Wait, Warp, deadlock};
-use crate::ptx::code::Code;
+use crate::ptx::ir::Code;
 
 /// What has been done so far.
 #[derive(Clone, Copy, Debug, Default)]

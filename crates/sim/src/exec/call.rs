@@ -4,7 +4,7 @@ use super::fault::FaultKind;
 use super::place::Failure;
 use super::registers::{LANES, lanes};
 use super::warp::{Group, Wait, Warp};
-use crate::ptx::code::{Call, CallTarget, Callee, Code, Op};
+use crate::ptx::ir::{Call, CallTarget, Callee, Code, Op};
 
 /// How deep calls may nest.
 const DEPTH_MAX: usize = 1024;

@@ -10,7 +10,7 @@ use super::races::{KernelAccess, KernelRace, Races};
 use super::registers::Words;
 use super::warp::Warp;
 use crate::ptx::Kernel;
-use crate::ptx::code::{Access, Atomic, Exchange};
+use crate::ptx::ir::{Access, Atomic, Exchange};
 
 /// The checks that a launch runs under.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,8 +3,8 @@
 use super::exact::{self, BRAIN, DOUBLE, Finite, Format, HALF, Number, SINGLE, pack, unpack};
 use super::float::{canonical, flush};
 use super::registers::Registers;
-use crate::ptx::code::{Convert, Round, Slot};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{Convert, Round, Slot};
+use millstream_ptx::Type;
 
 /// Converts the lanes of `mask`.
 pub(super) fn run(r: &mut Registers, mask: u32, how: Convert, d: Slot, a: Slot) {

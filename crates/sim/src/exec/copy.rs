@@ -12,7 +12,7 @@ use super::memory::{Memory, in_window};
 use super::place::{Failure, Place};
 use super::registers::lanes;
 use super::warp::Warp;
-use crate::ptx::code::{AccessSpace, AsyncCopy, Window};
+use crate::ptx::ir::{AccessSpace, AsyncCopy, Window};
 
 /// A copy of one thread whose bytes have been read.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 //! This is the slow way, for what the processor's own arithmetic does not offer: directed rounding, 16-bit formats, conversions of every kind,
 //! and whether a result was too small before it was rounded.
 
-use crate::ptx::code::Round;
+use crate::ptx::ir::Round;
 
 /// A binary floating-point format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Operations between the lanes of a warp.
 
 use super::registers::{LANES, Registers, lanes};
-use crate::ptx::code::{Exchange, ExchangeOp};
+use crate::ptx::ir::{Exchange, ExchangeOp};
 
 /// Runs an exchange for the lanes `mask`, and returns those that have to wait, because a lane that their members mask names and
 /// that still lives has not arrived.

@@ -3,7 +3,7 @@
 use super::float8;
 use super::registers::Registers;
 use super::video;
-use crate::ptx::code::{Extra, Slot};
+use crate::ptx::ir::{Extra, Slot};
 
 /// Runs the operation on all lanes of `mask`.
 #[cold]

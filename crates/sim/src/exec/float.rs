@@ -7,7 +7,7 @@
 
 use super::registers::{LANES, Registers, Words, lanes};
 use super::rounding::{self, Operation};
-use crate::ptx::code::{CompareFloat, FloatBin, FloatMode, FloatUn, Round, Slot, Test};
+use crate::ptx::ir::{CompareFloat, FloatBin, FloatMode, FloatUn, Round, Slot, Test};
 
 /// The NaN that every single-precision operation gives.
 const NAN_32: u32 = 0x7fff_ffff;

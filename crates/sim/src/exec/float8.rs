@@ -1,7 +1,7 @@
 //! Floats of 8 bits, and singles with a short fraction.
 
 use super::exact::{self, HALF, Number, SINGLE, unpack};
-use crate::ptx::code::{Float8, Round, TensorRound};
+use crate::ptx::ir::{Float8, Round, TensorRound};
 
 /// The magnitudes of a format below its NaNs and infinities, in order: the value of bits `n` is that of `n`.
 fn magnitude(format: Float8, bits: u8) -> f64 {

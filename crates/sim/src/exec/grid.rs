@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
+use super::SHARED_BYTES_MAX;
 use super::block::{Block, Counts, FailedThread, Progress, Worker, coordinates};
 use super::checks::{Checked, Checks, Noticed};
 use super::fault::{Fault, FaultKind};
 use super::launch::{GlobalMemory, Launch, Stats};
 use super::observe::{Nobody, Observer};
 use super::races::{KernelRace, Races};
-use crate::attributes::SHARED_BYTES_MAX;
 use crate::ptx::Kernel;
 
 /// The most threads of a block.

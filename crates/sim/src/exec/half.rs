@@ -2,8 +2,8 @@
 
 use super::exact::{self, BRAIN, Format, HALF, Number, pack, unpack};
 use super::registers::Registers;
-use crate::ptx::code::{HalfFormat, HalfOp, Round, Slot};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{HalfFormat, HalfOp, Round, Slot};
+use millstream_ptx::Type;
 
 /// Runs an operation on all lanes of `mask`.
 pub(super) fn run(r: &mut Registers, mask: u32, op: HalfOp, how: HalfFormat, d: Slot, abc: [Slot; 3]) {

@@ -2,7 +2,7 @@
 
 use super::bits::{dot2, dot4, extract};
 use super::registers::Registers;
-use crate::ptx::code::{
+use crate::ptx::ir::{
     Bin32, Bin64, Carry, Compare, Join, Narrow, PredOp, Shift64, Slot, Tri32, Tri64, Un32, Un64, Widen,
 };
 

@@ -1,7 +1,10 @@
 //! What a launch is given and what it reports.
 
-use super::marks::Marks;
-use crate::cells::Cells;
+use crate::memory::Cells;
+use crate::memory::Marks;
+
+/// The most shared memory that a block can have, static and dynamic together, in bytes: what an H200 allows a kernel to opt in to.
+pub(crate) const SHARED_BYTES_MAX: u32 = 227 << 10;
 
 /// Finds the memory behind a global address.
 pub trait GlobalMemory: Sync {

@@ -11,7 +11,7 @@ use super::observe::{At, Observer};
 use super::place::{Failure, Place};
 use super::registers::{LANES, lanes};
 use super::warp::Warp;
-use crate::ptx::code::{AccessSpace, Mbarrier, MbarrierOp, PENDING_MASK, Window};
+use crate::ptx::ir::{AccessSpace, Mbarrier, MbarrierOp, PENDING_MASK, Window};
 
 /// The most arrivals of a phase, and the most bytes that it waits for.
 const COUNT_MAX: u64 = PENDING_MASK;

@@ -2,12 +2,12 @@
 
 use super::fault::FaultKind;
 use super::launch::{GlobalMemory, Region, Watched};
-use super::marks::Touch;
 use super::place::{Extent, Failure, Pattern, Place, indices};
 use super::registers::{FULL, LANES, Registers, lanes};
 use super::staging::{LANE_BYTES_MAX, Stage, gather, scatter, splat, staged};
 use super::watch::{note, read_touch, write_touch};
-use crate::ptx::code::{Access, AccessSpace, AddressBase, Window};
+use crate::memory::Touch;
+use crate::ptx::ir::{Access, AccessSpace, AddressBase, Window};
 
 /// How much global memory was accessed.
 #[derive(Clone, Copy, Debug, Default)]

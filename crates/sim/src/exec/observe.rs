@@ -6,7 +6,7 @@ use super::barrier::Barriers;
 use super::place::Place;
 use super::registers::{Doubles, Words};
 use super::warp::Warp;
-use crate::ptx::code::{Access, Atomic, Exchange, Mbarrier};
+use crate::ptx::ir::{Access, Atomic, Exchange, Mbarrier};
 
 /// Where a warp is, and which of its lanes do what stands there.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::fault::FaultKind;
 use super::registers::{Doubles, LANES, Registers};
-use crate::ptx::code::{Address, AddressBase};
+use crate::ptx::ir::{Address, AddressBase};
 
 /// An access that failed: which lane, and how.
 pub(super) type Failure = (usize, FaultKind);

@@ -1,8 +1,8 @@
 //! Bytes behind the generic addresses of one thread, wherever they lie: for what reads texts and arguments.
 
-use super::marks::Touch;
 use super::memory::Memory;
-use crate::ptx::code::Window;
+use crate::memory::Touch;
+use crate::ptx::ir::Window;
 
 /// The longest text that is read.
 const TEXT_BYTES_MAX: usize = 1 << 16;

@@ -3,7 +3,7 @@
 //! Each loop works out all 32 lanes, whether they take part or not, and then writes those of the mask: the loops have no branches, so
 //! that the compiler turns them into vector instructions.
 
-use crate::ptx::code::{Callee, Code, Slot};
+use crate::ptx::ir::{Callee, Code, Slot};
 
 /// The lanes of a warp.
 pub(super) const LANES: usize = 32;

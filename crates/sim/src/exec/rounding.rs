@@ -2,7 +2,7 @@
 
 use super::exact::{self, DOUBLE, Format, Number, SINGLE, pack, unpack};
 use super::float::{flush, nan_double};
-use crate::ptx::code::{FloatMode, Round};
+use crate::ptx::ir::{FloatMode, Round};
 
 /// An operation on numbers; the last operand is not used by all.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@ use super::memory::{Cached, Memory};
 use super::place::{Failure, Place};
 use super::registers::{LANES, Registers};
 use super::watch::{read_touch, write_touch};
-use crate::ptx::code::Access;
+use crate::ptx::ir::Access;
 
 impl<'m> Memory<'_, 'm> {
     /// Loads 32-bit values run by run: the rows of a narrow block lie apart, but each is one piece.

@@ -1,7 +1,7 @@
 //! Between registers and bytes: values of an access are gathered from a slice, or scattered to one.
 
 use super::registers::{LANES, Registers, Words};
-use crate::ptx::code::Access;
+use crate::ptx::ir::Access;
 
 /// Bytes of the widest access of one lane.
 pub(super) const LANE_BYTES_MAX: usize = 16;

@@ -7,7 +7,7 @@ use super::observe::{Arrived, At, Observer};
 use super::registers::{LANES, Registers, lanes};
 use super::warp::{Group, NOWHERE, Pause, Wait, Warp, deadlock};
 use super::{atomic, bits, call, convert, copy, extra, float, half, integer, mbarrier, system};
-use crate::ptx::code::{BarrierOp, GUARD_NEGATED, NO_GUARD, Op, Window};
+use crate::ptx::ir::{BarrierOp, GUARD_NEGATED, NO_GUARD, Op, Window};
 
 /// A thread that failed.
 #[derive(Debug)]

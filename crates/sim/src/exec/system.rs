@@ -7,7 +7,7 @@ use super::place::Failure;
 use super::printf;
 use super::registers::{LANES, lanes};
 use super::warp::Warp;
-use crate::ptx::code::System;
+use crate::ptx::ir::System;
 
 /// Serves the lanes of `mask`, the lowest first.
 #[cold]

@@ -1,7 +1,7 @@
 //! The video instructions, lane by lane.
 
-use crate::ptx::code::{Packed, PackedOp, Part, Second, Shift, Video, VideoOp};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{Packed, PackedOp, Part, Second, Shift, Video, VideoOp};
+use millstream_ptx::Type;
 
 /// `bits` bits of a register from bit `from` on, extended by the type's sign.
 fn field(value: u32, from: u32, bits: u32, ty: Type) -> i64 {

@@ -12,7 +12,7 @@ use super::call::Stacks;
 use super::exchange;
 use super::fault::FaultKind;
 use super::registers::{FULL, LANES, Registers, Words, lanes};
-use crate::ptx::code::{BarrierOp, Code, Exchange, ExchangeOp, Initial, Op, Special};
+use crate::ptx::ir::{BarrierOp, Code, Exchange, ExchangeOp, Initial, Op, Special};
 
 /// Backward branches that a warp may take before it gives way.
 const PATIENCE: i64 = 1 << 16;

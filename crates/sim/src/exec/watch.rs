@@ -1,10 +1,10 @@
 //! Marks of what a warp accesses, for whoever watches.
 
 use super::launch::Watched;
-use super::marks::Touch;
 use super::place::{Pattern, Place};
 use super::registers::lanes;
-use crate::ptx::code::Access;
+use crate::memory::Touch;
+use crate::ptx::ir::Access;
 
 /// How a load touches memory.
 #[inline(always)]

@@ -3,14 +3,10 @@
 use std::sync::{Arc, OnceLock};
 
 use millstream_driver::{ContextHandle, StreamHandle};
+use millstream_ptx::Site;
 
-use super::{MemoryMap, backing::Backing, host::HostRange};
-use crate::{
-    cells::Cells,
-    exec::Marks,
-    ids::{OpId, name},
-    race::{Site, Tag},
-};
+use super::{Cells, Marks, MemoryMap, Tag, backing::Backing, host::HostRange};
+use crate::ids::{OpId, name};
 
 /// Where an allocation came from, and so what may free it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +80,7 @@ pub(crate) struct Allocation {
     /// What the race checker calls it.
     pub(crate) tag: Arc<Tag>,
     /// What the kernel that runs has done to it so far, if someone wants to know.
-    pub(super) marks: OnceLock<Box<Marks>>,
+    pub(crate) marks: OnceLock<Box<Marks>>,
 }
 
 impl Allocation {
@@ -97,7 +93,7 @@ impl Allocation {
         self.freed || self.free.is_some()
     }
 
-    pub(super) fn cells(&self) -> Option<Cells<'_>> {
+    pub(crate) fn cells(&self) -> Option<Cells<'_>> {
         match &self.store {
             Store::Owned(backing) => Some(backing.cells()),
             Store::Registered(range) => Some(range.cells()),

@@ -10,7 +10,7 @@ use std::{
     ptr::NonNull,
 };
 
-use crate::cells::Cells;
+use super::Cells;
 
 /// Zeroed memory of the host's allocator, at an address aligned as asked. The system backs it page by page, when touched.
 #[derive(Debug)]

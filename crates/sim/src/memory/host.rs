@@ -7,7 +7,7 @@
 
 use std::ffi::c_void;
 
-use crate::cells::Cells;
+use super::Cells;
 
 /// A range of host memory that the caller vouches for.
 #[derive(Clone, Copy, Debug)]

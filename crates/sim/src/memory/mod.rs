@@ -6,13 +6,13 @@
 
 mod allocation;
 mod backing;
-mod device;
+pub mod cells;
 pub(crate) mod host;
-mod kernel_view;
-mod managed;
+mod marks;
 mod outside;
-mod pinned;
 pub(crate) mod pool;
+mod rows;
+mod tag;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -21,18 +21,17 @@ use std::{
 };
 
 use millstream_driver::{ALLOCATION_ALIGNMENT, ContextHandle, StreamHandle};
+use millstream_ptx::Site;
 
 use self::{allocation::Store, backing::Backing, host::HostRange};
+use crate::{ReportKind, ids::OpId};
+
+pub use self::marks::{Marks, Touch};
 pub(crate) use self::{
     allocation::{Allocation, Kind},
-    kernel_view::KernelView,
-};
-use crate::{
-    ReportKind,
     cells::Cells,
-    exec::Marks,
-    ids::OpId,
-    race::{Site, Tag},
+    rows::{Direction, Rows},
+    tag::Tag,
 };
 
 /// What fresh memory holds, repeated: a NaN as `f32` and as `f64`, and `0x7ffb_dead` to the eye.

@@ -44,30 +44,12 @@
 //! A thread has 16 KiB of stack for calls that are made at run time, which nest up to 1024 deep. The check for races between the
 //! threads of a kernel does not see what `cp.async` writes to shared memory.
 
-mod access;
-mod ast;
-mod body;
-mod calls;
-pub(crate) mod code;
-mod constant;
-mod declaration;
-mod error;
-mod extra;
-mod header;
-mod lexer;
-mod lower;
-mod mbarrier;
-mod module;
-mod number;
-mod operands;
-mod operation;
-mod origins;
-mod parser;
-mod signature;
-pub(crate) mod types;
+pub(crate) mod ir;
 
-pub use error::{PtxError, PtxErrorKind};
+mod float_access;
+mod lower;
+mod module;
+
+pub use float_access::FloatAccess;
+pub use millstream_ptx::{Param, ParamType, PtxError, PtxErrorKind, Signature, signatures};
 pub use module::{Kernel, Module, Variable, parse};
-pub use origins::FloatAccess;
-pub use signature::{Param, Signature, signatures};
-pub use types::ParamType;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::ast::{ModuleAst, Space, VariableAst};
-use super::code::Code;
-use super::code::FUNCTION_ADDRESSES;
-use super::error::{PtxError, PtxErrorKind};
+use super::ir::Code;
+use super::ir::FUNCTION_ADDRESSES;
 use super::lower;
-use super::parser::{self, Bodies};
-use super::signature::Signature;
+use millstream_ptx::Signature;
+use millstream_ptx::ast::{ModuleAst, Space, VariableAst};
+use millstream_ptx::parser::{self, Bodies};
+use millstream_ptx::{PtxError, PtxErrorKind};
 
 /// A PTX text, checked and lowered.
 #[derive(Debug)]

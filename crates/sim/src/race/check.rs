@@ -7,13 +7,16 @@ use std::{
 };
 
 use super::{
-    effect::{Effect, Spot, Tag},
+    effect::{Effect, Spot},
     finding::{Finding, FoundMemory, Party},
     pages::Pages,
     state::{Access, Actor, BLANK, Deed, FILLED, Made, States, Use, Who},
     words::{missing_edge, noun, verb},
 };
-use crate::{Grade, ReportKind, SimConfig, exec::Touch};
+use crate::{
+    Grade, ReportKind, SimConfig,
+    memory::{Tag, Touch},
+};
 
 /// How many ended allocations are remembered.
 const ENDED_MAX: usize = 1 << 12;

@@ -2,70 +2,27 @@
 
 use std::{ops::Range, sync::Arc};
 
-use millstream_driver::StreamHandle;
+use millstream_driver::FloatOperand;
 
-use super::label::Site;
 use crate::{
-    exec::{KernelAccess, KernelRace, Touch},
-    ids::{OpId, name},
-    module::Mismatch,
+    exec::{KernelAccess, KernelRace},
+    memory::{Tag, Touch},
+    ptx::ParamType,
 };
-
-/// An allocation, for findings.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Tag {
-    /// Allocations are numbered from 1 in the order in which they are made; 0 is pageable memory.
-    pub(crate) number: u64,
-    pub(crate) bytes: u64,
-    /// The function it came from.
-    pub(crate) origin: &'static str,
-    /// The device whose memory it is, if there are several.
-    pub(crate) device: Option<u32>,
-    /// The operation that begins its life, for pool memory.
-    pub(crate) born: Option<(OpId, StreamHandle)>,
-    pub(crate) site: Option<Site>,
-    /// Whether it holds something from the beginning: the host may write it unseen, or it is a variable.
-    pub(crate) filled: bool,
-    /// Whether the host reads it: what is copied there has arrived.
-    pub(crate) of_host: bool,
-    /// Whether it is the driver that ends its life, along with its module.
-    pub(crate) variable: bool,
-}
-
-impl Tag {
-    pub(super) fn describe(&self) -> String {
-        if self.number == 0 {
-            return "pageable host memory".into();
-        }
-        format!("allocation {} ({})", self.number, self.origin())
-    }
-
-    /// Its size, the function that made it, and the caller's line.
-    pub(crate) fn origin(&self) -> String {
-        format!("{} bytes, {}", self.bytes, self.made())
-    }
-
-    /// The function that made it, and the caller's line.
-    pub(crate) fn made(&self) -> String {
-        let mut text = self.origin.to_owned();
-        if let Some(device) = self.device {
-            text += &format!(" on device {device}");
-        }
-        if let Some((op, stream)) = self.born {
-            text += &format!(" by {op} on {}", name(stream));
-        }
-        if let Some(site) = &self.site {
-            text += &format!(", {site}");
-        }
-        text
-    }
-}
 
 /// Bytes of an allocation, in ascending runs that do not overlap.
 #[derive(Clone, Debug)]
 pub(crate) struct Spot {
     pub(crate) tag: Arc<Tag>,
     pub(crate) runs: Vec<Range<u64>>,
+}
+
+impl Spot {
+    /// The same access to all of the bytes.
+    pub(crate) fn touched(self, touch: Touch) -> Effect {
+        let runs = self.runs.into_iter().map(|range| (range, touch)).collect();
+        Effect::Touch(self.tag, runs)
+    }
 }
 
 /// One thing that an operation or the host did.
@@ -101,4 +58,12 @@ pub(crate) struct Stray {
     /// The allocation around it, or the nearest.
     pub(crate) tag: Option<Arc<Tag>>,
     pub(crate) access: KernelAccess,
+}
+
+/// An instruction whose floating-point type has another size than the declared elements.
+#[derive(Clone, Debug)]
+pub(crate) struct Mismatch {
+    pub(crate) pc: u32,
+    pub(crate) accessed: ParamType,
+    pub(crate) declared: FloatOperand,
 }

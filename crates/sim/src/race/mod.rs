@@ -87,6 +87,28 @@
 //! at most. Not seen are accesses on ways that the run did not take, what `cp.async` copies, and of
 //! each word, more than the last 64 accesses that nothing orders.
 //!
+//! # Labels
+//!
+//! A finding shows the [`Label`] that was set where an operation was enqueued, with its source line.
+//!
+//! ```
+//! use millstream_driver::{DeviceOrdinal, Driver, FillPattern};
+//! use millstream_sim::{Gpu, SimConfig, race::Label};
+//! let gpu = Gpu::new(SimConfig::new());
+//! let context = gpu.primary_context_retain(DeviceOrdinal::from_raw(0)).unwrap();
+//! // SAFETY: context, streams and memory are alive.
+//! unsafe {
+//!     let (one, other) = (gpu.stream_create(context, true, 0).unwrap(), gpu.stream_create(context, true, 0).unwrap());
+//!     let memory = gpu.mem_alloc(context, 64).unwrap();
+//!     for (stream, name) in [(one, "first pass"), (other, "second pass")] {
+//!         let _label = Label::new(name);
+//!         gpu.memset_async(context, memory, FillPattern::U8(0), 64, stream).unwrap();
+//!     }
+//!     gpu.context_synchronize(context).unwrap();
+//! }
+//! assert!(gpu.findings()[0].to_string().contains("second pass"));
+//! ```
+//!
 //! # How
 //!
 //! | file | holds |
@@ -106,34 +128,32 @@ mod check;
 mod clock;
 mod effect;
 mod finding;
-mod host;
 mod json;
-mod label;
 mod order;
 mod pages;
 mod queue;
 mod state;
 mod within;
 mod words;
-mod world;
 
 use std::sync::Arc;
 
 use millstream_driver::{ContextHandle, EventHandle, StreamHandle};
+use millstream_ptx::Site;
 
 pub use finding::{Finding, FoundMemory, Party};
-pub use label::Label;
+pub use millstream_ptx::Label;
 
-pub(crate) use effect::{Effect, Spot, Stray, Tag};
-pub(crate) use label::Site;
+pub(crate) use effect::{Effect, Mismatch, Spot, Stray};
 pub(crate) use order::{Gone, Seen};
+pub(crate) use words::Word;
 
 use check::Checker;
 use order::Order;
 use queue::Queue;
 use state::{Actor, Deed, Who};
 
-use crate::{SimConfig, ids::OpId, op::OpKind};
+use crate::{SimConfig, ids::OpId};
 
 /// The checker of one world; does nothing when it is off.
 #[derive(Debug)]
@@ -158,7 +178,8 @@ pub(crate) struct Enqueued<'a> {
     pub(crate) gone: Gone,
     /// Pending operations that it is made to wait for besides.
     pub(crate) after: &'a [OpId],
-    pub(crate) kind: &'a OpKind,
+    /// The operation in a word; `None` for one that touches no memory.
+    pub(crate) word: Option<Word>,
     pub(crate) call: &'static str,
 }
 
@@ -179,7 +200,7 @@ impl Race {
     }
 
     /// An operation is enqueued.
-    pub(crate) fn enqueued(&mut self, op: &Enqueued<'_>) {
+    pub(crate) fn enqueued(&mut self, op: Enqueued<'_>) {
         let Some(Parts { order, queue, .. }) = self.on.as_deref_mut() else {
             return;
         };
@@ -192,18 +213,14 @@ impl Race {
             })
             .collect();
         let point = order.enqueue(op.stream, op.id.0, (op.queues, op.gone), after.into_iter());
-        // Markers, records and holds touch nothing, and a prefetch changes nothing (rule 51).
-        if matches!(
-            op.kind,
-            OpKind::Marker | OpKind::Record(_) | OpKind::Hold(_) | OpKind::Prefetch(_)
-        ) {
+        let Some(word) = op.word else {
             return;
-        }
+        };
         let deed = Deed {
             op: op.id.0,
             slot: point.slot,
             stream: op.stream,
-            word: op.kind.word(),
+            word,
             call: op.call,
             site: Site::current(),
         };

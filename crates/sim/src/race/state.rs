@@ -6,13 +6,14 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use millstream_driver::StreamHandle;
+use millstream_ptx::Site;
 use smallvec::SmallVec;
 
 use super::{
+    Word,
     clock::{Clock, Point},
-    label::Site,
 };
-use crate::{exec::Touch, op::Word};
+use crate::memory::Touch;
 
 /// A history's number.
 pub(super) type StateId = u32;

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use super::{
+    Mismatch,
     check::Checker,
-    effect::{Stray, Tag},
+    effect::Stray,
     finding::{FoundMemory, Party},
     state::Actor,
 };
 use crate::{
     Grade, ReportKind,
     exec::{KernelAccess, KernelRace, MissingOrder, RacedMemory},
-    module::Mismatch,
+    memory::Tag,
 };
 
 impl Checker {

@@ -1,16 +1,17 @@
 //! How findings are put into words.
 
-use std::ops::Range;
+use std::{fmt, ops::Range, sync::Arc};
+
+use millstream_driver::ManagedLocation;
+use millstream_ptx::Site;
 
 use super::{
-    effect::Tag,
     finding::{FoundMemory, Party},
-    label::Site,
     state::{Actor, Deed},
 };
 use crate::{
-    exec::Touch,
     ids::{name, told_device},
+    memory::{Direction, Rows, Tag, Touch},
 };
 
 impl Party {
@@ -97,5 +98,37 @@ pub(super) fn noun(touch: Touch) -> &'static str {
         "atomic"
     } else {
         "read"
+    }
+}
+
+/// An operation in a word.
+#[derive(Clone, Debug)]
+pub(crate) enum Word {
+    Kernel(Arc<str>),
+    Copy(Direction, Rows),
+    Fill(u64),
+    Prefetch(u64, ManagedLocation),
+    Plain(&'static str),
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kernel(name) => write!(f, "kernel `{name}`"),
+            Self::Copy(direction, rows) if rows.height > 1 => {
+                write!(
+                    f,
+                    "copy ({direction:?}, {} rows of {} bytes)",
+                    rows.height, rows.width
+                )
+            }
+            Self::Copy(direction, rows) => write!(f, "copy ({direction:?}, {} bytes)", rows.bytes()),
+            Self::Fill(bytes) => write!(f, "fill ({bytes} bytes)"),
+            Self::Prefetch(bytes, ManagedLocation::Host) => write!(f, "prefetch ({bytes} bytes to the host)"),
+            Self::Prefetch(bytes, ManagedLocation::Device(device)) => {
+                write!(f, "prefetch ({bytes} bytes to device {})", device.as_raw())
+            }
+            Self::Plain(word) => f.write_str(word),
+        }
     }
 }

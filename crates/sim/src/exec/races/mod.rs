@@ -27,7 +27,7 @@ use super::staging::{LANE_BYTES_MAX, Stage, scatter, staged};
 use super::warp::{Warp, meet};
 use super::{barrier::Barriers, registers::Registers};
 use crate::ptx::Kernel;
-use crate::ptx::code::{
+use crate::ptx::ir::{
     Access, AccessSpace, Atomic, AtomicOp, Code, Exchange, Mbarrier, MbarrierOp, Op, Window,
 };
 

@@ -4,9 +4,9 @@ use super::memory::takes_block_scope;
 use super::mnemonic::Mnemonic;
 use super::operand::Class;
 use super::{Lowerer, PtxError, uses};
-use crate::ptx::ast::Operand;
-use crate::ptx::code::{AccessSpace, Address, Atomic, AtomicOp, Code, HighHalves, Op, Order, System, Window};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{AccessSpace, Address, Atomic, AtomicOp, Code, HighHalves, Op, Order, System, Window};
+use millstream_ptx::Type;
+use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
     /// `atom`, `red`.

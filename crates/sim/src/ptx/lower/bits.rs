@@ -3,9 +3,9 @@
 use super::mnemonic::Mnemonic;
 use super::operand::Class;
 use super::{Lowerer, PtxError};
-use crate::ptx::ast::Operand;
-use crate::ptx::code::{Bin32, Bin64, Compare, Narrow, Op, PredOp, Prmt, Shift64, Tri32, Un32, Un64};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{Bin32, Bin64, Compare, Narrow, Op, PredOp, Prmt, Shift64, Tri32, Un32, Un64};
+use millstream_ptx::Type;
+use millstream_ptx::ast::Operand;
 
 const BITS: [Type; 3] = [Type::B16, Type::B32, Type::B64];
 

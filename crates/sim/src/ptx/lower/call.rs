@@ -4,10 +4,10 @@ use super::mnemonic::Mnemonic;
 use super::names::{Scope, Symbol};
 use super::operand::Class;
 use super::{CALLS_MAX, Frame, GUARD_NEGATED, Lowerer, NO_GUARD, PtxError, PtxErrorKind};
-use crate::ptx::ast::{FormalAst, FunctionAst, Operand, RegisterType};
-use crate::ptx::code::{AddressBase, Bin64, Call, CallTarget, Callee, Op, Slot, Window};
+use crate::ptx::ir::{AddressBase, Bin64, Call, CallTarget, Callee, Op, Slot, Window};
 use crate::ptx::module::function_address;
-use crate::ptx::types::Type;
+use millstream_ptx::Type;
+use millstream_ptx::ast::{FormalAst, FunctionAst, Operand, RegisterType};
 
 /// The bytes of a thread's stack, where a kernel has one.
 const STACK_BYTES: u32 = 16 << 10;

@@ -3,9 +3,9 @@
 use super::mnemonic::Mnemonic;
 use super::operand::Class;
 use super::{Lowerer, PtxError};
-use crate::ptx::ast::Operand;
-use crate::ptx::code::{Compare, CompareFloat, Op, PredOp, Slot, Un32};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{Compare, CompareFloat, Op, PredOp, Slot, Un32};
+use millstream_ptx::Type;
+use millstream_ptx::ast::Operand;
 
 /// The boolean operations of `setp` and `set`, with those for the complement.
 const BOOLEANS: [(&str, (PredOp, PredOp)); 3] = [

@@ -3,9 +3,9 @@
 use super::mnemonic::Mnemonic;
 use super::operand::Class;
 use super::{Lowerer, PtxError};
-use crate::ptx::ast::Operand;
-use crate::ptx::code::{Bin32, Convert, Op, PredOp, Round, Slot, Un32};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{Bin32, Convert, Op, PredOp, Round, Slot, Un32};
+use millstream_ptx::Type;
+use millstream_ptx::ast::Operand;
 
 /// The result and the operands of a comparison, and what its outcome is combined with.
 type Compared<'a> = (&'a Operand<'a>, [&'a Operand<'a>; 2], Option<(PredOp, Slot)>);

@@ -4,9 +4,9 @@ use super::mnemonic::Mnemonic;
 use super::names::Symbol;
 use super::operand::Class;
 use super::{Lowerer, PtxError, PtxErrorKind};
-use crate::ptx::ast::Operand;
-use crate::ptx::code::{Barrier, BarrierOp, Op, Slot};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{Barrier, BarrierOp, Op, Slot};
+use millstream_ptx::Type;
+use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
     /// An instruction without operands.

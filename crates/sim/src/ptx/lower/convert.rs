@@ -3,10 +3,10 @@
 use super::mnemonic::Mnemonic;
 use super::operand::Class;
 use super::{Lowerer, PtxError};
-use crate::ptx::code::{
+use crate::ptx::ir::{
     Bin32, Bin64, Convert, Extra, HalfFormat, HalfOp, Narrow, Op, Round, Slot, Un32, Un64, Widen, Window,
 };
-use crate::ptx::types::Type;
+use millstream_ptx::Type;
 
 /// What is done to 16-bit floats that singles have been converted to.
 #[derive(Clone, Copy)]

@@ -2,9 +2,9 @@
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
-use crate::ptx::ast::Operand;
-use crate::ptx::code::{AccessSpace, AsyncCopy, Op, Window};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{AccessSpace, AsyncCopy, Op, Window};
+use millstream_ptx::Type;
+use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
     /// `cp.async` and what waits for it.

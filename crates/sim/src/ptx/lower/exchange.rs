@@ -3,9 +3,9 @@
 use super::mnemonic::Mnemonic;
 use super::operand::Class;
 use super::{Lowerer, PtxError};
-use crate::ptx::ast::Operand;
-use crate::ptx::code::{Exchange, ExchangeOp, Op, Slot};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{Exchange, ExchangeOp, Op, Slot};
+use millstream_ptx::Type;
+use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
     pub(super) fn emit_exchange(&mut self, exchange: Exchange) {

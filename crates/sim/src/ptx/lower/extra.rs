@@ -3,8 +3,8 @@
 use super::mnemonic::Mnemonic;
 use super::operand::Class;
 use super::{Lowerer, PtxError};
-use crate::ptx::code::{Bin32, Exchange, ExchangeOp, Extra, Op, Packed, PackedOp, Slot};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{Bin32, Exchange, ExchangeOp, Extra, Op, Packed, PackedOp, Slot};
+use millstream_ptx::Type;
 
 impl<'a> Lowerer<'a> {
     pub(super) fn emit_extra(&mut self, f: Extra, d: Slot, [a, b, c]: [Slot; 3]) {

@@ -3,11 +3,9 @@
 use super::mnemonic::Mnemonic;
 use super::operand::Class;
 use super::{Lowerer, PtxError};
-use crate::ptx::ast::Operand;
-use crate::ptx::code::{
-    Bin32, Bin64, FloatBin, FloatMode, FloatUn, HalfFormat, HalfOp, Op, Round, Slot, Test,
-};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{Bin32, Bin64, FloatBin, FloatMode, FloatUn, HalfFormat, HalfOp, Op, Round, Slot, Test};
+use millstream_ptx::Type;
+use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
     /// `add`, `sub`, `mul`, `mad`, `fma`, `div`, `neg`, `abs`, `min`, `max` of f32 and f64.

@@ -2,8 +2,8 @@
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
-use crate::ptx::code::{Extra, Float8, TensorRound};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{Extra, Float8, TensorRound};
+use millstream_ptx::Type;
 
 impl<'a> Lowerer<'a> {
     /// `cvt` where one of the types is `e4m3x2`, `e5m2x2` or `tf32`.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ptx::ast::{FunctionAst, InstructionAst, ModuleAst, Operand, Statement};
+use millstream_ptx::ast::{FunctionAst, InstructionAst, ModuleAst, Operand, Statement};
 
 /// What a function's body does to others.
 #[derive(Debug, Default)]

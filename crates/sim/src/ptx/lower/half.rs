@@ -3,8 +3,8 @@
 use super::mnemonic::Mnemonic;
 use super::operand::Class;
 use super::{Lowerer, PtxError};
-use crate::ptx::code::{Bin32, HalfFormat, HalfOp, Op, Round, Slot};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{Bin32, HalfFormat, HalfOp, Op, Round, Slot};
+use millstream_ptx::Type;
 
 impl<'a> Lowerer<'a> {
     /// `add`, `sub`, `mul`, `fma`, `neg`, `abs`, `min`, `max` of f16, f16x2, bf16 and bf16x2.

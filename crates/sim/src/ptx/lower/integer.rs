@@ -3,9 +3,9 @@
 use super::mnemonic::Mnemonic;
 use super::operand::Class;
 use super::{Lowerer, PtxError};
-use crate::ptx::ast::Operand;
-use crate::ptx::code::{Bin32, Bin64, Carry, Join, Narrow, Op, Shift64, Slot, Tri32, Tri64, Un32, Un64};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{Bin32, Bin64, Carry, Join, Narrow, Op, Shift64, Slot, Tri32, Tri64, Un32, Un64};
+use millstream_ptx::Type;
+use millstream_ptx::ast::Operand;
 
 /// Which part of a product is kept.
 #[derive(Clone, Copy, PartialEq, Eq)]

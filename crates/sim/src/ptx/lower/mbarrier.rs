@@ -3,9 +3,9 @@
 use super::mnemonic::Mnemonic;
 use super::operand::Class;
 use super::{Lowerer, PtxError};
-use crate::ptx::ast::Operand;
-use crate::ptx::code::{AccessSpace, Bin64, Mbarrier, MbarrierOp, Narrow, Op, PENDING_MASK, Slot, Window};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{AccessSpace, Bin64, Mbarrier, MbarrierOp, Narrow, Op, PENDING_MASK, Slot, Window};
+use millstream_ptx::Type;
+use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
     /// `mbarrier`.

@@ -6,11 +6,11 @@ use super::mnemonic::Mnemonic;
 use super::names::Symbol;
 use super::operand::Class;
 use super::{Lowerer, PtxError, PtxErrorKind};
-use crate::ptx::ast::Operand;
-use crate::ptx::code::{
+use crate::ptx::ir::{
     Access, AccessSpace, Address, AddressBase, Narrow, Op, Order, Slot, Special, Widen, Window,
 };
-use crate::ptx::types::Type;
+use millstream_ptx::Type;
+use millstream_ptx::ast::Operand;
 
 /// Hints about caching, and scopes wider than a block, which change nothing where all memory is coherent.
 const HINTS: [&str; 27] = [

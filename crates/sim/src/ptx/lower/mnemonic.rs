@@ -3,10 +3,10 @@
 use smallvec::SmallVec;
 
 use super::refused;
-use crate::ptx::ast::{InstructionAst, Operand};
-use crate::ptx::code::Round;
-use crate::ptx::error::{PtxError, PtxErrorKind};
-use crate::ptx::types::Type;
+use crate::ptx::ir::Round;
+use millstream_ptx::Type;
+use millstream_ptx::ast::{InstructionAst, Operand};
+use millstream_ptx::{PtxError, PtxErrorKind};
 
 /// The parts of an instruction's name. Each family of instructions takes the parts it understands; whatever is left makes the
 /// instruction an unsupported one.
@@ -74,7 +74,7 @@ impl<'a> Mnemonic<'a> {
         }
     }
 
-    /// The integer type of an operation that is one for [`Extra`](crate::ptx::code::Extra): it is taken.
+    /// The integer type of an operation that is one for [`Extra`](crate::ptx::ir::Extra): it is taken.
     pub(super) fn packed_integer(&mut self) -> Option<Type> {
         let packed = [("u16x2", Type::U16), ("s16x2", Type::S16)];
         let relu = matches!(self.base, "min" | "max") && self.parts.contains(&"relu");

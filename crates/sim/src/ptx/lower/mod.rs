@@ -30,13 +30,11 @@ mod wide;
 
 use std::collections::BTreeMap;
 
-use super::ast::{FormalAst, FunctionAst, InstructionAst, ModuleAst, Statement, VariableAst};
-use super::code::{Code, GUARD_NEGATED, Initial, Instr, NO_GUARD, Op, Slot, Special, Window};
-use super::error::{PtxError, PtxErrorKind};
+use super::ir::{Code, GUARD_NEGATED, Initial, Instr, NO_GUARD, Op, Slot, Special, Window};
 use super::module::inner_variable_index;
-use super::signature::Signature;
-use super::types::Type;
 use call::Convention;
+use millstream_ptx::ast::{FormalAst, FunctionAst, InstructionAst, ModuleAst, Statement, VariableAst};
+use millstream_ptx::{PtxError, PtxErrorKind, Signature, Type};
 use mnemonic::Mnemonic;
 use names::{Scope, Symbol};
 use operand::{Class, Temporaries};

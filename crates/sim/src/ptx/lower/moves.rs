@@ -3,9 +3,9 @@
 use super::mnemonic::Mnemonic;
 use super::operand::Class;
 use super::{Lowerer, PtxError};
-use crate::ptx::ast::Operand;
-use crate::ptx::code::{Bin32, Join, Narrow, Op, PredOp, Prmt, Slot, Un32, Un64};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{Bin32, Join, Narrow, Op, PredOp, Prmt, Slot, Un32, Un64};
+use millstream_ptx::Type;
+use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
     /// `mov`, with packing and unpacking.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::ptx::ast::{RegisterType, RegistersAst, Space, VariableAst, is_number_below};
-use crate::ptx::code::{Slot, Window};
-use crate::ptx::error::{PtxError, PtxErrorKind};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{Slot, Window};
+use millstream_ptx::Type;
+use millstream_ptx::ast::{RegisterType, RegistersAst, Space, VariableAst, is_number_below};
+use millstream_ptx::{PtxError, PtxErrorKind};
 
 /// A register.
 #[derive(Clone, Copy, Debug, PartialEq)]

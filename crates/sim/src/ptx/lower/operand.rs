@@ -3,9 +3,9 @@
 use super::mnemonic::Mnemonic;
 use super::names::{Register, Symbol};
 use super::{Lowerer, PtxError, PtxErrorKind};
-use crate::ptx::ast::{Operand, is_number_below};
-use crate::ptx::code::{GUARD_NEGATED, Initial, NO_GUARD, Narrow, Op, PredOp, Slot, Special};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{GUARD_NEGATED, Initial, NO_GUARD, Narrow, Op, PredOp, Slot, Special};
+use millstream_ptx::Type;
+use millstream_ptx::ast::{Operand, is_number_below};
 
 /// A register file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

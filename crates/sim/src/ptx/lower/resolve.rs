@@ -3,10 +3,10 @@
 use super::names::{self, Register, Scope, Symbol};
 use super::operand::Class;
 use super::{Lowerer, PtxError, PtxErrorKind};
-use crate::ptx::ast::{ELEMENTS, RegisterType, RegistersAst, VariableAst};
-use crate::ptx::code::{Slot, Window};
+use crate::ptx::ir::{Slot, Window};
 use crate::ptx::module::{device_variable_index, function_address};
-use crate::ptx::types::Type;
+use millstream_ptx::Type;
+use millstream_ptx::ast::{ELEMENTS, RegisterType, RegistersAst, VariableAst};
 
 /// The most registers of one class.
 const REGISTERS_MAX: u32 = 1 << 16;

@@ -3,8 +3,8 @@
 use super::mnemonic::Mnemonic;
 use super::operand::Class;
 use super::{Lowerer, PtxError, PtxErrorKind};
-use crate::ptx::ast::Operand;
-use crate::ptx::code::{Access, AccessSpace, Address, Op, Order, Slot, System, Window};
+use crate::ptx::ir::{Access, AccessSpace, Address, Op, Order, Slot, System, Window};
+use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
     /// A call of a function that has no body.

@@ -1,7 +1,7 @@
 //! Which slots an operation reads.
 
 use super::operand::Class;
-use crate::ptx::code::{
+use crate::ptx::ir::{
     Access, Address, AddressBase, AsyncCopy, CallTarget, Code, GUARD_NEGATED, NO_GUARD, Op, Slot, System,
 };
 

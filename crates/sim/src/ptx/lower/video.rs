@@ -2,9 +2,9 @@
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
-use crate::ptx::ast::Operand;
-use crate::ptx::code::{Extra, Packed, PackedOp, Part, Second, Shift, Video, VideoOp};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{Extra, Packed, PackedOp, Part, Second, Shift, Video, VideoOp};
+use millstream_ptx::Type;
+use millstream_ptx::ast::Operand;
 
 /// The instructions for two or four parts of a register, without the number of parts.
 const SIMD: [(&str, PackedOp); 7] = [

@@ -4,9 +4,9 @@ use super::mnemonic::Mnemonic;
 use super::names::Symbol;
 use super::operand::Class;
 use super::{Lowerer, PtxError};
-use crate::ptx::ast::Operand;
-use crate::ptx::code::{Join, Narrow, Op, Slot};
-use crate::ptx::types::Type;
+use crate::ptx::ir::{Join, Narrow, Op, Slot};
+use millstream_ptx::Type;
+use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
     /// The lower and the upper half of a 128-bit register.

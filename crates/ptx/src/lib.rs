@@ -1,0 +1,42 @@
+//! PTX text, read: the syntax of modules and the [signatures](signatures) of their kernels.
+//!
+//! A launch passes arguments by their places in a parameter block, so whoever launches a kernel has to know its signature. The
+//! runtime checks signatures on a real GPU and on the simulated one alike; the simulator also lowers function bodies to code that it
+//! executes. This crate is what both need, below both. It holds [labels](Label) for the same reason: the runtime sets them, and the
+//! simulator's reports show them.
+//!
+//! ```
+//! let source = ".version 8.0
+//!     .target sm_75
+//!     .address_size 64
+//!     .visible .entry scale(.param .u64 values, .param .f32 factor) { ret; }";
+//! let signatures = millstream_ptx::signatures(source).unwrap();
+//! assert_eq!(signatures[0].name, "scale");
+//! assert_eq!(signatures[0].param_bytes(), 12);
+//! ```
+
+mod body;
+mod constant;
+mod declaration;
+mod error;
+mod label;
+mod lexer;
+mod number;
+mod operands;
+mod signature;
+mod types;
+
+// The syntax tree, which the simulator lowers. Not part of the documented interface: it changes with the simulator.
+#[doc(hidden)]
+pub mod ast;
+#[doc(hidden)]
+pub mod header;
+#[doc(hidden)]
+pub mod parser;
+
+pub use error::{PtxError, PtxErrorKind};
+pub use label::{Label, Site};
+pub use signature::{Param, Signature, signatures};
+pub use types::ParamType;
+#[doc(hidden)]
+pub use types::Type;

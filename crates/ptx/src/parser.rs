@@ -1,0 +1,228 @@
+//! Reads a PTX text into its syntax tree: the module's level and function headers.
+
+use super::ast::{FormalAst, FunctionAst, ModuleAst, RegistersAst};
+use super::body::{self, BodyReader};
+use super::declaration::{self, space};
+use super::error::{PtxError, PtxErrorKind};
+use super::header;
+use super::lexer::{Lexer, TokenKind, rest_of_line, skip_line, unexpected};
+use super::number;
+
+/// Whether function bodies are read or stepped over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Bodies {
+    /// Read them.
+    Read,
+    /// Step over them, whatever they hold.
+    Skip,
+}
+
+/// Reads the whole of `source`.
+pub fn module(source: &str, bodies: Bodies) -> Result<ModuleAst<'_>, PtxError> {
+    let mut lexer = Lexer::new(source);
+    let mut module = ModuleAst::default();
+    let mut reader = BodyReader::default();
+    let mut external = false;
+    loop {
+        let token = lexer.peek();
+        match token.text {
+            "" if token.kind == TokenKind::End => {
+                if module.header.version.is_none() {
+                    return Err(unexpected(token, "`.version`"));
+                }
+                module.inner_variables = reader.variables;
+                return Ok(module);
+            }
+            ".version" => module.header.version(&mut lexer)?,
+            ".target" => module.header.target(&mut lexer)?,
+            ".address_size" => header::address_size(&mut lexer)?,
+            ".file" => module.files.extend(file(&mut lexer)),
+            ".loc" => skip_line(&mut lexer),
+            ".pragma" => {
+                lexer.next();
+                lexer.next();
+                lexer.expect(';')?;
+            }
+            ".section" => {
+                while !matches!(lexer.peek().text, "{" | "") {
+                    lexer.next();
+                }
+                skip_braces(&mut lexer)?;
+            }
+            ".extern" => {
+                external = true;
+                lexer.next();
+            }
+            ".visible" | ".weak" | ".common" => {
+                lexer.next();
+            }
+            ".alias" => {
+                lexer.next();
+                let alias = lexer.word("a function's name")?.text;
+                lexer.expect(',')?;
+                module
+                    .aliases
+                    .push((alias, lexer.word("a function's name")?.text));
+                lexer.expect(';')?;
+            }
+            ".entry" | ".func" => {
+                let function = function(&mut lexer, bodies, &mut reader)?;
+                module.functions.push(function);
+                external = false;
+            }
+            ";" => {
+                lexer.next();
+            }
+            text if space(text).is_some() => {
+                declaration::variables(&mut lexer, external, &mut |variable| {
+                    module.variables.push(variable);
+                })?;
+                external = false;
+            }
+            text if text.starts_with('.') => {
+                return Err(PtxErrorKind::UnsupportedDirective(text.to_owned()).at(token.line));
+            }
+            _ => return Err(unexpected(token, "a directive")),
+        }
+    }
+}
+
+/// `.file 1 "name"`: what stands there otherwise is of no use to anyone.
+fn file<'a>(lexer: &mut Lexer<'a>) -> Option<(u32, &'a str)> {
+    match rest_of_line(lexer)[..] {
+        [number, name, ..] if name.kind == TokenKind::Text => Some((number.text.parse().ok()?, name.text)),
+        _ => None,
+    }
+}
+
+/// Steps over `{ … }`, whatever it holds.
+fn skip_braces(lexer: &mut Lexer<'_>) -> Result<(), PtxError> {
+    lexer.expect('{')?;
+    let mut depth = 1usize;
+    while depth > 0 {
+        let token = lexer.next();
+        if token.kind == TokenKind::End {
+            return Err(unexpected(token, "`}`"));
+        }
+        depth += usize::from(token.is_mark('{'));
+        depth -= usize::from(token.is_mark('}'));
+    }
+    Ok(())
+}
+
+fn function<'a>(
+    lexer: &mut Lexer<'a>,
+    bodies: Bodies,
+    reader: &mut BodyReader<'a>,
+) -> Result<FunctionAst<'a>, PtxError> {
+    let keyword = lexer.next();
+    let entry = keyword.text == ".entry";
+    let results = if !entry && lexer.peek().is_mark('(') {
+        formals(lexer)?
+    } else {
+        Vec::new()
+    };
+    let name = lexer.word("a function's name")?;
+    let params = if lexer.peek().is_mark('(') {
+        formals(lexer)?
+    } else {
+        Vec::new()
+    };
+    let mut function = FunctionAst {
+        name: name.text,
+        entry,
+        results,
+        params,
+        max_threads: None,
+        required_block: None,
+        body: None,
+        line: keyword.line,
+    };
+    loop {
+        let token = lexer.peek();
+        match token.text {
+            "{" => {
+                match bodies {
+                    Bodies::Read => function.body = Some(reader.block(lexer, 0)?),
+                    Bodies::Skip => skip_braces(lexer)?,
+                }
+                return Ok(function);
+            }
+            ";" => {
+                lexer.next();
+                return Ok(function);
+            }
+            ".maxntid" | ".reqntid" => {
+                lexer.next();
+                let shape = shape(lexer)?;
+                function.max_threads = Some(shape.iter().fold(1, |product, n| product.saturating_mul(*n)));
+                if token.text == ".reqntid" {
+                    function.required_block = Some(shape);
+                }
+            }
+            ".minnctapersm" | ".maxnctapersm" | ".maxnreg" => {
+                lexer.next();
+                shape(lexer)?;
+            }
+            ".noreturn" => {
+                lexer.next();
+            }
+            ".reqnctapercluster" | ".explicitcluster" | ".blocksareclusters" | ".maxclusterrank" => {
+                let problem = format!("clusters of blocks (`{}`)", token.text);
+                return Err(PtxErrorKind::Unsupported(problem).at(token.line));
+            }
+            ".pragma" => {
+                lexer.next();
+                lexer.next();
+                lexer.expect(';')?;
+            }
+            text if text.starts_with('.') => {
+                return Err(PtxErrorKind::UnsupportedDirective(text.to_owned()).at(token.line));
+            }
+            _ => return Err(unexpected(token, "`{`")),
+        }
+    }
+}
+
+/// One to three sizes; those left out are 1.
+fn shape(lexer: &mut Lexer<'_>) -> Result<[u32; 3], PtxError> {
+    let mut shape = [1; 3];
+    for (axis, size) in shape.iter_mut().enumerate() {
+        if axis > 0 && !lexer.eat(',') {
+            break;
+        }
+        let token = lexer.peek();
+        *size = u32::try_from(number::integer(lexer)?).map_err(|_| unexpected(token, "a size"))?;
+    }
+    Ok(shape)
+}
+
+fn formals<'a>(lexer: &mut Lexer<'a>) -> Result<Vec<FormalAst<'a>>, PtxError> {
+    lexer.expect('(')?;
+    let mut formals = Vec::new();
+    if lexer.eat(')') {
+        return Ok(formals);
+    }
+    loop {
+        let token = lexer.peek();
+        match token.text {
+            ".param" => formals.push(FormalAst::Memory(declaration::formal(lexer)?)),
+            ".reg" => {
+                lexer.next();
+                let ty = body::register_type(lexer)?;
+                let name = lexer.word("a register's name")?;
+                formals.push(FormalAst::Register(RegistersAst {
+                    ty,
+                    name: name.text,
+                    count: None,
+                    line: name.line,
+                }));
+            }
+            _ => return Err(unexpected(token, "`.param`")),
+        }
+        if !lexer.eat(',') {
+            lexer.expect(')')?;
+            return Ok(formals);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What the simulated device says of itself: an H200's figures.
+
+use millstream_driver::{DeviceAttribute, ResultCode};
+
+use super::{launch::BLOCK_MAX, module::BLOCK_THREADS_MAX};
+use crate::{
+    core::world::{Answer, Refusal},
+    exec::SHARED_BYTES_MAX,
+};
+
+/// The device's name.
+pub(crate) const NAME: &str = "Simulated GPU";
+/// The CUDA version that the driver says it supports: 12.9.
+pub(crate) const DRIVER_VERSION: i32 = 12_090;
+/// The largest grid in each direction.
+pub(crate) const GRID_MAX: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
+/// The longest pitch of a 2-D copy, in bytes.
+pub(crate) const PITCH_MAX: u64 = i32::MAX as u64;
+/// Shared memory of a block, static and dynamic together, in bytes, unless its kernel opts in to more.
+pub(crate) const SHARED_BYTES: u32 = 48 << 10;
+
+/// The PCI domain of all simulated devices. Machines number theirs from 0.
+const PCI_DOMAIN: i32 = 0xffff;
+
+/// The UUID of the device of this index: the same on every run, and no GPU's.
+pub(crate) fn uuid(device: usize) -> [u8; 16] {
+    let mut uuid = *b"simulated\0\0\0\0\0\0\0";
+    uuid[12..].copy_from_slice(&(device as u32).to_be_bytes());
+    uuid
+}
+
+/// The value of an attribute of the device of this index.
+pub(crate) fn value(device: usize, attribute: DeviceAttribute) -> Answer<i32> {
+    Ok(match attribute {
+        DeviceAttribute::MAX_THREADS_PER_BLOCK => BLOCK_THREADS_MAX as i32,
+        DeviceAttribute::MAX_BLOCK_DIM_X => BLOCK_MAX[0] as i32,
+        DeviceAttribute::MAX_BLOCK_DIM_Y => BLOCK_MAX[1] as i32,
+        DeviceAttribute::MAX_BLOCK_DIM_Z => BLOCK_MAX[2] as i32,
+        DeviceAttribute::MAX_GRID_DIM_X => GRID_MAX[0] as i32,
+        DeviceAttribute::MAX_GRID_DIM_Y => GRID_MAX[1] as i32,
+        DeviceAttribute::MAX_GRID_DIM_Z => GRID_MAX[2] as i32,
+        DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK => SHARED_BYTES as i32,
+        DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => SHARED_BYTES_MAX as i32,
+        DeviceAttribute::MAX_SHARED_MEMORY_PER_MULTIPROCESSOR => 228 << 10,
+        DeviceAttribute::TOTAL_CONSTANT_MEMORY => 64 << 10,
+        DeviceAttribute::WARP_SIZE => 32,
+        DeviceAttribute::MAX_PITCH => PITCH_MAX as i32,
+        DeviceAttribute::MAX_REGISTERS_PER_BLOCK => 64 << 10,
+        DeviceAttribute::MAX_REGISTERS_PER_MULTIPROCESSOR => 64 << 10,
+        DeviceAttribute::CLOCK_RATE => 1_980_000,
+        DeviceAttribute::MULTIPROCESSOR_COUNT => 132,
+        DeviceAttribute::MAX_THREADS_PER_MULTIPROCESSOR => 2048,
+        DeviceAttribute::MAX_BLOCKS_PER_MULTIPROCESSOR => 32,
+        DeviceAttribute::INTEGRATED => 0,
+        DeviceAttribute::ECC_ENABLED => 1,
+        DeviceAttribute::PCI_DOMAIN_ID => PCI_DOMAIN,
+        DeviceAttribute::PCI_BUS_ID => device as i32 + 1,
+        DeviceAttribute::PCI_DEVICE_ID => 0,
+        DeviceAttribute::MEMORY_CLOCK_RATE => 3_201_000,
+        DeviceAttribute::GLOBAL_MEMORY_BUS_WIDTH => 6144,
+        DeviceAttribute::L2_CACHE_SIZE => 60 << 20,
+        DeviceAttribute::ASYNC_ENGINE_COUNT => 3,
+        DeviceAttribute::UNIFIED_ADDRESSING => 1,
+        DeviceAttribute::COMPUTE_CAPABILITY_MAJOR => 9,
+        DeviceAttribute::COMPUTE_CAPABILITY_MINOR => 0,
+        DeviceAttribute::MANAGED_MEMORY => 1,
+        DeviceAttribute::PAGEABLE_MEMORY_ACCESS => 0,
+        DeviceAttribute::CONCURRENT_MANAGED_ACCESS => 1,
+        DeviceAttribute::MEMORY_POOLS_SUPPORTED => 1,
+        _ => {
+            return Err(Refusal::new(
+                ResultCode::INVALID_VALUE,
+                format!("the simulated device has no attribute {}", attribute.as_raw()),
+            ));
+        }
+    })
+}

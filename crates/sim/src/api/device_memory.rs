@@ -1,0 +1,162 @@
+//! Calls for device memory, stream-ordered or not, and its pools.
+
+use millstream_driver::{ContextHandle, DevicePtr, PoolHandle, PoolUsage, ResultCode, StreamHandle};
+
+use crate::{
+    ReportKind,
+    core::{budgeted, goal::Goal, gpu::Session, host_out_of_memory, op::OpKind, world::Answer},
+    ids::OpId,
+    memory::Kind,
+};
+
+impl Session<'_> {
+    pub(crate) fn refuse_empty(&mut self, bytes: usize) -> Answer<()> {
+        if bytes > 0 {
+            return Ok(());
+        }
+        let text = "an allocation of 0 bytes".to_owned();
+        Err(self.breach(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text))
+    }
+
+    /// Refuses an address that no allocation starts at, or one that is dead.
+    pub(crate) fn freeable(&mut self, pointer: DevicePtr, kinds: &[Kind]) -> Answer<u64> {
+        let base = pointer.as_raw();
+        let (kind, text) = match self.memory.at(base) {
+            Some(found) if found.is_dead_to_new_work() => (
+                ReportKind::DoubleFree,
+                format!("a second free of {}", found.describe()),
+            ),
+            Some(found) if kinds.contains(&found.kind) => return Ok(base),
+            Some(found) => (
+                ReportKind::WrongFree,
+                format!("this function does not free {}", found.describe()),
+            ),
+            None => (
+                ReportKind::WrongFree,
+                format!("no allocation starts at {base:#x}"),
+            ),
+        };
+        Err(self.breach(kind, ResultCode::INVALID_VALUE, text))
+    }
+
+    pub(crate) fn mem_alloc(&mut self, context: ContextHandle, bytes: usize) -> Answer<DevicePtr> {
+        let device = self.context(context)?;
+        self.refuse_empty(bytes)?;
+        let base = self.allocate_plain(Kind::Device, context, device, bytes)?;
+        self.fence(context);
+        Ok(DevicePtr::from_raw(base))
+    }
+
+    pub(crate) fn mem_free(&mut self, context: ContextHandle, pointer: DevicePtr) -> Answer<()> {
+        const FREEABLE: [Kind; 3] = [Kind::Device, Kind::Pool, Kind::Managed];
+        // Also in a lost context; the synchronisation at the end answers that.
+        self.known_context(context)?;
+        let base = self.freeable(pointer, &FREEABLE)?;
+        self.wait_for_devices();
+        // Another thread may have freed it meanwhile, which it must not.
+        self.freeable(pointer, &FREEABLE)?;
+        self.end_allocation(base, None);
+        self.synchronised(context)
+    }
+
+    /// Rule 30: blocks until every device is idle. (Page-locked memory is every device's.)
+    pub(crate) fn wait_for_devices(&mut self) {
+        let contexts: Vec<_> = self.contexts.keys().copied().collect();
+        let goals = contexts.into_iter().map(|context| self.context_goal(context));
+        let goal = goals.fold(Goal::default(), |mut all, one| {
+            all.ops.extend(one.ops);
+            all.finish_ns = all.finish_ns.max(one.finish_ns);
+            all
+        });
+        let seen: Vec<_> = self
+            .contexts
+            .keys()
+            .map(|context| self.context_seen(*context))
+            .collect();
+        self.wait(&goal);
+        for seen in &seen {
+            self.race.host_saw(seen);
+        }
+    }
+
+    pub(crate) fn mem_alloc_async(
+        &mut self,
+        context: ContextHandle,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Answer<DevicePtr> {
+        let stream = self.stream(context, stream)?;
+        self.refuse_empty(bytes)?;
+        let device = self.context(context)?;
+        let room = self.free_bytes(device);
+        let across = !self.config.rules.cross_stream_reuse.is_strict();
+        let pool = &mut self.devices[device as usize].pool;
+        let Some(frees) = pool.take(budgeted(bytes as u64), stream, room, across) else {
+            return Err(self.out_of_memory(bytes as u64, device));
+        };
+        let birth = Some((OpId(self.ops_enqueued + 1), stream));
+        let Some(base) = self.memory.add_device(Kind::Pool, context, device, bytes, birth) else {
+            let pool = &mut self.devices[device as usize].pool;
+            pool.freed_synchronously(budgeted(bytes as u64));
+            return Err(host_out_of_memory(bytes));
+        };
+        let after = Goal {
+            ops: frees,
+            finish_ns: 0,
+        };
+        self.enqueue(stream, OpKind::Allocation(base), &after);
+        Ok(DevicePtr::from_raw(base))
+    }
+
+    pub(crate) fn mem_free_async(
+        &mut self,
+        context: ContextHandle,
+        pointer: DevicePtr,
+        stream: StreamHandle,
+    ) -> Answer<()> {
+        let lost = self.context_even_lost(context)?;
+        let stream = self.stream_even_lost(context, stream)?;
+        let base = self.freeable(pointer, &[Kind::Device, Kind::Pool])?;
+        if let Err(refusal) = lost {
+            self.end_allocation(base, None);
+            return Err(refusal);
+        }
+        let id = self.enqueue(stream, OpKind::Free(base), &Goal::default());
+        if let Some(allocation) = self.memory.at(base)
+            && allocation.kind == Kind::Pool
+        {
+            let (device, bytes) = (allocation.device, budgeted(allocation.bytes));
+            self.devices[device as usize]
+                .pool
+                .free_enqueued(id, stream, bytes);
+        }
+        self.memory.enqueue_free(base, id, stream);
+        Ok(())
+    }
+
+    /// The pool that `pool` names, by its device.
+    fn pool_device(&mut self, pool: PoolHandle) -> Answer<usize> {
+        let found = self.devices.iter().position(|device| device.pool_handle == pool);
+        found.ok_or_else(|| {
+            let (kind, text) = self.mint.explain(pool);
+            self.breach(kind, ResultCode::INVALID_VALUE, text)
+        })
+    }
+
+    pub(crate) fn pool_set_release_threshold(&mut self, pool: PoolHandle, bytes: u64) -> Answer<()> {
+        let device = self.pool_device(pool)?;
+        self.devices[device].pool.set_release_threshold(bytes);
+        Ok(())
+    }
+
+    pub(crate) fn pool_trim(&mut self, pool: PoolHandle, keep_bytes: usize) -> Answer<()> {
+        let device = self.pool_device(pool)?;
+        self.devices[device].pool.trim(keep_bytes as u64);
+        Ok(())
+    }
+
+    pub(crate) fn pool_usage(&mut self, pool: PoolHandle) -> Answer<PoolUsage> {
+        let device = self.pool_device(pool)?;
+        Ok(self.devices[device].pool.usage())
+    }
+}

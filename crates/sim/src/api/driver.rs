@@ -1,0 +1,720 @@
+//! The seam: each method of [`Driver`] enters the world with its name and cost, and delegates.
+
+#![allow(
+    unsafe_code,
+    reason = "implements the seam's unsafe methods and takes over the caller's promises about host memory"
+)]
+
+use std::{ffi::c_void, ptr::NonNull, sync::Arc, time::Duration};
+
+use millstream_driver::{
+    Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
+    EventHandle, EventKind, FillPattern, FloatOperand, FunctionAttribute, FunctionHandle, HostAccess,
+    HostFunction, LaunchDims, ManagedAdvice, ManagedLocation, Memory2d, MemoryReuse, ModuleHandle,
+    PoolHandle, PoolUsage, PriorityRange, Side2d, StreamHandle,
+};
+
+use super::{
+    attributes,
+    copy::{End, Form},
+    stream::PRIORITIES,
+};
+use crate::{
+    CostModel, Gpu, ids,
+    memory::host::{HostParams, HostRange},
+};
+
+type Result<T> = std::result::Result<T, DriverError>;
+
+/// How long a pause sleeps in real time, at most, when nothing can run.
+const PAUSE_MAX: Duration = Duration::from_millis(1);
+
+/// The cost of a call that was not measured by itself.
+fn other(cost: &CostModel) -> u64 {
+    cost.other_call_ns
+}
+
+/// The cost of a call that adds its own costs when it knows what it is about.
+fn counted_inside(_: &CostModel) -> u64 {
+    0
+}
+
+/// A device address as one end of a copy.
+fn device(pointer: DevicePtr) -> End {
+    End::Device(pointer)
+}
+
+/// Host memory as one end of a copy.
+///
+/// # Safety
+///
+/// As [`HostRange::new`].
+unsafe fn host(pointer: *const u8, bytes: usize) -> End {
+    // SAFETY: this function's contract is that one's.
+    End::Host(unsafe { HostRange::new(pointer, bytes) })
+}
+
+/// Any address as one end of a copy.
+///
+/// # Safety
+///
+/// As [`HostRange::new`] if the address is the host's.
+unsafe fn unified(pointer: DevicePtr, bytes: usize) -> End {
+    let pointer = std::ptr::with_exposed_provenance(pointer.as_raw() as usize);
+    // SAFETY: a range at a device's address is never accessed through this; for others this function's contract is that one's.
+    End::Unified(unsafe { HostRange::new(pointer, bytes) })
+}
+
+/// A side of a copy of rows as one end of a copy.
+///
+/// # Safety
+///
+/// As [`HostRange::new`] for the rows, if they are the host's.
+unsafe fn side(side: &Side2d, copy: &Copy2d) -> End {
+    match side.memory {
+        Memory2d::Device(first) => device(first),
+        Memory2d::Host(first) => {
+            // A span that does not fit is refused before the range is used.
+            let span = side.span_bytes(copy.width_bytes, copy.height);
+            // SAFETY: the rows are the caller's word; what lies between them is never accessed.
+            unsafe { host(first, span.unwrap_or(0)) }
+        }
+    }
+}
+
+impl Driver for Gpu {
+    fn name(&self) -> String {
+        "the simulator".into()
+    }
+
+    fn identity(&self) -> usize {
+        Arc::as_ptr(&self.shared).addr()
+    }
+
+    fn is_simulated(&self) -> bool {
+        true
+    }
+
+    fn now_ns(&self) -> u64 {
+        if !self.is_of_this_process() {
+            return 0;
+        }
+        let mut session = self.enter();
+        // Reading the clock takes time as well, so that a loop which waits for a time ends.
+        session.now_ns += session.config.cost.other_call_ns;
+        session.now_ns
+    }
+
+    fn pause(&self, duration: Duration) {
+        if !self.is_of_this_process() {
+            return;
+        }
+        let mut session = self.enter();
+        let before = session.progress;
+        session.now_ns += u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        session.pause();
+        session.settle();
+        if session.progress == before {
+            // Held, or nothing to do: whoever polls is not to burn a core meanwhile.
+            session.sleep(PAUSE_MAX.min(duration));
+        } else {
+            drop(session);
+            self.shared.changed.notify_all();
+        }
+    }
+
+    fn stream_number(&self, stream: StreamHandle) -> Option<u64> {
+        ids::stream_number(stream)
+    }
+
+    fn note_host_access(&self, access: &HostAccess) {
+        if self.is_of_this_process() {
+            self.host_accesses(access);
+        }
+    }
+
+    fn note_memory_reuse(&self, reuse: &MemoryReuse) {
+        if self.is_of_this_process() {
+            self.memory_is_reused(reuse);
+        }
+    }
+
+    fn note_float_operands(&self, function: FunctionHandle, operands: &[FloatOperand]) {
+        self.enter().note_float_operands(function, operands);
+    }
+
+    fn driver_version(&self) -> Result<i32> {
+        self.call("cuDriverGetVersion", other, |_| Ok(attributes::DRIVER_VERSION))
+    }
+
+    fn device_count(&self) -> Result<i32> {
+        self.call("cuDeviceGetCount", other, |session| {
+            Ok(session.devices.len() as i32)
+        })
+    }
+
+    fn device_name(&self, device: DeviceOrdinal) -> Result<String> {
+        self.call("cuDeviceGetName", other, |session| {
+            session.device_index(device).map(|_| attributes::NAME.into())
+        })
+    }
+
+    fn device_uuid(&self, device: DeviceOrdinal) -> Result<[u8; 16]> {
+        self.call("cuDeviceGetUuid", other, |session| {
+            session.device_index(device).map(attributes::uuid)
+        })
+    }
+
+    fn device_total_bytes(&self, device: DeviceOrdinal) -> Result<u64> {
+        self.call("cuDeviceTotalMem", other, |session| {
+            session.device_index(device).map(|_| session.config.memory_bytes)
+        })
+    }
+
+    fn device_attribute(&self, device: DeviceOrdinal, attribute: DeviceAttribute) -> Result<i32> {
+        self.call("cuDeviceGetAttribute", other, |session| {
+            attributes::value(session.device_index(device)?, attribute)
+        })
+    }
+
+    fn primary_context_retain(&self, device: DeviceOrdinal) -> Result<ContextHandle> {
+        self.call("cuDevicePrimaryCtxRetain", other, |session| {
+            session.primary_context_retain(device)
+        })
+    }
+
+    unsafe fn primary_context_release(&self, device: DeviceOrdinal) -> Result<()> {
+        self.call("cuDevicePrimaryCtxRelease", other, |session| {
+            session.primary_context_release(device)
+        })
+    }
+
+    unsafe fn context_synchronize(&self, context: ContextHandle) -> Result<()> {
+        self.call(
+            "cuCtxSynchronize",
+            |cost| cost.synchronize_call_ns,
+            |session| session.context_synchronize(context),
+        )
+    }
+
+    unsafe fn stream_priority_range(&self, context: ContextHandle) -> Result<PriorityRange> {
+        self.call("cuCtxGetStreamPriorityRange", other, |session| {
+            session.context(context).map(|_| PRIORITIES)
+        })
+    }
+
+    unsafe fn stream_create(
+        &self,
+        context: ContextHandle,
+        non_blocking: bool,
+        priority: i32,
+    ) -> Result<StreamHandle> {
+        self.call(
+            "cuStreamCreateWithPriority",
+            |cost| cost.stream_lifetime_call_ns,
+            |session| session.stream_create(context, non_blocking, priority),
+        )
+    }
+
+    unsafe fn stream_destroy(&self, context: ContextHandle, stream: StreamHandle) -> Result<()> {
+        self.call(
+            "cuStreamDestroy",
+            |cost| cost.stream_lifetime_call_ns,
+            |session| session.stream_destroy(context, stream),
+        )
+    }
+
+    unsafe fn stream_query(&self, context: ContextHandle, stream: StreamHandle) -> Result<Completion> {
+        self.call(
+            "cuStreamQuery",
+            |cost| cost.query_call_ns,
+            |session| session.stream_query(context, stream),
+        )
+    }
+
+    unsafe fn stream_synchronize(&self, context: ContextHandle, stream: StreamHandle) -> Result<()> {
+        self.call(
+            "cuStreamSynchronize",
+            |cost| cost.synchronize_call_ns,
+            |session| session.stream_synchronize(context, stream),
+        )
+    }
+
+    unsafe fn stream_wait_event(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+        event: EventHandle,
+    ) -> Result<()> {
+        self.call(
+            "cuStreamWaitEvent",
+            |cost| cost.wait_call_ns,
+            |session| session.stream_wait_event(context, stream, event),
+        )
+    }
+
+    unsafe fn event_create(&self, context: ContextHandle, kind: EventKind) -> Result<EventHandle> {
+        self.call(
+            "cuEventCreate",
+            |cost| cost.event_lifetime_call_ns,
+            |session| session.event_create(context, kind),
+        )
+    }
+
+    unsafe fn event_destroy(&self, context: ContextHandle, event: EventHandle) -> Result<()> {
+        self.call(
+            "cuEventDestroy",
+            |cost| cost.event_lifetime_call_ns,
+            |session| session.event_destroy(context, event),
+        )
+    }
+
+    unsafe fn event_record(
+        &self,
+        context: ContextHandle,
+        event: EventHandle,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        self.call(
+            "cuEventRecord",
+            |cost| cost.record_call_ns,
+            |session| session.event_record(context, event, stream),
+        )
+    }
+
+    unsafe fn event_query(&self, context: ContextHandle, event: EventHandle) -> Result<Completion> {
+        self.call(
+            "cuEventQuery",
+            |cost| cost.query_call_ns,
+            |session| session.event_query(context, event),
+        )
+    }
+
+    unsafe fn event_synchronize(&self, context: ContextHandle, event: EventHandle) -> Result<()> {
+        self.call(
+            "cuEventSynchronize",
+            |cost| cost.synchronize_call_ns,
+            |session| session.event_synchronize(context, event),
+        )
+    }
+
+    unsafe fn event_elapsed_ms(
+        &self,
+        context: ContextHandle,
+        start: EventHandle,
+        end: EventHandle,
+    ) -> Result<f32> {
+        self.call("cuEventElapsedTime", other, |session| {
+            session.event_elapsed_ms(context, start, end)
+        })
+    }
+
+    unsafe fn mem_info(&self, context: ContextHandle) -> Result<(u64, u64)> {
+        self.call("cuMemGetInfo", other, |session| session.mem_info(context))
+    }
+
+    unsafe fn mem_alloc(&self, context: ContextHandle, bytes: usize) -> Result<DevicePtr> {
+        self.call(
+            "cuMemAlloc",
+            |cost| cost.device_memory_call_ns,
+            |session| session.mem_alloc(context, bytes),
+        )
+    }
+
+    unsafe fn mem_alloc_managed(&self, context: ContextHandle, bytes: usize) -> Result<DevicePtr> {
+        self.call(
+            "cuMemAllocManaged",
+            |cost| cost.device_memory_call_ns,
+            |session| session.mem_alloc_managed(context, bytes),
+        )
+    }
+
+    unsafe fn mem_prefetch_async(
+        &self,
+        context: ContextHandle,
+        pointer: DevicePtr,
+        bytes: usize,
+        location: ManagedLocation,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        self.call(
+            "cuMemPrefetchAsync",
+            |cost| cost.prefetch_call_ns,
+            |session| session.mem_prefetch_async(context, pointer, bytes, location, stream),
+        )
+    }
+
+    unsafe fn mem_advise(
+        &self,
+        context: ContextHandle,
+        pointer: DevicePtr,
+        bytes: usize,
+        advice: ManagedAdvice,
+        location: ManagedLocation,
+    ) -> Result<()> {
+        self.call("cuMemAdvise", other, |session| {
+            session.mem_advise(context, pointer, bytes, advice, location)
+        })
+    }
+
+    unsafe fn mem_free(&self, context: ContextHandle, pointer: DevicePtr) -> Result<()> {
+        self.call(
+            "cuMemFree",
+            |cost| cost.device_memory_call_ns,
+            |session| session.mem_free(context, pointer),
+        )
+    }
+
+    unsafe fn mem_alloc_async(
+        &self,
+        context: ContextHandle,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Result<DevicePtr> {
+        self.call(
+            "cuMemAllocAsync",
+            |cost| cost.pool_call_ns,
+            |session| session.mem_alloc_async(context, bytes, stream),
+        )
+    }
+
+    unsafe fn mem_free_async(
+        &self,
+        context: ContextHandle,
+        pointer: DevicePtr,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        self.call(
+            "cuMemFreeAsync",
+            |cost| cost.pool_call_ns,
+            |session| session.mem_free_async(context, pointer, stream),
+        )
+    }
+
+    fn default_pool(&self, device: DeviceOrdinal) -> Result<PoolHandle> {
+        self.call("cuDeviceGetDefaultMemPool", other, |session| {
+            let index = session.device_index(device)?;
+            Ok(session.devices[index].pool_handle)
+        })
+    }
+
+    unsafe fn pool_set_release_threshold(&self, pool: PoolHandle, bytes: u64) -> Result<()> {
+        self.call("cuMemPoolSetAttribute", other, |session| {
+            session.pool_set_release_threshold(pool, bytes)
+        })
+    }
+
+    unsafe fn pool_trim(&self, pool: PoolHandle, keep_bytes: usize) -> Result<()> {
+        self.call("cuMemPoolTrimTo", other, |session| {
+            session.pool_trim(pool, keep_bytes)
+        })
+    }
+
+    unsafe fn pool_usage(&self, pool: PoolHandle) -> Result<PoolUsage> {
+        self.call("cuMemPoolGetAttribute", other, |session| session.pool_usage(pool))
+    }
+
+    unsafe fn host_alloc(&self, context: ContextHandle, bytes: usize) -> Result<NonNull<u8>> {
+        self.call(
+            "cuMemHostAlloc",
+            |cost| cost.pinned_memory_call_ns,
+            |session| session.host_alloc(context, bytes),
+        )
+    }
+
+    unsafe fn host_free(&self, context: ContextHandle, pointer: NonNull<u8>) -> Result<()> {
+        self.call(
+            "cuMemFreeHost",
+            |cost| cost.pinned_memory_call_ns,
+            |session| session.host_free(context, pointer),
+        )
+    }
+
+    unsafe fn host_register(&self, context: ContextHandle, pointer: NonNull<u8>, bytes: usize) -> Result<()> {
+        // SAFETY: the caller promises that the range is valid until it is unregistered.
+        let range = unsafe { HostRange::new(pointer.as_ptr(), bytes) };
+        self.call(
+            "cuMemHostRegister",
+            |cost| cost.register_call_ns,
+            |session| session.host_register(context, range),
+        )
+    }
+
+    unsafe fn host_unregister(&self, context: ContextHandle, pointer: NonNull<u8>) -> Result<()> {
+        self.call(
+            "cuMemHostUnregister",
+            |cost| cost.register_call_ns,
+            |session| session.host_unregister(context, pointer),
+        )
+    }
+
+    unsafe fn copy_host_to_device(
+        &self,
+        context: ContextHandle,
+        target: DevicePtr,
+        source: *const u8,
+        bytes: usize,
+    ) -> Result<()> {
+        // SAFETY: the caller promises a source that is readable until the copy is done.
+        let ends = (device(target), unsafe { host(source, bytes) });
+        self.call("cuMemcpyHtoD", counted_inside, |session| {
+            session.copy(context, ends, bytes, StreamHandle::LEGACY, Form::Synchronous)
+        })
+    }
+
+    unsafe fn copy_device_to_host(
+        &self,
+        context: ContextHandle,
+        target: *mut u8,
+        source: DevicePtr,
+        bytes: usize,
+    ) -> Result<()> {
+        // SAFETY: the caller promises a target that is writable, and its own to the copy, until the copy is done.
+        let ends = (unsafe { host(target, bytes) }, device(source));
+        self.call("cuMemcpyDtoH", counted_inside, |session| {
+            session.copy(context, ends, bytes, StreamHandle::LEGACY, Form::Synchronous)
+        })
+    }
+
+    unsafe fn copy_device_to_device(
+        &self,
+        context: ContextHandle,
+        target: DevicePtr,
+        source: DevicePtr,
+        bytes: usize,
+    ) -> Result<()> {
+        let ends = (device(target), device(source));
+        self.call("cuMemcpyDtoD", counted_inside, |session| {
+            session.copy(context, ends, bytes, StreamHandle::LEGACY, Form::Synchronous)
+        })
+    }
+
+    unsafe fn copy_host_to_device_async(
+        &self,
+        context: ContextHandle,
+        target: DevicePtr,
+        source: *const u8,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        // SAFETY: the caller promises a source that is readable until the copy is done.
+        let ends = (device(target), unsafe { host(source, bytes) });
+        self.call("cuMemcpyHtoDAsync", counted_inside, |session| {
+            session.copy(context, ends, bytes, stream, Form::Async)
+        })
+    }
+
+    unsafe fn copy_device_to_host_async(
+        &self,
+        context: ContextHandle,
+        target: *mut u8,
+        source: DevicePtr,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        // SAFETY: the caller promises a target that is writable, and its own to the copy, until the copy is done.
+        let ends = (unsafe { host(target, bytes) }, device(source));
+        self.call("cuMemcpyDtoHAsync", counted_inside, |session| {
+            session.copy(context, ends, bytes, stream, Form::Async)
+        })
+    }
+
+    unsafe fn copy_device_to_device_async(
+        &self,
+        context: ContextHandle,
+        target: DevicePtr,
+        source: DevicePtr,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        let ends = (device(target), device(source));
+        self.call("cuMemcpyDtoDAsync", counted_inside, |session| {
+            session.copy(context, ends, bytes, stream, Form::Async)
+        })
+    }
+
+    unsafe fn copy_unified(
+        &self,
+        context: ContextHandle,
+        target: DevicePtr,
+        source: DevicePtr,
+        bytes: usize,
+    ) -> Result<()> {
+        // SAFETY: the caller promises a target that is writable, if it is the host's, until the copy is done.
+        let target = unsafe { unified(target, bytes) };
+        // SAFETY: the caller promises a source that is readable, if it is the host's, until the copy is done.
+        let source = unsafe { unified(source, bytes) };
+        let ends = (target, source);
+        self.call("cuMemcpy", counted_inside, |session| {
+            session.copy(context, ends, bytes, StreamHandle::LEGACY, Form::Synchronous)
+        })
+    }
+
+    unsafe fn copy_captured_async(
+        &self,
+        context: ContextHandle,
+        target: DevicePtr,
+        source: *const u8,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        // SAFETY: the caller promises a source that is readable during the call, and later it is not read.
+        let ends = (device(target), unsafe { host(source, bytes) });
+        self.call("cuMemcpyBatchAsync", counted_inside, |session| {
+            session.copy(context, ends, bytes, stream, Form::AsyncCaptured)
+        })
+    }
+
+    unsafe fn copy_unified_async(
+        &self,
+        context: ContextHandle,
+        target: DevicePtr,
+        source: DevicePtr,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        // SAFETY: the caller promises a target that is writable, if it is the host's, until the copy is done.
+        let target = unsafe { unified(target, bytes) };
+        // SAFETY: the caller promises a source that is readable, if it is the host's, until the copy is done.
+        let source = unsafe { unified(source, bytes) };
+        let ends = (target, source);
+        self.call("cuMemcpyAsync", counted_inside, |session| {
+            session.copy(context, ends, bytes, stream, Form::Async)
+        })
+    }
+
+    unsafe fn copy_2d_async(
+        &self,
+        context: ContextHandle,
+        copy: &Copy2d,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        // SAFETY: the caller promises rows that are writable, and the copy's own, until the copy is done.
+        let target = unsafe { side(&copy.target, copy) };
+        // SAFETY: the caller promises rows that are readable until the copy is done.
+        let source = unsafe { side(&copy.source, copy) };
+        let ends = (target, source);
+        self.call("cuMemcpy2DAsync", counted_inside, |session| {
+            session.copy_2d(context, ends, copy, stream)
+        })
+    }
+
+    unsafe fn memset_async(
+        &self,
+        context: ContextHandle,
+        target: DevicePtr,
+        pattern: FillPattern,
+        count: usize,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        let name = match pattern {
+            FillPattern::U8(_) => "cuMemsetD8Async",
+            FillPattern::U16(_) => "cuMemsetD16Async",
+            FillPattern::U32(_) => "cuMemsetD32Async",
+        };
+        self.call(
+            name,
+            |cost| cost.memset_call_ns,
+            |session| session.memset(context, target, pattern, count, stream),
+        )
+    }
+
+    unsafe fn module_load(&self, context: ContextHandle, image: &[u8]) -> Result<ModuleHandle> {
+        self.call(
+            "cuModuleLoadDataEx",
+            |cost| cost.module_call_ns,
+            |session| session.module_load(context, image),
+        )
+    }
+
+    unsafe fn module_unload(&self, context: ContextHandle, module: ModuleHandle) -> Result<()> {
+        self.call(
+            "cuModuleUnload",
+            |cost| cost.module_call_ns,
+            |session| session.module_unload(context, module),
+        )
+    }
+
+    unsafe fn module_function(
+        &self,
+        context: ContextHandle,
+        module: ModuleHandle,
+        name: &str,
+    ) -> Result<FunctionHandle> {
+        self.call("cuModuleGetFunction", other, |session| {
+            session.module_function(context, module, name)
+        })
+    }
+
+    unsafe fn module_global(
+        &self,
+        context: ContextHandle,
+        module: ModuleHandle,
+        name: &str,
+    ) -> Result<(DevicePtr, usize)> {
+        self.call("cuModuleGetGlobal", other, |session| {
+            session.module_global(context, module, name)
+        })
+    }
+
+    unsafe fn function_load(&self, context: ContextHandle, function: FunctionHandle) -> Result<()> {
+        self.call("cuFuncLoad", other, |session| {
+            session.function(context, function).map(|_| ())
+        })
+    }
+
+    unsafe fn function_attribute(
+        &self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        attribute: FunctionAttribute,
+    ) -> Result<i32> {
+        self.call("cuFuncGetAttribute", other, |session| {
+            session.function_attribute(context, function, attribute)
+        })
+    }
+
+    unsafe fn function_set_attribute(
+        &self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        attribute: FunctionAttribute,
+        value: i32,
+    ) -> Result<()> {
+        self.call("cuFuncSetAttribute", other, |session| {
+            session.function_set_attribute(context, function, attribute, value)
+        })
+    }
+
+    unsafe fn launch_kernel(
+        &self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        dims: &LaunchDims,
+        stream: StreamHandle,
+        params: &[*const c_void],
+    ) -> Result<()> {
+        // SAFETY: the caller promises a readable value of each parameter's size.
+        let params = unsafe { HostParams::new(params) };
+        self.call(
+            "cuLaunchKernel",
+            |cost| cost.launch_call_ns,
+            |session| session.launch_kernel(context, function, dims, stream, params),
+        )
+    }
+
+    unsafe fn launch_host_function(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+        function: HostFunction,
+    ) -> Result<()> {
+        // Outside the call, so that a function that is refused is dropped without the lock: its captures are the caller's.
+        let mut function = Some(function);
+        self.call(
+            "cuLaunchHostFunc",
+            |cost| cost.host_function_call_ns,
+            |session| session.launch_host_function(context, stream, &mut function),
+        )
+    }
+}

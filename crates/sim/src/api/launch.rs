@@ -1,0 +1,161 @@
+//! Launches: the shape and the arguments are checked and copied before anything is enqueued.
+
+use std::sync::Arc;
+
+use millstream_driver::{ContextHandle, FunctionHandle, HostFunction, LaunchDims, ResultCode, StreamHandle};
+
+use super::{
+    attributes::{GRID_MAX, SHARED_BYTES},
+    module::BLOCK_THREADS_MAX,
+};
+use crate::{
+    ReportKind,
+    core::{
+        goal::Goal,
+        gpu::Session,
+        op::{KernelLaunch, OpKind},
+        world::Answer,
+    },
+    exec::SHARED_BYTES_MAX,
+    memory::host::HostParams,
+    ptx::Kernel,
+};
+
+/// The longest block in each direction.
+pub(crate) const BLOCK_MAX: [u32; 3] = [1024, 1024, 64];
+
+/// Why a launch of this shape is refused, where so much dynamic shared memory is allowed.
+fn wrong_shape(kernel: &Kernel, dynamic_max: u32, dims: &LaunchDims) -> Option<(ResultCode, String)> {
+    let LaunchDims {
+        grid,
+        block,
+        shared_bytes,
+    } = *dims;
+    let invalid = |text: String| Some((ResultCode::INVALID_VALUE, text));
+    let within = |dims: [u32; 3], max: [u32; 3]| dims.iter().zip(max).all(|(&d, max)| (1..=max).contains(&d));
+    if !within(grid, GRID_MAX) {
+        return invalid(format!("a grid of {grid:?} blocks, each of 1 to {GRID_MAX:?}"));
+    }
+    if !within(block, BLOCK_MAX) {
+        return invalid(format!(
+            "a block of {block:?} threads, each of 1 to {BLOCK_MAX:?}"
+        ));
+    }
+    let threads = block.iter().product::<u32>();
+    if threads > BLOCK_THREADS_MAX {
+        return invalid(format!(
+            "a block of {threads} threads, of at most {BLOCK_THREADS_MAX}"
+        ));
+    }
+    if let Some(required) = kernel.required_block()
+        && required != block
+    {
+        return invalid(format!(
+            "a block of {block:?} threads; `.reqntid` is {required:?}"
+        ));
+    }
+    if let Some(max) = kernel.max_threads()
+        && threads > max
+    {
+        let text = format!("a block of {threads} threads; `.maxntid` allows {max}");
+        return Some((ResultCode::LAUNCH_OUT_OF_RESOURCES, text));
+    }
+    let own = kernel.static_shared_bytes();
+    if own > SHARED_BYTES {
+        return invalid(format!(
+            "{own} bytes of static shared memory, of at most {SHARED_BYTES}"
+        ));
+    }
+    if shared_bytes > dynamic_max {
+        return invalid(format!(
+            "{shared_bytes} bytes of dynamic shared memory, of at most {dynamic_max} beside {own} bytes of static \
+             shared memory; cuFuncSetAttribute allows up to {} (rule 57)",
+            dynamic_shared_limit(kernel)
+        ));
+    }
+    None
+}
+
+/// The dynamic shared memory that launches of a kernel may ask for at first.
+pub(crate) fn dynamic_shared_default(kernel: &Kernel) -> u32 {
+    SHARED_BYTES.saturating_sub(kernel.static_shared_bytes())
+}
+
+/// The most dynamic shared memory that a kernel can opt in to.
+pub(crate) fn dynamic_shared_limit(kernel: &Kernel) -> u32 {
+    SHARED_BYTES_MAX.saturating_sub(kernel.static_shared_bytes())
+}
+
+impl Session<'_> {
+    pub(crate) fn launch_host_function(
+        &mut self,
+        context: ContextHandle,
+        stream: StreamHandle,
+        function: &mut Option<HostFunction>,
+    ) -> Answer<()> {
+        let stream = self.stream(context, stream)?;
+        let id = self.enqueue(stream, OpKind::HostFunction(function.take()), &Goal::default());
+        self.host_functions.enqueued(id);
+        self.wake_callback_thread();
+        Ok(())
+    }
+
+    pub(crate) fn launch_kernel(
+        &mut self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        dims: &LaunchDims,
+        stream: StreamHandle,
+        params: HostParams<'_>,
+    ) -> Answer<()> {
+        let (module_handle, module, name) = self.function(context, function)?;
+        let stream = self.stream(context, stream)?;
+        let kernel = module
+            .ptx
+            .kernel(&name)
+            .expect("a function handle is only made for a kernel of its module");
+        let opted_in = self.functions[&function].dynamic_shared_bytes;
+        let dynamic_max = opted_in.unwrap_or_else(|| dynamic_shared_default(kernel));
+        if let Some((code, text)) = wrong_shape(kernel, dynamic_max, dims) {
+            return Err(self.breach(ReportKind::BadLaunch, code, format!("kernel `{name}`: {text}")));
+        }
+        let signature = kernel.signature();
+        let bytes = collect(signature, params).map_err(|text| {
+            let text = format!("kernel `{name}`: {text}");
+            self.breach(ReportKind::BadLaunch, ResultCode::INVALID_VALUE, text)
+        })?;
+        self.make_room(context, stream)?;
+        let mismatches = self.functions.get(&function).map(|function| &function.mismatches);
+        let mismatches = mismatches.map(Arc::clone).unwrap_or_default();
+        let launch = KernelLaunch {
+            threads: self.config.cost.kernel_threads(dims.grid, dims.block),
+            module_handle,
+            name,
+            dims: *dims,
+            params: bytes,
+            module,
+            mismatches,
+        };
+        self.enqueue(stream, OpKind::Kernel(Box::new(launch)), &Goal::default());
+        Ok(())
+    }
+}
+
+/// The parameter block of a launch.
+fn collect(signature: &crate::ptx::Signature, params: HostParams<'_>) -> Result<Box<[u8]>, String> {
+    if params.len() != signature.params.len() {
+        return Err(format!(
+            "{} arguments for {} parameters",
+            params.len(),
+            signature.params.len()
+        ));
+    }
+    let mut bytes = vec![0; signature.param_bytes()];
+    for (index, param) in signature.params.iter().enumerate() {
+        let place = &mut bytes[param.offset..param.offset + param.size];
+        if !params.read(index, place) {
+            return Err(format!("argument {index} is a null pointer"));
+        }
+    }
+    Ok(bytes.into_boxed_slice())
+}

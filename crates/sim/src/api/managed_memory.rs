@@ -1,0 +1,84 @@
+//! Calls for managed memory: one address for the host and every device (rules 49 to 51).
+
+use millstream_driver::{ContextHandle, DevicePtr, ManagedAdvice, ManagedLocation, ResultCode, StreamHandle};
+
+use crate::{
+    ReportKind,
+    core::{
+        goal::Goal,
+        gpu::Session,
+        host_out_of_memory,
+        op::{OpKind, Prefetch},
+        world::Answer,
+    },
+    memory::{Kind, Moment},
+};
+
+impl Session<'_> {
+    pub(crate) fn mem_alloc_managed(&mut self, context: ContextHandle, bytes: usize) -> Answer<DevicePtr> {
+        let device = self.context(context)?;
+        self.refuse_empty(bytes)?;
+        let start = self
+            .memory
+            .add_host(Kind::Managed, context, device, bytes)
+            .ok_or_else(|| host_out_of_memory(bytes))?;
+        self.fence(context);
+        Ok(DevicePtr::from_raw(start.as_ptr().expose_provenance() as u64))
+    }
+
+    /// Refuses a range that is not all in one managed allocation, and a location that is not there.
+    fn managed_range(&mut self, pointer: DevicePtr, bytes: usize, location: ManagedLocation) -> Answer<()> {
+        if let ManagedLocation::Device(ordinal) = location {
+            self.device_index(ordinal)?;
+        }
+        let (kind, text) = if bytes == 0 {
+            (ReportKind::BadArgument, "a hint about 0 bytes".to_owned())
+        } else {
+            match self.memory.locate(pointer.as_raw(), bytes as u64, Moment::Call) {
+                Ok((found, _)) if found.kind == Kind::Managed => return Ok(()),
+                Ok((found, _)) => (
+                    ReportKind::BadArgument,
+                    format!("a hint about memory that is not managed: {}", found.describe()),
+                ),
+                Err(error) => (error.kind, error.to_string()),
+            }
+        };
+        Err(self.breach(kind, ResultCode::INVALID_VALUE, text))
+    }
+
+    pub(crate) fn mem_prefetch_async(
+        &mut self,
+        context: ContextHandle,
+        pointer: DevicePtr,
+        bytes: usize,
+        location: ManagedLocation,
+        stream: StreamHandle,
+    ) -> Answer<()> {
+        let stream = self.stream(context, stream)?;
+        self.managed_range(pointer, bytes, location)?;
+        let prefetch = Prefetch {
+            start: pointer.as_raw(),
+            bytes: bytes as u64,
+            location,
+        };
+        self.enqueue(stream, OpKind::Prefetch(prefetch), &Goal::default());
+        Ok(())
+    }
+
+    pub(crate) fn mem_advise(
+        &mut self,
+        context: ContextHandle,
+        pointer: DevicePtr,
+        bytes: usize,
+        advice: ManagedAdvice,
+        location: ManagedLocation,
+    ) -> Answer<()> {
+        self.context(context)?;
+        let location = if advice.is_about_a_location() {
+            location
+        } else {
+            ManagedLocation::Host
+        };
+        self.managed_range(pointer, bytes, location)
+    }
+}

@@ -1,0 +1,76 @@
+//! The budget of device memory: allocations outside of pools, and the ends of all.
+
+use millstream_driver::{ContextHandle, ResultCode};
+
+use super::world::{Answer, Refusal, World};
+use crate::{
+    ids::OpId,
+    memory::{ALIGN, Kind},
+};
+
+/// What an allocation takes of the budget.
+pub(crate) fn budgeted(bytes: u64) -> u64 {
+    bytes.div_ceil(ALIGN).saturating_mul(ALIGN)
+}
+
+impl World {
+    /// The allocation's life ends, by the operation `op` or by a call that waited; its bytes go back where they came from.
+    pub(crate) fn end_allocation(&mut self, base: u64, op: Option<OpId>) {
+        if op.is_none() {
+            self.race_ended(base);
+        }
+        let Some(allocation) = self.memory.at(base) else {
+            return;
+        };
+        let (kind, bytes) = (allocation.kind, budgeted(allocation.bytes));
+        let device = &mut self.devices[allocation.device as usize];
+        match (kind, op) {
+            (Kind::Device | Kind::Variable | Kind::Constant, _) => device.plain_bytes -= bytes,
+            (Kind::Pool, Some(op)) => device.pool.free_ran(op),
+            (Kind::Pool, None) => device.pool.freed_synchronously(bytes),
+            (Kind::Pinned | Kind::Registered | Kind::Managed, _) => {}
+        }
+        self.memory.end(base);
+    }
+
+    pub(crate) fn out_of_memory(&self, bytes: u64, device: u32) -> Refusal {
+        let usage = self.devices[device as usize].pool.usage();
+        Refusal::new(
+            ResultCode::OUT_OF_MEMORY,
+            format!(
+                "{bytes} bytes asked for, {} of {} free, {} reserved by the pool of which {} are used",
+                self.free_bytes(device),
+                self.config.memory_bytes,
+                usage.reserved_bytes,
+                usage.used_bytes
+            ),
+        )
+    }
+
+    /// Device memory outside the pool.
+    pub(crate) fn allocate_plain(
+        &mut self,
+        kind: Kind,
+        context: ContextHandle,
+        device: u32,
+        bytes: usize,
+    ) -> Answer<u64> {
+        let budget = budgeted(bytes as u64);
+        if budget > self.free_bytes(device) {
+            return Err(self.out_of_memory(bytes as u64, device));
+        }
+        let Some(base) = self.memory.add_device(kind, context, device, bytes, None) else {
+            return Err(host_out_of_memory(bytes));
+        };
+        self.devices[device as usize].plain_bytes += budget;
+        Ok(base)
+    }
+}
+
+/// The machine under the simulation has no room.
+pub(crate) fn host_out_of_memory(bytes: usize) -> Refusal {
+    Refusal::new(
+        ResultCode::OUT_OF_MEMORY,
+        format!("the host has no {bytes} bytes to stand behind the simulated memory"),
+    )
+}

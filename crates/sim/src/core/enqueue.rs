@@ -1,0 +1,199 @@
+//! The life of an operation from its enqueueing to the moment its successors are told that it is done.
+
+use std::collections::BTreeSet;
+
+use millstream_driver::{ContextHandle, StreamHandle};
+use millstream_ptx::Site;
+
+use super::{
+    goal::Goal,
+    op::{Op, OpKind, Successor},
+    world::{Waiter, World},
+};
+use crate::{
+    ids::OpId,
+    race::{Enqueued, Gone},
+};
+
+impl World {
+    /// Puts an operation at the end of `stream`, behind `after` and the barriers that the stream's kind brings.
+    pub(crate) fn enqueue(&mut self, stream: StreamHandle, kind: OpKind, after: &Goal) -> OpId {
+        self.ops_enqueued += 1;
+        let id = OpId(self.ops_enqueued);
+        let context_handle = self.streams[&stream].context;
+        let context = &mut self
+            .contexts
+            .get_mut(&context_handle)
+            .expect("a stream's context lives");
+        let mut ready_ns = self.now_ns.max(after.finish_ns).max(context.fence.finish_ns);
+        // Every operation in flight is still in `ops`; one that is not has told its finish to whom it concerns.
+        context.fence.ops.retain(|op| self.ops.contains_key(op));
+        let mut predecessors: BTreeSet<OpId> = after.ops.iter().chain(&context.fence.ops).copied().collect();
+        let device = context.device;
+        let mut gone = Gone::None;
+        let queues = if stream == context.legacy {
+            gone = Gone::Blocking(context_handle);
+            ready_ns = ready_ns.max(context.gone_blocking_until_ns);
+            self.blocking_streams(context_handle).collect()
+        } else if self.streams[&stream].non_blocking {
+            vec![stream]
+        } else {
+            vec![stream, context.legacy]
+        };
+        let word = (self.race.is_on() && kind.touches_memory()).then(|| kind.word());
+        self.race.enqueued(Enqueued {
+            id,
+            stream,
+            queues: &queues,
+            gone,
+            after: &after.ops,
+            word,
+            call: self.call,
+        });
+        for queue in queues {
+            let queue = &self.streams[&queue];
+            ready_ns = ready_ns.max(queue.last_finish_ns);
+            predecessors.extend(queue.last);
+        }
+        let mut unmet = 0;
+        for predecessor in &predecessors {
+            if let Some(op) = self.ops.get_mut(predecessor) {
+                op.successors.push(Successor::Op(id));
+                unmet += 1;
+            }
+        }
+        let held = matches!(kind, OpKind::Hold(None));
+        let bounded = kind.is_bounded();
+        self.ops.insert(
+            id,
+            Op {
+                stream,
+                context: context_handle,
+                device,
+                kind,
+                site: Site::current(),
+                predecessors: predecessors.into_iter().collect(),
+                unmet,
+                enqueued_ns: self.now_ns,
+                ready_ns,
+                successors: Default::default(),
+            },
+        );
+        if unmet == 0 && !held {
+            self.eligible.insert(id);
+        }
+        let queue = self.streams.get_mut(&stream).expect("looked up above");
+        queue.last = Some(id);
+        if bounded {
+            queue.queued.push_back(id);
+        }
+        id
+    }
+
+    /// Takes a finished operation out and tells whoever waited for it.
+    pub(crate) fn retire(&mut self, id: OpId, op: Op, finish_ns: u64) {
+        self.progress += 1;
+        if let Some(stream) = self.streams.get_mut(&op.stream) {
+            stream.last_finish_ns = stream.last_finish_ns.max(finish_ns);
+            if op.kind.is_bounded() {
+                // The first, unless the context was lost.
+                stream.queued.retain(|queued| *queued != id);
+            }
+            if stream.last == Some(id) {
+                stream.last = None;
+                if stream.destroyed {
+                    self.remove_stream(op.stream);
+                }
+            }
+        }
+        if let Some(context) = self.contexts.get_mut(&op.context) {
+            context.busy_until_ns = context.busy_until_ns.max(finish_ns);
+            context.fence.note(id, finish_ns);
+        }
+        if let OpKind::Record(event) = op.kind
+            && let Some(event) = self.events.get_mut(&event)
+            && let Some(capture) = &mut event.capture
+            && capture.op == id
+        {
+            capture.finish_ns = Some(finish_ns);
+        }
+        for successor in op.successors {
+            match successor {
+                Successor::Waiter(waiter) => {
+                    if let Some(waiter) = self.waiters.get_mut(&waiter) {
+                        waiter.unmet -= 1;
+                        waiter.finish_ns = waiter.finish_ns.max(finish_ns);
+                    }
+                }
+                Successor::Op(next_id) => {
+                    if let Some(next) = self.ops.get_mut(&next_id) {
+                        next.unmet -= 1;
+                        next.ready_ns = next.ready_ns.max(finish_ns);
+                        if next.unmet == 0 && !matches!(next.kind, OpKind::Hold(None)) {
+                            self.eligible.insert(next_id);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins a host thread's wait for a goal.
+    pub(crate) fn add_waiter(&mut self, goal: &Goal) -> u64 {
+        self.waiters_made += 1;
+        let id = self.waiters_made;
+        let mut unmet = 0;
+        for op in &goal.ops {
+            if let Some(op) = self.ops.get_mut(op) {
+                op.successors.push(Successor::Waiter(id));
+                unmet += 1;
+            }
+        }
+        self.waiters.insert(
+            id,
+            Waiter {
+                ops: goal.ops.clone(),
+                unmet,
+                finish_ns: goal.finish_ns,
+            },
+        );
+        id
+    }
+
+    /// Removes a destroyed stream whose work is done. The end of that work stays part of what waits
+    /// for its context.
+    pub(crate) fn remove_stream(&mut self, handle: StreamHandle) {
+        let Some(stream) = self.streams.remove(&handle) else {
+            return;
+        };
+        if let Some(context) = self.contexts.get_mut(&stream.context)
+            && !stream.non_blocking
+        {
+            let until_ns = &mut context.gone_blocking_until_ns;
+            *until_ns = stream.last_finish_ns.max(*until_ns);
+        }
+        let blocking = !stream.non_blocking;
+        self.race.stream_gone(handle, stream.context, blocking);
+    }
+
+    /// Opens the gate of a hold.
+    pub(crate) fn release_hold(&mut self, id: OpId) {
+        let now_ns = self.now_ns;
+        // The operation is gone when its context was lost or destroyed.
+        if let Some(op) = self.ops.get_mut(&id) {
+            op.kind = OpKind::Hold(Some(now_ns));
+            if op.unmet == 0 {
+                self.eligible.insert(id);
+            }
+        }
+    }
+
+    /// Releases every hold of a context, which is about to be destroyed.
+    pub(crate) fn release_holds(&mut self, context: ContextHandle) {
+        let in_context = self.ops.iter().filter(|(_, op)| op.context == context);
+        let held = in_context.filter(|(_, op)| matches!(op.kind, OpKind::Hold(None)));
+        for id in held.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.release_hold(id);
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Running an eligible operation: its whole effect at once, and its place in virtual time.
+
+use millstream_driver::{ManagedLocation, ResultCode};
+use parking_lot::Mutex;
+
+use super::{
+    kernel_threads,
+    kernel_view::KernelView,
+    op::{Copy, Fill, KernelLaunch, Op, OpKind, Prefetch, Source, Target},
+    world::World,
+};
+use crate::{
+    ReportKind, Span,
+    exec::{self, Checked, Fault, FaultKind, Noticed, Stats},
+    ids::{OpId, name},
+    memory::{AccessError, Direction, Moment},
+    race::Effect,
+};
+
+/// A failure of an operation, which loses its context.
+struct Failure {
+    kind: ReportKind,
+    code: ResultCode,
+    text: String,
+    /// How the kernel failed, if it is one.
+    fault: Option<Box<Fault>>,
+}
+
+impl Failure {
+    /// An access of a copy, fill or prefetch that went wrong: what it did, and the memory that it did it to.
+    fn access(verb: &str, error: AccessError) -> Self {
+        Self {
+            kind: ReportKind::CopyFault,
+            code: ResultCode::ILLEGAL_ADDRESS,
+            text: format!("a {verb} failed: {error}"),
+            fault: None,
+        }
+    }
+}
+
+impl World {
+    /// When an eligible operation would start if it ran next.
+    pub(crate) fn start_ns(&self, op: &Op) -> u64 {
+        let not_before_ns = match op.kind {
+            OpKind::Hold(Some(released_ns)) => op.ready_ns.max(released_ns),
+            OpKind::HostFunction(_) => op.ready_ns + self.config.cost.host_function_latency_ns,
+            _ => op.ready_ns,
+        };
+        let engine = op.kind.engine(|bytes| self.config.cost.bulk_threads(bytes));
+        self.devices[op.device as usize]
+            .engines
+            .earliest_ns(engine, not_before_ns)
+    }
+
+    /// Runs an eligible operation. A host function only starts: it runs on its own thread, and finishes there.
+    pub(crate) fn run(&mut self, id: OpId) {
+        self.eligible.remove(&id);
+        let Some(mut op) = self.ops.remove(&id) else {
+            return;
+        };
+        let start_ns = self.start_ns(&op);
+        if let OpKind::HostFunction(function) = &mut op.kind {
+            if let Some(function) = function.take() {
+                self.host_functions.start(id, function);
+            }
+            op.ready_ns = start_ns;
+            self.ops.insert(id, op);
+            return;
+        }
+        let mut effects = self.effects_of(&op.kind);
+        let outcome = self.effect(id, &mut op, &mut effects);
+        self.race_done(id, effects);
+        let duration_ns = *outcome.as_ref().unwrap_or(&0);
+        self.finish(id, op, start_ns, duration_ns, outcome.err());
+    }
+
+    /// The callback thread has run the host function of operation `id`.
+    pub(crate) fn host_function_returned(&mut self, id: OpId) {
+        self.host_functions.running -= 1;
+        // It is gone when the context was lost meanwhile.
+        if let Some(op) = self.ops.remove(&id) {
+            let start_ns = op.ready_ns;
+            self.race_done(id, Vec::new());
+            self.finish(id, op, start_ns, self.config.cost.host_function_ns, None);
+        }
+    }
+
+    fn finish(&mut self, id: OpId, op: Op, start_ns: u64, duration_ns: u64, failure: Option<Failure>) {
+        let finish_ns = start_ns.saturating_add(duration_ns);
+        let engine = op.kind.engine(|bytes| self.config.cost.bulk_threads(bytes));
+        // Operations are numbered in the order of enqueueing, so no operation starts before the oldest was enqueued.
+        let oldest = self.ops.values().next();
+        let horizon_ns = oldest.map_or(self.now_ns, |oldest| oldest.enqueued_ns);
+        self.devices[op.device as usize]
+            .engines
+            .occupy(engine, finish_ns, horizon_ns);
+        if self.config.timeline {
+            self.timeline.push(Span {
+                operation: id.0,
+                stream: op.stream,
+                device: op.device,
+                what: op.kind.word().to_string(),
+                start_ns,
+                finish_ns,
+            });
+        }
+        let (context, stream, device, word) = (op.context, op.stream, op.device, op.kind.word());
+        let site = op
+            .site
+            .as_ref()
+            .map_or_else(String::new, |site| format!(", {site}"));
+        self.retire(id, op, finish_ns);
+        if let Some(failure) = failure {
+            let text = format!("{word}, {id} on {}{site}: {}", name(stream), failure.text);
+            self.lose_context(context, failure.code, &text);
+            self.report_of(Some(device), failure.kind, text);
+        }
+    }
+
+    /// Does what the operation does; answers how long that takes on the device.
+    fn effect(&mut self, id: OpId, op: &mut Op, effects: &mut Vec<Effect>) -> Result<u64, Failure> {
+        match &op.kind {
+            OpKind::Kernel(launch) => {
+                let touched = self.race.is_on().then(Mutex::default);
+                let mut noticed = Noticed::default();
+                let outcome = self.run_kernel(id, op.device, launch, touched.as_ref(), &mut noticed);
+                let outcome = outcome.map(|stats| {
+                    self.kernel_stats += stats;
+                    self.config.cost.kernel_ns(&stats, launch.threads)
+                });
+                let fault = outcome
+                    .as_ref()
+                    .err()
+                    .and_then(|failure| failure.fault.as_deref());
+                let touched = touched.map(Mutex::into_inner).unwrap_or_default();
+                *effects = self.effects_of_kernel(launch, touched, noticed, fault);
+                outcome
+            }
+            OpKind::Copy(copy) => self.run_copy(id, copy),
+            OpKind::Fill(fill) => self.run_fill(id, fill),
+            OpKind::Prefetch(prefetch) => self.run_prefetch(id, prefetch),
+            OpKind::Allocation(base) => {
+                self.memory.begin(*base);
+                Ok(0)
+            }
+            OpKind::Free(base) => {
+                self.end_allocation(*base, Some(id));
+                Ok(0)
+            }
+            OpKind::Record(_) | OpKind::Marker | OpKind::Hold(_) | OpKind::HostFunction(_) => Ok(0),
+        }
+    }
+
+    fn run_kernel(
+        &self,
+        id: OpId,
+        device: u32,
+        launch: &KernelLaunch,
+        touched: Option<&Mutex<Vec<u64>>>,
+        noticed: &mut Noticed,
+    ) -> Result<Stats, Failure> {
+        let kernel = launch
+            .module
+            .ptx
+            .kernel(&launch.name)
+            .expect("a function handle is only made for a kernel of its module");
+        let view = KernelView {
+            map: &self.memory,
+            device,
+            op: id,
+            touched,
+            printed: &self.printed,
+        };
+        let shape = exec::Launch {
+            grid: launch.dims.grid,
+            block: launch.dims.block,
+            dynamic_shared_bytes: launch.dims.shared_bytes,
+            params: &launch.params,
+            variables: &launch.module.variables,
+            step_limit: self.config.kernel_steps_max,
+        };
+        let run = || exec::run(kernel, &shape, &view);
+        // What runs in order needs no other threads.
+        let alone = kernel.is_ordered() || launch.dims.grid == [1; 3];
+        let mut watched: Vec<u32> = launch.mismatches.iter().map(|mismatch| mismatch.pc).collect();
+        watched.sort_unstable();
+        let checked = Checked {
+            races: self.config.kernel_race_check,
+            instructions: &watched,
+        };
+        let ran = if touched.is_some() && (checked.races || !watched.is_empty()) {
+            let (ran, found) = exec::run_watched(kernel, &shape, &view, checked);
+            *noticed = found;
+            ran
+        } else if alone {
+            run()
+        } else {
+            kernel_threads::install(run)
+        };
+        ran.map_err(|fault| self.explain_fault(id, launch, fault))
+    }
+
+    fn explain_fault(&self, id: OpId, launch: &KernelLaunch, fault: Fault) -> Failure {
+        let ([bx, by, bz], [tx, ty, tz]) = (fault.block, fault.thread);
+        let source = fault.source_line.as_ref();
+        let source = source.map_or_else(String::new, |source| format!(" ({source})"));
+        let line = match fault.ptx_line {
+            // The launch as a whole.
+            0 => String::new(),
+            line => {
+                let module = launch.module.name(launch.module_handle);
+                format!("line {line} of the PTX of {module}{source} ")
+            }
+        };
+        let what = match fault.kind {
+            FaultKind::OutOfBounds {
+                address,
+                bytes,
+                write,
+            } => {
+                let does = if write { "write" } else { "read" };
+                match self.memory.locate(address, bytes.into(), Moment::Run(id)) {
+                    Err(error) => format!("{does} of {}, which {}", error.what, error.problem),
+                    Ok((other, _)) => format!(
+                        "{does} of {bytes} bytes at {address:#x}, which are memory of device {}: {}",
+                        other.device,
+                        other.describe()
+                    ),
+                }
+            }
+            _ => fault.kind.to_string(),
+        };
+        let text = format!("{line}in block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}): {what}");
+        Failure {
+            kind: ReportKind::KernelFault,
+            code: match fault.kind {
+                FaultKind::OutOfBounds { .. } | FaultKind::ReadOnly { .. } => ResultCode::ILLEGAL_ADDRESS,
+                FaultKind::Misaligned { .. } => ResultCode::MISALIGNED_ADDRESS,
+                FaultKind::SharedOutOfBounds { .. } | FaultKind::LocalOutOfBounds { .. } => {
+                    ResultCode::ILLEGAL_ADDRESS
+                }
+                FaultKind::StepLimit { .. } => ResultCode::LAUNCH_TIMEOUT,
+                FaultKind::Assertion(_) => ResultCode::ASSERT,
+                _ => ResultCode::LAUNCH_FAILED,
+            },
+            text,
+            fault: Some(Box::new(fault)),
+        }
+    }
+
+    fn run_copy(&self, id: OpId, copy: &Copy) -> Result<u64, Failure> {
+        let (host_target, mapped_target);
+        let (target, target_at) = match &copy.target {
+            Target::Mapped(address) => {
+                let cells = self.memory.cells(*address, copy.rows.target_span(), id);
+                mapped_target = cells.map_err(|error| Failure::access("write", error))?;
+                mapped_target
+            }
+            Target::Host(range) => {
+                host_target = *range;
+                (host_target.cells(), 0)
+            }
+        };
+        let (host_source, mapped_source);
+        let source = match &copy.source {
+            Source::Mapped(address) => {
+                let cells = self.memory.cells(*address, copy.rows.source_span(), id);
+                mapped_source = cells.map_err(|error| Failure::access("read", error))?;
+                Some(mapped_source)
+            }
+            Source::Captured(_) => None,
+            Source::Host(range) => {
+                host_source = *range;
+                Some((host_source.cells(), 0))
+            }
+        };
+        let width = copy.rows.width as usize;
+        for (from, to) in copy.rows.offsets() {
+            let (from, to) = (from as usize, target_at + to as usize);
+            let done = match (&source, &copy.source) {
+                (Some((source, source_at)), _) => target.copy_between(to, source, source_at + from, width),
+                (None, Source::Captured(bytes)) => target.copy_from(to, &bytes[from..from + width]),
+                (None, _) => None,
+            };
+            done.expect("both sides were located, whole");
+        }
+        Ok(self.copy_ns(copy))
+    }
+
+    fn copy_ns(&self, copy: &Copy) -> u64 {
+        let cost = &self.config.cost;
+        let bytes = copy.rows.bytes();
+        let (bytes, gb_s) = match copy.direction {
+            Direction::PinnedToDevice => (bytes, cost.pinned_upload_gb_s),
+            Direction::PageableToDevice => (bytes, cost.pageable_upload_gb_s),
+            Direction::DeviceToPinned => (bytes, cost.pinned_download_gb_s),
+            Direction::DeviceToPageable => (bytes, cost.pageable_download_gb_s),
+            // Within a device every byte is read and written.
+            Direction::WithinDevice => (bytes * 2, cost.memory_gb_s),
+            Direction::BetweenDevices => (bytes, cost.peer_gb_s),
+            Direction::HostToHost => (bytes, cost.host_memcpy_gb_s),
+        };
+        cost.copy_latency_ns
+            .saturating_add(crate::CostModel::transfer_ns(bytes, gb_s))
+    }
+
+    /// A prefetch changes no value; that the memory lives is all there is to see to.
+    fn run_prefetch(&self, id: OpId, prefetch: &Prefetch) -> Result<u64, Failure> {
+        self.memory
+            .cells(prefetch.start, prefetch.bytes, id)
+            .map_err(|error| Failure::access("move", error))?;
+        let cost = &self.config.cost;
+        let gb_s = match prefetch.location {
+            ManagedLocation::Host => cost.pinned_download_gb_s,
+            ManagedLocation::Device(_) => cost.pinned_upload_gb_s,
+        };
+        Ok(cost
+            .copy_latency_ns
+            .saturating_add(crate::CostModel::transfer_ns(prefetch.bytes, gb_s)))
+    }
+
+    fn run_fill(&self, id: OpId, fill: &Fill) -> Result<u64, Failure> {
+        let cells = self.memory.cells(fill.target, fill.bytes, id);
+        let (cells, at) = cells.map_err(|error| Failure::access("write", error))?;
+        cells
+            .fill(at, fill.bytes as usize, &fill.pattern[..fill.pattern_bytes])
+            .expect("the range was located, whole");
+        let cost = &self.config.cost;
+        Ok(cost
+            .copy_latency_ns
+            .saturating_add(crate::CostModel::transfer_ns(fill.bytes, cost.memory_gb_s)))
+    }
+}

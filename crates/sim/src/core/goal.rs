@@ -1,0 +1,116 @@
+//! Goals: the work that a wait, a query or an operation is behind.
+
+use millstream_driver::{ContextHandle, StreamHandle};
+
+use super::world::{Capture, Event, Stream, World};
+use crate::{
+    ids::OpId,
+    race::{Gone, Seen},
+};
+
+/// What a wait or query is about: operations that are not done, and when the others were.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Goal {
+    pub(crate) ops: Vec<OpId>,
+    pub(crate) finish_ns: u64,
+}
+
+impl Goal {
+    /// An operation of the goal is done.
+    pub(crate) fn note(&mut self, op: OpId, finish_ns: u64) {
+        if self.ops.contains(&op) {
+            self.finish_ns = self.finish_ns.max(finish_ns);
+        }
+    }
+}
+
+impl World {
+    /// The streams that work of a context's legacy default stream comes after (rule 17), that
+    /// stream among them.
+    pub(super) fn blocking_streams(&self, context: ContextHandle) -> impl Iterator<Item = StreamHandle> {
+        let streams = self.streams.iter();
+        let blocking = move |other: &Stream| other.context == context && !other.non_blocking;
+        streams
+            .filter(move |(_, other)| blocking(other))
+            .map(|(handle, _)| *handle)
+    }
+
+    /// Whether the stream is the legacy default stream of its context.
+    fn is_legacy(&self, stream: StreamHandle) -> bool {
+        let context = self.streams[&stream].context;
+        self.contexts
+            .get(&context)
+            .is_some_and(|context| context.legacy == stream)
+    }
+
+    /// The work that a synchronisation with the stream waits for: all enqueued on it so far, and
+    /// for the legacy default stream all on blocking streams, too (rule 55).
+    pub(crate) fn stream_goal(&self, handle: StreamHandle) -> Goal {
+        let stream = &self.streams[&handle];
+        let mut goal = Goal {
+            ops: stream.last.into_iter().collect(),
+            finish_ns: stream.last_finish_ns,
+        };
+        if self.is_legacy(handle) {
+            let gone_ns = self.contexts[&stream.context].gone_blocking_until_ns;
+            goal.finish_ns = goal.finish_ns.max(gone_ns);
+            for blocking in self.blocking_streams(stream.context).filter(|it| *it != handle) {
+                let blocking = &self.streams[&blocking];
+                goal.ops.extend(blocking.last);
+                goal.finish_ns = goal.finish_ns.max(blocking.last_finish_ns);
+            }
+        }
+        goal
+    }
+
+    /// The same work, for the race checker.
+    pub(crate) fn stream_seen(&self, handle: StreamHandle) -> Seen {
+        if !self.is_legacy(handle) {
+            return self.race.ends_of([handle].into_iter(), Gone::None);
+        }
+        let context = self.streams[&handle].context;
+        let streams = self.blocking_streams(context);
+        self.race.ends_of(streams, Gone::Blocking(context))
+    }
+
+    /// All work enqueued in the context so far.
+    pub(crate) fn context_goal(&self, context: ContextHandle) -> Goal {
+        Goal {
+            ops: self
+                .streams
+                .values()
+                .filter(|stream| stream.context == context)
+                .filter_map(|stream| stream.last)
+                .collect(),
+            finish_ns: self.contexts.get(&context).map_or(0, |c| c.busy_until_ns),
+        }
+    }
+
+    /// What the event captured.
+    pub(crate) fn event_goal(event: &Event) -> Goal {
+        match event.capture {
+            None => Goal::default(),
+            Some(Capture {
+                finish_ns: Some(finish_ns),
+                ..
+            }) => Goal {
+                ops: Vec::new(),
+                finish_ns,
+            },
+            Some(Capture { op, .. }) => Goal {
+                ops: vec![op],
+                finish_ns: 0,
+            },
+        }
+    }
+
+    /// All work of a context, as it is now.
+    pub(crate) fn context_seen(&self, context: ContextHandle) -> Seen {
+        let streams = self
+            .streams
+            .iter()
+            .filter(|(_, stream)| stream.context == context);
+        let streams = streams.map(|(handle, _)| *handle);
+        self.race.ends_of(streams, Gone::All(context))
+    }
+}

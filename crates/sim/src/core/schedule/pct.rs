@@ -1,0 +1,112 @@
+//! PCT: probabilistic concurrency testing. Streams and the host have random ranks, and whoever ranks highest and can go on
+//! does; at `depth - 1` random steps that one falls below all others.
+//!
+//! A mistake that needs `depth` constraints on the order to show is found by a run with a probability that falls with the
+//! number of steps to the power of `depth - 1`, not exponentially as with choices that are all drawn afresh (Burckhardt and
+//! others, ASPLOS 2010). The number of steps is not known beforehand, so a change point is as likely to be one of the steps
+//! 16 to 31 as one of 512 to 1023.
+
+use std::collections::BTreeMap;
+
+use millstream_driver::StreamHandle;
+use rand_core::RngCore;
+use rand_pcg::Mcg128Xsl64;
+
+use super::{
+    Moment, Policy, QUERIES_IN_VAIN,
+    simple::{draw, generator},
+};
+use crate::{core::world::World, ids::OpId};
+
+/// Change points lie below 2 to the power of this.
+const STEPS_LOG2: u64 = 12;
+/// The highest depth; more is taken as this.
+const DEPTH_MAX: u32 = 64;
+/// Ranks that were drawn lie above, those of who has fallen below.
+const FALLEN: u64 = 1 << 63;
+
+#[derive(Debug)]
+pub(super) struct Pct {
+    generator: Mcg128Xsl64,
+    host: u64,
+    streams: BTreeMap<StreamHandle, u64>,
+    /// Steps still to come at which the highest falls.
+    changes: Vec<u64>,
+    steps: u64,
+    /// The rank of who falls next.
+    below_all: u64,
+    in_vain: u32,
+    /// Whether one operation must run before the host goes on.
+    must_run: bool,
+}
+
+impl Pct {
+    pub(super) fn new(seed: u64, depth: u32) -> Self {
+        let mut generator = generator(seed);
+        let changes = (1..depth.min(DEPTH_MAX)).map(|_| {
+            let first = 1 << draw(&mut generator, STEPS_LOG2);
+            first + draw(&mut generator, first)
+        });
+        Self {
+            changes: changes.collect(),
+            host: generator.next_u64() | FALLEN,
+            generator,
+            streams: BTreeMap::new(),
+            steps: 0,
+            below_all: FALLEN - 1,
+            in_vain: 0,
+            must_run: false,
+        }
+    }
+
+    fn rank(&mut self, stream: StreamHandle) -> u64 {
+        let generator = &mut self.generator;
+        *self
+            .streams
+            .entry(stream)
+            .or_insert_with(|| generator.next_u64() | FALLEN)
+    }
+
+    /// The operation of the stream that ranks highest, if that can go on and ranks above the host; the host may be blocked.
+    fn highest(&mut self, world: &World, host_blocked: bool) -> Option<(OpId, StreamHandle)> {
+        let mut highest = (if host_blocked { 0 } else { self.host }, None);
+        for id in &world.eligible {
+            if let Some(op) = world.ops.get(id) {
+                let rank = self.rank(op.stream);
+                if rank > highest.0 {
+                    highest = (rank, Some((*id, op.stream)));
+                }
+            }
+        }
+        highest.1
+    }
+}
+
+impl Policy for Pct {
+    fn begin(&mut self, moment: Moment, goal: &[OpId], _: &World) {
+        self.must_run = matches!(moment, Moment::Pause | Moment::Wait);
+        if moment == Moment::Query {
+            self.in_vain = if goal.is_empty() { 0 } else { self.in_vain + 1 };
+            if self.in_vain > QUERIES_IN_VAIN {
+                (self.in_vain, self.must_run) = (0, true);
+            }
+        }
+    }
+
+    fn pick(&mut self, _: Moment, _: &[OpId], world: &World) -> Option<OpId> {
+        let host_blocked = std::mem::take(&mut self.must_run);
+        self.steps += 1;
+        let step = self.steps;
+        let changes = self.changes.len();
+        self.changes.retain(|change| *change != step);
+        for _ in self.changes.len()..changes {
+            let fallen = self.below_all;
+            self.below_all -= 1;
+            match self.highest(world, host_blocked) {
+                Some((_, stream)) => self.streams.insert(stream, fallen),
+                None => Some(std::mem::replace(&mut self.host, fallen)),
+            };
+        }
+        self.highest(world, host_blocked).map(|(id, _)| id)
+    }
+}

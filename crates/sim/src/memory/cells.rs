@@ -1,0 +1,386 @@
+//! Bytes of simulated memory, shared by several threads: the only way anything touches them.
+#![allow(
+    unsafe_code,
+    reason = "simulated memory is raw memory that the user, the copy engines and kernels on several cores share"
+)]
+
+use std::{
+    marker::PhantomData,
+    sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
+};
+
+/// Size of the buffer through which a copy between two [`Cells`] goes.
+const STAGE_BYTES: usize = 4096;
+
+/// A range of simulated memory.
+///
+/// Every access is a relaxed atomic of its own width and is checked against the bounds, so that a kernel which races with another
+/// gets some value, as it does on a GPU, and can never reach outside its allocation. Accesses of 2, 4 and 8 bytes must be naturally
+/// aligned in memory (allocations are aligned to 256 bytes, so aligned offsets are aligned addresses).
+#[derive(Clone, Copy, Debug)]
+pub struct Cells<'a> {
+    pointer: *mut u8,
+    len: usize,
+    life: PhantomData<&'a [AtomicU8]>,
+}
+
+// SAFETY: a `Cells` is a shared slice of atomics (see `from_raw`), which may be sent and shared.
+unsafe impl Send for Cells<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Cells<'_> {}
+
+/// Loads, stores and read-modify-writes of one width.
+macro_rules! scalar {
+    ($load:ident, $store:ident, $update:ident, $value:ty, $atomic:ty) => {
+        #[doc = concat!("The `", stringify!($value), "` at `offset`; `None` if it is out of bounds or misaligned.")]
+        #[inline(always)]
+        pub fn $load(&self, offset: usize) -> Option<$value> {
+            let pointer = self.at::<$value>(offset)?;
+            // SAFETY: `at` has checked bounds and alignment; the contract of `from_raw` gives validity and atomic-only access.
+            let cell = unsafe { <$atomic>::from_ptr(pointer) };
+            Some(<$value>::from_le(cell.load(Relaxed)))
+        }
+
+        #[doc = concat!("Stores a `", stringify!($value), "` at `offset`; `None` if it is out of bounds or misaligned.")]
+        #[inline(always)]
+        pub fn $store(&self, offset: usize, value: $value) -> Option<()> {
+            let pointer = self.at::<$value>(offset)?;
+            // SAFETY: as in the load.
+            let cell = unsafe { <$atomic>::from_ptr(pointer) };
+            cell.store(value.to_le(), Relaxed);
+            Some(())
+        }
+
+        #[doc = concat!("Atomically replaces the `", stringify!($value), "` at `offset` by what `change` makes of it, and returns the")]
+        /// old value; `None` if it is out of bounds or misaligned. `change` may be called more than once.
+        ///
+        /// Every `atom` operation is one of these: add, min, max, and, or, xor, exchange, compare-and-swap, the floating-point ones.
+        #[inline(always)]
+        pub fn $update(&self, offset: usize, mut change: impl FnMut($value) -> $value) -> Option<$value> {
+            let pointer = self.at::<$value>(offset)?;
+            // SAFETY: as in the load.
+            let cell = unsafe { <$atomic>::from_ptr(pointer) };
+            let mut old = cell.load(Relaxed);
+            loop {
+                let new = change(<$value>::from_le(old)).to_le();
+                match cell.compare_exchange_weak(old, new, Relaxed, Relaxed) {
+                    Ok(_) => return Some(<$value>::from_le(old)),
+                    Err(now) => old = now,
+                }
+            }
+        }
+    };
+}
+
+impl<'a> Cells<'a> {
+    /// The `len` bytes from `pointer`.
+    ///
+    /// # Safety
+    /// For the whole of `'a` the bytes must be valid for reads and writes, and everything that accesses them while a `Cells` may do so
+    /// must go through a `Cells` or through atomics. Accesses of different widths to the same bytes at the same moment are left to the
+    /// processor, which on the machines we run on performs each aligned one whole.
+    pub unsafe fn from_raw(pointer: *mut u8, len: usize) -> Self {
+        Self {
+            pointer,
+            len,
+            life: PhantomData,
+        }
+    }
+
+    /// The number of bytes.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The `len` bytes from `offset`, or `None` if they are not all inside.
+    pub fn slice(&self, offset: usize, len: usize) -> Option<Cells<'a>> {
+        self.check(offset, len)?;
+        Some(Self {
+            pointer: self.pointer.wrapping_add(offset),
+            len,
+            life: PhantomData,
+        })
+    }
+
+    scalar!(load_u8, store_u8, update_u8, u8, AtomicU8);
+    scalar!(load_u16, store_u16, update_u16, u16, AtomicU16);
+    scalar!(load_u32, store_u32, update_u32, u32, AtomicU32);
+    scalar!(load_u64, store_u64, update_u64, u64, AtomicU64);
+
+    /// Writes `source` at `offset`; `None`, and nothing written, if it does not fit.
+    pub fn copy_from(&self, offset: usize, source: &[u8]) -> Option<()> {
+        let (head, words, tail) = self.parts(offset, source.len())?;
+        let (source_head, rest) = source.split_at(head.len());
+        let (source_words, source_tail) = rest.split_at(words.len() * 8);
+        store_bytes(head, source_head);
+        for (cell, bytes) in words.iter().zip(source_words.as_chunks::<8>().0) {
+            cell.store(u64::from_ne_bytes(*bytes), Relaxed);
+        }
+        store_bytes(tail, source_tail);
+        Some(())
+    }
+
+    /// Reads into `target` from `offset`; `None`, and nothing read, if that is not all inside.
+    pub fn copy_to(&self, offset: usize, target: &mut [u8]) -> Option<()> {
+        let (head, words, tail) = self.parts(offset, target.len())?;
+        let (target_head, rest) = target.split_at_mut(head.len());
+        let (target_words, target_tail) = rest.split_at_mut(words.len() * 8);
+        load_bytes(head, target_head);
+        for (cell, bytes) in words.iter().zip(target_words.as_chunks_mut::<8>().0) {
+            *bytes = cell.load(Relaxed).to_ne_bytes();
+        }
+        load_bytes(tail, target_tail);
+        Some(())
+    }
+
+    /// Copies `len` bytes of `source`, from `source_offset`, to `offset` of this. The two ranges may overlap, as with `memmove`.
+    /// `None`, and nothing copied, if either range is not all inside.
+    pub fn copy_between(
+        &self,
+        offset: usize,
+        source: &Cells<'_>,
+        source_offset: usize,
+        len: usize,
+    ) -> Option<()> {
+        self.check(offset, len)?;
+        source.check(source_offset, len)?;
+        let mut stage = [0; STAGE_BYTES];
+        let to = self.pointer.addr() + offset;
+        let from = source.pointer.addr() + source_offset;
+        // Going up is right unless the target begins inside the source: then a chunk would overwrite source bytes not read yet.
+        let downwards = to > from && to < from + len;
+        let mut done = 0;
+        while done < len {
+            let bytes = STAGE_BYTES.min(len - done);
+            let at = if downwards { len - done - bytes } else { done };
+            let stage = &mut stage[..bytes];
+            source.copy_to(source_offset + at, stage)?;
+            self.copy_from(offset + at, stage)?;
+            done += bytes;
+        }
+        Some(())
+    }
+
+    /// Fills `len` bytes from `offset` with repetitions of `pattern` (the last one cut short if need be). `None`, and nothing
+    /// written, if the range is not all inside or the pattern is empty while `len` is not 0.
+    pub fn fill(&self, offset: usize, len: usize, pattern: &[u8]) -> Option<()> {
+        self.check(offset, len)?;
+        if len == 0 {
+            return Some(());
+        }
+        if pattern.is_empty() {
+            return None;
+        }
+        let repeats = (STAGE_BYTES / pattern.len()).clamp(1, len.div_ceil(pattern.len()));
+        let stage = pattern.repeat(repeats);
+        let mut done = 0;
+        while done < len {
+            let bytes = stage.len().min(len - done);
+            self.copy_from(offset + done, &stage[..bytes])?;
+            done += bytes;
+        }
+        Some(())
+    }
+
+    /// Reads 4-byte values from consecutive addresses; `None` if they are not all inside or misaligned.
+    #[inline(always)]
+    pub(crate) fn load_run_u32(&self, offset: usize, target: &mut [u32]) -> Option<()> {
+        // Two at a time where they lie so.
+        if let Some(pairs) = self.run_pairs(offset, target.len()) {
+            for (values, pair) in target.as_chunks_mut::<2>().0.iter_mut().zip(pairs) {
+                let pair = u64::from_le(pair.load(Relaxed));
+                *values = [pair as u32, (pair >> 32) as u32];
+            }
+            return Some(());
+        }
+        let cells = self.run_u32(offset, target.len())?;
+        for (value, cell) in target.iter_mut().zip(cells) {
+            *value = u32::from_le(cell.load(Relaxed));
+        }
+        Some(())
+    }
+
+    /// Writes 4-byte values to consecutive addresses; `None` if they are not all inside or misaligned.
+    #[inline(always)]
+    pub(crate) fn store_run_u32(&self, offset: usize, source: &[u32]) -> Option<()> {
+        if let Some(pairs) = self.run_pairs(offset, source.len()) {
+            for (values, pair) in source.as_chunks::<2>().0.iter().zip(pairs) {
+                let value = u64::from(values[0]) | u64::from(values[1]) << 32;
+                pair.store(value.to_le(), Relaxed);
+            }
+            return Some(());
+        }
+        for (value, cell) in source.iter().zip(self.run_u32(offset, source.len())?) {
+            cell.store(value.to_le(), Relaxed);
+        }
+        Some(())
+    }
+
+    /// `count` atomic words from `offset`.
+    #[inline(always)]
+    fn run_u32(&self, offset: usize, count: usize) -> Option<&'a [AtomicU32]> {
+        self.check(offset, count * 4)?;
+        let pointer = self.pointer.wrapping_add(offset).cast::<AtomicU32>();
+        if !pointer.is_aligned() {
+            return None;
+        }
+        // SAFETY: in bounds and aligned (just checked); the contract of `from_raw` gives validity and atomic-only access.
+        Some(unsafe { std::slice::from_raw_parts(pointer, count) })
+    }
+
+    /// An even `count` of words from `offset`, two by two, if they are aligned to that.
+    #[inline(always)]
+    fn run_pairs(&self, offset: usize, count: usize) -> Option<&'a [AtomicU64]> {
+        self.check(offset, count * 4)?;
+        let pointer = self.pointer.wrapping_add(offset).cast::<AtomicU64>();
+        if !pointer.is_aligned() || !count.is_multiple_of(2) {
+            return None;
+        }
+        // SAFETY: in bounds and aligned (just checked); the contract of `from_raw` gives validity and atomic-only access.
+        Some(unsafe { std::slice::from_raw_parts(pointer, count / 2) })
+    }
+
+    /// `Some` if `len` bytes from `offset` are all inside.
+    #[inline(always)]
+    fn check(&self, offset: usize, len: usize) -> Option<()> {
+        (offset.checked_add(len)? <= self.len).then_some(())
+    }
+
+    /// The address of a `T` at `offset`, if that is in bounds and aligned.
+    #[inline(always)]
+    fn at<T>(&self, offset: usize) -> Option<*mut T> {
+        self.check(offset, size_of::<T>())?;
+        let pointer = self.pointer.wrapping_add(offset).cast::<T>();
+        pointer.is_aligned().then_some(pointer)
+    }
+
+    /// The range as single bytes up to an aligned address, aligned words, and single bytes.
+    fn parts(&self, offset: usize, len: usize) -> Option<(&'a [AtomicU8], &'a [AtomicU64], &'a [AtomicU8])> {
+        self.check(offset, len)?;
+        let pointer = self.pointer.wrapping_add(offset).cast::<AtomicU8>();
+        // SAFETY: in bounds (just checked); the contract of `from_raw` gives validity and atomic-only access.
+        let bytes = unsafe { std::slice::from_raw_parts(pointer, len) };
+        let head = pointer.align_offset(8).min(len);
+        let count = (len - head) / 8;
+        let (head, rest) = bytes.split_at(head);
+        let (middle, tail) = rest.split_at(count * 8);
+        // SAFETY: `middle` is `count * 8` bytes, aligned to 8 unless empty, and an empty slice's pointer is replaced by an aligned one.
+        let words = unsafe {
+            std::slice::from_raw_parts(
+                if count == 0 {
+                    std::ptr::dangling()
+                } else {
+                    middle.as_ptr().cast::<AtomicU64>()
+                },
+                count,
+            )
+        };
+        Some((head, words, tail))
+    }
+}
+
+/// Stores bytes one by one: the ends of a bulk copy.
+fn store_bytes(cells: &[AtomicU8], source: &[u8]) {
+    for (cell, byte) in cells.iter().zip(source) {
+        cell.store(*byte, Relaxed);
+    }
+}
+
+/// Loads bytes one by one: the ends of a bulk copy.
+fn load_bytes(cells: &[AtomicU8], target: &mut [u8]) {
+    for (cell, byte) in cells.iter().zip(target) {
+        *byte = cell.load(Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Runs `body` on the cells of `bytes`, which start `shift` bytes behind an 8-byte boundary.
+    fn with_cells<R>(bytes: &mut [u8], shift: usize, body: impl FnOnce(Cells<'_>) -> R) -> R {
+        let len = bytes.len();
+        let mut words = vec![0u64; (len + shift).div_ceil(8)];
+        let pointer = words.as_mut_ptr().cast::<u8>().wrapping_add(shift);
+        // SAFETY: `words` outlives the cells and is not touched otherwise meanwhile.
+        let cells = unsafe { Cells::from_raw(pointer, len) };
+        cells.copy_from(0, bytes).unwrap();
+        let result = body(cells);
+        cells.copy_to(0, bytes).unwrap();
+        result
+    }
+
+    #[test]
+    fn accesses_are_checked_for_bounds_and_alignment() {
+        with_cells(&mut [0; 16], 0, |cells| {
+            assert_eq!(cells.store_u32(4, 0x0403_0201), Some(()));
+            assert_eq!(cells.load_u8(5), Some(2));
+            assert_eq!(cells.load_u16(6), Some(0x0403));
+            assert_eq!(cells.load_u64(0), Some(0x0403_0201_0000_0000));
+            assert_eq!(cells.load_u32(2), None);
+            assert_eq!(cells.load_u32(16), None);
+            assert_eq!(cells.load_u64(12), None);
+            assert_eq!(cells.load_u8(usize::MAX), None);
+            assert_eq!(cells.store_u64(16, 0), None);
+            assert_eq!(cells.update_u32(4, |old| old + 1), Some(0x0403_0201));
+            assert_eq!(cells.load_u32(4), Some(0x0403_0202));
+            assert_eq!(cells.copy_from(10, &[0; 7]), None);
+            assert_eq!(cells.copy_to(17, &mut []), None);
+            assert_eq!(cells.fill(0, 17, &[1]), None);
+            assert!(cells.slice(8, 8).is_some());
+            assert!(cells.slice(8, 9).is_none());
+        });
+    }
+
+    #[test]
+    fn updates_from_several_threads_are_not_lost() {
+        with_cells(&mut [0; 8], 0, |cells| {
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(move || {
+                        for _ in 0..10_000 {
+                            cells.update_u64(0, |old| old + 1).unwrap();
+                        }
+                    });
+                }
+            });
+            assert_eq!(cells.load_u64(0), Some(40_000));
+        });
+    }
+
+    proptest! {
+        #[test]
+        fn bulk_operations_agree_with_slices(
+            bytes in proptest::collection::vec(any::<u8>(), 0..9000),
+            shift in 0usize..8,
+            a in 0usize..9000,
+            b in 0usize..9000,
+            len in 0usize..9000,
+            pattern in proptest::collection::vec(any::<u8>(), 1..9),
+        ) {
+            let mut expected = bytes.clone();
+            let mut actual = bytes.clone();
+            let fits = a + len <= bytes.len() && b + len <= bytes.len();
+            let copied = with_cells(&mut actual, shift, |cells| cells.copy_between(a, &cells, b, len));
+            prop_assert_eq!(copied.is_some(), fits);
+            if fits {
+                expected.copy_within(b..b + len, a);
+            }
+            prop_assert_eq!(&actual, &expected);
+            let fits = a + len <= bytes.len();
+            let filled = with_cells(&mut actual, shift, |cells| cells.fill(a, len, &pattern));
+            prop_assert_eq!(filled.is_some(), fits);
+            if fits {
+                expected[a..a + len].iter_mut().zip(pattern.iter().cycle()).for_each(|(to, from)| *to = *from);
+            }
+            prop_assert_eq!(&actual, &expected);
+        }
+    }
+}

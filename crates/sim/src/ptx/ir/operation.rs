@@ -1,0 +1,345 @@
+//! What the operations on registers do.
+
+use super::Slot;
+use millstream_ptx::Type;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Un32 {
+    Move,
+    Neg,
+    Abs,
+    Not,
+    Cnot,
+    Popc,
+    Clz,
+    Brev,
+    FindU,
+    FindS,
+    FindShiftU,
+    FindShiftS,
+    Zext8,
+    Sext8,
+    Zext16,
+    Sext16,
+    /// The high half.
+    High16,
+    S32ToF32,
+    U32ToF32,
+    /// Towards zero, saturating, 0 for NaN.
+    F32ToS32,
+    F32ToU32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bin32 {
+    Add,
+    Sub,
+    Mul,
+    MulHighS,
+    MulHighU,
+    DivS,
+    DivU,
+    RemS,
+    RemU,
+    MinS,
+    MinU,
+    MaxS,
+    MaxU,
+    And,
+    Or,
+    Xor,
+    Shl,
+    ShrS,
+    ShrU,
+    AddSat,
+    SubSat,
+    CopySign,
+    /// `a` in the low half, `b` in the high half.
+    Pack16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tri32 {
+    Mad,
+    MadHighS,
+    MadHighU,
+    SadS,
+    SadU,
+    BfeS,
+    BfeU,
+    ShiftLeftClamp,
+    ShiftLeftWrap,
+    ShiftRightClamp,
+    ShiftRightWrap,
+    Dp4aUU,
+    Dp4aUS,
+    Dp4aSU,
+    Dp4aSS,
+    Dp2aLoUU,
+    Dp2aLoUS,
+    Dp2aLoSU,
+    Dp2aLoSS,
+    Dp2aHiUU,
+    Dp2aHiUS,
+    Dp2aHiSU,
+    Dp2aHiSS,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Un64 {
+    Move,
+    Neg,
+    Abs,
+    Not,
+    Cnot,
+    Brev,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bin64 {
+    Add,
+    Sub,
+    Mul,
+    MulHighS,
+    MulHighU,
+    DivS,
+    DivU,
+    RemS,
+    RemU,
+    MinS,
+    MinU,
+    MaxS,
+    MaxU,
+    And,
+    Or,
+    Xor,
+    CopySign,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tri64 {
+    Mad,
+    MadHighS,
+    MadHighU,
+    SadS,
+    SadU,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shift64 {
+    Shl,
+    ShrS,
+    ShrU,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Widen {
+    Zext,
+    Sext,
+    F32ToF64,
+    S32ToF64,
+    U32ToF64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Narrow {
+    Low,
+    High,
+    Popc,
+    Clz,
+    FindU,
+    FindS,
+    FindShiftU,
+    FindShiftS,
+    F64ToF32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Join {
+    MulS,
+    MulU,
+    /// `a` in the low half, `b` in the high half.
+    Pack,
+}
+
+/// `prmt`'s modes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Prmt {
+    Index,
+    Forward4,
+    Backward4,
+    Replicate8,
+    EdgeClampLeft,
+    EdgeClampRight,
+    Replicate16,
+}
+
+/// How an addition or subtraction carries.
+///
+/// A subtraction adds the complement of its second operand and 1, or the flag in its place, so the
+/// flag it leaves is the complement of the borrow. Additions and subtractions may follow each other
+/// in any mixture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Carry {
+    pub(crate) subtract: bool,
+    /// The carry flag's predicate, where it is added.
+    pub(crate) read: Option<Slot>,
+    /// The carry flag's predicate, where it is set.
+    pub(crate) write: Option<Slot>,
+}
+
+impl Carry {
+    /// The flag of all lanes where none is read.
+    pub(crate) fn unread(self) -> u32 {
+        if self.subtract { u32::MAX } else { 0 }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FloatUn {
+    Neg,
+    Abs,
+    /// A subnormal becomes a zero of its sign.
+    Flush,
+    /// Clamped to 0…1; NaN becomes 0.
+    Saturate,
+    Sqrt(Round),
+    Rcp(Round),
+    SqrtApprox,
+    RcpApprox,
+    RsqrtApprox,
+    /// The same, in double precision the high word only.
+    RsqrtApproxHigh,
+    Ex2Approx,
+    Lg2Approx,
+    SinApprox,
+    CosApprox,
+    TanhApprox,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FloatBin {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    /// As `Div`, but 0 for divisors beyond 2^126.
+    DivApprox,
+    Min,
+    Max,
+    /// NaN if either operand is.
+    MinNan,
+    MaxNan,
+}
+
+/// Rounding of a floating-point result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Round {
+    Nearest,
+    Zero,
+    Down,
+    Up,
+}
+
+/// How a floating-point operation treats its result and, with `flush`, subnormals in and out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FloatMode {
+    pub(crate) round: Round,
+    pub(crate) flush: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HalfOp {
+    Add,
+    Sub,
+    Mul,
+    Fma,
+    Neg,
+    Abs,
+    Min,
+    Max,
+    MinNan,
+    MaxNan,
+    /// Negative numbers become 0.
+    Relu,
+    /// Subnormal numbers become zeros of their signs.
+    Flush,
+    /// Infinities become the greatest finite numbers of their signs.
+    Finite,
+    /// Two to the power of the operand.
+    Ex2,
+    Tanh,
+    /// Clamped to 0…1; NaN becomes 0.
+    Saturate,
+}
+
+/// A 16-bit float format, and whether two are packed in a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HalfFormat {
+    pub(crate) brain: bool,
+    pub(crate) packed: bool,
+}
+
+/// A conversion: `cvt`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Convert {
+    pub(crate) to: Type,
+    pub(crate) from: Type,
+    pub(crate) round: Round,
+    /// Float to float of one size: round to an integral value.
+    pub(crate) integral: bool,
+    pub(crate) flush: bool,
+    pub(crate) saturate: bool,
+    /// The width of the result's register in bytes: signed results are extended to it.
+    pub(crate) register_bytes: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compare {
+    Eq,
+    Ne,
+    LtS,
+    LeS,
+    LtU,
+    LeU,
+}
+
+/// Float comparisons; the `U` ones also hold if an operand is NaN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CompareFloat {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    EqU,
+    NeU,
+    LtU,
+    LeU,
+    /// Neither is NaN.
+    Num,
+    /// One is NaN.
+    Nan,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Test {
+    Finite,
+    Infinite,
+    Number,
+    NotANumber,
+    Normal,
+    Subnormal,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PredOp {
+    Move,
+    Not,
+    And,
+    Or,
+    Xor,
+    /// `!a & b`, `!a | b`, `!a ^ b`: the second result of a `setp` with a boolean operation.
+    NotAnd,
+    NotOr,
+    NotXor,
+}

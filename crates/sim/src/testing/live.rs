@@ -1,0 +1,196 @@
+//! Lists of live objects, for leak reports.
+
+use std::fmt;
+
+use millstream_ptx::Site;
+
+use crate::{
+    core::world::World,
+    ids::name,
+    memory::{Allocation, Kind},
+};
+
+/// An object of a simulated GPU that was created and not given back, by [`Gpu::live_objects`]. Its
+/// text has the kind, the size and the origin.
+///
+/// ```
+/// use millstream_driver::{DeviceOrdinal, Driver};
+/// use millstream_sim::{Gpu, LiveKind, SimConfig, race::Label};
+/// let gpu = Gpu::new(SimConfig::new());
+/// let context = gpu.primary_context_retain(DeviceOrdinal::from_raw(0)).unwrap();
+/// let _label = Label::new("input");
+/// // SAFETY: the context is alive.
+/// unsafe { gpu.mem_alloc(context, 64) }.unwrap();
+/// let object = &gpu.live_objects()[0];
+/// assert_eq!((object.kind, object.bytes), (LiveKind::DeviceMemory, 64));
+/// assert!(object.to_string().starts_with("device memory of 64 bytes (allocation 1, cuMemAlloc, `input` at "));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LiveObject {
+    /// Its kind.
+    pub kind: LiveKind,
+    /// The device it was made for.
+    pub device: u32,
+    /// Its size, if it is memory; else 0.
+    pub bytes: u64,
+    /// Its name in reports: `stream 3`, `allocation 7`.
+    pub name: String,
+    /// The caller's [`Label`](crate::race::Label) at its creation, with the source line:
+    /// `` `input` at src/main.rs:12 ``.
+    pub site: Option<String>,
+    /// The call that created it, and its device if there are several.
+    origin: String,
+}
+
+/// The kind of a [`LiveObject`].
+///
+/// ```
+/// assert_eq!(millstream_sim::LiveKind::PageLockedMemory.to_string(), "page-locked memory");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum LiveKind {
+    /// Device memory, from a pool or not. A pending free still counts.
+    DeviceMemory,
+    /// Page-locked host memory.
+    PageLockedMemory,
+    /// Memory of the host that is registered as page-locked.
+    RegisteredMemory,
+    /// Managed memory.
+    ManagedMemory,
+    /// A stream, other than a default stream.
+    Stream,
+    /// An event.
+    Event,
+    /// A module, with its variables.
+    Module,
+}
+
+impl fmt::Display for LiveKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::DeviceMemory => "device memory",
+            Self::PageLockedMemory => "page-locked memory",
+            Self::RegisteredMemory => "registered memory",
+            Self::ManagedMemory => "managed memory",
+            Self::Stream => "stream",
+            Self::Event => "event",
+            Self::Module => "module",
+        })
+    }
+}
+
+impl fmt::Display for LiveObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            kind, bytes, name, ..
+        } = self;
+        match kind {
+            LiveKind::Stream | LiveKind::Event | LiveKind::Module => {
+                write!(f, "{name}")?;
+                let origin = [self.origin.as_str(), self.site.as_deref().unwrap_or_default()];
+                let origin: Vec<_> = origin.into_iter().filter(|part| !part.is_empty()).collect();
+                if origin.is_empty() {
+                    return Ok(());
+                }
+                write!(f, " ({})", origin.join(", "))
+            }
+            _ => write!(f, "{kind} of {bytes} bytes ({name}, {})", self.origin),
+        }
+    }
+}
+
+impl World {
+    pub(super) fn live_objects(&self) -> Vec<LiveObject> {
+        let mut objects: Vec<_> = self.memory.live().filter_map(memory).collect();
+        objects.sort_by_key(|(kind, number, _)| (*kind, *number));
+        let mut objects: Vec<_> = objects.into_iter().map(|(.., object)| object).collect();
+        let is_default = |handle| {
+            self.contexts.values().any(|context| {
+                context.legacy == handle || context.per_thread.iter().any(|(_, own)| *own == handle)
+            })
+        };
+        let made = |kind, context, name, site: Option<&Site>| {
+            let device = self.contexts.get(&context).map_or(0, |context| context.device);
+            let told = self.mint.has_several_devices() && kind != LiveKind::Stream;
+            LiveObject {
+                kind,
+                device,
+                bytes: 0,
+                name,
+                site: site.map(ToString::to_string),
+                origin: if told {
+                    format!("on device {device}")
+                } else {
+                    String::new()
+                },
+            }
+        };
+        for (handle, stream) in &self.streams {
+            if !stream.destroyed && !is_default(*handle) {
+                let site = stream.site.as_ref();
+                objects.push(made(LiveKind::Stream, stream.context, name(*handle), site));
+            }
+        }
+        for (handle, event) in &self.events {
+            objects.push(made(
+                LiveKind::Event,
+                event.context,
+                name(*handle),
+                event.site.as_ref(),
+            ));
+        }
+        for (handle, module) in &self.modules {
+            let site = module.site.as_ref();
+            objects.push(made(LiveKind::Module, module.context, name(*handle), site));
+        }
+        objects
+    }
+}
+
+fn memory(found: &Allocation) -> Option<(LiveKind, u64, LiveObject)> {
+    let kind = match found.kind {
+        Kind::Device | Kind::Pool => LiveKind::DeviceMemory,
+        Kind::Pinned => LiveKind::PageLockedMemory,
+        Kind::Registered => LiveKind::RegisteredMemory,
+        Kind::Managed => LiveKind::ManagedMemory,
+        Kind::Variable | Kind::Constant => return None,
+    };
+    let number = found.tag.number;
+    let object = LiveObject {
+        kind,
+        device: found.device,
+        bytes: found.bytes,
+        name: format!("allocation {number}"),
+        site: found.tag.site.as_ref().map(ToString::to_string),
+        origin: found.tag.made(),
+    };
+    Some((kind, number, object))
+}
+
+/// What lives in a simulated GPU.
+///
+/// ```
+/// # use millstream_sim::{Gpu, Ledger, SimConfig};
+/// assert_eq!(Gpu::new(SimConfig::new()).ledger(), Ledger::default());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// Primary contexts.
+    pub contexts: usize,
+    /// Streams made and not given up; the default streams are not counted.
+    pub streams: usize,
+    /// Events.
+    pub events: usize,
+    /// Modules.
+    pub modules: usize,
+    /// Device memory given out on all devices and not yet freed, in bytes: a pending free still counts.
+    pub device_bytes: u64,
+    /// Page-locked host memory, registered memory included, in bytes.
+    pub pinned_bytes: u64,
+    /// Managed memory, in bytes.
+    pub managed_bytes: u64,
+    /// Operations enqueued and not yet run.
+    pub pending_operations: usize,
+}
