@@ -6,11 +6,12 @@ use super::barrier::Barriers;
 use super::block::coordinates;
 use super::launch::Launch;
 use super::observe::{Arrived, At, AtomicOperands, Observer};
+use super::place::Place;
 use super::races::{KernelAccess, KernelRace, Races};
 use super::registers::Words;
 use super::warp::Warp;
 use crate::ptx::Kernel;
-use crate::ptx::ir::{Access, Atomic, Exchange};
+use crate::ptx::ir::{Access, Atomic, Exchange, Mbarrier};
 
 /// The checks that a launch runs under.
 #[derive(Clone, Copy, Debug, Default)]
@@ -116,6 +117,24 @@ impl Observer for Checks<'_> {
         self.watch(warp, at, (true, true));
         if let Some(races) = &mut self.races {
             races.atomic(warp, at, atomic, operands);
+        }
+    }
+
+    fn object(&mut self, warp: &Warp, at: At, place: &Place, operation: &Mbarrier) {
+        if let Some(races) = &mut self.races {
+            races.object(warp, at, place, operation);
+        }
+    }
+
+    fn object_arrived(&mut self, thread: (u32, usize), at: u64, releases: bool, completes: bool) {
+        if let Some(races) = &mut self.races {
+            races.object_arrived(thread, at, releases, completes);
+        }
+    }
+
+    fn object_waited(&mut self, warp: u32, lane: usize, at: u64) {
+        if let Some(races) = &mut self.races {
+            races.object_waited(warp, lane, at);
         }
     }
 
