@@ -33,7 +33,6 @@ mod observe;
 mod place;
 mod printf;
 mod races;
-mod reach;
 mod registers;
 mod rounding;
 mod runs;

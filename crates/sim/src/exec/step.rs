@@ -7,7 +7,7 @@ use super::observe::{Arrived, At, Observer};
 use super::registers::{LANES, Registers, lanes};
 use super::warp::{Group, NOWHERE, Pause, Wait, Warp, deadlock};
 use super::{atomic, bits, call, convert, copy, extra, float, half, integer, mbarrier, system};
-use crate::ptx::ir::{BarrierOp, GUARD_NEGATED, NO_GUARD, Op, Window};
+use crate::ptx::ir::{BarrierOp, GUARD_NEGATED, NO_GUARD, Op, Slot, Window, register_operations};
 
 /// A thread that failed.
 #[derive(Debug)]
@@ -370,88 +370,45 @@ fn arrive<O: Observer>(
     Ok(())
 }
 
-/// Everything that only touches registers.
+/// Runs an operation on registers, by the table of them.
 #[inline(always)]
 fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
-    match op {
-        Op::Un32 { f, d, a } => integer::un32(r, mask, f, d, a),
-        Op::Bin32 { f, d, a, b } => integer::bin32(r, mask, f, d, a, b),
-        Op::Tri32 { f, d, a, b, c } => integer::tri32(r, mask, f, d, [a, b, c]),
-        Op::Un64 { f, d, a } => integer::un64(r, mask, f, d, a),
-        Op::Bin64 { f, d, a, b } => integer::bin64(r, mask, f, d, a, b),
-        Op::Tri64 { f, d, a, b, c } => integer::tri64(r, mask, f, d, [a, b, c]),
-        Op::Shift64 { f, d, a, b } => integer::shift64(r, mask, f, d, a, b),
-        Op::Widen { f, d, a } => integer::widen(r, mask, f, d, a),
-        Op::Narrow { f, d, a } => integer::narrow(r, mask, f, d, a),
-        Op::Join { f, d, a, b } => integer::join64(r, mask, f, d, a, b),
-        Op::MadWide { signed, d, a, b, c } => integer::mad_wide(r, mask, signed, d, [a, b, c]),
-        Op::Bfe64 { signed, d, a, b, c } => bits::bfe64(r, mask, signed, d, [a, b, c]),
-        Op::Bfi32 {
-            d,
-            a,
-            b,
-            position,
-            length,
-        } => bits::bfi32(r, mask, d, [a, b, position, length]),
-        Op::Bfi64 {
-            d,
-            a,
-            b,
-            position,
-            length,
-        } => bits::bfi64(r, mask, d, [a, b, position, length]),
-        Op::Lop3 { table, d, a, b, c } => bits::lop3(r, mask, table, d, [a, b, c]),
-        Op::Prmt { mode, d, a, b, c } => bits::prmt(r, mask, mode, d, [a, b, c]),
-        Op::Carry32 { f, d, a, b } => integer::carry32(r, mask, f, d, a, b),
-        Op::Carry64 { f, d, a, b } => integer::carry64(r, mask, f, d, a, b),
-        Op::Cmp32 { f, d, a, b } => integer::cmp32(r, mask, f, d, a, b),
-        Op::Cmp64 { f, d, a, b } => integer::cmp64(r, mask, f, d, a, b),
-        Op::Pred { f, d, a, b } => integer::pred(r, mask, f, d, a, b),
-        Op::Select32 { d, a, b, p } => integer::select32(r, mask, d, a, b, p),
-        Op::Select64 { d, a, b, p } => integer::select64(r, mask, d, a, b, p),
-        Op::F32Un { f, d, a } => float::f32_un(r, mask, f, d, a),
-        Op::F32Bin { f, mode, d, a, b } => float::f32_bin(r, mask, f, mode, d, a, b),
-        Op::F32Fma { mode, d, a, b, c } => float::f32_fma(r, mask, mode, d, [a, b, c]),
-        Op::F64Un { f, d, a } => float::f64_un(r, mask, f, d, a),
-        Op::F64Bin { f, mode, d, a, b } => float::f64_bin(r, mask, f, mode, d, a, b),
-        Op::F64Fma { mode, d, a, b, c } => float::f64_fma(r, mask, mode, d, [a, b, c]),
-        Op::CmpF32 { f, d, a, b } => float::cmp_f32(r, mask, f, d, a, b),
-        Op::CmpF64 { f, d, a, b } => float::cmp_f64(r, mask, f, d, a, b),
-        Op::Test32 { f, d, a } => float::test32(r, mask, f, d, a),
-        Op::Test64 { f, d, a } => float::test64(r, mask, f, d, a),
-        Op::Half {
-            f,
-            format,
-            d,
-            a,
-            b,
-            c,
-        } => half::run(r, mask, f, format, d, [a, b, c]),
-        Op::Convert { how, d, a } => convert::run(r, mask, how, d, a),
-        Op::IsSpace { window, d, a } => {
-            r.p_dd(mask, d, a, a, |address, _| Window::of(address) == window);
-        }
-        // `run` handles these itself.
-        Op::Load(_)
-        | Op::Store(_)
-        | Op::Atomic(_)
-        | Op::Branch { .. }
-        | Op::BranchIndexed { .. }
-        | Op::Call(_)
-        | Op::Extra { .. }
-        | Op::Return
-        | Op::System(_)
-        | Op::Copy(_)
-        | Op::Mbarrier(_)
-        | Op::Exit
-        | Op::Trap
-        | Op::Barrier(_)
-        | Op::Exchange(_)
-        | Op::ActiveMask { .. }
-        | Op::Clock32 { .. }
-        | Op::Clock64 { .. }
-        | Op::Fence { .. }
-        | Op::Pause
-        | Op::Nop => {}
+    macro_rules! dispatch {
+        ($(
+            $(#[$doc:meta])*
+            $name:ident [$($param:ident: $ty:ty),*] $d:ident = $($slot:ident: $class:tt),+ => $($does:ident)::+ ($($arg:expr),*);
+        )*) => {
+            match op {
+                $(Op::$name { $($param,)* $d, $($slot),+ } => $($does)::+(r, mask, $($arg),*),)*
+                // `run` handles these itself.
+                Op::Clock32 { .. }
+                | Op::Clock64 { .. }
+                | Op::Load(_)
+                | Op::Store(_)
+                | Op::Atomic(_)
+                | Op::Branch { .. }
+                | Op::BranchIndexed { .. }
+                | Op::Call(_)
+                | Op::Return
+                | Op::System(_)
+                | Op::Copy(_)
+                | Op::Mbarrier(_)
+                | Op::Extra { .. }
+                | Op::Exit
+                | Op::Trap
+                | Op::Barrier(_)
+                | Op::Exchange(_)
+                | Op::ActiveMask { .. }
+                | Op::Fence { .. }
+                | Op::Pause
+                | Op::Nop => {}
+            }
+        };
     }
+    register_operations!(dispatch);
+}
+
+#[inline(always)]
+fn is_space(r: &mut Registers, mask: u32, window: Window, d: Slot, a: Slot) {
+    r.p_dd(mask, d, a, a, |address, _| Window::of(address) == window);
 }

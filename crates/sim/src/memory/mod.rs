@@ -12,7 +12,6 @@ mod marks;
 mod outside;
 pub(crate) mod pool;
 mod rows;
-mod tag;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -28,10 +27,9 @@ use crate::{ReportKind, ids::OpId};
 
 pub use self::marks::{Marks, Touch};
 pub(crate) use self::{
-    allocation::{Allocation, Kind},
+    allocation::{Allocation, Kind, Tag},
     cells::Cells,
     rows::{Direction, Rows},
-    tag::Tag,
 };
 
 /// What fresh memory holds, repeated: a NaN as `f32` and as `f64`, and `0x7ffb_dead` to the eye.

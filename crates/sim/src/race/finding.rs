@@ -2,7 +2,8 @@
 
 use std::{fmt, ops::Range};
 
-use super::json;
+use serde_json::{Value, json};
+
 use crate::{
     Grade, ReportKind,
     exec::{KernelAccess, Verdict},
@@ -108,15 +109,60 @@ impl Finding {
     /// The finding as a JSON object with the names of its fields.
     #[must_use]
     pub fn to_json(&self) -> String {
-        json::finding(self)
+        json!({
+            "kind": format!("{:?}", self.kind),
+            "grade": self.grade.to_string(),
+            "problem": self.problem,
+            "memory": self.memory.as_ref().map(FoundMemory::json),
+            "later": self.later.json(),
+            "earlier": self.earlier.as_ref().map(Party::json),
+            "missing": self.missing,
+            "verdict": self.verdict.map(|verdict| verdict.to_string()),
+        })
+        .to_string()
     }
-}
 
-impl Finding {
     /// Whether both tell of the same accesses. What is said to be missing may differ: the host may have seen more complete.
     pub(super) fn is_the_race_of(&self, other: &Self) -> bool {
         let sides = (&self.later, &self.earlier, &self.memory);
         self.kind == other.kind && sides == (&other.later, &other.earlier, &other.memory)
+    }
+}
+
+impl FoundMemory {
+    fn json(&self) -> Value {
+        let ranges: Vec<_> = self.ranges.iter().map(|range| [range.start, range.end]).collect();
+        json!({
+            "allocation": self.allocation,
+            "allocation_bytes": self.allocation_bytes,
+            "description": self.description,
+            "ranges": ranges,
+        })
+    }
+}
+
+impl Party {
+    fn json(&self) -> Value {
+        let thread = self.thread.as_ref().map(|access| {
+            json!({
+                "block": access.block,
+                "thread": access.thread,
+                "ptx_line": access.ptx_line,
+                "source": access.source,
+                "write": access.write,
+                "atomic": access.atomic,
+            })
+        });
+        json!({
+            "operation": self.operation,
+            "what": self.what,
+            "stream": self.stream,
+            "device": self.device,
+            "thread": thread,
+            "does": self.does,
+            "call": self.call,
+            "site": self.site,
+        })
     }
 }
 

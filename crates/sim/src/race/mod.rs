@@ -119,16 +119,16 @@
 //! | `queue` | operations that are not judged yet |
 //! | `state`, `pages` | who used each byte: histories, and which bytes have which |
 //! | `check` | judging |
-//! | `finding`, `words`, `json` | what was found, and how it is said |
-//! | `label` | names that callers give |
+//! | `finding`, `words` | what was found, and how it is said |
 //! | `within` | findings within one kernel: races, failing accesses, element types |
-//! | `world`, `host` | where the simulator tells the checker, and where the host does |
+//!
+//! The simulated state tells the checker what its operations did (`core/checked.rs`), the host what it does itself
+//! (`api/host_access.rs`).
 
 mod check;
 mod clock;
 mod effect;
 mod finding;
-mod json;
 mod order;
 mod pages;
 mod queue;

@@ -15,7 +15,7 @@ use libtest_mimic::Failed;
 use millstream_driver::{DriverError, StreamHandle};
 use millstream_sim::Hold;
 
-use crate::{host::Host, rig::Rig};
+use crate::{harness::Host, rig::Rig};
 
 type Result<T, E = DriverError> = std::result::Result<T, E>;
 

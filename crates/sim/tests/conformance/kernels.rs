@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use libtest_mimic::Failed;
 use millstream_driver::{ContextHandle, DevicePtr, Driver, DriverError, FunctionHandle, StreamHandle};
 
-use crate::{host::Host, rig::Rig};
+use crate::{harness::Host, rig::Rig};
 
 type Result<T, E = DriverError> = std::result::Result<T, E>;
 

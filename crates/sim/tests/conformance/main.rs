@@ -9,7 +9,9 @@ mod apart;
 mod async_copies;
 mod events;
 mod gate;
-mod host;
+#[path = "../harness/mod.rs"]
+#[allow(dead_code, reason = "these tests use a part of it")]
+mod harness;
 mod host_functions;
 mod kernels;
 mod legacy;

@@ -1,10 +1,11 @@
-//! A device behind the seam: its calls without `unsafe`, and the memory and streams of one test.
+//! A device of either driver for one test, with the memory and streams that live as long as that.
 
 #![allow(unsafe_code, reason = "calls the seam's unsafe methods")]
 
 use std::{
     ffi::c_void,
-    ptr::{self, NonNull},
+    ops::Deref,
+    ptr::NonNull,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -14,25 +15,23 @@ use std::{
 
 use libtest_mimic::Failed;
 use millstream_driver::{
-    Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
-    EventHandle, EventKind, FillPattern, FunctionAttribute, FunctionHandle, LaunchDims, ManagedAdvice,
-    ManagedLocation, ModuleHandle, PoolHandle, PoolUsage, ResultCode, StreamHandle,
+    Completion, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, EventHandle, EventKind, FillPattern,
+    FunctionHandle, LaunchDims, ResultCode, StreamHandle,
 };
 use millstream_sim::Gpu;
 
-use crate::{host::Host, kernels::Kernels};
+use crate::{
+    harness::{Harness, Host, Result},
+    kernels::Kernels,
+};
 
 /// What a test saw, or why it failed.
 pub(crate) type Outcome = Result<String, Failed>;
 
-type Result<T, E = DriverError> = std::result::Result<T, E>;
-
 /// A device with its primary context.
 pub(crate) struct Rig {
-    driver: Arc<dyn Driver>,
+    harness: Harness,
     simulated: Option<Gpu>,
-    pub(crate) device: DeviceOrdinal,
-    pub(crate) context: ContextHandle,
     kernels: Kernels,
     streams: Mutex<Vec<StreamHandle>>,
     pageable: Mutex<Vec<Vec<u8>>>,
@@ -42,13 +41,12 @@ pub(crate) struct Rig {
     any_reports: AtomicBool,
 }
 
-macro_rules! calls {
-    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
-        $(pub(crate) fn $name(&self, $($arg: $ty),*) -> Result<$ret> {
-            // SAFETY: the context is alive; the tests pass live handles and memory, or run where a fault harms nobody.
-            unsafe { self.driver.$name(self.context, $($arg),*) }
-        })*
-    };
+impl Deref for Rig {
+    type Target = Harness;
+
+    fn deref(&self) -> &Harness {
+        &self.harness
+    }
 }
 
 impl Rig {
@@ -57,13 +55,11 @@ impl Rig {
         simulated: Option<Gpu>,
         device: DeviceOrdinal,
     ) -> Result<Self, Failed> {
-        let context = driver.primary_context_retain(device)?;
-        let kernels = Kernels::load(&*driver, context)?;
+        let harness = Harness::open(driver, device)?;
+        let kernels = Kernels::load(&*harness.driver, harness.context)?;
         let rig = Self {
-            driver,
+            harness,
             simulated,
-            device,
-            context,
             kernels,
             streams: Mutex::default(),
             pageable: Mutex::default(),
@@ -122,10 +118,7 @@ impl Rig {
             shared_bytes,
         };
         // SAFETY: the caller vouches for the parameters.
-        unsafe {
-            self.driver
-                .launch_kernel(self.context, function, &dims, stream, params)
-        }
+        unsafe { self.launch_kernel(function, &dims, stream, params) }
     }
 
     pub(crate) fn kernels(&self) -> &Kernels {
@@ -139,38 +132,6 @@ impl Rig {
 
     pub(crate) fn is_simulated(&self) -> bool {
         self.driver.is_simulated()
-    }
-
-    calls! {
-        context_synchronize() -> ();
-        stream_create(non_blocking: bool, priority: i32) -> StreamHandle;
-        stream_destroy(stream: StreamHandle) -> ();
-        stream_query(stream: StreamHandle) -> Completion;
-        stream_synchronize(stream: StreamHandle) -> ();
-        stream_wait_event(stream: StreamHandle, event: EventHandle) -> ();
-        event_create(kind: EventKind) -> EventHandle;
-        event_destroy(event: EventHandle) -> ();
-        event_record(event: EventHandle, stream: StreamHandle) -> ();
-        event_query(event: EventHandle) -> Completion;
-        event_synchronize(event: EventHandle) -> ();
-        mem_alloc(bytes: usize) -> DevicePtr;
-        mem_alloc_managed(bytes: usize) -> DevicePtr;
-        mem_prefetch_async(pointer: DevicePtr, bytes: usize, location: ManagedLocation, stream: StreamHandle) -> ();
-        mem_advise(pointer: DevicePtr, bytes: usize, advice: ManagedAdvice, location: ManagedLocation) -> ();
-        mem_free(pointer: DevicePtr) -> ();
-        mem_alloc_async(bytes: usize, stream: StreamHandle) -> DevicePtr;
-        mem_free_async(pointer: DevicePtr, stream: StreamHandle) -> ();
-        memset_async(target: DevicePtr, pattern: FillPattern, count: usize, stream: StreamHandle) -> ();
-        copy_device_to_device(target: DevicePtr, source: DevicePtr, bytes: usize) -> ();
-        copy_device_to_device_async(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle) -> ();
-        copy_unified(target: DevicePtr, source: DevicePtr, bytes: usize) -> ();
-        copy_unified_async(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle) -> ();
-        copy_2d_async(copy: &Copy2d, stream: StreamHandle) -> ();
-        function_load(function: FunctionHandle) -> ();
-        function_attribute(function: FunctionHandle, attribute: FunctionAttribute) -> i32;
-        function_set_attribute(function: FunctionHandle, attribute: FunctionAttribute, value: i32) -> ();
-        module_load(image: &[u8]) -> ModuleHandle;
-        module_function(module: ModuleHandle, name: &str) -> FunctionHandle;
     }
 
     pub(crate) fn attribute(&self, attribute: DeviceAttribute) -> Result<i32> {
@@ -226,8 +187,7 @@ impl Rig {
 
     /// Page-locked memory that the test frees.
     pub(crate) fn pinned_to_free(&self, bytes: usize, value: u8) -> Result<Host> {
-        // SAFETY: the context is alive and the size is not 0.
-        let pointer = unsafe { self.driver.host_alloc(self.context, bytes) }?;
+        let pointer = self.host_alloc(bytes)?;
         let host = Host { pointer, bytes };
         host.fill(value);
         Ok(host)
@@ -244,84 +204,6 @@ impl Rig {
         Host { pointer, bytes }
     }
 
-    /// Managed memory as the host sees it. The test frees it.
-    pub(crate) fn managed(&self, bytes: usize) -> Result<Host, Failed> {
-        let address = self.mem_alloc_managed(bytes)?.as_raw() as usize;
-        let pointer = NonNull::new(ptr::with_exposed_provenance_mut(address)).ok_or("an address")?;
-        Ok(Host { pointer, bytes })
-    }
-
-    pub(crate) fn host_free(&self, host: Host) -> Result<()> {
-        // SAFETY: the tests free what they allocated, once, behind its last use.
-        unsafe { self.driver.host_free(self.context, host.pointer) }
-    }
-
-    pub(crate) fn host_register(&self, host: Host) -> Result<()> {
-        // SAFETY: the memory lives as long as the rig.
-        unsafe { self.driver.host_register(self.context, host.pointer, host.bytes) }
-    }
-
-    pub(crate) fn host_unregister(&self, host: Host) -> Result<()> {
-        // SAFETY: the tests unregister what they registered, behind its last use.
-        unsafe { self.driver.host_unregister(self.context, host.pointer) }
-    }
-
-    pub(crate) fn upload(&self, target: DevicePtr, source: Host, stream: StreamHandle) -> Result<()> {
-        let (from, bytes) = (source.pointer.as_ptr(), source.bytes);
-        // SAFETY: the memory lives as long as the rig, which waits for its work.
-        unsafe {
-            self.driver
-                .copy_host_to_device_async(self.context, target, from, bytes, stream)
-        }
-    }
-
-    pub(crate) fn upload_captured(
-        &self,
-        target: DevicePtr,
-        source: Host,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        let (from, bytes) = (source.pointer.as_ptr(), source.bytes);
-        // SAFETY: as above.
-        unsafe {
-            self.driver
-                .copy_captured_async(self.context, target, from, bytes, stream)
-        }
-    }
-
-    pub(crate) fn download(&self, target: Host, source: DevicePtr, stream: StreamHandle) -> Result<()> {
-        let (to, bytes) = (target.pointer.as_ptr(), target.bytes);
-        // SAFETY: as above.
-        unsafe {
-            self.driver
-                .copy_device_to_host_async(self.context, to, source, bytes, stream)
-        }
-    }
-
-    pub(crate) fn upload_now(&self, target: DevicePtr, source: Host) -> Result<()> {
-        let (from, bytes) = (source.pointer.as_ptr(), source.bytes);
-        // SAFETY: as above.
-        unsafe { self.driver.copy_host_to_device(self.context, target, from, bytes) }
-    }
-
-    pub(crate) fn download_now(&self, target: Host, source: DevicePtr) -> Result<()> {
-        let (to, bytes) = (target.pointer.as_ptr(), target.bytes);
-        // SAFETY: as above.
-        unsafe { self.driver.copy_device_to_host(self.context, to, source, bytes) }
-    }
-
-    pub(crate) fn host_function(
-        &self,
-        stream: StreamHandle,
-        function: impl FnOnce() + Send + 'static,
-    ) -> Result<()> {
-        // SAFETY: the stream is alive; whether a function may call the driver is what one of them tries.
-        unsafe {
-            self.driver
-                .launch_host_function(self.context, stream, Box::new(function))
-        }
-    }
-
     /// A query of the stream that may be made on any thread.
     pub(crate) fn query_later(
         &self,
@@ -330,28 +212,6 @@ impl Rig {
         let (driver, context) = (Arc::clone(&self.driver), self.context);
         // SAFETY: the context is alive, and so is the stream.
         move || unsafe { driver.stream_query(context, stream) }
-    }
-
-    fn pool(&self) -> Result<PoolHandle> {
-        self.driver.default_pool(self.device)
-    }
-
-    pub(crate) fn keep_pool_bytes(&self, bytes: u64) -> Result<()> {
-        let pool = self.pool()?;
-        // SAFETY: the pool lives as long as the device.
-        unsafe { self.driver.pool_set_release_threshold(pool, bytes) }
-    }
-
-    pub(crate) fn trim(&self, keep_bytes: usize) -> Result<()> {
-        let pool = self.pool()?;
-        // SAFETY: the pool lives as long as the device.
-        unsafe { self.driver.pool_trim(pool, keep_bytes) }
-    }
-
-    pub(crate) fn pool_usage(&self) -> Result<PoolUsage> {
-        let pool = self.pool()?;
-        // SAFETY: the pool lives as long as the device.
-        unsafe { self.driver.pool_usage(pool) }
     }
 
     /// What device memory holds once the stream's work is done.

@@ -5,7 +5,7 @@ use millstream_driver::{Copy2d, DeviceAttribute, DevicePtr, FillPattern, ResultC
 
 use crate::{
     gate::Call,
-    host::Host,
+    harness::Host,
     rig::{Outcome, Rig, check},
 };
 

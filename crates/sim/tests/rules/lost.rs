@@ -10,8 +10,8 @@ use std::{
 };
 
 use millstream_driver::{
-    Copy2d, Driver, EventHandle, FillPattern, FunctionHandle, ManagedAdvice, ManagedLocation, ResultCode,
-    Side2d, StreamHandle,
+    Copy2d, EventHandle, FillPattern, FunctionHandle, ManagedAdvice, ManagedLocation, ResultCode, Side2d,
+    StreamHandle,
 };
 use millstream_sim::{ReportKind, SimConfig};
 
@@ -126,10 +126,7 @@ fn another_device_goes_on() {
         other.memset_async(memory, FillPattern::U8(4), 4, there).unwrap();
         assert_eq!(other.read(memory, 4, there), [4; 4]);
         rig.release_context().unwrap();
-        let again = Rig {
-            gpu: rig.gpu.clone(),
-            context: rig.gpu.primary_context_retain(crate::rig::DEVICE).unwrap(),
-        };
+        let again = Rig::over(rig.gpu.clone());
         again.context_synchronize().expect("a new context is whole");
     });
 }

@@ -4,6 +4,9 @@ mod attacks;
 mod chaos;
 mod copies;
 mod events;
+#[path = "../harness/mod.rs"]
+#[allow(dead_code, reason = "these tests use a part of it")]
+mod harness;
 mod host_functions;
 mod injected;
 mod kernels;

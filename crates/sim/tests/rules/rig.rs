@@ -1,21 +1,17 @@
-//! A simulated GPU with one context, and the driver's calls without `unsafe`: the tests hand over wrong handles and
-//! addresses on purpose, and see what the simulator makes of them.
+//! A simulated GPU for the tests of its rules: each of its schedules, and what a test asserts of its calls and reports.
 
-#![allow(
-    unsafe_code,
-    reason = "calls the seam's unsafe methods, and reads host memory as a host would"
-)]
+#![allow(unsafe_code, reason = "launches kernels, and releases contexts")]
 
-use std::{ffi::c_void, ptr, ptr::NonNull, sync::mpsc, thread, time::Duration};
+use std::{ffi::c_void, ops::Deref, ptr, sync::mpsc, thread, time::Duration};
 
 use millstream_driver::{
-    Completion, ContextHandle, Copy2d, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle, EventKind,
-    FillPattern, FunctionAttribute, FunctionHandle, LaunchDims, ManagedAdvice, ManagedLocation, ModuleHandle,
-    PoolHandle, PoolUsage, ResultCode, StreamHandle,
+    Completion, DeviceOrdinal, DevicePtr, Driver, EventHandle, EventKind, FunctionHandle, LaunchDims,
+    PoolUsage, ResultCode, StreamHandle,
 };
 use millstream_sim::{Gpu, Hold, ReportKind, Rules, Schedule, SimConfig};
 
-pub(crate) type Result<T> = std::result::Result<T, DriverError>;
+use crate::harness::Harness;
+pub(crate) use crate::harness::{Host, Result};
 
 pub(crate) const DEVICE: DeviceOrdinal = DeviceOrdinal::from_raw(0);
 
@@ -59,79 +55,6 @@ pub(crate) fn each_schedule_and_reading(test: impl Fn(&Rig)) {
     }
 }
 
-/// Host memory that outlives every test: it is never given back.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Host {
-    pub(crate) pointer: NonNull<u8>,
-    pub(crate) bytes: usize,
-}
-
-// SAFETY: accesses are volatile and of single bytes; the tests order those that conflict.
-unsafe impl Send for Host {}
-// SAFETY: as above.
-unsafe impl Sync for Host {}
-
-impl Host {
-    /// Ordinary, pageable memory.
-    pub(crate) fn pageable(bytes: usize) -> Self {
-        let memory = Box::leak(vec![0u8; bytes.max(1)].into_boxed_slice());
-        Self {
-            pointer: NonNull::from(&mut memory[0]),
-            bytes,
-        }
-    }
-
-    pub(crate) fn filled(bytes: usize, value: u8) -> Self {
-        let host = Self::pageable(bytes);
-        host.fill(value);
-        host
-    }
-
-    pub(crate) fn of(values: &[u8]) -> Self {
-        let host = Self::pageable(values.len());
-        for (index, value) in values.iter().enumerate() {
-            host.write(index, *value);
-        }
-        host
-    }
-
-    pub(crate) fn fill(self, value: u8) {
-        (0..self.bytes).for_each(|index| self.write(index, value));
-    }
-
-    pub(crate) fn read(self) -> Vec<u8> {
-        let byte = |index| {
-            let at = self.part(index, 1).pointer;
-            // SAFETY: the byte is inside the memory, which is live as long as the test uses it.
-            unsafe { at.read_volatile() }
-        };
-        (0..self.bytes).map(byte).collect()
-    }
-
-    fn write(self, index: usize, value: u8) {
-        let at = self.part(index, 1).pointer;
-        // SAFETY: the byte is inside the memory, which is live as long as the test uses it.
-        unsafe { at.write_volatile(value) };
-    }
-
-    /// Whether every byte is `value`.
-    pub(crate) fn is(self, value: u8) -> bool {
-        self.read().iter().all(|&byte| byte == value)
-    }
-
-    pub(crate) fn address(self) -> DevicePtr {
-        DevicePtr::from_raw(self.pointer.as_ptr().expose_provenance() as u64)
-    }
-
-    /// The part from `at` on.
-    pub(crate) fn part(self, at: usize, bytes: usize) -> Self {
-        assert!(at + bytes <= self.bytes);
-        // SAFETY: the offset is inside the memory.
-        let pointer = unsafe { self.pointer.add(at) };
-        Self { pointer, bytes }
-    }
-}
-
 /// A kernel's argument.
 pub(crate) enum Arg {
     Pointer(DevicePtr),
@@ -142,16 +65,15 @@ pub(crate) enum Arg {
 /// A GPU and a context of its first device.
 pub(crate) struct Rig {
     pub(crate) gpu: Gpu,
-    pub(crate) context: ContextHandle,
+    harness: Harness,
 }
 
-macro_rules! calls {
-    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
-        $(pub(crate) fn $name(&self, $($arg: $ty),*) -> Result<$ret> {
-            // SAFETY: the simulator checks handles and device addresses; no host memory is involved.
-            unsafe { self.gpu.$name(self.context, $($arg),*) }
-        })*
-    };
+impl Deref for Rig {
+    type Target = Harness;
+
+    fn deref(&self) -> &Harness {
+        &self.harness
+    }
 }
 
 impl Rig {
@@ -160,53 +82,17 @@ impl Rig {
     }
 
     pub(crate) fn over(gpu: Gpu) -> Self {
-        let context = gpu.primary_context_retain(DEVICE).unwrap();
-        Self { gpu, context }
+        Self::of_device(gpu, DEVICE)
     }
 
-    calls! {
-        context_synchronize() -> ();
-        stream_create(non_blocking: bool, priority: i32) -> StreamHandle;
-        stream_destroy(stream: StreamHandle) -> ();
-        stream_query(stream: StreamHandle) -> Completion;
-        stream_synchronize(stream: StreamHandle) -> ();
-        stream_wait_event(stream: StreamHandle, event: EventHandle) -> ();
-        event_create(kind: EventKind) -> EventHandle;
-        event_destroy(event: EventHandle) -> ();
-        event_record(event: EventHandle, stream: StreamHandle) -> ();
-        event_query(event: EventHandle) -> Completion;
-        event_synchronize(event: EventHandle) -> ();
-        event_elapsed_ms(start: EventHandle, end: EventHandle) -> f32;
-        mem_info() -> (u64, u64);
-        mem_alloc(bytes: usize) -> DevicePtr;
-        mem_alloc_managed(bytes: usize) -> DevicePtr;
-        mem_prefetch_async(pointer: DevicePtr, bytes: usize, location: ManagedLocation, stream: StreamHandle) -> ();
-        mem_advise(pointer: DevicePtr, bytes: usize, advice: ManagedAdvice, location: ManagedLocation) -> ();
-        mem_free(pointer: DevicePtr) -> ();
-        mem_alloc_async(bytes: usize, stream: StreamHandle) -> DevicePtr;
-        mem_free_async(pointer: DevicePtr, stream: StreamHandle) -> ();
-        memset_async(target: DevicePtr, pattern: FillPattern, count: usize, stream: StreamHandle) -> ();
-        copy_device_to_device(target: DevicePtr, source: DevicePtr, bytes: usize) -> ();
-        copy_device_to_device_async(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle) -> ();
-        copy_unified(target: DevicePtr, source: DevicePtr, bytes: usize) -> ();
-        copy_unified_async(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle) -> ();
-        copy_2d_async(copy: &Copy2d, stream: StreamHandle) -> ();
-        function_load(function: FunctionHandle) -> ();
-        module_load(image: &[u8]) -> ModuleHandle;
-        module_unload(module: ModuleHandle) -> ();
-        module_function(module: ModuleHandle, name: &str) -> FunctionHandle;
-        module_global(module: ModuleHandle, name: &str) -> (DevicePtr, usize);
-        function_attribute(function: FunctionHandle, attribute: FunctionAttribute) -> i32;
-        function_set_attribute(function: FunctionHandle, attribute: FunctionAttribute, value: i32) -> ();
+    fn of_device(gpu: Gpu, device: DeviceOrdinal) -> Self {
+        let harness = Harness::open(gpu.driver(), device).unwrap();
+        Self { gpu, harness }
     }
 
     /// The same GPU seen from the primary context of another device.
     pub(crate) fn on_device(&self, ordinal: i32) -> Self {
-        let gpu = self.gpu.clone();
-        let context = gpu
-            .primary_context_retain(DeviceOrdinal::from_raw(ordinal))
-            .unwrap();
-        Self { gpu, context }
+        Self::of_device(self.gpu.clone(), DeviceOrdinal::from_raw(ordinal))
     }
 
     pub(crate) fn release_context(&self) -> Result<()> {
@@ -238,108 +124,25 @@ impl Rig {
     }
 
     pub(crate) fn pinned(&self, bytes: usize) -> Host {
-        // SAFETY: the context is alive and the size is not 0.
-        let pointer = unsafe { self.gpu.host_alloc(self.context, bytes) }.unwrap();
+        let pointer = self.host_alloc(bytes).unwrap();
         Host { pointer, bytes }
     }
 
     /// Managed memory, as the host sees it.
     pub(crate) fn managed(&self, bytes: usize) -> Host {
-        let address = self.mem_alloc_managed(bytes).unwrap().as_raw() as usize;
-        let pointer = NonNull::new(ptr::with_exposed_provenance_mut(address)).expect("an address");
-        Host { pointer, bytes }
-    }
-
-    pub(crate) fn host_alloc(&self, bytes: usize) -> Result<NonNull<u8>> {
-        // SAFETY: the simulator refuses a size of 0.
-        unsafe { self.gpu.host_alloc(self.context, bytes) }
-    }
-
-    pub(crate) fn host_free(&self, host: Host) -> Result<()> {
-        // SAFETY: the simulator checks the pointer; the tests do not touch the memory again.
-        unsafe { self.gpu.host_free(self.context, host.pointer) }
-    }
-
-    pub(crate) fn host_register(&self, host: Host) -> Result<()> {
-        // SAFETY: `Host` memory is never given back.
-        unsafe { self.gpu.host_register(self.context, host.pointer, host.bytes) }
-    }
-
-    pub(crate) fn host_unregister(&self, host: Host) -> Result<()> {
-        // SAFETY: the simulator checks the pointer.
-        unsafe { self.gpu.host_unregister(self.context, host.pointer) }
-    }
-
-    pub(crate) fn upload(&self, target: DevicePtr, source: Host, stream: StreamHandle) -> Result<()> {
-        let from = source.pointer.as_ptr();
-        // SAFETY: `Host` memory stays valid.
-        unsafe {
-            self.gpu
-                .copy_host_to_device_async(self.context, target, from, source.bytes, stream)
-        }
-    }
-
-    pub(crate) fn upload_captured(
-        &self,
-        target: DevicePtr,
-        source: Host,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        let from = source.pointer.as_ptr();
-        // SAFETY: `Host` memory stays valid.
-        unsafe {
-            self.gpu
-                .copy_captured_async(self.context, target, from, source.bytes, stream)
-        }
-    }
-
-    pub(crate) fn download(&self, target: Host, source: DevicePtr, stream: StreamHandle) -> Result<()> {
-        let to = target.pointer.as_ptr();
-        // SAFETY: `Host` memory stays valid.
-        unsafe {
-            self.gpu
-                .copy_device_to_host_async(self.context, to, source, target.bytes, stream)
-        }
-    }
-
-    pub(crate) fn upload_now(&self, target: DevicePtr, source: Host) -> Result<()> {
-        let from = source.pointer.as_ptr();
-        // SAFETY: `Host` memory stays valid.
-        unsafe {
-            self.gpu
-                .copy_host_to_device(self.context, target, from, source.bytes)
-        }
-    }
-
-    pub(crate) fn download_now(&self, target: Host, source: DevicePtr) -> Result<()> {
-        let to = target.pointer.as_ptr();
-        // SAFETY: `Host` memory stays valid.
-        unsafe {
-            self.gpu
-                .copy_device_to_host(self.context, to, source, target.bytes)
-        }
-    }
-
-    pub(crate) fn default_pool(&self) -> PoolHandle {
-        self.gpu.default_pool(DEVICE).unwrap()
+        self.harness.managed(bytes).unwrap()
     }
 
     pub(crate) fn keep_pool_bytes(&self, bytes: u64) {
-        let pool = self.default_pool();
-        // SAFETY: the pool is the device's.
-        unsafe { self.gpu.pool_set_release_threshold(pool, bytes) }.unwrap();
+        self.harness.keep_pool_bytes(bytes).unwrap();
     }
 
     pub(crate) fn trim(&self, keep_bytes: usize) {
-        let pool = self.default_pool();
-        // SAFETY: the pool is the device's.
-        unsafe { self.gpu.pool_trim(pool, keep_bytes) }.unwrap();
+        self.harness.trim(keep_bytes).unwrap();
     }
 
     pub(crate) fn pool_usage(&self) -> PoolUsage {
-        let pool = self.default_pool();
-        // SAFETY: the pool is the device's.
-        unsafe { self.gpu.pool_usage(pool) }.unwrap()
+        self.harness.pool_usage().unwrap()
     }
 
     pub(crate) fn host_function(&self, stream: StreamHandle, function: impl FnOnce() + Send + 'static) {
@@ -351,11 +154,7 @@ impl Rig {
         stream: StreamHandle,
         function: impl FnOnce() + Send + 'static,
     ) -> Result<()> {
-        // SAFETY: the simulator checks the stream, and that the function does not call it.
-        unsafe {
-            self.gpu
-                .launch_host_function(self.context, stream, Box::new(function))
-        }
+        self.harness.host_function(stream, function)
     }
 
     /// A kernel of a PTX text.
@@ -396,10 +195,7 @@ impl Rig {
             .collect();
         let pointers: Vec<*const c_void> = values.iter().map(|v| (v as *const u64).cast()).collect();
         // SAFETY: each pointer is to 8 readable bytes, as much as any parameter of the tests' kernels has.
-        unsafe {
-            self.gpu
-                .launch_kernel(self.context, function, dims, stream, &pointers)
-        }
+        unsafe { self.launch_kernel(function, dims, stream, &pointers) }
     }
 
     /// A launch with one null pointer for an argument.
@@ -410,10 +206,7 @@ impl Rig {
             shared_bytes: 0,
         };
         // SAFETY: the simulator refuses a null pointer.
-        unsafe {
-            self.gpu
-                .launch_kernel(self.context, function, &dims, stream, &[std::ptr::null()])
-        }
+        unsafe { self.launch_kernel(function, &dims, stream, &[ptr::null()]) }
     }
 
     /// What device memory holds once the stream's work is done.

@@ -9,15 +9,38 @@ mod calls;
 mod extra;
 mod mbarrier;
 mod operation;
+mod table;
 
 pub(crate) use access::*;
 pub(crate) use calls::*;
 pub(crate) use extra::*;
 pub(crate) use mbarrier::*;
 pub(crate) use operation::*;
+pub(crate) use table::*;
+
+use millstream_ptx::Type;
 
 /// An index into a register file.
 pub(crate) type Slot = u32;
+
+/// A register file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    Word,
+    Double,
+    Predicate,
+}
+
+impl Class {
+    /// The file that holds values of `ty`.
+    pub(crate) fn of(ty: Type) -> Self {
+        match ty {
+            Type::Pred => Self::Predicate,
+            _ if ty.bytes() == 8 => Self::Double,
+            _ => Self::Word,
+        }
+    }
+}
 
 /// No guard: [`Instr::guard`] of an unconditional operation.
 pub(crate) const NO_GUARD: u32 = u32::MAX;
@@ -33,300 +56,6 @@ pub(crate) struct Instr {
     pub(crate) guard: u32,
     /// 1, or 0 for the later operations of a PTX instruction that became several.
     pub(crate) counted: u32,
-}
-
-/// An operation. `d` is where the result goes; `a`, `b`, `c` are operands.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Op {
-    Un32 {
-        f: Un32,
-        d: Slot,
-        a: Slot,
-    },
-    Bin32 {
-        f: Bin32,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Tri32 {
-        f: Tri32,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        c: Slot,
-    },
-    Un64 {
-        f: Un64,
-        d: Slot,
-        a: Slot,
-    },
-    Bin64 {
-        f: Bin64,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Tri64 {
-        f: Tri64,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        c: Slot,
-    },
-    /// `a` is 64-bit, `b` is 32-bit.
-    Shift64 {
-        f: Shift64,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    /// 64-bit result of a 32-bit operand.
-    Widen {
-        f: Widen,
-        d: Slot,
-        a: Slot,
-    },
-    /// 32-bit result of a 64-bit operand.
-    Narrow {
-        f: Narrow,
-        d: Slot,
-        a: Slot,
-    },
-    /// 64-bit result of two 32-bit operands.
-    Join {
-        f: Join,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    /// `d = a * b + c`, where `a` and `b` are 32-bit.
-    MadWide {
-        signed: bool,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        c: Slot,
-    },
-    /// Bit-field extract; `b` and `c` are 32-bit.
-    Bfe64 {
-        signed: bool,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        c: Slot,
-    },
-    /// Bit-field insert of `a` into `b`; position and length are 32-bit.
-    Bfi32 {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        position: Slot,
-        length: Slot,
-    },
-    Bfi64 {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        position: Slot,
-        length: Slot,
-    },
-    /// The three-input logic function whose truth table is `table`.
-    Lop3 {
-        table: u8,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        c: Slot,
-    },
-    Prmt {
-        mode: Prmt,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        c: Slot,
-    },
-    /// Addition or subtraction with carry in and out, which are predicates.
-    Carry32 {
-        f: Carry,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Carry64 {
-        f: Carry,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    F32Un {
-        f: FloatUn,
-        d: Slot,
-        a: Slot,
-    },
-    F32Bin {
-        f: FloatBin,
-        mode: FloatMode,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    F32Fma {
-        mode: FloatMode,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        c: Slot,
-    },
-    F64Un {
-        f: FloatUn,
-        d: Slot,
-        a: Slot,
-    },
-    F64Bin {
-        f: FloatBin,
-        mode: FloatMode,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    F64Fma {
-        mode: FloatMode,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        c: Slot,
-    },
-    /// Arithmetic on 16-bit floats, one or two to a register.
-    Half {
-        f: HalfOp,
-        format: HalfFormat,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        c: Slot,
-    },
-    /// A conversion that has no operation of its own.
-    Convert {
-        how: Convert,
-        d: Slot,
-        a: Slot,
-    },
-    Cmp32 {
-        f: Compare,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Cmp64 {
-        f: Compare,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    CmpF32 {
-        f: CompareFloat,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    CmpF64 {
-        f: CompareFloat,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    /// A class test of a float: `testp`.
-    Test32 {
-        f: Test,
-        d: Slot,
-        a: Slot,
-    },
-    Test64 {
-        f: Test,
-        d: Slot,
-        a: Slot,
-    },
-    Pred {
-        f: PredOp,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Select32 {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        p: Slot,
-    },
-    Select64 {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        p: Slot,
-    },
-    /// Whether the generic address `a` lies in a window.
-    IsSpace {
-        window: Window,
-        d: Slot,
-        a: Slot,
-    },
-    /// The number of warp instructions that the block has executed, for `%clock`.
-    Clock32 {
-        d: Slot,
-    },
-    Clock64 {
-        d: Slot,
-    },
-    /// Index into [`Code::loads`].
-    Load(u32),
-    /// Index into [`Code::stores`].
-    Store(u32),
-    /// Index into [`Code::atomics`].
-    Atomic(u32),
-    Branch {
-        target: u32,
-    },
-    /// Index into [`Code::tables`].
-    BranchIndexed {
-        table: u32,
-        index: Slot,
-    },
-    /// Index into [`Code::calls`].
-    Call(u32),
-    /// Back to where the thread's last call was.
-    Return,
-    /// Index into [`Code::systems`].
-    System(u32),
-    /// Index into [`Code::copies`].
-    Copy(u32),
-    /// Index into [`Code::mbarriers`]: an operation on barrier objects in shared memory.
-    Mbarrier(u32),
-    /// What is rare, on 32-bit registers: index into [`Code::extras`].
-    Extra {
-        f: u32,
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        c: Slot,
-    },
-    Exit,
-    Trap,
-    /// Index into [`Code::barriers`].
-    Barrier(u32),
-    /// Index into [`Code::exchanges`]: an operation between the lanes of a warp.
-    Exchange(u32),
-    ActiveMask {
-        d: Slot,
-    },
-    /// `membar`, `fence`: nothing to do, as all that runs is in order. With `.cta` it is one for the block only.
-    Fence {
-        block_only: bool,
-    },
-    /// Time: nothing to do but a hint that the thread waits for something.
-    Pause,
-    /// Nothing to do.
-    Nop,
 }
 
 /// A special register that is constant while a block runs.

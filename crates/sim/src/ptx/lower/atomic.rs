@@ -2,8 +2,8 @@
 
 use super::memory::takes_block_scope;
 use super::mnemonic::Mnemonic;
-use super::operand::Class;
 use super::{Lowerer, PtxError, uses};
+use crate::ptx::ir::Class;
 use crate::ptx::ir::{AccessSpace, Address, Atomic, AtomicOp, Code, HighHalves, Op, Order, System, Window};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;

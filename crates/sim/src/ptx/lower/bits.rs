@@ -1,8 +1,8 @@
 //! Logic, shifts, bit fields and dot products.
 
 use super::mnemonic::Mnemonic;
-use super::operand::Class;
 use super::{Lowerer, PtxError};
+use crate::ptx::ir::Class;
 use crate::ptx::ir::{Bin32, Bin64, Compare, Narrow, Op, PredOp, Prmt, Shift64, Tri32, Un32, Un64};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;

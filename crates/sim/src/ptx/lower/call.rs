@@ -2,8 +2,8 @@
 
 use super::mnemonic::Mnemonic;
 use super::names::{Scope, Symbol};
-use super::operand::Class;
 use super::{CALLS_MAX, Frame, GUARD_NEGATED, Lowerer, NO_GUARD, PtxError, PtxErrorKind};
+use crate::ptx::ir::Class;
 use crate::ptx::ir::{AddressBase, Bin64, Call, CallTarget, Callee, Op, Slot, Window};
 use crate::ptx::module::function_address;
 use millstream_ptx::Type;

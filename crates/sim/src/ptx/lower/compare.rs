@@ -1,8 +1,8 @@
 //! Comparisons and what is chosen by them.
 
 use super::mnemonic::Mnemonic;
-use super::operand::Class;
 use super::{Lowerer, PtxError};
+use crate::ptx::ir::Class;
 use crate::ptx::ir::{Compare, CompareFloat, Op, PredOp, Slot, Un32};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;

@@ -1,8 +1,8 @@
 //! Comparisons of 16-bit floats, which are comparisons of singles.
 
 use super::mnemonic::Mnemonic;
-use super::operand::Class;
 use super::{Lowerer, PtxError};
+use crate::ptx::ir::Class;
 use crate::ptx::ir::{Bin32, Convert, Op, PredOp, Round, Slot, Un32};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;

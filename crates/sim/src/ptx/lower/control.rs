@@ -2,8 +2,8 @@
 
 use super::mnemonic::Mnemonic;
 use super::names::Symbol;
-use super::operand::Class;
 use super::{Lowerer, PtxError, PtxErrorKind};
+use crate::ptx::ir::Class;
 use crate::ptx::ir::{Barrier, BarrierOp, Op, Slot};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;

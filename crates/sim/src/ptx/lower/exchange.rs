@@ -1,8 +1,8 @@
 //! Operations between the lanes of a warp.
 
 use super::mnemonic::Mnemonic;
-use super::operand::Class;
 use super::{Lowerer, PtxError};
+use crate::ptx::ir::Class;
 use crate::ptx::ir::{Exchange, ExchangeOp, Op, Slot};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;

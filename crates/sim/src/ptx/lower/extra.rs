@@ -1,8 +1,8 @@
 //! Rare operations on 32-bit registers: bit masks, packed integers, and hints.
 
 use super::mnemonic::Mnemonic;
-use super::operand::Class;
 use super::{Lowerer, PtxError};
+use crate::ptx::ir::Class;
 use crate::ptx::ir::{Bin32, Exchange, ExchangeOp, Extra, Op, Packed, PackedOp, Slot};
 use millstream_ptx::Type;
 

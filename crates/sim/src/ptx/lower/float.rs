@@ -1,8 +1,8 @@
 //! Single- and double-precision arithmetic.
 
 use super::mnemonic::Mnemonic;
-use super::operand::Class;
 use super::{Lowerer, PtxError};
+use crate::ptx::ir::Class;
 use crate::ptx::ir::{Bin32, Bin64, FloatBin, FloatMode, FloatUn, HalfFormat, HalfOp, Op, Round, Slot, Test};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;

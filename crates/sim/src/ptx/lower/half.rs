@@ -1,8 +1,8 @@
 //! Arithmetic on 16-bit floats, one or two to a register.
 
 use super::mnemonic::Mnemonic;
-use super::operand::Class;
 use super::{Lowerer, PtxError};
+use crate::ptx::ir::Class;
 use crate::ptx::ir::{Bin32, HalfFormat, HalfOp, Op, Round, Slot};
 use millstream_ptx::Type;
 

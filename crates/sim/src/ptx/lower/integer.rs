@@ -1,8 +1,8 @@
 //! Integer arithmetic.
 
 use super::mnemonic::Mnemonic;
-use super::operand::Class;
 use super::{Lowerer, PtxError};
+use crate::ptx::ir::Class;
 use crate::ptx::ir::{Bin32, Bin64, Carry, Join, Narrow, Op, Shift64, Slot, Tri32, Tri64, Un32, Un64};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;

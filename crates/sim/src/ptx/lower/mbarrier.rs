@@ -1,8 +1,8 @@
 //! Barrier objects in shared memory.
 
 use super::mnemonic::Mnemonic;
-use super::operand::Class;
 use super::{Lowerer, PtxError};
+use crate::ptx::ir::Class;
 use crate::ptx::ir::{AccessSpace, Bin64, Mbarrier, MbarrierOp, Narrow, Op, PENDING_MASK, Slot, Window};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;

@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 
 use super::mnemonic::Mnemonic;
 use super::names::Symbol;
-use super::operand::Class;
 use super::{Lowerer, PtxError, PtxErrorKind};
+use crate::ptx::ir::Class;
 use crate::ptx::ir::{
     Access, AccessSpace, Address, AddressBase, Narrow, Op, Order, Slot, Special, Widen, Window,
 };

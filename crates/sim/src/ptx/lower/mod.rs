@@ -30,14 +30,14 @@ mod wide;
 
 use std::collections::BTreeMap;
 
-use super::ir::{Code, GUARD_NEGATED, Initial, Instr, NO_GUARD, Op, Slot, Special, Window};
+use super::ir::{Class, Code, GUARD_NEGATED, Initial, Instr, NO_GUARD, Op, Slot, Special, Window};
 use super::module::inner_variable_index;
 use call::Convention;
 use millstream_ptx::ast::{FormalAst, FunctionAst, InstructionAst, ModuleAst, Statement, VariableAst};
 use millstream_ptx::{PtxError, PtxErrorKind, Signature, Type};
 use mnemonic::Mnemonic;
 use names::{Scope, Symbol};
-use operand::{Class, Temporaries};
+use operand::Temporaries;
 
 /// The most operations of a kernel, called functions included.
 const OPERATIONS_MAX: usize = 1 << 20;

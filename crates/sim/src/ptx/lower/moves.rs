@@ -1,8 +1,8 @@
 //! Moves, with packing and unpacking.
 
 use super::mnemonic::Mnemonic;
-use super::operand::Class;
 use super::{Lowerer, PtxError};
+use crate::ptx::ir::Class;
 use crate::ptx::ir::{Bin32, Join, Narrow, Op, PredOp, Prmt, Slot, Un32, Un64};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;

@@ -3,28 +3,9 @@
 use super::mnemonic::Mnemonic;
 use super::names::{Register, Symbol};
 use super::{Lowerer, PtxError, PtxErrorKind};
-use crate::ptx::ir::{GUARD_NEGATED, Initial, NO_GUARD, Narrow, Op, PredOp, Slot, Special};
+use crate::ptx::ir::{Class, GUARD_NEGATED, Initial, NO_GUARD, Narrow, Op, PredOp, Slot, Special};
 use millstream_ptx::Type;
 use millstream_ptx::ast::{Operand, is_number_below};
-
-/// A register file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Class {
-    Word,
-    Double,
-    Predicate,
-}
-
-impl Class {
-    /// The file that holds values of `ty`.
-    pub(super) fn of(ty: Type) -> Self {
-        match ty {
-            Type::Pred => Self::Predicate,
-            _ if ty.bytes() == 8 => Self::Double,
-            _ => Self::Word,
-        }
-    }
-}
 
 /// Slots for values that live only inside of one PTX instruction, used again by the next one.
 #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
 //! Declarations, and what names stand for.
 
 use super::names::{self, Register, Scope, Symbol};
-use super::operand::Class;
 use super::{Lowerer, PtxError, PtxErrorKind};
+use crate::ptx::ir::Class;
 use crate::ptx::ir::{Slot, Window};
 use crate::ptx::module::{device_variable_index, function_address};
 use millstream_ptx::Type;

@@ -1,8 +1,8 @@
 //! Calls of functions that the driver brings along: `printf`, `assert` and what is left of the heap.
 
 use super::mnemonic::Mnemonic;
-use super::operand::Class;
 use super::{Lowerer, PtxError, PtxErrorKind};
+use crate::ptx::ir::Class;
 use crate::ptx::ir::{Access, AccessSpace, Address, Op, Order, Slot, System, Window};
 use millstream_ptx::ast::Operand;
 

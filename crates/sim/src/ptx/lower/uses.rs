@@ -1,6 +1,6 @@
 //! Which slots an operation reads.
 
-use super::operand::Class;
+use crate::ptx::ir::Class;
 use crate::ptx::ir::{
     Access, Address, AddressBase, AsyncCopy, CallTarget, Code, GUARD_NEGATED, NO_GUARD, Op, Slot, System,
 };
@@ -10,77 +10,11 @@ fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(Class, Slot)) {
     use Class::{Double, Predicate, Word};
     let mut each = |class: Class, slots: &[Slot]| slots.iter().for_each(|slot| read(class, *slot));
     match *op {
-        Op::Un32 { a, .. } | Op::Widen { a, .. } | Op::F32Un { a, .. } | Op::Test32 { a, .. } => {
-            each(Word, &[a])
+        Op::Carry32 { f, .. } | Op::Carry64 { f, .. } => {
+            op.register_operands(read);
+            f.read.iter().for_each(|flag| read(Predicate, *flag));
         }
-        Op::Bin32 { a, b, .. }
-        | Op::Join { a, b, .. }
-        | Op::F32Bin { a, b, .. }
-        | Op::Cmp32 { a, b, .. }
-        | Op::CmpF32 { a, b, .. } => each(Word, &[a, b]),
-        Op::Tri32 { a, b, c, .. }
-        | Op::Lop3 { a, b, c, .. }
-        | Op::Prmt { a, b, c, .. }
-        | Op::F32Fma { a, b, c, .. }
-        | Op::Extra { a, b, c, .. }
-        | Op::Half { a, b, c, .. } => each(Word, &[a, b, c]),
-        Op::Un64 { a, .. }
-        | Op::Narrow { a, .. }
-        | Op::F64Un { a, .. }
-        | Op::Test64 { a, .. }
-        | Op::IsSpace { a, .. } => each(Double, &[a]),
-        Op::Bin64 { a, b, .. }
-        | Op::F64Bin { a, b, .. }
-        | Op::Cmp64 { a, b, .. }
-        | Op::CmpF64 { a, b, .. } => each(Double, &[a, b]),
-        Op::Tri64 { a, b, c, .. } | Op::F64Fma { a, b, c, .. } => each(Double, &[a, b, c]),
-        Op::Shift64 { a, b, .. } => {
-            each(Double, &[a]);
-            each(Word, &[b]);
-        }
-        Op::MadWide { a, b, c, .. } => {
-            each(Word, &[a, b]);
-            each(Double, &[c]);
-        }
-        Op::Bfe64 { a, b, c, .. } => {
-            each(Double, &[a]);
-            each(Word, &[b, c]);
-        }
-        Op::Bfi32 {
-            a,
-            b,
-            position,
-            length,
-            ..
-        } => each(Word, &[a, b, position, length]),
-        Op::Bfi64 {
-            a,
-            b,
-            position,
-            length,
-            ..
-        } => {
-            each(Double, &[a, b]);
-            each(Word, &[position, length]);
-        }
-        Op::Carry32 { f, a, b, .. } => {
-            each(Word, &[a, b]);
-            each(Predicate, f.read.as_slice());
-        }
-        Op::Carry64 { f, a, b, .. } => {
-            each(Double, &[a, b]);
-            each(Predicate, f.read.as_slice());
-        }
-        Op::Convert { how, a, .. } => each(Class::of(how.from), &[a]),
-        Op::Pred { a, b, .. } => each(Predicate, &[a, b]),
-        Op::Select32 { a, b, p, .. } => {
-            each(Word, &[a, b]);
-            each(Predicate, &[p]);
-        }
-        Op::Select64 { a, b, p, .. } => {
-            each(Double, &[a, b]);
-            each(Predicate, &[p]);
-        }
+        Op::Extra { a, b, c, .. } => each(Word, &[a, b, c]),
         Op::Load(index) => address(code.loads[index as usize].address, &mut each),
         Op::Store(index) => {
             let Access {
@@ -168,6 +102,7 @@ fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(Class, Slot)) {
         | Op::Fence { .. }
         | Op::Pause
         | Op::Nop => {}
+        _ => op.register_operands(read),
     }
 }
 

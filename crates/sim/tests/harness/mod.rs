@@ -1,0 +1,285 @@
+//! A raw harness: the driver's calls without `unsafe`, for one device of any driver. The tests hand over wrong handles and
+//! addresses on purpose, and see what the driver makes of them.
+
+#![allow(
+    unsafe_code,
+    reason = "calls the seam's unsafe methods, and touches host memory as a host would"
+)]
+
+use std::{
+    ffi::c_void,
+    ptr::{self, NonNull},
+    sync::Arc,
+};
+
+use millstream_driver::{
+    Completion, ContextHandle, Copy2d, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle, EventKind,
+    FillPattern, FunctionAttribute, FunctionHandle, LaunchDims, ManagedAdvice, ManagedLocation, ModuleHandle,
+    PoolHandle, PoolUsage, StreamHandle,
+};
+
+pub(crate) type Result<T, E = DriverError> = std::result::Result<T, E>;
+
+/// Host memory that outlives its uses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Host {
+    pub(crate) pointer: NonNull<u8>,
+    pub(crate) bytes: usize,
+}
+
+// SAFETY: accesses are volatile and of single bytes; the tests order those that conflict.
+unsafe impl Send for Host {}
+// SAFETY: as above.
+unsafe impl Sync for Host {}
+
+impl Host {
+    /// Ordinary, pageable memory, which is never given back.
+    pub(crate) fn pageable(bytes: usize) -> Self {
+        let memory = Box::leak(vec![0u8; bytes.max(1)].into_boxed_slice());
+        Self {
+            pointer: NonNull::from(&mut memory[0]),
+            bytes,
+        }
+    }
+
+    pub(crate) fn filled(bytes: usize, value: u8) -> Self {
+        let host = Self::pageable(bytes);
+        host.fill(value);
+        host
+    }
+
+    pub(crate) fn of(values: &[u8]) -> Self {
+        let host = Self::pageable(values.len());
+        host.write(values);
+        host
+    }
+
+    pub(crate) fn fill(self, value: u8) {
+        (0..self.bytes).for_each(|index| self.write_byte(index, value));
+    }
+
+    pub(crate) fn write(self, values: &[u8]) {
+        assert_eq!(values.len(), self.bytes);
+        for (index, value) in values.iter().enumerate() {
+            self.write_byte(index, *value);
+        }
+    }
+
+    fn write_byte(self, index: usize, value: u8) {
+        let at = self.part(index, 1).pointer;
+        // SAFETY: the byte is inside the memory, which is live as long as the test uses it.
+        unsafe { at.write_volatile(value) };
+    }
+
+    pub(crate) fn read(self) -> Vec<u8> {
+        let byte = |index| {
+            let at = self.part(index, 1).pointer;
+            // SAFETY: the byte is inside the memory, which is live as long as the test uses it.
+            unsafe { at.read_volatile() }
+        };
+        (0..self.bytes).map(byte).collect()
+    }
+
+    /// Whether every byte is `value`.
+    pub(crate) fn is(self, value: u8) -> bool {
+        self.read().iter().all(|&byte| byte == value)
+    }
+
+    pub(crate) fn address(self) -> DevicePtr {
+        DevicePtr::from_raw(self.pointer.as_ptr().expose_provenance() as u64)
+    }
+
+    /// The part from `at` on.
+    pub(crate) fn part(self, at: usize, bytes: usize) -> Self {
+        assert!(at + bytes <= self.bytes);
+        // SAFETY: the offset is inside the memory.
+        let pointer = unsafe { self.pointer.add(at) };
+        Self { pointer, bytes }
+    }
+}
+
+/// A device of a driver, with its primary context.
+pub(crate) struct Harness {
+    pub(crate) driver: Arc<dyn Driver>,
+    pub(crate) device: DeviceOrdinal,
+    pub(crate) context: ContextHandle,
+}
+
+macro_rules! calls {
+    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
+        $(pub(crate) fn $name(&self, $($arg: $ty),*) -> Result<$ret> {
+            // SAFETY: the simulator checks handles and device addresses. On a GPU the tests pass live ones, or run where a fault
+            // harms nobody. No host memory is involved.
+            unsafe { self.driver.$name(self.context, $($arg),*) }
+        })*
+    };
+}
+
+impl Harness {
+    /// Retains the primary context of the device.
+    pub(crate) fn open(driver: Arc<dyn Driver>, device: DeviceOrdinal) -> Result<Self> {
+        let context = driver.primary_context_retain(device)?;
+        Ok(Self {
+            driver,
+            device,
+            context,
+        })
+    }
+
+    calls! {
+        context_synchronize() -> ();
+        stream_create(non_blocking: bool, priority: i32) -> StreamHandle;
+        stream_destroy(stream: StreamHandle) -> ();
+        stream_query(stream: StreamHandle) -> Completion;
+        stream_synchronize(stream: StreamHandle) -> ();
+        stream_wait_event(stream: StreamHandle, event: EventHandle) -> ();
+        event_create(kind: EventKind) -> EventHandle;
+        event_destroy(event: EventHandle) -> ();
+        event_record(event: EventHandle, stream: StreamHandle) -> ();
+        event_query(event: EventHandle) -> Completion;
+        event_synchronize(event: EventHandle) -> ();
+        event_elapsed_ms(start: EventHandle, end: EventHandle) -> f32;
+        mem_info() -> (u64, u64);
+        mem_alloc(bytes: usize) -> DevicePtr;
+        mem_alloc_managed(bytes: usize) -> DevicePtr;
+        mem_prefetch_async(pointer: DevicePtr, bytes: usize, location: ManagedLocation, stream: StreamHandle) -> ();
+        mem_advise(pointer: DevicePtr, bytes: usize, advice: ManagedAdvice, location: ManagedLocation) -> ();
+        mem_free(pointer: DevicePtr) -> ();
+        mem_alloc_async(bytes: usize, stream: StreamHandle) -> DevicePtr;
+        mem_free_async(pointer: DevicePtr, stream: StreamHandle) -> ();
+        memset_async(target: DevicePtr, pattern: FillPattern, count: usize, stream: StreamHandle) -> ();
+        host_alloc(bytes: usize) -> NonNull<u8>;
+        copy_device_to_device(target: DevicePtr, source: DevicePtr, bytes: usize) -> ();
+        copy_device_to_device_async(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle) -> ();
+        copy_unified(target: DevicePtr, source: DevicePtr, bytes: usize) -> ();
+        copy_unified_async(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle) -> ();
+        copy_2d_async(copy: &Copy2d, stream: StreamHandle) -> ();
+        function_load(function: FunctionHandle) -> ();
+        module_load(image: &[u8]) -> ModuleHandle;
+        module_unload(module: ModuleHandle) -> ();
+        module_function(module: ModuleHandle, name: &str) -> FunctionHandle;
+        module_global(module: ModuleHandle, name: &str) -> (DevicePtr, usize);
+        function_attribute(function: FunctionHandle, attribute: FunctionAttribute) -> i32;
+        function_set_attribute(function: FunctionHandle, attribute: FunctionAttribute, value: i32) -> ();
+    }
+
+    /// Managed memory, as the host sees it.
+    pub(crate) fn managed(&self, bytes: usize) -> Result<Host> {
+        let address = self.mem_alloc_managed(bytes)?.as_raw() as usize;
+        let pointer = NonNull::new(ptr::with_exposed_provenance_mut(address)).expect("an address");
+        Ok(Host { pointer, bytes })
+    }
+
+    pub(crate) fn host_free(&self, host: Host) -> Result<()> {
+        // SAFETY: the simulator checks the pointer; the tests do not touch the memory again.
+        unsafe { self.driver.host_free(self.context, host.pointer) }
+    }
+
+    pub(crate) fn host_register(&self, host: Host) -> Result<()> {
+        // SAFETY: host memory outlives its uses.
+        unsafe { self.driver.host_register(self.context, host.pointer, host.bytes) }
+    }
+
+    pub(crate) fn host_unregister(&self, host: Host) -> Result<()> {
+        // SAFETY: the simulator checks the pointer; on a GPU it is behind the last use.
+        unsafe { self.driver.host_unregister(self.context, host.pointer) }
+    }
+
+    pub(crate) fn upload(&self, target: DevicePtr, source: Host, stream: StreamHandle) -> Result<()> {
+        let (from, bytes) = (source.pointer.as_ptr(), source.bytes);
+        // SAFETY: host memory outlives its uses.
+        unsafe {
+            self.driver
+                .copy_host_to_device_async(self.context, target, from, bytes, stream)
+        }
+    }
+
+    pub(crate) fn upload_captured(
+        &self,
+        target: DevicePtr,
+        source: Host,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        let (from, bytes) = (source.pointer.as_ptr(), source.bytes);
+        // SAFETY: host memory outlives its uses.
+        unsafe {
+            self.driver
+                .copy_captured_async(self.context, target, from, bytes, stream)
+        }
+    }
+
+    pub(crate) fn download(&self, target: Host, source: DevicePtr, stream: StreamHandle) -> Result<()> {
+        let (to, bytes) = (target.pointer.as_ptr(), target.bytes);
+        // SAFETY: host memory outlives its uses.
+        unsafe {
+            self.driver
+                .copy_device_to_host_async(self.context, to, source, bytes, stream)
+        }
+    }
+
+    pub(crate) fn upload_now(&self, target: DevicePtr, source: Host) -> Result<()> {
+        let (from, bytes) = (source.pointer.as_ptr(), source.bytes);
+        // SAFETY: host memory outlives its uses.
+        unsafe { self.driver.copy_host_to_device(self.context, target, from, bytes) }
+    }
+
+    pub(crate) fn download_now(&self, target: Host, source: DevicePtr) -> Result<()> {
+        let (to, bytes) = (target.pointer.as_ptr(), target.bytes);
+        // SAFETY: host memory outlives its uses.
+        unsafe { self.driver.copy_device_to_host(self.context, to, source, bytes) }
+    }
+
+    /// Enqueues a host function; whether it may call the driver is what some tests try.
+    pub(crate) fn host_function(
+        &self,
+        stream: StreamHandle,
+        function: impl FnOnce() + Send + 'static,
+    ) -> Result<()> {
+        // SAFETY: the simulator checks the stream; on a GPU it is alive.
+        unsafe {
+            self.driver
+                .launch_host_function(self.context, stream, Box::new(function))
+        }
+    }
+
+    /// Enqueues a kernel.
+    ///
+    /// # Safety
+    ///
+    /// Each of `params` is null or points to a value of its parameter's type.
+    pub(crate) unsafe fn launch_kernel(
+        &self,
+        function: FunctionHandle,
+        dims: &LaunchDims,
+        stream: StreamHandle,
+        params: &[*const c_void],
+    ) -> Result<()> {
+        // SAFETY: the caller vouches for the parameters; the simulator refuses null pointers.
+        unsafe {
+            self.driver
+                .launch_kernel(self.context, function, dims, stream, params)
+        }
+    }
+
+    pub(crate) fn default_pool(&self) -> Result<PoolHandle> {
+        self.driver.default_pool(self.device)
+    }
+
+    pub(crate) fn keep_pool_bytes(&self, bytes: u64) -> Result<()> {
+        let pool = self.default_pool()?;
+        // SAFETY: the pool lives as long as the device.
+        unsafe { self.driver.pool_set_release_threshold(pool, bytes) }
+    }
+
+    pub(crate) fn trim(&self, keep_bytes: usize) -> Result<()> {
+        let pool = self.default_pool()?;
+        // SAFETY: the pool lives as long as the device.
+        unsafe { self.driver.pool_trim(pool, keep_bytes) }
+    }
+
+    pub(crate) fn pool_usage(&self) -> Result<PoolUsage> {
+        let pool = self.default_pool()?;
+        // SAFETY: the pool lives as long as the device.
+        unsafe { self.driver.pool_usage(pool) }
+    }
+}
