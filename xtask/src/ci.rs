@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::{bench, process, targets, tidy};
+use crate::{bench, breakages, process, targets, tidy};
 
 /// Runs every step, stopping at the first that fails.
 pub(crate) fn run() -> Result<()> {
@@ -14,6 +14,7 @@ pub(crate) fn run() -> Result<()> {
     cargo_step("cargo fmt --all --check")?;
     cargo_step("cargo clippy --workspace --all-targets -- -D warnings")?;
     step("cargo xtask tidy", tidy::run)?;
+    step("cargo xtask breakages --check", breakages::check_all)?;
     step("cargo xtask targets", targets::run)?;
     step("the test command of README.md", || {
         let readme = std::fs::read_to_string(&readme_path).context("cannot read README.md")?;

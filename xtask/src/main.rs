@@ -1,6 +1,7 @@
 //! `cargo xtask`: the chores of this repository, as one small program that needs nothing but Rust, gcc and Python.
 
 mod bench;
+mod breakages;
 mod ci;
 mod gpu;
 mod kernels;
@@ -29,6 +30,8 @@ enum Chore {
     Ci,
     /// Measure what the library costs, beside the same work without it; `cargo xtask bench --help` says more.
     Bench(bench::Options),
+    /// Break the code on purpose, one patch after another, and see the tests fail.
+    Breakages(breakages::Options),
     /// Check the rules of this repository that no compiler knows.
     Tidy,
     /// Compile kernels/*.cu whose first line starts with `// nvrtc:` to the PTX beside them.
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().chore {
         Chore::Ci => ci::run(),
         Chore::Bench(options) => bench::run(&options),
+        Chore::Breakages(options) => breakages::run(&options),
         Chore::Tidy => tidy::run(),
         Chore::Kernels(options) => kernels::run(&options),
         Chore::Miri => miri::run(),
