@@ -23,6 +23,7 @@
 //! The same program runs on a GPU through `libcuda`, which is loaded at run time, and on a simulated device that needs no
 //! CUDA at all: see [`Select`].
 
+#[cfg(feature = "sim")]
 mod check;
 mod context;
 mod copy;
@@ -45,6 +46,7 @@ mod unwind;
 #[cfg(all(test, shuttle))]
 extern crate self as millstream;
 
+#[cfg(feature = "sim")]
 pub use check::{Check, CheckFailure, Checked, Outcome, check, check_async};
 pub use context::{Device, Stream};
 pub use copy::OwnedSource;
@@ -102,6 +104,7 @@ pub use millstream_driver as driver;
 /// # Ok::<(), millstream::Error>(())
 /// ```
 pub use millstream_macros::kernels;
+#[cfg(feature = "sim")]
 pub use millstream_sim as sim;
 pub use rejected::Rejected;
 pub use scope::Scope;

@@ -14,7 +14,7 @@ use millstream_driver::{
     ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError, MemoryReuse, PoolHandle,
     PriorityRange, ResultCode,
 };
-use millstream_sim::race::Label;
+use millstream_ptx::Label;
 use parking_lot::Mutex;
 
 use super::{

@@ -159,7 +159,7 @@ impl BlockAddress {
     }
 }
 
-#[cfg(all(test, not(shuttle)))]
+#[cfg(all(test, feature = "sim", not(shuttle)))]
 mod tests {
     use std::{sync::mpsc, thread, time::Duration};
 

@@ -15,6 +15,7 @@ use millstream_driver::{
     DeviceOrdinal, Driver, PerProcess,
     cuda::{Cuda, LoadError},
 };
+#[cfg(feature = "sim")]
 use millstream_sim::{Gpu, SimConfig};
 use parking_lot::Mutex;
 
@@ -37,12 +38,14 @@ const VARIABLE: &str = "MILLSTREAM_DEVICE";
 pub enum Select {
     /// What the environment variable `MILLSTREAM_DEVICE` says: `cuda:0`, `sim`, or `sim:` with settings such as
     /// `sim:seed=7`. Without it, the first GPU if there is one, else a simulated device: [`Device::note`] says which and
-    /// why. All `Auto` devices of a process that are simulated are the same one.
+    /// why. All `Auto` devices of a process that are simulated are the same one. Without the feature `sim` there is no
+    /// simulated device, and [`Error::NoSimulator`] takes its place.
     #[default]
     Auto,
     /// The GPU of this ordinal, through `libcuda`.
     Cuda(i32),
     /// A simulated device of its own.
+    #[cfg(feature = "sim")]
     Simulated(Box<SimConfig>),
 }
 
@@ -51,8 +54,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// If there is no such device, or nothing that can drive it; the error lists what was looked for. `Auto` never fails
-    /// for want of a GPU.
+    /// If there is no such device, or nothing that can drive it; the error lists what was looked for. With the feature
+    /// `sim`, which is on by default, `Auto` does not need a GPU.
     #[track_caller]
     pub fn open(select: Select) -> Result<Self> {
         open(select)
@@ -84,6 +87,7 @@ impl Device {
     /// # Errors
     ///
     /// None is known.
+    #[cfg(feature = "sim")]
     #[track_caller]
     pub fn simulated() -> Result<Self> {
         Self::of(&Gpu::new(SimConfig::default()), 0)
@@ -104,6 +108,7 @@ impl Device {
     /// # Errors
     ///
     /// If the simulated GPU has no device of this ordinal.
+    #[cfg(feature = "sim")]
     #[track_caller]
     pub fn of(gpu: &Gpu, ordinal: i32) -> Result<Self> {
         open_once(
@@ -139,6 +144,7 @@ fn open(select: Select) -> Result<Device> {
     match select {
         Select::Auto => auto(),
         Select::Cuda(ordinal) => cuda(ordinal, "a GPU, as asked for"),
+        #[cfg(feature = "sim")]
         Select::Simulated(config) => Device::of(&Gpu::new(*config), 0),
     }
 }
@@ -157,12 +163,7 @@ fn auto() -> Result<Device> {
     let Some(value) = env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
         return match cuda(0, "the first GPU") {
             Ok(device) => Ok(device),
-            Err(error) => {
-                let note = format!("simulated, for there is no GPU to use: {error}");
-                let text = note.clone();
-                log!(warn, "{text}");
-                shared_simulation(SimConfig::default(), &note)
-            }
+            Err(error) => simulate_instead(&error),
         };
     };
     let value = value.to_string_lossy();
@@ -174,8 +175,7 @@ fn auto() -> Result<Device> {
         return cuda(ordinal, &format!("a GPU, by {VARIABLE}={value}"));
     }
     if value == "sim" || value.starts_with("sim:") {
-        let config = SimConfig::from_spec(&value).map_err(|error| refuse(&error.to_string()))?;
-        return shared_simulation(config, &format!("simulated, by {VARIABLE}={value}"));
+        return simulate(&value);
     }
     Err(refuse("expected `cuda:N`, `sim` or `sim:` with settings"))
 }
@@ -186,7 +186,39 @@ fn cuda(ordinal: i32, note: &str) -> Result<Device> {
     open_once(driver, DeviceOrdinal::from_raw(ordinal), note)
 }
 
-/// The process's simulated device; the settings of whoever comes first hold.
+/// Opens the process's simulated device for want of a GPU.
+#[cfg(feature = "sim")]
+#[track_caller]
+fn simulate_instead(error: &Error) -> Result<Device> {
+    let note = format!("simulated, for there is no GPU to use: {error}");
+    let text = note.clone();
+    log!(warn, "{text}");
+    shared_simulation(SimConfig::default(), &note)
+}
+
+#[cfg(not(feature = "sim"))]
+fn simulate_instead(error: &Error) -> Result<Device> {
+    let asked = format!("there is no GPU to use: {error}").into();
+    Err(Error::NoSimulator { asked })
+}
+
+/// Opens the process's simulated device with the settings that the environment gives.
+#[cfg(feature = "sim")]
+#[track_caller]
+fn simulate(value: &str) -> Result<Device> {
+    let config = SimConfig::from_spec(value)
+        .map_err(|error| Error::unavailable(format!("{VARIABLE}={value}: {error}")))?;
+    shared_simulation(config, &format!("simulated, by {VARIABLE}={value}"))
+}
+
+#[cfg(not(feature = "sim"))]
+fn simulate(value: &str) -> Result<Device> {
+    let asked = format!("{VARIABLE}={value}").into();
+    Err(Error::NoSimulator { asked })
+}
+
+/// The process's simulated device; the settings of the first to open it hold.
+#[cfg(feature = "sim")]
 #[track_caller]
 fn shared_simulation(config: SimConfig, note: &str) -> Result<Device> {
     static SHARED: PerProcess<Arc<dyn Driver>> = PerProcess::new();

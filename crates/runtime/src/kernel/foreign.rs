@@ -56,7 +56,7 @@ pub unsafe fn enqueue(
     submitted.map(drop)
 }
 
-#[cfg(all(test, not(shuttle)))]
+#[cfg(all(test, feature = "sim", not(shuttle)))]
 mod tests {
     use millstream_driver::{FillPattern, ResultCode};
     use millstream_sim::{Gpu, SimConfig};

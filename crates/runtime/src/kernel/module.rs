@@ -413,7 +413,7 @@ fn check_signatures(source: &'static Source) -> Result<(), Misuse> {
         let detail = format!("{detail} (kernel `{name}` of {module})");
         Err(Misuse::new(name, Problem::Signature { detail }))
     };
-    let entries = millstream_sim::ptx::signatures(source.ptx).map_err(|error| {
+    let entries = millstream_ptx::signatures(source.ptx).map_err(|error| {
         let detail = format!("{error} ({module})");
         Misuse::new(source.module, Problem::Ptx { detail })
     })?;

@@ -373,7 +373,7 @@ fn record_points(device: &DeviceState, uses: &Uses) -> Result<()> {
     Ok(())
 }
 
-#[cfg(all(test, not(shuttle)))]
+#[cfg(all(test, feature = "sim", not(shuttle)))]
 mod tests {
     use millstream_sim::{Gpu, Schedule, SimConfig};
 

@@ -9,6 +9,10 @@
 
 #![allow(unsafe_code, reason = "queries streams and events")]
 
+#[cfg_attr(
+    not(feature = "sim"),
+    allow(dead_code, reason = "only the checks of programs on the simulated device make one")
+)]
 mod local;
 mod reactor;
 

@@ -15,7 +15,7 @@ mod rows;
 
 use std::panic::Location;
 
-use millstream_sim::race::Label;
+use millstream_ptx::Label;
 
 pub use commands::Queue;
 pub(crate) use commands::{

@@ -1,0 +1,64 @@
+//! The runtime with and without the feature `sim`: `cargo test -p millstream --no-default-features --test
+//! without_simulator` runs the latter.
+
+#![allow(unsafe_code, reason = "opens a device of a driver that does nothing")]
+
+#[path = "../../bench/src/null.rs"]
+mod null;
+
+use std::sync::Arc;
+
+use millstream::{
+    Device, Error, Problem, Select,
+    kernel::{self, Param, ParamKind, Signature, Source},
+};
+
+use null::Null;
+
+/// A kernel with one parameter of 8 bytes.
+const PTX: &str = ".version 8.0\n.target sm_75\n.address_size 64\n\
+                   .visible .entry fill(.param .u64 out) { ret; }\n";
+
+#[test]
+fn automatic_selection_needs_a_gpu_or_the_feature() {
+    let asks_for_a_gpu = std::env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda"));
+    match Device::open(Select::Auto) {
+        Ok(device) => assert!(cfg!(feature = "sim") || !device.is_simulated(), "{device}"),
+        Err(Error::NoSimulator { .. }) if cfg!(feature = "sim") => panic!("the feature is on"),
+        Err(Error::Unavailable { .. }) if asks_for_a_gpu => {}
+        Err(error) => {
+            assert!(matches!(error, Error::NoSimulator { .. }), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("enable the feature `sim`"), "{text}");
+        }
+    }
+}
+
+/// Loads the kernel as if it had been declared with one parameter of this kind.
+fn load(kind: ParamKind) -> Result<(), Error> {
+    // SAFETY: the driver does nothing, and no memory of it is touched.
+    let device = unsafe { Device::with_driver(Arc::new(Null::new(0)), 0) }?;
+    let kernels = vec![Signature {
+        name: "fill",
+        params: Vec::leak(vec![Param { name: "out", kind }]),
+    }];
+    let source: &'static Source = Box::leak(Box::new(Source {
+        module: "tested",
+        origin: "a test's text",
+        declared: "without_simulator.rs",
+        ptx: PTX,
+        kernels: Vec::leak(kernels),
+    }));
+    kernel::load(&device, source).map(drop)
+}
+
+#[test]
+fn signatures_are_checked_in_either_build() {
+    load(ParamKind::Scalar { size: 8, align: 8 }).expect("the declaration is right");
+    match load(ParamKind::Scalar { size: 4, align: 4 }) {
+        Err(Error::Misuse(misuse)) => {
+            assert!(matches!(misuse.problem(), Problem::Signature { .. }), "{misuse}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
