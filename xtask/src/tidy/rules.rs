@@ -235,7 +235,10 @@ mod tests {
             found.len() == 1 && found[0].starts_with("crates/runtime/src/launch.rs:4: `.launch_kernel(`"),
             "{found:?}"
         );
-        assert_eq!(breaches("crates/runtime/src/context/submission/kernel.rs", text), [""; 0]);
+        assert_eq!(
+            breaches("crates/runtime/src/context/submission/kernel.rs", text),
+            [""; 0]
+        );
         assert_eq!(breaches("crates/sim/src/launch.rs", text), [""; 0]);
     }
 
