@@ -18,6 +18,7 @@ pub(super) type Waits = SmallVec<[PooledEvent; 4]>;
 
 /// Records a point behind the stream's last ticket if someone on the host may still wait for it, unless the operation at
 /// hand is one for which `next` waits and continues a chain.
+#[inline]
 pub(super) fn record_if_awaited(
     device: &DeviceState,
     stream: &StreamState,
@@ -42,6 +43,7 @@ pub(super) fn record_if_awaited(
 
 /// Finds a point for each dependency that is not done, and leaves out those that others imply. What a failed submission
 /// among the dependencies had displaced becomes one of them.
+#[inline]
 pub(super) fn find_points(
     device: &DeviceState,
     stream: &StreamState,
@@ -192,6 +194,7 @@ fn take_and_record(
 }
 
 /// Records an event that was taken behind all that is on the stream.
+#[inline]
 pub(super) fn record_taken(
     device: &DeviceState,
     stream: &StreamState,
@@ -211,17 +214,20 @@ pub(crate) fn record_event(device: &DeviceState, stream: &StreamState, event: Ev
     device.checked(enqueue_record(device, stream, event))
 }
 
+#[inline]
 fn enqueue_record(device: &DeviceState, stream: &StreamState, event: EventHandle) -> Result<(), DriverError> {
     // SAFETY: the device owns the event and the stream.
     unsafe { device.driver.event_record(device.context, event, stream.handle) }
 }
 
+#[inline]
 pub(super) fn enqueue_wait(device: &DeviceState, stream: &StreamState, point: &PooledEvent) -> Result<()> {
     // `point` keeps the event from being recorded anew.
     enqueue_wait_for(device, stream, point.event)
 }
 
 /// Enqueues a wait for an event that the device owns.
+#[inline]
 fn enqueue_wait_for(device: &DeviceState, stream: &StreamState, event: EventHandle) -> Result<()> {
     // SAFETY: the device owns the stream and the event.
     device.checked(unsafe {
