@@ -19,7 +19,7 @@ use millstream_driver::{DevicePtr, ManagedAdvice, ManagedLocation};
 use super::{
     Allocation, HostRead, HostWrite, Touch, View, ViewMut,
     array::array,
-    bytes_of, check_address, check_alignment,
+    bytes_of, check_alignment,
     guard::{access, wait_for_access},
     view::Span,
 };
@@ -92,7 +92,7 @@ impl Device {
     /// # Errors
     ///
     /// If the device has no managed memory that the host may touch while kernels run (rule 50), the elements need an
-    /// alignment of more than a page, 4096 bytes, there is not enough memory, or the device is lost.
+    /// alignment of more than 256 bytes, there is not enough memory, or the device is lost.
     #[track_caller]
     pub fn managed<T: Pod>(&self, len: usize) -> Result<Managed<T>> {
         let location = Location::caller();
@@ -107,9 +107,7 @@ impl Device {
             len,
             element: PhantomData,
         };
-        let first = made.elements();
-        check_address::<T>("managed", first.addr()).map_err(at)?;
-        let first = first.cast::<u8>();
+        let first = made.elements().cast::<u8>();
         let driver = &made.allocation.device.driver;
         let touch = Touch::writes(driver, first, bytes, "managed", location);
         // SAFETY: nobody uses it yet. All bits zero are a `T`.

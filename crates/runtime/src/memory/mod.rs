@@ -30,7 +30,7 @@ mod unordered;
 mod view;
 
 pub use alignment::assert_device_alignment;
-use alignment::{check_address, check_alignment};
+use alignment::check_alignment;
 pub(crate) use allocation::Allocation;
 pub(crate) use area::Area;
 pub use buffer::Buffer;

@@ -11,7 +11,7 @@ use bytemuck::Pod;
 use smallvec::SmallVec;
 
 use super::{
-    Block, HostRead, HostWrite, KEPT, Touch, bytes_of, check_address, check_alignment,
+    Block, HostRead, HostWrite, KEPT, Touch, bytes_of, check_alignment,
     guard::{access, wait_for_access},
     parked::{Registered, unregister},
 };
@@ -82,7 +82,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// If so much memory cannot be page-locked, the elements need an alignment of more than a page, 4096 bytes, or the
+    /// If so much memory cannot be page-locked, the elements need an alignment of more than 256 bytes, or the
     /// device is lost.
     #[track_caller]
     pub fn pinned<T: Pod>(&self, len: usize) -> Result<Pinned<T>> {
@@ -115,12 +115,7 @@ impl<T: Pod> Pinned<T> {
         let block = if bytes == 0 {
             None
         } else {
-            let block = device.memory().staging.take(device, bytes)?;
-            if let Err(misuse) = check_address::<T>("pinned", block.pointer.as_ptr().addr()) {
-                device.memory().staging.give(block, SmallVec::new());
-                return Err(at(misuse).into());
-            }
-            Some(block)
+            Some(device.memory().staging.take(device, bytes)?)
         };
         if let Some(block) = &block {
             device.name_memory(block.address(), "pinned", location);

@@ -398,6 +398,21 @@ pub(crate) const FILES: &[(&str, &str, &str)] = &[
         include_str!("refused/type.ptx"),
     ),
     (
+        "refused/video_merged_saturation",
+        include_str!("refused/video_merged_saturation.ptx"),
+        include_str!("refused/video_merged_saturation.ptx"),
+    ),
+    (
+        "refused/video_minimum_of_saturated",
+        include_str!("refused/video_minimum_of_saturated.ptx"),
+        include_str!("refused/video_minimum_of_saturated.ptx"),
+    ),
+    (
+        "refused/video_scaled_unsigned",
+        include_str!("refused/video_scaled_unsigned.ptx"),
+        include_str!("refused/video_scaled_unsigned.ptx"),
+    ),
+    (
         "refused/wgmma",
         include_str!("refused/wgmma.ptx"),
         include_str!("refused/wgmma.ptx"),

@@ -120,6 +120,12 @@ impl<'a> Mnemonic<'a> {
         kind.at(self.line)
     }
 
+    /// The error of an instruction that is refused for this reason.
+    pub(super) fn refuse(&self, reason: &'static str) -> PtxError {
+        let opcode = self.full.to_owned();
+        PtxErrorKind::RefusedOpcode { opcode, reason }.at(self.line)
+    }
+
     pub(super) fn operand_count(&self, expected: &str) -> PtxError {
         PtxErrorKind::OperandCount {
             opcode: self.full.to_owned(),

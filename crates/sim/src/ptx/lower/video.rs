@@ -60,6 +60,10 @@ const RELATIONS: [(&str, u8); 6] = [
     ("ge", 0b110),
 ];
 
+/// Why forms are refused that GPUs do not run as PTX defines them. Seen on an H200 with driver 580.159.
+const DIFFERS: &str = "GPUs give other results for this form than the PTX ISA defines; saturate or scale in an \
+                       instruction of its own";
+
 const TYPES: [Type; 2] = [Type::U32, Type::S32];
 
 fn simd(base: &str) -> Option<(PackedOp, u8)> {
@@ -266,6 +270,13 @@ impl<'a> Lowerer<'a> {
         if merges && (second.is_some() || is_mad || c.is_none()) {
             return Err(wrong(target));
         }
+        let mixed = a_type != b_type;
+        let has_wide_operand = a_part.selector.is_none() || b_part.selector.is_none();
+        let is_sum = matches!(f, VideoOp::Add | VideoOp::Sub | VideoOp::Difference);
+        let ordered = matches!(second, Some(Second::Min | Second::Max));
+        if saturate && (merges || is_sum && mixed && has_wide_operand && ordered) {
+            return Err(m.refuse(DIFFERS));
+        }
         let subtract = c_part.as_ref().is_some_and(|part| part.negated);
         let negate = a_part.negated != b_part.negated;
         let negations = [&a_part, &b_part, &target_part].map(|part| part.negated);
@@ -284,6 +295,19 @@ impl<'a> Lowerer<'a> {
             f if !subtract && !negations.contains(&true) => f,
             _ => return Err(m.mismatch(a, "no operand of this instruction can be negated")),
         };
+        if let VideoOp::MultiplyAdd {
+            negate,
+            subtract,
+            scale,
+            ..
+        } = f
+        {
+            // The third operand is extended by its sign on a GPU, though all are unsigned.
+            let unsigned = a_type == Type::U32 && b_type == Type::U32 && !negate && !subtract;
+            if unsigned && (scale != 0 || saturate) {
+                return Err(m.refuse(DIFFERS));
+            }
+        }
         let video = Video {
             f,
             types: [d_type, a_type, b_type],
