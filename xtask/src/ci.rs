@@ -24,9 +24,7 @@ pub(crate) fn run() -> Result<()> {
         println!("{command}");
         process::run(process::command("sh").args(["-c", command]))
     })?;
-    cargo_step(
-        "cargo test --package millstream --no-default-features --test without_simulator",
-    )?;
+    cargo_step("cargo test --package millstream --no-default-features --test without_simulator")?;
     step("cargo xtask bench --only T4", bench::instructions)?;
     step(
         "RUSTDOCFLAGS=\"-D warnings\" cargo doc --workspace --no-deps",

@@ -16,12 +16,14 @@
 //! # Files
 //!
 //! `api` declares and finds the functions, `library` opens and initialises, `calls` is the
-//! [`Driver`], `numbers` puts the seam's types into CUDA's, `module` compiles PTX, `host_function` carries closures through a C callback.
+//! [`Driver`], `numbers` puts the seam's types into CUDA's, `module` compiles PTX, `host_function`
+//! carries closures through a C callback, and `fork` notes forked children, in which every call is refused.
 
 pub mod api;
 mod calls;
 #[cfg(test)]
 mod current_tests;
+mod fork;
 mod host_function;
 mod library;
 mod module;
@@ -67,6 +69,7 @@ impl Cuda {
         LOADED
             .get_or_init(|| {
                 let (api, version) = library::open()?;
+                fork::watch();
                 Ok(Arc::new(Self {
                     api,
                     version,

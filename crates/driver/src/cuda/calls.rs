@@ -15,7 +15,7 @@ use std::{
 };
 
 use super::{
-    Cuda, api, host_function,
+    Cuda, api, fork, host_function,
     library::CudaVersion,
     module,
     numbers::{advice_number, memcpy_2d},
@@ -35,7 +35,10 @@ const LOG_CAPACITY: usize = 16 * 1024;
 /// Calls one function under its own name: `call!(self, cuMemFree(pointer))`. To be put in an `unsafe` block.
 macro_rules! call {
     ($cuda:expr, $function:ident($($argument:expr),* $(,)?)) => {
-        $cuda.check(stringify!($function), ($cuda.api.$function)($($argument),*))
+        match fork::check(stringify!($function)) {
+            Ok(()) => $cuda.check(stringify!($function), ($cuda.api.$function)($($argument),*)),
+            Err(error) => Err(error),
+        }
     };
 }
 
@@ -436,6 +439,7 @@ impl Driver for Cuda {
         let Some(prefetch) = self.api.cuMemPrefetchAsync else {
             return Err(missing(CALL, "the driver has no function of this name"));
         };
+        fork::check(CALL)?;
         let device = self.location(location)?;
         enter_for!(self, context, stream);
         // SAFETY: the caller vouches for the range, as long as the prefetch takes, and for the stream.

@@ -53,7 +53,9 @@ pub enum Error {
         reason: Arc<str>,
     },
     /// A simulated device was asked for, or is needed for want of a GPU, in a build without the feature `sim`.
-    #[error("{asked}; the simulated device is not part of this build: enable the feature `sim` of the crate `millstream`")]
+    #[error(
+        "{asked}; the simulated device is not part of this build: enable the feature `sim` of the crate `millstream`"
+    )]
     #[non_exhaustive]
     NoSimulator {
         /// What asked for it: an environment variable, or the lack of a GPU and its reason.

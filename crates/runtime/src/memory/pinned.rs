@@ -8,7 +8,6 @@
 use std::{fmt, marker::PhantomData, panic::Location, slice, sync::Arc};
 
 use bytemuck::Pod;
-use smallvec::SmallVec;
 
 use super::{
     Block, HostRead, HostWrite, KEPT, Touch, bytes_of, check_alignment,

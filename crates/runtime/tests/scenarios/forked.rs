@@ -44,13 +44,14 @@ fn child(before: &Device, stream: &Stream, pending: millstream::Pending<Vec<u8>>
     for answer in &refused {
         let error = answer.as_ref().expect_err("a device of the parent's");
         let text = error.to_string();
-        assert!(text.contains("fork") || on_gpu(), "{text}");
+        assert!(text.contains("fork"), "{text}");
     }
     let opened_again = Device::open(Select::Auto);
     if on_gpu() {
         // CUDA cannot be used in a child of a process that has used it.
         let used = opened_again.and_then(|device| device.stream().map(drop));
-        assert!(used.is_err());
+        let text = used.expect_err("a GPU in a forked child").to_string();
+        assert!(text.contains("fork"), "{text}");
     } else {
         use_all_threads(&opened_again.expect("the child has a shared simulated device of its own"))
             .expect("it works");
@@ -62,7 +63,11 @@ fn child(before: &Device, stream: &Stream, pending: millstream::Pending<Vec<u8>>
 fn wait_until_other_threads_sleep() {
     let own = format!("/proc/self/task/{}", thread_id());
     let mut quiet = 0;
-    while quiet < 20 {
+    // Threads of a GPU's driver may never rest. They hold no lock of this library.
+    for _ in 0..1000 {
+        if quiet == 20 {
+            break;
+        }
         std::thread::sleep(Duration::from_millis(5));
         let tasks = std::fs::read_dir("/proc/self/task").expect("this is Linux");
         let states = tasks.filter_map(|task| {
@@ -72,7 +77,7 @@ fn wait_until_other_threads_sleep() {
             let state = text.rsplit_once(')')?.1.trim_start().chars().next()?;
             (path.to_str() != Some(&own)).then_some(state)
         });
-        let all_sleep = states.into_iter().all(|state| state == 'S');
+        let all_sleep = states.into_iter().all(|state| state != 'R');
         quiet = if all_sleep { quiet + 1 } else { 0 };
     }
 }

@@ -11,7 +11,10 @@
 
 #[cfg_attr(
     not(feature = "sim"),
-    allow(dead_code, reason = "only the checks of programs on the simulated device make one")
+    allow(
+        dead_code,
+        reason = "only the checks of programs on the simulated device make one"
+    )
 )]
 mod local;
 mod reactor;
