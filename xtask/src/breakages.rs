@@ -209,12 +209,16 @@ fn check(breakages: &[&Breakage]) -> Result<()> {
 }
 
 /// Runs `git apply` with a patch, and returns whether it could be applied.
+///
+/// The copy lies within the repository, where git would skip what is not in the current folder. So
+/// git must not look for a repository above it.
 fn git_apply(tree: &Path, breakage: &Breakage, options: &[&str]) -> Result<bool> {
     let patch = process::root()
         .join(FOLDER)
         .join(format!("{}.patch", breakage.name));
     let status = Command::new("git")
         .current_dir(tree)
+        .env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree))
         .arg("apply")
         .args(options)
         .arg(patch)
@@ -335,7 +339,8 @@ fn failed_tests(output: &str) -> BTreeSet<String> {
     output
         .lines()
         .filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"))
-        .map(str::to_owned)
+        // Programs with a harness of their own put the outcomes below each other.
+        .map(|name| name.trim_end().to_owned())
         .collect()
 }
 
@@ -381,8 +386,10 @@ mod tests {
 
     #[test]
     fn failed_tests_are_read_off_the_output() {
-        let output = "test a::b ... ok\ntest a::c ... FAILED\ntest result: FAILED. 1 passed\n";
-        assert_eq!(failed_tests(output), BTreeSet::from([String::from("a::c")]));
+        let output = "test a::b ... ok\ntest a::c ... FAILED\ntest d    ... FAILED\n\
+                      test result: FAILED. 1 passed\n";
+        let failed = ["a::c", "d"].map(String::from);
+        assert_eq!(failed_tests(output), BTreeSet::from(failed));
     }
 
     #[cfg(unix)]
