@@ -7,7 +7,7 @@
 /// Applies the macro `$with` to the methods of [`Driver`](crate::Driver) that can fail.
 ///
 /// Each entry reads `[kind class] fn method(argument: Type, …) -> Value;`, for a method that returns
-/// `Result<Value, DriverError>`. The kind is `safe` or `unsafe`. The class is `enqueue(stream)` for a
+/// `Result<Value, DriverError>`. The kind is `safe`, or `trusting` for an unsafe method. The class is `enqueue(stream)` for a
 /// method that only enqueues an operation on its argument `stream`, `call` for any other that
 /// returns no value, and `value` for one that returns a value, or that need not be implemented.
 ///
@@ -40,229 +40,229 @@ macro_rules! driver_methods {
                 device: $crate::DeviceOrdinal
             ) -> $crate::ContextHandle;
             [safe value] fn default_pool(device: $crate::DeviceOrdinal) -> $crate::PoolHandle;
-            [unsafe value] fn make_current(context: $crate::ContextHandle) -> ();
-            [unsafe call] fn primary_context_release(device: $crate::DeviceOrdinal) -> ();
-            [unsafe call] fn context_synchronize(context: $crate::ContextHandle) -> ();
-            [unsafe value] fn stream_priority_range(
+            [trusting value] fn make_current(context: $crate::ContextHandle) -> ();
+            [trusting call] fn primary_context_release(device: $crate::DeviceOrdinal) -> ();
+            [trusting call] fn context_synchronize(context: $crate::ContextHandle) -> ();
+            [trusting value] fn stream_priority_range(
                 context: $crate::ContextHandle
             ) -> $crate::PriorityRange;
-            [unsafe value] fn stream_create(
+            [trusting value] fn stream_create(
                 context: $crate::ContextHandle,
                 non_blocking: bool,
                 priority: i32
             ) -> $crate::StreamHandle;
-            [unsafe call] fn stream_destroy(
+            [trusting call] fn stream_destroy(
                 context: $crate::ContextHandle,
                 stream: $crate::StreamHandle
             ) -> ();
-            [unsafe value] fn stream_query(
+            [trusting value] fn stream_query(
                 context: $crate::ContextHandle,
                 stream: $crate::StreamHandle
             ) -> $crate::Completion;
-            [unsafe call] fn stream_synchronize(
+            [trusting call] fn stream_synchronize(
                 context: $crate::ContextHandle,
                 stream: $crate::StreamHandle
             ) -> ();
-            [unsafe call] fn stream_wait_event(
+            [trusting call] fn stream_wait_event(
                 context: $crate::ContextHandle,
                 stream: $crate::StreamHandle,
                 event: $crate::EventHandle
             ) -> ();
-            [unsafe value] fn event_create(
+            [trusting value] fn event_create(
                 context: $crate::ContextHandle,
                 kind: $crate::EventKind
             ) -> $crate::EventHandle;
-            [unsafe value] fn event_destroy(
+            [trusting value] fn event_destroy(
                 context: $crate::ContextHandle,
                 event: $crate::EventHandle
             ) -> ();
-            [unsafe value] fn event_record(
+            [trusting value] fn event_record(
                 context: $crate::ContextHandle,
                 event: $crate::EventHandle,
                 stream: $crate::StreamHandle
             ) -> ();
-            [unsafe value] fn event_query(
+            [trusting value] fn event_query(
                 context: $crate::ContextHandle,
                 event: $crate::EventHandle
             ) -> $crate::Completion;
-            [unsafe call] fn event_synchronize(
+            [trusting call] fn event_synchronize(
                 context: $crate::ContextHandle,
                 event: $crate::EventHandle
             ) -> ();
-            [unsafe value] fn event_elapsed_ms(
+            [trusting value] fn event_elapsed_ms(
                 context: $crate::ContextHandle,
                 start: $crate::EventHandle,
                 end: $crate::EventHandle
             ) -> f32;
-            [unsafe value] fn mem_info(context: $crate::ContextHandle) -> (u64, u64);
-            [unsafe value] fn mem_alloc(
+            [trusting value] fn mem_info(context: $crate::ContextHandle) -> (u64, u64);
+            [trusting value] fn mem_alloc(
                 context: $crate::ContextHandle,
                 bytes: usize
             ) -> $crate::DevicePtr;
-            [unsafe value] fn mem_alloc_managed(
+            [trusting value] fn mem_alloc_managed(
                 context: $crate::ContextHandle,
                 bytes: usize
             ) -> $crate::DevicePtr;
-            [unsafe enqueue(stream)] fn mem_prefetch_async(
+            [trusting enqueue(stream)] fn mem_prefetch_async(
                 context: $crate::ContextHandle,
                 pointer: $crate::DevicePtr,
                 bytes: usize,
                 location: $crate::ManagedLocation,
                 stream: $crate::StreamHandle
             ) -> ();
-            [unsafe call] fn mem_advise(
+            [trusting call] fn mem_advise(
                 context: $crate::ContextHandle,
                 pointer: $crate::DevicePtr,
                 bytes: usize,
                 advice: $crate::ManagedAdvice,
                 location: $crate::ManagedLocation
             ) -> ();
-            [unsafe call] fn mem_free(
+            [trusting call] fn mem_free(
                 context: $crate::ContextHandle,
                 pointer: $crate::DevicePtr
             ) -> ();
-            [unsafe value] fn mem_alloc_async(
+            [trusting value] fn mem_alloc_async(
                 context: $crate::ContextHandle,
                 bytes: usize,
                 stream: $crate::StreamHandle
             ) -> $crate::DevicePtr;
-            [unsafe enqueue(stream)] fn mem_free_async(
+            [trusting enqueue(stream)] fn mem_free_async(
                 context: $crate::ContextHandle,
                 pointer: $crate::DevicePtr,
                 stream: $crate::StreamHandle
             ) -> ();
-            [unsafe call] fn pool_set_release_threshold(pool: $crate::PoolHandle, bytes: u64) -> ();
-            [unsafe call] fn pool_trim(pool: $crate::PoolHandle, keep_bytes: usize) -> ();
-            [unsafe value] fn pool_usage(pool: $crate::PoolHandle) -> $crate::PoolUsage;
-            [unsafe value] fn host_alloc(
+            [trusting call] fn pool_set_release_threshold(pool: $crate::PoolHandle, bytes: u64) -> ();
+            [trusting call] fn pool_trim(pool: $crate::PoolHandle, keep_bytes: usize) -> ();
+            [trusting value] fn pool_usage(pool: $crate::PoolHandle) -> $crate::PoolUsage;
+            [trusting value] fn host_alloc(
                 context: $crate::ContextHandle,
                 bytes: usize
             ) -> std::ptr::NonNull<u8>;
-            [unsafe call] fn host_free(
+            [trusting call] fn host_free(
                 context: $crate::ContextHandle,
                 pointer: std::ptr::NonNull<u8>
             ) -> ();
-            [unsafe call] fn host_register(
+            [trusting call] fn host_register(
                 context: $crate::ContextHandle,
                 pointer: std::ptr::NonNull<u8>,
                 bytes: usize
             ) -> ();
-            [unsafe call] fn host_unregister(
+            [trusting call] fn host_unregister(
                 context: $crate::ContextHandle,
                 pointer: std::ptr::NonNull<u8>
             ) -> ();
-            [unsafe call] fn copy_host_to_device(
+            [trusting call] fn copy_host_to_device(
                 context: $crate::ContextHandle,
                 target: $crate::DevicePtr,
                 source: *const u8,
                 bytes: usize
             ) -> ();
-            [unsafe call] fn copy_device_to_host(
+            [trusting call] fn copy_device_to_host(
                 context: $crate::ContextHandle,
                 target: *mut u8,
                 source: $crate::DevicePtr,
                 bytes: usize
             ) -> ();
-            [unsafe call] fn copy_device_to_device(
+            [trusting call] fn copy_device_to_device(
                 context: $crate::ContextHandle,
                 target: $crate::DevicePtr,
                 source: $crate::DevicePtr,
                 bytes: usize
             ) -> ();
-            [unsafe enqueue(stream)] fn copy_host_to_device_async(
+            [trusting enqueue(stream)] fn copy_host_to_device_async(
                 context: $crate::ContextHandle,
                 target: $crate::DevicePtr,
                 source: *const u8,
                 bytes: usize,
                 stream: $crate::StreamHandle
             ) -> ();
-            [unsafe enqueue(stream)] fn copy_device_to_host_async(
+            [trusting enqueue(stream)] fn copy_device_to_host_async(
                 context: $crate::ContextHandle,
                 target: *mut u8,
                 source: $crate::DevicePtr,
                 bytes: usize,
                 stream: $crate::StreamHandle
             ) -> ();
-            [unsafe enqueue(stream)] fn copy_device_to_device_async(
+            [trusting enqueue(stream)] fn copy_device_to_device_async(
                 context: $crate::ContextHandle,
                 target: $crate::DevicePtr,
                 source: $crate::DevicePtr,
                 bytes: usize,
                 stream: $crate::StreamHandle
             ) -> ();
-            [unsafe call] fn copy_unified(
+            [trusting call] fn copy_unified(
                 context: $crate::ContextHandle,
                 target: $crate::DevicePtr,
                 source: $crate::DevicePtr,
                 bytes: usize
             ) -> ();
-            [unsafe enqueue(stream)] fn copy_captured_async(
+            [trusting enqueue(stream)] fn copy_captured_async(
                 context: $crate::ContextHandle,
                 target: $crate::DevicePtr,
                 source: *const u8,
                 bytes: usize,
                 stream: $crate::StreamHandle
             ) -> ();
-            [unsafe enqueue(stream)] fn copy_unified_async(
+            [trusting enqueue(stream)] fn copy_unified_async(
                 context: $crate::ContextHandle,
                 target: $crate::DevicePtr,
                 source: $crate::DevicePtr,
                 bytes: usize,
                 stream: $crate::StreamHandle
             ) -> ();
-            [unsafe enqueue(stream)] fn copy_2d_async(
+            [trusting enqueue(stream)] fn copy_2d_async(
                 context: $crate::ContextHandle,
                 copy: &$crate::Copy2d,
                 stream: $crate::StreamHandle
             ) -> ();
-            [unsafe enqueue(stream)] fn memset_async(
+            [trusting enqueue(stream)] fn memset_async(
                 context: $crate::ContextHandle,
                 target: $crate::DevicePtr,
                 pattern: $crate::FillPattern,
                 count: usize,
                 stream: $crate::StreamHandle
             ) -> ();
-            [unsafe value] fn module_load(
+            [trusting value] fn module_load(
                 context: $crate::ContextHandle,
                 image: &[u8]
             ) -> $crate::ModuleHandle;
-            [unsafe call] fn module_unload(
+            [trusting call] fn module_unload(
                 context: $crate::ContextHandle,
                 module: $crate::ModuleHandle
             ) -> ();
-            [unsafe value] fn module_function(
+            [trusting value] fn module_function(
                 context: $crate::ContextHandle,
                 module: $crate::ModuleHandle,
                 name: &str
             ) -> $crate::FunctionHandle;
-            [unsafe value] fn module_global(
+            [trusting value] fn module_global(
                 context: $crate::ContextHandle,
                 module: $crate::ModuleHandle,
                 name: &str
             ) -> ($crate::DevicePtr, usize);
-            [unsafe call] fn function_load(
+            [trusting call] fn function_load(
                 context: $crate::ContextHandle,
                 function: $crate::FunctionHandle
             ) -> ();
-            [unsafe value] fn function_attribute(
+            [trusting value] fn function_attribute(
                 context: $crate::ContextHandle,
                 function: $crate::FunctionHandle,
                 attribute: $crate::FunctionAttribute
             ) -> i32;
-            [unsafe call] fn function_set_attribute(
+            [trusting call] fn function_set_attribute(
                 context: $crate::ContextHandle,
                 function: $crate::FunctionHandle,
                 attribute: $crate::FunctionAttribute,
                 value: i32
             ) -> ();
-            [unsafe enqueue(stream)] fn launch_kernel(
+            [trusting enqueue(stream)] fn launch_kernel(
                 context: $crate::ContextHandle,
                 function: $crate::FunctionHandle,
                 dims: &$crate::LaunchDims,
                 stream: $crate::StreamHandle,
                 params: &[*const std::ffi::c_void]
             ) -> ();
-            [unsafe value] fn launch_host_function(
+            [trusting value] fn launch_host_function(
                 context: $crate::ContextHandle,
                 stream: $crate::StreamHandle,
                 function: $crate::HostFunction
