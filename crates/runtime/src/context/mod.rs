@@ -23,9 +23,11 @@ pub(crate) use attention::ForeignCall;
 pub(crate) use cross_device::depend_on_device;
 pub use device::Device;
 pub(crate) use events::{EventPool, PooledEvent};
+#[cfg(feature = "sim")]
+pub(crate) use polling::LocalReactor;
 pub(crate) use polling::{
-    Action, LocalReactor, Registration, SLEEP_NS_MIN, keep_until_done, note_done, patience, poll_ticket,
-    query_stream, register,
+    Action, Registration, SLEEP_NS_MIN, keep_until_done, note_done, patience, poll_ticket, query_stream,
+    register,
 };
 pub(crate) use recorder::{Note, Recorder};
 pub(crate) use state::{DeviceHooks, DeviceState};

@@ -295,6 +295,7 @@ impl DeviceState {
     }
 
     /// The numbers of the streams that have a handle or belong to a thread.
+    #[cfg(feature = "sim")]
     pub(crate) fn held_streams(&self) -> Vec<u64> {
         let retired: Vec<_> = self.retired.lock().iter().map(|stream| stream.number).collect();
         let mut numbers: Vec<_> = self.all_streams().iter().map(|stream| stream.number).collect();

@@ -11,8 +11,10 @@ use std::{
     sync::{Arc, Weak},
 };
 
+#[cfg(feature = "sim")]
+use millstream_driver::PerProcess;
 use millstream_driver::{
-    DeviceOrdinal, Driver, PerProcess,
+    DeviceOrdinal, Driver,
     cuda::{Cuda, LoadError},
 };
 #[cfg(feature = "sim")]
@@ -20,7 +22,9 @@ use millstream_sim::{Gpu, SimConfig};
 use parking_lot::Mutex;
 
 use super::teardown::Hooks;
-use crate::{Device, Error, Result, context::DeviceState, disposal::log};
+#[cfg(feature = "sim")]
+use crate::disposal::log;
+use crate::{Device, Error, Result, context::DeviceState};
 
 /// The environment variable that decides for [`Select::Auto`].
 const VARIABLE: &str = "MILLSTREAM_DEVICE";

@@ -23,6 +23,7 @@ use std::{any::Any, mem, sync::Arc, time::Duration};
 
 use millstream_driver::Completion;
 
+#[cfg(feature = "sim")]
 pub(crate) use local::LocalReactor;
 pub(crate) use reactor::{Action, Registration, register};
 
