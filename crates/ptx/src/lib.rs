@@ -1,4 +1,4 @@
-//! PTX text, read: the syntax of modules and the [signatures](signatures) of their kernels.
+//! PTX text, read: the syntax of modules and the [`signatures`] of their kernels.
 //!
 //! A launch passes arguments by their places in a parameter block, so whoever launches a kernel has to know its signature. The
 //! runtime checks signatures on a real GPU and on the simulated one alike; the simulator also lowers function bodies to code that it

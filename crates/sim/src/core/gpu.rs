@@ -19,7 +19,7 @@ use crate::{ReportKind, SimConfig, ids::OpId};
 
 /// A GPU in software. A clone is the same GPU; the last one gone ends it.
 ///
-/// It is itself a [`Driver`]; the methods here are the front door for tests.
+/// It is itself a [`Driver`](millstream_driver::Driver); the methods here are the front door for tests.
 ///
 /// ```
 /// use millstream_driver::{Driver, DeviceOrdinal};

@@ -142,7 +142,7 @@ impl Gpu {
     }
 
     /// Sets the memory of each device anew, in bytes: as if other programs took the rest, or gave it back. What is
-    /// allocated stays; what goes beyond is [`OUT_OF_MEMORY`](ResultCode::OUT_OF_MEMORY).
+    /// allocated stays; what goes beyond is [`OUT_OF_MEMORY`](millstream_driver::ResultCode::OUT_OF_MEMORY).
     pub fn set_memory_bytes(&self, bytes: u64) {
         self.shared.world.lock().config.memory_bytes = bytes;
     }

@@ -10,7 +10,7 @@ use crate::{
     memory::{Allocation, Kind},
 };
 
-/// An object of a simulated GPU that was created and not given back, by [`Gpu::live_objects`]. Its
+/// An object of a simulated GPU that was created and not given back, by [`Gpu::live_objects`](crate::Gpu::live_objects). Its
 /// text has the kind, the size and the origin.
 ///
 /// ```

@@ -42,7 +42,7 @@ impl Record {
     }
 }
 
-/// How a replay stands; see [`Gpu::replayed`].
+/// How a replay stands; see [`Gpu::replayed`](crate::Gpu::replayed).
 ///
 /// ```
 /// use millstream_sim::{Gpu, Replayed, SimConfig};
