@@ -31,21 +31,34 @@ fn simulated() -> Device {
     Device::open(Select::Simulated(Box::new(SimConfig::new()))).expect("a simulated device opens")
 }
 
+/// Says which step the child is at, past the harness, which would show it only at the end.
+fn step(what: &str) {
+    let _ = writeln!(std::io::stderr(), "child: {what}");
+}
+
 /// What the child does; the process ends with it.
 fn child(before: &Device, stream: &Stream, pending: millstream::Pending<Vec<u8>>) {
+    step("a device of its own");
     use_all_threads(&simulated()).expect("a device of the child's own works");
-    let refused: Vec<Result<()>> = vec![
-        before.stream().map(drop),
-        stream.zeros::<u8>(4).map(drop),
-        stream.upload(&[1_u8]).map(drop),
-        stream.synchronize(),
-        pollster::block_on(pending).map(drop),
+    let refused: [(&str, &mut dyn FnMut() -> Result<()>); 4] = [
+        ("a stream", &mut || before.stream().map(drop)),
+        ("an array", &mut || stream.zeros::<u8>(4).map(drop)),
+        ("an upload", &mut || stream.upload(&[1_u8]).map(drop)),
+        ("a wait", &mut || stream.synchronize()),
     ];
-    for answer in &refused {
+    let mut answers = Vec::new();
+    for (what, call) in refused {
+        step(what);
+        answers.push(call());
+    }
+    step("a future");
+    answers.push(pollster::block_on(pending).map(drop));
+    for answer in &answers {
         let error = answer.as_ref().expect_err("a device of the parent's");
         let text = error.to_string();
         assert!(text.contains("fork"), "{text}");
     }
+    step("another device");
     let opened_again = Device::open(Select::Auto);
     if on_gpu() {
         // CUDA cannot be used in a child of a process that has used it.
