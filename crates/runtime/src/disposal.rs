@@ -26,7 +26,7 @@ use millstream_driver::PerProcess;
 use parking_lot::Mutex;
 use tracing::Dispatch;
 
-use crate::sync::Condvar;
+use crate::sync::IdleCondvar;
 
 /// The most entries that wait. A destructor takes microseconds; so many wait only behind one that blocks.
 const ENTRIES_MAX: usize = 1024;
@@ -48,7 +48,7 @@ struct Queue {
 #[derive(Default)]
 struct Disposal {
     queue: Mutex<Queue>,
-    signal: Condvar,
+    signal: IdleCondvar,
 }
 
 static DISPOSAL: PerProcess<Disposal> = PerProcess::new();

@@ -67,3 +67,97 @@ impl Condvar {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
+
+#[cfg(shuttle)]
+pub(crate) use Condvar as IdleCondvar;
+
+/// A condition variable for threads of this library that sleep while there is nothing to do.
+///
+/// `parking_lot` lists all parked threads of the process in a table of its own. A child made by `fork` inherits the
+/// table, and its new threads take the places in memory of those that the table still names, which breaks it: a thread
+/// then sleeps for ever. So threads that are asleep at a fork must not be in that table. This is made of the standard
+/// library's parts, which have none, and used with locks of `parking_lot`, which such threads do not hold.
+#[cfg(not(shuttle))]
+#[derive(Debug, Default)]
+pub(crate) struct IdleCondvar {
+    state: std::sync::Mutex<IdleState>,
+    signal: std::sync::Condvar,
+}
+
+#[cfg(not(shuttle))]
+#[derive(Debug, Default)]
+struct IdleState {
+    /// How often any thread was notified.
+    notified: u64,
+    waiting: usize,
+}
+
+#[cfg(not(shuttle))]
+impl IdleCondvar {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Gives the lock up until another thread notifies this one.
+    pub(crate) fn wait<T>(&self, guard: &mut parking_lot::MutexGuard<'_, T>) {
+        self.sleep(guard, None);
+    }
+
+    /// As [`wait`](Self::wait), until the time is up.
+    pub(crate) fn wait_for<T>(
+        &self,
+        guard: &mut parking_lot::MutexGuard<'_, T>,
+        timeout: std::time::Duration,
+    ) {
+        self.sleep(guard, Some(timeout));
+    }
+
+    fn sleep<T>(&self, guard: &mut parking_lot::MutexGuard<'_, T>, timeout: Option<std::time::Duration>) {
+        // Taken before the lock is given up: a notification after that counts.
+        let mut state = self.state();
+        state.waiting += 1;
+        let before = state.notified;
+        parking_lot::MutexGuard::unlocked(guard, || {
+            let is_asleep = |state: &mut IdleState| state.notified == before;
+            let mut state = match timeout {
+                None => self
+                    .signal
+                    .wait_while(state, is_asleep)
+                    .unwrap_or_else(std::sync::PoisonError::into_inner),
+                Some(timeout) => {
+                    let woken = self.signal.wait_timeout_while(state, timeout, is_asleep);
+                    woken.unwrap_or_else(std::sync::PoisonError::into_inner).0
+                }
+            };
+            state.waiting -= 1;
+        });
+    }
+
+    /// Wakes one of the waiting threads, if there is any.
+    pub(crate) fn notify_one(&self) {
+        if self.note() {
+            self.signal.notify_one();
+        }
+    }
+
+    /// Wakes all waiting threads.
+    pub(crate) fn notify_all(&self) {
+        if self.note() {
+            self.signal.notify_all();
+        }
+    }
+
+    /// Counts a notification, and returns whether any thread waits for it.
+    fn note(&self) -> bool {
+        let mut state = self.state();
+        state.notified += 1;
+        state.waiting > 0
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, IdleState> {
+        // Nothing here panics with the lock held.
+        self.state
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

@@ -23,7 +23,7 @@ use millstream_driver::PerProcess;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::plain::copy_bytes;
-use crate::{disposal::log, memory::Tuning, sync::Condvar};
+use crate::{disposal::log, memory::Tuning, sync::IdleCondvar};
 
 /// More threads than this are never started, whatever is asked for.
 const CREW_MAX: usize = 64;
@@ -161,8 +161,8 @@ impl State {
 
 struct Crew {
     state: Mutex<State>,
-    work: Condvar,
-    copied: Condvar,
+    work: IdleCondvar,
+    copied: IdleCondvar,
 }
 
 /// The process's crew.
@@ -170,8 +170,8 @@ fn crew() -> &'static Crew {
     static CREW: PerProcess<Crew> = PerProcess::new();
     CREW.get_or_init(|| Crew {
         state: Mutex::default(),
-        work: Condvar::new(),
-        copied: Condvar::new(),
+        work: IdleCondvar::new(),
+        copied: IdleCondvar::new(),
     })
 }
 

@@ -10,13 +10,13 @@ use std::{
     collections::VecDeque,
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Weak},
+    sync::{Arc, PoisonError, Weak},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use millstream_driver::HostFunction;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::MutexGuard;
 
 use super::{gpu::Shared, world::World};
 use crate::{Gpu, ids::OpId};
@@ -163,32 +163,35 @@ fn returned(gpu: &Gpu, id: OpId) {
 }
 
 /// A flag that a thread waits for.
+///
+/// Made of the standard library's parts. `parking_lot` lists all parked threads of the process, and a child made by
+/// `fork` inherits the list with threads that it does not have.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
-    raised: Mutex<bool>,
-    changed: Condvar,
+    raised: std::sync::Mutex<bool>,
+    changed: std::sync::Condvar,
 }
 
 impl Signal {
     /// Wakes the thread that waits, or the next that would.
     pub(crate) fn raise(&self) {
-        *self.raised.lock() = true;
+        *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_one();
     }
 
     fn wait(&self, limit: Option<Duration>) {
-        let mut raised = self.raised.lock();
-        let deadline = limit.map(|limit| Instant::now() + limit);
-        while !*raised {
-            match deadline {
-                None => self.changed.wait(&mut raised),
-                Some(deadline) => {
-                    if self.changed.wait_until(&mut raised, deadline).timed_out() {
-                        return;
-                    }
-                }
+        let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits = |raised: &mut bool| !*raised;
+        let mut raised = match limit {
+            None => self
+                .changed
+                .wait_while(raised, waits)
+                .unwrap_or_else(PoisonError::into_inner),
+            Some(limit) => {
+                let woken = self.changed.wait_timeout_while(raised, limit, waits);
+                woken.unwrap_or_else(PoisonError::into_inner).0
             }
-        }
+        };
         *raised = false;
     }
 }

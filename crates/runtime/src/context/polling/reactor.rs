@@ -28,7 +28,7 @@ use super::{DeviceState, SLEEP_NS_MIN, StreamState, local, patience, poll_ticket
 use crate::{
     Error,
     disposal::{dispose, log},
-    sync::{Condvar, spin_loop},
+    sync::{IdleCondvar, spin_loop},
     tracker::Sequence,
 };
 
@@ -171,9 +171,9 @@ struct State {
 struct Reactor {
     state: Mutex<State>,
     /// Signalled when a registration arrives.
-    arrival: Condvar,
+    arrival: IdleCondvar,
     /// Signalled when the standby is to watch.
-    watch: Condvar,
+    watch: IdleCondvar,
 }
 
 /// Hands a registration to the reactor, the calling thread's own if it has one, starting the other's threads on first use.
