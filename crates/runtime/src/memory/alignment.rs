@@ -1,8 +1,8 @@
 //! Alignment of elements in memory that drivers allocate.
 //!
-//! A driver aligns every allocation to [`ALLOCATION_ALIGNMENT`] bytes (rule 56), and promises no more:
-//! an H200's driver puts small page-locked allocations into one page. A type that needs more must not
-//! have references into such memory: they would be undefined behaviour.
+//! CUDA promises that every allocation is aligned to [`ALLOCATION_ALIGNMENT`] bytes (rule 56: the
+//! least alignment of an allocation), and no more: on an H200 some page-locked allocations were
+//! aligned to 512 bytes only. A reference to an element that needs more would be undefined behaviour.
 
 use millstream_driver::ALLOCATION_ALIGNMENT;
 
