@@ -38,7 +38,11 @@ impl Digits {
                 "line {} of the digits",
                 number + 1
             );
-            pixels.extend(numbers[..PIXELS].iter().map(|&pixel| f32::from(pixel) / BRIGHT));
+            pixels.extend(
+                numbers[..PIXELS]
+                    .iter()
+                    .map(|&pixel| f32::from(pixel) / BRIGHT),
+            );
             digits.push(usize::from(numbers[PIXELS]));
         }
         ensure!(digits.len() > LEARNT, "{} digits are too few", digits.len());

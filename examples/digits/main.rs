@@ -64,7 +64,8 @@ fn run(arguments: &Arguments) -> Result<bool> {
         arguments.steps,
     )?
     .wait()?;
-    let probabilities = model::on_device::probabilities(&device, &digits.unseen, &weights, &bias)?.wait()?;
+    let probabilities =
+        model::on_device::probabilities(&device, &digits.unseen, &weights, &bias)?.wait()?;
     println!(
         "on the device: {:.1} % of {} unseen digits read, {:.2} s",
         100.0 * digits.share_read(&probabilities),
@@ -108,7 +109,10 @@ mod tests {
 
     #[test]
     fn the_device_learns_what_the_cpu_learns() {
-        let arguments = Arguments { steps: 20, rate: 2.0 };
+        let arguments = Arguments {
+            steps: 20,
+            rate: 2.0,
+        };
         assert!(run(&arguments).unwrap());
     }
 }

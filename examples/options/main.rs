@@ -55,7 +55,8 @@ fn run(arguments: &Arguments) -> Result<bool> {
     let (interest, volatility) = (arguments.interest, arguments.volatility);
 
     let start = Instant::now();
-    let calls = model::on_device::call(&device, &prices, &strikes, &years, interest, volatility)?.wait()?;
+    let calls =
+        model::on_device::call(&device, &prices, &strikes, &years, interest, volatility)?.wait()?;
     println!(
         "on the device: {count} options in {:.1} ms",
         start.elapsed().as_secs_f64() * 1e3

@@ -44,11 +44,18 @@ mod tests {
     fn the_command_line_has_defaults_and_limits() {
         let arguments = Arguments::try_parse_from(["photos"]).unwrap();
         assert!(arguments.paths.is_empty());
-        assert_eq!((arguments.out, arguments.streams), (PathBuf::from("./out"), 4));
+        assert_eq!(
+            (arguments.out, arguments.streams),
+            (PathBuf::from("./out"), 4)
+        );
         assert!(!arguments.check);
         let arguments =
-            Arguments::try_parse_from(["photos", "a.png", "--streams", "64", "b", "--out", "x"]).unwrap();
-        assert_eq!(arguments.paths, [PathBuf::from("a.png"), PathBuf::from("b")]);
+            Arguments::try_parse_from(["photos", "a.png", "--streams", "64", "b", "--out", "x"])
+                .unwrap();
+        assert_eq!(
+            arguments.paths,
+            [PathBuf::from("a.png"), PathBuf::from("b")]
+        );
         assert_eq!((arguments.out, arguments.streams), (PathBuf::from("x"), 64));
         for wrong in [
             ["--streams", "0"],

@@ -37,8 +37,9 @@ pub(crate) fn luminance(rgb: &[u8]) -> Vec<u8> {
 /// The horizontal half of the blur, unrounded: 256ths of a brightness.
 pub(crate) fn blur_rows(luma: &[u8], width: usize, height: usize) -> Vec<u16> {
     let mix = |x, y| {
-        let weighted =
-            |k: usize| WEIGHTS[k] * u32::from(luma[at(x, y, k as isize - RADIUS as isize, 0, width, height)]);
+        let weighted = |k: usize| {
+            WEIGHTS[k] * u32::from(luma[at(x, y, k as isize - RADIUS as isize, 0, width, height)])
+        };
         (0..WEIGHTS.len()).map(weighted).sum::<u32>() as u16
     };
     for_each_pixel(width, height, mix)
@@ -47,8 +48,9 @@ pub(crate) fn blur_rows(luma: &[u8], width: usize, height: usize) -> Vec<u16> {
 /// The vertical half of the blur: 65536ths of a brightness, rounded to the nearest, halves up.
 pub(crate) fn blur_columns(rows: &[u16], width: usize, height: usize) -> Vec<u8> {
     let mix = |x, y| {
-        let weighted =
-            |k: usize| WEIGHTS[k] * u32::from(rows[at(x, y, 0, k as isize - RADIUS as isize, width, height)]);
+        let weighted = |k: usize| {
+            WEIGHTS[k] * u32::from(rows[at(x, y, 0, k as isize - RADIUS as isize, width, height)])
+        };
         (((0..WEIGHTS.len()).map(weighted).sum::<u32>() + 32_768) >> 16) as u8
     };
     for_each_pixel(width, height, mix)
@@ -58,10 +60,14 @@ pub(crate) fn blur_columns(rows: &[u16], width: usize, height: usize) -> Vec<u8>
 pub(crate) fn sobel(blurred: &[u8], width: usize, height: usize) -> Vec<u8> {
     let length = |x, y| {
         let level = |dx, dy| i32::from(blurred[at(x, y, dx, dy, width, height)]);
-        let gx =
-            level(1, -1) + 2 * level(1, 0) + level(1, 1) - level(-1, -1) - 2 * level(-1, 0) - level(-1, 1);
-        let gy =
-            level(-1, 1) + 2 * level(0, 1) + level(1, 1) - level(-1, -1) - 2 * level(0, -1) - level(1, -1);
+        let gx = level(1, -1) + 2 * level(1, 0) + level(1, 1)
+            - level(-1, -1)
+            - 2 * level(-1, 0)
+            - level(-1, 1);
+        let gy = level(-1, 1) + 2 * level(0, 1) + level(1, 1)
+            - level(-1, -1)
+            - 2 * level(0, -1)
+            - level(1, -1);
         (gx * gx + gy * gy).isqrt().min(255) as u8
     };
     for_each_pixel(width, height, length)
@@ -128,7 +134,13 @@ mod tests {
         let rows = blur_rows(&point, 11, 11);
         let blurred = blur_columns(&rows, 11, 11);
         for (y, x) in (0..11).flat_map(|y| (0..11).map(move |x| (y, x))) {
-            let weight = |at: usize| if (1..=9).contains(&at) { WEIGHTS[at - 1] } else { 0 };
+            let weight = |at: usize| {
+                if (1..=9).contains(&at) {
+                    WEIGHTS[at - 1]
+                } else {
+                    0
+                }
+            };
             assert_eq!(
                 u32::from(rows[y * 11 + x]),
                 if y == 5 { 255 * weight(x) } else { 0 }

@@ -60,7 +60,9 @@ impl Analyser {
     /// Loads the kernels and makes `streams` streams.
     pub(crate) fn new(device: &Device, streams: usize) -> Result<Self> {
         let kernels = photo::load(device)?;
-        let streams = (0..streams).map(|_| device.stream()).collect::<Result<_>>()?;
+        let streams = (0..streams)
+            .map(|_| device.stream())
+            .collect::<Result<_>>()?;
         Ok(Self {
             kernels,
             streams,
@@ -168,11 +170,21 @@ mod tests {
             .map(|picture| analyser.start(picture))
             .collect::<Result<_>>()?;
         for (picture, flight) in pictures.iter().zip(flights) {
-            let expected = cpu::analyse(&picture.rgb, picture.width as usize, picture.height as usize);
+            let expected = cpu::analyse(
+                &picture.rgb,
+                picture.width as usize,
+                picture.height as usize,
+            );
             let found = flight.wait()?;
             let size = (picture.width, picture.height);
-            assert!(found.edges == expected.edges, "the edges of {size:?} differ");
-            assert!(found.bins == expected.bins, "the histogram of {size:?} differs");
+            assert!(
+                found.edges == expected.edges,
+                "the edges of {size:?} differ"
+            );
+            assert!(
+                found.bins == expected.bins,
+                "the histogram of {size:?} differs"
+            );
         }
         Ok(())
     }

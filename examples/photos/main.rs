@@ -126,7 +126,8 @@ fn finish(
 fn report(device: &Device, recording: &Recording, out: &Path) -> Result<()> {
     let path = out.join("timeline.svg");
     fs::create_dir_all(out).with_context(|| format!("cannot make the folder {}", out.display()))?;
-    fs::write(&path, recording.to_svg()).with_context(|| format!("cannot write {}", path.display()))?;
+    fs::write(&path, recording.to_svg())
+        .with_context(|| format!("cannot write {}", path.display()))?;
     println!("{}: {}", device.name(), recording.overlap());
     println!("the pictures and timeline.svg are in {}", out.display());
     Ok(())
@@ -149,5 +150,6 @@ impl Failures {
 /// A bar that shows on a terminal alone.
 fn progress(pictures: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} pictures, {eta} left");
-    ProgressBar::new(pictures as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    ProgressBar::new(pictures as u64)
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

@@ -44,13 +44,25 @@ pub(crate) fn checksum(analysis: &Analysis) -> u64 {
 ///
 /// # Errors
 /// In one line, which of the two could not be written and why.
-pub(crate) fn write(out: &Path, name: &str, picture: &Picture, analysis: &Analysis) -> Result<[PathBuf; 2]> {
-    std::fs::create_dir_all(out).with_context(|| format!("cannot make the folder {}", out.display()))?;
+pub(crate) fn write(
+    out: &Path,
+    name: &str,
+    picture: &Picture,
+    analysis: &Analysis,
+) -> Result<[PathBuf; 2]> {
+    std::fs::create_dir_all(out)
+        .with_context(|| format!("cannot make the folder {}", out.display()))?;
     let [edges, histogram] = names::outputs(out, name);
     let context = |path: &Path| format!("cannot write {}", path.display());
     let (width, height) = (picture.width, picture.height);
-    image::save_buffer(&edges, &analysis.edges, width, height, ExtendedColorType::L8)
-        .with_context(|| context(&edges))?;
+    image::save_buffer(
+        &edges,
+        &analysis.edges,
+        width,
+        height,
+        ExtendedColorType::L8,
+    )
+    .with_context(|| context(&edges))?;
     chart::draw(&analysis.bins)
         .save(&histogram)
         .with_context(|| context(&histogram))?;

@@ -47,7 +47,11 @@ fn run(gpu: &Gpu, repaired: bool) -> Result<Outcome, Box<dyn Error>> {
     let stale = fill_and_fetch(gpu, repaired)?;
     Ok(Outcome {
         stale,
-        reports: gpu.reports().iter().map(|report| report.text.clone()).collect(),
+        reports: gpu
+            .reports()
+            .iter()
+            .map(|report| report.text.clone())
+            .collect(),
         token: gpu.replay_token(),
         replayed: gpu.replayed(),
     })
@@ -101,7 +105,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         "With {schedule}, {} of {BYTES} bytes came home too old.",
         wrong.stale
     );
-    println!("That run again, from its choices, sim:replay={}", wrong.token);
+    println!(
+        "That run again, from its choices, sim:replay={}",
+        wrong.token
+    );
     let again = run(&Gpu::new(SimConfig::new().replay(wrong.token)), false)?;
     println!(
         "  {} bytes too old; the recorded run was met: {:?}\n",
@@ -145,7 +152,10 @@ mod tests {
         );
         for outcome in outcomes {
             let again = run(&Gpu::new(SimConfig::new().replay(outcome.token)), false).unwrap();
-            assert_eq!((again.stale, again.replayed), (outcome.stale, Replayed::Exactly));
+            assert_eq!(
+                (again.stale, again.replayed),
+                (outcome.stale, Replayed::Exactly)
+            );
         }
     }
 

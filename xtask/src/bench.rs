@@ -59,7 +59,13 @@ fn install_valgrind() {
     let installed = succeeds("apt-get", &["update", "-qq"])
         && succeeds(
             "apt-get",
-            &["install", "-y", "-qq", "--no-install-recommends", "valgrind"],
+            &[
+                "install",
+                "-y",
+                "-qq",
+                "--no-install-recommends",
+                "valgrind",
+            ],
         );
     if !installed {
         println!("WARNING: valgrind could not be installed: no instructions are counted");

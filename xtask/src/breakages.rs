@@ -65,16 +65,19 @@ impl Breakage {
             let line = header.lines().find_map(|line| line.strip_prefix(key));
             line.map(|value| value.trim().to_owned())
         };
-        let wanted = |key: &str| field(key).with_context(|| format!("{name}: there is no line `{key} …`"));
+        let wanted =
+            |key: &str| field(key).with_context(|| format!("{name}: there is no line `{key} …`"));
         let words = |text: String, separator: char| {
             let words = text.split(separator).map(str::trim).map(str::to_owned);
             words.filter(|word| !word.is_empty()).collect::<Vec<_>>()
         };
         let fails = wanted("Fails:")?;
         let limit = match field("Limit:") {
-            Some(seconds) => {
-                Duration::from_secs(seconds.parse().with_context(|| format!("{name}: `Limit:`"))?)
-            }
+            Some(seconds) => Duration::from_secs(
+                seconds
+                    .parse()
+                    .with_context(|| format!("{name}: `Limit:`"))?,
+            ),
             None => LIMIT,
         };
         let breakage = Self {
@@ -109,11 +112,19 @@ impl Breakage {
                         .iter()
                         .any(|test| test == *wanted || test.ends_with(&format!("::{wanted}")))
                 };
-                let passed: Vec<&str> = self.fails.iter().filter(has_failed).map(String::as_str).collect();
+                let passed: Vec<&str> = self
+                    .fails
+                    .iter()
+                    .filter(has_failed)
+                    .map(String::as_str)
+                    .collect();
                 if passed.is_empty() {
                     return Ok(());
                 }
-                Err(format!("did not fail: {}; failed: {failed:?}", passed.join(", ")))
+                Err(format!(
+                    "did not fail: {}; failed: {failed:?}",
+                    passed.join(", ")
+                ))
             }
         }
     }
@@ -134,7 +145,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let wanted: Vec<&Breakage> = breakages
         .iter()
         .filter(|breakage| {
-            options.names.is_empty() || options.names.iter().any(|name| breakage.name.contains(name))
+            options.names.is_empty()
+                || options
+                    .names
+                    .iter()
+                    .any(|name| breakage.name.contains(name))
         })
         .collect();
     ensure!(!wanted.is_empty(), "no patch in {FOLDER} has such a name");
@@ -158,33 +173,46 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             wanted.len(),
             breakage.name,
             start.elapsed().as_secs_f64(),
-            verdict
-                .as_ref()
-                .map_or_else(|why| format!("NOT FOUND: {why}"), |()| String::from("found"))
+            verdict.as_ref().map_or_else(
+                |why| format!("NOT FOUND: {why}"),
+                |()| String::from("found")
+            )
         );
         if verdict.is_err() {
             wrong.push(breakage.name.as_str());
         }
     }
-    ensure!(wrong.is_empty(), "not found as announced: {}", wrong.join(", "));
+    ensure!(
+        wrong.is_empty(),
+        "not found as announced: {}",
+        wrong.join(", ")
+    );
     Ok(())
 }
 
 /// Checks that every patch can be applied to the working tree.
 pub(crate) fn check_all() -> Result<()> {
-    check(&read(&process::root().join(FOLDER))?.iter().collect::<Vec<_>>())
+    check(
+        &read(&process::root().join(FOLDER))?
+            .iter()
+            .collect::<Vec<_>>(),
+    )
 }
 
 /// Reads all patches, in the order of their names.
 fn read(folder: &Path) -> Result<Vec<Breakage>> {
-    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut paths = entries
         .map(|entry| Ok(entry?.path()))
         .collect::<Result<Vec<PathBuf>>>()?;
     paths.sort();
     paths
         .iter()
-        .filter(|path| path.extension().is_some_and(|extension| extension == "patch"))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "patch")
+        })
         .map(|path| {
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
             Breakage::parse(&name, &fs::read_to_string(path)?)
@@ -196,7 +224,9 @@ fn read(folder: &Path) -> Result<Vec<Breakage>> {
 fn check(breakages: &[&Breakage]) -> Result<()> {
     let stale: Vec<&str> = breakages
         .iter()
-        .filter(|breakage| !git_apply(&process::root(), breakage, &["--check"]).is_ok_and(|done| done))
+        .filter(|breakage| {
+            !git_apply(&process::root(), breakage, &["--check"]).is_ok_and(|done| done)
+        })
         .map(|breakage| breakage.name.as_str())
         .collect();
     ensure!(
@@ -368,8 +398,12 @@ mod tests {
     #[test]
     fn only_the_announced_failures_count_as_found() {
         let breakage = Breakage::parse("reader", PATCH).unwrap();
-        let failed = |names: &[&str]| Outcome::Failed(names.iter().map(|&name| name.to_owned()).collect());
-        assert_eq!(breakage.judge(&failed(&["a::ordered", "others", "more"])), Ok(()));
+        let failed =
+            |names: &[&str]| Outcome::Failed(names.iter().map(|&name| name.to_owned()).collect());
+        assert_eq!(
+            breakage.judge(&failed(&["a::ordered", "others", "more"])),
+            Ok(())
+        );
         for outcome in [
             failed(&["a::ordered"]),
             failed(&["disordered", "others"]),

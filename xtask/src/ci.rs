@@ -47,7 +47,10 @@ pub(crate) fn run() -> Result<()> {
             "sources",
         ]))
     })?;
-    println!("\nall steps passed in {:.1} s", start.elapsed().as_secs_f64());
+    println!(
+        "\nall steps passed in {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
     Ok(())
 }
 
@@ -102,8 +105,7 @@ mod tests {
 
     #[test]
     fn the_test_command_is_read_from_a_fence() {
-        let readme =
-            "Run `cargo test`:\ncargo test outside\n```sh\ngit clone x\ncargo test --workspace\n```\n";
+        let readme = "Run `cargo test`:\ncargo test outside\n```sh\ngit clone x\ncargo test --workspace\n```\n";
         assert_eq!(test_command(readme), Some("cargo test --workspace"));
         assert_eq!(
             test_command("cargo test\n```\ncargo build\n```\ncargo test\n"),

@@ -120,7 +120,8 @@ fn build(arguments: &[&str]) -> Result<Vec<Program>> {
     let messages = process::output(&mut cargo)?;
     let mut programs = Vec::new();
     for line in messages.lines() {
-        let message: Value = serde_json::from_str(line).context("cargo printed something else than JSON")?;
+        let message: Value =
+            serde_json::from_str(line).context("cargo printed something else than JSON")?;
         programs.extend(program(&message));
     }
     Ok(programs)
@@ -158,12 +159,16 @@ fn program(message: &Value) -> Option<Program> {
 /// Makes the folder anew, with the programs, stripped of what only a debugger wants and packed, and the script.
 fn gather(programs: &[Program], bundle: &Path) -> Result<()> {
     if bundle.exists() {
-        std::fs::remove_dir_all(bundle).with_context(|| format!("cannot remove {}", bundle.display()))?;
+        std::fs::remove_dir_all(bundle)
+            .with_context(|| format!("cannot remove {}", bundle.display()))?;
     }
     for program in programs {
         let target = target(program, bundle);
-        let folder = target.parent().expect("a program lies in the folder of its kind");
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let folder = target
+            .parent()
+            .expect("a program lies in the folder of its kind");
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
         std::fs::copy(&program.executable, &target)
             .with_context(|| format!("cannot write {}", target.display()))?;
         process::run(process::command("strip").arg(&target))?;
@@ -171,7 +176,8 @@ fn gather(programs: &[Program], bundle: &Path) -> Result<()> {
         process::run(process::command("gzip").arg("--force").arg(&target))?;
     }
     let script = bundle.join("run.sh");
-    std::fs::write(&script, SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
+    std::fs::write(&script, SCRIPT)
+        .with_context(|| format!("cannot write {}", script.display()))?;
     process::run(process::command("chmod").arg("+x").arg(&script))
 }
 
@@ -250,7 +256,10 @@ mod tests {
         assert_eq!(chosen("crates/runtime", "test", "compile_fail", true), None);
         assert_eq!(chosen("crates/runtime", "example", "photos", true), None);
         assert_eq!(chosen("crates/sim", "test", "kernels", true), None);
-        assert_eq!(chosen("crates/bench", "bin", "millstream-bench", true), None);
+        assert_eq!(
+            chosen("crates/bench", "bin", "millstream-bench", true),
+            None
+        );
         assert_eq!(
             program(&json!({ "reason": "build-finished", "success": true })),
             None

@@ -67,7 +67,8 @@ fn all_chosen(names: &[String]) -> Result<Vec<(PathBuf, Vec<String>)>> {
     for folder in FOLDERS {
         sources.extend(chosen(&process::root().join(folder), names)?);
     }
-    let is_named = |path: &Path, name: &String| path.file_stem().is_some_and(|stem| stem == name.as_str());
+    let is_named =
+        |path: &Path, name: &String| path.file_stem().is_some_and(|stem| stem == name.as_str());
     if let Some(unknown) = names
         .iter()
         .find(|name| !sources.iter().any(|(path, _)| is_named(path, name)))
@@ -83,16 +84,19 @@ fn all_chosen(names: &[String]) -> Result<Vec<(PathBuf, Vec<String>)>> {
 /// The sources to compile in `folder`, in order of their names, each with its own options.
 fn chosen(folder: &Path, names: &[String]) -> Result<Vec<(PathBuf, Vec<String>)>> {
     let mut sources = Vec::new();
-    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+    for entry in
+        std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?
+    {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "cu") {
-            let text =
-                std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text = std::fs::read_to_string(&path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
             sources.extend(own_options(&text).map(|options| (path, options)));
         }
     }
     sources.sort();
-    let is_named = |path: &Path, name: &String| path.file_stem().is_some_and(|stem| stem == name.as_str());
+    let is_named =
+        |path: &Path, name: &String| path.file_stem().is_some_and(|stem| stem == name.as_str());
     sources.retain(|(path, _)| names.is_empty() || names.iter().any(|name| is_named(path, name)));
     Ok(sources)
 }
@@ -111,7 +115,11 @@ fn compile(source: &Path, own_options: &[String]) -> Result<String> {
         .arg("xtask/nvrtc.py")
         .arg(wheels)
         .arg(source)
-        .args(OPTIONS.iter().filter(|option| !replaced(option, own_options)))
+        .args(
+            OPTIONS
+                .iter()
+                .filter(|option| !replaced(option, own_options)),
+        )
         .args(own_options);
     process::output(&mut python)
 }

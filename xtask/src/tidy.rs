@@ -49,5 +49,6 @@ fn list(path: &'static str) -> Result<AllowList> {
 }
 
 fn read(path: &str) -> Result<String> {
-    std::fs::read_to_string(process::root().join(path)).with_context(|| format!("cannot read {path}"))
+    std::fs::read_to_string(process::root().join(path))
+        .with_context(|| format!("cannot read {path}"))
 }

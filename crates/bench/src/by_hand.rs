@@ -141,8 +141,10 @@ mod tests {
             // Pieces that do not divide the source.
             let mut pipeline = Pipeline::new(&rig.raw, threads, 700).unwrap();
             for _ in 0..2 {
-                let mut targets: Vec<Vec<f32>> =
-                    sources.iter().map(|source| vec![0.0; source.len()]).collect();
+                let mut targets: Vec<Vec<f32>> = sources
+                    .iter()
+                    .map(|source| vec![0.0; source.len()])
+                    .collect();
                 pipeline.run(&borrowed, &mut targets).unwrap();
                 for (source, target) in sources.iter().zip(&targets) {
                     assert!(source.iter().zip(target).all(|(x, y)| y == &(x + x)));

@@ -36,7 +36,8 @@ pub(crate) fn draw(rows: &[Row]) -> String {
     let height = TOP + bars.len() * ROW_HEIGHT + BOTTOM;
     let line = LEFT + scaled(1.0);
     let mut svg = String::new();
-    let mut put = |text: std::fmt::Arguments<'_>| svg.write_fmt(text).expect("a String takes everything");
+    let mut put =
+        |text: std::fmt::Arguments<'_>| svg.write_fmt(text).expect("a String takes everything");
     put(format_args!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
          role=\"img\">\n<title>Measured figures against their targets</title>\n<style>{STYLE}</style>\n\
@@ -51,7 +52,11 @@ pub(crate) fn draw(rows: &[Row]) -> String {
         } else {
             bar.row.who.clone()
         };
-        let (shade, inset) = if is_ours { ("", 0) } else { (" class=\"dim\"", 3) };
+        let (shade, inset) = if is_ours {
+            ("", 0)
+        } else {
+            (" class=\"dim\"", 3)
+        };
         put(format_args!(
             "<text{shade} x=\"{}\" y=\"{text_y}\" text-anchor=\"end\">{}</text>\n\
              <rect class=\"{class}\" x=\"{LEFT}\" y=\"{}\" width=\"{width}\" height=\"{}\" rx=\"2\"/>\n\
@@ -88,7 +93,8 @@ fn bars(rows: &[Row]) -> Vec<Bar<'_>> {
             text: written(row, judged),
             class: if cost <= 1.0 { "met" } else { "missed" },
         };
-        let same = |known: &&mut Bar<'_>| known.row.target == row.target && known.row.goal == row.goal;
+        let same =
+            |known: &&mut Bar<'_>| known.row.target == row.target && known.row.goal == row.goal;
         match bars.iter_mut().find(same) {
             Some(known) if known.cost >= bar.cost => {}
             Some(known) => *known = bar,
@@ -140,7 +146,11 @@ fn cost(row: &Row, goal: Goal) -> Option<(f64, f64)> {
 /// The figure as it is judged, with its target.
 fn written(row: &Row, judged: f64) -> String {
     let is_ratio = row.raw.is_some() && row.judged != row.figure;
-    let unit = if is_ratio { "× raw" } else { row.unit.as_str() };
+    let unit = if is_ratio {
+        "× raw"
+    } else {
+        row.unit.as_str()
+    };
     let digits = if judged < 10.0 { 2 } else { 0 };
     match row.goal {
         Goal::None => format!("{judged:.digits$} {unit}"),
@@ -155,7 +165,10 @@ fn fitted(text: &str) -> String {
     if text.chars().count() <= LABEL_CHARS_MAX {
         return text.to_owned();
     }
-    text.chars().take(LABEL_CHARS_MAX - 1).chain(['…']).collect()
+    text.chars()
+        .take(LABEL_CHARS_MAX - 1)
+        .chain(['…'])
+        .collect()
 }
 
 fn escaped(text: &str) -> String {
@@ -172,7 +185,14 @@ mod tests {
         vec![
             Row::times("T1", "launch", "ns", 102.0, 100.0, Goal::AtMost(1.03)),
             Row::times("T1", "launch", "ns", 145.0, 100.0, Goal::None).by("cudarc"),
-            Row::count("T4", "few", "instructions", 390.0, 46.0, Goal::AtMost(400.0)),
+            Row::count(
+                "T4",
+                "few",
+                "instructions",
+                390.0,
+                46.0,
+                Goal::AtMost(400.0),
+            ),
             Row::count(
                 "T4",
                 "many & more",

@@ -111,7 +111,10 @@ fn past_the_caches(target: &mut [u8], source: &[u8]) {
     let (middle, last) = rest.split_at(size_of_val(body));
     head.copy_from_slice(first);
     tail.copy_from_slice(last);
-    for (to, from) in body.iter_mut().zip(middle.chunks_exact(size_of::<__m128i>())) {
+    for (to, from) in body
+        .iter_mut()
+        .zip(middle.chunks_exact(size_of::<__m128i>()))
+    {
         // SAFETY: the 16 bytes are there; the load needs no alignment.
         let vector = unsafe { _mm_loadu_si128(from.as_ptr().cast()) };
         // SAFETY: the target is a vector, and so aligned.

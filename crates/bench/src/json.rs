@@ -96,7 +96,14 @@ mod tests {
         let text = r#"{"who": "PyTorch", "rows": [
             {"target": "T6", "what": "upload", "unit": "GB/s", "figure": 18.0},
             {"target": "T6", "what": "another", "unit": "GB/s", "figure": 2}]}"#;
-        let ours = [Row::times("T6", "upload", "GB/s", 40.0, 9.0, Goal::AtLeast(5.5))];
+        let ours = [Row::times(
+            "T6",
+            "upload",
+            "GB/s",
+            40.0,
+            9.0,
+            Goal::AtLeast(5.5),
+        )];
         let rows = read(text, &ours).unwrap();
         assert_eq!(
             (rows[0].who.as_str(), rows[0].of_raw(), rows[0].is_met()),

@@ -71,9 +71,14 @@ fn run(arguments: &Arguments) -> Result<bool> {
         .iter()
         .find(|only| !targets.contains(&only.as_str()))
     {
-        bail!("there is no target {unknown}: there are {}", targets.join(", "));
+        bail!(
+            "there is no target {unknown}: there are {}",
+            targets.join(", ")
+        );
     }
-    let wanted = |target: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == target);
+    let wanted = |target: &str| {
+        arguments.only.is_empty() || arguments.only.iter().any(|only| only == target)
+    };
     let Measured {
         device,
         mut rows,

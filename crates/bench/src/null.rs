@@ -16,9 +16,9 @@ use std::{
 };
 
 use millstream_driver::{
-    Completion, ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle,
-    EventKind, FunctionAttribute, FunctionHandle, HostFunction, ModuleHandle, PoolHandle, PoolUsage,
-    PriorityRange, ResultCode, StreamHandle, driver_methods,
+    Completion, ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
+    EventHandle, EventKind, FunctionAttribute, FunctionHandle, HostFunction, ModuleHandle,
+    PoolHandle, PoolUsage, PriorityRange, ResultCode, StreamHandle, driver_methods,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -74,7 +74,9 @@ impl Null {
 
     fn allocate(&self, bytes: usize) -> Result<DevicePtr> {
         let bytes = (bytes as u64).next_multiple_of(ALIGNMENT);
-        Ok(DevicePtr::from_raw(self.next_address.fetch_add(bytes, Relaxed)))
+        Ok(DevicePtr::from_raw(
+            self.next_address.fetch_add(bytes, Relaxed),
+        ))
     }
 
     fn completion(&self, stream: usize, position: u64) -> Completion {
@@ -215,7 +217,12 @@ impl Driver for Null {
         Ok(())
     }
 
-    unsafe fn event_record(&self, _: ContextHandle, event: EventHandle, stream: StreamHandle) -> Result<()> {
+    unsafe fn event_record(
+        &self,
+        _: ContextHandle,
+        event: EventHandle,
+        stream: StreamHandle,
+    ) -> Result<()> {
         let stream = stream.as_raw() - FIRST_STREAM;
         let position = self.enqueued[stream].load(Relaxed);
         self.events[event.as_raw()].store((stream as u64) << POSITION_BITS | position, Relaxed);
@@ -230,7 +237,12 @@ impl Driver for Null {
         ))
     }
 
-    unsafe fn event_elapsed_ms(&self, _: ContextHandle, _: EventHandle, _: EventHandle) -> Result<f32> {
+    unsafe fn event_elapsed_ms(
+        &self,
+        _: ContextHandle,
+        _: EventHandle,
+        _: EventHandle,
+    ) -> Result<f32> {
         Ok(0.0)
     }
 
@@ -243,7 +255,10 @@ impl Driver for Null {
     }
 
     unsafe fn mem_alloc_managed(&self, _: ContextHandle, _: usize) -> Result<DevicePtr> {
-        Err(DriverError::new("mem_alloc_managed", ResultCode::NOT_SUPPORTED))
+        Err(DriverError::new(
+            "mem_alloc_managed",
+            ResultCode::NOT_SUPPORTED,
+        ))
     }
 
     unsafe fn mem_alloc_async(
@@ -274,11 +289,21 @@ impl Driver for Null {
         Ok(ModuleHandle::from_raw(ONLY))
     }
 
-    unsafe fn module_function(&self, _: ContextHandle, _: ModuleHandle, _: &str) -> Result<FunctionHandle> {
+    unsafe fn module_function(
+        &self,
+        _: ContextHandle,
+        _: ModuleHandle,
+        _: &str,
+    ) -> Result<FunctionHandle> {
         Ok(FunctionHandle::from_raw(ONLY))
     }
 
-    unsafe fn module_global(&self, _: ContextHandle, _: ModuleHandle, _: &str) -> Result<(DevicePtr, usize)> {
+    unsafe fn module_global(
+        &self,
+        _: ContextHandle,
+        _: ModuleHandle,
+        _: &str,
+    ) -> Result<(DevicePtr, usize)> {
         Err(DriverError::new("module_global", ResultCode::NOT_FOUND))
     }
 

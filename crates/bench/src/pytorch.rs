@@ -17,8 +17,15 @@ const TARGETS: [&str; 6] = ["T3", "T6", "T7", "T8", "T9", "T15"];
 const NO_PYTORCH: i32 = 3;
 
 /// PyTorch's rows of the wanted targets, with the raw figures of `ours` where the work is the same; none without PyTorch.
-pub(crate) fn measure(quick: bool, wanted: &dyn Fn(&str) -> bool, ours: &[Row]) -> Result<Vec<Row>> {
-    let targets: Vec<_> = TARGETS.into_iter().filter(|target| wanted(target)).collect();
+pub(crate) fn measure(
+    quick: bool,
+    wanted: &dyn Fn(&str) -> bool,
+    ours: &[Row],
+) -> Result<Vec<Row>> {
+    let targets: Vec<_> = TARGETS
+        .into_iter()
+        .filter(|target| wanted(target))
+        .collect();
     if targets.is_empty() {
         return Ok(Vec::new());
     }

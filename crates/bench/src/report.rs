@@ -107,7 +107,13 @@ impl Row {
     }
 
     /// A figure that is judged itself and has nothing beside it.
-    pub(crate) fn judged(target: &str, what: impl Into<String>, unit: &str, figure: f64, goal: Goal) -> Self {
+    pub(crate) fn judged(
+        target: &str,
+        what: impl Into<String>,
+        unit: &str,
+        figure: f64,
+        goal: Goal,
+    ) -> Self {
         Self {
             unit: unit.into(),
             figure: Some(figure),
@@ -156,7 +162,9 @@ impl Row {
 
     /// The target's number: rows are in the order of these.
     pub(crate) fn number(&self) -> u32 {
-        self.target[1..].parse().expect("a target is a T and a number")
+        self.target[1..]
+            .parse()
+            .expect("a target is a T and a number")
     }
 
     /// Whether the target is met, if there is one and a figure.
@@ -186,7 +194,11 @@ impl fmt::Display for Table<'_> {
                 .unwrap_or(0)
         };
         let (what, who) = (width(|row| &row.what), width(|row| &row.who));
-        let number = |value: Option<f64>| value.map(|value| Short(value).to_string()).unwrap_or_default();
+        let number = |value: Option<f64>| {
+            value
+                .map(|value| Short(value).to_string())
+                .unwrap_or_default()
+        };
         writeln!(
             f,
             "{:<4} {:<what$} {:<who$} {:>10} {:>10} {:<12} {:>7} {:>9}",
@@ -224,7 +236,11 @@ mod tests {
         assert_eq!(row(9.0, Goal::AtLeast(9.0)).is_met(), Some(true));
         assert_eq!(row(8.9, Goal::AtLeast(9.0)).is_met(), Some(false));
         let times = Row::times("T1", "x", "ns", 12.0, 10.0, Goal::AtMost(1.2));
-        assert_eq!(times.is_met(), Some(true), "the ratio is judged, not the figure");
+        assert_eq!(
+            times.is_met(),
+            Some(true),
+            "the ratio is judged, not the figure"
+        );
         assert_eq!(row(1.0, Goal::None).is_met(), None);
         assert_eq!(Row::absent("T6", "x", "needs a GPU").is_met(), None);
     }

@@ -35,7 +35,8 @@ pub(crate) struct Rival {
 impl Rival {
     pub(crate) fn open() -> Result<Self> {
         let context = CudaContext::new(0)?;
-        let module = context.load_module(Ptx::from_src(include_str!("../../../kernels/vecadd.ptx")))?;
+        let module =
+            context.load_module(Ptx::from_src(include_str!("../../../kernels/vecadd.ptx")))?;
         let vecadd = module.load_function("vecadd")?;
         Ok(Self { context, vecadd })
     }

@@ -31,13 +31,14 @@ fn driver_lines(prefix: &str, driver: &dyn Driver) -> String {
         Ok(count) => count,
         Err(error) => return format!("{prefix} none: {error}\n"),
     };
-    let lines = |ordinal: i32| match DeviceProperties::read(driver, DeviceOrdinal::from_raw(ordinal)) {
-        Ok(properties) => {
-            let (device, more) = (headline(&properties), details(&properties));
-            format!("{prefix}{ordinal} {device}, {}\n{more}", driver.name())
-        }
-        Err(error) => format!("{prefix}{ordinal} cannot be asked: {error}\n"),
-    };
+    let lines =
+        |ordinal: i32| match DeviceProperties::read(driver, DeviceOrdinal::from_raw(ordinal)) {
+            Ok(properties) => {
+                let (device, more) = (headline(&properties), details(&properties));
+                format!("{prefix}{ordinal} {device}, {}\n{more}", driver.name())
+            }
+            Err(error) => format!("{prefix}{ordinal} cannot be asked: {error}\n"),
+        };
     (0..count).map(lines).collect()
 }
 
@@ -54,7 +55,13 @@ fn headline(device: &DeviceProperties) -> String {
 
 /// The rest of its properties, each line indented.
 fn details(device: &DeviceProperties) -> String {
-    let with = |has: bool, what: &str| if has { format!(", {what}") } else { String::new() };
+    let with = |has: bool, what: &str| {
+        if has {
+            format!(", {what}")
+        } else {
+            String::new()
+        }
+    };
     let [block_x, block_y, block_z] = device.block_max;
     let [grid_x, grid_y, grid_z] = device.grid_max;
     [
@@ -147,7 +154,9 @@ mod tests {
             Err(error) => assert_eq!(lines[1], format!("cuda: none: {error}")),
         }
         assert!(
-            lines.iter().any(|line| line.starts_with("sim:0 Simulated GPU")),
+            lines
+                .iter()
+                .any(|line| line.starts_with("sim:0 Simulated GPU")),
             "{report}"
         );
     }

@@ -12,7 +12,8 @@ pub(crate) fn report_file(path: &Path) -> Result<String, String> {
 
 fn report_bytes(path: &Path, bytes: Vec<u8>) -> Result<String, String> {
     let file = path.display();
-    let source = String::from_utf8(bytes).map_err(|_| format!("{file}: not PTX, which is text in UTF-8"))?;
+    let source =
+        String::from_utf8(bytes).map_err(|_| format!("{file}: not PTX, which is text in UTF-8"))?;
     match report(&source) {
         Ok(kernels) => Ok(format!("{file}\n{kernels}")),
         Err(error) => Err(format!("{file}: {error}")),
@@ -28,7 +29,10 @@ fn report(source: &str) -> Result<String, PtxError> {
     } else {
         &lines
     };
-    let notes = module.notes().iter().map(|note| format!("  note: {note}\n"));
+    let notes = module
+        .notes()
+        .iter()
+        .map(|note| format!("  note: {note}\n"));
     Ok(notes.chain([lines.to_owned()]).collect())
 }
 
@@ -53,7 +57,9 @@ fn kernel_line(kernel: &Kernel) -> String {
 
 /// A parameter's type; for bytes that stand for a structure, how many and their alignment.
 fn param(param: &Param) -> String {
-    let Param { ty, size, align, .. } = param;
+    let Param {
+        ty, size, align, ..
+    } = param;
     let (name, element) = (ty.name(), ty.bytes());
     if *size == element {
         name.to_owned()
@@ -88,7 +94,9 @@ mod tests {
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 2, "{text}");
         assert!(
-            lines[0].starts_with("  first(u64, f32, b8[24] aligned to 8): 256 bytes of shared memory, "),
+            lines[0].starts_with(
+                "  first(u64, f32, b8[24] aligned to 8): 256 bytes of shared memory, "
+            ),
             "{text}"
         );
         assert!(
@@ -105,14 +113,16 @@ mod tests {
     #[test]
     fn the_projects_own_kernels_are_listed_under_their_file() {
         let source = include_bytes!("../../../kernels/saxpy.ptx");
-        let text = report_bytes(Path::new("kernels/saxpy.ptx"), source.to_vec()).expect("right PTX");
+        let text =
+            report_bytes(Path::new("kernels/saxpy.ptx"), source.to_vec()).expect("right PTX");
         assert!(text.starts_with("kernels/saxpy.ptx\n  saxpy("), "{text}");
     }
 
     #[test]
     fn an_error_names_file_and_line() {
         let bytes =
-            format!("{HEADER}.visible .entry k()\n{{\n    frobnicate.b32 %r1;\n    ret;\n}}\n").into_bytes();
+            format!("{HEADER}.visible .entry k()\n{{\n    frobnicate.b32 %r1;\n    ret;\n}}\n")
+                .into_bytes();
         let error = report_bytes(Path::new("broken.ptx"), bytes).expect_err("no such opcode");
         assert!(error.starts_with("broken.ptx: line 6: "), "{error}");
         assert!(error.contains("frobnicate.b32"), "{error}");

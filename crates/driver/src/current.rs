@@ -50,7 +50,10 @@ impl<'a, D: Driver + ?Sized> CurrentContext<'a, D> {
     pub unsafe fn enter(driver: &'a D, context: ContextHandle) -> Result<Self, DriverError> {
         let before = driver.current_context()?;
         if before == context {
-            return Ok(Self { driver, before: None });
+            return Ok(Self {
+                driver,
+                before: None,
+            });
         }
         // SAFETY: the caller vouches for the context.
         unsafe { driver.make_current(context) }?;

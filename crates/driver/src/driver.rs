@@ -8,9 +8,9 @@
 use std::{ffi::c_void, fmt, ptr::NonNull, time::Duration};
 
 use crate::{
-    ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverError, EventHandle, FloatOperand,
-    FunctionAttribute, FunctionHandle, HostAccess, ManagedAdvice, ManagedLocation, MemoryReuse, ModuleHandle,
-    PoolHandle, ResultCode, StreamHandle,
+    ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverError, EventHandle,
+    FloatOperand, FunctionAttribute, FunctionHandle, HostAccess, ManagedAdvice, ManagedLocation,
+    MemoryReuse, ModuleHandle, PoolHandle, ResultCode, StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -214,7 +214,10 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ///
     /// `context` is alive, or null.
     unsafe fn make_current(&self, _context: ContextHandle) -> Result<()> {
-        Err(DriverError::new("cuCtxSetCurrent", ResultCode::NOT_SUPPORTED))
+        Err(DriverError::new(
+            "cuCtxSetCurrent",
+            ResultCode::NOT_SUPPORTED,
+        ))
     }
 
     /// The context that is current on the calling thread (`cuCtxGetCurrent`); a null handle if there is none.
@@ -223,7 +226,10 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ///
     /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) unless the driver is libcuda.
     fn current_context(&self) -> Result<ContextHandle> {
-        Err(DriverError::new("cuCtxGetCurrent", ResultCode::NOT_SUPPORTED))
+        Err(DriverError::new(
+            "cuCtxGetCurrent",
+            ResultCode::NOT_SUPPORTED,
+        ))
     }
 
     /// The CUDA version that the driver supports, 1000 × major + 10 × minor (`cuDriverGetVersion`).
@@ -294,14 +300,19 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// # Safety
     ///
     /// `stream` is alive and belongs to `context`.
-    unsafe fn stream_query(&self, context: ContextHandle, stream: StreamHandle) -> Result<Completion>;
+    unsafe fn stream_query(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+    ) -> Result<Completion>;
 
     /// Waits until all work enqueued so far is done (`cuStreamSynchronize`).
     ///
     /// # Safety
     ///
     /// `stream` is alive and belongs to `context`.
-    unsafe fn stream_synchronize(&self, context: ContextHandle, stream: StreamHandle) -> Result<()>;
+    unsafe fn stream_synchronize(&self, context: ContextHandle, stream: StreamHandle)
+    -> Result<()>;
 
     /// Holds back later work of the stream, on the device, until what `event` captured is done (`cuStreamWaitEvent`,
     /// rules 22 to 24). The event may belong to another context (rule 26). Never blocks the host.
@@ -520,7 +531,12 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// # Safety
     ///
     /// The range is valid host memory until it is unregistered.
-    unsafe fn host_register(&self, context: ContextHandle, pointer: NonNull<u8>, bytes: usize) -> Result<()>;
+    unsafe fn host_register(
+        &self,
+        context: ContextHandle,
+        pointer: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<()>;
 
     /// Undoes [`host_register`](Self::host_register) (`cuMemHostUnregister`). The host waits until the device is idle
     /// (rule 30).
@@ -680,8 +696,12 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// Every row of the source is readable and every row of the target writable, and no row of the one overlaps a row of
     /// the other. Until the copy is done, a host source is not written and a host target not touched. Work that touches
     /// the rows is ordered with the copy. Bytes between rows are not touched. `stream` is alive and belongs to `context`.
-    unsafe fn copy_2d_async(&self, context: ContextHandle, copy: &Copy2d, stream: StreamHandle)
-    -> Result<()>;
+    unsafe fn copy_2d_async(
+        &self,
+        context: ContextHandle,
+        copy: &Copy2d,
+        stream: StreamHandle,
+    ) -> Result<()>;
 
     /// Enqueues a fill of `count` elements (`cuMemsetD8Async` and its wider forms, rule 12).
     ///

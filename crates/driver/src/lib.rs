@@ -22,13 +22,13 @@ mod per_process;
 pub use copy_2d::{Copy2d, Memory2d, Side2d};
 pub use current::CurrentContext;
 pub use driver::{
-    ALLOCATION_ALIGNMENT, Completion, Driver, EventKind, FillPattern, HostFunction, LaunchDims, PoolUsage,
-    PriorityRange,
+    ALLOCATION_ALIGNMENT, Completion, Driver, EventKind, FillPattern, HostFunction, LaunchDims,
+    PoolUsage, PriorityRange,
 };
 pub use error::{DriverError, ResultCode};
 pub use handles::{
-    ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, EventHandle, FunctionAttribute, FunctionHandle,
-    ModuleHandle, PoolHandle, StreamHandle,
+    ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, EventHandle, FunctionAttribute,
+    FunctionHandle, ModuleHandle, PoolHandle, StreamHandle,
 };
 pub use host_access::{FloatOperand, HostAccess, MemoryReuse};
 pub use managed::{ManagedAdvice, ManagedLocation};

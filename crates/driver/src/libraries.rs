@@ -131,14 +131,26 @@ impl Wanted {
         if let Some(value) = variable(self.variable) {
             return self.places_at(Path::new(&value));
         }
-        let mut places: Vec<_> = self.files.iter().map(|(name, _)| Place::Loaded(name)).collect();
+        let mut places: Vec<_> = self
+            .files
+            .iter()
+            .map(|(name, _)| Place::Loaded(name))
+            .collect();
         let conda = variable("CONDA_PREFIX").map(PathBuf::from);
         let python = variable("PATH").and_then(|path| layout.python_prefix(&path));
-        let prefixes = [variable("VIRTUAL_ENV").map(PathBuf::from), conda.clone(), python];
+        let prefixes = [
+            variable("VIRTUAL_ENV").map(PathBuf::from),
+            conda.clone(),
+            python,
+        ];
         let mut folders = Vec::new();
         for prefix in prefixes.into_iter().flatten() {
             for packages in layout.site_packages(&prefix) {
-                folders.extend(self.wheel_folders.iter().map(|folder| packages.join(folder)));
+                folders.extend(
+                    self.wheel_folders
+                        .iter()
+                        .map(|folder| packages.join(folder)),
+                );
             }
             if conda.as_ref() == Some(&prefix) {
                 folders.push(prefix.join(layout.conda_folder()));
@@ -209,7 +221,8 @@ impl Place {
             Self::File(path, companion) => {
                 if let Some(companion) = companion {
                     // SAFETY: the caller vouches for the library and so for what it needs.
-                    let companion = unsafe { Library::new(companion) }.map_err(|error| words_of(&error))?;
+                    let companion =
+                        unsafe { Library::new(companion) }.map_err(|error| words_of(&error))?;
                     // The loader finds it by its name as long as it stays.
                     Box::leak(Box::new(companion));
                 }
@@ -327,7 +340,12 @@ mod tests {
             self.places_of(WANTED, Layout::Unix, variables)
         }
 
-        fn places_of(&self, wanted: Wanted, layout: Layout, variables: &[(&str, &str)]) -> Vec<Place> {
+        fn places_of(
+            &self,
+            wanted: Wanted,
+            layout: Layout,
+            variables: &[(&str, &str)],
+        ) -> Vec<Place> {
             wanted.places(layout, &|name| {
                 let found = variables.iter().find(|(variable, _)| *variable == name);
                 found.map(|(_, path)| self.0.join(path).into_os_string())
@@ -373,7 +391,10 @@ mod tests {
                 Place::Loaded("liba.so.2"),
                 Place::Loaded("liba.so.1"),
                 folder.file(&format!("{cu}/liba.so.2"), Some(&format!("{cu}/libb.so.2"))),
-                folder.file("venv/lib/python3.9/site-packages/nvidia/a/lib/liba.so.1", None),
+                folder.file(
+                    "venv/lib/python3.9/site-packages/nvidia/a/lib/liba.so.1",
+                    None
+                ),
                 folder.file("conda/lib/liba.so.1", None),
                 folder.file("usr/lib/python3/dist-packages/nvidia/a/lib/liba.so.2", None),
                 Place::System("liba.so.2"),
@@ -405,7 +426,8 @@ mod tests {
                 "cuda/bin/x64/a64_2.dll",
             ],
         );
-        let places = |variables: &[(&str, &str)]| folder.places_of(WANTED, Layout::Windows, variables);
+        let places =
+            |variables: &[(&str, &str)]| folder.places_of(WANTED, Layout::Windows, variables);
         let (loaded, system) = (Place::Loaded("a64_2.dll"), Place::System("a64_2.dll"));
         let all = places(&[
             ("VIRTUAL_ENV", "venv"),
@@ -418,7 +440,10 @@ mod tests {
             [
                 loaded,
                 folder.file("venv/Lib/site-packages/nvidia/a/bin/a64_2.dll", None),
-                folder.file("conda/Library/bin/a64_2.dll", Some("conda/Library/bin/b64_2.dll")),
+                folder.file(
+                    "conda/Library/bin/a64_2.dll",
+                    Some("conda/Library/bin/b64_2.dll")
+                ),
                 folder.file("python/Lib/site-packages/nvidia/a/bin/a64_2.dll", None),
                 system,
                 folder.file("cuda/bin/x64/a64_2.dll", None),

@@ -39,7 +39,9 @@ impl<T> PerProcess<T> {
         let mut slot = &self.first;
         loop {
             let instance = slot.get_or_init(|| {
-                let make = make.take().expect("the chain ends with the instance made here");
+                let make = make
+                    .take()
+                    .expect("the chain ends with the instance made here");
                 Box::new(Instance {
                     process,
                     value: make(),

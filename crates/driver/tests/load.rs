@@ -16,13 +16,21 @@ fn libcuda_loads_or_the_error_says_what_was_tried() {
             assert!(cuda.name().starts_with("libcuda "), "{}", cuda.name());
             assert!(!cuda.is_simulated());
             let first = DeviceOrdinal::from_raw(0);
-            assert!(!cuda.device_name(first).expect("a device has a name").is_empty());
+            assert!(
+                !cuda
+                    .device_name(first)
+                    .expect("a device has a name")
+                    .is_empty()
+            );
             assert!(cuda.device_total_bytes(first).expect("a device has memory") > 0);
         }
         Err(LoadError::LibraryMissing { tried }) => {
             let names: Vec<_> = tried.iter().map(|attempt| attempt.name).collect();
             assert_eq!(names, ["libcuda.so.1", "libcuda.so"]);
-            let text = LoadError::LibraryMissing { tried: tried.clone() }.to_string();
+            let text = LoadError::LibraryMissing {
+                tried: tried.clone(),
+            }
+            .to_string();
             for attempt in tried.iter() {
                 assert!(text.contains(attempt.name), "{text}");
                 assert!(text.contains(&attempt.message), "{text}");
@@ -35,7 +43,10 @@ fn libcuda_loads_or_the_error_says_what_was_tried() {
                 visible_devices: Some(_),
             },
         ) => {
-            assert!(error.to_string().contains("CUDA_VISIBLE_DEVICES"), "{error}");
+            assert!(
+                error.to_string().contains("CUDA_VISIBLE_DEVICES"),
+                "{error}"
+            );
         }
         // The library is there, so a machine of CUDA's: that it cannot be used is what its tests should show.
         Err(error) => panic!("{error}"),

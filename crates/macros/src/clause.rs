@@ -8,9 +8,9 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::{
-    BinOp, Expr, ExprClosure, ExprConst, ExprLit, ExprMacro, ExprMethodCall, ExprPath, GenericArgument,
-    Ident, Item, Lit, Local, Macro, Pat, Stmt, Token, Type, UnOp, parse::ParseStream, spanned::Spanned,
-    visit::Visit, visit_mut, visit_mut::VisitMut,
+    BinOp, Expr, ExprClosure, ExprConst, ExprLit, ExprMacro, ExprMethodCall, ExprPath,
+    GenericArgument, Ident, Item, Lit, Local, Macro, Pat, Stmt, Token, Type, UnOp,
+    parse::ParseStream, spanned::Spanned, visit::Visit, visit_mut, visit_mut::VisitMut,
 };
 
 use crate::{
@@ -108,7 +108,8 @@ struct Rewriter<'a> {
 
 impl Rewriter<'_> {
     fn refuse(&mut self, span: Span, message: &str) {
-        self.refused.get_or_insert_with(|| syn::Error::new(span, message));
+        self.refused
+            .get_or_insert_with(|| syn::Error::new(span, message));
     }
 
     /// Rewrites the clause itself, or an operand of its `&&`, `||` and `!`.
@@ -116,7 +117,9 @@ impl Rewriter<'_> {
         match expr {
             Expr::Paren(paren) => self.condition(&mut paren.expr),
             Expr::Group(group) => self.condition(&mut group.expr),
-            Expr::Unary(unary) if matches!(unary.op, UnOp::Not(_)) => self.condition(&mut unary.expr),
+            Expr::Unary(unary) if matches!(unary.op, UnOp::Not(_)) => {
+                self.condition(&mut unary.expr)
+            }
             Expr::Binary(binary) if matches!(binary.op, BinOp::And(_) | BinOp::Or(_)) => {
                 self.condition(&mut binary.left);
                 self.condition(&mut binary.right);
@@ -206,7 +209,8 @@ impl Rewriter<'_> {
     fn argument(&mut self, expr: &mut Expr) {
         match expr {
             Expr::Lit(_) => {}
-            Expr::Unary(unary) if matches!((&unary.op, &*unary.expr), (UnOp::Neg(_), Expr::Lit(_))) => {}
+            Expr::Unary(unary)
+                if matches!((&unary.op, &*unary.expr), (UnOp::Neg(_), Expr::Lit(_))) => {}
             _ => self.visit_expr_mut(expr),
         }
     }
@@ -249,7 +253,8 @@ impl Rewriter<'_> {
                 for end in [&mut range.start, &mut range.end].into_iter().flatten() {
                     if !matches!(**end, Expr::Lit(_)) {
                         self.operand(end);
-                        let value = quote_spanned! { span=> ::millstream::kernel::clause::Value(#end) };
+                        let value =
+                            quote_spanned! { span=> ::millstream::kernel::clause::Value(#end) };
                         **end = syn::parse_quote_spanned! { span=> #value.into_index() };
                     }
                 }
@@ -258,22 +263,31 @@ impl Rewriter<'_> {
             at => {
                 self.visit_expr_mut(at);
                 let array = &index.expr;
-                let array = quote_spanned! { span=> ::millstream::kernel::clause::Indexed(&#array) };
+                let array =
+                    quote_spanned! { span=> ::millstream::kernel::clause::Indexed(&#array) };
                 *expr = syn::parse_quote_spanned! { span=> (*#array.at(#at)) };
             }
         }
     }
 
     fn path(&mut self, path: &ExprPath) {
-        let mut names = path.path.segments.iter().rev().map(|it| it.ident.to_string());
+        let mut names = path
+            .path
+            .segments
+            .iter()
+            .rev()
+            .map(|it| it.ident.to_string());
         let Some(name) = names.next() else { return };
         // A function of a type or of a trait; one of a module is the author's.
         let of_type = names.next().is_some_and(|of| is_type_name(&of));
         if UNCHECKED_FUNCTIONS.contains(&name.as_str()) && (of_type || path.qself.is_some()) {
             let message = if WIDE_METHODS.contains(&name.as_str()) {
-                format!("this may overflow unseen: write `a.{name}(…)`, which is checked in a clause")
+                format!(
+                    "this may overflow unseen: write `a.{name}(…)`, which is checked in a clause"
+                )
             } else {
-                "this may overflow unseen: write an operator, which is checked in a clause".to_owned()
+                "this may overflow unseen: write an operator, which is checked in a clause"
+                    .to_owned()
             };
             self.refuse(path.span(), &message);
         }
@@ -309,16 +323,20 @@ impl Rewriter<'_> {
         let mut named = Named(Vec::new());
         named.visit_expr(expr);
         let params = self.kernel.params.iter();
-        let notes = params.filter(|param| named.0.contains(&param.name)).map(|param| {
-            let name = &param.name;
-            let (text, value) = match param.kind {
-                Kind::Scalar(_) => (name.to_string(), quote! { #name }),
-                Kind::Read(_) | Kind::Write(_) => (format!("{name}.len()"), quote! { #name.len() }),
-            };
-            quote! {
-                #values.note(#text, ::millstream::kernel::clause::Shown(&#value).text());
-            }
-        });
+        let notes = params
+            .filter(|param| named.0.contains(&param.name))
+            .map(|param| {
+                let name = &param.name;
+                let (text, value) = match param.kind {
+                    Kind::Scalar(_) => (name.to_string(), quote! { #name }),
+                    Kind::Read(_) | Kind::Write(_) => {
+                        (format!("{name}.len()"), quote! { #name.len() })
+                    }
+                };
+                quote! {
+                    #values.note(#text, ::millstream::kernel::clause::Shown(&#value).text());
+                }
+            });
         notes.collect()
     }
 }

@@ -27,8 +27,8 @@ fn module(module: &Module) -> syn::Result<TokenStream> {
     } = module;
     let module_name = name.to_string();
     let origin = one_line(quote! { #ptx });
-    let docs =
-        (!has_docs(attributes)).then(|| doc(&format!("The kernels of the PTX module `{module_name}`.")));
+    let docs = (!has_docs(attributes))
+        .then(|| doc(&format!("The kernels of the PTX module `{module_name}`.")));
     let kernels_docs = doc(&format!(
         "The kernels of [`{module_name}`](self), loaded on one device."
     ));
@@ -109,19 +109,23 @@ fn signature(kernel: &Kernel) -> TokenStream {
 
 /// The kernel's array parameters with their element types.
 fn arrays(kernel: &Kernel) -> TokenStream {
-    let arrays = kernel.params.iter().enumerate().filter_map(|(index, param)| {
-        let (Kind::Read(ty) | Kind::Write(ty)) = &param.kind else {
-            return None;
-        };
-        let name = param.name.to_string();
-        Some(quote! {
-            ::millstream::kernel::Array {
-                param: #index,
-                name: #name,
-                element: ::millstream::kernel::element::<#ty>
-            }
-        })
-    });
+    let arrays = kernel
+        .params
+        .iter()
+        .enumerate()
+        .filter_map(|(index, param)| {
+            let (Kind::Read(ty) | Kind::Write(ty)) = &param.kind else {
+                return None;
+            };
+            let name = param.name.to_string();
+            Some(quote! {
+                ::millstream::kernel::Array {
+                    param: #index,
+                    name: #name,
+                    element: ::millstream::kernel::element::<#ty>
+                }
+            })
+        });
     quote! { &[#(#arrays),*] }
 }
 
@@ -186,14 +190,19 @@ fn checks(path: &str, grid: &Ident, kernel: &Kernel) -> syn::Result<Option<Token
     if kernel.clauses.is_empty() {
         return Ok(None);
     }
-    let names = kernel.params.iter().map(|Param { name, kind, .. }| match kind {
-        Kind::Read(ty) | Kind::Write(ty) => quote! {
-            let #name = ::millstream::kernel::clause::Slice::new(
-                ::millstream::kernel::ReadOperand::<#ty>::len(&#name),
-            );
-        },
-        Kind::Scalar(_) => quote! { let #name = ::millstream::kernel::clause::Value(#name).in_clause(); },
-    });
+    let names = kernel
+        .params
+        .iter()
+        .map(|Param { name, kind, .. }| match kind {
+            Kind::Read(ty) | Kind::Write(ty) => quote! {
+                let #name = ::millstream::kernel::clause::Slice::new(
+                    ::millstream::kernel::ReadOperand::<#ty>::len(&#name),
+                );
+            },
+            Kind::Scalar(_) => {
+                quote! { let #name = ::millstream::kernel::clause::Value(#name).in_clause(); }
+            }
+        });
     let clauses = kernel.clauses.iter().map(|clause| {
         let Clause {
             text,

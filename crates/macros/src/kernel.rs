@@ -2,7 +2,8 @@
 
 use proc_macro2::Group;
 use syn::{
-    Attribute, Expr, Ident, Lifetime, LitStr, Pat, Token, Type, TypeReference, Visibility, parenthesized,
+    Attribute, Expr, Ident, Lifetime, LitStr, Pat, Token, Type, TypeReference, Visibility,
+    parenthesized,
     parse::{Parse, ParseStream},
     punctuated::Punctuated,
     spanned::Spanned,
@@ -53,8 +54,7 @@ pub(crate) enum Kind {
     Scalar(Type),
 }
 
-const ALLOWED: &str =
-    "a kernel's parameter is `&[T]` (read), `&mut [T]` (written) or a plain value named by its type";
+const ALLOWED: &str = "a kernel's parameter is `&[T]` (read), `&mut [T]` (written) or a plain value named by its type";
 
 impl Parse for Kernel {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
@@ -95,7 +95,8 @@ impl Parse for Kernel {
                 clauses.push_punct(input.parse::<Token![,]>()?);
             }
             if clauses.is_empty() {
-                return Err(input.error("expected a clause after `requires`, as in `requires x.len() >= n`"));
+                return Err(input
+                    .error("expected a clause after `requires`, as in `requires x.len() >= n`"));
             }
         }
         if input.peek(syn::token::Brace) {
@@ -170,21 +171,33 @@ impl Parse for Param {
         let pattern = Pat::parse_single(input)?;
         let name = match pattern {
             Pat::Ident(ident)
-                if ident.by_ref.is_none() && ident.mutability.is_none() && ident.subpat.is_none() =>
+                if ident.by_ref.is_none()
+                    && ident.mutability.is_none()
+                    && ident.subpat.is_none() =>
             {
                 ident.ident
             }
-            other => return Err(syn::Error::new(other.span(), "expected a parameter's plain name")),
+            other => {
+                return Err(syn::Error::new(
+                    other.span(),
+                    "expected a parameter's plain name",
+                ));
+            }
         };
         if name == "stream" || name == "grid" {
             return Err(syn::Error::new(
                 name.span(),
-                format!("`{name}` is an argument that every launch has already: choose another name"),
+                format!(
+                    "`{name}` is an argument that every launch has already: choose another name"
+                ),
             ));
         }
         input.parse::<Token![:]>()?;
         Ok(Self {
-            docs: attributes.into_iter().map(doc_line).collect::<syn::Result<_>>()?,
+            docs: attributes
+                .into_iter()
+                .map(doc_line)
+                .collect::<syn::Result<_>>()?,
             name,
             kind: Kind::of(input.parse()?)?,
         })
@@ -213,7 +226,9 @@ impl Kind {
             ));
         }
         match ty {
-            Type::Reference(TypeReference { mutability, elem, .. }) => match (*elem, mutability) {
+            Type::Reference(TypeReference {
+                mutability, elem, ..
+            }) => match (*elem, mutability) {
                 (Type::Slice(slice), mutability) => {
                     let element = plain(*slice.elem)?;
                     Ok(if mutability.is_some() {

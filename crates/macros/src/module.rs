@@ -53,7 +53,9 @@ impl Parse for Module {
         input.parse::<Token![mod]>()?;
         let name = input.parse()?;
         if !input.peek(keyword::from) {
-            return Err(input.error("expected `from`, then the PTX: `from include_str!(\"photo.ptx\")`"));
+            return Err(
+                input.error("expected `from`, then the PTX: `from include_str!(\"photo.ptx\")`")
+            );
         }
         input.parse::<keyword::from>()?;
         let ptx = Expr::parse_without_eager_brace(input)?;

@@ -327,7 +327,11 @@ mod tests {
         ] {
             let error = expand(source.parse().unwrap()).expect_err("a wrong type");
             assert!(error.to_string().contains(message), "{source}: {error}");
-            assert_eq!(error.span().source_text().as_deref(), Some(place), "{error}");
+            assert_eq!(
+                error.span().source_text().as_deref(),
+                Some(place),
+                "{error}"
+            );
         }
     }
 }

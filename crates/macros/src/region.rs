@@ -5,8 +5,8 @@ mod body;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::{
-    Error, FnArg, GenericArgument, GenericParam, Generics, Ident, ItemFn, Lifetime, Pat, PatIdent, PatType,
-    PathArguments, PathSegment, Result, ReturnType, Signature, Type, TypeReference,
+    Error, FnArg, GenericArgument, GenericParam, Generics, Ident, ItemFn, Lifetime, Pat, PatIdent,
+    PatType, PathArguments, PathSegment, Result, ReturnType, Signature, Type, TypeReference,
     spanned::Spanned,
     visit::Visit,
     visit_mut::{self, VisitMut},
@@ -22,7 +22,10 @@ const PENDING: &str = "'pending";
 /// The code for one function.
 pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<TokenStream> {
     if !arguments.is_empty() {
-        return Err(Error::new_spanned(arguments, "`#[region]` takes no arguments"));
+        return Err(Error::new_spanned(
+            arguments,
+            "`#[region]` takes no arguments",
+        ));
     }
     let function: ItemFn = syn::parse2(item).map_err(|error| {
         let message = format!("`#[region]` stands in front of a function with a body ({error})");
@@ -58,7 +61,9 @@ impl VisitMut for NameLifetimes {
             && !matches!(arguments.args.first(), Some(GenericArgument::Lifetime(_)))
         {
             let lifetime = Lifetime::new("'static", segment.ident.span());
-            arguments.args.insert(0, GenericArgument::Lifetime(lifetime));
+            arguments
+                .args
+                .insert(0, GenericArgument::Lifetime(lifetime));
         }
     }
 }
@@ -177,7 +182,11 @@ fn parameters(signature: &Signature) -> Result<Vec<Parameter<'_>>> {
             }
             value => Kind::Value(value),
         };
-        parameters.push(Parameter { declared, name, kind });
+        parameters.push(Parameter {
+            declared,
+            name,
+            kind,
+        });
     }
     Ok(parameters)
 }
@@ -226,8 +235,7 @@ impl Parameter<'_> {
     /// As the body sees it.
     fn for_body(&self) -> TokenStream {
         let pattern = &self.declared.pat;
-        let on_device =
-            |ty: &Type| quote_spanned! { ty.span() => <#ty as ::millstream_region::Parameter>::Body };
+        let on_device = |ty: &Type| quote_spanned! { ty.span() => <#ty as ::millstream_region::Parameter>::Body };
         let seen = match self.kind {
             Kind::Region => self.declared.ty.to_token_stream(),
             Kind::Read(TypeReference {
@@ -286,7 +294,11 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
         block,
         needs_region,
         refused,
-    } = Body::of(block, arrays.map(|parameter| &parameter.name).collect(), &region);
+    } = Body::of(
+        block,
+        arrays.map(|parameter| &parameter.name).collect(),
+        &region,
+    );
     let (advice, block) = match refused {
         // The types are not checked then: they would only say the same in other words.
         Some(error) => (

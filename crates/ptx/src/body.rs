@@ -1,6 +1,8 @@
 //! Reads function bodies: statements, declarations in them, and instructions.
 
-use super::ast::{GuardAst, InstructionAst, Operand, RegisterType, RegistersAst, Statement, VariableAst};
+use super::ast::{
+    GuardAst, InstructionAst, Operand, RegisterType, RegistersAst, Statement, VariableAst,
+};
 use super::declaration::{self, space};
 use super::error::{PtxError, PtxErrorKind};
 use super::lexer::{DEPTH_MAX, Lexer, Token, rest_of_line, skip_line, unexpected};
@@ -170,7 +172,9 @@ impl<'a> BodyReader<'a> {
                 }
             }
             Operand::Vector(inner) | Operand::List(inner) => {
-                inner.iter_mut().for_each(|operand| self.expand_vectors(operand));
+                inner
+                    .iter_mut()
+                    .for_each(|operand| self.expand_vectors(operand));
             }
             _ => {}
         }
@@ -178,7 +182,11 @@ impl<'a> BodyReader<'a> {
 
     /// How many elements the register of that name has, if it is a vector.
     fn elements(&self, name: &str) -> Option<u8> {
-        let found = self.vectors.iter().rev().find(|registers| registers.has(name))?;
+        let found = self
+            .vectors
+            .iter()
+            .rev()
+            .find(|registers| registers.has(name))?;
         match found.ty {
             RegisterType::Vector(_, elements) => Some(elements),
             RegisterType::Scalar(_) | RegisterType::Wide => None,

@@ -70,7 +70,10 @@ pub(crate) fn constant<'a>(lexer: &mut Lexer<'_>) -> Result<Operand<'a>, PtxErro
 }
 
 /// Reads the rest of a constant that begins with `operand`, if that is a number.
-pub(crate) fn continued<'a>(lexer: &mut Lexer<'_>, first: Operand<'a>) -> Result<Operand<'a>, PtxError> {
+pub(crate) fn continued<'a>(
+    lexer: &mut Lexer<'_>,
+    first: Operand<'a>,
+) -> Result<Operand<'a>, PtxError> {
     let value = match first {
         Operand::Int(value) => integer(value, false),
         Operand::F64(bits) => Value::Double(f64::from_bits(bits)),
@@ -129,7 +132,12 @@ fn question(lexer: &mut Lexer<'_>, condition: Value, depth: usize) -> Result<Val
 }
 
 /// Reads the operators behind a value that bind at least as tightly as `least`.
-fn binary(lexer: &mut Lexer<'_>, mut left: Value, least: u8, depth: usize) -> Result<Value, PtxError> {
+fn binary(
+    lexer: &mut Lexer<'_>,
+    mut left: Value,
+    least: u8,
+    depth: usize,
+) -> Result<Value, PtxError> {
     loop {
         let token = lexer.peek();
         let Some((text, f, level)) = operator(lexer).filter(|(.., level)| *level >= least) else {

@@ -45,7 +45,12 @@ pub(crate) fn variables<'a>(
     loop {
         let dimensions = dimensions(lexer, &mut variable, elements.count())?;
         if lexer.eat('=') {
-            initial(lexer, &mut variable, &dimensions, elements == Elements::Wide)?;
+            initial(
+                lexer,
+                &mut variable,
+                &dimensions,
+                elements == Elements::Wide,
+            )?;
         }
         each(variable.clone());
         if !lexer.eat(',') {
@@ -78,7 +83,10 @@ impl Elements {
 }
 
 /// Reads space, alignment, type and name.
-fn head<'a>(lexer: &mut Lexer<'a>, external: bool) -> Result<(VariableAst<'a>, Elements), PtxError> {
+fn head<'a>(
+    lexer: &mut Lexer<'a>,
+    external: bool,
+) -> Result<(VariableAst<'a>, Elements), PtxError> {
     let keyword = lexer.next();
     let space = space(keyword.text).ok_or_else(|| unexpected(keyword, "a memory space"))?;
     let mut align = None;
@@ -108,7 +116,8 @@ fn head<'a>(lexer: &mut Lexer<'a>, external: bool) -> Result<(VariableAst<'a>, E
                 Some(known) if known != Type::Pred => ty = Some(known),
                 _ => {
                     return Err(
-                        PtxErrorKind::Unsupported(format!("variables of type `{text}`")).at(token.line)
+                        PtxErrorKind::Unsupported(format!("variables of type `{text}`"))
+                            .at(token.line),
                     );
                 }
             },
@@ -145,12 +154,14 @@ fn dimensions(
             dimensions.push(0);
             continue;
         }
-        let count = usize::try_from(number::integer(lexer)?).map_err(|_| unexpected(token, "a size"))?;
+        let count =
+            usize::try_from(number::integer(lexer)?).map_err(|_| unexpected(token, "a size"))?;
         lexer.expect(']')?;
         dimensions.push(count);
         if dimensions.len() > DIMENSIONS_MAX {
             return Err(
-                PtxErrorKind::TooLarge(format!("more than {DIMENSIONS_MAX} dimensions")).at(token.line),
+                PtxErrorKind::TooLarge(format!("more than {DIMENSIONS_MAX} dimensions"))
+                    .at(token.line),
             );
         }
     }
@@ -196,7 +207,10 @@ fn initial<'a>(
         variable.size = bytes.len();
     }
     if bytes.len() > variable.size {
-        let problem = format!("the initial value of `{}` is longer than itself", variable.name);
+        let problem = format!(
+            "the initial value of `{}` is longer than itself",
+            variable.name
+        );
         return Err(PtxErrorKind::TooLarge(problem).at(variable.line));
     }
     variable.initial = bytes;
@@ -284,7 +298,9 @@ fn scalar<'a>(lexer: &mut Lexer<'a>, ty: Type, found: &mut Initial<'a>) -> Resul
         (Operand::F64(bits), Type::F32) => u64::from((f64::from_bits(bits) as f32).to_bits()),
         _ => return Err(unexpected(token, &format!("a value of type {}", ty.name()))),
     };
-    found.bytes.extend_from_slice(&bits.to_le_bytes()[..ty.bytes()]);
+    found
+        .bytes
+        .extend_from_slice(&bits.to_le_bytes()[..ty.bytes()]);
     Ok(())
 }
 

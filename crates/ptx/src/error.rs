@@ -83,7 +83,9 @@ pub enum PtxErrorKind {
         found: usize,
     },
     /// A kernel with more bytes of parameters than its module's PTX version and target allow.
-    #[error("kernel `{kernel}` has {bytes} bytes of parameters, more than the {limit} that {reason}")]
+    #[error(
+        "kernel `{kernel}` has {bytes} bytes of parameters, more than the {limit} that {reason}"
+    )]
     ParameterSpace {
         /// The kernel's name.
         kernel: String,

@@ -153,7 +153,10 @@ fn architecture(name: &str) -> Option<u32> {
     let number = name.strip_prefix("sm_")?;
     let digits = number.strip_suffix(['a', 'f']).unwrap_or(number);
     let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && digits.len() <= 3;
-    digits.parse().ok().filter(|number| is_plain && *number >= 10)
+    digits
+        .parse()
+        .ok()
+        .filter(|number| is_plain && *number >= 10)
 }
 
 /// Reads `.address_size`, of which the lexer has the next token.

@@ -9,7 +9,10 @@ thread_local! {
 /// What the calling thread says it is doing, from now on; gives what it said before. A thread that is destroying its variables
 /// has nothing to say any more, but may still call.
 fn replace(site: Option<Site>) -> Option<Site> {
-    CURRENT.try_with(|current| current.replace(site)).ok().flatten()
+    CURRENT
+        .try_with(|current| current.replace(site))
+        .ok()
+        .flatten()
 }
 
 /// A label with its source line; the simulator notes it with each operation and allocation. Its text is that of [reports](Label):

@@ -209,7 +209,9 @@ fn word_len(text: &str) -> usize {
     while let Some(&byte) = bytes.get(at) {
         let joins = byte == b':'
             && bytes.get(at + 1) == Some(&b':')
-            && bytes.get(at + 2).is_some_and(|next| is_word(char::from(*next)));
+            && bytes
+                .get(at + 2)
+                .is_some_and(|next| is_word(char::from(*next)));
         if joins {
             at += 2;
         } else if is_word(char::from(byte)) && !(directive && at > 0 && byte == b'.') {
@@ -230,8 +232,10 @@ fn number_len(text: &str) -> usize {
     );
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
-        let exponent_sign =
-            decimal && at > 0 && matches!(byte, b'+' | b'-') && matches!(bytes[at - 1], b'e' | b'E');
+        let exponent_sign = decimal
+            && at > 0
+            && matches!(byte, b'+' | b'-')
+            && matches!(bytes[at - 1], b'e' | b'E');
         if !(byte.is_ascii_alphanumeric() || byte == b'.' || exponent_sign) {
             break;
         }

@@ -29,10 +29,16 @@ pub(crate) fn parse<'a>(token: Token<'_>) -> Option<Operand<'a>> {
             .map(Operand::F64);
     }
     let whole = text.strip_suffix('U').unwrap_or(text);
-    if let Some(digits) = whole.strip_prefix("0x").or_else(|| whole.strip_prefix("0X")) {
+    if let Some(digits) = whole
+        .strip_prefix("0x")
+        .or_else(|| whole.strip_prefix("0X"))
+    {
         return u64::from_str_radix(digits, 16).ok().map(Operand::Int);
     }
-    if let Some(digits) = whole.strip_prefix("0b").or_else(|| whole.strip_prefix("0B")) {
+    if let Some(digits) = whole
+        .strip_prefix("0b")
+        .or_else(|| whole.strip_prefix("0B"))
+    {
         return u64::from_str_radix(digits, 2).ok().map(Operand::Int);
     }
     if text.contains(['.', 'e', 'E']) {

@@ -10,7 +10,8 @@ pub(super) fn operand<'a>(lexer: &mut Lexer<'a>, depth: usize) -> Result<Operand
     let token = lexer.peek();
     if depth == DEPTH_MAX {
         return Err(
-            PtxErrorKind::TooLarge(format!("operands nested deeper than {DEPTH_MAX}")).at(token.line),
+            PtxErrorKind::TooLarge(format!("operands nested deeper than {DEPTH_MAX}"))
+                .at(token.line),
         );
     }
     match token.text {
@@ -24,7 +25,11 @@ pub(super) fn operand<'a>(lexer: &mut Lexer<'a>, depth: usize) -> Result<Operand
                     let first = first.clone();
                     let whole = constant::continued(lexer, first.clone())?;
                     let unchanged = whole == first;
-                    Ok(if unchanged { Operand::List(list) } else { whole })
+                    Ok(if unchanged {
+                        Operand::List(list)
+                    } else {
+                        whole
+                    })
                 }
                 _ => Ok(Operand::List(list)),
             }
@@ -66,7 +71,11 @@ fn is_name(token: Token<'_>) -> bool {
 }
 
 /// The operands between the bracket that comes next and `close`.
-fn operands<'a>(lexer: &mut Lexer<'a>, close: char, depth: usize) -> Result<Vec<Operand<'a>>, PtxError> {
+fn operands<'a>(
+    lexer: &mut Lexer<'a>,
+    close: char,
+    depth: usize,
+) -> Result<Vec<Operand<'a>>, PtxError> {
     lexer.next();
     let mut operands = Vec::new();
     if lexer.eat(close) {

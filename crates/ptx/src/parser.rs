@@ -90,7 +90,9 @@ pub fn module(source: &str, bodies: Bodies) -> Result<ModuleAst<'_>, PtxError> {
 /// `.file 1 "name"`: what stands there otherwise is of no use to anyone.
 fn file<'a>(lexer: &mut Lexer<'a>) -> Option<(u32, &'a str)> {
     match rest_of_line(lexer)[..] {
-        [number, name, ..] if name.kind == TokenKind::Text => Some((number.text.parse().ok()?, name.text)),
+        [number, name, ..] if name.kind == TokenKind::Text => {
+            Some((number.text.parse().ok()?, name.text))
+        }
         _ => None,
     }
 }
@@ -155,7 +157,11 @@ fn function<'a>(
             ".maxntid" | ".reqntid" => {
                 lexer.next();
                 let shape = shape(lexer)?;
-                function.max_threads = Some(shape.iter().fold(1, |product, n| product.saturating_mul(*n)));
+                function.max_threads = Some(
+                    shape
+                        .iter()
+                        .fold(1, |product, n| product.saturating_mul(*n)),
+                );
                 if token.text == ".reqntid" {
                     function.required_block = Some(shape);
                 }
@@ -167,7 +173,8 @@ fn function<'a>(
             ".noreturn" => {
                 lexer.next();
             }
-            ".reqnctapercluster" | ".explicitcluster" | ".blocksareclusters" | ".maxclusterrank" => {
+            ".reqnctapercluster" | ".explicitcluster" | ".blocksareclusters"
+            | ".maxclusterrank" => {
                 let problem = format!("clusters of blocks (`{}`)", token.text);
                 return Err(PtxErrorKind::Unsupported(problem).at(token.line));
             }

@@ -18,7 +18,9 @@ pub struct Signature {
 impl Signature {
     /// The bytes of the whole parameter block.
     pub fn param_bytes(&self) -> usize {
-        self.params.last().map_or(0, |param| param.offset + param.size)
+        self.params
+            .last()
+            .map_or(0, |param| param.offset + param.size)
     }
 
     /// The signature of a kernel of a module with that header.

@@ -43,7 +43,12 @@ impl Checks {
 
     /// A number for indices along an axis, in an operation at this line: one for each line, axis and length, so that a long
     /// loop needs no more than its body.
-    pub(crate) fn number(&mut self, location: &'static Location<'static>, axis: usize, length: usize) -> u32 {
+    pub(crate) fn number(
+        &mut self,
+        location: &'static Location<'static>,
+        axis: usize,
+        length: usize,
+    ) -> u32 {
         let misuse = Misuse::new("index", Problem::Index { axis, length }, location);
         let known = self.meanings.iter().position(|meaning| *meaning == misuse);
         let place = known.unwrap_or_else(|| {
@@ -56,7 +61,10 @@ impl Checks {
     /// The mistake that a word stands for, if any.
     fn judge(&self, word: &[u32]) -> Result<()> {
         let number = word.first().map_or(0, |&word| word as usize);
-        match number.checked_sub(1).and_then(|place| self.meanings.get(place)) {
+        match number
+            .checked_sub(1)
+            .and_then(|place| self.meanings.get(place))
+        {
             Some(misuse) => Err(misuse.clone().into()),
             None => Ok(()),
         }

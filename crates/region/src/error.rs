@@ -194,7 +194,9 @@ pub enum Problem {
         shape: Lengths,
     },
     /// No arrays were given to an operation that needs one at least.
-    #[error("no arrays are given, and the result has the type and the shape of those: give at least one")]
+    #[error(
+        "no arrays are given, and the result has the type and the shape of those: give at least one"
+    )]
     NoArrays,
     /// An argument that makes no sense.
     #[error("{detail}")]

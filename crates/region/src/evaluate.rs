@@ -67,7 +67,8 @@ fn materialise(session: &Session, Step { node, work }: &Step) -> Result<()> {
 
 /// What kernels read from memory, each once, oldest first.
 fn inputs(kernels: &[FusedKernel]) -> SmallVec<[&NodeRef; 8]> {
-    let mut inputs: SmallVec<[&NodeRef; 8]> = kernels.iter().flat_map(|kernel| &kernel.inputs).collect();
+    let mut inputs: SmallVec<[&NodeRef; 8]> =
+        kernels.iter().flat_map(|kernel| &kernel.inputs).collect();
     inputs.sort_unstable_by_key(|node| node.id);
     inputs.dedup_by_key(|node| node.id);
     inputs

@@ -92,8 +92,8 @@ mod shape;
 mod streams;
 
 pub use array::{
-    Array, Bits, Branch, Chosen, ComparedAsOne, Dot, ElementByElement, HostOperand, IndexElement, Indices,
-    Integer, Operand, Part, concatenate, stack,
+    Array, Bits, Branch, Chosen, ComparedAsOne, Dot, ElementByElement, HostOperand, IndexElement,
+    Indices, Integer, Operand, Part, concatenate, stack,
 };
 pub use element::{Element, Float, Number};
 pub use error::{Error, Lengths, Misuse, Problem, Result};
@@ -102,6 +102,8 @@ pub use host::{
     Arriving, Assembled, Elements, Kept, Parcel, Plain, ScalarParcel, Source, VecParcel, WriteBack,
     WriteBacks,
 };
-pub use host::{DeviceValue, Input, InputMut, Keep, OnDevice, Output, Parameter, Pending, Place, RegionExt};
+pub use host::{
+    DeviceValue, Input, InputMut, Keep, OnDevice, Output, Parameter, Pending, Place, RegionExt,
+};
 pub use millstream_macros::{OnDevice, region};
 pub use region::Region;

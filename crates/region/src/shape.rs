@@ -110,10 +110,9 @@ pub(crate) fn compose(outer: &[AxisSource], inner: &[AxisSource]) -> AxisMap {
 /// Whether the map changes nothing.
 pub(crate) fn is_identity(map: &[AxisSource], view: &[usize], source: &[usize]) -> bool {
     view == source
-        && map
-            .iter()
-            .enumerate()
-            .all(|(axis, &from)| from == AxisSource::same(axis) || (source[axis] == 1 && from.start == 0))
+        && map.iter().enumerate().all(|(axis, &from)| {
+            from == AxisSource::same(axis) || (source[axis] == 1 && from.start == 0)
+        })
 }
 
 /// Whether every element of the view has the number of the element of the source that it shows.

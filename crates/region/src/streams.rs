@@ -32,7 +32,12 @@ struct Queue {
 impl Streams {
     /// The stream for a node that needs `operands`: that of an operand after which nothing else was enqueued, or else one
     /// with little to do.
-    pub(crate) fn choose(&mut self, device: &Device, node: u64, operands: &[u64]) -> Result<Stream> {
+    pub(crate) fn choose(
+        &mut self,
+        device: &Device,
+        node: u64,
+        operands: &[u64],
+    ) -> Result<Stream> {
         let follows = operands.iter().rev().find_map(|operand| {
             let &queue = self.of_nodes.get(operand)?;
             (self.streams[queue].last == *operand).then_some(queue)
@@ -55,7 +60,8 @@ impl Streams {
         if self.of_nodes.len() >= NODES_MAX {
             // Those at a stream's end are what others follow; of the rest, it is only good to know.
             let streams = &self.streams;
-            self.of_nodes.retain(|node, queue| streams[*queue].last == *node);
+            self.of_nodes
+                .retain(|node, queue| streams[*queue].last == *node);
         }
         self.of_nodes.insert(node, queue);
         let queue = &mut self.streams[queue];

@@ -1,6 +1,9 @@
 //! `Event`: a point in a stream's work, with a time.
 
-#![allow(unsafe_code, reason = "makes, queries, reads and destroys timing events")]
+#![allow(
+    unsafe_code,
+    reason = "makes, queries, reads and destroys timing events"
+)]
 
 use std::{fmt, panic::Location, sync::Arc, time::Duration};
 
@@ -50,7 +53,11 @@ impl Stream {
         let device = Arc::clone(self.device_state());
         let name = device.named("record", location);
         // SAFETY: the device's context is alive.
-        let made = unsafe { device.driver.event_create(device.context, EventKind::Timing) };
+        let made = unsafe {
+            device
+                .driver
+                .event_create(device.context, EventKind::Timing)
+        };
         drop(name);
         let handle = device.checked(made)?;
         let mut event = Event {
@@ -84,7 +91,8 @@ impl Event {
         let device = &self.device;
         device.check_alive()?;
         // SAFETY: the event is alive as long as this.
-        let answer = device.checked(unsafe { device.driver.event_query(device.context, self.handle) })?;
+        let answer =
+            device.checked(unsafe { device.driver.event_query(device.context, self.handle) })?;
         if answer.is_complete() {
             note_done(device, &self.clock);
         }
@@ -127,7 +135,9 @@ impl Event {
                 .event_elapsed_ms(device.context, earlier.handle, self.handle)
         };
         let elapsed_ms = device.checked(elapsed)?;
-        Ok(Duration::from_secs_f64(f64::from(elapsed_ms.max(0.0)) / 1e3))
+        Ok(Duration::from_secs_f64(
+            f64::from(elapsed_ms.max(0.0)) / 1e3,
+        ))
     }
 
     /// The driver's handle, for calls to other libraries. It is alive as long as this event.
@@ -140,7 +150,11 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: the event is alive and not used again; it may be pending (rule 25).
-        let destroyed = unsafe { self.device.driver.event_destroy(self.device.context, self.handle) };
+        let destroyed = unsafe {
+            self.device
+                .driver
+                .event_destroy(self.device.context, self.handle)
+        };
         if let Err(error) = destroyed {
             log!(debug, %error, "an event could not be destroyed");
         }

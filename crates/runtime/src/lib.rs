@@ -60,8 +60,8 @@ pub use kernel::{Dim3, Grid};
 #[doc(hidden)]
 pub use memory::Tuning;
 pub use memory::{
-    Advice, Buffer, CopySource, CopyTarget, HostRead, HostWrite, Managed, Memory, Pinned, Plane, PlaneMut,
-    PlaneSource, PlaneTarget, ReadOperand, View, ViewMut, WriteOperand,
+    Advice, Buffer, CopySource, CopyTarget, HostRead, HostWrite, Managed, Memory, Pinned, Plane,
+    PlaneMut, PlaneSource, PlaneTarget, ReadOperand, View, ViewMut, WriteOperand,
 };
 pub use millstream_driver as driver;
 /// # On a device

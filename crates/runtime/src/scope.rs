@@ -212,8 +212,16 @@ impl<'env> Scope<'env> {
         same_length("download", source.len(), target.len())?;
         stream.same_device("scope", 0, &self.device)?;
         let target: &'env mut [u8] = bytemuck::cast_slice_mut(target);
-        let landing = stream.stage_for(&source.place().0, target, self.awaited(), Location::caller())?;
-        self.work.lock().downloads.push(Download { landing, target });
+        let landing = stream.stage_for(
+            &source.place().0,
+            target,
+            self.awaited(),
+            Location::caller(),
+        )?;
+        self.work
+            .lock()
+            .downloads
+            .push(Download { landing, target });
         Ok(())
     }
 

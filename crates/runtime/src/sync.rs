@@ -112,7 +112,11 @@ impl IdleCondvar {
         self.sleep(guard, Some(timeout));
     }
 
-    fn sleep<T>(&self, guard: &mut parking_lot::MutexGuard<'_, T>, timeout: Option<std::time::Duration>) {
+    fn sleep<T>(
+        &self,
+        guard: &mut parking_lot::MutexGuard<'_, T>,
+        timeout: Option<std::time::Duration>,
+    ) {
         // Taken before the lock is given up: a notification after that counts.
         let mut state = self.state();
         state.waiting += 1;

@@ -47,7 +47,11 @@ fn unordered(device: &Device) -> Result<()> {
     a.fill(&mut numbers, 1)?;
     // SAFETY: none. The fill before it may be pending; that is the mistake.
     b.fill(unsafe { numbers.unordered_mut() }, 2)?;
-    assert_eq!(a.download(&numbers)?.wait()?, [2; N], "the first fill came last");
+    assert_eq!(
+        a.download(&numbers)?.wait()?,
+        [2; N],
+        "the first fill came last"
+    );
     Ok(())
 }
 
@@ -70,7 +74,11 @@ fn a_right_program_passes_under_every_schedule() {
 #[test]
 fn an_order_that_only_some_schedules_show_is_found_and_the_token_shows_it_again() {
     let check = without_race_checker();
-    let on_time = check.clone().schedules([Schedule::Lazy]).random(0).pct(0, 1);
+    let on_time = check
+        .clone()
+        .schedules([Schedule::Lazy])
+        .random(0)
+        .pct(0, 1);
     on_time.run(unordered);
     let failure = check.find(unordered).unwrap_err();
     assert!(
@@ -103,7 +111,9 @@ fn the_race_behind_it_is_found_under_any_schedule() {
 
 #[test]
 fn a_search_is_complete_finds_what_one_order_shows_and_replays_it() {
-    let search = without_race_checker().rules([Rules::observed()]).exhaustive(5000);
+    let search = without_race_checker()
+        .rules([Rules::observed()])
+        .exhaustive(5000);
     let checked = search.run(|device| {
         let stream = device.stream()?;
         let numbers = stream.zeros::<u32>(N)?;
@@ -187,7 +197,10 @@ fn a_program_that_differs_from_run_to_run_is_seen() {
     };
     for check in [Check::new().twice(), Check::new().exhaustive(100)] {
         let failure = check.find(program).unwrap_err();
-        assert!(failure.problem().contains("other calls than before"), "{failure}");
+        assert!(
+            failure.problem().contains("other calls than before"),
+            "{failure}"
+        );
     }
 }
 
@@ -225,7 +238,9 @@ fn work_that_is_pending_at_the_end_is_no_leak() {
 
 #[test]
 fn errors_and_limits_of_time() {
-    let failure = Check::new().find(|_| Err::<(), _>("out of tea")).unwrap_err();
+    let failure = Check::new()
+        .find(|_| Err::<(), _>("out of tea"))
+        .unwrap_err();
     assert!(failure.problem().contains("out of tea"), "{failure}");
     let checked = Check::new().time_max(Duration::ZERO).run(right);
     assert!(checked.is_cut_short() && checked.runs() == 0);
@@ -258,12 +273,14 @@ fn hasty_in_a_process(variable: Option<&str>) -> Output {
 fn what_is_printed_runs_the_failure_again_and_nothing_else() {
     let first = hasty_in_a_process(None);
     assert!(!first.status.success());
-    let text = String::from_utf8_lossy(&first.stderr).into_owned() + &String::from_utf8_lossy(&first.stdout);
+    let text = String::from_utf8_lossy(&first.stderr).into_owned()
+        + &String::from_utf8_lossy(&first.stdout);
     let (_, rest) = text.split_once("MILLSTREAM_CHECK='").expect("a command");
     let (value, command) = rest.split_once('\'').unwrap();
     assert!(text.contains("it is not there"), "{text}");
     if env::var_os("CARGO_PKG_NAME").is_some() {
-        let expected = "cargo test -p millstream -- --exact a_hasty_program_is_checked --include-ignored";
+        let expected =
+            "cargo test -p millstream -- --exact a_hasty_program_is_checked --include-ignored";
         assert_eq!(command.lines().next().unwrap().trim(), expected);
     }
     let again = hasty_in_a_process(Some(value));

@@ -26,7 +26,10 @@ struct Draws(u64);
 
 impl Draws {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (self.0 >> 33) as usize % bound
     }
 
@@ -101,7 +104,9 @@ fn race_nowhere<const LEN: usize>(sizes_of: impl Fn(u64) -> Sizes) {
                 step::<LEN>(&mut draws, stream, &mut arrays, &mut pinned).unwrap();
             }
             drop(arrays);
-            streams.iter().for_each(|stream| stream.synchronize().unwrap());
+            streams
+                .iter()
+                .for_each(|stream| stream.synchronize().unwrap());
             let findings = gpu.findings();
             assert!(
                 findings.is_empty(),
@@ -145,7 +150,10 @@ fn a_promise_about_order_that_does_not_hold_is_found_with_both_lines() {
     assert_eq!((ranges.len(), ranges[0].clone()), (1, 10..20));
     let site = |party: &millstream::sim::race::Party| party.site.clone().unwrap();
     let (earlier, later) = (site(race.earlier.as_ref().unwrap()), site(&race.later));
-    assert!(earlier.ends_with(&format!("race_free.rs:{write}")), "{earlier}");
+    assert!(
+        earlier.ends_with(&format!("race_free.rs:{write}")),
+        "{earlier}"
+    );
     assert!(later.ends_with(&format!("race_free.rs:{read}")), "{later}");
 }
 
@@ -156,7 +164,8 @@ fn copy_behind_its_back(gpu: &Gpu, device: &Device, array: &Buffer<u8>, target: 
     let stream = unsafe { gpu.stream_create(context, true, 0) }.unwrap();
     // SAFETY: both have so many bytes, and live until the device is synchronised with. That the host does not touch the
     // target meanwhile is what the tests break: the simulated device takes no harm.
-    unsafe { gpu.copy_device_to_host_async(context, target, array.as_raw(), BYTES, stream) }.unwrap();
+    unsafe { gpu.copy_device_to_host_async(context, target, array.as_raw(), BYTES, stream) }
+        .unwrap();
 }
 
 /// Waits for everything, behind the runtime's back as well.
@@ -190,7 +199,9 @@ fn a_guard_that_begins_before_a_copy_is_over_is_found_with_its_line() {
         settle(&gpu, &device);
         let site = only_host_race(&gpu);
         assert!(
-            site.ends_with(&format!("`read` at crates/runtime/tests/race_free.rs:{read}")),
+            site.ends_with(&format!(
+                "`read` at crates/runtime/tests/race_free.rs:{read}"
+            )),
             "{site}"
         );
     }
@@ -212,7 +223,9 @@ fn a_copy_that_comes_while_a_guard_lasts_is_found_with_the_guards_line() {
         settle(&gpu, &device);
         let site = only_host_race(&gpu);
         assert!(
-            site.ends_with(&format!("`write` at crates/runtime/tests/race_free.rs:{write}")),
+            site.ends_with(&format!(
+                "`write` at crates/runtime/tests/race_free.rs:{write}"
+            )),
             "{site}"
         );
     }

@@ -54,9 +54,15 @@ fn an_array_that_a_kernel_leaves_is_reported_once_with_the_lines_of_both() {
             "of the PTX of `sums`".into(),
             "read of 4 bytes at 0x".into(),
             "which lie right behind the end of allocation".into(),
-            format!("(256 bytes, cuMemAllocAsync by operation 1 on stream 1, `allocate` at {HERE}:{made})"),
+            format!(
+                "(256 bytes, cuMemAllocAsync by operation 1 on stream 1, `allocate` at {HERE}:{made})"
+            ),
         ] {
-            assert_eq!(report.text.matches(&part).count(), 1, "`{part}` in {report}");
+            assert_eq!(
+                report.text.matches(&part).count(),
+                1,
+                "`{part}` in {report}"
+            );
         }
     }
 }
@@ -64,7 +70,11 @@ fn an_array_that_a_kernel_leaves_is_reported_once_with_the_lines_of_both() {
 /// The numbers of the streams that a text names.
 fn streams_in(text: &str) -> Vec<u64> {
     let rests = text.split("stream ").skip(1);
-    let digits = rests.map(|rest| rest.chars().take_while(char::is_ascii_digit).collect::<String>());
+    let digits = rests.map(|rest| {
+        rest.chars()
+            .take_while(char::is_ascii_digit)
+            .collect::<String>()
+    });
     digits.filter_map(|digits| digits.parse().ok()).collect()
 }
 
@@ -101,7 +111,10 @@ fn a_stream_has_one_number_in_ids_debug_suspects_timelines_and_reports() {
             .collect();
         assert!(waits.iter().any(|(stream, _)| *stream == 3), "{waits:?}");
         let (svg, trace) = (recording.to_svg(), recording.to_chrome_trace());
-        assert!([2, 3].iter().all(|id| streams_in(&svg).contains(id)), "{svg}");
+        assert!(
+            [2, 3].iter().all(|id| streams_in(&svg).contains(id)),
+            "{svg}"
+        );
         assert!(!streams_in(&svg).contains(&1) && !streams_in(&trace).contains(&1));
         assert!(
             trace.contains(r#""name":"stream 3""#) && trace.contains(r#""tid":3"#),
@@ -114,7 +127,10 @@ fn a_stream_has_one_number_in_ids_debug_suspects_timelines_and_reports() {
         let place = format!("stream 2 of device {ordinal}, `vecadd` at");
         assert!(report.text.contains(&place), "{report}");
         assert_eq!(report.device, Some(ordinal as u32));
-        let Health::Lost { cause, suspects, .. } = device.health() else {
+        let Health::Lost {
+            cause, suspects, ..
+        } = device.health()
+        else {
             panic!("the device is lost");
         };
         assert!(cause.to_string().contains(&place), "{cause}");
@@ -258,7 +274,9 @@ millstream::kernels! {
 
 #[test]
 fn notes_are_reports_and_no_failure() {
-    let config = SimConfig::new().kernel_race_check(true).kernel_race_notes(true);
+    let config = SimConfig::new()
+        .kernel_race_check(true)
+        .kernel_race_notes(true);
     let program = |device: &Device| {
         let stream = device.stream()?;
         let mut out = stream.zeros::<u32>(1)?;
@@ -290,7 +308,10 @@ fn an_array_declared_with_floats_of_another_size_fails_a_check() {
     let failure = one_run()
         .find(|device| {
             let stream = device.stream()?;
-            let (a, b) = (stream.upload(&[1.0_f64; 64])?, stream.upload(&[1.0_f32; 64])?);
+            let (a, b) = (
+                stream.upload(&[1.0_f64; 64])?,
+                stream.upload(&[1.0_f32; 64])?,
+            );
             let mut c = stream.zeros::<f32>(64)?;
             let kernels = wrong_sums::load(device)?;
             for _ in 0..3 {
@@ -306,7 +327,10 @@ fn an_array_declared_with_floats_of_another_size_fails_a_check() {
     let expected = "kernel `vecadd` reads `f32` of 4 bytes where the array `a` is declared to hold `f64` of 8 bytes\n  \
                     operation 7 on stream 1, kernel `vecadd`, block (0, 0, 0), thread (0, 0, 0), line ";
     assert!(report.text.starts_with(expected), "{report}");
-    assert!(report.text.contains(&format!("`vecadd` at {HERE}:")), "{report}");
+    assert!(
+        report.text.contains(&format!("`vecadd` at {HERE}:")),
+        "{report}"
+    );
 }
 
 #[test]

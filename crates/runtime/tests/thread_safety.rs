@@ -6,9 +6,9 @@ use std::{
 };
 
 use millstream::{
-    Advice, Buffer, Device, Error, Event, Grid, HostRead, HostWrite, Kind, Managed, Misuse, OutOfMemory,
-    Overlap, Pending, Pinned, Problem, Recording, Rejected, Scope, Select, Stream, TimedOperation, Timeline,
-    View, ViewMut,
+    Advice, Buffer, Device, Error, Event, Grid, HostRead, HostWrite, Kind, Managed, Misuse,
+    OutOfMemory, Overlap, Pending, Pinned, Problem, Recording, Rejected, Scope, Select, Stream,
+    TimedOperation, Timeline, View, ViewMut,
     driver::Driver,
     sim::{Gpu, Hold, SimConfig},
 };

@@ -21,7 +21,8 @@ const PTX: &str = ".version 8.0\n.target sm_75\n.address_size 64\n\
 
 #[test]
 fn automatic_selection_needs_a_gpu_or_the_feature() {
-    let asks_for_a_gpu = std::env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda"));
+    let asks_for_a_gpu =
+        std::env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda"));
     match Device::open(Select::Auto) {
         Ok(device) => assert!(cfg!(feature = "sim") || !device.is_simulated(), "{device}"),
         Err(Error::NoSimulator { .. }) if cfg!(feature = "sim") => panic!("the feature is on"),
@@ -57,7 +58,10 @@ fn signatures_are_checked_in_either_build() {
     load(ParamKind::Scalar { size: 8, align: 8 }).expect("the declaration is right");
     match load(ParamKind::Scalar { size: 4, align: 4 }) {
         Err(Error::Misuse(misuse)) => {
-            assert!(matches!(misuse.problem(), Problem::Signature { .. }), "{misuse}");
+            assert!(
+                matches!(misuse.problem(), Problem::Signature { .. }),
+                "{misuse}"
+            );
         }
         other => panic!("{other:?}"),
     }

@@ -9,7 +9,10 @@
 //!
 //! Each figure comes from a process of its own, because the number of threads is the process's. The ways take turns, and of each the median
 //! launch counts. On one core it is the processor's time that counts, on all cores the time that passes.
-#![allow(unsafe_code, reason = "calls the seam's methods, which trust their caller")]
+#![allow(
+    unsafe_code,
+    reason = "calls the seam's methods, which trust their caller"
+)]
 
 use std::{env, error::Error, ffi::c_void, process::Command, time::Instant};
 
@@ -108,7 +111,13 @@ const CASES: [Case; 14] = [
         "stencil",
         [32, 16, 1],
         [16, 16, 1],
-        &[Array(524_288), Array(524_288), Word(512), Word(256), Float(0.1)],
+        &[
+            Array(524_288),
+            Array(524_288),
+            Word(512),
+            Word(256),
+            Float(0.1),
+        ],
     ),
     case(
         "histogram",
@@ -136,7 +145,12 @@ const CASES: [Case; 14] = [
         "saxpy",
         [1024, 1, 1],
         [256, 1, 1],
-        &[Word(262_144), Float(2.0), Array(1_048_576), Array(1_048_576)],
+        &[
+            Word(262_144),
+            Float(2.0),
+            Array(1_048_576),
+            Array(1_048_576),
+        ],
     ),
     case(
         "photo",
@@ -205,7 +219,11 @@ struct Ready {
 impl Ready {
     fn new(case: &Case, race_check: bool) -> Result<Self> {
         let gpu = Gpu::new(SimConfig::new().race_check(race_check));
-        let path = format!("{}/../../kernels/{}.ptx", env!("CARGO_MANIFEST_DIR"), case.file);
+        let path = format!(
+            "{}/../../kernels/{}.ptx",
+            env!("CARGO_MANIFEST_DIR"),
+            case.file
+        );
         let ptx = std::fs::read(path)?;
         let context = gpu.primary_context_retain(DeviceOrdinal::from_raw(0))?;
         // SAFETY: the context is alive.
@@ -223,7 +241,13 @@ impl Ready {
                     // Whether as bytes, whole numbers or floats, these are small and not all the same.
                     // SAFETY: the memory is as large as the range, and alive; so is the stream.
                     unsafe {
-                        gpu.memset_async(context, memory, FillPattern::U32(0x3e80_0000), bytes / 4, stream)
+                        gpu.memset_async(
+                            context,
+                            memory,
+                            FillPattern::U32(0x3e80_0000),
+                            bytes / 4,
+                            stream,
+                        )
                     }?;
                     memory.as_raw()
                 }
@@ -258,8 +282,13 @@ impl Ready {
         let (start, busy_ns) = (Instant::now(), processor_ns());
         // SAFETY: all handles are alive, and each pointer is to 8 readable bytes, as many as any parameter has.
         unsafe {
-            self.gpu
-                .launch_kernel(self.context, self.function, &self.dims, self.stream, &arguments)
+            self.gpu.launch_kernel(
+                self.context,
+                self.function,
+                &self.dims,
+                self.stream,
+                &arguments,
+            )
         }?;
         // SAFETY: as above.
         unsafe { self.gpu.stream_synchronize(self.context, self.stream) }?;
@@ -328,7 +357,12 @@ fn process(
     let mut numbers = text.split_whitespace().map(str::parse);
     match (numbers.next(), numbers.next()) {
         (Some(Ok(instructions)), Some(Ok(ns))) => Ok((instructions, ns)),
-        _ => Err(format!("{}: {}", case.kernel, String::from_utf8_lossy(&output.stderr)).into()),
+        _ => Err(format!(
+            "{}: {}",
+            case.kernel,
+            String::from_utf8_lossy(&output.stderr)
+        )
+        .into()),
     }
 }
 
@@ -391,9 +425,10 @@ fn count(case: &Case, race_check: bool) -> Result<f64> {
         (instructions, _) = process(&wrapper, case, race_check, launches, 1)?;
         let profile = std::fs::read_to_string(&file)?;
         std::fs::remove_file(&file)?;
-        let summary = profile
-            .lines()
-            .find_map(|line| line.strip_prefix("summary: ").or(line.strip_prefix("totals: ")));
+        let summary = profile.lines().find_map(|line| {
+            line.strip_prefix("summary: ")
+                .or(line.strip_prefix("totals: "))
+        });
         *total = summary
             .ok_or("callgrind wrote no summary")?
             .trim()
@@ -426,8 +461,11 @@ fn main() -> Result<()> {
     {
         return child(kernel, race_check.parse()?, launches.parse()?);
     }
-    let (options, names): (Vec<_>, Vec<_>) = arguments.into_iter().partition(|word| word.starts_with("--"));
-    let wanted = |case: &&Case| names.is_empty() || names.iter().any(|name| case.kernel.contains(name));
+    let (options, names): (Vec<_>, Vec<_>) = arguments
+        .into_iter()
+        .partition(|word| word.starts_with("--"));
+    let wanted =
+        |case: &&Case| names.is_empty() || names.iter().any(|name| case.kernel.contains(name));
     let cases: Vec<&Case> = CASES.iter().filter(wanted).collect();
     if options.iter().any(|option| option == "--count") {
         counts(&cases)

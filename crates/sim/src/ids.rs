@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use millstream_driver::{ContextHandle, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, StreamHandle};
+use millstream_driver::{
+    ContextHandle, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, StreamHandle,
+};
 
 use crate::ReportKind;
 
@@ -195,7 +197,11 @@ impl Mint {
     }
 
     fn of_device<H: Handle>(&self, device: usize, number: usize) -> usize {
-        let several = if self.has_several_devices() { SEVERAL } else { 0 };
+        let several = if self.has_several_devices() {
+            SEVERAL
+        } else {
+            0
+        };
         H::TAG << TAG_SHIFT | several | device << DEVICE_SHIFT | number
     }
 
@@ -205,7 +211,10 @@ impl Mint {
         if handle.was_given(self) {
             (
                 ReportKind::DeadHandle,
-                format!("{} ({number:#x}) is used after it was given up", handle.name()),
+                format!(
+                    "{} ({number:#x}) is used after it was given up",
+                    handle.name()
+                ),
             )
         } else {
             (
@@ -230,7 +239,8 @@ pub(crate) fn told_device(stream: StreamHandle) -> Option<u32> {
 /// A stream's number in texts; `None` for default streams.
 pub(crate) fn stream_number(stream: StreamHandle) -> Option<u64> {
     let number = low(stream.as_raw());
-    let made = stream.as_raw() >> TAG_SHIFT == StreamHandle::TAG && (1..PER_THREAD).contains(&number);
+    let made =
+        stream.as_raw() >> TAG_SHIFT == StreamHandle::TAG && (1..PER_THREAD).contains(&number);
     made.then_some(number as u64)
 }
 

@@ -101,13 +101,20 @@ fn draw_levels(chart: &mut RgbImage) {
         let x = MARGIN.left + level * BAR + BAR / 2;
         fill(chart, x, bottom() + 4 + STRIP, 1, 6, INK);
         let text = level.to_string();
-        write(chart, &text, x - text_width(&text) / 2, bottom() + STRIP + 16);
+        write(
+            chart,
+            &text,
+            x - text_width(&text) / 2,
+            bottom() + STRIP + 16,
+        );
     }
 }
 
 /// Fills the rectangle `width` × `height` whose upper left corner is (x, y).
 fn fill(chart: &mut RgbImage, x: u32, y: u32, width: u32, height: u32, colour: Rgb<u8>) {
-    for (row, column) in (y..y + height).flat_map(|row| (x..x + width).map(move |column| (row, column))) {
+    for (row, column) in
+        (y..y + height).flat_map(|row| (x..x + width).map(move |column| (row, column)))
+    {
         chart.put_pixel(column, row, colour);
     }
 }
@@ -165,7 +172,9 @@ mod tests {
     /// How many pixels of the bar of `level` are drawn.
     fn bar(chart: &RgbImage, level: u32) -> usize {
         let x = MARGIN.left + level * BAR + 1;
-        (0..bottom()).filter(|&y| *chart.get_pixel(x, y) == BARS).count()
+        (0..bottom())
+            .filter(|&y| *chart.get_pixel(x, y) == BARS)
+            .count()
     }
 
     #[test]
@@ -193,7 +202,8 @@ mod tests {
     #[test]
     fn the_strip_shows_every_brightness() {
         let chart = draw(&[5; 256]);
-        let shown = (0..256).map(|level| chart.get_pixel(MARGIN.left + level * BAR, bottom() + 5).0[0]);
+        let shown =
+            (0..256).map(|level| chart.get_pixel(MARGIN.left + level * BAR, bottom() + 5).0[0]);
         assert_eq!(shown.collect::<Vec<_>>(), (0..=255).collect::<Vec<u8>>());
     }
 }

@@ -53,7 +53,8 @@ fn on_white(picture: DynamicImage) -> Vec<u8> {
     }
     let mix = |[red, green, blue, alpha]: [u8; 4]| {
         let alpha = u32::from(alpha);
-        [red, green, blue].map(|level| ((u32::from(level) * alpha + 255 * (255 - alpha) + 127) / 255) as u8)
+        [red, green, blue]
+            .map(|level| ((u32::from(level) * alpha + 255 * (255 - alpha) + 127) / 255) as u8)
     };
     picture
         .into_rgba8()
@@ -118,7 +119,8 @@ mod tests {
 
     #[test]
     fn transparent_pixels_lie_on_white() {
-        let image = RgbaImage::from_raw(3, 1, vec![0, 0, 0, 0, 0, 100, 200, 255, 0, 0, 0, 128]).unwrap();
+        let image =
+            RgbaImage::from_raw(3, 1, vec![0, 0, 0, 0, 0, 100, 200, 255, 0, 0, 0, 128]).unwrap();
         assert_eq!(
             decode(&encoded(image, ImageFormat::Png)).unwrap().rgb,
             [255, 255, 255, 0, 100, 200, 127, 127, 127]
@@ -143,7 +145,10 @@ mod tests {
     fn bad_contents_are_told_apart() {
         assert_eq!(message(b""), "the file is empty");
         assert_eq!(message(b"hello, world\n"), "is not a PNG or JPEG picture");
-        assert_eq!(message(b"GIF89a\x01\0\x01\0"), "is not a PNG or JPEG picture");
+        assert_eq!(
+            message(b"GIF89a\x01\0\x01\0"),
+            "is not a PNG or JPEG picture"
+        );
         let mut png = encoded(colourful(40, 40), ImageFormat::Png);
         let middle = png.len() / 2;
         png[middle] ^= 0xff;

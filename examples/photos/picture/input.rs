@@ -187,7 +187,8 @@ mod tests {
 
     impl Folder {
         fn new(test: &str) -> Folder {
-            let path = std::env::temp_dir().join(format!("millstream-{test}-{}", std::process::id()));
+            let path =
+                std::env::temp_dir().join(format!("millstream-{test}-{}", std::process::id()));
             std::fs::create_dir_all(&path).unwrap();
             Folder(path)
         }
@@ -265,6 +266,9 @@ mod tests {
                 .map(|picture| (picture.width, picture.height))
                 .unwrap()
         });
-        assert_eq!(sizes.collect::<Vec<_>>(), [(512, 512), (1000, 872), (640, 427)]);
+        assert_eq!(
+            sizes.collect::<Vec<_>>(),
+            [(512, 512), (1000, 872), (640, 427)]
+        );
     }
 }

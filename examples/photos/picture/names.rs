@@ -33,7 +33,10 @@ impl Names {
 
     /// A new name after the file `path`: its stem, with a number behind it from the second on that would be called the same.
     pub(super) fn name(&mut self, path: &Path) -> String {
-        let stem = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
+        let stem = path
+            .file_stem()
+            .unwrap_or(path.as_os_str())
+            .to_string_lossy();
         let whole_letters = (0..=stem.len().min(BYTES_MAX))
             .rev()
             .find(|&bytes| stem.is_char_boundary(bytes));
@@ -62,7 +65,10 @@ mod tests {
     /// The names of results after these paths, in this order.
     fn named(paths: &[&str]) -> Vec<String> {
         let mut names = Names::new(Path::new("out"), std::iter::empty());
-        paths.iter().map(|path| names.name(Path::new(path))).collect()
+        paths
+            .iter()
+            .map(|path| names.name(Path::new(path)))
+            .collect()
     }
 
     #[test]

@@ -43,7 +43,9 @@ impl Problem {
     /// What the error of a decoder means.
     pub(super) fn of_decoder(error: ImageError) -> Problem {
         match error {
-            ImageError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => Problem::Truncated,
+            ImageError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                Problem::Truncated
+            }
             error => Problem::Damaged(error.to_string().replace(char::is_control, " ")),
         }
     }

@@ -42,7 +42,9 @@ impl AllowList {
         let mut problems: Vec<_> = unlisted
             .map(|(_, message)| format!("{message} (exceptions: {})", self.name))
             .collect();
-        problems.extend(stale.map(|entry| format!("{}: {entry} needs no exception (any more)", self.name)));
+        problems.extend(
+            stale.map(|entry| format!("{}: {entry} needs no exception (any more)", self.name)),
+        );
         problems
     }
 }
@@ -53,7 +55,8 @@ mod tests {
 
     #[test]
     fn a_list_excuses_its_files_and_folders_only() {
-        let list = AllowList::parse("list", "# comment\n\na/b.rs  because\na/ui/ all of them\n").unwrap();
+        let list =
+            AllowList::parse("list", "# comment\n\na/b.rs  because\na/ui/ all of them\n").unwrap();
         let breach = |path: &'static str| (path, format!("{path} breaks it"));
         let breaches = [
             breach("a/b.rs"),

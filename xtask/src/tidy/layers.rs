@@ -40,7 +40,8 @@ impl Layers {
             let Some(last) = crates.last_mut().filter(|_| line.starts_with(' ')) else {
                 bail!("{name}:{number}: neither a folder of sources with `:` nor indented modules");
             };
-            last.modules.extend(words.split_whitespace().map(str::to_owned));
+            last.modules
+                .extend(words.split_whitespace().map(str::to_owned));
         }
         Ok(crates)
     }
@@ -404,7 +405,10 @@ mod tests {
             for (path, upward) in [
                 ("middle.rs", upward.to_owned()),
                 ("middle/mod.rs", upward.to_owned()),
-                ("middle/deep.rs", upward.replace("super::", "super::super::")),
+                (
+                    "middle/deep.rs",
+                    upward.replace("super::", "super::super::"),
+                ),
             ] {
                 let found = breaches(&[(path, &format!("//! M.\n{upward}\n"))]);
                 assert_eq!(found.len(), 1, "{path}: {upward}: {found:?}");

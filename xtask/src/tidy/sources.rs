@@ -41,7 +41,8 @@ impl Source {
 /// All files below `root` that have rules, in order of their paths. Folders that `.gitignore` names, and hidden ones other
 /// than `.ci`, are left out; git itself is not asked, so that an unpacked archive is checked just the same.
 pub(super) fn read_all(root: &Path) -> Result<Vec<Source>> {
-    let ignored = std::fs::read_to_string(root.join(".gitignore")).context("cannot read .gitignore")?;
+    let ignored =
+        std::fs::read_to_string(root.join(".gitignore")).context("cannot read .gitignore")?;
     let ignored: Vec<&str> = ignored
         .lines()
         .filter_map(|line| line.strip_prefix('/'))
@@ -55,7 +56,9 @@ pub(super) fn read_all(root: &Path) -> Result<Vec<Source>> {
 /// Adds the files below the folder `prefix`, which is empty or ends with `/`, to `sources`.
 fn visit(root: &Path, prefix: &str, ignored: &[&str], sources: &mut Vec<Source>) -> Result<()> {
     let folder = root.join(prefix);
-    for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+    for entry in
+        std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?
+    {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{prefix}{name}");
@@ -68,8 +71,8 @@ fn visit(root: &Path, prefix: &str, ignored: &[&str], sources: &mut Vec<Source>)
                 .rsplit_once('.')
                 .is_some_and(|(_, kind)| EXTENSIONS.contains(&kind))
         {
-            let text =
-                std::fs::read_to_string(entry.path()).with_context(|| format!("cannot read {path}"))?;
+            let text = std::fs::read_to_string(entry.path())
+                .with_context(|| format!("cannot read {path}"))?;
             sources.push(Source::new(&path, text));
         }
     }
@@ -144,13 +147,21 @@ fn quoted_length(text: &[char], quote: char) -> usize {
 
 /// The length of the raw string at the start of `text`; 0 if what looks like one is a raw identifier.
 fn raw_string_length(text: &[char]) -> usize {
-    let hashes = text[1..].iter().take_while(|&&letter| letter == '#').count();
+    let hashes = text[1..]
+        .iter()
+        .take_while(|&&letter| letter == '#')
+        .count();
     let body = 1 + hashes + 1;
     if text.get(1 + hashes) != Some(&'"') {
         return 0;
     }
     let ends = |at: &usize| {
-        text[*at] == '"' && text[at + 1..].iter().take_while(|&&letter| letter == '#').count() >= hashes
+        text[*at] == '"'
+            && text[at + 1..]
+                .iter()
+                .take_while(|&&letter| letter == '#')
+                .count()
+                >= hashes
     };
     (body..text.len())
         .find(ends)

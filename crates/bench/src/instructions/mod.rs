@@ -86,8 +86,8 @@ fn count(case: &Case, profiles: Option<&Path>) -> Result<f64> {
     if !output.status.success() {
         bail!("valgrind failed at case {}: {said}", case.name);
     }
-    let collected =
-        collected(&said).with_context(|| format!("valgrind did not say what it counted: {said}"))?;
+    let collected = collected(&said)
+        .with_context(|| format!("valgrind did not say what it counted: {said}"))?;
     ensure!(
         collected > 0,
         "nothing was counted: was this program stripped of its names?"
@@ -97,7 +97,10 @@ fn count(case: &Case, profiles: Option<&Path>) -> Result<f64> {
 
 /// The count in what callgrind says at its end: `==42== Collected : 123456`.
 fn collected(said: &str) -> Option<u64> {
-    let line = said.lines().find_map(|line| line.split_once("Collected :"))?.1;
+    let line = said
+        .lines()
+        .find_map(|line| line.split_once("Collected :"))?
+        .1;
     line.trim().parse().ok()
 }
 
@@ -107,8 +110,7 @@ mod tests {
 
     #[test]
     fn the_count_is_found() {
-        let said =
-            "==7== Events    : Ir\n==7== Collected : 2469120\n==7== \n==7== I   refs:      2,469,120\n";
+        let said = "==7== Events    : Ir\n==7== Collected : 2469120\n==7== \n==7== I   refs:      2,469,120\n";
         assert_eq!(collected(said), Some(2_469_120));
         assert_eq!(collected("==7== I refs: 12\n"), None);
     }

@@ -101,9 +101,14 @@ impl Work {
         let target = &mut self.written[target];
         if self.pattern == Pattern::FanInAndOut && turn == STREAMS - 1 {
             let (first, second) = self.read.split_at_mut(1);
-            return self
-                .kernels
-                .vecadd(stream, grid, &second[0], &*target, &mut first[0], ELEMENTS as u64);
+            return self.kernels.vecadd(
+                stream,
+                grid,
+                &second[0],
+                &*target,
+                &mut first[0],
+                ELEMENTS as u64,
+            );
         }
         let (first, second) = (&self.read[first], &self.read[second]);
         self.kernels

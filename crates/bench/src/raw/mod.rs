@@ -3,7 +3,10 @@
 //! Everything here is freed only after the whole context is idle, and host memory that the device may touch is never shown
 //! to the host, so no order between operations can make a call unsound. Contents are of no interest here.
 
-#![allow(unsafe_code, reason = "calls the driver, with handles and memory of its own")]
+#![allow(
+    unsafe_code,
+    reason = "calls the driver, with handles and memory of its own"
+)]
 
 mod stream;
 
@@ -17,7 +20,8 @@ use std::{
 
 use anyhow::{Result, ensure};
 use millstream_driver::{
-    Completion, ContextHandle, DeviceOrdinal, DevicePtr, Driver, EventHandle, EventKind, FunctionHandle,
+    Completion, ContextHandle, DeviceOrdinal, DevicePtr, Driver, EventHandle, EventKind,
+    FunctionHandle,
 };
 
 pub(crate) use stream::RawStream;

@@ -28,7 +28,11 @@ impl RawStream {
 
     pub(crate) fn synchronize(&self) -> Result<()> {
         // SAFETY: the stream is alive.
-        Ok(unsafe { self.raw.driver.stream_synchronize(self.raw.context, self.handle) }?)
+        Ok(unsafe {
+            self.raw
+                .driver
+                .stream_synchronize(self.raw.context, self.handle)
+        }?)
     }
 
     pub(crate) fn is_idle(&self) -> Result<bool> {
@@ -39,7 +43,12 @@ impl RawStream {
 
     /// `c = a + b` for the first `n` numbers.
     #[inline]
-    pub(crate) fn vecadd(&self, kernel: RawKernel, operands: [&RawMemory; 3], n: u64) -> Result<()> {
+    pub(crate) fn vecadd(
+        &self,
+        kernel: RawKernel,
+        operands: [&RawMemory; 3],
+        n: u64,
+    ) -> Result<()> {
         let room = operands
             .iter()
             .all(|operand| n <= (operand.bytes / size_of::<f32>()) as u64);
@@ -56,9 +65,13 @@ impl RawStream {
         };
         // SAFETY: the parameters are those of vecadd.cu, whose threads touch `n` numbers of each operand, which is long enough.
         let launched = unsafe {
-            self.raw
-                .driver
-                .launch_kernel(self.raw.context, kernel.function, &dims, self.handle, &params)
+            self.raw.driver.launch_kernel(
+                self.raw.context,
+                kernel.function,
+                &dims,
+                self.handle,
+                &params,
+            )
         };
         Ok(launched?)
     }
@@ -115,7 +128,12 @@ impl RawStream {
 
     /// Copies the beginning of `source` to that of `target`.
     #[inline]
-    pub(crate) fn download(&self, target: &RawHost, source: &RawMemory, bytes: usize) -> Result<()> {
+    pub(crate) fn download(
+        &self,
+        target: &RawHost,
+        source: &RawMemory,
+        bytes: usize,
+    ) -> Result<()> {
         self.download_at(target, source, 0, bytes)
     }
 
@@ -144,7 +162,12 @@ impl RawStream {
     }
 
     /// Copies the beginning of `source` to that of `target`, which may be on another device; complete when it returns.
-    pub(crate) fn copy_across(&self, target: &RawMemory, source: &RawMemory, bytes: usize) -> Result<()> {
+    pub(crate) fn copy_across(
+        &self,
+        target: &RawMemory,
+        source: &RawMemory,
+        bytes: usize,
+    ) -> Result<()> {
         self.copy(target, source, bytes)?;
         self.synchronize()
     }
@@ -181,6 +204,10 @@ impl RawStream {
 impl Drop for RawStream {
     fn drop(&mut self) {
         // SAFETY: its work completes (rule 21), and nobody else has it.
-        let _ = unsafe { self.raw.driver.stream_destroy(self.raw.context, self.handle) };
+        let _ = unsafe {
+            self.raw
+                .driver
+                .stream_destroy(self.raw.context, self.handle)
+        };
     }
 }

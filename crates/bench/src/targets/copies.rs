@@ -9,7 +9,10 @@ use crate::{
     timing::{Contender, Effort, gb_per_s, medians},
 };
 
-const EFFORT: Effort = Effort { rounds: 16, batch: 1 };
+const EFFORT: Effort = Effort {
+    rounds: 16,
+    batch: 1,
+};
 
 /// T6.
 pub(crate) fn upload(rig: &Rig) -> Result<Vec<Row>> {
@@ -61,7 +64,8 @@ pub(crate) fn upload(rig: &Rig) -> Result<Vec<Row>> {
         stream.memcpy_htod(&source, &mut target)?;
         Ok(stream.synchronize()?)
     });
-    let [theirs, driver] = medians(rig, EFFORT, [theirs, by_hand(&pageable)])?.map(|ns| gb_per_s(bytes, ns));
+    let [theirs, driver] =
+        medians(rig, EFFORT, [theirs, by_hand(&pageable)])?.map(|ns| gb_per_s(bytes, ns));
     let what = "upload, pageable, against the driver's";
     rows.push(Row::times("T6", what, "GB/s", theirs, driver, Goal::None).by("cudarc"));
     Ok(rows)
@@ -140,7 +144,8 @@ pub(crate) fn download(rig: &Rig) -> Result<Vec<Row>> {
         stream.memcpy_dtoh(&source, &mut target)?;
         Ok(stream.synchronize()?)
     });
-    let [theirs, driver] = medians(rig, EFFORT, [theirs, by_hand(&pageable)])?.map(|ns| gb_per_s(bytes, ns));
+    let [theirs, driver] =
+        medians(rig, EFFORT, [theirs, by_hand(&pageable)])?.map(|ns| gb_per_s(bytes, ns));
     let what = "download to a slice, against the driver's";
     rows.push(Row::times("T7", what, "GB/s", theirs, driver, Goal::None).by("cudarc"));
     Ok(rows)

@@ -69,16 +69,35 @@ pub(crate) fn one_stream(rig: &Rig) -> Result<Vec<Row>> {
     let (a, b) = (stream.zeros(ELEMENTS)?, stream.zeros(ELEMENTS)?);
     let mut c = stream.zeros(ELEMENTS)?;
     let ours = Contender::new(
-        || Ok(kernels.vecadd(&stream, Grid::linear(ELEMENTS), &a, &b, &mut c, ELEMENTS as u64)?),
+        || {
+            Ok(kernels.vecadd(
+                &stream,
+                Grid::linear(ELEMENTS),
+                &a,
+                &b,
+                &mut c,
+                ELEMENTS as u64,
+            )?)
+        },
         || Ok(stream.synchronize()?),
     );
     let what = "launch, one stream in use";
     let [ours, by_hand] = medians(rig, EFFORT, [ours, raw.contender()])?;
-    let mut rows = vec![Row::times("T1", what, "ns", ours, by_hand, Goal::AtMost(1.03))];
+    let mut rows = vec![Row::times(
+        "T1",
+        what,
+        "ns",
+        ours,
+        by_hand,
+        Goal::AtMost(1.03),
+    )];
     if rig.device.is_simulated() {
         return Ok(rows);
     }
-    for (who, second) in [("cudarc, its only stream", false), ("cudarc, any other", true)] {
+    for (who, second) in [
+        ("cudarc, its only stream", false),
+        ("cudarc, any other", true),
+    ] {
         let rival = Rival::open()?;
         let stream = if second {
             rival.stream()?
@@ -105,12 +124,28 @@ pub(crate) fn shared(rig: &Rig) -> Result<Vec<Row>> {
     let (a, b) = (second.zeros(ELEMENTS)?, second.zeros(ELEMENTS)?);
     let mut c = second.zeros(ELEMENTS)?;
     let ours = Contender::new(
-        || Ok(kernels.vecadd(&first, Grid::linear(ELEMENTS), &a, &b, &mut c, ELEMENTS as u64)?),
+        || {
+            Ok(kernels.vecadd(
+                &first,
+                Grid::linear(ELEMENTS),
+                &a,
+                &b,
+                &mut c,
+                ELEMENTS as u64,
+            )?)
+        },
         || Ok(first.synchronize()?),
     );
     let what = "launch, operands shared with a second stream";
     let [ours, by_hand] = medians(rig, EFFORT, [ours, raw.contender()])?;
-    let mut rows = vec![Row::times("T2", what, "ns", ours, by_hand, Goal::AtMost(1.08))];
+    let mut rows = vec![Row::times(
+        "T2",
+        what,
+        "ns",
+        ours,
+        by_hand,
+        Goal::AtMost(1.08),
+    )];
     if rig.device.is_simulated() {
         return Ok(rows);
     }
@@ -130,7 +165,10 @@ pub(crate) fn shared(rig: &Rig) -> Result<Vec<Row>> {
 /// T3.
 pub(crate) fn ping_pong(rig: &Rig) -> Result<Vec<Row>> {
     // A launch is up to three entries of a queue here.
-    let effort = Effort { batch: 100, ..EFFORT };
+    let effort = Effort {
+        batch: 100,
+        ..EFFORT
+    };
     let raw = RawWork::new(rig)?;
     let by_hand = || {
         Contender::new(
@@ -148,7 +186,14 @@ pub(crate) fn ping_pong(rig: &Rig) -> Result<Vec<Row>> {
     let ours = Contender::new(
         || {
             for stream in &streams {
-                kernels.vecadd(stream, Grid::linear(ELEMENTS), &a, &b, &mut c, ELEMENTS as u64)?;
+                kernels.vecadd(
+                    stream,
+                    Grid::linear(ELEMENTS),
+                    &a,
+                    &b,
+                    &mut c,
+                    ELEMENTS as u64,
+                )?;
             }
             Ok(())
         },

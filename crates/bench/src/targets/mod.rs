@@ -40,7 +40,11 @@ const MEASUREMENTS: [Measurement; 12] = [
         "launch, operands shared with a second stream",
         launches::shared,
     ),
-    of("T3", "ping-pong between two streams, a pair", launches::ping_pong),
+    of(
+        "T3",
+        "ping-pong between two streams, a pair",
+        launches::ping_pong,
+    ),
     of("T5", "allocate and drop 1 MiB", allocate::measure),
     of("T6", "pageable upload", copies::upload),
     of("T7", "pageable download", copies::download),
@@ -58,7 +62,11 @@ const MEASUREMENTS: [Measurement; 12] = [
     of("T15", "ten operations on each element", regions::measure),
 ];
 
-const fn of(target: &'static str, what: &'static str, measure: fn(&Rig) -> Result<Vec<Row>>) -> Measurement {
+const fn of(
+    target: &'static str,
+    what: &'static str,
+    measure: fn(&Rig) -> Result<Vec<Row>>,
+) -> Measurement {
     Measurement {
         target,
         what,
@@ -108,7 +116,10 @@ pub(crate) fn measure(quick: bool, wanted: &dyn Fn(&str) -> bool) -> Result<Meas
     for (target, what, why) in ELSEWHERE.into_iter().filter(|(target, ..)| wanted(target)) {
         measured.rows.push(Row::absent(target, what, why));
     }
-    let measurements: Vec<_> = MEASUREMENTS.iter().filter(|one| wanted(one.target)).collect();
+    let measurements: Vec<_> = MEASUREMENTS
+        .iter()
+        .filter(|one| wanted(one.target))
+        .collect();
     if measurements.is_empty() {
         return Ok(measured);
     }
@@ -139,9 +150,11 @@ pub(crate) fn measure(quick: bool, wanted: &dyn Fn(&str) -> bool) -> Result<Meas
             Ok(rows) => measured.rows.extend(rows),
             Err(error) => {
                 measured.failed = true;
-                measured
-                    .rows
-                    .push(Row::absent(one.target, one.what, format!("FAILED: {error:#}")));
+                measured.rows.push(Row::absent(
+                    one.target,
+                    one.what,
+                    format!("FAILED: {error:#}"),
+                ));
             }
         }
     }

@@ -12,7 +12,10 @@ use crate::{
 };
 
 const BYTES: usize = 1 << 30;
-const EFFORT: Effort = Effort { rounds: 16, batch: 1 };
+const EFFORT: Effort = Effort {
+    rounds: 16,
+    batch: 1,
+};
 const WHAT: &str = "GPU to GPU, 1 GiB";
 
 pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {

@@ -14,7 +14,10 @@ use crate::{
 
 const CHUNKS: usize = 32;
 const STREAMS: usize = 3;
-const EFFORT: Effort = Effort { rounds: 16, batch: 1 };
+const EFFORT: Effort = Effort {
+    rounds: 16,
+    batch: 1,
+};
 /// The least part of the slowest stage's throughput.
 const GOAL: Goal = Goal::AtLeast(0.95);
 
@@ -55,7 +58,9 @@ impl Locked {
     fn new(device: &Device, elements: usize) -> Result<Self> {
         Ok(Self {
             kernels: sums::load(device)?,
-            streams: (0..STREAMS).map(|_| device.stream()).collect::<Result<_, _>>()?,
+            streams: (0..STREAMS)
+                .map(|_| device.stream())
+                .collect::<Result<_, _>>()?,
             elements,
             sources: (0..CHUNKS)
                 .map(|_| device.pinned(elements))
@@ -71,7 +76,12 @@ impl Locked {
         Ok(self.streams.iter().try_for_each(Stream::synchronize)?)
     }
 
-    fn compute(&self, stream: &Stream, input: &Buffer<f32>, output: &mut Buffer<f32>) -> Result<()> {
+    fn compute(
+        &self,
+        stream: &Stream,
+        input: &Buffer<f32>,
+        output: &mut Buffer<f32>,
+    ) -> Result<()> {
         let grid = Grid::linear(self.elements);
         Ok(self
             .kernels
@@ -180,7 +190,9 @@ impl ByHand {
 fn pageable(rig: &Rig, elements: usize) -> Result<Vec<Row>> {
     let device = &rig.device;
     let kernels = sums::load(device)?;
-    let streams: Vec<Stream> = (0..STREAMS).map(|_| device.stream()).collect::<Result<_, _>>()?;
+    let streams: Vec<Stream> = (0..STREAMS)
+        .map(|_| device.stream())
+        .collect::<Result<_, _>>()?;
     let source = vec![1.0_f32; elements];
     let n = elements as u64;
     let first = &streams[0];
@@ -192,7 +204,14 @@ fn pageable(rig: &Rig, elements: usize) -> Result<Vec<Row>> {
             let stream = &streams[chunk % STREAMS];
             let input = stream.upload(&source)?;
             let mut output = stream.zeros(elements)?;
-            kernels.vecadd(stream, Grid::linear(elements), &input, &input, &mut output, n)?;
+            kernels.vecadd(
+                stream,
+                Grid::linear(elements),
+                &input,
+                &input,
+                &mut output,
+                n,
+            )?;
             results.push(stream.download(&output)?);
         }
         for result in results {
@@ -208,7 +227,14 @@ fn pageable(rig: &Rig, elements: usize) -> Result<Vec<Row>> {
     });
     let kernel = Contender::complete(|| {
         for _ in 0..CHUNKS {
-            kernels.vecadd(first, Grid::linear(elements), &input, &input, &mut output, n)?;
+            kernels.vecadd(
+                first,
+                Grid::linear(elements),
+                &input,
+                &input,
+                &mut output,
+                n,
+            )?;
         }
         Ok(first.synchronize()?)
     });
@@ -228,7 +254,9 @@ fn pageable(rig: &Rig, elements: usize) -> Result<Vec<Row>> {
     }
     // With as many threads and in the same pieces. No virtual time could tell how fast threads copy.
     let Tuning {
-        threads, piece_bytes, ..
+        threads,
+        piece_bytes,
+        ..
     } = Tuning::default();
     let piece_len = piece_bytes / size_of::<f32>();
     let [mut to_new, mut to_kept] = [

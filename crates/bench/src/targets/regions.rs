@@ -16,7 +16,10 @@ const ELEMENTS: usize = 1 << 26;
 const BYTES: usize = 2 * ELEMENTS * size_of::<f32>();
 /// Regions in a row, each on the result of the one before.
 const ROW: usize = 8;
-const EFFORT: Effort = Effort { rounds: 16, batch: 1 };
+const EFFORT: Effort = Effort {
+    rounds: 16,
+    batch: 1,
+};
 const SMALL: Effort = Effort {
     rounds: 64,
     batch: 50,
@@ -53,7 +56,8 @@ pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {
         }
         raw.synchronize()
     });
-    let [fused, copied] = medians(rig, EFFORT, [fused, copied])?.map(|ns| gb_per_s(ROW * BYTES, ns));
+    let [fused, copied] =
+        medians(rig, EFFORT, [fused, copied])?.map(|ns| gb_per_s(ROW * BYTES, ns));
     let what = "ten operations on 2^26 f32";
     let row = Row::times("T15", what, "GB/s", fused, copied, Goal::AtLeast(0.8));
 
@@ -66,11 +70,23 @@ pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {
         || Ok(arrive(device, &few)?),
     );
     let [host_ns] = medians(rig, SMALL, [small])?;
-    let host = Row::judged("T15", "host time of such a region", "ns", host_ns, Goal::None);
-    Ok(vec![row.noting("raw: the driver's copy on the device"), host])
+    let host = Row::judged(
+        "T15",
+        "host time of such a region",
+        "ns",
+        host_ns,
+        Goal::None,
+    );
+    Ok(vec![
+        row.noting("raw: the driver's copy on the device"),
+        host,
+    ])
 }
 
 /// Waits until an array's elements are there.
 fn arrive(device: &Device, array: &Array<f32, Ix1>) -> millstream_region::Result<()> {
-    device.region(|g| g.array(array).slice(s![..1]))?.wait().map(drop)
+    device
+        .region(|g| g.array(array).slice(s![..1]))?
+        .wait()
+        .map(drop)
 }

@@ -33,7 +33,14 @@ pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {
     };
     let what = "upload of 4 KiB, pageable";
     let [ours, raw_ns] = medians(rig, EFFORT, [ours, by_hand()])?;
-    let mut rows = vec![Row::times("T8", what, "ns", ours, raw_ns, Goal::AtMost(1.1))];
+    let mut rows = vec![Row::times(
+        "T8",
+        what,
+        "ns",
+        ours,
+        raw_ns,
+        Goal::AtMost(1.1),
+    )];
     if rig.device.is_simulated() {
         return Ok(rows);
     }

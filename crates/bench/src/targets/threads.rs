@@ -18,10 +18,16 @@ const THREADS: usize = 16;
 const LAUNCHES: usize = 200;
 const ELEMENTS: usize = 256;
 const BYTES: usize = ELEMENTS * size_of::<f32>();
-const EFFORT: Effort = Effort { rounds: 40, batch: 1 };
+const EFFORT: Effort = Effort {
+    rounds: 40,
+    batch: 1,
+};
 
 /// Runs `launch` `LAUNCHES` times for each of `workers`, each on a thread of its own, all beginning together.
-fn all_at_once<W: Send>(workers: &mut [W], launch: impl Fn(&mut W) -> Result<()> + Sync) -> Result<()> {
+fn all_at_once<W: Send>(
+    workers: &mut [W],
+    launch: impl Fn(&mut W) -> Result<()> + Sync,
+) -> Result<()> {
     let start = Barrier::new(workers.len());
     thread::scope(|scope| {
         let threads: Vec<_> = workers
@@ -114,6 +120,8 @@ pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {
         [theirs, Contender::new(&mut by_hand, || raw.synchronize())],
     )?
     .map(launches);
-    rows.push(Row::times("T12", what, "launches/s", theirs, by_hand_per_s, Goal::None).by("cudarc"));
+    rows.push(
+        Row::times("T12", what, "launches/s", theirs, by_hand_per_s, Goal::None).by("cudarc"),
+    );
     Ok(rows)
 }

@@ -46,12 +46,26 @@ fn latency(rig: &Rig) -> Result<Vec<Row>> {
     let mut c = stream.zeros(ELEMENTS)?;
     let mut d = stream.zeros(ELEMENTS)?;
     let awaited = Contender::complete(|| {
-        kernels.vecadd(&stream, Grid::linear(ELEMENTS), &a, &a, &mut c, ELEMENTS as u64)?;
+        kernels.vecadd(
+            &stream,
+            Grid::linear(ELEMENTS),
+            &a,
+            &a,
+            &mut c,
+            ELEMENTS as u64,
+        )?;
         pollster::block_on(stream.download(c.slice(..1))?)?;
         Ok(())
     });
     let blocked = Contender::complete(|| {
-        kernels.vecadd(&stream, Grid::linear(ELEMENTS), &a, &a, &mut d, ELEMENTS as u64)?;
+        kernels.vecadd(
+            &stream,
+            Grid::linear(ELEMENTS),
+            &a,
+            &a,
+            &mut d,
+            ELEMENTS as u64,
+        )?;
         stream.download(d.slice(..1))?.wait()?;
         Ok(())
     });
@@ -149,13 +163,21 @@ fn idle(rig: &Rig) -> Result<Row> {
     thread::sleep(IDLE);
     let woken = reactor_switches()? - before;
     let what = format!("wake-ups in {} s in which nobody awaits", IDLE.as_secs());
-    Ok(Row::judged("T9", what, "times", woken as f64, Goal::AtMost(0.0)))
+    Ok(Row::judged(
+        "T9",
+        what,
+        "times",
+        woken as f64,
+        Goal::AtMost(0.0),
+    ))
 }
 
 /// The files of this name of all threads, with the threads' names.
 fn threads(file: &str) -> Result<Vec<(String, String)>> {
     let mut found = Vec::new();
-    for task in fs::read_dir("/proc/self/task").context("cannot list the threads of this process")? {
+    for task in
+        fs::read_dir("/proc/self/task").context("cannot list the threads of this process")?
+    {
         let folder = task?.path();
         // A thread may end meanwhile.
         let texts = fs::read_to_string(folder.join("comm"))

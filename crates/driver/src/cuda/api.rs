@@ -19,7 +19,8 @@ use libloading::Library;
 
 use super::LoadError;
 use crate::{
-    ContextHandle, DevicePtr, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, ResultCode, StreamHandle,
+    ContextHandle, DevicePtr, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, ResultCode,
+    StreamHandle,
 };
 
 /// The CUDA version that the declarations follow, 1000 × major + 10 × minor.
@@ -396,7 +397,9 @@ impl Lookup {
         Ok(Self {
             library,
             // SAFETY: the address is that of the function of this name, whose suffix fixes its parameters.
-            get_proc_address: unsafe { std::mem::transmute::<*mut c_void, GetProcAddress>(address) },
+            get_proc_address: unsafe {
+                std::mem::transmute::<*mut c_void, GetProcAddress>(address)
+            },
             driver_version,
         })
     }
@@ -411,7 +414,8 @@ impl Lookup {
     /// The function `name` as it was in [`DECLARED_VERSION`]; else, as for a function that came later, what the library
     /// exports as `symbol`.
     fn find(&self, name: &str, symbol: &str) -> Option<*mut c_void> {
-        self.by_version(name).or_else(|| exported(self.library, symbol))
+        self.by_version(name)
+            .or_else(|| exported(self.library, symbol))
     }
 
     fn by_version(&self, name: &str) -> Option<*mut c_void> {

@@ -21,10 +21,10 @@ use super::{
     numbers::{advice_number, memcpy_2d},
 };
 use crate::{
-    Completion, ContextHandle, Copy2d, CurrentContext, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver,
-    DriverError, EventHandle, EventKind, FillPattern, FunctionAttribute, FunctionHandle, HostFunction,
-    LaunchDims, ManagedAdvice, ManagedLocation, ModuleHandle, PoolHandle, PoolUsage, PriorityRange,
-    ResultCode, StreamHandle,
+    Completion, ContextHandle, Copy2d, CurrentContext, DeviceAttribute, DeviceOrdinal, DevicePtr,
+    Driver, DriverError, EventHandle, EventKind, FillPattern, FunctionAttribute, FunctionHandle,
+    HostFunction, LaunchDims, ManagedAdvice, ManagedLocation, ModuleHandle, PoolHandle, PoolUsage,
+    PriorityRange, ResultCode, StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -84,7 +84,11 @@ impl Cuda {
         let named = unsafe { (self.api.cuGetErrorName)(code, &mut name) };
         // SAFETY: the result goes to a local.
         let worded = unsafe { (self.api.cuGetErrorString)(code, &mut text) };
-        if named != ResultCode::SUCCESS || worded != ResultCode::SUCCESS || name.is_null() || text.is_null() {
+        if named != ResultCode::SUCCESS
+            || worded != ResultCode::SUCCESS
+            || name.is_null()
+            || text.is_null()
+        {
             return error;
         }
         // SAFETY: the driver gave a string of its own that lives as long as it.
@@ -194,7 +198,8 @@ fn missing(call: &'static str, why: &'static str) -> DriverError {
 /// A name of the module as C wants it.
 fn c_name(call: &'static str, name: &str) -> Result<CString> {
     CString::new(name).map_err(|_| {
-        DriverError::new(call, ResultCode::NOT_FOUND).with_detail(format!("{name:?} has a zero byte in it"))
+        DriverError::new(call, ResultCode::NOT_FOUND)
+            .with_detail(format!("{name:?} has a zero byte in it"))
     })
 }
 
@@ -275,7 +280,12 @@ impl Driver for Cuda {
         let device = self.device(device)?;
         let mut value = 0;
         // SAFETY: the result goes to a local.
-        unsafe { call!(self, cuDeviceGetAttribute(&mut value, attribute.as_raw(), device)) }?;
+        unsafe {
+            call!(
+                self,
+                cuDeviceGetAttribute(&mut value, attribute.as_raw(), device)
+            )
+        }?;
         Ok(value)
     }
 
@@ -321,7 +331,12 @@ impl Driver for Cuda {
         };
         let mut stream = StreamHandle::from_raw(0);
         // SAFETY: the result goes to a local.
-        unsafe { call!(self, cuStreamCreateWithPriority(&mut stream, flags, priority)) }?;
+        unsafe {
+            call!(
+                self,
+                cuStreamCreateWithPriority(&mut stream, flags, priority)
+            )
+        }?;
         Ok(stream)
     }
 
@@ -330,13 +345,21 @@ impl Driver for Cuda {
         unsafe { call!(self, cuStreamDestroy(stream)) }
     }
 
-    unsafe fn stream_query(&self, context: ContextHandle, stream: StreamHandle) -> Result<Completion> {
+    unsafe fn stream_query(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+    ) -> Result<Completion> {
         enter_for!(self, context, stream);
         // SAFETY: the caller vouches for the stream.
         completion(unsafe { call!(self, cuStreamQuery(stream)) })
     }
 
-    unsafe fn stream_synchronize(&self, context: ContextHandle, stream: StreamHandle) -> Result<()> {
+    unsafe fn stream_synchronize(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+    ) -> Result<()> {
         enter_for!(self, context, stream);
         // SAFETY: the caller vouches for the stream.
         unsafe { call!(self, cuStreamSynchronize(stream)) }
@@ -350,7 +373,12 @@ impl Driver for Cuda {
     ) -> Result<()> {
         enter_for!(self, context, stream);
         // SAFETY: the caller vouches for stream and event.
-        unsafe { call!(self, cuStreamWaitEvent(stream, event, api::EVENT_WAIT_DEFAULT)) }
+        unsafe {
+            call!(
+                self,
+                cuStreamWaitEvent(stream, event, api::EVENT_WAIT_DEFAULT)
+            )
+        }
     }
 
     unsafe fn event_create(&self, context: ContextHandle, kind: EventKind) -> Result<EventHandle> {
@@ -391,7 +419,12 @@ impl Driver for Cuda {
         unsafe { call!(self, cuEventSynchronize(event)) }
     }
 
-    unsafe fn event_elapsed_ms(&self, _: ContextHandle, start: EventHandle, end: EventHandle) -> Result<f32> {
+    unsafe fn event_elapsed_ms(
+        &self,
+        _: ContextHandle,
+        start: EventHandle,
+        end: EventHandle,
+    ) -> Result<f32> {
         let mut milliseconds = 0.0;
         // SAFETY: the caller vouches for both events, and the result goes to a local.
         unsafe { call!(self, cuEventElapsedTime(&mut milliseconds, start, end)) }?;
@@ -527,9 +560,13 @@ impl Driver for Cuda {
             // SAFETY: as above.
             used_peak_bytes: unsafe { self.pool_attribute(pool, api::MEMPOOL_ATTR_USED_MEM_HIGH) }?,
             // SAFETY: as above.
-            reserved_bytes: unsafe { self.pool_attribute(pool, api::MEMPOOL_ATTR_RESERVED_MEM_CURRENT) }?,
+            reserved_bytes: unsafe {
+                self.pool_attribute(pool, api::MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
+            }?,
             // SAFETY: as above.
-            reserved_peak_bytes: unsafe { self.pool_attribute(pool, api::MEMPOOL_ATTR_RESERVED_MEM_HIGH) }?,
+            reserved_peak_bytes: unsafe {
+                self.pool_attribute(pool, api::MEMPOOL_ATTR_RESERVED_MEM_HIGH)
+            }?,
         })
     }
 
@@ -555,7 +592,12 @@ impl Driver for Cuda {
         unsafe { call!(self, cuMemFreeHost(pointer.as_ptr().cast())) }
     }
 
-    unsafe fn host_register(&self, context: ContextHandle, pointer: NonNull<u8>, bytes: usize) -> Result<()> {
+    unsafe fn host_register(
+        &self,
+        context: ContextHandle,
+        pointer: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<()> {
         enter!(self, context);
         let pointer = pointer.as_ptr().cast();
         // SAFETY: the caller vouches that the range is valid until it is unregistered.
@@ -619,7 +661,12 @@ impl Driver for Cuda {
     ) -> Result<()> {
         enter!(self, context);
         // SAFETY: the caller vouches for both ranges until the copy is done, and for the stream.
-        unsafe { call!(self, cuMemcpyHtoDAsync(target, source.cast(), bytes, stream)) }
+        unsafe {
+            call!(
+                self,
+                cuMemcpyHtoDAsync(target, source.cast(), bytes, stream)
+            )
+        }
     }
 
     unsafe fn copy_device_to_host_async(
@@ -632,7 +679,12 @@ impl Driver for Cuda {
     ) -> Result<()> {
         enter!(self, context);
         // SAFETY: the caller vouches for both ranges until the copy is done, and for the stream.
-        unsafe { call!(self, cuMemcpyDtoHAsync(target.cast(), source, bytes, stream)) }
+        unsafe {
+            call!(
+                self,
+                cuMemcpyDtoHAsync(target.cast(), source, bytes, stream)
+            )
+        }
     }
 
     unsafe fn copy_device_to_device_async(
@@ -753,7 +805,10 @@ impl Driver for Cuda {
         let text = module::prepare(ptx)?;
         enter!(self, context);
         let mut log = vec![0_u8; LOG_CAPACITY];
-        let mut options = [api::JIT_ERROR_LOG_BUFFER, api::JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+        let mut options = [
+            api::JIT_ERROR_LOG_BUFFER,
+            api::JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+        ];
         // The second value is a number that travels as a pointer.
         let mut values = [
             log.as_mut_ptr().cast(),
@@ -797,8 +852,13 @@ impl Driver for Cuda {
         enter!(self, context);
         let mut function = FunctionHandle::from_raw(0);
         // SAFETY: the caller vouches for the module, the name ends in a zero byte, and the result goes to a local.
-        unsafe { call!(self, cuModuleGetFunction(&mut function, module, c_name.as_ptr())) }
-            .map_err(|error| error.with_detail(format!("kernel `{name}`")))?;
+        unsafe {
+            call!(
+                self,
+                cuModuleGetFunction(&mut function, module, c_name.as_ptr())
+            )
+        }
+        .map_err(|error| error.with_detail(format!("kernel `{name}`")))?;
         Ok(function)
     }
 
@@ -841,7 +901,12 @@ impl Driver for Cuda {
         enter!(self, context);
         let mut value = 0;
         // SAFETY: the caller vouches for the function, and the result goes to a local.
-        unsafe { call!(self, cuFuncGetAttribute(&mut value, attribute.as_raw(), function)) }?;
+        unsafe {
+            call!(
+                self,
+                cuFuncGetAttribute(&mut value, attribute.as_raw(), function)
+            )
+        }?;
         Ok(value)
     }
 
@@ -854,7 +919,12 @@ impl Driver for Cuda {
     ) -> Result<()> {
         enter!(self, context);
         // SAFETY: the caller vouches for the function.
-        unsafe { call!(self, cuFuncSetAttribute(function, attribute.as_raw(), value)) }
+        unsafe {
+            call!(
+                self,
+                cuFuncSetAttribute(function, attribute.as_raw(), value)
+            )
+        }
     }
 
     unsafe fn launch_kernel(

@@ -10,7 +10,8 @@ use std::{
 
 use super::{Cuda, api::Api};
 use crate::{
-    ContextHandle, Driver, EventHandle, EventKind, FunctionHandle, LaunchDims, ResultCode, StreamHandle,
+    ContextHandle, Driver, EventHandle, EventKind, FunctionHandle, LaunchDims, ResultCode,
+    StreamHandle,
 };
 
 /// No context.
@@ -122,7 +123,8 @@ fn objects_are_made_in_their_context_whatever_other_code_made_current() {
         let left = if foreign == NONE { OURS } else { foreign };
         assert_eq!(current_handle(), left, "a foreign context is put back");
         // SAFETY: the stand-in takes any handle.
-        let event = unsafe { cuda.event_create(OURS, EventKind::Ordering) }.expect("it cannot fail");
+        let event =
+            unsafe { cuda.event_create(OURS, EventKind::Ordering) }.expect("it cannot fail");
         assert_eq!(event.as_raw(), OURS.as_raw());
     }
 }
@@ -145,7 +147,8 @@ fn launches_records_and_waits_take_the_context_from_the_stream() {
     unsafe { cuda.launch_kernel(OURS, function, &dims, stream, &[]) }.expect("it cannot fail");
     assert_eq!(calls(), ["record", "wait", "launch"]);
     // SAFETY: the stand-in takes any handle.
-    unsafe { cuda.launch_kernel(OURS, function, &dims, StreamHandle::LEGACY, &[]) }.expect("it cannot fail");
+    unsafe { cuda.launch_kernel(OURS, function, &dims, StreamHandle::LEGACY, &[]) }
+        .expect("it cannot fail");
     assert_eq!(
         calls(),
         ["get", "set", "launch"],

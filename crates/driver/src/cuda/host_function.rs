@@ -52,11 +52,17 @@ mod tests {
     fn the_closure_runs_once_and_is_dropped() {
         let log = Arc::new(Mutex::new(Vec::new()));
         let entry = log.clone();
-        let data = into_raw(Box::new(move || entry.lock().expect("not poisoned").push(1)));
+        let data = into_raw(Box::new(move || {
+            entry.lock().expect("not poisoned").push(1)
+        }));
         // SAFETY: fresh from `into_raw`, and not used again.
         unsafe { trampoline(data) };
         assert_eq!(*log.lock().expect("not poisoned"), [1]);
-        assert_eq!(Arc::strong_count(&log), 1, "what the closure held is dropped");
+        assert_eq!(
+            Arc::strong_count(&log),
+            1,
+            "what the closure held is dropped"
+        );
     }
 
     #[test]

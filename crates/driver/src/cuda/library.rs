@@ -122,10 +122,18 @@ impl fmt::Display for Attempts<'_> {
 /// What a user can do about a failure of the driver's start, for the results with a known cause.
 fn start_advice(code: ResultCode) -> &'static str {
     match code.as_raw() {
-        34 => ": this is the toolkit's stub library; remove its `stubs` folder from LD_LIBRARY_PATH",
-        46 => ": the GPU is in use by a process that has it exclusively, or is in a prohibited compute mode",
-        802 => ": the machine is still starting; on NVSwitch systems, check that the fabric manager runs",
-        803 => ": library and kernel module are of different versions; reboot, or reinstall the driver",
+        34 => {
+            ": this is the toolkit's stub library; remove its `stubs` folder from LD_LIBRARY_PATH"
+        }
+        46 => {
+            ": the GPU is in use by a process that has it exclusively, or is in a prohibited compute mode"
+        }
+        802 => {
+            ": the machine is still starting; on NVSwitch systems, check that the fabric manager runs"
+        }
+        803 => {
+            ": library and kernel module are of different versions; reboot, or reinstall the driver"
+        }
         804 => {
             ": the forward-compatibility package does not support this GPU; remove it from LD_LIBRARY_PATH"
         }
@@ -165,7 +173,9 @@ pub(super) fn open() -> Result<(Api, i32), LoadError> {
     check_start("cuInit", unsafe { (api.cuInit)(0) })?;
     let mut count = 0;
     // SAFETY: the driver is initialised, and the result goes to a local.
-    check_start("cuDeviceGetCount", unsafe { (api.cuDeviceGetCount)(&mut count) })?;
+    check_start("cuDeviceGetCount", unsafe {
+        (api.cuDeviceGetCount)(&mut count)
+    })?;
     if count < 1 {
         return Err(no_device());
     }
@@ -185,7 +195,9 @@ fn load(names: &[&'static str]) -> Result<&'static Library, LoadError> {
             }),
         }
     }
-    Err(LoadError::LibraryMissing { tried: tried.into() })
+    Err(LoadError::LibraryMissing {
+        tried: tried.into(),
+    })
 }
 
 #[cfg(test)]
@@ -200,8 +212,8 @@ mod tests {
 
     #[test]
     fn a_missing_library_lists_every_name_with_the_loaders_answer() {
-        let error =
-            load(&["libmillstream-absent.so.1", "libmillstream-absent.so"]).expect_err("no such library");
+        let error = load(&["libmillstream-absent.so.1", "libmillstream-absent.so"])
+            .expect_err("no such library");
         let text = error.to_string();
         let LoadError::LibraryMissing { tried } = error else {
             panic!("not about a missing library: {text}");
@@ -209,7 +221,11 @@ mod tests {
         assert_eq!(tried.len(), 2);
         for attempt in tried.iter() {
             // Windows says that it is not there, and not what.
-            let words = if cfg!(windows) { "os error" } else { attempt.name };
+            let words = if cfg!(windows) {
+                "os error"
+            } else {
+                attempt.name
+            };
             assert!(
                 attempt.message.contains(words),
                 "the loader's words: {}",
@@ -225,7 +241,8 @@ mod tests {
     #[test]
     fn a_library_that_is_not_the_driver_is_told_by_the_function_it_lacks() {
         // The C library is on every machine that these tests run on, and it is not NVIDIA's driver.
-        let library = load(&["libc.so.6", "libSystem.dylib", "kernel32.dll"]).expect("the C library loads");
+        let library =
+            load(&["libc.so.6", "libSystem.dylib", "kernel32.dll"]).expect("the C library loads");
         let error = api::driver_version(library).expect_err("no driver there");
         assert_eq!(
             error.to_string(),

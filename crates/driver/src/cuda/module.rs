@@ -18,9 +18,13 @@ const SHOWN_BYTES: usize = 16;
 ///
 /// For what is not PTX text.
 pub(super) fn prepare(ptx: &[u8]) -> Result<CString, DriverError> {
-    let refuse =
-        |detail: String| DriverError::new("cuModuleLoadDataEx", ResultCode::INVALID_PTX).with_detail(detail);
-    let end = ptx.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    let refuse = |detail: String| {
+        DriverError::new("cuModuleLoadDataEx", ResultCode::INVALID_PTX).with_detail(detail)
+    };
+    let end = ptx
+        .iter()
+        .rposition(|&byte| byte != 0)
+        .map_or(0, |last| last + 1);
     let text = &ptx[..end];
     if !begins_with_version(text) {
         let start = text[..end.min(SHOWN_BYTES)].escape_ascii();
@@ -55,7 +59,10 @@ fn begins_with_version(mut text: &[u8]) -> bool {
 
 /// What the compiler wrote into its log buffer, as text without the padding.
 pub(super) fn log_text(buffer: &[u8]) -> Option<String> {
-    let end = buffer.iter().position(|&byte| byte == 0).unwrap_or(buffer.len());
+    let end = buffer
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(buffer.len());
     let text = String::from_utf8_lossy(&buffer[..end]).trim().to_owned();
     (!text.is_empty()).then_some(text)
 }

@@ -15,7 +15,11 @@ pub(super) enum Layout {
 
 impl Layout {
     /// That of this system.
-    pub(super) const HERE: Self = if cfg!(windows) { Self::Windows } else { Self::Unix };
+    pub(super) const HERE: Self = if cfg!(windows) {
+        Self::Windows
+    } else {
+        Self::Unix
+    };
 
     /// The toolkit's folders with libraries.
     pub(super) fn toolkit_folders(self) -> &'static [&'static str] {

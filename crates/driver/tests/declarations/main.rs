@@ -194,7 +194,8 @@ fn every_function_has_the_published_parameters() {
         shapes_of(sys::cuGetProcAddress_v2 as unsafe fn(_, _, _, _, _) -> _)
     );
     // A callback's own parameters are behind a pointer, so the comparison above does not see them.
-    let _: fn(Option<unsafe extern "C" fn(*mut std::ffi::c_void)>) -> sys::CUhostFn = |callback| callback;
+    let _: fn(Option<unsafe extern "C" fn(*mut std::ffi::c_void)>) -> sys::CUhostFn =
+        |callback| callback;
 }
 
 #[test]

@@ -282,7 +282,10 @@ fn flags_have_the_published_numbers() {
     assert_eq!(api::DEVICE_CPU, -1);
     // In CUDA's headers these two are casts, `((CUstream)0x1)` and `((CUstream)0x2)`, which bindings leave out.
     assert_eq!(
-        (StreamHandle::LEGACY.as_raw(), StreamHandle::PER_THREAD.as_raw()),
+        (
+            StreamHandle::LEGACY.as_raw(),
+            StreamHandle::PER_THREAD.as_raw()
+        ),
         (1, 2)
     );
 }

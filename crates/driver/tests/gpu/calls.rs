@@ -19,7 +19,8 @@ pub(crate) fn device_facts(gpu: &Gpu) -> Outcome {
     check(!cuda.device_name(*device)?.is_empty(), "a name")?;
     check(cuda.device_uuid(*device)? != [0; 16], "a UUID")?;
     let usual = cuda.device_attribute(*device, DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK)?;
-    let most = cuda.device_attribute(*device, DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+    let most =
+        cuda.device_attribute(*device, DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
     check(
         usual == 48 << 10 && most >= usual,
         &format!("{usual} bytes of shared memory, {most} at most"),

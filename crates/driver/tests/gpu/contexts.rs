@@ -49,7 +49,10 @@ fn calls_with_current(gpu: &Gpu, current: ContextHandle) -> Outcome {
     foreign_code()?;
     scale(gpu, function, data, 2.0, 64)?;
     foreign_code()?;
-    check(gpu.read::<f32>(data, 64)? == [6.0; 64], "copies and kernel ran")?;
+    check(
+        gpu.read::<f32>(data, 64)? == [6.0; 64],
+        "copies and kernel ran",
+    )?;
     let left = cuda.current_context()?;
     let kept = if current == ContextHandle::from_raw(0) {
         context
@@ -80,5 +83,8 @@ pub(crate) fn calls_work_while_another_device_is_current(gpu: &Gpu) -> Outcome {
     // SAFETY: the context is retained.
     unsafe { gpu.cuda.make_current(second.context) }?;
     // SAFETY: the context is retained. The legacy stream's handle is the same in every context.
-    Ok(unsafe { gpu.cuda.stream_synchronize(gpu.context, StreamHandle::LEGACY) }?)
+    Ok(unsafe {
+        gpu.cuda
+            .stream_synchronize(gpu.context, StreamHandle::LEGACY)
+    }?)
 }

@@ -40,7 +40,10 @@ const TESTS: &[Test] = &[
         "bad_ptx_gives_the_compilers_log",
         modules::bad_ptx_gives_the_compilers_log,
     ),
-    ("what_is_not_ptx_is_refused", modules::what_is_not_ptx_is_refused),
+    (
+        "what_is_not_ptx_is_refused",
+        modules::what_is_not_ptx_is_refused,
+    ),
     (
         "explicit_handles_need_no_current_context",
         order::explicit_handles_need_no_current_context,
@@ -71,12 +74,18 @@ fn main() -> ExitCode {
     let ignored = demanded.is_none() && cuda.is_err();
     let devices = cuda.map_or(0, |cuda| cuda.device_count().unwrap_or(0));
     let ordinal = demanded
-        .and_then(|value| value.strip_prefix("cuda:").and_then(|number| number.parse().ok()))
+        .and_then(|value| {
+            value
+                .strip_prefix("cuda:")
+                .and_then(|number| number.parse().ok())
+        })
         .unwrap_or(0);
     let mut trials: Vec<_> = TESTS
         .iter()
         .map(|&(name, test)| {
-            let trial = Trial::test(name, move || test(&Gpu::open(DeviceOrdinal::from_raw(ordinal))?));
+            let trial = Trial::test(name, move || {
+                test(&Gpu::open(DeviceOrdinal::from_raw(ordinal))?)
+            });
             let kind = if ignored { "needs a GPU" } else { "" };
             trial.with_kind(kind).with_ignored_flag(ignored)
         })

@@ -77,7 +77,9 @@ pub(crate) fn page_locked_memory(gpu: &Gpu) -> Outcome {
     unsafe { ptr::write_bytes(pinned.as_ptr(), 7, BYTES) };
     let device = gpu.alloc(BYTES)?;
     // SAFETY: both have this size, and the host leaves the source alone until the stream is synchronised below.
-    unsafe { cuda.copy_host_to_device_async(*context, device, pinned.as_ptr(), BYTES, gpu.stream) }?;
+    unsafe {
+        cuda.copy_host_to_device_async(*context, device, pinned.as_ptr(), BYTES, gpu.stream)
+    }?;
     check(
         gpu.read::<u8>(device, BYTES)? == [7; BYTES],
         "what was written in page-locked memory",
@@ -112,8 +114,14 @@ pub(crate) fn pool_counters(gpu: &Gpu) -> Outcome {
     let pointer = gpu.alloc(BYTES)?;
     // SAFETY: as above.
     let usage = unsafe { gpu.cuda.pool_usage(pool) }?;
-    check(usage.used_bytes >= BYTES as u64, "the allocation is counted")?;
-    check(usage.used_peak_bytes >= usage.used_bytes, "the peak is no less")?;
+    check(
+        usage.used_bytes >= BYTES as u64,
+        "the allocation is counted",
+    )?;
+    check(
+        usage.used_peak_bytes >= usage.used_bytes,
+        "the peak is no less",
+    )?;
     check(
         usage.reserved_bytes >= usage.used_bytes,
         "what is used is reserved",

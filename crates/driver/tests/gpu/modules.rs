@@ -76,12 +76,14 @@ pub(crate) fn ptx_loads_and_launches(gpu: &Gpu) -> Outcome {
     // SAFETY: the module is loaded.
     let function = unsafe { cuda.module_function(*context, module, "scale") }?;
     // SAFETY: the function is of a loaded module.
-    let threads =
-        unsafe { cuda.function_attribute(*context, function, FunctionAttribute::MAX_THREADS_PER_BLOCK) }?;
+    let threads = unsafe {
+        cuda.function_attribute(*context, function, FunctionAttribute::MAX_THREADS_PER_BLOCK)
+    }?;
     check(threads >= 128, "blocks of 128 are possible")?;
     // SAFETY: the function is of a loaded module of this context.
     if let Some(params) = unsafe { cuda.function_params(*context, function) }? {
-        let published = [(0, 8), (8, 4), (12, 4)].map(|(offset, size)| ParamLayout { offset, size });
+        let published =
+            [(0, 8), (8, 4), (12, 4)].map(|(offset, size)| ParamLayout { offset, size });
         check(
             params == published,
             "the driver sees the parameters where they are",
@@ -99,7 +101,10 @@ pub(crate) fn ptx_loads_and_launches(gpu: &Gpu) -> Outcome {
         "the element past the count is as it was",
     )?;
     check(
-        scaled.iter().zip(&input).all(|(out, input)| *out == input * 0.5),
+        scaled
+            .iter()
+            .zip(&input)
+            .all(|(out, input)| *out == input * 0.5),
         "every element is scaled",
     )?;
 
@@ -112,7 +117,9 @@ pub(crate) fn ptx_loads_and_launches(gpu: &Gpu) -> Outcome {
     // SAFETY: the module is loaded.
     let absent = unsafe { cuda.module_function(*context, module, "absent") };
     check(
-        absent.is_err_and(|e| e.code() == ResultCode::NOT_FOUND && e.to_string().contains("`absent`")),
+        absent.is_err_and(|e| {
+            e.code() == ResultCode::NOT_FOUND && e.to_string().contains("`absent`")
+        }),
         "an absent kernel is named",
     )?;
     gpu.free(data)?;
@@ -128,7 +135,8 @@ pub(crate) fn kernels_load_before_their_first_launch(gpu: &Gpu) -> Outcome {
     let function = unsafe { cuda.module_function(*context, module, "scale") }?;
     // SAFETY: the function is of a loaded module of this context.
     match unsafe { cuda.function_load(*context, function) } {
-        Err(error) if error.code() == ResultCode::NOT_SUPPORTED && cuda.driver_version()? < 12_040 => {}
+        Err(error)
+            if error.code() == ResultCode::NOT_SUPPORTED && cuda.driver_version()? < 12_040 => {}
         outcome => outcome?,
     }
     let data = gpu.alloc(4)?;

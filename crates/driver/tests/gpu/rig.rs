@@ -66,7 +66,11 @@ impl Gpu {
     }
 
     /// Copies back from the device, complete on return.
-    pub(crate) fn read<T: bytemuck::Pod>(&self, source: DevicePtr, count: usize) -> Result<Vec<T>, Failed> {
+    pub(crate) fn read<T: bytemuck::Pod>(
+        &self,
+        source: DevicePtr,
+        count: usize,
+    ) -> Result<Vec<T>, Failed> {
         let mut values = vec![T::zeroed(); count];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
         // SAFETY: the tests pass an allocation of their own that is large enough, and the target outlives the copy.

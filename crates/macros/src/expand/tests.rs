@@ -9,7 +9,10 @@ use super::expand;
 fn error(source: &str) -> (String, String) {
     let tokens: TokenStream = source.parse().expect("valid tokens");
     let error = expand(tokens).expect_err("a wrong declaration");
-    (error.to_string(), error.span().source_text().unwrap_or_default())
+    (
+        error.to_string(),
+        error.span().source_text().unwrap_or_default(),
+    )
 }
 
 /// Checks the message about one wrong kernel: that it says `message`, and points at `place`.
@@ -196,15 +199,27 @@ fn a_clause_with_arithmetic_that_cannot_be_checked_is_refused() {
             "no compound assignment",
             "*=",
         ),
-        ("x.len() >= area!(p)", "does not see through a macro", "area!(p)"),
+        (
+            "x.len() >= area!(p)",
+            "does not see through a macro",
+            "area!(p)",
+        ),
         (
             "matches!(area!(p), 3)",
             "does not see through a macro",
             "area!(p)",
         ),
         ("matches!(n)", "expected `,`", ")"),
-        ("x.len() >= Mul::mul(p.w, p.h)", "write an operator", "Mul::mul"),
-        ("x.len() >= u32::pow(p.w, 2)", "write `a.pow(…)`", "u32::pow"),
+        (
+            "x.len() >= Mul::mul(p.w, p.h)",
+            "write an operator",
+            "Mul::mul",
+        ),
+        (
+            "x.len() >= u32::pow(p.w, 2)",
+            "write `a.pow(…)`",
+            "u32::pow",
+        ),
         (
             "x.len() >= <u32 as Mul>::mul(p.w, p.h)",
             "write an operator",
@@ -225,7 +240,11 @@ fn a_clause_with_arithmetic_that_cannot_be_checked_is_refused() {
             "`sum` may overflow unseen",
             "sum",
         ),
-        ("x.len() >= p.w.mul(p.h)", "`mul` may overflow unseen", "mul"),
+        (
+            "x.len() >= p.w.mul(p.h)",
+            "`mul` may overflow unseen",
+            "mul",
+        ),
         ("TABLE[p.w as usize] > 3", "no casts in a clause", "as"),
         ("n > 3 && f(p.w, p.h as u8)", "no casts in a clause", "as"),
     ] {
@@ -259,8 +278,8 @@ fn documentation_of_parameters_and_clauses_is_listed_on_the_method() {
 
 #[test]
 fn several_modules_may_stand_in_one_call() {
-    let expansion =
-        expand(quote! { unsafe mod a from PTX {} unsafe mod b from PTX {} }).expect("right declarations");
+    let expansion = expand(quote! { unsafe mod a from PTX {} unsafe mod b from PTX {} })
+        .expect("right declarations");
     let expansion = expansion.to_string();
     assert!(
         expansion.contains("mod a {") && expansion.contains("mod b {"),
@@ -286,10 +305,18 @@ fn a_module_must_be_unsafe_and_have_its_ptx() {
 fn a_parameter_of_another_kind_is_refused_where_it_stands() {
     for (ty, message, place) in [
         ("[f32; 4]", "an array is not passed by value", "[f32; 4]"),
-        ("*const f32", "a kernel is not given raw pointers", "*const f32"),
+        (
+            "*const f32",
+            "a kernel is not given raw pointers",
+            "*const f32",
+        ),
         ("*mut f32", "a kernel is not given raw pointers", "*mut f32"),
         ("&f32", "expected a slice `[T]` behind the reference", "f32"),
-        ("&mut f32", "expected a slice `[T]` behind the reference", "f32"),
+        (
+            "&mut f32",
+            "expected a slice `[T]` behind the reference",
+            "f32",
+        ),
         ("&[[f32; 4]]", "an array is not passed by value", "[f32; 4]"),
         ("&'a [f32]", "no lifetimes here", "'a"),
         ("Row<'a>", "no lifetimes here", "'a"),
@@ -318,17 +345,29 @@ fn a_kernel_of_another_form_is_refused_where_it_differs() {
     for (declaration, message, place) in [
         ("pub fn k();", "write `safe fn`", "fn"),
         ("safe async fn k();", "expected `fn`", "async"),
-        ("async fn k();", "expected `safe fn` or `unsafe fn`", "async"),
+        (
+            "async fn k();",
+            "expected `safe fn` or `unsafe fn`",
+            "async",
+        ),
         ("struct S;", "expected `safe fn` or `unsafe fn`", "struct"),
         ("safe fn k<T>(x: &[T]);", "no generic parameters", "<"),
-        ("safe fn k(x: &[u8]) -> u32;", "a kernel returns nothing", "->"),
+        (
+            "safe fn k(x: &[u8]) -> u32;",
+            "a kernel returns nothing",
+            "->",
+        ),
         ("safe fn k() {}", "a kernel's body is in its PTX", "{}"),
         (
             "safe fn k() where;",
             "expected `requires` with its clauses, or `;`",
             "where",
         ),
-        ("safe fn k() requires;", "expected a clause after `requires`", ";"),
+        (
+            "safe fn k() requires;",
+            "expected a clause after `requires`",
+            ";",
+        ),
         ("safe fn k(&self);", "a kernel has no `self`", "&"),
         ("safe fn k(self);", "a kernel has no `self`", "self"),
         (
@@ -351,13 +390,21 @@ fn a_kernel_of_another_form_is_refused_where_it_differs() {
             "`stream` is an argument that every launch has already",
             "stream",
         ),
-        ("safe fn k(#[x] n: i32);", "documentation, and no attribute", "x"),
+        (
+            "safe fn k(#[x] n: i32);",
+            "documentation, and no attribute",
+            "x",
+        ),
         (
             "safe fn load();",
             "`load` is the function that loads the module",
             "load",
         ),
-        ("safe fn k(); safe fn k();", "kernel `k` is declared twice", "k"),
+        (
+            "safe fn k(); safe fn k();",
+            "kernel `k` is declared twice",
+            "k",
+        ),
         (
             "#[kernel(nom = \"x\")] safe fn k();",
             "expected `name = \"…\"`",

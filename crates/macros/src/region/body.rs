@@ -4,8 +4,8 @@
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::{
-    Block, Error, Expr, ExprCall, ExprCast, ExprClosure, ExprIf, ExprMatch, ExprMethodCall, ExprPath,
-    GenericArgument, Ident, Item, Pat, PatIdent, PathArguments, PathSegment, Type,
+    Block, Error, Expr, ExprCall, ExprCast, ExprClosure, ExprIf, ExprMatch, ExprMethodCall,
+    ExprPath, GenericArgument, Ident, Item, Pat, PatIdent, PathArguments, PathSegment, Type,
     spanned::Spanned,
     visit::{self, Visit},
     visit_mut::{self, VisitMut},
@@ -26,13 +26,19 @@ impl Body {
         let mut block = block.clone();
         let mut bound = Bound(Vec::new());
         bound.visit_block(&block);
-        let arrays = arrays.into_iter().filter(|name| !bound.0.contains(name)).cloned();
+        let arrays = arrays
+            .into_iter()
+            .filter(|name| !bound.0.contains(name))
+            .cloned();
         let mut advice = Advice {
             arrays: arrays.collect(),
             refused: None,
         };
         advice.visit_block(&block);
-        let mut constructors = Constructors { region, found: false };
+        let mut constructors = Constructors {
+            region,
+            found: false,
+        };
         constructors.visit_block_mut(&mut block);
         Self {
             block,
@@ -152,7 +158,11 @@ impl<'a> Visit<'a> for Advice {
     fn visit_expr_method_call(&mut self, call: &'a ExprMethodCall) {
         visit::visit_expr_method_call(self, call);
         let is_known = root(&call.receiver).is_some_and(|name| self.arrays.contains(name));
-        let Some(function) = call.args.first().filter(|_| call.method == "mapv" && is_known) else {
+        let Some(function) = call
+            .args
+            .first()
+            .filter(|_| call.method == "mapv" && is_known)
+        else {
             return;
         };
         match function {

@@ -23,10 +23,18 @@ fn what_cannot_be_a_region_is_refused_where_it_stands() {
         ("extern \"C\" fn f() {}", "is not `extern`", "extern \"C\""),
         ("fn f(&self) {}", "has no `self`", "&self"),
         ("fn f(x: impl Copy) {}", "types by their names", "impl"),
-        ("fn f(x: &Vec<impl Copy>) {}", "types by their names", "impl"),
+        (
+            "fn f(x: &Vec<impl Copy>) {}",
+            "types by their names",
+            "impl",
+        ),
         ("fn f() -> impl Copy {}", "is a type by its name", "impl"),
         ("fn f(#[x] y: f32) {}", "has no attributes", "#[x]"),
-        ("fn f(x: f32, g: &Region) {}", "is the first parameter", "&Region"),
+        (
+            "fn f(x: f32, g: &Region) {}",
+            "is the first parameter",
+            "&Region",
+        ),
         (
             "fn f(g: &mut r::Region) {}",
             "is the first parameter",
@@ -92,7 +100,10 @@ fn constructors_of_imported_types_are_those_of_the_region() {
             "from_elem :: < f32 , D > (n , 1.0)",
         ),
         ("Array2::<T>::eye(3)", "eye :: < T > (3)"),
-        ("Array::range(0.0, 1.0, 0.1)", "arange :: < _ > (0.0 , 1.0 , 0.1)"),
+        (
+            "Array::range(0.0, 1.0, 0.1)",
+            "arange :: < _ > (0.0 , 1.0 , 0.1)",
+        ),
     ] {
         let text = expanded(&format!("fn f(n: usize) {{ {body} }}"));
         assert!(text.contains(made), "{text}");

@@ -48,7 +48,9 @@ fn launched(launch: impl FnOnce(&photo::Kernels, &Stream) -> Result<()>) -> Resu
     let device = Device::default();
     let kernels = photo::load(&device)?;
     launch(&kernels, &Stream)?;
-    Ok(std::mem::take(&mut device.launches.lock().expect("not poisoned")))
+    Ok(std::mem::take(
+        &mut device.launches.lock().expect("not poisoned"),
+    ))
 }
 
 fn requires(kernel: &'static str, clause: &'static str, values: &str) -> Result<Vec<String>> {
@@ -59,9 +61,16 @@ fn requires(kernel: &'static str, clause: &'static str, values: &str) -> Result<
 fn arguments_arrive_in_their_order_with_the_declared_signature() {
     let (rgb, mut luma) = ([0_u8; 30], [0_u8; 10]);
     assert_eq!(
-        launched(|kernels, stream| kernels.luminance(stream, Grid(1, 32), &rgb[..], &mut luma[..], 10)),
+        launched(|kernels, stream| kernels.luminance(
+            stream,
+            Grid(1, 32),
+            &rgb[..],
+            &mut luma[..],
+            10
+        )),
         Ok(vec![
-            "<ptx> photo luminance(rgb: read, luma: write, n: 4/4) on 1x32: read 30, write 10, 10".to_owned()
+            "<ptx> photo luminance(rgb: read, luma: write, n: 4/4) on 1x32: read 30, write 10, 10"
+                .to_owned()
         ])
     );
     let window = Window {
@@ -69,7 +78,13 @@ fn arguments_arrive_in_their_order_with_the_declared_signature() {
         right: 1.0,
     };
     assert_eq!(
-        launched(|kernels, stream| kernels.windowed(stream, Grid(2, 32), window, &mut [0.5; 64][..], 2.0)),
+        launched(|kernels, stream| kernels.windowed(
+            stream,
+            Grid(2, 32),
+            window,
+            &mut [0.5; 64][..],
+            2.0
+        )),
         Ok(vec![
             "<ptx> photo windowed(window: 16/16, x: write, scale: 4/4) on 2x32: \
              Window { left: 0.0, right: 1.0 }, write 64, 2.0"
@@ -79,7 +94,8 @@ fn arguments_arrive_in_their_order_with_the_declared_signature() {
     assert_eq!(
         launched(|kernels, stream| kernels.volume(stream, Grid(1, 1), &[1.0][..], 2, 3, 4)),
         Ok(vec![
-            "<ptx> photo _Z6volume(x: read, w: 8/8, h: 8/8, d: 8/8) on 1x1: read 1, 2, 3, 4".to_owned()
+            "<ptx> photo _Z6volume(x: read, w: 8/8, h: 8/8, d: 8/8) on 1x1: read 1, 2, 3, 4"
+                .to_owned()
         ])
     );
     // SAFETY: nothing is executed here.
@@ -139,7 +155,11 @@ fn the_first_clause_that_does_not_hold_is_the_error() {
     );
     assert_eq!(
         luminance(4, 3, 4),
-        requires("photo::luminance", "luma.len() >= n", "luma.len() = 3, n = 4")
+        requires(
+            "photo::luminance",
+            "luma.len() >= n",
+            "luma.len() = 3, n = 4"
+        )
     );
     // `3 * n` would wrap around in 32 bits, to a small number.
     assert_eq!(
@@ -157,11 +177,23 @@ fn fields_floats_and_the_launch_can_be_asked_about() {
     let windowed = |right: f32, len: usize, scale: f32, blocks: u32| {
         let window = Window { left: 0.0, right };
         launched(|kernels, stream| {
-            kernels.windowed(stream, Grid(blocks, 32), window, &mut vec![0.0; len][..], scale)
+            kernels.windowed(
+                stream,
+                Grid(blocks, 32),
+                window,
+                &mut vec![0.0; len][..],
+                scale,
+            )
         })
         .map(|_| ())
     };
-    let requires = |clause, values: &str| Err(Error::requires("photo::windowed", clause, values.to_owned()));
+    let requires = |clause, values: &str| {
+        Err(Error::requires(
+            "photo::windowed",
+            clause,
+            values.to_owned(),
+        ))
+    };
     assert_eq!(windowed(1.0, 64, 1.0, 2), Ok(()));
     assert_eq!(
         windowed(0.0, 64, 1.0, 2),
@@ -170,8 +202,14 @@ fn fields_floats_and_the_launch_can_be_asked_about() {
             "window.left = 0.0, window.right = 0.0"
         )
     );
-    assert_eq!(windowed(1.0, 64, 0.0, 2), requires("scale != 0.0", "scale = 0.0"));
-    assert_eq!(windowed(1.0, 0, 1.0, 2), requires("!x.is_empty()", "x.len() = 0"));
+    assert_eq!(
+        windowed(1.0, 64, 0.0, 2),
+        requires("scale != 0.0", "scale = 0.0")
+    );
+    assert_eq!(
+        windowed(1.0, 0, 1.0, 2),
+        requires("!x.is_empty()", "x.len() = 0")
+    );
     assert_eq!(
         windowed(1.0, 65, 1.0, 2),
         requires(
@@ -184,7 +222,8 @@ fn fields_floats_and_the_launch_can_be_asked_about() {
 #[test]
 fn arithmetic_that_overflows_fails_its_clause() {
     let volume = |edge: i64| {
-        launched(|kernels, stream| kernels.volume(stream, Grid(1, 1), &[][..], edge, edge, edge)).map(|_| ())
+        launched(|kernels, stream| kernels.volume(stream, Grid(1, 1), &[][..], edge, edge, edge))
+            .map(|_| ())
     };
     assert_eq!(volume(1 << 40), Ok(()), "a product of 120 bits fits");
     assert_eq!(

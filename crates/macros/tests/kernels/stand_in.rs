@@ -154,11 +154,14 @@ pub mod kernel {
 
     pub fn load(device: &Device, source: &'static Source) -> Result<Arc<[Function]>> {
         let function = |signature: &Signature| {
-            let params = signature.params.iter().map(|Param { name, kind }| match kind {
-                ParamKind::Slice { writable: false } => format!("{name}: read"),
-                ParamKind::Slice { writable: true } => format!("{name}: write"),
-                ParamKind::Scalar { size, align } => format!("{name}: {size}/{align}"),
-            });
+            let params = signature
+                .params
+                .iter()
+                .map(|Param { name, kind }| match kind {
+                    ParamKind::Slice { writable: false } => format!("{name}: read"),
+                    ParamKind::Slice { writable: true } => format!("{name}: write"),
+                    ParamKind::Scalar { size, align } => format!("{name}: {size}/{align}"),
+                });
             let params: Vec<_> = params.collect();
             let name = format!(
                 "{} {} {}({})",
@@ -185,7 +188,10 @@ pub mod kernel {
         Grid(blocks, threads): Grid,
         arguments: [Argument<'_>; N],
     ) -> Result<()> {
-        let arguments: Vec<_> = arguments.iter().map(|argument| argument.0.as_str()).collect();
+        let arguments: Vec<_> = arguments
+            .iter()
+            .map(|argument| argument.0.as_str())
+            .collect();
         let launch = format!(
             "{} on {blocks}x{threads}: {}",
             function.name,

@@ -133,7 +133,8 @@ impl<T: Element, D: Dimension> Array<T, D> {
             length,
             location,
         };
-        let indices: Array<i64, Ix1> = Array::of(self.session(), indices.node(self.session(), along));
+        let indices: Array<i64, Ix1> =
+            Array::of(self.session(), indices.node(self.session(), along));
         let mut shape = self.node().shape.clone();
         shape[axis.index()] = indices.len();
         let map = AxisMap::from_slice(&[AxisSource::same(axis.index())]);
@@ -250,7 +251,8 @@ impl<T: Element, D: Dimension> Array<T, D> {
         };
         let fails = |problem| self.mistake(T::DTYPE, self.shape(), operation, problem, location);
         let own = without(self.shape(), axis);
-        if shape::broadcast(&own, &without(index.shape(), axis)).is_none_or(|common| common != own) {
+        if shape::broadcast(&own, &without(index.shape(), axis)).is_none_or(|common| common != own)
+        {
             return fails(Problem::Shapes {
                 left: self.shape().into(),
                 right: index.shape().into(),

@@ -217,7 +217,13 @@ impl<D: Dimension> Array<bool, D> {
                 .into_iter()
                 .max_by_key(|shape| shape.len());
             let problem = Problem::Shapes { left, right };
-            return self.mistake(dtype, longest.expect("of three"), "if_else", problem, location);
+            return self.mistake(
+                dtype,
+                longest.expect("of three"),
+                "if_else",
+                problem,
+                location,
+            );
         };
         let which: Array<bool, D> = self.stretched(&shape, "if_else", location);
         let yes: Array<Y::Elem, D> = yes.stretched(&shape, "if_else", location);
@@ -273,7 +279,11 @@ impl<T: Element> Branch for T {
     type Elem = T;
     type Dim = Ix0;
 
-    fn array<D>(self, beside: &Array<bool, D>, location: &'static Location<'static>) -> Array<T, Ix0> {
+    fn array<D>(
+        self,
+        beside: &Array<bool, D>,
+        location: &'static Location<'static>,
+    ) -> Array<T, Ix0> {
         let value = beside.constant(self.scalar(), location);
         Array::of(value.session(), value.node().clone())
     }
@@ -292,7 +302,11 @@ impl<T: Element, E: Dimension> Branch for &Array<T, E> {
     type Elem = T;
     type Dim = E;
 
-    fn array<D>(self, _beside: &Array<bool, D>, _location: &'static Location<'static>) -> Array<T, E> {
+    fn array<D>(
+        self,
+        _beside: &Array<bool, D>,
+        _location: &'static Location<'static>,
+    ) -> Array<T, E> {
         self.clone()
     }
 }

@@ -41,7 +41,10 @@ impl Region {
     /// Zeros.
     #[track_caller]
     #[must_use]
-    pub fn zeros<T: Number, D: Dimension>(&self, shape: impl IntoDimension<Dim = D>) -> Array<T, D> {
+    pub fn zeros<T: Number, D: Dimension>(
+        &self,
+        shape: impl IntoDimension<Dim = D>,
+    ) -> Array<T, D> {
         self.from_elem(shape, T::ZERO)
     }
 
@@ -80,7 +83,8 @@ impl Region {
         } else {
             T::ZERO
         };
-        let numbers: Array<i64, Ix1> = self.iota(Shape::from_slice(&[count]), "linspace", Location::caller());
+        let numbers: Array<i64, Ix1> =
+            self.iota(Shape::from_slice(&[count]), "linspace", Location::caller());
         numbers.cast::<T>() * step + start
     }
 
@@ -88,7 +92,8 @@ impl Region {
     #[track_caller]
     #[must_use]
     pub fn eye<T: Number>(&self, size: usize) -> Array<T, Ix2> {
-        let numbers: Array<i64, Ix1> = self.iota(Shape::from_slice(&[size]), "eye", Location::caller());
+        let numbers: Array<i64, Ix1> =
+            self.iota(Shape::from_slice(&[size]), "eye", Location::caller());
         let rows = numbers.insert_axis(ndarray::Axis(1));
         rows.equal(&numbers).cast()
     }
@@ -136,9 +141,9 @@ impl Region {
         let operation = function.name();
         let numbers: Array<i64, D> = self.iota(shape.clone(), operation, location);
         // The bits are what counts.
-        let seed: Array<i64, D> = self
-            .session()
-            .filled(shape.clone(), seed as i64, operation, location);
+        let seed: Array<i64, D> =
+            self.session()
+                .filled(shape.clone(), seed as i64, operation, location);
         let operands = [seed.node(), numbers.node()].into_iter().cloned().collect();
         let op = Op::Apply(Function::Maths(function), operands);
         numbers.plan(T::DTYPE, shape, op, operation, location)

@@ -45,7 +45,10 @@ pub fn concatenate<T: Element, D: RemoveAxis>(
 ///
 /// If there are no arrays, their shapes differ, an array cannot have this axis, or one stands for a mistake.
 #[track_caller]
-pub fn stack<T: Element, D>(axis: Axis, arrays: &[impl Borrow<Array<T, D>>]) -> Result<Array<T, D::Larger>>
+pub fn stack<T: Element, D>(
+    axis: Axis,
+    arrays: &[impl Borrow<Array<T, D>>],
+) -> Result<Array<T, D::Larger>>
 where
     D: Dimension,
     D::Larger: RemoveAxis,
@@ -61,7 +64,10 @@ where
         let axis = axis.index();
         return Err(Misuse::new("stack", Problem::Axis { axis, shape }, location).into());
     }
-    let arrays: Vec<Array<T, D::Larger>> = arrays.iter().map(|array| with_axis(array.borrow())).collect();
+    let arrays: Vec<Array<T, D::Larger>> = arrays
+        .iter()
+        .map(|array| with_axis(array.borrow()))
+        .collect();
     joined(axis, &arrays.iter().collect::<Vec<_>>(), "stack", location)
 }
 
@@ -91,7 +97,8 @@ fn joined<T: Element, D: Dimension>(
         shape[axis] = 0;
         shape
     };
-    let differs = |array: &&&Array<T, D>| array.ndim() != first.ndim() || others(array) != others(first);
+    let differs =
+        |array: &&&Array<T, D>| array.ndim() != first.ndim() || others(array) != others(first);
     if let Some(other) = arrays.iter().find(differs) {
         return fails(Problem::Shapes {
             left: first.shape().into(),
@@ -99,11 +106,17 @@ fn joined<T: Element, D: Dimension>(
         });
     }
     // More than a word counts is refused with the shape.
-    shape[axis] = arrays
-        .iter()
-        .fold(0, |sum: usize, array| sum.saturating_add(array.shape()[axis]));
+    shape[axis] = arrays.iter().fold(0, |sum: usize, array| {
+        sum.saturating_add(array.shape()[axis])
+    });
     let parts = arrays.iter().map(|array| array.node().clone()).collect();
-    let joined: Array<T, D> = first.plan(T::DTYPE, shape, Op::Join { parts, axis }, operation, location);
+    let joined: Array<T, D> = first.plan(
+        T::DTYPE,
+        shape,
+        Op::Join { parts, axis },
+        operation,
+        location,
+    );
     match joined.node().failure() {
         Some(failure) => Err(failure),
         None => Ok(joined),

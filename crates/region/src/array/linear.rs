@@ -100,8 +100,9 @@ impl<T: Number, D: Dimension> Array<T, D> {
         inserted: usize,
         location: &'static Location<'static>,
     ) -> Array<T, Ix2> {
-        let own =
-            |axis: usize| shape::AxisSource::same(axis + usize::from(self.ndim() == 1 && axis >= inserted));
+        let own = |axis: usize| {
+            shape::AxisSource::same(axis + usize::from(self.ndim() == 1 && axis >= inserted))
+        };
         self.mapped(shape, (0..self.ndim()).map(own).collect(), "dot", location)
     }
 
@@ -133,7 +134,9 @@ impl<T: Number, D: Dimension> Array<T, D> {
         let (left, right) = (self.node().shape.clone(), other.node().shape.clone());
         let (m, n) = (left.len().wrapping_sub(2), right.len().wrapping_sub(2));
         let batch = match (left.get(..m), right.get(..n)) {
-            (Some(of_left), Some(of_right)) if left[m + 1] == right[n] => shape::broadcast(of_left, of_right),
+            (Some(of_left), Some(of_right)) if left[m + 1] == right[n] => {
+                shape::broadcast(of_left, of_right)
+            }
             _ => None,
         };
         let Some(batch) = batch else {
@@ -141,11 +144,16 @@ impl<T: Number, D: Dimension> Array<T, D> {
                 left: self.shape().into(),
                 right: other.shape().into(),
             };
-            let longer = if left.len() >= right.len() { &left } else { &right };
+            let longer = if left.len() >= right.len() {
+                &left
+            } else {
+                &right
+            };
             return self.mistake(T::DTYPE, longer, "matmul", problem, location);
         };
-        let with =
-            |rows: usize, columns: usize| -> Shape { batch.iter().copied().chain([rows, columns]).collect() };
+        let with = |rows: usize, columns: usize| -> Shape {
+            batch.iter().copied().chain([rows, columns]).collect()
+        };
         let (rows, inner, columns) = (left[m], left[m + 1], right[n + 1]);
         let left: Array<T, D> = self.stretched(&with(rows, inner), "matmul", location);
         let right: Array<T, E> = other.stretched(&with(inner, columns), "matmul", location);

@@ -111,14 +111,16 @@ impl<T: Float, D> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn is_infinite(&self) -> Array<bool, D> {
-        self.abs().beside(Comparison::Equal, f32::INFINITY, f64::INFINITY)
+        self.abs()
+            .beside(Comparison::Equal, f32::INFINITY, f64::INFINITY)
     }
 
     /// Where an element is neither infinite nor NaN.
     #[track_caller]
     #[must_use]
     pub fn is_finite(&self) -> Array<bool, D> {
-        self.abs().beside(Comparison::Less, f32::INFINITY, f64::INFINITY)
+        self.abs()
+            .beside(Comparison::Less, f32::INFINITY, f64::INFINITY)
     }
 
     /// Angles in radians as degrees.

@@ -171,7 +171,10 @@ impl<T, D> Array<T, D> {
             .node
             .failure()
             .unwrap_or_else(|| Misuse::new(operation, problem, location).into());
-        Array::of(&self.session, self.session.fail(dtype, shape, failure, location))
+        Array::of(
+            &self.session,
+            self.session.fail(dtype, shape, failure, location),
+        )
     }
 
     /// A view of the elements that the map gives.
@@ -196,7 +199,13 @@ impl<T, D> Array<T, D> {
         };
         let (source, map) = seen.unwrap_or((&self.node, map));
         let source = NodeRef::clone(source);
-        self.plan(self.node.dtype, shape, Op::View(source, map), operation, location)
+        self.plan(
+            self.node.dtype,
+            shape,
+            Op::View(source, map),
+            operation,
+            location,
+        )
     }
 
     /// The elements stretched to a shape, which has been found to be possible.
@@ -221,11 +230,21 @@ impl<T: Element, D> Array<T, D> {
     fn each<U: Element>(&self, function: Function) -> Array<U, D> {
         let op = Op::Apply(function, smallvec::smallvec![NodeRef::clone(&self.node)]);
         let location = Location::caller();
-        self.plan(U::DTYPE, self.node.shape.clone(), op, function.word(), location)
+        self.plan(
+            U::DTYPE,
+            self.node.shape.clone(),
+            op,
+            function.word(),
+            location,
+        )
     }
 
     /// An array of one value, to be stretched.
-    fn constant(&self, value: Scalar, location: &'static Location<'static>) -> Array<T, ndarray::Ix0> {
+    fn constant(
+        &self,
+        value: Scalar,
+        location: &'static Location<'static>,
+    ) -> Array<T, ndarray::Ix0> {
         self.plan(
             value.dtype(),
             Shape::new(),
@@ -239,13 +258,25 @@ impl<T: Element, D> Array<T, D> {
     #[track_caller]
     fn with_scalar<U: Element>(&self, function: Function, value: T, is_left: bool) -> Array<U, D> {
         let location = Location::caller();
-        let value: Array<T, D> =
-            self.constant(value.scalar(), location)
-                .stretched(&self.node.shape, function.word(), location);
+        let value: Array<T, D> = self.constant(value.scalar(), location).stretched(
+            &self.node.shape,
+            function.word(),
+            location,
+        );
         let (left, right) = (NodeRef::clone(&self.node), NodeRef::clone(&value.node));
-        let operands = if is_left { [right, left] } else { [left, right] };
+        let operands = if is_left {
+            [right, left]
+        } else {
+            [left, right]
+        };
         let op = Op::Apply(function, operands.into_iter().collect());
-        self.plan(U::DTYPE, self.node.shape.clone(), op, function.word(), location)
+        self.plan(
+            U::DTYPE,
+            self.node.shape.clone(),
+            op,
+            function.word(),
+            location,
+        )
     }
 
     /// A function of the elements of two arrays at the same place, once they have one shape.
@@ -274,7 +305,9 @@ impl<T: Element, D> Array<T, D> {
         };
         let left: Array<T, D> = self.stretched(&shape, function.word(), location);
         let right: Array<T, D> = other.stretched(&shape, function.word(), location);
-        let operands = [left.node.clone(), right.node.clone()].into_iter().collect();
+        let operands = [left.node.clone(), right.node.clone()]
+            .into_iter()
+            .collect();
         self.plan(
             U::DTYPE,
             shape,
@@ -299,7 +332,12 @@ impl<T, D> Drop for Array<T, D> {
 
 impl<T, D> fmt::Debug for Array<T, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Array({:?} of {}", self.shape(), std::any::type_name::<T>())?;
+        write!(
+            f,
+            "Array({:?} of {}",
+            self.shape(),
+            std::any::type_name::<T>()
+        )?;
         match self.node.failure() {
             Some(error) => write!(f, ", {error})"),
             None => write!(f, " on {})", self.node.device),

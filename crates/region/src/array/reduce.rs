@@ -230,7 +230,13 @@ impl<T: Float, D: Dimension> Array<T, D> {
     #[must_use]
     pub fn mean(&self) -> Array<T, Ix0> {
         let location = Location::caller();
-        let sum = self.reduced(Reduction::Sum, self.all_axes(), DType::F64, "mean", location);
+        let sum = self.reduced(
+            Reduction::Sum,
+            self.all_axes(),
+            DType::F64,
+            "mean",
+            location,
+        );
         over(sum, self.len() as f64).cast()
     }
 
@@ -242,7 +248,13 @@ impl<T: Float, D: Dimension> Array<T, D> {
         D: RemoveAxis,
     {
         let axes = Axes::from_slice(&[axis.index()]);
-        let sum = self.reduced(Reduction::Sum, axes, DType::F64, "mean_axis", Location::caller());
+        let sum = self.reduced(
+            Reduction::Sum,
+            axes,
+            DType::F64,
+            "mean_axis",
+            Location::caller(),
+        );
         over(sum, self.along(&[axis]) as f64).cast()
     }
 

@@ -197,12 +197,22 @@ impl<T: Element, D: Dimension, E: Dimension> Part<'_, T, D, E> {
 
     /// Takes what a function gives of the elements as they are and another operand.
     #[track_caller]
-    pub(super) fn update(&mut self, function: Function, other: impl Operand<T, E>, operation: &'static str) {
+    pub(super) fn update(
+        &mut self,
+        function: Function,
+        other: impl Operand<T, E>,
+        operation: &'static str,
+    ) {
         let value = other.apply::<T>(&self.get(), function);
         self.set(&value, operation, Location::caller());
     }
 
-    fn set<F>(&mut self, value: &Array<T, F>, operation: &'static str, location: &'static Location<'static>) {
+    fn set<F>(
+        &mut self,
+        value: &Array<T, F>,
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) {
         let base = self.array.node().clone();
         let dtype = <T as Sealed>::DTYPE;
         if base.failure().is_some() {

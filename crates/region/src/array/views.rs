@@ -42,7 +42,13 @@ impl<T, D> Array<T, D> {
             Ok(sliced) => self.mapped(sliced.shape, sliced.map, "slice", location),
             Err(problem) => {
                 let rank = info.out_ndim();
-                self.mistake(self.node().dtype, &vec![0; rank], "slice", problem, location)
+                self.mistake(
+                    self.node().dtype,
+                    &vec![0; rank],
+                    "slice",
+                    problem,
+                    location,
+                )
             }
         }
     }
@@ -68,7 +74,13 @@ impl<T, D> Array<T, D> {
         elements[axis.index()] = slice.into();
         match self.sliced(&elements) {
             Ok(sliced) => self.mapped(sliced.shape, sliced.map, operation, location),
-            Err(problem) => self.mistake(self.node().dtype, self.shape(), operation, problem, location),
+            Err(problem) => self.mistake(
+                self.node().dtype,
+                self.shape(),
+                operation,
+                problem,
+                location,
+            ),
         }
     }
 
@@ -93,7 +105,9 @@ impl<T, D> Array<T, D> {
         let smaller = || self.shape()[..self.ndim().saturating_sub(1)].to_vec();
         let sliced = match self.indexed(axis, index) {
             Ok(sliced) => sliced,
-            Err(problem) => return self.mistake(self.node().dtype, &smaller(), operation, problem, location),
+            Err(problem) => {
+                return self.mistake(self.node().dtype, &smaller(), operation, problem, location);
+            }
         };
         self.mapped(sliced.shape, sliced.map, operation, location)
     }
@@ -176,10 +190,13 @@ impl<T, D> Array<T, D> {
     }
 
     fn length_of(&self, axis: usize) -> Result<usize, Problem> {
-        self.shape().get(axis).copied().ok_or_else(|| Problem::Axis {
-            axis,
-            shape: self.shape().into(),
-        })
+        self.shape()
+            .get(axis)
+            .copied()
+            .ok_or_else(|| Problem::Axis {
+                axis,
+                shape: self.shape().into(),
+            })
     }
 
     /// The axes in the opposite order: of a matrix, the transpose.
@@ -204,7 +221,11 @@ impl<T, D> Array<T, D> {
     where
         D: Dimension,
     {
-        self.reordered_axes(axes.into_dimension().slice(), "permuted_axes", Location::caller())
+        self.reordered_axes(
+            axes.into_dimension().slice(),
+            "permuted_axes",
+            Location::caller(),
+        )
     }
 
     /// Two axes the other way round.
@@ -230,7 +251,15 @@ impl<T, D> Array<T, D> {
             axes: order.into(),
             shape: self.shape().into(),
         };
-        let fails = || self.mistake(self.node().dtype, self.shape(), operation, problem(), location);
+        let fails = || {
+            self.mistake(
+                self.node().dtype,
+                self.shape(),
+                operation,
+                problem(),
+                location,
+            )
+        };
         if order.len() != self.ndim() {
             return fails();
         }
@@ -274,7 +303,8 @@ impl<T, D> Array<T, D> {
             return self.no_axis(axis, &shape, operation, location);
         }
         shape.insert(axis.index(), 1);
-        let map = (0..self.ndim()).map(|own| AxisSource::same(own + usize::from(own >= axis.index())));
+        let map =
+            (0..self.ndim()).map(|own| AxisSource::same(own + usize::from(own >= axis.index())));
         self.mapped(shape, map.collect(), operation, location)
     }
 
@@ -282,7 +312,12 @@ impl<T, D> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn inverted_axis(&self, axis: Axis) -> Self {
-        self.along_axis(axis, Slice::new(0, None, -1), "inverted_axis", Location::caller())
+        self.along_axis(
+            axis,
+            Slice::new(0, None, -1),
+            "inverted_axis",
+            Location::caller(),
+        )
     }
 
     /// Stretched to a shape: axes of length 1, and ones in front, are repeated.
@@ -297,7 +332,11 @@ impl<T, D> Array<T, D> {
 
     /// Stretched to the shape of another array, for an operation.
     #[track_caller]
-    pub(super) fn broadcast_to<E>(&self, like: &Array<T, E>, operation: &'static str) -> Array<T, E> {
+    pub(super) fn broadcast_to<E>(
+        &self,
+        like: &Array<T, E>,
+        operation: &'static str,
+    ) -> Array<T, E> {
         self.broadcast_shape(&like.node().shape, operation, Location::caller())
     }
 
@@ -334,7 +373,10 @@ impl<T, D> Array<T, D> {
     /// If that has another number of elements, that is a mistake.
     #[track_caller]
     #[must_use]
-    pub fn into_shape_with_order<E: Dimension>(&self, shape: impl IntoDimension<Dim = E>) -> Array<T, E> {
+    pub fn into_shape_with_order<E: Dimension>(
+        &self,
+        shape: impl IntoDimension<Dim = E>,
+    ) -> Array<T, E> {
         let shape = Shape::from_slice(shape.into_dimension().slice());
         self.reordered(shape, "into_shape_with_order", Location::caller())
     }
@@ -343,7 +385,11 @@ impl<T, D> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn flatten(&self) -> Array<T, Ix1> {
-        self.reordered(Shape::from_slice(&[self.len()]), "flatten", Location::caller())
+        self.reordered(
+            Shape::from_slice(&[self.len()]),
+            "flatten",
+            Location::caller(),
+        )
     }
 
     /// The same elements in another shape.
@@ -394,7 +440,12 @@ impl<T: Element> Array<T, ndarray::Ix2> {
     pub fn diag(&self) -> Array<T, Ix1> {
         let length = self.shape()[0].min(self.shape()[1]);
         let map = AxisMap::from_slice(&[AxisSource::same(0), AxisSource::same(0)]);
-        self.mapped(Shape::from_slice(&[length]), map, "diag", Location::caller())
+        self.mapped(
+            Shape::from_slice(&[length]),
+            map,
+            "diag",
+            Location::caller(),
+        )
     }
 }
 

@@ -52,7 +52,10 @@ impl Accumulator {
     /// Declares shared memory, `kept0` and so on, for what each thread of a block keeps.
     pub(super) fn shared(self) -> String {
         let declare = |(slot, dtype): (usize, &DType)| {
-            format!("\t.shared .align 8 .b8 kept{slot}[{}];\n", BLOCK * dtype.bytes())
+            format!(
+                "\t.shared .align 8 .b8 kept{slot}[{}];\n",
+                BLOCK * dtype.bytes()
+            )
         };
         self.slots().iter().enumerate().map(declare).collect()
     }
@@ -81,7 +84,12 @@ impl Accumulator {
     }
 
     /// One element, the number of which is given by `number`, as what would be kept of it alone.
-    pub(super) fn only(self, body: &mut Body, element: Reg, number: impl FnOnce(&mut Body) -> Reg) -> Kept {
+    pub(super) fn only(
+        self,
+        body: &mut Body,
+        element: Reg,
+        number: impl FnOnce(&mut Body) -> Reg,
+    ) -> Kept {
         let slots = self.slots();
         let first = match (self.reduction, self.element) {
             (_, DType::Bool) => body.as_word(element),
@@ -111,7 +119,9 @@ impl Accumulator {
         match self.reduction {
             Reduction::Sum if kept.len() == 2 => add_exactly(body, kept, other),
             Reduction::Sum => line!(body, "add.{} {a}, {a}, {b};", arithmetic(dtype)),
-            Reduction::Product if Class::of(dtype) == Class::F64 => line!(body, "mul.rn.f64 {a}, {a}, {b};"),
+            Reduction::Product if Class::of(dtype) == Class::F64 => {
+                line!(body, "mul.rn.f64 {a}, {a}, {b};")
+            }
             Reduction::Product => line!(body, "mul.lo.{} {a}, {a}, {b};", arithmetic(dtype)),
             Reduction::Any => line!(body, "or.b32 {a}, {a}, {b};"),
             Reduction::All => line!(body, "and.b32 {a}, {a}, {b};"),
@@ -135,8 +145,18 @@ impl Accumulator {
                 line!(body, "setp.lt.s64 {earlier}, {}, {};", other[1], kept[1]);
                 line!(body, "and.pred {same}, {same}, {earlier};");
                 line!(body, "or.pred {better}, {better}, {same};");
-                line!(body, "selp.{} {a}, {b}, {a}, {better};", Class::of(dtype).moved());
-                line!(body, "selp.b64 {}, {}, {}, {better};", kept[1], other[1], kept[1]);
+                line!(
+                    body,
+                    "selp.{} {a}, {b}, {a}, {better};",
+                    Class::of(dtype).moved()
+                );
+                line!(
+                    body,
+                    "selp.b64 {}, {}, {}, {better};",
+                    kept[1],
+                    other[1],
+                    kept[1]
+                );
             }
         }
     }

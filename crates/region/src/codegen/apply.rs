@@ -12,7 +12,13 @@ use crate::{
 };
 
 /// Applies the function to elements of type `from`; of a selection, that is what is chosen from. The result has type `to`.
-pub(super) fn apply(body: &mut Body, function: Function, from: DType, to: DType, values: &[Reg]) -> Reg {
+pub(super) fn apply(
+    body: &mut Body,
+    function: Function,
+    from: DType,
+    to: DType,
+    values: &[Reg],
+) -> Reg {
     match function {
         Function::Cast(_) => cast(body, from, to, values[0]),
         Function::Maths(function) => {
@@ -51,7 +57,11 @@ fn float(body: &mut Body, function: Function, dtype: DType, values: &[Reg]) -> R
         (Function::Absolute, _) => line!(body, "abs.{kind} {result}, {a};"),
         (Function::SquareRoot, _) => line!(body, "sqrt.rn.{kind} {result}, {a};"),
         (Function::Signum, _) => {
-            let (is_nan, sign, unit) = (body.reg(Class::Predicate), body.reg(a.class), body.reg(a.class));
+            let (is_nan, sign, unit) = (
+                body.reg(Class::Predicate),
+                body.reg(a.class),
+                body.reg(a.class),
+            );
             line!(body, "mov.{kind} {unit}, {one};");
             line!(body, "copysign.{kind} {sign}, {a}, {unit};");
             line!(body, "setp.nan.{kind} {is_nan}, {a}, {a};");
@@ -86,7 +96,11 @@ pub(super) fn extreme(body: &mut Body, name: &str, dtype: DType, a: Reg, b: Reg)
         return chosen;
     }
     // The instruction prefers the operand that is a number; the sum is a NaN if there is one.
-    let (is_nan, nan, result) = (body.reg(Class::Predicate), body.reg(a.class), body.reg(a.class));
+    let (is_nan, nan, result) = (
+        body.reg(Class::Predicate),
+        body.reg(a.class),
+        body.reg(a.class),
+    );
     line!(body, "add.rn.{kind} {nan}, {a}, {b};");
     line!(body, "setp.nan.{kind} {is_nan}, {a}, {b};");
     line!(body, "selp.{kind} {result}, {nan}, {chosen}, {is_nan};");
@@ -106,7 +120,8 @@ fn integer(body: &mut Body, function: Function, dtype: DType, values: &[Reg]) ->
         (Function::Multiply, &[a, b]) => line!(body, "mul.lo.s{bits} {result}, {a}, {b};"),
         (Function::Divide | Function::Remainder, &[a, b]) => {
             // What a division by 0 gives is not defined, so it is made by 1 and its result is not used.
-            let (by_zero, divisor, quotient) = (body.reg(Class::Predicate), body.reg(class), body.reg(class));
+            let (by_zero, divisor, quotient) =
+                (body.reg(Class::Predicate), body.reg(class), body.reg(class));
             let name = function.word();
             line!(body, "setp.eq.s{bits} {by_zero}, {b}, 0;");
             line!(body, "selp.b{bits} {divisor}, 1, {b}, {by_zero};");

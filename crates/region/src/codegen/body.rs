@@ -52,7 +52,10 @@ impl Parameter {
     /// Whether it is the address of an array, of which a launch must know.
     fn is_array(&self) -> bool {
         match self {
-            Parameter::Elements(_) | Parameter::Target(_) | Parameter::Partial(_) | Parameter::Flag => true,
+            Parameter::Elements(_)
+            | Parameter::Target(_)
+            | Parameter::Partial(_)
+            | Parameter::Flag => true,
             Parameter::Index(_)
             | Parameter::Scalar(_)
             | Parameter::Constant { .. }
@@ -289,10 +292,12 @@ impl Body {
 
     /// The register with what the flag becomes if an index of the node is none.
     pub(super) fn check(&mut self, node: &NodeRef, axis: usize, length: usize) -> Reg {
-        self.parameter(Use::Check(node.id), Class::B32, ".u32", || Parameter::Check {
-            node: NodeRef::clone(node),
-            axis,
-            length,
+        self.parameter(Use::Check(node.id), Class::B32, ".u32", || {
+            Parameter::Check {
+                node: NodeRef::clone(node),
+                axis,
+                length,
+            }
         })
     }
 
@@ -303,7 +308,10 @@ impl Body {
 
     /// The register with the value of a node, which is passed.
     pub(super) fn constant(&mut self, node: u64, value: Scalar) -> Reg {
-        self.value(Use::Scalar(node), value, || Parameter::Constant { node, value })
+        self.value(Use::Scalar(node), value, || Parameter::Constant {
+            node,
+            value,
+        })
     }
 
     fn value(&mut self, purpose: Use, value: Scalar, parameter: impl FnOnce() -> Parameter) -> Reg {
@@ -344,15 +352,22 @@ impl Body {
     /// arrays come from a table.
     fn load_parameters(&mut self) -> Loaded {
         let all = std::mem::take(&mut self.parameters);
-        let has_table = parameter_bytes(all.iter().map(|declared| declared.kind)) > PARAMETER_BYTES_MAX;
+        let has_table =
+            parameter_bytes(all.iter().map(|declared| declared.kind)) > PARAMETER_BYTES_MAX;
         let mut loaded = Loaded::default();
         let table = has_table.then(|| self.reg(Class::B64));
         let mut of_table = String::new();
-        for Declared { parameter, kind, reg } in all {
+        for Declared {
+            parameter,
+            kind,
+            reg,
+        } in all
+        {
             match table {
                 Some(table) if !parameter.is_array() => {
                     let offset = loaded.table.len() * ENTRY_BYTES;
-                    writeln!(of_table, "\tld.global{kind} {reg}, [{table}+{offset}];").expect(STRING);
+                    writeln!(of_table, "\tld.global{kind} {reg}, [{table}+{offset}];")
+                        .expect(STRING);
                     loaded.table.push(parameter);
                 }
                 _ => {

@@ -22,7 +22,8 @@ use crate::{
 /// more.
 const SIGNATURES_MAX: usize = 1024;
 
-static CACHE: LazyLock<Mutex<FxHashMap<Signature, Arc<Generated<Slot>>>>> = LazyLock::new(Mutex::default);
+static CACHE: LazyLock<Mutex<FxHashMap<Signature, Arc<Generated<Slot>>>>> =
+    LazyLock::new(Mutex::default);
 
 /// All that generated kernels follow from. Nodes go by numbers: first those up to the root, then the epilogue, then what is
 /// read.
@@ -105,7 +106,10 @@ impl<'a> Numbered<'a> {
             };
             NodeSignature::of(&fused.node, Some(what))
         });
-        let inputs = kernel.inputs.iter().map(|node| NodeSignature::of(node, None));
+        let inputs = kernel
+            .inputs
+            .iter()
+            .map(|node| NodeSignature::of(node, None));
         let outputs = kernel.outputs.iter().map(|output| OutputSignature {
             value: self.number(&output.value),
             place: output
@@ -214,7 +218,10 @@ mod tests {
     fn a_reduction_that_another_thread_has_enqueued_meanwhile_is_still_generated() {
         let device = Device::simulated().unwrap();
         let x = Array::from_host(&device, &Array1::<f32>::ones(50)).unwrap();
-        for sum in [(&x * 2.0).sum_axis(Axis(0)), (&x * 2.0).product_axis(Axis(0))] {
+        for sum in [
+            (&x * 2.0).sum_axis(Axis(0)),
+            (&x * 2.0).product_axis(Axis(0)),
+        ] {
             let node = sum.node();
             let planned = only_kernel(node);
             let kernel = || generate(&planned).passes.remove(0).kernel;

@@ -74,7 +74,12 @@ fn float_to_integer(body: &mut Body, from: DType, to: DType, value: Reg) -> Reg 
         DType::I64 => ("s64", 64),
         _ => ("u32", 32),
     };
-    let rounded = convert(body, &format!("cvt.rzi.{whole}.{kind}"), Class::of(to), value);
+    let rounded = convert(
+        body,
+        &format!("cvt.rzi.{whole}.{kind}"),
+        Class::of(to),
+        value,
+    );
     let (is_nan, result) = (body.reg(Class::Predicate), body.reg(Class::of(to)));
     line!(body, "setp.nan.{kind} {is_nan}, {value}, {value};");
     line!(body, "selp.b{bits} {result}, 0, {rounded}, {is_nan};");

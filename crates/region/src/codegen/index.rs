@@ -85,7 +85,8 @@ impl Walk<'_> {
     pub(super) fn length(&mut self, place: Place, axis: usize) -> Reg {
         let indices = &self.places[place.0];
         let (owner, length) = (indices.owner, indices.shape[axis]);
-        self.body.index_parameter(Use::Length(owner, axis), length as i64)
+        self.body
+            .index_parameter(Use::Length(owner, axis), length as i64)
     }
 
     /// The number of the element at a place.
@@ -103,7 +104,10 @@ impl Walk<'_> {
                     let length = self.length(place, axis);
                     let sum = self.body.index_reg();
                     let bits = self.body.bits();
-                    line!(self.body, "mad.lo.s{bits} {sum}, {before}, {length}, {index};");
+                    line!(
+                        self.body,
+                        "mad.lo.s{bits} {sum}, {before}, {length}, {index};"
+                    );
                     sum
                 }
             });
@@ -260,7 +264,10 @@ impl Walk<'_> {
             return self.numbered(owner, shape, number);
         };
         // One behind the other, for neighbours' places are.
-        let numbers: SmallVec<[Reg; 4]> = self.neighbours(first).map(|place| self.number(place)).collect();
+        let numbers: SmallVec<[Reg; 4]> = self
+            .neighbours(first)
+            .map(|place| self.number(place))
+            .collect();
         let places: SmallVec<[Place; 4]> = numbers
             .iter()
             .map(|&number| self.numbered(owner, shape, number))
@@ -285,7 +292,9 @@ impl Walk<'_> {
         };
         let mut index = self.axis(place, of_view);
         if from.step != 1 {
-            let step = self.body.index_parameter(Use::Step(view, axis), from.step as i64);
+            let step = self
+                .body
+                .index_parameter(Use::Step(view, axis), from.step as i64);
             let scaled = self.body.index_reg();
             line!(self.body, "mul.lo.s{bits} {scaled}, {index}, {step};");
             index = scaled;

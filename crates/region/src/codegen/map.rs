@@ -139,7 +139,11 @@ fn in_vectors(body: &mut Body, kernel: &FusedKernel, thread: Reg, count: Reg, la
     line!(body, "setp.ge.u{bits} {is_tail}, {thread}, {vectors};");
     line!(body, "@{is_tail} bra TAIL;");
     let first = body.index_reg();
-    line!(body, "shl.b{bits} {first}, {thread}, {};", lanes.trailing_zeros());
+    line!(
+        body,
+        "shl.b{bits} {first}, {thread}, {};",
+        lanes.trailing_zeros()
+    );
     let mut walk = Walk::new(body, kernel, true);
     let mut number = first;
     let mut places: SmallVec<[Place; 4]> = SmallVec::new();
@@ -156,7 +160,11 @@ fn in_vectors(body: &mut Body, kernel: &FusedKernel, thread: Reg, count: Reg, la
     body.label("TAIL");
     let (last, done, after) = (body.index_reg(), body.index_reg(), body.index_reg());
     line!(body, "sub.s{bits} {after}, {thread}, {vectors};");
-    line!(body, "shl.b{bits} {done}, {vectors}, {};", lanes.trailing_zeros());
+    line!(
+        body,
+        "shl.b{bits} {done}, {vectors}, {};",
+        lanes.trailing_zeros()
+    );
     line!(body, "add.s{bits} {last}, {done}, {after};");
     let beyond = body.reg(Class::Predicate);
     line!(body, "setp.ge.u{bits} {beyond}, {last}, {count};");
@@ -193,7 +201,9 @@ mod tests {
 
     /// Bytes of the parameters that a kernel declares.
     fn declared_bytes(ptx: &str) -> usize {
-        let kinds = ptx.lines().filter_map(|line| line.strip_prefix("\t.param "));
+        let kinds = ptx
+            .lines()
+            .filter_map(|line| line.strip_prefix("\t.param "));
         kinds.fold(0, |bytes: usize, kind| {
             let size = if kind.starts_with(".u64") || kind.starts_with(".f64") {
                 8
@@ -206,8 +216,9 @@ mod tests {
 
     /// The sum of so many slices, each with twelve parameters, and its kernel.
     fn kernel_of_slices<T: Number>(x: &crate::Array<T, Ix6>, count: usize) -> Kernel {
-        let starts =
-            |at: usize| [at % 4, at / 4 % 4, at / 16 % 4, at / 64 % 4, 0, 0].map(|start| start as isize + 1);
+        let starts = |at: usize| {
+            [at % 4, at / 4 % 4, at / 16 % 4, at / 64 % 4, 0, 0].map(|start| start as isize + 1)
+        };
         let parts = (0..count).map(|at| {
             let [a, b, c, d, e, f] = starts(at);
             x.slice(s![a..a + 5;2, b..b + 5;2, c..c + 5;2, d..d + 5;2, e..e + 5;2, f..f + 5;2])
@@ -247,10 +258,19 @@ mod tests {
         let region = Region::new(Device::simulated().unwrap());
         let session = region.session();
         let location = std::panic::Location::caller();
-        let numbers = session.plan(DType::I64, Shape::from_elem(99, 6), Op::Iota, "numbers", location);
+        let numbers = session.plan(
+            DType::I64,
+            Shape::from_elem(99, 6),
+            Op::Iota,
+            "numbers",
+            location,
+        );
         let kernel = kernel_of_slices(&crate::Array::<i64, _>::of(session, numbers), 50);
         assert!(kernel.wide && kernel.table.len() > 600);
-        assert_eq!(kernel.ptx.matches("ld.global.u64").count(), kernel.table.len());
+        assert_eq!(
+            kernel.ptx.matches("ld.global.u64").count(),
+            kernel.table.len()
+        );
         assert_eq!(declared_bytes(&kernel.ptx), 16);
     }
 

@@ -61,14 +61,21 @@ impl Body {
         if dtype != DType::Bool {
             return loaded;
         }
-        loaded.into_iter().map(|byte| self.is_not_zero(byte)).collect()
+        loaded
+            .into_iter()
+            .map(|byte| self.is_not_zero(byte))
+            .collect()
     }
 
     /// Stores neighbouring elements. The address is a multiple of what they have in bytes.
     pub(super) fn store(&mut self, dtype: DType, address: Reg, lanes: &[Reg]) {
         let lanes: Lanes = lanes.iter().map(|&lane| self.as_word(lane)).collect();
         let (vector, kind) = (vector(lanes.len()), in_memory(dtype));
-        line!(self, "st.global{vector}.{kind} [{address}], {};", list(&lanes));
+        line!(
+            self,
+            "st.global{vector}.{kind} [{address}], {};",
+            list(&lanes)
+        );
     }
 
     /// Whether a word is not 0.

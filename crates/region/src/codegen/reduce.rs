@@ -78,7 +78,10 @@ pub(super) fn reduce(kernel: &FusedKernel) -> Generated {
         .rev()
         .find(|&axis| source.shape[axis] != 1)
         .is_some_and(|axis| !axes.contains(&axis));
-    let splits = each.div_ceil(SHARE).min(BLOCKS_MAX.div_ceil(results)).max(1);
+    let splits = each
+        .div_ceil(SHARE)
+        .min(BLOCKS_MAX.div_ceil(results))
+        .max(1);
     let alone = || Generated::one(plan.alone(), results);
     if each <= ALONE_MAX || results > i32::MAX as usize {
         return alone();
@@ -94,7 +97,11 @@ pub(super) fn reduce(kernel: &FusedKernel) -> Generated {
     if splits == 1 {
         return Generated::one(plan.in_blocks(), results * BLOCK);
     }
-    plan.in_two(plan.in_blocks_shared(splits), results * splits * BLOCK, splits)
+    plan.in_two(
+        plan.in_blocks_shared(splits),
+        results * splits * BLOCK,
+        splits,
+    )
 }
 
 impl Plan<'_> {
@@ -159,7 +166,10 @@ impl Plan<'_> {
         line!(body, "setp.ge.u{bits} {beyond}, {result}, {results};");
         line!(body, "@{beyond} bra DONE;");
         let kept = self.gather(&mut body, result, split, splits);
-        line!(body, "mad.lo.s{bits} {partial}, {result}, {splits}, {split};");
+        line!(
+            body,
+            "mad.lo.s{bits} {partial}, {result}, {splits}, {split};"
+        );
         self.leave(&mut body, &kept, partial);
         body.label("DONE");
         self.finish(body, "")
@@ -257,7 +267,11 @@ impl Plan<'_> {
             line!(body, "add.s{bits} {number}, {}, {step};", numbers[lane - 1]);
             numbers.push(number);
         }
-        line!(body, "setp.ge.u{bits} {beyond}, {}, {each};", numbers[UNROLL - 1]);
+        line!(
+            body,
+            "setp.ge.u{bits} {beyond}, {}, {each};",
+            numbers[UNROLL - 1]
+        );
         line!(body, "@{beyond} bra REST;");
         let mut words = None;
         let mut walk = Walk::new(body, self.kernel, self.is_flat());
@@ -325,13 +339,22 @@ impl Plan<'_> {
         number: Reg,
     ) -> Place {
         if self.is_trailing() {
-            let each = walk.body.index_parameter(Use::Own("each"), self.each as i64);
+            let each = walk
+                .body
+                .index_parameter(Use::Own("each"), self.each as i64);
             let of_all = walk.body.index_reg();
             let bits = walk.body.bits();
-            line!(walk.body, "mad.lo.s{bits} {of_all}, {result}, {each}, {number};");
+            line!(
+                walk.body,
+                "mad.lo.s{bits} {of_all}, {result}, {each}, {number};"
+            );
             return walk.numbered(self.source.id, &self.source.shape, of_all);
         }
-        let shape: Shape = self.axes.iter().map(|&axis| self.source.shape[axis]).collect();
+        let shape: Shape = self
+            .axes
+            .iter()
+            .map(|&axis| self.source.shape[axis])
+            .collect();
         // The number that no node has stands for the axes that are reduced.
         let within = walk.numbered(u64::MAX, &shape, number);
         let mut axes = kept_axes.clone();

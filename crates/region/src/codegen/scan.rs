@@ -121,7 +121,9 @@ pub(super) fn scan(kernel: &FusedKernel) -> Generated {
     let (totals, prefixes) = (0..slots.len(), slots.len()..2 * slots.len());
     let temporaries = slots.iter().chain(&slots);
     Generated {
-        temporaries: temporaries.map(|slot| Temporary::of(partials, *slot)).collect(),
+        temporaries: temporaries
+            .map(|slot| Temporary::of(partials, *slot))
+            .collect(),
         passes: smallvec![
             Pass {
                 kernel: plan.in_blocks(Input::Elements, Output::Totals, cut),
@@ -209,14 +211,20 @@ impl Plan<'_> {
         line!(body, "mad.lo.s{bits} {first}, {thread}, {ITEMS}, {tile};");
         line!(body, "sub.s{bits} {last}, {end}, 1;");
         for item in 0..ITEMS {
-            let (at, place, inside) = (body.index_reg(), body.index_reg(), body.reg(Class::Predicate));
+            let (at, place, inside) = (
+                body.index_reg(),
+                body.index_reg(),
+                body.reg(Class::Predicate),
+            );
             line!(body, "add.s{bits} {at}, {first}, {item};");
             line!(body, "setp.lt.u{bits} {inside}, {at}, {end};");
             // Beyond the end, the last element is read, and does not count.
             line!(body, "min.u{bits} {place}, {at}, {last};");
             line!(body, "add.s{bits} {place}, {place}, {base};");
             let element = self.element(&mut body, input, place);
-            for ((&reg, &none), &dtype) in element.iter().zip(&nothing).zip(&self.accumulator.slots()) {
+            for ((&reg, &none), &dtype) in
+                element.iter().zip(&nothing).zip(&self.accumulator.slots())
+            {
                 line!(
                     body,
                     "selp.{} {reg}, {reg}, {none}, {inside};",
@@ -383,7 +391,11 @@ impl Shared {
     fn store(&self, body: &mut Body, kept: &Kept) {
         let slots = self.accumulator.slots();
         for ((&(_, own), &reg), &dtype) in self.places.iter().zip(kept).zip(&slots) {
-            line!(body, "st.shared.{} [{own}], {reg};", Class::of(dtype).moved());
+            line!(
+                body,
+                "st.shared.{} [{own}], {reg};",
+                Class::of(dtype).moved()
+            );
         }
     }
 
@@ -391,7 +403,11 @@ impl Shared {
     fn load_from(&self, body: &mut Body, into: &Kept, nothing: &Kept, distance: usize) {
         let bits = body.bits();
         let is_there = body.reg(Class::Predicate);
-        line!(body, "setp.ge.u{bits} {is_there}, {}, {distance};", self.thread);
+        line!(
+            body,
+            "setp.ge.u{bits} {is_there}, {}, {distance};",
+            self.thread
+        );
         set(body, into, nothing);
         let slots = self.accumulator.slots();
         for ((&(_, own), &reg), &dtype) in self.places.iter().zip(into).zip(&slots) {

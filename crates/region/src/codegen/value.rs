@@ -36,7 +36,8 @@ impl Extent {
             wide: nodes.any(|node| node.elements > NARROW_MAX),
             flat: kernel.nodes.iter().all(|fused| match &*fused.op {
                 Op::View(source, map) => {
-                    source.elements == 1 || preserves_linear_index(&fused.node.shape, map, &source.shape)
+                    source.elements == 1
+                        || preserves_linear_index(&fused.node.shape, map, &source.shape)
                 }
                 Op::Gather { .. } => false,
                 _ => true,
@@ -136,7 +137,11 @@ impl<'a> Walk<'a> {
                 self.views.insert((node.id, place), seen);
                 self.value(source, seen)
             }
-            Op::Gather { source, index, axis } => {
+            Op::Gather {
+                source,
+                index,
+                axis,
+            } => {
                 let index = self.value(index, place);
                 let chosen = self.checked_index(node, index, *axis, source.shape[*axis]);
                 let seen = self.with_axis(source.id, place, *axis, chosen, &source.shape);
@@ -187,7 +192,13 @@ impl<'a> Walk<'a> {
     }
 
     /// An index that was read from an array, or 0 if it is none of an axis of this length, which is noted.
-    pub(super) fn checked_index(&mut self, node: &NodeRef, index: Reg, axis: usize, length: usize) -> Reg {
+    pub(super) fn checked_index(
+        &mut self,
+        node: &NodeRef,
+        index: Reg,
+        axis: usize,
+        length: usize,
+    ) -> Reg {
         let code = self.body.check(node, axis, length);
         let length = self
             .body

@@ -86,7 +86,9 @@ impl Builder<'_> {
     fn alias<'c>(&self, candidate: &'c Candidate) -> Option<&'c NodeRef> {
         let source = match &*candidate.op {
             Op::Reshape(source) => source,
-            Op::View(source, map) if preserves_linear_index(&candidate.node.shape, map, &source.shape) => {
+            Op::View(source, map)
+                if preserves_linear_index(&candidate.node.shape, map, &source.shape) =>
+            {
                 source
             }
             _ => return None,
@@ -288,7 +290,10 @@ mod tests {
             ids(kernel.nodes.iter().map(|fused| &fused.node)),
             [squares.node().id, sum_id]
         );
-        assert_eq!(ids(kernel.epilogue.iter().map(|fused| &fused.node)), [root_id]);
+        assert_eq!(
+            ids(kernel.epilogue.iter().map(|fused| &fused.node)),
+            [root_id]
+        );
         assert_eq!(ids(&kernel.inputs), ids([x.node()]));
         assert_eq!(
             (kernel.output().value.id, kernel.output().target.id),

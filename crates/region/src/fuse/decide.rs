@@ -110,7 +110,12 @@ fn in_order(targets: &[NodeRef]) -> Vec<Candidate> {
 fn stands_alone(op: &Op) -> bool {
     !matches!(
         op,
-        Op::Constant(_) | Op::Iota | Op::Apply(..) | Op::View(..) | Op::Reshape(_) | Op::Gather { .. }
+        Op::Constant(_)
+            | Op::Iota
+            | Op::Apply(..)
+            | Op::View(..)
+            | Op::Reshape(_)
+            | Op::Gather { .. }
     )
 }
 
@@ -119,7 +124,9 @@ fn mark_needed(candidates: &mut [Candidate]) {
     for at in 0..candidates.len() {
         let candidate = &candidates[at];
         let needed: [Option<usize>; 2] = match &*candidate.op {
-            Op::Product(..) => [0, 1].map(|factor| factor_source(candidates, candidate.operands[factor])),
+            Op::Product(..) => {
+                [0, 1].map(|factor| factor_source(candidates, candidate.operands[factor]))
+            }
             // Two kernels look at the indices.
             Op::Scatter { adds: false, .. } => [candidate.operands[1], None],
             Op::Accumulate { .. } => [candidate.operands[0], None],
@@ -282,8 +289,8 @@ fn only_reduction(candidates: &[Candidate], root: usize) -> Option<usize> {
             Op::View(source, map) => {
                 let source_op = candidate.operands[0].map(|source| &*candidates[source].op);
                 let is_constant = matches!(source_op, Some(Op::Constant(_)));
-                is_possible &=
-                    is_constant || preserves_linear_index(&candidate.node.shape, map, &source.shape);
+                is_possible &= is_constant
+                    || preserves_linear_index(&candidate.node.shape, map, &source.shape);
             }
             _ => is_possible = false,
         }

@@ -52,10 +52,16 @@ impl What {
                 What::Constant(dtype, bits)
             }
             Op::Iota => What::Iota,
-            Op::Apply(function, operands) => What::Apply(*function, operands.iter().map(number).collect()),
+            Op::Apply(function, operands) => {
+                What::Apply(*function, operands.iter().map(number).collect())
+            }
             Op::View(source, map) => What::View(number(source), map.clone()),
             Op::Reshape(source) => What::Reshape(number(source)),
-            Op::Gather { source, index, axis } => What::Gather([source, index].map(number), *axis),
+            Op::Gather {
+                source,
+                index,
+                axis,
+            } => What::Gather([source, index].map(number), *axis),
             Op::Reduce {
                 reduction,
                 source,

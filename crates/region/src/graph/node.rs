@@ -108,7 +108,10 @@ pub(crate) enum Op {
         adds: bool,
     },
     /// Along the last axis, one element of all those up to each.
-    Accumulate { reduction: Reduction, source: NodeRef },
+    Accumulate {
+        reduction: Reduction,
+        source: NodeRef,
+    },
 }
 
 /// Ways to make one element of many.

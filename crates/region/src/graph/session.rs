@@ -138,7 +138,13 @@ impl Session {
                     buffer,
                     checks: DeferredChecks::default(),
                 }));
-                Arc::new(Node::new(self.device.clone(), dtype, shape, state, location))
+                Arc::new(Node::new(
+                    self.device.clone(),
+                    dtype,
+                    shape,
+                    state,
+                    location,
+                ))
             }
             Err(error) => self.fail(dtype, &shape, error, location),
         }
@@ -199,7 +205,11 @@ fn refused(dtype: DType, shape: &[usize]) -> Option<Problem> {
         return Some(Problem::TooManyAxes { shape: lengths() });
     }
     // Lengths of 0 do not count: ndarray limits the product of the others, too.
-    let long: Shape = shape.iter().copied().filter(|&length| length != 0).collect();
+    let long: Shape = shape
+        .iter()
+        .copied()
+        .filter(|&length| length != 0)
+        .collect();
     let bytes = elements(&long).and_then(|elements| elements.checked_mul(dtype.bytes()));
     let is_countable = bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok());
     (!is_countable).then(|| Problem::TooLarge { shape: lengths() })
@@ -240,7 +250,8 @@ mod tests {
         for shape in [(usize::MAX, 2, 0), (0, usize::MAX, 1)] {
             let result = device.region(|g| g.zeros::<f32, _>(shape));
             assert!(matches!(problem(result), Problem::TooLarge { .. }));
-            let reduced = device.region(|g| g.zeros::<f32, _>(shape).mean_keeping(&[Axis(0), Axis(1)]));
+            let reduced =
+                device.region(|g| g.zeros::<f32, _>(shape).mean_keeping(&[Axis(0), Axis(1)]));
             assert!(matches!(problem(reduced), Problem::TooLarge { .. }));
         }
     }

@@ -11,7 +11,9 @@ mod write_back;
 
 pub use input::{Input, Parameter, Source};
 pub use on_device::{Assembled, OnDevice, Plain};
-pub use output::{Arriving, DeviceValue, Elements, Keep, Kept, Output, Parcel, ScalarParcel, VecParcel};
+pub use output::{
+    Arriving, DeviceValue, Elements, Keep, Kept, Output, Parcel, ScalarParcel, VecParcel,
+};
 pub use pending::Pending;
 pub use place::Place;
 pub use region::RegionExt;

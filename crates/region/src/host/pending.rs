@@ -62,7 +62,11 @@ struct OnTheWay<'m, R: Output> {
 
 impl<'m, R: Output> Pending<'m, R> {
     /// Enqueues all that a region has to do.
-    pub(super) fn begin(region: Region, body: R::Body, backs: Vec<Box<dyn WriteBack + 'm>>) -> Result<Self> {
+    pub(super) fn begin(
+        region: Region,
+        body: R::Body,
+        backs: Vec<Box<dyn WriteBack + 'm>>,
+    ) -> Result<Self> {
         let session = region.session();
         let mut backs = WriteBacks(backs);
         let mut nodes = Vec::new();

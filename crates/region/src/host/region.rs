@@ -58,11 +58,17 @@ pub trait RegionExt {
     /// # Errors
     ///
     /// If an operation of the body was wrong, there is not enough memory, or the device is lost. Then nothing comes of it.
-    fn region<R: DeviceValue>(&self, body: impl FnOnce(&Region) -> R) -> Result<Pending<'static, R::Host>>;
+    fn region<R: DeviceValue>(
+        &self,
+        body: impl FnOnce(&Region) -> R,
+    ) -> Result<Pending<'static, R::Host>>;
 }
 
 impl RegionExt for Device {
-    fn region<R: DeviceValue>(&self, body: impl FnOnce(&Region) -> R) -> Result<Pending<'static, R::Host>> {
+    fn region<R: DeviceValue>(
+        &self,
+        body: impl FnOnce(&Region) -> R,
+    ) -> Result<Pending<'static, R::Host>> {
         let region = Place::enter(&self);
         let result = body(&region);
         <&Device as Place>::leave::<R::Host>(self, region, result, Vec::new())

@@ -43,7 +43,11 @@ pub trait InputMut<'m, P: Parameter + ?Sized> {
 
     /// Replaces the caller's elements by the body's, once all is there. `location` is the call of the region function.
     #[doc(hidden)]
-    fn give_back(self, body: P::Body, location: &'static Location<'static>) -> Box<dyn WriteBack + 'm>;
+    fn give_back(
+        self,
+        body: P::Body,
+        location: &'static Location<'static>,
+    ) -> Box<dyn WriteBack + 'm>;
 }
 
 /// What a body has left for the caller.
@@ -199,7 +203,11 @@ where
         region.upload(&self.view(), location)
     }
 
-    fn give_back(self, body: Array<T, D>, location: &'static Location<'static>) -> Box<dyn WriteBack + 'm> {
+    fn give_back(
+        self,
+        body: Array<T, D>,
+        location: &'static Location<'static>,
+    ) -> Box<dyn WriteBack + 'm> {
         to_host(&body, self.view_mut(), location)
     }
 }
@@ -214,7 +222,11 @@ where
         region.upload(&self.view(), location)
     }
 
-    fn give_back(self, body: Array<T, D>, location: &'static Location<'static>) -> Box<dyn WriteBack + 'm> {
+    fn give_back(
+        self,
+        body: Array<T, D>,
+        location: &'static Location<'static>,
+    ) -> Box<dyn WriteBack + 'm> {
         to_host(&body, self, location)
     }
 }

@@ -92,7 +92,10 @@ impl Word {
             Parameter::Check { node, axis, length } => {
                 Word::Narrow(session.checks().number(node.location, *axis, *length))
             }
-            Parameter::Elements(_) | Parameter::Target(_) | Parameter::Partial(_) | Parameter::Flag => {
+            Parameter::Elements(_)
+            | Parameter::Target(_)
+            | Parameter::Partial(_)
+            | Parameter::Flag => {
                 unreachable!("the address of an array is no value")
             }
         }
@@ -149,7 +152,8 @@ pub(super) fn enqueue(
             Written::Outputs => launch(outputs, &temporaries[pass.reads.clone()])?,
             Written::Temporaries(written) => {
                 let (earlier, rest) = temporaries.split_at_mut(written.start);
-                let mut targets: SmallVec<[&mut Buffer<u8>; 2]> = rest[..written.len()].iter_mut().collect();
+                let mut targets: SmallVec<[&mut Buffer<u8>; 2]> =
+                    rest[..written.len()].iter_mut().collect();
                 launch(&mut targets, &earlier[pass.reads.clone()])?;
             }
         }
@@ -219,7 +223,9 @@ fn launch(
             Passed::Read(number) => Argument::read::<u8, _>(&read[*number].buffer),
             Passed::Partial(number) => Argument::read::<u8, _>(&partials[*number]),
             Passed::Target(number) => {
-                let target = targets[*number].take().expect("each target is one parameter");
+                let target = targets[*number]
+                    .take()
+                    .expect("each target is one parameter");
                 Argument::write::<u8, _>(target)
             }
             Passed::Flag => {

@@ -29,7 +29,9 @@ pub(crate) fn enqueue(
         return Ok(());
     }
     match kernel.op(&kernel.root) {
-        Some(Op::Product(left, right)) => product::enqueue(stream, kernel, (left, right), outputs[0]),
+        Some(Op::Product(left, right)) => {
+            product::enqueue(stream, kernel, (left, right), outputs[0])
+        }
         _ => generated::enqueue(session, stream, kernel, outputs),
     }
 }

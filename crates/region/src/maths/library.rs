@@ -59,7 +59,10 @@ impl Library {
         for (name, item) in &mut items {
             let known = |word: &str| names.binary_search(&word).ok().map(|at| names[at]);
             let mentioned: BTreeSet<&'static str> = words(&item.text).filter_map(known).collect();
-            item.needs = mentioned.into_iter().filter(|other| other != name).collect();
+            item.needs = mentioned
+                .into_iter()
+                .filter(|other| other != name)
+                .collect();
         }
         Self { items }
     }
@@ -80,7 +83,8 @@ impl Library {
 fn item(text: &'static str) -> Option<(&'static str, Item)> {
     let text = text.strip_prefix(".visible ").unwrap_or(text);
     if let Some(table) = text.strip_prefix(".global") {
-        let name = words(table).find(|word| !word.starts_with('.') && word.parse::<u32>().is_err())?;
+        let name =
+            words(table).find(|word| !word.starts_with('.') && word.parse::<u32>().is_err())?;
         return Some((name, Item::new(text.to_owned(), 0, Vec::new())));
     }
     let function = text.strip_prefix(".func")?;
@@ -109,7 +113,8 @@ impl Item {
 /// The words of PTX: names, directives, opcodes, numbers.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%' | '.');
-    text.split(move |c| !is_part(c)).filter(|word| !word.is_empty())
+    text.split(move |c| !is_part(c))
+        .filter(|word| !word.is_empty())
 }
 
 #[cfg(test)]
@@ -132,7 +137,10 @@ mod tests {
             (64, &[64, 32][..])
         );
         assert_eq!(
-            (item("ms_normal_f32").result, &*item("ms_normal_f32").parameters),
+            (
+                item("ms_normal_f32").result,
+                &*item("ms_normal_f32").parameters
+            ),
             (32, &[64, 64][..])
         );
         assert_eq!(item("__cudart_i2opi_d").result, 0);

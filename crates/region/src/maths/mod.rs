@@ -50,10 +50,16 @@ pub fn sources<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let library = library();
     let mut found = Vec::new();
     for name in names {
-        let (name, _) = library.items.get_key_value(name).unwrap_or_else(|| unknown(name));
+        let (name, _) = library
+            .items
+            .get_key_value(name)
+            .unwrap_or_else(|| unknown(name));
         library.collect(name, &mut found);
     }
-    found.iter().map(|name| &*library.items[name].text).collect()
+    found
+        .iter()
+        .map(|name| &*library.items[name].text)
+        .collect()
 }
 
 /// Writes a call of a function with these registers, a statement of its own.
@@ -68,8 +74,15 @@ pub fn sources<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 /// assert!(text.contains("call.uni (result), ms_hypot_f32, (argument0, argument1);"));
 /// ```
 pub fn call(out: &mut String, function: &str, result: &str, arguments: &[&str]) {
-    let item = library().items.get(function).unwrap_or_else(|| unknown(function));
-    assert_eq!(item.parameters.len(), arguments.len(), "arguments of {function}");
+    let item = library()
+        .items
+        .get(function)
+        .unwrap_or_else(|| unknown(function));
+    assert_eq!(
+        item.parameters.len(),
+        arguments.len(),
+        "arguments of {function}"
+    );
     let arguments: Vec<_> = item
         .parameters
         .iter()
@@ -97,7 +110,13 @@ fn unknown(name: &str) -> ! {
 }
 
 /// Writes a call; operands are given with their bits.
-fn write_call(out: &mut String, function: &str, bits: u32, result: &str, arguments: &[(u32, &str)]) {
+fn write_call(
+    out: &mut String,
+    function: &str,
+    bits: u32,
+    result: &str,
+    arguments: &[(u32, &str)],
+) {
     out.push_str("\t{\n");
     let mut names = String::new();
     for (number, (bits, register)) in arguments.iter().enumerate() {

@@ -113,7 +113,11 @@ fn prepare<'a>(
     out: &mut Buffer<u8>,
 ) -> Result<Option<Operands<'a>>> {
     let out_bytes = shape.out_len().checked_mul(dtype.bytes());
-    assert_eq!(Some(out.len()), out_bytes, "bytes of a product of {shape:?}");
+    assert_eq!(
+        Some(out.len()),
+        out_bytes,
+        "bytes of a product of {shape:?}"
+    );
     if out.is_empty() {
         return Ok(None);
     }

@@ -53,12 +53,24 @@ pub struct Factor<'a> {
 impl Factor<'_> {
     /// The address of the first element.
     fn address(&self, dtype: DType) -> DevicePtr {
-        self.buffer.as_raw().offset((self.offset * dtype.bytes()) as u64)
+        self.buffer
+            .as_raw()
+            .offset((self.offset * dtype.bytes()) as u64)
     }
 
     /// The part of the array from the first to the last byte that is used, and where in it the first element is.
-    fn reach(&self, dtype: DType, batch: &[usize], rows: usize, columns: usize) -> (View<'_, u8>, usize) {
-        assert_eq!(batch.len(), self.batch_strides.len(), "dimensions of the batch");
+    fn reach(
+        &self,
+        dtype: DType,
+        batch: &[usize],
+        rows: usize,
+        columns: usize,
+    ) -> (View<'_, u8>, usize) {
+        assert_eq!(
+            batch.len(),
+            self.batch_strides.len(),
+            "dimensions of the batch"
+        );
         let dims = batch.iter().zip(self.batch_strides);
         let dims = dims.chain([(&rows, &self.row_stride), (&columns, &self.column_stride)]);
         let (mut first, mut last) = (self.offset as i128, self.offset as i128);
@@ -121,7 +133,12 @@ pub(super) struct Operands<'a> {
 impl<'a> Operands<'a> {
     /// Checks the factors of a product with at least one element and a `k` of at least 1.
     #[track_caller]
-    pub(super) fn new(dtype: DType, shape: &Shape<'_>, a: &'a Factor<'a>, b: &'a Factor<'a>) -> Self {
+    pub(super) fn new(
+        dtype: DType,
+        shape: &Shape<'_>,
+        a: &'a Factor<'a>,
+        b: &'a Factor<'a>,
+    ) -> Self {
         let &Shape { batch, m, k, n } = shape;
         let (a_view, a_offset) = a.reach(dtype, batch, m, k);
         let (b_view, b_offset) = b.reach(dtype, batch, k, n);
@@ -186,7 +203,12 @@ struct Dim {
 /// The batch's dimensions without those of size 1, and as one where both factors go on evenly from one to the next.
 fn joined(batch: &[usize], a: &[isize], b: &[isize]) -> SmallVec<[Dim; BATCH_DIMS]> {
     let mut dims: SmallVec<[Dim; BATCH_DIMS]> = SmallVec::new();
-    for ((&size, &a), &b) in batch.iter().zip(a).zip(b).filter(|((size, _), _)| **size != 1) {
+    for ((&size, &a), &b) in batch
+        .iter()
+        .zip(a)
+        .zip(b)
+        .filter(|((size, _), _)| **size != 1)
+    {
         let goes_on = |outer: isize, inner: isize| {
             isize::try_from(size)
                 .ok()

@@ -1,6 +1,9 @@
 //! Matrix products by kernels of our own: which of them, with what grid, and whether `k` is split.
 
-#![allow(unsafe_code, reason = "vouches for kernels whose accesses depend on strides")]
+#![allow(
+    unsafe_code,
+    reason = "vouches for kernels whose accesses depend on strides"
+)]
 
 use std::panic::Location;
 
@@ -182,7 +185,8 @@ impl Launches<'_> {
         };
         let blocks = (elements * lanes).div_ceil(THREADS);
         let (parts, mut out) = (parts.slice(..), out.slice_mut(..));
-        let [batches, splits, length, lanes] = [batches, splits, length, lanes].map(|size| size as u64);
+        let [batches, splits, length, lanes] =
+            [batches, splits, length, lanes].map(|size| size as u64);
         let mut arguments = [
             Argument::read(&parts),
             Argument::write(&mut out),
@@ -213,7 +217,10 @@ impl Launches<'_> {
 
 /// A grid of this many blocks, or of as many as there can be: the blocks go on to what is left.
 fn grid(blocks: usize) -> Grid {
-    Grid::new([blocks.min(BLOCKS_MAX) as u32, 1, 1], [THREADS as u32, 1, 1])
+    Grid::new(
+        [blocks.min(BLOCKS_MAX) as u32, 1, 1],
+        [THREADS as u32, 1, 1],
+    )
 }
 
 /// Enqueues the product. `out` has a multiple of `m × n` elements of this type, one for each of the batch.
@@ -236,7 +243,14 @@ pub(super) fn enqueue(
         split_k,
     } = Plan::of(&operands);
     let batches = operands.batches();
-    let Operands { m, k, n, batch, a, b } = operands;
+    let Operands {
+        m,
+        k,
+        n,
+        batch,
+        a,
+        b,
+    } = operands;
     debug_assert_eq!(out.len(), batches * m * n * dtype.bytes());
     let shape = Shape {
         m: m as u64,
@@ -300,7 +314,8 @@ impl Plan {
             }
         } else {
             // A wide tile costs half as much for each element, those beyond the edges included.
-            let padded = |tile: usize| m.next_multiple_of(tile) as u128 * n.next_multiple_of(tile) as u128;
+            let padded =
+                |tile: usize| m.next_multiple_of(tile) as u128 * n.next_multiple_of(tile) as u128;
             if padded(64) <= 2 * padded(16) {
                 (Kernel::WideTiles, (64, 64), 1, 256, 512)
             } else {
@@ -337,7 +352,12 @@ mod tests {
             column_stride: 1,
             batch_strides: &[],
         };
-        let sizes = Sizes { batch: &[], m, k, n };
+        let sizes = Sizes {
+            batch: &[],
+            m,
+            k,
+            n,
+        };
         Plan::of(&Operands::new(DType::U8, &sizes, &factor(k), &factor(n)))
     }
 
@@ -350,7 +370,9 @@ mod tests {
             (9, 4097, 3),
             (64, 1025, 64),
         ] {
-            let Plan { splits, split_k, .. } = plan(m, k, n);
+            let Plan {
+                splits, split_k, ..
+            } = plan(m, k, n);
             assert!(
                 splits * split_k >= k && (splits - 1) * split_k < k,
                 "{splits} splits of {split_k} for {k}"

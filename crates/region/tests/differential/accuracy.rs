@@ -106,12 +106,20 @@ fn sums_are_off_by_their_last_rounding() -> Outcome {
 
 fn sums_on_the_way_too() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(6);
-    for (seed, count) in [1, 64, 65, 1023, 1025, 4097, 50_000].into_iter().enumerate() {
+    for (seed, count) in [1, 64, 65, 1023, 1025, 4097, 50_000]
+        .into_iter()
+        .enumerate()
+    {
         let wide = Array1::from_vec(numbers(&mut rng, count));
         let narrow = wide.mapv(|x| x as f32);
         let place = place(seed as u64);
         let device = place.open()?;
-        let sums = device.region(|g| (g.array(&wide).cumsum(Axis(0)), g.array(&narrow).cumsum(Axis(0))))?;
+        let sums = device.region(|g| {
+            (
+                g.array(&wide).cumsum(Axis(0)),
+                g.array(&narrow).cumsum(Axis(0)),
+            )
+        })?;
         let (found, narrow_found) = sums.wait()?;
         let step = (count / 50).max(1);
         for end in (1..=count).step_by(step).chain([count]) {
@@ -170,7 +178,9 @@ fn functions_of_fused_kernels() -> Outcome {
             .collect();
         let place = place(seed as u64);
         let device = place.open()?;
-        let found = device.region(|g| function(&(g.array(&x) * 0.5)) + 0.0)?.wait()?;
+        let found = device
+            .region(|g| function(&(g.array(&x) * 0.5)) + 0.0)?
+            .wait()?;
         for (&x, &found) in x.iter().zip(&found) {
             let exact = exact(f64::from(x * 0.5));
             let rounded = exact as f32;
@@ -195,15 +205,23 @@ fn functions_of_fused_kernels() -> Outcome {
 
 fn products_keep_their_bound() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(8);
-    for (seed, (m, k, n)) in [(3, 5, 4), (33, 300, 17), (1, 1000, 1)].into_iter().enumerate() {
+    for (seed, (m, k, n)) in [(3, 5, 4), (33, 300, 17), (1, 1000, 1)]
+        .into_iter()
+        .enumerate()
+    {
         let mut matrix = |rows, columns| {
             let elements = numbers(&mut rng, rows * columns);
-            Array2::from_shape_vec((rows, columns), elements.into_iter().map(|x| x as f32).collect())
+            Array2::from_shape_vec(
+                (rows, columns),
+                elements.into_iter().map(|x| x as f32).collect(),
+            )
         };
         let (a, b) = (matrix(m, k)?, matrix(n, k)?);
         let place = place(seed as u64);
         let device = place.open()?;
-        let found = device.region(|g| g.array(&a).dot(&g.array(&b).t()))?.wait()?;
+        let found = device
+            .region(|g| g.array(&a).dot(&g.array(&b).t()))?
+            .wait()?;
         for ((row, column), &found) in found.indexed_iter() {
             let pairs = a.row(row).into_iter().zip(b.row(column));
             let (exact, size) = exact_sum(pairs.map(|(&a, &b)| f64::from(a) * f64::from(b)));

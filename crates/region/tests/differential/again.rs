@@ -46,10 +46,18 @@ fn other_operands() -> Outcome {
         let arrays = [&x, &y];
         for (a, b) in [(0, 1), (1, 0), (0, 0), (1, 1), (0, 1)] {
             let found = (arrays[a] - arrays[b]) * arrays[a];
-            assert_eq!(found.to_host()?, (&hosts[a] - &hosts[b]) * &hosts[a], "{a}, {b}");
+            assert_eq!(
+                found.to_host()?,
+                (&hosts[a] - &hosts[b]) * &hosts[a],
+                "{a}, {b}"
+            );
             // The same nodes in the same order, with the operands of one exchanged.
             let found = (arrays[b] - arrays[a]) * arrays[a];
-            assert_eq!(found.to_host()?, (&hosts[b] - &hosts[a]) * &hosts[a], "{b}, {a}");
+            assert_eq!(
+                found.to_host()?,
+                (&hosts[b] - &hosts[a]) * &hosts[a],
+                "{b}, {a}"
+            );
         }
         Ok(())
     })

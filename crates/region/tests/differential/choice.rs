@@ -104,7 +104,12 @@ impl Maker {
             15 | 16 => self.reduction(),
             17 => {
                 let a = self.some(|host| is_number(host) && !host.shape().is_empty())?;
-                let reduces = [Reduce::Sum, Reduce::Product, Reduce::Minimum, Reduce::Maximum];
+                let reduces = [
+                    Reduce::Sum,
+                    Reduce::Product,
+                    Reduce::Minimum,
+                    Reduce::Maximum,
+                ];
                 let reduce = reduces[self.below(4)];
                 let a = self.exact(a, reduce);
                 let axis = self.below(self.slots[a].shape().len());
@@ -257,7 +262,10 @@ impl Maker {
             1 if rank > 0 => (vec![self.below(rank)], false),
             _ => ((0..rank).filter(|_| self.chance(2)).collect(), true),
         };
-        let needs_one = !matches!(reduce, Reduce::Sum | Reduce::Product | Reduce::Any | Reduce::All);
+        let needs_one = !matches!(
+            reduce,
+            Reduce::Sum | Reduce::Product | Reduce::Any | Reduce::All
+        );
         if needs_one && axes.iter().any(|&axis| self.slots[a].shape()[axis] == 0) {
             return None;
         }
@@ -335,7 +343,10 @@ impl Maker {
         let index = self.indices(&of_index, length);
         let adds = kind.is_number() && self.chance(2);
         let (base, values) = if adds {
-            (self.exact(base, Reduce::Sum), self.exact(values, Reduce::Sum))
+            (
+                self.exact(base, Reduce::Sum),
+                self.exact(values, Reduce::Sum),
+            )
         } else {
             (base, values)
         };

@@ -161,12 +161,14 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
                 x
             })
         }
-        Step::UpdateValue(function, base, part, value) => one!(at(base), [F32 F64 I32 I64 U8], x => {
-            let value = small(x, *value);
-            let mut x = x.clone();
-            arithmetic(&mut x.slice_mut(&part[..]), *function, value);
-            x
-        }),
+        Step::UpdateValue(function, base, part, value) => {
+            one!(at(base), [F32 F64 I32 I64 U8], x => {
+                let value = small(x, *value);
+                let mut x = x.clone();
+                arithmetic(&mut x.slice_mut(&part[..]), *function, value);
+                x
+            })
+        }
         Step::Update(
             Assign::Bits(function @ (Bitwise::ShiftLeft | Bitwise::ShiftRight)),
             base,
@@ -208,7 +210,9 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
         Step::Concatenate(axis, parts) => joined(slots, parts, *axis, false),
         Step::Stack(axis, parts) => joined(slots, parts, *axis, true),
         // The sign of a zero depends on whether the first product is added to a zero, which is nobody's promise.
-        Step::Multiply(a, b) => two!(at(a), at(b), [F32 F64 I32 I64 U8], x, y => x.matmul(y) + small(x, 0)),
+        Step::Multiply(a, b) => {
+            two!(at(a), at(b), [F32 F64 I32 I64 U8], x, y => x.matmul(y) + small(x, 0))
+        }
     }
 }
 

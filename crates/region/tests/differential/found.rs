@@ -23,7 +23,11 @@ fn a_reshape_shows_what_the_view_below_it_shows() -> Outcome {
     let x = array![false, false, true, true, true];
     for place in places() {
         let device = place.open()?;
-        let column = device.region(|g| g.array(&x).insert_axis(Axis(0)).into_shape_with_order((5, 1)))?;
+        let column = device.region(|g| {
+            g.array(&x)
+                .insert_axis(Axis(0))
+                .into_shape_with_order((5, 1))
+        })?;
         assert_eq!(column.wait()?, x.clone().insert_axis(Axis(1)));
     }
     Ok(())

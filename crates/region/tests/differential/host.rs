@@ -118,17 +118,21 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
             })
         }
         Step::Update(assign, base, part, values) => match assign {
-            Assign::Set => two!(&slots[*base], &slots[*values], [F32 F64 I32 I64 U8 Bool], x, y => {
-                updated(x, part, y, |_, w| w)
-            }),
+            Assign::Set => {
+                two!(&slots[*base], &slots[*values], [F32 F64 I32 I64 U8 Bool], x, y => {
+                    updated(x, part, y, |_, w| w)
+                })
+            }
             Assign::Arithmetic(function) => {
                 two!(&slots[*base], &slots[*values], [F32 F64 I32 I64 U8], x, y => {
                     updated(x, part, y, |v, w| v.binary(*function, w))
                 })
             }
-            Assign::Bits(function) => two!(&slots[*base], &slots[*values], [I32 I64 U8 Bool], x, y => {
-                updated(x, part, y, |v, w| v.bitwise(*function, w))
-            }),
+            Assign::Bits(function) => {
+                two!(&slots[*base], &slots[*values], [I32 I64 U8 Bool], x, y => {
+                    updated(x, part, y, |v, w| v.bitwise(*function, w))
+                })
+            }
         },
         Step::UpdateValue(function, base, part, value) => number!(&slots[*base], x => {
             let value = ndarray::arr0(Number::from_small(*value)).into_dyn();
@@ -170,7 +174,11 @@ fn updated<T: Copy>(
 }
 
 /// Both stretched to one shape, and a function of each pair.
-fn zip<A: Copy, B: Copy, C>(a: &ArrayD<A>, b: &ArrayD<B>, function: impl Fn(A, B) -> C) -> ArrayD<C> {
+fn zip<A: Copy, B: Copy, C>(
+    a: &ArrayD<A>,
+    b: &ArrayD<B>,
+    function: impl Fn(A, B) -> C,
+) -> ArrayD<C> {
     let shape = broadcast(a.shape(), b.shape()).expect("the generator chooses what fits");
     let (a, b) = (a.broadcast(&shape[..]), b.broadcast(&shape[..]));
     let (a, b) = (a.expect("it fits"), b.expect("it fits"));
@@ -181,8 +189,11 @@ fn zip<A: Copy, B: Copy, C>(a: &ArrayD<A>, b: &ArrayD<B>, function: impl Fn(A, B
 /// The shape that both are stretched to.
 pub(crate) fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
     let rank = a.len().max(b.len());
-    let at =
-        |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |own| shape[own]);
+    let at = |shape: &[usize], axis: usize| {
+        (axis + shape.len())
+            .checked_sub(rank)
+            .map_or(1, |own| shape[own])
+    };
     let both = |axis| match (at(a, axis), at(b, axis)) {
         (a, b) if a == b => Some(a),
         (1, other) | (other, 1) => Some(other),
@@ -221,7 +232,9 @@ fn view<T: Copy>(x: &ArrayD<T>, view: &View) -> ArrayD<T> {
         View::Index(axis, index) => x.index_axis(Axis(*axis), *index).to_owned(),
         View::Broadcast(shape) => x.broadcast(&shape[..]).expect("it fits").to_owned(),
         View::Reshape(shape) => reshaped(x, shape),
-        View::Invert(axis) => x.slice_axis(Axis(*axis), Slice::new(0, None, -1)).to_owned(),
+        View::Invert(axis) => x
+            .slice_axis(Axis(*axis), Slice::new(0, None, -1))
+            .to_owned(),
     }
 }
 
@@ -230,16 +243,32 @@ fn reshaped<T: Copy>(x: &ArrayD<T>, shape: &[usize]) -> ArrayD<T> {
 }
 
 /// One element of each row of what is along the axes.
-fn rows<T: Copy, U>(x: &ArrayD<T>, axes: &[usize], keep: bool, function: impl Fn(&[T]) -> U) -> ArrayD<U> {
+fn rows<T: Copy, U>(
+    x: &ArrayD<T>,
+    axes: &[usize],
+    keep: bool,
+    function: impl Fn(&[T]) -> U,
+) -> ArrayD<U> {
     let kept: Vec<_> = (0..x.ndim()).filter(|axis| !axes.contains(axis)).collect();
     let order: Vec<_> = kept.iter().chain(axes).copied().collect();
-    let elements: Vec<T> = x.view().permuted_axes(IxDyn(&order)).iter().copied().collect();
+    let elements: Vec<T> = x
+        .view()
+        .permuted_axes(IxDyn(&order))
+        .iter()
+        .copied()
+        .collect();
     let each: usize = axes.iter().map(|&axis| x.shape()[axis]).product();
     let of_kept: Vec<_> = kept.iter().map(|&axis| x.shape()[axis]).collect();
     let results: usize = of_kept.iter().product();
     let result = (0..results).map(|row| function(&elements[row * each..][..each]));
     let shape: Vec<_> = if keep {
-        let length = |axis| if axes.contains(&axis) { 1 } else { x.shape()[axis] };
+        let length = |axis| {
+            if axes.contains(&axis) {
+                1
+            } else {
+                x.shape()[axis]
+            }
+        };
         (0..x.ndim()).map(length).collect()
     } else {
         of_kept
@@ -250,7 +279,9 @@ fn rows<T: Copy, U>(x: &ArrayD<T>, axes: &[usize], keep: bool, function: impl Fn
 fn reduced(reduce: Reduce, host: &Host, axes: &[usize], keep: bool) -> Host {
     match (reduce, host) {
         (Reduce::Any, Host::Bool(x)) => Host::Bool(rows(x, axes, keep, |row| row.contains(&true))),
-        (Reduce::All, Host::Bool(x)) => Host::Bool(rows(x, axes, keep, |row| !row.contains(&false))),
+        (Reduce::All, Host::Bool(x)) => {
+            Host::Bool(rows(x, axes, keep, |row| !row.contains(&false)))
+        }
         (Reduce::Sum, Host::Bool(x)) => Host::I64(rows(x, axes, keep, |row| {
             row.iter().filter(|&&is_true| is_true).count() as i64
         })),
@@ -288,7 +319,10 @@ fn first<T: Number>(reduce: Reduce, row: &[T]) -> i64 {
             a > b
         }
     };
-    let best = (1..row.len()).fold(0, |best, at| if beats(row[at], row[best]) { at } else { best });
+    let best = (1..row.len()).fold(
+        0,
+        |best, at| if beats(row[at], row[best]) { at } else { best },
+    );
     best as i64
 }
 
@@ -307,7 +341,9 @@ fn gather<T: Copy>(x: &ArrayD<T>, axis: usize, index: &ArrayD<usize>) -> ArrayD<
         shape
     };
     let common = broadcast(&without(x.shape(), 1), &without(index.shape(), 1)).expect("it fits");
-    let x = x.broadcast(without(&common, x.shape()[axis])).expect("it fits");
+    let x = x
+        .broadcast(without(&common, x.shape()[axis]))
+        .expect("it fits");
     let index = index
         .broadcast(without(&common, index.shape()[axis]))
         .expect("it fits");

@@ -122,14 +122,23 @@ fn check(device: &Device) -> Result<()> {
         on_cpu::views(&x.view(), y.view())
     );
     assert_eq!(on_device::shapes(device, &x)?.wait()?, on_cpu::shapes(&x));
-    assert_eq!(on_device::dimensions(device, &x)?.wait()?, on_cpu::dimensions(&x));
+    assert_eq!(
+        on_device::dimensions(device, &x)?.wait()?,
+        on_cpu::dimensions(&x)
+    );
     let (mut changed, mut expected) = (x.clone(), x.clone());
     on_device::parts(device, &mut changed, &y)?.wait()?;
     on_cpu::parts(&mut expected, &y);
     assert_eq!(changed, expected);
     assert_eq!(on_device::loops(device, &x)?.wait()?, on_cpu::loops(&x));
-    assert_eq!(on_device::functions(device, &x)?.wait()?, on_cpu::functions(&x));
-    let (a, b) = (array![0b1100, -1, 77, i32::MIN], array![0b1010, 6, -3, i32::MAX]);
+    assert_eq!(
+        on_device::functions(device, &x)?.wait()?,
+        on_cpu::functions(&x)
+    );
+    let (a, b) = (
+        array![0b1100, -1, 77, i32::MIN],
+        array![0b1010, 6, -3, i32::MAX],
+    );
     let (mut odd, mut expected_odd) = (array![true, false], array![true, false]);
     let found = on_device::bits(device, &a, &b, &mut odd)?.wait()?;
     assert_eq!(found, on_cpu::bits(&a, &b, &mut expected_odd));
@@ -152,7 +161,10 @@ fn counted_masks_and_values_in_if_else() -> Outcome {
             )
         })?;
         let (count, positive, negative, numbers, truths) = found.wait()?;
-        assert_eq!(count.into_scalar(), x.iter().filter(|&&v| v > 0.0).count() as i64);
+        assert_eq!(
+            count.into_scalar(),
+            x.iter().filter(|&&v| v > 0.0).count() as i64
+        );
         assert_eq!(positive, x.mapv(|v| if v > 0.0 { v } else { 0.0 }));
         assert_eq!(negative, x.mapv(|v| if v > 0.0 { 0.0 } else { v }));
         assert_eq!(numbers, x.mapv(|v| if v > 0.0 { 1 } else { 2 }));

@@ -70,7 +70,13 @@ fn run(program: &Program, place: &Place) -> Result<(), String> {
         for step in &program.steps {
             slots.push(device::apply(step, g, &slots));
         }
-        Given(program.given.iter().map(|&slot| slots[slot].clone()).collect())
+        Given(
+            program
+                .given
+                .iter()
+                .map(|&slot| slots[slot].clone())
+                .collect(),
+        )
     });
     let Back(found) = result
         .and_then(millstream_region::Pending::wait)
@@ -87,7 +93,11 @@ fn run(program: &Program, place: &Place) -> Result<(), String> {
 /// Runs the program of a seed, at one place or everywhere.
 fn check(seed: u64, size: Size, everywhere: bool) -> Outcome {
     let program = program(seed, size);
-    let places = if everywhere { places() } else { vec![place(seed)] };
+    let places = if everywhere {
+        places()
+    } else {
+        vec![place(seed)]
+    };
     for place in places {
         run_twice(&program, &place).map_err(|failure| {
             let steps: Vec<_> = program.steps.iter().enumerate().collect();
@@ -162,12 +172,15 @@ fn main() -> ExitCode {
         trials.push(Trial::test(format!("random_programs_{shard}"), move || {
             random(shard)
         }));
-        trials.push(Trial::test(format!("long_arrays_{shard}"), move || long(shard)));
+        trials.push(Trial::test(format!("long_arrays_{shard}"), move || {
+            long(shard)
+        }));
     }
     for kind in 0..STEP_KINDS {
-        trials.push(Trial::test(format!("single_operations_{kind}"), move || {
-            single(kind)
-        }));
+        trials.push(Trial::test(
+            format!("single_operations_{kind}"),
+            move || single(kind),
+        ));
     }
     for &(name, test) in accuracy::TESTS
         .iter()

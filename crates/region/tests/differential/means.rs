@@ -49,8 +49,14 @@ fn means_do_not_overflow() -> Outcome {
         assert_eq!(means, array![3e38, -2.5e38]);
         assert_eq!(kept, array![[3e38], [-2.5e38]]);
         let square = 1.7e19_f32 * 1.7e19;
-        assert_eq!((var.into_scalar(), var_axis.into_scalar()), (square, square));
-        assert_eq!((std.into_scalar(), std_axis.into_scalar()), (1.7e19, 1.7e19));
+        assert_eq!(
+            (var.into_scalar(), var_axis.into_scalar()),
+            (square, square)
+        );
+        assert_eq!(
+            (std.into_scalar(), std_axis.into_scalar()),
+            (1.7e19, 1.7e19)
+        );
         Ok(())
     })
 }
@@ -82,11 +88,17 @@ fn in_units(number: f32) -> i128 {
 
 /// Whether `found` is the nearest `f32` to the mean, or the even one of the two nearest.
 fn is_rounded_correctly(found: f32, row: &[f32]) -> bool {
-    let (count, sum) = (row.len() as i128, row.iter().map(|&x| in_units(x)).sum::<i128>());
+    let (count, sum) = (
+        row.len() as i128,
+        row.iter().map(|&x| in_units(x)).sum::<i128>(),
+    );
     let off = |candidate: f32| (in_units(candidate) * count - sum).abs();
-    [found.next_up(), found.next_down()].into_iter().all(|other| {
-        off(found) < off(other) || (off(found) == off(other) && found.to_bits().is_multiple_of(2))
-    })
+    [found.next_up(), found.next_down()]
+        .into_iter()
+        .all(|other| {
+            off(found) < off(other)
+                || (off(found) == off(other) && found.to_bits().is_multiple_of(2))
+        })
 }
 
 fn short_means_are_correctly_rounded() -> Outcome {
@@ -105,7 +117,10 @@ fn short_means_are_correctly_rounded() -> Outcome {
         })?;
         let (means, kept, columns) = found.wait()?;
         for (row, &mean) in x.rows().into_iter().zip(&means) {
-            assert!(is_rounded_correctly(mean, &row.to_vec()), "{mean:e} of {row}");
+            assert!(
+                is_rounded_correctly(mean, &row.to_vec()),
+                "{mean:e} of {row}"
+            );
         }
         assert_eq!(kept, means.clone().insert_axis(Axis(1)));
         assert_eq!(columns, means);
@@ -133,7 +148,11 @@ fn short_variances_are_rounded_once() -> Outcome {
             let squares = row.iter().map(|&x| wide((x - mean) * (x - mean)));
             let sum: f64 = squares.sum();
             assert_eq!(var, (sum / (count - 1.0)) as f32, "variance of {row}");
-            assert_eq!(std, (sum / count).sqrt() as f32, "standard deviation of {row}");
+            assert_eq!(
+                std,
+                (sum / count).sqrt() as f32,
+                "standard deviation of {row}"
+            );
         }
         drop(device);
         place.is_clean()?;

@@ -31,7 +31,10 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// An operation, and a body that uses it wrongly, given a matrix of three rows and four columns.
-type Mistake = (&'static str, fn(&Region, Array<f32, Ix2>) -> Array<f32, IxDyn>);
+type Mistake = (
+    &'static str,
+    fn(&Region, Array<f32, Ix2>) -> Array<f32, IxDyn>,
+);
 
 /// The line of the first; each has a line of its own.
 const FIRST: u32 = line!() + 3;
@@ -137,7 +140,8 @@ fn a_mut_of_another_shape_names_the_call() -> Outcome {
         let (mut x, mut y) = (array![1.0, 2.0], [3.0]);
         let (misuse_of_x, line) = (misuse(shorten(device, &mut x, &mut y)), line!());
         let mut view = x.view_mut();
-        let (misuse_of_view, line_of_view) = (misuse(shorten(device, view.view_mut(), &mut y)), line!());
+        let (misuse_of_view, line_of_view) =
+            (misuse(shorten(device, view.view_mut(), &mut y)), line!());
         let mut pair = Pair {
             first: array![1.0],
             second: vec![1, 2],
@@ -225,7 +229,9 @@ fn steps_of_any_size() -> Outcome {
             let x = g.array(&x);
             let part = x.slice(s![2..;first]);
             let again = part.slice(s![..;second]);
-            let matrix = x.into_shape_with_order((2, 5)).slice(s![..;first, ..;second]);
+            let matrix = x
+                .into_shape_with_order((2, 5))
+                .slice(s![..;first, ..;second]);
             (
                 again.clone(),
                 again * 2.0 + 1.0,
@@ -245,7 +251,15 @@ fn steps_of_any_size() -> Outcome {
         assert_eq!(matrix, part.slice(s![..;second, ..;first]), "{steps:?}");
         Ok(())
     }
-    const STEPS: [isize; 7] = [1, -3, 9, isize::MAX, -isize::MAX, isize::MAX / 2 + 1, 1 << 32];
+    const STEPS: [isize; 7] = [
+        1,
+        -3,
+        9,
+        isize::MAX,
+        -isize::MAX,
+        isize::MAX / 2 + 1,
+        1 << 32,
+    ];
     let device = places()[0].open()?;
     STEPS
         .into_iter()

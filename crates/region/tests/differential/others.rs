@@ -14,7 +14,10 @@ pub(crate) const TESTS: &[Test] = &[
         functions_that_are_made_of_others,
     ),
     ("variances_and_means", variances_and_means),
-    ("parts_and_products_of_vectors", parts_and_products_of_vectors),
+    (
+        "parts_and_products_of_vectors",
+        parts_and_products_of_vectors,
+    ),
     ("values_outside_of_regions", values_outside_of_regions),
     ("chains_are_one_kernel", chains_are_one_kernel),
 ];
@@ -109,7 +112,10 @@ fn variances_and_means() -> Outcome {
             )
         })?;
         let (mean, var, std, columns, rows, kept) = found.wait()?;
-        assert!(near(mean.into_scalar(), x.mean().expect("there are elements")));
+        assert!(near(
+            mean.into_scalar(),
+            x.mean().expect("there are elements")
+        ));
         assert!(near(var.into_scalar(), x.var(1.0)));
         assert!(near(std.into_scalar(), x.std(0.0)));
         assert!(
@@ -153,7 +159,10 @@ fn parts_and_products_of_vectors() -> Outcome {
         assert_eq!(outer, Array2::from_shape_fn((6, 6), |(i, j)| v[i] * v[j]));
         assert_eq!(
             flat,
-            m.slice(s![..;-2, 1..]).iter().copied().collect::<Array1<_>>()
+            m.slice(s![..;-2, 1..])
+                .iter()
+                .copied()
+                .collect::<Array1<_>>()
         );
         assert_eq!(square, arr0(v.dot(&v)));
     }

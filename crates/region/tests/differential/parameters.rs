@@ -33,18 +33,26 @@ fn slice(at: usize) -> Slice6 {
 fn host(offset: usize) -> Array6<f32> {
     let shape = [9; 6];
     let count = shape.iter().product::<usize>();
-    let numbers = (0..count).map(|at| ((at * 7 + offset) % 31) as f32).collect();
+    let numbers = (0..count)
+        .map(|at| ((at * 7 + offset) % 31) as f32)
+        .collect();
     Array6::from_shape_vec(shape, numbers).expect("as many")
 }
 
 fn on_device(x: &Array<f32, Ix6>, factor: f32) -> Array<f32, Ix6> {
     let parts = (0..SLICES).map(|at| x.slice(slice(at)));
-    parts.reduce(|sum, part| sum + part).expect("there are slices") * factor
+    parts
+        .reduce(|sum, part| sum + part)
+        .expect("there are slices")
+        * factor
 }
 
 fn on_cpu(x: &ArrayView<'_, f32, Ix6>, factor: f32) -> Array6<f32> {
     let parts = (0..SLICES).map(|at| x.slice(slice(at)).to_owned());
-    parts.reduce(|sum, part| sum + part).expect("there are slices") * factor
+    parts
+        .reduce(|sum, part| sum + part)
+        .expect("there are slices")
+        * factor
 }
 
 fn values_beyond_the_parameters_of_a_launch() -> Outcome {
@@ -82,8 +90,8 @@ fn wrong_indices_are_found_with_a_table_too() -> Outcome {
         let host = host(3);
         for (indices, is_wrong) in [([2_i64, 0], false), ([0, 3], true), ([2, 2], false)] {
             let indices = ndarray::arr1(&indices);
-            let found =
-                device.region(|g| on_device(&g.array(&host), 1.0).select(Axis(0), &g.array(&indices)))?;
+            let found = device
+                .region(|g| on_device(&g.array(&host), 1.0).select(Axis(0), &g.array(&indices)))?;
             match found.wait() {
                 Err(Error::Misuse(misuse)) if is_wrong => {
                     assert_eq!(*misuse.problem(), Problem::Index { axis: 0, length: 3 });

@@ -58,7 +58,9 @@ pub(crate) fn program(seed: u64, size: Size) -> Program {
     }
     let (inputs, mut tries) = (maker.slots.len(), 0);
     while maker.slots.len() < inputs + size.steps && tries < 40 * size.steps {
-        let kind = size.only.unwrap_or_else(|| maker.rng.next_u32() % STEP_KINDS);
+        let kind = size
+            .only
+            .unwrap_or_else(|| maker.rng.next_u32() % STEP_KINDS);
         maker.step(kind);
         tries += 1;
     }
@@ -195,11 +197,13 @@ impl Maker {
                 Host::F64(ArrayD::from_shape_vec(shape, elements).expect("as many"))
             }
             Kind::I32 => {
-                let elements: Vec<i32> = elements!(i32, &[i32::MIN, i32::MAX, 0, -1, 65536], |small| small);
+                let elements: Vec<i32> =
+                    elements!(i32, &[i32::MIN, i32::MAX, 0, -1, 65536], |small| small);
                 Host::I32(ArrayD::from_shape_vec(shape, elements).expect("as many"))
             }
             Kind::I64 => {
-                let elements: Vec<i64> = elements!(i64, &[i64::MIN, i64::MAX, 0, -1, 1 << 40], i64::from);
+                let elements: Vec<i64> =
+                    elements!(i64, &[i64::MIN, i64::MAX, 0, -1, 1 << 40], i64::from);
                 Host::I64(ArrayD::from_shape_vec(shape, elements).expect("as many"))
             }
             Kind::U8 => {

@@ -20,7 +20,14 @@ pub(crate) enum Kind {
 }
 
 /// All types.
-pub(crate) const KINDS: [Kind; 6] = [Kind::F32, Kind::F64, Kind::I32, Kind::I64, Kind::U8, Kind::Bool];
+pub(crate) const KINDS: [Kind; 6] = [
+    Kind::F32,
+    Kind::F64,
+    Kind::I32,
+    Kind::I64,
+    Kind::U8,
+    Kind::Bool,
+];
 
 impl Kind {
     pub(crate) fn is_float(self) -> bool {
@@ -168,7 +175,9 @@ impl Output for Back {
     type Arriving = Ways;
 
     fn nodes(body: &Given, visit: &mut dyn FnMut(Elements)) -> Result<()> {
-        body.0.iter().try_for_each(|array| Host::nodes(array, visit))
+        body.0
+            .iter()
+            .try_for_each(|array| Host::nodes(array, visit))
     }
 
     fn depart(body: Given, region: &Region) -> Result<Ways> {
@@ -230,9 +239,16 @@ exact! {
 
 fn difference<T: Exact>(expected: &ArrayD<T>, found: &ArrayD<T>) -> Option<String> {
     if expected.shape() != found.shape() {
-        return Some(format!("shape {:?} is not {:?}", found.shape(), expected.shape()));
+        return Some(format!(
+            "shape {:?} is not {:?}",
+            found.shape(),
+            expected.shape()
+        ));
     }
     let mut pairs = expected.indexed_iter().zip(found);
     let ((place, expected), found) = pairs.find(|((_, a), b)| a.bits() != b.bits())?;
-    Some(format!("at {:?}: {found:?} is not {expected:?}", place.slice()))
+    Some(format!(
+        "at {:?}: {found:?} is not {expected:?}",
+        place.slice()
+    ))
 }

@@ -39,7 +39,9 @@ fn indices_that_are_none_are_remembered() -> Outcome {
         let sum = &y + &chosen;
         assert!(is_wrong(sum.to_host().err()));
         assert!(is_wrong((&sum * 2.0).to_host().err()));
-        assert!(is_wrong(device.region(|g| g.array(&sum) * 2.0)?.wait().err()));
+        assert!(is_wrong(
+            device.region(|g| g.array(&sum) * 2.0)?.wait().err()
+        ));
         assert_eq!((&y + &y).to_host()?, array![10.0]);
         Ok(())
     })
@@ -61,7 +63,9 @@ const BODIES: [(u32, Body); 6] = [
     (line!(), |_, x, index| x.select(Axis(0), index)),
     (line!(), |_, x, index| x.gather(Axis(0), index)),
     (line!(), |_, x, index| x.scatter(Axis(0), index, &x.sum())),
-    (line!(), |_, x, index| x.scatter_add(Axis(0), index, &x.sum())),
+    (line!(), |_, x, index| {
+        x.scatter_add(Axis(0), index, &x.sum())
+    }),
 ];
 
 fn indices_that_are_none() -> Outcome {

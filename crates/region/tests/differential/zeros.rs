@@ -41,7 +41,11 @@ fn zeros<T: Real>(rng: &mut Pcg32, shape: (usize, usize)) -> Array2<T> {
             1 if has_others => -1,
             _ => 0,
         };
-        let sign = T::from_small(if rng.next_u32().is_multiple_of(2) { 1 } else { -1 });
+        let sign = T::from_small(if rng.next_u32().is_multiple_of(2) {
+            1
+        } else {
+            -1
+        });
         T::from_small(small).times(sign)
     })
 }
@@ -77,15 +81,23 @@ fn signed_zeros<T: Real>() -> Outcome {
                 })?;
                 let ((min, max), (argmin, argmax), (cummin, cummax), each) = found.wait()?;
                 for (at, row) in x.lanes(axis).into_iter().enumerate() {
-                    let (row, what) = (row.to_vec(), format!("row {at} along {axis:?} of {shape:?}"));
+                    let (row, what) = (
+                        row.to_vec(),
+                        format!("row {at} along {axis:?} of {shape:?}"),
+                    );
                     let least = (min[at].bits(), argmin[at]);
                     let greatest = (max[at].bits(), argmax[at]);
                     assert_eq!(least, expected(Reduce::Minimum, &row), "least of {what}");
-                    assert_eq!(greatest, expected(Reduce::Maximum, &row), "greatest of {what}");
+                    assert_eq!(
+                        greatest,
+                        expected(Reduce::Maximum, &row),
+                        "greatest of {what}"
+                    );
                 }
                 for (reduce, found) in [(Reduce::Minimum, &cummin), (Reduce::Maximum, &cummax)] {
                     let mut expected = x.clone();
-                    expected.accumulate_axis_inplace(axis, |&before, x| *x = before.join(reduce, *x));
+                    expected
+                        .accumulate_axis_inplace(axis, |&before, x| *x = before.join(reduce, *x));
                     assert_eq!(
                         bits(found),
                         bits(&expected),

@@ -29,7 +29,11 @@ fn digest_singles(values: Vec<f32>) -> u64 {
 }
 
 fn digest_doubles(values: Vec<f64>) -> u64 {
-    digest(values.iter().map(|x| if x.is_nan() { NAN } else { x.to_bits() }))
+    digest(
+        values
+            .iter()
+            .map(|x| if x.is_nan() { NAN } else { x.to_bits() }),
+    )
 }
 
 /// Random doubles: half of them any, half between 2^-16 and 2^16.

@@ -41,7 +41,14 @@ fn run<R: Pod>(function: &'static str, columns: &[Column<'_>]) -> Vec<R> {
     let count = first.bytes.len() * 8 / first.bits;
     let stream = stream();
     let text = module(function, columns, 8 * size_of::<R>());
-    let kernel = load_generated(&stream.device(), &text, "map", || function, columns.len() + 2).unwrap();
+    let kernel = load_generated(
+        &stream.device(),
+        &text,
+        "map",
+        || function,
+        columns.len() + 2,
+    )
+    .unwrap();
     let mut array = stream.upload(&vec![R::zeroed(); count]).unwrap();
     let arrays: Vec<_> = columns
         .iter()

@@ -38,8 +38,8 @@ files! {
 
 /// The values of a function: of the file here, or of one of the same name where `MILLSTREAM_GOLDEN` says.
 fn golden(name: &str) -> Vec<Golden> {
-    let elsewhere =
-        env::var_os("MILLSTREAM_GOLDEN").map(|folder| PathBuf::from(folder).join(format!("{name}.txt")));
+    let elsewhere = env::var_os("MILLSTREAM_GOLDEN")
+        .map(|folder| PathBuf::from(folder).join(format!("{name}.txt")));
     let read = elsewhere.map(|path| fs::read_to_string(path).unwrap());
     let text = read.as_deref().unwrap_or_else(|| text(name));
     let number = |word: &str| f64::from_bits(u64::from_str_radix(word, 16).unwrap());
@@ -84,8 +84,9 @@ fn doubles_of_one_operand_are_as_accurate_as_cuda_says() {
 fn doubles_of_two_operands_are_as_accurate_as_cuda_says() {
     all_well(TWO.iter().map(|function| {
         let values = golden(function.name);
-        let operand =
-            |number: usize| -> Vec<f64> { values.iter().map(|value| value.operands[number]).collect() };
+        let operand = |number: usize| -> Vec<f64> {
+            values.iter().map(|value| value.operands[number]).collect()
+        };
         let results: Vec<f64> = device::two(function.double, &operand(0), &operand(1));
         judge(&values, &results, function.double, function.limits.1)
     }));

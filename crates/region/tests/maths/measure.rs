@@ -53,7 +53,13 @@ impl From<f64> for Placed {
 
 impl Worst {
     /// Notes a result, beside the correctly rounded value and how far the value itself is above that, in units of the last place.
-    pub(crate) fn note(&mut self, got: Placed, rounded: Placed, above: f64, place: impl Fn() -> String) {
+    pub(crate) fn note(
+        &mut self,
+        got: Placed,
+        rounded: Placed,
+        above: f64,
+        place: impl Fn() -> String,
+    ) {
         if rounded.is_nan || got.is_nan {
             if rounded.is_nan != got.is_nan {
                 self.wrong.push(place());

@@ -14,7 +14,10 @@ fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
             (p >> 32) as u32 ^ x[3] ^ key[1],
             p as u32,
         ];
-        key = [key[0].wrapping_add(0x9E37_79B9), key[1].wrapping_add(0xBB67_AE85)];
+        key = [
+            key[0].wrapping_add(0x9E37_79B9),
+            key[1].wrapping_add(0xBB67_AE85),
+        ];
     }
     x
 }
@@ -59,11 +62,19 @@ fn uniform_numbers_are_the_upper_bits_of_their_words() {
     let doubles: Vec<f64> = device::two("ms_uniform_f64", &seeds, &indices);
     for (n, (seed, index)) in seeds.iter().zip(&indices).enumerate() {
         let word = block(*seed, index / 4, 0)[(index % 4) as usize];
-        assert_eq!(singles[n], (word >> 8) as f32 / 16_777_216.0, "{seed} {index}");
+        assert_eq!(
+            singles[n],
+            (word >> 8) as f32 / 16_777_216.0,
+            "{seed} {index}"
+        );
         let words = block(*seed, index / 2, 1);
         let at = 2 * (index % 2) as usize;
         let both = u64::from(words[at + 1]) << 32 | u64::from(words[at]);
-        assert_eq!(doubles[n], (both >> 11) as f64 / 2f64.powi(53), "{seed} {index}");
+        assert_eq!(
+            doubles[n],
+            (both >> 11) as f64 / 2f64.powi(53),
+            "{seed} {index}"
+        );
     }
 }
 
@@ -74,21 +85,31 @@ fn normal_numbers_are_those_of_box_and_muller() {
     let doubles: Vec<f64> = device::two("ms_normal_f64", &seeds, &indices);
     let turned = |radius: f64, turns: f64, index: u64| {
         let angle = turns * std::f64::consts::TAU;
-        (-2.0 * radius.ln()).sqrt() * if index % 2 == 1 { angle.sin() } else { angle.cos() }
+        (-2.0 * radius.ln()).sqrt()
+            * if index % 2 == 1 {
+                angle.sin()
+            } else {
+                angle.cos()
+            }
     };
     for (n, (seed, index)) in seeds.iter().zip(&indices).enumerate() {
         let words = block(*seed, index / 4, 2);
         let at = (index & 2) as usize;
         let unit = |word: u32| f64::from(word) / 2f64.powi(32);
-        let value = turned(unit(words[at]) + 2f64.powi(-33), unit(words[at + 1]), *index);
+        let value = turned(
+            unit(words[at]) + 2f64.powi(-33),
+            unit(words[at + 1]),
+            *index,
+        );
         assert!(
             (f64::from(singles[n]) - value).abs() < 4e-6,
             "{seed} {index}: {} {value}",
             singles[n]
         );
         let words = block(*seed, index / 2, 3);
-        let unit =
-            |low: u32, high: u32| ((u64::from(high) << 32 | u64::from(low)) >> 11) as f64 / 2f64.powi(53);
+        let unit = |low: u32, high: u32| {
+            ((u64::from(high) << 32 | u64::from(low)) >> 11) as f64 / 2f64.powi(53)
+        };
         let value = turned(
             unit(words[0], words[1]) + 2f64.powi(-54),
             unit(words[2], words[3]),

@@ -98,7 +98,10 @@ pub(crate) fn pairs(count: usize) -> (Vec<f32>, Vec<f32>) {
         let exponent = (random.next_u32() as f32 / 2f32.powi(31) - 1.0) * 150.0;
         pairs.push((close, exponent / close.log2()));
         // Powers of integers and half integers.
-        pairs.push(((x.to_bits() % 200) as f32 / 2.0, (y.to_bits() % 64) as f32 - 32.0));
+        pairs.push((
+            (x.to_bits() % 200) as f32 / 2.0,
+            (y.to_bits() % 64) as f32 - 32.0,
+        ));
         pairs.push((
             -((x.to_bits() % 200) as f32) / 2.0,
             (y.to_bits() % 64) as f32 / 2.0 - 16.0,

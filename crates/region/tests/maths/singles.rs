@@ -49,10 +49,9 @@ fn singles_of_one_operand_are_as_accurate_as_cuda_says() {
 #[test]
 fn singles_of_two_operands_are_as_accurate_as_cuda_says() {
     let (x, y) = points::pairs(15_000);
-    all_well(
-        TWO.iter()
-            .map(|function| look_at_pairs(function, &x, &y).verdict(function.single, function.limits.0)),
-    );
+    all_well(TWO.iter().map(|function| {
+        look_at_pairs(function, &x, &y).verdict(function.single, function.limits.0)
+    }));
 }
 
 /// How many points go to the device at once.

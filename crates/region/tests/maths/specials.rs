@@ -153,7 +153,10 @@ fn whole_powers_are_the_hosts_to_the_bit() {
         .into_iter()
         .chain([1.000_001, 0.999_9, -1.01, 1.1e-5, 123.456])
         .collect();
-    let (x, n): (Vec<f64>, Vec<i32>) = bases.iter().flat_map(|x| exponents.map(|n| (*x, n))).unzip();
+    let (x, n): (Vec<f64>, Vec<i32>) = bases
+        .iter()
+        .flat_map(|x| exponents.map(|n| (*x, n)))
+        .unzip();
     let narrow: Vec<f32> = x.iter().map(|x| *x as f32).collect();
     let mut worst = Worst::default();
     for (((x, single), n), (got, got_single)) in x.iter().zip(&narrow).zip(&n).zip(

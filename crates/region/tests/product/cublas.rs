@@ -33,7 +33,11 @@ fn every_layout<T: Case>(stream: &Stream, rng: &mut Pcg32) -> Outcome {
         (2, 2, 1, 3),
         (1, 90, 1000, 90),
     ] {
-        let make = [Layout::<T>::plain, Layout::<T>::transposed, Layout::<T>::random];
+        let make = [
+            Layout::<T>::plain,
+            Layout::<T>::transposed,
+            Layout::<T>::random,
+        ];
         for a in make {
             for b in make {
                 let (a, b) = (a(rng, &[batch, m, k]), b(rng, &[batch, k, n]));
@@ -87,7 +91,8 @@ pub(crate) fn threads_share_a_handle() -> Outcome {
                     let b = Layout::<f64>::plain(&mut rng, &[96, 64]);
                     let first = product_of(&stream, &a, &b, product::multiply::<f64>)?;
                     for _ in 0..200 {
-                        let again = product_of(&device.stream()?, &a, &b, product::multiply::<f64>)?;
+                        let again =
+                            product_of(&device.stream()?, &a, &b, product::multiply::<f64>)?;
                         if again != first {
                             return Err("another product than the first time".into());
                         }
@@ -96,7 +101,9 @@ pub(crate) fn threads_share_a_handle() -> Outcome {
                 })
             })
             .collect();
-        let outcomes = threads.into_iter().map(|thread| thread.join().expect("no panic"));
+        let outcomes = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("no panic"));
         outcomes.filter_map(Result::err).next()
     });
     failed.map_or(Ok(()), Err)

@@ -35,7 +35,10 @@ const TESTS: &[Test] = &[
         "products_wait_for_what_they_need",
         own::products_wait_for_what_they_need,
     ),
-    ("wrong_operands_are_refused", own::wrong_operands_are_refused),
+    (
+        "wrong_operands_are_refused",
+        own::wrong_operands_are_refused,
+    ),
 ];
 
 /// What needs a GPU with cuBLAS.
@@ -60,9 +63,15 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let trials = TESTS.iter().map(|&(name, test)| Trial::test(name, test));
     let ignored = !on_gpu();
-    let kind = if ignored { "needs a GPU with cuBLAS" } else { "" };
-    let gpu_trials = GPU_TESTS
-        .iter()
-        .map(|&(name, test)| Trial::test(name, test).with_kind(kind).with_ignored_flag(ignored));
+    let kind = if ignored {
+        "needs a GPU with cuBLAS"
+    } else {
+        ""
+    };
+    let gpu_trials = GPU_TESTS.iter().map(|&(name, test)| {
+        Trial::test(name, test)
+            .with_kind(kind)
+            .with_ignored_flag(ignored)
+    });
     libtest_mimic::run(&arguments, trials.chain(gpu_trials).collect()).exit_code()
 }

@@ -37,7 +37,8 @@ fn on_device(body: impl FnOnce(&Stream) -> Outcome) -> Outcome {
 }
 
 /// What multiplies.
-type Multiply = fn(&Stream, &Shape<'_>, &Factor<'_>, &Factor<'_>, &mut Buffer<u8>) -> millstream::Result<()>;
+type Multiply =
+    fn(&Stream, &Shape<'_>, &Factor<'_>, &Factor<'_>, &mut Buffer<u8>) -> millstream::Result<()>;
 
 /// The bytes of the product of two factors on the device.
 pub(crate) fn product_of<T: Case>(
@@ -77,7 +78,12 @@ fn compare_own<T: Case>(stream: &Stream, a: &Layout<T>, b: &Layout<T>) -> Outcom
 }
 
 /// The same with whatever multiplies there, and another bound.
-pub(crate) fn compare<T: Case>(stream: &Stream, a: &Layout<T>, b: &Layout<T>, roundings: f64) -> Outcome {
+pub(crate) fn compare<T: Case>(
+    stream: &Stream,
+    a: &Layout<T>,
+    b: &Layout<T>,
+    roundings: f64,
+) -> Outcome {
     compare_by(stream, a, b, multiply::<T>, roundings)
 }
 
@@ -106,7 +112,9 @@ fn compare_by<T: Case>(
                     .collect();
                 if let Some(problem) = T::judge(&products, roundings, found[at]) {
                     let place = format!("row {row}, column {column} of matrix {matrix}");
-                    return Err(format!("{place} of {:?} by {:?}: {problem}", a.sizes, b.sizes).into());
+                    return Err(
+                        format!("{place} of {:?} by {:?}: {problem}", a.sizes, b.sizes).into(),
+                    );
                 }
                 at += 1;
             }
@@ -276,7 +284,13 @@ pub(crate) fn products_wait_for_what_they_need() -> Outcome {
         let mut square = streams[1].zeros::<u8>(36)?;
         multiply::<i32>(&streams[1], &shape, &factor(&a), &factor(&a), &mut square)?;
         let mut cube = streams[2].zeros::<u8>(36)?;
-        multiply::<i32>(&streams[2], &shape, &factor(&square), &factor(&a), &mut cube)?;
+        multiply::<i32>(
+            &streams[2],
+            &shape,
+            &factor(&square),
+            &factor(&a),
+            &mut cube,
+        )?;
         streams[3].fill(&mut square, 0)?;
         let cube: Vec<u8> = streams[3].download(&cube)?.wait()?;
         let expected = [180, 234, 288, 558, 720, 882, 936, 1206, 1476];
@@ -305,7 +319,13 @@ pub(crate) fn wrong_operands_are_refused() -> Outcome {
         };
         let b = Layout::<f32>::transposed(&mut rng, &[4, 3]);
         let mut out = stream.zeros(36)?;
-        let refused = multiply::<f32>(stream, &shape, &a.factor(&here), &b.factor(&there), &mut out);
+        let refused = multiply::<f32>(
+            stream,
+            &shape,
+            &a.factor(&here),
+            &b.factor(&there),
+            &mut out,
+        );
         assert!(
             matches!(refused, Err(millstream::Error::Misuse(_))),
             "{refused:?}"

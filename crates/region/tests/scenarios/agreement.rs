@@ -22,7 +22,11 @@ fn classify(x: &Array2<f32>, w: &Array2<f32>, b: &Array1<f32>) -> (Array2<f32>, 
 }
 
 /// As `classify`, in double precision on the CPU.
-fn classify_on_the_cpu(x: &Array2<f32>, w: &Array2<f32>, b: &Array1<f32>) -> (Array2<f64>, Array1<f64>) {
+fn classify_on_the_cpu(
+    x: &Array2<f32>,
+    w: &Array2<f32>,
+    b: &Array1<f32>,
+) -> (Array2<f64>, Array1<f64>) {
     let [x, w] = [x, w].map(|array| array.mapv(f64::from));
     let odds = (x.dot(&w) + b.mapv(f64::from)).mapv(|x| x.tanh().exp());
     let probable = &odds / &odds.sum_axis(Axis(1)).insert_axis(Axis(1));
@@ -97,7 +101,8 @@ fn c10_two_regions_at_once_overlap() {
         let streams: BTreeSet<u64> = kernels.iter().map(|kernel| kernel.stream).collect();
         assert!(streams.len() >= 2, "each region has streams of its own");
         let first = kernels.first().expect("there are products").stream;
-        let (one, other): (Vec<_>, Vec<_>) = kernels.iter().partition(|kernel| kernel.stream == first);
+        let (one, other): (Vec<_>, Vec<_>) =
+            kernels.iter().partition(|kernel| kernel.stream == first);
         let at_once = one.iter().any(|one| {
             let meets = |other: &&&TimedOperation| {
                 one.time_ns.start < other.time_ns.end && other.time_ns.start < one.time_ns.end

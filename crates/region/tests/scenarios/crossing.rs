@@ -23,7 +23,11 @@ pub(crate) fn assert_copies(calls: &Calls, up: usize, down: usize) {
         named.map(|(_, count)| count).sum()
     };
     let others = made("copy_") - made("copy_host_to_device") - made("copy_device_to_host");
-    let seen = (made("copy_host_to_device"), made("copy_device_to_host"), others);
+    let seen = (
+        made("copy_host_to_device"),
+        made("copy_device_to_host"),
+        others,
+    );
     assert_eq!(seen, (up, down, 0), "{counts:?}");
 }
 
@@ -78,7 +82,14 @@ fn c01_values_that_are_no_parameters_are_one_upload() {
             let expected = Array6::from_shape_fn([2; 6], |(a, b, c, d, e, f)| {
                 let at = |at: usize| {
                     let [i, j, k] = [at % 5, at / 5 % 5, at / 25].map(|start| start + 1);
-                    x[[i + 2 * a, j + 2 * b, k + 2 * c, 1 + 2 * d, 1 + 2 * e, 1 + 2 * f]]
+                    x[[
+                        i + 2 * a,
+                        j + 2 * b,
+                        k + 2 * c,
+                        1 + 2 * d,
+                        1 + 2 * e,
+                        1 + 2 * f,
+                    ]]
                 };
                 (0..96).map(at).sum::<f32>()
             });
@@ -158,7 +169,9 @@ fn c03_intermediates_never_cross() {
         assert_eq!(means, expected, "small whole numbers, and eighths of them");
         assert_eq!(
             largest,
-            expected.iter().fold(0.0_f32, |most, &mean| most.max(mean * 2.0))
+            expected
+                .iter()
+                .fold(0.0_f32, |most, &mean| most.max(mean * 2.0))
         );
         Ok(())
     });

@@ -62,7 +62,9 @@ fn halve(x: &mut Array1<f32>, sum: &mut Vec<f32>) -> f32 {
 #[track_caller]
 fn assert_works(rig: &Rig, before: &Memory) {
     let (mut x, mut sum) = (ramp(), vec![0.0]);
-    let most = halve(&rig.device, &mut x, &mut sum).expect("it works").wait();
+    let most = halve(&rig.device, &mut x, &mut sum)
+        .expect("it works")
+        .wait();
     assert_eq!(most.expect("it works"), (N - 1) as f32 / 2.0);
     assert_eq!((x, sum), (ramp() * 0.5, vec![562_125.0]));
     assert_given_back(rig, before);
@@ -86,8 +88,14 @@ fn c07_a_mistake_in_the_middle_changes_nothing() {
         let Err(Error::Misuse(misuse)) = mistaken(&rig.device, &mut x, &y).map(drop) else {
             panic!("the shapes do not fit together");
         };
-        assert!(matches!(misuse.problem(), Problem::Shapes { .. }), "{misuse}");
-        assert!(misuse.location().line() < line, "it is the line in the body");
+        assert!(
+            matches!(misuse.problem(), Problem::Shapes { .. }),
+            "{misuse}"
+        );
+        assert!(
+            misuse.location().line() < line,
+            "it is the line in the body"
+        );
         assert_eq!(x, ramp());
         assert_given_back(rig, &before);
         assert_works(rig, &before);
@@ -120,7 +128,10 @@ fn c07_an_error_of_the_body_changes_nothing() {
             gives_up(&rig.device, &mut x).map(drop),
             passes_on(&rig.device, &x).map(drop),
         ] {
-            let full = matches!(result, Err(Error::Device(millstream::Error::OutOfMemory(_))));
+            let full = matches!(
+                result,
+                Err(Error::Device(millstream::Error::OutOfMemory(_)))
+            );
             assert!(full, "{result:?}");
         }
         assert_eq!(x, ramp());
@@ -145,7 +156,9 @@ fn c07_a_panic_in_the_body_changes_nothing() {
     scenario(|rig| {
         let before = rig.device.memory()?;
         let (mut x, y) = (ramp(), ramp());
-        let caught = catch_unwind(AssertUnwindSafe(|| panics(&rig.device, &mut x, &y).map(drop)));
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            panics(&rig.device, &mut x, &y).map(drop)
+        }));
         assert_eq!(
             caught.err().and_then(|panic| panic.downcast_ref().copied()),
             Some("in the middle")
@@ -207,7 +220,8 @@ fn c07_without_room_nothing_changes() {
         let mut refused = 0;
         // A little more each time, until there is enough.
         for room in (0_u64..).step_by(1000) {
-            rig.device.set_memory_limit(Some(before.allocated_bytes + room));
+            rig.device
+                .set_memory_limit(Some(before.allocated_bytes + room));
             match halve(&rig.device, &mut x, &mut sum) {
                 Ok(pending) => {
                     pending.wait()?;
@@ -267,7 +281,8 @@ fn c07_a_device_that_is_lost_meanwhile_changes_nothing() {
         let (mut x, mut sum) = (ramp(), vec![0.0]);
         let pending = halve(&devices[0], &mut x, &mut sum).expect("nothing has failed yet");
         gpu.inject(Fault::nth(1).losing(DeviceOrdinal::from_raw(0), ResultCode::ILLEGAL_ADDRESS));
-        let is_lost = |error: &Error| matches!(error, Error::Device(millstream::Error::DeviceLost { .. }));
+        let is_lost =
+            |error: &Error| matches!(error, Error::Device(millstream::Error::DeviceLost { .. }));
         let next = double(&devices[0], &mut ramp()).map(drop).unwrap_err();
         assert!(is_lost(&next), "{next}");
         match pending.wait() {

@@ -132,7 +132,10 @@ fn c09_structs_hold_structs() {
         learn_all(&rig.device, &mut other)?.wait()?;
         assert_eq!(other.0.weights, array![[6.0, 18.0], [12.0, 24.0]]);
         assert_eq!(other.2.bias, array![4.0, 1.5]);
-        assert_eq!((other.0.rounds, other.2.rounds, &other.1), (3, 3, &expected.1));
+        assert_eq!(
+            (other.0.rounds, other.2.rounds, &other.1),
+            (3, 3, &expected.1)
+        );
         Ok(())
     });
 }

@@ -54,7 +54,8 @@ fn command_of(test: Option<String>, package: Option<String>, arguments: Vec<Stri
     let (Some(test), Some(package)) = (test, package) else {
         return "and the same command".into();
     };
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | ':' | '-');
+    let is_plain =
+        |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | ':' | '-');
     let test = if test.chars().all(is_plain) {
         test
     } else {
@@ -111,7 +112,11 @@ impl CheckFailure {
 
 impl fmt::Display for CheckFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "the check failed in run {}, with {}", self.run, self.replay)?;
+        writeln!(
+            f,
+            "the check failed in run {}, with {}",
+            self.run, self.replay
+        )?;
         writeln!(f, "  {}", self.problem)?;
         for report in &self.reports {
             writeln!(f, "  the simulated device reports: {report}")?;
@@ -149,7 +154,11 @@ mod tests {
             "cargo test -p a -- --exact slow --include-ignored"
         );
         assert_eq!(
-            command(None, Some("a"), &["--exact", "tests::sums", "--test-threads=1"]),
+            command(
+                None,
+                Some("a"),
+                &["--exact", "tests::sums", "--test-threads=1"]
+            ),
             "cargo test -p a -- --exact tests::sums"
         );
         for unknown in [

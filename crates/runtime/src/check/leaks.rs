@@ -60,7 +60,10 @@ fn describe(gpu: &Gpu, left: &Ledger, devices: &[Weak<DeviceState>]) -> String {
         text += &format!("\n    and {} more", objects.len() - LISTED_MAX);
     }
     if open.is_empty() && left.pending_operations > 0 {
-        text += &format!("\n    {} operations that have not run", left.pending_operations);
+        text += &format!(
+            "\n    {} operations that have not run",
+            left.pending_operations
+        );
     }
     for state in &open {
         text += &format!("\n    {state} itself: something that was made from it was never dropped");
@@ -83,7 +86,9 @@ fn is_held(object: &LiveObject, device: &DeviceState) -> bool {
         }
         LiveKind::Event => site.is_some(),
         LiveKind::Module => false,
-        LiveKind::PageLockedMemory => site.is_some_and(|site| !site.starts_with(&format!("`{KEPT}` "))),
+        LiveKind::PageLockedMemory => {
+            site.is_some_and(|site| !site.starts_with(&format!("`{KEPT}` ")))
+        }
         _ => true,
     }
 }

@@ -299,13 +299,20 @@ impl Check {
     /// # Panics
     ///
     /// If the environment variable `MILLSTREAM_CHECK` cannot be understood.
-    pub fn find<O: Outcome>(&self, program: impl Fn(&Device) -> O) -> Result<Checked, CheckFailure> {
+    pub fn find<O: Outcome>(
+        &self,
+        program: impl Fn(&Device) -> O,
+    ) -> Result<Checked, CheckFailure> {
         self.go(&|devices, _| program(&devices[0]).problem())
     }
 
     fn go(&self, program: &Program<'_>) -> Result<Checked, CheckFailure> {
         let started = Instant::now();
-        let base = self.config.clone().devices(self.devices).timeline(self.twice);
+        let base = self
+            .config
+            .clone()
+            .devices(self.devices)
+            .timeline(self.twice);
         let mut checked = Checked::default();
         let may_start = |runs: u64, runs_max: u64| {
             runs < runs_max && self.time_max.is_none_or(|limit| started.elapsed() < limit)
@@ -329,7 +336,10 @@ impl Check {
                     run.of_search(&config, gpu, &mut search)?;
                 }
                 if search.has_diverged() {
-                    return Err(CheckFailure::not_the_same(format!("rules={rules}"), checked.runs));
+                    return Err(CheckFailure::not_the_same(
+                        format!("rules={rules}"),
+                        checked.runs,
+                    ));
                 }
                 checked.complete &= search.is_complete();
             }
@@ -343,7 +353,12 @@ impl Check {
                     return Ok(checked);
                 }
                 checked.runs += 1;
-                let run = Run::new(self, program, checked.runs, format!("{schedule},rules={rules}"));
+                let run = Run::new(
+                    self,
+                    program,
+                    checked.runs,
+                    format!("{schedule},rules={rules}"),
+                );
                 run.of(base.clone().schedule(schedule).rules(*rules))?;
             }
             checked.schedules.push(schedule);

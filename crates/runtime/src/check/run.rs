@@ -7,7 +7,9 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use millstream_sim::{Gpu, Grade, ReplayToken, Replayed, Report, Schedule, Search, SimConfig, Span};
+use millstream_sim::{
+    Gpu, Grade, ReplayToken, Replayed, Report, Schedule, Search, SimConfig, Span,
+};
 
 use super::{Check, CheckFailure, Program, failure::this_test, leaks::left_behind};
 use crate::{
@@ -34,7 +36,11 @@ pub(super) fn configured(base: &SimConfig, options: &str) -> SimConfig {
 }
 
 /// The fixed ones, and so many seeds of the others.
-pub(super) fn schedules(fixed: &[Schedule], random: u64, pct: (u64, u32)) -> impl Iterator<Item = Schedule> {
+pub(super) fn schedules(
+    fixed: &[Schedule],
+    random: u64,
+    pct: (u64, u32),
+) -> impl Iterator<Item = Schedule> {
     let (seeds, depth) = pct;
     fixed
         .iter()
@@ -65,7 +71,12 @@ struct End {
 type Closed = Vec<Weak<DeviceState>>;
 
 impl<'a> Run<'a> {
-    pub(super) fn new(check: &'a Check, program: &'a Program<'a>, number: u64, options: String) -> Self {
+    pub(super) fn new(
+        check: &'a Check,
+        program: &'a Program<'a>,
+        number: u64,
+        options: String,
+    ) -> Self {
         Self {
             check,
             program,
@@ -155,7 +166,9 @@ impl<'a> Run<'a> {
                 Replayed::NotAsked | Replayed::Exactly | Replayed::Beyond
             )
         {
-            end.problem = Some(format!("the replay did not meet the recorded run: {replayed:?}"));
+            end.problem = Some(format!(
+                "the replay did not meet the recorded run: {replayed:?}"
+            ));
         }
         match end.problem {
             None => Ok(()),
@@ -181,5 +194,8 @@ fn words(payload: &(dyn Any + Send)) -> String {
         .downcast_ref::<String>()
         .map(String::as_str)
         .or_else(|| payload.downcast_ref::<&str>().copied());
-    format!("the program panicked: {}", text.unwrap_or("with no message"))
+    format!(
+        "the program panicked: {}",
+        text.unwrap_or("with no message")
+    )
 }

@@ -24,7 +24,11 @@ const AHEAD: usize = 16;
 
 /// Lets an event stand for another point, unless someone still holds it.
 #[inline]
-fn reuse(mut event: PooledEvent, ticket: Ticket, before: &Clock) -> Result<PooledEvent, PooledEvent> {
+fn reuse(
+    mut event: PooledEvent,
+    ticket: Ticket,
+    before: &Clock,
+) -> Result<PooledEvent, PooledEvent> {
     // Unlike the count, this is also ordered after what the others did with it.
     match Arc::get_mut(&mut event) {
         Some(point) => {

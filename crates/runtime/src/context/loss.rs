@@ -88,7 +88,10 @@ impl Recent {
 
     /// The first kernel and the first other operation behind ticket `done`, as far as they are remembered.
     fn first_behind(&self, done: Sequence) -> (Option<Submitted>, Option<Submitted>) {
-        (self.kernels.first_behind(done), self.others.first_behind(done))
+        (
+            self.kernels.first_behind(done),
+            self.others.first_behind(done),
+        )
     }
 }
 
@@ -101,7 +104,11 @@ pub(crate) struct Loss {
 
 impl Loss {
     /// The loss of a device with these streams, noticed now.
-    pub(crate) fn notice(cause: DriverError, device: DeviceOrdinal, streams: &[Arc<StreamState>]) -> Self {
+    pub(crate) fn notice(
+        cause: DriverError,
+        device: DeviceOrdinal,
+        streams: &[Arc<StreamState>],
+    ) -> Self {
         let first = streams.iter().map(|stream| {
             let (kernel, other) = stream.shared.lock().recent.first_behind(stream.done());
             let suspect = |operation: Submitted| Suspect {

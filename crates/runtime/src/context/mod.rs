@@ -26,8 +26,8 @@ pub(crate) use events::{EventPool, PooledEvent};
 #[cfg(feature = "sim")]
 pub(crate) use polling::LocalReactor;
 pub(crate) use polling::{
-    Action, Registration, SLEEP_NS_MIN, keep_until_done, note_done, patience, poll_ticket, query_stream,
-    register,
+    Action, Registration, SLEEP_NS_MIN, keep_until_done, note_done, patience, poll_ticket,
+    query_stream, register,
 };
 pub(crate) use recorder::{Note, Recorder};
 pub(crate) use state::{DeviceHooks, DeviceState};
@@ -35,7 +35,8 @@ pub use stream::Stream;
 pub(crate) use stream_state::{Awaited, Lane, StreamState};
 pub use submission::Queue;
 pub(crate) use submission::{
-    Allocate, Behind, Command, Fill, Foreign, Free, Launch, Move, Operation, Prefetch, Repeat, RepeatRow,
-    Rows, StagedUpload, ToDevice, ToHost, WithinDevice, mark, order_behind, point_behind, record_at_tail,
-    record_event, record_point, submit, submit_in_place, wait_for_mark,
+    Allocate, Behind, Command, Fill, Foreign, Free, Launch, Move, Operation, Prefetch, Repeat,
+    RepeatRow, Rows, StagedUpload, ToDevice, ToHost, WithinDevice, mark, order_behind,
+    point_behind, record_at_tail, record_event, record_point, submit, submit_in_place,
+    wait_for_mark,
 };

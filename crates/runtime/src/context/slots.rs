@@ -56,10 +56,17 @@ impl Slots {
             None => {
                 let made: Arc<dyn Any + Send + Sync> = Arc::new(make());
                 // Another thread's may be there by now. Then this one's is dropped after the lock is free again.
-                Arc::clone(self.values.lock().entry(id).or_insert_with(|| Arc::clone(&made)))
+                Arc::clone(
+                    self.values
+                        .lock()
+                        .entry(id)
+                        .or_insert_with(|| Arc::clone(&made)),
+                )
             }
         };
-        value.downcast().expect("a value is kept under its own type")
+        value
+            .downcast()
+            .expect("a value is kept under its own type")
     }
 }
 
@@ -94,7 +101,11 @@ mod tests {
             .clone()
             .slot(|| -> Counted { panic!("there is one already") });
         assert!(Arc::ptr_eq(&first, &again));
-        assert_eq!(*device.slot(|| 7_u8), 7, "other types have values of their own");
+        assert_eq!(
+            *device.slot(|| 7_u8),
+            7,
+            "other types have values of their own"
+        );
         drop((first, again));
         assert_eq!(DROPPED.load(Ordering::Relaxed), 0, "the device keeps it");
         drop(device);
@@ -114,7 +125,8 @@ mod tests {
     #[test]
     fn a_panic_leaves_the_slot_empty() {
         let slots = Slots::default();
-        let made = std::panic::AssertUnwindSafe(|| slots.get_or_make(|| -> u32 { panic!("no value") }));
+        let made =
+            std::panic::AssertUnwindSafe(|| slots.get_or_make(|| -> u32 { panic!("no value") }));
         assert!(std::panic::catch_unwind(made).is_err());
         assert_eq!(*slots.get_or_make(|| 3_u32), 3);
     }

@@ -2,7 +2,10 @@
 //!
 //! Layers above keep their own state of the device in its slots, and act for it through [`DeviceHooks`].
 
-#![allow(unsafe_code, reason = "opens the device's context and makes its streams")]
+#![allow(
+    unsafe_code,
+    reason = "opens the device's context and makes its streams"
+)]
 
 use std::{
     fmt,
@@ -11,8 +14,8 @@ use std::{
 };
 
 use millstream_driver::{
-    ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError, MemoryReuse, PoolHandle,
-    PriorityRange, ResultCode,
+    ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError, MemoryReuse,
+    PoolHandle, PriorityRange, ResultCode,
 };
 use millstream_ptx::Label;
 use parking_lot::Mutex;
@@ -114,7 +117,10 @@ impl DeviceState {
             return Err(Error::unavailable(reason));
         }
         if driver.device_attribute(ordinal, DeviceAttribute::MEMORY_POOLS_SUPPORTED)? == 0 {
-            let reason = format!("device {} has no stream-ordered allocator", ordinal.as_raw());
+            let reason = format!(
+                "device {} has no stream-ordered allocator",
+                ordinal.as_raw()
+            );
             return Err(Error::unavailable(reason));
         }
         let name = driver.device_name(ordinal)?;
@@ -184,7 +190,8 @@ impl DeviceState {
             return Ok(stream);
         }
         // SAFETY: the context is alive as long as this state.
-        let handle = self.checked(unsafe { self.driver.stream_create(self.context, true, priority) })?;
+        let handle =
+            self.checked(unsafe { self.driver.stream_create(self.context, true, priority) })?;
         let number = self.driver.stream_number(handle);
         let added = self
             .streams
@@ -297,15 +304,28 @@ impl DeviceState {
     /// The numbers of the streams that have a handle or belong to a thread.
     #[cfg(feature = "sim")]
     pub(crate) fn held_streams(&self) -> Vec<u64> {
-        let retired: Vec<_> = self.retired.lock().iter().map(|stream| stream.number).collect();
-        let mut numbers: Vec<_> = self.all_streams().iter().map(|stream| stream.number).collect();
+        let retired: Vec<_> = self
+            .retired
+            .lock()
+            .iter()
+            .map(|stream| stream.number)
+            .collect();
+        let mut numbers: Vec<_> = self
+            .all_streams()
+            .iter()
+            .map(|stream| stream.number)
+            .collect();
         numbers.retain(|number| !retired.contains(number));
         numbers
     }
 
     /// Names the objects that this thread creates until the label is dropped, for reports of a
     /// simulated device. `None` on a GPU.
-    pub(crate) fn named(&self, label: &'static str, location: &'static Location<'static>) -> Option<Label> {
+    pub(crate) fn named(
+        &self,
+        label: &'static str,
+        location: &'static Location<'static>,
+    ) -> Option<Label> {
         self.is_simulated.then(|| Label::at(label, location))
     }
 

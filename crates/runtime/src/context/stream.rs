@@ -114,7 +114,12 @@ impl Stream {
     }
 
     #[cold]
-    fn other_device(&self, operation: &'static str, operand: usize, device: &DeviceState) -> Misuse {
+    fn other_device(
+        &self,
+        operation: &'static str,
+        operand: usize,
+        device: &DeviceState,
+    ) -> Misuse {
         let (operand_device, stream_device) = device.told_apart(self.device_state());
         Misuse::new(
             operation,

@@ -25,7 +25,10 @@ pub(crate) struct Streams {
 
 impl Streams {
     /// Adds a stream that `make` makes of its number; nothing if a device cannot have so many.
-    pub(crate) fn add(&self, make: impl FnOnce(StreamId) -> StreamState) -> Option<Arc<StreamState>> {
+    pub(crate) fn add(
+        &self,
+        make: impl FnOnce(StreamId) -> StreamState,
+    ) -> Option<Arc<StreamState>> {
         let mut count = self.count.lock();
         let id = StreamId::at(*count)?;
         let stream = Arc::new(make(id));
@@ -79,14 +82,19 @@ mod tests {
     fn each_is_found_by_its_number_and_by_no_other() {
         let (streams, others) = (Streams::default(), Streams::default());
         let add = |to: &Streams| to.add(|id| StreamState::new(id, StreamHandle::from_raw(16), 0));
-        let added: Vec<_> = (0..100).map(|_| add(&streams).expect("there is room")).collect();
+        let added: Vec<_> = (0..100)
+            .map(|_| add(&streams).expect("there is room"))
+            .collect();
         let other = add(&others).expect("there is room");
         for stream in &added {
             let found = streams.get(stream.id).expect("it was added");
             assert!(Arc::ptr_eq(found, stream));
             assert!(others.get(stream.id).is_none());
         }
-        assert!(streams.get(other.id).is_none(), "it has the place of another");
+        assert!(
+            streams.get(other.id).is_none(),
+            "it has the place of another"
+        );
         assert!(
             streams
                 .iter()

@@ -10,8 +10,8 @@ use super::staged::Staged;
 use crate::{
     Result, Stream,
     context::{
-        Behind, DeviceState, Operation, PooledEvent, StreamState, ToDevice, ToHost, depend_on_device,
-        keep_until_done, mark, point_behind, submit, wait_for_mark,
+        Behind, DeviceState, Operation, PooledEvent, StreamState, ToDevice, ToHost,
+        depend_on_device, keep_until_done, mark, point_behind, submit, wait_for_mark,
     },
     error::Kind,
     memory::Span,
@@ -59,7 +59,12 @@ impl Leg {
         let lent = other.event()?;
         mark(&other.device, &other.stream, lent.event.event)?;
         // The other's tickets mean nothing to this device, so its clock does not take them in.
-        wait_for_mark(&self.device, &self.stream, lent.event.event, &Clock::default())
+        wait_for_mark(
+            &self.device,
+            &self.stream,
+            lent.event.event,
+            &Clock::default(),
+        )
     }
 }
 
@@ -140,7 +145,9 @@ struct OnItsWay<'a> {
 
 impl OnItsWay<'_> {
     fn pointer(&self) -> *mut u8 {
-        self.staged.as_ref().map_or(std::ptr::null_mut(), Staged::pointer)
+        self.staged
+            .as_ref()
+            .map_or(std::ptr::null_mut(), Staged::pointer)
     }
 
     /// Both operations are submitted, the target's behind the source's.

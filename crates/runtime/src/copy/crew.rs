@@ -11,7 +11,10 @@
 //! they wait for. A thread that has taken a part gives it back copied before it does anything else, so an owner that
 //! sleeps is woken.
 
-#![allow(unsafe_code, reason = "copies memory that the owners of transfers vouch for")]
+#![allow(
+    unsafe_code,
+    reason = "copies memory that the owners of transfers vouch for"
+)]
 
 use std::{
     collections::VecDeque,
@@ -103,7 +106,10 @@ impl Part {
 impl Queue {
     /// Takes the next part, if there is one.
     fn take(&mut self) -> Option<Part> {
-        let at = self.jobs.iter().position(|job| job.taken < job.copy.bytes)?;
+        let at = self
+            .jobs
+            .iter()
+            .position(|job| job.taken < job.copy.bytes)?;
         let job = &mut self.jobs[at];
         let copy = job.copy.part(job.taken, self.pace.part_bytes);
         job.taken += copy.bytes;
@@ -251,7 +257,12 @@ impl Transfer {
     /// # Safety
     ///
     /// As [`push`](Self::push).
-    pub(super) unsafe fn copy(&self, source: *const u8, target: *mut u8, bytes: usize) -> Option<u64> {
+    pub(super) unsafe fn copy(
+        &self,
+        source: *const u8,
+        target: *mut u8,
+        bytes: usize,
+    ) -> Option<u64> {
         if bytes > self.alone_bytes && self.pace.helpers_max > 0 {
             // SAFETY: by this function's contract.
             return Some(unsafe { self.push(source, target, bytes) });
@@ -307,7 +318,9 @@ impl Transfer {
     /// Whether the copies up to this one are made.
     pub(super) fn is_over(&self, number: u64) -> bool {
         let mut state = crew().state.lock();
-        state.queue(self.id).is_none_or(|queue| queue.first > number)
+        state
+            .queue(self.id)
+            .is_none_or(|queue| queue.first > number)
     }
 
     /// Copies one part of what was handed on; `false` if others have all that is left.
@@ -331,7 +344,10 @@ impl Transfer {
             }
             let crew = crew();
             let mut state = crew.state.lock();
-            if state.queue(self.id).is_some_and(|queue| queue.first <= number) {
+            if state
+                .queue(self.id)
+                .is_some_and(|queue| queue.first <= number)
+            {
                 crew.copied.wait(&mut state);
             }
         }
@@ -358,7 +374,11 @@ impl Drop for Transfer {
             return;
         }
         self.finish_all();
-        crew().state.lock().queues.retain(|queue| queue.id != self.id);
+        crew()
+            .state
+            .lock()
+            .queues
+            .retain(|queue| queue.id != self.id);
     }
 }
 
@@ -391,7 +411,8 @@ mod tests {
                 for (number, (source, target)) in sources.iter().zip(&mut targets).enumerate() {
                     let bytes = source.len();
                     // SAFETY: both are so many bytes, different ones, and outlive the transfer.
-                    let pushed = unsafe { transfer.push(source.as_ptr(), target.as_mut_ptr(), bytes) };
+                    let pushed =
+                        unsafe { transfer.push(source.as_ptr(), target.as_mut_ptr(), bytes) };
                     assert_eq!(pushed, number as u64);
                 }
                 transfer.finish(3);
@@ -412,7 +433,8 @@ mod tests {
                         let transfer = Transfer::new(&tuning(4), false);
                         let bytes = source.len();
                         // SAFETY: both are so many bytes, different ones, and outlive the transfer.
-                        let number = unsafe { transfer.push(source.as_ptr(), target.as_mut_ptr(), bytes) };
+                        let number =
+                            unsafe { transfer.push(source.as_ptr(), target.as_mut_ptr(), bytes) };
                         transfer.finish(number);
                         assert!(source == target);
                     }
@@ -471,7 +493,10 @@ mod tests {
             left: 5,
         });
         let parts: Vec<_> = std::iter::from_fn(|| queue.take()).collect();
-        let sizes: Vec<_> = parts.iter().map(|part| (part.job, part.copy.bytes)).collect();
+        let sizes: Vec<_> = parts
+            .iter()
+            .map(|part| (part.job, part.copy.bytes))
+            .collect();
         assert_eq!(sizes, [(0, 10), (0, 10), (0, 5), (1, 5)]);
         let done: Vec<_> = [3, 0, 2, 1]
             .iter()

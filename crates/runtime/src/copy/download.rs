@@ -167,7 +167,11 @@ impl Stream {
         awaited: Awaited,
         location: &'static Location<'static>,
     ) -> Result<Landing> {
-        assert_eq!(target.len(), span.bytes.len(), "a download lands where it fits");
+        assert_eq!(
+            target.len(),
+            span.bytes.len(),
+            "a download lands where it fits"
+        );
         // SAFETY: the slice is the caller's alone, and as long as the download.
         unsafe { self.stage(span, awaited, location, || target.as_mut_ptr()) }
     }
@@ -196,11 +200,16 @@ impl Stream {
         }
         let tuning = device.tuning();
         let piece_bytes = tuning.piece_bytes;
-        for (piece, at) in span.pieces(piece_bytes).zip((0..bytes).step_by(piece_bytes)) {
+        for (piece, at) in span
+            .pieces(piece_bytes)
+            .zip((0..bytes).step_by(piece_bytes))
+        {
             let bytes = piece.bytes.len();
             let staged = match Staged::try_new(device, stream, bytes)? {
                 Some(staged) => staged,
-                None if landing.on_their_way() < tuning.landing_blocks => Staged::new(device, stream, bytes)?,
+                None if landing.on_their_way() < tuning.landing_blocks => {
+                    Staged::new(device, stream, bytes)?
+                }
                 // SAFETY: by this function's contract; there are pieces on their way.
                 None => unsafe { landing.land_first(target()) }?,
             };
@@ -235,7 +244,10 @@ impl Stream {
 /// takes as long as copying to it, page by page.
 fn vector_for<T>(len: usize) -> Vec<T> {
     let vector = Vec::<T>::with_capacity(len);
-    prefer_large_pages(vector.as_ptr().cast::<u8>(), vector.capacity() * size_of::<T>());
+    prefer_large_pages(
+        vector.as_ptr().cast::<u8>(),
+        vector.capacity() * size_of::<T>(),
+    );
     vector
 }
 

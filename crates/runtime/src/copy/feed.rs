@@ -1,6 +1,9 @@
 //! The source of an owned upload, and its captures to page-locked blocks by host functions.
 
-#![allow(unsafe_code, reason = "captures from sources and to blocks that it holds")]
+#![allow(
+    unsafe_code,
+    reason = "captures from sources and to blocks that it holds"
+)]
 
 use std::{marker::PhantomData, panic::Location, sync::Arc};
 
@@ -61,7 +64,10 @@ impl Feed {
         self.touches(block, len);
         // SAFETY: by this function's contract for the block. The elements stay where they are and unchanged until
         // `close`, which waits for the transfer.
-        unsafe { self.transfer.push(start.wrapping_add(bytes - left), block, len) };
+        unsafe {
+            self.transfer
+                .push(start.wrapping_add(bytes - left), block, len)
+        };
     }
 
     /// Waits until the piece of this number is captured to that block. If the source is gone that is all: then the piece
@@ -77,7 +83,13 @@ impl Feed {
 
     /// Tells that a block is written, where that begins and where it ends: who captures it is not who waits for it.
     fn touches(&self, block: *const u8, bytes: usize) {
-        drop(Touch::writes(&self.driver, block, bytes, "upload", self.location));
+        drop(Touch::writes(
+            &self.driver,
+            block,
+            bytes,
+            "upload",
+            self.location,
+        ));
     }
 
     /// Waits for the captures under way, and lets go of the elements: no capture reads them any more.

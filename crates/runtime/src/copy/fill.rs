@@ -86,7 +86,8 @@ impl Stream {
             return self.device_state().check_alive();
         }
         // On managed memory the driver's fill would make the host wait (rule 12).
-        if let Some(pattern) = pattern_of(value, target.pointer()).filter(|_| !target.allocation.is_managed())
+        if let Some(pattern) =
+            pattern_of(value, target.pointer()).filter(|_| !target.allocation.is_managed())
         {
             let count = bytes / pattern.size();
             return self.submit_fill(
@@ -167,7 +168,10 @@ mod tests {
 
     #[test]
     fn a_fill_uses_the_shortest_element_that_repeats() {
-        assert_eq!(pattern_of(&[7, 7, 7, 7, 7, 7, 7, 7]), Some(FillPattern::U8(7)));
+        assert_eq!(
+            pattern_of(&[7, 7, 7, 7, 7, 7, 7, 7]),
+            Some(FillPattern::U8(7))
+        );
         assert_eq!(
             pattern_of(&[1, 2, 1, 2]),
             Some(FillPattern::U16(u16::from_ne_bytes([1, 2])))

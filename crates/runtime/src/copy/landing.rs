@@ -172,7 +172,11 @@ impl Landing {
 }
 
 /// The host reads the piece's block, until this is dropped.
-fn touch<'a>(device: &'a DeviceState, piece: &Piece, location: &'static Location<'static>) -> Touch<'a> {
+fn touch<'a>(
+    device: &'a DeviceState,
+    piece: &Piece,
+    location: &'static Location<'static>,
+) -> Touch<'a> {
     Touch::reads(
         &device.driver,
         piece.staged.pointer(),

@@ -55,7 +55,11 @@ impl Stream {
     /// If the lengths differ, an operand is on a device that is not the stream's and not of the same driver, page-locked
     /// memory is on another device, both are on the host, or a device is lost.
     #[track_caller]
-    pub fn copy<T: Pod>(&self, source: impl CopySource<T>, target: impl CopyTarget<T>) -> Result<()> {
+    pub fn copy<T: Pod>(
+        &self,
+        source: impl CopySource<T>,
+        target: impl CopyTarget<T>,
+    ) -> Result<()> {
         let (from, to) = (source.source(), target.source());
         same_length("copy", elements::<T>(&from), elements::<T>(&to))?;
         let location = Location::caller();
@@ -79,7 +83,14 @@ impl Stream {
                     bytes,
                 };
                 let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
-                self.submit_copy(Kind::DeviceToDevice, bytes, accesses, None, location, command)
+                self.submit_copy(
+                    Kind::DeviceToDevice,
+                    bytes,
+                    accesses,
+                    None,
+                    location,
+                    command,
+                )
             }
             (AnyPlace::Pinned(from), AnyPlace::Device(to)) => {
                 let to = to.0;
@@ -108,7 +119,14 @@ impl Stream {
                     bytes,
                 };
                 let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
-                self.submit_copy(Kind::DeviceToHost, bytes, accesses, Some(&to), location, command)
+                self.submit_copy(
+                    Kind::DeviceToHost,
+                    bytes,
+                    accesses,
+                    Some(&to),
+                    location,
+                    command,
+                )
             }
             (AnyPlace::Pinned(_), AnyPlace::Pinned(_)) => {
                 Err(Misuse::new("copy", Problem::BothOnHost).into())

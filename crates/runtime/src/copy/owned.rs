@@ -170,10 +170,19 @@ impl Stream {
     ///
     /// If there is not enough memory, or the device is lost. The source is in the error.
     #[track_caller]
-    pub fn upload_owned<T: Pod, S: OwnedSource<T>>(&self, source: S) -> Result<Buffer<T>, Rejected<S>> {
+    pub fn upload_owned<T: Pod, S: OwnedSource<T>>(
+        &self,
+        source: S,
+    ) -> Result<Buffer<T>, Rejected<S>> {
         let location = Location::caller();
         let len = source.elements().len();
-        let made = Buffer::new(self.device_state(), self.state(), len, "upload_owned", location);
+        let made = Buffer::new(
+            self.device_state(),
+            self.state(),
+            len,
+            "upload_owned",
+            location,
+        );
         let mut target = match made {
             Ok(target) => target,
             Err(error) => return Err(Rejected::new(error, source)),
@@ -257,8 +266,10 @@ impl Stream {
             Ok(blocks) => blocks,
             Err(error) => return Err(Rejected::new(error, source)),
         };
-        let addresses: SmallVec<[BlockAddress; BLOCKS_INLINE]> =
-            blocks.iter().map(|block| BlockAddress(block.pointer())).collect();
+        let addresses: SmallVec<[BlockAddress; BLOCKS_INLINE]> = blocks
+            .iter()
+            .map(|block| BlockAddress(block.pointer()))
+            .collect();
         let upload = Arc::new(Upload::new(source, tuning, &device.driver, location));
         for (piece, block) in addresses.iter().enumerate() {
             // SAFETY: the block is as large as the piece and this upload's alone. It is given back when the upload is done,
@@ -276,12 +287,19 @@ impl Stream {
                     unsafe { feed.begin(before + addresses.len(), block.get()) };
                 }
                 let block = addresses[piece % addresses.len()];
-                feed.finish(piece, block.get(), piece_bytes.min(bytes - piece * piece_bytes));
+                feed.finish(
+                    piece,
+                    block.get(),
+                    piece_bytes.min(bytes - piece * piece_bytes),
+                );
             })
         };
         let command = StagedUpload {
             target: target.pointer(),
-            blocks: addresses.iter().map(|block| block.get().cast_const()).collect(),
+            blocks: addresses
+                .iter()
+                .map(|block| block.get().cast_const())
+                .collect(),
             bytes,
             piece_bytes,
             capture,
@@ -301,7 +319,10 @@ impl Stream {
             Ok((sequence, ())) => {
                 let ticket = stream.ticket(sequence);
                 blocks.iter_mut().for_each(|block| block.used_by(ticket));
-                KeptSources::of(device).uploads.lock().push_back((ticket, bytes));
+                KeptSources::of(device)
+                    .uploads
+                    .lock()
+                    .push_back((ticket, bytes));
                 keep_until_done(device, stream, sequence, Arc::clone(&upload));
                 Ok(Pending::new(
                     Arc::clone(device),

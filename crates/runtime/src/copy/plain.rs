@@ -1,6 +1,9 @@
 //! Copying bytes between two places of the host, past the caches where that helps.
 
-#![allow(unsafe_code, reason = "copies between places that its caller vouches for")]
+#![allow(
+    unsafe_code,
+    reason = "copies between places that its caller vouches for"
+)]
 
 use std::ptr::copy_nonoverlapping;
 
@@ -11,7 +14,12 @@ use std::ptr::copy_nonoverlapping;
 ///
 /// `source` is valid for reads and `target` for writes of so many bytes; the two do not overlap, and nobody else writes
 /// the one, or touches the other, meanwhile.
-pub(super) unsafe fn copy_bytes(source: *const u8, target: *mut u8, bytes: usize, past_caches: bool) {
+pub(super) unsafe fn copy_bytes(
+    source: *const u8,
+    target: *mut u8,
+    bytes: usize,
+    past_caches: bool,
+) {
     if past_caches {
         // SAFETY: by this function's contract.
         unsafe { copy_past_caches(source, target, bytes) };
@@ -56,7 +64,13 @@ unsafe fn copy_past_caches(source: *const u8, target: *mut u8, bytes: usize) {
     unsafe { _mm_sfence() };
     let done = head + lines * LINE_BYTES;
     // SAFETY: by this function's contract, of which these are the last bytes.
-    unsafe { copy_nonoverlapping(source.wrapping_add(done), target.wrapping_add(done), bytes - done) };
+    unsafe {
+        copy_nonoverlapping(
+            source.wrapping_add(done),
+            target.wrapping_add(done),
+            bytes - done,
+        )
+    };
 }
 
 /// # Safety
@@ -84,7 +98,10 @@ mod tests {
                     unsafe { copy_bytes(start.as_ptr(), end.as_mut_ptr(), bytes, past_caches) };
                     assert_eq!(target[to..to + bytes], source[from..from + bytes]);
                     let touched = target.iter().filter(|&&byte| byte != 0).count();
-                    assert_eq!(touched, bytes, "{from} to {to}, past the caches: {past_caches}");
+                    assert_eq!(
+                        touched, bytes,
+                        "{from} to {to}, past the caches: {past_caches}"
+                    );
                 }
             }
         }

@@ -34,7 +34,11 @@ impl Stream {
     /// If rows or columns differ, the two share bytes, one is on another device, both are on the host, or the device is
     /// lost.
     #[track_caller]
-    pub fn copy_2d<T: Pod>(&self, source: impl PlaneSource<T>, target: impl PlaneTarget<T>) -> Result<()> {
+    pub fn copy_2d<T: Pod>(
+        &self,
+        source: impl PlaneSource<T>,
+        target: impl PlaneTarget<T>,
+    ) -> Result<()> {
         let location = Location::caller();
         let (from, to) = (source.place().0, target.place().0);
         same_shape::<T>(&from, &to)?;
@@ -71,10 +75,21 @@ impl Stream {
     /// If the source does not have so many elements, its rows would overlap, the target is on the host or on another
     /// device, page-locked memory cannot be had, or the device is lost.
     #[track_caller]
-    pub fn upload_2d<T: Pod>(&self, source: &[T], pitch: usize, target: impl PlaneTarget<T>) -> Result<()> {
+    pub fn upload_2d<T: Pod>(
+        &self,
+        source: &[T],
+        pitch: usize,
+        target: impl PlaneTarget<T>,
+    ) -> Result<()> {
         let location = Location::caller();
         let to = target.place().0;
-        check_rows("upload_2d", target.rows(), target.cols(), pitch, source.len())?;
+        check_rows(
+            "upload_2d",
+            target.rows(),
+            target.cols(),
+            pitch,
+            source.len(),
+        )?;
         self.on_this_device("upload_2d", &to)?;
         if to.is_empty() {
             return self.device_state().check_alive();

@@ -1,6 +1,9 @@
 //! Page-locked blocks on their way through the pool.
 
-#![allow(unsafe_code, reason = "copies between its block and memory of the host")]
+#![allow(
+    unsafe_code,
+    reason = "copies between its block and memory of the host"
+)]
 
 use std::{panic::Location, sync::Arc};
 
@@ -25,7 +28,11 @@ pub(super) struct Staged {
 
 impl Staged {
     /// A block of at least `bytes` that nobody uses, for a copy on this stream.
-    pub(super) fn new(device: &Arc<DeviceState>, stream: &Arc<StreamState>, bytes: usize) -> Result<Self> {
+    pub(super) fn new(
+        device: &Arc<DeviceState>,
+        stream: &Arc<StreamState>,
+        bytes: usize,
+    ) -> Result<Self> {
         Ok(Self {
             device: Arc::clone(device),
             stream: Arc::clone(stream),
@@ -102,11 +109,14 @@ impl Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        let Some(block) = self.block.take() else { return };
+        let Some(block) = self.block.take() else {
+            return;
+        };
         // A call that failed, or panicked, may have enqueued the copy all the same. Its ticket counts as submitted by now.
-        let used_by = self
-            .used_by
-            .unwrap_or_else(|| self.stream.ticket(self.stream.shared.lock().points.submitted()));
+        let used_by = self.used_by.unwrap_or_else(|| {
+            self.stream
+                .ticket(self.stream.shared.lock().points.submitted())
+        });
         self.device
             .memory()
             .staging

@@ -116,12 +116,16 @@ impl Stream {
                     None if !capturing.is_empty() => break,
                     None => Staged::new(device, stream, piece.len())?,
                 };
-                let Some((piece, span)) = pieces.next() else { break };
+                let Some((piece, span)) = pieces.next() else {
+                    break;
+                };
                 let driver = &device.driver;
-                let touch = Touch::writes(driver, staged.pointer(), piece.len(), "upload", location);
+                let touch =
+                    Touch::writes(driver, staged.pointer(), piece.len(), "upload", location);
                 // SAFETY: the source is borrowed until this returns, and the block, which is as large as the piece, is not
                 // given back before the transfer is over.
-                let number = unsafe { transfer.copy(piece.as_ptr(), staged.pointer(), piece.len()) };
+                let number =
+                    unsafe { transfer.copy(piece.as_ptr(), staged.pointer(), piece.len()) };
                 capturing.push_back((number, touch, staged, span));
             }
             let Some((number, touch, mut staged, span)) = capturing.pop_front() else {
@@ -157,7 +161,13 @@ impl Stream {
     ) -> Result<Sequence> {
         let (device, stream) = (self.device_state(), self.state());
         let mut carved = Carved::new(device, stream, source.len())?;
-        let touch = Touch::writes(&device.driver, carved.pointer(), source.len(), "upload", location);
+        let touch = Touch::writes(
+            &device.driver,
+            carved.pointer(),
+            source.len(),
+            "upload",
+            location,
+        );
         // SAFETY: the part is ours alone, at least as large as the source, and not part of it.
         unsafe { copy_nonoverlapping(source.as_ptr(), carved.pointer(), source.len()) };
         drop(touch);

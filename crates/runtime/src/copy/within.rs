@@ -61,7 +61,14 @@ impl Stream {
                 source,
                 bytes,
             };
-            return self.submit_copy(Kind::DeviceToDevice, bytes, accesses, None, location, command);
+            return self.submit_copy(
+                Kind::DeviceToDevice,
+                bytes,
+                accesses,
+                None,
+                location,
+                command,
+            );
         }
         let command = Move {
             target,
@@ -69,9 +76,22 @@ impl Stream {
             bytes,
         };
         if command.pieces() <= MOVE_PIECES_MAX {
-            return self.submit_copy(Kind::DeviceToDevice, bytes, accesses, None, location, command);
+            return self.submit_copy(
+                Kind::DeviceToDevice,
+                bytes,
+                accesses,
+                None,
+                location,
+                command,
+            );
         }
-        let between = Buffer::<u8>::new(self.device_state(), self.state(), bytes, "copy_within", location)?;
+        let between = Buffer::<u8>::new(
+            self.device_state(),
+            self.state(),
+            bytes,
+            "copy_within",
+            location,
+        )?;
         let between = between.view();
         for (from, to) in [(&from, &between.span), (&between.span, &to)] {
             let command = WithinDevice {
@@ -80,7 +100,14 @@ impl Stream {
                 bytes,
             };
             let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
-            self.submit_copy(Kind::DeviceToDevice, bytes, accesses, None, location, command)?;
+            self.submit_copy(
+                Kind::DeviceToDevice,
+                bytes,
+                accesses,
+                None,
+                location,
+                command,
+            )?;
         }
         Ok(())
     }

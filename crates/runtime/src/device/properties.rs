@@ -131,13 +131,19 @@ impl DeviceProperties {
                 number(DeviceAttribute::MAX_GRID_DIM_Y)?,
                 number(DeviceAttribute::MAX_GRID_DIM_Z)?,
             ],
-            threads_per_multiprocessor_max: number(DeviceAttribute::MAX_THREADS_PER_MULTIPROCESSOR)?,
+            threads_per_multiprocessor_max: number(
+                DeviceAttribute::MAX_THREADS_PER_MULTIPROCESSOR,
+            )?,
             blocks_per_multiprocessor_max: number(DeviceAttribute::MAX_BLOCKS_PER_MULTIPROCESSOR)?,
             shared_bytes_per_block: number(DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK)?,
             shared_bytes_per_block_max: number(DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
-            shared_bytes_per_multiprocessor: number(DeviceAttribute::MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
+            shared_bytes_per_multiprocessor: number(
+                DeviceAttribute::MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+            )?,
             registers_per_block_max: number(DeviceAttribute::MAX_REGISTERS_PER_BLOCK)?,
-            registers_per_multiprocessor: number(DeviceAttribute::MAX_REGISTERS_PER_MULTIPROCESSOR)?,
+            registers_per_multiprocessor: number(
+                DeviceAttribute::MAX_REGISTERS_PER_MULTIPROCESSOR,
+            )?,
             constant_bytes: number(DeviceAttribute::TOTAL_CONSTANT_MEMORY)?,
             l2_bytes: number(DeviceAttribute::L2_CACHE_SIZE)?,
             clock_khz: number(DeviceAttribute::CLOCK_RATE)?,
@@ -222,6 +228,10 @@ pub struct PciAddress {
 
 impl fmt::Display for PciAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:04x}:{:02x}:{:02x}.0", self.domain, self.bus, self.device)
+        write!(
+            f,
+            "{:04x}:{:02x}:{:02x}.0",
+            self.domain, self.bus, self.device
+        )
     }
 }

@@ -20,8 +20,8 @@ use crate::{
     future::wait_until,
     kernel::ModuleCache,
     memory::{
-        DeviceMemory, FreeingBlock, Leaving, Parked, SharedContext, StagingPool, drain_frees, empty_cache,
-        free_unused,
+        DeviceMemory, FreeingBlock, Leaving, Parked, SharedContext, StagingPool, drain_frees,
+        empty_cache, free_unused,
     },
     tracker::Sequence,
 };

@@ -62,7 +62,9 @@ pub struct Suspect {
 
 impl fmt::Display for Suspect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { label, location, .. } = self;
+        let Self {
+            label, location, ..
+        } = self;
         write!(f, "`{label}` at {}:{}", location.file(), location.line())
     }
 }

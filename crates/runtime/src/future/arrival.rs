@@ -15,7 +15,9 @@ use smallvec::SmallVec;
 use super::{spin::PATIENCE, wait_ticket};
 use crate::{
     Result,
-    context::{Action, DeviceState, Registration, SLEEP_NS_MIN, StreamState, poll_ticket, register},
+    context::{
+        Action, DeviceState, Registration, SLEEP_NS_MIN, StreamState, poll_ticket, register,
+    },
     tracker::{Sequence, Ticket},
 };
 
@@ -28,7 +30,11 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    pub(crate) fn new(device: Arc<DeviceState>, stream: Arc<StreamState>, sequence: Sequence) -> Self {
+    pub(crate) fn new(
+        device: Arc<DeviceState>,
+        stream: Arc<StreamState>,
+        sequence: Sequence,
+    ) -> Self {
         Self {
             device,
             stream,

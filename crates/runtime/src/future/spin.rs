@@ -41,7 +41,11 @@ impl Patience {
         self.spin_for(SPIN, is_over)
     }
 
-    fn spin_for(&self, at_most: Duration, mut is_over: impl FnMut() -> Result<bool>) -> Result<bool> {
+    fn spin_for(
+        &self,
+        at_most: Duration,
+        mut is_over: impl FnMut() -> Result<bool>,
+    ) -> Result<bool> {
         // Threads that read the same numbers at once try once too often or too seldom, which does no harm.
         let to_skip = self.to_skip.load(Relaxed);
         if to_skip > 0 {
@@ -95,6 +99,10 @@ mod tests {
     #[test]
     fn what_is_over_at_once_is_seen_and_what_never_is_is_not() {
         assert!(Patience::new().spin(|| Ok(true)).expect("it does not fail"));
-        assert!(!Patience::new().spin(|| Ok(false)).expect("it does not fail"));
+        assert!(
+            !Patience::new()
+                .spin(|| Ok(false))
+                .expect("it does not fail")
+        );
     }
 }

@@ -10,7 +10,11 @@ use crate::{
 };
 
 /// Waits until the stream's ticket `sequence` is done. Holds no lock meanwhile.
-pub(crate) fn wait_ticket(device: &DeviceState, stream: &StreamState, sequence: Sequence) -> Result<()> {
+pub(crate) fn wait_ticket(
+    device: &DeviceState,
+    stream: &StreamState,
+    sequence: Sequence,
+) -> Result<()> {
     device.run_deferred();
     wait_until(&*device.driver, || poll_ticket(device, stream, sequence))
 }
@@ -41,7 +45,12 @@ pub(crate) fn prepare_wait(device: &DeviceState, ticket: Ticket) -> Result<()> {
     let Some(stream) = device.stream(ticket.stream) else {
         return Ok(());
     };
-    let has_point = stream.shared.lock().points.covering(ticket.sequence).is_some();
+    let has_point = stream
+        .shared
+        .lock()
+        .points
+        .covering(ticket.sequence)
+        .is_some();
     if !has_point && !query_stream(device, stream)? {
         record_point(device, stream)?;
     }
@@ -49,7 +58,10 @@ pub(crate) fn prepare_wait(device: &DeviceState, ticket: Ticket) -> Result<()> {
 }
 
 /// Asks again and again, with growing patience, until the answer is yes.
-pub(crate) fn wait_until(driver: &dyn Driver, mut is_over: impl FnMut() -> Result<bool>) -> Result<()> {
+pub(crate) fn wait_until(
+    driver: &dyn Driver,
+    mut is_over: impl FnMut() -> Result<bool>,
+) -> Result<()> {
     let started_ns = driver.now_ns();
     while !is_over()? {
         match patience(driver.now_ns().saturating_sub(started_ns)) {

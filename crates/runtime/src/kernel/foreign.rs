@@ -98,7 +98,10 @@ mod tests {
         streams[0].fill(&mut array, 1).expect("a fill");
         fives(&streams[1], &mut array).expect("enqueued");
         let found = streams[2].download(&array).expect("a download");
-        assert!(!found.is_ready().expect("nothing fails"), "it waits for the fill");
+        assert!(
+            !found.is_ready().expect("nothing fails"),
+            "it waits for the fill"
+        );
         drop(hold);
         assert_eq!(found.wait().expect("nothing fails"), [5; 64]);
         assert!(gpu.reports().is_empty(), "{:?}", gpu.reports());

@@ -149,14 +149,19 @@ pub unsafe fn launch_at(
     }
     let addresses: SmallVec<[u64; 12]> = arguments.iter().map(Argument::address).collect();
     let each = arguments.iter().zip(&addresses);
-    let params: SmallVec<[_; 12]> = each.map(|(argument, address)| argument.param(address)).collect();
+    let params: SmallVec<[_; 12]> = each
+        .map(|(argument, address)| argument.param(address))
+        .collect();
     // SAFETY: by this function's contract.
     unsafe { launch_checked(function, stream, &grid, &mut operation, &params) }
 }
 
 /// A launch without operands.
 #[inline(always)]
-pub(super) fn operation<'a>(name: &'static str, location: &'static Location<'static>) -> Operation<'a> {
+pub(super) fn operation<'a>(
+    name: &'static str,
+    location: &'static Location<'static>,
+) -> Operation<'a> {
     Operation {
         kind: Kind::Kernel,
         label: name,
@@ -223,7 +228,9 @@ unsafe fn launch_checked(
         if grid.is_empty() {
             return device.check_alive();
         }
-        return Err(Misuse::new(function.name, problem).at(operation.location).into());
+        return Err(Misuse::new(function.name, problem)
+            .at(operation.location)
+            .into());
     }
     if grid.dims.shared_bytes > function.entry.dynamic_shared_bytes {
         function.opt_in(grid.dims.shared_bytes, operation.location)?;

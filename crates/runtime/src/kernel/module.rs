@@ -109,7 +109,9 @@ impl Function {
         let most = entry.dynamic_shared_bytes_max;
         if bytes > most {
             let detail = match entry.own_shared_bytes {
-                0 => format!("{bytes} bytes of dynamic shared memory; a block has at most {most} here"),
+                0 => format!(
+                    "{bytes} bytes of dynamic shared memory; a block has at most {most} here"
+                ),
                 own => format!(
                     "{bytes} bytes of dynamic shared memory; a block of this kernel has at most {most} here, beside \
                      {own} of its own"
@@ -120,7 +122,10 @@ impl Function {
         }
         let device = &self.device;
         // Two threads may both go on from here, and then do the same.
-        let opted_in = ModuleCache::of(device).opted_in.lock().contains(&entry.handle);
+        let opted_in = ModuleCache::of(device)
+            .opted_in
+            .lock()
+            .contains(&entry.handle);
         if opted_in {
             return Ok(());
         }
@@ -213,7 +218,8 @@ pub fn load(device: &Device, source: &'static Source) -> Result<Arc<[Function]>>
         None => {
             check_signatures(source)?;
             let names: Vec<_> = source.kernels.iter().map(|kernel| kernel.name).collect();
-            let (module, entries) = load_module(device, Module::Declared(source), source.ptx, &names)?;
+            let (module, entries) =
+                load_module(device, Module::Declared(source), source.ptx, &names)?;
             loaded.push(Loaded {
                 source: address,
                 module,

@@ -62,7 +62,8 @@ impl Allocation {
     pub(crate) fn managed(device: &Arc<DeviceState>, bytes: usize) -> Result<Self> {
         device.check_alive()?;
         if !device.limits.managed_memory {
-            let reason = format!("{device} has no managed memory that the host may touch while kernels run");
+            let reason =
+                format!("{device} has no managed memory that the host may touch while kernels run");
             return Err(Error::unavailable(reason));
         }
         let pointer = if bytes == 0 {

@@ -72,8 +72,12 @@ impl<'a> Area<'a> {
     /// The first byte and the distance of the rows, for a copy. There is a byte.
     pub(crate) fn side(&self) -> Side2d {
         match &self.base {
-            Base::Device(allocation) => Side2d::device(self.in_allocation(allocation), self.pitch_bytes),
-            Base::Pinned(place) => Side2d::host(place.pointer.wrapping_add(self.start), self.pitch_bytes),
+            Base::Device(allocation) => {
+                Side2d::device(self.in_allocation(allocation), self.pitch_bytes)
+            }
+            Base::Pinned(place) => {
+                Side2d::host(place.pointer.wrapping_add(self.start), self.pitch_bytes)
+            }
         }
     }
 

@@ -80,7 +80,10 @@ macro_rules! array {
             ///
             /// If the range does not lie within the array.
             #[track_caller]
-            pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
+            pub fn try_slice_mut(
+                &mut self,
+                range: impl RangeBounds<usize>,
+            ) -> Result<ViewMut<'_, T>> {
                 let location = Location::caller();
                 let part = self.view_mut().into_part(range);
                 Ok(part.map_err(|misuse| misuse.at(location))?)

@@ -78,7 +78,10 @@ impl Figures {
     /// Enters an array of so many bytes, unless that would be more than the limit.
     fn enter(&mut self, bytes: u64) -> Option<()> {
         let allocated_bytes = self.allocated_bytes.checked_add(bytes)?;
-        if self.limit_bytes.is_some_and(|limit| allocated_bytes > limit) {
+        if self
+            .limit_bytes
+            .is_some_and(|limit| allocated_bytes > limit)
+        {
             return None;
         }
         self.allocated_bytes = allocated_bytes;
@@ -96,7 +99,11 @@ impl Figures {
 impl Budget {
     /// Enters an array of so many bytes, whose memory is kept memory of that size if the uses of some are all `ordered`
     /// before what will use it.
-    pub(super) fn enter(self: &Arc<Self>, bytes: u64, ordered: impl FnMut(Ticket) -> bool) -> Entered {
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        bytes: u64,
+        ordered: impl FnMut(Ticket) -> bool,
+    ) -> Entered {
         let mut state = self.state.lock();
         if state.figures.enter(bytes).is_none() {
             return Entered::TooMuch;

@@ -109,7 +109,8 @@ impl Cache {
                 since_misses,
             } = oldest;
             let kept = self.sizes.get_mut(&bytes);
-            let first = kept.filter(|kept| kept.front().is_some_and(|first| first.number == number));
+            let first =
+                kept.filter(|kept| kept.front().is_some_and(|first| first.number == number));
             if first.is_some() && since_misses > before_misses {
                 return None;
             }
@@ -153,7 +154,8 @@ impl Cache {
             self.ages.retain(|age| {
                 let kept = sizes.get(&age.bytes);
                 let is_here = |kept: &VecDeque<Kept>| {
-                    kept.binary_search_by_key(&age.number, |kept| kept.number).is_ok()
+                    kept.binary_search_by_key(&age.number, |kept| kept.number)
+                        .is_ok()
                 };
                 age.number == newest || kept.is_some_and(is_here)
             });
@@ -226,7 +228,10 @@ pub(super) fn evict(device: &DeviceState, evicted: Evicted) {
 
 /// Frees all that is kept.
 pub(crate) fn empty(device: &DeviceState) {
-    evict(device, device.memory().budget.with_cache(|cache| cache.shrink(0)));
+    evict(
+        device,
+        device.memory().budget.with_cache(|cache| cache.shrink(0)),
+    );
 }
 
 #[cfg(test)]
@@ -251,7 +256,10 @@ mod tests {
     }
 
     fn taken(cache: &mut Cache, bytes: u64, ordered: impl FnMut(Ticket) -> bool) -> Option<u64> {
-        cache.take(bytes, ordered).0.map(|block| block.pointer.as_raw())
+        cache
+            .take(bytes, ordered)
+            .0
+            .map(|block| block.pointer.as_raw())
     }
 
     #[test]
@@ -259,7 +267,11 @@ mod tests {
         let mut cache = Cache::default();
         assert!(cache.put(block(16, 100, &[(1, 5), (2, 3)])).is_empty());
         let first = |ticket: Ticket| ticket.stream == StreamId::of(1);
-        assert_eq!(taken(&mut cache, 100, first), None, "stream 2 may still use it");
+        assert_eq!(
+            taken(&mut cache, 100, first),
+            None,
+            "stream 2 may still use it"
+        );
         assert_eq!(taken(&mut cache, 99, |_| true), None);
         assert_eq!(cache.figures().kept_bytes, 100);
         assert_eq!(taken(&mut cache, 100, |_| true), Some(16));

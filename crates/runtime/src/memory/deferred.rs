@@ -26,7 +26,11 @@ impl DeferredFrees {
 
     /// Bytes whose frees were put off.
     pub(crate) fn put_off_bytes(&self) -> u64 {
-        self.put_off.lock().iter().map(|freed| freed.block.bytes).sum()
+        self.put_off
+            .lock()
+            .iter()
+            .map(|freed| freed.block.bytes)
+            .sum()
     }
 
     /// Takes all that was put off.

@@ -101,7 +101,8 @@ impl Device {
         check_alignment::<T>("managed").map_err(at)?;
         let allocation = Allocation::managed(self.state(), bytes)?;
         let location = Location::caller();
-        self.state().name_memory(allocation.pointer, "managed", location);
+        self.state()
+            .name_memory(allocation.pointer, "managed", location);
         let mut made = Managed::<T> {
             allocation,
             len,
@@ -255,10 +256,19 @@ impl<T: Pod> Managed<T> {
 /// # Safety
 ///
 /// No operation that writes the part is pending.
-unsafe fn readable<'a, T: Pod>(part: &View<'a, T>, location: &'static Location<'static>) -> HostRead<'a, T> {
+unsafe fn readable<'a, T: Pod>(
+    part: &View<'a, T>,
+    location: &'static Location<'static>,
+) -> HostRead<'a, T> {
     let first: *mut T = elements_at(&part.span);
     let driver = &part.span.allocation.device.driver;
-    let touch = Touch::reads(driver, first.cast(), part.span.bytes.len(), "read", location);
+    let touch = Touch::reads(
+        driver,
+        first.cast(),
+        part.span.bytes.len(),
+        "read",
+        location,
+    );
     // SAFETY: nothing writes the part, and what would needs a `&mut` to the array, which this borrow of it excludes. Its
     // elements are aligned (`managed` checked the first), mapped for the host as well, and any bits are a `T`.
     let elements = unsafe { slice::from_raw_parts(first, part.len()) };
@@ -279,7 +289,13 @@ unsafe fn writable<'a, T: Pod>(
 ) -> HostWrite<'a, T> {
     let first: *mut T = elements_at(&part.span);
     let driver = &part.span.allocation.device.driver;
-    let touch = Touch::writes(driver, first.cast(), part.span.bytes.len(), "write", location);
+    let touch = Touch::writes(
+        driver,
+        first.cast(),
+        part.span.bytes.len(),
+        "write",
+        location,
+    );
     // SAFETY: nothing uses the part, and what would needs a borrow of the array, which this mutable one excludes. Its
     // elements are aligned (`managed` checked the first), mapped for the host as well, and any bits are a `T`.
     let elements = unsafe { slice::from_raw_parts_mut(first, part.len()) };
@@ -322,7 +338,9 @@ impl<T> Managed<T> {
             Advice::AccessedByDevice(true) => (ManagedAdvice::SetAccessedBy, here),
             Advice::AccessedByDevice(false) => (ManagedAdvice::UnsetAccessedBy, here),
             Advice::AccessedByHost(true) => (ManagedAdvice::SetAccessedBy, ManagedLocation::Host),
-            Advice::AccessedByHost(false) => (ManagedAdvice::UnsetAccessedBy, ManagedLocation::Host),
+            Advice::AccessedByHost(false) => {
+                (ManagedAdvice::UnsetAccessedBy, ManagedLocation::Host)
+            }
         };
         let Range { start, end } = self.span().bytes;
         // SAFETY: the device's context is alive, and the range is this allocation, which is managed.

@@ -37,7 +37,10 @@ unsafe impl Sync for Registered {}
 
 impl Registered {
     /// Page-locks a vector's elements, of which there are some; gives the vector back if that fails.
-    pub(crate) fn lock<T: Pod>(device: &DeviceState, source: Vec<T>) -> Result<Self, Rejected<Vec<T>>> {
+    pub(crate) fn lock<T: Pod>(
+        device: &DeviceState,
+        source: Vec<T>,
+    ) -> Result<Self, Rejected<Vec<T>>> {
         let mut source = ManuallyDrop::new(source);
         let registered = Self {
             pointer: NonNull::from(source.as_mut_slice()).cast(),
@@ -85,8 +88,9 @@ impl Registered {
 
     /// Frees the memory. It is not page-locked any more.
     fn free(self) {
-        let layout = Layout::from_size_align(self.capacity * self.element.size(), self.element.align())
-            .expect("the layout of a vector that was");
+        let layout =
+            Layout::from_size_align(self.capacity * self.element.size(), self.element.align())
+                .expect("the layout of a vector that was");
         // SAFETY: the vector's memory came from the global allocator with this layout, and nobody else has it.
         unsafe { std::alloc::dealloc(self.pointer.as_ptr(), layout) };
     }
@@ -116,7 +120,12 @@ pub(crate) struct Parked {
 
 impl Parked {
     /// Takes managed memory of `bytes` bytes.
-    pub(crate) fn park_managed(&self, pointer: DevicePtr, bytes: usize, uses: SmallVec<[Ticket; 4]>) {
+    pub(crate) fn park_managed(
+        &self,
+        pointer: DevicePtr,
+        bytes: usize,
+        uses: SmallVec<[Ticket; 4]>,
+    ) {
         let thing = Thing::Managed { pointer, bytes };
         self.entries.lock().push(Entry { thing, uses });
     }
@@ -145,7 +154,10 @@ impl Parked {
 
     fn park_all(&self, things: impl Iterator<Item = Thing>) {
         let uses = SmallVec::new;
-        let entries = things.map(|thing| Entry { thing, uses: uses() });
+        let entries = things.map(|thing| Entry {
+            thing,
+            uses: uses(),
+        });
         self.entries.lock().extend(entries);
     }
 
@@ -204,13 +216,16 @@ impl Parked {
 
     fn take_of_size(&self, wanted_bytes: usize) -> Option<(DevicePtr, SmallVec<[Ticket; 4]>)> {
         let mut entries = self.entries.lock();
-        let (at, pointer) = entries
-            .iter()
-            .enumerate()
-            .find_map(|(at, entry)| match entry.thing {
-                Thing::Managed { pointer, bytes } if bytes == wanted_bytes => Some((at, pointer)),
-                _ => None,
-            })?;
+        let (at, pointer) =
+            entries
+                .iter()
+                .enumerate()
+                .find_map(|(at, entry)| match entry.thing {
+                    Thing::Managed { pointer, bytes } if bytes == wanted_bytes => {
+                        Some((at, pointer))
+                    }
+                    _ => None,
+                })?;
         Some((pointer, entries.remove(at).uses))
     }
 }
@@ -227,7 +242,8 @@ pub(crate) unsafe fn unregister<T: Pod>(
     location: &'static Location<'static>,
 ) -> Vec<T> {
     let mut unlocked = None;
-    let looked = device.while_idle(|_| unlocked = Some(registered.unlock(&*device.driver, device.context)));
+    let looked =
+        device.while_idle(|_| unlocked = Some(registered.unlock(&*device.driver, device.context)));
     if let Err(error) = looked {
         log!(debug, %error, "whether the device is idle cannot be told");
     }
@@ -236,7 +252,8 @@ pub(crate) unsafe fn unregister<T: Pod>(
         return unsafe { registered.into_vec() };
     }
     // SAFETY: the memory holds so many elements of this type, and nothing writes them, by this function's contract.
-    let elements = unsafe { std::slice::from_raw_parts(registered.pointer.cast().as_ptr(), registered.len) };
+    let elements =
+        unsafe { std::slice::from_raw_parts(registered.pointer.cast().as_ptr(), registered.len) };
     let copy = {
         let pointer = registered.pointer.as_ptr().cast_const().cast();
         let _touch = Touch::reads(
@@ -269,7 +286,11 @@ mod tests {
         for (address, bytes) in [(16, 64), (32, 48)] {
             parked.park_managed(DevicePtr::from_raw(address), bytes, SmallVec::new());
         }
-        let address = |bytes| parked.take_of_size(bytes).map(|(pointer, _)| pointer.as_raw());
+        let address = |bytes| {
+            parked
+                .take_of_size(bytes)
+                .map(|(pointer, _)| pointer.as_raw())
+        };
         assert_eq!(address(8), None);
         assert_eq!(address(48), Some(32));
         assert_eq!(address(48), None);

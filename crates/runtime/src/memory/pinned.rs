@@ -118,7 +118,13 @@ impl<T: Pod> Pinned<T> {
         };
         if let Some(block) = &block {
             device.name_memory(block.address(), "pinned", location);
-            let _touch = Touch::writes(&device.driver, block.pointer.as_ptr(), bytes, "pinned", location);
+            let _touch = Touch::writes(
+                &device.driver,
+                block.pointer.as_ptr(),
+                bytes,
+                "pinned",
+                location,
+            );
             // SAFETY: the block is ours alone and at least this large.
             unsafe { block.pointer.write_bytes(0, bytes) };
         }
@@ -323,7 +329,10 @@ impl<T> Pinned<T> {
     }
 
     pub(super) fn place(&self) -> PinnedPlace<'_> {
-        let pointer = self.memory.as_ref().map_or(std::ptr::null_mut(), Memory::pointer);
+        let pointer = self
+            .memory
+            .as_ref()
+            .map_or(std::ptr::null_mut(), Memory::pointer);
         PinnedPlace {
             device: &self.device,
             ledger: &self.ledger,
@@ -338,7 +347,8 @@ impl<T> Drop for Pinned<T> {
         match self.memory.take() {
             None => {}
             Some(Memory::Pool(block)) => {
-                self.device.name_memory(block.address(), KEPT, Location::caller());
+                self.device
+                    .name_memory(block.address(), KEPT, Location::caller());
                 self.device
                     .memory()
                     .staging
@@ -346,7 +356,10 @@ impl<T> Drop for Pinned<T> {
             }
             Some(Memory::Registered(registered)) => {
                 let uses = self.ledger.all_tickets();
-                self.device.memory().parked.park_registered(registered, uses);
+                self.device
+                    .memory()
+                    .parked
+                    .park_registered(registered, uses);
             }
         }
     }

@@ -195,7 +195,11 @@ impl<T> Plane<'_, T> {
     ///
     /// If one of the ranges does not lie within this rectangle.
     #[track_caller]
-    pub fn rect(&self, rows: impl RangeBounds<usize>, cols: impl RangeBounds<usize>) -> Result<Self> {
+    pub fn rect(
+        &self,
+        rows: impl RangeBounds<usize>,
+        cols: impl RangeBounds<usize>,
+    ) -> Result<Self> {
         Ok(self.checked_part(rows, cols)?)
     }
 }
@@ -207,7 +211,11 @@ impl<'a, T> PlaneMut<'a, T> {
     ///
     /// If one of the ranges does not lie within this rectangle.
     #[track_caller]
-    pub fn rect(&self, rows: impl RangeBounds<usize>, cols: impl RangeBounds<usize>) -> Result<Plane<'_, T>> {
+    pub fn rect(
+        &self,
+        rows: impl RangeBounds<usize>,
+        cols: impl RangeBounds<usize>,
+    ) -> Result<Plane<'_, T>> {
         let Self { area, element: _ } = self.checked_part(rows, cols)?;
         Ok(Plane {
             area,
@@ -221,7 +229,11 @@ impl<'a, T> PlaneMut<'a, T> {
     ///
     /// If one of the ranges does not lie within this rectangle.
     #[track_caller]
-    pub fn rect_mut(self, rows: impl RangeBounds<usize>, cols: impl RangeBounds<usize>) -> Result<Self> {
+    pub fn rect_mut(
+        self,
+        rows: impl RangeBounds<usize>,
+        cols: impl RangeBounds<usize>,
+    ) -> Result<Self> {
         Ok(self.checked_part(rows, cols)?)
     }
 
@@ -241,7 +253,10 @@ impl<'a, T> PlaneMut<'a, T> {
     pub fn split_rows_mut(self, middle: usize) -> (PlaneMut<'a, T>, PlaneMut<'a, T>) {
         let (rows, cols) = (self.rows(), self.cols());
         assert!(middle <= rows, "split at row {middle} of {rows}");
-        (self.part(0..middle, 0..cols), self.part(middle..rows, 0..cols))
+        (
+            self.part(0..middle, 0..cols),
+            self.part(middle..rows, 0..cols),
+        )
     }
 
     /// Both parts of this rectangle: the first `middle` columns, and the rest.
@@ -254,7 +269,10 @@ impl<'a, T> PlaneMut<'a, T> {
     pub fn split_cols_mut(self, middle: usize) -> (PlaneMut<'a, T>, PlaneMut<'a, T>) {
         let (rows, cols) = (self.rows(), self.cols());
         assert!(middle <= cols, "split at column {middle} of {cols}");
-        (self.part(0..rows, 0..middle), self.part(0..rows, middle..cols))
+        (
+            self.part(0..rows, 0..middle),
+            self.part(0..rows, middle..cols),
+        )
     }
 
     /// This rectangle in tiles of `tile_rows` by `tile_cols`, those at the lower and right edge perhaps smaller: row by
@@ -274,7 +292,11 @@ impl<'a, T> PlaneMut<'a, T> {
     ///
     /// If a tile would have no elements.
     #[track_caller]
-    pub fn tiles_mut(self, tile_rows: usize, tile_cols: usize) -> impl Iterator<Item = PlaneMut<'a, T>> {
+    pub fn tiles_mut(
+        self,
+        tile_rows: usize,
+        tile_cols: usize,
+    ) -> impl Iterator<Item = PlaneMut<'a, T>> {
         assert!(tile_rows > 0 && tile_cols > 0, "tiles of no elements");
         let (rows, cols) = (self.rows(), self.cols());
         // Without a column there is no tile, however many rows there are.

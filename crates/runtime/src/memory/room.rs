@@ -5,7 +5,10 @@
 //! allocation is tried again; so nobody waits for a stream that frees nothing, and for a stream that does only as long as
 //! there is no room without it. If all that could come would not be enough, nobody waits at all.
 
-#![allow(unsafe_code, reason = "reads and trims the device's pool, and queries events")]
+#![allow(
+    unsafe_code,
+    reason = "reads and trims the device's pool, and queries events"
+)]
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,11 +46,15 @@ impl Fence<'_> {
     fn is_passed(&self) -> Result<bool> {
         let device = self.device;
         // SAFETY: the fence holds the event.
-        let answer =
-            device.checked(unsafe { device.driver.event_query(device.context, self.event.event) })?;
+        let answer = device
+            .checked(unsafe { device.driver.event_query(device.context, self.event.event) })?;
         if answer.is_complete() {
             // SAFETY: as above. It is complete, so this does not wait.
-            device.checked(unsafe { device.driver.event_synchronize(device.context, self.event.event) })?;
+            device.checked(unsafe {
+                device
+                    .driver
+                    .event_synchronize(device.context, self.event.event)
+            })?;
             self.stream.memory().frees.see(self.mark);
         }
         Ok(answer.is_complete())
@@ -154,7 +161,9 @@ fn could_fit(device: &DeviceState, bytes: u64) -> bool {
 }
 
 /// The pool's figures, and the device's free and total memory, as far as the driver gives them.
-fn driver_figures(device: &DeviceState) -> (Option<millstream_driver::PoolUsage>, Option<(u64, u64)>) {
+fn driver_figures(
+    device: &DeviceState,
+) -> (Option<millstream_driver::PoolUsage>, Option<(u64, u64)>) {
     // SAFETY: the device's default pool is alive as long as the device.
     let usage = unsafe { device.driver.pool_usage(device.pool) };
     // SAFETY: the device's context is alive as long as the device.
@@ -213,7 +222,8 @@ pub(super) fn figures(device: &DeviceState) -> Result<super::Memory> {
     // SAFETY: the device's default pool is alive as long as the device.
     let usage = device.checked(unsafe { device.driver.pool_usage(device.pool) })?;
     // SAFETY: the device's context is alive as long as the device.
-    let (free_bytes, total_bytes) = device.checked(unsafe { device.driver.mem_info(device.context) })?;
+    let (free_bytes, total_bytes) =
+        device.checked(unsafe { device.driver.mem_info(device.context) })?;
     let staging = device.memory().staging.figures();
     let CacheFigures {
         kept_bytes,

@@ -102,7 +102,11 @@ impl<'a> Carved<'a> {
     /// A part of at least `bytes` bytes, for an operation on this stream.
     ///
     /// Blocks only where the staging limit is reached, as [`StagingPool::take`] does.
-    pub(crate) fn new(device: &'a DeviceState, stream: &'a StreamState, bytes: usize) -> Result<Self> {
+    pub(crate) fn new(
+        device: &'a DeviceState,
+        stream: &'a StreamState,
+        bytes: usize,
+    ) -> Result<Self> {
         let of = |(section, pointer)| Self {
             device,
             stream,
@@ -125,7 +129,11 @@ impl<'a> Carved<'a> {
 
     /// The first part of a new section.
     #[cold]
-    fn begin(device: &DeviceState, stream: &StreamState, bytes: usize) -> Result<(Arc<Section>, *mut u8)> {
+    fn begin(
+        device: &DeviceState,
+        stream: &StreamState,
+        bytes: usize,
+    ) -> Result<(Arc<Section>, *mut u8)> {
         let full = stream.memory().section.0.lock().take();
         if let Some(Filling { section, .. }) = full {
             let last = Sequence::of(section.last.load(Ordering::Acquire));
@@ -143,7 +151,9 @@ impl<'a> Carved<'a> {
             .min(usize::try_from(limit_bytes).unwrap_or(usize::MAX))
             .max(bytes);
         let mut filling = Filling::of(device.memory().staging.lend(device, section_bytes)?);
-        let carved = filling.carve(bytes).expect("it is large enough, and unused");
+        let carved = filling
+            .carve(bytes)
+            .expect("it is large enough, and unused");
         // Another thread may have begun one meanwhile.
         let other = stream.memory().section.0.lock().replace(filling);
         if let Some(other) = other {

@@ -116,7 +116,12 @@ impl<'a, T> ViewMut<'a, T> {
     ///
     /// If there are not so many elements, or rows would overlap.
     #[track_caller]
-    pub fn plane_pitched_mut(self, rows: usize, cols: usize, pitch: usize) -> Result<PlaneMut<'a, T>> {
+    pub fn plane_pitched_mut(
+        self,
+        rows: usize,
+        cols: usize,
+        pitch: usize,
+    ) -> Result<PlaneMut<'a, T>> {
         let shape = Shape::pitched("plane_pitched_mut", rows, cols, pitch, self.len())?;
         Ok(PlaneMut::of_span(self.span, shape))
     }
@@ -166,7 +171,12 @@ impl<T> Buffer<T> {
     ///
     /// If the array does not have so many elements, or rows would overlap.
     #[track_caller]
-    pub fn plane_pitched_mut(&mut self, rows: usize, cols: usize, pitch: usize) -> Result<PlaneMut<'_, T>> {
+    pub fn plane_pitched_mut(
+        &mut self,
+        rows: usize,
+        cols: usize,
+        pitch: usize,
+    ) -> Result<PlaneMut<'_, T>> {
         self.view_mut().plane_pitched_mut(rows, cols, pitch)
     }
 }
@@ -221,7 +231,12 @@ impl<T> Pinned<T> {
     ///
     /// If the array does not have so many elements, or rows would overlap.
     #[track_caller]
-    pub fn plane_pitched_mut(&mut self, rows: usize, cols: usize, pitch: usize) -> Result<PlaneMut<'_, T>> {
+    pub fn plane_pitched_mut(
+        &mut self,
+        rows: usize,
+        cols: usize,
+        pitch: usize,
+    ) -> Result<PlaneMut<'_, T>> {
         let shape = Shape::pitched("plane_pitched_mut", rows, cols, pitch, self.len())?;
         Ok(PlaneMut::of(Base::Pinned(self.place()), 0, true, shape))
     }

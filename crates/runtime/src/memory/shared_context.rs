@@ -119,11 +119,18 @@ impl DeviceState {
         self.checked(self.try_while_idle(body))
     }
 
-    fn try_while_idle(&self, body: impl FnOnce(&dyn Fn(Ticket) -> bool)) -> Result<(), DriverError> {
+    fn try_while_idle(
+        &self,
+        body: impl FnOnce(&dyn Fn(Ticket) -> bool),
+    ) -> Result<(), DriverError> {
         let Some(all) = self.memory().shared.all() else {
             return Ok(());
         };
-        let counts: Vec<_> = all.states().iter().map(|state| state.streams.lock()).collect();
+        let counts: Vec<_> = all
+            .states()
+            .iter()
+            .map(|state| state.streams.lock())
+            .collect();
         let mut lanes = Vec::new();
         for state in all.states() {
             for stream in state.streams.iter() {

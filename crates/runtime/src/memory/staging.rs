@@ -41,7 +41,11 @@ impl Block {
     }
 
     /// Frees the memory, which nothing uses any more. The device is idle, so this does not wait (rule 30).
-    pub(super) fn free(self, driver: &dyn Driver, context: ContextHandle) -> Result<(), DriverError> {
+    pub(super) fn free(
+        self,
+        driver: &dyn Driver,
+        context: ContextHandle,
+    ) -> Result<(), DriverError> {
         // SAFETY: the block came from this context, and by this function's contract nothing uses it.
         unsafe { driver.host_free(context, self.pointer) }
     }
@@ -181,7 +185,9 @@ impl StagingPool {
             return Ok(Some(block));
         }
         let reserved = self.reserve(size);
-        reserved.map(|reserved| reserved.allocate(device)).transpose()
+        reserved
+            .map(|reserved| reserved.allocate(device))
+            .transpose()
     }
 
     /// As [`take`](Self::take), for someone who keeps the block for others: it counts as kept.
@@ -258,9 +264,9 @@ impl StagingPool {
             // Another thread may have been faster, and may have given the block back with other uses: tickets are never
             // used again, so equal uses are the ones asked about.
             let at = blocks.and_then(|blocks| {
-                blocks
-                    .iter()
-                    .position(|returned| returned.block.pointer == pointer && returned.uses == *uses)
+                blocks.iter().position(|returned| {
+                    returned.block.pointer == pointer && returned.uses == *uses
+                })
             });
             if let Some(at) = at {
                 return Ok(Some(sizes.take_out(size, at).block));
@@ -337,7 +343,11 @@ impl StagingPool {
     }
 
     /// Takes returned blocks out that are over, the largest first, until it is enough.
-    fn take_until(&self, is_done: &dyn Fn(Ticket) -> bool, enough: impl Fn(&Sizes) -> bool) -> Vec<Block> {
+    fn take_until(
+        &self,
+        is_done: &dyn Fn(Ticket) -> bool,
+        enough: impl Fn(&Sizes) -> bool,
+    ) -> Vec<Block> {
         let mut taken = Vec::new();
         let mut sizes = self.sizes.lock();
         while !enough(&sizes) {

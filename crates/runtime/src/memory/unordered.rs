@@ -3,7 +3,10 @@
 //! The access still registers: later operations wait for it, and the memory is freed after it. What it does not do is
 //! wait, or make later operations believe that it had: what it did not wait for, they wait for themselves.
 
-#![allow(unsafe_code, reason = "declares methods whose callers vouch for an order")]
+#![allow(
+    unsafe_code,
+    reason = "declares methods whose callers vouch for an order"
+)]
 
 use super::{Buffer, View, ViewMut, view::Span};
 

@@ -290,7 +290,10 @@ impl<'a, T> ViewMut<'a, T> {
     #[track_caller]
     pub fn split_at_mut(self, middle: usize) -> (ViewMut<'a, T>, ViewMut<'a, T>) {
         let len = self.len();
-        assert!(middle <= len, "split at {middle} of a view of {len} elements");
+        assert!(
+            middle <= len,
+            "split at {middle} of a view of {len} elements"
+        );
         let left = self.span.clone().part(0..middle, size_of::<T>());
         let right = self.span.part(middle..len, size_of::<T>());
         (

@@ -47,7 +47,11 @@ impl Recording {
         for (id, Wait { earlier, later }) in waits(self).into_iter().enumerate() {
             let (earlier, later) = (&self.operations[earlier], &self.operations[later]);
             // A flow belongs to the operation that is running at its time: the last moment, not the one after.
-            let last_ns = earlier.time_ns.end.saturating_sub(1).max(earlier.time_ns.start);
+            let last_ns = earlier
+                .time_ns
+                .end
+                .saturating_sub(1)
+                .max(earlier.time_ns.start);
             events.push(flow("s", id, earlier.stream, last_ns));
             events.push(flow("f", id, later.stream, later.time_ns.start));
         }
@@ -130,7 +134,10 @@ mod tests {
         let [event] = of_phase(&events, "X")[..] else {
             panic!("one operation: {events:?}")
         };
-        assert_eq!((&event["ts"], &event["dur"]), (&json!(1234.567), &json!(1.5)));
+        assert_eq!(
+            (&event["ts"], &event["dur"]),
+            (&json!(1234.567), &json!(1.5))
+        );
         assert_eq!((&event["pid"], &event["tid"]), (&json!(1), &json!(77)));
         assert_eq!(
             (&event["name"], &event["cat"]),
@@ -140,7 +147,12 @@ mod tests {
             (&event["args"]["bytes"], &event["args"]["GB/s"]),
             (&json!(3_000), &json!(2.0))
         );
-        assert!(event["args"]["source"].as_str().unwrap().contains("chrome.rs:"));
+        assert!(
+            event["args"]["source"]
+                .as_str()
+                .unwrap()
+                .contains("chrome.rs:")
+        );
     }
 
     #[test]

@@ -53,7 +53,11 @@ pub(super) fn work(operations: &[TimedOperation]) -> Vec<Option<Work>> {
         let members = (0..operations.len())
             .filter(|&i| Engine::of(operations[i].kind) == Some(engine))
             .collect();
-        let place = if engine == Engine::Compute { stack } else { queue };
+        let place = if engine == Engine::Compute {
+            stack
+        } else {
+            queue
+        };
         for (operation, time_ns, lane) in place(operations, members) {
             work[operation] = Some(Work {
                 engine,

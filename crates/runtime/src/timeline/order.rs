@@ -51,7 +51,10 @@ pub(super) fn waits(recording: &Recording) -> Vec<Wait> {
         .collect();
     let mut waits = Vec::new();
     for (later, operation) in recording.operations.iter().enumerate() {
-        let known = operation.waits.iter().filter_map(|ticket| places.get(ticket));
+        let known = operation
+            .waits
+            .iter()
+            .filter_map(|ticket| places.get(ticket));
         waits.extend(known.map(|&earlier| Wait { earlier, later }));
     }
     waits
@@ -68,7 +71,12 @@ mod tests {
     #[test]
     fn streams_keep_their_numbers_and_are_in_their_order() {
         let kernel = |stream| operation(Kind::Kernel, stream, 0..1);
-        let streams = Streams::of(&recording(vec![kernel(40), kernel(7), kernel(40), kernel(9)]));
+        let streams = Streams::of(&recording(vec![
+            kernel(40),
+            kernel(7),
+            kernel(40),
+            kernel(9),
+        ]));
         assert!(streams.numbers().eq([7, 9, 40]));
         assert_eq!([40, 7, 9].map(|stream| streams.index(stream)), [2, 0, 1]);
         assert_eq!(streams.count(), 3);
@@ -82,7 +90,10 @@ mod tests {
         second.waits = vec![(1, 7), (1, 8)];
         assert_eq!(
             waits(&recording(vec![first, second])),
-            [Wait { earlier: 0, later: 1 }]
+            [Wait {
+                earlier: 0,
+                later: 1
+            }]
         );
     }
 }

@@ -106,7 +106,8 @@ impl Recording {
         let computing = union(computing.into_iter().map(|work| work.time_ns));
         let copying = union(copying.into_iter().map(|work| work.time_ns));
         let all = union(computing.iter().chain(&copying).cloned());
-        let (computing_ns, copying_ns, busy_ns) = (total_ns(&computing), total_ns(&copying), total_ns(&all));
+        let (computing_ns, copying_ns, busy_ns) =
+            (total_ns(&computing), total_ns(&copying), total_ns(&all));
         Overlap {
             busy_ns,
             copying_ns,

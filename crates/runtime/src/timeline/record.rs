@@ -171,7 +171,11 @@ impl Timeline {
     fn elapsed_ns(&self, event: EventHandle) -> Result<u64> {
         let device = &self.device;
         // SAFETY: both events are alive as long as the session.
-        let elapsed = unsafe { device.driver.event_elapsed_ms(device.context, self.origin, event) };
+        let elapsed = unsafe {
+            device
+                .driver
+                .event_elapsed_ms(device.context, self.origin, event)
+        };
         let elapsed_ms = device.checked(elapsed)?;
         // Negative for what was already running; to the nearest nanosecond otherwise.
         #[allow(

@@ -89,12 +89,30 @@ pub(super) fn pictures(count: u64) -> Recording {
         let stream = kernels[picture as usize % 2];
         bench.submit(("allocate", Kind::Allocation), uploads, 24 << 20, 0, &[]);
         let upload_ns = 454_000 + 9_000 * (picture % 5);
-        let uploaded = bench.submit(("upload", Kind::HostToDevice), uploads, 24 << 20, upload_ns, &[]);
+        let uploaded = bench.submit(
+            ("upload", Kind::HostToDevice),
+            uploads,
+            24 << 20,
+            upload_ns,
+            &[],
+        );
         let ready = [uploaded, table];
         let needed = if picture == 1 { &ready } else { &ready[..1] };
-        bench.submit(("to_linear", Kind::Kernel), stream, 48 << 20, 71_000, needed);
+        bench.submit(
+            ("to_linear", Kind::Kernel),
+            stream,
+            48 << 20,
+            71_000,
+            needed,
+        );
         bench.submit(("blur_rows", Kind::Kernel), stream, 48 << 20, 188_000, &[]);
-        let blurred = bench.submit(("blur_columns", Kind::Kernel), stream, 48 << 20, 240_000, &[]);
+        let blurred = bench.submit(
+            ("blur_columns", Kind::Kernel),
+            stream,
+            48 << 20,
+            240_000,
+            &[],
+        );
         let sharpened = bench.submit(("sharpen<3>", Kind::Kernel), stream, 48 << 20, 127_000, &[]);
         let last = if picture % 2 == 0 { sharpened } else { blurred };
         bench.submit(
@@ -104,7 +122,13 @@ pub(super) fn pictures(count: u64) -> Recording {
             405_000,
             &[last],
         );
-        bench.submit(("download", Kind::DeviceToHost), stream, 3 << 20, 58_000, &[]);
+        bench.submit(
+            ("download", Kind::DeviceToHost),
+            stream,
+            3 << 20,
+            58_000,
+            &[],
+        );
     }
     bench.submit(("copy", Kind::DeviceToDevice), 1, 24 << 20, 133_000, &[]);
     Recording {

@@ -52,7 +52,10 @@ impl fmt::Display for Rate {
 
 /// Writes the value in the first unit of which there is at least one, or else in the last.
 fn scaled(f: &mut fmt::Formatter<'_>, value: f64, units: &[(f64, &str)]) -> fmt::Result {
-    let unit = units.iter().find(|(size, _)| value >= *size).or(units.last());
+    let unit = units
+        .iter()
+        .find(|(size, _)| value >= *size)
+        .or(units.last());
     let &(size, name) = unit.unwrap_or(&(1.0, ""));
     let value = value / size;
     let decimals = match value {
@@ -91,7 +94,14 @@ mod tests {
         ];
         assert_eq!(times.map(|time| Time(time).to_string()), texts);
         let sizes = [0, 1000, 1024, 1536, 100 << 20, 3 << 30];
-        let texts = ["0 bytes", "1000 bytes", "1 KiB", "1.5 KiB", "100 MiB", "3 GiB"];
+        let texts = [
+            "0 bytes",
+            "1000 bytes",
+            "1 KiB",
+            "1.5 KiB",
+            "100 MiB",
+            "3 GiB",
+        ];
         assert_eq!(sizes.map(|size| Size(size).to_string()), texts);
     }
 

@@ -114,7 +114,11 @@ mod tests {
         }
         for order in [&[1, 1][..], &[0, 1, 0], &[2, 0, 1, 0], &[0, 3, 2, 3]] {
             let mut accesses = accesses(order);
-            assert!(accesses.sorted().is_sorted_by_key(|access| access.ledger.id()));
+            assert!(
+                accesses
+                    .sorted()
+                    .is_sorted_by_key(|access| access.ledger.id())
+            );
             assert!(accesses.repeat() && accesses.sorted().len() == order.len());
         }
     }

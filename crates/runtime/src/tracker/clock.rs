@@ -68,7 +68,11 @@ impl Clock {
     #[inline]
     fn merge(&mut self, mut at: usize, entries: &[(StreamId, Sequence)]) {
         for &(stream, sequence) in entries {
-            while self.entries.get(at).is_some_and(|&(listed, _)| listed < stream) {
+            while self
+                .entries
+                .get(at)
+                .is_some_and(|&(listed, _)| listed < stream)
+            {
                 at += 1;
             }
             match self.entries.get_mut(at) {
@@ -99,7 +103,9 @@ impl Clock {
 
     fn find(&self, stream: StreamId) -> Result<usize, usize> {
         if self.entries.len() > FEW {
-            return self.entries.binary_search_by_key(&stream, |&(listed, _)| listed);
+            return self
+                .entries
+                .binary_search_by_key(&stream, |&(listed, _)| listed);
         }
         let at = self
             .entries
@@ -127,7 +133,9 @@ mod tests {
         clock.advance(ticket(3, 5));
         clock.advance(ticket(1, 2));
         clock.advance(ticket(3, 4));
-        assert!(clock.covers(ticket(3, 5)) && clock.covers(ticket(3, 1)) && clock.covers(ticket(1, 2)));
+        assert!(
+            clock.covers(ticket(3, 5)) && clock.covers(ticket(3, 1)) && clock.covers(ticket(1, 2))
+        );
         assert!(!clock.covers(ticket(3, 6)) && !clock.covers(ticket(2, 1)));
     }
 

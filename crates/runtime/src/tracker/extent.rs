@@ -157,8 +157,15 @@ mod tests {
     }
 
     fn extent() -> impl Strategy<Value = Extent> {
-        (0..40_u64, 0..8_u64, 0..5_u64, prop_oneof![Just(8_u64), 1..12_u64])
-            .prop_map(|(start, len, rows, pitch)| Extent::strided(start..start + len.min(pitch), rows, pitch))
+        (
+            0..40_u64,
+            0..8_u64,
+            0..5_u64,
+            prop_oneof![Just(8_u64), 1..12_u64],
+        )
+            .prop_map(|(start, len, rows, pitch)| {
+                Extent::strided(start..start + len.min(pitch), rows, pitch)
+            })
     }
 
     #[test]

@@ -51,7 +51,9 @@ impl Grid {
     /// columns, which may make later operations wait for more than they must.
     pub(super) fn to_line(&self, segments_max: usize) -> Line {
         let exact: u64 = self.bands.iter().map(Band::segments_in_line).sum();
-        let exact = usize::try_from(exact).ok().filter(|&exact| exact <= segments_max);
+        let exact = usize::try_from(exact)
+            .ok()
+            .filter(|&exact| exact <= segments_max);
         let mut line = Line::with_capacity(exact.unwrap_or(self.bands.len()));
         for band in &self.bands {
             let mut columns = band.columns.clone();
@@ -88,7 +90,10 @@ impl Grid {
 
     /// How many segments there are.
     pub(super) fn len(&self) -> usize {
-        self.bands.iter().map(|band| band.columns.segments().len()).sum()
+        self.bands
+            .iter()
+            .map(|band| band.columns.segments().len())
+            .sum()
     }
 
     /// The only segment, if all bytes share one history.
@@ -110,8 +115,12 @@ impl Grid {
     /// Calls `each` for the segments that share a byte with `extent`, whose rows have the table's pitch.
     pub(super) fn each_touched(&self, extent: &Extent, mut each: impl FnMut(&Segment)) {
         extent.for_each_rect(self.pitch, self.bytes, |Rect { rows, columns }| {
-            let first = self.bands.partition_point(|band| band.rows.end <= rows.start);
-            let last = self.bands.partition_point(|band| band.rows.start < rows.end);
+            let first = self
+                .bands
+                .partition_point(|band| band.rows.end <= rows.start);
+            let last = self
+                .bands
+                .partition_point(|band| band.rows.start < rows.end);
             for band in &self.bands[first..last] {
                 band.columns.touched(&columns).iter().for_each(&mut each);
             }
@@ -232,7 +241,10 @@ mod tests {
     fn assert_joined(grid: &Grid) {
         for pair in grid.bands.windows(2) {
             assert_eq!(pair[0].rows.end, pair[1].rows.start);
-            assert_ne!(pair[0].columns, pair[1].columns, "equal neighbours are one band");
+            assert_ne!(
+                pair[0].columns, pair[1].columns,
+                "equal neighbours are one band"
+            );
         }
     }
 
@@ -282,7 +294,12 @@ mod tests {
         grid.update(&Extent::strided(33..37, 2, 8), |segment| {
             segment.enter(Write, ticket(0))
         });
-        let ranges: Vec<_> = grid.to_line(9).segments().iter().map(Segment::range).collect();
+        let ranges: Vec<_> = grid
+            .to_line(9)
+            .segments()
+            .iter()
+            .map(Segment::range)
+            .collect();
         assert_eq!(ranges, [0..33, 33..37, 37..41, 41..45]);
     }
 }

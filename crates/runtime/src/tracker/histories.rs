@@ -10,7 +10,12 @@ fn ticket(stream: u64, sequence: u64) -> Ticket {
 }
 
 /// Enters an ordered access, and says what it waits for.
-fn enter(ledger: &Ledger, extent: impl Into<Extent>, kind: AccessKind, ticket: Ticket) -> Vec<Ticket> {
+fn enter(
+    ledger: &Ledger,
+    extent: impl Into<Extent>,
+    kind: AccessKind,
+    ticket: Ticket,
+) -> Vec<Ticket> {
     let mut plan = Plan::default();
     plan_and_publish(
         ticket,
@@ -46,7 +51,10 @@ fn the_host_waits_for_the_conflicts_of_its_bytes() {
     enter(&ledger, 0..8, Write, ticket(1, 1));
     enter(&ledger, 0..8, Read, ticket(2, 1));
     enter(&ledger, 8..16, Write, ticket(3, 1));
-    assert_eq!(ledger.host_conflicts(&(4..5), Read).as_slice(), [ticket(1, 1)]);
+    assert_eq!(
+        ledger.host_conflicts(&(4..5), Read).as_slice(),
+        [ticket(1, 1)]
+    );
     assert_eq!(
         ledger.host_conflicts(&(4..5), Write).as_slice(),
         [ticket(1, 1), ticket(2, 1)]

@@ -9,7 +9,9 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use super::{StreamId, Ticket, extent::Extent, interest::Interest, layout::Layout, tickets::Tickets};
+use super::{
+    StreamId, Ticket, extent::Extent, interest::Interest, layout::Layout, tickets::Tickets,
+};
 
 /// What an access does to its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +40,12 @@ impl LedgerState {
 
     /// Makes an ordered access to the whole allocation if the ticket's stream has it for itself; says whether it has.
     #[inline(always)]
-    pub(super) fn access_alone(&mut self, extent: &Extent, kind: AccessKind, ticket: Ticket) -> bool {
+    pub(super) fn access_alone(
+        &mut self,
+        extent: &Extent,
+        kind: AccessKind,
+        ticket: Ticket,
+    ) -> bool {
         if self.alone != Some(ticket.stream) {
             return false;
         }
@@ -66,7 +73,8 @@ impl LedgerState {
             only.enter(kind, ticket);
         } else {
             self.conflicts(extent, kind, found);
-            self.layout.update(extent, |segment| segment.enter(kind, ticket));
+            self.layout
+                .update(extent, |segment| segment.enter(kind, ticket));
         }
     }
 
@@ -81,7 +89,12 @@ impl LedgerState {
 
     /// Calls `found` with every ticket that an access of this kind to these bytes conflicts with. A ticket may come
     /// more than once.
-    pub(super) fn conflicts(&mut self, extent: &Extent, kind: AccessKind, mut found: impl FnMut(Ticket)) {
+    pub(super) fn conflicts(
+        &mut self,
+        extent: &Extent,
+        kind: AccessKind,
+        mut found: impl FnMut(Ticket),
+    ) {
         self.layout
             .for_each_touched(extent, |segment| segment.conflicts(kind, &mut found));
     }
@@ -105,8 +118,12 @@ impl LedgerState {
     pub(super) fn all_tickets(&self) -> SmallVec<[Ticket; 4]> {
         let mut all = Tickets::default();
         self.layout.for_each(|segment| {
-            segment.writes.for_each(&mut |ticket| all.keep_highest(ticket));
-            segment.reads.for_each(&mut |ticket| all.keep_highest(ticket));
+            segment
+                .writes
+                .for_each(&mut |ticket| all.keep_highest(ticket));
+            segment
+                .reads
+                .for_each(&mut |ticket| all.keep_highest(ticket));
         });
         all.iter().collect()
     }
@@ -154,10 +171,16 @@ impl Ledger {
     }
 
     /// What the host must wait for before it makes an access of this kind itself.
-    pub(crate) fn host_conflicts(&self, range: &Range<u64>, kind: AccessKind) -> SmallVec<[Ticket; 4]> {
+    pub(crate) fn host_conflicts(
+        &self,
+        range: &Range<u64>,
+        kind: AccessKind,
+    ) -> SmallVec<[Ticket; 4]> {
         let mut tickets = Tickets::default();
         self.lock()
-            .conflicts(&range.clone().into(), kind, |ticket| tickets.keep_highest(ticket));
+            .conflicts(&range.clone().into(), kind, |ticket| {
+                tickets.keep_highest(ticket)
+            });
         tickets.iter().collect()
     }
 
@@ -204,7 +227,11 @@ mod tests {
         state.access(extent, kind, ticket, |_| ());
     }
 
-    fn conflicts(state: &mut LedgerState, extent: impl Into<Extent>, kind: AccessKind) -> Vec<Ticket> {
+    fn conflicts(
+        state: &mut LedgerState,
+        extent: impl Into<Extent>,
+        kind: AccessKind,
+    ) -> Vec<Ticket> {
         let mut found = Vec::new();
         state.conflicts(&extent.into(), kind, |ticket| found.push(ticket));
         found.sort();
@@ -233,7 +260,10 @@ mod tests {
         enter(&mut state, &(0..50).into(), Write, ticket(1, 1));
         enter(&mut state, &(50..100).into(), Write, ticket(2, 1));
         assert_eq!(conflicts(&mut state, 0..50, Write), [ticket(1, 1)]);
-        assert_eq!(conflicts(&mut state, 49..51, Read), [ticket(1, 1), ticket(2, 1)]);
+        assert_eq!(
+            conflicts(&mut state, 49..51, Read),
+            [ticket(1, 1), ticket(2, 1)]
+        );
         assert_eq!(state.layout.len(), 2);
         enter(&mut state, &(0..100).into(), Write, ticket(3, 1));
         assert_eq!(state.layout.len(), 1);
@@ -267,7 +297,10 @@ mod tests {
         enter(&mut state, &(0..10).into(), Write, ticket(1, 1));
         enter(&mut state, &(0..10).into(), Read, ticket(2, 1));
         state.enter_unordered(&(0..10).into(), Write, ticket(3, 1));
-        assert_eq!(conflicts(&mut state, 0..10, Read), [ticket(1, 1), ticket(3, 1)]);
+        assert_eq!(
+            conflicts(&mut state, 0..10, Read),
+            [ticket(1, 1), ticket(3, 1)]
+        );
         assert_eq!(
             conflicts(&mut state, 0..10, Write),
             [ticket(1, 1), ticket(2, 1), ticket(3, 1)]
@@ -288,7 +321,10 @@ mod tests {
             );
             state.compact(&|_| false);
             assert!(state.layout.len() <= SEGMENTS_MAX + 2);
-            assert!(conflicts(&mut state, 4 * at..4 * at + 2, Read).contains(&ticket(1 + at % 3, 1 + at)));
+            assert!(
+                conflicts(&mut state, 4 * at..4 * at + 2, Read)
+                    .contains(&ticket(1 + at % 3, 1 + at))
+            );
         }
         for at in 0..2 * SEGMENTS_MAX as u64 {
             let found = conflicts(&mut state, 4 * at..4 * at + 1, Read);
@@ -297,7 +333,12 @@ mod tests {
         }
         enter(&mut state, &(0..1).into(), Write, ticket(9, 1));
         for at in 0..SEGMENTS_MAX as u64 {
-            enter(&mut state, &(8 * at..8 * at + 2).into(), Write, ticket(9, 2 + at));
+            enter(
+                &mut state,
+                &(8 * at..8 * at + 2).into(),
+                Write,
+                ticket(9, 2 + at),
+            );
         }
         state.compact(&|_| true);
         assert_eq!(state.layout.len(), 1, "what is done needs no segment");
@@ -339,19 +380,28 @@ mod tests {
     fn rectangles_of_another_pitch_are_as_exact() {
         let mut state = LedgerState::new(256);
         enter(&mut state, &columns(0..4), Write, ticket(1, 1));
-        enter(&mut state, &Extent::strided(7..10, 20, 12), Write, ticket(2, 1));
+        enter(
+            &mut state,
+            &Extent::strided(7..10, 20, 12),
+            Write,
+            ticket(2, 1),
+        );
         assert_eq!(conflicts(&mut state, 4..7, Read), []);
         assert_eq!(conflicts(&mut state, 7..8, Read), [ticket(2, 1)]);
         assert_eq!(conflicts(&mut state, 10..12, Read), [ticket(1, 1)]);
         enter(&mut state, &columns(0..4), Write, ticket(1, 2));
-        assert_eq!(conflicts(&mut state, 7..10, Read), [ticket(1, 2), ticket(2, 1)]);
+        assert_eq!(
+            conflicts(&mut state, 7..10, Read),
+            [ticket(1, 2), ticket(2, 1)]
+        );
     }
 
     #[test]
     fn an_image_of_many_rows_keeps_its_precision_whatever_the_pitches() {
         let (rows, pitch) = (4320, 7680);
         let mut state = LedgerState::new(rows * pitch);
-        let half = |number| Extent::strided(number * pitch / 2..(number + 1) * pitch / 2, rows, pitch);
+        let half =
+            |number| Extent::strided(number * pitch / 2..(number + 1) * pitch / 2, rows, pitch);
         let other = Extent::strided(0..1, rows / 2, 2 * pitch);
         enter(&mut state, &half(0), Write, ticket(1, 1));
         enter(&mut state, &other, Read, ticket(2, 1));
@@ -362,7 +412,10 @@ mod tests {
             conflicts(&mut state, half(0), Write),
             [ticket(1, 1), ticket(2, 1)]
         );
-        assert_eq!(conflicts(&mut state, pitch..pitch + 1, Write), [ticket(1, 1)]);
+        assert_eq!(
+            conflicts(&mut state, pitch..pitch + 1, Write),
+            [ticket(1, 1)]
+        );
     }
 
     #[test]
@@ -384,7 +437,8 @@ mod tests {
             for column in 0..pitch / 2 {
                 let first = 2 * row * pitch + 2 * column;
                 let found = conflicts(&mut state, first..first + 1, Read);
-                let waits = |t: &Ticket| t.stream == StreamId::of(1 + column % 3) && t.sequence.get() > row;
+                let waits =
+                    |t: &Ticket| t.stream == StreamId::of(1 + column % 3) && t.sequence.get() > row;
                 assert!(found.iter().any(waits), "write {row}, {column} lost");
             }
         }

@@ -58,8 +58,12 @@ impl Segment {
     fn absorb(&mut self, other: &Self) {
         self.end = other.end;
         let (writes, reads) = (&mut self.writes, &mut self.reads);
-        other.writes.for_each(&mut |ticket| writes.keep_highest(ticket));
-        other.reads.for_each(&mut |ticket| reads.keep_highest(ticket));
+        other
+            .writes
+            .for_each(&mut |ticket| writes.keep_highest(ticket));
+        other
+            .reads
+            .for_each(&mut |ticket| reads.keep_highest(ticket));
     }
 
     /// Cuts the segment at `at`; what is kept ends there, what is returned begins there.
@@ -121,7 +125,9 @@ impl Line {
     #[inline]
     pub(super) fn only(&mut self, range: &Range<u64>) -> Option<&mut Segment> {
         match self.segments.as_mut_slice() {
-            [only] if range.start <= only.start && only.end <= range.end && !range.is_empty() => Some(only),
+            [only] if range.start <= only.start && only.end <= range.end && !range.is_empty() => {
+                Some(only)
+            }
             _ => None,
         }
     }
@@ -138,7 +144,9 @@ impl Line {
         let first = self
             .segments
             .partition_point(|segment| segment.end <= range.start);
-        let last = self.segments.partition_point(|segment| segment.start < range.end);
+        let last = self
+            .segments
+            .partition_point(|segment| segment.start < range.end);
         first..last
     }
 
@@ -221,7 +229,8 @@ impl Line {
     /// for more than it must, and never for less.
     pub(super) fn coarsen(&mut self, segments: usize) {
         while self.segments.len() > segments.max(1) {
-            let mut halved: SmallVec<[Segment; 1]> = SmallVec::with_capacity(self.segments.len() / 2 + 1);
+            let mut halved: SmallVec<[Segment; 1]> =
+                SmallVec::with_capacity(self.segments.len() / 2 + 1);
             for pair in self.segments.chunks(2) {
                 let mut joined = pair[0].clone();
                 if let Some(second) = pair.get(1) {
@@ -281,8 +290,18 @@ mod tests {
                     own.iter()
                         .any(|own| own.stream == ticket.stream && own.sequence >= ticket.sequence)
                 };
-                assert!(segment.writes.iter().all(|ticket| covers(&joined.writes, ticket)));
-                assert!(segment.reads.iter().all(|ticket| covers(&joined.reads, ticket)));
+                assert!(
+                    segment
+                        .writes
+                        .iter()
+                        .all(|ticket| covers(&joined.writes, ticket))
+                );
+                assert!(
+                    segment
+                        .reads
+                        .iter()
+                        .all(|ticket| covers(&joined.reads, ticket))
+                );
             }
         }
     }
@@ -291,7 +310,11 @@ mod tests {
     fn what_is_done_is_forgotten_and_nothing_else() {
         let mut line = bytewise(6);
         line.forget_done(&|ticket| ticket.sequence.get() <= 4);
-        assert_eq!(line.segments().len(), 3, "four bytes without a history, and two");
+        assert_eq!(
+            line.segments().len(),
+            3,
+            "four bytes without a history, and two"
+        );
         assert_eq!(line.segments()[0].writes, Tickets::default());
         assert_eq!(line.segments()[0].reads, Tickets::default());
         assert_eq!(line.segments()[2].writes, Tickets::of(ticket(3, 6)));
@@ -302,7 +325,9 @@ mod tests {
     fn what_is_written_whole_again_is_one_segment() {
         let mut line = bytewise(6);
         for range in [0..2, 4..6, 2..4] {
-            line.update(&range, |segment| segment.enter(AccessKind::Write, ticket(1, 99)));
+            line.update(&range, |segment| {
+                segment.enter(AccessKind::Write, ticket(1, 99))
+            });
         }
         assert_eq!(line.segments().len(), 1);
     }

@@ -41,8 +41,8 @@ const BYTES: u64 = 40;
 
 /// A range, or rows: mostly at one distance, so that they meet in a table, and sometimes at others.
 fn extent() -> impl Strategy<Value = Extent> {
-    let range =
-        (0..BYTES, 0..=BYTES).prop_map(|(start, len)| Extent::from(start..start + len.min(BYTES - start)));
+    let range = (0..BYTES, 0..=BYTES)
+        .prop_map(|(start, len)| Extent::from(start..start + len.min(BYTES - start)));
     let pitch = prop_oneof![8 => Just(8), 1 => Just(16), 1 => 1..12_u64];
     let rows = (0..BYTES, 0..=10_u64, 0..=5_u64, pitch).prop_map(|(start, len, rows, pitch)| {
         let len = len.min(pitch).min(BYTES - start);
@@ -243,7 +243,12 @@ impl Machine {
     }
 
     /// The same if the wait at position `left_out` of the operation's own queue were not there.
-    fn before_without(&self, number: usize, stream: usize, left_out: Option<usize>) -> BTreeSet<usize> {
+    fn before_without(
+        &self,
+        number: usize,
+        stream: usize,
+        left_out: Option<usize>,
+    ) -> BTreeSet<usize> {
         let own = stream;
         let mut found = BTreeSet::new();
         let mut reached = [0; STREAMS];

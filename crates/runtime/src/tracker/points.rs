@@ -83,7 +83,11 @@ impl<E> Points<E> {
         joined: Option<&Clock>,
         point: Option<Arc<Point<E>>>,
     ) {
-        debug_assert_eq!(sequence, self.submitted.next(), "tickets are submitted in order");
+        debug_assert_eq!(
+            sequence,
+            self.submitted.next(),
+            "tickets are submitted in order"
+        );
         self.submitted = sequence;
         if let Some(point) = point {
             debug_assert_eq!(point.ticket, Ticket::new(self.stream, sequence));
@@ -276,7 +280,11 @@ mod tests {
         points.submit(nth(1), Some(&clock_of(&[ticket(2, 7)])), None);
         let (sequence, clock) = points.tail();
         points.submit(nth(2), Some(&clock_of(&[ticket(2, 9)])), None);
-        let late = Arc::new(Point::new(Ticket::new(StreamId::of(1), sequence), &clock, 'x'));
+        let late = Arc::new(Point::new(
+            Ticket::new(StreamId::of(1), sequence),
+            &clock,
+            'x',
+        ));
         let point = points.record_late(late, |_| unreachable!("it is the first there"));
         assert!(point.clock.covers(ticket(1, 1)) && point.clock.covers(ticket(2, 7)));
         assert!(!point.clock.covers(ticket(1, 2)) && !point.clock.covers(ticket(2, 8)));
@@ -302,7 +310,11 @@ mod tests {
         let (sequence, clock) = points.tail();
         let mut back = Vec::new();
         for event in ['x', 'y'] {
-            let late = Arc::new(Point::new(Ticket::new(StreamId::of(1), sequence), &clock, event));
+            let late = Arc::new(Point::new(
+                Ticket::new(StreamId::of(1), sequence),
+                &clock,
+                event,
+            ));
             let point = points.record_late(late, |point| back.push(point.event));
             assert_eq!(point.event, 'x');
         }
@@ -316,7 +328,11 @@ mod tests {
         let (sequence, clock) = points.tail();
         points.submit(nth(2), None, Some(point(2, 'b')));
         points.submit(nth(3), None, Some(point(3, 'c')));
-        let late = Arc::new(Point::new(Ticket::new(StreamId::of(1), sequence), &clock, 'a'));
+        let late = Arc::new(Point::new(
+            Ticket::new(StreamId::of(1), sequence),
+            &clock,
+            'a',
+        ));
         let point = points.record_late(late, |_| unreachable!("there is none at ticket 1"));
         assert_eq!((point.ticket, point.event), (ticket(1, 1), 'a'));
         for (sequence, event) in [(1, 'a'), (2, 'b'), (3, 'c')] {
@@ -327,7 +343,9 @@ mod tests {
     /// As many points as said, each named by its ticket's number.
     fn with_points(count: u64) -> Points<u64> {
         let mut points = Points::new(StreamId::of(1));
-        (1..=count).for_each(|sequence| points.submit(nth(sequence), None, Some(point(sequence, sequence))));
+        (1..=count).for_each(|sequence| {
+            points.submit(nth(sequence), None, Some(point(sequence, sequence)))
+        });
         points
     }
 
@@ -349,7 +367,10 @@ mod tests {
         points.postpone_query(|point| unreachable!("{point:?} need not go yet"));
         assert_eq!(asked_at(&mut points), 2 * QUERY_AT_MIN);
         points.retire(nth(28), |_| {});
-        assert_eq!(asked_at(&mut points), 2 * QUERY_AT_MIN - 28 + QUERY_AT_MIN / 2);
+        assert_eq!(
+            asked_at(&mut points),
+            2 * QUERY_AT_MIN - 28 + QUERY_AT_MIN / 2
+        );
         points.retire(points.submitted(), |_| {});
         assert_eq!(asked_at(&mut points), QUERY_AT_MIN);
     }

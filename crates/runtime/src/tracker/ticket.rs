@@ -112,7 +112,8 @@ mod tests {
     #[test]
     fn a_stream_has_its_number_to_itself() {
         assert_eq!(StreamId::of(7).number(), 7);
-        let [first, second] = [5, 3].map(|place| StreamId::at(place).expect("there is such a place"));
+        let [first, second] =
+            [5, 3].map(|place| StreamId::at(place).expect("there is such a place"));
         assert!(first.number() < second.number());
         assert_eq!([first, second].map(StreamId::place), [5, 3]);
         assert_eq!(StreamId::at(StreamId::PLACES), None);

@@ -64,8 +64,8 @@ impl FromStr for Case {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut words = text.split_whitespace();
         let program = words.next().and_then(|number| number.parse().ok());
-        let program =
-            program.ok_or_else(|| format!("`{text}` does not begin with the number of a program"))?;
+        let program = program
+            .ok_or_else(|| format!("`{text}` does not begin with the number of a program"))?;
         let mut case = Self {
             program,
             faults: false,
@@ -166,9 +166,12 @@ impl Case {
         if let Some(bytes) = program.memory_bytes {
             config = config.memory_bytes(bytes);
         }
-        let config = config.with_options(options).map_err(|error| error.to_string())?;
+        let config = config
+            .with_options(options)
+            .map_err(|error| error.to_string())?;
         // By the strict reading of rule 29 memory made behind a closed gate waits for it, and so may the host.
-        let gates_hold = !options.contains("implicit_synchronisation") && !options.ends_with("rules=strict");
+        let gates_hold =
+            !options.contains("implicit_synchronisation") && !options.ends_with("rules=strict");
         let gpu = Gpu::new(config);
         let open = |device: usize| Device::of(&gpu, device as i32);
         let devices: Result<Vec<_>> = (0..program.devices).map(open).collect();
@@ -269,8 +272,9 @@ const CODES: [ResultCode; 3] = [
 
 /// What fails in a program of this number: a few calls of some functions, one call of one, or everything from some call on.
 fn faults(number: u64, program: &Program) -> Vec<Fault> {
-    let at =
-        |shift: u32, bound: usize| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) as usize % bound;
+    let at = |shift: u32, bound: usize| {
+        (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) as usize % bound
+    };
     let code = CODES[at(8, CODES.len())];
     match number % 4 {
         0 => vec![
@@ -284,8 +288,14 @@ fn faults(number: u64, program: &Program) -> Vec<Fault> {
             vec![fault.losing(device, ResultCode::ILLEGAL_ADDRESS)]
         }
         _ => {
-            let random = |call: &&'static str| Fault::random(0.03, number).of(*call).answering(code);
-            CALLS.iter().skip(at(30, 3)).step_by(3).map(random).collect()
+            let random =
+                |call: &&'static str| Fault::random(0.03, number).of(*call).answering(code);
+            CALLS
+                .iter()
+                .skip(at(30, 3))
+                .step_by(3)
+                .map(random)
+                .collect()
         }
     }
 }

@@ -62,7 +62,11 @@ fn simpler(placed: &Placed) -> Vec<Placed> {
                 all.push(Step::Apart([first.clone(), vec![step.clone()]]));
             }
         }
-        Step::Scope { device, copies, end } => {
+        Step::Scope {
+            device,
+            copies,
+            end,
+        } => {
             for copy in copies {
                 all.push(Step::Scope {
                     device: *device,
@@ -76,5 +80,7 @@ fn simpler(placed: &Placed) -> Vec<Placed> {
     if thread != 0 {
         all.push(placed.step.clone());
     }
-    all.into_iter().map(|step| Placed { thread: 0, step }).collect()
+    all.into_iter()
+        .map(|step| Placed { thread: 0, step })
+        .collect()
 }

@@ -46,11 +46,14 @@ pub(crate) fn run_all(next: impl Fn() -> Option<(u64, bool)> + Sync, done: impl 
     let first_failure = Mutex::new(None);
     thread::scope(|scope| {
         let work = || {
-            while let (false, Some((program, faults))) = (has_failed.load(Ordering::Relaxed), next()) {
+            while let (false, Some((program, faults))) =
+                (has_failed.load(Ordering::Relaxed), next())
+            {
                 for case in cases(program, faults) {
                     if let Err(panic) = std::panic::catch_unwind(|| run(&case)) {
                         has_failed.store(true, Ordering::Relaxed);
-                        let mut first = first_failure.lock().unwrap_or_else(PoisonError::into_inner);
+                        let mut first =
+                            first_failure.lock().unwrap_or_else(PoisonError::into_inner);
                         first.get_or_insert(panic);
                         return;
                     }
@@ -62,7 +65,10 @@ pub(crate) fn run_all(next: impl Fn() -> Option<(u64, bool)> + Sync, done: impl 
             scope.spawn(work);
         }
     });
-    if let Some(panic) = first_failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    if let Some(panic) = first_failure
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+    {
         resume_unwind(panic);
     }
 }
@@ -70,7 +76,9 @@ pub(crate) fn run_all(next: impl Fn() -> Option<(u64, bool)> + Sync, done: impl 
 /// The programs from 0 on; or the one case that the environment names.
 fn run_first(programs: u64, faults: bool) {
     if let Ok(text) = env::var(VARIABLE) {
-        let case: Case = text.parse().unwrap_or_else(|error| panic!("{VARIABLE}: {error}"));
+        let case: Case = text
+            .parse()
+            .unwrap_or_else(|error| panic!("{VARIABLE}: {error}"));
         if case.faults == faults {
             run(&case);
         }

@@ -37,7 +37,11 @@ pub(crate) fn over(name: String) -> Watched {
 fn watch() {
     loop {
         thread::sleep(Duration::from_secs(1));
-        if let Some((name, _)) = runs().1.values().find(|(_, since)| since.elapsed() > HUNG_AFTER) {
+        if let Some((name, _)) = runs()
+            .1
+            .values()
+            .find(|(_, since)| since.elapsed() > HUNG_AFTER)
+        {
             // Written past the test harness, which would keep it for after the test.
             let _ = writeln!(io::stderr(), "hung: {name}");
             process::abort();

@@ -60,7 +60,10 @@ impl Refused<'_> {
     #[track_caller]
     pub(crate) fn check(&self) {
         let programs = self.programs();
-        let mut marks: Vec<Mark> = programs.iter().flat_map(|program| marked(program)).collect();
+        let mut marks: Vec<Mark> = programs
+            .iter()
+            .flat_map(|program| marked(program))
+            .collect();
         assert!(!marks.is_empty(), "there are programs with marks");
         let mut met: Vec<Mark> = Vec::new();
         let mut messages = String::new();
@@ -82,7 +85,8 @@ impl Refused<'_> {
 
     /// The programs, in the order of their names.
     fn programs(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir(self.package.join("tests/compile_fail")).expect("the programs are there");
+        let entries =
+            fs::read_dir(self.package.join("tests/compile_fail")).expect("the programs are there");
         let mut programs: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
         programs.sort();
         programs
@@ -100,10 +104,16 @@ impl Refused<'_> {
         manifest.push_str(self.others);
         for program in programs {
             let (name, path) = (name(program), program.display());
-            manifest.push_str(&format!("\n[[bin]]\nname = \"{name}\"\npath = \"{path}\"\n"));
+            manifest.push_str(&format!(
+                "\n[[bin]]\nname = \"{name}\"\npath = \"{path}\"\n"
+            ));
         }
         fs::write(package.join("Cargo.toml"), manifest).unwrap();
-        fs::copy(self.package.join("../../Cargo.lock"), package.join("Cargo.lock")).unwrap();
+        fs::copy(
+            self.package.join("../../Cargo.lock"),
+            package.join("Cargo.lock"),
+        )
+        .unwrap();
 
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args([
@@ -116,7 +126,9 @@ impl Refused<'_> {
         cargo
             .current_dir(&package)
             .env("CARGO_TARGET_DIR", package.join("target"));
-        let output = cargo.output().expect("cargo starts, since it has started this");
+        let output = cargo
+            .output()
+            .expect("cargo starts, since it has started this");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(
             errors.contains("could not compile"),
@@ -124,8 +136,12 @@ impl Refused<'_> {
         );
 
         let lines = String::from_utf8_lossy(&output.stdout);
-        let reports = lines.lines().filter_map(|line| serde_json::from_str(line).ok());
-        reports.filter_map(|report: Value| refusal(&report)).collect()
+        let reports = lines
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        reports
+            .filter_map(|report: Value| refusal(&report))
+            .collect()
     }
 }
 

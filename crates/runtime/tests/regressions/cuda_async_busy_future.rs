@@ -96,7 +96,11 @@ fn a_pending_future_is_asked_about_ever_more_seldom() {
         thread::sleep(IDLE);
         let (asked, idle_ns) = (questions(calls), clock_ns(rig));
         thread::sleep(IDLE);
-        assert_eq!(questions(calls), asked, "somebody asks while nothing is pending");
+        assert_eq!(
+            questions(calls),
+            asked,
+            "somebody asks while nothing is pending"
+        );
         assert_eq!(clock_ns(rig), idle_ns, "somebody sleeps and wakes");
         Ok(())
     });

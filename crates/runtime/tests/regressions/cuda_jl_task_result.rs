@@ -26,7 +26,11 @@ fn an_array_returned_by_a_task_is_complete_for_whoever_uses_it() {
         })?;
         consumer.copy(&array, &mut sum)?;
         rig.assert_count(calls, "stream_wait_event", 1);
-        for waiting in ["stream_synchronize", "event_synchronize", "context_synchronize"] {
+        for waiting in [
+            "stream_synchronize",
+            "event_synchronize",
+            "context_synchronize",
+        ] {
             assert_eq!(calls.count(waiting), 0, "the host waited in {waiting}");
         }
         let value = consumer.download(&sum)?;

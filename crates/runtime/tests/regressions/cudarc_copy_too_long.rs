@@ -38,7 +38,11 @@ fn no_copy_is_longer_than_its_source() {
             assert_refused(result, (3, len));
             assert_eq!(target, vec![7; len]);
         }
-        assert_eq!(stream.download(&three)?.wait()?, [1, 2, 3], "all is as it was");
+        assert_eq!(
+            stream.download(&three)?.wait()?,
+            [1, 2, 3],
+            "all is as it was"
+        );
         assert_eq!(*pinned.read()?, [0; 4]);
         Ok(())
     });

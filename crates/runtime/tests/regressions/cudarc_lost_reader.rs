@@ -34,7 +34,11 @@ fn a_write_waits_for_every_reader() {
             let first = readers[slow].download(&array)?;
             for (at, reader) in readers.iter().enumerate() {
                 if at != slow {
-                    assert_eq!(reader.download(&array)?.wait()?, [1; N], "readers run together");
+                    assert_eq!(
+                        reader.download(&array)?.wait()?,
+                        [1; N],
+                        "readers run together"
+                    );
                 }
             }
             write(&writer, &mut array, &twos)?;

@@ -25,7 +25,11 @@ fn edges_hold_across_two_opens() {
         drop((again, theirs, array));
         let other = ours.upload(&[9_u32; N])?;
         gate.open();
-        assert_eq!(read.wait()?, [2; N], "the free waits for the other open's reader");
+        assert_eq!(
+            read.wait()?,
+            [2; N],
+            "the free waits for the other open's reader"
+        );
         assert_eq!(ours.download(&other)?.wait()?, [9; N]);
         Ok(())
     });

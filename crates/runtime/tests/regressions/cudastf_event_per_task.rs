@@ -40,8 +40,15 @@ fn a_chain_across_two_streams_uses_few_events_again_and_again() {
         let tasks = TASKS as usize + TASKS as usize / 64;
         let (made, recorded) = (calls.count("event_create"), calls.count("event_record"));
         assert!(made <= EVENTS_MAX, "{made} events for {tasks} tasks");
-        assert!(recorded <= tasks + 1, "{recorded} records for {tasks} tasks");
-        assert!(calls.count("stream_wait_event") <= tasks, "{:?}", calls.counts());
+        assert!(
+            recorded <= tasks + 1,
+            "{recorded} records for {tasks} tasks"
+        );
+        assert!(
+            calls.count("stream_wait_event") <= tasks,
+            "{:?}",
+            calls.counts()
+        );
         assert_eq!(calls.count("event_destroy"), 0);
         assert_eq!(streams[1].download(&array)?.wait()?, [TASKS - 1; N]);
         Ok(())

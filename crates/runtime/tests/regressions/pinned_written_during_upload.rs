@@ -32,7 +32,10 @@ fn a_write_of_the_host_waits_for_the_upload() {
             opened.store(true, Ordering::SeqCst);
             gate.open();
             let waited = writes.join().expect("the writer does not panic")?;
-            assert!(waited || !rig.gates_hold(), "it wrote while the copy was pending");
+            assert!(
+                waited || !rig.gates_hold(),
+                "it wrote while the copy was pending"
+            );
             Ok(())
         })?;
         assert_eq!(stream.download(&array)?.wait()?, [1; N]);

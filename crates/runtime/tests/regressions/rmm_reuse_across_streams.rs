@@ -16,7 +16,8 @@ fn memory_goes_round_between_streams_and_keeps_its_values() {
         let mut arriving = Vec::new();
         let mut gate = None;
         for round in 0..ROUNDS {
-            let [made, used, read] = [0, 1, 2].map(|step| &streams[(round as usize + step) % STREAMS]);
+            let [made, used, read] =
+                [0, 1, 2].map(|step| &streams[(round as usize + step) % STREAMS]);
             if round % 4 == 1 {
                 gate = Some(rig.gate(used));
             }

@@ -25,7 +25,10 @@ fn both_ends_of_a_copy_may_be_dropped_in_flight() {
         let mut from_pinned = stream.zeros::<u32>(N)?;
         stream.copy(&pinned, &mut from_pinned)?;
         // In its place comes memory of the same size.
-        drop(mem::replace(&mut pinned, rig.device.pinned_from(&[4_u32; N])?));
+        drop(mem::replace(
+            &mut pinned,
+            rig.device.pinned_from(&[4_u32; N])?,
+        ));
         stream.copy(&copy, &mut pinned)?;
         let (first, second) = (stream.download(&copy)?, stream.download(&from_pinned)?);
         drop((pinned, copy, from_pinned));

@@ -81,7 +81,9 @@ fn references_to_elements_of_the_largest_alignment_are_aligned() {
             let mut managed = rig.device.managed::<Line>(len)?;
             assert!(is_aligned(&managed.read()?) && is_aligned(&managed.write()?));
             if len > 1 {
-                assert!(is_aligned(&managed.read_range(1..)?) && is_aligned(&managed.write_range(1..)?));
+                assert!(
+                    is_aligned(&managed.read_range(1..)?) && is_aligned(&managed.write_range(1..)?)
+                );
             }
             assert!(is_aligned(&pinned.into_vec()?));
             arrays.push((rig.device.pinned::<Line>(len)?, managed));

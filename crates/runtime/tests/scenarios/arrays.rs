@@ -114,7 +114,11 @@ fn a04_overlapping_ranges_are_ordered_exactly_on_the_overlap() {
             "these bytes are not being written"
         );
         s2.fill(a.slice_mut(40..80), 2)?;
-        assert_eq!(s3.download(a.slice(80..))?.wait()?, [0; 20], "nor are these");
+        assert_eq!(
+            s3.download(a.slice(80..))?.wait()?,
+            [0; 20],
+            "nor are these"
+        );
         let (left, middle) = (s3.download(a.slice(0..40))?, s3.download(a.slice(79..80))?);
         rig.assert_pending(&left);
         rig.assert_pending(&middle);
@@ -179,7 +183,11 @@ fn a07_a_host_read_does_not_wait_for_later_work_of_the_stream() {
         s1.copy(&a, &mut pinned)?;
         let gate = rig.gate(&s1);
         s1.fill(&mut other, 2)?;
-        assert_eq!(*pinned.read()?, [3; N], "a guard waits for its copies alone");
+        assert_eq!(
+            *pinned.read()?,
+            [3; N],
+            "a guard waits for its copies alone"
+        );
         gate.open();
         Ok(())
     });

@@ -8,7 +8,8 @@
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use millstream::driver::{
-    Driver, DriverError, FloatOperand, FunctionHandle, HostAccess, MemoryReuse, StreamHandle, driver_methods,
+    Driver, DriverError, FloatOperand, FunctionHandle, HostAccess, MemoryReuse, StreamHandle,
+    driver_methods,
 };
 use parking_lot::Mutex;
 
@@ -45,12 +46,18 @@ impl Calls {
     }
 
     /// From now on asks `fault` before every call. A call that fails is not passed on and not noted.
-    pub(crate) fn fail(&self, fault: impl Fn(&'static str) -> Option<DriverError> + Send + Sync + 'static) {
+    pub(crate) fn fail(
+        &self,
+        fault: impl Fn(&'static str) -> Option<DriverError> + Send + Sync + 'static,
+    ) {
         self.fail_so(move |call| fault(call).map(Failure::Instead));
     }
 
     /// As [`fail`](Self::fail), with the way in which each call fails.
-    pub(crate) fn fail_so(&self, fault: impl Fn(&'static str) -> Option<Failure> + Send + Sync + 'static) {
+    pub(crate) fn fail_so(
+        &self,
+        fault: impl Fn(&'static str) -> Option<Failure> + Send + Sync + 'static,
+    ) {
         *self.fault.lock() = Some(Arc::new(fault));
     }
 
@@ -114,7 +121,11 @@ impl Calls {
 
     /// How often this call was made since.
     pub(crate) fn count(&self, call: &str) -> usize {
-        self.made.lock().iter().filter(|&&made| made == call).count()
+        self.made
+            .lock()
+            .iter()
+            .filter(|&&made| made == call)
+            .count()
     }
 }
 

@@ -209,7 +209,10 @@ fn b08_memory_of_downloads_given_up_is_used_again() {
         };
         for _ in 0..4 {
             // The memory of one round, and a little for the upload and the gates.
-            assert!(round()? < 60 * LEN as u64, "given-up downloads keep their memory");
+            assert!(
+                round()? < 60 * LEN as u64,
+                "given-up downloads keep their memory"
+            );
         }
         Ok(())
     });

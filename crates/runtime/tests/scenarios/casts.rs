@@ -66,7 +66,10 @@ fn casts_of_every_kind_see_the_same_bytes() {
         );
         stream.fill(words.slice_mut(..1).cast::<[u8; 2]>()?, [7, 9])?;
         let bytes = words.cast::<[u8; 4]>()?;
-        assert_eq!(stream.download(&bytes)?.wait()?, [[7, 9, 7, 9], [5, 6, 7, 8]]);
+        assert_eq!(
+            stream.download(&bytes)?.wait()?,
+            [[7, 9, 7, 9], [5, 6, 7, 8]]
+        );
         let long = bytes.cast::<u64>()?;
         assert_eq!(long.len(), 1);
         assert_eq!(stream.download(&long)?.wait()?, [0x0807_0605_0907_0907]);
@@ -98,7 +101,11 @@ fn casts_keep_the_history() {
         let (low, high) = bytes.split_at_mut(1199);
         let (early, late) = (s2.download(high.slice(1..))?, s2.download(low)?);
         rig.assert_count(calls, "stream_wait_event", 1);
-        assert_eq!(early.wait()?, [0; 1200], "these bytes are in front of the wait");
+        assert_eq!(
+            early.wait()?,
+            [0; 1200],
+            "these bytes are in front of the wait"
+        );
         rig.assert_pending(&late);
         gate.open();
         assert_eq!(late.wait()?, [1; 1199]);

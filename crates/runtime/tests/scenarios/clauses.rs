@@ -101,7 +101,11 @@ fn a_clause_over_fields_and_elements_does_not_wrap_around() {
                 power,
                 requires("out.len() >= p.w.pow(2)", "out.len() = 64, p.w = 65536")
             );
-            assert_eq!(stream.download(&out)?.wait()?, expected, "nothing was enqueued");
+            assert_eq!(
+                stream.download(&out)?.wait()?,
+                expected,
+                "nothing was enqueued"
+            );
             Ok(())
         };
         run().unwrap();

@@ -116,7 +116,11 @@ fn a_vector_is_not_unlocked_while_another_driver_has_work_there() {
         let gate = rig.gate(&rig.stream());
         let copy = pinned.into_vec()?;
         if rig.gates_hold() {
-            assert_ne!(copy.as_ptr(), address, "unlocking it would wait for the gate");
+            assert_ne!(
+                copy.as_ptr(),
+                address,
+                "unlocking it would wait for the gate"
+            );
             assert_nothing_waits_for_the_device(&calls);
         }
         assert_eq!(copy, [7; N]);

@@ -147,7 +147,10 @@ fn b09_chained_copies_of_one_stream_need_no_event() {
             calls.counts()
         );
         gate.open();
-        assert_eq!(stream.download(&a)?.wait()?, [[1; N], [2; N], [3; N]].concat());
+        assert_eq!(
+            stream.download(&a)?.wait()?,
+            [[1; N], [2; N], [3; N]].concat()
+        );
         Ok(())
     });
 }

@@ -46,7 +46,11 @@ fn a_stream_that_waits_for_an_event_needs_no_other_wait() {
             s2.wait_for(&written)?;
             calls.forget();
             s2.copy(&a, &mut b)?;
-            assert_eq!(calls.count("stream_wait_event"), 0, "the order is there already");
+            assert_eq!(
+                calls.count("stream_wait_event"),
+                0,
+                "the order is there already"
+            );
             let copied = s2.record()?;
             s3.wait_for(&copied)?;
             calls.forget();

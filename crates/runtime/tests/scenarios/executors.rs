@@ -44,13 +44,20 @@ impl Executors {
         let mut many_threads = tokio::runtime::Builder::new_multi_thread();
         let mut one_thread = tokio::runtime::Builder::new_current_thread();
         Self {
-            many_threads: many_threads.worker_threads(2).enable_time().build().unwrap(),
+            many_threads: many_threads
+                .worker_threads(2)
+                .enable_time()
+                .build()
+                .unwrap(),
             one_thread: one_thread.enable_time().build().unwrap(),
         }
     }
 
     /// Runs what `make` makes on each executor in turn.
-    fn each<F: Future<Output = Result<()>> + Send + 'static>(&self, make: impl Fn() -> F) -> Result<()> {
+    fn each<F: Future<Output = Result<()>> + Send + 'static>(
+        &self,
+        make: impl Fn() -> F,
+    ) -> Result<()> {
         self.many_threads
             .block_on(self.many_threads.spawn(make()))
             .unwrap()?;
@@ -71,8 +78,12 @@ async fn program(s1: Stream, s2: Stream) -> Result<()> {
     assert_eq!((first?, second?), (vec![2; N], vec![2; N]));
     s1.fill(&mut a, 3)?;
     match future::select(s1.download(&a)?, s2.download(&b)?).await {
-        Either::Left((value, other)) => assert_eq!((value?, other.await?), (vec![3; N], vec![2; N])),
-        Either::Right((value, other)) => assert_eq!((value?, other.await?), (vec![2; N], vec![3; N])),
+        Either::Left((value, other)) => {
+            assert_eq!((value?, other.await?), (vec![3; N], vec![2; N]))
+        }
+        Either::Right((value, other)) => {
+            assert_eq!((value?, other.await?), (vec![2; N], vec![3; N]))
+        }
     }
     let (mut late, mut early) = (s1.download(&a)?.fuse(), future::ready(7));
     futures::select_biased! {
@@ -257,8 +268,11 @@ fn a_future_goes_on_where_another_executor_takes_it_over() {
 /// Threads of this process whose name begins as the reactor's does; the system cuts names short.
 fn reactors() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("this is Linux");
-    let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
-    names.filter(|name| name.starts_with("millstream-reac")).count()
+    let names =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names
+        .filter(|name| name.starts_with("millstream-reac"))
+        .count()
 }
 
 /// A leader and a standby; and one for each waker that tests beside this one let block.
@@ -279,14 +293,19 @@ fn ten_thousand_pending_values_need_few_threads() {
             let at = number as usize;
             streams[at % streams.len()].download(a.slice(at..=at))
         };
-        let awaits =
-            |number: u32| Ok::<_, millstream::Error>(download(number)?.map(move |value| (number, value)));
+        let awaits = |number: u32| {
+            Ok::<_, millstream::Error>(download(number)?.map(move |value| (number, value)))
+        };
         // Half as tasks, half by one future, all polled before any can be there.
         let tasks: Vec<_> = (0..values / 2)
             .map(|number| Ok(executors.many_threads.spawn(awaits(number)?)))
             .collect::<Result<_>>()?;
-        let mut others: FuturesUnordered<_> = (values / 2..values).map(awaits).collect::<Result<_>>()?;
-        assert!(others.next().now_or_never().is_none(), "the gates are closed");
+        let mut others: FuturesUnordered<_> =
+            (values / 2..values).map(awaits).collect::<Result<_>>()?;
+        assert!(
+            others.next().now_or_never().is_none(),
+            "the gates are closed"
+        );
         thread::sleep(Duration::from_millis(20));
         assert!(reactors() <= REACTORS_MAX, "{} threads", reactors());
         drop(gates);

@@ -93,7 +93,8 @@ fn inner_panic() {
 fn assert_ends(test: &str, code: i32) {
     let ended = in_process(test, &[]);
     assert_eq!(ended.code, Some(code), "{}{}", ended.output, ended.errors);
-    let panics = ended.errors.matches("panicked at").count() + ended.output.matches("panicked at").count();
+    let panics =
+        ended.errors.matches("panicked at").count() + ended.output.matches("panicked at").count();
     assert_eq!(
         panics,
         usize::from(code == 101),

@@ -54,7 +54,10 @@ fn d04_a_malformed_choice_is_a_clear_error() {
         assert!(text.contains("refused: ") && text.contains(value), "{text}");
     }
     let text = in_process(INNER, &[("MILLSTREAM_DEVICE", "sim:seed=7")]).text();
-    assert!(text.contains("opened ") && text.contains("sim:seed=7"), "{text}");
+    assert!(
+        text.contains("opened ") && text.contains("sim:seed=7"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -79,7 +82,10 @@ const SLICE: ParamKind = ParamKind::Slice { writable: false };
 
 /// A declaration of one kernel; leaked, for declarations are `static`.
 fn declare(ptx: &str, name: &'static str, params: &[ParamKind]) -> &'static Source {
-    let params: Vec<Param> = params.iter().map(|&kind| Param { name: "p", kind }).collect();
+    let params: Vec<Param> = params
+        .iter()
+        .map(|&kind| Param { name: "p", kind })
+        .collect();
     let kernels = vec![Signature {
         name,
         params: Vec::leak(params),
@@ -105,7 +111,10 @@ fn refusal(device: &Device, source: &'static Source) -> Problem {
 
 /// Why `saxpy`, declared rightly, does not load from this text.
 fn refused_text(device: &Device, ptx: &str) -> String {
-    match refusal(device, declare(ptx, "saxpy", &[SCALAR, SCALAR, SLICE, SLICE])) {
+    match refusal(
+        device,
+        declare(ptx, "saxpy", &[SCALAR, SCALAR, SLICE, SLICE]),
+    ) {
         Problem::Ptx { detail } => detail,
         other => panic!("the text is wrong, not {other:?}"),
     }
@@ -201,7 +210,10 @@ fn d05_a_newer_version_or_target_is_named() {
 #[test]
 fn d05_an_unsupported_opcode_is_named_with_its_line() {
     everywhere(|rig| {
-        for (known, unknown) in [("setp.ge.s32", "frobnicate.s32"), ("fma.rn.f32", "fma.rn.f33")] {
+        for (known, unknown) in [
+            ("setp.ge.s32", "frobnicate.s32"),
+            ("fma.rn.f32", "fma.rn.f33"),
+        ] {
             let ptx = SAXPY.replace(known, unknown);
             let text = refused_text(&rig.device, &ptx);
             let line = format!("line {}", line_of(&ptx, unknown));
@@ -215,8 +227,9 @@ fn d05_an_unsupported_opcode_is_named_with_its_line() {
 #[test]
 fn d05_a_signature_that_does_not_match_says_which_parameter() {
     everywhere(|rig| {
-        let refuse =
-            |name, params: &[ParamKind]| refusal(&rig.device, declare(SAXPY, name, params)).to_string();
+        let refuse = |name, params: &[ParamKind]| {
+            refusal(&rig.device, declare(SAXPY, name, params)).to_string()
+        };
         assert!(refuse("sxapy", &[]).contains("there are saxpy"));
         let text = refuse("saxpy", &[SCALAR, SCALAR, SLICE]);
         assert!(

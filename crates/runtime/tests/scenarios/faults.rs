@@ -70,7 +70,12 @@ fn world(schedule: Schedule) -> (Gpu, Arc<Calls>, Device) {
 }
 
 /// Makes the `number`th `call` from now on fail; gives whether it has.
-fn fail_one(calls: &Calls, call: &'static str, number: usize, code: ResultCode) -> Arc<AtomicUsize> {
+fn fail_one(
+    calls: &Calls,
+    call: &'static str,
+    number: usize,
+    code: ResultCode,
+) -> Arc<AtomicUsize> {
     let made = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&made);
     calls.fail(move |name| {
@@ -271,7 +276,9 @@ fn a_block_whose_copy_was_enqueued_by_a_call_that_failed_is_not_used_before_the_
     fail_after(&calls, "copy_device_to_host_async");
     assert!(matches!(s1.download(&buffer), Err(Error::Driver(_))));
     calls.fail_no_more();
-    let taken: Vec<_> = (0..4).map(|_| device.pinned_from(&[9_u8; N]).unwrap()).collect();
+    let taken: Vec<_> = (0..4)
+        .map(|_| device.pinned_from(&[9_u8; N]).unwrap())
+        .collect();
     drop(hold);
     s1.synchronize().unwrap();
     for pinned in &taken {
@@ -291,7 +298,10 @@ fn a_block_that_a_lost_device_may_still_write_is_not_used_again() {
     // The copy to the block is enqueued, and then the device is said to be lost.
     fail_one(&calls, "event_record", 1, ResultCode::ILLEGAL_ADDRESS);
     let copied = one.copy(&source, &mut target);
-    assert!(matches!(copied, Err(Error::DeviceLost { .. })), "{copied:?}");
+    assert!(
+        matches!(copied, Err(Error::DeviceLost { .. })),
+        "{copied:?}"
+    );
     calls.fail_no_more();
     // The reactor finds that nobody needs to wait any more.
     thread::sleep(Duration::from_millis(20));
@@ -330,7 +340,10 @@ fn whoever_comes_after_a_failed_write_waits_for_the_write_before_it() {
         };
         assert_eq!(second.wait().unwrap(), [1; N]);
         let download = s3.download(&shared).unwrap();
-        assert!(!download.is_ready().unwrap(), "the first write is still held");
+        assert!(
+            !download.is_ready().unwrap(),
+            "the first write is still held"
+        );
         drop(hold);
         assert_eq!(download.wait().unwrap(), [7; N]);
         assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
@@ -348,7 +361,8 @@ fn calls_that_fail_now_and_then_under_many_threads_race_nothing() {
         let home = device.stream().unwrap();
         let ones = home.upload(&[1.0_f32; N]).unwrap();
         // Each with the values that its halves have by now.
-        let arrays: [_; 3] = array::from_fn(|_| Mutex::new((home.zeros::<f32>(N).unwrap(), [0.0_f32; 2])));
+        let arrays: [_; 3] =
+            array::from_fn(|_| Mutex::new((home.zeros::<f32>(N).unwrap(), [0.0_f32; 2])));
         let draws = AtomicU64::new(seed);
         calls.fail(move |call| {
             // A step of splitmix64; one call in 16 fails.
@@ -362,10 +376,14 @@ fn calls_that_fail_now_and_then_under_many_threads_race_nothing() {
                 let (kernels, device, ones, arrays) = (&kernels, &device, &ones, &arrays);
                 let work = move |round: usize| -> Result<()> {
                     let (one, other) = (device.stream()?, device.thread_stream()?);
-                    let mut arrays = [&arrays[(number + round) % 3], &arrays[(number + round + 1) % 3]];
+                    let mut arrays = [
+                        &arrays[(number + round) % 3],
+                        &arrays[(number + round + 1) % 3],
+                    ];
                     arrays.sort_by_key(|array| std::ptr::from_ref(*array));
                     let [mut first, mut second] = arrays.map(|array| array.lock().unwrap());
-                    let ((first, first_halves), (second, second_halves)) = (&mut *first, &mut *second);
+                    let ((first, first_halves), (second, second_halves)) =
+                        (&mut *first, &mut *second);
                     let mut made = one.zeros::<f32>(N)?;
                     kernels.vecadd(&one, Grid::linear(N), &*first, ones, &mut made, N as u64)?;
                     let (mut left, right) = second.split_at_mut(N / 2);
@@ -380,8 +398,14 @@ fn calls_that_fail_now_and_then_under_many_threads_race_nothing() {
                     if round.is_multiple_of(3) {
                         let values = download.wait()?;
                         let (left, right) = values.split_at(N / 2);
-                        assert!(left.iter().all(|&value| value == second_halves[0]), "{left:?}");
-                        assert!(right.iter().all(|&value| value == second_halves[1]), "{right:?}");
+                        assert!(
+                            left.iter().all(|&value| value == second_halves[0]),
+                            "{left:?}"
+                        );
+                        assert!(
+                            right.iter().all(|&value| value == second_halves[1]),
+                            "{right:?}"
+                        );
                     }
                     Ok(())
                 };

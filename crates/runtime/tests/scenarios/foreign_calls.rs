@@ -45,8 +45,7 @@ fn the_closure_of_a_foreign_call_is_refused_by_this_library_and_does_not_hang() 
         };
         called?;
         for answer in &answers {
-            let is_refused =
-                matches!(answer, Err(Error::Misuse(misuse)) if *misuse.problem() == Problem::InForeignCall);
+            let is_refused = matches!(answer, Err(Error::Misuse(misuse)) if *misuse.problem() == Problem::InForeignCall);
             assert!(is_refused, "{answers:?}");
         }
         assert_eq!(

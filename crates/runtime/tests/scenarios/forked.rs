@@ -22,7 +22,14 @@ fn use_all_threads(device: &Device) -> Result<()> {
     let sums = sums::load(device)?;
     let floats = stream.upload(&[1.0_f32; 5000])?;
     let mut sum = stream.zeros::<f32>(5000)?;
-    sums.vecadd(&stream, Grid::linear(5000), &floats, &floats, &mut sum, 5000)?;
+    sums.vecadd(
+        &stream,
+        Grid::linear(5000),
+        &floats,
+        &floats,
+        &mut sum,
+        5000,
+    )?;
     assert_eq!(pollster::block_on(stream.download(&sum)?)?, [2.0; 5000]);
     Ok(())
 }
@@ -111,7 +118,8 @@ fn inner_fork() {
     let before = before.expect("the device opens");
     use_all_threads(&before).expect("the parent's device works");
     if !on_gpu() {
-        use_all_threads(&Device::open(Select::Auto).expect("the shared device opens")).expect("it works");
+        use_all_threads(&Device::open(Select::Auto).expect("the shared device opens"))
+            .expect("it works");
     }
     let stream = before.stream().expect("a stream");
     let array = Arc::new(stream.upload(&[1_u8, 2]).expect("an upload"));

@@ -45,7 +45,9 @@ fn fault(stream: &Stream) -> u32 {
 
 fn suspects(device: &Device) -> Vec<Suspect> {
     match device.health() {
-        Health::Lost { cause, suspects, .. } => {
+        Health::Lost {
+            cause, suspects, ..
+        } => {
             assert_eq!(cause.code(), ResultCode::ILLEGAL_ADDRESS);
             assert_eq!(device.lost(), Some(cause));
             suspects.to_vec()
@@ -135,7 +137,10 @@ fn d03_a_kernel_that_was_seen_done_is_not_suspected() {
         fault(&stream);
         drop(hold);
         stream.synchronize().unwrap_err();
-        let labels: Vec<_> = suspects(device).iter().map(|suspect| suspect.label).collect();
+        let labels: Vec<_> = suspects(device)
+            .iter()
+            .map(|suspect| suspect.label)
+            .collect();
         assert_eq!(labels, ["gate"]);
     });
 }

@@ -68,7 +68,13 @@ fn b02_the_source_of_an_upload_may_be_overwritten_and_freed_at_once() {
             drop(source);
             let value = s1.download(&a)?;
             gate.open();
-            assert!(value.wait()?.iter().enumerate().all(|(n, &byte)| byte == n as u8));
+            assert!(
+                value
+                    .wait()?
+                    .iter()
+                    .enumerate()
+                    .all(|(n, &byte)| byte == n as u8)
+            );
         }
         Ok(())
     });
@@ -107,7 +113,10 @@ fn b05_two_threads_with_default_settings_overlap() {
             stream.download(&a)?.wait()
         };
         let value = thread::scope(|scope| scope.spawn(other).join().unwrap())?;
-        assert_eq!(value, [2; N], "the other thread's work goes on behind the gate");
+        assert_eq!(
+            value, [2; N],
+            "the other thread's work goes on behind the gate"
+        );
         rig.assert_pending(&held);
         gate.open();
         assert_eq!(held.wait()?, [1; N]);
@@ -192,7 +201,10 @@ fn upload_and_forget_about_it(schedule: Schedule, uploads: usize, len: usize) ->
         }
         let held = gpu.ledger();
         assert!(held.pinned_bytes <= PINNED_BYTES_MAX, "{held:?}");
-        assert!(held.device_bytes <= PINNED_BYTES_MAX + len as u64, "{held:?}");
+        assert!(
+            held.device_bytes <= PINNED_BYTES_MAX + len as u64,
+            "{held:?}"
+        );
     }
     let last = stream.upload(&source)?;
     assert_eq!(stream.download(&last)?.wait()?, source);

@@ -36,7 +36,9 @@ fn fault(stream: &Stream) {
 
 fn assert_lost<T: std::fmt::Debug>(result: Result<T>) {
     match result {
-        Err(Error::DeviceLost { cause, .. }) => assert_eq!(cause.code(), ResultCode::ILLEGAL_ADDRESS),
+        Err(Error::DeviceLost { cause, .. }) => {
+            assert_eq!(cause.code(), ResultCode::ILLEGAL_ADDRESS)
+        }
         other => panic!("not the error of a lost device: {other:?}"),
     }
 }
@@ -45,7 +47,12 @@ fn assert_only_the_fault_is_reported(gpu: &Gpu) {
     let others: Vec<_> = gpu
         .reports()
         .into_iter()
-        .filter(|report| !matches!(report.kind, ReportKind::KernelFault | ReportKind::OutOfBounds))
+        .filter(|report| {
+            !matches!(
+                report.kind,
+                ReportKind::KernelFault | ReportKind::OutOfBounds
+            )
+        })
         .collect();
     assert!(others.is_empty(), "{others:#?}");
 }

@@ -131,7 +131,8 @@ fn prefetches_and_advice_change_no_value_and_keep_the_order() {
 }
 
 #[test]
-fn b12_managed_memory_dropped_in_flight_is_given_out_again_and_never_freed_while_the_device_works() {
+fn b12_managed_memory_dropped_in_flight_is_given_out_again_and_never_freed_while_the_device_works()
+{
     everywhere_counted(|rig, calls| {
         let [s1, s2] = rig.streams();
         let mut first = rig.device.managed::<u32>(N).unwrap();

@@ -73,7 +73,10 @@ fn a16_an_allocation_waits_for_memory_that_is_about_to_be_freed() {
             drop(hold);
             let new = new.join().unwrap().unwrap();
             assert_eq!(
-                s2.download(new.slice(6 * MIB - 3..)).unwrap().wait().unwrap(),
+                s2.download(new.slice(6 * MIB - 3..))
+                    .unwrap()
+                    .wait()
+                    .unwrap(),
                 [5; 3]
             );
         });
@@ -111,7 +114,10 @@ fn a16_nobody_waits_for_what_would_not_be_enough() {
         let full = refused(s2.zeros::<u8>(6 * MIB));
         assert_eq!(full.requested_bytes, 6 * MIB as u64);
         assert_eq!(full.allocated_bytes, 5 * MIB as u64);
-        assert_eq!((full.limit_bytes, full.total_bytes), (None, 10 * MIB as u64));
+        assert_eq!(
+            (full.limit_bytes, full.total_bytes),
+            (None, 10 * MIB as u64)
+        );
         assert!(full.used_bytes >= 5 * MIB as u64 && full.reserved_bytes >= full.used_bytes);
         let text = full.to_string();
         assert!(
@@ -138,7 +144,8 @@ fn a_limit_is_checked_before_the_driver_is_asked() {
             "{full}"
         );
         assert!(
-            full.to_string().contains("1000 in arrays that may have 1000;"),
+            full.to_string()
+                .contains("1000 in arrays that may have 1000;"),
             "{full}"
         );
         assert_eq!(calls.count("mem_alloc_async"), 0);
@@ -326,6 +333,9 @@ fn page_locked_memory_is_bounded_and_given_back_when_idle_alone() {
         drop(large);
         device.trim().unwrap();
         assert_eq!(device.memory().unwrap().page_locked_bytes, 0);
-        assert_eq!(s1.download(&target).unwrap().wait().unwrap(), vec![0; LIMIT]);
+        assert_eq!(
+            s1.download(&target).unwrap().wait().unwrap(),
+            vec![0; LIMIT]
+        );
     });
 }

@@ -139,13 +139,20 @@ fn panics_name_the_line_of_the_call() {
         .output
         .lines()
         .filter(|line| line.starts_with("to panic at "));
-    let panics = ended.errors.lines().filter(|line| line.contains("panicked at "));
-    let (wanted, panics): (Vec<_>, Vec<_>) = (wanted.map(place).collect(), panics.map(place).collect());
+    let panics = ended
+        .errors
+        .lines()
+        .filter(|line| line.contains("panicked at "));
+    let (wanted, panics): (Vec<_>, Vec<_>) =
+        (wanted.map(place).collect(), panics.map(place).collect());
     assert_eq!((wanted.len(), panics.len()), (15, 15), "{}", ended.errors);
     for ((file, line), (panic_file, panic_line)) in wanted.into_iter().zip(panics) {
         // A call may go on over some lines.
         let is_there = file == panic_file && (line..line + 3).contains(&panic_line);
-        assert!(is_there, "{panic_file}:{panic_line} is not at {file}:{line}");
+        assert!(
+            is_there,
+            "{panic_file}:{panic_line} is not at {file}:{line}"
+        );
     }
 }
 

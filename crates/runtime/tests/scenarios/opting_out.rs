@@ -109,7 +109,11 @@ fn a14_the_memory_is_freed_after_an_access_that_opted_out() {
         let other = s3.download(&same_size)?;
         gate.open();
         assert_eq!(other.wait()?, [9.0; 2 * N]);
-        assert_eq!(held.wait()?, [0.0; 2 * N], "the memory was used again too early");
+        assert_eq!(
+            held.wait()?,
+            [0.0; 2 * N],
+            "the memory was used again too early"
+        );
         Ok(())
     });
 }

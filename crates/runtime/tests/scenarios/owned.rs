@@ -150,7 +150,11 @@ fn owned_sources_in_waiting_stay_bounded() {
     thread::scope(|scope| {
         let uploads = scope.spawn(|| {
             for _ in 0..3 {
-                drop(stream.upload_owned_into(source.clone(), &mut target).unwrap());
+                drop(
+                    stream
+                        .upload_owned_into(source.clone(), &mut target)
+                        .unwrap(),
+                );
             }
         });
         thread::sleep(Duration::from_millis(50));
@@ -167,7 +171,8 @@ fn b13_a_source_that_is_not_taken_comes_back_with_the_error() {
     scenario(|rig| {
         let stream = rig.stream();
         let mut target = stream.zeros::<u32>(3)?;
-        let Err(Rejected { error, source, .. }) = stream.upload_owned_into(vec![1, 2, 3, 4], &mut target)
+        let Err(Rejected { error, source, .. }) =
+            stream.upload_owned_into(vec![1, 2, 3, 4], &mut target)
         else {
             panic!("four elements do not fit in three");
         };
@@ -184,7 +189,8 @@ fn b13_a_source_that_is_not_taken_comes_back_with_the_error() {
         ));
 
         let elsewhere = Device::simulated()?.stream()?;
-        let Err(Rejected { error, source, .. }) = elsewhere.upload_owned_into(vec![1, 2, 3], &mut target)
+        let Err(Rejected { error, source, .. }) =
+            elsewhere.upload_owned_into(vec![1, 2, 3], &mut target)
         else {
             panic!("the target is on another device");
         };
@@ -210,7 +216,11 @@ fn b11_a_registered_vector_is_read_and_written_between_copies() {
             let mut target = s1.zeros::<u32>(len)?;
             let gate = rig.gate(&s1);
             s1.copy(&pinned, &mut target)?;
-            assert_eq!(pinned.read()?[0], 1, "reading beside a read waits for nothing");
+            assert_eq!(
+                pinned.read()?[0],
+                1,
+                "reading beside a read waits for nothing"
+            );
             gate.open();
             pinned.write()?.fill(9);
             assert!(s2.download(&target)?.wait()? == rising(len, 1));
@@ -261,7 +271,11 @@ fn a_registered_vector_comes_back_itself_if_the_device_is_idle_and_as_a_copy_if_
         let gate = rig.gate(&s2);
         let copy = pinned.into_vec()?;
         if rig.gates_hold() {
-            assert_ne!(copy.as_ptr(), address, "unlocking it would wait for the gate");
+            assert_ne!(
+                copy.as_ptr(),
+                address,
+                "unlocking it would wait for the gate"
+            );
         }
         assert!(copy == rising(SMALL, 1));
         gate.open();
@@ -280,10 +294,17 @@ fn b12_a_registered_vector_dropped_in_flight_is_unlocked_when_the_device_is_idle
         drop(pinned);
         let other = Pinned::register(&rig.device, rising(SMALL, 6)).unwrap();
         if rig.gates_hold() {
-            assert_eq!(calls.count("host_unregister"), 0, "it would wait for the gate");
+            assert_eq!(
+                calls.count("host_unregister"),
+                0,
+                "it would wait for the gate"
+            );
         }
         gate.open();
-        assert_eq!(s2.download(&target).unwrap().wait().unwrap(), rising(SMALL, 5));
+        assert_eq!(
+            s2.download(&target).unwrap().wait().unwrap(),
+            rising(SMALL, 5)
+        );
         drop((other, target));
         for _ in 0..1000 {
             // Looks whether the device is idle.
@@ -304,7 +325,8 @@ fn b13_a_vector_that_cannot_be_registered_comes_back_with_the_error() {
             let hit = call == "host_register";
             hit.then(|| DriverError::new("cuMemHostRegister", ResultCode::OUT_OF_MEMORY))
         });
-        let Err(Rejected { error, source, .. }) = Pinned::register(&rig.device, rising(SMALL, 5)) else {
+        let Err(Rejected { error, source, .. }) = Pinned::register(&rig.device, rising(SMALL, 5))
+        else {
             panic!("it was made to fail");
         };
         assert!(matches!(error, Error::Driver(_)), "{error:?}");
@@ -324,8 +346,9 @@ fn awaited_guards_wait_for_the_copies_in_their_way_alone() {
         // Work behind the copy that its guard must not wait for.
         let behind = rig.gate(&s1);
         thread::scope(|scope| {
-            let guard =
-                scope.spawn(|| pollster::block_on(async { pinned.read_async().await.map(|v| v.to_vec()) }));
+            let guard = scope.spawn(|| {
+                pollster::block_on(async { pinned.read_async().await.map(|v| v.to_vec()) })
+            });
             thread::sleep(Duration::from_millis(2));
             if rig.gates_hold() {
                 assert!(!guard.is_finished());

@@ -98,7 +98,10 @@ fn simulated(schedule: Schedule, rules: Rules) -> Place {
 
 #[test]
 fn both_readings_of_every_rule_are_met_under_every_kind_of_schedule() {
-    assert_eq!((rules(0), rules(0b1_1111)), (Rules::observed(), Rules::strict()));
+    assert_eq!(
+        (rules(0), rules(0b1_1111)),
+        (Rules::observed(), Rules::strict())
+    );
     let is_random = |place: &&Place| place.name.starts_with("Random");
     let random: Vec<_> = all_simulated()
         .iter()
@@ -115,9 +118,16 @@ fn both_readings_of_every_rule_are_met_under_every_kind_of_schedule() {
         .collect();
     for threads in [1, 4] {
         let sizes = Sizes::Tiny { threads };
-        let of = |bounded: bool| move |place: &&Place| place.sizes == sizes && place.gates_hold != bounded;
-        assert!(tiny.iter().any(|place| of(true)(&place)) && tiny.iter().any(|place| of(false)(&place)));
+        let of = |bounded: bool| {
+            move |place: &&Place| place.sizes == sizes && place.gates_hold != bounded
+        };
+        assert!(
+            tiny.iter().any(|place| of(true)(&place)) && tiny.iter().any(|place| of(false)(&place))
+        );
     }
-    let fixed = all_simulated().iter().filter(|place| !is_random(place)).count();
+    let fixed = all_simulated()
+        .iter()
+        .filter(|place| !is_random(place))
+        .count();
     assert_eq!((fixed, random.len()), (12, 80));
 }

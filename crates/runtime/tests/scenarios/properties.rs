@@ -14,7 +14,10 @@ fn the_properties_of_a_device_agree_with_each_other() {
     everywhere(|rig| {
         let properties = rig.device.properties().unwrap();
         assert_eq!(properties.name, rig.device.name());
-        assert_eq!(properties.compute_capability, rig.device.compute_capability());
+        assert_eq!(
+            properties.compute_capability,
+            rig.device.compute_capability()
+        );
         assert_eq!(
             i64::from(properties.multiprocessors),
             i64::from(rig.device.multiprocessors())
@@ -67,7 +70,8 @@ fn every_counted_gpu_opens_and_no_more() {
 #[test]
 fn the_devices_of_a_simulated_gpu_have_uuids_and_addresses_of_their_own() {
     let gpu = Gpu::new(SimConfig::new().devices(2));
-    let [first, second] = [0, 1].map(|ordinal| Device::of(&gpu, ordinal).unwrap().properties().unwrap());
+    let [first, second] =
+        [0, 1].map(|ordinal| Device::of(&gpu, ordinal).unwrap().properties().unwrap());
     assert_ne!(first.uuid, second.uuid);
     assert_ne!(first.pci_address, second.pci_address);
 }

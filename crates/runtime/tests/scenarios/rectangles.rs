@@ -79,8 +79,15 @@ fn a04_rectangles_are_ordered_exactly_where_they_overlap() {
         ];
         for (rows, cols) in around {
             let part = plane.rect(rows.clone(), cols.clone())?;
-            assert_eq!(s2.download_2d(&part)?.wait()?, vec![0; part.rows() * part.cols()]);
-            assert_eq!(calls.count("stream_wait_event"), 0, "{rows:?} × {cols:?} waits");
+            assert_eq!(
+                s2.download_2d(&part)?.wait()?,
+                vec![0; part.rows() * part.cols()]
+            );
+            assert_eq!(
+                calls.count("stream_wait_event"),
+                0,
+                "{rows:?} × {cols:?} waits"
+            );
         }
         let line = s2.download(image.slice(20 * COLS..20 * COLS + 30))?;
         assert_eq!(line.wait()?, [0; 30], "a range between the rows");
@@ -160,7 +167,10 @@ fn what_rectangles_cost() {
             [("copy_2d_async", 1)]
         );
         calls.forget();
-        stream.copy_2d(image.plane(ROWS, COLS)?.rect(3..5, ..)?, small.plane_mut(2, 50)?)?;
+        stream.copy_2d(
+            image.plane(ROWS, COLS)?.rect(3..5, ..)?,
+            small.plane_mut(2, 50)?,
+        )?;
         let gapless: Vec<_> = calls.counts().into_iter().collect();
         assert_eq!(gapless, [("copy_device_to_device_async", 1)]);
         calls.forget();
@@ -174,7 +184,11 @@ fn what_rectangles_cost() {
         assert_eq!(fill, wanted, "1, 2, 4, … rows");
         calls.forget();
         let source = vec![6; 10 * 30];
-        stream.upload_2d(&source, 30, image.plane_mut(ROWS, COLS)?.rect_mut(..10, 20..)?)?;
+        stream.upload_2d(
+            &source,
+            30,
+            image.plane_mut(ROWS, COLS)?.rect_mut(..10, 20..)?,
+        )?;
         assert_eq!(calls.count("copy_2d_async"), 1, "{:?}", calls.counts());
         assert_eq!(calls.count("copy_host_to_device_async"), 0);
         assert_eq!(stream.download(image.slice(..9 * COLS))?.wait()?, {
@@ -237,7 +251,10 @@ fn b13_rectangles_that_do_not_fit_are_typed_errors_and_enqueue_nothing() {
             target_rows: 4,
             target_cols: 3,
         };
-        assert_eq!(problem(stream.copy_2d(a.plane(3, 4)?, b.plane_mut(4, 3)?)), shape);
+        assert_eq!(
+            problem(stream.copy_2d(a.plane(3, 4)?, b.plane_mut(4, 3)?)),
+            shape
+        );
         let other = problem(stream.copy_2d(a.plane(3, 4)?, foreign.plane_mut(3, 4)?));
         assert!(
             matches!(other, Problem::OtherDevice { operand: 1, .. }),
@@ -251,7 +268,10 @@ fn b13_rectangles_that_do_not_fit_are_typed_errors_and_enqueue_nothing() {
         let host = problem(stream.copy_2d(other_pinned.plane(3, 4)?, pinned.plane_mut(3, 4)?));
         assert_eq!(host, Problem::BothOnHost);
         let on_host = Problem::OnHost { operand: 0 };
-        assert_eq!(problem(stream.fill_2d(pinned.plane_mut(3, 4)?, [1; 3])), on_host);
+        assert_eq!(
+            problem(stream.fill_2d(pinned.plane_mut(3, 4)?, [1; 3])),
+            on_host
+        );
         assert_eq!(problem(stream.download_2d(pinned.plane(3, 4)?)), on_host);
         let short = problem(stream.upload_2d(&[[0; 3]; 11], 4, b.plane_mut(3, 4)?));
         assert_eq!(
@@ -288,7 +308,10 @@ fn b15_rectangles_without_elements_and_of_single_rows_and_columns() {
             stream.copy_2d(empty.plane(rows, cols)?, pinned.plane_mut(rows, cols)?)?;
             stream.fill_2d(empty.plane_mut(rows, cols)?, 1)?;
             stream.upload_2d(&[], 0, empty.plane_mut(rows, cols)?)?;
-            assert_eq!(stream.download_2d(empty.plane(rows, cols)?)?.wait()?, [0; 0]);
+            assert_eq!(
+                stream.download_2d(empty.plane(rows, cols)?)?.wait()?,
+                [0; 0]
+            );
             assert_eq!(empty.plane_mut(rows, cols)?.tiles_mut(2, 2).count(), 0);
         }
         let nothing = numbers.plane(2, 3)?.rect(1..1, 2..)?;

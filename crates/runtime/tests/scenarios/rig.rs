@@ -224,7 +224,11 @@ impl Rig {
         } else {
             count <= expected
         };
-        assert!(is_right, "{call}, expected {expected}: {:?}", calls.counts());
+        assert!(
+            is_right,
+            "{call}, expected {expected}: {:?}",
+            calls.counts()
+        );
     }
 
     /// As [`LARGE_LEN`], in the sizes that are copied here.
@@ -282,7 +286,10 @@ impl Rig {
     fn assert_no_reports(&self) {
         if let Some(gpu) = &self.gpu {
             let reports = gpu.reports();
-            assert!(reports.is_empty(), "the simulated device complains: {reports:#?}");
+            assert!(
+                reports.is_empty(),
+                "the simulated device complains: {reports:#?}"
+            );
         }
     }
 }
@@ -363,7 +370,8 @@ impl Flag {
             .primary_context_retain(DeviceOrdinal::from_raw(0))
             .expect("a context");
         // SAFETY: the context was just retained.
-        let pointer = unsafe { driver.host_alloc(context, size_of::<AtomicU32>()) }.expect("pinned memory");
+        let pointer =
+            unsafe { driver.host_alloc(context, size_of::<AtomicU32>()) }.expect("pinned memory");
         let word = pointer.cast::<AtomicU32>();
         // SAFETY: the memory is new, large enough and aligned to a page.
         unsafe { word.write(AtomicU32::new(0)) };

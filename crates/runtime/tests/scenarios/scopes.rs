@@ -73,7 +73,10 @@ fn b07_forgetting_everything_is_sound() {
                 let mut copied = s1.zeros::<u32>(N)?;
                 s1.copy(&in_flight, &mut copied)?;
                 mem::forget((copied, in_flight));
-                #[expect(forgetting_references, reason = "a reference is all that there is to forget")]
+                #[expect(
+                    forgetting_references,
+                    reason = "a reference is all that there is to forget"
+                )]
                 mem::forget(scope);
                 Ok(())
             })
@@ -134,7 +137,10 @@ fn b14_a_scope_left_by_an_error_waits_first() {
         let Err(Error::Misuse(misuse)) = result else {
             panic!("the lengths differ: {result:?}")
         };
-        assert!(matches!(misuse.problem(), Problem::Length { .. }), "{misuse}");
+        assert!(
+            matches!(misuse.problem(), Problem::Length { .. }),
+            "{misuse}"
+        );
         assert!(waited || !rig.gates_hold());
         assert_eq!(target, [1; N]);
         Ok(())

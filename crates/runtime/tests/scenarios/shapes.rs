@@ -44,7 +44,13 @@ fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
                 target_len: 2,
             };
             assert_eq!(problem(stream.copy(&a, &mut short)), pinned);
-            assert_eq!(problem(a.try_slice(2..5)), Problem::Range { range: 2..5, len: 4 });
+            assert_eq!(
+                problem(a.try_slice(2..5)),
+                Problem::Range {
+                    range: 2..5,
+                    len: 4
+                }
+            );
             let (start, end) = (3, 1);
             let reversed = problem(a.try_slice(start..end));
             assert_eq!(
@@ -80,7 +86,13 @@ fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
             assert!(matches!(shared, Problem::Grid { .. }), "{shared}");
             let huge = problem(stream.zeros::<u64>(usize::MAX / 4));
             assert!(
-                matches!(huge, Problem::TooLarge { element_bytes: 8, .. }),
+                matches!(
+                    huge,
+                    Problem::TooLarge {
+                        element_bytes: 8,
+                        ..
+                    }
+                ),
                 "{huge}"
             );
 

@@ -121,7 +121,14 @@ fn a_kernel_uses_all_the_shared_memory_that_the_device_has() {
             let (stream, kernels) = (rig.stream(), shared::load(&rig.device)?);
             let most = most_bytes(&rig.device);
             assert!(most > USUAL_BYTES, "{most}");
-            for bytes in [1024, USUAL_BYTES, USUAL_BYTES + 4, 100_000, most / 4 * 4, 2048] {
+            for bytes in [
+                1024,
+                USUAL_BYTES,
+                USUAL_BYTES + 4,
+                100_000,
+                most / 4 * 4,
+                2048,
+            ] {
                 let n = bytes / 4;
                 let words: Vec<u32> = (0..n).map(|at| at.wrapping_mul(2_654_435_761)).collect();
                 let input = stream.upload(&words)?;
@@ -159,7 +166,8 @@ fn more_shared_memory_than_the_device_has_is_an_error_with_the_limit() {
             let input = stream.upload::<u32>(input).unwrap();
             calls.forget();
             let refused = problem(kernels.reverse(&stream, block(1, asked), &mut out, &input, 0));
-            let detail = format!("{asked} bytes of dynamic shared memory; a block has at most {most} here");
+            let detail =
+                format!("{asked} bytes of dynamic shared memory; a block has at most {most} here");
             assert_eq!(refused, Problem::Grid { detail });
         }
         let refused = problem(kernels.last(&stream, block(1, most - 4095), &mut out, 1));
@@ -217,9 +225,13 @@ fn a_failure_to_opt_in_is_the_answer_and_nothing_is_enqueued() {
         let refused = kernels.last(&stream, block(1, 60_000), &mut out, 9);
         assert!(matches!(refused, Err(Error::Driver(error)) if error == failure));
         assert!(calls.counts().is_empty(), "{:?}", calls.counts());
-        kernels.last(&stream, block(1, 40_000), &mut out, 9).unwrap();
+        kernels
+            .last(&stream, block(1, 40_000), &mut out, 9)
+            .unwrap();
         calls.fail_no_more();
-        kernels.last(&stream, block(1, 60_000), &mut out, 9).unwrap();
+        kernels
+            .last(&stream, block(1, 60_000), &mut out, 9)
+            .unwrap();
         assert_eq!(calls.count("launch_kernel"), 2);
         assert_eq!(stream.download(&out).unwrap().wait().unwrap(), [7, 5]);
     });

@@ -105,7 +105,9 @@ fn a_subscriber_may_ask_the_device_whose_loss_it_is_told_of() {
                     call_back(&device),
                     stream.synchronize(),
                     stream.zeros::<u8>(1).map(drop),
-                    device.lost().map_or(Ok(()), |error| Err(Error::Driver(error))),
+                    device
+                        .lost()
+                        .map_or(Ok(()), |error| Err(Error::Driver(error))),
                 ];
                 let _ = self.0.send(answers);
             }

@@ -131,7 +131,14 @@ fn both_orders(schedule: Schedule, rounds: usize) {
                     {
                         let mut common = common.lock().unwrap();
                         kernels
-                            .vecadd(&stream, Grid::linear(N), &*common, ones, &mut made, N as u64)
+                            .vecadd(
+                                &stream,
+                                Grid::linear(N),
+                                &*common,
+                                ones,
+                                &mut made,
+                                N as u64,
+                            )
                             .unwrap();
                         other.copy(&made, &mut *common).unwrap();
                     }

@@ -130,7 +130,10 @@ fn b01_a_download_in_pieces_is_as_old_as_its_call() {
         rig.assert_pending(&new);
         gate.open();
         assert!(new.wait()? == vec![7; 9 * PIECE]);
-        assert!(old.wait()? == rising(9 * PIECE, 1), "a later write overtook it");
+        assert!(
+            old.wait()? == rising(9 * PIECE, 1),
+            "a later write overtook it"
+        );
         Ok(())
     });
 }
@@ -186,7 +189,10 @@ fn a_download_larger_than_the_staging_limit_stays_within_it() {
         let pending = thread::scope(|scope| {
             let call = scope.spawn(|| s1.download(&a));
             thread::sleep(Duration::from_millis(3));
-            assert!(!call.is_finished(), "there is not so much page-locked memory");
+            assert!(
+                !call.is_finished(),
+                "there is not so much page-locked memory"
+            );
             drop(hold);
             call.join().unwrap().unwrap()
         });
@@ -270,7 +276,10 @@ fn many_threads_transfer_at_once() {
                         let expected = rising(20 * PIECE + thread, round);
                         let a = stream.upload(&expected).unwrap();
                         let owned = stream.upload_owned(expected.clone()).unwrap();
-                        let back = (stream.download(&a).unwrap(), stream.download(&owned).unwrap());
+                        let back = (
+                            stream.download(&a).unwrap(),
+                            stream.download(&owned).unwrap(),
+                        );
                         assert!(back.1.wait().unwrap() == expected);
                         assert!(pollster::block_on(back.0).unwrap() == expected);
                     }
@@ -310,14 +319,19 @@ fn small_uploads_on_a_busy_stream_share_blocks_and_their_events() {
     let hold = gpu.hold(stream.as_raw());
     calls.forget();
     for round in 0..256 {
-        stream.upload_into(&[round as u8; 4096], &mut target).unwrap();
+        stream
+            .upload_into(&[round as u8; 4096], &mut target)
+            .unwrap();
     }
     // Blocks of 256 KiB have room for 64 of them; a full one has an event behind it.
     assert_eq!(calls.count("copy_host_to_device_async"), 256);
     assert_eq!(calls.count("host_alloc"), 4);
     assert_eq!(calls.count("event_record"), 3);
     drop(hold);
-    assert_eq!(stream.download(&target).unwrap().wait().unwrap(), [255; 4096]);
+    assert_eq!(
+        stream.download(&target).unwrap().wait().unwrap(),
+        [255; 4096]
+    );
 }
 
 #[test]
@@ -326,11 +340,15 @@ fn blocks_are_used_again_though_the_stream_is_never_idle() {
         let stream = device.stream().unwrap();
         let mut target = stream.zeros::<u8>(64 * PIECE).unwrap();
         calls.forget();
-        stream.upload_into(&rising(64 * PIECE, 1), &mut target).unwrap();
+        stream
+            .upload_into(&rising(64 * PIECE, 1), &mut target)
+            .unwrap();
         stream.synchronize().unwrap();
         let hold = gpu.hold(stream.as_raw());
         // The blocks of the first are free, whatever is on the stream by now.
-        stream.upload_into(&rising(64 * PIECE, 2), &mut target).unwrap();
+        stream
+            .upload_into(&rising(64 * PIECE, 2), &mut target)
+            .unwrap();
         let pieces = calls.count("copy_host_to_device_async") / 2;
         assert!(calls.count("host_alloc") <= pieces, "{:?}", calls.counts());
         drop(hold);

@@ -1,6 +1,9 @@
 //! Scenarios with two devices. A machine with one GPU cannot run them: there they are left out by name.
 
-#![allow(unsafe_code, reason = "launches a kernel that faults, and plays other code")]
+#![allow(
+    unsafe_code,
+    reason = "launches a kernel that faults, and plays other code"
+)]
 
 use millstream::{
     Device, Error, Grid, Problem, Result, Stream,
@@ -227,7 +230,8 @@ fn d03_a_device_is_lost_with_the_one_whose_data_it_waits_for_and_with_no_other()
         Schedule::Random(1),
         Schedule::Random(2),
     ] {
-        for (copy_first, on_target) in [(false, false), (false, true), (true, false), (true, true)] {
+        for (copy_first, on_target) in [(false, false), (false, true), (true, false), (true, true)]
+        {
             let _watch = Watch::over(format!("{schedule:?}, {copy_first}, {on_target}"));
             let gpu = Gpu::new(SimConfig::new().devices(4).schedule(schedule));
             let n = LARGE_LEN;
@@ -248,7 +252,10 @@ fn d03_a_device_is_lost_with_the_one_whose_data_it_waits_for_and_with_no_other()
                     .copy(&source, &mut target)
                     .unwrap();
                 s2.copy(&target, &mut further).unwrap();
-                arrived = Some((s1.download(&target).unwrap(), s2.download(&further).unwrap()));
+                arrived = Some((
+                    s1.download(&target).unwrap(),
+                    s2.download(&further).unwrap(),
+                ));
                 drop(hold);
             };
             if copy_first {
@@ -271,7 +278,9 @@ fn d03_a_device_is_lost_with_the_one_whose_data_it_waits_for_and_with_no_other()
             assert_eq!(devices[1].lost().is_some(), !copy_first);
             assert_eq!(devices[2].lost().is_some(), !copy_first);
             assert!(devices[3].lost().is_none());
-            let works = s3.upload(&[1_u8]).and_then(|buffer| s3.download(&buffer)?.wait());
+            let works = s3
+                .upload(&[1_u8])
+                .and_then(|buffer| s3.download(&buffer)?.wait());
             assert_eq!(works.unwrap(), [1]);
             if copy_first {
                 assert!(s1.download(&target).unwrap().wait().unwrap() == rising(n, 1));

@@ -87,7 +87,9 @@ fn attempt(rig: &Rig, calls: &Calls, verb: Verb, call: &'static str, panics: boo
     rig.assert_pending(&value);
     gate.open();
     let value = value.wait()?;
-    assert!([3.0, 4.0, 2.0].contains(&value[0]) && value.iter().all(|&element| element == value[0]));
+    assert!(
+        [3.0, 4.0, 2.0].contains(&value[0]) && value.iter().all(|&element| element == value[0])
+    );
     if failed.load(Ordering::SeqCst) && call != "event_record" {
         assert_eq!(value, [3.0; N], "what failed in {call} has not run");
     }

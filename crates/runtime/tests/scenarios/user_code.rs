@@ -141,7 +141,12 @@ pub(crate) fn call_back(device: &Device) -> Result<()> {
     let timeline = device.timeline()?;
     stream.fill(&mut sum, 1.0)?;
     assert!(!timeline.finish()?.operations.is_empty());
-    let _ = (device.memory()?, device.health(), device.lost(), device.name());
+    let _ = (
+        device.memory()?,
+        device.health(),
+        device.lost(),
+        device.name(),
+    );
     device.trim()?;
     stream.synchronize()
 }
@@ -169,7 +174,10 @@ fn assert_alive(rig: &Rig, when: &str) -> Result<()> {
     drop(rig.stream().upload_owned(Arc::clone(&source))?);
     let started = Instant::now();
     while Arc::strong_count(&source) > 1 {
-        assert!(started.elapsed() < NOTICED_WITHIN, "a source is kept when {when}");
+        assert!(
+            started.elapsed() < NOTICED_WITHIN,
+            "a source is kept when {when}"
+        );
         thread::sleep(Duration::from_millis(1));
     }
     Ok(())
@@ -260,7 +268,9 @@ impl Drop for Owner {
 }
 
 fn poll_once(pending: &mut Pending<Vec<u8>>, waker: &Waker) -> bool {
-    pin!(pending).poll(&mut Context::from_waker(waker)).is_ready()
+    pin!(pending)
+        .poll(&mut Context::from_waker(waker))
+        .is_ready()
 }
 
 #[test]
@@ -371,7 +381,9 @@ fn a_waker_may_await_and_its_destructor_too() {
         drop(waker);
         gate.open();
         // The reactor drops the last reference when it has called it.
-        let value = told.recv_timeout(NOTICED_WITHIN).expect("the destructor hangs");
+        let value = told
+            .recv_timeout(NOTICED_WITHIN)
+            .expect("the destructor hangs");
         assert_eq!(value?, [9]);
         assert_eq!(pending.wait()?, [1, 2, 3]);
         Ok(())

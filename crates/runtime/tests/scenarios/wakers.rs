@@ -60,7 +60,9 @@ fn a_waker_may_poll_and_drop_its_future() {
     Arc::clone(&task).wake();
     assert!(value.try_recv().is_err(), "the stream is held");
     drop(hold);
-    let value = value.recv_timeout(NOTICED_WITHIN).expect("the value arrives");
+    let value = value
+        .recv_timeout(NOTICED_WITHIN)
+        .expect("the value arrives");
     assert_eq!(value.unwrap(), [1, 2, 3]);
 }
 
@@ -118,6 +120,8 @@ fn d06_a_waker_that_panics_harms_no_other() {
     let (sender, value) = mpsc::channel();
     thread::spawn(move || sender.send(pollster::block_on(pending)));
     drop(hold);
-    let value = value.recv_timeout(NOTICED_WITHIN).expect("the value arrives");
+    let value = value
+        .recv_timeout(NOTICED_WITHIN)
+        .expect("the value arrives");
     assert_eq!(value.unwrap(), [1, 2, 3]);
 }

@@ -110,9 +110,21 @@ fn b13_a_copy_past_the_ends_of_an_array_is_refused() {
         let elsewhere = millstream::Device::simulated()?.stream()?;
         calls.forget();
         let source = problem(stream.copy_within(&mut array, 2..4, 0));
-        assert_eq!(source, Problem::Range { range: 2..4, len: 3 });
+        assert_eq!(
+            source,
+            Problem::Range {
+                range: 2..4,
+                len: 3
+            }
+        );
         let target = problem(stream.copy_within(&mut array, 1.., 2));
-        assert_eq!(target, Problem::Range { range: 2..4, len: 3 });
+        assert_eq!(
+            target,
+            Problem::Range {
+                range: 2..4,
+                len: 3
+            }
+        );
         let far = problem(stream.copy_within(&mut array, .., usize::MAX));
         assert!(matches!(far, Problem::Range { len: 3, .. }), "{far}");
         let other = problem(elsewhere.copy_within(&mut array, .., 0));
@@ -152,7 +164,10 @@ fn fill_odd<const N: usize>(stream: &millstream::Stream) -> Result<()> {
             place.copy_from_slice(&value.0);
         }
         let found = stream.download(&bytes)?.wait()?;
-        assert_eq!(found, expected, "{elements} elements of {N} bytes from {offset}");
+        assert_eq!(
+            found, expected,
+            "{elements} elements of {N} bytes from {offset}"
+        );
     }
     Ok(())
 }

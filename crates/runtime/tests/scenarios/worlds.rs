@@ -28,7 +28,8 @@ pub(crate) fn open(calls: &Arc<Calls>, ordinal: i32) -> Result<Device> {
 /// All of its devices, opened.
 pub(crate) fn worlds(schedule: Schedule, devices: u32) -> (Gpu, Arc<Calls>, Vec<Device>) {
     let (gpu, calls) = unopened(schedule, devices);
-    let opened = (0..devices as i32).map(|ordinal| open(&calls, ordinal).expect("the device opens"));
+    let opened =
+        (0..devices as i32).map(|ordinal| open(&calls, ordinal).expect("the device opens"));
     let opened = opened.collect();
     (gpu, calls, opened)
 }

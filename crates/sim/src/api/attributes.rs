@@ -70,7 +70,10 @@ pub(crate) fn value(device: usize, attribute: DeviceAttribute) -> Answer<i32> {
         _ => {
             return Err(Refusal::new(
                 ResultCode::INVALID_VALUE,
-                format!("the simulated device has no attribute {}", attribute.as_raw()),
+                format!(
+                    "the simulated device has no attribute {}",
+                    attribute.as_raw()
+                ),
             ));
         }
     })

@@ -9,7 +9,10 @@ use crate::{
 };
 
 impl Session<'_> {
-    pub(crate) fn primary_context_retain(&mut self, ordinal: DeviceOrdinal) -> Answer<ContextHandle> {
+    pub(crate) fn primary_context_retain(
+        &mut self,
+        ordinal: DeviceOrdinal,
+    ) -> Answer<ContextHandle> {
         let index = self.device_index(ordinal)?;
         self.devices[index].references += 1;
         if let Some(context) = self.devices[index].context {
@@ -73,7 +76,9 @@ impl Session<'_> {
         world.streams.retain(|_, stream| stream.context != context);
         world.race.context_gone(context);
         world.events.retain(|_, event| event.context != context);
-        world.functions.retain(|_, function| function.context != context);
+        world
+            .functions
+            .retain(|_, function| function.context != context);
         world.modules.retain(|_, module| module.context != context);
     }
 

@@ -92,10 +92,17 @@ impl Session<'_> {
     }
 
     /// Where one row lies, with the base of its allocation; pageable memory has none.
-    fn place_row(&self, address: u64, end: End, bytes: u64) -> Result<(Place, Option<u64>), AccessError> {
+    fn place_row(
+        &self,
+        address: u64,
+        end: End,
+        bytes: u64,
+    ) -> Result<(Place, Option<u64>), AccessError> {
         let host = match end {
             End::Device(_) => return self.mapped(address, bytes),
-            End::Unified(_) if MemoryMap::is_device_address(address) => return self.mapped(address, bytes),
+            End::Unified(_) if MemoryMap::is_device_address(address) => {
+                return self.mapped(address, bytes);
+            }
             End::Host(range) | End::Unified(range) => range,
         };
         match self.memory.classify_host(address, bytes)? {
@@ -198,9 +205,13 @@ impl Session<'_> {
             (Some(range), _) => capture(range, &mut rows),
             (
                 None,
-                Place::Device { address, .. } | Place::Managed { address } | Place::Pinned { address },
+                Place::Device { address, .. }
+                | Place::Managed { address }
+                | Place::Pinned { address },
             ) => Source::Mapped(address),
-            (None, Place::Pageable(range)) if direction == Direction::HostToHost => Source::Host(range),
+            (None, Place::Pageable(range)) if direction == Direction::HostToHost => {
+                Source::Host(range)
+            }
             (None, Place::Pageable(range)) => {
                 if bytes <= STAGED_BYTES {
                     // Staging by the host. Beyond this size the rate of the whole copy includes it.
@@ -210,9 +221,9 @@ impl Session<'_> {
             }
         };
         let target = match target {
-            Place::Device { address, .. } | Place::Managed { address } | Place::Pinned { address } => {
-                Target::Mapped(address)
-            }
+            Place::Device { address, .. }
+            | Place::Managed { address }
+            | Place::Pinned { address } => Target::Mapped(address),
             Place::Pageable(range) => Target::Host(range),
         };
         let kind = OpKind::Copy(Copy {
@@ -266,7 +277,8 @@ impl Session<'_> {
                 writes.next();
             } else {
                 let bytes = rows.bytes();
-                let text = format!("a copy of {bytes} bytes from {from:#x} to {to:#x} overlaps itself");
+                let text =
+                    format!("a copy of {bytes} bytes from {from:#x} to {to:#x} overlaps itself");
                 self.report(ReportKind::Overlap, text);
                 return;
             }
@@ -299,16 +311,26 @@ impl Session<'_> {
                 }
             }
             // Rule 9.
-            (Form::Async, Direction::DeviceToPageable) if rules.pageable_download.is_strict() => Blocks::Not,
+            (Form::Async, Direction::DeviceToPageable) if rules.pageable_download.is_strict() => {
+                Blocks::Not
+            }
             // Rules 9 and 11.
-            (Form::Async, Direction::DeviceToPageable | Direction::HostToHost) => Blocks::ForTheCopy,
+            (Form::Async, Direction::DeviceToPageable | Direction::HostToHost) => {
+                Blocks::ForTheCopy
+            }
             // Rules 7 and 14.
             (Form::Async | Form::AsyncCaptured, _) => Blocks::Not,
         }
     }
 
     /// Waits as it does; the host may rely on no more than what is promised.
-    fn block(&mut self, context: ContextHandle, blocks: Blocks, promised: Blocks, copy: Goal) -> Answer<()> {
+    fn block(
+        &mut self,
+        context: ContextHandle,
+        blocks: Blocks,
+        promised: Blocks,
+        copy: Goal,
+    ) -> Answer<()> {
         let seen = match (promised, copy.ops.first()) {
             (Blocks::Not, _) | (_, None) => Seen::default(),
             (_, Some(id)) => self.race.operation(*id, promised == Blocks::ForTheCopy),
@@ -390,7 +412,9 @@ impl End {
 impl Place {
     fn address(self) -> u64 {
         match self {
-            Self::Device { address, .. } | Self::Managed { address } | Self::Pinned { address } => address,
+            Self::Device { address, .. } | Self::Managed { address } | Self::Pinned { address } => {
+                address
+            }
             Self::Pageable(range) => range.address(),
         }
     }
@@ -404,16 +428,25 @@ fn capture(source: HostRange, rows: &mut Rows) -> Source {
 
 fn direction(target: Place, source: Place) -> Direction {
     match (source, target) {
-        (Place::Pinned { .. }, Place::Device { .. } | Place::Managed { .. }) => Direction::PinnedToDevice,
-        (Place::Pageable(_), Place::Device { .. } | Place::Managed { .. }) => Direction::PageableToDevice,
-        (Place::Device { .. } | Place::Managed { .. }, Place::Pinned { .. }) => Direction::DeviceToPinned,
-        (Place::Device { .. } | Place::Managed { .. }, Place::Pageable(_)) => Direction::DeviceToPageable,
+        (Place::Pinned { .. }, Place::Device { .. } | Place::Managed { .. }) => {
+            Direction::PinnedToDevice
+        }
+        (Place::Pageable(_), Place::Device { .. } | Place::Managed { .. }) => {
+            Direction::PageableToDevice
+        }
+        (Place::Device { .. } | Place::Managed { .. }, Place::Pinned { .. }) => {
+            Direction::DeviceToPinned
+        }
+        (Place::Device { .. } | Place::Managed { .. }, Place::Pageable(_)) => {
+            Direction::DeviceToPageable
+        }
         (Place::Device { device: from, .. }, Place::Device { device: to, .. }) if from != to => {
             Direction::BetweenDevices
         }
-        (Place::Device { .. } | Place::Managed { .. }, Place::Device { .. } | Place::Managed { .. }) => {
-            Direction::WithinDevice
-        }
+        (
+            Place::Device { .. } | Place::Managed { .. },
+            Place::Device { .. } | Place::Managed { .. },
+        ) => Direction::WithinDevice,
         (Place::Pinned { .. } | Place::Pageable(_), Place::Pinned { .. } | Place::Pageable(_)) => {
             Direction::HostToHost
         }

@@ -1,6 +1,8 @@
 //! Calls for device memory, stream-ordered or not, and its pools.
 
-use millstream_driver::{ContextHandle, DevicePtr, PoolHandle, PoolUsage, ResultCode, StreamHandle};
+use millstream_driver::{
+    ContextHandle, DevicePtr, PoolHandle, PoolUsage, ResultCode, StreamHandle,
+};
 
 use crate::{
     ReportKind,
@@ -62,7 +64,9 @@ impl Session<'_> {
     /// Rule 30: blocks until every device is idle. (Page-locked memory is every device's.)
     pub(crate) fn wait_for_devices(&mut self) {
         let contexts: Vec<_> = self.contexts.keys().copied().collect();
-        let goals = contexts.into_iter().map(|context| self.context_goal(context));
+        let goals = contexts
+            .into_iter()
+            .map(|context| self.context_goal(context));
         let goal = goals.fold(Goal::default(), |mut all, one| {
             all.ops.extend(one.ops);
             all.finish_ns = all.finish_ns.max(one.finish_ns);
@@ -95,7 +99,10 @@ impl Session<'_> {
             return Err(self.out_of_memory(bytes as u64, device));
         };
         let birth = Some((OpId(self.ops_enqueued + 1), stream));
-        let Some(base) = self.memory.add_device(Kind::Pool, context, device, bytes, birth) else {
+        let Some(base) = self
+            .memory
+            .add_device(Kind::Pool, context, device, bytes, birth)
+        else {
             let pool = &mut self.devices[device as usize].pool;
             pool.freed_synchronously(budgeted(bytes as u64));
             return Err(host_out_of_memory(bytes));
@@ -136,14 +143,21 @@ impl Session<'_> {
 
     /// The pool that `pool` names, by its device.
     fn pool_device(&mut self, pool: PoolHandle) -> Answer<usize> {
-        let found = self.devices.iter().position(|device| device.pool_handle == pool);
+        let found = self
+            .devices
+            .iter()
+            .position(|device| device.pool_handle == pool);
         found.ok_or_else(|| {
             let (kind, text) = self.mint.explain(pool);
             self.breach(kind, ResultCode::INVALID_VALUE, text)
         })
     }
 
-    pub(crate) fn pool_set_release_threshold(&mut self, pool: PoolHandle, bytes: u64) -> Answer<()> {
+    pub(crate) fn pool_set_release_threshold(
+        &mut self,
+        pool: PoolHandle,
+        bytes: u64,
+    ) -> Answer<()> {
         let device = self.pool_device(pool)?;
         self.devices[device].pool.set_release_threshold(bytes);
         Ok(())

@@ -8,10 +8,10 @@
 use std::{ffi::c_void, ptr::NonNull, sync::Arc, time::Duration};
 
 use millstream_driver::{
-    Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
-    EventHandle, EventKind, FillPattern, FloatOperand, FunctionAttribute, FunctionHandle, HostAccess,
-    HostFunction, LaunchDims, ManagedAdvice, ManagedLocation, Memory2d, MemoryReuse, ModuleHandle,
-    PoolHandle, PoolUsage, PriorityRange, Side2d, StreamHandle,
+    Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver,
+    DriverError, EventHandle, EventKind, FillPattern, FloatOperand, FunctionAttribute,
+    FunctionHandle, HostAccess, HostFunction, LaunchDims, ManagedAdvice, ManagedLocation, Memory2d,
+    MemoryReuse, ModuleHandle, PoolHandle, PoolUsage, PriorityRange, Side2d, StreamHandle,
 };
 
 use super::{
@@ -144,7 +144,9 @@ impl Driver for Gpu {
     }
 
     fn driver_version(&self) -> Result<i32> {
-        self.call("cuDriverGetVersion", other, |_| Ok(attributes::DRIVER_VERSION))
+        self.call("cuDriverGetVersion", other, |_| {
+            Ok(attributes::DRIVER_VERSION)
+        })
     }
 
     fn device_count(&self) -> Result<i32> {
@@ -155,7 +157,9 @@ impl Driver for Gpu {
 
     fn device_name(&self, device: DeviceOrdinal) -> Result<String> {
         self.call("cuDeviceGetName", other, |session| {
-            session.device_index(device).map(|_| attributes::NAME.into())
+            session
+                .device_index(device)
+                .map(|_| attributes::NAME.into())
         })
     }
 
@@ -167,7 +171,9 @@ impl Driver for Gpu {
 
     fn device_total_bytes(&self, device: DeviceOrdinal) -> Result<u64> {
         self.call("cuDeviceTotalMem", other, |session| {
-            session.device_index(device).map(|_| session.config.memory_bytes)
+            session
+                .device_index(device)
+                .map(|_| session.config.memory_bytes)
         })
     }
 
@@ -224,7 +230,11 @@ impl Driver for Gpu {
         )
     }
 
-    unsafe fn stream_query(&self, context: ContextHandle, stream: StreamHandle) -> Result<Completion> {
+    unsafe fn stream_query(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+    ) -> Result<Completion> {
         self.call(
             "cuStreamQuery",
             |cost| cost.query_call_ns,
@@ -232,7 +242,11 @@ impl Driver for Gpu {
         )
     }
 
-    unsafe fn stream_synchronize(&self, context: ContextHandle, stream: StreamHandle) -> Result<()> {
+    unsafe fn stream_synchronize(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+    ) -> Result<()> {
         self.call(
             "cuStreamSynchronize",
             |cost| cost.synchronize_call_ns,
@@ -411,7 +425,9 @@ impl Driver for Gpu {
     }
 
     unsafe fn pool_usage(&self, pool: PoolHandle) -> Result<PoolUsage> {
-        self.call("cuMemPoolGetAttribute", other, |session| session.pool_usage(pool))
+        self.call("cuMemPoolGetAttribute", other, |session| {
+            session.pool_usage(pool)
+        })
     }
 
     unsafe fn host_alloc(&self, context: ContextHandle, bytes: usize) -> Result<NonNull<u8>> {
@@ -430,7 +446,12 @@ impl Driver for Gpu {
         )
     }
 
-    unsafe fn host_register(&self, context: ContextHandle, pointer: NonNull<u8>, bytes: usize) -> Result<()> {
+    unsafe fn host_register(
+        &self,
+        context: ContextHandle,
+        pointer: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<()> {
         // SAFETY: the caller promises that the range is valid until it is unregistered.
         let range = unsafe { HostRange::new(pointer.as_ptr(), bytes) };
         self.call(
@@ -458,7 +479,13 @@ impl Driver for Gpu {
         // SAFETY: the caller promises a source that is readable until the copy is done.
         let ends = (device(target), unsafe { host(source, bytes) });
         self.call("cuMemcpyHtoD", counted_inside, |session| {
-            session.copy(context, ends, bytes, StreamHandle::LEGACY, Form::Synchronous)
+            session.copy(
+                context,
+                ends,
+                bytes,
+                StreamHandle::LEGACY,
+                Form::Synchronous,
+            )
         })
     }
 
@@ -472,7 +499,13 @@ impl Driver for Gpu {
         // SAFETY: the caller promises a target that is writable, and its own to the copy, until the copy is done.
         let ends = (unsafe { host(target, bytes) }, device(source));
         self.call("cuMemcpyDtoH", counted_inside, |session| {
-            session.copy(context, ends, bytes, StreamHandle::LEGACY, Form::Synchronous)
+            session.copy(
+                context,
+                ends,
+                bytes,
+                StreamHandle::LEGACY,
+                Form::Synchronous,
+            )
         })
     }
 
@@ -485,7 +518,13 @@ impl Driver for Gpu {
     ) -> Result<()> {
         let ends = (device(target), device(source));
         self.call("cuMemcpyDtoD", counted_inside, |session| {
-            session.copy(context, ends, bytes, StreamHandle::LEGACY, Form::Synchronous)
+            session.copy(
+                context,
+                ends,
+                bytes,
+                StreamHandle::LEGACY,
+                Form::Synchronous,
+            )
         })
     }
 
@@ -546,7 +585,13 @@ impl Driver for Gpu {
         let source = unsafe { unified(source, bytes) };
         let ends = (target, source);
         self.call("cuMemcpy", counted_inside, |session| {
-            session.copy(context, ends, bytes, StreamHandle::LEGACY, Form::Synchronous)
+            session.copy(
+                context,
+                ends,
+                bytes,
+                StreamHandle::LEGACY,
+                Form::Synchronous,
+            )
         })
     }
 

@@ -1,6 +1,8 @@
 //! Event calls.
 
-use millstream_driver::{Completion, ContextHandle, EventHandle, EventKind, ResultCode, StreamHandle};
+use millstream_driver::{
+    Completion, ContextHandle, EventHandle, EventKind, ResultCode, StreamHandle,
+};
 use millstream_ptx::Site;
 
 use super::stream::completion;
@@ -25,7 +27,11 @@ impl Session<'_> {
         Ok(&self.events[&handle])
     }
 
-    pub(crate) fn event_create(&mut self, context: ContextHandle, kind: EventKind) -> Answer<EventHandle> {
+    pub(crate) fn event_create(
+        &mut self,
+        context: ContextHandle,
+        kind: EventKind,
+    ) -> Answer<EventHandle> {
         self.context(context)?;
         let handle = self.mint.next();
         self.events.insert(
@@ -40,7 +46,11 @@ impl Session<'_> {
         Ok(handle)
     }
 
-    pub(crate) fn event_destroy(&mut self, context: ContextHandle, event: EventHandle) -> Answer<()> {
+    pub(crate) fn event_destroy(
+        &mut self,
+        context: ContextHandle,
+        event: EventHandle,
+    ) -> Answer<()> {
         let lost = self.context_even_lost(context)?;
         self.event(event)?;
         self.events.remove(&event);
@@ -68,12 +78,19 @@ impl Session<'_> {
         let op = self.enqueue(stream, OpKind::Record(handle), &Goal::default());
         self.race.recorded(handle, stream);
         if let Some(event) = self.events.get_mut(&handle) {
-            event.capture = Some(Capture { op, finish_ns: None });
+            event.capture = Some(Capture {
+                op,
+                finish_ns: None,
+            });
         }
         Ok(())
     }
 
-    pub(crate) fn event_query(&mut self, current: ContextHandle, handle: EventHandle) -> Answer<Completion> {
+    pub(crate) fn event_query(
+        &mut self,
+        current: ContextHandle,
+        handle: EventHandle,
+    ) -> Answer<Completion> {
         self.context(current)?;
         let context = self.event(handle)?.context;
         self.context(context)?;
@@ -86,7 +103,11 @@ impl Session<'_> {
         Ok(completion(done))
     }
 
-    pub(crate) fn event_synchronize(&mut self, current: ContextHandle, handle: EventHandle) -> Answer<()> {
+    pub(crate) fn event_synchronize(
+        &mut self,
+        current: ContextHandle,
+        handle: EventHandle,
+    ) -> Answer<()> {
         self.context(current)?;
         let event = self.event(handle)?;
         let (context, goal) = (event.context, World::event_goal(event));

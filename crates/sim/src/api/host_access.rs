@@ -40,24 +40,44 @@ impl Gpu {
     /// ```
     #[track_caller]
     pub fn host_read(&self, pointer: *const u8, bytes: usize) {
-        self.host_access(pointer.addr() as u64, bytes, Touch::READ, Location::caller());
+        self.host_access(
+            pointer.addr() as u64,
+            bytes,
+            Touch::READ,
+            Location::caller(),
+        );
     }
 
     /// Tells the race checker that the host writes `bytes` bytes at `pointer` now. Writes nothing. Otherwise as
     /// [`host_read`](Self::host_read); the host must also be ordered after every operation that reads them.
     #[track_caller]
     pub fn host_write(&self, pointer: *const u8, bytes: usize) {
-        self.host_access(pointer.addr() as u64, bytes, Touch::WRITE, Location::caller());
+        self.host_access(
+            pointer.addr() as u64,
+            bytes,
+            Touch::WRITE,
+            Location::caller(),
+        );
     }
 
     /// The same for an access that someone tells of through the seam, with a name.
     pub(crate) fn host_accesses(&self, access: &HostAccess) {
         let _label = Label::at(access.label, access.location);
-        let touch = if access.writes { Touch::WRITE } else { Touch::READ };
+        let touch = if access.writes {
+            Touch::WRITE
+        } else {
+            Touch::READ
+        };
         self.host_access(access.address, access.bytes, touch, access.location);
     }
 
-    fn host_access(&self, address: u64, bytes: usize, touch: Touch, location: &'static Location<'static>) {
+    fn host_access(
+        &self,
+        address: u64,
+        bytes: usize,
+        touch: Touch,
+        location: &'static Location<'static>,
+    ) {
         if bytes == 0 || MemoryMap::is_device_address(address) {
             return;
         }

@@ -11,7 +11,11 @@ use crate::{
 };
 
 impl Session<'_> {
-    pub(crate) fn host_alloc(&mut self, context: ContextHandle, bytes: usize) -> Answer<NonNull<u8>> {
+    pub(crate) fn host_alloc(
+        &mut self,
+        context: ContextHandle,
+        bytes: usize,
+    ) -> Answer<NonNull<u8>> {
         let device = self.context(context)?;
         if bytes == 0 {
             let text = "a page-locked allocation of 0 bytes".to_owned();
@@ -47,7 +51,10 @@ impl Session<'_> {
             let text = "a registration of 0 bytes".to_owned();
             return Err(self.breach(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text));
         }
-        match self.memory.classify_host(range.address(), range.bytes() as u64) {
+        match self
+            .memory
+            .classify_host(range.address(), range.bytes() as u64)
+        {
             Ok(HostMemory::Pageable) => {}
             Ok(HostMemory::Pinned) => {
                 let text = format!(
@@ -59,7 +66,11 @@ impl Session<'_> {
                 return Err(self.breach(ReportKind::BadArgument, code, text));
             }
             Ok(HostMemory::Managed) => {
-                let text = format!("{} bytes at {:#x} are managed", range.bytes(), range.address());
+                let text = format!(
+                    "{} bytes at {:#x} are managed",
+                    range.bytes(),
+                    range.address()
+                );
                 return Err(self.breach(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text));
             }
             Err(error) => {
@@ -74,7 +85,11 @@ impl Session<'_> {
         Ok(())
     }
 
-    pub(crate) fn host_unregister(&mut self, context: ContextHandle, pointer: NonNull<u8>) -> Answer<()> {
+    pub(crate) fn host_unregister(
+        &mut self,
+        context: ContextHandle,
+        pointer: NonNull<u8>,
+    ) -> Answer<()> {
         self.end_host(context, pointer, Kind::Registered)
             .map_err(|mut refusal| {
                 if refusal.code == ResultCode::INVALID_VALUE {

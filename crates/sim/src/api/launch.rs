@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use millstream_driver::{ContextHandle, FunctionHandle, HostFunction, LaunchDims, ResultCode, StreamHandle};
+use millstream_driver::{
+    ContextHandle, FunctionHandle, HostFunction, LaunchDims, ResultCode, StreamHandle,
+};
 
 use super::{
     attributes::{GRID_MAX, SHARED_BYTES},
@@ -25,16 +27,24 @@ use crate::{
 pub(crate) const BLOCK_MAX: [u32; 3] = [1024, 1024, 64];
 
 /// Why a launch of this shape is refused, where so much dynamic shared memory is allowed.
-fn wrong_shape(kernel: &Kernel, dynamic_max: u32, dims: &LaunchDims) -> Option<(ResultCode, String)> {
+fn wrong_shape(
+    kernel: &Kernel,
+    dynamic_max: u32,
+    dims: &LaunchDims,
+) -> Option<(ResultCode, String)> {
     let LaunchDims {
         grid,
         block,
         shared_bytes,
     } = *dims;
     let invalid = |text: String| Some((ResultCode::INVALID_VALUE, text));
-    let within = |dims: [u32; 3], max: [u32; 3]| dims.iter().zip(max).all(|(&d, max)| (1..=max).contains(&d));
+    let within = |dims: [u32; 3], max: [u32; 3]| {
+        dims.iter().zip(max).all(|(&d, max)| (1..=max).contains(&d))
+    };
     if !within(grid, GRID_MAX) {
-        return invalid(format!("a grid of {grid:?} blocks, each of 1 to {GRID_MAX:?}"));
+        return invalid(format!(
+            "a grid of {grid:?} blocks, each of 1 to {GRID_MAX:?}"
+        ));
     }
     if !within(block, BLOCK_MAX) {
         return invalid(format!(
@@ -94,7 +104,11 @@ impl Session<'_> {
         function: &mut Option<HostFunction>,
     ) -> Answer<()> {
         let stream = self.stream(context, stream)?;
-        let id = self.enqueue(stream, OpKind::HostFunction(function.take()), &Goal::default());
+        let id = self.enqueue(
+            stream,
+            OpKind::HostFunction(function.take()),
+            &Goal::default(),
+        );
         self.host_functions.enqueued(id);
         self.wake_callback_thread();
         Ok(())
@@ -117,7 +131,11 @@ impl Session<'_> {
         let opted_in = self.functions[&function].dynamic_shared_bytes;
         let dynamic_max = opted_in.unwrap_or_else(|| dynamic_shared_default(kernel));
         if let Some((code, text)) = wrong_shape(kernel, dynamic_max, dims) {
-            return Err(self.breach(ReportKind::BadLaunch, code, format!("kernel `{name}`: {text}")));
+            return Err(self.breach(
+                ReportKind::BadLaunch,
+                code,
+                format!("kernel `{name}`: {text}"),
+            ));
         }
         let signature = kernel.signature();
         let bytes = collect(signature, params).map_err(|text| {
@@ -125,7 +143,10 @@ impl Session<'_> {
             self.breach(ReportKind::BadLaunch, ResultCode::INVALID_VALUE, text)
         })?;
         self.make_room(context, stream)?;
-        let mismatches = self.functions.get(&function).map(|function| &function.mismatches);
+        let mismatches = self
+            .functions
+            .get(&function)
+            .map(|function| &function.mismatches);
         let mismatches = mismatches.map(Arc::clone).unwrap_or_default();
         let launch = KernelLaunch {
             threads: self.config.cost.kernel_threads(dims.grid, dims.block),

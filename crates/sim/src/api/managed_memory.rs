@@ -1,6 +1,8 @@
 //! Calls for managed memory: one address for the host and every device (rules 49 to 51).
 
-use millstream_driver::{ContextHandle, DevicePtr, ManagedAdvice, ManagedLocation, ResultCode, StreamHandle};
+use millstream_driver::{
+    ContextHandle, DevicePtr, ManagedAdvice, ManagedLocation, ResultCode, StreamHandle,
+};
 
 use crate::{
     ReportKind,
@@ -15,7 +17,11 @@ use crate::{
 };
 
 impl Session<'_> {
-    pub(crate) fn mem_alloc_managed(&mut self, context: ContextHandle, bytes: usize) -> Answer<DevicePtr> {
+    pub(crate) fn mem_alloc_managed(
+        &mut self,
+        context: ContextHandle,
+        bytes: usize,
+    ) -> Answer<DevicePtr> {
         let device = self.context(context)?;
         self.refuse_empty(bytes)?;
         let start = self
@@ -23,22 +29,35 @@ impl Session<'_> {
             .add_host(Kind::Managed, context, device, bytes)
             .ok_or_else(|| host_out_of_memory(bytes))?;
         self.fence(context);
-        Ok(DevicePtr::from_raw(start.as_ptr().expose_provenance() as u64))
+        Ok(DevicePtr::from_raw(
+            start.as_ptr().expose_provenance() as u64
+        ))
     }
 
     /// Refuses a range that is not all in one managed allocation, and a location that is not there.
-    fn managed_range(&mut self, pointer: DevicePtr, bytes: usize, location: ManagedLocation) -> Answer<()> {
+    fn managed_range(
+        &mut self,
+        pointer: DevicePtr,
+        bytes: usize,
+        location: ManagedLocation,
+    ) -> Answer<()> {
         if let ManagedLocation::Device(ordinal) = location {
             self.device_index(ordinal)?;
         }
         let (kind, text) = if bytes == 0 {
             (ReportKind::BadArgument, "a hint about 0 bytes".to_owned())
         } else {
-            match self.memory.locate(pointer.as_raw(), bytes as u64, Moment::Call) {
+            match self
+                .memory
+                .locate(pointer.as_raw(), bytes as u64, Moment::Call)
+            {
                 Ok((found, _)) if found.kind == Kind::Managed => return Ok(()),
                 Ok((found, _)) => (
                     ReportKind::BadArgument,
-                    format!("a hint about memory that is not managed: {}", found.describe()),
+                    format!(
+                        "a hint about memory that is not managed: {}",
+                        found.describe()
+                    ),
                 ),
                 Err(error) => (error.kind, error.to_string()),
             }

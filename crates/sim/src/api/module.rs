@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use millstream_driver::{
-    ContextHandle, DevicePtr, FloatOperand, FunctionAttribute, FunctionHandle, ModuleHandle, ResultCode,
+    ContextHandle, DevicePtr, FloatOperand, FunctionAttribute, FunctionHandle, ModuleHandle,
+    ResultCode,
 };
 use millstream_ptx::Site;
 
@@ -34,11 +35,13 @@ fn text(image: &[u8]) -> Answer<&str> {
     let invalid = |what: &str| Err(Refusal::new(ResultCode::INVALID_IMAGE, what));
     match std::str::from_utf8(&image[..end]) {
         Ok("") => invalid("the image is empty"),
-        Ok(text) if text.contains('\0') => {
-            invalid("the image is binary: the simulated device runs PTX text, and this has zero bytes inside")
-        }
+        Ok(text) if text.contains('\0') => invalid(
+            "the image is binary: the simulated device runs PTX text, and this has zero bytes inside",
+        ),
         Ok(text) => Ok(text),
-        Err(_) => invalid("the image is binary: the simulated device runs PTX text, and this is not UTF-8"),
+        Err(_) => invalid(
+            "the image is binary: the simulated device runs PTX text, and this is not UTF-8",
+        ),
     }
 }
 
@@ -51,7 +54,11 @@ fn refused(error: &PtxError) -> Refusal {
 }
 
 impl Session<'_> {
-    fn module(&mut self, context: ContextHandle, handle: ModuleHandle) -> Answer<Arc<LoadedModule>> {
+    fn module(
+        &mut self,
+        context: ContextHandle,
+        handle: ModuleHandle,
+    ) -> Answer<Arc<LoadedModule>> {
         self.context(context)?;
         self.module_even_lost(context, handle)
     }
@@ -72,7 +79,11 @@ impl Session<'_> {
         Err(self.breach(kind, ResultCode::INVALID_HANDLE, text))
     }
 
-    pub(crate) fn module_load(&mut self, context: ContextHandle, image: &[u8]) -> Answer<ModuleHandle> {
+    pub(crate) fn module_load(
+        &mut self,
+        context: ContextHandle,
+        image: &[u8],
+    ) -> Answer<ModuleHandle> {
         let device = self.context(context)?;
         let module = ptx::parse(text(image)?).map_err(|error| refused(&error))?;
         for note in module.notes() {
@@ -101,7 +112,8 @@ impl Session<'_> {
             }
         }
         for (variable, base) in module.variables().iter().zip(&variables) {
-            self.memory.initialise(*base, &variable.initial_at(&variables));
+            self.memory
+                .initialise(*base, &variable.initial_at(&variables));
         }
         let handle = self.mint.next();
         let loaded = LoadedModule {
@@ -120,7 +132,11 @@ impl Session<'_> {
         }
     }
 
-    pub(crate) fn module_unload(&mut self, context: ContextHandle, handle: ModuleHandle) -> Answer<()> {
+    pub(crate) fn module_unload(
+        &mut self,
+        context: ContextHandle,
+        handle: ModuleHandle,
+    ) -> Answer<()> {
         let lost = self.context_even_lost(context)?;
         let module = self.module_even_lost(context, handle)?;
         let in_use = self.ops.iter().find_map(|(id, op)| match &op.kind {
@@ -128,12 +144,16 @@ impl Session<'_> {
             _ => None,
         });
         if let Some((id, word)) = in_use {
-            let text = format!("{} is unloaded while {word}, {id}, is pending", name(handle));
+            let text = format!(
+                "{} is unloaded while {word}, {id}, is pending",
+                name(handle)
+            );
             self.report(ReportKind::StillInUse, text);
         }
         self.end_variables(&module.variables);
         self.modules.remove(&handle);
-        self.functions.retain(|_, function| function.module != handle);
+        self.functions
+            .retain(|_, function| function.module != handle);
         lost
     }
 
@@ -206,7 +226,11 @@ impl Session<'_> {
             }
             Some(function) => (
                 ReportKind::WrongContext,
-                format!("{} belongs to {} (rule 20)", name(handle), name(function.context)),
+                format!(
+                    "{} belongs to {} (rule 20)",
+                    name(handle),
+                    name(function.context)
+                ),
             ),
             None => self.mint.explain(handle),
         };
@@ -214,21 +238,33 @@ impl Session<'_> {
     }
 
     /// Compares a kernel's accesses with the declared element types of its arrays.
-    pub(crate) fn note_float_operands(&mut self, handle: FunctionHandle, operands: &[FloatOperand]) {
+    pub(crate) fn note_float_operands(
+        &mut self,
+        handle: FunctionHandle,
+        operands: &[FloatOperand],
+    ) {
         let Some(function) = self.functions.get(&handle) else {
             return;
         };
         let module = &self.modules[&function.module];
-        let accesses = module.ptx.kernel(&function.name).map(Kernel::float_accesses);
-        let mismatches = accesses.unwrap_or_default().into_iter().filter_map(|access| {
-            let declared = operands.iter().find(|operand| operand.param == access.param)?;
-            let differ = declared.element_bytes != access.ty.bytes();
-            differ.then_some(Mismatch {
-                pc: access.pc,
-                accessed: access.ty,
-                declared: *declared,
-            })
-        });
+        let accesses = module
+            .ptx
+            .kernel(&function.name)
+            .map(Kernel::float_accesses);
+        let mismatches = accesses
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|access| {
+                let declared = operands
+                    .iter()
+                    .find(|operand| operand.param == access.param)?;
+                let differ = declared.element_bytes != access.ty.bytes();
+                differ.then_some(Mismatch {
+                    pc: access.pc,
+                    accessed: access.ty,
+                    declared: *declared,
+                })
+            });
         let mismatches = mismatches.collect();
         if let Some(function) = self.functions.get_mut(&handle) {
             function.mismatches = mismatches;
@@ -271,10 +307,14 @@ impl Session<'_> {
         let limit = dynamic_shared_limit(kernel_of(&module, &name));
         let within = u32::try_from(value).ok().filter(|&bytes| bytes <= limit);
         let Some(bytes) = within else {
-            let text = format!("kernel `{name}`: {value} bytes of dynamic shared memory, of 0 to {limit}");
+            let text =
+                format!("kernel `{name}`: {value} bytes of dynamic shared memory, of 0 to {limit}");
             return Err(self.breach(ReportKind::BadLaunch, ResultCode::INVALID_VALUE, text));
         };
-        let known = self.functions.get_mut(&function).expect("it was just looked at");
+        let known = self
+            .functions
+            .get_mut(&function)
+            .expect("it was just looked at");
         known.dynamic_shared_bytes = Some(bytes);
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! Stream calls.
 
-use millstream_driver::{Completion, ContextHandle, EventHandle, PriorityRange, ResultCode, StreamHandle};
+use millstream_driver::{
+    Completion, ContextHandle, EventHandle, PriorityRange, ResultCode, StreamHandle,
+};
 
 use crate::{
     ReportKind,
@@ -33,7 +35,11 @@ impl Session<'_> {
         Ok(handle)
     }
 
-    pub(crate) fn stream_destroy(&mut self, context: ContextHandle, handle: StreamHandle) -> Answer<()> {
+    pub(crate) fn stream_destroy(
+        &mut self,
+        context: ContextHandle,
+        handle: StreamHandle,
+    ) -> Answer<()> {
         let lost = self.context_even_lost(context)?;
         let stream = self.stream_even_lost(context, handle)?;
         let owner = &self.contexts[&context];
@@ -65,7 +71,11 @@ impl Session<'_> {
         Ok(completion(done))
     }
 
-    pub(crate) fn stream_synchronize(&mut self, context: ContextHandle, stream: StreamHandle) -> Answer<()> {
+    pub(crate) fn stream_synchronize(
+        &mut self,
+        context: ContextHandle,
+        stream: StreamHandle,
+    ) -> Answer<()> {
         let stream = self.stream(context, stream)?;
         let goal = self.stream_goal(stream);
         let seen = self.stream_seen(stream);

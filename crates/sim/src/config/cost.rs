@@ -128,7 +128,9 @@ impl CostModel {
     /// How many of the device's threads a kernel of this shape takes while it runs.
     pub(crate) fn kernel_threads(&self, grid: [u32; 3], block: [u32; 3]) -> u64 {
         let threads = block.iter().map(|&d| u64::from(d)).product::<u64>();
-        let blocks = grid.iter().fold(1u64, |n, &d| n.saturating_mul(u64::from(d)));
+        let blocks = grid
+            .iter()
+            .fold(1u64, |n, &d| n.saturating_mul(u64::from(d)));
         // A multiprocessor holds 32 blocks however small: no block counts for less than two warps.
         let resident = threads.next_multiple_of(32).max(64);
         blocks.saturating_mul(resident).min(self.resident_threads)
@@ -138,7 +140,9 @@ impl CostModel {
     pub(crate) fn kernel_ns(&self, stats: &Stats, threads: u64) -> u64 {
         let share = threads as f64 / self.resident_threads as f64;
         let compute = stats.thread_instructions as f64 / (self.instructions_per_ns * share);
-        let bytes = stats.global_bytes_read.saturating_add(stats.global_bytes_written);
+        let bytes = stats
+            .global_bytes_read
+            .saturating_add(stats.global_bytes_written);
         // A quarter of the device's threads already fills the memory bus.
         let memory = bytes as f64 / (self.memory_gb_s * (share * 4.0).min(1.0));
         self.kernel_latency_ns + compute.max(memory).ceil() as u64

@@ -87,7 +87,10 @@ impl Rules {
             ("small_upload", &mut self.small_upload),
             ("pageable_upload", &mut self.pageable_upload),
             ("pageable_download", &mut self.pageable_download),
-            ("implicit_synchronisation", &mut self.implicit_synchronisation),
+            (
+                "implicit_synchronisation",
+                &mut self.implicit_synchronisation,
+            ),
             ("cross_stream_reuse", &mut self.cross_stream_reuse),
         ]
     }

@@ -211,24 +211,32 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                SimConfig::from_spec(&format!("sim:{schedule}")).unwrap().schedule,
+                SimConfig::from_spec(&format!("sim:{schedule}"))
+                    .unwrap()
+                    .schedule,
                 schedule
             );
-            assert_eq!(SimConfig::from_spec(spec).unwrap().schedule, schedule, "{spec}");
+            assert_eq!(
+                SimConfig::from_spec(spec).unwrap().schedule,
+                schedule,
+                "{spec}"
+            );
         }
     }
 
     #[test]
     fn a_token_and_single_rules_are_read() {
         let token = "1e-0000000a-012x9.";
-        let config = SimConfig::from_spec(&format!("sim:replay={token},rules=small_upload")).unwrap();
+        let config =
+            SimConfig::from_spec(&format!("sim:replay={token},rules=small_upload")).unwrap();
         assert_eq!(config.replay.unwrap().to_string(), token);
         assert!(config.rules.small_upload.is_strict() && !config.rules.pageable_upload.is_strict());
     }
 
     #[test]
     fn sizes_and_counts_are_read() {
-        let config = SimConfig::from_spec("sim:devices=2,memory=3G,rules=strict,race=off,queue=9").unwrap();
+        let config =
+            SimConfig::from_spec("sim:devices=2,memory=3G,rules=strict,race=off,queue=9").unwrap();
         assert_eq!(config.queue_operations_max, Some(9));
         assert_eq!(config, config.clone().race_check(false));
         assert_ne!(config, config.clone().race_check(true));

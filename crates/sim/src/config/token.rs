@@ -43,7 +43,10 @@ impl ReplayToken {
     /// How many choices it holds.
     #[must_use]
     pub fn choices(&self) -> u64 {
-        self.choices.iter().map(|(_, times)| u64::from(*times)).sum()
+        self.choices
+            .iter()
+            .map(|(_, times)| u64::from(*times))
+            .sum()
     }
 }
 

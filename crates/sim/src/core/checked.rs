@@ -25,10 +25,12 @@ impl World {
         let tag = |base: u64| self.memory.at(base).map(|found| Arc::clone(&found.tag));
         match kind {
             OpKind::Copy(copy) => vec![self.copied(copy)],
-            OpKind::Fill(fill) => match self.spot(fill.target, &Rows::one(fill.bytes), fill.bytes) {
-                Some(spot) => vec![spot.touched(Touch::WRITE)],
-                None => Vec::new(),
-            },
+            OpKind::Fill(fill) => {
+                match self.spot(fill.target, &Rows::one(fill.bytes), fill.bytes) {
+                    Some(spot) => vec![spot.touched(Touch::WRITE)],
+                    None => Vec::new(),
+                }
+            }
             OpKind::Allocation(base) => tag(*base).map(Effect::Birth).into_iter().collect(),
             OpKind::Free(base) => tag(*base).map(Effect::End).into_iter().collect(),
             _ => Vec::new(),
@@ -96,13 +98,16 @@ impl World {
         for (pc, access) in noticed.executed {
             let mismatches = launch.mismatches.iter();
             let mismatches = mismatches.filter(|mismatch| mismatch.pc == pc);
-            effects.extend(
-                mismatches.map(|mismatch| Effect::Mismatch(Box::new((mismatch.clone(), access.clone())))),
-            );
+            effects
+                .extend(mismatches.map(|mismatch| {
+                    Effect::Mismatch(Box::new((mismatch.clone(), access.clone())))
+                }));
         }
         effects.extend(noticed.races.into_iter().map(|race| {
             let tag = match race.memory {
-                RacedMemory::Global { base } => self.memory.at(base).map(|found| Arc::clone(&found.tag)),
+                RacedMemory::Global { base } => {
+                    self.memory.at(base).map(|found| Arc::clone(&found.tag))
+                }
                 RacedMemory::Shared { .. } => None,
             };
             Effect::KernelRace(tag, Box::new(race))
@@ -204,17 +209,24 @@ impl World {
     pub(crate) fn take_findings(&mut self) {
         let new = &self.race.findings()[self.findings_reported..];
         self.findings_reported += new.len();
-        let told =
-            |finding: &&Finding| matches!(finding.kind, ReportKind::OutOfBounds | ReportKind::Misaligned);
-        self.reports
-            .extend(new.iter().filter(|finding| !told(finding)).map(|finding| Report {
-                kind: finding.kind,
-                grade: finding.grade,
-                call: finding.later.call,
-                device: finding.later.device,
-                text: finding.to_string(),
-                time_ns: self.now_ns,
-            }));
+        let told = |finding: &&Finding| {
+            matches!(
+                finding.kind,
+                ReportKind::OutOfBounds | ReportKind::Misaligned
+            )
+        };
+        self.reports.extend(
+            new.iter()
+                .filter(|finding| !told(finding))
+                .map(|finding| Report {
+                    kind: finding.kind,
+                    grade: finding.grade,
+                    call: finding.later.call,
+                    device: finding.later.device,
+                    text: finding.to_string(),
+                    time_ns: self.now_ns,
+                }),
+        );
     }
 }
 

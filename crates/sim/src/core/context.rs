@@ -160,7 +160,11 @@ impl World {
     }
 
     /// The stream behind a handle, which must belong to `context` (rule 20).
-    pub(crate) fn stream(&mut self, context: ContextHandle, handle: StreamHandle) -> Answer<StreamHandle> {
+    pub(crate) fn stream(
+        &mut self,
+        context: ContextHandle,
+        handle: StreamHandle,
+    ) -> Answer<StreamHandle> {
         self.context(context)?;
         self.stream_even_lost(context, handle)
     }

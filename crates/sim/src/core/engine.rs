@@ -54,7 +54,9 @@ impl Engines {
 
     fn room_ns(&self, threads: u64, not_before_ns: u64) -> u64 {
         // `running` is sorted by finish: those from `first` on still run at `start_ns`. Let them finish one by one.
-        let mut first = self.running.partition_point(|r| r.finish_ns <= not_before_ns);
+        let mut first = self
+            .running
+            .partition_point(|r| r.finish_ns <= not_before_ns);
         let mut start_ns = not_before_ns;
         let mut used: u64 = self.running[first..].iter().map(|r| r.threads).sum();
         while first < self.running.len()

@@ -25,10 +25,18 @@ impl World {
             .contexts
             .get_mut(&context_handle)
             .expect("a stream's context lives");
-        let mut ready_ns = self.now_ns.max(after.finish_ns).max(context.fence.finish_ns);
+        let mut ready_ns = self
+            .now_ns
+            .max(after.finish_ns)
+            .max(context.fence.finish_ns);
         // Every operation in flight is still in `ops`; one that is not has told its finish to whom it concerns.
         context.fence.ops.retain(|op| self.ops.contains_key(op));
-        let mut predecessors: BTreeSet<OpId> = after.ops.iter().chain(&context.fence.ops).copied().collect();
+        let mut predecessors: BTreeSet<OpId> = after
+            .ops
+            .iter()
+            .chain(&context.fence.ops)
+            .copied()
+            .collect();
         let device = context.device;
         let mut gone = Gone::None;
         let queues = if stream == context.legacy {

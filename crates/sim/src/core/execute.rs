@@ -85,7 +85,14 @@ impl World {
         }
     }
 
-    fn finish(&mut self, id: OpId, op: Op, start_ns: u64, duration_ns: u64, failure: Option<Failure>) {
+    fn finish(
+        &mut self,
+        id: OpId,
+        op: Op,
+        start_ns: u64,
+        duration_ns: u64,
+        failure: Option<Failure>,
+    ) {
         let finish_ns = start_ns.saturating_add(duration_ns);
         let engine = op.kind.engine(|bytes| self.config.cost.bulk_threads(bytes));
         // Operations are numbered in the order of enqueueing, so no operation starts before the oldest was enqueued.
@@ -123,7 +130,8 @@ impl World {
             OpKind::Kernel(launch) => {
                 let touched = self.race.is_on().then(Mutex::default);
                 let mut noticed = Noticed::default();
-                let outcome = self.run_kernel(id, op.device, launch, touched.as_ref(), &mut noticed);
+                let outcome =
+                    self.run_kernel(id, op.device, launch, touched.as_ref(), &mut noticed);
                 let outcome = outcome.map(|stats| {
                     self.kernel_stats += stats;
                     self.config.cost.kernel_ns(&stats, launch.threads)
@@ -182,7 +190,11 @@ impl World {
         let run = || exec::run(kernel, &shape, &view);
         // What runs in order needs no other threads.
         let alone = kernel.is_ordered() || launch.dims.grid == [1; 3];
-        let mut watched: Vec<u32> = launch.mismatches.iter().map(|mismatch| mismatch.pc).collect();
+        let mut watched: Vec<u32> = launch
+            .mismatches
+            .iter()
+            .map(|mismatch| mismatch.pc)
+            .collect();
         watched.sort_unstable();
         let checked = Checked {
             races: self.config.kernel_race_check,
@@ -234,7 +246,9 @@ impl World {
         Failure {
             kind: ReportKind::KernelFault,
             code: match fault.kind {
-                FaultKind::OutOfBounds { .. } | FaultKind::ReadOnly { .. } => ResultCode::ILLEGAL_ADDRESS,
+                FaultKind::OutOfBounds { .. } | FaultKind::ReadOnly { .. } => {
+                    ResultCode::ILLEGAL_ADDRESS
+                }
                 FaultKind::Misaligned { .. } => ResultCode::MISALIGNED_ADDRESS,
                 FaultKind::SharedOutOfBounds { .. } | FaultKind::LocalOutOfBounds { .. } => {
                     ResultCode::ILLEGAL_ADDRESS
@@ -278,7 +292,9 @@ impl World {
         for (from, to) in copy.rows.offsets() {
             let (from, to) = (from as usize, target_at + to as usize);
             let done = match (&source, &copy.source) {
-                (Some((source, source_at)), _) => target.copy_between(to, source, source_at + from, width),
+                (Some((source, source_at)), _) => {
+                    target.copy_between(to, source, source_at + from, width)
+                }
                 (None, Source::Captured(bytes)) => target.copy_from(to, &bytes[from..from + width]),
                 (None, _) => None,
             };

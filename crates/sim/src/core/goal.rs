@@ -27,7 +27,10 @@ impl Goal {
 impl World {
     /// The streams that work of a context's legacy default stream comes after (rule 17), that
     /// stream among them.
-    pub(super) fn blocking_streams(&self, context: ContextHandle) -> impl Iterator<Item = StreamHandle> {
+    pub(super) fn blocking_streams(
+        &self,
+        context: ContextHandle,
+    ) -> impl Iterator<Item = StreamHandle> {
         let streams = self.streams.iter();
         let blocking = move |other: &Stream| other.context == context && !other.non_blocking;
         streams
@@ -54,7 +57,10 @@ impl World {
         if self.is_legacy(handle) {
             let gone_ns = self.contexts[&stream.context].gone_blocking_until_ns;
             goal.finish_ns = goal.finish_ns.max(gone_ns);
-            for blocking in self.blocking_streams(stream.context).filter(|it| *it != handle) {
+            for blocking in self
+                .blocking_streams(stream.context)
+                .filter(|it| *it != handle)
+            {
                 let blocking = &self.streams[&blocking];
                 goal.ops.extend(blocking.last);
                 goal.finish_ns = goal.finish_ns.max(blocking.last_finish_ns);

@@ -99,7 +99,9 @@ impl Gpu {
                 Some(refusal) => Err(refusal),
                 None => body(&mut session),
             };
-            told_device = session.call_device.filter(|_| session.mint.has_several_devices());
+            told_device = session
+                .call_device
+                .filter(|_| session.mint.has_several_devices());
             session.run_after_call();
             session.settle();
             answer
@@ -111,7 +113,9 @@ impl Gpu {
         answer.map_err(|refusal| {
             let error = DriverError::new(name, refusal.code);
             match (refusal.detail, told_device) {
-                (Some(detail), Some(device)) => error.with_detail(format!("{detail} (on device {device})")),
+                (Some(detail), Some(device)) => {
+                    error.with_detail(format!("{detail} (on device {device})"))
+                }
                 (Some(detail), None) => error.with_detail(detail),
                 (None, _) => error,
             }

@@ -29,7 +29,10 @@ mod tests {
     #[test]
     fn a_task_of_another_pool_waits_without_taking_up_other_tasks() {
         let lock = std::sync::Mutex::new(());
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(1)
+            .build()
+            .unwrap();
         // With one thread, a task taken up while the lock is held would never get the lock.
         pool.scope(|scope| {
             for _ in 0..8 {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use millstream_driver::{
-    ContextHandle, EventHandle, HostFunction, LaunchDims, ManagedLocation, ModuleHandle, StreamHandle,
+    ContextHandle, EventHandle, HostFunction, LaunchDims, ManagedLocation, ModuleHandle,
+    StreamHandle,
 };
 use millstream_ptx::Site;
 use smallvec::SmallVec;
@@ -156,9 +157,9 @@ impl OpKind {
             Self::Fill(fill) => Engine::Compute(bulk_threads(fill.bytes)),
             Self::Copy(copy) => match copy.direction {
                 Direction::PinnedToDevice | Direction::PageableToDevice => Engine::Upload,
-                Direction::DeviceToPinned | Direction::DeviceToPageable | Direction::BetweenDevices => {
-                    Engine::Download
-                }
+                Direction::DeviceToPinned
+                | Direction::DeviceToPageable
+                | Direction::BetweenDevices => Engine::Download,
                 Direction::WithinDevice => Engine::Compute(bulk_threads(copy.rows.bytes())),
                 Direction::HostToHost => Engine::None,
             },

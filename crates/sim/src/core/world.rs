@@ -8,7 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use millstream_driver::{
-    ContextHandle, EventHandle, EventKind, FunctionHandle, ModuleHandle, PoolHandle, ResultCode, StreamHandle,
+    ContextHandle, EventHandle, EventKind, FunctionHandle, ModuleHandle, PoolHandle, ResultCode,
+    StreamHandle,
 };
 use millstream_ptx::Site;
 

@@ -199,7 +199,10 @@ fn update_wide(
     offset: usize,
     change: impl Fn([u64; 2]) -> [u64; 2],
 ) -> Option<[u64; 2]> {
-    let found = [region.cells.load_u64(offset)?, region.cells.load_u64(offset + 8)?];
+    let found = [
+        region.cells.load_u64(offset)?,
+        region.cells.load_u64(offset + 8)?,
+    ];
     let [low, high] = change(found);
     region.cells.store_u64(offset, low)?;
     region.cells.store_u64(offset + 8, high)?;
@@ -211,7 +214,9 @@ fn update_wide(
 fn apply_word(atomic: &Atomic, old: u32, b: u32, c: u32) -> u32 {
     let signed = atomic.ty == Type::S32;
     match atomic.f {
-        AtomicOp::Add if atomic.ty == Type::F32 => canonical(f32::from_bits(old) + f32::from_bits(b)),
+        AtomicOp::Add if atomic.ty == Type::F32 => {
+            canonical(f32::from_bits(old) + f32::from_bits(b))
+        }
         AtomicOp::Add if atomic.ty.is_float() => half::add(old, b, atomic.ty),
         AtomicOp::Add => old.wrapping_add(b),
         AtomicOp::Min if signed => old.cast_signed().min(b.cast_signed()).cast_unsigned(),
@@ -251,7 +256,9 @@ fn apply_word(atomic: &Atomic, old: u32, b: u32, c: u32) -> u32 {
 fn apply_double(atomic: &Atomic, old: u64, b: u64, c: u64) -> u64 {
     let signed = atomic.ty == Type::S64;
     match atomic.f {
-        AtomicOp::Add if atomic.ty == Type::F64 => (f64::from_bits(old) + f64::from_bits(b)).to_bits(),
+        AtomicOp::Add if atomic.ty == Type::F64 => {
+            (f64::from_bits(old) + f64::from_bits(b)).to_bits()
+        }
         AtomicOp::Add => old.wrapping_add(b),
         AtomicOp::Min if signed => old.cast_signed().min(b.cast_signed()).cast_unsigned(),
         AtomicOp::Min => old.min(b),

@@ -37,7 +37,11 @@ pub(super) fn insert(a: u64, b: u64, position: u32, length: u32, bits: u32) -> u
     if position >= bits || length == 0 {
         return b;
     }
-    let field = if length >= 64 { u64::MAX } else { (1 << length) - 1 };
+    let field = if length >= 64 {
+        u64::MAX
+    } else {
+        (1 << length) - 1
+    };
     (b & !(field << position)) | ((a & field) << position)
 }
 
@@ -60,8 +64,14 @@ pub(super) fn bfi32(r: &mut Registers, mask: u32, d: Slot, [a, b, position, leng
 
 #[inline(always)]
 pub(super) fn bfi64(r: &mut Registers, mask: u32, d: Slot, [a, b, position, length]: [Slot; 4]) {
-    let (a, b, position, length) = (*r.double(a), *r.double(b), *r.word(position), *r.word(length));
-    let values = std::array::from_fn(|lane| insert(a[lane], b[lane], position[lane], length[lane], 64));
+    let (a, b, position, length) = (
+        *r.double(a),
+        *r.double(b),
+        *r.word(position),
+        *r.word(length),
+    );
+    let values =
+        std::array::from_fn(|lane| insert(a[lane], b[lane], position[lane], length[lane], 64));
     r.set_double(d, mask, &values);
 }
 

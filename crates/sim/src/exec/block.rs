@@ -139,8 +139,10 @@ impl Block {
         };
         self.index = index;
         self.memory.clear();
-        self.memory
-            .resize((code.shared_bytes + launch.dynamic_shared_bytes) as usize, 0);
+        self.memory.resize(
+            (code.shared_bytes + launch.dynamic_shared_bytes) as usize,
+            0,
+        );
         self.barriers.start(threads);
         self.copies.start(warp_count as usize);
         self.warps.resize_with(warp_count as usize, Warp::default);

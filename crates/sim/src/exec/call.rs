@@ -83,7 +83,13 @@ fn callee(warp: &Warp, code: &Code, call: &Call, lane: usize) -> Result<u32, Fai
 }
 
 /// Keeps what the function's registers hold, and returns where it begins.
-fn enter(warp: &mut Warp, code: &Code, call: &Call, lane: usize, back: u32) -> Result<u32, Failure> {
+fn enter(
+    warp: &mut Warp,
+    code: &Code,
+    call: &Call,
+    lane: usize,
+    back: u32,
+) -> Result<u32, Failure> {
     let index = callee(warp, code, call, lane)?;
     let callee = &code.callees[index as usize];
     let stack = &mut warp.stacks.threads[lane];
@@ -94,7 +100,10 @@ fn enter(warp: &mut Warp, code: &Code, call: &Call, lane: usize, back: u32) -> R
         };
         return Err((lane, kind));
     }
-    stack.frames.push(Frame { callee: index, back });
+    stack.frames.push(Frame {
+        callee: index,
+        back,
+    });
     warp.registers.keep(callee, lane, &mut stack.kept);
     Ok(callee.entry)
 }

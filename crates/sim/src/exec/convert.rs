@@ -83,7 +83,11 @@ fn to_integer(how: Convert, number: Number) -> u64 {
         }
         Number::Finite(finite) => {
             let magnitude = i128::try_from(finite.to_integer(how.round)).unwrap_or(i128::MAX);
-            let value = if finite.negative { -magnitude } else { magnitude };
+            let value = if finite.negative {
+                -magnitude
+            } else {
+                magnitude
+            };
             // Integers are cut unless told otherwise; floats always saturate.
             if how.saturate || how.from.is_float() {
                 value.clamp(low, high)
@@ -115,7 +119,11 @@ fn to_float(how: Convert, to: Format, number: Number) -> u64 {
         number => number,
     };
     let bits = pack(number, to, how.round);
-    let bits = if how.saturate { saturated(bits, to) } else { bits };
+    let bits = if how.saturate {
+        saturated(bits, to)
+    } else {
+        bits
+    };
     let tiny = how.flush && to == SINGLE && exact::is_tiny(number, to);
     if tiny { bits & to.sign() } else { bits }
 }

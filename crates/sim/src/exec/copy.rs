@@ -81,7 +81,9 @@ impl Copies {
             .arrivals
             .iter()
             .position(|arrival| arrival.object == object)?;
-        let Arrival { warp, lane, end, .. } = self.arrivals.remove(at);
+        let Arrival {
+            warp, lane, end, ..
+        } = self.arrivals.remove(at);
         self.warps[warp as usize].pending.retain(|copy| {
             let waits = copy.lane == lane && copy.number < end;
             if waits {
@@ -156,7 +158,12 @@ pub(super) fn run(
     }
 }
 
-fn start(copy: &AsyncCopy, warp: &mut Warp, shared: &mut Shared<'_, '_>, mask: u32) -> Result<(), Failure> {
+fn start(
+    copy: &AsyncCopy,
+    warp: &mut Warp,
+    shared: &mut Shared<'_, '_>,
+    mask: u32,
+) -> Result<(), Failure> {
     let AsyncCopy::Start {
         target,
         source,

@@ -110,7 +110,8 @@ impl Finite {
     /// The nearest integer by `round`, as a magnitude. Too large ones become `u128::MAX`.
     pub(super) fn to_integer(self, round: Round) -> u128 {
         if self.exponent >= 0 {
-            let fits = self.significand == 0 || self.exponent < self.significand.leading_zeros() as i32;
+            let fits =
+                self.significand == 0 || self.exponent < self.significand.leading_zeros() as i32;
             return if fits {
                 self.significand << self.exponent.min(127)
             } else {
@@ -196,7 +197,8 @@ pub(super) fn pack(number: Number, format: Format, round: Round) -> u64 {
             let shift = leading - format.fraction as i32 - finite.exponent;
             let units = rounded(finite.significand, shift.unsigned_abs(), negative, round) as u64;
             // A rounding that carries runs into the exponent by itself.
-            let bits = (((leading - format.exponent_min()) as u64) << format.fraction).saturating_add(units);
+            let bits = (((leading - format.exponent_min()) as u64) << format.fraction)
+                .saturating_add(units);
             if finite.significand == 0 {
                 return sign(negative);
             }
@@ -237,8 +239,12 @@ pub(super) fn integer(value: i128) -> Number {
 pub(super) fn add(a: Number, b: Number, round: Round) -> Number {
     match (a, b) {
         (Number::Nan, _) | (_, Number::Nan) => Number::Nan,
-        (Number::Infinite { negative: x }, Number::Infinite { negative: y }) if x != y => Number::Nan,
-        (infinite @ Number::Infinite { .. }, _) | (_, infinite @ Number::Infinite { .. }) => infinite,
+        (Number::Infinite { negative: x }, Number::Infinite { negative: y }) if x != y => {
+            Number::Nan
+        }
+        (infinite @ Number::Infinite { .. }, _) | (_, infinite @ Number::Infinite { .. }) => {
+            infinite
+        }
         (Number::Finite(a), Number::Finite(b)) => Number::Finite(add_finite(a, b, round)),
     }
 }
@@ -333,9 +339,9 @@ pub(super) fn div(a: Number, b: Number) -> Number {
 pub(super) fn sqrt(a: Number) -> Number {
     match a {
         Number::Finite(a) if a.significand == 0 => Number::Finite(a),
-        Number::Finite(Finite { negative: true, .. }) | Number::Infinite { negative: true } | Number::Nan => {
-            Number::Nan
-        }
+        Number::Finite(Finite { negative: true, .. })
+        | Number::Infinite { negative: true }
+        | Number::Nan => Number::Nan,
         Number::Infinite { .. } => a,
         Number::Finite(a) => {
             let a = a.normalized();

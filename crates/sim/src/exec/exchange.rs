@@ -32,21 +32,29 @@ fn perform(r: &mut Registers, exchange: &Exchange, set: u32) {
         lanes(set).map(|lane| a[lane]).reduce(f).unwrap_or(0)
     };
     match exchange.f {
-        E::ShuffleUp | E::ShuffleDown | E::ShuffleButterfly | E::ShuffleIndex => shuffle(r, exchange, set),
+        E::ShuffleUp | E::ShuffleDown | E::ShuffleButterfly | E::ShuffleIndex => {
+            shuffle(r, exchange, set)
+        }
         E::VoteAll => vote(r, exchange, set, |ones, set| ones == set),
         E::VoteAny => vote(r, exchange, set, |ones, _| ones != 0),
         E::VoteUniform => vote(r, exchange, set, |ones, set| ones == set || ones == 0),
         E::VoteBallot => splat(r, exchange, set, r.predicate(exchange.a) & set),
-        E::MatchAny32 | E::MatchAny64 | E::MatchAll32 | E::MatchAll64 => match_lanes(r, exchange, set),
+        E::MatchAny32 | E::MatchAny64 | E::MatchAll32 | E::MatchAll64 => {
+            match_lanes(r, exchange, set)
+        }
         E::ReduceAdd => splat(r, exchange, set, fold(r, u32::wrapping_add)),
         E::ReduceMinU => splat(r, exchange, set, fold(r, u32::min)),
         E::ReduceMaxU => splat(r, exchange, set, fold(r, u32::max)),
         E::ReduceMinS => {
-            let value = fold(r, |a, b| a.cast_signed().min(b.cast_signed()).cast_unsigned());
+            let value = fold(r, |a, b| {
+                a.cast_signed().min(b.cast_signed()).cast_unsigned()
+            });
             splat(r, exchange, set, value);
         }
         E::ReduceMaxS => {
-            let value = fold(r, |a, b| a.cast_signed().max(b.cast_signed()).cast_unsigned());
+            let value = fold(r, |a, b| {
+                a.cast_signed().max(b.cast_signed()).cast_unsigned()
+            });
             splat(r, exchange, set, value);
         }
         E::ReduceAnd => splat(r, exchange, set, fold(r, |a, b| a & b)),
@@ -74,7 +82,11 @@ fn vote(r: &mut Registers, exchange: &Exchange, set: u32, f: impl Fn(u32, u32) -
 /// `shfl`: `c` holds the clamp in its low five bits, and in bits 8 to 12 the mask that splits the warp into segments. A lane whose source
 /// lies outside of its segment, or does not take part, keeps its own value.
 fn shuffle(r: &mut Registers, exchange: &Exchange, set: u32) {
-    let (a, b, c) = (*r.word(exchange.a), *r.word(exchange.b), *r.word(exchange.c));
+    let (a, b, c) = (
+        *r.word(exchange.a),
+        *r.word(exchange.b),
+        *r.word(exchange.c),
+    );
     let mut values = a;
     let mut inside = 0;
     for lane in lanes(set) {

@@ -66,7 +66,12 @@ fn pack_saturated(bits: u8, signed: bool, [a, b, c]: [u32; 3]) -> u32 {
         (0, (1i64 << bits) - 1)
     };
     let ones = (1u64 << bits) - 1;
-    let field = |value: u32| i64::from(value.cast_signed()).clamp(low, high).cast_unsigned() & ones;
+    let field = |value: u32| {
+        i64::from(value.cast_signed())
+            .clamp(low, high)
+            .cast_unsigned()
+            & ones
+    };
     (u64::from(c) << (2 * bits) | field(a) << bits | field(b)) as u32
 }
 
@@ -95,9 +100,18 @@ mod tests {
     #[test]
     fn saturated_fields_lie_below_the_third_operand() {
         let minus = |value: i32| value.cast_unsigned();
-        assert_eq!(pack_saturated(16, false, [70_000, minus(-5), 9]), 0xffff_0000);
-        assert_eq!(pack_saturated(16, true, [40_000, minus(-40_000), 9]), 0x7fff_8000);
-        assert_eq!(pack_saturated(8, true, [127, minus(-1), 0xabcd]), 0xabcd_7fff);
+        assert_eq!(
+            pack_saturated(16, false, [70_000, minus(-5), 9]),
+            0xffff_0000
+        );
+        assert_eq!(
+            pack_saturated(16, true, [40_000, minus(-40_000), 9]),
+            0x7fff_8000
+        );
+        assert_eq!(
+            pack_saturated(8, true, [127, minus(-1), 0xabcd]),
+            0xabcd_7fff
+        );
         assert_eq!(pack_saturated(8, false, [300, 7, 0x1_0002]), 0x0002_ff07);
         assert_eq!(pack_saturated(4, true, [9, minus(-9), 3]), 0x378);
         assert_eq!(pack_saturated(2, false, [5, 1, 1]), 0b1_1101);

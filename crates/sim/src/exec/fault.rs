@@ -86,7 +86,9 @@ pub enum FaultKind {
         address: u64,
     },
     /// A call through a pointer that is not a function of the module, or not one with so many parameters and results.
-    #[error("call through the pointer {pointer:#x}, which is no function with these parameters and results")]
+    #[error(
+        "call through the pointer {pointer:#x}, which is no function with these parameters and results"
+    )]
     InvalidCall {
         /// The pointer.
         pointer: u64,
@@ -126,7 +128,9 @@ pub enum FaultKind {
         targets: u32,
     },
     /// A barrier that does not exist, or one for a number of threads that is not a positive multiple of 32.
-    #[error("barrier {id} for {threads:?} threads: there are barriers 0 to 15, for multiples of 32 threads")]
+    #[error(
+        "barrier {id} for {threads:?} threads: there are barriers 0 to 15, for multiples of 32 threads"
+    )]
     InvalidBarrier {
         /// The barrier's number.
         id: u32,

@@ -15,7 +15,11 @@ const NAN_32: u32 = 0x7fff_ffff;
 /// The bits of a result: a GPU's single-precision NaN has no payload.
 #[inline(always)]
 pub(super) fn canonical(value: f32) -> u32 {
-    if value.is_nan() { NAN_32 } else { value.to_bits() }
+    if value.is_nan() {
+        NAN_32
+    } else {
+        value.to_bits()
+    }
 }
 
 /// A subnormal becomes a zero of its sign.
@@ -134,7 +138,9 @@ pub(super) fn f32_bin(
         return;
     }
     let operation = operation(op);
-    r.w_ww(mask, d, a, b, |a, b| rounding::single(operation, [a, b, 0], mode));
+    r.w_ww(mask, d, a, b, |a, b| {
+        rounding::single(operation, [a, b, 0], mode)
+    });
 }
 
 /// The operation of the slow way. The approximate division, minimum and maximum have no rounding mode, and do not come here.
@@ -153,7 +159,14 @@ fn operation(op: FloatBin) -> Operation {
 }
 
 #[inline(always)]
-fn nearest_bin<const FLUSH: bool>(r: &mut Registers, mask: u32, op: FloatBin, d: Slot, a: Slot, b: Slot) {
+fn nearest_bin<const FLUSH: bool>(
+    r: &mut Registers,
+    mask: u32,
+    op: FloatBin,
+    d: Slot,
+    a: Slot,
+    b: Slot,
+) {
     let inward = |bits| if FLUSH { flush(bits) } else { bits };
     let outward = |value: f32| {
         if FLUSH {
@@ -174,8 +187,12 @@ fn nearest_bin<const FLUSH: bool>(r: &mut Registers, mask: u32, op: FloatBin, d:
             let quotient = f(a) / if beyond { f(b) * f32::INFINITY } else { f(b) };
             outward(quotient)
         }),
-        FloatBin::Min => r.w_ww(mask, d, a, b, |a, b| min_max_32::<false>(inward(a), inward(b))),
-        FloatBin::Max => r.w_ww(mask, d, a, b, |a, b| min_max_32::<true>(inward(a), inward(b))),
+        FloatBin::Min => r.w_ww(mask, d, a, b, |a, b| {
+            min_max_32::<false>(inward(a), inward(b))
+        }),
+        FloatBin::Max => r.w_ww(mask, d, a, b, |a, b| {
+            min_max_32::<true>(inward(a), inward(b))
+        }),
         FloatBin::MinNan => {
             r.w_ww(mask, d, a, b, |a, b| {
                 nan_or(a, b, min_max_32::<false>(inward(a), inward(b)))
@@ -226,14 +243,26 @@ pub(super) fn f32_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot
                 0
             }
         }),
-        FloatUn::Sqrt(Round::Nearest) | FloatUn::SqrtApprox => r.w_w(mask, d, a, |a| canonical(f(a).sqrt())),
-        FloatUn::Sqrt(round) => {
-            let mode = FloatMode { round, flush: false };
-            r.w_w(mask, d, a, |a| rounding::single(Operation::Sqrt, [a, 0, 0], mode));
+        FloatUn::Sqrt(Round::Nearest) | FloatUn::SqrtApprox => {
+            r.w_w(mask, d, a, |a| canonical(f(a).sqrt()))
         }
-        FloatUn::Rcp(Round::Nearest) | FloatUn::RcpApprox => r.w_w(mask, d, a, |a| canonical(1.0 / f(a))),
+        FloatUn::Sqrt(round) => {
+            let mode = FloatMode {
+                round,
+                flush: false,
+            };
+            r.w_w(mask, d, a, |a| {
+                rounding::single(Operation::Sqrt, [a, 0, 0], mode)
+            });
+        }
+        FloatUn::Rcp(Round::Nearest) | FloatUn::RcpApprox => {
+            r.w_w(mask, d, a, |a| canonical(1.0 / f(a)))
+        }
         FloatUn::Rcp(round) => {
-            let mode = FloatMode { round, flush: false };
+            let mode = FloatMode {
+                round,
+                flush: false,
+            };
             r.w_w(mask, d, a, |a| {
                 rounding::single(Operation::Div, [1f32.to_bits(), a, 0], mode)
             });
@@ -287,7 +316,9 @@ pub(super) fn f64_bin(
         FloatBin::Add => r.d_dd(mask, d, a, b, |a, b| settled(g(a) + g(b), a, b)),
         FloatBin::Sub => r.d_dd(mask, d, a, b, |a, b| settled(g(a) - g(b), a, b)),
         FloatBin::Mul => r.d_dd(mask, d, a, b, |a, b| settled(g(a) * g(b), a, b)),
-        FloatBin::Div | FloatBin::DivApprox => r.d_dd(mask, d, a, b, |a, b| settled(g(a) / g(b), b, a)),
+        FloatBin::Div | FloatBin::DivApprox => {
+            r.d_dd(mask, d, a, b, |a, b| settled(g(a) / g(b), b, a))
+        }
         FloatBin::Min | FloatBin::MinNan => r.d_dd(mask, d, a, b, min_max_64::<false>),
         FloatBin::Max | FloatBin::MaxNan => r.d_dd(mask, d, a, b, min_max_64::<true>),
     }
@@ -337,7 +368,12 @@ pub(super) fn f64_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot
     match op {
         // A NaN stays as it is.
         FloatUn::Neg => r.d_d(mask, d, a, |a| if g(a).is_nan() { a } else { a ^ 1 << 63 }),
-        FloatUn::Abs => r.d_d(mask, d, a, |a| if g(a).is_nan() { a } else { a & !(1 << 63) }),
+        FloatUn::Abs => r.d_d(
+            mask,
+            d,
+            a,
+            |a| if g(a).is_nan() { a } else { a & !(1 << 63) },
+        ),
         FloatUn::Sqrt(Round::Nearest) => r.d_d(mask, d, a, |a| settled(g(a).sqrt(), a, 0)),
         FloatUn::Sqrt(round) => r.d_d(mask, d, a, |a| {
             rounding::double(Operation::Sqrt, [a, 0, 0], round)
@@ -349,7 +385,9 @@ pub(super) fn f64_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot
             });
         }
         FloatUn::RcpApprox => r.d_d(mask, d, a, |a| high_word(1.0 / g(flush_double(a)))),
-        FloatUn::RsqrtApproxHigh => r.d_d(mask, d, a, |a| high_word(1.0 / g(flush_double(a)).sqrt())),
+        FloatUn::RsqrtApproxHigh => {
+            r.d_d(mask, d, a, |a| high_word(1.0 / g(flush_double(a)).sqrt()))
+        }
         FloatUn::RsqrtApprox => r.d_d(mask, d, a, |a| settled(1.0 / g(a).sqrt(), a, 0)),
         // No instruction lowers to these in double precision.
         FloatUn::Flush

@@ -180,10 +180,22 @@ mod tests {
     #[test]
     fn short_singles() {
         let one_and = |steps: u32| 0x3f80_0000 + steps;
-        assert_eq!(tensor(TensorRound::Away, false, one_and(0x1000)), one_and(0x2000));
-        assert_eq!(tensor(TensorRound::Even, false, one_and(0x1000)), one_and(0));
-        assert_eq!(tensor(TensorRound::Even, false, one_and(0x3000)), one_and(0x4000));
-        assert_eq!(tensor(TensorRound::Zero, false, one_and(0x3fff)), one_and(0x2000));
+        assert_eq!(
+            tensor(TensorRound::Away, false, one_and(0x1000)),
+            one_and(0x2000)
+        );
+        assert_eq!(
+            tensor(TensorRound::Even, false, one_and(0x1000)),
+            one_and(0)
+        );
+        assert_eq!(
+            tensor(TensorRound::Even, false, one_and(0x3000)),
+            one_and(0x4000)
+        );
+        assert_eq!(
+            tensor(TensorRound::Zero, false, one_and(0x3fff)),
+            one_and(0x2000)
+        );
         assert_eq!(tensor(TensorRound::Away, false, 0x7fff_ffff), 0x7fff_ffff);
         assert_eq!(tensor(TensorRound::Even, false, 0x7f7f_ffff), 0x7f80_0000);
         assert_eq!(tensor(TensorRound::Even, true, 0xbf80_0000), 0);

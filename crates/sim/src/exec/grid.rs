@@ -33,7 +33,11 @@ const CHUNK: u64 = 16;
 ///
 /// # Errors
 /// The first fault, by the order of blocks. What other threads have written by then stays written.
-pub fn run(kernel: &Kernel, launch: &Launch<'_>, memory: &dyn GlobalMemory) -> Result<Stats, Fault> {
+pub fn run(
+    kernel: &Kernel,
+    launch: &Launch<'_>,
+    memory: &dyn GlobalMemory,
+) -> Result<Stats, Fault> {
     let blocks = check(kernel, launch)?;
     let counts = if kernel.is_ordered() || blocks == 1 {
         run_in_order(kernel, launch, memory, blocks, &mut Nobody)
@@ -116,13 +120,19 @@ fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<u64, Fault> {
         ));
     }
     let threads = threads.unwrap_or(0);
-    if kernel.max_threads().is_some_and(|most| threads > u64::from(most)) {
+    if kernel
+        .max_threads()
+        .is_some_and(|most| threads > u64::from(most))
+    {
         return invalid(format!(
             "the block {:?} has more threads than the kernel was compiled for",
             launch.block
         ));
     }
-    if kernel.required_block().is_some_and(|block| block != launch.block) {
+    if kernel
+        .required_block()
+        .is_some_and(|block| block != launch.block)
+    {
         return invalid(format!(
             "the block {:?} is not the one that the kernel requires",
             launch.block
@@ -212,43 +222,44 @@ fn run_in_parallel(
     let first_failed = AtomicU64::new(u64::MAX);
     let steps = AtomicU64::new(0);
     let chunk = CHUNK.min(blocks.div_ceil(4)).max(1);
-    let run_chunk =
-        |(worker, block): &mut (Worker<'_>, Block), chunk_index: u64| -> Result<Counts, (u64, Fault)> {
-            worker.counts = Counts::default();
-            for index in chunk_index * chunk..blocks.min((chunk_index + 1) * chunk) {
-                if index > first_failed.load(Relaxed) {
-                    break;
-                }
-                let before = worker.counts.warp;
-                block.start(index, code, launch);
-                let failure = loop {
-                    match block.run_round(code, launch, worker, &mut Nobody) {
-                        Ok(Progress::Done) => break None,
-                        Ok(_) => {}
-                        Err(failure) => break Some(fault(kernel, launch, index, failure)),
-                    }
-                };
-                let done = worker.counts.warp - before;
-                let over = steps.fetch_add(done, Relaxed) + done > launch.step_limit;
-                let failure = failure.or_else(|| {
-                    over.then(|| Fault {
-                        kernel: kernel.name().into(),
-                        block: coordinates(index, launch.grid),
-                        thread: [0; 3],
-                        ptx_line: 0,
-                        source_line: None,
-                        kind: FaultKind::StepLimit {
-                            limit: launch.step_limit,
-                        },
-                    })
-                });
-                if let Some(failure) = failure {
-                    first_failed.fetch_min(index, Relaxed);
-                    return Err((index, failure));
-                }
+    let run_chunk = |(worker, block): &mut (Worker<'_>, Block),
+                     chunk_index: u64|
+     -> Result<Counts, (u64, Fault)> {
+        worker.counts = Counts::default();
+        for index in chunk_index * chunk..blocks.min((chunk_index + 1) * chunk) {
+            if index > first_failed.load(Relaxed) {
+                break;
             }
-            Ok(worker.counts)
-        };
+            let before = worker.counts.warp;
+            block.start(index, code, launch);
+            let failure = loop {
+                match block.run_round(code, launch, worker, &mut Nobody) {
+                    Ok(Progress::Done) => break None,
+                    Ok(_) => {}
+                    Err(failure) => break Some(fault(kernel, launch, index, failure)),
+                }
+            };
+            let done = worker.counts.warp - before;
+            let over = steps.fetch_add(done, Relaxed) + done > launch.step_limit;
+            let failure = failure.or_else(|| {
+                over.then(|| Fault {
+                    kernel: kernel.name().into(),
+                    block: coordinates(index, launch.grid),
+                    thread: [0; 3],
+                    ptx_line: 0,
+                    source_line: None,
+                    kind: FaultKind::StepLimit {
+                        limit: launch.step_limit,
+                    },
+                })
+            });
+            if let Some(failure) = failure {
+                first_failed.fetch_min(index, Relaxed);
+                return Err((index, failure));
+            }
+        }
+        Ok(worker.counts)
+    };
     let outcomes = (0..blocks.div_ceil(chunk))
         .into_par_iter()
         .map_init(|| (Worker::new(code, memory), Block::default()), run_chunk);

@@ -6,7 +6,14 @@ use crate::ptx::ir::{HalfFormat, HalfOp, Round, Slot};
 use millstream_ptx::Type;
 
 /// Runs an operation on all lanes of `mask`.
-pub(super) fn run(r: &mut Registers, mask: u32, op: HalfOp, how: HalfFormat, d: Slot, abc: [Slot; 3]) {
+pub(super) fn run(
+    r: &mut Registers,
+    mask: u32,
+    op: HalfOp,
+    how: HalfFormat,
+    d: Slot,
+    abc: [Slot; 3],
+) {
     let format = if how.brain { BRAIN } else { HALF };
     let one = |a: u32, b: u32, c: u32| u32::from(operate(op, format, a as u16, b as u16, c as u16));
     r.w_www(mask, d, abc, |a, b, c| {
@@ -37,7 +44,8 @@ pub(super) fn add(a: u32, b: u32, ty: Type) -> u32 {
 fn operate(op: HalfOp, format: Format, a: u16, b: u16, c: u16) -> u16 {
     let [x, y, z] = [a, b, c].map(|bits| unpack(bits.into(), format));
     let nearest = |number| pack(number, format, Round::Nearest) as u16;
-    let function = |f: fn(f64) -> f64| nearest(exact::unpack(f(value(a, format)).to_bits(), exact::DOUBLE));
+    let function =
+        |f: fn(f64) -> f64| nearest(exact::unpack(f(value(a, format)).to_bits(), exact::DOUBLE));
     let nan = format.nan() as u16;
     match op {
         HalfOp::Add => nearest(exact::add(x, y, Round::Nearest)),
@@ -75,7 +83,11 @@ fn operate(op: HalfOp, format: Format, a: u16, b: u16, c: u16) -> u16 {
 
 /// The value of 16 bits; every one of either format fits into f64.
 fn value(bits: u16, format: Format) -> f64 {
-    f64::from_bits(pack(unpack(bits.into(), format), exact::DOUBLE, Round::Nearest))
+    f64::from_bits(pack(
+        unpack(bits.into(), format),
+        exact::DOUBLE,
+        Round::Nearest,
+    ))
 }
 
 /// The smaller operand, where -0 is less than +0 and a number wins over a NaN; with `negate`, its negation.

@@ -3,7 +3,8 @@
 use super::bits::{dot2, dot4, extract};
 use super::registers::Registers;
 use crate::ptx::ir::{
-    Bin32, Bin64, Carry, Compare, Join, Narrow, PredOp, Shift64, Slot, Tri32, Tri64, Un32, Un64, Widen,
+    Bin32, Bin64, Carry, Compare, Join, Narrow, PredOp, Shift64, Slot, Tri32, Tri64, Un32, Un64,
+    Widen,
 };
 
 #[inline(always)]
@@ -11,7 +12,9 @@ pub(super) fn un32(r: &mut Registers, mask: u32, f: Un32, d: Slot, a: Slot) {
     match f {
         Un32::Move => r.w_w(mask, d, a, |a| a),
         Un32::Neg => r.w_w(mask, d, a, u32::wrapping_neg),
-        Un32::Abs => r.w_w(mask, d, a, |a| a.cast_signed().wrapping_abs().cast_unsigned()),
+        Un32::Abs => r.w_w(mask, d, a, |a| {
+            a.cast_signed().wrapping_abs().cast_unsigned()
+        }),
         Un32::Not => r.w_w(mask, d, a, |a| !a),
         Un32::Cnot => r.w_w(mask, d, a, |a| u32::from(a == 0)),
         Un32::Popc => r.w_w(mask, d, a, u32::count_ones),
@@ -24,7 +27,10 @@ pub(super) fn un32(r: &mut Registers, mask: u32, f: Un32, d: Slot, a: Slot) {
         Un32::FindShiftU => r.w_w(mask, d, a, |a| shift_amount(find(u64::from(a)), 31)),
         Un32::FindShiftS => {
             r.w_w(mask, d, a, |a| {
-                shift_amount(find(u64::from(a ^ (a.cast_signed() >> 31).cast_unsigned())), 31)
+                shift_amount(
+                    find(u64::from(a ^ (a.cast_signed() >> 31).cast_unsigned())),
+                    31,
+                )
             });
         }
         Un32::Zext8 => r.w_w(mask, d, a, |a| a & 0xff),
@@ -66,12 +72,18 @@ pub(super) fn bin32(r: &mut Registers, mask: u32, f: Bin32, d: Slot, a: Slot, b:
         // Dividing by zero gives all ones, and so does its remainder.
         Bin32::DivS => r.w_ww(mask, d, a, b, |a, b| match b {
             0 => u32::MAX,
-            _ => a.cast_signed().wrapping_div(b.cast_signed()).cast_unsigned(),
+            _ => a
+                .cast_signed()
+                .wrapping_div(b.cast_signed())
+                .cast_unsigned(),
         }),
         Bin32::DivU => r.w_ww(mask, d, a, b, |a, b| a.checked_div(b).unwrap_or(u32::MAX)),
         Bin32::RemS => r.w_ww(mask, d, a, b, |a, b| match b {
             0 => !0,
-            _ => a.cast_signed().wrapping_rem(b.cast_signed()).cast_unsigned(),
+            _ => a
+                .cast_signed()
+                .wrapping_rem(b.cast_signed())
+                .cast_unsigned(),
         }),
         Bin32::RemU => r.w_ww(mask, d, a, b, |a, b| a.checked_rem(b).unwrap_or(!0)),
         Bin32::MinS => r.w_ww(mask, d, a, b, |a, b| {
@@ -92,12 +104,16 @@ pub(super) fn bin32(r: &mut Registers, mask: u32, f: Bin32, d: Slot, a: Slot, b:
         Bin32::ShrU => r.w_ww(mask, d, a, b, shr32),
         Bin32::AddSat => {
             r.w_ww(mask, d, a, b, |a, b| {
-                a.cast_signed().saturating_add(b.cast_signed()).cast_unsigned()
+                a.cast_signed()
+                    .saturating_add(b.cast_signed())
+                    .cast_unsigned()
             });
         }
         Bin32::SubSat => {
             r.w_ww(mask, d, a, b, |a, b| {
-                a.cast_signed().saturating_sub(b.cast_signed()).cast_unsigned()
+                a.cast_signed()
+                    .saturating_sub(b.cast_signed())
+                    .cast_unsigned()
             });
         }
         Bin32::CopySign => r.w_ww(mask, d, a, b, |a, b| (a & 0x8000_0000) | (b & 0x7fff_ffff)),
@@ -149,8 +165,12 @@ pub(super) fn tri32(r: &mut Registers, mask: u32, f: Tri32, d: Slot, abc: [Slot;
         Tri32::BfeU => r.w_www(mask, d, abc, |a, b, c| {
             extract(u64::from(a), b & 0xff, c & 0xff, 32, false) as u32
         }),
-        Tri32::ShiftLeftClamp => r.w_www(mask, d, abc, |a, b, c| (join(a, b) << c.min(32) >> 32) as u32),
-        Tri32::ShiftLeftWrap => r.w_www(mask, d, abc, |a, b, c| (join(a, b) << (c & 31) >> 32) as u32),
+        Tri32::ShiftLeftClamp => r.w_www(mask, d, abc, |a, b, c| {
+            (join(a, b) << c.min(32) >> 32) as u32
+        }),
+        Tri32::ShiftLeftWrap => r.w_www(mask, d, abc, |a, b, c| {
+            (join(a, b) << (c & 31) >> 32) as u32
+        }),
         Tri32::ShiftRightClamp => r.w_www(mask, d, abc, |a, b, c| (join(a, b) >> c.min(32)) as u32),
         Tri32::ShiftRightWrap => r.w_www(mask, d, abc, |a, b, c| (join(a, b) >> (c & 31)) as u32),
         Tri32::Dp4aUU => r.w_www(mask, d, abc, |a, b, c| dot4(a, b, c, false, false)),
@@ -179,7 +199,9 @@ pub(super) fn un64(r: &mut Registers, mask: u32, f: Un64, d: Slot, a: Slot) {
     match f {
         Un64::Move => r.d_d(mask, d, a, |a| a),
         Un64::Neg => r.d_d(mask, d, a, u64::wrapping_neg),
-        Un64::Abs => r.d_d(mask, d, a, |a| a.cast_signed().wrapping_abs().cast_unsigned()),
+        Un64::Abs => r.d_d(mask, d, a, |a| {
+            a.cast_signed().wrapping_abs().cast_unsigned()
+        }),
         Un64::Not => r.d_d(mask, d, a, |a| !a),
         Un64::Cnot => r.d_d(mask, d, a, |a| u64::from(a == 0)),
         Un64::Brev => r.d_d(mask, d, a, u64::reverse_bits),
@@ -196,12 +218,18 @@ pub(super) fn bin64(r: &mut Registers, mask: u32, f: Bin64, d: Slot, a: Slot, b:
         Bin64::MulHighU => r.d_dd(mask, d, a, b, mul_high_u64),
         Bin64::DivS => r.d_dd(mask, d, a, b, |a, b| match b {
             0 => u64::MAX,
-            _ => a.cast_signed().wrapping_div(b.cast_signed()).cast_unsigned(),
+            _ => a
+                .cast_signed()
+                .wrapping_div(b.cast_signed())
+                .cast_unsigned(),
         }),
         Bin64::DivU => r.d_dd(mask, d, a, b, |a, b| a.checked_div(b).unwrap_or(u64::MAX)),
         Bin64::RemS => r.d_dd(mask, d, a, b, |a, b| match b {
             0 => !0,
-            _ => a.cast_signed().wrapping_rem(b.cast_signed()).cast_unsigned(),
+            _ => a
+                .cast_signed()
+                .wrapping_rem(b.cast_signed())
+                .cast_unsigned(),
         }),
         Bin64::RemU => r.d_dd(mask, d, a, b, |a, b| a.checked_rem(b).unwrap_or(!0)),
         Bin64::MinS => r.d_dd(mask, d, a, b, |a, b| {
@@ -390,7 +418,11 @@ pub(super) fn select32(r: &mut Registers, mask: u32, d: Slot, a: Slot, b: Slot, 
     let (a, b, p) = (r.word(a), r.word(b), r.predicate(p));
     let mut values = [0; 32];
     for lane in 0..32 {
-        values[lane] = if p & (1 << lane) != 0 { a[lane] } else { b[lane] };
+        values[lane] = if p & (1 << lane) != 0 {
+            a[lane]
+        } else {
+            b[lane]
+        };
     }
     r.set_word(d, mask, &values);
 }
@@ -400,7 +432,11 @@ pub(super) fn select64(r: &mut Registers, mask: u32, d: Slot, a: Slot, b: Slot, 
     let (a, b, p) = (r.double(a), r.double(b), r.predicate(p));
     let mut values = [0; 32];
     for lane in 0..32 {
-        values[lane] = if p & (1 << lane) != 0 { a[lane] } else { b[lane] };
+        values[lane] = if p & (1 << lane) != 0 {
+            a[lane]
+        } else {
+            b[lane]
+        };
     }
     r.set_double(d, mask, &values);
 }

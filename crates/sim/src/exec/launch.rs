@@ -14,7 +14,10 @@ pub trait GlobalMemory: Sync {
     /// The same, with the marks to make of what is accessed there; none, unless an implementation wants to know.
     fn watched(&self, address: u64) -> Option<Watched<'_>> {
         let region = self.region(address)?;
-        Some(Watched { region, marks: None })
+        Some(Watched {
+            region,
+            marks: None,
+        })
     }
 
     /// Takes what a thread prints.

@@ -70,7 +70,9 @@ impl Object {
         }
         if count > self.pending {
             let pending = self.pending;
-            return Err(format!("{count} arrivals where the phase waits for {pending}"));
+            return Err(format!(
+                "{count} arrivals where the phase waits for {pending}"
+            ));
         }
         if drop {
             self.expected = self.expected.saturating_sub(count);
@@ -115,7 +117,9 @@ pub(super) fn run<O: Observer>(
     place.check_alignment()?;
     observer.object(warp, at, &place, op);
     let counts = *warp.registers.word(op.count);
-    let given = op.state.map_or([0; LANES], |slot| *warp.registers.double(slot));
+    let given = op
+        .state
+        .map_or([0; LANES], |slot| *warp.registers.double(slot));
     let (mut states, mut answers) = ([0; LANES], 0);
     for lane in lanes(at.mask) {
         let offset = place.addresses[lane];
@@ -136,7 +140,12 @@ pub(super) fn run<O: Observer>(
         } else {
             write(shared, &place, lane, done.bits)?;
             let arrives = matches!(op.f, MbarrierOp::Arrive { .. });
-            observer.object_arrived((warp.index, lane), offset, arrives && op.orders, done.completes);
+            observer.object_arrived(
+                (warp.index, lane),
+                offset,
+                arrives && op.orders,
+                done.completes,
+            );
         }
     }
     if is_wait {
@@ -283,7 +292,12 @@ fn read(shared: &mut Shared<'_, '_>, place: &Place, lane: usize) -> Result<u64, 
     Ok(u64::from_le_bytes(*cell))
 }
 
-fn write(shared: &mut Shared<'_, '_>, place: &Place, lane: usize, bits: u64) -> Result<(), Failure> {
+fn write(
+    shared: &mut Shared<'_, '_>,
+    place: &Place,
+    lane: usize,
+    bits: u64,
+) -> Result<(), Failure> {
     let mut memory = shared.all(&mut []);
     *memory.own_bytes::<8>(Window::Shared, place, lane)? = bits.to_le_bytes();
     Ok(())

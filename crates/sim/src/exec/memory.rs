@@ -37,7 +37,9 @@ const WINDOWS: [Window; 4] = [Window::Global, Window::Shared, Window::Local, Win
 pub(super) fn in_window(place: &Place, window: Window) -> Option<Place> {
     let inside = lanes(place.mask).filter(|lane| Window::of(place.addresses[*lane]) == window);
     let mask = inside.fold(0, |mask, lane| mask | 1 << lane);
-    let addresses = place.addresses.map(|address| address.wrapping_sub(window.base()));
+    let addresses = place
+        .addresses
+        .map(|address| address.wrapping_sub(window.base()));
     (mask != 0).then_some(Place {
         addresses,
         mask,
@@ -187,7 +189,11 @@ impl<'m> Memory<'_, 'm> {
                 note(&found, offset, read_touch(access), place, pattern);
                 if bytes == 4 && access.width == 4 && !access.double {
                     let mut values = [0; LANES];
-                    if region.cells.load_run_u32(offset, &mut values[span]).is_some() {
+                    if region
+                        .cells
+                        .load_run_u32(offset, &mut values[span])
+                        .is_some()
+                    {
                         if pattern == Pattern::Uniform {
                             values = [values[first]; LANES];
                         }
@@ -201,7 +207,11 @@ impl<'m> Memory<'_, 'm> {
                 } else {
                     (first * bytes, bytes)
                 };
-                if region.cells.copy_to(offset, &mut stage[at..][..total]).is_some() {
+                if region
+                    .cells
+                    .copy_to(offset, &mut stage[at..][..total])
+                    .is_some()
+                {
                     gather(r, access, &stage, &staged(access, stride), place.mask);
                     return Ok(());
                 }
@@ -225,7 +235,8 @@ impl<'m> Memory<'_, 'm> {
         let mut stage: Stage = [0; LANES * LANE_BYTES_MAX];
         for lane in lanes(place.mask) {
             let found = self.region(cached, place.addresses[lane], bytes);
-            let (Watched { region, marks }, offset) = found.ok_or_else(|| place.out_of_bounds(lane))?;
+            let (Watched { region, marks }, offset) =
+                found.ok_or_else(|| place.out_of_bounds(lane))?;
             if let Some(marks) = marks {
                 marks.note(read_touch(access), offset, bytes);
             }
@@ -311,7 +322,13 @@ impl<'m> Memory<'_, 'm> {
                 && found.region.writable
             {
                 let region = found.region;
-                note(&found, offset, write_touch(access), place, Pattern::Consecutive);
+                note(
+                    &found,
+                    offset,
+                    write_touch(access),
+                    place,
+                    Pattern::Consecutive,
+                );
                 if bytes == 4 && access.width == 4 {
                     let values = r.word(access.values[0]);
                     if region.cells.store_run_u32(offset, &values[span]).is_some() {

@@ -61,7 +61,14 @@ pub(super) trait Observer {
 
     /// A thread, by its warp and lane, has changed an object, and released by that what it did, if it
     /// `releases`; the object's phase may have completed by it.
-    fn object_arrived(&mut self, _thread: (u32, usize), _at: u64, _releases: bool, _completes: bool) {}
+    fn object_arrived(
+        &mut self,
+        _thread: (u32, usize),
+        _at: u64,
+        _releases: bool,
+        _completes: bool,
+    ) {
+    }
 
     /// A thread was told that a phase of an object has completed, and acquires by that.
     fn object_waited(&mut self, _warp: u32, _lane: usize, _at: u64) {}

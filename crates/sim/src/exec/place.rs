@@ -31,7 +31,13 @@ pub(super) enum Pattern {
 
 impl Place {
     #[inline(always)]
-    pub(super) fn new(r: &Registers, address: Address, mask: u32, bytes: usize, write: bool) -> Self {
+    pub(super) fn new(
+        r: &Registers,
+        address: Address,
+        mask: u32,
+        bytes: usize,
+        write: bool,
+    ) -> Self {
         let offset = address.offset.cast_unsigned();
         let mut addresses = [offset; LANES];
         match address.base {
@@ -266,7 +272,11 @@ fn each(
         let address = address(lane);
         let bad = (address >= end) | (address & low_bits != 0);
         wrong |= if bad { 1u32 << lane } else { 0 };
-        indices[lane] = if bad { 0 } else { (address >> unit_shift) as u32 };
+        indices[lane] = if bad {
+            0
+        } else {
+            (address >> unit_shift) as u32
+        };
     }
     (wrong & mask == 0).then_some(indices)
 }

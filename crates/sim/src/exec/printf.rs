@@ -56,7 +56,8 @@ pub(super) fn format(
         };
         let width = number(&mut rest);
         conversion.left |= width < 0;
-        conversion.width = usize::try_from(width.unsigned_abs()).map_or(LENGTH_MAX, |n| n.min(LENGTH_MAX));
+        conversion.width =
+            usize::try_from(width.unsigned_abs()).map_or(LENGTH_MAX, |n| n.min(LENGTH_MAX));
         if rest.next_if_eq(&'.').is_some() {
             // A negative one counts as none.
             let precision = usize::try_from(number(&mut rest)).ok();
@@ -79,8 +80,8 @@ pub(super) fn format(
         }
         count += 1;
         let value = match kind {
-            'd' | 'i' | 'u' | 'o' | 'x' | 'X' | 'c' | 'e' | 'E' | 'f' | 'F' | 'g' | 'G' | 'a' | 'A' | 'p'
-            | 's' => next(bytes),
+            'd' | 'i' | 'u' | 'o' | 'x' | 'X' | 'c' | 'e' | 'E' | 'f' | 'F' | 'g' | 'G' | 'a'
+            | 'A' | 'p' | 's' => next(bytes),
             _ => return None,
         };
         out += &match kind {
@@ -96,7 +97,10 @@ pub(super) fn format(
                     text(value)?
                 };
                 let length = conversion.precision.unwrap_or(bytes.len()).min(bytes.len());
-                padded(conversion, String::from_utf8_lossy(&bytes[..length]).into_owned())
+                padded(
+                    conversion,
+                    String::from_utf8_lossy(&bytes[..length]).into_owned(),
+                )
             }
             _ => float(conversion, kind, f64::from_bits(value)),
         };
@@ -182,7 +186,13 @@ fn float(conversion: Conversion, kind: char, value: f64) -> String {
     let prefix = sign(conversion, value.is_sign_negative());
     let magnitude = value.abs();
     let upper = kind.is_ascii_uppercase();
-    let case = |text: String| if upper { text.to_ascii_uppercase() } else { text };
+    let case = |text: String| {
+        if upper {
+            text.to_ascii_uppercase()
+        } else {
+            text
+        }
+    };
     if !magnitude.is_finite() {
         let text = if magnitude.is_nan() { "nan" } else { "inf" };
         return number(conversion, prefix, &case(text.to_owned()), false);

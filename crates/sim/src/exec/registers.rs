@@ -132,7 +132,14 @@ impl Registers {
 
     /// `d = f(a, b)`, all 32-bit.
     #[inline(always)]
-    pub(super) fn w_ww(&mut self, mask: u32, d: Slot, a: Slot, b: Slot, f: impl Fn(u32, u32) -> u32) {
+    pub(super) fn w_ww(
+        &mut self,
+        mask: u32,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        f: impl Fn(u32, u32) -> u32,
+    ) {
         let (a, b) = (self.word(a), self.word(b));
         let mut values = [0; LANES];
         for lane in 0..LANES {
@@ -171,7 +178,14 @@ impl Registers {
 
     /// `d = f(a, b)`, all 64-bit.
     #[inline(always)]
-    pub(super) fn d_dd(&mut self, mask: u32, d: Slot, a: Slot, b: Slot, f: impl Fn(u64, u64) -> u64) {
+    pub(super) fn d_dd(
+        &mut self,
+        mask: u32,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        f: impl Fn(u64, u64) -> u64,
+    ) {
         let (a, b) = (self.double(a), self.double(b));
         let mut values = [0; LANES];
         for lane in 0..LANES {
@@ -199,7 +213,14 @@ impl Registers {
 
     /// `d = f(a, b)`, where only `b` is 32-bit.
     #[inline(always)]
-    pub(super) fn d_dw(&mut self, mask: u32, d: Slot, a: Slot, b: Slot, f: impl Fn(u64, u32) -> u64) {
+    pub(super) fn d_dw(
+        &mut self,
+        mask: u32,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        f: impl Fn(u64, u32) -> u64,
+    ) {
         let (a, b) = (self.double(a), self.word(b));
         let mut values = [0; LANES];
         for lane in 0..LANES {
@@ -221,7 +242,14 @@ impl Registers {
 
     /// `d = f(a, b)`, widened.
     #[inline(always)]
-    pub(super) fn d_ww(&mut self, mask: u32, d: Slot, a: Slot, b: Slot, f: impl Fn(u32, u32) -> u64) {
+    pub(super) fn d_ww(
+        &mut self,
+        mask: u32,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        f: impl Fn(u32, u32) -> u64,
+    ) {
         let (a, b) = (self.word(a), self.word(b));
         let mut values = [0; LANES];
         for lane in 0..LANES {
@@ -243,7 +271,14 @@ impl Registers {
 
     /// The predicate `d = f(a, b)` of 32-bit operands.
     #[inline(always)]
-    pub(super) fn p_ww(&mut self, mask: u32, d: Slot, a: Slot, b: Slot, f: impl Fn(u32, u32) -> bool) {
+    pub(super) fn p_ww(
+        &mut self,
+        mask: u32,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        f: impl Fn(u32, u32) -> bool,
+    ) {
         let (a, b) = (self.word(a), self.word(b));
         let mut bits = 0;
         for lane in 0..LANES {
@@ -254,7 +289,14 @@ impl Registers {
 
     /// The predicate `d = f(a, b)` of 64-bit operands.
     #[inline(always)]
-    pub(super) fn p_dd(&mut self, mask: u32, d: Slot, a: Slot, b: Slot, f: impl Fn(u64, u64) -> bool) {
+    pub(super) fn p_dd(
+        &mut self,
+        mask: u32,
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        f: impl Fn(u64, u64) -> bool,
+    ) {
         let (a, b) = (self.double(a), self.double(b));
         let mut bits = 0;
         for lane in 0..LANES {

@@ -19,12 +19,17 @@ impl<'m> Memory<'_, 'm> {
         let mut values = [0; LANES];
         for run in place.runs() {
             let (address, total) = (place.addresses[run.start], run.len() * 4);
-            let found = self.region(cached, address, total).and_then(|(found, offset)| {
-                if let Some(marks) = found.marks {
-                    marks.note(read_touch(access), offset, total);
-                }
-                found.region.cells.load_run_u32(offset, &mut values[run.clone()])
-            });
+            let found = self
+                .region(cached, address, total)
+                .and_then(|(found, offset)| {
+                    if let Some(marks) = found.marks {
+                        marks.note(read_touch(access), offset, total);
+                    }
+                    found
+                        .region
+                        .cells
+                        .load_run_u32(offset, &mut values[run.clone()])
+                });
             if found.is_none() {
                 // Not all of it is in one allocation.
                 for lane in run {
@@ -55,18 +60,23 @@ impl<'m> Memory<'_, 'm> {
         for run in place.runs() {
             let (address, total) = (place.addresses[run.start], run.len() * 4);
             let found = self.region(cached, address, total);
-            let stored = found
-                .filter(|(found, _)| found.region.writable)
-                .and_then(|(found, offset)| {
-                    if let Some(marks) = found.marks {
-                        marks.note(write_touch(access), offset, total);
-                    }
-                    found.region.cells.store_run_u32(offset, &values[run.clone()])
-                });
+            let stored =
+                found
+                    .filter(|(found, _)| found.region.writable)
+                    .and_then(|(found, offset)| {
+                        if let Some(marks) = found.marks {
+                            marks.note(write_touch(access), offset, total);
+                        }
+                        found
+                            .region
+                            .cells
+                            .store_run_u32(offset, &values[run.clone()])
+                    });
             if stored.is_none() {
                 // What comes before the lane that fails is written.
                 for lane in run {
-                    let (region, offset) = self.writable(cached, place, lane, write_touch(access))?;
+                    let (region, offset) =
+                        self.writable(cached, place, lane, write_touch(access))?;
                     let stored = region.cells.store_u32(offset, values[lane]);
                     stored.ok_or_else(|| place.out_of_bounds(lane))?;
                 }

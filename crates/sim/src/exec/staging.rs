@@ -24,8 +24,17 @@ pub(super) fn staged(access: &Access, bytes: usize) -> Indices {
 
 /// Puts the values at `indices` of `memory` into the access's registers.
 #[inline(always)]
-pub(super) fn gather(r: &mut Registers, access: &Access, memory: &[u8], indices: &Indices, mask: u32) {
-    for (part, slot) in access.values[..usize::from(access.count)].iter().enumerate() {
+pub(super) fn gather(
+    r: &mut Registers,
+    access: &Access,
+    memory: &[u8],
+    indices: &Indices,
+    mask: u32,
+) {
+    for (part, slot) in access.values[..usize::from(access.count)]
+        .iter()
+        .enumerate()
+    {
         if access.width == 8 {
             let values = memory.as_chunks::<8>().0;
             let mut loaded = [0; LANES];
@@ -126,8 +135,17 @@ fn extend(r: &mut Registers, access: &Access, slot: u32, mut values: Words, mask
 
 /// Puts the access's registers to `indices` of `memory`, lane by lane, so that the last one wins where several write the same bytes.
 #[inline(always)]
-pub(super) fn scatter(r: &Registers, access: &Access, memory: &mut [u8], indices: &Indices, mask: u32) {
-    for (part, slot) in access.values[..usize::from(access.count)].iter().enumerate() {
+pub(super) fn scatter(
+    r: &Registers,
+    access: &Access,
+    memory: &mut [u8],
+    indices: &Indices,
+    mask: u32,
+) {
+    for (part, slot) in access.values[..usize::from(access.count)]
+        .iter()
+        .enumerate()
+    {
         if access.width == 8 {
             let values = r.double(*slot);
             put(memory.as_chunks_mut::<8>().0, indices, part, mask, |lane| {

@@ -134,7 +134,11 @@ pub(super) fn run<O: Observer>(
                             index: chosen[lane],
                             targets: targets.len() as u32,
                         };
-                        return Err(Failed { lane, pc: from, kind });
+                        return Err(Failed {
+                            lane,
+                            pc: from,
+                            kind,
+                        });
                     };
                     warp.put(Group {
                         pc: *pc,
@@ -172,7 +176,13 @@ pub(super) fn run<O: Observer>(
                 continue;
             }
             Op::Extra { f, d, a, b, c } => {
-                extra::run(&mut warp.registers, mask, code.extras[f as usize], d, [a, b, c]);
+                extra::run(
+                    &mut warp.registers,
+                    mask,
+                    code.extras[f as usize],
+                    d,
+                    [a, b, c],
+                );
             }
             Op::System(index) => {
                 let system = code.systems[index as usize];
@@ -264,10 +274,13 @@ pub(super) fn run<O: Observer>(
                 }
             }
             Op::ActiveMask { d } => warp.registers.set_word(d, mask, &[mask; LANES]),
-            Op::Clock32 { d } => warp
+            Op::Clock32 { d } => {
+                warp.registers
+                    .set_word(d, mask, &[shared.counts.warp as u32; LANES])
+            }
+            Op::Clock64 { d } => warp
                 .registers
-                .set_word(d, mask, &[shared.counts.warp as u32; LANES]),
-            Op::Clock64 { d } => warp.registers.set_double(d, mask, &[shared.counts.warp; LANES]),
+                .set_double(d, mask, &[shared.counts.warp; LANES]),
             Op::Fence { block_only } => observer.fence(warp, mask, block_only),
             Op::Pause => warp.may_wait = true,
             Op::Nop => {}

@@ -76,7 +76,12 @@ fn text(memory: &Memory<'_, '_>, lane: usize, address: u64) -> Result<String, Fa
 }
 
 /// Prints for one lane, and returns how many arguments there were, or -1 for a format that is none.
-fn print(memory: &Memory<'_, '_>, lane: usize, format: u64, arguments: u64) -> Result<i32, Failure> {
+fn print(
+    memory: &Memory<'_, '_>,
+    lane: usize,
+    format: u64,
+    arguments: u64,
+) -> Result<i32, Failure> {
     let format = text(memory, lane, format)?;
     let mut at = arguments;
     let mut unreadable = None;

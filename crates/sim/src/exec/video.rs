@@ -84,7 +84,11 @@ pub(super) fn scalar(how: Video, a: u32, b: u32, c: u32) -> u32 {
         let product = if negate { -(x * y) } else { x * y };
         let added = if subtract { -added } else { added };
         let value = (product + added + i128::from(one)) >> scale;
-        let value = if how.saturate { clamp(value, 32, ty) } else { value };
+        let value = if how.saturate {
+            clamp(value, 32, ty)
+        } else {
+            value
+        };
         return value as u32;
     }
     let value = match how.f {
@@ -168,7 +172,12 @@ mod tests {
         };
         assert_eq!(packed(sum, 0x0105_0003, 0x0300_0103, 100), 100 + 2 + 5 + 1);
         assert_eq!(
-            packed(how(PackedOp::Average, 4, Type::U32), 0x0102_fe00, 0x0201_ff00, 0),
+            packed(
+                how(PackedOp::Average, 4, Type::U32),
+                0x0102_fe00,
+                0x0201_ff00,
+                0
+            ),
             0x0202_ff00
         );
         assert_eq!(

@@ -94,7 +94,11 @@ impl Warp {
     /// Starts the warp `index` of a block.
     pub(super) fn start(&mut self, index: u32, threads: u32, code: &Code, shape: &Shape<'_>) {
         self.index = index;
-        self.live = if threads >= 32 { FULL } else { (1 << threads) - 1 };
+        self.live = if threads >= 32 {
+            FULL
+        } else {
+            (1 << threads) - 1
+        };
         self.groups.clear();
         self.groups.push(Group {
             pc: code.entry,
@@ -131,7 +135,11 @@ impl Warp {
     }
 
     /// Takes the group that is to run next off the list, with all that wait for lanes at the same place.
-    pub(super) fn select(&mut self, code: &Code, barriers: &Barriers) -> Result<Option<Group>, Group> {
+    pub(super) fn select(
+        &mut self,
+        code: &Code,
+        barriers: &Barriers,
+    ) -> Result<Option<Group>, Group> {
         self.release(code, barriers);
         self.in_turn = std::mem::take(&mut self.turn_next) && self.groups.len() > 1;
         let ready = self
@@ -172,7 +180,9 @@ impl Warp {
                 continue;
             };
             group.wait = Wait::Nothing;
-            if let Some(Op::Barrier(index)) = code.instrs.get(group.pc as usize - 1).map(|instr| instr.op) {
+            if let Some(Op::Barrier(index)) =
+                code.instrs.get(group.pc as usize - 1).map(|instr| instr.op)
+            {
                 let all = |holds: bool| if holds { FULL } else { 0 };
                 match code.barriers[index as usize].f {
                     BarrierOp::CountTrue(d) => {
@@ -180,8 +190,11 @@ impl Warp {
                             .set_word(d, group.mask, &[result.count_true; LANES]);
                     }
                     BarrierOp::All(d) => {
-                        self.registers
-                            .set_predicate(d, group.mask, all(result.count_true == result.arrived));
+                        self.registers.set_predicate(
+                            d,
+                            group.mask,
+                            all(result.count_true == result.arrived),
+                        );
                     }
                     BarrierOp::Any(d) => {
                         self.registers
@@ -256,7 +269,10 @@ impl Warp {
     pub(super) fn regroup(&mut self, mut group: Group) -> Group {
         self.join(&mut group);
         if !self.in_turn {
-            let lowest = self.groups.iter_mut().filter(|other| other.wait == Wait::Nothing);
+            let lowest = self
+                .groups
+                .iter_mut()
+                .filter(|other| other.wait == Wait::Nothing);
             if let Some(lowest) = lowest.min_by_key(|other| other.pc)
                 && lowest.pc < group.pc
             {
@@ -371,7 +387,9 @@ fn special_words(special: Special, warp: u32, shape: &Shape<'_>) -> Words {
         | Special::LaneMaskLe
         | Special::LaneMaskLt
         | Special::LaneMaskGe
-        | Special::LaneMaskGt => std::array::from_fn(|lane| special_value(special, warp, lane, shape) as u32),
+        | Special::LaneMaskGt => {
+            std::array::from_fn(|lane| special_value(special, warp, lane, shape) as u32)
+        }
         special => [special_value(special, warp, 0, shape) as u32; LANES],
     }
 }

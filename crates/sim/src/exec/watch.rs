@@ -30,7 +30,13 @@ pub(super) fn write_touch(access: &Access) -> Touch {
 ///
 /// Writes are marked before they are made, so that no thread that sees one takes it for another launch's.
 #[inline(always)]
-pub(super) fn note(found: &Watched<'_>, offset: usize, touch: Touch, place: &Place, pattern: Pattern) {
+pub(super) fn note(
+    found: &Watched<'_>,
+    offset: usize,
+    touch: Touch,
+    place: &Place,
+    pattern: Pattern,
+) {
     let Some(marks) = found.marks else {
         return;
     };

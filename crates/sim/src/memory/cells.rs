@@ -261,7 +261,11 @@ impl<'a> Cells<'a> {
     }
 
     /// The range as single bytes up to an aligned address, aligned words, and single bytes.
-    fn parts(&self, offset: usize, len: usize) -> Option<(&'a [AtomicU8], &'a [AtomicU64], &'a [AtomicU8])> {
+    fn parts(
+        &self,
+        offset: usize,
+        len: usize,
+    ) -> Option<(&'a [AtomicU8], &'a [AtomicU64], &'a [AtomicU8])> {
         self.check(offset, len)?;
         let pointer = self.pointer.wrapping_add(offset).cast::<AtomicU8>();
         // SAFETY: in bounds (just checked); the contract of `from_raw` gives validity and atomic-only access.

@@ -197,7 +197,13 @@ impl MemoryMap {
         ));
     }
 
-    fn tag(&mut self, kind: Kind, device: u32, bytes: usize, born: Option<(OpId, StreamHandle)>) -> Arc<Tag> {
+    fn tag(
+        &mut self,
+        kind: Kind,
+        device: u32,
+        bytes: usize,
+        born: Option<(OpId, StreamHandle)>,
+    ) -> Arc<Tag> {
         self.made += 1;
         let variable = matches!(kind, Kind::Variable | Kind::Constant);
         Arc::new(Tag {
@@ -308,7 +314,9 @@ impl MemoryMap {
 
     /// All allocations that are not freed.
     pub(crate) fn live(&self) -> impl Iterator<Item = &Allocation> {
-        self.allocations.values().filter(|allocation| !allocation.freed)
+        self.allocations
+            .values()
+            .filter(|allocation| !allocation.freed)
     }
 
     /// Bytes of live memory of the kinds that `of` picks.
@@ -342,7 +350,9 @@ impl MemoryMap {
     ) -> Result<(&Allocation, usize), AccessError> {
         let out_of_bounds = || {
             let outside = self.outside(address, bytes);
-            let nearest = outside.nearest().map_or_else(String::new, Allocation::describe);
+            let nearest = outside
+                .nearest()
+                .map_or_else(String::new, Allocation::describe);
             let problem = format!("{} {nearest}", outside.words());
             let problem = problem.trim_end().to_owned();
             AccessError::new(ReportKind::OutOfBounds, (address, bytes), problem)
@@ -355,7 +365,12 @@ impl MemoryMap {
             Err(AccessError::new(kind, (address, bytes), problem))
         };
         match (allocation.freed, allocation.free, moment) {
-            (true, ..) => return wrong(ReportKind::UseAfterFree, "are used after the end of ".into()),
+            (true, ..) => {
+                return wrong(
+                    ReportKind::UseAfterFree,
+                    "are used after the end of ".into(),
+                );
+            }
             (false, Some(_), Moment::Call) => {
                 return wrong(
                     ReportKind::UseAfterFree,
@@ -409,7 +424,11 @@ impl MemoryMap {
     }
 
     /// Whether a host range is page-locked or managed, whole; a range that is so in part is an error (rule 15).
-    pub(crate) fn classify_host(&self, address: u64, bytes: u64) -> Result<HostMemory, AccessError> {
+    pub(crate) fn classify_host(
+        &self,
+        address: u64,
+        bytes: u64,
+    ) -> Result<HostMemory, AccessError> {
         let last = address.saturating_add(bytes.max(1) - 1);
         if address < NULL_PAGE_BYTES || last >= DEVICE_BASE {
             let problem = "are not host memory".to_owned();

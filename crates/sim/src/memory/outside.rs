@@ -23,7 +23,9 @@ impl<'m> Outside<'m> {
     /// The nearest allocation.
     pub(crate) fn nearest(&self) -> Option<&'m Allocation> {
         match self {
-            Self::Behind(found, _) | Self::InFront(found, _) | Self::Across(found, _) => Some(found),
+            Self::Behind(found, _) | Self::InFront(found, _) | Self::Across(found, _) => {
+                Some(found)
+            }
             Self::Null | Self::Far => None,
         }
     }
@@ -66,7 +68,9 @@ impl MemoryMap {
         let front = above.map(|(base, found)| (found, base - address));
         let front = front.filter(|(found, distance)| near(found, *distance));
         match (behind, front) {
-            (Some((_, behind)), Some((found, front))) if front < behind => Outside::InFront(found, front),
+            (Some((_, behind)), Some((found, front))) if front < behind => {
+                Outside::InFront(found, front)
+            }
             (Some((found, distance)), _) => Outside::Behind(found, distance),
             (None, Some((found, distance))) => Outside::InFront(found, distance),
             (None, None) => Outside::Far,

@@ -70,7 +70,11 @@ impl Pool {
         Some(self.consume_pending(from_others, |free| free.stream != stream))
     }
 
-    fn consume_pending(&mut self, mut bytes: u64, fits: impl Fn(&PendingFree) -> bool) -> Vec<OpId> {
+    fn consume_pending(
+        &mut self,
+        mut bytes: u64,
+        fits: impl Fn(&PendingFree) -> bool,
+    ) -> Vec<OpId> {
         let mut frees = Vec::new();
         for free in self.pending.iter_mut().filter(|free| fits(free)) {
             let part = free.bytes.min(bytes);

@@ -87,7 +87,10 @@ impl Kernel {
             let Some((address, space, ty)) = float_access(&self.code, &instr.op) else {
                 continue;
             };
-            let outside = matches!(space, AccessSpace::Generic | AccessSpace::Is(Window::Global));
+            let outside = matches!(
+                space,
+                AccessSpace::Generic | AccessSpace::Is(Window::Global)
+            );
             if let Some(param) = origins.param(address).filter(|_| outside) {
                 found.push(FloatAccess {
                     param,
@@ -164,10 +167,17 @@ impl Origins {
     }
 
     /// Calls `write` with every 64-bit register that the operation writes, and the value's origin.
-    fn each_result(&mut self, kernel: &Kernel, op: &Op, write: &mut dyn FnMut(&mut Self, Slot, Origin)) {
+    fn each_result(
+        &mut self,
+        kernel: &Kernel,
+        op: &Op,
+        write: &mut dyn FnMut(&mut Self, Slot, Origin),
+    ) {
         let code = &kernel.code;
         let result = match *op {
-            Op::Un64 { d, a, .. } | Op::Shift64 { d, a, .. } | Op::Bfe64 { d, a, .. } => (d, self.get(a)),
+            Op::Un64 { d, a, .. } | Op::Shift64 { d, a, .. } | Op::Bfe64 { d, a, .. } => {
+                (d, self.get(a))
+            }
             Op::Bin64 { d, a, b, .. }
             | Op::Bfi64 { d, a, b, .. }
             | Op::Carry64 { d, a, b, .. }
@@ -185,7 +195,9 @@ impl Origins {
             }
             Op::Atomic(index) => match code.atomics[index as usize] {
                 Atomic {
-                    result: Some(d), ty, ..
+                    result: Some(d),
+                    ty,
+                    ..
                 } if ty.bytes() == 8 => (d, Origin::Other),
                 _ => return,
             },
@@ -204,7 +216,8 @@ impl Origins {
 
 /// The origin of a loaded value: a pointer parameter or other memory.
 fn loaded(kernel: &Kernel, load: &Access, at: usize) -> Origin {
-    let of_params = load.space == AccessSpace::Is(Window::Param) && load.address.base == AddressBase::None;
+    let of_params =
+        load.space == AccessSpace::Is(Window::Param) && load.address.base == AddressBase::None;
     if !of_params || load.width != 8 {
         return Origin::Other;
     }

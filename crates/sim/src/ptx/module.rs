@@ -161,7 +161,10 @@ impl Kernel {
 /// The first thing in the text that is wrong or that the simulator does not execute, with its line.
 pub fn parse(source: &str) -> Result<Module, PtxError> {
     let ast = parser::module(source, Bodies::Read)?;
-    let outer = ast.variables.iter().filter(|variable| variable.is_on_device());
+    let outer = ast
+        .variables
+        .iter()
+        .filter(|variable| variable.is_on_device());
     let outer = outer.map(|variable| device_variable(&ast, variable, false));
     let inner = ast.inner_variables.iter();
     let variables = outer.chain(inner.map(|variable| device_variable(&ast, variable, true)));
@@ -169,7 +172,10 @@ pub fn parse(source: &str) -> Result<Module, PtxError> {
         .functions
         .iter()
         .filter(|function| function.entry && function.body.is_some());
-    let files = ast.files.iter().map(|(file, name)| (*file, (*name).to_owned()));
+    let files = ast
+        .files
+        .iter()
+        .map(|(file, name)| (*file, (*name).to_owned()));
     let files: Arc<[_]> = files.collect();
     Ok(Module {
         variables: variables.collect::<Result<_, PtxError>>()?,
@@ -177,7 +183,8 @@ pub fn parse(source: &str) -> Result<Module, PtxError> {
             .map(|function| {
                 Ok(Kernel {
                     signature: Signature::of(function, &ast.header)?,
-                    code: lower::kernel(&ast, function).map_err(|error| ast.header.explain(error))?,
+                    code: lower::kernel(&ast, function)
+                        .map_err(|error| ast.header.explain(error))?,
                     max_threads: function.max_threads,
                     required_block: function.required_block,
                     files: Arc::clone(&files),
@@ -190,13 +197,19 @@ pub fn parse(source: &str) -> Result<Module, PtxError> {
 
 /// The place of a module-scope variable in [`Module::variables`].
 pub(crate) fn device_variable_index(module: &ModuleAst<'_>, name: &str) -> Option<usize> {
-    let mut devices = module.variables.iter().filter(|variable| variable.is_on_device());
+    let mut devices = module
+        .variables
+        .iter()
+        .filter(|variable| variable.is_on_device());
     devices.position(|variable| variable.name == name)
 }
 
 /// The place in [`Module::variables`] of a function's variable, by its place in the syntax tree.
 pub(crate) fn inner_variable_index(module: &ModuleAst<'_>, index: usize) -> usize {
-    let outer = module.variables.iter().filter(|variable| variable.is_on_device());
+    let outer = module
+        .variables
+        .iter()
+        .filter(|variable| variable.is_on_device());
     outer.count() + index
 }
 

@@ -76,7 +76,9 @@ impl Checker {
                         .collect();
                     self.touch(&mut made, actor, tag, &runs);
                 }
-                Effect::Copy { from, to } => self.copy(&mut made, actor, from.as_ref(), to.as_ref()),
+                Effect::Copy { from, to } => {
+                    self.copy(&mut made, actor, from.as_ref(), to.as_ref())
+                }
                 Effect::Birth(tag) => {
                     self.shadow(tag).born = actor.deed().cloned();
                 }
@@ -147,7 +149,13 @@ impl Checker {
         true
     }
 
-    fn touch(&mut self, made: &mut Made, actor: &Actor, tag: &Arc<Tag>, runs: &[(Range<u64>, Access)]) {
+    fn touch(
+        &mut self,
+        made: &mut Made,
+        actor: &Actor,
+        tag: &Arc<Tag>,
+        runs: &[(Range<u64>, Access)],
+    ) {
         let Some(does) = runs
             .iter()
             .map(|(_, access)| access.touch)
@@ -158,26 +166,30 @@ impl Checker {
         if !self.lives(actor, tag, verb(does)) {
             return;
         }
-        let Self { shadows, states, .. } = self;
+        let Self {
+            shadows, states, ..
+        } = self;
         let Some(shadow) = shadows.get_mut(&tag.number) else {
             return;
         };
         let mut conflicts = Conflicts::default();
-        shadow.pages.visit(runs, &mut |old, range, access: &Access| {
-            let outcome = states.access(made, actor, old, *access);
-            for conflict in &outcome.conflicts {
-                let entry = conflicts.by.entry(conflict.by.op);
-                let (used, touch, ranges) =
-                    entry.or_insert_with(|| (conflict.clone(), access.touch, Vec::new()));
-                used.touch = used.touch | conflict.touch;
-                *touch = *touch | access.touch;
-                add(ranges, range.clone());
-            }
-            if outcome.blank {
-                add(&mut conflicts.blank, range);
-            }
-            outcome.next
-        });
+        shadow
+            .pages
+            .visit(runs, &mut |old, range, access: &Access| {
+                let outcome = states.access(made, actor, old, *access);
+                for conflict in &outcome.conflicts {
+                    let entry = conflicts.by.entry(conflict.by.op);
+                    let (used, touch, ranges) =
+                        entry.or_insert_with(|| (conflict.clone(), access.touch, Vec::new()));
+                    used.touch = used.touch | conflict.touch;
+                    *touch = *touch | access.touch;
+                    add(ranges, range.clone());
+                }
+                if outcome.blank {
+                    add(&mut conflicts.blank, range);
+                }
+                outcome.next
+            });
         self.tell(actor, tag, conflicts);
     }
 
@@ -220,7 +232,11 @@ impl Checker {
             if !to_host {
                 blank = self.blank_bytes(from);
             }
-            let runs: Vec<_> = from.runs.iter().map(|range| (range.clone(), access)).collect();
+            let runs: Vec<_> = from
+                .runs
+                .iter()
+                .map(|range| (range.clone(), access))
+                .collect();
             self.touch(made, actor, &from.tag, &runs);
         }
         if let Some(to) = to {
@@ -232,7 +248,9 @@ impl Checker {
     /// Which bytes nobody wrote, counted from the beginning of what is copied.
     fn blank_bytes(&mut self, from: &Spot) -> Vec<Range<u64>> {
         self.shadow(&from.tag);
-        let Self { shadows, states, .. } = self;
+        let Self {
+            shadows, states, ..
+        } = self;
         let mut blank = Vec::new();
         if let Some(shadow) = shadows.get_mut(&from.tag.number) {
             let mut at = 0;
@@ -252,7 +270,9 @@ impl Checker {
     /// The allocation holds nothing any more. Whoever uses it may still do so: what comes next has to be ordered behind them.
     fn empty(&mut self, made: &mut Made, tag: &Arc<Tag>) {
         self.shadow(tag);
-        let Self { shadows, states, .. } = self;
+        let Self {
+            shadows, states, ..
+        } = self;
         if let Some(shadow) = shadows.get_mut(&tag.number)
             && shadow.ended.is_none()
         {
@@ -337,8 +357,11 @@ impl Checker {
             verdict: None,
         };
         // An access of the host's may be judged at both its ends.
-        let is_told =
-            actor.deed().is_none() && self.findings.iter().any(|told| told.is_the_race_of(&finding));
+        let is_told = actor.deed().is_none()
+            && self
+                .findings
+                .iter()
+                .any(|told| told.is_the_race_of(&finding));
         if !is_told {
             self.add(finding);
         }

@@ -31,7 +31,10 @@ pub(crate) enum Effect {
     /// It accessed bytes.
     Touch(Arc<Tag>, Vec<(Range<u64>, Touch)>),
     /// It copied bytes; an end that is not told is memory that nobody else can reach meanwhile.
-    Copy { from: Option<Spot>, to: Option<Spot> },
+    Copy {
+        from: Option<Spot>,
+        to: Option<Spot>,
+    },
     /// It began the allocation's life.
     Birth(Arc<Tag>),
     /// It gave the allocation out again, with its users and without its content.

@@ -131,7 +131,11 @@ impl Finding {
 
 impl FoundMemory {
     fn json(&self) -> Value {
-        let ranges: Vec<_> = self.ranges.iter().map(|range| [range.start, range.end]).collect();
+        let ranges: Vec<_> = self
+            .ranges
+            .iter()
+            .map(|range| [range.start, range.end])
+            .collect();
         json!({
             "allocation": self.allocation,
             "allocation_bytes": self.allocation_bytes,
@@ -189,7 +193,9 @@ impl fmt::Display for Finding {
 impl fmt::Display for FoundMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            ranges, description, ..
+            ranges,
+            description,
+            ..
         } = self;
         if ranges.is_empty() {
             return write!(f, " {description}");
@@ -212,7 +218,9 @@ impl fmt::Display for FoundMemory {
 impl fmt::Display for Party {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.operation, &self.stream) {
-            (Some(operation), Some(stream)) => write!(f, "operation {operation} on {stream}, {}", self.what)?,
+            (Some(operation), Some(stream)) => {
+                write!(f, "operation {operation} on {stream}, {}", self.what)?
+            }
             _ => f.write_str(&self.what)?,
         }
         if let Some(thread) = &self.thread {

@@ -283,7 +283,10 @@ impl Race {
     /// The operation and all in front of it, or only the latter. It has not run.
     pub(crate) fn operation(&mut self, op: OpId, itself: bool) -> Seen {
         let queue = self.on.as_deref_mut().map(|parts| &mut parts.queue);
-        match queue.and_then(|queue| queue.actor(op)).map(|actor| &actor.who) {
+        match queue
+            .and_then(|queue| queue.actor(op))
+            .map(|actor| &actor.who)
+        {
             Some(Who::Operation(point, _)) if itself => Seen::point(point),
             Some(Who::Operation(point, _)) => Seen::before(point),
             _ => Seen::default(),
@@ -306,7 +309,12 @@ impl Race {
     }
 
     /// The host did this, now.
-    pub(crate) fn host_did(&mut self, effects: Vec<Effect>, call: &'static str, site: Option<Site>) {
+    pub(crate) fn host_did(
+        &mut self,
+        effects: Vec<Effect>,
+        call: &'static str,
+        site: Option<Site>,
+    ) {
         if let Some(parts) = self.on.as_deref_mut() {
             let actor = Actor {
                 who: Who::Host(call, site),
@@ -319,7 +327,9 @@ impl Race {
 
     /// All that was found so far.
     pub(crate) fn findings(&self) -> &[Finding] {
-        self.on.as_deref().map_or(&[], |parts| &parts.checker.findings)
+        self.on
+            .as_deref()
+            .map_or(&[], |parts| &parts.checker.findings)
     }
 }
 

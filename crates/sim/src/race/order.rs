@@ -98,7 +98,11 @@ impl Order {
         let gone = self.gone(gone).cloned();
         let mut others: Vec<Point> = after.collect();
         let lines = queues.iter().filter(|queue| **queue != stream);
-        others.extend(lines.filter_map(|queue| self.lines.get(queue)).map(Line::point));
+        others.extend(
+            lines
+                .filter_map(|queue| self.lines.get(queue))
+                .map(Line::point),
+        );
         let known = Arc::clone(&self.known);
         let line = self.line(stream);
         if !Arc::ptr_eq(&line.known, &known) {
@@ -133,7 +137,12 @@ impl Order {
     }
 
     /// Forgets a destroyed stream, and keeps its end for its context.
-    pub(super) fn forget_stream(&mut self, stream: StreamHandle, of: ContextHandle, blocking: bool) {
+    pub(super) fn forget_stream(
+        &mut self,
+        stream: StreamHandle,
+        of: ContextHandle,
+        blocking: bool,
+    ) {
         let Some(line) = self.lines.remove(&stream) else {
             return;
         };
@@ -159,7 +168,9 @@ impl Order {
 
     /// Whoever waits for the event, as it is now, is ordered after this.
     pub(super) fn event(&self, event: EventHandle) -> Seen {
-        self.events.get(&event).map_or_else(Seen::default, Seen::point)
+        self.events
+            .get(&event)
+            .map_or_else(Seen::default, Seen::point)
     }
 
     /// The host has seen this complete.

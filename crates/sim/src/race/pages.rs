@@ -32,7 +32,10 @@ impl Cells {
     fn uniform(&self, bytes: u64) -> Option<StateId> {
         let same = |states: &[StateId], size: u64| {
             let states = &states[..bytes.div_ceil(size) as usize];
-            states.iter().all(|state| *state == states[0]).then(|| states[0])
+            states
+                .iter()
+                .all(|state| *state == states[0])
+                .then(|| states[0])
         };
         match self {
             Self::Same(state, _) => Some(*state),
@@ -124,7 +127,9 @@ impl Pages {
         for cells in self.cells.values_mut() {
             match cells {
                 Cells::Same(state, _) => renumber(state),
-                Cells::Words(states) | Cells::Bytes(states) => states.iter_mut().for_each(&mut *renumber),
+                Cells::Words(states) | Cells::Bytes(states) => {
+                    states.iter_mut().for_each(&mut *renumber)
+                }
             }
         }
     }
@@ -133,7 +138,9 @@ impl Pages {
     fn open(&mut self, page: u64) -> Cells {
         self.split(page);
         self.split(page + 1);
-        self.cells.remove(&page).unwrap_or(Cells::Same(self.fresh, 1))
+        self.cells
+            .remove(&page)
+            .unwrap_or(Cells::Same(self.fresh, 1))
     }
 
     /// Puts a page back that was taken out.
@@ -206,7 +213,11 @@ impl Pages {
 
     /// Joins neighbours of one history, in the range and at its edges.
     fn join(&mut self, range: Range<u64>) {
-        let before = self.cells.range(..range.start).next_back().map(|(page, _)| *page);
+        let before = self
+            .cells
+            .range(..range.start)
+            .next_back()
+            .map(|(page, _)| *page);
         let mut last: Option<(u64, StateId, u64)> = None;
         let mut absorbed = Vec::new();
         let mut grown = Vec::new();
@@ -249,20 +260,26 @@ fn visit_part<T>(
     visit: &mut Visit<'_, T>,
 ) {
     // What is behind the end of the allocation may be visited along with its last bytes.
-    let by_words =
-        range.start.is_multiple_of(WORD) && (range.end.is_multiple_of(WORD) || range.end == end_of_all);
+    let by_words = range.start.is_multiple_of(WORD)
+        && (range.end.is_multiple_of(WORD) || range.end == end_of_all);
     refine(cells, by_words);
     let (states, size) = match cells {
         Cells::Same(..) => return,
         Cells::Words(states) => (states, WORD),
         Cells::Bytes(states) => (states, 1),
     };
-    let (first, last) = ((range.start - base) / size, (range.end - base).div_ceil(size));
+    let (first, last) = (
+        (range.start - base) / size,
+        (range.end - base).div_ceil(size),
+    );
     let states = &mut states[first as usize..last as usize];
     let mut at = 0;
     while at < states.len() {
         let old = states[at];
-        let count = states[at..].iter().take_while(|state| **state == old).count();
+        let count = states[at..]
+            .iter()
+            .take_while(|state| **state == old)
+            .count();
         let from = range.start + at as u64 * size;
         let to = (from + count as u64 * size).min(range.end);
         let new = visit(old, from..to, tag);
@@ -282,7 +299,10 @@ fn refine(cells: &mut Cells, by_words: bool) {
             };
         }
         Cells::Words(states) if !by_words => {
-            let bytes = states.iter().flat_map(|state| [*state; WORD as usize]).collect();
+            let bytes = states
+                .iter()
+                .flat_map(|state| [*state; WORD as usize])
+                .collect();
             *cells = Cells::Bytes(bytes);
         }
         Cells::Words(_) | Cells::Bytes(_) => {}
@@ -349,7 +369,12 @@ mod tests {
     fn whole_uses_of_large_arrays_are_one_piece() {
         let mut pages = Pages::new(0, 1 << 32);
         let mut pieces = 0;
-        for (range, state) in [(0..1 << 32, 1), (10..20, 2), (0..1 << 32, 3), (0..1 << 32, 4)] {
+        for (range, state) in [
+            (0..1 << 32, 1),
+            (10..20, 2),
+            (0..1 << 32, 3),
+            (0..1 << 32, 4),
+        ] {
             pages.visit(&[(range, state)], &mut |_, _, state| {
                 pieces += 1;
                 *state

@@ -57,7 +57,10 @@ impl Queue {
     fn entry(&mut self, op: OpId) -> Option<&mut Entry> {
         // Operations are enqueued in the order of their numbers.
         let at = self.entries.partition_point(|entry| entry.key < op.0);
-        let same = self.entries.range_mut(at..).take_while(|entry| entry.key == op.0);
+        let same = self
+            .entries
+            .range_mut(at..)
+            .take_while(|entry| entry.key == op.0);
         same.into_iter().find(|entry| entry.op == Some(op))
     }
 

@@ -29,7 +29,10 @@ impl Checker {
             kind,
             grade: Grade::Error,
             problem: format!("{word}: {}", stray.problem),
-            memory: stray.tag.as_ref().map(|tag| FoundMemory::of(tag, Vec::new())),
+            memory: stray
+                .tag
+                .as_ref()
+                .map(|tag| FoundMemory::of(tag, Vec::new())),
             later: Party {
                 thread: Some(stray.access.clone()),
                 ..Party::of(deed, stray.access.does())
@@ -41,7 +44,12 @@ impl Checker {
     }
 
     /// Adds an access that does not fit the declared element type, once for each kernel and array.
-    pub(super) fn tell_mismatch(&mut self, actor: &Actor, mismatch: &Mismatch, access: &KernelAccess) {
+    pub(super) fn tell_mismatch(
+        &mut self,
+        actor: &Actor,
+        mismatch: &Mismatch,
+        access: &KernelAccess,
+    ) {
         let Some(deed) = actor.deed() else {
             return;
         };
@@ -83,7 +91,12 @@ impl Checker {
     }
 
     /// Two threads of the actor's kernel have raced, in that allocation or in shared memory.
-    pub(super) fn tell_kernel_race(&mut self, actor: &Actor, tag: Option<&Arc<Tag>>, race: &KernelRace) {
+    pub(super) fn tell_kernel_race(
+        &mut self,
+        actor: &Actor,
+        tag: Option<&Arc<Tag>>,
+        race: &KernelRace,
+    ) {
         let Some(deed) = actor.deed() else {
             return;
         };
@@ -100,7 +113,9 @@ impl Checker {
                 let memory = FoundMemory {
                     allocation: 0,
                     allocation_bytes: *bytes,
-                    description: format!("{name} ({bytes} bytes, shared memory of block ({x}, {y}, {z}))"),
+                    description: format!(
+                        "{name} ({bytes} bytes, shared memory of block ({x}, {y}, {z}))"
+                    ),
                     ranges: race.ranges.clone(),
                 };
                 (ReportKind::SharedMemoryRace, "shared", Some(memory))

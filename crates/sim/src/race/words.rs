@@ -59,7 +59,11 @@ fn number(deed: &Deed) -> String {
 
 /// Which edge would have put the actor behind the operation, and how far behind its stream it is.
 pub(super) fn missing_edge(actor: &Actor, earlier: &Deed) -> String {
-    let (stream, number, last) = (name(earlier.stream), number(earlier), actor.last_of(earlier.slot));
+    let (stream, number, last) = (
+        name(earlier.stream),
+        number(earlier),
+        actor.last_of(earlier.slot),
+    );
     match (actor.deed(), last) {
         (Some(deed), 0) => format!(
             "missing: {} never waits for anything recorded on {stream} behind {number}",
@@ -71,7 +75,9 @@ pub(super) fn missing_edge(actor: &Actor, earlier: &Deed) -> String {
         ),
         (None, 0) => format!("missing: the host never waits for {number}"),
         (None, _) => {
-            format!("missing: the host never waits for {number}, on {stream} only for operation {last}")
+            format!(
+                "missing: the host never waits for {number}, on {stream} only for operation {last}"
+            )
         }
     }
 }
@@ -122,9 +128,13 @@ impl fmt::Display for Word {
                     rows.height, rows.width
                 )
             }
-            Self::Copy(direction, rows) => write!(f, "copy ({direction:?}, {} bytes)", rows.bytes()),
+            Self::Copy(direction, rows) => {
+                write!(f, "copy ({direction:?}, {} bytes)", rows.bytes())
+            }
             Self::Fill(bytes) => write!(f, "fill ({bytes} bytes)"),
-            Self::Prefetch(bytes, ManagedLocation::Host) => write!(f, "prefetch ({bytes} bytes to the host)"),
+            Self::Prefetch(bytes, ManagedLocation::Host) => {
+                write!(f, "prefetch ({bytes} bytes to the host)")
+            }
             Self::Prefetch(bytes, ManagedLocation::Device(device)) => {
                 write!(f, "prefetch ({bytes} bytes to device {})", device.as_raw())
             }

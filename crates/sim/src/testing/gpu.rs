@@ -81,7 +81,9 @@ impl Gpu {
         let streams = world.streams.iter().filter(|(_, stream)| !stream.destroyed);
         Ledger {
             contexts: world.contexts.len(),
-            streams: streams.filter(|(handle, _)| !default_streams(handle)).count(),
+            streams: streams
+                .filter(|(handle, _)| !default_streams(handle))
+                .count(),
             events: world.events.len(),
             modules: world.modules.len(),
             device_bytes: world

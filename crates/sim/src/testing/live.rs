@@ -89,7 +89,10 @@ impl fmt::Display for LiveObject {
         match kind {
             LiveKind::Stream | LiveKind::Event | LiveKind::Module => {
                 write!(f, "{name}")?;
-                let origin = [self.origin.as_str(), self.site.as_deref().unwrap_or_default()];
+                let origin = [
+                    self.origin.as_str(),
+                    self.site.as_deref().unwrap_or_default(),
+                ];
                 let origin: Vec<_> = origin.into_iter().filter(|part| !part.is_empty()).collect();
                 if origin.is_empty() {
                     return Ok(());
@@ -112,7 +115,10 @@ impl World {
             })
         };
         let made = |kind, context, name, site: Option<&Site>| {
-            let device = self.contexts.get(&context).map_or(0, |context| context.device);
+            let device = self
+                .contexts
+                .get(&context)
+                .map_or(0, |context| context.device);
             let told = self.mint.has_several_devices() && kind != LiveKind::Stream;
             LiveObject {
                 kind,

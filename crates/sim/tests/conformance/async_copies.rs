@@ -113,7 +113,9 @@ pub(crate) fn r11(rig: &Rig) -> Outcome {
 pub(crate) fn r12(rig: &Rig) -> Outcome {
     let fill = FillPattern::U8(3);
     let (stream, memory) = (rig.stream()?, rig.memory(MIB)?);
-    let gate = rig.returns(rig.gate(stream)?, || rig.memset_async(memory, fill, MIB, stream))?;
+    let gate = rig.returns(rig.gate(stream)?, || {
+        rig.memset_async(memory, fill, MIB, stream)
+    })?;
     check(rig.pending(stream)?, "it has not run")?;
     gate.open();
     check(rig.holds(memory, 3, MIB, stream)?, "it fills")?;
@@ -123,7 +125,9 @@ pub(crate) fn r12(rig: &Rig) -> Outcome {
     let mut words = Vec::new();
     for host in [pinned, managed] {
         let target = host.address();
-        let call = rig.either(rig.gate(stream)?, || rig.memset_async(target, fill, KIB, stream))?;
+        let call = rig.either(rig.gate(stream)?, || {
+            rig.memset_async(target, fill, KIB, stream)
+        })?;
         words.push(call.word());
         drop(call);
         rig.stream_synchronize(stream)?;
@@ -147,7 +151,11 @@ pub(crate) fn r13(rig: &Rig) -> Outcome {
 
 pub(crate) fn r14(rig: &Rig) -> Outcome {
     let mut words = Vec::new();
-    for source in [rig.pinned(KIB, 1)?, rig.pageable(KIB, 1), rig.pinned(4 * MIB, 1)?] {
+    for source in [
+        rig.pinned(KIB, 1)?,
+        rig.pageable(KIB, 1),
+        rig.pinned(4 * MIB, 1)?,
+    ] {
         let (stream, memory) = (rig.stream()?, rig.memory(source.bytes)?);
         let mut there_is_none = false;
         let call = rig.either(rig.gate(stream)?, || {
@@ -195,16 +203,26 @@ pub(crate) fn partly_registered(rig: &Rig) -> Outcome {
     ] {
         let answer = match rig.upload(memory, host.part(at, bytes), stream) {
             Ok(()) => {
-                check(rig.holds(memory, 1, bytes, stream)?, "what is taken arrives")?;
+                check(
+                    rig.holds(memory, 1, bytes, stream)?,
+                    "what is taken arrives",
+                )?;
                 "taken".to_owned()
             }
             refused @ Err(_) => rig.refusal(refused)?.to_string(),
         };
         answers.push(format!("{what}: {answer}"));
     }
-    for part in [host.part(0, 4 * PAGE), registered, host.part(8 * PAGE, 8 * PAGE)] {
+    for part in [
+        host.part(0, 4 * PAGE),
+        registered,
+        host.part(8 * PAGE, 8 * PAGE),
+    ] {
         rig.upload(memory, part, stream)?;
-        check(rig.holds(memory, 1, part.bytes, stream)?, "the others arrive")?;
+        check(
+            rig.holds(memory, 1, part.bytes, stream)?,
+            "the others arrive",
+        )?;
     }
     rig.host_unregister(registered)?;
     Ok(answers.join("; "))

@@ -107,7 +107,11 @@ impl Rig {
     }
 
     /// The call must return only once the gate is open, which it is afterwards.
-    pub(crate) fn blocks(&self, gate: Gate, call: impl FnOnce() -> Result<()> + Send) -> Result<(), Failed> {
+    pub(crate) fn blocks(
+        &self,
+        gate: Gate,
+        call: impl FnOnce() -> Result<()> + Send,
+    ) -> Result<(), Failed> {
         match self.either(gate, call)? {
             Call::Returned(_) => Err("the call was to block, and returned".into()),
             Call::Blocked => Ok(()),

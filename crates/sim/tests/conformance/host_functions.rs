@@ -37,7 +37,10 @@ pub(crate) fn r27(rig: &Rig) -> Outcome {
         let before = seen.recv_timeout(LONG).map_err(|_| "the function runs")?;
         check(before == [1; 4], "what came before is done")?;
         thread::sleep(Duration::from_millis(5));
-        check(target.is(1) && !waits.is_finished(), "what comes after waits")?;
+        check(
+            target.is(1) && !waits.is_finished(),
+            "what comes after waits",
+        )?;
         drop(open);
         Ok(waits.join().map_err(|_| "the waiting thread panicked")??)
     })?;
@@ -112,7 +115,9 @@ pub(crate) fn after_an_error(rig: &Rig) -> Outcome {
     check(first.is_sticky(), &format!("{first} is sticky"))?;
     let later = rig.stream_synchronize(stream).map_err(|error| error.code());
     check(later == Err(first), "later calls answer the same")?;
-    let refused = rig.host_function(stream, || {}).map_err(|error| error.code());
+    let refused = rig
+        .host_function(stream, || {})
+        .map_err(|error| error.code());
     check(refused == Err(first), "and no function is taken any more")?;
     Ok(format!("not called; {first}, from every later call"))
 }

@@ -8,7 +8,9 @@
 use std::ffi::c_void;
 
 use libtest_mimic::Failed;
-use millstream_driver::{ContextHandle, DevicePtr, Driver, DriverError, FunctionHandle, StreamHandle};
+use millstream_driver::{
+    ContextHandle, DevicePtr, Driver, DriverError, FunctionHandle, StreamHandle,
+};
 
 use crate::{harness::Host, rig::Rig};
 
@@ -129,8 +131,14 @@ impl Rig {
     }
 
     /// Enqueues a kernel of one thread that stores 7 at `target`, by way of the last word of so much dynamic shared memory.
-    pub(crate) fn last_word(&self, target: DevicePtr, shared_bytes: u32, stream: StreamHandle) -> Result<()> {
-        let params: [*const c_void; 2] = [(&raw const target).cast(), (&raw const shared_bytes).cast()];
+    pub(crate) fn last_word(
+        &self,
+        target: DevicePtr,
+        shared_bytes: u32,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        let params: [*const c_void; 2] =
+            [(&raw const target).cast(), (&raw const shared_bytes).cast()];
         // SAFETY: the arguments have the kernel's types.
         unsafe { self.launch_with_shared(self.kernels().last_word, shared_bytes, stream, &params) }
     }

@@ -48,7 +48,10 @@ fn waits_for_blocking_streams(rig: &Rig) -> Result<(), Failed> {
     for stream in [busy, MINE] {
         let event = rig.event()?;
         let calls: [Named<'_>; 6] = [
-            ("cuStreamSynchronize", Box::new(|| rig.stream_synchronize(LEGACY))),
+            (
+                "cuStreamSynchronize",
+                Box::new(|| rig.stream_synchronize(LEGACY)),
+            ),
             ("the same of 0", Box::new(|| rig.stream_synchronize(NULL))),
             (
                 "an event of the legacy stream",
@@ -93,7 +96,11 @@ fn answers_for_blocking_streams(rig: &Rig) -> Result<(), Failed> {
 
 /// An event of the legacy stream, and a host function there, come behind the blocking streams.
 fn captures_blocking_streams(rig: &Rig) -> Result<(), Failed> {
-    let (busy, other, free) = (rig.blocking_stream()?, rig.blocking_stream()?, rig.stream()?);
+    let (busy, other, free) = (
+        rig.blocking_stream()?,
+        rig.blocking_stream()?,
+        rig.stream()?,
+    );
     let (called, calls) = mpsc::channel();
     let gate = rig.gate(busy)?;
     let event = rig.recorded(LEGACY)?;
@@ -101,13 +108,19 @@ fn captures_blocking_streams(rig: &Rig) -> Result<(), Failed> {
     rig.host_function(LEGACY, move || {
         let _ = called.send(());
     })?;
-    check(!rig.event_query(event)?.is_complete(), "the event is pending")?;
+    check(
+        !rig.event_query(event)?.is_complete(),
+        "the event is pending",
+    )?;
     check(rig.stays_pending(free)?, "what waits for it is held")?;
     check(calls.try_recv().is_err(), "the host function is not called")?;
     gate.open();
     rig.stream_synchronize(LEGACY)?;
     check(calls.try_recv().is_ok(), "the host function was called")?;
-    check(rig.event_query(event)?.is_complete(), "the event is complete")?;
+    check(
+        rig.event_query(event)?.is_complete(),
+        "the event is complete",
+    )?;
     rig.stream_synchronize(free)?;
 
     let gate = rig.gate(free)?;
@@ -127,12 +140,19 @@ fn captures_blocking_streams(rig: &Rig) -> Result<(), Failed> {
 /// Streams that are not blocking are neither waited for nor answered for; a blocking one answers
 /// for itself.
 fn leaves_others_out(rig: &Rig) -> Result<(), Failed> {
-    let (free, busy, idle) = (rig.stream()?, rig.blocking_stream()?, rig.blocking_stream()?);
+    let (free, busy, idle) = (
+        rig.stream()?,
+        rig.blocking_stream()?,
+        rig.blocking_stream()?,
+    );
     let gate = rig.returns(rig.gate(free)?, || rig.stream_synchronize(LEGACY))?;
     check(!rig.pending(LEGACY)?, "ready beside a non-blocking stream")?;
     rig.blocks(gate, || rig.context_synchronize())?;
     let gate = rig.returns(rig.gate(busy)?, || rig.stream_synchronize(idle))?;
-    check(!rig.pending(idle)?, "a blocking stream answers for itself alone")?;
+    check(
+        !rig.pending(idle)?,
+        "a blocking stream answers for itself alone",
+    )?;
     gate.open();
     Ok(rig.stream_synchronize(busy)?)
 }

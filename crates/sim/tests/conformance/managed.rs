@@ -70,7 +70,10 @@ pub(crate) fn r50(rig: &Rig) -> Outcome {
     mine.fill(6);
     rig.store(other.address(), 0x0707_0707, stream)?;
     rig.stream_synchronize(stream)?;
-    check(mine.is(6) && other.part(0, 4).is(7), "written beside each other")?;
+    check(
+        mine.is(6) && other.part(0, 4).is(7),
+        "written beside each other",
+    )?;
     check(rig.pending(held)?, "the gate is closed")?;
     gate.open();
     rig.stream_synchronize(held)?;

@@ -55,7 +55,10 @@ struct Beside<'a> {
 
 impl Beside<'_> {
     /// What the call does.
-    fn call(&self, call: impl FnOnce() -> Result<(), DriverError> + Send) -> Result<&'static str, Failed> {
+    fn call(
+        &self,
+        call: impl FnOnce() -> Result<(), DriverError> + Send,
+    ) -> Result<&'static str, Failed> {
         let word = self.rig.either(self.rig.gate(self.held)?, call)?.word();
         self.rig.stream_synchronize(self.held)?;
         Ok(word)

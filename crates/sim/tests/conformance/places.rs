@@ -102,7 +102,12 @@ pub(crate) fn open_gpu() -> Result<Rig, Failed> {
 /// Tries a rule in every place, and notes what is seen.
 pub(crate) fn run(rule: &Rule) -> Result<(), Failed> {
     for place in places() {
-        let name = format!("{} on the {} {}", rule.test_name(), place.driver, place.schedule);
+        let name = format!(
+            "{} on the {} {}",
+            rule.test_name(),
+            place.driver,
+            place.schedule
+        );
         let _watch = Watch::over(name.clone());
         let in_place = || -> Result<String, Failed> {
             let rig = (place.open)()?;
@@ -138,6 +143,8 @@ impl Watch {
                 process::abort();
             }
         });
-        Self { _finished: finished }
+        Self {
+            _finished: finished,
+        }
     }
 }

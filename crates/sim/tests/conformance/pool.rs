@@ -88,7 +88,9 @@ pub(crate) fn r34(rig: &Rig) -> Outcome {
     let stream = rig.stream()?;
     let at_once = reuse(rig, (stream, stream), None, || Ok(()))?;
     let other = rig.stream()?;
-    let synchronised = reuse(rig, (stream, other), None, || Ok(rig.stream_synchronize(stream)?))?;
+    let synchronised = reuse(rig, (stream, other), None, || {
+        Ok(rig.stream_synchronize(stream)?)
+    })?;
     Ok(format!(
         "on the freeing stream: {at_once}; on another after a synchronisation: {synchronised}"
     ))
@@ -138,7 +140,11 @@ pub(crate) fn r36(rig: &Rig) -> Outcome {
     rig.keep_pool_bytes(0)?;
     rig.stream_synchronize(held)?;
     rig.trim(0)?;
-    let given_back = if by_default == 0 { "given back" } else { "kept" };
+    let given_back = if by_default == 0 {
+        "given back"
+    } else {
+        "kept"
+    };
     Ok(format!(
         "threshold 0: {given_back}; else kept until trimmed; pending frees skipped"
     ))

@@ -26,7 +26,10 @@ pub(crate) fn r54(rig: &Rig) -> Outcome {
     let event = rig.recorded(other)?;
     let fill = FillPattern::U8(2);
     let depths = [
-        ("kernels", depth(rig, &|stream| rig.store(memory, 1, stream))?),
+        (
+            "kernels",
+            depth(rig, &|stream| rig.store(memory, 1, stream))?,
+        ),
         (
             "copies up",
             depth(rig, &|stream| rig.upload(memory, pinned, stream))?,

@@ -15,8 +15,8 @@ use std::{
 
 use libtest_mimic::Failed;
 use millstream_driver::{
-    Completion, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, EventHandle, EventKind, FillPattern,
-    FunctionHandle, LaunchDims, ResultCode, StreamHandle,
+    Completion, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, EventHandle, EventKind,
+    FillPattern, FunctionHandle, LaunchDims, ResultCode, StreamHandle,
 };
 use millstream_sim::Gpu;
 
@@ -215,7 +215,12 @@ impl Rig {
     }
 
     /// What device memory holds once the stream's work is done.
-    pub(crate) fn read(&self, source: DevicePtr, bytes: usize, stream: StreamHandle) -> Result<Vec<u8>> {
+    pub(crate) fn read(
+        &self,
+        source: DevicePtr,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Result<Vec<u8>> {
         let host = self.pinned(bytes, 0)?;
         self.download(host, source, stream)?;
         self.stream_synchronize(stream)?;
@@ -326,7 +331,9 @@ impl Drop for Rig {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 pub(crate) fn check(holds: bool, claim: &str) -> Result<(), Failed> {

@@ -1,7 +1,9 @@
 //! Rule 52: copies of rows that lie a pitch apart.
 
 use libtest_mimic::Failed;
-use millstream_driver::{Copy2d, DeviceAttribute, DevicePtr, FillPattern, ResultCode, Side2d, StreamHandle};
+use millstream_driver::{
+    Copy2d, DeviceAttribute, DevicePtr, FillPattern, ResultCode, Side2d, StreamHandle,
+};
 
 use crate::{
     gate::Call,
@@ -54,7 +56,10 @@ fn goes_round(rig: &Rig, width: usize) -> Result<(), Failed> {
     const ROOM: usize = HEIGHT * 1024;
     let stream = rig.stream()?;
     let (up, first_pitch, second_pitch, down) = (width + 2, width + 7, width, width + 13);
-    let (source, target) = (rig.pageable(HEIGHT * up, 0), rig.pageable(HEIGHT * down, 201));
+    let (source, target) = (
+        rig.pageable(HEIGHT * up, 0),
+        rig.pageable(HEIGHT * down, 201),
+    );
     source.write(&spread(width, up, 200));
     let (first, second) = (rig.memory(ROOM)?, rig.memory(ROOM)?);
     rig.memset_async(first, FillPattern::U8(202), ROOM, stream)?;
@@ -63,7 +68,10 @@ fn goes_round(rig: &Rig, width: usize) -> Result<(), Failed> {
     let on_second = Side2d::device(second.offset(5), second_pitch);
     rig.copy_2d_async(&copy(on_first, on_host(source, up), width, HEIGHT), stream)?;
     rig.copy_2d_async(&copy(on_second, on_first, width, HEIGHT), stream)?;
-    rig.copy_2d_async(&copy(on_host(target, down), on_second, width, HEIGHT), stream)?;
+    rig.copy_2d_async(
+        &copy(on_host(target, down), on_second, width, HEIGHT),
+        stream,
+    )?;
     rig.stream_synchronize(stream)?;
     check(
         target.read() == spread(width, down, 201),
@@ -86,7 +94,10 @@ fn page_locked_rows_are_read_when_the_copy_runs(rig: &Rig) -> Result<(), Failed>
     let pinned = rig.pinned(HEIGHT * PITCH, 9)?;
     let on_device = || Side2d::device(memory, WIDTH);
     let gate = rig.returns(rig.gate(stream)?, || {
-        rig.copy_2d_async(&copy(on_device(), on_host(pinned, PITCH), WIDTH, HEIGHT), stream)
+        rig.copy_2d_async(
+            &copy(on_device(), on_host(pinned, PITCH), WIDTH, HEIGHT),
+            stream,
+        )
     })?;
     pinned.write(&spread(WIDTH, PITCH, 9));
     gate.open();
@@ -97,25 +108,40 @@ fn page_locked_rows_are_read_when_the_copy_runs(rig: &Rig) -> Result<(), Failed>
     let gate = rig.gate(stream)?;
     rig.memset_async(memory, FillPattern::U8(77), HEIGHT * WIDTH, stream)?;
     let gate = rig.returns(gate, || {
-        rig.copy_2d_async(&copy(on_host(pinned, PITCH), on_device(), WIDTH, HEIGHT), stream)
+        rig.copy_2d_async(
+            &copy(on_host(pinned, PITCH), on_device(), WIDTH, HEIGHT),
+            stream,
+        )
     })?;
-    check(pinned.read() == spread(WIDTH, PITCH, 9), "nothing has come back")?;
+    check(
+        pinned.read() == spread(WIDTH, PITCH, 9),
+        "nothing has come back",
+    )?;
     gate.open();
     rig.stream_synchronize(stream)?;
     let right = pinned
         .read()
         .chunks(PITCH)
         .all(|row| row[..WIDTH] == [77; WIDTH] && row[WIDTH..] == [9; PITCH - WIDTH]);
-    check(right, "the rows came back, and nothing between them changed")
+    check(
+        right,
+        "the rows came back, and nothing between them changed",
+    )
 }
 
 fn pageable_word(rig: &Rig) -> Result<String, Failed> {
     const WIDTH: usize = 100;
     let (stream, memory) = (rig.stream()?, rig.memory(HEIGHT * WIDTH)?);
     let on_device = || Side2d::device(memory, WIDTH);
-    let (source, target) = (rig.pageable(HEIGHT * WIDTH, 4), rig.pageable(HEIGHT * WIDTH, 0));
+    let (source, target) = (
+        rig.pageable(HEIGHT * WIDTH, 4),
+        rig.pageable(HEIGHT * WIDTH, 0),
+    );
     let up = rig.either(rig.gate(stream)?, || {
-        rig.copy_2d_async(&copy(on_device(), on_host(source, WIDTH), WIDTH, HEIGHT), stream)
+        rig.copy_2d_async(
+            &copy(on_device(), on_host(source, WIDTH), WIDTH, HEIGHT),
+            stream,
+        )
     })?;
     source.fill(5);
     let up_word = up.word();
@@ -125,7 +151,10 @@ fn pageable_word(rig: &Rig) -> Result<String, Failed> {
         "the source was read before the return",
     )?;
     let down = rig.either(rig.gate(stream)?, || {
-        rig.copy_2d_async(&copy(on_host(target, WIDTH), on_device(), WIDTH, HEIGHT), stream)
+        rig.copy_2d_async(
+            &copy(on_host(target, WIDTH), on_device(), WIDTH, HEIGHT),
+            stream,
+        )
     })?;
     let down_word = down.word();
     if let Call::Returned(gate) = down {
@@ -162,7 +191,10 @@ fn pitches(rig: &Rig) -> Result<String, Failed> {
             ("target", Side2d::device(spare, pitch), here),
         ] {
             let answer = rig.copy_2d_async(&copy(target, source, WIDTH, 2), stream);
-            short.push(format!("{pitch} of a {name}: {}", rig.taken_or_code(answer)));
+            short.push(format!(
+                "{pitch} of a {name}: {}",
+                rig.taken_or_code(answer)
+            ));
         }
     }
     rig.memset_async(spare, FillPattern::U8(1), WIDTH, stream)?;

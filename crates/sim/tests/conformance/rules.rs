@@ -32,7 +32,12 @@ pub(crate) const OUT_OF_SIGHT: &[(&str, &str)] = &[
     ("40–48", "no graph calls in the seam"),
 ];
 
-const fn rule(number: u32, claim: &'static str, allowed: &'static str, test: fn(&Rig) -> Outcome) -> Rule {
+const fn rule(
+    number: u32,
+    claim: &'static str,
+    allowed: &'static str,
+    test: fn(&Rig) -> Outcome,
+) -> Rule {
     Rule {
         number,
         devices: 1,
@@ -239,7 +244,12 @@ pub(crate) const RULES: &[Rule] = &[
         "returns; right when ordered by events",
         pool::r32,
     ),
-    rule(33, "either_free_takes_either_allocation", "both ways", pool::r33),
+    rule(
+        33,
+        "either_free_takes_either_allocation",
+        "both ways",
+        pool::r33,
+    ),
     rule(
         34,
         "the_freeing_stream_may_reuse_at_once",

@@ -16,7 +16,9 @@ pub(crate) fn r16(rig: &Rig) -> Outcome {
         let count = 64 - usize::from(value);
         rig.memset_async(memory, FillPattern::U8(value), count, stream)?;
     }
-    let expected: Vec<u8> = (0..64).map(|at: u8| if at < 45 { 19 } else { 63 - at }).collect();
+    let expected: Vec<u8> = (0..64)
+        .map(|at: u8| if at < 45 { 19 } else { 63 - at })
+        .collect();
     check(rig.read(memory, 64, stream)? == expected, "in order")?;
 
     let (held, source) = (rig.stream()?, rig.pinned(4, 1)?);
@@ -29,7 +31,11 @@ pub(crate) fn r16(rig: &Rig) -> Outcome {
 }
 
 pub(crate) fn r17(rig: &Rig) -> Outcome {
-    let (first, second, memory) = (rig.blocking_stream()?, rig.blocking_stream()?, rig.memory(4)?);
+    let (first, second, memory) = (
+        rig.blocking_stream()?,
+        rig.blocking_stream()?,
+        rig.memory(4)?,
+    );
     let (one, two) = (rig.pinned(4, 1)?, rig.pinned(4, 2)?);
     let gate = rig.gate(first)?;
     rig.upload(memory, one, LEGACY)?;

@@ -16,7 +16,10 @@ pub(crate) fn r01(rig: &Rig) -> Outcome {
         let (memory, host) = (rig.memory(bytes)?, rig.pageable(bytes, 5));
         rig.blocks(rig.gate(LEGACY)?, || rig.upload_now(memory, host))?;
         host.fill(6);
-        check(rig.holds(memory, 5, bytes, LEGACY)?, "staged before the return")?;
+        check(
+            rig.holds(memory, 5, bytes, LEGACY)?,
+            "staged before the return",
+        )?;
     }
     Ok("blocks at 64 KiB + 1 and 4 MiB".into())
 }

@@ -75,10 +75,14 @@ pub(crate) fn r30(rig: &Rig) -> Outcome {
     let memory = rig.mem_alloc(BYTES)?;
     let device = rig.either(rig.gate(held)?, || rig.mem_free(memory))?.word();
     let pinned = rig.pinned_to_free(BYTES, 0)?;
-    let page_locked = rig.either(rig.gate(held)?, || rig.host_free(pinned))?.word();
+    let page_locked = rig
+        .either(rig.gate(held)?, || rig.host_free(pinned))?
+        .word();
     let host = rig.pageable(BYTES, 0);
     rig.host_register(host)?;
-    let registered = rig.either(rig.gate(held)?, || rig.host_unregister(host))?.word();
+    let registered = rig
+        .either(rig.gate(held)?, || rig.host_unregister(host))?
+        .word();
 
     let stream = rig.stream()?;
     let ordered = rig.mem_alloc_async(BYTES, stream)?;

@@ -37,7 +37,12 @@ pub(crate) fn print() {
                 None => "not run".into(),
             })
             .collect();
-        println!("| {} | {} | {} |", rule.number, rule.allowed, columns.join(" | "));
+        println!(
+            "| {} | {} | {} |",
+            rule.number,
+            rule.allowed,
+            columns.join(" | ")
+        );
     }
     for (rules, why) in OUT_OF_SIGHT {
         println!("| {rules} | {why} | {}", "— |".repeat(drivers.len()));

@@ -49,7 +49,9 @@ pub(crate) fn r26(rig: &Rig) -> Outcome {
     second.stream_synchronize(there)?;
     rig.event_destroy(event)?;
     let record = apart::run(rig, "foreign record")?;
-    Ok(format!("waits and queries work; a foreign record: {record}"))
+    Ok(format!(
+        "waits and queries work; a foreign record: {record}"
+    ))
 }
 
 /// A record on a stream of another context than the event's.
@@ -69,7 +71,10 @@ pub(crate) fn r31(rig: &Rig) -> Outcome {
     let second = rig.second()?;
     let stream = second.stream()?;
     let usage = || -> Result<(u64, u64), libtest_mimic::Failed> {
-        Ok((rig.pool_usage()?.used_bytes, second.pool_usage()?.used_bytes))
+        Ok((
+            rig.pool_usage()?.used_bytes,
+            second.pool_usage()?.used_bytes,
+        ))
     };
     // This makes the first device's context current.
     rig.memory(4)?;

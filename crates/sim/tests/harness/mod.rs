@@ -13,9 +13,9 @@ use std::{
 };
 
 use millstream_driver::{
-    Completion, ContextHandle, Copy2d, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle, EventKind,
-    FillPattern, FunctionAttribute, FunctionHandle, LaunchDims, ManagedAdvice, ManagedLocation, ModuleHandle,
-    PoolHandle, PoolUsage, StreamHandle,
+    Completion, ContextHandle, Copy2d, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle,
+    EventKind, FillPattern, FunctionAttribute, FunctionHandle, LaunchDims, ManagedAdvice,
+    ManagedLocation, ModuleHandle, PoolHandle, PoolUsage, StreamHandle,
 };
 
 pub(crate) type Result<T, E = DriverError> = std::result::Result<T, E>;
@@ -177,7 +177,10 @@ impl Harness {
 
     pub(crate) fn host_register(&self, host: Host) -> Result<()> {
         // SAFETY: host memory outlives its uses.
-        unsafe { self.driver.host_register(self.context, host.pointer, host.bytes) }
+        unsafe {
+            self.driver
+                .host_register(self.context, host.pointer, host.bytes)
+        }
     }
 
     pub(crate) fn host_unregister(&self, host: Host) -> Result<()> {
@@ -185,7 +188,12 @@ impl Harness {
         unsafe { self.driver.host_unregister(self.context, host.pointer) }
     }
 
-    pub(crate) fn upload(&self, target: DevicePtr, source: Host, stream: StreamHandle) -> Result<()> {
+    pub(crate) fn upload(
+        &self,
+        target: DevicePtr,
+        source: Host,
+        stream: StreamHandle,
+    ) -> Result<()> {
         let (from, bytes) = (source.pointer.as_ptr(), source.bytes);
         // SAFETY: host memory outlives its uses.
         unsafe {
@@ -208,7 +216,12 @@ impl Harness {
         }
     }
 
-    pub(crate) fn download(&self, target: Host, source: DevicePtr, stream: StreamHandle) -> Result<()> {
+    pub(crate) fn download(
+        &self,
+        target: Host,
+        source: DevicePtr,
+        stream: StreamHandle,
+    ) -> Result<()> {
         let (to, bytes) = (target.pointer.as_ptr(), target.bytes);
         // SAFETY: host memory outlives its uses.
         unsafe {
@@ -220,13 +233,19 @@ impl Harness {
     pub(crate) fn upload_now(&self, target: DevicePtr, source: Host) -> Result<()> {
         let (from, bytes) = (source.pointer.as_ptr(), source.bytes);
         // SAFETY: host memory outlives its uses.
-        unsafe { self.driver.copy_host_to_device(self.context, target, from, bytes) }
+        unsafe {
+            self.driver
+                .copy_host_to_device(self.context, target, from, bytes)
+        }
     }
 
     pub(crate) fn download_now(&self, target: Host, source: DevicePtr) -> Result<()> {
         let (to, bytes) = (target.pointer.as_ptr(), target.bytes);
         // SAFETY: host memory outlives its uses.
-        unsafe { self.driver.copy_device_to_host(self.context, to, source, bytes) }
+        unsafe {
+            self.driver
+                .copy_device_to_host(self.context, to, source, bytes)
+        }
     }
 
     /// Enqueues a host function; whether it may call the driver is what some tests try.

@@ -105,7 +105,11 @@ fn an_arrival_releases_and_a_wait_that_succeeds_acquires() {
     ];
     for arrive in arrivals {
         for wait in waits {
-            assert_eq!(handed_over("bar.sync 0;", arrive, wait), [], "{arrive} {wait}");
+            assert_eq!(
+                handed_over("bar.sync 0;", arrive, wait),
+                [],
+                "{arrive} {wait}"
+            );
         }
     }
 }
@@ -117,7 +121,10 @@ fn what_is_relaxed_orders_nothing() {
         "mbarrier.test_wait.parity.shared.b64 %p4, [bar], 0;",
     );
     let relaxed = [
-        ("mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [bar];", wait),
+        (
+            "mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [bar];",
+            wait,
+        ),
         (
             arrive,
             "mbarrier.test_wait.parity.relaxed.cta.shared::cta.b64 %p4, [bar], 0;",
@@ -200,7 +207,9 @@ fn misuse_is_a_fault_that_says_what_is_wrong() {
             "`.noComplete`",
         ),
         (
-            format!("{init} mbarrier.inval.shared.b64 [bar]; mbarrier.arrive_drop.shared.b64 _, [bar];"),
+            format!(
+                "{init} mbarrier.inval.shared.b64 [bar]; mbarrier.arrive_drop.shared.b64 _, [bar];"
+            ),
             "mbarrier.arrive_drop",
             "there is none",
         ),
@@ -240,7 +249,10 @@ fn misuse_is_a_fault_that_says_what_is_wrong() {
         );
     }
     let found = fault("mbarrier.init.shared.b64 [data+4], 1;");
-    assert!(matches!(found.kind, FaultKind::Misaligned { .. }), "{found}");
+    assert!(
+        matches!(found.kind, FaultKind::Misaligned { .. }),
+        "{found}"
+    );
     let found = fault("mbarrier.init.shared.b64 [data+64], 1;");
     assert!(
         matches!(found.kind, FaultKind::SharedOutOfBounds { .. }),

@@ -13,7 +13,8 @@ fn saxpy_is_fused() {
             let grid = [(n as u32).div_ceil(block).max(1), 1, 1];
             let values = [(n as u32).bytes(), 2.5f32.bytes(), dx.bytes(), dy.bytes()];
             let stats = launch(&module, "saxpy", grid, [block, 1, 1], &memory, &values).unwrap();
-            let mut expected: Vec<f32> = x.iter().zip(&y).map(|(x, y)| x.mul_add(2.5, *y)).collect();
+            let mut expected: Vec<f32> =
+                x.iter().zip(&y).map(|(x, y)| x.mul_add(2.5, *y)).collect();
             expected[n] = y[n];
             assert_eq!(memory.get::<f32>(dy), expected, "n {n}, block {block}");
             assert_eq!(stats.global_bytes_read, 8 * n as u64);
@@ -37,9 +38,21 @@ fn vecadd_strides_over_the_grid() {
     ] {
         let (a, b) = (floats(n + 1, 3), floats(n + 1, 4));
         let mut memory = Memory::default();
-        let (da, db, dc) = (memory.put(&a), memory.put(&b), memory.put(&vec![9f32; n + 1]));
+        let (da, db, dc) = (
+            memory.put(&a),
+            memory.put(&b),
+            memory.put(&vec![9f32; n + 1]),
+        );
         let values = [da.bytes(), db.bytes(), dc.bytes(), (n as u64).bytes()];
-        launch(&module, "vecadd", [grid, 1, 1], [block, 1, 1], &memory, &values).unwrap();
+        launch(
+            &module,
+            "vecadd",
+            [grid, 1, 1],
+            [block, 1, 1],
+            &memory,
+            &values,
+        )
+        .unwrap();
         let mut expected: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
         expected[n] = 9.0;
         assert_eq!(memory.get::<f32>(dc), expected);
@@ -52,7 +65,11 @@ fn vecadd4_loads_and_stores_vectors() {
     for n in [0usize, 1, 37, 256] {
         let (a, b) = (floats(4 * n + 4, 5), floats(4 * n + 4, 6));
         let mut memory = Memory::default();
-        let (da, db, dc) = (memory.put(&a), memory.put(&b), memory.put(&vec![9f32; 4 * n + 4]));
+        let (da, db, dc) = (
+            memory.put(&a),
+            memory.put(&b),
+            memory.put(&vec![9f32; 4 * n + 4]),
+        );
         let values = [da.bytes(), db.bytes(), dc.bytes(), (n as u32).bytes()];
         launch(&module, "vecadd4", [5, 1, 1], [64, 1, 1], &memory, &values).unwrap();
         let mut expected: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
@@ -75,7 +92,11 @@ fn stencil_reads_its_neighbours() {
         let k = 0.25f32;
         let mut memory = Memory::default();
         let (din, dout) = (memory.put(&input), memory.put(&vec![-1f32; w * h]));
-        let grid = [(w as u32).div_ceil(block[0]), (h as u32).div_ceil(block[1]), 1];
+        let grid = [
+            (w as u32).div_ceil(block[0]),
+            (h as u32).div_ceil(block[1]),
+            1,
+        ];
         let values = [
             din.bytes(),
             dout.bytes(),
@@ -133,7 +154,11 @@ fn mandel_diverges_and_counts_exactly() {
         (33, 9, [5, 7, 1], 100),
     ] {
         let (x0, y0, s) = (-2.0f32, -1.25f32, 2.5 / h as f32);
-        let grid = [(w as u32).div_ceil(block[0]), (h as u32).div_ceil(block[1]), 1];
+        let grid = [
+            (w as u32).div_ceil(block[0]),
+            (h as u32).div_ceil(block[1]),
+            1,
+        ];
         let mut memory = Memory::default();
         let dout = memory.put(&vec![-1i32; w * h]);
         let size = [(w as i32).bytes(), (h as i32).bytes()];

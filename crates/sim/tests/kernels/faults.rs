@@ -116,13 +116,17 @@ fn shared_and_read_only_memory() {
         run_body("st.global.u32 [%rd1+8], %r1;", 1, &memory, pointer)
             .unwrap_err()
             .kind,
-        FaultKind::ReadOnly { address: pointer + 8 }
+        FaultKind::ReadOnly {
+            address: pointer + 8
+        }
     );
     assert_eq!(
         run_body("red.global.add.u32 [%rd1+8], %r1;", 1, &memory, pointer)
             .unwrap_err()
             .kind,
-        FaultKind::ReadOnly { address: pointer + 8 }
+        FaultKind::ReadOnly {
+            address: pointer + 8
+        }
     );
 }
 
@@ -132,7 +136,10 @@ fn trap_and_endless_loops() {
         kind_of("setp.eq.u32 %p1, %r1, 5; @%p1 trap;", 32),
         FaultKind::Trap
     );
-    assert_eq!(kind_of("L: bra L;", 1), FaultKind::StepLimit { limit: 100_000 });
+    assert_eq!(
+        kind_of("L: bra L;", 1),
+        FaultKind::StepLimit { limit: 100_000 }
+    );
 }
 
 #[test]
@@ -150,7 +157,10 @@ fn barriers_that_can_never_complete() {
     );
     // The other half of the warp waits for the block.
     let half = "setp.lt.u32 %p1, %r1, 16; @%p1 bra A; bar.warp.sync -1; bra B; A: bar.sync 0; B:";
-    assert!(matches!(kind_of(half, 32), FaultKind::BarrierDeadlock { .. }));
+    assert!(matches!(
+        kind_of(half, 32),
+        FaultKind::BarrierDeadlock { .. }
+    ));
     // A warp-wide operation that half of the warp never comes to.
     let half = "setp.lt.u32 %p1, %r1, 16; @%p1 bra A; vote.sync.ballot.b32 %r2, %p1, -1; bra B; \
                 A: vote.sync.ballot.b32 %r2, %p1, -1; B:";
@@ -183,7 +193,10 @@ fn indexed_branches_beyond_their_list() {
     let body = "T: .branchtargets A, B; brx.idx %r1, T; A: ret; B:";
     assert_eq!(
         kind_of(body, 32),
-        FaultKind::InvalidBranch { index: 2, targets: 2 }
+        FaultKind::InvalidBranch {
+            index: 2,
+            targets: 2
+        }
     );
 }
 

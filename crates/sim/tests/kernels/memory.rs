@@ -131,7 +131,10 @@ pub(crate) fn launch(
     let (checked, races) = exec::run_checked(kernel, &launch, &checked_memory);
     assert_eq!(checked, ran, "checking for races changes what is done");
     if ran.is_ok() {
-        assert!(*memory == checked_memory, "checking for races changes values");
+        assert!(
+            *memory == checked_memory,
+            "checking for races changes values"
+        );
         let may = RACY.contains(&kernel.name());
         assert!(races.is_empty() || may, "{}: {races:#?}", kernel.name());
     }

@@ -87,9 +87,9 @@ const DOUBLES: [f64; 30] = [
 
 /// The same of 16-bit floats of both formats.
 const HALVES: [u64; 32] = [
-    0, 0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00, 0x7e00, 0xfe01, 1, 0x83ff, 0x0400, 0x7bff, 0xfbff, 0x3800,
-    0x3e00, 0x4100, 0xc100, 0x3bff, 0x3c01, 0x4248, 0x3f80, 0xbf80, 0x7f80, 0xff80, 0x7fc0, 0x0080, 0x7f7f,
-    0x3f00, 0x4049, 0x5bf8, 0xdbf8, 0x1400,
+    0, 0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00, 0x7e00, 0xfe01, 1, 0x83ff, 0x0400, 0x7bff, 0xfbff,
+    0x3800, 0x3e00, 0x4100, 0xc100, 0x3bff, 0x3c01, 0x4248, 0x3f80, 0xbf80, 0x7f80, 0xff80, 0x7fc0,
+    0x0080, 0x7f7f, 0x3f00, 0x4049, 0x5bf8, 0xdbf8, 0x1400,
 ];
 
 /// The same of integers.
@@ -130,7 +130,9 @@ const INTEGERS: [u64; 32] = [
 
 /// Numbers that look random, the same everywhere.
 fn numbers(seed: u64) -> impl FnMut() -> u64 {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(0x0123_4567);
+    let mut state = seed
+        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        .wrapping_add(0x0123_4567);
     move || {
         state ^= state << 13;
         state ^= state >> 7;
@@ -227,9 +229,15 @@ fn hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
 }
 
 fn file(name: &str) -> String {
-    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "kernels", "oracle", name]
-        .iter()
-        .collect();
+    let folder: PathBuf = [
+        env!("CARGO_MANIFEST_DIR"),
+        "tests",
+        "kernels",
+        "oracle",
+        name,
+    ]
+    .iter()
+    .collect();
     std::fs::read_to_string(folder).unwrap()
 }
 
@@ -244,7 +252,10 @@ fn instructions_give_what_the_gpu_gave() {
         let mut head = head.chars();
         let (mode, result) = (head.next().unwrap(), head.nth(1).unwrap());
         let found = match run_instruction(mode, result, body) {
-            Ok(values) => format!("{:016x}", hash(values.into_iter().flat_map(u64::to_le_bytes))),
+            Ok(values) => format!(
+                "{:016x}",
+                hash(values.into_iter().flat_map(u64::to_le_bytes))
+            ),
             Err(error) => error,
         };
         if found != expected {
@@ -318,10 +329,19 @@ fn approximations_are_near_to_the_gpus() {
                 continue;
             }
             // Both halves of a pair are near.
-            let halves = if body.contains("x2") { &[0, 16][..] } else { &[0] };
+            let halves = if body.contains("x2") {
+                &[0, 16][..]
+            } else {
+                &[0]
+            };
             for shift in halves {
-                let width = if body.contains("x2") { 0xffff } else { u64::MAX };
-                let (found, expected) = (values[thread] >> shift & width, expected >> shift & width);
+                let width = if body.contains("x2") {
+                    0xffff
+                } else {
+                    u64::MAX
+                };
+                let (found, expected) =
+                    (values[thread] >> shift & width, expected >> shift & width);
                 let result = if body.contains("x2") { 'h' } else { result };
                 let distance = distance(result, kind == "ulp", found, expected);
                 assert!(

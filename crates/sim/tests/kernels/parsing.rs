@@ -44,7 +44,10 @@ fn errors_name_the_line_and_the_thing() {
         "line 7: expected `;`, found `%r2`"
     );
     assert_eq!(refused("call vprintf;"), "line 5: undefined name `vprintf`");
-    assert_eq!(refused(".bogus x;"), "line 5: unsupported directive `.bogus`");
+    assert_eq!(
+        refused(".bogus x;"),
+        "line 5: unsupported directive `.bogus`"
+    );
     let source = format!("{HEAD}.visible .entry k() {{ ret;");
     assert_eq!(
         parse(&source).unwrap_err().to_string(),
@@ -55,13 +58,17 @@ fn errors_name_the_line_and_the_thing() {
 #[test]
 fn code_does_not_grow_without_bounds() {
     // A function that calls itself is not put in place of its calls.
-    let source =
-        format!("{HEAD}.func f() {{ call f; call f; ret; }}\n.visible .entry k() {{ call f; ret; }}");
+    let source = format!(
+        "{HEAD}.func f() {{ call f; call f; ret; }}\n.visible .entry k() {{ call f; ret; }}"
+    );
     assert!(parse(&source).is_ok());
     // Each function calls the next one twice: the code would be twice as long for each.
     let mut source = format!("{HEAD}.func f0() {{ ret; }}\n");
     for number in 1..40 {
-        source += &format!(".func f{number}() {{ call f{0}; call f{0}; ret; }}\n", number - 1);
+        source += &format!(
+            ".func f{number}() {{ call f{0}; call f{0}; ret; }}\n",
+            number - 1
+        );
     }
     source += ".visible .entry k() { call f39; ret; }";
     assert!(matches!(
@@ -128,12 +135,16 @@ fn newer_targets_are_noted_and_lack_only_their_own_instructions() {
         assert!(module(target, "").unwrap().notes().is_empty());
     }
     assert_eq!(
-        module("sm_120a", "frobnicate.u32 1;").unwrap_err().to_string(),
+        module("sm_120a", "frobnicate.u32 1;")
+            .unwrap_err()
+            .to_string(),
         "line 5: unsupported opcode `frobnicate.u32`: the module's target is newer than sm_90a, the newest that \
          the simulated device knows; compile for an older one"
     );
     assert_eq!(
-        module("sm_90a", "frobnicate.u32 1;").unwrap_err().to_string(),
+        module("sm_90a", "frobnicate.u32 1;")
+            .unwrap_err()
+            .to_string(),
         "line 5: unsupported opcode `frobnicate.u32`"
     );
 }
@@ -146,11 +157,17 @@ fn parameters_are_limited_by_version_and_target() {
                 ".version {version}\n.target {target}\n.address_size 64\n.entry k(.param .b8 p[{bytes}]) {{ ret; }}"
             );
             let taken = parse(&source).map(|_| ()).map_err(|error| error.kind);
-            assert_eq!(taken, signatures(&source).map(|_| ()).map_err(|error| error.kind));
+            assert_eq!(
+                taken,
+                signatures(&source).map(|_| ()).map_err(|error| error.kind)
+            );
             taken
         };
         let limits = [256, 4352, 32_764];
-        let limit = limits.into_iter().rfind(|limit| takes(*limit).is_ok()).unwrap();
+        let limit = limits
+            .into_iter()
+            .rfind(|limit| takes(*limit).is_ok())
+            .unwrap();
         let error = takes(limit + 1).unwrap_err();
         let PtxErrorKind::ParameterSpace {
             kernel,
@@ -197,7 +214,10 @@ fn signatures_need_no_body_that_can_run() {
         ]
     );
     assert_eq!(found[0].param_bytes(), 48);
-    assert_eq!((found[1].name.as_str(), found[1].params.len()), ("second", 0));
+    assert_eq!(
+        (found[1].name.as_str(), found[1].params.len()),
+        ("second", 0)
+    );
     assert!(parse(&source).is_err());
 }
 
@@ -245,14 +265,20 @@ fn sizes_that_would_exhaust_memory_are_refused() {
         ".visible .entry k(.param .b8 x[99999999]) { ret; }",
         ".visible .entry k() { .reg .b32 %r<4294967295>; ret; } .visible .entry k2() { .reg .b32 %r<4294967296>; ret; }",
     ] {
-        assert!(parse(&format!("{HEAD}{declaration}")).is_err(), "{declaration}");
+        assert!(
+            parse(&format!("{HEAD}{declaration}")).is_err(),
+            "{declaration}"
+        );
     }
     let deep = format!("{HEAD}.visible .entry k() {}", "{".repeat(100_000));
     assert!(matches!(
         parse(&deep).unwrap_err().kind,
         PtxErrorKind::TooLarge(_)
     ));
-    let deep = format!("{HEAD}.visible .entry k() {{ mov.u32 {}", "(".repeat(100_000));
+    let deep = format!(
+        "{HEAD}.visible .entry k() {{ mov.u32 {}",
+        "(".repeat(100_000)
+    );
     assert!(matches!(
         parse(&deep).unwrap_err().kind,
         PtxErrorKind::TooLarge(_)

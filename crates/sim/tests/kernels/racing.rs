@@ -52,9 +52,15 @@ struct Model {
 
 impl Model {
     fn push(&mut self, block: usize, thread: usize, access: Option<Accessed>, fence: Option<bool>) {
-        let mut before = self.tails.get(&(block, thread)).cloned().unwrap_or_default();
+        let mut before = self
+            .tails
+            .get(&(block, thread))
+            .cloned()
+            .unwrap_or_default();
         let mut told = BTreeSet::new();
-        if let Some(Accessed { what, shared, at, .. }) = access
+        if let Some(Accessed {
+            what, shared, at, ..
+        }) = access
             && what.acquires()
         {
             told = self.released(block, what, shared, at);
@@ -95,7 +101,9 @@ impl Model {
                 let own = |event: &&usize| {
                     let event = &self.events[**event];
                     (event.block, event.thread) == (writer.block, writer.thread)
-                        && event.fence.is_some_and(|block_only| same_block || !block_only)
+                        && event
+                            .fence
+                            .is_some_and(|block_only| same_block || !block_only)
                 };
                 if let Some(fence) = writer.before.iter().rev().find(own) {
                     all.extend(&self.events[*fence].before);
@@ -153,9 +161,10 @@ impl Model {
                             if !stopped[warp] {
                                 arrived.entry(number).or_default().extend(known);
                             }
-                            let waits = !matches!(steps[number], Step::HandOver { from } if from == warp);
-                            let other_arrived =
-                                at[1 - warp] > number || (at[1 - warp] == number && stopped[1 - warp]);
+                            let waits =
+                                !matches!(steps[number], Step::HandOver { from } if from == warp);
+                            let other_arrived = at[1 - warp] > number
+                                || (at[1 - warp] == number && stopped[1 - warp]);
                             stopped[warp] = waits && !other_arrived;
                             if stopped[warp] {
                                 break;
@@ -173,7 +182,9 @@ impl Model {
 
     /// What either of the lanes knows.
     fn known(&self, block: usize, lanes: [usize; 2]) -> BTreeSet<usize> {
-        let tails = lanes.iter().filter_map(|lane| self.tails.get(&(block, *lane)));
+        let tails = lanes
+            .iter()
+            .filter_map(|lane| self.tails.get(&(block, *lane)));
         tails.flatten().copied().collect()
     }
 
@@ -198,7 +209,11 @@ impl Model {
                     && other.what.strong()
                     && (same_block || !(one.what.block_only() || other.what.block_only()));
                 let conflict = (one.what.writes() || other.what.writes()) && !strong;
-                if !same_memory || !conflict || same_thread || later.before.contains(&earlier_number) {
+                if !same_memory
+                    || !conflict
+                    || same_thread
+                    || later.before.contains(&earlier_number)
+                {
                     continue;
                 }
                 let value = |event: &Event, accessed: Accessed, byte: usize| {
@@ -280,11 +295,17 @@ fn compare(alike: bool) -> [u64; 3] {
 #[test]
 fn random_kernels_race_where_the_model_says_and_nowhere_else() {
     let [clean, _, errors] = compare(false);
-    assert!(clean > KERNELS / 10 && errors > KERNELS / 10, "{clean}, {errors}");
+    assert!(
+        clean > KERNELS / 10 && errors > KERNELS / 10,
+        "{clean}, {errors}"
+    );
 }
 
 #[test]
 fn random_kernels_that_mostly_write_one_value_are_graded_as_the_model_says() {
     let counts = compare(true);
-    assert!(counts.iter().all(|count| *count > KERNELS / 10), "{counts:?}");
+    assert!(
+        counts.iter().all(|count| *count > KERNELS / 10),
+        "{counts:?}"
+    );
 }

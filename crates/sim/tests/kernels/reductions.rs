@@ -70,7 +70,15 @@ fn argmax_finds_the_first_of_the_greatest() {
         let mut memory = Memory::default();
         let (din, dout) = (memory.put(&input), memory.put(&[77i32, 77]));
         let values = [din.bytes(), dout.bytes(), (n as u32).bytes()];
-        launch(&module, "argmax_warp", [1, 1, 1], [32, 1, 1], &memory, &values).unwrap();
+        launch(
+            &module,
+            "argmax_warp",
+            [1, 1, 1],
+            [32, 1, 1],
+            &memory,
+            &values,
+        )
+        .unwrap();
         let best = input.iter().copied().fold(f32::MIN, f32::max);
         let expected = input
             .iter()

@@ -5,10 +5,20 @@ use crate::memory::{Memory, Value, floats, launch, load};
 #[test]
 fn matmul_accumulates_in_order() {
     let module = load("matmul");
-    for (m, n, k) in [(1, 1, 1), (16, 16, 16), (17, 5, 33), (40, 70, 31), (3, 50, 0)] {
+    for (m, n, k) in [
+        (1, 1, 1),
+        (16, 16, 16),
+        (17, 5, 33),
+        (40, 70, 31),
+        (3, 50, 0),
+    ] {
         let (a, b) = (floats(m * k, 1), floats(k * n, 2));
         let mut memory = Memory::default();
-        let (da, db, dc) = (memory.put(&a), memory.put(&b), memory.put(&vec![7f32; m * n]));
+        let (da, db, dc) = (
+            memory.put(&a),
+            memory.put(&b),
+            memory.put(&vec![7f32; m * n]),
+        );
         let sizes = [m, n, k].map(|size| (size as u32).bytes());
         let values = [vec![da.bytes(), db.bytes(), dc.bytes()], sizes.to_vec()].concat();
         let grid = [n.div_ceil(16) as u32, m.div_ceil(16) as u32, 1];
@@ -16,7 +26,9 @@ fn matmul_accumulates_in_order() {
         let expected: Vec<f32> = (0..m * n)
             .map(|i| {
                 // Tiles reach beyond the matrix with zeros, which leave the sum as it is.
-                (0..k).fold(0f32, |sum, j| a[i / n * k + j].mul_add(b[j * n + i % n], sum))
+                (0..k).fold(0f32, |sum, j| {
+                    a[i / n * k + j].mul_add(b[j * n + i % n], sum)
+                })
             })
             .collect();
         assert_eq!(memory.get::<f32>(dc), expected, "{m}×{n}×{k}");
@@ -31,7 +43,12 @@ fn transpose_is_exact() {
         let mut memory = Memory::default();
         let (din, dout) = (memory.put(&input), memory.put(&vec![7f32; w * h]));
         let grid = [w.div_ceil(32) as u32, h.div_ceil(32) as u32, 1];
-        let values = [din.bytes(), dout.bytes(), (w as u32).bytes(), (h as u32).bytes()];
+        let values = [
+            din.bytes(),
+            dout.bytes(),
+            (w as u32).bytes(),
+            (h as u32).bytes(),
+        ];
         launch(&module, "transpose", grid, [32, 8, 1], &memory, &values).unwrap();
         let expected: Vec<f32> = (0..w * h).map(|i| input[i % h * w + i / h]).collect();
         assert_eq!(memory.get::<f32>(dout), expected, "{w}×{h}");
@@ -41,7 +58,13 @@ fn transpose_is_exact() {
 #[test]
 fn nbody_follows_the_kernel_step_by_step() {
     let module = load("nbody");
-    for (n, block) in [(1usize, 32usize), (100, 64), (257, 128), (64, 256), (10, 33)] {
+    for (n, block) in [
+        (1usize, 32usize),
+        (100, 64),
+        (257, 128),
+        (64, 256),
+        (10, 33),
+    ] {
         let (positions, velocities) = (floats(4 * n, 4), floats(4 * n, 5));
         let dt = 0.01f32;
         let mut memory = Memory::default();
@@ -77,6 +100,10 @@ fn nbody_follows_the_kernel_step_by_step() {
                 expected[4 * i + axis] = acceleration[axis].mul_add(dt, velocities[4 * i + axis]);
             }
         }
-        assert_eq!(memory.get::<f32>(dv), expected, "{n} bodies in blocks of {block}");
+        assert_eq!(
+            memory.get::<f32>(dv),
+            expected,
+            "{n} bodies in blocks of {block}"
+        );
     }
 }

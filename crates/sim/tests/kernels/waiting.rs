@@ -97,7 +97,10 @@ fn blocks_on_all_cores_count_the_same_every_time() {
         .map(|_| {
             let mut memory = Memory::default();
             let sum = memory.put(&[0u32; 1]);
-            (run_body(body, 300, 96, &memory, sum), memory.get::<u32>(sum))
+            (
+                run_body(body, 300, 96, &memory, sum),
+                memory.get::<u32>(sum),
+            )
         })
         .collect();
     let sum = (0..300u32)

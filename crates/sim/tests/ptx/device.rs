@@ -7,7 +7,8 @@ use std::sync::Arc;
 use libtest_mimic::Failed;
 use millstream_driver::cuda::Cuda;
 use millstream_driver::{
-    ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, LaunchDims, ModuleHandle, StreamHandle,
+    ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, LaunchDims, ModuleHandle,
+    StreamHandle,
 };
 use millstream_sim::{Gpu, SimConfig};
 
@@ -54,7 +55,8 @@ impl Device {
     /// Loads a PTX text; the text of the error if it is refused.
     pub(crate) fn load(&self, source: &str) -> Result<ModuleHandle, String> {
         // SAFETY: the context is alive, and the image is text.
-        unsafe { self.driver.module_load(self.context, source.as_bytes()) }.map_err(|error| error.to_string())
+        unsafe { self.driver.module_load(self.context, source.as_bytes()) }
+            .map_err(|error| error.to_string())
     }
 
     /// Device memory that holds `bytes`.
@@ -91,8 +93,12 @@ impl Device {
     ) -> Result<(), String> {
         let text = |error: millstream_driver::DriverError| error.to_string();
         // SAFETY: the module is alive.
-        let function = unsafe { self.driver.module_function(self.context, module, kernel) }.map_err(text)?;
-        let pointers: Vec<*const c_void> = arguments.iter().map(|words| words.as_ptr().cast()).collect();
+        let function =
+            unsafe { self.driver.module_function(self.context, module, kernel) }.map_err(text)?;
+        let pointers: Vec<*const c_void> = arguments
+            .iter()
+            .map(|words| words.as_ptr().cast())
+            .collect();
         // SAFETY: there is a pointer for each argument of the run line, to words that hold it.
         unsafe {
             self.driver

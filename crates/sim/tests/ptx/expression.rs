@@ -208,7 +208,8 @@ impl<'a> Parser<'a> {
         let hexadecimal = self.rest.starts_with("0x");
         let mut end = 0;
         while let Some(&byte) = bytes.get(end) {
-            let sign = end > 0 && matches!(byte, b'+' | b'-') && bytes[end - 1] == b'e' && !hexadecimal;
+            let sign =
+                end > 0 && matches!(byte, b'+' | b'-') && bytes[end - 1] == b'e' && !hexadecimal;
             if !(byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'_' || sign) {
                 break;
             }
@@ -318,6 +319,9 @@ fn function(name: &str, arguments: &[Number]) -> Result<Number, String> {
         ("clz64", [a]) => int((a.int() as u64).leading_zeros().into()),
         ("reverse32", [a]) => int((a.int() as u32).reverse_bits().into()),
         ("reverse64", [a]) => int((a.int() as u64).reverse_bits().into()),
-        _ => Err(format!("no function `{name}` of {} values", arguments.len())),
+        _ => Err(format!(
+            "no function `{name}` of {} values",
+            arguments.len()
+        )),
     }
 }

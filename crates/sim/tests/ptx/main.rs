@@ -85,7 +85,9 @@ fn add(
         // A fault would take the context of all other files along.
         let only_simulated = on_gpu && run.faults.is_some();
         let trial_name = format!("{name}::{}::{}", run.kernel, run.line);
-        let trial = Trial::test(trial_name, move || launch(&*device(gpu.as_ref())?, source, &run));
+        let trial = Trial::test(trial_name, move || {
+            launch(&*device(gpu.as_ref())?, source, &run)
+        });
         let trial = reasoned(trial, only_simulated, "faults");
         trials.push(reasoned(trial, too_new, "target too new"));
     }
@@ -102,9 +104,13 @@ fn reasoned(trial: Trial, ignored: bool, reason: &str) -> Trial {
 
 /// The number of the file's target: 75 for `sm_75`.
 fn target(source: &str) -> i32 {
-    let found = source.lines().find_map(|line| line.strip_prefix(".target sm_"));
+    let found = source
+        .lines()
+        .find_map(|line| line.strip_prefix(".target sm_"));
     let digits = found.map_or("", |text| {
-        text.split(|c: char| !c.is_ascii_digit()).next().unwrap_or("")
+        text.split(|c: char| !c.is_ascii_digit())
+            .next()
+            .unwrap_or("")
     });
     digits.parse().unwrap_or(0)
 }
@@ -142,7 +148,10 @@ impl Names for Buffers<'_> {
 
 /// All values of an expression or of a list between braces.
 fn numbers(text: &str, count: usize, names: &dyn Names) -> Result<Vec<Number>, String> {
-    match text.strip_prefix('{').and_then(|text| text.strip_suffix('}')) {
+    match text
+        .strip_prefix('{')
+        .and_then(|text| text.strip_suffix('}'))
+    {
         Some(list) => {
             let values: Vec<_> = list
                 .split(',')
@@ -154,7 +163,9 @@ fn numbers(text: &str, count: usize, names: &dyn Names) -> Result<Vec<Number>, S
                 Err(format!("{} values for {count} elements", values.len()))
             }
         }
-        None => (0..count as i128).map(|i| evaluate(text, i, names)).collect(),
+        None => (0..count as i128)
+            .map(|i| evaluate(text, i, names))
+            .collect(),
     }
 }
 
@@ -171,8 +182,8 @@ fn launch(device: &Device, source: &str, run: &Run) -> Result<(), Failed> {
         let mut bytes = Vec::new();
         match &argument.initial {
             Some(text) => {
-                for number in
-                    numbers(text, count, &buffers).map_err(|text| format!("{}: {text}", argument.name))?
+                for number in numbers(text, count, &buffers)
+                    .map_err(|text| format!("{}: {text}", argument.name))?
                 {
                     argument.ty.put(number, &mut bytes);
                 }
@@ -210,7 +221,10 @@ fn launch(device: &Device, source: &str, run: &Run) -> Result<(), Failed> {
             if !is_close(argument.ty, expected.within, found, wanted) {
                 let (name, ty) = (&argument.name, argument.ty);
                 let (a, b) = (ty.decode(found), ty.decode(wanted));
-                return Err(format!("{name}[{index}] is {found:#x} ({a:?}), not {wanted:#x} ({b:?})").into());
+                return Err(format!(
+                    "{name}[{index}] is {found:#x} ({a:?}), not {wanted:#x} ({b:?})"
+                )
+                .into());
             }
         }
     }
@@ -245,7 +259,10 @@ fn fault(device: &Device, launched: Result<(), String>, text: &str) -> Result<()
         .as_ref()
         .map(|gpu| gpu.reports())
         .unwrap_or_default();
-    if reports.iter().any(|report| report.to_string().contains(text)) {
+    if reports
+        .iter()
+        .any(|report| report.to_string().contains(text))
+    {
         Ok(())
     } else {
         Err(format!("no report contains `{text}`: {reports:?}").into())

@@ -112,7 +112,10 @@ pub(crate) fn read(source: &str) -> Result<Directives, String> {
             directives.runs.push(run(text, index + 1).map_err(at)?);
             in_run = true;
         } else if in_run && comment.starts_with("   ") {
-            let run = directives.runs.last_mut().ok_or_else(|| at("no RUN".into()))?;
+            let run = directives
+                .runs
+                .last_mut()
+                .ok_or_else(|| at("no RUN".into()))?;
             continued(run, text).map_err(at)?;
         } else {
             in_run = false;
@@ -191,7 +194,10 @@ fn argument(text: &str) -> Result<Argument, String> {
     let (Some(name), Some(ty), None) = (words.next(), words.next(), words.next()) else {
         return Err(format!("`{text}` is not `name type`"));
     };
-    let count = |text: &str| text.parse::<usize>().map_err(|_| format!("`{ty}` has no length"));
+    let count = |text: &str| {
+        text.parse::<usize>()
+            .map_err(|_| format!("`{ty}` has no length"))
+    };
     let (ty_name, kind) = if let Some(inside) = ty.strip_suffix(']') {
         let (ty, length) = inside.split_once('[').ok_or_else(|| format!("`{ty}`"))?;
         (ty, Kind::Buffer(count(length)?))

@@ -119,7 +119,11 @@ impl Type {
         let sign = 1u64 << (8 * self.bytes() - 1);
         let place = |bits: u64| {
             let magnitude = (bits & (sign - 1)).cast_signed();
-            if bits & sign != 0 { -magnitude } else { magnitude }
+            if bits & sign != 0 {
+                -magnitude
+            } else {
+                magnitude
+            }
         };
         place(a).abs_diff(place(b))
     }
@@ -155,7 +159,11 @@ fn long(bits: u64, exponent_bits: i32, fraction_bits: i32) -> f64 {
     let exponent = (bits >> fraction_bits & ((1 << exponent_bits) - 1)) as i32;
     let fraction = (bits & ((1 << fraction_bits) - 1)) as f64 * 2f64.powi(-fraction_bits);
     let magnitude = if exponent == (1 << exponent_bits) - 1 {
-        if fraction == 0.0 { f64::INFINITY } else { f64::NAN }
+        if fraction == 0.0 {
+            f64::INFINITY
+        } else {
+            f64::NAN
+        }
     } else if exponent == 0 {
         fraction * 2f64.powi(1 - bias)
     } else {

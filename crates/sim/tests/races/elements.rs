@@ -87,7 +87,8 @@ fn assert_found(body: &str, elements: [(&'static str, usize); 2], params: &[&str
 
 #[test]
 fn a_float_of_another_size_is_found_once_for_each_array() {
-    let body = "ld.global.f32 %f1, [%rd1];\nld.global.f32 %f2, [%rd1+4];\nst.global.f32 [%rd2], %f1;";
+    let body =
+        "ld.global.f32 %f1, [%rd1];\nld.global.f32 %f2, [%rd1+4];\nst.global.f32 [%rd2], %f1;";
     assert_found(body, [F64, F32], &["x"]);
     assert_found(body, [F32, F64], &["y"]);
     assert_found(body, [F64, F64], &["x", "y"]);
@@ -168,7 +169,10 @@ fn ptx_files(folder: &Path, files: &mut Vec<PathBuf>) {
 #[test]
 fn no_kernel_of_the_project_accesses_an_array_as_floats_of_two_sizes() {
     let mut files = Vec::new();
-    ptx_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), &mut files);
+    ptx_files(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."),
+        &mut files,
+    );
     let (mut params, mut kernels) = (0, 0);
     for file in files {
         // Some are there to be refused.
@@ -179,7 +183,10 @@ fn no_kernel_of_the_project_accesses_an_array_as_floats_of_two_sizes() {
             kernels += 1;
             let mut sizes: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
             for access in kernel.float_accesses() {
-                sizes.entry(access.param).or_default().insert(access.ty.bytes());
+                sizes
+                    .entry(access.param)
+                    .or_default()
+                    .insert(access.ty.bytes());
             }
             params += sizes.len();
             for (param, sizes) in sizes {

@@ -41,7 +41,8 @@ pub(crate) fn expect(name: &str, program: impl Fn(&Rig)) {
 
 /// The same for a configuration.
 pub(crate) fn expect_with(config: SimConfig, name: &str, program: impl Fn(&Rig)) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/races/expected/{name}.txt"));
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/races/expected/{name}.txt"));
     let found = findings(&config, program);
     if env::var_os("UPDATE_EXPECT").is_some() {
         fs::write(&path, &found[0].1).unwrap();

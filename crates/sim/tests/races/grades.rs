@@ -11,7 +11,9 @@ use crate::{
 };
 
 fn config(notes: bool) -> SimConfig {
-    SimConfig::new().kernel_race_check(true).kernel_race_notes(notes)
+    SimConfig::new()
+        .kernel_race_check(true)
+        .kernel_race_notes(notes)
 }
 
 /// Threads of four blocks of 64, by number: two of a warp, one of the next, one of another block.
@@ -22,7 +24,10 @@ fn kernel(roles: &[(usize, &str)]) -> String {
     let mut body = String::new();
     for (thread, role) in roles {
         body += &format!("setp.eq.u32 %p1, %r1, {thread};\n");
-        for instruction in role.split(';').filter(|instruction| !instruction.is_empty()) {
+        for instruction in role
+            .split(';')
+            .filter(|instruction| !instruction.is_empty())
+        {
             body += &format!("@%p1 {};\n", instruction.trim());
         }
     }
@@ -136,7 +141,10 @@ fn a_read_makes_it_an_error() {
     graded(&[ONE, read], Some(Grade::Error));
     graded(&[ONE, ONE, read], Some(Grade::Error));
     // Also one of the bytes alone, and one by a thread that writes the same afterwards.
-    graded(&[ONE, ONE, "ld.global.u8 %h1, [%rd1+3]"], Some(Grade::Error));
+    graded(
+        &[ONE, ONE, "ld.global.u8 %h1, [%rd1+3]"],
+        Some(Grade::Error),
+    );
     graded(
         &[ONE, "ld.global.u32 %r7, [%rd1]; st.global.u32 [%rd1], %r4"],
         Some(Grade::Error),
@@ -181,7 +189,10 @@ fn an_atomic_reads_and_a_volatile_store_does_not() {
     graded(&[exchange, exchange], None);
     let volatile = "st.volatile.global.u32 [%rd1], %r4";
     graded(&[ONE, volatile], Some(Grade::Note));
-    graded(&[ONE, "st.volatile.global.u32 [%rd1], %r5"], Some(Grade::Error));
+    graded(
+        &[ONE, "st.volatile.global.u32 [%rd1], %r5"],
+        Some(Grade::Error),
+    );
     graded(&[volatile, "st.volatile.global.u32 [%rd1], %r5"], None);
 }
 
@@ -200,10 +211,16 @@ fn one_block_of_many_that_writes_something_else_is_found() {
         kernel(&roles)
     };
     for odd in [0, 1, 32, 64, 65, 96, 192, 193, 224] {
-        let worst = reports(&text(odd), true).iter().map(|report| report.grade).max();
+        let worst = reports(&text(odd), true)
+            .iter()
+            .map(|report| report.grade)
+            .max();
         assert_eq!(worst, Some(Grade::Error), "thread {odd}");
     }
-    let worst = reports(&text(999), true).iter().map(|report| report.grade).max();
+    let worst = reports(&text(999), true)
+        .iter()
+        .map(|report| report.grade)
+        .max();
     assert_eq!(worst, Some(Grade::Note));
 }
 
@@ -213,11 +230,18 @@ fn writes_on_either_side_of_a_barrier_do_not_count_together() {
     let threads: Vec<_> = [0, 1, 32].map(|thread| (thread, ONE)).into();
     let first = kernel(&threads);
     let again = "bar.sync 0;\nst.global.u32 [%rd1], %r6;\nret;\n}";
-    let text = first.replace("ret;\n}", again).replace("%r1, 64", "%r1, 1000");
+    let text = first
+        .replace("ret;\n}", again)
+        .replace("%r1, 64", "%r1, 1000");
     let rig = Rig::new(config(true));
     let (stream, array) = (rig.stream(), zeros(&rig, 256));
-    rig.launch(rig.kernel(&text, "k"), (1, 64), stream, &[Arg::Pointer(array)])
-        .unwrap();
+    rig.launch(
+        rig.kernel(&text, "k"),
+        (1, 64),
+        stream,
+        &[Arg::Pointer(array)],
+    )
+    .unwrap();
     rig.stream_synchronize(stream).unwrap();
     let reports = rig.gpu.reports();
     assert!(reports.len() > 1, "before the barrier and behind it");
@@ -226,13 +250,19 @@ fn writes_on_either_side_of_a_barrier_do_not_count_together() {
         "{reports:#?}"
     );
     // Another block may come between the two.
-    let worst = self::reports(&text, true).iter().map(|report| report.grade).max();
+    let worst = self::reports(&text, true)
+        .iter()
+        .map(|report| report.grade)
+        .max();
     assert_eq!(worst, Some(Grade::Error));
 }
 
 /// A kernel in which all threads make the steps with `*`, and one thread each of the others.
 fn steps(steps: &[(usize, &str)]) -> String {
-    let roles: Vec<_> = steps.iter().map(|(thread, step)| (*thread, *step)).collect();
+    let roles: Vec<_> = steps
+        .iter()
+        .map(|(thread, step)| (*thread, *step))
+        .collect();
     // The steps of all threads have no guard.
     kernel(&roles).replace("@%p1 *", "")
 }
@@ -259,7 +289,12 @@ fn a_write_that_only_some_threads_know_of_is_compared_with_those_of_others() {
             .unwrap();
         rig.stream_synchronize(stream).unwrap();
         let found = rig.gpu.reports().iter().map(|report| report.grade).max();
-        assert_eq!(found.unwrap_or(Grade::Note), worst, "{:#?}", rig.gpu.reports());
+        assert_eq!(
+            found.unwrap_or(Grade::Note),
+            worst,
+            "{:#?}",
+            rig.gpu.reports()
+        );
     }
 }
 
@@ -276,7 +311,11 @@ fn all_values_that_a_block_wrote_are_remembered() {
             .enumerate()
             .map(|(at, role)| (64 + at, role.as_str())),
     );
-    for (last, expected) in [(&*one, true), (&*other, true), ("add.u32 %r7, %r7, 1", false)] {
+    for (last, expected) in [
+        (&*one, true),
+        (&*other, true),
+        ("add.u32 %r7, %r7, 1", false),
+    ] {
         let mut all = all.clone();
         all.push((128, last));
         let errors = reports(&steps(&all), true);
@@ -290,8 +329,13 @@ fn notes_say_so_in_text_and_json() {
     let write = |rig: &Rig| {
         let (stream, array) = (rig.stream(), zeros(rig, 256));
         let text = kernel(&[(0, ONE), (1, ONE)]);
-        rig.launch(rig.kernel(&text, "k"), (1, 64), stream, &[Arg::Pointer(array)])
-            .unwrap();
+        rig.launch(
+            rig.kernel(&text, "k"),
+            (1, 64),
+            stream,
+            &[Arg::Pointer(array)],
+        )
+        .unwrap();
     };
     expect_with(config(true), "within/note", write);
     clean_with(config(false), write);

@@ -110,7 +110,12 @@ fn a_kernel_races_with_what_its_instructions_touch_and_no_more() {
         let (memory, copy) = (zeros(rig, 4 * BYTES), zeros(rig, BYTES));
         launch(rig, "write", one, &[memory.offset(BYTES as u64)]);
         // The second half of what the first writes.
-        launch(rig, "read", other, &[memory.offset(BYTES as u64 * 3 / 2), copy]);
+        launch(
+            rig,
+            "read",
+            other,
+            &[memory.offset(BYTES as u64 * 3 / 2), copy],
+        );
         launch(rig, "write", other, &[memory.offset(BYTES as u64 * 3)]);
     });
 }

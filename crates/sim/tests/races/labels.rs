@@ -69,7 +69,10 @@ fn a_finding_is_a_json_object_and_a_report() {
     let site = value["later"]["site"].as_str().unwrap();
     assert!(site.starts_with("`a \"quoted\"\tlabel \\` at "), "{site}");
     let report = &rig.gpu.reports()[0];
-    assert_eq!((report.kind, &report.text), (finding.kind, &finding.to_string()));
+    assert_eq!(
+        (report.kind, &report.text),
+        (finding.kind, &finding.to_string())
+    );
     assert_eq!(report.call, "cuMemsetD8Async");
 }
 

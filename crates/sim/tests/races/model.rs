@@ -43,7 +43,10 @@ struct Program<'r> {
 
 impl Program<'_> {
     fn draw(&mut self, below: usize) -> usize {
-        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.state = self
+            .state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (self.state >> 33) as usize % below
     }
 
@@ -59,7 +62,11 @@ impl Program<'_> {
         from..to.max(from + 1)
     }
 
-    fn step(&mut self, memory: millstream_driver::DevicePtr, scratch: millstream_driver::DevicePtr) {
+    fn step(
+        &mut self,
+        memory: millstream_driver::DevicePtr,
+        scratch: millstream_driver::DevicePtr,
+    ) {
         let (rig, at) = (self.rig, self.draw(STREAMS));
         let (stream, event) = (self.streams[at], self.draw(EVENTS));
         match self.draw(8) {
@@ -175,5 +182,8 @@ fn random_programs_race_where_the_model_says_and_nowhere_else() {
             racy += usize::from(!expected.is_empty());
         }
     }
-    assert!(racy > 0 && racy < 3 * PROGRAMS as usize, "{racy} programs race");
+    assert!(
+        racy > 0 && racy < 3 * PROGRAMS as usize,
+        "{racy} programs race"
+    );
 }

@@ -50,7 +50,8 @@ fn a_wait_for_the_legacy_stream_is_a_wait_for_blocking_streams() {
         // Rule 1: it waits for the work before it.
         &|rig| {
             let source = Host::pageable(1 << 17);
-            rig.upload_now(rig.mem_alloc(1 << 17).unwrap(), source).unwrap();
+            rig.upload_now(rig.mem_alloc(1 << 17).unwrap(), source)
+                .unwrap();
         },
         &|rig| {
             let (sender, receiver) = mpsc::channel();

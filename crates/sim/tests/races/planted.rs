@@ -116,7 +116,10 @@ struct Draw {
 
 impl Draw {
     fn below(&mut self, bound: usize) -> usize {
-        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.state = self
+            .state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (self.state >> 33) as usize % bound
     }
 
@@ -276,7 +279,10 @@ fn begins_or_ends(actions: &[Action], pairs: &Pairs) -> bool {
         Action::Op(op) => {
             count += 1;
             let is_either = matches!(op.call, Call::Allocate | Call::Free);
-            is_either && pairs.iter().any(|&(one, other)| one == count || other == count)
+            is_either
+                && pairs
+                    .iter()
+                    .any(|&(one, other)| one == count || other == count)
         }
     })
 }
@@ -348,7 +354,9 @@ fn enqueue(rig: &Rig, actions: &[Action]) -> Result<(), DriverError> {
                 rig.stream_wait_event(streams[*to], recorded(streams[*from])?)?;
             }
             Action::Edge(Edge::Host { from }) => rig.stream_synchronize(streams[*from])?,
-            Action::Edge(Edge::HostEvent { from }) => rig.event_synchronize(recorded(streams[*from])?)?,
+            Action::Edge(Edge::HostEvent { from }) => {
+                rig.event_synchronize(recorded(streams[*from])?)?
+            }
         }
     }
     rig.context_synchronize()
@@ -398,7 +406,9 @@ fn every_planted_bug_is_found_and_right_programs_are_clean() {
         };
         // Edges without which something is not ordered any more. Others are implied by what comes later.
         let needed: Vec<_> = (0..right.len())
-            .filter(|&at| matches!(right[at], Action::Edge(_)) && !unordered(&without(at)).is_empty())
+            .filter(|&at| {
+                matches!(right[at], Action::Edge(_)) && !unordered(&without(at)).is_empty()
+            })
             .collect();
         let wrong = needed
             .get((seed.wrapping_mul(2_654_435_761) >> 7) as usize % needed.len().max(1))
@@ -411,15 +421,27 @@ fn every_planted_bug_is_found_and_right_programs_are_clean() {
         ] {
             let clean = run(&right, schedule);
             let is_clean = clean.count == 0 && !clean.is_lost;
-            assert!(is_clean, "program {seed} under {schedule}: {:?}", clean.pairs);
+            assert!(
+                is_clean,
+                "program {seed} under {schedule}: {:?}",
+                clean.pairs
+            );
             let Some(wrong) = &wrong else {
                 continue;
             };
             let (lost, found) = (unordered(wrong), run(wrong, schedule));
-            let words = format!("program {seed} under {schedule}: {:?} of {lost:?}", found.pairs);
+            let words = format!(
+                "program {seed} under {schedule}: {:?} of {lost:?}",
+                found.pairs
+            );
             // An earlier use may be hidden by another that races with the same operation.
             assert!(found.pairs.is_subset(&lost), "{words}");
-            let later = |pairs: &Pairs| pairs.iter().map(|&(_, later)| later).collect::<BTreeSet<_>>();
+            let later = |pairs: &Pairs| {
+                pairs
+                    .iter()
+                    .map(|&(_, later)| later)
+                    .collect::<BTreeSet<_>>()
+            };
             if found.is_lost {
                 assert!(begins_or_ends(wrong, &lost), "{words}");
                 ended += 1;

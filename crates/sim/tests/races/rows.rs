@@ -36,7 +36,8 @@ fn an_event_orders_the_streams_of_two_devices() {
         let there = rig.on_device(1);
         let (near, far) = (rig.stream(), there.stream());
         let (memory, copy) = (zeros(rig, BYTES), there.mem_alloc(BYTES).unwrap());
-        rig.memset_async(memory, FillPattern::U8(1), BYTES, near).unwrap();
+        rig.memset_async(memory, FillPattern::U8(1), BYTES, near)
+            .unwrap();
         if waits {
             there.stream_wait_event(far, rig.recorded(near)).unwrap();
         }

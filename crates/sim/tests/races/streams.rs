@@ -32,7 +32,9 @@ fn two(rig: &Rig, first: &str, second: &str, edge: bool) {
 #[test]
 fn a_missing_wait_is_found_whatever_the_two_do() {
     for (first, second) in [("write", "write"), ("write", "read"), ("read", "write")] {
-        expect(&format!("{first}_{second}"), |rig| two(rig, first, second, false));
+        expect(&format!("{first}_{second}"), |rig| {
+            two(rig, first, second, false)
+        });
         clean(|rig| two(rig, first, second, true));
     }
 }
@@ -106,7 +108,8 @@ fn order_passes_on_from_stream_to_stream() {
         let memory = zeros(rig, BYTES);
         fill(rig, memory, streams[0]);
         for pair in streams.windows(2) {
-            rig.stream_wait_event(pair[1], rig.recorded(pair[0])).unwrap();
+            rig.stream_wait_event(pair[1], rig.recorded(pair[0]))
+                .unwrap();
         }
         fill(rig, memory, streams[3]);
     });
@@ -117,7 +120,8 @@ fn ranges_are_told_apart_to_the_byte() {
     let parts = |rig: &Rig, bytes| {
         let (one, other) = (rig.stream(), rig.stream());
         let memory = zeros(rig, BYTES);
-        rig.memset_async(memory, FillPattern::U8(1), bytes, one).unwrap();
+        rig.memset_async(memory, FillPattern::U8(1), bytes, one)
+            .unwrap();
         rig.memset_async(memory.offset(101), FillPattern::U8(1), 50, other)
             .unwrap();
     };
@@ -130,7 +134,8 @@ fn a_copy_races_at_both_ends() {
     expect("copies", |rig| {
         let [one, other, third] = [(); 3].map(|()| rig.stream());
         let (from, to) = (zeros(rig, BYTES), zeros(rig, BYTES));
-        rig.copy_device_to_device_async(to, from, BYTES, one).unwrap();
+        rig.copy_device_to_device_async(to, from, BYTES, one)
+            .unwrap();
         fill(rig, from, other);
         fill(rig, to, third);
     });

@@ -19,7 +19,8 @@ impl Drop for Last {
         let _label = Label::new("last");
         let Self(rig, done) = self;
         let (stream, memory) = (rig.stream(), rig.mem_alloc(64).unwrap());
-        rig.memset_async(memory, FillPattern::U8(1), 64, stream).unwrap();
+        rig.memset_async(memory, FillPattern::U8(1), 64, stream)
+            .unwrap();
         done.send(()).unwrap();
     }
 }

@@ -16,7 +16,8 @@ fn a_kernel_that_reads_what_nobody_wrote_is_found() {
     expect("uninitialised_kernel", |rig| {
         let (stream, copy) = (rig.stream(), zeros(rig, BYTES));
         let memory = rig.mem_alloc_async(BYTES, stream).unwrap();
-        rig.memset_async(memory, FillPattern::U8(0), 100, stream).unwrap();
+        rig.memset_async(memory, FillPattern::U8(0), 100, stream)
+            .unwrap();
         launch(rig, "read", stream, &[memory, copy]);
     });
 }
@@ -29,7 +30,8 @@ fn copies_within_the_device_pass_on_what_nobody_wrote() {
         let [a, b] = [(); 2].map(|()| rig.mem_alloc_async(BYTES, stream).unwrap());
         rig.memset_async(a.offset(8), FillPattern::U8(0), 16, stream)
             .unwrap();
-        rig.copy_device_to_device_async(b, a, BYTES, stream).unwrap();
+        rig.copy_device_to_device_async(b, a, BYTES, stream)
+            .unwrap();
         rig.download(target, b.offset(8), stream).unwrap();
     };
     clean(|rig| program(rig, 16));
@@ -93,5 +95,9 @@ fn memory_that_is_given_out_again_holds_nothing_and_keeps_its_users() {
     let findings = rig.gpu.findings();
     let later = &findings[1..];
     assert!(!later.is_empty() && later.iter().all(|found| found.kind == ReportKind::Race));
-    assert!(later[0].to_string().contains("`third life`"), "{}", later[0]);
+    assert!(
+        later[0].to_string().contains("`third life`"),
+        "{}",
+        later[0]
+    );
 }

@@ -167,7 +167,10 @@ fn findings_are_in_parts_and_in_json() {
     let json: serde_json::Value = serde_json::from_str(&finding.to_json()).unwrap();
     assert_eq!(json["kind"], "SharedMemoryRace");
     assert_eq!(json["earlier"]["thread"]["source"], "kernels.cu:9");
-    assert_eq!(json["later"]["thread"]["block"], serde_json::json!([0, 0, 0]));
+    assert_eq!(
+        json["later"]["thread"]["block"],
+        serde_json::json!([0, 0, 0])
+    );
     assert_eq!(
         json["later"]["thread"]["write"],
         finding.later.thread.as_ref().unwrap().write
@@ -185,7 +188,12 @@ fn a_kernel_that_fails_tells_its_races_first() {
     // Without the barrier it races; with sizes that are too large it leaves its arrays.
     let kernel = rig.kernel(&ptx.replace("bar.sync", "// bar.sync"), "transpose");
     let (one, other) = (zeros(&rig, BYTES), zeros(&rig, BYTES));
-    let args = [Arg::Pointer(one), Arg::Pointer(other), Arg::U32(32), Arg::U32(33)];
+    let args = [
+        Arg::Pointer(one),
+        Arg::Pointer(other),
+        Arg::U32(32),
+        Arg::U32(33),
+    ];
     let dims = LaunchDims {
         grid: [1, 2, 1],
         block: [32, 8, 1],
@@ -194,7 +202,12 @@ fn a_kernel_that_fails_tells_its_races_first() {
     let stream = rig.stream();
     rig.launch_shaped(kernel, &dims, stream, &args).unwrap();
     rig.stream_synchronize(stream).unwrap_err();
-    let kinds: Vec<_> = rig.gpu.findings().iter().map(|finding| finding.kind).collect();
+    let kinds: Vec<_> = rig
+        .gpu
+        .findings()
+        .iter()
+        .map(|finding| finding.kind)
+        .collect();
     assert!(kinds.contains(&ReportKind::SharedMemoryRace), "{kinds:?}");
     assert_eq!(kinds.last(), Some(&ReportKind::OutOfBounds));
 }

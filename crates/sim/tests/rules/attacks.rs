@@ -1,8 +1,8 @@
 //! Wrong handles, addresses and sizes: an error code and a report each time, never a panic, and all else goes on.
 
 use millstream_driver::{
-    DeviceOrdinal, DevicePtr, Driver, EventHandle, FillPattern, FunctionHandle, ModuleHandle, ResultCode,
-    StreamHandle,
+    DeviceOrdinal, DevicePtr, Driver, EventHandle, FillPattern, FunctionHandle, ModuleHandle,
+    ResultCode, StreamHandle,
 };
 use millstream_sim::{ReportKind, SimConfig};
 
@@ -12,7 +12,13 @@ use crate::rig::{DEVICE, Host, Rig, assert_code, each_schedule};
 fn handles_that_were_never_given() {
     each_schedule(|rig| {
         let stream = rig.stream();
-        for raw in [3, 7, usize::MAX, stream.as_raw() + 1, stream.as_raw() ^ (1 << 40)] {
+        for raw in [
+            3,
+            7,
+            usize::MAX,
+            stream.as_raw() + 1,
+            stream.as_raw() ^ (1 << 40),
+        ] {
             let handle = StreamHandle::from_raw(raw);
             assert_code(rig.stream_query(handle), ResultCode::INVALID_HANDLE);
             rig.assert_reported(ReportKind::UnknownHandle, &["is no stream"]);
@@ -77,7 +83,11 @@ fn device_ranges_must_lie_in_one_live_allocation() {
                 1 << 40,
                 "reach 1099511627676 bytes beyond the end of allocation 1",
             ),
-            (memory.offset(100), 1, "lie right behind the end of allocation 1"),
+            (
+                memory.offset(100),
+                1,
+                "lie right behind the end of allocation 1",
+            ),
             (
                 memory.offset(107),
                 2,
@@ -102,12 +112,19 @@ fn device_ranges_must_lie_in_one_live_allocation() {
         }
         let host = Host::pageable(101);
         assert_code(rig.upload(memory, host, stream), ResultCode::INVALID_VALUE);
-        assert_code(rig.download(host, memory, stream), ResultCode::INVALID_VALUE);
+        assert_code(
+            rig.download(host, memory, stream),
+            ResultCode::INVALID_VALUE,
+        );
         assert_code(
             rig.copy_device_to_device(memory, memory.offset(50), 51),
             ResultCode::INVALID_VALUE,
         );
-        assert_eq!(rig.gpu.ledger().pending_operations, 0, "nothing was enqueued");
+        assert_eq!(
+            rig.gpu.ledger().pending_operations,
+            0,
+            "nothing was enqueued"
+        );
         let overflowing = rig.memset_async(memory, FillPattern::U32(0), usize::MAX, stream);
         assert_code(overflowing, ResultCode::INVALID_VALUE);
     });
@@ -144,7 +161,11 @@ fn frees_of_what_is_not_an_allocation() {
     each_schedule(|rig| {
         let stream = rig.stream();
         let memory = rig.mem_alloc_async(100, stream).unwrap();
-        for wrong in [memory.offset(1), DevicePtr::from_raw(0), rig.pinned(4).address()] {
+        for wrong in [
+            memory.offset(1),
+            DevicePtr::from_raw(0),
+            rig.pinned(4).address(),
+        ] {
             assert_code(rig.mem_free_async(wrong, stream), ResultCode::INVALID_VALUE);
             assert_code(rig.mem_free(wrong), ResultCode::INVALID_VALUE);
             rig.assert_reported(ReportKind::WrongFree, &[]);
@@ -166,7 +187,8 @@ fn contexts_are_counted_and_gone_with_all_they_hold() {
         let pooled = rig.mem_alloc_async(64, stream).unwrap();
         rig.pinned(64);
         rig.event();
-        rig.memset_async(pooled, FillPattern::U8(0), 64, stream).unwrap();
+        rig.memset_async(pooled, FillPattern::U8(0), 64, stream)
+            .unwrap();
         rig.release_context().unwrap();
         assert_eq!(rig.gpu.ledger(), millstream_sim::Ledger::default());
         assert_code(rig.context_synchronize(), ResultCode::INVALID_CONTEXT);
@@ -185,7 +207,10 @@ fn devices_that_are_not_there() {
     for ordinal in [-1, 2, i32::MAX] {
         let device = DeviceOrdinal::from_raw(ordinal);
         assert_code(rig.gpu.device_name(device), ResultCode::INVALID_DEVICE);
-        assert_code(rig.gpu.primary_context_retain(device), ResultCode::INVALID_DEVICE);
+        assert_code(
+            rig.gpu.primary_context_retain(device),
+            ResultCode::INVALID_DEVICE,
+        );
         assert_code(rig.gpu.default_pool(device), ResultCode::INVALID_DEVICE);
     }
 }

@@ -8,7 +8,9 @@ use std::{
     thread,
 };
 
-use millstream_driver::{DevicePtr, Driver, EventHandle, FillPattern, FunctionHandle, StreamHandle};
+use millstream_driver::{
+    DevicePtr, Driver, EventHandle, FillPattern, FunctionHandle, StreamHandle,
+};
 use millstream_sim::{Rules, SimConfig};
 
 use crate::{
@@ -46,7 +48,9 @@ struct Operands {
 fn draw_call(rig: &Rig, dice: &mut Dice, with: &mut Operands) {
     let stream = dice.pick(&with.streams);
     let event = dice.pick(&with.events);
-    let memory = dice.pick(&with.memory).offset(dice.pick(&[0, 0, 0, 1, 60, 64]));
+    let memory = dice
+        .pick(&with.memory)
+        .offset(dice.pick(&[0, 0, 0, 1, 60, 64]));
     let host = dice
         .pick(&[with.pageable, with.pinned])
         .part(dice.roll(8), dice.roll(64));
@@ -67,10 +71,13 @@ fn draw_call(rig: &Rig, dice: &mut Dice, with: &mut Operands) {
         9 => drop(rig.event_synchronize(event)),
         10 => drop(rig.stream_query(stream)),
         11 => drop(rig.stream_synchronize(stream)),
-        12 => with.memory.push(rig.mem_alloc(dice.roll(200)).unwrap_or(memory)),
-        13 | 14 => with
+        12 => with
             .memory
-            .push(rig.mem_alloc_async(dice.roll(200), stream).unwrap_or(memory)),
+            .push(rig.mem_alloc(dice.roll(200)).unwrap_or(memory)),
+        13 | 14 => with.memory.push(
+            rig.mem_alloc_async(dice.roll(200), stream)
+                .unwrap_or(memory),
+        ),
         15 => drop(rig.mem_free(memory)),
         16 => drop(rig.mem_free_async(memory, stream)),
         17 => drop(rig.upload(memory, host, stream)),
@@ -198,6 +205,9 @@ fn many_threads_pass_a_token_through_streams_events_and_host_functions() {
         assert_eq!(calls.load(SeqCst), (THREADS * usize::from(ROUNDS)) as u32);
         rig.assert_clean();
         let ledger = rig.gpu.ledger();
-        assert_eq!((ledger.streams, ledger.events, ledger.device_bytes), (0, 0, 0));
+        assert_eq!(
+            (ledger.streams, ledger.events, ledger.device_bytes),
+            (0, 0, 0)
+        );
     });
 }

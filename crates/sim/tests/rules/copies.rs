@@ -3,7 +3,9 @@
 use millstream_driver::{FillPattern, ResultCode, StreamHandle};
 use millstream_sim::{Reading, ReportKind, Rules, SimConfig};
 
-use crate::rig::{Host, Rig, assert_code, each_schedule, each_schedule_and_reading, each_schedule_with};
+use crate::rig::{
+    Host, Rig, assert_code, each_schedule, each_schedule_and_reading, each_schedule_with,
+};
 
 const LEGACY: StreamHandle = StreamHandle::LEGACY;
 const SMALL: usize = 64 << 10;
@@ -41,7 +43,8 @@ fn r03_a_synchronous_download_returns_when_complete() {
     each_schedule_and_reading(|rig| {
         let memory = rig.mem_alloc(4).unwrap();
         for host in [Host::pageable(4), rig.pinned(4)] {
-            rig.memset_async(memory, FillPattern::U8(9), 4, LEGACY).unwrap();
+            rig.memset_async(memory, FillPattern::U8(9), 4, LEGACY)
+                .unwrap();
             rig.assert_blocks(LEGACY, || rig.download_now(host, memory).unwrap());
             assert!(host.is(9));
         }
@@ -53,7 +56,8 @@ fn r03_a_synchronous_download_returns_when_complete() {
 fn r04_a_synchronous_copy_within_the_device_returns_at_once() {
     each_schedule(|rig| {
         let (from, to) = (rig.mem_alloc(4).unwrap(), rig.mem_alloc(4).unwrap());
-        rig.memset_async(from, FillPattern::U8(3), 4, LEGACY).unwrap();
+        rig.memset_async(from, FillPattern::U8(3), 4, LEGACY)
+            .unwrap();
         let hold = rig.assert_returns(LEGACY, || rig.copy_device_to_device(to, from, 4).unwrap());
         assert!(rig.pending(LEGACY));
         hold.release();
@@ -151,7 +155,8 @@ fn r09_an_async_pageable_download_may_or_may_not_block() {
     each_schedule(|rig| {
         let stream = rig.stream();
         let memory = rig.mem_alloc(4).unwrap();
-        rig.memset_async(memory, FillPattern::U8(7), 4, stream).unwrap();
+        rig.memset_async(memory, FillPattern::U8(7), 4, stream)
+            .unwrap();
         let host = Host::pageable(4);
         rig.assert_blocks(stream, || rig.download(host, memory, stream).unwrap());
         assert!(host.is(7));
@@ -159,7 +164,8 @@ fn r09_an_async_pageable_download_may_or_may_not_block() {
     each_schedule_with(SimConfig::new().rules(Rules::strict()), |rig| {
         let stream = rig.stream();
         let memory = rig.mem_alloc(4).unwrap();
-        rig.memset_async(memory, FillPattern::U8(7), 4, stream).unwrap();
+        rig.memset_async(memory, FillPattern::U8(7), 4, stream)
+            .unwrap();
         let host = Host::pageable(4);
         let hold = rig.assert_returns(stream, || rig.download(host, memory, stream).unwrap());
         assert!(host.is(0), "nothing has arrived");
@@ -210,7 +216,9 @@ fn r14_a_captured_copy_has_read_its_source_when_the_call_returns() {
         let memory = rig.mem_alloc(4).unwrap();
         for source in [rig.pinned(4), Host::pageable(4)] {
             source.fill(1);
-            let hold = rig.assert_returns(stream, || rig.upload_captured(memory, source, stream).unwrap());
+            let hold = rig.assert_returns(stream, || {
+                rig.upload_captured(memory, source, stream).unwrap()
+            });
             source.fill(2);
             hold.release();
             assert_eq!(rig.read(memory, 4, stream), [1; 4]);
@@ -225,7 +233,9 @@ fn r12_a_fill_blocks_only_if_its_target_is_pinned() {
         let stream = rig.stream();
         let memory = rig.mem_alloc(8).unwrap();
         let fill = FillPattern::U16(0x0102);
-        let hold = rig.assert_returns(stream, || rig.memset_async(memory, fill, 4, stream).unwrap());
+        let hold = rig.assert_returns(stream, || {
+            rig.memset_async(memory, fill, 4, stream).unwrap()
+        });
         hold.release();
         assert_eq!(rig.read(memory, 8, stream), [2, 1, 2, 1, 2, 1, 2, 1]);
         let pinned = rig.pinned(8);
@@ -255,7 +265,11 @@ fn r15_a_partly_registered_range_is_an_invalid_value() {
                 &["only partly page-locked", "cuMemHostRegister"],
             );
         }
-        assert_eq!(rig.gpu.ledger().pending_operations, 0, "nothing was enqueued");
+        assert_eq!(
+            rig.gpu.ledger().pending_operations,
+            0,
+            "nothing was enqueued"
+        );
         for (at, bytes) in [(0, 20), (20, 40), (25, 1), (60, 40)] {
             rig.upload(memory, host.part(at, bytes), stream).unwrap();
         }
@@ -271,9 +285,11 @@ fn unified_copies_find_out_which_side_is_which() {
         let stream = rig.stream();
         let (a, b) = (rig.mem_alloc(4).unwrap(), rig.mem_alloc(4).unwrap());
         let (pageable, pinned) = (Host::filled(4, 8), rig.pinned(4));
-        rig.copy_unified_async(a, pageable.address(), 4, stream).unwrap();
+        rig.copy_unified_async(a, pageable.address(), 4, stream)
+            .unwrap();
         rig.copy_unified_async(b, a, 4, stream).unwrap();
-        rig.copy_unified_async(pinned.address(), b, 4, stream).unwrap();
+        rig.copy_unified_async(pinned.address(), b, 4, stream)
+            .unwrap();
         rig.stream_synchronize(stream).unwrap();
         assert!(pinned.is(8));
         rig.assert_clean();
@@ -286,7 +302,8 @@ fn copies_between_devices_arrive() {
         let other = rig.on_device(1);
         let stream = rig.stream();
         let (here, there) = (rig.mem_alloc(4).unwrap(), other.mem_alloc(4).unwrap());
-        rig.memset_async(here, FillPattern::U8(6), 4, stream).unwrap();
+        rig.memset_async(here, FillPattern::U8(6), 4, stream)
+            .unwrap();
         rig.copy_unified_async(there, here, 4, stream).unwrap();
         assert_eq!(rig.read(there, 4, stream), [6; 4]);
         rig.assert_clean();
@@ -298,7 +315,8 @@ fn odd_offsets_and_lengths_copy_exactly_what_they_say() {
     let rig = Rig::new(SimConfig::new());
     let stream = rig.stream();
     let memory = rig.mem_alloc(64).unwrap();
-    rig.memset_async(memory, FillPattern::U8(0), 64, stream).unwrap();
+    rig.memset_async(memory, FillPattern::U8(0), 64, stream)
+        .unwrap();
     let host = Host::of(&[1, 2, 3, 4, 5]);
     rig.upload(memory.offset(7), host, stream).unwrap();
     rig.copy_device_to_device_async(memory.offset(21), memory.offset(8), 3, stream)

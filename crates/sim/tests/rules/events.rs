@@ -48,11 +48,13 @@ fn r24_a_wait_holds_back_later_work_of_its_stream_on_the_device() {
         let memory = rig.mem_alloc(4).unwrap();
         let pinned = rig.pinned(4);
         pinned.fill(0);
-        rig.memset_async(memory, FillPattern::U8(1), 4, reader).unwrap();
+        rig.memset_async(memory, FillPattern::U8(1), 4, reader)
+            .unwrap();
         let before = rig.recorded(reader);
         rig.stream_wait_event(writer, before).unwrap();
         let hold = rig.hold(writer);
-        rig.memset_async(memory, FillPattern::U8(2), 4, writer).unwrap();
+        rig.memset_async(memory, FillPattern::U8(2), 4, writer)
+            .unwrap();
         let written = rig.recorded(writer);
         // Returns although the writer is held: the host does not wait.
         rig.stream_wait_event(reader, written).unwrap();
@@ -125,6 +127,9 @@ fn elapsed_time_needs_two_complete_timing_events() {
         let elapsed_ms = rig.event_elapsed_ms(start, end).unwrap();
         assert!(elapsed_ms > 0.001, "{elapsed_ms} ms for 1 MiB");
         assert!((rig.event_elapsed_ms(end, start).unwrap() + elapsed_ms).abs() < 1e-9);
-        assert_code(rig.event_elapsed_ms(start, ordering), ResultCode::INVALID_HANDLE);
+        assert_code(
+            rig.event_elapsed_ms(start, ordering),
+            ResultCode::INVALID_HANDLE,
+        );
     });
 }

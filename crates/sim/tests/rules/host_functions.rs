@@ -26,13 +26,15 @@ fn r27_functions_run_in_stream_order_and_hold_back_later_work() {
         pinned.fill(0);
         let (open, gate) = mpsc::channel::<()>();
         let (seen, sees) = mpsc::channel();
-        rig.memset_async(memory, FillPattern::U8(1), 4, stream).unwrap();
+        rig.memset_async(memory, FillPattern::U8(1), 4, stream)
+            .unwrap();
         rig.download(pinned, memory, stream).unwrap();
         rig.host_function(stream, move || {
             seen.send(pinned.read()).unwrap();
             gate.recv().unwrap();
         });
-        rig.memset_async(memory, FillPattern::U8(2), 4, stream).unwrap();
+        rig.memset_async(memory, FillPattern::U8(2), 4, stream)
+            .unwrap();
         rig.download(pinned, memory, stream).unwrap();
         thread::scope(|scope| {
             let waits = scope.spawn(|| rig.stream_synchronize(stream).unwrap());
@@ -61,7 +63,10 @@ fn r27_a_function_that_calls_the_driver_is_found_out() {
         let (answer, answers) = mpsc::channel();
         rig.host_function(stream, move || answer.send(gpu.device_count()).unwrap());
         rig.stream_synchronize(stream).unwrap();
-        assert_code(answers.recv_timeout(LONG).unwrap(), ResultCode::NOT_PERMITTED);
+        assert_code(
+            answers.recv_timeout(LONG).unwrap(),
+            ResultCode::NOT_PERMITTED,
+        );
         rig.assert_reported(ReportKind::HostFunctionCalledDriver, &["rule 27"]);
     });
 }
@@ -72,7 +77,8 @@ fn a_function_is_run_though_no_call_is_made() {
         let stream = rig.stream();
         let memory = rig.mem_alloc(4).unwrap();
         let (done, is_done) = mpsc::channel();
-        rig.memset_async(memory, FillPattern::U8(1), 4, stream).unwrap();
+        rig.memset_async(memory, FillPattern::U8(1), 4, stream)
+            .unwrap();
         rig.host_function(stream, move || done.send(()).unwrap());
         is_done
             .recv_timeout(LONG)

@@ -20,7 +20,8 @@ fn the_nth_call_of_a_function_fails_and_has_done_nothing() {
         let stream = rig.stream();
         rig.gpu.inject(Fault::nth(2).of("cuMemAllocAsync"));
         let memory = rig.mem_alloc_async(16, stream).unwrap();
-        rig.memset_async(memory, FillPattern::U8(1), 16, stream).unwrap();
+        rig.memset_async(memory, FillPattern::U8(1), 16, stream)
+            .unwrap();
         let before = rig.gpu.ledger();
         let error = rig.mem_alloc_async(16, stream).unwrap_err();
         assert_eq!(
@@ -37,9 +38,13 @@ fn the_nth_call_of_a_function_fails_and_has_done_nothing() {
 #[test]
 fn every_call_counts_unless_a_function_is_named() {
     let rig = Rig::new(SimConfig::new());
-    rig.gpu.inject(Fault::nth(3).answering(ResultCode::NOT_PERMITTED));
     rig.gpu
-        .inject(Fault::nth(1).of("cuEventCreate").answering(ResultCode::UNKNOWN));
+        .inject(Fault::nth(3).answering(ResultCode::NOT_PERMITTED));
+    rig.gpu.inject(
+        Fault::nth(1)
+            .of("cuEventCreate")
+            .answering(ResultCode::UNKNOWN),
+    );
     let stream = rig.stream();
     assert_code(
         rig.event_create(millstream_driver::EventKind::Ordering),

@@ -102,7 +102,8 @@ fn r13_a_launch_returns_at_once_with_its_arguments_copied() {
         let stream = rig.stream();
         let set = rig.kernel(SET, "set");
         let memory = rig.mem_alloc(16).unwrap();
-        rig.memset_async(memory, FillPattern::U8(0), 16, stream).unwrap();
+        rig.memset_async(memory, FillPattern::U8(0), 16, stream)
+            .unwrap();
         // The argument's memory is gone when the call returns.
         let hold = rig.assert_returns(stream, || {
             rig.launch(set, (1, 4), stream, &[Arg::Pointer(memory), Arg::U32(9)])
@@ -172,7 +173,10 @@ fn variables_of_a_module_live_as_long_as_it() {
         assert_eq!(rig.gpu.ledger().device_bytes, 0);
         let fill = rig.memset_async(counter, FillPattern::U8(0), 4, stream);
         assert_code(fill, ResultCode::INVALID_VALUE);
-        assert_code(rig.launch(count, (1, 1), stream, &[]), ResultCode::INVALID_HANDLE);
+        assert_code(
+            rig.launch(count, (1, 1), stream, &[]),
+            ResultCode::INVALID_HANDLE,
+        );
         rig.assert_reported(ReportKind::DeadHandle, &["function 1"]);
     });
 }
@@ -206,7 +210,10 @@ fn a_newer_target_is_noted_once_and_not_reported() {
     rig.module_load(SET.as_bytes()).unwrap();
     let notes = rig.gpu.notes();
     assert_eq!(notes.len(), 1, "{notes:?}");
-    assert!(notes[0].starts_with("the target sm_120a is newer"), "{notes:?}");
+    assert!(
+        notes[0].starts_with("the target sm_120a is newer"),
+        "{notes:?}"
+    );
     rig.assert_clean();
 }
 
@@ -294,14 +301,18 @@ fn launches_of_a_wrong_shape_are_refused() {
         rig.assert_reported(ReportKind::BadLaunch, &["kernel `at_most_64`"]);
     }
     let out_of_resources = ResultCode::LAUNCH_OUT_OF_RESOURCES;
-    assert_code(launch("at_most_64", [1; 3], [65, 1, 1], 0), out_of_resources);
+    assert_code(
+        launch("at_most_64", [1; 3], [65, 1, 1], 0),
+        out_of_resources,
+    );
     assert_code(launch("of_64", [1; 3], [32, 1, 1], 0), invalid);
     assert_code(launch("shares", [1; 3], [1; 3], 10_000), invalid);
     launch("shares", [1; 3], [1; 3], 9_000).unwrap();
     launch("of_64", [1; 3], [64, 1, 1], 0).unwrap();
     launch("at_most_64", [2, 2, 2], [1, 8, 8], 48 << 10).unwrap();
     rig.stream_synchronize(stream).unwrap();
-    let threads = |name| rig.function_attribute(function(name), FunctionAttribute::MAX_THREADS_PER_BLOCK);
+    let threads =
+        |name| rig.function_attribute(function(name), FunctionAttribute::MAX_THREADS_PER_BLOCK);
     assert_eq!(threads("at_most_64").unwrap(), 64);
     assert_eq!(threads("set").unwrap(), 1024);
 }
@@ -347,17 +358,25 @@ fn r57_a_kernel_opts_in_to_more_dynamic_shared_memory() {
             assert_code(set, ResultCode::INVALID_VALUE);
             rig.assert_reported(ReportKind::BadLaunch, &[&format!("of 0 to {limit}")]);
         }
-        rig.function_set_attribute(function, DYNAMIC, 100_000).unwrap();
+        rig.function_set_attribute(function, DYNAMIC, 100_000)
+            .unwrap();
         assert_eq!(rig.function_attribute(function, DYNAMIC).unwrap(), 100_000);
         launch(function, 100_000).unwrap();
         assert_code(launch(function, 100_001), ResultCode::INVALID_VALUE);
         rig.assert_reported(ReportKind::BadLaunch, &["100001 bytes of dynamic"]);
-        rig.function_set_attribute(function, DYNAMIC, limit).unwrap();
+        rig.function_set_attribute(function, DYNAMIC, limit)
+            .unwrap();
         launch(function, limit as u32).unwrap();
-        assert_code(launch(function, limit as u32 + 1), ResultCode::INVALID_VALUE);
+        assert_code(
+            launch(function, limit as u32 + 1),
+            ResultCode::INVALID_VALUE,
+        );
         rig.assert_reported(ReportKind::BadLaunch, &["bytes of dynamic"]);
     }
-    for attribute in [FunctionAttribute::SHARED_BYTES, FunctionAttribute::from_raw(77)] {
+    for attribute in [
+        FunctionAttribute::SHARED_BYTES,
+        FunctionAttribute::from_raw(77),
+    ] {
         let set = rig.function_set_attribute(none, attribute, 1);
         assert_code(set, ResultCode::INVALID_VALUE);
     }
@@ -382,7 +401,10 @@ fn launches_with_wrong_arguments_are_refused() {
         ResultCode::INVALID_VALUE,
     );
     rig.assert_reported(ReportKind::BadLaunch, &["1 arguments for 2 parameters"]);
-    assert_code(rig.launch_with_null(count, stream), ResultCode::INVALID_VALUE);
+    assert_code(
+        rig.launch_with_null(count, stream),
+        ResultCode::INVALID_VALUE,
+    );
     rig.assert_reported(ReportKind::BadLaunch, &["argument 0 is a null pointer"]);
     assert_eq!(rig.gpu.ledger().pending_operations, 0);
 }

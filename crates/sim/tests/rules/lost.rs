@@ -10,8 +10,8 @@ use std::{
 };
 
 use millstream_driver::{
-    Copy2d, EventHandle, FillPattern, FunctionHandle, ManagedAdvice, ManagedLocation, ResultCode, Side2d,
-    StreamHandle,
+    Copy2d, EventHandle, FillPattern, FunctionHandle, ManagedAdvice, ManagedLocation, ResultCode,
+    Side2d, StreamHandle,
 };
 use millstream_sim::{ReportKind, SimConfig};
 
@@ -35,12 +35,18 @@ fn a_trap_is_sticky_and_every_later_call_answers_it() {
         let pinned = rig.pinned(4);
         let (event, timing) = (rig.recorded(other), rig.event());
         lose(rig, stream);
-        rig.assert_reported(ReportKind::KernelFault, &["kernel `fails`", "operation", "trap"]);
+        rig.assert_reported(
+            ReportKind::KernelFault,
+            &["kernel `fails`", "operation", "trap"],
+        );
         let lost = ResultCode::LAUNCH_FAILED;
         assert_code(rig.context_synchronize(), lost);
         assert_code(rig.stream_query(other), lost);
         assert_code(rig.stream_create(true, 0), lost);
-        assert_code(rig.event_create(millstream_driver::EventKind::Ordering), lost);
+        assert_code(
+            rig.event_create(millstream_driver::EventKind::Ordering),
+            lost,
+        );
         assert_code(rig.event_query(event), lost);
         assert_code(rig.event_synchronize(timing), lost);
         assert_code(rig.mem_alloc(4), lost);
@@ -60,7 +66,10 @@ fn a_trap_is_sticky_and_every_later_call_answers_it() {
         assert_code(rig.stream_destroy(stream), lost);
         assert_code(rig.stream_destroy(other), lost);
         let ledger = rig.gpu.ledger();
-        assert_eq!((ledger.streams, ledger.events, ledger.pinned_bytes), (0, 0, 0));
+        assert_eq!(
+            (ledger.streams, ledger.events, ledger.pinned_bytes),
+            (0, 0, 0)
+        );
         assert_eq!(rig.gpu.reports().len(), 1, "the fault alone");
     });
 }
@@ -123,7 +132,9 @@ fn another_device_goes_on() {
         let event = rig.recorded(stream);
         lose(rig, stream);
         other.stream_wait_event(there, event).unwrap();
-        other.memset_async(memory, FillPattern::U8(4), 4, there).unwrap();
+        other
+            .memset_async(memory, FillPattern::U8(4), 4, there)
+            .unwrap();
         assert_eq!(other.read(memory, 4, there), [4; 4]);
         rig.release_context().unwrap();
         let again = Rig::over(rig.gpu.clone());
@@ -170,7 +181,8 @@ fn every_later_error_tells_which_kernel_faulted_where() {
         let (stream, other) = (rig.stream(), rig.stream());
         let set = rig.kernel(SET, "set");
         let memory = rig.mem_alloc(8).unwrap();
-        rig.memset_async(memory, FillPattern::U8(0), 8, other).unwrap();
+        rig.memset_async(memory, FillPattern::U8(0), 8, other)
+            .unwrap();
         set_at(rig, stream, set, memory.as_raw());
         assert_code(rig.stream_synchronize(stream), ResultCode::ILLEGAL_ADDRESS);
         let end = memory.as_raw() + 8;
@@ -196,7 +208,8 @@ fn every_later_error_tells_which_copy_faulted_where() {
         );
         rig.stream_synchronize(owner).unwrap();
         let hold = rig.hold(other);
-        rig.copy_device_to_device_async(kept, memory, 64, other).unwrap();
+        rig.copy_device_to_device_async(kept, memory, 64, other)
+            .unwrap();
         rig.mem_free_async(memory, owner).unwrap();
         rig.stream_synchronize(owner).unwrap();
         hold.release();
@@ -264,7 +277,11 @@ fn a_kernel_that_uses_freed_memory_is_told_who_freed_it() {
         assert_code(rig.stream_synchronize(stream), ResultCode::ILLEGAL_ADDRESS);
         rig.assert_reported(
             ReportKind::KernelFault,
-            &["kernel `set`", "operation 3", "freed by operation 2 on stream 1"],
+            &[
+                "kernel `set`",
+                "operation 3",
+                "freed by operation 2 on stream 1",
+            ],
         );
     });
 }

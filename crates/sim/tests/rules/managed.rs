@@ -8,7 +8,8 @@ use millstream_sim::{POISON, ReportKind, Rules, Schedule, SimConfig};
 use crate::{
     kernels::SET,
     rig::{
-        Arg, DEVICE, Host, Rig, assert_code, each_schedule, each_schedule_and_reading, each_schedule_with,
+        Arg, DEVICE, Host, Rig, assert_code, each_schedule, each_schedule_and_reading,
+        each_schedule_with,
     },
 };
 
@@ -19,7 +20,11 @@ fn r49_host_kernels_copies_and_fills_reach_the_same_bytes() {
     each_schedule_and_reading(|rig| {
         let stream = rig.stream();
         let managed = rig.managed(16);
-        assert_eq!(managed.part(0, 4).read(), POISON, "the content is undefined");
+        assert_eq!(
+            managed.part(0, 4).read(),
+            POISON,
+            "the content is undefined"
+        );
         managed.fill(1);
         assert_eq!(rig.read(managed.address(), 16, stream), [1; 16]);
         let set = rig.kernel(SET, "set");
@@ -62,7 +67,11 @@ fn managed_memory_is_counted_apart_and_takes_nothing_of_the_device_s() {
     each_schedule(|rig| {
         let managed = rig.managed(100);
         let ledger = rig.gpu.ledger();
-        let counted = (ledger.managed_bytes, ledger.pinned_bytes, ledger.device_bytes);
+        let counted = (
+            ledger.managed_bytes,
+            ledger.pinned_bytes,
+            ledger.device_bytes,
+        );
         assert_eq!(counted, (100, 0, 0));
         assert_eq!(rig.mem_info().unwrap().0, rig.mem_info().unwrap().1);
         rig.mem_free(managed.address()).unwrap();
@@ -96,10 +105,20 @@ fn r51_prefetches_and_advice_change_no_value_and_prefetches_keep_stream_order() 
                 .unwrap();
             rig.mem_advise(managed.address(), 64, ManagedAdvice::SetReadMostly, HERE)
                 .unwrap();
-            rig.mem_advise(managed.address(), 8, ManagedAdvice::SetPreferredLocation, HERE)
-                .unwrap();
-            rig.mem_prefetch_async(managed.address().offset(3), 61, ManagedLocation::Host, stream)
-                .unwrap();
+            rig.mem_advise(
+                managed.address(),
+                8,
+                ManagedAdvice::SetPreferredLocation,
+                HERE,
+            )
+            .unwrap();
+            rig.mem_prefetch_async(
+                managed.address().offset(3),
+                61,
+                ManagedLocation::Host,
+                stream,
+            )
+            .unwrap();
         });
         assert!(rig.pending(stream));
         hold.release();
@@ -175,7 +194,11 @@ fn r51_hints_are_refused_for_other_memory_other_devices_and_no_bytes() {
         );
         rig.mem_advise(managed.address(), 16, advice, absent)
             .expect("this advice is about no location");
-        assert_eq!(rig.gpu.ledger().pending_operations, 0, "nothing was enqueued");
+        assert_eq!(
+            rig.gpu.ledger().pending_operations,
+            0,
+            "nothing was enqueued"
+        );
     });
 }
 
@@ -233,8 +256,14 @@ fn managed_memory_used_after_its_end_or_beyond_it_is_found() {
         // As a host pointer it is known, too.
         let memory = rig.mem_alloc(16).unwrap();
         let beyond = Host { bytes: 9, ..kept };
-        assert_code(rig.upload(memory, beyond, stream), ResultCode::INVALID_VALUE);
-        rig.assert_reported(ReportKind::OutOfBounds, &["reach beyond", "cuMemAllocManaged"]);
+        assert_code(
+            rig.upload(memory, beyond, stream),
+            ResultCode::INVALID_VALUE,
+        );
+        rig.assert_reported(
+            ReportKind::OutOfBounds,
+            &["reach beyond", "cuMemAllocManaged"],
+        );
         let set = rig.kernel(SET, "set");
         let args = [Arg::Pointer(kept.address()), Arg::U32(1)];
         rig.launch(set, (1, 3), stream, &args).unwrap();

@@ -23,7 +23,8 @@ fn r29_read_strictly_allocations_fills_and_device_copies_are_barriers() {
             },
             &|| {
                 let (memory, stream) = (rig.mem_alloc(4).unwrap(), rig.stream());
-                rig.memset_async(memory, FillPattern::U8(0), 4, stream).unwrap();
+                rig.memset_async(memory, FillPattern::U8(0), 4, stream)
+                    .unwrap();
             },
             &|| {
                 let (memory, stream) = (rig.mem_alloc(8).unwrap(), rig.stream());
@@ -95,7 +96,8 @@ fn r32_a_use_before_the_allocation_s_point_is_found() {
         let (owner, other) = (rig.stream(), rig.stream());
         let hold = rig.hold(owner);
         let memory = rig.mem_alloc_async(4, owner).unwrap();
-        rig.memset_async(memory, FillPattern::U8(0), 4, other).unwrap();
+        rig.memset_async(memory, FillPattern::U8(0), 4, other)
+            .unwrap();
         assert_code(rig.stream_synchronize(other), ResultCode::ILLEGAL_ADDRESS);
         rig.assert_reported(
             ReportKind::CopyFault,
@@ -117,7 +119,8 @@ fn r32_a_use_ordered_after_the_allocation_is_right() {
         let memory = rig.mem_alloc_async(4, owner).unwrap();
         let allocated = rig.recorded(owner);
         rig.stream_wait_event(other, allocated).unwrap();
-        rig.memset_async(memory, FillPattern::U8(3), 4, other).unwrap();
+        rig.memset_async(memory, FillPattern::U8(3), 4, other)
+            .unwrap();
         let used = rig.recorded(other);
         rig.stream_wait_event(owner, used).unwrap();
         rig.mem_free_async(memory, owner).unwrap();
@@ -136,7 +139,8 @@ fn r32_a_use_after_the_free_s_point_is_found() {
         rig.stream_synchronize(owner).unwrap();
         let hold = rig.hold(other);
         // Enqueued before the free, but not ordered before it.
-        rig.memset_async(memory, FillPattern::U8(0), 4, other).unwrap();
+        rig.memset_async(memory, FillPattern::U8(0), 4, other)
+            .unwrap();
         rig.mem_free_async(memory, owner).unwrap();
         rig.stream_synchronize(owner).unwrap();
         hold.release();
@@ -166,7 +170,10 @@ fn r32_the_pointer_is_dead_to_new_work_once_the_free_is_called() {
             ReportKind::UseAfterFree,
             &["enqueued after the free", "still pending"],
         );
-        assert_code(rig.mem_free_async(memory, stream), ResultCode::INVALID_VALUE);
+        assert_code(
+            rig.mem_free_async(memory, stream),
+            ResultCode::INVALID_VALUE,
+        );
         rig.assert_reported(ReportKind::DoubleFree, &["second free"]);
     });
 }
@@ -177,7 +184,8 @@ fn r33_either_allocator_s_memory_may_be_freed_by_either_free() {
         let stream = rig.stream();
         let plain = rig.mem_alloc(MIB).unwrap();
         let pooled = rig.mem_alloc_async(MIB, stream).unwrap();
-        rig.memset_async(pooled, FillPattern::U8(0), 4, stream).unwrap();
+        rig.memset_async(pooled, FillPattern::U8(0), 4, stream)
+            .unwrap();
         rig.mem_free_async(plain, stream).unwrap();
         rig.mem_free(pooled).unwrap();
         rig.stream_synchronize(stream).unwrap();
@@ -223,7 +231,8 @@ fn r35_another_stream_waits_on_the_device_for_memory_or_is_refused() {
         let memory = rig.mem_alloc_async(8 * MIB, first).unwrap();
         rig.mem_free_async(memory, first).unwrap();
         let reused = rig.mem_alloc_async(8 * MIB, second).unwrap();
-        rig.memset_async(reused, FillPattern::U8(0), 4, second).unwrap();
+        rig.memset_async(reused, FillPattern::U8(0), 4, second)
+            .unwrap();
         assert!(rig.pending(second), "the driver inserted a wait");
         hold.release();
         rig.stream_synchronize(second).unwrap();
@@ -234,7 +243,10 @@ fn r35_another_stream_waits_on_the_device_for_memory_or_is_refused() {
         rig.keep_pool_bytes(u64::MAX);
         let memory = rig.mem_alloc_async(8 * MIB, first).unwrap();
         rig.mem_free_async(memory, first).unwrap();
-        assert_code(rig.mem_alloc_async(8 * MIB, second), ResultCode::OUT_OF_MEMORY);
+        assert_code(
+            rig.mem_alloc_async(8 * MIB, second),
+            ResultCode::OUT_OF_MEMORY,
+        );
         rig.stream_synchronize(first).unwrap();
         rig.mem_alloc_async(8 * MIB, second).unwrap();
         rig.assert_clean();
@@ -280,7 +292,10 @@ fn the_budget_is_kept_to_the_byte() {
         let second = rig.mem_alloc_async(2048, stream).unwrap();
         let refused = rig.mem_alloc(1).unwrap_err();
         assert_eq!(refused.code(), ResultCode::OUT_OF_MEMORY);
-        assert!(refused.detail().unwrap().contains("0 of 4096 free"), "{refused}");
+        assert!(
+            refused.detail().unwrap().contains("0 of 4096 free"),
+            "{refused}"
+        );
         assert_code(rig.mem_alloc_async(1, stream), ResultCode::OUT_OF_MEMORY);
         rig.mem_free(first).unwrap();
         rig.mem_alloc(2048).unwrap();
@@ -341,7 +356,10 @@ fn empty_allocations_are_refused() {
     assert_code(rig.mem_alloc(0), ResultCode::INVALID_VALUE);
     assert_code(rig.mem_alloc_async(0, stream), ResultCode::INVALID_VALUE);
     assert_code(rig.host_alloc(0), ResultCode::INVALID_VALUE);
-    assert_code(rig.host_register(Host::pageable(0)), ResultCode::INVALID_VALUE);
+    assert_code(
+        rig.host_register(Host::pageable(0)),
+        ResultCode::INVALID_VALUE,
+    );
     assert_eq!(rig.gpu.reports().len(), 4);
 }
 
@@ -368,7 +386,10 @@ fn freed_pinned_memory_is_known_for_a_while() {
         let memory = rig.mem_alloc(4).unwrap();
         let pinned = rig.pinned(4);
         rig.host_free(pinned).unwrap();
-        assert_code(rig.upload(memory, pinned, stream), ResultCode::INVALID_VALUE);
+        assert_code(
+            rig.upload(memory, pinned, stream),
+            ResultCode::INVALID_VALUE,
+        );
         rig.assert_reported(ReportKind::UseAfterFree, &["host memory", "cuMemHostAlloc"]);
         assert_code(rig.host_free(pinned), ResultCode::INVALID_VALUE);
         rig.assert_reported(ReportKind::DoubleFree, &["cuMemHostAlloc"]);

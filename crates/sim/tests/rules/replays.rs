@@ -36,7 +36,9 @@ fn a_replay_of_another_program_is_seen() {
     let (stream, other) = (again.stream(), again.stream());
     let memory = again.mem_alloc(8).unwrap();
     for _ in 0..token.choices() {
-        again.memset_async(memory, FillPattern::U8(1), 4, stream).unwrap();
+        again
+            .memset_async(memory, FillPattern::U8(1), 4, stream)
+            .unwrap();
         again
             .memset_async(memory.offset(4), FillPattern::U8(1), 4, other)
             .unwrap();
@@ -44,7 +46,9 @@ fn a_replay_of_another_program_is_seen() {
     again.context_synchronize().unwrap();
     assert!(matches!(again.gpu.replayed(), Replayed::Diverged { .. }));
     let reports = again.gpu.reports();
-    let divergences = reports.iter().filter(|r| r.kind == ReportKind::ReplayDiverged);
+    let divergences = reports
+        .iter()
+        .filter(|r| r.kind == ReportKind::ReplayDiverged);
     assert_eq!(divergences.count(), 1, "{reports:?}");
 }
 
@@ -69,9 +73,13 @@ fn a_replay_of_another_program_ends() {
     let rig = Rig::new(SimConfig::new().replay("1e-00000000-0x99.".parse().unwrap()));
     let memory = rig.mem_alloc(8).unwrap();
     let stream = rig.stream();
-    rig.memset_async(memory, FillPattern::U8(1), 8, stream).unwrap();
+    rig.memset_async(memory, FillPattern::U8(1), 8, stream)
+        .unwrap();
     rig.stream_synchronize(stream).unwrap();
-    assert!(matches!(rig.gpu.replayed(), Replayed::Diverged { choice: 2, .. }));
+    assert!(matches!(
+        rig.gpu.replayed(),
+        Replayed::Diverged { choice: 2, .. }
+    ));
 }
 
 #[test]
@@ -106,7 +114,8 @@ fn a_replay_says_how_far_it_got() {
         let rig = Rig::new(config);
         let (stream, memory) = (rig.stream(), rig.mem_alloc(8).unwrap());
         for _ in 0..operations {
-            rig.memset_async(memory, FillPattern::U8(1), 4, stream).unwrap();
+            rig.memset_async(memory, FillPattern::U8(1), 4, stream)
+                .unwrap();
         }
         rig.gpu.clone()
     };
@@ -139,8 +148,10 @@ fn a_search_runs_every_order_once() {
         for part in 0..3_u64 {
             let stream = rig.stream();
             let part = memory.offset(part * 16);
-            rig.memset_async(part, FillPattern::U8(1), 4, stream).unwrap();
-            rig.memset_async(part, FillPattern::U8(2), 4, stream).unwrap();
+            rig.memset_async(part, FillPattern::U8(1), 4, stream)
+                .unwrap();
+            rig.memset_async(part, FillPattern::U8(2), 4, stream)
+                .unwrap();
         }
         rig.context_synchronize().unwrap();
         order(&rig.gpu)
@@ -158,8 +169,10 @@ fn a_search_answers_a_query_in_every_way_and_ends_a_polling_host() {
     let (polls, search) = all(Rules::strict(), |rig| {
         let stream = rig.stream();
         let memory = rig.mem_alloc(8).unwrap();
-        rig.memset_async(memory, FillPattern::U8(1), 8, stream).unwrap();
-        rig.memset_async(memory, FillPattern::U8(2), 8, stream).unwrap();
+        rig.memset_async(memory, FillPattern::U8(1), 8, stream)
+            .unwrap();
+        rig.memset_async(memory, FillPattern::U8(2), 8, stream)
+            .unwrap();
         let mut polls = 0;
         while rig.pending(stream) {
             polls += 1;
@@ -201,7 +214,8 @@ fn ranks_find_an_order_that_equal_chances_do_not() {
         let rig = Rig::new(config(schedule));
         let (first, second) = (rig.stream(), rig.stream());
         let memory = rig.mem_alloc(64).unwrap();
-        rig.memset_async(memory, FillPattern::U8(1), 4, first).unwrap();
+        rig.memset_async(memory, FillPattern::U8(1), 4, first)
+            .unwrap();
         for _ in 0..30 {
             rig.memset_async(memory.offset(16), FillPattern::U8(1), 4, second)
                 .unwrap();

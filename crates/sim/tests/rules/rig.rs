@@ -5,8 +5,8 @@
 use std::{ffi::c_void, ops::Deref, ptr, sync::mpsc, thread, time::Duration};
 
 use millstream_driver::{
-    Completion, DeviceOrdinal, DevicePtr, Driver, EventHandle, EventKind, FunctionHandle, LaunchDims,
-    PoolUsage, ResultCode, StreamHandle,
+    Completion, DeviceOrdinal, DevicePtr, Driver, EventHandle, EventKind, FunctionHandle,
+    LaunchDims, PoolUsage, ResultCode, StreamHandle,
 };
 use millstream_sim::{Gpu, Hold, ReportKind, Rules, Schedule, SimConfig};
 
@@ -145,7 +145,11 @@ impl Rig {
         self.harness.pool_usage().unwrap()
     }
 
-    pub(crate) fn host_function(&self, stream: StreamHandle, function: impl FnOnce() + Send + 'static) {
+    pub(crate) fn host_function(
+        &self,
+        stream: StreamHandle,
+        function: impl FnOnce() + Send + 'static,
+    ) {
         self.try_host_function(stream, function).unwrap();
     }
 
@@ -193,13 +197,18 @@ impl Rig {
                 Arg::U64(value) => value,
             })
             .collect();
-        let pointers: Vec<*const c_void> = values.iter().map(|v| (v as *const u64).cast()).collect();
+        let pointers: Vec<*const c_void> =
+            values.iter().map(|v| (v as *const u64).cast()).collect();
         // SAFETY: each pointer is to 8 readable bytes, as much as any parameter of the tests' kernels has.
         unsafe { self.launch_kernel(function, dims, stream, &pointers) }
     }
 
     /// A launch with one null pointer for an argument.
-    pub(crate) fn launch_with_null(&self, function: FunctionHandle, stream: StreamHandle) -> Result<()> {
+    pub(crate) fn launch_with_null(
+        &self,
+        function: FunctionHandle,
+        stream: StreamHandle,
+    ) -> Result<()> {
         let dims = LaunchDims {
             grid: [1; 3],
             block: [1; 3],
@@ -269,7 +278,8 @@ impl Rig {
     pub(crate) fn assert_reported(&self, kind: ReportKind, words: &[&str]) {
         let reports = self.gpu.reports();
         let report = reports.iter().rfind(|report| report.kind == kind);
-        let report = report.unwrap_or_else(|| panic!("a report of kind {kind:?} among {reports:?}"));
+        let report =
+            report.unwrap_or_else(|| panic!("a report of kind {kind:?} among {reports:?}"));
         for word in words {
             assert!(report.text.contains(word), "`{word}` in: {report}");
         }

@@ -1,6 +1,8 @@
 //! Rule 52: copies of rows that lie a pitch apart.
 
-use millstream_driver::{Copy2d, DeviceAttribute, DevicePtr, Driver, FillPattern, ResultCode, Side2d};
+use millstream_driver::{
+    Copy2d, DeviceAttribute, DevicePtr, Driver, FillPattern, ResultCode, Side2d,
+};
 use millstream_sim::{ReportKind, Rules, SimConfig};
 
 use crate::rig::{
@@ -56,12 +58,16 @@ fn r52_rows_arrive_and_what_lies_between_them_stays() {
                 }
                 let (first, second) = (rig.mem_alloc(64).unwrap(), rig.mem_alloc(64).unwrap());
                 for memory in [first, second] {
-                    rig.memset_async(memory, FillPattern::U8(50), 64, stream).unwrap();
+                    rig.memset_async(memory, FillPattern::U8(50), 64, stream)
+                        .unwrap();
                 }
                 target.fill(60);
                 let upload = rows(Side2d::device(first, 11), host(source, pitch));
                 rig.copy_2d_async(&upload, stream).unwrap();
-                let within = rows(Side2d::device(second.offset(1), 4), Side2d::device(first, 11));
+                let within = rows(
+                    Side2d::device(second.offset(1), 4),
+                    Side2d::device(first, 11),
+                );
                 rig.copy_2d_async(&within, stream).unwrap();
                 let download = rows(host(target, pitch), Side2d::device(second.offset(1), 4));
                 rig.copy_2d_async(&download, stream).unwrap();
@@ -72,7 +78,10 @@ fn r52_rows_arrive_and_what_lies_between_them_stays() {
                     spread(11, 50, pattern),
                     "between the rows of the first"
                 );
-                assert_eq!(rig.read(second.offset(1), 15, stream), spread(4, 50, pattern));
+                assert_eq!(
+                    rig.read(second.offset(1), 15, stream),
+                    spread(4, 50, pattern)
+                );
             }
         }
         rig.assert_clean();
@@ -119,14 +128,18 @@ fn r52_each_side_blocks_and_is_read_as_in_a_plain_copy() {
             rig.copy_2d_async(&rows(host(target, 4), host(pinned, 4)), stream)
                 .unwrap();
         });
-        assert_eq!(target.read(), [2, 2, 2, 0, 2, 2, 2, 0, 2, 2, 2, 0, 2, 2, 2, 0]);
+        assert_eq!(
+            target.read(),
+            [2, 2, 2, 0, 2, 2, 2, 0, 2, 2, 2, 0, 2, 2, 2, 0]
+        );
         rig.assert_clean();
     });
     each_schedule_with(SimConfig::new().rules(Rules::strict()), |rig| {
         let stream = rig.stream();
         let memory = rig.mem_alloc(64).unwrap();
         let target = Host::pageable(16);
-        rig.memset_async(memory, FillPattern::U8(8), 64, stream).unwrap();
+        rig.memset_async(memory, FillPattern::U8(8), 64, stream)
+            .unwrap();
         let hold = rig.assert_returns(stream, || {
             rig.copy_2d_async(&rows(host(target, 4), Side2d::device(memory, 3)), stream)
                 .unwrap();
@@ -152,9 +165,18 @@ fn r52_every_row_must_lie_in_the_one_allocation() {
                 Side2d::device(memory.offset(2), 20),
                 ["row 3 of 4, a pitch of 20 bytes", "reach 1 byte beyond"],
             ),
-            (Side2d::device(memory, 62), ["row 1 of 4", "reach 1 byte beyond"]),
-            (Side2d::device(memory, 100), ["row 1 of 4", "behind the end of"]),
-            (Side2d::device(memory, apart), ["row 1 of 4", "other memory"]),
+            (
+                Side2d::device(memory, 62),
+                ["row 1 of 4", "reach 1 byte beyond"],
+            ),
+            (
+                Side2d::device(memory, 100),
+                ["row 1 of 4", "behind the end of"],
+            ),
+            (
+                Side2d::device(memory, apart),
+                ["row 1 of 4", "other memory"],
+            ),
             (
                 Side2d::device(DevicePtr::from_raw(8), 3),
                 ["row 0 of 4", "the null pointer"],
@@ -174,7 +196,11 @@ fn r52_every_row_must_lie_in_the_one_allocation() {
             ReportKind::PartlyRegistered,
             &["row 3 of 4", "only partly page-locked"],
         );
-        assert_eq!(rig.gpu.ledger().pending_operations, 0, "nothing was enqueued");
+        assert_eq!(
+            rig.gpu.ledger().pending_operations,
+            0,
+            "nothing was enqueued"
+        );
         rig.copy_2d_async(&rows(Side2d::device(memory, 20), good), stream)
             .expect("the last row ends inside");
         rig.copy_2d_async(&rows(Side2d::device(memory.offset(1), 20), good), stream)
@@ -196,7 +222,10 @@ fn r52_freed_memory_is_found_when_the_rows_are_copied() {
         rig.stream_synchronize(owner).unwrap();
         hold.release();
         assert_code(rig.stream_synchronize(other), ResultCode::ILLEGAL_ADDRESS);
-        rig.assert_reported(ReportKind::CopyFault, &["4 rows of 3 bytes", "after the end of"]);
+        rig.assert_reported(
+            ReportKind::CopyFault,
+            &["4 rows of 3 bytes", "after the end of"],
+        );
     });
 }
 
@@ -260,7 +289,8 @@ fn r52_rows_that_overlap_are_reported_and_rows_that_interleave_are_not() {
     let rig = Rig::new(SimConfig::new());
     let stream = rig.stream();
     let memory = rig.mem_alloc(64).unwrap();
-    rig.memset_async(memory, FillPattern::U8(0), 64, stream).unwrap();
+    rig.memset_async(memory, FillPattern::U8(0), 64, stream)
+        .unwrap();
     let from_to = |target: u64, target_pitch, source: u64, source_pitch| {
         let target = Side2d::device(memory.offset(target), target_pitch);
         let source = Side2d::device(memory.offset(source), source_pitch);
@@ -286,10 +316,15 @@ fn r52_rows_go_between_devices() {
         let other = rig.on_device(1);
         let stream = rig.stream();
         let (here, there) = (rig.mem_alloc(64).unwrap(), other.mem_alloc(64).unwrap());
-        rig.memset_async(here, FillPattern::U8(6), 64, stream).unwrap();
-        rig.memset_async(there, FillPattern::U8(1), 64, stream).unwrap();
-        rig.copy_2d_async(&rows(Side2d::device(there, 4), Side2d::device(here, 9)), stream)
+        rig.memset_async(here, FillPattern::U8(6), 64, stream)
             .unwrap();
+        rig.memset_async(there, FillPattern::U8(1), 64, stream)
+            .unwrap();
+        rig.copy_2d_async(
+            &rows(Side2d::device(there, 4), Side2d::device(here, 9)),
+            stream,
+        )
+        .unwrap();
         assert_eq!(rig.read(there, 15, stream), spread(4, 1, |_, _| 6));
         rig.assert_clean();
     });

@@ -23,10 +23,13 @@ fn lazy_work_waits_until_it_is_forced_and_forces_nothing_else() {
     let rig = Rig::new(SimConfig::new().schedule(Schedule::Lazy));
     let (wanted, needed, other) = (rig.stream(), rig.stream(), rig.stream());
     let memory = rig.mem_alloc(4).unwrap();
-    rig.memset_async(memory, FillPattern::U8(1), 4, needed).unwrap();
+    rig.memset_async(memory, FillPattern::U8(1), 4, needed)
+        .unwrap();
     let event = rig.recorded(needed);
-    rig.memset_async(memory, FillPattern::U8(2), 1, needed).unwrap();
-    rig.memset_async(memory, FillPattern::U8(3), 4, other).unwrap();
+    rig.memset_async(memory, FillPattern::U8(2), 1, needed)
+        .unwrap();
+    rig.memset_async(memory, FillPattern::U8(3), 4, other)
+        .unwrap();
     rig.stream_wait_event(wanted, event).unwrap();
     assert_eq!(rig.gpu.ledger().pending_operations, 5);
     rig.stream_synchronize(wanted).unwrap();
@@ -56,7 +59,10 @@ fn timed_work_is_done_when_the_clock_says_so() {
     assert!(!rig.pending(stream));
     let before_ns = rig.gpu.virtual_time_ns();
     rig.stream_synchronize(stream).unwrap();
-    assert!(before_ns >= enqueued_ns + takes_ns, "{before_ns} {enqueued_ns}");
+    assert!(
+        before_ns >= enqueued_ns + takes_ns,
+        "{before_ns} {enqueued_ns}"
+    );
 }
 
 #[test]
@@ -65,7 +71,8 @@ fn polling_a_stream_or_an_event_ends() {
         let (first, second) = (rig.stream(), rig.stream());
         let memory = rig.mem_alloc(4).unwrap();
         for _ in 0..5 {
-            rig.memset_async(memory, FillPattern::U8(1), 4, first).unwrap();
+            rig.memset_async(memory, FillPattern::U8(1), 4, first)
+                .unwrap();
         }
         let event = rig.recorded(first);
         rig.stream_wait_event(second, event).unwrap();
@@ -87,7 +94,8 @@ fn pausing_ends_too() {
         let stream = rig.stream();
         let memory = rig.mem_alloc(4).unwrap();
         for _ in 0..5 {
-            rig.memset_async(memory, FillPattern::U8(1), 4, stream).unwrap();
+            rig.memset_async(memory, FillPattern::U8(1), 4, stream)
+                .unwrap();
         }
         let mut pauses = 0;
         while rig.gpu.ledger().pending_operations > 0 {
@@ -118,7 +126,8 @@ pub(crate) fn program(rig: &Rig) -> (Vec<u64>, Vec<bool>) {
                 .unwrap();
             let event = rig.recorded(stream);
             if round % 3 == 0 {
-                rig.stream_wait_event(streams[(index + 1) % 3], event).unwrap();
+                rig.stream_wait_event(streams[(index + 1) % 3], event)
+                    .unwrap();
             }
             seen.push(rig.event_query(event).unwrap().is_complete());
             rig.event_destroy(event).unwrap();
@@ -136,7 +145,11 @@ pub(crate) fn program(rig: &Rig) -> (Vec<u64>, Vec<bool>) {
 #[test]
 fn a_program_runs_the_same_every_time() {
     for schedule in crate::rig::SCHEDULES {
-        let run = || program(&Rig::new(SimConfig::new().timeline(true).schedule(schedule)));
+        let run = || {
+            program(&Rig::new(
+                SimConfig::new().timeline(true).schedule(schedule),
+            ))
+        };
         assert_eq!(run(), run(), "{schedule:?}");
     }
 }
@@ -144,7 +157,9 @@ fn a_program_runs_the_same_every_time() {
 #[test]
 fn seeds_differ() {
     let run = |seed| {
-        let config = SimConfig::new().timeline(true).schedule(Schedule::Random(seed));
+        let config = SimConfig::new()
+            .timeline(true)
+            .schedule(Schedule::Random(seed));
         program(&Rig::new(config)).1
     };
     assert!((1..10).any(|seed| run(seed) != run(0)));

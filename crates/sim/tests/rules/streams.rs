@@ -13,11 +13,18 @@ fn r16_a_stream_is_first_in_first_out() {
         let stream = rig.stream();
         let memory = rig.mem_alloc_async(64, stream).unwrap();
         for value in 0..20 {
-            rig.memset_async(memory, FillPattern::U8(value), 64 - usize::from(value), stream)
-                .unwrap();
+            rig.memset_async(
+                memory,
+                FillPattern::U8(value),
+                64 - usize::from(value),
+                stream,
+            )
+            .unwrap();
         }
         let bytes = rig.read(memory, 64, stream);
-        let expected: Vec<u8> = (0..64).map(|at: u8| if at < 45 { 19 } else { 63 - at }).collect();
+        let expected: Vec<u8> = (0..64)
+            .map(|at: u8| if at < 45 { 19 } else { 63 - at })
+            .collect();
         assert_eq!(bytes, expected);
         rig.assert_clean();
     });
@@ -29,7 +36,8 @@ fn r16_streams_do_not_wait_for_each_other() {
         let (held, free) = (rig.stream(), rig.stream());
         let memory = rig.mem_alloc(4).unwrap();
         let _hold = rig.hold(held);
-        rig.memset_async(memory, FillPattern::U8(1), 4, free).unwrap();
+        rig.memset_async(memory, FillPattern::U8(1), 4, free)
+            .unwrap();
         rig.stream_synchronize(free).unwrap();
         assert!(rig.pending(held));
     });
@@ -43,9 +51,13 @@ fn r17_the_legacy_stream_waits_for_blocking_streams_and_they_for_it() {
         let hold = rig.hold(first);
         rig.memset_async(memory, FillPattern::U8(1), 4, StreamHandle::LEGACY)
             .unwrap();
-        rig.memset_async(memory, FillPattern::U8(2), 4, second).unwrap();
+        rig.memset_async(memory, FillPattern::U8(2), 4, second)
+            .unwrap();
         for _ in 0..20 {
-            assert!(rig.pending(StreamHandle::LEGACY), "waits for the first stream");
+            assert!(
+                rig.pending(StreamHandle::LEGACY),
+                "waits for the first stream"
+            );
             assert!(rig.pending(second), "waits for the legacy stream");
         }
         hold.release();
@@ -64,7 +76,8 @@ fn r18_a_non_blocking_stream_is_exempt() {
             .unwrap();
         rig.stream_synchronize(StreamHandle::LEGACY).unwrap();
         let _legacy_hold = rig.hold(StreamHandle::LEGACY);
-        rig.memset_async(memory, FillPattern::U8(2), 4, free).unwrap();
+        rig.memset_async(memory, FillPattern::U8(2), 4, free)
+            .unwrap();
         rig.stream_synchronize(free).unwrap();
         assert!(rig.pending(StreamHandle::LEGACY));
     });
@@ -78,10 +91,13 @@ fn r19_each_thread_has_a_default_stream_which_the_legacy_one_waits_for() {
         let hold = rig.hold(mine);
         thread::scope(|scope| {
             let other = scope.spawn(|| {
-                rig.memset_async(memory, FillPattern::U8(1), 4, mine).unwrap();
+                rig.memset_async(memory, FillPattern::U8(1), 4, mine)
+                    .unwrap();
                 rig.stream_synchronize(mine).unwrap();
             });
-            other.join().expect("another thread's stream is another stream");
+            other
+                .join()
+                .expect("another thread's stream is another stream");
         });
         assert!(rig.pending(mine));
         rig.memset_async(memory, FillPattern::U8(2), 4, StreamHandle::LEGACY)
@@ -119,7 +135,8 @@ fn r21_destroying_a_stream_returns_at_once_and_its_work_completes() {
         let (dying, other) = (rig.stream(), rig.stream());
         let memory = rig.mem_alloc(4).unwrap();
         let hold = rig.assert_returns(dying, || {
-            rig.memset_async(memory, FillPattern::U8(5), 4, dying).unwrap();
+            rig.memset_async(memory, FillPattern::U8(5), 4, dying)
+                .unwrap();
         });
         let event = rig.recorded(dying);
         rig.stream_destroy(dying).unwrap();
@@ -174,7 +191,11 @@ fn r54_a_queue_that_only_its_own_thread_could_empty_is_reported() {
         ReportKind::QueueFull,
         &["stream", "2 kernels, copies and fills", "rule 54"],
     );
-    assert_eq!(rig.gpu.reports().len(), 1, "queues have no bound from then on");
+    assert_eq!(
+        rig.gpu.reports().len(),
+        1,
+        "queues have no bound from then on"
+    );
     hold.release();
     assert_eq!(rig.read(memory, 4, stream), [4; 4]);
 }
@@ -190,7 +211,8 @@ fn r55_synchronising_the_legacy_stream_waits_for_blocking_streams() {
             (StreamHandle::LEGACY, StreamHandle::PER_THREAD),
         ] {
             let hold = rig.hold(stream);
-            rig.memset_async(memory, FillPattern::U8(1), 4, stream).unwrap();
+            rig.memset_async(memory, FillPattern::U8(1), 4, stream)
+                .unwrap();
             for _ in 0..20 {
                 assert!(rig.pending(handle), "it answers for the blocking stream");
             }

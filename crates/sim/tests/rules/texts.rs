@@ -58,7 +58,8 @@ fn an_access_out_of_bounds_is_reported_once_with_all_that_is_known() {
                 };
                 assert_eq!(report.kind, ReportKind::KernelFault);
                 let here = "at crates/sim/tests/rules/texts.rs:";
-                let launched = format!("kernel `write`, operation 1 on stream 1, `first pass` {here}");
+                let launched =
+                    format!("kernel `write`, operation 1 on stream 1, `first pass` {here}");
                 assert!(report.text.starts_with(&launched), "{report}");
                 for part in [
                     "line 12 of the PTX of `writers` (write.cu:4) in block (0, 0, 0), thread (0, 0, 0): ",
@@ -99,7 +100,8 @@ fn a_null_pointer_and_memory_of_the_host_are_called_that() {
     let rig = Rig::new(SimConfig::new());
     let (kernel, stream) = (rig.kernel(WRITE, "write"), rig.stream());
     let host = Host::pageable(64).address();
-    rig.launch(kernel, (1, 1), stream, &[Arg::Pointer(host)]).unwrap();
+    rig.launch(kernel, (1, 1), stream, &[Arg::Pointer(host)])
+        .unwrap();
     rig.stream_synchronize(stream).unwrap_err();
     rig.assert_reported(
         ReportKind::KernelFault,
@@ -115,7 +117,10 @@ fn a_copy_out_of_bounds_is_reported_once_with_the_allocation() {
         let _label = Label::new("input");
         rig.mem_alloc(60).unwrap()
     };
-    assert_code(rig.upload(memory, pinned, stream), ResultCode::INVALID_VALUE);
+    assert_code(
+        rig.upload(memory, pinned, stream),
+        ResultCode::INVALID_VALUE,
+    );
     assert_eq!(rig.gpu.reports().len(), 1);
     rig.assert_reported(
         ReportKind::OutOfBounds,
@@ -164,10 +169,16 @@ fn streams_are_numbered_from_1_on_each_device_and_default_streams_have_names() {
     let rig = Rig::new(SimConfig::new());
     let memory = rig.mem_alloc(4).unwrap();
     for stream in [StreamHandle::PER_THREAD, rig.stream(), StreamHandle::LEGACY] {
-        rig.memset_async(memory, FillPattern::U8(1), 4, stream).unwrap();
+        rig.memset_async(memory, FillPattern::U8(1), 4, stream)
+            .unwrap();
     }
     rig.context_synchronize().unwrap();
-    let texts: Vec<_> = rig.gpu.reports().into_iter().map(|report| report.text).collect();
+    let texts: Vec<_> = rig
+        .gpu
+        .reports()
+        .into_iter()
+        .map(|report| report.text)
+        .collect();
     assert!(texts[0].contains("operation 2 on stream 1,"), "{texts:#?}");
     assert!(texts[0].contains("operation 1 on per-thread default stream 1,"));
     assert!(texts[1].contains("operation 3 on the legacy default stream,"));
@@ -205,7 +216,11 @@ fn of_several_devices_every_report_names_the_one_that_is_meant() {
         assert_code(fill, ResultCode::INVALID_VALUE);
         let report = rig.gpu.reports().pop().unwrap();
         assert_eq!(report.device, Some(1));
-        assert!(report.to_string().contains("in cuMemsetD8Async on device 1: "));
+        assert!(
+            report
+                .to_string()
+                .contains("in cuMemsetD8Async on device 1: ")
+        );
         assert!(report.text.contains("cuMemAlloc on device 1"), "{report}");
     });
     // With a single device, reports do not name it.
@@ -245,7 +260,8 @@ fn what_is_alive_is_listed_with_its_size_and_the_line_that_made_it() {
     let module = rig.module_load(WRITE.as_bytes()).unwrap();
     drop(_label);
     let unnamed = rig.event();
-    let listed = |gpu: &Gpu| -> Vec<String> { gpu.live_objects().iter().map(ToString::to_string).collect() };
+    let listed =
+        |gpu: &Gpu| -> Vec<String> { gpu.live_objects().iter().map(ToString::to_string).collect() };
     let site = format!("`setup` at crates/sim/tests/rules/texts.rs:{made}");
     assert_eq!(
         listed(&rig.gpu),
@@ -262,7 +278,12 @@ fn what_is_alive_is_listed_with_its_size_and_the_line_that_made_it() {
             format!("module 1 ({site})"),
         ]
     );
-    let kinds: Vec<_> = rig.gpu.live_objects().iter().map(|object| object.kind).collect();
+    let kinds: Vec<_> = rig
+        .gpu
+        .live_objects()
+        .iter()
+        .map(|object| object.kind)
+        .collect();
     assert!(kinds.is_sorted() && kinds[2] == LiveKind::PageLockedMemory);
     rig.mem_free(memory).unwrap();
     rig.mem_free_async(pooled, stream).unwrap();

@@ -25,10 +25,12 @@ fn upload_kernel_and_download_on_three_streams_overlap() {
         let [up, work, down] = [rig.stream(), rig.stream(), rig.stream()];
         let [a, b, c] = [0; 3].map(|_| rig.mem_alloc(BYTES).unwrap());
         let (from, to) = (rig.pinned(BYTES), rig.pinned(BYTES));
-        rig.memset_async(c, FillPattern::U8(0), BYTES, down).unwrap();
+        rig.memset_async(c, FillPattern::U8(0), BYTES, down)
+            .unwrap();
         rig.stream_synchronize(down).unwrap();
         rig.upload(a, from, up).unwrap();
-        rig.memset_async(b, FillPattern::U8(0), BYTES, work).unwrap();
+        rig.memset_async(b, FillPattern::U8(0), BYTES, work)
+            .unwrap();
         rig.download(to, c, down).unwrap();
         rig.context_synchronize().unwrap();
         let upload = &spans(rig, "copy (PinnedToDevice")[0];
@@ -45,7 +47,8 @@ fn two_uploads_share_one_engine() {
         let memory = rig.mem_alloc(2 * BYTES).unwrap();
         let host = rig.pinned(BYTES);
         rig.upload(memory, host, first).unwrap();
-        rig.upload(memory.offset(BYTES as u64), host, second).unwrap();
+        rig.upload(memory.offset(BYTES as u64), host, second)
+            .unwrap();
         rig.context_synchronize().unwrap();
         let [one, two] = &spans(rig, "copy")[..] else {
             panic!("two copies");
@@ -65,7 +68,8 @@ fn a_wait_orders_virtual_time() {
         rig.upload(memory, host, first).unwrap();
         let event = rig.recorded(first);
         rig.stream_wait_event(second, event).unwrap();
-        rig.memset_async(memory, FillPattern::U8(1), 4, second).unwrap();
+        rig.memset_async(memory, FillPattern::U8(1), 4, second)
+            .unwrap();
         rig.context_synchronize().unwrap();
         let (upload, fill) = (&spans(rig, "copy")[0], &spans(rig, "fill")[0]);
         assert!(fill.start_ns >= upload.finish_ns);

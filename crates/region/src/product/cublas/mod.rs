@@ -138,7 +138,12 @@ impl Cublas {
         let (major, minor, patch) = (version / 10_000, version / 100 % 100, version % 100);
         let note = format!("cuBLAS {major}.{minor}.{patch}, {}", library.found.place());
         let (text, name) = (note.clone(), device.to_string());
-        log!(debug, note = text, device = name, "matrix products use cuBLAS");
+        log!(
+            debug,
+            note = text,
+            device = name,
+            "matrix products use cuBLAS"
+        );
         Ok(Self {
             library,
             handle: Mutex::new(handle),
@@ -174,14 +179,15 @@ fn gemm_of(operands: &Operands<'_>, out: DevicePtr) -> Option<Gemm> {
 /// A factor of `rows` × `columns` as the transpose that cuBLAS is to multiply, if one of its strides is 1 and the other as
 /// long as the rows or columns between.
 fn side_of(operand: &Operand<'_>, rows: usize, columns: usize) -> Option<Side> {
-    let (transpose, leading) = if let Some(leading) = leading(rows, operand.row, columns, operand.column) {
-        (Transpose::No, leading)
-    } else {
-        (
-            Transpose::Yes,
-            leading(columns, operand.column, rows, operand.row)?,
-        )
-    };
+    let (transpose, leading) =
+        if let Some(leading) = leading(rows, operand.row, columns, operand.column) {
+            (Transpose::No, leading)
+        } else {
+            (
+                Transpose::Yes,
+                leading(columns, operand.column, rows, operand.row)?,
+            )
+        };
     let stride = c_longlong::try_from(operand.batch[BATCH_DIMS - 1]).ok()?;
     (stride >= 0).then_some(Side {
         transpose,

@@ -42,11 +42,16 @@ const SLEEP_NS_MAX: u64 = 20_000_000;
 
 /// How long to sleep before the next question after waiting for `waited_ns`; `None` means to ask again at once.
 pub(crate) fn patience(waited_ns: u64) -> Option<Duration> {
-    (waited_ns >= SPIN_NS).then(|| Duration::from_nanos((waited_ns / 100).clamp(SLEEP_NS_MIN, SLEEP_NS_MAX)))
+    (waited_ns >= SPIN_NS)
+        .then(|| Duration::from_nanos((waited_ns / 100).clamp(SLEEP_NS_MIN, SLEEP_NS_MAX)))
 }
 
 /// Whether the stream's ticket `sequence`, which is submitted, is done, and what it made can be believed. Never blocks.
-pub(crate) fn poll_ticket(device: &DeviceState, stream: &StreamState, sequence: Sequence) -> Result<bool> {
+pub(crate) fn poll_ticket(
+    device: &DeviceState,
+    stream: &StreamState,
+    sequence: Sequence,
+) -> Result<bool> {
     let done = poll_own_ticket(device, stream, sequence)?;
     if done {
         device.cross_device.check(device)?;
@@ -64,7 +69,12 @@ pub(crate) fn poll_own_ticket(
         return Ok(true);
     }
     device.check_alive()?;
-    let point = stream.shared.lock().points.covering(sequence).map(Arc::clone);
+    let point = stream
+        .shared
+        .lock()
+        .points
+        .covering(sequence)
+        .map(Arc::clone);
     match point {
         Some(point) => query_point(device, stream, &point),
         None => query_stream(device, stream).map(|idle| idle || stream.is_done(sequence)),
@@ -72,9 +82,14 @@ pub(crate) fn poll_own_ticket(
 }
 
 /// Whether the point's event is complete; if so, everything before it is noted as done.
-pub(crate) fn query_point(device: &DeviceState, stream: &StreamState, point: &PooledEvent) -> Result<bool> {
+pub(crate) fn query_point(
+    device: &DeviceState,
+    stream: &StreamState,
+    point: &PooledEvent,
+) -> Result<bool> {
     // SAFETY: the device owns the event, and `point` holds it so that it is not recorded anew.
-    let answer = device.checked(unsafe { device.driver.event_query(device.context, point.event) })?;
+    let answer =
+        device.checked(unsafe { device.driver.event_query(device.context, point.event) })?;
     if answer == Completion::Pending {
         return Ok(false);
     }
@@ -92,7 +107,8 @@ pub(crate) fn query_point(device: &DeviceState, stream: &StreamState, point: &Po
 pub(crate) fn query_stream(device: &DeviceState, stream: &StreamState) -> Result<bool> {
     let (submitted, clock) = stream.shared.lock().points.tail();
     // SAFETY: the device owns the stream.
-    let answer = device.checked(unsafe { device.driver.stream_query(device.context, stream.handle) })?;
+    let answer =
+        device.checked(unsafe { device.driver.stream_query(device.context, stream.handle) })?;
     if answer == Completion::Pending {
         return Ok(false);
     }
@@ -144,7 +160,8 @@ mod tests {
         assert_eq!(patience(0), None);
         assert_eq!(patience(SPIN_NS - 1), None);
         let sleeps = [SPIN_NS, 10_000_000, 3_600_000_000_000].map(patience);
-        let expected = [SLEEP_NS_MIN, 100_000, SLEEP_NS_MAX].map(|ns| Some(Duration::from_nanos(ns)));
+        let expected =
+            [SLEEP_NS_MIN, 100_000, SLEEP_NS_MAX].map(|ns| Some(Duration::from_nanos(ns)));
         assert_eq!(sleeps, expected);
     }
 }

@@ -280,7 +280,9 @@ impl Reactor {
             entries,
             due: Vec::new(),
         };
-        polling.entries.extend(arrived.into_iter().map(PollEntry::new));
+        polling
+            .entries
+            .extend(arrived.into_iter().map(PollEntry::new));
         let Polling { entries, due, .. } = &mut polling;
         entries.retain_mut(|entry| match entry.registration.poll() {
             Polled::Pending => true,

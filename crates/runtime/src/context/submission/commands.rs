@@ -5,8 +5,8 @@
 use std::ffi::c_void;
 
 use millstream_driver::{
-    ContextHandle, DevicePtr, Driver, DriverError, EventHandle, FillPattern, FunctionHandle, HostFunction,
-    LaunchDims, ManagedLocation, StreamHandle,
+    ContextHandle, DevicePtr, Driver, DriverError, EventHandle, FillPattern, FunctionHandle,
+    HostFunction, LaunchDims, ManagedLocation, StreamHandle,
 };
 use smallvec::SmallVec;
 
@@ -90,9 +90,13 @@ impl Command for ToDevice {
         } = self;
         // SAFETY: by this function's contract.
         unsafe {
-            queue
-                .driver
-                .copy_host_to_device_async(queue.context, target, source, bytes, queue.stream)
+            queue.driver.copy_host_to_device_async(
+                queue.context,
+                target,
+                source,
+                bytes,
+                queue.stream,
+            )
         }
     }
 }
@@ -115,9 +119,13 @@ impl Command for ToHost {
         } = self;
         // SAFETY: by this function's contract.
         unsafe {
-            queue
-                .driver
-                .copy_device_to_host_async(queue.context, target, source, bytes, queue.stream)
+            queue.driver.copy_device_to_host_async(
+                queue.context,
+                target,
+                source,
+                bytes,
+                queue.stream,
+            )
         }
     }
 }
@@ -140,9 +148,13 @@ impl Command for WithinDevice {
         } = self;
         // SAFETY: by this function's contract.
         unsafe {
-            queue
-                .driver
-                .copy_device_to_device_async(queue.context, target, source, bytes, queue.stream)
+            queue.driver.copy_device_to_device_async(
+                queue.context,
+                target,
+                source,
+                bytes,
+                queue.stream,
+            )
         }
     }
 }
@@ -297,9 +309,13 @@ impl Command for Launch<'_> {
     unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
         // SAFETY: by this function's contract.
         unsafe {
-            queue
-                .driver
-                .launch_kernel(queue.context, self.function, self.dims, queue.stream, self.params)
+            queue.driver.launch_kernel(
+                queue.context,
+                self.function,
+                self.dims,
+                queue.stream,
+                self.params,
+            )
         }
     }
 }

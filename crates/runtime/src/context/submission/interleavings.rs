@@ -61,7 +61,9 @@ fn explore(program: impl Fn() + Send + Sync + 'static) {
 fn run(scheduler: impl Scheduler + 'static, program: impl Fn() + Send + Sync + 'static) {
     // The list of open devices is one for the process, and its lock belongs to the schedule that runs.
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut config = Config::new();
     config.stack_size = 1 << 20;
     Runner::new(scheduler, config).run(program);
@@ -178,14 +180,21 @@ impl Arrays {
             b.access(AccessKind::Read),
         ]
         .into();
-        enqueue(stream, accesses, Both(copy(&a, &c), copy(&b, &d), Outcome::Runs))
+        enqueue(
+            stream,
+            accesses,
+            Both(copy(&a, &c), copy(&b, &d), Outcome::Runs),
+        )
     }
 
     /// The value of all elements.
     fn value(&self, stream: &Stream) -> u32 {
         let [a, b] = [0, 1].map(|at| stream.download(&self.0[at]).expect("a download"));
         let (a, b) = (a.wait().expect("a value"), b.wait().expect("a value"));
-        assert!(a.iter().chain(&b).all(|&value| value == a[0]), "{a:?}, {b:?}");
+        assert!(
+            a.iter().chain(&b).all(|&value| value == a[0]),
+            "{a:?}, {b:?}"
+        );
         a[0]
     }
 }
@@ -271,7 +280,8 @@ fn a_wait_that_fails_hides_nothing() {
         let refused = Mutex::new(false);
         world.calls.fail(move |call| {
             // The first wait is whose it happens to be.
-            let first = call == "stream_wait_event" && !std::mem::replace(&mut *refused.lock(), true);
+            let first =
+                call == "stream_wait_event" && !std::mem::replace(&mut *refused.lock(), true);
             first.then(|| DriverError::new("stream_wait_event", ResultCode::INVALID_VALUE))
         });
         let (wrote, copied) = thread::scope(|scope| {
@@ -283,7 +293,10 @@ fn a_wait_that_fails_hides_nothing() {
                 wrote
             });
             let copied = scope.spawn(move || arrays.copy_to(copies, &streams[2]));
-            (wrote.join().expect("no panic"), copied.join().expect("no panic"))
+            (
+                wrote.join().expect("no panic"),
+                copied.join().expect("no panic"),
+            )
         });
         assert!(wrote != copied, "one of them meets the failure");
         drop(hold);
@@ -313,7 +326,10 @@ fn two_threads_record_late_while_a_third_goes_on() {
                 assert!(other.write(&streams[0], 7, Outcome::Runs));
             });
         });
-        assert_eq!(copies.each_ref().map(|copy| copy.value(&streams[0])), [5, 5]);
+        assert_eq!(
+            copies.each_ref().map(|copy| copy.value(&streams[0])),
+            [5, 5]
+        );
         assert_eq!(other.value(&streams[1]), 7);
         drop((arrays, other, copies));
         world.end(streams);

@@ -19,8 +19,8 @@ use millstream_ptx::Label;
 
 pub use commands::Queue;
 pub(crate) use commands::{
-    Allocate, Behind, Command, Fill, Foreign, Free, Launch, Prefetch, Repeat, StagedUpload, ToDevice, ToHost,
-    WithinDevice,
+    Allocate, Behind, Command, Fill, Foreign, Free, Launch, Prefetch, Repeat, StagedUpload,
+    ToDevice, ToHost, WithinDevice,
 };
 pub(crate) use points::{
     mark, order_behind, point_behind, record_at_tail, record_event, record_point, wait_for_mark,
@@ -36,7 +36,9 @@ use super::{
 use crate::{
     Result,
     error::Kind,
-    tracker::{Accesses, Dependencies, Plan, Sequence, Ticket, plan_and_publish, restore_displaced},
+    tracker::{
+        Accesses, Dependencies, Plan, Sequence, Ticket, plan_and_publish, restore_displaced,
+    },
 };
 
 /// How many streams a clock may list before those that are done are dropped from it.
@@ -155,7 +157,13 @@ impl Publication<'_, '_> {
     fn publish(&mut self) {
         let (device, accesses) = (self.device, &mut self.operation.accesses);
         let is_done = |ticket| device.is_done(ticket);
-        plan_and_publish(self.ticket, &self.lane.clock, accesses, &is_done, &mut self.plan);
+        plan_and_publish(
+            self.ticket,
+            &self.lane.clock,
+            accesses,
+            &is_done,
+            &mut self.plan,
+        );
     }
 
     /// Whether something must be enqueued in front of the operation: waits, or a point for someone on the host.
@@ -265,7 +273,9 @@ impl Publication<'_, '_> {
             .shared
             .lock()
             .points
-            .fail(self.ticket.sequence, displaced, &|ticket| device.is_done(ticket));
+            .fail(self.ticket.sequence, displaced, &|ticket| {
+                device.is_done(ticket)
+            });
         self.stream.submitted.notify_all();
     }
 }

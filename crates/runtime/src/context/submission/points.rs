@@ -25,7 +25,8 @@ pub(super) fn record_if_awaited(
     lane: &mut Lane,
     next: Option<&Awaited>,
 ) -> Result<()> {
-    lane.awaited.retain(|awaited| awaited.alive.strong_count() > 0);
+    lane.awaited
+        .retain(|awaited| awaited.alive.strong_count() > 0);
     if next.is_some_and(|next| lane.awaited.iter().all(|earlier| next.continues(earlier)))
         || lane.awaited.is_empty()
     {
@@ -62,11 +63,13 @@ pub(super) fn find_points(
                 other.submitted.wait(&mut shared);
             }
             // Before asking whether the ticket is done: one that failed soon is, and what it displaced may not be.
-            shared.points.each_displaced_until(ticket.sequence, |ticket| {
-                if ticket.stream != stream.id && !dependencies.contains(&ticket) {
-                    dependencies.push(ticket);
-                }
-            });
+            shared
+                .points
+                .each_displaced_until(ticket.sequence, |ticket| {
+                    if ticket.stream != stream.id && !dependencies.contains(&ticket) {
+                        dependencies.push(ticket);
+                    }
+                });
             shared.points.covering(ticket.sequence).map(Arc::clone)
         };
         if other.is_done(ticket.sequence) {
@@ -134,7 +137,12 @@ pub(crate) fn point_behind(
     stream: &StreamState,
     sequence: Sequence,
 ) -> Result<PooledEvent> {
-    let known = stream.shared.lock().points.covering(sequence).map(Arc::clone);
+    let known = stream
+        .shared
+        .lock()
+        .points
+        .covering(sequence)
+        .map(Arc::clone);
     match known {
         Some(point) => Ok(point),
         None => record_late(device, stream),
@@ -142,7 +150,11 @@ pub(crate) fn point_behind(
 }
 
 /// Records an event that the device owns behind all that is submitted on the stream; gives what it is ordered after.
-pub(crate) fn mark(device: &DeviceState, stream: &StreamState, event: EventHandle) -> Result<Clock> {
+pub(crate) fn mark(
+    device: &DeviceState,
+    stream: &StreamState,
+    event: EventHandle,
+) -> Result<Clock> {
     device.check_alive()?;
     // With the lane held, all tickets are submitted and the clock is the tail's.
     let lane = stream.lane.lock();
@@ -210,18 +222,34 @@ pub(super) fn record_taken(
 }
 
 /// Records an event that the device owns and that nobody else is recording.
-pub(crate) fn record_event(device: &DeviceState, stream: &StreamState, event: EventHandle) -> Result<()> {
+pub(crate) fn record_event(
+    device: &DeviceState,
+    stream: &StreamState,
+    event: EventHandle,
+) -> Result<()> {
     device.checked(enqueue_record(device, stream, event))
 }
 
 #[inline]
-fn enqueue_record(device: &DeviceState, stream: &StreamState, event: EventHandle) -> Result<(), DriverError> {
+fn enqueue_record(
+    device: &DeviceState,
+    stream: &StreamState,
+    event: EventHandle,
+) -> Result<(), DriverError> {
     // SAFETY: the device owns the event and the stream.
-    unsafe { device.driver.event_record(device.context, event, stream.handle) }
+    unsafe {
+        device
+            .driver
+            .event_record(device.context, event, stream.handle)
+    }
 }
 
 #[inline]
-pub(super) fn enqueue_wait(device: &DeviceState, stream: &StreamState, point: &PooledEvent) -> Result<()> {
+pub(super) fn enqueue_wait(
+    device: &DeviceState,
+    stream: &StreamState,
+    point: &PooledEvent,
+) -> Result<()> {
     // `point` keeps the event from being recorded anew.
     enqueue_wait_for(device, stream, point.event)
 }

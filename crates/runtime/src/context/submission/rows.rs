@@ -26,7 +26,9 @@ impl Command for Rows {
         let gapless = |side: &Side2d| side.pitch_bytes == width_bytes;
         if height == 1 || (gapless(&source) && gapless(&target)) {
             // SAFETY: by this function's contract.
-            return unsafe { enqueue_range(queue, source.memory, target.memory, width_bytes * height) };
+            return unsafe {
+                enqueue_range(queue, source.memory, target.memory, width_bytes * height)
+            };
         }
         if source.pitch_bytes.max(target.pitch_bytes) <= self.pitch_bytes_max {
             // SAFETY: by this function's contract.

@@ -175,7 +175,10 @@ mod tests {
             "not by comparing unequal either"
         );
         let negated = |truth: bool| !truth;
-        assert!(!holds(|| negated(huge * huge * huge > 0)), "nor by negation");
+        assert!(
+            !holds(|| negated(huge * huge * huge > 0)),
+            "nor by negation"
+        );
         let zero = Value(0_u32).in_clause();
         assert!(!holds(|| huge / zero == 0));
         assert!(!holds(|| huge % zero == 0));
@@ -248,7 +251,9 @@ mod tests {
         assert!(!holds(|| *Indexed(&array).at(3) > 0));
         assert!(!holds(|| *Indexed(&vector).at(-1) > 0));
         assert!(!holds(|| *Indexed(&&array[..]).at(u64::MAX) > 0));
-        assert!(!holds(|| !array[..Value(-1_i32).into_index().min(1)].is_empty()));
+        assert!(!holds(
+            || !array[..Value(-1_i32).into_index().min(1)].is_empty()
+        ));
     }
 
     #[test]
@@ -259,7 +264,8 @@ mod tests {
             n() * n() == 8 && values.noted("m", 1, |_| None) == 1
         });
         assert_eq!(noted, "n = 3");
-        let noted = values(|values| values.noted("long", &long, |long| Shown(long).text()).len() < 9);
+        let noted =
+            values(|values| values.noted("long", &long, |long| Shown(long).text()).len() < 9);
         assert_eq!(noted, format!("long = \"{}…", "ä".repeat(49)));
         let noted = values(|values| values.noted("n", n / 0, |n| Shown(n).text()) == 1);
         assert_eq!(noted, "n = 0; its arithmetic overflows or divides by zero");

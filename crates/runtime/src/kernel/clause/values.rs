@@ -16,7 +16,12 @@ pub struct Values(RefCell<Vec<(&'static str, String)>>);
 
 impl Values {
     /// Notes the value of an operand, and returns it.
-    pub fn noted<T>(&self, operand: &'static str, value: T, show: impl FnOnce(&T) -> Option<String>) -> T {
+    pub fn noted<T>(
+        &self,
+        operand: &'static str,
+        value: T,
+        show: impl FnOnce(&T) -> Option<String>,
+    ) -> T {
         self.note(operand, show(&value));
         value
     }

@@ -36,7 +36,8 @@ impl Picture<'_> {
     fn wait(&self, f: &mut fmt::Formatter<'_>, wait: Wait) -> fmt::Result {
         let operations = &self.recording.operations;
         let (earlier, later) = (&operations[wait.earlier], &operations[wait.later]);
-        let row = |operation: &TimedOperation| &self.layout.streams[self.streams.index(operation.stream)];
+        let row =
+            |operation: &TimedOperation| &self.layout.streams[self.streams.index(operation.stream)];
         let (from_row, to_row) = (row(earlier), row(later));
         let down = if from_row.top < to_row.top { 1.0 } else { -1.0 };
         let edge = |row: &Row, down: f64| row.lane_top(0) + row.bar_height / 2.0 * (1.0 + down);
@@ -45,18 +46,27 @@ impl Picture<'_> {
             self.layout.axis.x(earlier.time_ns.end) - 1.0,
             edge(from_row, down),
         );
-        let tip = (self.layout.axis.x(later.time_ns.start) + 1.0, edge(to_row, -down));
+        let tip = (
+            self.layout.axis.x(later.time_ns.start) + 1.0,
+            edge(to_row, -down),
+        );
         arrow(f, from, tip, (0.0, down))
     }
 }
 
 /// An arrow that leaves and arrives in the direction, which is of length 1 and upright or level.
-pub(super) fn arrow(f: &mut fmt::Formatter<'_>, from: Point, tip: Point, direction: Point) -> fmt::Result {
+pub(super) fn arrow(
+    f: &mut fmt::Formatter<'_>,
+    from: Point,
+    tip: Point,
+    direction: Point,
+) -> fmt::Result {
     let along = |(x, y): Point, length: f64| (x + length * direction.0, y + length * direction.1);
     let aside = |(x, y): Point, length: f64| (x - length * direction.1, y + length * direction.0);
     let base = along(tip, -HEAD_LENGTH);
     let bend = 0.6 * ((base.0 - from.0) * direction.0 + (base.1 - from.1) * direction.1);
-    let ((x1, y1), (x2, y2), (x3, y3), (x4, y4)) = (from, along(from, bend), along(base, -bend), base);
+    let ((x1, y1), (x2, y2), (x3, y3), (x4, y4)) =
+        (from, along(from, bend), along(base, -bend), base);
     writeln!(
         f,
         r#"<path d="M{x1:.2} {y1:.1}C{x2:.2} {y2:.1} {x3:.2} {y3:.1} {x4:.2} {y4:.1}"/>"#

@@ -67,7 +67,13 @@ impl Picture<'_> {
             return Ok(());
         }
         match fit(label, width - 2.0 * LABEL_PADDING, LABEL_FONT_SIZE) {
-            Some(label) => line(f, "", x + LABEL_PADDING, y + height / 2.0 + 4.0, &Escaped(&label)),
+            Some(label) => line(
+                f,
+                "",
+                x + LABEL_PADDING,
+                y + height / 2.0 + 4.0,
+                &Escaped(&label),
+            ),
             None => Ok(()),
         }
     }
@@ -88,7 +94,13 @@ impl Picture<'_> {
             location,
             ..
         } = operation;
-        writeln!(f, "{} ({}), stream {}", Escaped(label), singular(*kind), stream)?;
+        writeln!(
+            f,
+            "{} ({}), stream {}",
+            Escaped(label),
+            singular(*kind),
+            stream
+        )?;
         let start_ns = self.layout.axis.since_start_ns(time_ns.start);
         let duration_ns = time_ns.end.saturating_sub(time_ns.start);
         write!(f, "at {} for {}", Time(start_ns), Time(duration_ns))?;
@@ -101,7 +113,11 @@ impl Picture<'_> {
             )?;
         }
         if *bytes > 0 {
-            let of = if *kind == Kind::Kernel { " of operands" } else { "" };
+            let of = if *kind == Kind::Kernel {
+                " of operands"
+            } else {
+                ""
+            };
             write!(f, "\n{}{of}", Size(*bytes))?;
             if work_ns > 0 {
                 write!(f, ", {}", Rate(*bytes, work_ns))?;

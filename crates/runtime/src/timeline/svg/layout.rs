@@ -52,7 +52,11 @@ impl Row {
 
     /// A stream's row: thinner if there are many.
     fn stream(top: f64, count: usize) -> Self {
-        let (bar_height, padding) = if count <= 24 { (20.0, 7.0) } else { (13.0, 2.0) };
+        let (bar_height, padding) = if count <= 24 {
+            (20.0, 7.0)
+        } else {
+            (13.0, 2.0)
+        };
         Self {
             top,
             lanes: 1,
@@ -93,7 +97,12 @@ pub(super) struct Layout {
 
 impl Layout {
     pub(super) fn new(recording: &Recording, work: &[Option<Work>], streams: &Streams) -> Self {
-        let times = || recording.operations.iter().map(|operation| &operation.time_ns);
+        let times = || {
+            recording
+                .operations
+                .iter()
+                .map(|operation| &operation.time_ns)
+        };
         let start_ns = times().map(|time| time.start).min().unwrap_or(0);
         let end_ns = times().map(|time| time.end).max().unwrap_or(0);
         let mut top = ROWS_TOP + HEADING_HEIGHT;

@@ -153,14 +153,22 @@ impl Picture<'_> {
                 0..=ARROWS_MAX => String::new(),
                 count => format!(" ({ARROWS_MAX} of {count} drawn)"),
             };
-            line(f, "", x + 27.0, 93.0, &format_args!("is waited for by{drawn}"))?;
+            line(
+                f,
+                "",
+                x + 27.0,
+                93.0,
+                &format_args!("is waited for by{drawn}"),
+            )?;
         }
         Ok(())
     }
 
     /// The rows' backgrounds, names and headings.
     fn rows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Layout { engines, streams, .. } = &self.layout;
+        let Layout {
+            engines, streams, ..
+        } = &self.layout;
         let span_ns = self.recording.overlap().span_ns;
         line(f, "heading", MARGIN, engines[0].top - 9.0, &"ENGINES")?;
         for (engine, row) in Engine::ALL.into_iter().zip(engines) {
@@ -170,10 +178,18 @@ impl Picture<'_> {
                 Engine::DeviceToHost => "device → host",
             };
             self.row(f, row, &name)?;
-            let busy_ns = total_ns(&union(self.work_of(engine).map(|work| work.time_ns.clone())));
+            let busy_ns = total_ns(&union(
+                self.work_of(engine).map(|work| work.time_ns.clone()),
+            ));
             if span_ns > 0 {
                 let y = row.middle() + 4.0;
-                line(f, "quiet end", BARS_LEFT - 12.0, y, &Share(busy_ns, span_ns))?;
+                line(
+                    f,
+                    "quiet end",
+                    BARS_LEFT - 12.0,
+                    y,
+                    &Share(busy_ns, span_ns),
+                )?;
             }
         }
         line(f, "heading", MARGIN, streams[0].top - 9.0, &"STREAMS")?;
@@ -195,8 +211,9 @@ impl Picture<'_> {
 
     /// The operations that have bars, and their work. An allocation without length would only hide what follows it.
     fn drawn(&self) -> impl Iterator<Item = (&TimedOperation, Option<&Work>)> {
-        let seen =
-            |operation: &TimedOperation| operation.kind != Kind::Allocation || !operation.time_ns.is_empty();
+        let seen = |operation: &TimedOperation| {
+            operation.kind != Kind::Allocation || !operation.time_ns.is_empty()
+        };
         let works = self.work.iter().map(Option::as_ref);
         self.recording
             .operations
@@ -221,7 +238,13 @@ impl Picture<'_> {
             ..
         } = &self.layout;
         let bottom = streams[streams.len() - 1].bottom();
-        line(f, "quiet", MARGIN, bottom + 20.0, &"since the first started")?;
+        line(
+            f,
+            "quiet",
+            MARGIN,
+            bottom + 20.0,
+            &"since the first started",
+        )?;
         for tick in axis.ticks() {
             let x = tick.x;
             for (from, to) in [
@@ -241,7 +264,13 @@ struct Count(usize, &'static str);
 
 impl Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}{}", self.0, self.1, if self.0 == 1 { "" } else { "s" })
+        write!(
+            f,
+            "{} {}{}",
+            self.0,
+            self.1,
+            if self.0 == 1 { "" } else { "s" }
+        )
     }
 }
 

@@ -50,8 +50,12 @@ fn wait_paths<'a>(document: &'a Document<'_>) -> impl Iterator<Item = &'a str> {
 
 /// All text that is seen, one line each.
 fn texts(document: &Document<'_>) -> Vec<String> {
-    let texts = document.descendants().filter(|node| node.has_tag_name("text"));
-    texts.filter_map(|node| node.text().map(String::from)).collect()
+    let texts = document
+        .descendants()
+        .filter(|node| node.has_tag_name("text"));
+    texts
+        .filter_map(|node| node.text().map(String::from))
+        .collect()
 }
 
 #[test]
@@ -128,9 +132,15 @@ fn a_bar_says_what_it_is() {
     let mut upload = operation(Kind::HostToDevice, 900, 2_000_000..2_100_000);
     (upload.label, upload.bytes) = ("upload", 4 << 20);
     let line = upload.location.line();
-    let svg = recording(vec![operation(Kind::Kernel, 31, 1_000_000..1_500_000), upload]).to_svg();
+    let svg = recording(vec![
+        operation(Kind::Kernel, 31, 1_000_000..1_500_000),
+        upload,
+    ])
+    .to_svg();
     let document = Document::parse(&svg).unwrap();
-    let mut titles = document.descendants().filter(|node| node.has_tag_name("title"));
+    let mut titles = document
+        .descendants()
+        .filter(|node| node.has_tag_name("title"));
     let title = titles.next_back().and_then(|title| title.text()).unwrap();
     let lines: Vec<_> = title.lines().collect();
     assert_eq!(

@@ -55,7 +55,10 @@ pub(super) fn line(
 ) -> fmt::Result {
     match class {
         "" => writeln!(f, r#"<text x="{x:.2}" y="{y:.1}">{text}</text>"#),
-        _ => writeln!(f, r#"<text class="{class}" x="{x:.2}" y="{y:.1}">{text}</text>"#),
+        _ => writeln!(
+            f,
+            r#"<text class="{class}" x="{x:.2}" y="{y:.1}">{text}</text>"#
+        ),
     }
 }
 

@@ -121,11 +121,21 @@ fn pinned_rect(pinned: &Pinned<u8>, rect: Rect) -> Result<Plane<'_, u8>, Stop> {
 
 fn pinned_rect_mut(pinned: &mut Pinned<u8>, rect: Rect) -> Result<PlaneMut<'_, u8>, Stop> {
     let rows = pinned.len() / rect.pitch;
-    within(pinned.plane_pitched_mut(rows, rect.pitch, rect.pitch)?, rect)
+    within(
+        pinned.plane_pitched_mut(rows, rect.pitch, rect.pitch)?,
+        rect,
+    )
 }
 
 impl Machine<'_> {
-    pub(super) fn make(&mut self, array: usize, stream: usize, elem: Elem, len: usize, made: Made) -> Answer {
+    pub(super) fn make(
+        &mut self,
+        array: usize,
+        stream: usize,
+        elem: Elem,
+        len: usize,
+        made: Made,
+    ) -> Answer {
         let (device, stream) = self.stream(stream)?;
         let buffer = match made {
             Made::Zeros => typed!(elem, T => zeros_of::<T>(&stream, len)?),
@@ -146,14 +156,19 @@ impl Machine<'_> {
         Ok(None)
     }
 
-    pub(super) fn make_pinned(&mut self, array: usize, device: usize, len: usize, pages: Pages) -> Answer {
+    pub(super) fn make_pinned(
+        &mut self,
+        array: usize,
+        device: usize,
+        len: usize,
+        pages: Pages,
+    ) -> Answer {
         let on = &self.devices[device];
         let made = match pages {
             Pages::Zeros => on.pinned(len)?,
             Pages::Captured(value) => on.pinned_from(&content(value, len))?,
-            Pages::Registered(value) => {
-                Pinned::register(on, content(value, len)).map_err(|error| rejected(error, |source| source))?
-            }
+            Pages::Registered(value) => Pinned::register(on, content(value, len))
+                .map_err(|error| rejected(error, |source| source))?,
         };
         self.arrays[array] = Some((device, Array::Pinned(made)));
         Ok(None)
@@ -178,7 +193,13 @@ impl Machine<'_> {
         })
     }
 
-    pub(super) fn upload_into(&mut self, stream: usize, elem: Elem, to: Part, value: u32) -> Answer {
+    pub(super) fn upload_into(
+        &mut self,
+        stream: usize,
+        elem: Elem,
+        to: Part,
+        value: u32,
+    ) -> Answer {
         let (_, stream) = self.stream(stream)?;
         self.with(to.array, |_, array| {
             let target = part_mut(array, to, elem)?;
@@ -232,11 +253,22 @@ impl Machine<'_> {
     pub(super) fn copy(&mut self, stream: usize, elem: Elem, from: Part, to: Part) -> Answer {
         let (_, stream) = self.stream(stream)?;
         self.with(to.array, |machine, target| {
-            copy(&stream, elem, (machine.array(from.array)?, from), (target, to))
+            copy(
+                &stream,
+                elem,
+                (machine.array(from.array)?, from),
+                (target, to),
+            )
         })
     }
 
-    pub(super) fn copy_within(&mut self, stream: usize, elem: Elem, from: Part, start: usize) -> Answer {
+    pub(super) fn copy_within(
+        &mut self,
+        stream: usize,
+        elem: Elem,
+        from: Part,
+        start: usize,
+    ) -> Answer {
         let (_, stream) = self.stream(stream)?;
         self.with(from.array, |_, array| {
             let bytes = match array {
@@ -311,7 +343,13 @@ impl Machine<'_> {
         })
     }
 
-    pub(super) fn download_rows(&mut self, stream: usize, elem: Elem, from: Rect, pending: usize) -> Answer {
+    pub(super) fn download_rows(
+        &mut self,
+        stream: usize,
+        elem: Elem,
+        from: Rect,
+        pending: usize,
+    ) -> Answer {
         let (_, stream) = self.stream(stream)?;
         let array = self.array(from.array)?;
         let brings = typed!(elem, T => {
@@ -321,7 +359,13 @@ impl Machine<'_> {
         Ok(None)
     }
 
-    pub(super) fn download(&mut self, stream: usize, elem: Elem, from: Part, pending: usize) -> Answer {
+    pub(super) fn download(
+        &mut self,
+        stream: usize,
+        elem: Elem,
+        from: Part,
+        pending: usize,
+    ) -> Answer {
         let (_, stream) = self.stream(stream)?;
         let source = part(self.array(from.array)?, from, elem)?;
         let brings = typed!(elem, T => {

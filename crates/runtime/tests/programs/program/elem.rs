@@ -13,7 +13,14 @@ pub(crate) enum Elem {
 }
 
 impl Elem {
-    pub(crate) const ALL: [Self; 6] = [Self::U8, Self::U16, Self::Rgb, Self::F32, Self::U64, Self::Wide];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::U8,
+        Self::U16,
+        Self::Rgb,
+        Self::F32,
+        Self::U64,
+        Self::Wide,
+    ];
 
     pub(crate) fn bytes(self) -> usize {
         match self {

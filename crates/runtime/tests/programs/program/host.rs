@@ -36,7 +36,10 @@ struct Coming<T> {
     bytes: fn(T) -> Vec<u8>,
 }
 
-pub(super) fn coming<T: Send + 'static>(pending: Pending<T>, bytes: fn(T) -> Vec<u8>) -> Box<dyn Bring> {
+pub(super) fn coming<T: Send + 'static>(
+    pending: Pending<T>,
+    bytes: fn(T) -> Vec<u8>,
+) -> Box<dyn Bring> {
     Box::new(Coming { pending, bytes })
 }
 
@@ -114,7 +117,9 @@ impl Machine<'_> {
         });
         let answer = self.array(part.array).and_then(|source| {
             guarded(source, part, reach, forget, || match &mut copied {
-                Some((stream, to, (_, target))) => copy(stream, Elem::U8, (source, part), (target, *to)),
+                Some((stream, to, (_, target))) => {
+                    copy(stream, Elem::U8, (source, part), (target, *to))
+                }
                 None => Ok(None),
             })
         });
@@ -124,7 +129,13 @@ impl Machine<'_> {
         answer
     }
 
-    pub(super) fn host_write(&mut self, part: Part, reach: Reach, value: u32, forget: bool) -> Answer {
+    pub(super) fn host_write(
+        &mut self,
+        part: Part,
+        reach: Reach,
+        value: u32,
+        forget: bool,
+    ) -> Answer {
         self.with(part.array, |_, array| {
             let range = part.first..part.first + part.len;
             let (guard, range) = match array {
@@ -178,7 +189,18 @@ impl Machine<'_> {
         let slots = copies.iter().zip(&sources).zip(&mut targets);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             device.scope(|scope| {
-                for ((ScopeCopy { stream, part, upload }, source), target) in slots {
+                for (
+                    (
+                        ScopeCopy {
+                            stream,
+                            part,
+                            upload,
+                        },
+                        source,
+                    ),
+                    target,
+                ) in slots
+                {
                     let Ok((_, stream)) = self.stream(*stream) else {
                         continue;
                     };

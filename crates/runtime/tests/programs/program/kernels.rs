@@ -70,7 +70,9 @@ impl Machine<'_> {
             let b = part(second.0, second.1, Elem::F32)?.cast::<f32>()?;
             let c = part_mut(target, sum, Elem::F32)?.cast::<f32>()?;
             let grid = Grid::linear(sum.len);
-            kernels.sums.vecadd(&stream, grid, &a, &b, c, sum.len as u64)?;
+            kernels
+                .sums
+                .vecadd(&stream, grid, &a, &b, c, sum.len as u64)?;
             Ok(None)
         })
     }

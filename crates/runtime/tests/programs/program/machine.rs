@@ -14,7 +14,10 @@ use super::{
     host::Bring,
     kernels::Kernels,
     outcome::{Answer, Entry, Stop},
-    step::{ARRAYS, EVENTS, PENDINGS, Part, Placed, Program, STREAMS, Settle, Step, StreamOf, THREADS, Via},
+    step::{
+        ARRAYS, EVENTS, PENDINGS, Part, Placed, Program, STREAMS, Settle, Step, StreamOf, THREADS,
+        Via,
+    },
 };
 
 /// Opens a device once more.
@@ -105,7 +108,9 @@ impl<'a> Machine<'a> {
     /// If the kernels that the program launches do not load.
     pub(crate) fn new(devices: &[Device], world: World<'a>, program: &Program) -> Result<Self> {
         let kernels = if program.launches() { devices } else { &[] };
-        let kernels = kernels.iter().map(|device| Kernels::load(device).map(Arc::new));
+        let kernels = kernels
+            .iter()
+            .map(|device| Kernels::load(device).map(Arc::new));
         Ok(Self {
             world,
             kernels: kernels.collect::<Result<_>>()?,
@@ -123,7 +128,9 @@ impl<'a> Machine<'a> {
     /// A machine with the streams of this one and the arrays and values in every second place of it.
     pub(super) fn part(&mut self, odd: usize) -> Self {
         fn every_second<T>(all: &mut [Option<T>], odd: usize) -> Vec<Option<T>> {
-            let take = |(at, place): (usize, &mut Option<T>)| if at % 2 == odd { place.take() } else { None };
+            let take = |(at, place): (usize, &mut Option<T>)| {
+                if at % 2 == odd { place.take() } else { None }
+            };
             all.iter_mut().enumerate().map(take).collect()
         }
         Self {
@@ -176,7 +183,8 @@ impl<'a> Machine<'a> {
                     });
                     give
                 });
-                hand.send((machine, run)).expect("the thread waits for steps");
+                hand.send((machine, run))
+                    .expect("the thread waits for steps");
                 machine = returned.recv().expect("a thread has panicked");
             }
             machine
@@ -232,11 +240,18 @@ impl<'a> Machine<'a> {
     }
 
     pub(super) fn array(&self, at: usize) -> Result<&Array, Stop> {
-        self.arrays[at].as_ref().map(|(_, array)| array).ok_or(Stop::SKIP)
+        self.arrays[at]
+            .as_ref()
+            .map(|(_, array)| array)
+            .ok_or(Stop::SKIP)
     }
 
     /// Does something with an array while it is taken out, so that the others can be borrowed beside it.
-    pub(super) fn with(&mut self, at: usize, work: impl FnOnce(&mut Self, &mut Array) -> Answer) -> Answer {
+    pub(super) fn with(
+        &mut self,
+        at: usize,
+        work: impl FnOnce(&mut Self, &mut Array) -> Answer,
+    ) -> Answer {
         let (device, mut array) = self.arrays[at].take().ok_or(Stop::SKIP)?;
         let answer = work(self, &mut array);
         self.arrays[at] = Some((device, array));
@@ -351,9 +366,22 @@ impl<'a> Machine<'a> {
                 return self.download(stream, elem, from, pending);
             }
             Step::Add { stream, terms, sum } => return self.add(stream, terms, sum),
-            Step::Saxpy { stream, factor, x, y } => return self.saxpy(stream, f32::from(factor), x, y),
-            Step::Luminance { stream, pixels, luma } => return self.luminance(stream, pixels, luma),
-            Step::Unordered { stream, array, value } => return self.unordered(stream, array, value),
+            Step::Saxpy {
+                stream,
+                factor,
+                x,
+                y,
+            } => return self.saxpy(stream, f32::from(factor), x, y),
+            Step::Luminance {
+                stream,
+                pixels,
+                luma,
+            } => return self.luminance(stream, pixels, luma),
+            Step::Unordered {
+                stream,
+                array,
+                value,
+            } => return self.unordered(stream, array, value),
             Step::Halves {
                 array,
                 middle,

@@ -368,7 +368,9 @@ impl Step {
     pub(crate) fn may_wait(&self) -> bool {
         match self {
             Self::Settle { how, .. } => matches!(how, Settle::Wait | Settle::Await),
-            Self::HostRead { reach, .. } | Self::HostWrite { reach, .. } => !matches!(reach, Reach::PollOnce),
+            Self::HostRead { reach, .. } | Self::HostWrite { reach, .. } => {
+                !matches!(reach, Reach::PollOnce)
+            }
             Self::Look { how, .. } => matches!(how, Look::Wait | Look::Since(_)),
             Self::IntoVec(_)
             | Self::Halves { .. }
@@ -385,7 +387,8 @@ impl Step {
         match self {
             Self::Forget(_)
             | Self::Settle {
-                how: Settle::Forget, ..
+                how: Settle::Forget,
+                ..
             } => true,
             Self::Apart(lists) => lists.iter().flatten().any(Self::leaks),
             _ => false,

@@ -33,7 +33,13 @@ impl Machine<'_> {
         Ok(None)
     }
 
-    pub(super) fn halves(&mut self, array: usize, middle: usize, streams: [usize; 2], value: u32) -> Answer {
+    pub(super) fn halves(
+        &mut self,
+        array: usize,
+        middle: usize,
+        streams: [usize; 2],
+        value: u32,
+    ) -> Answer {
         let (left_stream, right_stream) = (self.stream(streams[0])?.1, self.stream(streams[1])?.1);
         self.with(array, |_, array| {
             let view = match array {
@@ -48,7 +54,10 @@ impl Machine<'_> {
             let (left, right) = thread::scope(|scope| {
                 let right = scope.spawn(|| half(&right_stream, right, value + 1));
                 let left = half(&left_stream, left, value);
-                (left, right.join().unwrap_or_else(|panic| resume_unwind(panic)))
+                (
+                    left,
+                    right.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                )
             });
             Ok(Some([left?, right?].concat()))
         })

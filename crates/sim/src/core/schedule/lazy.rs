@@ -25,7 +25,9 @@ impl Policy for Lazy {
     }
 
     fn pick(&mut self, _: Moment, _: &[OpId], world: &World) -> Option<OpId> {
-        self.forced.take().and_then(|wanted| first_step(world, wanted))
+        self.forced
+            .take()
+            .and_then(|wanted| first_step(world, wanted))
     }
 }
 

@@ -186,9 +186,11 @@ impl World {
         let place = picked.and_then(|id| self.eligible.iter().position(|other| *other == id));
         let choice = place.map_or(0, |place| place as u32 + 1);
         let scheduler = &mut self.scheduler;
-        scheduler
-            .record
-            .note(choice, [moment as u64, self.eligible.len() as u64], self.call);
+        scheduler.record.note(
+            choice,
+            [moment as u64, self.eligible.len() as u64],
+            self.call,
+        );
         if let Replayed::Diverged { choice, problem } = scheduler.policy.replayed(&scheduler.record)
             && !std::mem::replace(&mut scheduler.divergence_reported, true)
         {

@@ -130,7 +130,8 @@ impl Policy for Replay {
             match choice {
                 // Followed to the letter, a host that waits would wait for ever.
                 0 if moment == Moment::Wait && first_step(world, goal.to_vec()).is_some() => {
-                    let problem = format!("nothing is to run while the host waits in {}", world.call);
+                    let problem =
+                        format!("nothing is to run while the host waits in {}", world.call);
                     self.diverge(record, problem);
                 }
                 0 => return None,
@@ -174,4 +175,5 @@ impl Policy for Replay {
     }
 }
 
-const CHECKSUM: &str = "the choices were about other calls or operations than those of the recorded run";
+const CHECKSUM: &str =
+    "the choices were about other calls or operations than those of the recorded run";

@@ -52,7 +52,10 @@ fn next(world: &World) -> Option<(u64, OpId)> {
         .iter()
         .filter_map(|id| world.ops.get(id).map(|op| (*id, op)))
         .map(|(id, op)| {
-            let priority = world.streams.get(&op.stream).map_or(0, |stream| stream.priority);
+            let priority = world
+                .streams
+                .get(&op.stream)
+                .map_or(0, |stream| stream.priority);
             (world.start_ns(op), priority, op.stream, id)
         })
         .min()

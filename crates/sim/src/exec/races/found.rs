@@ -200,7 +200,11 @@ pub(super) struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    pub(super) fn new(kernel: &'a Kernel, launch: &'a Launch<'a>, memory: &'a dyn GlobalMemory) -> Self {
+    pub(super) fn new(
+        kernel: &'a Kernel,
+        launch: &'a Launch<'a>,
+        memory: &'a dyn GlobalMemory,
+    ) -> Self {
         Self {
             kernel,
             launch,
@@ -281,7 +285,13 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn race(&self, memory: RacedMemory, later: &Record, clash: &Clash<'_>, verdict: Verdict) -> KernelRace {
+    fn race(
+        &self,
+        memory: RacedMemory,
+        later: &Record,
+        clash: &Clash<'_>,
+        verdict: Verdict,
+    ) -> KernelRace {
         KernelRace {
             memory,
             ranges: Vec::new(),
@@ -358,7 +368,10 @@ impl Open {
             self.race.ranges.clone()
         };
         all.into_iter().any(|range| {
-            let (from, to) = (range.start + self.extent.start, range.end + self.extent.start);
+            let (from, to) = (
+                range.start + self.extent.start,
+                range.end + self.extent.start,
+            );
             let words = bytes.range((global, from / 4)..=(global, (to - 1) / 4));
             words.into_iter().any(|((_, word), mask)| {
                 (0..4).any(|byte| mask >> byte & 1 == 1 && (from..to).contains(&(word * 4 + byte)))

@@ -56,7 +56,11 @@ pub(super) struct Races<'a> {
 }
 
 impl<'a> Races<'a> {
-    pub(super) fn new(kernel: &'a Kernel, launch: &'a Launch<'a>, memory: &'a dyn GlobalMemory) -> Self {
+    pub(super) fn new(
+        kernel: &'a Kernel,
+        launch: &'a Launch<'a>,
+        memory: &'a dyn GlobalMemory,
+    ) -> Self {
         let scoped = is_scoped(&kernel.code);
         let threads_per_block = launch.block.iter().product();
         Self {
@@ -101,7 +105,8 @@ impl<'a> Races<'a> {
         stored: Option<&Stage>,
     ) {
         let of_lane = |lane: usize| {
-            let stored = stored.and_then(|stored| stored.get(lane * place.bytes..)?.get(..place.bytes));
+            let stored =
+                stored.and_then(|stored| stored.get(lane * place.bytes..)?.get(..place.bytes));
             stored.unwrap_or_default()
         };
         let mut rest = place.mask;
@@ -139,7 +144,13 @@ impl<'a> Races<'a> {
         }
     }
 
-    fn touch_bytes(&mut self, window: Window, mut by: Record, (address, bytes): (u64, u64), stored: &[u8]) {
+    fn touch_bytes(
+        &mut self,
+        window: Window,
+        mut by: Record,
+        (address, bytes): (u64, u64),
+        stored: &[u8],
+    ) {
         let Self {
             found,
             ordered_blocks,
@@ -276,7 +287,8 @@ impl Observer for Races<'_> {
             return;
         }
         let threads = self.waiting.remove(&block);
-        let threads = threads.unwrap_or_else(|| Threads::new(block, self.threads_per_block, self.scoped));
+        let threads =
+            threads.unwrap_or_else(|| Threads::new(block, self.threads_per_block, self.scoped));
         let before = mem::replace(&mut self.block, threads);
         if before.block != u64::MAX {
             self.waiting.insert(before.block, before);
@@ -289,7 +301,13 @@ impl Observer for Races<'_> {
     }
 
     fn load(&mut self, warp: &Warp, at: At, access: &Access) {
-        let place = Place::new(&warp.registers, access.address, at.mask, access.bytes(), false);
+        let place = Place::new(
+            &warp.registers,
+            access.address,
+            at.mask,
+            access.bytes(),
+            false,
+        );
         self.touch(warp, at, (access.space, &place), class(access, false), None);
         if access.synchronises {
             let how = Synchronises {
@@ -307,7 +325,13 @@ impl Observer for Races<'_> {
     }
 
     fn store(&mut self, warp: &Warp, at: At, access: &Access) {
-        let place = Place::new(&warp.registers, access.address, at.mask, access.bytes(), true);
+        let place = Place::new(
+            &warp.registers,
+            access.address,
+            at.mask,
+            access.bytes(),
+            true,
+        );
         let mut stored: Stage = [0; LANES * LANE_BYTES_MAX];
         let indices = staged(access, place.bytes);
         scatter(&warp.registers, access, &mut stored, &indices, at.mask);
@@ -389,7 +413,13 @@ impl Observer for Races<'_> {
         self.touch_in(Window::Shared, warp, at, place, class, None);
     }
 
-    fn object_arrived(&mut self, (warp, lane): (u32, usize), at: u64, releases: bool, completes: bool) {
+    fn object_arrived(
+        &mut self,
+        (warp, lane): (u32, usize),
+        at: u64,
+        releases: bool,
+        completes: bool,
+    ) {
         let thread = warp as usize * 32 + lane;
         self.block.arrive_at_object(thread, at, releases, completes);
     }

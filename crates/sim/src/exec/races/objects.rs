@@ -52,14 +52,22 @@ fn join(into: &mut Option<Clock>, from: Option<Clock>) {
 impl Threads {
     /// A thread changes an object; what it did comes before what those do that wait for the phase, if it
     /// `releases`.
-    pub(super) fn arrive_at_object(&mut self, thread: usize, at: u64, releases: bool, completes: bool) {
+    pub(super) fn arrive_at_object(
+        &mut self,
+        thread: usize,
+        at: u64,
+        releases: bool,
+        completes: bool,
+    ) {
         let released = releases.then(|| self.tell(thread));
         self.objects.arrive(at, released, completes);
     }
 
     /// A thread was told that a phase has completed.
     pub(super) fn wait_for_object(&mut self, thread: usize, at: u64) {
-        let Self { objects, threads, .. } = self;
+        let Self {
+            objects, threads, ..
+        } = self;
         if let Some(clock) = objects.wait(at) {
             threads[thread].knows.join(clock);
         }

@@ -58,7 +58,8 @@ impl Class {
 
     /// Whether the same writes race with either.
     fn races_like(self, other: Self) -> bool {
-        (self.strong, self.strong && self.block_only) == (other.strong, other.strong && other.block_only)
+        (self.strong, self.strong && self.block_only)
+            == (other.strong, other.strong && other.block_only)
     }
 
     /// Whether the access writes without reading.
@@ -108,13 +109,19 @@ impl Record {
     }
 
     fn is_like(&self, other: &Self) -> bool {
-        (self.block, self.warp, self.stamp, self.class) == (other.block, other.warp, other.stamp, other.class)
+        (self.block, self.warp, self.stamp, self.class)
+            == (other.block, other.warp, other.stamp, other.class)
     }
 
     /// Whether the two are equal but for their lanes. Values are compared at the bytes of `care`.
     fn is_same(&self, other: &Self, care: u8) -> bool {
         let alike = self.is_like(other) && (self.pc, self.bytes) == (other.pc, other.bytes);
-        let strict = |record: &Self| (record.strict_bytes() & care, record.strict_for_others & care);
+        let strict = |record: &Self| {
+            (
+                record.strict_bytes() & care,
+                record.strict_for_others & care,
+            )
+        };
         alike
             && self.differing(other) & care == 0
             && strict(self) == strict(other)
@@ -125,7 +132,9 @@ impl Record {
     fn differing(&self, other: &Self) -> u8 {
         let differ = |byte: &usize| self.value[*byte] != other.value[*byte];
         let common = each(self.bytes & other.bytes);
-        common.filter(differ).fold(0, |bytes, byte| bytes | 1 << byte)
+        common
+            .filter(differ)
+            .fold(0, |bytes, byte| bytes | 1 << byte)
     }
 
     /// The bytes at which the record stands for an access that was not a write of its value.
@@ -255,7 +264,8 @@ impl Word {
             }
             let mut stay = 0;
             for lane in lanes(earlier.lanes) {
-                let before = |later| threads.is_before(earlier, lane, by.warp as usize * 32 + later);
+                let before =
+                    |later| threads.is_before(earlier, lane, by.warp as usize * 32 + later);
                 let hidden = lanes(by.lanes).any(before)
                     && entered.takes_over(earlier, lane, !*errors, (threads, sharing));
                 stay |= u32::from(!hidden) << lane;
@@ -269,7 +279,10 @@ impl Word {
         });
         let care = !*errors;
         entered.forget(*errors);
-        if let Some(record) = records.iter_mut().find(|record| record.is_same(&entered, care)) {
+        if let Some(record) = records
+            .iter_mut()
+            .find(|record| record.is_same(&entered, care))
+        {
             record.lanes |= by.lanes;
             return;
         }

@@ -123,7 +123,10 @@ impl Threads {
         if record.block == self.block {
             return other == thread || knows.own[other] >= record.stamp;
         }
-        let stamps = knows.others.as_ref().and_then(|others| others.get(&record.block));
+        let stamps = knows
+            .others
+            .as_ref()
+            .and_then(|others| others.get(&record.block));
         stamps.is_some_and(|stamps| stamps[other] >= record.stamp)
     }
 
@@ -140,8 +143,9 @@ impl Threads {
         let mut last = first + mask.trailing_zeros() as usize;
         for thread in lanes {
             let (knows, before) = (&self.threads[thread].knows, &self.threads[last].knows);
-            let same =
-                Arc::ptr_eq(&knows.own, &before.own) && knows.others.is_none() && before.others.is_none();
+            let same = Arc::ptr_eq(&knows.own, &before.own)
+                && knows.others.is_none()
+                && before.others.is_none();
             if !same {
                 clock.join(knows);
             }
@@ -202,7 +206,8 @@ impl Threads {
     /// Lets those that waited at barriers know what all know that have arrived there.
     fn settle(&mut self, barriers: &Barriers) {
         for (id, slot) in (0..).zip(&mut self.meetings) {
-            let complete = |meeting: &mut Meeting| barriers.completed(id, meeting.generation).is_some();
+            let complete =
+                |meeting: &mut Meeting| barriers.completed(id, meeting.generation).is_some();
             let Some(mut meeting) = slot.take_if(complete) else {
                 continue;
             };
@@ -256,11 +261,17 @@ impl Threads {
             clock.tell(self.block, &mut place.entry(at).or_default().to_all);
         }
         // Where nothing is for blocks only, what is released to all is enough for them, too.
-        if let Some(clock) = now.as_ref().or(fenced_for_block.as_ref()).filter(|_| self.scoped) {
+        if let Some(clock) = now
+            .as_ref()
+            .or(fenced_for_block.as_ref())
+            .filter(|_| self.scoped)
+        {
             let released = place.entry(at).or_default();
             let mut known = released.to_block.remove(&self.block);
             clock.tell(self.block, &mut known);
-            released.to_block.extend(known.map(|known| (self.block, known)));
+            released
+                .to_block
+                .extend(known.map(|known| (self.block, known)));
         }
     }
 

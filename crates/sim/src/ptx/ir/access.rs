@@ -205,9 +205,13 @@ impl ExchangeOp {
     /// The PTX instruction, for messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::ShuffleUp | Self::ShuffleDown | Self::ShuffleButterfly | Self::ShuffleIndex => "shfl.sync",
+            Self::ShuffleUp | Self::ShuffleDown | Self::ShuffleButterfly | Self::ShuffleIndex => {
+                "shfl.sync"
+            }
             Self::VoteAll | Self::VoteAny | Self::VoteUniform | Self::VoteBallot => "vote.sync",
-            Self::MatchAny32 | Self::MatchAny64 | Self::MatchAll32 | Self::MatchAll64 => "match.sync",
+            Self::MatchAny32 | Self::MatchAny64 | Self::MatchAll32 | Self::MatchAll64 => {
+                "match.sync"
+            }
             Self::Elect => "elect.sync",
             Self::Barrier => "bar.warp.sync",
             _ => "redux.sync",

@@ -1,8 +1,9 @@
 //! The operations, and the table of those on registers.
 
 use super::{
-    Bin32, Bin64, Carry, Class, Compare, CompareFloat, Convert, FloatBin, FloatMode, FloatUn, HalfFormat,
-    HalfOp, Join, Narrow, PredOp, Prmt, Shift64, Slot, Test, Tri32, Tri64, Un32, Un64, Widen, Window,
+    Bin32, Bin64, Carry, Class, Compare, CompareFloat, Convert, FloatBin, FloatMode, FloatUn,
+    HalfFormat, HalfOp, Join, Narrow, PredOp, Prmt, Shift64, Slot, Test, Tri32, Tri64, Un32, Un64,
+    Widen, Window,
 };
 
 /// The table of operations on registers. Each row has a name, parameters in brackets, the slot of the result, the slots that are read

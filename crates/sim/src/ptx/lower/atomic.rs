@@ -4,7 +4,9 @@ use super::memory::takes_block_scope;
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError, uses};
 use crate::ptx::ir::Class;
-use crate::ptx::ir::{AccessSpace, Address, Atomic, AtomicOp, Code, HighHalves, Op, Order, System, Window};
+use crate::ptx::ir::{
+    AccessSpace, Address, Atomic, AtomicOp, Code, HighHalves, Op, Order, System, Window,
+};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 
@@ -44,10 +46,12 @@ impl<'a> Lowerer<'a> {
             AtomicOp::Exchange => untyped || integer,
             AtomicOp::CompareSwap => untyped || integer || ty == Type::B16,
         };
-        let fits =
-            fits && (!wide || m.base == "atom" && matches!(f, AtomicOp::Exchange | AtomicOp::CompareSwap));
+        let fits = fits
+            && (!wide
+                || m.base == "atom" && matches!(f, AtomicOp::Exchange | AtomicOp::CompareSwap));
         // Several side by side are added, each by itself, up to 16 bytes.
-        let fits = fits && (count == 1 || f == AtomicOp::Add && ty.is_float() && count * ty.bytes() <= 16);
+        let fits =
+            fits && (count == 1 || f == AtomicOp::Add && ty.is_float() && count * ty.bytes() <= 16);
         let in_memory = matches!(
             space,
             AccessSpace::Generic | AccessSpace::Is(Window::Global | Window::Shared)
@@ -139,7 +143,12 @@ impl<'a> Lowerer<'a> {
 
 /// Whether the order of blocks can show in the result: see [`Code::ordered`].
 pub(super) fn is_ordered(code: &Code) -> bool {
-    let outside_block = |space| matches!(space, AccessSpace::Generic | AccessSpace::Is(Window::Global));
+    let outside_block = |space| {
+        matches!(
+            space,
+            AccessSpace::Generic | AccessSpace::Is(Window::Global)
+        )
+    };
     let atomics = code.atomics.iter().any(|atomic| {
         let commutes = !matches!(
             atomic.f,

@@ -279,9 +279,17 @@ impl<'a> Lowerer<'a> {
             ("brev", ..) => {
                 let d = self.target(m, d, ty)?;
                 self.emit(if ty.bytes() == 8 {
-                    Op::Un64 { f: Un64::Brev, d, a }
+                    Op::Un64 {
+                        f: Un64::Brev,
+                        d,
+                        a,
+                    }
                 } else {
-                    Op::Un32 { f: Un32::Brev, d, a }
+                    Op::Un32 {
+                        f: Un32::Brev,
+                        d,
+                        a,
+                    }
                 });
                 return Ok(());
             }
@@ -303,7 +311,10 @@ impl<'a> Lowerer<'a> {
     pub(super) fn dot_product(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let b = m.ty_of(&[Type::U32, Type::S32])?;
         let a = m.ty_of(&[Type::U32, Type::S32])?;
-        let four = [[Tri32::Dp4aUU, Tri32::Dp4aUS], [Tri32::Dp4aSU, Tri32::Dp4aSS]];
+        let four = [
+            [Tri32::Dp4aUU, Tri32::Dp4aUS],
+            [Tri32::Dp4aSU, Tri32::Dp4aSS],
+        ];
         let low = [
             [Tri32::Dp2aLoUU, Tri32::Dp2aLoUS],
             [Tri32::Dp2aLoSU, Tri32::Dp2aLoSS],

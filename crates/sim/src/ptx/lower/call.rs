@@ -37,9 +37,11 @@ impl<'a> Lowerer<'a> {
         let (name, arguments) = match rest {
             [Operand::Name(name)] | [Operand::Name(name), Operand::Name(_)] => (*name, &[][..]),
             [Operand::Name(name), Operand::List(arguments)]
-            | [Operand::Name(name), Operand::List(arguments), Operand::Name(_)] => {
-                (*name, arguments.as_slice())
-            }
+            | [
+                Operand::Name(name),
+                Operand::List(arguments),
+                Operand::Name(_),
+            ] => (*name, arguments.as_slice()),
             _ => return Err(m.operand_count("1 to 4")),
         };
         Ok(Written {
@@ -164,7 +166,12 @@ impl<'a> Lowerer<'a> {
     }
 
     /// `d = base + offset`
-    pub(super) fn emit_address(&mut self, d: Slot, base: AddressBase, offset: u32) -> Result<(), PtxError> {
+    pub(super) fn emit_address(
+        &mut self,
+        d: Slot,
+        base: AddressBase,
+        offset: u32,
+    ) -> Result<(), PtxError> {
         let b = self.constant(Class::Double, offset.into())?;
         match base {
             AddressBase::Double(a) => self.emit(Op::Bin64 {
@@ -191,7 +198,10 @@ impl<'a> Lowerer<'a> {
     }
 
     /// Makes the slots that all really called functions share, and the functions known, before the code of any of them.
-    pub(super) fn announce(&mut self, functions: &[(usize, &'a FunctionAst<'a>)]) -> Result<(), PtxError> {
+    pub(super) fn announce(
+        &mut self,
+        functions: &[(usize, &'a FunctionAst<'a>)],
+    ) -> Result<(), PtxError> {
         if !functions.is_empty() {
             self.stack_pointer()?;
         }
@@ -221,7 +231,11 @@ impl<'a> Lowerer<'a> {
     }
 
     /// Lowers a function that is really called: number `callee` of those.
-    pub(super) fn function(&mut self, callee: usize, function: &'a FunctionAst<'a>) -> Result<(), PtxError> {
+    pub(super) fn function(
+        &mut self,
+        callee: usize,
+        function: &'a FunctionAst<'a>,
+    ) -> Result<(), PtxError> {
         let from = self.slots();
         self.line = function.line;
         self.code.callees[callee].entry = u32::try_from(self.code.instrs.len()).unwrap_or(u32::MAX);
@@ -298,7 +312,13 @@ impl<'a> Lowerer<'a> {
             .iter()
             .zip(call.arguments)
             .map(|pair| (pair, false));
-        let pairs = pairs.chain(function.results.iter().zip(call.results).map(|pair| (pair, true)));
+        let pairs = pairs.chain(
+            function
+                .results
+                .iter()
+                .zip(call.results)
+                .map(|pair| (pair, true)),
+        );
         for ((formal, actual), result) in pairs {
             match formal {
                 FormalAst::Memory(variable) => {

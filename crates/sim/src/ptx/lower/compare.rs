@@ -15,8 +15,8 @@ const BOOLEANS: [(&str, (PredOp, PredOp)); 3] = [
 ];
 
 const RELATIONS: [&str; 18] = [
-    "eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu",
-    "num", "nan",
+    "eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu",
+    "geu", "num", "nan",
 ];
 
 impl<'a> Lowerer<'a> {
@@ -202,9 +202,17 @@ impl<'a> Lowerer<'a> {
         self.compare(m, relation, ty, flush, p, [a, b])?;
         if let Some((c, f)) = c {
             let c = self.source(m, c, Type::Pred)?;
-            self.emit(Op::Pred { f, d: p, a: p, b: c });
+            self.emit(Op::Pred {
+                f,
+                d: p,
+                a: p,
+                b: c,
+            });
         }
-        let (a, b) = (self.constant(Class::Word, one)?, self.constant(Class::Word, 0)?);
+        let (a, b) = (
+            self.constant(Class::Word, one)?,
+            self.constant(Class::Word, 0)?,
+        );
         let d = self.target(m, d, result)?;
         self.emit(Op::Select32 { d, a, b, p });
         Ok(())

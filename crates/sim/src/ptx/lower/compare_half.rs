@@ -8,7 +8,11 @@ use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 
 /// The result and the operands of a comparison, and what its outcome is combined with.
-type Compared<'a> = (&'a Operand<'a>, [&'a Operand<'a>; 2], Option<(PredOp, Slot)>);
+type Compared<'a> = (
+    &'a Operand<'a>,
+    [&'a Operand<'a>; 2],
+    Option<(PredOp, Slot)>,
+);
 
 impl<'a> Lowerer<'a> {
     /// A 16-bit float as a single.
@@ -36,7 +40,11 @@ impl<'a> Lowerer<'a> {
         operands: [&'a Operand<'a>; 2],
         boolean: Option<(PredOp, Slot)>,
     ) -> Result<[Slot; 2], PtxError> {
-        let half = if ty == Type::F16x2 { Type::F16 } else { Type::Bf16 };
+        let half = if ty == Type::F16x2 {
+            Type::F16
+        } else {
+            Type::Bf16
+        };
         let mut sources = [0; 2];
         for (source, operand) in sources.iter_mut().zip(operands) {
             *source = self.source(m, operand, Type::B32)?;
@@ -60,7 +68,11 @@ impl<'a> Lowerer<'a> {
     }
 
     /// The operands of a comparison, with the predicate at their end if there is a boolean operation.
-    fn compared(&mut self, m: &Mnemonic<'a>, boolean: Option<PredOp>) -> Result<Compared<'a>, PtxError> {
+    fn compared(
+        &mut self,
+        m: &Mnemonic<'a>,
+        boolean: Option<PredOp>,
+    ) -> Result<Compared<'a>, PtxError> {
         match (m.operands, boolean) {
             ([d, a, b], None) => Ok((d, [a, b], None)),
             ([d, a, b, c], Some(f)) => {
@@ -111,7 +123,10 @@ impl<'a> Lowerer<'a> {
         };
         let (target, operands, boolean) = self.compared(m, boolean)?;
         let results = self.compare_pair(m, ty, relation, operands, boolean)?;
-        let (a, b) = (self.constant(Class::Word, one)?, self.constant(Class::Word, 0)?);
+        let (a, b) = (
+            self.constant(Class::Word, one)?,
+            self.constant(Class::Word, 0)?,
+        );
         let mut halves = [0; 2];
         for (half, p) in halves.iter_mut().zip(results) {
             *half = self.temporary(Class::Word)?;

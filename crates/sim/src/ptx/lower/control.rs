@@ -94,7 +94,11 @@ impl<'a> Lowerer<'a> {
         let operation = m
             .take_one(&[("popc", 0), ("and", 1), ("or", 2)])
             .ok_or_else(|| m.unsupported())?;
-        let ty = m.ty_of(&[if operation == 0 { Type::U32 } else { Type::Pred }])?;
+        let ty = m.ty_of(&[if operation == 0 {
+            Type::U32
+        } else {
+            Type::Pred
+        }])?;
         m.finish()?;
         let (d, id, threads, predicate) = match m.operands {
             [d, id, predicate] => (d, id, None, predicate),
@@ -103,7 +107,11 @@ impl<'a> Lowerer<'a> {
         };
         let d = self.target(m, d, ty)?;
         let predicate = self.source(m, predicate, Type::Pred)?;
-        let f = [BarrierOp::CountTrue(d), BarrierOp::All(d), BarrierOp::Any(d)][operation];
+        let f = [
+            BarrierOp::CountTrue(d),
+            BarrierOp::All(d),
+            BarrierOp::Any(d),
+        ][operation];
         self.emit_barrier(m, f, id, threads, predicate)
     }
 

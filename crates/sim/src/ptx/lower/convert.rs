@@ -4,7 +4,8 @@ use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
 use crate::ptx::ir::Class;
 use crate::ptx::ir::{
-    Bin32, Bin64, Convert, Extra, HalfFormat, HalfOp, Narrow, Op, Round, Slot, Un32, Un64, Widen, Window,
+    Bin32, Bin64, Convert, Extra, HalfFormat, HalfOp, Narrow, Op, Round, Slot, Un32, Un64, Widen,
+    Window,
 };
 use millstream_ptx::Type;
 
@@ -44,7 +45,9 @@ impl<'a> Lowerer<'a> {
             finite: may_clamp && m.take("satfinite"),
             relu: from_single && m.take("relu"),
         };
-        if to == Type::Pred || from == Type::Pred || from.bytes() == 4 && from.is_float() && from != Type::F32
+        if to == Type::Pred
+            || from == Type::Pred
+            || from.bytes() == 4 && from.is_float() && from != Type::F32
         {
             return Err(m.unsupported());
         }
@@ -167,7 +170,11 @@ impl<'a> Lowerer<'a> {
             return Err(m.unsupported());
         }
         let [d, high, low] = m.operands()?;
-        let half = if to == Type::F16x2 { Type::F16 } else { Type::Bf16 };
+        let half = if to == Type::F16x2 {
+            Type::F16
+        } else {
+            Type::Bf16
+        };
         let how = Convert {
             to: half,
             from,
@@ -242,11 +249,21 @@ fn simple(how: Convert, d: Slot, a: Slot) -> Option<Op> {
     let nearest = how.round == Round::Nearest;
     match (how.to, how.from, how.register_bytes) {
         (S32 | U32 | B32, S32 | U32 | B32, 4) => word(Un32::Move),
-        (S64 | U64 | B64, S64 | U64 | B64, 8) => Some(Op::Un64 { f: Un64::Move, d, a }),
+        (S64 | U64 | B64, S64 | U64 | B64, 8) => Some(Op::Un64 {
+            f: Un64::Move,
+            d,
+            a,
+        }),
         (S64 | U64 | B64, S32, 8) => widen(Widen::Sext),
         (S64 | U64 | B64, U32 | B32, 8) => widen(Widen::Zext),
-        (S32 | U32 | B32, S64 | U64 | B64, 4) => Some(Op::Narrow { f: Narrow::Low, d, a }),
-        (S32 | U32, U16 | B16, 4) | (U16, S32 | U32 | B32 | U16 | S16 | B16, 2) => word(Un32::Zext16),
+        (S32 | U32 | B32, S64 | U64 | B64, 4) => Some(Op::Narrow {
+            f: Narrow::Low,
+            d,
+            a,
+        }),
+        (S32 | U32, U16 | B16, 4) | (U16, S32 | U32 | B32 | U16 | S16 | B16, 2) => {
+            word(Un32::Zext16)
+        }
         (S32 | U32, S16, 4) => word(Un32::Sext16),
         (S32 | U32, U8 | B8, 4) | (U16 | S16, U8 | B8, 2) | (U8, _, 2 | 4)
             if how.from.bytes() <= 4 && how.from.is_integer() =>
@@ -259,7 +276,11 @@ fn simple(how: Convert, d: Slot, a: Slot) -> Option<Op> {
         (S32, F32, 4) if how.round == Round::Zero => word(Un32::F32ToS32),
         (U32, F32, 4) if how.round == Round::Zero => word(Un32::F32ToU32),
         (F32, F32, 4) if !how.integral => word(Un32::Move),
-        (F64, F64, 8) if !how.integral => Some(Op::Un64 { f: Un64::Move, d, a }),
+        (F64, F64, 8) if !how.integral => Some(Op::Un64 {
+            f: Un64::Move,
+            d,
+            a,
+        }),
         (F64, F32, 8) => widen(Widen::F32ToF64),
         (F64, S32, 8) if nearest => widen(Widen::S32ToF64),
         (F64, U32, 8) if nearest => widen(Widen::U32ToF64),

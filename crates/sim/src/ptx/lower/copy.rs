@@ -52,7 +52,10 @@ impl<'a> Lowerer<'a> {
             AccessSpace::Generic
         };
         let (address, space) = self.address(m, object, space)?;
-        if !matches!(space, AccessSpace::Generic | AccessSpace::Is(Window::Shared)) {
+        if !matches!(
+            space,
+            AccessSpace::Generic | AccessSpace::Is(Window::Shared)
+        ) {
             return Err(m.mismatch(object, "a barrier object lies in shared memory"));
         }
         Ok(AsyncCopy::Arrive {
@@ -87,7 +90,9 @@ impl<'a> Lowerer<'a> {
         }
         let (mut source_bytes, mut ignore) = (None, None);
         match rest {
-            [Operand::Name(name)] if self.is_predicate(name) => ignore = Some(self.predicate(name)?),
+            [Operand::Name(name)] if self.is_predicate(name) => {
+                ignore = Some(self.predicate(name)?)
+            }
             [operand] => source_bytes = Some(self.source(m, operand, Type::U32)?),
             _ => {}
         }

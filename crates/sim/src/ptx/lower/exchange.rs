@@ -16,7 +16,11 @@ impl<'a> Lowerer<'a> {
     }
 
     /// The mask of members that the last operand gives; instructions from before `.sync` take the lanes that execute them.
-    fn members(&mut self, m: &Mnemonic<'a>, mask: Option<&'a Operand<'a>>) -> Result<Slot, PtxError> {
+    fn members(
+        &mut self,
+        m: &Mnemonic<'a>,
+        mask: Option<&'a Operand<'a>>,
+    ) -> Result<Slot, PtxError> {
         match mask {
             Some(mask) => self.source(m, mask, Type::B32),
             None => {
@@ -83,7 +87,11 @@ impl<'a> Lowerer<'a> {
                 } else {
                     self.word(m, target, d)?
                 };
-                let p = if *p == "_" { None } else { Some(self.predicate(p)?) };
+                let p = if *p == "_" {
+                    None
+                } else {
+                    Some(self.predicate(p)?)
+                };
                 Ok((d, p))
             }
             _ => Ok((self.target(m, target, Type::B32)?, None)),
@@ -91,7 +99,12 @@ impl<'a> Lowerer<'a> {
     }
 
     /// The 32-bit register of that name.
-    fn word(&mut self, m: &Mnemonic<'a>, operand: &Operand<'a>, name: &'a str) -> Result<Slot, PtxError> {
+    fn word(
+        &mut self,
+        m: &Mnemonic<'a>,
+        operand: &Operand<'a>,
+        name: &'a str,
+    ) -> Result<Slot, PtxError> {
         match self.resolve(name)? {
             super::Symbol::Register(register)
                 if register.ty.bytes() == 4 && Class::of(register.ty) == Class::Word =>

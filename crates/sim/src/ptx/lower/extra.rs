@@ -71,7 +71,11 @@ impl<'a> Lowerer<'a> {
     }
 
     /// `add`, `min`, `max` of integers of 16 bits, two to a register, and `min` and `max` that replace negative results by 0.
-    pub(super) fn packed_integer(&mut self, m: &mut Mnemonic<'a>, ty: Type) -> Result<(), PtxError> {
+    pub(super) fn packed_integer(
+        &mut self,
+        m: &mut Mnemonic<'a>,
+        ty: Type,
+    ) -> Result<(), PtxError> {
         let relu = m.base != "add" && ty.is_signed() && m.take("relu");
         let (f, word) = match m.base {
             "add" => (PackedOp::Add, Bin32::Add),

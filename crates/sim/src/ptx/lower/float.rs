@@ -3,7 +3,9 @@
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
 use crate::ptx::ir::Class;
-use crate::ptx::ir::{Bin32, Bin64, FloatBin, FloatMode, FloatUn, HalfFormat, HalfOp, Op, Round, Slot, Test};
+use crate::ptx::ir::{
+    Bin32, Bin64, FloatBin, FloatMode, FloatUn, HalfFormat, HalfOp, Op, Round, Slot, Test,
+};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 
@@ -58,8 +60,12 @@ impl<'a> Lowerer<'a> {
             "mul" => self.float_binary(m, ty, FloatBin::Mul, mode, saturate),
             "div" if round.is_some() => self.float_binary(m, ty, FloatBin::Div, mode, false),
             // The approximate divisions are worked out exactly, well inside of the 2 ulp that they may err.
-            "div" if single && m.take("full") => self.float_binary(m, ty, FloatBin::Div, mode, false),
-            "div" if single && m.take("approx") => self.float_binary(m, ty, FloatBin::DivApprox, mode, false),
+            "div" if single && m.take("full") => {
+                self.float_binary(m, ty, FloatBin::Div, mode, false)
+            }
+            "div" if single && m.take("approx") => {
+                self.float_binary(m, ty, FloatBin::DivApprox, mode, false)
+            }
             "fma" | "mad" if round.is_some() => {
                 let [d, a, b, c] = m.operands()?;
                 let (a, b, c) = (
@@ -198,7 +204,9 @@ impl<'a> Lowerer<'a> {
         let approx = m.take("approx");
         let round = m.round();
         let flush = m.take("ftz");
-        if let (Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2, true, None) = (ty, approx, round) {
+        if let (Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2, true, None) =
+            (ty, approx, round)
+        {
             let f = match m.base {
                 "ex2" => HalfOp::Ex2,
                 "tanh" => HalfOp::Tanh,

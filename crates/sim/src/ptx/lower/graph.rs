@@ -30,7 +30,8 @@ pub(super) fn really_called<'a>(
         .collect();
     let own = self::links(module, kernel);
     let mut reached = reach(&links, own.calls.iter().copied());
-    let calls_pointers = own.calls_pointers || reached.iter().any(|index| links[index].calls_pointers);
+    let calls_pointers =
+        own.calls_pointers || reached.iter().any(|index| links[index].calls_pointers);
     let mut pointed_at = BTreeSet::new();
     if calls_pointers {
         pointed_at = addresses_taken(module, &links);
@@ -91,10 +92,13 @@ fn add_block(module: &ModuleAst<'_>, statements: &[Statement<'_>], found: &mut L
 }
 
 fn add(module: &ModuleAst<'_>, instruction: &InstructionAst<'_>, found: &mut Links) {
-    let mut names = instruction.operands.iter().filter_map(|operand| match operand {
-        Operand::Name(name) => Some(*name),
-        _ => None,
-    });
+    let mut names = instruction
+        .operands
+        .iter()
+        .filter_map(|operand| match operand {
+            Operand::Name(name) => Some(*name),
+            _ => None,
+        });
     let function = |name: &str| Some(module.function(name)?.0);
     if instruction.opcode == "call" || instruction.opcode.starts_with("call.") {
         // Lists aside, the first operand is what is called.

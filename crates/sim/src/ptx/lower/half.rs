@@ -111,7 +111,10 @@ impl<'a> Lowerer<'a> {
     /// The sign bits of the products of two operands.
     fn product_sign(&mut self, format: HalfFormat, [a, b]: [Slot; 2]) -> Result<Slot, PtxError> {
         let signs = if format.packed { 0x8000_8000 } else { 0x8000 };
-        let (d, mask) = (self.temporary(Class::Word)?, self.constant(Class::Word, signs)?);
+        let (d, mask) = (
+            self.temporary(Class::Word)?,
+            self.constant(Class::Word, signs)?,
+        );
         for (f, a, b) in [(Bin32::Xor, a, b), (Bin32::And, d, mask)] {
             self.emit(Op::Bin32 { f, d, a, b });
         }
@@ -121,5 +124,9 @@ impl<'a> Lowerer<'a> {
 
 /// The untyped bits of the same size: constants are written as those.
 fn bits(ty: Type) -> Type {
-    if ty.bytes() == 2 { Type::B16 } else { Type::B32 }
+    if ty.bytes() == 2 {
+        Type::B16
+    } else {
+        Type::B32
+    }
 }

@@ -3,7 +3,9 @@
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
 use crate::ptx::ir::Class;
-use crate::ptx::ir::{Bin32, Bin64, Carry, Join, Narrow, Op, Shift64, Slot, Tri32, Tri64, Un32, Un64};
+use crate::ptx::ir::{
+    Bin32, Bin64, Carry, Join, Narrow, Op, Shift64, Slot, Tri32, Tri64, Un32, Un64,
+};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 
@@ -151,9 +153,25 @@ impl<'a> Lowerer<'a> {
         let signed = ty.is_signed();
         match (part, ty.bytes()) {
             (Part::Low, 8) => self.binary_64(m, ty, Bin64::Mul),
-            (Part::High, 8) => self.binary_64(m, ty, if signed { Bin64::MulHighS } else { Bin64::MulHighU }),
+            (Part::High, 8) => self.binary_64(
+                m,
+                ty,
+                if signed {
+                    Bin64::MulHighS
+                } else {
+                    Bin64::MulHighU
+                },
+            ),
             (Part::Low, _) => self.binary_32(m, ty, Bin32::Mul),
-            (Part::High, 4) => self.binary_32(m, ty, if signed { Bin32::MulHighS } else { Bin32::MulHighU }),
+            (Part::High, 4) => self.binary_32(
+                m,
+                ty,
+                if signed {
+                    Bin32::MulHighS
+                } else {
+                    Bin32::MulHighU
+                },
+            ),
             (Part::Wide, 4) => {
                 let [d, a, b] = m.operands()?;
                 let (a, b) = (self.source(m, a, ty)?, self.source(m, b, ty)?);
@@ -285,8 +303,15 @@ impl<'a> Lowerer<'a> {
             [d, a, b, c] if add => (d, a, b, Some(c)),
             _ => return Err(m.operand_count(if add { "4" } else { "3" })),
         };
-        let f = if ty.is_signed() { Tri32::BfeS } else { Tri32::BfeU };
-        let (zero, length) = (self.constant(Class::Word, 0)?, self.constant(Class::Word, 24)?);
+        let f = if ty.is_signed() {
+            Tri32::BfeS
+        } else {
+            Tri32::BfeU
+        };
+        let (zero, length) = (
+            self.constant(Class::Word, 0)?,
+            self.constant(Class::Word, 24)?,
+        );
         let mut parts = [0; 2];
         for (part, operand) in parts.iter_mut().zip([a, b]) {
             let a = self.source(m, operand, ty)?;
@@ -426,7 +451,14 @@ impl<'a> Lowerer<'a> {
 
     /// `sad`: `c + |a - b|`.
     pub(super) fn sad(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
-        let ty = m.ty_of(&[Type::U16, Type::S16, Type::U32, Type::S32, Type::U64, Type::S64])?;
+        let ty = m.ty_of(&[
+            Type::U16,
+            Type::S16,
+            Type::U32,
+            Type::S32,
+            Type::U64,
+            Type::S64,
+        ])?;
         let [d, a, b, c] = m.operands()?;
         let signed = ty.is_signed();
         if ty.bytes() == 8 {

@@ -3,7 +3,9 @@
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
 use crate::ptx::ir::Class;
-use crate::ptx::ir::{AccessSpace, Bin64, Mbarrier, MbarrierOp, Narrow, Op, PENDING_MASK, Slot, Window};
+use crate::ptx::ir::{
+    AccessSpace, Bin64, Mbarrier, MbarrierOp, Narrow, Op, PENDING_MASK, Slot, Window,
+};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 
@@ -42,7 +44,9 @@ impl<'a> Lowerer<'a> {
         m.finish()?;
         match f {
             MbarrierOp::Arrive {
-                incomplete, expects, ..
+                incomplete,
+                expects,
+                ..
             } => {
                 let (state, target, count) = match m.operands {
                     [state, target] if !(incomplete || expects) => (state, target, None),
@@ -62,7 +66,9 @@ impl<'a> Lowerer<'a> {
             MbarrierOp::Wait { parity } => {
                 let (answer, target, phase, limit) = match m.operands {
                     [answer, target, phase] => (answer, target, phase, None),
-                    [answer, target, phase, limit] if may_block => (answer, target, phase, Some(limit)),
+                    [answer, target, phase, limit] if may_block => {
+                        (answer, target, phase, Some(limit))
+                    }
                     _ => return Err(m.operand_count(if may_block { "3 or 4" } else { "3" })),
                 };
                 // How long it may wait is a hint.
@@ -114,7 +120,8 @@ impl<'a> Lowerer<'a> {
             f,
             MbarrierOp::Arrive { .. } | MbarrierOp::Expect | MbarrierOp::Complete
         );
-        let shared = m.take("shared") || m.take("shared::cta") || remote && m.take("shared::cluster");
+        let shared =
+            m.take("shared") || m.take("shared::cta") || remote && m.take("shared::cluster");
         if shared {
             AccessSpace::Is(Window::Shared)
         } else {
@@ -131,7 +138,10 @@ impl<'a> Lowerer<'a> {
         orders: bool,
     ) -> Result<(), PtxError> {
         let (address, space) = self.address(m, target, space)?;
-        if !matches!(space, AccessSpace::Generic | AccessSpace::Is(Window::Shared)) {
+        if !matches!(
+            space,
+            AccessSpace::Generic | AccessSpace::Is(Window::Shared)
+        ) {
             return Err(m.mismatch(target, "a barrier object lies in shared memory"));
         }
         self.code.mbarriers.push(Mbarrier {

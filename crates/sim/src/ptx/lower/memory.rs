@@ -114,8 +114,11 @@ impl<'a> Lowerer<'a> {
         let address = |base, offset| Address { base, offset };
         match self.resolve(name)? {
             Symbol::Register(register) => {
-                if space == AccessSpace::Is(Window::Param) && (self.calls.len() > 1 || self.frame.is_some()) {
-                    let problem = "parameters of called functions read through registers".to_owned();
+                if space == AccessSpace::Is(Window::Param)
+                    && (self.calls.len() > 1 || self.frame.is_some())
+                {
+                    let problem =
+                        "parameters of called functions read through registers".to_owned();
                     return Err(self.error(PtxErrorKind::Unsupported(problem)));
                 }
                 match register.ty.bytes() {
@@ -129,7 +132,9 @@ impl<'a> Lowerer<'a> {
                 offset: start,
             } => {
                 let fits = match space {
-                    AccessSpace::Is(Window::Param) => matches!(window, Window::Param | Window::Local),
+                    AccessSpace::Is(Window::Param) => {
+                        matches!(window, Window::Param | Window::Local)
+                    }
                     AccessSpace::Is(space) => space == window,
                     // A name stands for its generic address, but for a kernel's parameters.
                     AccessSpace::Generic => window != Window::Param,
@@ -152,7 +157,10 @@ impl<'a> Lowerer<'a> {
                 Ok((address(base, offset), AccessSpace::Is(Window::Local)))
             }
             Symbol::DynamicShared
-                if matches!(space, AccessSpace::Is(Window::Shared) | AccessSpace::Generic) =>
+                if matches!(
+                    space,
+                    AccessSpace::Is(Window::Shared) | AccessSpace::Generic
+                ) =>
             {
                 let slot = self.special(Class::Double, Special::DynamicShared(offset))?;
                 Ok((
@@ -161,7 +169,10 @@ impl<'a> Lowerer<'a> {
                 ))
             }
             Symbol::Variable(index)
-                if matches!(space, AccessSpace::Is(Window::Global) | AccessSpace::Generic) =>
+                if matches!(
+                    space,
+                    AccessSpace::Is(Window::Global) | AccessSpace::Generic
+                ) =>
             {
                 let slot = self.special(Class::Double, Special::Variable(index, offset))?;
                 Ok((address(AddressBase::Double(slot), 0), space))
@@ -330,12 +341,20 @@ impl<'a> Lowerer<'a> {
         match (class, double) {
             (Class::Double, false) => {
                 let d = self.temporary(Class::Word)?;
-                self.emit(Op::Narrow { f: Narrow::Low, d, a });
+                self.emit(Op::Narrow {
+                    f: Narrow::Low,
+                    d,
+                    a,
+                });
                 Ok(d)
             }
             (Class::Word, true) => {
                 let d = self.temporary(Class::Double)?;
-                self.emit(Op::Widen { f: Widen::Zext, d, a });
+                self.emit(Op::Widen {
+                    f: Widen::Zext,
+                    d,
+                    a,
+                });
                 Ok(d)
             }
             _ => Ok(a),
@@ -345,7 +364,13 @@ impl<'a> Lowerer<'a> {
     /// `prefetch`, `prefetchu`, `applypriority`, `discard`: hints.
     pub(super) fn prefetch(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let space = window(m).map_or(AccessSpace::Generic, AccessSpace::Is);
-        m.ignore(&["L1", "L2", "L2::evict_last", "L2::evict_normal", "tensormap"]);
+        m.ignore(&[
+            "L1",
+            "L2",
+            "L2::evict_last",
+            "L2::evict_normal",
+            "tensormap",
+        ]);
         m.finish()?;
         let [address, ..] = m.operands else {
             return Err(m.operand_count("1"));
@@ -383,12 +408,20 @@ impl<'a> Lowerer<'a> {
 }
 
 /// The registers of an access of `width` bytes each, 16 bytes at a time, and where they lie.
-fn parts(address: Address, width: usize, values: &Values) -> impl Iterator<Item = (&[Slot], Address)> {
+fn parts(
+    address: Address,
+    width: usize,
+    values: &Values,
+) -> impl Iterator<Item = (&[Slot], Address)> {
     let part = (16 / width).min(values.slots.len());
-    values.slots.chunks(part).zip(0..).map(move |(slots, index)| {
-        let offset = address.offset.wrapping_add(16 * index);
-        (slots, Address { offset, ..address })
-    })
+    values
+        .slots
+        .chunks(part)
+        .zip(0..)
+        .map(move |(slots, index)| {
+            let offset = address.offset.wrapping_add(16 * index);
+            (slots, Address { offset, ..address })
+        })
 }
 
 fn access(

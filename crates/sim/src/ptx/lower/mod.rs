@@ -33,7 +33,9 @@ use std::collections::BTreeMap;
 use super::ir::{Class, Code, GUARD_NEGATED, Initial, Instr, NO_GUARD, Op, Slot, Special, Window};
 use super::module::inner_variable_index;
 use call::Convention;
-use millstream_ptx::ast::{FormalAst, FunctionAst, InstructionAst, ModuleAst, Statement, VariableAst};
+use millstream_ptx::ast::{
+    FormalAst, FunctionAst, InstructionAst, ModuleAst, Statement, VariableAst,
+};
 use millstream_ptx::{PtxError, PtxErrorKind, Signature, Type};
 use mnemonic::Mnemonic;
 use names::{Scope, Symbol};
@@ -46,7 +48,10 @@ const OPERATIONS_MAX: usize = 1 << 20;
 const CALLS_MAX: usize = 64;
 
 /// Lowers one kernel.
-pub(super) fn kernel<'a>(module: &'a ModuleAst<'a>, function: &'a FunctionAst<'a>) -> Result<Code, PtxError> {
+pub(super) fn kernel<'a>(
+    module: &'a ModuleAst<'a>,
+    function: &'a FunctionAst<'a>,
+) -> Result<Code, PtxError> {
     let mut lowerer = Lowerer {
         module,
         code: Code::default(),
@@ -227,9 +232,8 @@ impl<'a> Lowerer<'a> {
     fn lower(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         match m.base {
             "mov" => self.mov(m),
-            "add" | "sub" | "mul" | "mad" | "div" | "rem" | "neg" | "abs" | "min" | "max" | "fma" => {
-                self.arithmetic(m)
-            }
+            "add" | "sub" | "mul" | "mad" | "div" | "rem" | "neg" | "abs" | "min" | "max"
+            | "fma" => self.arithmetic(m),
             "addc" | "subc" | "madc" => self.with_carry(m),
             "mul24" | "mad24" => self.multiply_24(m),
             "sad" => self.sad(m),
@@ -242,7 +246,9 @@ impl<'a> Lowerer<'a> {
             "bfi" => self.bit_field_insert(m),
             "popc" | "clz" | "brev" | "bfind" => self.bit_count(m),
             "dp4a" | "dp2a" => self.dot_product(m),
-            "rcp" | "sqrt" | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" => self.float_function(m),
+            "rcp" | "sqrt" | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" => {
+                self.float_function(m)
+            }
             "copysign" => self.copy_sign(m),
             "testp" => self.test_class(m),
             "setp" => self.set_predicate(m),
@@ -297,7 +303,9 @@ impl<'a> Lowerer<'a> {
 
     /// Makes the slot start as a constant that is not known before the end.
     fn set_constant(&mut self, slot: Slot, bits: u64) {
-        self.code.initial_doubles.push((slot, Initial::Constant(bits)));
+        self.code
+            .initial_doubles
+            .push((slot, Initial::Constant(bits)));
     }
 
     /// Ends the code, and replaces label numbers by positions.
@@ -305,7 +313,13 @@ impl<'a> Lowerer<'a> {
         self.guard = NO_GUARD;
         self.counted = 0;
         self.emit(Op::Exit);
-        let place = |label: u32| self.labels.get(label as usize).copied().flatten().unwrap_or(0);
+        let place = |label: u32| {
+            self.labels
+                .get(label as usize)
+                .copied()
+                .flatten()
+                .unwrap_or(0)
+        };
         for instr in &mut self.code.instrs {
             if let Op::Branch { target } = &mut instr.op {
                 *target = place(*target);

@@ -62,8 +62,16 @@ impl<'a> Lowerer<'a> {
 
     pub(super) fn emit_move(&mut self, class: Class, d: Slot, a: Slot) {
         self.emit(match class {
-            Class::Word => Op::Un32 { f: Un32::Move, d, a },
-            Class::Double => Op::Un64 { f: Un64::Move, d, a },
+            Class::Word => Op::Un32 {
+                f: Un32::Move,
+                d,
+                a,
+            },
+            Class::Double => Op::Un64 {
+                f: Un64::Move,
+                d,
+                a,
+            },
             Class::Predicate => Op::Pred {
                 f: PredOp::Move,
                 d,

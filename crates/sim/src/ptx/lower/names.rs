@@ -60,7 +60,12 @@ pub(super) struct Scope<'a> {
 
 impl<'a> Scope<'a> {
     /// Adds a name that must be new.
-    pub(super) fn add(&mut self, name: &'a str, symbol: Symbol<'a>, line: u32) -> Result<(), PtxError> {
+    pub(super) fn add(
+        &mut self,
+        name: &'a str,
+        symbol: Symbol<'a>,
+        line: u32,
+    ) -> Result<(), PtxError> {
         match self.symbols.insert(name, symbol) {
             None => Ok(()),
             Some(_) => Err(PtxErrorKind::Duplicate(name.to_owned()).at(line)),
@@ -68,7 +73,11 @@ impl<'a> Scope<'a> {
     }
 
     /// Adds a family of numbered registers.
-    pub(super) fn add_family(&mut self, registers: &RegistersAst<'a>, count: u32) -> Result<(), PtxError> {
+    pub(super) fn add_family(
+        &mut self,
+        registers: &RegistersAst<'a>,
+        count: u32,
+    ) -> Result<(), PtxError> {
         let family = Family {
             ty: registers.ty,
             count,

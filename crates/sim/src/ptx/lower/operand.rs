@@ -42,8 +42,14 @@ impl<'a> Lowerer<'a> {
         }
         let slot = self.new_slot(class)?;
         match class {
-            Class::Word => self.code.initial_words.push((slot, Initial::Constant(bits))),
-            Class::Double => self.code.initial_doubles.push((slot, Initial::Constant(bits))),
+            Class::Word => self
+                .code
+                .initial_words
+                .push((slot, Initial::Constant(bits))),
+            Class::Double => self
+                .code
+                .initial_doubles
+                .push((slot, Initial::Constant(bits))),
             Class::Predicate => self.code.initial_predicates.push((slot, bits != 0)),
         }
         self.constants.insert((class, bits), slot);
@@ -57,8 +63,14 @@ impl<'a> Lowerer<'a> {
         }
         let slot = self.new_slot(class)?;
         match class {
-            Class::Double => self.code.initial_doubles.push((slot, Initial::Special(special))),
-            _ => self.code.initial_words.push((slot, Initial::Special(special))),
+            Class::Double => self
+                .code
+                .initial_doubles
+                .push((slot, Initial::Special(special))),
+            _ => self
+                .code
+                .initial_words
+                .push((slot, Initial::Special(special))),
         }
         self.specials.insert((class, special), slot);
         Ok(slot)
@@ -75,7 +87,10 @@ impl<'a> Lowerer<'a> {
     /// The predicate register of that name.
     pub(super) fn predicate(&mut self, name: &'a str) -> Result<Slot, PtxError> {
         match self.resolve(name)? {
-            Symbol::Register(Register { ty: Type::Pred, slot }) => Ok(slot),
+            Symbol::Register(Register {
+                ty: Type::Pred,
+                slot,
+            }) => Ok(slot),
             _ => {
                 let (operand, opcode) = (name.to_owned(), "@".to_owned());
                 let reason = "it is not a predicate".to_owned();
@@ -138,7 +153,8 @@ impl<'a> Lowerer<'a> {
             }
             Operand::NameOffset(name, offset) => {
                 let symbol = self.resolve(name)?;
-                self.address_value(m, operand, symbol, *offset, ty).map(register)
+                self.address_value(m, operand, symbol, *offset, ty)
+                    .map(register)
             }
             Operand::Not(name) if ty == Type::Pred => {
                 let a = self.predicate(name)?;
@@ -263,7 +279,9 @@ impl<'a> Lowerer<'a> {
             ("%is_explicit_cluster", None) if class == Class::Predicate => {
                 return self.constant(class, 0).map(Some);
             }
-            ("%clusterid", Some(axis)) => return self.special(class, Special::Ctaid(axis)).map(Some),
+            ("%clusterid", Some(axis)) => {
+                return self.special(class, Special::Ctaid(axis)).map(Some);
+            }
             ("%nclusterid", Some(axis)) => {
                 return self.special(class, Special::Nctaid(axis)).map(Some);
             }
@@ -344,7 +362,8 @@ impl<'a> Lowerer<'a> {
         }
         match self.resolve(name)? {
             Symbol::Register(register)
-                if (register.ty == Type::Pred) == (ty == Type::Pred) && register.ty.bytes() >= ty.bytes() =>
+                if (register.ty == Type::Pred) == (ty == Type::Pred)
+                    && register.ty.bytes() >= ty.bytes() =>
             {
                 Ok(register)
             }
@@ -362,7 +381,9 @@ impl<'a> Lowerer<'a> {
         index: u8,
     ) -> Result<Register, PtxError> {
         match self.resolve(name)? {
-            Symbol::Vector(first, elements) if index < elements => Ok(super::resolve::element(first, index)),
+            Symbol::Vector(first, elements) if index < elements => {
+                Ok(super::resolve::element(first, index))
+            }
             _ => Err(m.mismatch(operand, "it is no vector register")),
         }
     }
@@ -394,7 +415,11 @@ fn same_size(a: Type, b: Type) -> bool {
 }
 
 fn size_problem(found: Type, wanted: Type) -> String {
-    format!("it is a {} where a {} is wanted", found.name(), wanted.name())
+    format!(
+        "it is a {} where a {} is wanted",
+        found.name(),
+        wanted.name()
+    )
 }
 
 /// The low `bytes` bytes of `bits`.
@@ -414,7 +439,9 @@ fn constant_bits(operand: &Operand<'_>, ty: Type) -> Option<u64> {
         (Operand::F32(bits), Type::F32 | Type::B32) => Some(u64::from(*bits)),
         (Operand::F32(bits), Type::F64) => Some(f64::from(f32::from_bits(*bits)).to_bits()),
         (Operand::F64(bits), Type::F64 | Type::B64) => Some(*bits),
-        (Operand::F64(bits), Type::F32) => Some(u64::from((f64::from_bits(*bits) as f32).to_bits())),
+        (Operand::F64(bits), Type::F32) => {
+            Some(u64::from((f64::from_bits(*bits) as f32).to_bits()))
+        }
         _ => None,
     }
 }

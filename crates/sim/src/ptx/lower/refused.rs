@@ -5,7 +5,8 @@ const BULK: &str = "the simulated device copies no tensors or bulk data asynchro
 const ASYNC_PROXY: &str = "the simulated device has no asynchronous proxy, which copies of tensors and bulk data go through; \
                            what does not use them needs no such fence";
 const CLUSTER: &str = "the simulated device has no clusters of blocks";
-const TEXTURE: &str = "the simulated device has no textures and surfaces; loads from global memory work";
+const TEXTURE: &str =
+    "the simulated device has no textures and surfaces; loads from global memory work";
 
 /// By the first part of the name.
 const BASES: [(&str, &str); 21] = [
@@ -65,7 +66,9 @@ mod tests {
                 .is_some_and(|text| text.contains("tensor"))
         );
         assert!(why("cp", "cp.async.bulk.commit_group").is_some_and(|text| text.contains("bulk")));
-        assert!(why("barrier", "barrier.cluster.arrive").is_some_and(|text| text.contains("clusters")));
+        assert!(
+            why("barrier", "barrier.cluster.arrive").is_some_and(|text| text.contains("clusters"))
+        );
         assert!(
             why("fence", "fence.proxy.async.shared::cta")
                 .is_some_and(|text| text.contains("asynchronous proxy"))

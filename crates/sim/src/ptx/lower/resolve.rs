@@ -26,11 +26,19 @@ impl<'a> Lowerer<'a> {
         &mut self.scopes[last]
     }
 
-    pub(super) fn declare(&mut self, name: &'a str, symbol: Symbol<'a>, line: u32) -> Result<(), PtxError> {
+    pub(super) fn declare(
+        &mut self,
+        name: &'a str,
+        symbol: Symbol<'a>,
+        line: u32,
+    ) -> Result<(), PtxError> {
         self.scope().add(name, symbol, line)
     }
 
-    pub(super) fn declare_registers(&mut self, registers: &RegistersAst<'a>) -> Result<(), PtxError> {
+    pub(super) fn declare_registers(
+        &mut self,
+        registers: &RegistersAst<'a>,
+    ) -> Result<(), PtxError> {
         self.line = registers.line;
         match registers.count {
             Some(count) => self.scope().add_family(registers, count),
@@ -41,7 +49,10 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    pub(super) fn declare_variable(&mut self, variable: &'a VariableAst<'a>) -> Result<(), PtxError> {
+    pub(super) fn declare_variable(
+        &mut self,
+        variable: &'a VariableAst<'a>,
+    ) -> Result<(), PtxError> {
         self.line = variable.line;
         let Some(window) = names::window(variable) else {
             return Ok(());
@@ -71,14 +82,20 @@ impl<'a> Lowerer<'a> {
 
     /// A place in the shared memory that is reserved for the system, where libraries of CUDA keep
     /// what a block's threads share. Two parts of it have offsets of their own.
-    pub(super) fn reserved_shared(&mut self, class: Class, register: &str) -> Result<Option<Slot>, PtxError> {
+    pub(super) fn reserved_shared(
+        &mut self,
+        class: Class,
+        register: &str,
+    ) -> Result<Option<Slot>, PtxError> {
         let start = match self.reserved {
             Some(start) => start,
             None => {
                 let start = self.code.shared_bytes.next_multiple_of(16);
                 self.code.shared_bytes = start + RESERVED_BYTES;
                 let name = "reserved shared memory".to_owned();
-                self.code.shared_variables.push((name, start, RESERVED_BYTES));
+                self.code
+                    .shared_variables
+                    .push((name, start, RESERVED_BYTES));
                 self.reserved = Some(start);
                 start
             }
@@ -94,7 +111,11 @@ impl<'a> Lowerer<'a> {
     }
 
     /// Makes room for a variable in the block's shared or the thread's local memory.
-    pub(super) fn allocate(&mut self, window: Window, variable: &VariableAst<'a>) -> Result<u32, PtxError> {
+    pub(super) fn allocate(
+        &mut self,
+        window: Window,
+        variable: &VariableAst<'a>,
+    ) -> Result<u32, PtxError> {
         let used = match (window, &mut self.frame) {
             (Window::Shared, _) => &mut self.code.shared_bytes,
             (_, Some(frame)) => &mut frame.bytes,
@@ -187,7 +208,10 @@ impl<'a> Lowerer<'a> {
     fn resolve_in_module(&mut self, name: &'a str) -> Result<Symbol<'a>, PtxError> {
         let module = self.module;
         let undefined = || PtxErrorKind::UndefinedSymbol(name.to_owned()).at(self.line);
-        let found = module.variables.iter().find(|variable| variable.name == name);
+        let found = module
+            .variables
+            .iter()
+            .find(|variable| variable.name == name);
         let Some(variable) = found else {
             let (index, _) = module.function(name).ok_or_else(undefined)?;
             return Ok(Symbol::Function(function_address(index)));
@@ -202,7 +226,8 @@ impl<'a> Lowerer<'a> {
         match names::window(variable) {
             Some(Window::Shared) if variable.external && variable.size == 0 => {
                 let align = u32::try_from(variable.align).unwrap_or(16);
-                self.dynamic_shared_align = Some(self.dynamic_shared_align.unwrap_or(16).max(align));
+                self.dynamic_shared_align =
+                    Some(self.dynamic_shared_align.unwrap_or(16).max(align));
                 Ok(Symbol::DynamicShared)
             }
             Some(window @ Window::Shared) => {

@@ -2,7 +2,8 @@
 
 use crate::ptx::ir::Class;
 use crate::ptx::ir::{
-    Access, Address, AddressBase, AsyncCopy, CallTarget, Code, GUARD_NEGATED, NO_GUARD, Op, Slot, System,
+    Access, Address, AddressBase, AsyncCopy, CallTarget, Code, GUARD_NEGATED, NO_GUARD, Op, Slot,
+    System,
 };
 
 /// Calls `read` with every slot that the operation at `at` reads, its guard aside.
@@ -25,7 +26,10 @@ fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(Class, Slot)) {
                 ..
             } = code.stores[index as usize];
             address(at, &mut each);
-            each(if double { Double } else { Word }, &values[..usize::from(count)]);
+            each(
+                if double { Double } else { Word },
+                &values[..usize::from(count)],
+            );
         }
         Op::Atomic(index) => {
             let atomic = &code.atomics[index as usize];
@@ -45,7 +49,10 @@ fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(Class, Slot)) {
         Op::Exchange(index) => {
             // Which operands are of which class depends on the operation; naming too many does no harm.
             let exchange = &code.exchanges[index as usize];
-            each(Word, &[exchange.members, exchange.a, exchange.b, exchange.c]);
+            each(
+                Word,
+                &[exchange.members, exchange.a, exchange.b, exchange.c],
+            );
             each(Double, &[exchange.a]);
             each(Predicate, &[exchange.a]);
         }
@@ -117,8 +124,9 @@ fn address(address: Address, each: &mut dyn FnMut(Class, &[Slot])) {
 /// Whether any operation of `code` may read the slot.
 pub(super) fn is_read(code: &Code, class: Class, slot: Slot) -> bool {
     code.instrs.iter().any(|instr| {
-        let mut found =
-            class == Class::Predicate && instr.guard != NO_GUARD && instr.guard & !GUARD_NEGATED == slot;
+        let mut found = class == Class::Predicate
+            && instr.guard != NO_GUARD
+            && instr.guard & !GUARD_NEGATED == slot;
         sources(code, &instr.op, &mut |read_class, read| {
             found |= (read_class, read) == (class, slot)
         });

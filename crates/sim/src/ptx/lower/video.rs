@@ -78,7 +78,10 @@ fn simd(base: &str) -> Option<(PackedOp, u8)> {
 }
 
 fn scalar(base: &str) -> Option<VideoOp> {
-    SCALAR.iter().find(|(name, _)| *name == base).map(|(_, f)| *f)
+    SCALAR
+        .iter()
+        .find(|(name, _)| *name == base)
+        .map(|(_, f)| *f)
 }
 
 /// Whether an instruction of that name is a video instruction.
@@ -188,7 +191,9 @@ impl<'a> Lowerer<'a> {
         let accumulate = m.take("add");
         let saturate = m.take("sat");
         let f = match f {
-            PackedOp::Set(_) => PackedOp::Set(m.take_one(&RELATIONS).ok_or_else(|| m.unsupported())?),
+            PackedOp::Set(_) => {
+                PackedOp::Set(m.take_one(&RELATIONS).ok_or_else(|| m.unsupported())?)
+            }
             f => f,
         };
         let (b_type, a_type) = (m.ty_of(&TYPES)?, m.ty_of(&TYPES)?);
@@ -220,7 +225,11 @@ impl<'a> Lowerer<'a> {
 
     fn video_scalar(&mut self, m: &mut Mnemonic<'a>, f: VideoOp) -> Result<(), PtxError> {
         let saturate = m.take("sat");
-        let seconds = [("add", Second::Add), ("min", Second::Min), ("max", Second::Max)];
+        let seconds = [
+            ("add", Second::Add),
+            ("min", Second::Min),
+            ("max", Second::Max),
+        ];
         let is_mad = matches!(f, VideoOp::MultiplyAdd { .. });
         let second = if is_mad { None } else { m.take_one(&seconds) };
         let f = match f {

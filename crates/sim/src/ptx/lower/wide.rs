@@ -10,7 +10,11 @@ use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
     /// The lower and the upper half of a 128-bit register.
-    pub(super) fn wide(&mut self, m: &Mnemonic<'a>, operand: &Operand<'a>) -> Result<[Slot; 2], PtxError> {
+    pub(super) fn wide(
+        &mut self,
+        m: &Mnemonic<'a>,
+        operand: &Operand<'a>,
+    ) -> Result<[Slot; 2], PtxError> {
         if let Operand::Name(name) = operand
             && let Symbol::Wide(halves) = self.resolve(name)?
         {

@@ -57,7 +57,13 @@ impl Access {
         !matches!(self, Self::Load | Self::Store(_))
     }
     pub(super) fn block_only(self) -> bool {
-        matches!(self, Self::Add { block_only: true, .. })
+        matches!(
+            self,
+            Self::Add {
+                block_only: true,
+                ..
+            }
+        )
     }
     pub(super) fn acquires(self) -> bool {
         matches!(self, Self::LoadStrong { .. } | Self::Add { .. })
@@ -102,7 +108,10 @@ pub(super) struct Draw {
 
 impl Draw {
     pub(super) fn below(&mut self, count: usize) -> usize {
-        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.state = self
+            .state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (self.state >> 33) as usize % count
     }
 
@@ -122,7 +131,9 @@ impl Draw {
         match self.below(12) {
             0 => Step::Barrier,
             1 => Step::WarpBarrier,
-            2 => Step::HandOver { from: self.below(2) },
+            2 => Step::HandOver {
+                from: self.below(2),
+            },
             3 | 4 => Step::Fence {
                 block_only: self.below(3) == 0,
                 by,
@@ -214,7 +225,10 @@ pub(super) fn text(steps: &[Step]) -> String {
                     Access::Add { order, block_only } => {
                         let order = if order { ".acq_rel" } else { "" };
                         let scope = if block_only { "cta" } else { "gpu" };
-                        writeln!(body, "atom{order}.{scope}.{space}.add.u32 %r3, {address}, %r4;")
+                        writeln!(
+                            body,
+                            "atom{order}.{scope}.{space}.add.u32 %r3, {address}, %r4;"
+                        )
                     }
                 }
             }

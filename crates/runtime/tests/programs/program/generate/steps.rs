@@ -4,8 +4,8 @@ use super::{
     super::{
         elem::Elem,
         step::{
-            ARRAYS, EVENTS, Look, Made, Owner, PENDINGS, Pages, Reach, STREAMS, ScopeCopy, ScopeEnd, Settle,
-            Step, StreamOf, TimelineStep,
+            ARRAYS, EVENTS, Look, Made, Owner, PENDINGS, Pages, Reach, STREAMS, ScopeCopy,
+            ScopeEnd, Settle, Step, StreamOf, TimelineStep,
         },
     },
     Array, CACHES, Draw, Kind, SCARCE, SIZES,
@@ -19,7 +19,12 @@ impl Draw {
             self.device()
         };
         self.streams[stream] = Some(device);
-        let of = self.pick(&[StreamOf::New, StreamOf::New, StreamOf::Priority, StreamOf::Thread]);
+        let of = self.pick(&[
+            StreamOf::New,
+            StreamOf::New,
+            StreamOf::Priority,
+            StreamOf::Thread,
+        ]);
         Step::Stream { stream, device, of }
     }
 
@@ -52,9 +57,17 @@ impl Draw {
         match self.below(8) {
             0 => {
                 let kind = Kind::Pinned;
-                self.arrays[array] = Some(Array { kind, device, bytes });
+                self.arrays[array] = Some(Array {
+                    kind,
+                    device,
+                    bytes,
+                });
                 let value = self.value();
-                let pages = self.pick(&[Pages::Zeros, Pages::Captured(value), Pages::Registered(value)]);
+                let pages = self.pick(&[
+                    Pages::Zeros,
+                    Pages::Captured(value),
+                    Pages::Registered(value),
+                ]);
                 Step::MakePinned {
                     array,
                     device,
@@ -64,7 +77,11 @@ impl Draw {
             }
             1 => {
                 let kind = Kind::Managed;
-                self.arrays[array] = Some(Array { kind, device, bytes });
+                self.arrays[array] = Some(Array {
+                    kind,
+                    device,
+                    bytes,
+                });
                 Step::MakeManaged {
                     array,
                     device,
@@ -84,7 +101,13 @@ impl Draw {
     }
 
     fn owner(&mut self) -> Owner {
-        self.pick(&[Owner::Vec, Owner::Box, Owner::Arc, Owner::ArcVec, Owner::Bytes])
+        self.pick(&[
+            Owner::Vec,
+            Owner::Box,
+            Owner::Arc,
+            Owner::ArcVec,
+            Owner::Bytes,
+        ])
     }
 
     fn reach(&mut self) -> Reach {
@@ -240,7 +263,10 @@ impl Draw {
                     .min(self.len_of(to, Elem::U8))
                     .min(200);
                 let len = Some(self.below(longest + 1));
-                let (pixels, luma) = (self.part(from, Elem::Rgb, len), self.part(to, Elem::U8, len));
+                let (pixels, luma) = (
+                    self.part(from, Elem::Rgb, len),
+                    self.part(to, Elem::U8, len),
+                );
                 Step::Luminance {
                     stream: self.stream_for(to),
                     pixels,
@@ -301,7 +327,11 @@ impl Draw {
                 self.arrays[array] = None;
                 Step::Forget(array)
             }
-            4 | 5 => Step::Unordered { stream, array, value },
+            4 | 5 => Step::Unordered {
+                stream,
+                array,
+                value,
+            },
             6 | 7 => {
                 let middle = self.below(self.len_of(array, Elem::U8) + 1);
                 let streams = [stream, self.stream_for(array)];
@@ -399,9 +429,22 @@ impl Draw {
             let upload = self.one_in(2).then(|| self.value());
             let (stream, part) = (self.stream_for(array), self.part(array, Elem::U8, None));
             device = self.arrays[array].map_or(device, |array| array.device);
-            copies.push(ScopeCopy { stream, part, upload });
+            copies.push(ScopeCopy {
+                stream,
+                part,
+                upload,
+            });
         }
-        let end = self.pick(&[ScopeEnd::Value, ScopeEnd::Value, ScopeEnd::Error, ScopeEnd::Panic]);
-        Step::Scope { device, copies, end }
+        let end = self.pick(&[
+            ScopeEnd::Value,
+            ScopeEnd::Value,
+            ScopeEnd::Error,
+            ScopeEnd::Panic,
+        ]);
+        Step::Scope {
+            device,
+            copies,
+            end,
+        }
     }
 }

@@ -30,7 +30,9 @@ impl Oracle {
                 let device = self.streams[stream]?;
                 let values = match made {
                     Made::Zeros => vec![0; len * elem.bytes()],
-                    Made::Upload(value) | Made::Owned(_, value) => content(value, len * elem.bytes()),
+                    Made::Upload(value) | Made::Owned(_, value) => {
+                        content(value, len * elem.bytes())
+                    }
                 };
                 self.arrays[array] = Some(Array::new(Kind::Buffer, device, values));
             }
@@ -120,7 +122,8 @@ impl Oracle {
                 let element = Bytes::of(content(value, elem.bytes()));
                 let device = self.streams[stream]?;
                 let array = self.arrays[to.array].as_mut()?;
-                let Some(places) = array.rect(to, elem).filter(|_| array.is_reached_by(device)) else {
+                let Some(places) = array.rect(to, elem).filter(|_| array.is_reached_by(device))
+                else {
                     return Some(Expected::Mistake);
                 };
                 places.for_each(|at| array.bytes.write(at, &element));
@@ -181,12 +184,25 @@ impl Oracle {
                 let add = |terms: &[f32]| terms[0] + terms[1];
                 return self.compute(stream, &terms, sum, add);
             }
-            Step::Saxpy { stream, factor, x, y } => {
+            Step::Saxpy {
+                stream,
+                factor,
+                x,
+                y,
+            } => {
                 let multiply = |values: &[f32]| f32::from(factor).mul_add(values[0], values[1]);
                 return self.compute(stream, &[x], y, multiply);
             }
-            Step::Luminance { stream, pixels, luma } => return self.luminance(stream, pixels, luma),
-            Step::Unordered { stream, array, value } => {
+            Step::Luminance {
+                stream,
+                pixels,
+                luma,
+            } => return self.luminance(stream, pixels, luma),
+            Step::Unordered {
+                stream,
+                array,
+                value,
+            } => {
                 let len = self.arrays[array].as_ref()?.bytes.values.len();
                 let whole = Part::whole(array, len);
                 let values = vec![content(value + 1, 1)[0]; len];

@@ -73,14 +73,23 @@ impl Array {
     }
 
     /// The places of a rectangle's elements, row after row, if it lies within the array.
-    pub(super) fn rect(&self, rect: Rect, elem: Elem) -> Option<impl Iterator<Item = usize> + use<>> {
+    pub(super) fn rect(
+        &self,
+        rect: Rect,
+        elem: Elem,
+    ) -> Option<impl Iterator<Item = usize> + use<>> {
         let Rect {
             pitch, first, size, ..
         } = rect;
-        let elem = if self.kind == Kind::Pinned { Elem::U8 } else { elem };
+        let elem = if self.kind == Kind::Pinned {
+            Elem::U8
+        } else {
+            elem
+        };
         let rows = self.bytes.values.len() / elem.bytes() / pitch;
         let lies_within = first[0] + size[0] <= rows && first[1] + size[1] <= pitch;
-        let place = move |at| ((first[0] + at / size[1]) * pitch + first[1] + at % size[1]) * elem.bytes();
+        let place =
+            move |at| ((first[0] + at / size[1]) * pitch + first[1] + at % size[1]) * elem.bytes();
         lies_within.then(|| (0..size[0] * size[1]).map(place))
     }
 

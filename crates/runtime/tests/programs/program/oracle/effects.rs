@@ -11,7 +11,13 @@ use super::{
 
 impl Oracle {
     /// Values written to a part of an array on the device.
-    pub(super) fn write(&mut self, stream: usize, elem: Elem, to: Part, values: Vec<u8>) -> Option<Expected> {
+    pub(super) fn write(
+        &mut self,
+        stream: usize,
+        elem: Elem,
+        to: Part,
+        values: Vec<u8>,
+    ) -> Option<Expected> {
         let device = self.streams[stream]?;
         let (array, bytes) = self.find(to, elem)?;
         if !array.on_device()?.has(&bytes) || array.device != device {
@@ -24,7 +30,13 @@ impl Oracle {
         Some(Expected::Done(None))
     }
 
-    pub(super) fn copy(&mut self, stream: usize, elem: Elem, from: Part, to: Part) -> Option<Expected> {
+    pub(super) fn copy(
+        &mut self,
+        stream: usize,
+        elem: Elem,
+        from: Part,
+        to: Part,
+    ) -> Option<Expected> {
         let device = self.streams[stream]?;
         let (source, mut from_bytes) = self.find(from, elem)?;
         let (target, mut to_bytes) = self.find(to, elem)?;
@@ -43,7 +55,8 @@ impl Oracle {
         } else {
             source.device == device || target.device == device
         };
-        let fit = source.has(&from_bytes) && target.has(&to_bytes) && from_bytes.len() == to_bytes.len();
+        let fit =
+            source.has(&from_bytes) && target.has(&to_bytes) && from_bytes.len() == to_bytes.len();
         if both_on_host || !is_reached || !fit {
             return Some(Expected::Mistake);
         }
@@ -55,7 +68,13 @@ impl Oracle {
         Some(Expected::Done(None))
     }
 
-    pub(super) fn copy_rows(&mut self, stream: usize, elem: Elem, from: Rect, to: Rect) -> Option<Expected> {
+    pub(super) fn copy_rows(
+        &mut self,
+        stream: usize,
+        elem: Elem,
+        from: Rect,
+        to: Rect,
+    ) -> Option<Expected> {
         let device = self.streams[stream]?;
         let source = self.arrays[from.array].as_ref()?;
         let target = self.arrays[to.array].as_ref()?;
@@ -65,7 +84,8 @@ impl Oracle {
         let (from_host, to_host) = (source.kind == Kind::Pinned, target.kind == Kind::Pinned);
         let elem = if from_host || to_host { Elem::U8 } else { elem };
         let is_reached = source.device == device && target.device == device;
-        let (Some(from_places), Some(to_places)) = (source.rect(from, elem), target.rect(to, elem)) else {
+        let (Some(from_places), Some(to_places)) = (source.rect(from, elem), target.rect(to, elem))
+        else {
             return Some(Expected::Mistake);
         };
         if (from_host && to_host) || !is_reached || from.size != to.size {
@@ -95,7 +115,8 @@ impl Oracle {
         let mut is_right = true;
         for part in sources.iter().chain([&to]) {
             let (array, bytes) = self.find(*part, Elem::F32)?;
-            is_right &= array.on_device()?.has(&bytes) && array.device == device && part.len >= to.len;
+            is_right &=
+                array.on_device()?.has(&bytes) && array.device == device && part.len >= to.len;
             operands.push((array, bytes.start));
         }
         if sources.iter().any(|part| part.array == to.array) {
@@ -110,11 +131,14 @@ impl Oracle {
                 array.bytes.part(start + 4 * number..start + 4 * number + 4)
             };
             let elements: Vec<_> = operands.iter().map(of).collect();
-            let float = |bytes: &Bytes| f32::from_le_bytes(bytes.values[..].try_into().expect("four bytes"));
+            let float = |bytes: &Bytes| {
+                f32::from_le_bytes(bytes.values[..].try_into().expect("four bytes"))
+            };
             let floats: Vec<_> = elements.iter().map(float).collect();
             let result = each(&floats);
             // Which bits a result has that is no number is the device's affair.
-            let is_known = !result.is_nan() && elements.iter().all(|bytes| bytes.known == [true; 4]);
+            let is_known =
+                !result.is_nan() && elements.iter().all(|bytes| bytes.known == [true; 4]);
             computed.append(Bytes {
                 values: result.to_le_bytes().to_vec(),
                 known: vec![is_known; 4],
@@ -127,7 +151,12 @@ impl Oracle {
         Some(Expected::Done(None))
     }
 
-    pub(super) fn luminance(&mut self, stream: usize, pixels: Part, luma: Part) -> Option<Expected> {
+    pub(super) fn luminance(
+        &mut self,
+        stream: usize,
+        pixels: Part,
+        luma: Part,
+    ) -> Option<Expected> {
         let device = self.streams[stream]?;
         let (source, from) = self.find(pixels, Elem::Rgb)?;
         let (target, to) = self.find(luma, Elem::U8)?;
@@ -152,7 +181,10 @@ impl Oracle {
                 known: vec![known == [true; 3]],
             });
         }
-        self.arrays[luma.array].as_mut()?.bytes.write(to.start, &computed);
+        self.arrays[luma.array]
+            .as_mut()?
+            .bytes
+            .write(to.start, &computed);
         Some(Expected::Done(None))
     }
 
@@ -217,14 +249,28 @@ impl Oracle {
         Some(reach.expected(twice))
     }
 
-    pub(super) fn scope(&mut self, device: usize, copies: &[ScopeCopy], end: ScopeEnd) -> Option<Expected> {
+    pub(super) fn scope(
+        &mut self,
+        device: usize,
+        copies: &[ScopeCopy],
+        end: ScopeEnd,
+    ) -> Option<Expected> {
         let mut targets: Vec<_> = copies
             .iter()
             .map(|copy| Bytes::of(vec![0; copy.part.len]))
             .collect();
         let mut is_right = true;
-        for (ScopeCopy { stream, part, upload }, target) in copies.iter().zip(&mut targets) {
-            let (Some(stream), Some(array)) = (self.streams[*stream], &mut self.arrays[part.array]) else {
+        for (
+            ScopeCopy {
+                stream,
+                part,
+                upload,
+            },
+            target,
+        ) in copies.iter().zip(&mut targets)
+        {
+            let (Some(stream), Some(array)) = (self.streams[*stream], &mut self.arrays[part.array])
+            else {
                 continue;
             };
             let bytes = part.first..part.first + part.len;

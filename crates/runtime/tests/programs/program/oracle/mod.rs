@@ -83,7 +83,8 @@ pub(crate) fn check(program: &Program, log: &[Entry], allowed: Allowed) -> Resul
             how: Settle::Wait,
         };
         let checked = oracle.step(&step, &mut log);
-        checked.map_err(|problem| format!("{problem}, in the pending value {pending} at the end"))?;
+        checked
+            .map_err(|problem| format!("{problem}, in the pending value {pending} at the end"))?;
     }
     for (at, array) in oracle.arrays.iter().enumerate() {
         let expected = match array {
@@ -99,7 +100,11 @@ pub(crate) fn check(program: &Program, log: &[Entry], allowed: Allowed) -> Resul
 }
 
 impl Oracle {
-    fn step<'l>(&mut self, step: &Step, log: &mut impl Iterator<Item = &'l Entry>) -> Result<(), String> {
+    fn step<'l>(
+        &mut self,
+        step: &Step,
+        log: &mut impl Iterator<Item = &'l Entry>,
+    ) -> Result<(), String> {
         if let Step::Apart(lists) = step {
             for (odd, list) in lists.iter().enumerate() {
                 self.apart(odd, list, log)?;
@@ -142,7 +147,9 @@ impl Oracle {
             .for_each(|pending| *pending = None);
         for (number, step) in list.iter().enumerate() {
             let checked = part.step(step, log);
-            checked.map_err(|problem| format!("{problem}, in step {number} of list {odd}, {step:?}"))?;
+            checked.map_err(|problem| {
+                format!("{problem}, in step {number} of list {odd}, {step:?}")
+            })?;
         }
         for at in (odd..ARRAYS).step_by(2) {
             self.arrays[at] = part.arrays[at].take();
@@ -157,9 +164,8 @@ impl Oracle {
     fn compare(&self, expected: &Expected, entry: &Entry) -> Result<(), String> {
         let Entry { outcome, seen } = entry;
         match (expected, outcome) {
-            (Expected::Skip, Outcome::Skipped) | (Expected::Mistake, Outcome::Failed(Error::Misuse(_))) => {
-                Ok(())
-            }
+            (Expected::Skip, Outcome::Skipped)
+            | (Expected::Mistake, Outcome::Failed(Error::Misuse(_))) => Ok(()),
             // One failure is told, of two: which downloads of a scope have landed is not known then.
             (Expected::Panic(_), Outcome::Panicked)
             | (Expected::MistakeWith(_), Outcome::Failed(Error::Misuse(_)))
@@ -176,10 +182,12 @@ impl Oracle {
                 Some(seen) => same(Some(bytes), Some(seen)),
                 None => Ok(()),
             },
-            (Expected::Skip, _) | (_, Outcome::Skipped | Outcome::Done | Outcome::Panicked) => Err(format!(
-                "{} was expected, and it came to {outcome:?}",
-                expected.words()
-            )),
+            (Expected::Skip, _) | (_, Outcome::Skipped | Outcome::Done | Outcome::Panicked) => {
+                Err(format!(
+                    "{} was expected, and it came to {outcome:?}",
+                    expected.words()
+                ))
+            }
             (_, Outcome::Failed(error)) => self.may_fail(error, expected),
         }
     }
@@ -202,7 +210,9 @@ impl Oracle {
 
     /// An array larger than what all of them may have together was not to be had.
     fn check_limit(&self, step: &Step) -> Result<(), String> {
-        if let Step::Make { array, elem, len, .. } = *step
+        if let Step::Make {
+            array, elem, len, ..
+        } = *step
             && let Some(made) = &self.arrays[array]
             && let Some(limit) = self.limits[made.device]
             && (len * elem.bytes()) as u64 > limit
@@ -220,7 +230,8 @@ impl Oracle {
             {
                 let old = &mut array.bytes;
                 for at in 0..old.values.len() {
-                    old.known[at] &= after.bytes.known[at] && old.values[at] == after.bytes.values[at];
+                    old.known[at] &=
+                        after.bytes.known[at] && old.values[at] == after.bytes.values[at];
                 }
             }
         }
