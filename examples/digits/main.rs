@@ -1,6 +1,8 @@
-//! Learns to read handwritten digits: the same functions on a device, where each is a region, and with `ndarray` on the CPU.
+//! Learns to read handwritten digits: the same functions on a device, where each is a region, and
+//! with `ndarray` on the CPU.
 //!
-//! The functions are in `model.rs`, written once. Nothing in them speaks of devices, copies or kernels.
+//! The functions are in `model.rs`, written once. Nothing in them speaks of devices, copies or
+//! kernels.
 
 mod data;
 mod model;
@@ -16,7 +18,8 @@ use data::Digits;
 
 /// Learns to read handwritten digits on a device and on the CPU, and compares the results.
 ///
-/// The environment variable MILLSTREAM_DEVICE says on which: `cuda:0`, `sim`, or by itself a GPU if there is one.
+/// The environment variable MILLSTREAM_DEVICE says on which: `cuda:0`, `sim`, or by itself a GPU if
+/// there is one.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -28,7 +31,8 @@ struct Arguments {
     rate: f32,
 }
 
-/// How far a probability may be off that of the CPU: rounding in sums of 64 and 1,500 products, over hundreds of steps.
+/// How far a probability may be off that of the CPU: rounding in sums of 64 and 1,500 products,
+/// over hundreds of steps.
 const OFF_MAX: f32 = 1e-3;
 
 fn main() -> ExitCode {

@@ -1,4 +1,5 @@
-//! The model: probabilities of the ten digits by logistic regression, and how it is trained. Written once, for both places.
+//! The model: probabilities of the ten digits by logistic regression, and how it is trained.
+//! Written once, for both places.
 
 /// Makes the functions, with `attribute` in front of each.
 macro_rules! model {
@@ -13,7 +14,8 @@ macro_rules! model {
                 &odds / &odds.sum_axis(Axis(1)).insert_axis(Axis(1))
             }
 
-            /// Goes `steps` steps down the slope of the cross entropy; `y` has a 1 for each image's digit.
+            /// Goes `steps` steps down the slope of the cross entropy; `y` has a 1 for each image's
+            /// digit.
             $(#[$attribute])*
             pub(crate) fn train(
                 x: &Array2<f32>,

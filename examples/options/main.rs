@@ -1,5 +1,5 @@
-//! Prices options by the formula of Black and Scholes: one function, on a device, where it is one kernel, and with `ndarray`
-//! on the CPU.
+//! Prices options by the formula of Black and Scholes: one function, on a device, where it is one
+//! kernel, and with `ndarray` on the CPU.
 
 mod model;
 
@@ -12,7 +12,8 @@ use ndarray::{Array1, Zip};
 
 /// Prices European call options on a device and on the CPU, and compares the results.
 ///
-/// The environment variable MILLSTREAM_DEVICE says on which: `cuda:0`, `sim`, or by itself a GPU if there is one.
+/// The environment variable MILLSTREAM_DEVICE says on which: `cuda:0`, `sim`, or by itself a GPU if
+/// there is one.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -27,7 +28,8 @@ struct Arguments {
     volatility: f64,
 }
 
-/// How far a price may be off that of the CPU, of the share's: some rounding of logarithms and powers.
+/// How far a price may be off that of the CPU, of the share's: some rounding of logarithms and
+/// powers.
 const OFF_MAX: f64 = 1e-13;
 
 fn main() -> ExitCode {

@@ -6,7 +6,8 @@ macro_rules! model {
         pub(crate) mod $place {
             use ndarray::Array1;
 
-            /// The price of the right to buy a share that costs `price` now at `strike`, so many `years` from now.
+            /// The price of the right to buy a share that costs `price` now at `strike`, so many
+            /// `years` from now.
             $(#[$attribute])*
             pub(crate) fn call(
                 price: &Array1<f64>,

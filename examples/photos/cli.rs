@@ -10,7 +10,8 @@ use clap::Parser;
 #[derive(Parser, Debug)]
 #[command(name = "photos", version, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Pictures (PNG or JPEG), or folders of pictures; without any, three photographs that come with the program
+    /// Pictures (PNG or JPEG), or folders of pictures; without any, three photographs that come
+    /// with the program
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 

@@ -1,9 +1,11 @@
-//! What the kernels of `kernels/photo.cu` compute, in plain Rust: slower, obviously right, and equal in every bit.
+//! What the kernels of `kernels/photo.cu` compute, in plain Rust: slower, obviously right, and
+//! equal in every bit.
 
 /// What is found out about one picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Analysis {
-    /// The edges of the blurred picture, one byte a pixel, row by row: 0 where it is flat, 255 at the strongest edges.
+    /// The edges of the blurred picture, one byte a pixel, row by row: 0 where it is flat, 255 at
+    /// the strongest edges.
     pub(crate) edges: Vec<u8>,
     /// How many pixels have each of the 256 brightnesses, before the blur.
     pub(crate) bins: [u32; 256],
@@ -15,7 +17,8 @@ const RADIUS: usize = 4;
 /// A Gaussian of standard deviation 1.25, in 1/256ths, which sum to 256.
 const WEIGHTS: [u32; 2 * RADIUS + 1] = [1, 5, 22, 59, 82, 59, 22, 5, 1];
 
-/// Everything about a picture of `width` × `height` pixels, both at least 1, with three bytes (red, green, blue) a pixel.
+/// Everything about a picture of `width` × `height` pixels, both at least 1, with three bytes (red,
+/// green, blue) a pixel.
 pub(crate) fn analyse(rgb: &[u8], width: usize, height: usize) -> Analysis {
     let luma = luminance(rgb);
     let blurred = blur_columns(&blur_rows(&luma, width, height), width, height);
@@ -25,7 +28,8 @@ pub(crate) fn analyse(rgb: &[u8], width: usize, height: usize) -> Analysis {
     }
 }
 
-/// The brightness of each pixel: the weights of Rec. 709 in 1/65536ths, which sum to 65536, rounded to the nearest, halves up.
+/// The brightness of each pixel: the weights of Rec. 709 in 1/65536ths, which sum to 65536, rounded
+/// to the nearest, halves up.
 pub(crate) fn luminance(rgb: &[u8]) -> Vec<u8> {
     let brightness = |pixel: &[u8]| {
         let [red, green, blue] = [pixel[0], pixel[1], pixel[2]].map(u32::from);
@@ -90,7 +94,8 @@ fn for_each_pixel<T>(width: usize, height: usize, value: impl Fn(usize, usize) -
         .collect()
 }
 
-/// The index of the pixel `dx` to the right of and `dy` below (x, y), or of the one nearest to it at the picture's border.
+/// The index of the pixel `dx` to the right of and `dy` below (x, y), or of the one nearest to it
+/// at the picture's border.
 fn at(x: usize, y: usize, dx: isize, dy: isize, width: usize, height: usize) -> usize {
     y.saturating_add_signed(dy).min(height - 1) * width + x.saturating_add_signed(dx).min(width - 1)
 }
@@ -152,7 +157,8 @@ mod tests {
 
     #[test]
     fn the_border_is_repeated_outwards() {
-        // What lies left of the first pixel counts as the first: 1 + 5 + 22 + 59 + 82 parts of it and 87 of the others.
+        // What lies left of the first pixel counts as the first: 1 + 5 + 22 + 59 + 82 parts of it
+        // and 87 of the others.
         assert_eq!(blur_rows(&[100, 0, 0, 0, 0, 0], 6, 1)[0], 169 * 100);
         assert_eq!(
             blur_columns(&[32_768, 0, 0, 0, 0, 0], 1, 6)[0],
@@ -173,7 +179,8 @@ mod tests {
 
     #[test]
     fn the_float_square_root_of_the_kernel_is_the_integer_one() {
-        // Every sum of two squares that a gradient of 8-bit values can give, and all integers around the squares.
+        // Every sum of two squares that a gradient of 8-bit values can give, and all integers
+        // around the squares.
         for root in 0..=1_443_u32 {
             for square in (root * root).saturating_sub(1)..=root * root + 1 {
                 assert_eq!((square as f32).sqrt() as u32, square.isqrt());

@@ -1,4 +1,5 @@
-//! The device's part of the photos example: every step of a picture is called for, and nothing is waited for but results.
+//! The device's part of the photos example: every step of a picture is called for, and nothing is
+//! waited for but results.
 
 #![allow(
     unsafe_code,
@@ -13,13 +14,15 @@ use crate::{cpu::Analysis, picture::Picture};
 const TILE: (u32, u32) = (32, 8);
 /// Blocks that a grid may have in y; the kernels go on to the rows beyond by themselves.
 const GRID_Y_MAX: usize = 65_535;
-/// Threads that count a histogram: several blocks, each with many pixels, so that few bins are added up at the end.
+/// Threads that count a histogram: several blocks, each with many pixels, so that few bins are
+/// added up at the end.
 const COUNTING_THREADS_MAX: usize = 64 * 256;
 
 millstream::kernels! {
     /// The kernels of photo.cu.
-    // SAFETY: the signatures are those of photo.cu. Every kernel stays within `n`, or `w` times `h`, elements of its arrays,
-    // which the clauses compare with the arrays' lengths, and within its shared memory in blocks of 32 by 8 threads.
+    // SAFETY: the signatures are those of photo.cu. Every kernel stays within `n`, or `w` times
+    // `h`, elements of its arrays, which the clauses compare with the arrays' lengths, and within
+    // its shared memory in blocks of 32 by 8 threads.
     pub(crate) unsafe mod photo from include_str!("../../kernels/photo.ptx") {
         /// Brightness of `n` pixels of three bytes.
         pub(crate) safe fn luminance(rgb: &[u8], luma: &mut [u8], n: i32)
@@ -75,8 +78,8 @@ impl Analyser {
         self.streams.len()
     }
 
-    /// Calls for everything that is to be done with a picture: its edges on one stream, its histogram on the next. Returns
-    /// at once.
+    /// Calls for everything that is to be done with a picture: its edges on one stream, its
+    /// histogram on the next. Returns at once.
     pub(crate) fn start(&mut self, picture: &Picture) -> Result<InFlight> {
         let main = &self.streams[self.started % self.streams.len()];
         let side = &self.streams[(self.started + 1) % self.streams.len()];

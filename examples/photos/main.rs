@@ -1,7 +1,9 @@
-//! Finds the edges and the brightness histogram of photographs, several of them at a time on several streams.
+//! Finds the edges and the brightness histogram of photographs, several of them at a time on
+//! several streams.
 //!
-//! The program calls for uploads, kernels and downloads as if each were done at once. What must wait for what, on which
-//! stream and how, is the library's business: there is no event and no synchronisation here.
+//! The program calls for uploads, kernels and downloads as if each were done at once. What must
+//! wait for what, on which stream and how, is the library's business: there is no event and no
+//! synchronisation here.
 
 mod cli;
 mod cpu;

@@ -1,4 +1,5 @@
-//! Everything about pictures as files: finding and reading them, naming and writing what comes of them.
+//! Everything about pictures as files: finding and reading them, naming and writing what comes of
+//! them.
 
 mod chart;
 mod complete;
@@ -27,8 +28,8 @@ pub(crate) struct Picture {
     pub(crate) rgb: Vec<u8>,
 }
 
-/// A number that is the same whenever every edge and every bin is: the 64-bit FNV-1a hash of the edges and then of the
-/// bins in little-endian order.
+/// A number that is the same whenever every edge and every bin is: the 64-bit FNV-1a hash of the
+/// edges and then of the bins in little-endian order.
 pub(crate) fn checksum(analysis: &Analysis) -> u64 {
     let bins = analysis.bins.iter().flat_map(|count| count.to_le_bytes());
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -40,7 +41,8 @@ pub(crate) fn checksum(analysis: &Analysis) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, mix)
 }
 
-/// Writes edges-NAME.png and histogram-NAME.png to the folder `out`, which is made if it is not there, and returns their paths.
+/// Writes edges-NAME.png and histogram-NAME.png to the folder `out`, which is made if it is not
+/// there, and returns their paths.
 ///
 /// # Errors
 /// In one line, which of the two could not be written and why.
@@ -79,7 +81,8 @@ mod tests {
             edges: edges.to_vec(),
             bins: [0; 256],
         };
-        // Written out a byte at a time: the published offset basis and prime, "a", then 1,024 zero bytes.
+        // Written out a byte at a time: the published offset basis and prime, "a", then 1,024 zero
+        // bytes.
         let mut expected = 0xcbf2_9ce4_8422_2325_u64;
         for byte in [b'a'].into_iter().chain([0; 1024]) {
             expected = (expected ^ u64::from(byte)).wrapping_mul(1_099_511_628_211);

@@ -1,4 +1,5 @@
-//! A missing wait between two streams: results that depend on luck, the report that does not, the run made again, the repair.
+//! A missing wait between two streams: results that depend on luck, the report that does not, the
+//! run made again, the repair.
 //!
 //! Needs no GPU. The program with the mistake is in `program.rs`.
 

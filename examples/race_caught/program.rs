@@ -18,7 +18,8 @@ pub(crate) const BYTES: usize = 1 << 16;
 const OLD: u8 = 1;
 const NEW: u8 = 9;
 
-/// One stream fills an array, another brings it to the host. Answers how many bytes came home too old.
+/// One stream fills an array, another brings it to the host. Answers how many bytes came home too
+/// old.
 ///
 /// The second stream must wait for the first. It does if the program is `repaired`.
 pub(crate) fn fill_and_fetch(gpu: &Gpu, repaired: bool) -> Result<usize, DriverError> {
@@ -49,7 +50,8 @@ pub(crate) fn fill_and_fetch(gpu: &Gpu, repaired: bool) -> Result<usize, DriverE
         unsafe { gpu.stream_wait_event(context, copies, filled) }?;
     }
     let label = Label::new("fetch");
-    // SAFETY: array and page-locked memory are alive, and nothing else uses the latter until the stream is synchronised.
+    // SAFETY: array and page-locked memory are alive, and nothing else uses the latter until the
+    // stream is synchronised.
     unsafe { gpu.copy_device_to_host_async(context, home.as_ptr(), array, BYTES, copies) }?;
     // SAFETY: the stream is alive.
     unsafe { gpu.stream_synchronize(context, copies) }?;

@@ -21,8 +21,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     measure(&arguments)
 }
 
-/// Counts instructions (T4), which is the same everywhere and wants no device. Without valgrind, which is installed if that
-/// can be done, nothing is counted, and the output says so.
+/// Counts instructions (T4), which is the same everywhere and wants no device. Without valgrind,
+/// which is installed if that can be done, nothing is counted, and the output says so.
 pub(crate) fn instructions() -> Result<()> {
     install_valgrind();
     measure(&["--only", "T4"])

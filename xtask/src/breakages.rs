@@ -1,7 +1,7 @@
 //! `cargo xtask breakages`: deliberate faults, each of which a named test must find.
 //!
-//! A test that cannot fail proves nothing. Each patch in `xtask/breakages` breaks the code on purpose.
-//! Its header says what it breaks, which test command to run, and what must fail:
+//! A test that cannot fail proves nothing. Each patch in `xtask/breakages` breaks the code on
+//! purpose. Its header says what it breaks, which test command to run, and what must fail:
 //!
 //! ```text
 //! Breaks: the tracker forgets all readers of an array but the last

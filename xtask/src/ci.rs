@@ -1,4 +1,5 @@
-//! `cargo xtask ci`: everything that must hold before a change is merged, in one command and one fixed order.
+//! `cargo xtask ci`: everything that must hold before a change is merged, in one command and one
+//! fixed order.
 
 use std::process::Stdio;
 use std::time::Instant;

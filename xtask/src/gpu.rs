@@ -1,5 +1,6 @@
-//! `cargo xtask gpu`: gathers what is worth running on a GPU in one folder, for a machine that has a driver but neither Rust
-//! nor this repository. What is gathered reads no file at run time: `CARGO_MANIFEST_DIR` means nothing over there.
+//! `cargo xtask gpu`: gathers what is worth running on a GPU in one folder, for a machine that has
+//! a driver but neither Rust nor this repository. What is gathered reads no file at run time:
+//! `CARGO_MANIFEST_DIR` means nothing over there.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,8 @@ const BUNDLE: &str = "gpu-bundle";
 /// The script that runs everything in the folder.
 const SCRIPT: &str = include_str!("../gpu-run.sh");
 
-/// The most bytes that the folder may have: what can be sent to a borrowed machine without a second thought.
+/// The most bytes that the folder may have: what can be sent to a borrowed machine without a second
+/// thought.
 const BYTES_MAX: u64 = 60 << 20;
 
 /// The packages whose tests and benchmarks drive a device, by the names of their folders.
@@ -139,7 +141,8 @@ fn program(message: &Value) -> Option<Program> {
         "bin" if *folder == BENCHMARKS && message["profile"]["test"] == false => Kind::Bench,
         // An example's own unit tests, which cargo calls an example too, are about its logic alone.
         "example" if message["profile"]["test"] == false => Kind::Example,
-        // The runtime's unit tests are about its logic alone; what drives a device there are its integration tests.
+        // The runtime's unit tests are about its logic alone; what drives a device there are its
+        // integration tests.
         "lib" if *folder == "crates/driver" => Kind::Test,
         "test" if *folder == "crates/sim" && !SIMULATOR_TESTS.contains(&target) => return None,
         "test" if !COMPILER_TESTS.contains(&target) => Kind::Test,
@@ -156,7 +159,8 @@ fn program(message: &Value) -> Option<Program> {
     })
 }
 
-/// Makes the folder anew, with the programs, stripped of what only a debugger wants and packed, and the script.
+/// Makes the folder anew, with the programs, stripped of what only a debugger wants and packed, and
+/// the script.
 fn gather(programs: &[Program], bundle: &Path) -> Result<()> {
     if bundle.exists() {
         std::fs::remove_dir_all(bundle)
@@ -172,7 +176,8 @@ fn gather(programs: &[Program], bundle: &Path) -> Result<()> {
         std::fs::copy(&program.executable, &target)
             .with_context(|| format!("cannot write {}", target.display()))?;
         process::run(process::command("strip").arg(&target))?;
-        // The script unpacks it: each program has the library in it, and together they are too large to send.
+        // The script unpacks it: each program has the library in it, and together they are too
+        // large to send.
         process::run(process::command("gzip").arg("--force").arg(&target))?;
     }
     let script = bundle.join("run.sh");
@@ -210,7 +215,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// What the bundle makes of an artifact of this package folder, target kind and name, built with a test harness or not.
+    /// What the bundle makes of an artifact of this package folder, target kind and name, built
+    /// with a test harness or not.
     fn chosen(folder: &str, kind: &str, name: &str, test: bool) -> Option<(Kind, String)> {
         let message = json!({
             "reason": "compiler-artifact",

@@ -1,4 +1,5 @@
-//! `cargo xtask kernels`: compiles CUDA C++ to the PTX that is checked in beside it, without a GPU or the CUDA toolkit.
+//! `cargo xtask kernels`: compiles CUDA C++ to the PTX that is checked in beside it, without a GPU
+//! or the CUDA toolkit.
 
 use std::path::{Path, PathBuf};
 
@@ -6,8 +7,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 
-/// What the first line of a source starts with that this chore compiles; NVRTC options for that file alone may follow.
-/// Sources without it come from elsewhere, and so does their PTX.
+/// What the first line of a source starts with that this chore compiles; NVRTC options for that
+/// file alone may follow. Sources without it come from elsewhere, and so does their PTX.
 const MARKER: &str = "// nvrtc:";
 
 /// Where the sources are.
@@ -17,8 +18,9 @@ const FOLDERS: [&str; 3] = [
     "crates/region/kernels",
 ];
 
-/// What every source is compiled with, unless it asks for another C++: the oldest architecture that Millstream supports, and an older C++, since with
-/// a newer one NVRTC 12.0 puts forty unused variables of `<nv/target>` into each module.
+/// What every source is compiled with, unless it asks for another C++: the oldest architecture that
+/// Millstream supports, and an older C++, since with a newer one NVRTC 12.0 puts forty unused
+/// variables of `<nv/target>` into each module.
 const OPTIONS: [&str; 2] = ["--gpu-architecture=compute_75", "--std=c++03"];
 
 /// What `cargo xtask kernels` is told.

@@ -1,4 +1,5 @@
-//! `cargo xtask`: the chores of this repository, as one small program that needs nothing but Rust, gcc and Python.
+//! `cargo xtask`: the chores of this repository, as one small program that needs nothing but Rust,
+//! gcc and Python.
 
 mod bench;
 mod breakages;
@@ -28,7 +29,8 @@ struct Arguments {
 enum Chore {
     /// Run everything that must hold before a change is merged, stopping at the first failure.
     Ci,
-    /// Measure what the library costs, beside the same work without it; `cargo xtask bench --help` says more.
+    /// Measure what the library costs, beside the same work without it; `cargo xtask bench --help`
+    /// says more.
     Bench(bench::Options),
     /// Break the code on purpose, one patch after another, and see the tests fail.
     Breakages(breakages::Options),
@@ -44,7 +46,8 @@ enum Chore {
     Targets,
     /// Run random programs for as long as you like.
     Programs(programs::Options),
-    /// Gather what is worth running on a GPU in gpu-bundle/, a folder that needs nothing but a driver.
+    /// Gather what is worth running on a GPU in gpu-bundle/, a folder that needs nothing but a
+    /// driver.
     Gpu(gpu::Options),
 }
 
@@ -63,7 +66,8 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // Without a stack trace, whatever RUST_BACKTRACE says: these errors are about the tree, not about this program.
+        // Without a stack trace, whatever RUST_BACKTRACE says: these errors are about the tree, not
+        // about this program.
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

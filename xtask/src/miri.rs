@@ -1,4 +1,5 @@
-//! `cargo xtask miri`: those tests that Miri can run, in Miri, which sees undefined behaviour that tests do not.
+//! `cargo xtask miri`: those tests that Miri can run, in Miri, which sees undefined behaviour that
+//! tests do not.
 
 use std::process::Stdio;
 
@@ -6,8 +7,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 
-/// The unit tests, as arguments of `cargo miri test`. They are what Miri gets through in minutes: the parts of the tracker
-/// that have no tests of very large tables and no property tests.
+/// The unit tests, as arguments of `cargo miri test`. They are what Miri gets through in minutes:
+/// the parts of the tracker that have no tests of very large tables and no property tests.
 const UNIT_TESTS: [&str; 7] = [
     "-p",
     "millstream",
@@ -18,8 +19,8 @@ const UNIT_TESTS: [&str; 7] = [
     "tracker::points",
 ];
 
-/// The documentation's examples of what waits for the device and of what shares memory with it, on the simulated device;
-/// those that copy mebibytes are left out.
+/// The documentation's examples of what waits for the device and of what shares memory with it, on
+/// the simulated device; those that copy mebibytes are left out.
 const EXAMPLES: [&str; 14] = [
     "-p",
     "millstream",
@@ -37,8 +38,8 @@ const EXAMPLES: [&str; 14] = [
     "scope::",
 ];
 
-/// What the examples need: threads of the library's own outlive them, and Miri's store buffers do not bear accesses of
-/// several sizes to one place, as simulated memory sees them.
+/// What the examples need: threads of the library's own outlive them, and Miri's store buffers do
+/// not bear accesses of several sizes to one place, as simulated memory sees them.
 const EXAMPLES_FLAGS: &str = "-Zmiri-disable-isolation -Zmiri-permissive-provenance \
                               -Zmiri-disable-weak-memory-emulation -Zmiri-ignore-leaks";
 

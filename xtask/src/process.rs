@@ -5,8 +5,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// The root of the repository. Cargo says where it is when it runs this program, and that is believed before what was true when
-/// the program was built: two checkouts that share an output folder share the program, too.
+/// The root of the repository. Cargo says where it is when it runs this program, and that is
+/// believed before what was true when the program was built: two checkouts that share an output
+/// folder share the program, too.
 pub(crate) fn root() -> PathBuf {
     let built_in = || env!("CARGO_MANIFEST_DIR").into();
     let mut folder = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(built_in));
@@ -26,7 +27,8 @@ pub(crate) fn command(program: &str) -> Command {
     command
 }
 
-/// Runs `command` with this program's own input and output; anything but success is an error that names the command.
+/// Runs `command` with this program's own input and output; anything but success is an error that
+/// names the command.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command
         .status()

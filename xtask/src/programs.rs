@@ -1,4 +1,5 @@
-//! `cargo xtask programs`: random programs for as long as one likes, drawn and judged as in the tests.
+//! `cargo xtask programs`: random programs for as long as one likes, drawn and judged as in the
+//! tests.
 
 use anyhow::Result;
 

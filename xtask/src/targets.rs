@@ -1,4 +1,5 @@
-//! `cargo xtask targets`: compiles the crates for other systems than this one, without running anything.
+//! `cargo xtask targets`: compiles the crates for other systems than this one, without running
+//! anything.
 
 use std::process::Stdio;
 
@@ -13,8 +14,8 @@ const TARGETS: [&str; 3] = [
     "aarch64-unknown-linux-gnu",
 ];
 
-/// Checks the libraries and programs of the workspace for every target whose standard library is there,
-/// or can be installed, and says which were not checked.
+/// Checks the libraries and programs of the workspace for every target whose standard library is
+/// there, or can be installed, and says which were not checked.
 pub(crate) fn run() -> Result<()> {
     for target in TARGETS {
         if !is_installed(target)? && !install(target) {

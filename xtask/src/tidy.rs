@@ -1,4 +1,5 @@
-//! `cargo xtask tidy`: the rules of this repository that no compiler knows, checked over every file of the tree.
+//! `cargo xtask tidy`: the rules of this repository that no compiler knows, checked over every file
+//! of the tree.
 
 mod allow_list;
 mod layers;

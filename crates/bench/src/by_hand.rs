@@ -1,6 +1,6 @@
-//! Upload, kernel and download of ordinary memory by hand, without Millstream: as fast as threads, page-locked chunks and the
-//! driver let it go. Each thread takes pieces of its own all the way, which only a kernel that works element by element
-//! allows.
+//! Upload, kernel and download of ordinary memory by hand, without Millstream: as fast as threads,
+//! page-locked chunks and the driver let it go. Each thread takes pieces of its own all the way,
+//! which only a kernel that works element by element allows.
 
 use std::{sync::Arc, thread};
 

@@ -30,7 +30,8 @@ struct Bar<'a> {
     class: &'static str,
 }
 
-/// An SVG picture of the rows that have a target and a figure; of several with one target, that which is furthest from it.
+/// An SVG picture of the rows that have a target and a figure; of several with one target, that
+/// which is furthest from it.
 pub(crate) fn draw(rows: &[Row]) -> String {
     let bars = bars(rows);
     let height = TOP + bars.len() * ROW_HEIGHT + BOTTOM;

@@ -1,4 +1,5 @@
-//! A page-locked chunk that the host fills or empties, and that the device copies: the two take turns.
+//! A page-locked chunk that the host fills or empties, and that the device copies: the two take
+//! turns.
 
 #![allow(
     unsafe_code,
@@ -49,7 +50,8 @@ impl Chunk {
     pub(crate) fn fill(&mut self, source: &[u8], stores: Stores) -> Result<()> {
         ensure!(source.len() <= self.host.bytes(), "the chunk is too small");
         self.wait()?;
-        // SAFETY: the memory is the chunk's, long enough, page-locked and so zeroed or written, and the device has done with it.
+        // SAFETY: the memory is the chunk's, long enough, page-locked and so zeroed or written, and
+        // the device has done with it.
         let target = unsafe { std::slice::from_raw_parts_mut(self.host.start(), source.len()) };
         copy(target, source, stores);
         Ok(())
@@ -100,7 +102,8 @@ pub(crate) fn copy(target: &mut [u8], source: &[u8], stores: Stores) {
     }
 }
 
-/// With 16-byte stores, which every x86-64 processor has. What is not aligned or too short is copied plainly.
+/// With 16-byte stores, which every x86-64 processor has. What is not aligned or too short is
+/// copied plainly.
 #[cfg(target_arch = "x86_64")]
 fn past_the_caches(target: &mut [u8], source: &[u8]) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};

@@ -34,8 +34,9 @@ fn row(row: &Row) -> Value {
     })
 }
 
-/// The rows of a program that prints `{"who": …, "rows": [{"target", "what", "unit", "figure"}, …]}`, where a row may name
-/// somebody else, with the raw figures of those rows of `ours` that are about the same.
+/// The rows of a program that prints `{"who": …, "rows": [{"target", "what", "unit", "figure"},
+/// …]}`, where a row may name somebody else, with the raw figures of those rows of `ours` that are
+/// about the same.
 pub(crate) fn read(text: &str, ours: &[Row]) -> Result<Vec<Row>> {
     let whole: Value = serde_json::from_str(text).context("that is not JSON")?;
     let who = whole["who"].as_str().context("nobody is named")?;

@@ -1,4 +1,5 @@
-//! `millstream-bench`: measures what the library costs, each figure beside the same work written directly against the driver.
+//! `millstream-bench`: measures what the library costs, each figure beside the same work written
+//! directly against the driver.
 
 mod by_hand;
 mod chart;

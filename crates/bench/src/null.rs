@@ -1,4 +1,5 @@
-//! A driver without a device: every call succeeds at once and moves nothing, so that what is left is Millstream's own work.
+//! A driver without a device: every call succeeds at once and moves nothing, so that what is left
+//! is Millstream's own work.
 
 #![allow(
     unsafe_code,
@@ -35,18 +36,21 @@ const ONLY: usize = 1;
 const FIRST_ADDRESS: u64 = 1 << 32;
 /// What addresses are multiples of.
 const ALIGNMENT: u64 = 256;
-/// How many bits of an event's word say how many operations were in front of it; the others say on which stream.
+/// How many bits of an event's word say how many operations were in front of it; the others say on
+/// which stream.
 const POSITION_BITS: u32 = 56;
 
-/// A driver that does nothing. The operations of a stream count as complete once `lag` later ones are enqueued behind them:
-/// with 0 at once, with the depth of a real stream's queue (rule 54) as late as a device can be.
+/// A driver that does nothing. The operations of a stream count as complete once `lag` later ones
+/// are enqueued behind them: with 0 at once, with the depth of a real stream's queue (rule 54) as
+/// late as a device can be.
 pub(crate) struct Null {
     lag: u64,
     started: Instant,
     /// Operations enqueued on each stream that was given out.
     enqueued: Vec<AtomicU64>,
     streams: AtomicU64,
-    /// Of each event, the stream that it was recorded on and how many operations were in front of it.
+    /// Of each event, the stream that it was recorded on and how many operations were in front of
+    /// it.
     events: Vec<AtomicU64>,
     free_events: Mutex<Vec<usize>>,
     next_address: AtomicU64,
@@ -101,7 +105,8 @@ struct Line {
     _words: [u128; 16],
 }
 
-/// One method: it does nothing, or only lengthens the queue of its stream. Those with a value are written out.
+/// One method: it does nothing, or only lengthens the queue of its stream. Those with a value are
+/// written out.
 macro_rules! inert_method {
     ([call] $name:ident($($arg:ident: $type:ty),*)) => {
         unsafe fn $name(&self, $(_: $type),*) -> Result<()> {

@@ -16,7 +16,8 @@ const TARGETS: [&str; 6] = ["T3", "T6", "T7", "T8", "T9", "T15"];
 /// Its exit status where there is no PyTorch, or no GPU for it.
 const NO_PYTORCH: i32 = 3;
 
-/// PyTorch's rows of the wanted targets, with the raw figures of `ours` where the work is the same; none without PyTorch.
+/// PyTorch's rows of the wanted targets, with the raw figures of `ours` where the work is the same;
+/// none without PyTorch.
 pub(crate) fn measure(
     quick: bool,
     wanted: &dyn Fn(&str) -> bool,

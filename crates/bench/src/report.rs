@@ -76,7 +76,8 @@ pub(crate) struct Row {
 const OURS: &str = "Millstream";
 
 impl Row {
-    /// A figure and that of the same work written directly against the driver; their ratio is judged.
+    /// A figure and that of the same work written directly against the driver; their ratio is
+    /// judged.
     pub(crate) fn times(
         target: &str,
         what: impl Into<String>,
@@ -91,7 +92,8 @@ impl Row {
         }
     }
 
-    /// A figure that is judged itself, beside that of the same work written directly against the driver.
+    /// A figure that is judged itself, beside that of the same work written directly against the
+    /// driver.
     pub(crate) fn count(
         target: &str,
         what: impl Into<String>,

@@ -1,4 +1,5 @@
-//! What the measurements run on: one device, opened by Millstream, by raw calls and, on a GPU, by cudarc.
+//! What the measurements run on: one device, opened by Millstream, by raw calls and, on a GPU, by
+//! cudarc.
 
 use std::sync::Arc;
 

@@ -12,7 +12,8 @@ use cudarc::{
 
 use crate::raw::BLOCK;
 
-/// Lets the first two devices reach each other's memory, by raw calls: cudarc's safe layer has none for it.
+/// Lets the first two devices reach each other's memory, by raw calls: cudarc's safe layer has none
+/// for it.
 pub(crate) fn enable_peer_access() -> Result<()> {
     let contexts = [CudaContext::new(0)?, CudaContext::new(1)?];
     for (here, there) in [(0, 1), (1, 0)] {
@@ -26,7 +27,8 @@ pub(crate) fn enable_peer_access() -> Result<()> {
     Ok(())
 }
 
-/// A context of cudarc's own making, which is the device's primary context as everyone else's. It counts its streams itself.
+/// A context of cudarc's own making, which is the device's primary context as everyone else's. It
+/// counts its streams itself.
 pub(crate) struct Rival {
     context: Arc<CudaContext>,
     vecadd: CudaFunction,
@@ -69,7 +71,8 @@ impl Rival {
         };
         let mut launch = stream.launch_builder(&self.vecadd);
         launch.arg(a).arg(b).arg(c).arg(&n);
-        // SAFETY: the arguments are those of vecadd.cu, whose threads touch `n` elements of each array.
+        // SAFETY: the arguments are those of vecadd.cu, whose threads touch `n` elements of each
+        // array.
         unsafe { launch.launch(config) }?;
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Times of several ways to do the same work: in short batches, one after the other, round by round, so that whatever else
-//! happens on the machine happens to all of them.
+//! Times of several ways to do the same work: in short batches, one after the other, round by
+//! round, so that whatever else happens on the machine happens to all of them.
 
 use anyhow::Result;
 
@@ -12,7 +12,8 @@ const WARM_UP_ROUNDS: usize = 3;
 pub(crate) struct Contender<'a> {
     /// Does it this many times.
     work: Box<dyn FnMut(usize) -> Result<()> + 'a>,
-    /// Waits, outside the measured time, until the device has nothing more to do: queues that fill up block (rule 54).
+    /// Waits, outside the measured time, until the device has nothing more to do: queues that fill
+    /// up block (rule 54).
     rest: Box<dyn FnMut() -> Result<()> + 'a>,
 }
 

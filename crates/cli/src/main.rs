@@ -1,4 +1,5 @@
-//! The `millstream` command: which devices there are, and what the simulated device makes of PTX files.
+//! The `millstream` command: which devices there are, and what the simulated device makes of PTX
+//! files.
 
 mod devices;
 mod ptx;
@@ -19,7 +20,8 @@ struct Arguments {
 enum Command {
     /// Lists the devices, and which one a program gets that leaves the choice to Millstream.
     ///
-    /// The environment variable MILLSTREAM_DEVICE decides for such programs: `cuda:0`, `sim`, or `sim:` with settings.
+    /// The environment variable MILLSTREAM_DEVICE decides for such programs: `cuda:0`, `sim`, or
+    /// `sim:` with settings.
     Devices,
     /// Lists the kernels of PTX files, or says why the simulated device cannot run them.
     ///

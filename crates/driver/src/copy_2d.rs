@@ -2,7 +2,8 @@
 
 use crate::DevicePtr;
 
-/// A copy of `height` rows of `width_bytes` each, which on either side lie a pitch apart (`CUDA_MEMCPY2D`, rule 52).
+/// A copy of `height` rows of `width_bytes` each, which on either side lie a pitch apart
+/// (`CUDA_MEMCPY2D`, rule 52).
 ///
 /// ```
 /// use millstream_driver::{Copy2d, DevicePtr, Side2d};
@@ -70,8 +71,8 @@ impl Side2d {
         }
     }
 
-    /// From the first byte of the first row to the last of the last, what lies between rows included. `None` if that
-    /// does not fit, 0 if there is no byte.
+    /// From the first byte of the first row to the last of the last, what lies between rows
+    /// included. `None` if that does not fit, 0 if there is no byte.
     #[must_use]
     pub fn span_bytes(&self, width_bytes: usize, height: usize) -> Option<usize> {
         match height.checked_sub(1) {

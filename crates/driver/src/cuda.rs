@@ -1,23 +1,27 @@
 //! libcuda behind the seam: found and loaded at run time, once for the process, never unloaded.
 //!
-//! [`Cuda::load`] opens NVIDIA's driver library through the system's loader, finds every function that the seam needs,
-//! initialises the driver and answers the one [`Cuda`] of this process, which is a [`Driver`]. Nothing of CUDA is needed
-//! to build, and a machine without a driver gets a [`LoadError`] that says what was tried.
+//! [`Cuda::load`] opens NVIDIA's driver library through the system's loader, finds every function
+//! that the seam needs, initialises the driver and answers the one [`Cuda`] of this process, which
+//! is a [`Driver`]. Nothing of CUDA is needed to build, and a machine without a driver gets a
+//! [`LoadError`] that says what was tried.
 //!
 //! # Current contexts
 //!
-//! CUDA keeps one *current context* for each host thread, and many functions work in it. The methods of [`Driver`] take
-//! the context as an argument. Those that name a stream or an event besides (launches, records, waits, queries,
-//! allocations in stream order) take the context from that handle and leave the thread's alone. For all others
-//! [`Cuda`] asks for the current context, makes its own current if it is another, and puts the other back when the
-//! call is over ([`CurrentContext`]); a thread without a current context keeps ours. So other code of the thread may change the current
-//! context between any two calls (`cuCtxSetCurrent`, the runtime API's `cudaSetDevice`), and finds its own unchanged.
+//! CUDA keeps one *current context* for each host thread, and many functions work in it. The
+//! methods of [`Driver`] take the context as an argument. Those that name a stream or an event
+//! besides (launches, records, waits, queries, allocations in stream order) take the context from
+//! that handle and leave the thread's alone. For all others [`Cuda`] asks for the current context,
+//! makes its own current if it is another, and puts the other back when the call is over
+//! ([`CurrentContext`]); a thread without a current context keeps ours. So other code of the thread
+//! may change the current context between any two calls (`cuCtxSetCurrent`, the runtime API's
+//! `cudaSetDevice`), and finds its own unchanged.
 //!
 //! # Files
 //!
 //! `api` declares and finds the functions, `library` opens and initialises, `calls` is the
 //! [`Driver`], `numbers` puts the seam's types into CUDA's, `module` compiles PTX, `host_function`
-//! carries closures through a C callback, and `fork` notes forked children, in which every call is refused.
+//! carries closures through a C callback, and `fork` notes forked children, in which every call is
+//! refused.
 
 pub mod api;
 mod calls;
@@ -58,12 +62,13 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// The process's libcuda, loaded and initialised by the first call. Every call gives the same answer: a driver that
-    /// was not there at first is not looked for again.
+    /// The process's libcuda, loaded and initialised by the first call. Every call gives the same
+    /// answer: a driver that was not there at first is not looked for again.
     ///
     /// # Errors
     ///
-    /// [`LoadError`] if there is no driver library, it is too old, it cannot be initialised, or it has no device.
+    /// [`LoadError`] if there is no driver library, it is too old, it cannot be initialised, or it
+    /// has no device.
     pub fn load() -> Result<Arc<Self>, LoadError> {
         static LOADED: OnceLock<Result<Arc<Cuda>, LoadError>> = OnceLock::new();
         LOADED

@@ -1,8 +1,9 @@
 //! The calling thread's current context: set for a while, and put back if it was another library's.
 //!
-//! The current context belongs to the thread, not to this library: `cuCtxSetCurrent` of other code, `cudaSetDevice` and
-//! a framework's device guard all change it between two of our calls. Nothing about it is therefore cached. Code that
-//! needs a current context asks for the present one (`cuCtxGetCurrent`, some 10 ns) and changes it only if it differs.
+//! The current context belongs to the thread, not to this library: `cuCtxSetCurrent` of other code,
+//! `cudaSetDevice` and a framework's device guard all change it between two of our calls. Nothing
+//! about it is therefore cached. Code that needs a current context asks for the present one
+//! (`cuCtxGetCurrent`, some 10 ns) and changes it only if it differs.
 
 #![allow(unsafe_code, reason = "makes contexts current")]
 
@@ -15,8 +16,8 @@ const NONE: ContextHandle = ContextHandle::from_raw(0);
 
 /// A context that is current on the calling thread until this is dropped.
 ///
-/// Dropping it puts back the context that was current before. Where there was none, the new one stays: other code of
-/// the thread expects none, and the next call saves setting it again.
+/// Dropping it puts back the context that was current before. Where there was none, the new one
+/// stays: other code of the thread expects none, and the next call saves setting it again.
 ///
 /// ```
 /// use millstream_driver::{CurrentContext, DeviceOrdinal, Driver, cuda::Cuda};
@@ -68,9 +69,10 @@ impl<D: Driver + ?Sized> Drop for CurrentContext<'_, D> {
     #[inline]
     fn drop(&mut self) {
         if let Some(before) = self.before {
-            // A failure means that its owner has destroyed that context meanwhile: there is nothing to put back.
-            // SAFETY: the context was current on this thread when this was made; its owner destroys it, if at all, on
-            // this thread or after this thread is done with it, and the driver refuses a handle that it does not know.
+            // A failure means that its owner has destroyed that context meanwhile: there is nothing
+            // to put back. SAFETY: the context was current on this thread when this was made; its
+            // owner destroys it, if at all, on this thread or after this thread is done with it,
+            // and the driver refuses a handle that it does not know.
             let _ = unsafe { self.driver.make_current(before) };
         }
     }

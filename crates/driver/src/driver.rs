@@ -15,8 +15,9 @@ use crate::{
 
 type Result<T> = std::result::Result<T, DriverError>;
 
-/// The least alignment of memory that a [`Driver`] allocates, in bytes: device, managed and page-locked
-/// memory alike. CUDA promises it of every address that one of its memory allocation routines returns.
+/// The least alignment of memory that a [`Driver`] allocates, in bytes: device, managed and
+/// page-locked memory alike. CUDA promises it of every address that one of its memory allocation
+/// routines returns.
 ///
 /// Page-locked and managed memory usually begins with a page. A driver need not keep to that.
 ///
@@ -114,7 +115,8 @@ impl LaunchDims {
     }
 }
 
-/// Priorities that a device's streams can have; lower numbers run first (`cuCtxGetStreamPriorityRange`).
+/// Priorities that a device's streams can have; lower numbers run first
+/// (`cuCtxGetStreamPriorityRange`).
 ///
 /// ```
 /// let range = millstream_driver::PriorityRange { least: 0, greatest: -5 };
@@ -150,26 +152,28 @@ pub type HostFunction = Box<dyn FnOnce() + Send>;
 
 /// One GPU driver.
 ///
-/// Every method stands for the `cu*` function that its page names and has that function's behaviour; the context that
-/// the function wants current is an argument, and the implementation sees to it. Handles must come from the same
-/// driver. Any method may be called from any thread at any time unless its page says otherwise.
+/// Every method stands for the `cu*` function that its page names and has that function's
+/// behaviour; the context that the function wants current is an argument, and the implementation
+/// sees to it. Handles must come from the same driver. Any method may be called from any thread at
+/// any time unless its page says otherwise.
 ///
 /// # Errors
 ///
-/// Every fallible method answers a [`DriverError`] that names the call. Because work is asynchronous, any call may also
-/// answer the failure of earlier work; a failure for which [`ResultCode::is_sticky`](crate::ResultCode::is_sticky) holds
-/// means that the context is lost.
+/// Every fallible method answers a [`DriverError`] that names the call. Because work is
+/// asynchronous, any call may also answer the failure of earlier work; a failure for which
+/// [`ResultCode::is_sticky`](crate::ResultCode::is_sticky) holds means that the context is lost.
 pub trait Driver: Send + Sync + fmt::Debug {
     /// What stands behind the seam, for people: `libcuda 13.0`, `the simulator`.
     fn name(&self) -> String;
 
-    /// A number that tells living drivers apart: two that answer the same are the same driver behind two pointers.
+    /// A number that tells living drivers apart: two that answer the same are the same driver
+    /// behind two pointers.
     fn identity(&self) -> usize {
         std::ptr::from_ref(self).cast::<()>().addr()
     }
 
-    /// A number that two drivers share if their handles mean the same: a driver in front of another answers what that one
-    /// does.
+    /// A number that two drivers share if their handles mean the same: a driver in front of another
+    /// answers what that one does.
     fn handle_space(&self) -> usize {
         self.identity()
     }
@@ -177,7 +181,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// Whether the device is a simulation.
     fn is_simulated(&self) -> bool;
 
-    /// Nanoseconds on the host's clock since some fixed point: real time, or the simulated device's virtual time.
+    /// Nanoseconds on the host's clock since some fixed point: real time, or the simulated device's
+    /// virtual time.
     fn now_ns(&self) -> u64;
 
     /// Lets the calling thread sleep for about `duration` on that same clock. May return early.
@@ -189,26 +194,29 @@ pub trait Driver: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Told by whoever touches memory with the host's own loads and stores that a device may use as well: at the beginning of
-    /// the access and again at its end. A GPU's driver makes nothing of it; one that checks may.
+    /// Told by whoever touches memory with the host's own loads and stores that a device may use as
+    /// well: at the beginning of the access and again at its end. A GPU's driver makes nothing of
+    /// it; one that checks may.
     fn note_host_access(&self, _access: &HostAccess) {}
 
-    /// Told by whoever gives an allocation out again without a call that would end its life and begin another's. For all that
-    /// is enqueued later its content is undefined, as a new one's is. A GPU's driver makes nothing of it; one that checks may.
+    /// Told by whoever gives an allocation out again without a call that would end its life and
+    /// begin another's. For all that is enqueued later its content is undefined, as a new one's is.
+    /// A GPU's driver makes nothing of it; one that checks may.
     fn note_memory_reuse(&self, _reuse: &MemoryReuse) {}
 
     /// Declares which parameters of a kernel are arrays of floating-point numbers. A GPU's driver
     /// ignores it; the simulated one compares it with the kernel's accesses.
     fn note_float_operands(&self, _function: FunctionHandle, _operands: &[FloatOperand]) {}
 
-    /// Makes the context current on the calling thread (`cuCtxSetCurrent`), for functions of other libraries that work in
-    /// the current one; a null handle makes none current. The methods here need no such call. Callers that are to leave
-    /// the thread as they found it use [`CurrentContext`](crate::CurrentContext).
+    /// Makes the context current on the calling thread (`cuCtxSetCurrent`), for functions of other
+    /// libraries that work in the current one; a null handle makes none current. The methods here
+    /// need no such call. Callers that are to leave the thread as they found it use
+    /// [`CurrentContext`](crate::CurrentContext).
     ///
     /// # Errors
     ///
-    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) unless the driver is libcuda: other libraries know
-    /// nothing of any other's contexts.
+    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) unless the driver is
+    /// libcuda: other libraries know nothing of any other's contexts.
     ///
     /// # Safety
     ///
@@ -220,11 +228,13 @@ pub trait Driver: Send + Sync + fmt::Debug {
         ))
     }
 
-    /// The context that is current on the calling thread (`cuCtxGetCurrent`); a null handle if there is none.
+    /// The context that is current on the calling thread (`cuCtxGetCurrent`); a null handle if
+    /// there is none.
     ///
     /// # Errors
     ///
-    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) unless the driver is libcuda.
+    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) unless the driver is
+    /// libcuda.
     fn current_context(&self) -> Result<ContextHandle> {
         Err(DriverError::new(
             "cuCtxGetCurrent",
@@ -251,7 +261,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// One attribute of the device (`cuDeviceGetAttribute`).
     fn device_attribute(&self, device: DeviceOrdinal, attribute: DeviceAttribute) -> Result<i32>;
 
-    /// Takes a reference to the device's primary context, made if it is not there yet (`cuDevicePrimaryCtxRetain`).
+    /// Takes a reference to the device's primary context, made if it is not there yet
+    /// (`cuDevicePrimaryCtxRetain`).
     fn primary_context_retain(&self, device: DeviceOrdinal) -> Result<ContextHandle>;
 
     /// Gives one reference back; the last one destroys the context (`cuDevicePrimaryCtxRelease`).
@@ -275,8 +286,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// `context` is alive.
     unsafe fn stream_priority_range(&self, context: ContextHandle) -> Result<PriorityRange>;
 
-    /// Makes a stream (`cuStreamCreateWithPriority`). A non-blocking stream is exempt from the legacy default stream's
-    /// barriers (rules 17 and 18). A priority outside the range is clamped.
+    /// Makes a stream (`cuStreamCreateWithPriority`). A non-blocking stream is exempt from the
+    /// legacy default stream's barriers (rules 17 and 18). A priority outside the range is clamped.
     ///
     /// # Safety
     ///
@@ -288,7 +299,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
         priority: i32,
     ) -> Result<StreamHandle>;
 
-    /// Gives the stream up (`cuStreamDestroy`). Returns at once; work already enqueued completes (rule 21).
+    /// Gives the stream up (`cuStreamDestroy`). Returns at once; work already enqueued completes
+    /// (rule 21).
     ///
     /// # Safety
     ///
@@ -314,8 +326,9 @@ pub trait Driver: Send + Sync + fmt::Debug {
     unsafe fn stream_synchronize(&self, context: ContextHandle, stream: StreamHandle)
     -> Result<()>;
 
-    /// Holds back later work of the stream, on the device, until what `event` captured is done (`cuStreamWaitEvent`,
-    /// rules 22 to 24). The event may belong to another context (rule 26). Never blocks the host.
+    /// Holds back later work of the stream, on the device, until what `event` captured is done
+    /// (`cuStreamWaitEvent`, rules 22 to 24). The event may belong to another context (rule 26).
+    /// Never blocks the host.
     ///
     /// # Safety
     ///
@@ -353,7 +366,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
         stream: StreamHandle,
     ) -> Result<()>;
 
-    /// Whether what the event captured is done; a never-recorded event is (`cuEventQuery`, rule 22). Never blocks.
+    /// Whether what the event captured is done; a never-recorded event is (`cuEventQuery`, rule
+    /// 22). Never blocks.
     ///
     /// # Safety
     ///
@@ -367,7 +381,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// `event` is alive.
     unsafe fn event_synchronize(&self, context: ContextHandle, event: EventHandle) -> Result<()>;
 
-    /// Milliseconds from one event to the other (`cuEventElapsedTime`); both of [`EventKind::Timing`] and complete.
+    /// Milliseconds from one event to the other (`cuEventElapsedTime`); both of
+    /// [`EventKind::Timing`] and complete.
     ///
     /// # Safety
     ///
@@ -386,21 +401,22 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// `context` is alive.
     unsafe fn mem_info(&self, context: ContextHandle) -> Result<(u64, u64)>;
 
-    /// Allocates device memory, usable at once on every stream (`cuMemAlloc`). The content is undefined.
-    /// The address is a multiple of [`ALLOCATION_ALIGNMENT`], and so are those of the other allocations.
+    /// Allocates device memory, usable at once on every stream (`cuMemAlloc`). The content is
+    /// undefined. The address is a multiple of [`ALLOCATION_ALIGNMENT`], and so are those of the
+    /// other allocations.
     ///
     /// # Safety
     ///
     /// `context` is alive.
     unsafe fn mem_alloc(&self, context: ContextHandle, bytes: usize) -> Result<DevicePtr>;
 
-    /// Allocates managed memory, which the host and every device reach at the same address (`cuMemAllocManaged`, attached
-    /// globally, rule 49). The content is undefined. The host's pointer is
-    /// [`with_exposed_provenance_mut`](std::ptr::with_exposed_provenance_mut) of the address, a multiple of
-    /// [`ALLOCATION_ALIGNMENT`].
+    /// Allocates managed memory, which the host and every device reach at the same address
+    /// (`cuMemAllocManaged`, attached globally, rule 49). The content is undefined. The host's
+    /// pointer is [`with_exposed_provenance_mut`](std::ptr::with_exposed_provenance_mut) of the
+    /// address, a multiple of [`ALLOCATION_ALIGNMENT`].
     ///
-    /// Where [`CONCURRENT_MANAGED_ACCESS`](DeviceAttribute::CONCURRENT_MANAGED_ACCESS) is 0, the host must not touch any
-    /// managed memory while a kernel runs (rule 50).
+    /// Where [`CONCURRENT_MANAGED_ACCESS`](DeviceAttribute::CONCURRENT_MANAGED_ACCESS) is 0, the
+    /// host must not touch any managed memory while a kernel runs (rule 50).
     ///
     /// # Errors
     ///
@@ -412,19 +428,21 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// `context` is alive.
     unsafe fn mem_alloc_managed(&self, context: ContextHandle, bytes: usize) -> Result<DevicePtr>;
 
-    /// Moves managed memory to where it will be used, in stream order (`cuMemPrefetchAsync`, rule 51). No value changes.
+    /// Moves managed memory to where it will be used, in stream order (`cuMemPrefetchAsync`, rule
+    /// 51). No value changes.
     ///
     /// # Errors
     ///
-    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) if the driver has no such function,
-    /// [`ResultCode::INVALID_DEVICE`](crate::ResultCode::INVALID_DEVICE) for a device whose
-    /// [`CONCURRENT_MANAGED_ACCESS`](DeviceAttribute::CONCURRENT_MANAGED_ACCESS) is 0,
-    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for memory that is not managed.
+    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) if the driver has no such
+    /// function, [`ResultCode::INVALID_DEVICE`](crate::ResultCode::INVALID_DEVICE) for a device
+    /// whose [`CONCURRENT_MANAGED_ACCESS`](DeviceAttribute::CONCURRENT_MANAGED_ACCESS) is 0,
+    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for memory that is not
+    /// managed.
     ///
     /// # Safety
     ///
-    /// The range, of at least one byte, lies in one managed allocation that lives until the prefetch is done. `stream` is
-    /// alive and belongs to `context`.
+    /// The range, of at least one byte, lies in one managed allocation that lives until the
+    /// prefetch is done. `stream` is alive and belongs to `context`.
     unsafe fn mem_prefetch_async(
         &self,
         context: ContextHandle,
@@ -434,7 +452,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
         stream: StreamHandle,
     ) -> Result<()>;
 
-    /// Tells how managed memory will be used (`cuMemAdvise`, rule 51): at once, outside stream order, and only a hint.
+    /// Tells how managed memory will be used (`cuMemAdvise`, rule 51): at once, outside stream
+    /// order, and only a hint.
     ///
     /// # Errors
     ///
@@ -452,16 +471,18 @@ pub trait Driver: Send + Sync + fmt::Debug {
         location: ManagedLocation,
     ) -> Result<()>;
 
-    /// Frees memory of [`mem_alloc`](Self::mem_alloc), [`mem_alloc_async`](Self::mem_alloc_async) (`cuMemFree`, rule 33)
-    /// or [`mem_alloc_managed`](Self::mem_alloc_managed). The host waits until the device is idle (rule 30).
+    /// Frees memory of [`mem_alloc`](Self::mem_alloc), [`mem_alloc_async`](Self::mem_alloc_async)
+    /// (`cuMemFree`, rule 33) or [`mem_alloc_managed`](Self::mem_alloc_managed). The host waits
+    /// until the device is idle (rule 30).
     ///
     /// # Safety
     ///
     /// `pointer` is a live allocation's start, and no later operation uses the allocation.
     unsafe fn mem_free(&self, context: ContextHandle, pointer: DevicePtr) -> Result<()>;
 
-    /// Allocates from the default pool of the stream's device, in stream order (`cuMemAllocAsync`, rules 31 and 32): the
-    /// address is known at once, but only work ordered after this point of the stream may touch it.
+    /// Allocates from the default pool of the stream's device, in stream order (`cuMemAllocAsync`,
+    /// rules 31 and 32): the address is known at once, but only work ordered after this point of
+    /// the stream may touch it.
     ///
     /// # Safety
     ///
@@ -477,8 +498,9 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ///
     /// # Safety
     ///
-    /// `pointer` is a live allocation's start; every use of it is ordered before this point of the stream; no operation
-    /// enqueued later, on any stream, uses it. `stream` is alive and belongs to `context`.
+    /// `pointer` is a live allocation's start; every use of it is ordered before this point of the
+    /// stream; no operation enqueued later, on any stream, uses it. `stream` is alive and belongs
+    /// to `context`.
     unsafe fn mem_free_async(
         &self,
         context: ContextHandle,
@@ -489,15 +511,16 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// The device's default pool (`cuDeviceGetDefaultMemPool`).
     fn default_pool(&self, device: DeviceOrdinal) -> Result<PoolHandle>;
 
-    /// How much freed memory a pool keeps at the next synchronisation rather than give it back to the system
-    /// (`CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`, rule 36).
+    /// How much freed memory a pool keeps at the next synchronisation rather than give it back to
+    /// the system (`CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`, rule 36).
     ///
     /// # Safety
     ///
     /// `pool` is alive.
     unsafe fn pool_set_release_threshold(&self, pool: PoolHandle, bytes: u64) -> Result<()>;
 
-    /// Gives unused memory back to the system until at most `keep_bytes` are reserved (`cuMemPoolTrimTo`, rule 36).
+    /// Gives unused memory back to the system until at most `keep_bytes` are reserved
+    /// (`cuMemPoolTrimTo`, rule 36).
     ///
     /// # Safety
     ///
@@ -511,19 +534,22 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// `pool` is alive.
     unsafe fn pool_usage(&self, pool: PoolHandle) -> Result<PoolUsage>;
 
-    /// Allocates page-locked host memory that every context can use (`cuMemHostAlloc`, portable). Host and device share
-    /// the address, a multiple of [`ALLOCATION_ALIGNMENT`]. The content is undefined.
+    /// Allocates page-locked host memory that every context can use (`cuMemHostAlloc`, portable).
+    /// Host and device share the address, a multiple of [`ALLOCATION_ALIGNMENT`]. The content is
+    /// undefined.
     ///
     /// # Safety
     ///
     /// `context` is alive; `bytes` is not 0.
     unsafe fn host_alloc(&self, context: ContextHandle, bytes: usize) -> Result<NonNull<u8>>;
 
-    /// Frees page-locked host memory (`cuMemFreeHost`). The host waits until the device is idle (rule 30).
+    /// Frees page-locked host memory (`cuMemFreeHost`). The host waits until the device is idle
+    /// (rule 30).
     ///
     /// # Safety
     ///
-    /// `pointer` came from [`host_alloc`](Self::host_alloc), is not freed yet, and no later operation uses it.
+    /// `pointer` came from [`host_alloc`](Self::host_alloc), is not freed yet, and no later
+    /// operation uses it.
     unsafe fn host_free(&self, context: ContextHandle, pointer: NonNull<u8>) -> Result<()>;
 
     /// Page-locks memory that the host already has (`cuMemHostRegister`, portable).
@@ -538,8 +564,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
         bytes: usize,
     ) -> Result<()>;
 
-    /// Undoes [`host_register`](Self::host_register) (`cuMemHostUnregister`). The host waits until the device is idle
-    /// (rule 30).
+    /// Undoes [`host_register`](Self::host_register) (`cuMemHostUnregister`). The host waits until
+    /// the device is idle (rule 30).
     ///
     /// # Safety
     ///
@@ -550,8 +576,9 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ///
     /// # Safety
     ///
-    /// `source` is readable and `target` writable for `bytes`, and nothing else writes the one or uses the other until
-    /// the copy is done, which for a pageable source may be after the call returns.
+    /// `source` is readable and `target` writable for `bytes`, and nothing else writes the one or
+    /// uses the other until the copy is done, which for a pageable source may be after the call
+    /// returns.
     unsafe fn copy_host_to_device(
         &self,
         context: ContextHandle,
@@ -564,7 +591,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ///
     /// # Safety
     ///
-    /// As [`copy_host_to_device`](Self::copy_host_to_device), the other way round; complete on return.
+    /// As [`copy_host_to_device`](Self::copy_host_to_device), the other way round; complete on
+    /// return.
     unsafe fn copy_device_to_host(
         &self,
         context: ContextHandle,
@@ -573,11 +601,13 @@ pub trait Driver: Send + Sync + fmt::Debug {
         bytes: usize,
     ) -> Result<()>;
 
-    /// Copies within the device on the legacy default stream (`cuMemcpyDtoD`, rule 4): may return before it is done.
+    /// Copies within the device on the legacy default stream (`cuMemcpyDtoD`, rule 4): may return
+    /// before it is done.
     ///
     /// # Safety
     ///
-    /// Both ranges are live and do not overlap, and nothing unordered with the copy writes the source or uses the target.
+    /// Both ranges are live and do not overlap, and nothing unordered with the copy writes the
+    /// source or uses the target.
     unsafe fn copy_device_to_device(
         &self,
         context: ContextHandle,
@@ -586,8 +616,9 @@ pub trait Driver: Send + Sync + fmt::Debug {
         bytes: usize,
     ) -> Result<()>;
 
-    /// Copies between two addresses of the unified address space, host or device, on the legacy default stream
-    /// (`cuMemcpy`). From host to host it is fully synchronous (rule 5), else as the copy of that direction above.
+    /// Copies between two addresses of the unified address space, host or device, on the legacy
+    /// default stream (`cuMemcpy`). From host to host it is fully synchronous (rule 5), else as the
+    /// copy of that direction above.
     ///
     /// # Safety
     ///
@@ -600,17 +631,20 @@ pub trait Driver: Send + Sync + fmt::Debug {
         bytes: usize,
     ) -> Result<()>;
 
-    /// Enqueues a copy from host to device whose source, page-locked or not, has been read before the call returns
-    /// (`cuMemcpyBatchAsync` of one copy, with the source's access order *during API call*, rule 14).
+    /// Enqueues a copy from host to device whose source, page-locked or not, has been read before
+    /// the call returns (`cuMemcpyBatchAsync` of one copy, with the source's access order *during
+    /// API call*, rule 14).
     ///
     /// # Errors
     ///
-    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) with a driver older than CUDA 12.8.
+    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) with a driver older than
+    /// CUDA 12.8.
     ///
     /// # Safety
     ///
-    /// `source` is readable for `bytes` during the call; `target` is writable for `bytes`, and work that touches it is
-    /// ordered with the copy. `stream` is alive, belongs to `context`, and is not the legacy default stream.
+    /// `source` is readable for `bytes` during the call; `target` is writable for `bytes`, and work
+    /// that touches it is ordered with the copy. `stream` is alive, belongs to `context`, and is
+    /// not the legacy default stream.
     unsafe fn copy_captured_async(
         &self,
         context: ContextHandle,
@@ -620,13 +654,15 @@ pub trait Driver: Send + Sync + fmt::Debug {
         stream: StreamHandle,
     ) -> Result<()>;
 
-    /// Enqueues a copy from host to device (`cuMemcpyHtoDAsync`). A page-locked source is read when the copy runs (rule
-    /// 7); a pageable one is staged first, and the call may block meanwhile (rules 8 and 10).
+    /// Enqueues a copy from host to device (`cuMemcpyHtoDAsync`). A page-locked source is read when
+    /// the copy runs (rule 7); a pageable one is staged first, and the call may block meanwhile
+    /// (rules 8 and 10).
     ///
     /// # Safety
     ///
-    /// `source` is readable for `bytes` and not written until the copy is done; `target` is writable for `bytes`; work
-    /// that touches either is ordered with the copy. `stream` is alive and belongs to `context`.
+    /// `source` is readable for `bytes` and not written until the copy is done; `target` is
+    /// writable for `bytes`; work that touches either is ordered with the copy. `stream` is alive
+    /// and belongs to `context`.
     unsafe fn copy_host_to_device_async(
         &self,
         context: ContextHandle,
@@ -636,13 +672,14 @@ pub trait Driver: Send + Sync + fmt::Debug {
         stream: StreamHandle,
     ) -> Result<()>;
 
-    /// Enqueues a copy from device to host (`cuMemcpyDtoHAsync`, rules 7 and 9). With a pageable target the call may
-    /// block until the copy is done; whether it does is not to be relied on.
+    /// Enqueues a copy from device to host (`cuMemcpyDtoHAsync`, rules 7 and 9). With a pageable
+    /// target the call may block until the copy is done; whether it does is not to be relied on.
     ///
     /// # Safety
     ///
-    /// `target` is writable for `bytes` and not touched until the copy is done; `source` is readable for `bytes`; work
-    /// that touches either is ordered with the copy. `stream` is alive and belongs to `context`.
+    /// `target` is writable for `bytes` and not touched until the copy is done; `source` is
+    /// readable for `bytes`; work that touches either is ordered with the copy. `stream` is alive
+    /// and belongs to `context`.
     unsafe fn copy_device_to_host_async(
         &self,
         context: ContextHandle,
@@ -656,8 +693,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ///
     /// # Safety
     ///
-    /// Both ranges are live for `bytes` and do not overlap; work that touches either is ordered with the copy. `stream`
-    /// is alive and belongs to `context`.
+    /// Both ranges are live for `bytes` and do not overlap; work that touches either is ordered
+    /// with the copy. `stream` is alive and belongs to `context`.
     unsafe fn copy_device_to_device_async(
         &self,
         context: ContextHandle,
@@ -667,8 +704,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
         stream: StreamHandle,
     ) -> Result<()>;
 
-    /// Enqueues a copy between two addresses of the unified address space, host or device (`cuMemcpyAsync`); from host
-    /// to host it is synchronous (rule 11).
+    /// Enqueues a copy between two addresses of the unified address space, host or device
+    /// (`cuMemcpyAsync`); from host to host it is synchronous (rule 11).
     ///
     /// # Safety
     ///
@@ -682,20 +719,22 @@ pub trait Driver: Send + Sync + fmt::Debug {
         stream: StreamHandle,
     ) -> Result<()>;
 
-    /// Enqueues a copy of rows (`cuMemcpy2DAsync`, rule 52). To each side the rules of the copy in that direction apply: a
-    /// page-locked side is touched when the copy runs (rule 7), with a pageable one the call may block (rules 8 to 10),
-    /// and from host to host it is synchronous (rule 11). A copy of no bytes enqueues nothing.
+    /// Enqueues a copy of rows (`cuMemcpy2DAsync`, rule 52). To each side the rules of the copy in
+    /// that direction apply: a page-locked side is touched when the copy runs (rule 7), with a
+    /// pageable one the call may block (rules 8 to 10), and from host to host it is synchronous
+    /// (rule 11). A copy of no bytes enqueues nothing.
     ///
     /// # Errors
     ///
-    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for a pitch shorter than the width or longer than
-    /// [`MAX_PITCH`](DeviceAttribute::MAX_PITCH).
+    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for a pitch shorter than the
+    /// width or longer than [`MAX_PITCH`](DeviceAttribute::MAX_PITCH).
     ///
     /// # Safety
     ///
-    /// Every row of the source is readable and every row of the target writable, and no row of the one overlaps a row of
-    /// the other. Until the copy is done, a host source is not written and a host target not touched. Work that touches
-    /// the rows is ordered with the copy. Bytes between rows are not touched. `stream` is alive and belongs to `context`.
+    /// Every row of the source is readable and every row of the target writable, and no row of the
+    /// one overlaps a row of the other. Until the copy is done, a host source is not written and a
+    /// host target not touched. Work that touches the rows is ordered with the copy. Bytes between
+    /// rows are not touched. `stream` is alive and belongs to `context`.
     unsafe fn copy_2d_async(
         &self,
         context: ContextHandle,
@@ -707,8 +746,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ///
     /// # Safety
     ///
-    /// `target` is live for `count` elements and aligned to one; work that touches it is ordered with the fill. `stream`
-    /// is alive and belongs to `context`.
+    /// `target` is live for `count` elements and aligned to one; work that touches it is ordered
+    /// with the fill. `stream` is alive and belongs to `context`.
     unsafe fn memset_async(
         &self,
         context: ContextHandle,
@@ -723,9 +762,9 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// # Errors
     ///
     /// [`ResultCode::INVALID_PTX`](crate::ResultCode::INVALID_PTX) or
-    /// [`ResultCode::INVALID_IMAGE`](crate::ResultCode::INVALID_IMAGE) for what is not PTX text, a binary
-    /// image for instance, or text with a zero byte inside. For PTX that does not compile, the detail is
-    /// the compiler's log: line, opcode, reason.
+    /// [`ResultCode::INVALID_IMAGE`](crate::ResultCode::INVALID_IMAGE) for what is not PTX text, a
+    /// binary image for instance, or text with a zero byte inside. For PTX that does not compile,
+    /// the detail is the compiler's log: line, opcode, reason.
     ///
     /// # Safety
     ///
@@ -736,7 +775,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ///
     /// # Safety
     ///
-    /// `module` is alive, no kernel of it is running or enqueued, and no handle of it is used again.
+    /// `module` is alive, no kernel of it is running or enqueued, and no handle of it is used
+    /// again.
     unsafe fn module_unload(&self, context: ContextHandle, module: ModuleHandle) -> Result<()>;
 
     /// A kernel of the module by its name in the PTX (`cuModuleGetFunction`).
@@ -763,12 +803,14 @@ pub trait Driver: Send + Sync + fmt::Debug {
         name: &str,
     ) -> Result<(DevicePtr, usize)>;
 
-    /// Loads the kernel's code onto the device (`cuFuncLoad`, rule 53), which otherwise happens at its first launch and
-    /// may then wait for kernels that run. So may the first launch of what is loaded while kernels run.
+    /// Loads the kernel's code onto the device (`cuFuncLoad`, rule 53), which otherwise happens at
+    /// its first launch and may then wait for kernels that run. So may the first launch of what is
+    /// loaded while kernels run.
     ///
     /// # Errors
     ///
-    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) with a driver older than CUDA 12.4.
+    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) with a driver older than
+    /// CUDA 12.4.
     ///
     /// # Safety
     ///
@@ -787,14 +829,14 @@ pub trait Driver: Send + Sync + fmt::Debug {
         attribute: FunctionAttribute,
     ) -> Result<i32>;
 
-    /// Sets one attribute of the kernel, for launches from now on (`cuFuncSetAttribute`, rule 57). Of the
-    /// attributes named here, [`MAX_DYNAMIC_SHARED_BYTES`](FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES)
-    /// can be set.
+    /// Sets one attribute of the kernel, for launches from now on (`cuFuncSetAttribute`, rule 57).
+    /// Of the attributes named here,
+    /// [`MAX_DYNAMIC_SHARED_BYTES`](FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES) can be set.
     ///
     /// # Errors
     ///
-    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for a value that is out of range, or
-    /// an attribute that cannot be set.
+    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for a value that is out of
+    /// range, or an attribute that cannot be set.
     ///
     /// # Safety
     ///
@@ -807,18 +849,21 @@ pub trait Driver: Send + Sync + fmt::Debug {
         value: i32,
     ) -> Result<()>;
 
-    /// Enqueues a kernel (`cuLaunchKernel`, rule 13). The arguments are copied before the call returns.
+    /// Enqueues a kernel (`cuLaunchKernel`, rule 13). The arguments are copied before the call
+    /// returns.
     ///
     /// # Errors
     ///
-    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for a shape that the device cannot have, and for
-    /// more dynamic shared memory than [`FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES`] allows (rule 57).
+    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for a shape that the device
+    /// cannot have, and for more dynamic shared memory than
+    /// [`FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES`] allows (rule 57).
     ///
     /// # Safety
     ///
-    /// `params` holds one pointer per parameter of the kernel, each to a readable value of that parameter's size and
-    /// alignment. What the kernel will touch through them is live, and work that touches the same is ordered with it.
-    /// `stream` is alive and belongs to `context`, and so does `function`.
+    /// `params` holds one pointer per parameter of the kernel, each to a readable value of that
+    /// parameter's size and alignment. What the kernel will touch through them is live, and work
+    /// that touches the same is ordered with it. `stream` is alive and belongs to `context`, and so
+    /// does `function`.
     unsafe fn launch_kernel(
         &self,
         context: ContextHandle,
@@ -828,9 +873,9 @@ pub trait Driver: Send + Sync + fmt::Debug {
         params: &[*const c_void],
     ) -> Result<()>;
 
-    /// Enqueues a function of the host (`cuLaunchHostFunc`): runs in stream order on a thread of the driver and holds
-    /// back later work of the stream (rule 27). After a context error it is never called, and is leaked (rule 28). A
-    /// panic in it is caught and dropped.
+    /// Enqueues a function of the host (`cuLaunchHostFunc`): runs in stream order on a thread of
+    /// the driver and holds back later work of the stream (rule 27). After a context error it is
+    /// never called, and is leaked (rule 28). A panic in it is caught and dropped.
     ///
     /// # Safety
     ///

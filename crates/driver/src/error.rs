@@ -1,8 +1,10 @@
-//! What a driver call can answer when it fails: the call, its numeric result, and what more is known.
+//! What a driver call can answer when it fails: the call, its numeric result, and what more is
+//! known.
 
 use std::{fmt, sync::Arc};
 
-/// A driver's numeric result (`CUresult`). Any number may come back, also ones that this list does not name.
+/// A driver's numeric result (`CUresult`). Any number may come back, also ones that this list does
+/// not name.
 ///
 /// ```
 /// use millstream_driver::ResultCode;
@@ -19,7 +21,8 @@ macro_rules! codes {
         impl ResultCode {
             $($(#[$doc])* pub const $name: Self = Self($value);)*
 
-            /// The name in CUDA's headers, without `CUDA_ERROR_`, when the number is one of this list.
+            /// The name in CUDA's headers, without `CUDA_ERROR_`, when the number is one of this
+            /// list.
             #[must_use]
             pub fn name(self) -> Option<&'static str> {
                 match self {
@@ -60,7 +63,8 @@ codes! {
     NVLINK_UNCORRECTABLE = 220;
     /// PTX newer than the driver.
     UNSUPPORTED_PTX_VERSION = 222;
-    /// A failure that the device contained, as of an access to a peer's memory. The context is lost.
+    /// A failure that the device contained, as of an access to a peer's memory. The context is
+    /// lost.
     CONTAINED = 226;
     /// A library symbol is missing.
     SHARED_OBJECT_SYMBOL_NOT_FOUND = 302;
@@ -68,7 +72,8 @@ codes! {
     INVALID_HANDLE = 400;
     /// A named symbol was not found.
     NOT_FOUND = 500;
-    /// The work is not yet complete. Queries turn this into [`Completion::Pending`](crate::Completion::Pending).
+    /// The work is not yet complete. Queries turn this into
+    /// [`Completion::Pending`](crate::Completion::Pending).
     NOT_READY = 600;
     /// A kernel touched an address that is not mapped. The context is lost.
     ILLEGAL_ADDRESS = 700;
@@ -127,14 +132,17 @@ impl ResultCode {
         self.0
     }
 
-    /// Whether the context is lost for good after this result: every later call in it fails as well.
+    /// Whether the context is lost for good after this result: every later call in it fails as
+    /// well.
     ///
-    /// Those are the results of which NVIDIA says that any further work will return the same error, or that the process
-    /// has to be started again: 700, 702, 710, 714 to 719 and 721 (a kernel failed), 226 (a failure that was contained),
-    /// 810 (ended by the multi-process service), 911 (a device outside CUDA failed). Then those after which there is no
-    /// context to go on with, 4 and 709. And 214 and 220, uncorrectable errors of memory and links, of which NVIDIA says
-    /// only that they were found while work ran: which work they spoilt is not known, so nothing that the context holds
-    /// can be relied on. [`UNKNOWN`](Self::UNKNOWN) is not one of them: it may be the failure of one call.
+    /// Those are the results of which NVIDIA says that any further work will return the same error,
+    /// or that the process has to be started again: 700, 702, 710, 714 to 719 and 721 (a kernel
+    /// failed), 226 (a failure that was contained), 810 (ended by the multi-process service), 911
+    /// (a device outside CUDA failed). Then those after which there is no context to go on with, 4
+    /// and 709. And 214 and 220, uncorrectable errors of memory and links, of which NVIDIA says
+    /// only that they were found while work ran: which work they spoilt is not known, so nothing
+    /// that the context holds can be relied on. [`UNKNOWN`](Self::UNKNOWN) is not one of them: it
+    /// may be the failure of one call.
     #[must_use]
     pub fn is_sticky(self) -> bool {
         matches!(
@@ -202,7 +210,8 @@ impl DriverError {
         }
     }
 
-    /// The same failure with what more is known: a compiler's log, the places tried, the access that faulted.
+    /// The same failure with what more is known: a compiler's log, the places tried, the access
+    /// that faulted.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<Arc<str>>) -> Self {
         self.detail = Some(detail.into());

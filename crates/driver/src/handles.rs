@@ -1,4 +1,5 @@
-//! Handles: plain numbers that name a driver's objects. Copying one copies no object, and nothing is freed by dropping one.
+//! Handles: plain numbers that name a driver's objects. Copying one copies no object, and nothing
+//! is freed by dropping one.
 
 use std::fmt;
 
@@ -10,7 +11,8 @@ macro_rules! handle {
         pub struct $name($raw);
 
         impl $name {
-            /// Wraps the driver's own number. The handle means something only to the driver that gave the number.
+            /// Wraps the driver's own number. The handle means something only to the driver that
+            /// gave the number.
             #[must_use]
             pub const fn from_raw(raw: $raw) -> Self {
                 Self(raw)
@@ -40,7 +42,8 @@ handle! {
     DeviceOrdinal(i32)
 }
 handle! {
-    /// A context (`CUcontext`): the address space, streams and modules of one device in this process.
+    /// A context (`CUcontext`): the address space, streams and modules of one device in this
+    /// process.
     ///
     /// ```
     /// assert_eq!(millstream_driver::ContextHandle::from_raw(7).as_raw(), 7);
@@ -48,7 +51,8 @@ handle! {
     ContextHandle(usize)
 }
 handle! {
-    /// A stream (`CUstream`): a queue whose operations run in the order in which they were enqueued (rule 16).
+    /// A stream (`CUstream`): a queue whose operations run in the order in which they were enqueued
+    /// (rule 16).
     ///
     /// ```
     /// use millstream_driver::StreamHandle;
@@ -98,7 +102,8 @@ handle! {
     DevicePtr(u64)
 }
 handle! {
-    /// A device attribute by its number in `CUdevice_attribute`. New drivers know more numbers than this list.
+    /// A device attribute by its number in `CUdevice_attribute`. New drivers know more numbers than
+    /// this list.
     ///
     /// ```
     /// assert_eq!(millstream_driver::DeviceAttribute::MULTIPROCESSOR_COUNT.as_raw(), 16);
@@ -121,10 +126,10 @@ impl FunctionAttribute {
     /// Shared memory that the kernel declares itself, in bytes.
     pub const SHARED_BYTES: Self = Self(1);
     /// The most dynamic shared memory that a launch may ask for, in bytes. At first that is
-    /// [`MAX_SHARED_MEMORY_PER_BLOCK`](DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK) without what the
-    /// kernel declares itself; it can be set to as much as
-    /// [`MAX_SHARED_MEMORY_PER_BLOCK_OPTIN`](DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) without
-    /// that.
+    /// [`MAX_SHARED_MEMORY_PER_BLOCK`](DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK) without what
+    /// the kernel declares itself; it can be set to as much as
+    /// [`MAX_SHARED_MEMORY_PER_BLOCK_OPTIN`](DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+    /// without that.
     pub const MAX_DYNAMIC_SHARED_BYTES: Self = Self(8);
 }
 
@@ -137,7 +142,8 @@ impl DevicePtr {
 }
 
 impl StreamHandle {
-    /// The legacy default stream: waits for, and holds back, every blocking stream of its context (rule 17).
+    /// The legacy default stream: waits for, and holds back, every blocking stream of its context
+    /// (rule 17).
     pub const LEGACY: Self = Self(1);
     /// The per-thread default stream of the calling thread in the context at hand (rule 19).
     pub const PER_THREAD: Self = Self(2);

@@ -34,7 +34,8 @@ pub struct HostAccess {
     pub location: &'static Location<'static>,
 }
 
-/// An allocation is given out again by someone who has kept it: what it holds counts for nothing from here on.
+/// An allocation is given out again by someone who has kept it: what it holds counts for nothing
+/// from here on.
 ///
 /// ```
 /// use std::panic::Location;

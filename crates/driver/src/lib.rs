@@ -1,9 +1,10 @@
 //! The seam between Millstream and a GPU.
 //!
-//! [`Driver`] has one method per driver function that the runtime needs. It is object-safe and thin: handles are plain
-//! numbers, nothing is tracked, and a method that trusts its caller is `unsafe` and says what it trusts. Two crates
-//! stand behind it: [`cuda`] loads the real `libcuda` at run time, and `millstream-sim` is a GPU in software. The
-//! runtime above proves that what it asks for is right; the simulated driver below checks it.
+//! [`Driver`] has one method per driver function that the runtime needs. It is object-safe and
+//! thin: handles are plain numbers, nothing is tracked, and a method that trusts its caller is
+//! `unsafe` and says what it trusts. Two crates stand behind it: [`cuda`] loads the real `libcuda`
+//! at run time, and `millstream-sim` is a GPU in software. The runtime above proves that what it
+//! asks for is right; the simulated driver below checks it.
 //!
 //! Rule numbers in these pages are those of `docs/semantics.md`.
 

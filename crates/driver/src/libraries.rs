@@ -1,11 +1,13 @@
-//! Where NVIDIA's other libraries are found at run time: what `libcuda` is not, and what nothing here links to.
+//! Where NVIDIA's other libraries are found at run time: what `libcuda` is not, and what nothing
+//! here links to.
 //!
 //! A library is looked for in this order:
 //!
 //! 1. where an environment variable of its own says, a file or a folder, and then nowhere else;
 //! 2. in the process, loaded by somebody else;
-//! 3. in Python's wheels: under `site-packages` of `VIRTUAL_ENV`, of `CONDA_PREFIX` (and in its `lib`, or `Library\bin` on
-//!    Windows), and of where the `python3` of `PATH` lies, or `python.exe` on Windows;
+//! 3. in Python's wheels: under `site-packages` of `VIRTUAL_ENV`, of `CONDA_PREFIX` (and in its
+//!    `lib`, or `Library\bin` on Windows), and of where the `python3` of `PATH` lies, or
+//!    `python.exe` on Windows;
 //! 4. where the system's loader looks;
 //! 5. in the toolkit that `CUDA_HOME` or `CUDA_PATH` names.
 //!
@@ -47,7 +49,8 @@ pub struct Wanted {
     pub title: &'static str,
     /// The environment variable that says where it is.
     pub variable: &'static str,
-    /// The names that its file may have, best first; each with that of a file beside it that it needs, or an empty one.
+    /// The names that its file may have, best first; each with that of a file beside it that it
+    /// needs, or an empty one.
     pub files: &'static [(&'static str, &'static str)],
     /// Where it is within the `site-packages` of a Python that has its wheel.
     pub wheel_folders: &'static [&'static str],
@@ -66,7 +69,8 @@ pub struct Found {
     place: String,
 }
 
-/// Why a library is not there: every place tried, with what was found there or what the loader said.
+/// Why a library is not there: every place tried, with what was found there or what the loader
+/// said.
 ///
 /// ```
 /// fn report(missing: &millstream_driver::libraries::NotFound) {
@@ -102,7 +106,8 @@ impl Wanted {
     ///
     /// # Safety
     ///
-    /// Libraries of these names can be loaded by anyone at any time: their initialisers ask nothing of their loader.
+    /// Libraries of these names can be loaded by anyone at any time: their initialisers ask nothing
+    /// of their loader.
     pub unsafe fn find(&self) -> Result<Found, NotFound> {
         let mut tried = Vec::new();
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());

@@ -16,7 +16,8 @@ pub enum ManagedLocation {
     Device(DeviceOrdinal),
 }
 
-/// How a range of managed memory will be used (`CUmem_advise`). A hint: no advice changes a value (rule 51).
+/// How a range of managed memory will be used (`CUmem_advise`). A hint: no advice changes a value
+/// (rule 51).
 ///
 /// ```
 /// use millstream_driver::ManagedAdvice;

@@ -1,15 +1,16 @@
 //! The methods of [`Driver`](crate::Driver) as a table, for drivers that treat most of them alike.
 //!
 //! A driver that wraps another, or one that does nothing, has the same body for dozens of methods.
-//! Such a driver applies a macro of its own to this table instead of repeating their signatures. The
-//! compiler compares the table with the trait wherever it is used.
+//! Such a driver applies a macro of its own to this table instead of repeating their signatures.
+//! The compiler compares the table with the trait wherever it is used.
 
 /// Applies the macro `$with` to the methods of [`Driver`](crate::Driver) that can fail.
 ///
-/// Each entry reads `[kind class] fn method(argument: Type, …) -> Value;`, for a method that returns
-/// `Result<Value, DriverError>`. The kind is `safe`, or `trusting` for an unsafe method. The class is `enqueue(stream)` for a
-/// method that only enqueues an operation on its argument `stream`, `call` for any other that
-/// returns no value, and `value` for one that returns a value, or that need not be implemented.
+/// Each entry reads `[kind class] fn method(argument: Type, …) -> Value;`, for a method that
+/// returns `Result<Value, DriverError>`. The kind is `safe`, or `trusting` for an unsafe method.
+/// The class is `enqueue(stream)` for a method that only enqueues an operation on its argument
+/// `stream`, `call` for any other that returns no value, and `value` for one that returns a value,
+/// or that need not be implemented.
 ///
 /// ```
 /// use millstream_driver::driver_methods;

@@ -1,15 +1,15 @@
 //! Statics that start over in the child of a `fork`.
 //!
-//! A forked child has the memory of its parent and one thread: threads that served the parent are gone, and locks that
-//! they held stay locked. A static that stands for threads (a pool, a queue with its worker) therefore belongs to one
-//! process.
+//! A forked child has the memory of its parent and one thread: threads that served the parent are
+//! gone, and locks that they held stay locked. A static that stands for threads (a pool, a queue
+//! with its worker) therefore belongs to one process.
 
 use std::sync::OnceLock;
 
 /// A lazily made value of which each process has its own, a forked child too.
 ///
-/// The parent's value is not touched in the child, not even dropped: it may be locked by a thread that the child does
-/// not have.
+/// The parent's value is not touched in the child, not even dropped: it may be locked by a thread
+/// that the child does not have.
 #[derive(Debug)]
 pub struct PerProcess<T: 'static> {
     first: OnceLock<Box<Instance<T>>>,

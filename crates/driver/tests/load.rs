@@ -1,4 +1,5 @@
-//! Loading libcuda: on a machine without it a clear error, on a machine with it a driver with a device.
+//! Loading libcuda: on a machine without it a clear error, on a machine with it a driver with a
+//! device.
 
 use std::sync::Arc;
 
@@ -48,7 +49,8 @@ fn libcuda_loads_or_the_error_says_what_was_tried() {
                 "{error}"
             );
         }
-        // The library is there, so a machine of CUDA's: that it cannot be used is what its tests should show.
+        // The library is there, so a machine of CUDA's: that it cannot be used is what its tests
+        // should show.
         Err(error) => panic!("{error}"),
     }
 }

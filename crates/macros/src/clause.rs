@@ -233,7 +233,8 @@ impl Rewriter<'_> {
         for argument in &mut call.args {
             match argument {
                 argument if of_wide => self.operand(argument),
-                // `[1, 2, 4].contains(&n)`: the element is as wide as those that it is compared with.
+                // `[1, 2, 4].contains(&n)`: the element is as wide as those that it is compared
+                // with.
                 Expr::Reference(reference) if constructed => self.operand(&mut reference.expr),
                 argument => self.argument(argument),
             }

@@ -60,7 +60,8 @@ fn module(module: &Module) -> syn::Result<TokenStream> {
             ///
             /// # Errors
             ///
-            /// If the PTX does not load, or lacks a kernel, or a kernel's parameters are not those declared.
+            /// If the PTX does not load, or lacks a kernel, or a kernel's parameters are not those
+            /// declared.
             pub fn load(device: &::millstream::Device) -> ::millstream::Result<Kernels> {
                 Kernels::load(device)
             }
@@ -144,7 +145,8 @@ fn method(module: &str, index: usize, kernel: &Kernel) -> syn::Result<TokenStrea
         Safety::Safe => None,
         Safety::Unsafe(token) => Some(token),
     };
-    // What stands in scope of the clauses has the user's spelling; everything else of the method is out of their reach.
+    // What stands in scope of the clauses has the user's spelling; everything else of the method is
+    // out of their reach.
     let grid = Ident::new("grid", Span::call_site());
     let stream = Ident::new("stream", Span::mixed_site());
     let declared = params.iter().map(|Param { name, kind, .. }| match kind {
@@ -171,8 +173,9 @@ fn method(module: &str, index: usize, kernel: &Kernel) -> syn::Result<TokenStrea
         ) -> ::millstream::Result<()> {
             let #grid: ::millstream::Grid = ::core::convert::Into::into(#grid);
             #checks
-            // SAFETY: the author of `unsafe mod` vouches that the signature is the kernel's. That the kernel stays within
-            // its operands follows from its clauses, which hold, or else is what the caller of an unsafe method promises.
+            // SAFETY: the author of `unsafe mod` vouches that the signature is the kernel's. That
+            // the kernel stays within its operands follows from its clauses, which hold, or else is
+            // what the caller of an unsafe method promises.
             unsafe {
                 ::millstream::kernel::launch(
                     &self.functions[#index],

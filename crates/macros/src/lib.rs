@@ -1,5 +1,6 @@
-//! Procedural macros of Millstream, used through the crates `millstream`: typed kernels with [`kernels!`], and
-//! `millstream-region`: functions that run on a device with [`macro@region`], and structs of arrays with [`macro@OnDevice`].
+//! Procedural macros of Millstream, used through the crates `millstream`: typed kernels with
+//! [`kernels!`], and `millstream-region`: functions that run on a device with [`macro@region`], and
+//! structs of arrays with [`macro@OnDevice`].
 
 mod clause;
 mod expand;
@@ -36,20 +37,22 @@ use proc_macro::TokenStream;
 ///
 /// # The module
 ///
-/// `unsafe mod NAME from PTX { … }` declares a module. `PTX` is any constant expression of type `&'static str`, such as
-/// `include_str!("…")`. The word `unsafe` is the author's promise that each declared signature says what the kernel does
-/// with its parameters: that a `&[T]` is only read, that elements have the type `T`, and for a `safe` kernel that it
-/// stays within its slices, and shares no bytes between its threads without order, whenever its clauses hold.
-/// It is the same promise as that of Rust's `unsafe extern` block.
+/// `unsafe mod NAME from PTX { … }` declares a module. `PTX` is any constant expression of type
+/// `&'static str`, such as `include_str!("…")`. The word `unsafe` is the author's promise that each
+/// declared signature says what the kernel does with its parameters: that a `&[T]` is only read,
+/// that elements have the type `T`, and for a `safe` kernel that it stays within its slices, and
+/// shares no bytes between its threads without order, whenever its clauses hold. It is the same
+/// promise as that of Rust's `unsafe extern` block.
 ///
 /// Inside, each kernel is declared by
 ///
 /// * `unsafe fn NAME(…);` — the caller promises what the kernel needs; or
-/// * `safe fn NAME(…) requires CLAUSE, …;` — the clauses are checked on the host before each launch. A safe kernel
-///   without any is one that is right for whatever arguments.
+/// * `safe fn NAME(…) requires CLAUSE, …;` — the clauses are checked on the host before each
+///   launch. A safe kernel without any is one that is right for whatever arguments.
 ///
-/// An `unsafe fn` may have clauses too. Documentation and visibility carry over; a parameter's documentation is listed
-/// on the method's page. `#[kernel(name = "_Z5saxpyifPKfPf")]` declares a kernel that has another name in the PTX.
+/// An `unsafe fn` may have clauses too. Documentation and visibility carry over; a parameter's
+/// documentation is listed on the method's page. `#[kernel(name = "_Z5saxpyifPKfPf")]` declares a
+/// kernel that has another name in the PTX.
 ///
 /// # Parameters
 ///
@@ -59,9 +62,9 @@ use proc_macro::TokenStream;
 /// | `&mut [T]` | `T*` | `impl WriteOperand<T>`: `&mut Buffer<T>`, a mutable view, … |
 /// | `T`, named by a path | `T` | `T`, which is plain old data (`bytemuck::Pod`) |
 ///
-/// Loading compares the number of parameters and the size and alignment of each with the PTX. Elements of
-/// slices must not need an alignment of more than 256 bytes, which is what device memory has; others do
-/// not compile.
+/// Loading compares the number of parameters and the size and alignment of each with the PTX.
+/// Elements of slices must not need an alignment of more than 256 bytes, which is what device
+/// memory has; others do not compile.
 ///
 /// # Clauses
 ///
@@ -69,25 +72,27 @@ use proc_macro::TokenStream;
 ///
 /// * the names are those of the parameters, and of whatever else there is where the macro stands:
 ///   constants, functions, types. A slice has `.len()`, in elements, and `.is_empty()`.
-/// * `grid` is the launch: `grid.blocks.x` (CUDA's `gridDim.x`), `grid.block.x` (`blockDim.x`), their
-///   `y` and `z`, and `grid.shared_bytes`.
-/// * integers are checked and 128 bits wide. Whatever stands beside an operator, a parameter, a field,
-///   an element, a constant, the result of a call, becomes such an integer if it is an integer of any
-///   type. So all of them mix, and no cast is needed: `rgb.len() >= 3 * n`, `out.len() >= size.w * size.h`.
+/// * `grid` is the launch: `grid.blocks.x` (CUDA's `gridDim.x`), `grid.block.x` (`blockDim.x`),
+///   their `y` and `z`, and `grid.shared_bytes`.
+/// * integers are checked and 128 bits wide. Whatever stands beside an operator, a parameter, a
+///   field, an element, a constant, the result of a call, becomes such an integer if it is an
+///   integer of any type. So all of them mix, and no cast is needed: `rgb.len() >= 3 * n`,
+///   `out.len() >= size.w * size.h`.
 ///
-/// Clauses are checked in order; the first that does not hold is the error's text, with the values of
-/// its operands, and nothing is enqueued. Arithmetic that overflows, or divides by zero, makes its
-/// clause not hold: it neither panics nor wraps around.
+/// Clauses are checked in order; the first that does not hold is the error's text, with the values
+/// of its operands, and nothing is enqueued. Arithmetic that overflows, or divides by zero, makes
+/// its clause not hold: it neither panics nor wraps around.
 ///
-/// The checked integers have the operators `+ - * / % & | ^ << >>`, comparison, and the methods `abs`,
-/// `abs_diff`, `clamp`, `div_ceil`, `div_euclid`, `is_multiple_of`, `is_power_of_two`, `max`, `min`,
-/// `next_multiple_of`, `next_power_of_two`, `pow` and `rem_euclid`. They index arrays, slices and vectors:
-/// `TABLE[mode + 1]`, which makes the clause not hold if there is no such element.
+/// The checked integers have the operators `+ - * / % & | ^ << >>`, comparison, and the methods
+/// `abs`, `abs_diff`, `clamp`, `div_ceil`, `div_euclid`, `is_multiple_of`, `is_power_of_two`,
+/// `max`, `min`, `next_multiple_of`, `next_power_of_two`, `pow` and `rem_euclid`. They index
+/// arrays, slices and vectors: `TABLE[mode + 1]`, which makes the clause not hold if there is no
+/// such element.
 ///
 /// Refused, because it might overflow unseen: casts with `as`, compound assignment, macros but
-/// `matches!` and `cfg!`, and arithmetic by the name of a function (`Mul::mul`, `u32::pow`, `sum`). What
-/// a function of one's own does, or one whose name says how it overflows (`wrapping_mul`), is part of
-/// what the author of `unsafe mod` promises.
+/// `matches!` and `cfg!`, and arithmetic by the name of a function (`Mul::mul`, `u32::pow`, `sum`).
+/// What a function of one's own does, or one whose name says how it overflows (`wrapping_mul`), is
+/// part of what the author of `unsafe mod` promises.
 ///
 /// # Expansion
 ///
@@ -130,7 +135,8 @@ use proc_macro::TokenStream;
 /// }
 /// ```
 ///
-/// The methods stand beside the module, so types and constants are named as they are around the macro.
+/// The methods stand beside the module, so types and constants are named as they are around the
+/// macro.
 #[proc_macro]
 pub fn kernels(input: TokenStream) -> TokenStream {
     expand::expand(input.into())
@@ -149,9 +155,9 @@ pub fn kernels(input: TokenStream) -> TokenStream {
 /// let y: Array1<f32> = predict(&device, &w, &x, &b)?.wait()?; // or .await
 /// ```
 ///
-/// The function gets one parameter more, in front: where it runs. With `&Device` a call is a region of its own: it enqueues all
-/// work and gives `Result<Pending<…>>`. With `&Region`, within another region, it is a part of that, and gives what the body
-/// gives.
+/// The function gets one parameter more, in front: where it runs. With `&Device` a call is a region
+/// of its own: it enqueues all work and gives `Result<Pending<…>>`. With `&Region`, within another
+/// region, it is a part of that, and gives what the body gives.
 ///
 /// # Parameters
 ///
@@ -165,33 +171,36 @@ pub fn kernels(input: TokenStream) -> TokenStream {
 /// | `x: &Layer`, a struct that derives `OnDevice` | `&LayerOnDevice` | `&layer`, or one on the device |
 /// | `g: &Region`, in the first place | the region, to make arrays in | nothing |
 ///
-/// Arrays of the host are copied to the device during the call. What was passed as `&mut` is borrowed until the result has been
-/// waited for, and is replaced then; whatever fails, it stays as it is.
+/// Arrays of the host are copied to the device during the call. What was passed as `&mut` is
+/// borrowed until the result has been waited for, and is replaced then; whatever fails, it stays as
+/// it is.
 ///
 /// # Types in the body
 ///
 /// The signature's types become those of the device: in the body, what `&Array1<f32>` declares is a
-/// `&millstream_region::Array<f32, Ix1>`. A `let` in the body whose type is written as one of `ndarray`'s does not match it; leave
-/// the type away, or name the device's.
+/// `&millstream_region::Array<f32, Ix1>`. A `let` in the body whose type is written as one of
+/// `ndarray`'s does not match it; leave the type away, or name the device's.
 ///
-/// The constructors `zeros`, `ones`, `from_elem`, `eye`, `linspace` and `range`, called on an imported type of `ndarray`
-/// (`Array1::zeros(n)`, `Array2::<f32>::eye(3)`), make an array of the region. By its full name (`ndarray::Array1::zeros(n)`),
-/// and by any other constructor, the type makes an array of the host, which `g.array(&host)` copies to the device.
+/// The constructors `zeros`, `ones`, `from_elem`, `eye`, `linspace` and `range`, called on an
+/// imported type of `ndarray` (`Array1::zeros(n)`, `Array2::<f32>::eye(3)`), make an array of the
+/// region. By its full name (`ndarray::Array1::zeros(n)`), and by any other constructor, the type
+/// makes an array of the host, which `g.array(&host)` copies to the device.
 ///
-/// `mapv` calls its closure once, with the whole array. Where it is called on a parameter with what can only work for single
-/// elements (`f32::exp`, `if v > 0.0`, `v as f64`, `v.max(0.0)`), the macro refuses it and says what to write instead.
+/// `mapv` calls its closure once, with the whole array. Where it is called on a parameter with what
+/// can only work for single elements (`f32::exp`, `if v > 0.0`, `v as f64`, `v.max(0.0)`), the
+/// macro refuses it and says what to write instead.
 ///
 /// # Result
 ///
-/// Arrays, vectors and single elements of the host are downloaded; the body gives arrays of the device for them, for a
-/// single element one without axes. Arrays of the device stay there. A body that can fail returns
-/// `millstream_region::Result`; its error is that of the call.
+/// Arrays, vectors and single elements of the host are downloaded; the body gives arrays of the
+/// device for them, for a single element one without axes. Arrays of the device stay there. A body
+/// that can fail returns `millstream_region::Result`; its error is that of the call.
 ///
 /// # Not possible
 ///
-/// `async`, `const`, `unsafe` and `extern` functions, `self`, `impl Trait` in the signature, and an `ArrayViewMut` that is not
-/// behind `&mut`. Generic parameters are
-/// possible; the place is one more, behind them.
+/// `async`, `const`, `unsafe` and `extern` functions, `self`, `impl Trait` in the signature, and an
+/// `ArrayViewMut` that is not behind `&mut`. Generic parameters are possible; the place is one
+/// more, behind them.
 #[proc_macro_attribute]
 pub fn region(arguments: TokenStream, item: TokenStream) -> TokenStream {
     region::expand(&arguments.into(), item.into())
@@ -210,11 +219,13 @@ pub fn region(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// makes a `struct LayerOnDevice` with the same fields: arrays on the device, and plain values as they are. With it, `Layer`,
-/// `&Layer` and `&mut Layer` can be parameters of a region function, for which callers pass either struct, and both structs
-/// can be its result. The trait of the same name in `millstream-region` says more.
+/// makes a `struct LayerOnDevice` with the same fields: arrays on the device, and plain values as
+/// they are. With it, `Layer`, `&Layer` and `&mut Layer` can be parameters of a region function,
+/// for which callers pass either struct, and both structs can be its result. The trait of the same
+/// name in `millstream-region` says more.
 ///
-/// The fields may have names or not. Structs without fields, enums, unions and generic parameters are refused.
+/// The fields may have names or not. Structs without fields, enums, unions and generic parameters
+/// are refused.
 #[proc_macro_derive(OnDevice)]
 pub fn on_device(item: TokenStream) -> TokenStream {
     on_device::expand(item.into())

@@ -252,7 +252,8 @@ impl<'a> Twins<'a> {
         }
     }
 
-    /// What captures one by way of a reference: from that, from the value, and from a reference that may change it.
+    /// What captures one by way of a reference: from that, from the value, and from a reference
+    /// that may change it.
     fn captures(&self) -> [TokenStream; 3] {
         let host = self.host;
         let references = [

@@ -1,4 +1,5 @@
-//! `#[region]`: from a function over the host's arrays to one that captures its arguments and runs its body over a device's.
+//! `#[region]`: from a function over the host's arrays to one that captures its arguments and runs
+//! its body over a device's.
 
 mod body;
 
@@ -42,8 +43,9 @@ pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<Token
     Ok(generate(&function, &parameters))
 }
 
-/// Names the lifetimes that a type leaves away in `ArrayView2<f32>` or writes as `'_`: an argument's type, which is
-/// `impl Input<…>`, cannot leave them away. Whatever they are, the body has an array on the device.
+/// Names the lifetimes that a type leaves away in `ArrayView2<f32>` or writes as `'_`: an
+/// argument's type, which is `impl Input<…>`, cannot leave them away. Whatever they are, the body
+/// has an array on the device.
 struct NameLifetimes;
 
 impl VisitMut for NameLifetimes {
@@ -273,7 +275,8 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
     let local = |name: &str| Ident::new(name, Span::mixed_site());
     let [place, region, location, result, backs] =
         ["place", "region", "location", "result", "backs"].map(local);
-    // Functions have no hygiene of their own: a name that no caller of another function in the body would use.
+    // Functions have no hygiene of their own: a name that no caller of another function in the body
+    // would use.
     let body = Ident::new("__region_body", Span::mixed_site());
     let name = &sig.ident;
     let at_place = Ident::new(PLACE, Span::call_site());

@@ -1,5 +1,6 @@
-//! Writes an expression's tokens as people write them, for error messages. (Rust's own rendering of tokens puts spaces
-//! around every dot and parenthesis, and the source text itself is not to be had.)
+//! Writes an expression's tokens as people write them, for error messages. (Rust's own rendering of
+//! tokens puts spaces around every dot and parenthesis, and the source text itself is not to be
+//! had.)
 
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 

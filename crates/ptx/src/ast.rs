@@ -18,7 +18,8 @@ pub struct ModuleAst<'a> {
 }
 
 impl<'a> ModuleAst<'a> {
-    /// The function of that name, or of which it is an alias, and its place in the list; one with a body, if there is one.
+    /// The function of that name, or of which it is an alias, and its place in the list; one with a
+    /// body, if there is one.
     pub fn function(&self, name: &str) -> Option<(usize, &FunctionAst<'a>)> {
         let alias = self.aliases.iter().find(|(alias, _)| *alias == name);
         let name = alias.map_or(name, |(_, own)| own);

@@ -249,7 +249,8 @@ fn label<'a>(
             lexer.expect(';')?;
             statements.push(Statement::BranchTargets(name.text, targets));
         }
-        // What a call through a pointer may reach: any function whose address is taken is ready for it.
+        // What a call through a pointer may reach: any function whose address is taken is ready for
+        // it.
         ".callprototype" | ".calltargets" => {
             while !matches!(lexer.peek().text, ";" | "") {
                 lexer.next();

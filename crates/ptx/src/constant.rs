@@ -1,8 +1,8 @@
 //! Reads constants, which may be expressions: `16*2`, `1 << 4`, `(WARP_SZ - 1) & ~3`.
 //!
-//! Integers have 64 bits, and are signed unless they have a `U` behind them or need the top bit, as the
-//! PTX ISA reference says ("Constant Expressions"). Floating-point numbers can be added, subtracted,
-//! multiplied and divided.
+//! Integers have 64 bits, and are signed unless they have a `U` behind them or need the top bit, as
+//! the PTX ISA reference says ("Constant Expressions"). Floating-point numbers can be added,
+//! subtracted, multiplied and divided.
 
 use super::ast::Operand;
 use super::error::{PtxError, PtxErrorKind};

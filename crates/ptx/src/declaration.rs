@@ -141,7 +141,8 @@ fn head<'a>(
     }
 }
 
-/// Reads `[4][3]` or nothing, and sets the variable's size. The first dimension may be left empty (0).
+/// Reads `[4][3]` or nothing, and sets the variable's size. The first dimension may be left empty
+/// (0).
 fn dimensions(
     lexer: &mut Lexer<'_>,
     variable: &mut VariableAst<'_>,
@@ -168,7 +169,8 @@ fn dimensions(
     if vector > 1 {
         dimensions.push(vector);
     }
-    // An array whose first dimension is left empty gets its size from its initial value; the rest must be sound all the same.
+    // An array whose first dimension is left empty gets its size from its initial value; the rest
+    // must be sound all the same.
     let elements = dimensions
         .iter()
         .try_fold(1usize, |product, count| product.checked_mul(*count.max(&1)));
@@ -304,7 +306,8 @@ fn scalar<'a>(lexer: &mut Lexer<'a>, ty: Type, found: &mut Initial<'a>) -> Resul
     Ok(())
 }
 
-/// Reads `name`, `name+4`, `generic(name)` or `generic(name)+4`, for the address whose place is kept with zeros.
+/// Reads `name`, `name+4`, `generic(name)` or `generic(name)+4`, for the address whose place is
+/// kept with zeros.
 fn reference<'a>(
     lexer: &mut Lexer<'a>,
     ty: Type,
@@ -313,7 +316,8 @@ fn reference<'a>(
 ) -> Result<(), PtxError> {
     let mut token = lexer.word("a name")?;
     let mut addend = 0;
-    // All windows but the shared one have the same addresses as the generic space, and that one's are no constants.
+    // All windows but the shared one have the same addresses as the generic space, and that one's
+    // are no constants.
     if token.text == "generic" {
         lexer.expect('(')?;
         token = lexer.word("a name")?;

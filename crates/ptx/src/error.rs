@@ -96,7 +96,8 @@ pub enum PtxErrorKind {
         /// What allows no more, and what to do.
         reason: String,
     },
-    /// A limit of the simulator: how deep blocks nest, how long inlined code gets, how many bytes a variable has.
+    /// A limit of the simulator: how deep blocks nest, how long inlined code gets, how many bytes a
+    /// variable has.
     #[error("too large: {0}")]
     TooLarge(String),
 }

@@ -6,8 +6,8 @@ thread_local! {
     static CURRENT: RefCell<Option<Site>> = const { RefCell::new(None) };
 }
 
-/// What the calling thread says it is doing, from now on; gives what it said before. A thread that is destroying its variables
-/// has nothing to say any more, but may still call.
+/// What the calling thread says it is doing, from now on; gives what it said before. A thread that
+/// is destroying its variables has nothing to say any more, but may still call.
 fn replace(site: Option<Site>) -> Option<Site> {
     CURRENT
         .try_with(|current| current.replace(site))
@@ -15,8 +15,8 @@ fn replace(site: Option<Site>) -> Option<Site> {
         .flatten()
 }
 
-/// A label with its source line; the simulator notes it with each operation and allocation. Its text is that of [reports](Label):
-/// `` `first pass` at src/main.rs:12 ``.
+/// A label with its source line; the simulator notes it with each operation and allocation. Its
+/// text is that of [reports](Label): `` `first pass` at src/main.rs:12 ``.
 ///
 /// ```
 /// use millstream_ptx::Site;
@@ -64,9 +64,11 @@ impl fmt::Display for Site {
     }
 }
 
-/// Names what the calling thread makes the simulated driver do, until it is dropped: operations, allocations, host accesses.
+/// Names what the calling thread makes the simulated driver do, until it is dropped: operations,
+/// allocations, host accesses.
 ///
-/// A source line does not cross `dyn Driver`, so the caller in front of the driver sets a label where it knows what it is about to do.
+/// A source line does not cross `dyn Driver`, so the caller in front of the driver sets a label
+/// where it knows what it is about to do.
 ///
 /// ```
 /// use millstream_ptx::{Label, Site};

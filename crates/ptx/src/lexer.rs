@@ -38,8 +38,9 @@ impl Token<'_> {
     }
 }
 
-/// Yields the tokens of a PTX text one by one. It never fails: a character that PTX does not use is a [`TokenKind::Mark`], for the
-/// parser to refuse where it reads it, so that a signature can be read in front of a body that cannot.
+/// Yields the tokens of a PTX text one by one. It never fails: a character that PTX does not use is
+/// a [`TokenKind::Mark`], for the parser to refuse where it reads it, so that a signature can be
+/// read in front of a body that cannot.
 #[derive(Clone, Debug)]
 pub(crate) struct Lexer<'a> {
     source: &'a str,
@@ -200,8 +201,9 @@ fn is_word(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '$' | '%' | '.')
 }
 
-/// The length of the word at the start of `text`. A double colon joins two parts (`.shared::cta`); a single one ends a label. A word that
-/// starts with a dot is a directive, which ends where the next one begins: `.param.u64` is two.
+/// The length of the word at the start of `text`. A double colon joins two parts (`.shared::cta`);
+/// a single one ends a label. A word that starts with a dot is a directive, which ends where the
+/// next one begins: `.param.u64` is two.
 fn word_len(text: &str) -> usize {
     let bytes = text.as_bytes();
     let directive = bytes.first() == Some(&b'.');

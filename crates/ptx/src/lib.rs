@@ -1,9 +1,10 @@
 //! PTX text, read: the syntax of modules and the [`signatures`] of their kernels.
 //!
-//! A launch passes arguments by their places in a parameter block, so whoever launches a kernel has to know its signature. The
-//! runtime checks signatures on a real GPU and on the simulated one alike; the simulator also lowers function bodies to code that it
-//! executes. This crate is what both need, below both. It holds [labels](Label) for the same reason: the runtime sets them, and the
-//! simulator's reports show them.
+//! A launch passes arguments by their places in a parameter block, so whoever launches a kernel has
+//! to know its signature. The runtime checks signatures on a real GPU and on the simulated one
+//! alike; the simulator also lowers function bodies to code that it executes. This crate is what
+//! both need, below both. It holds [labels](Label) for the same reason: the runtime sets them, and
+//! the simulator's reports show them.
 //!
 //! ```
 //! let source = ".version 8.0
@@ -26,7 +27,8 @@ mod operands;
 mod signature;
 mod types;
 
-// The syntax tree, which the simulator lowers. Not part of the documented interface: it changes with the simulator.
+// The syntax tree, which the simulator lowers. Not part of the documented interface: it changes
+// with the simulator.
 #[doc(hidden)]
 pub mod ast;
 #[doc(hidden)]

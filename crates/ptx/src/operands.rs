@@ -108,7 +108,8 @@ fn address<'a>(lexer: &mut Lexer<'a>, depth: usize) -> Result<Operand<'a>, PtxEr
         parts.push(operand(lexer, depth + 1)?);
     }
     lexer.expect(']')?;
-    // An address of a texture or tensor has coordinates, too, and fits no instruction that is known.
+    // An address of a texture or tensor has coordinates, too, and fits no instruction that is
+    // known.
     Ok(if parts.len() > 1 {
         Operand::List(parts)
     } else {

@@ -75,12 +75,12 @@ pub struct Param {
     pub align: usize,
 }
 
-/// The signatures of all kernels of a PTX text, in the text's order. Function bodies are stepped over: they may hold instructions
-/// that the simulator does not execute.
+/// The signatures of all kernels of a PTX text, in the text's order. Function bodies are stepped
+/// over: they may hold instructions that the simulator does not execute.
 ///
 /// # Errors
-/// A text that does not follow PTX's grammar outside of bodies, a newer version than known, or a kernel
-/// with more bytes of parameters than the version and the target allow.
+/// A text that does not follow PTX's grammar outside of bodies, a newer version than known, or a
+/// kernel with more bytes of parameters than the version and the target allow.
 pub fn signatures(source: &str) -> Result<Vec<Signature>, PtxError> {
     let module = parser::module(source, Bodies::Skip)?;
     module

@@ -1,8 +1,9 @@
 //! What the device finds wrong while it runs: indices that are none of their axis.
 //!
-//! A kernel that reads indices uses 0 in place of one that is none, so that it touches nothing but its operands, and raises
-//! a word to the number of the check. Whoever waits for a region's results looks at that word first, and at those of earlier
-//! regions and of calculations outside of regions whose elements the results depend on.
+//! A kernel that reads indices uses 0 in place of one that is none, so that it touches nothing but
+//! its operands, and raises a word to the number of the check. Whoever waits for a region's results
+//! looks at that word first, and at those of earlier regions and of calculations outside of regions
+//! whose elements the results depend on.
 
 use std::{
     future::Future,
@@ -41,8 +42,8 @@ impl Checks {
         Ok(flag)
     }
 
-    /// A number for indices along an axis, in an operation at this line: one for each line, axis and length, so that a long
-    /// loop needs no more than its body.
+    /// A number for indices along an axis, in an operation at this line: one for each line, axis
+    /// and length, so that a long loop needs no more than its body.
     pub(crate) fn number(
         &mut self,
         location: &'static Location<'static>,

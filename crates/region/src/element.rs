@@ -157,7 +157,8 @@ numbers! {
 
 fn float_steps(start: f64, end: f64, step: f64) -> Option<usize> {
     let steps = ((end - start) / step).ceil();
-    // As a number of elements, what is negative is none, and what is too large is refused with the shape.
+    // As a number of elements, what is negative is none, and what is too large is refused with the
+    // shape.
     (step != 0.0 && !steps.is_nan()).then_some(steps as usize)
 }
 

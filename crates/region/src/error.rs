@@ -129,7 +129,8 @@ impl fmt::Display for Lengths {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// Two operands cannot be stretched to one shape, or do not have the shapes that the operation needs.
+    /// Two operands cannot be stretched to one shape, or do not have the shapes that the operation
+    /// needs.
     #[error("shapes {left} and {right} do not fit together")]
     Shapes {
         /// The first operand's.
@@ -210,7 +211,8 @@ pub enum Problem {
         /// The shape.
         shape: Lengths,
     },
-    /// More elements than a machine word counts; an axis without elements does not make up for the others.
+    /// More elements than a machine word counts; an axis without elements does not make up for the
+    /// others.
     #[error("shape {shape} has more elements than an address can count")]
     TooLarge {
         /// The shape.

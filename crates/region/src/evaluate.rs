@@ -26,15 +26,16 @@ pub(crate) fn evaluate(session: &Session, nodes: &[NodeRef]) -> Result<()> {
     Ok(())
 }
 
-/// Enqueues the work for nodes that nobody has asked for yet, so that the device has something to do. If that fails, the
-/// session has.
+/// Enqueues the work for nodes that nobody has asked for yet, so that the device has something to
+/// do. If that fails, the session has.
 pub(crate) fn ahead(session: &Session, nodes: &[NodeRef]) {
     if let Err(error) = evaluate(session, nodes) {
         session.note(error);
     }
 }
 
-/// Enqueues the work for a node, all of whose inputs are enqueued. Another thread may have done so meanwhile.
+/// Enqueues the work for a node, all of whose inputs are enqueued. Another thread may have done so
+/// meanwhile.
 fn materialise(session: &Session, Step { node, work }: &Step) -> Result<()> {
     if !node.is_planned() {
         return Ok(());

@@ -6,7 +6,8 @@ use millstream::Device;
 
 use crate::graph::Session;
 
-/// Work on a device that is noted down first and done together: see [`RegionExt::region`](crate::RegionExt::region).
+/// Work on a device that is noted down first and done together: see
+/// [`RegionExt::region`](crate::RegionExt::region).
 ///
 /// ```
 /// use millstream_region::{Region, RegionExt};

@@ -22,7 +22,8 @@ pub(crate) fn elements(shape: &[usize]) -> Option<usize> {
         .try_fold(1_usize, |product, &length| product.checked_mul(length))
 }
 
-/// The shape that both arrays are stretched to: from the last axis on, lengths must be equal, or one of them 1.
+/// The shape that both arrays are stretched to: from the last axis on, lengths must be equal, or
+/// one of them 1.
 pub(crate) fn broadcast(left: &[usize], right: &[usize]) -> Option<Shape> {
     let rank = left.len().max(right.len());
     let at = |shape: &[usize], axis: usize| match (axis + shape.len()).checked_sub(rank) {
@@ -72,7 +73,8 @@ impl AxisSource {
 /// How an index of a view gives one of its source: an entry for each axis of the source.
 pub(crate) type AxisMap = SmallVec<[AxisSource; RANK_MAX]>;
 
-/// The map that stretches an array of shape `from` to `to`, which [`broadcast`] has found to be possible.
+/// The map that stretches an array of shape `from` to `to`, which [`broadcast`] has found to be
+/// possible.
 pub(crate) fn stretch(from: &[usize], to: &[usize]) -> AxisMap {
     let ahead = to.len() - from.len();
     from.iter()
@@ -87,7 +89,8 @@ pub(crate) fn stretch(from: &[usize], to: &[usize]) -> AxisMap {
         .collect()
 }
 
-/// The map from an index of the outermost view to the innermost source: first `outer`, whose source `inner` views.
+/// The map from an index of the outermost view to the innermost source: first `outer`, whose source
+/// `inner` views.
 pub(crate) fn compose(outer: &[AxisSource], inner: &[AxisSource]) -> AxisMap {
     inner
         .iter()

@@ -9,7 +9,8 @@ use crate::error::Result;
 /// Streams of one session, at most.
 const STREAMS_MAX: usize = 4;
 
-/// Nodes of which it is known where they were enqueued, at most, so that a long loop does not keep its history.
+/// Nodes of which it is known where they were enqueued, at most, so that a long loop does not keep
+/// its history.
 const NODES_MAX: usize = 4096;
 
 /// The streams of one session.
@@ -30,8 +31,8 @@ struct Queue {
 }
 
 impl Streams {
-    /// The stream for a node that needs `operands`: that of an operand after which nothing else was enqueued, or else one
-    /// with little to do.
+    /// The stream for a node that needs `operands`: that of an operand after which nothing else was
+    /// enqueued, or else one with little to do.
     pub(crate) fn choose(
         &mut self,
         device: &Device,

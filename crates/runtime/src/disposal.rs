@@ -1,17 +1,19 @@
 //! The disposal thread: user code that must not run where it turns up.
 //!
-//! Destructors of values that users handed in, panic payloads and `tracing` subscribers are the user's code. They may
-//! block, panic, or call back into this library. Run under one of its locks, in a driver's host function, or on a
-//! thread that others wait for, they would deadlock or hold up work that has nothing to do with them. One rule excludes
-//! that: **no user code runs in a host function, on a library thread that others depend on, or under a lock.** Such
-//! values come here instead. Nothing ever waits for this thread, so all that a destructor which blocks for ever can
+//! Destructors of values that users handed in, panic payloads and `tracing` subscribers are the
+//! user's code. They may block, panic, or call back into this library. Run under one of its locks,
+//! in a driver's host function, or on a thread that others wait for, they would deadlock or hold up
+//! work that has nothing to do with them. One rule excludes that: **no user code runs in a host
+//! function, on a library thread that others depend on, or under a lock.** Such values come here
+//! instead. Nothing ever waits for this thread, so all that a destructor which blocks for ever can
 //! hold up is other destructors and log messages.
 //!
-//! The queue is bounded in entries. Beyond the bound a value is leaked, and the number of leaked values is logged once
-//! the thread gets on. Values whose drop runs no code but the allocator's do not come here: they would wait behind
-//! those that block.
+//! The queue is bounded in entries. Beyond the bound a value is leaked, and the number of leaked
+//! values is logged once the thread gets on. Values whose drop runs no code but the allocator's do
+//! not come here: they would wait behind those that block.
 //!
-//! Wakers run on the reactor's leading thread, which another replaces if they do not return (`context/polling/reactor.rs`).
+//! Wakers run on the reactor's leading thread, which another replaces if they do not return
+//! (`context/polling/reactor.rs`).
 
 use std::{
     any::Any,
@@ -28,7 +30,8 @@ use tracing::Dispatch;
 
 use crate::sync::IdleCondvar;
 
-/// The most entries that wait. A destructor takes microseconds; so many wait only behind one that blocks.
+/// The most entries that wait. A destructor takes microseconds; so many wait only behind one that
+/// blocks.
 const ENTRIES_MAX: usize = 1024;
 
 /// A value to drop, or an event to log.
@@ -60,8 +63,8 @@ thread_local! {
 
 /// Sets whether the calling thread drops values itself, and gives what was set before.
 ///
-/// A thread that checks a program (`LocalReactor`) does, so that the destructors' own calls come in the same order on
-/// every run; such a thread calls [`dispose`] without holding a lock.
+/// A thread that checks a program (`LocalReactor`) does, so that the destructors' own calls come in
+/// the same order on every run; such a thread calls [`dispose`] without holding a lock.
 pub(crate) fn set_in_place(in_place: bool) -> bool {
     IN_PLACE.replace(in_place)
 }
@@ -76,8 +79,8 @@ pub(crate) fn dispose(value: Box<dyn Any + Send>) {
     }
 }
 
-/// Runs `emit`, which logs an event, on the disposal thread, with the calling thread's subscriber. May be called with
-/// locks held.
+/// Runs `emit`, which logs an event, on the disposal thread, with the calling thread's subscriber.
+/// May be called with locks held.
 pub fn log_later(emit: impl FnOnce() + Send + 'static) {
     if !tracing::dispatcher::has_been_set() {
         return;
@@ -147,7 +150,8 @@ fn drop_value(value: Box<dyn Any + Send>) {
     }
 }
 
-/// Calls user code; says whether it panicked. The payload is leaked, for its destructor may panic too.
+/// Calls user code; says whether it panicked. The payload is leaked, for its destructor may panic
+/// too.
 fn contain(user_code: impl FnOnce()) -> bool {
     match catch_unwind(AssertUnwindSafe(user_code)) {
         Ok(()) => false,
@@ -158,8 +162,9 @@ fn contain(user_code: impl FnOnce()) -> bool {
     }
 }
 
-/// Logs an event through `tracing`, later and on a thread of its own: the subscriber is the user's code, and most events
-/// turn up under a lock. The first argument is the level; the values that the others name are moved.
+/// Logs an event through `tracing`, later and on a thread of its own: the subscriber is the user's
+/// code, and most events turn up under a lock. The first argument is the level; the values that the
+/// others name are moved.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __log {

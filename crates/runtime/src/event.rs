@@ -19,8 +19,9 @@ use crate::{
 
 /// A point in a stream's work, with the time at which the device got there.
 ///
-/// For measuring, and for order by hand: between work of this library and work that another one enqueues. Work of this
-/// library needs no events. Recorded by [`Stream::record`]; dropping an event while it is pending is fine (rule 25).
+/// For measuring, and for order by hand: between work of this library and work that another one
+/// enqueues. Work of this library needs no events. Recorded by [`Stream::record`]; dropping an
+/// event while it is pending is fine (rule 25).
 ///
 /// ```
 /// use millstream::Device;
@@ -70,7 +71,8 @@ impl Stream {
         Ok(event)
     }
 
-    /// Holds back later work of this stream, on the device, until the event is complete (rule 24). Never blocks.
+    /// Holds back later work of this stream, on the device, until the event is complete (rule 24).
+    /// Never blocks.
     ///
     /// # Errors
     ///
@@ -99,7 +101,8 @@ impl Event {
         Ok(answer.is_complete())
     }
 
-    /// Blocks this thread until the device has got there; later work of the stream is not waited for.
+    /// Blocks this thread until the device has got there; later work of the stream is not waited
+    /// for.
     ///
     /// # Errors
     ///
@@ -108,8 +111,8 @@ impl Event {
         wait_until(&*self.device.driver, || self.is_complete())
     }
 
-    /// The time on the device from the earlier event to this one, to about half a microsecond. Waits until both are
-    /// complete. Zero if this one came first.
+    /// The time on the device from the earlier event to this one, to about half a microsecond.
+    /// Waits until both are complete. Zero if this one came first.
     ///
     /// # Errors
     ///

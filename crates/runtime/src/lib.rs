@@ -1,9 +1,10 @@
 //! GPU work that is asynchronous by default and cannot race.
 //!
-//! Everything put into a [`Stream`] runs later, on the device; the methods return at once. The library works out what must
-//! wait for what: an operation runs after every earlier operation that touches the same bytes if one of the two writes
-//! them, whichever streams and threads they come from, and beside everything else. The waits are made on the device.
-//! Operands live as long as operations need them, and the host waits only when it asks for a value.
+//! Everything put into a [`Stream`] runs later, on the device; the methods return at once. The
+//! library works out what must wait for what: an operation runs after every earlier operation that
+//! touches the same bytes if one of the two writes them, whichever streams and threads they come
+//! from, and beside everything else. The waits are made on the device. Operands live as long as
+//! operations need them, and the host waits only when it asks for a value.
 //!
 //! ```
 //! use millstream::Device;
@@ -20,8 +21,8 @@
 //! # Ok::<(), millstream::Error>(())
 //! ```
 //!
-//! The same program runs on a GPU through `libcuda`, which is loaded at run time, and on a simulated device that needs no
-//! CUDA at all: see [`Select`].
+//! The same program runs on a GPU through `libcuda`, which is loaded at run time, and on a
+//! simulated device that needs no CUDA at all: see [`Select`].
 
 #[cfg(feature = "sim")]
 mod check;

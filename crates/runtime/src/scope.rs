@@ -1,10 +1,12 @@
 //! `Scope`: asynchronous copies of host memory that is only borrowed.
 //!
-//! The device never touches borrowed memory. A source is captured in page-locked memory when it is uploaded; a download
-//! lands in page-locked memory, and the thread that leaves the scope copies it to its target; or, of a download beyond
-//! the staging limit, the thread that calls for it copies the first pieces. A target is therefore written by such a call,
-//! and between the end of the closure and the return of [`Device::scope`], while the scope still holds its `&mut`, and at
-//! no other time. That holds whatever user code forgets, since it only ever gets a reference to the scope.
+//! The device never touches borrowed memory. A source is captured in page-locked memory when it is
+//! uploaded; a download lands in page-locked memory, and the thread that leaves the scope copies it
+//! to its target; or, of a download beyond the staging limit, the thread that calls for it copies
+//! the first pieces. A target is therefore written by such a call, and between the end of the
+//! closure and the return of [`Device::scope`], while the scope still holds its `&mut`, and at no
+//! other time. That holds whatever user code forgets, since it only ever gets a reference to the
+//! scope.
 
 use std::{
     fmt,
@@ -23,7 +25,8 @@ use crate::{
     tracker::Sequence,
 };
 
-/// Copies between the device and borrowed slices of the host, complete when the scope ends. See [`Device::scope`].
+/// Copies between the device and borrowed slices of the host, complete when the scope ends. See
+/// [`Device::scope`].
 ///
 /// A scope can be shared with threads that end within it:
 ///
@@ -55,8 +58,9 @@ use crate::{
 /// })?;
 /// # Ok::<(), millstream::Error>(())
 /// ```
-// There is no second lifetime for the scope itself, as `std::thread::Scope` has: nothing that its methods take or give
-// lives exactly as long as it does. `'env` is invariant, by the `Mutex`, so it cannot shrink to less than the borrows.
+// There is no second lifetime for the scope itself, as `std::thread::Scope` has: nothing that its
+// methods take or give lives exactly as long as it does. `'env` is invariant, by the `Mutex`, so it
+// cannot shrink to less than the borrows.
 pub struct Scope<'env> {
     device: Arc<DeviceState>,
     /// While this lives, later submissions leave a point behind the scope's operations.
@@ -79,12 +83,12 @@ struct Download<'env> {
 }
 
 impl Device {
-    /// Runs `body`, in which slices of the host can be copied to and from the device asynchronously; then waits until
-    /// the copies of the scope are done. When this returns, by the body's `Ok`, by its `Err` or by a panic, every target
-    /// has its elements.
+    /// Runs `body`, in which slices of the host can be copied to and from the device
+    /// asynchronously; then waits until the copies of the scope are done. When this returns, by the
+    /// body's `Ok`, by its `Err` or by a panic, every target has its elements.
     ///
-    /// What is waited for is what was enqueued through the scope, not other work of the same streams. Copies of one scope
-    /// behind each other on one stream cost no event between them.
+    /// What is waited for is what was enqueued through the scope, not other work of the same
+    /// streams. Copies of one scope behind each other on one stream cost no event between them.
     ///
     /// ```
     /// use millstream::Device;
@@ -143,8 +147,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The body's error, if it has one. Otherwise, if the device is lost before the copies are done; of targets whose
-    /// copies are not, any part may be unchanged then.
+    /// The body's error, if it has one. Otherwise, if the device is lost before the copies are
+    /// done; of targets whose copies are not, any part may be unchanged then.
     ///
     /// # Panics
     ///
@@ -155,7 +159,8 @@ impl Device {
             alive: Arc::new(()),
             work: Mutex::default(),
         };
-        // What a panic leaves behind in the body's captures is seen by nobody but whoever catches the panic further up.
+        // What a panic leaves behind in the body's captures is seen by nobody but whoever catches
+        // the panic further up.
         let outcome = catch_unwind(AssertUnwindSafe(|| body(&scope)));
         let ended = scope.end();
         match outcome {
@@ -166,15 +171,17 @@ impl Device {
 }
 
 impl<'env> Scope<'env> {
-    /// Copies the elements of `source` into an array of the device. The scope does not end before the copy has.
+    /// Copies the elements of `source` into an array of the device. The scope does not end before
+    /// the copy has.
     ///
-    /// The source is pageable memory, which the device reads by way of page-locked memory (rule 8). It is captured
-    /// there before this returns, as by [`Stream::upload_into`]; what a scope adds is the wait.
+    /// The source is pageable memory, which the device reads by way of page-locked memory (rule 8).
+    /// It is captured there before this returns, as by [`Stream::upload_into`]; what a scope adds
+    /// is the wait.
     ///
     /// # Errors
     ///
-    /// If the lengths differ, the stream or the target is on another device, page-locked memory cannot be had, or the
-    /// device is lost.
+    /// If the lengths differ, the stream or the target is on another device, page-locked memory
+    /// cannot be had, or the device is lost.
     #[track_caller]
     pub fn upload<T: Pod>(
         &self,
@@ -193,15 +200,15 @@ impl<'env> Scope<'env> {
         )
     }
 
-    /// Copies an array of the device into `target`, which has its elements when the scope has ended. Until then they are
-    /// in page-locked memory, as much of it as the target is long or the
+    /// Copies an array of the device into `target`, which has its elements when the scope has
+    /// ended. Until then they are in page-locked memory, as much of it as the target is long or the
     /// [staging limit](crate::Device::set_staging_limit) allows; beyond that the call blocks, as
     /// [`Stream::download`] does.
     ///
     /// # Errors
     ///
-    /// If the lengths differ, the stream or the source is on another device, page-locked memory cannot be had, or the
-    /// device is lost.
+    /// If the lengths differ, the stream or the source is on another device, page-locked memory
+    /// cannot be had, or the device is lost.
     #[track_caller]
     pub fn download<T: Pod>(
         &self,
@@ -232,7 +239,8 @@ impl<'env> Scope<'env> {
         }
     }
 
-    /// Waits until all is done, and lets the downloads land. A failure keeps none of the others from being waited for.
+    /// Waits until all is done, and lets the downloads land. A failure keeps none of the others
+    /// from being waited for.
     fn end(self) -> Result<()> {
         let device = &*self.device;
         let work = self.work.into_inner();

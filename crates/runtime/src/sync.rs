@@ -1,7 +1,9 @@
-//! What threads of the runtime share besides locks: condition variables and atomics, and what to do while spinning.
+//! What threads of the runtime share besides locks: condition variables and atomics, and what to do
+//! while spinning.
 //!
-//! Locks come from `parking_lot`. With `--cfg shuttle` that is another crate of the same interface, whose every step is
-//! one that the tests of `cargo xtask shuttle` choose; here is the rest of what they must see.
+//! Locks come from `parking_lot`. With `--cfg shuttle` that is another crate of the same interface,
+//! whose every step is one that the tests of `cargo xtask shuttle` choose; here is the rest of what
+//! they must see.
 
 #[cfg(not(shuttle))]
 pub(crate) use parking_lot::Condvar;
@@ -73,10 +75,11 @@ pub(crate) use Condvar as IdleCondvar;
 
 /// A condition variable for threads of this library that sleep while there is nothing to do.
 ///
-/// `parking_lot` lists all parked threads of the process in a table of its own. A child made by `fork` inherits the
-/// table, and its new threads take the places in memory of those that the table still names, which breaks it: a thread
-/// then sleeps for ever. So threads that are asleep at a fork must not be in that table. This is made of the standard
-/// library's parts, which have none, and used with locks of `parking_lot`, which such threads do not hold.
+/// `parking_lot` lists all parked threads of the process in a table of its own. A child made by
+/// `fork` inherits the table, and its new threads take the places in memory of those that the table
+/// still names, which breaks it: a thread then sleeps for ever. So threads that are asleep at a
+/// fork must not be in that table. This is made of the standard library's parts, which have none,
+/// and used with locks of `parking_lot`, which such threads do not hold.
 #[cfg(not(shuttle))]
 #[derive(Debug, Default)]
 pub(crate) struct IdleCondvar {

@@ -1,4 +1,5 @@
-//! `check` itself: right programs pass, wrong ones are found under the schedules that show them, and what is printed shows them again.
+//! `check` itself: right programs pass, wrong ones are found under the schedules that show them,
+//! and what is printed shows them again.
 
 #![allow(unsafe_code, reason = "opts out of waits, rightly and wrongly")]
 

@@ -1,5 +1,5 @@
-//! Random programs over streams, narrow parts of arrays, and memory that the host touches itself: the simulated device's race
-//! checker finds nothing in them, whatever the schedule makes of them.
+//! Random programs over streams, narrow parts of arrays, and memory that the host touches itself:
+//! the simulated device's race checker finds nothing in them, whatever the schedule makes of them.
 
 #![allow(unsafe_code, reason = "breaks a promise about order on purpose")]
 
@@ -137,7 +137,8 @@ fn a_promise_about_order_that_does_not_hold_is_found_with_both_lines() {
     one.synchronize().unwrap();
     let (write, read) = (line!() + 1, line!() + 3);
     one.fill(array.slice_mut(10..20), 1).unwrap();
-    // SAFETY: the promise is broken. The simulated device takes no harm, and what is read is not looked at.
+    // SAFETY: the promise is broken. The simulated device takes no harm, and what is read is not
+    // looked at.
     let values = other.download(unsafe { array.unordered() }).unwrap();
     values.wait().unwrap();
     one.synchronize().unwrap();
@@ -157,13 +158,15 @@ fn a_promise_about_order_that_does_not_hold_is_found_with_both_lines() {
     assert!(later.ends_with(&format!("race_free.rs:{read}")), "{later}");
 }
 
-/// Copies `array` to host memory in a way that the runtime does not know of, on a stream of its own.
+/// Copies `array` to host memory in a way that the runtime does not know of, on a stream of its
+/// own.
 fn copy_behind_its_back(gpu: &Gpu, device: &Device, array: &Buffer<u8>, target: *mut u8) {
     let context = device.as_raw();
     // SAFETY: the context is alive.
     let stream = unsafe { gpu.stream_create(context, true, 0) }.unwrap();
-    // SAFETY: both have so many bytes, and live until the device is synchronised with. That the host does not touch the
-    // target meanwhile is what the tests break: the simulated device takes no harm.
+    // SAFETY: both have so many bytes, and live until the device is synchronised with. That the
+    // host does not touch the target meanwhile is what the tests break: the simulated device takes
+    // no harm.
     unsafe { gpu.copy_device_to_host_async(context, target, array.as_raw(), BYTES, stream) }
         .unwrap();
 }
@@ -240,7 +243,8 @@ fn what_a_dropped_array_held_is_nothing_that_the_next_may_read() {
     let address = first.as_raw();
     drop(first);
     let made = line!() + 2;
-    // SAFETY: the promise is broken. The simulated device takes no harm, and what is read is not looked at.
+    // SAFETY: the promise is broken. The simulated device takes no harm, and what is read is not
+    // looked at.
     let next = unsafe { stream.uninit::<u8>(BYTES) }.unwrap();
     assert_eq!(next.as_raw(), address, "it is the same memory");
     stream.download(&next).unwrap().wait().unwrap();

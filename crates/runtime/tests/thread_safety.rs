@@ -20,7 +20,8 @@ millstream::kernels! {
     }
 }
 
-/// Whether a type has a trait. An inherent constant goes before a trait's, and is there for types with the bound alone.
+/// Whether a type has a trait. An inherent constant goes before a trait's, and is there for types
+/// with the bound alone.
 macro_rules! has {
     ($type:ty: $bound:path) => {{
         struct Asked<T: ?Sized>(std::marker::PhantomData<T>);

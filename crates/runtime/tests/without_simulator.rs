@@ -1,5 +1,5 @@
-//! The runtime with and without the feature `sim`: `cargo test -p millstream --no-default-features --test
-//! without_simulator` runs the latter.
+//! The runtime with and without the feature `sim`: `cargo test -p millstream --no-default-features
+//! --test without_simulator` runs the latter.
 
 #![allow(unsafe_code, reason = "opens a device of a driver that does nothing")]
 

@@ -1,5 +1,6 @@
-//! How fast the simulated device runs kernels: thread-instructions per second and core, with the race checker and without, on one core and
-//! on all, and how many instructions of the host a thread-instruction takes, which does not depend on what else the machine does.
+//! How fast the simulated device runs kernels: thread-instructions per second and core, with the
+//! race checker and without, on one core and on all, and how many instructions of the host a
+//! thread-instruction takes, which does not depend on what else the machine does.
 //!
 //! ```sh
 //! cargo bench -p millstream-sim --bench speed              # the times
@@ -7,8 +8,9 @@
 //! cargo bench -p millstream-sim --bench speed -- matmul    # kernels with this in their names
 //! ```
 //!
-//! Each figure comes from a process of its own, because the number of threads is the process's. The ways take turns, and of each the median
-//! launch counts. On one core it is the processor's time that counts, on all cores the time that passes.
+//! Each figure comes from a process of its own, because the number of threads is the process's. The
+//! ways take turns, and of each the median launch counts. On one core it is the processor's time
+//! that counts, on all cores the time that passes.
 #![allow(
     unsafe_code,
     reason = "calls the seam's methods, which trust their caller"
@@ -29,7 +31,8 @@ const LAUNCHES: usize = 9;
 /// Processes for each way of each kernel.
 const TURNS: usize = 3;
 
-/// What is to be reached on one core, in millions of thread-instructions a second: with the race checker, and without.
+/// What is to be reached on one core, in millions of thread-instructions a second: with the race
+/// checker, and without.
 const TARGETS: [f64; 2] = [400.0, 800.0];
 
 /// An argument of a kernel.
@@ -238,8 +241,9 @@ impl Ready {
                 Array(bytes) => {
                     // SAFETY: the context is alive.
                     let memory = unsafe { gpu.mem_alloc(context, bytes) }?;
-                    // Whether as bytes, whole numbers or floats, these are small and not all the same.
-                    // SAFETY: the memory is as large as the range, and alive; so is the stream.
+                    // Whether as bytes, whole numbers or floats, these are small and not all the
+                    // same. SAFETY: the memory is as large as the range, and alive; so is the
+                    // stream.
                     unsafe {
                         gpu.memset_async(
                             context,
@@ -271,8 +275,8 @@ impl Ready {
         })
     }
 
-    /// Launches once and waits. Gives the nanoseconds that this took: of processors if only one core is used, so that other programs do not
-    /// count, as far as the system tells.
+    /// Launches once and waits. Gives the nanoseconds that this took: of processors if only one
+    /// core is used, so that other programs do not count, as far as the system tells.
     fn launch(&self, one_core: bool) -> Result<u128> {
         let arguments: Vec<*const c_void> = self
             .values
@@ -280,7 +284,8 @@ impl Ready {
             .map(|value| (value as *const u64).cast())
             .collect();
         let (start, busy_ns) = (Instant::now(), processor_ns());
-        // SAFETY: all handles are alive, and each pointer is to 8 readable bytes, as many as any parameter has.
+        // SAFETY: all handles are alive, and each pointer is to 8 readable bytes, as many as any
+        // parameter has.
         unsafe {
             self.gpu.launch_kernel(
                 self.context,
@@ -311,7 +316,8 @@ fn processor_ns() -> Option<u128> {
     threads.map(of_thread).sum()
 }
 
-/// What the processes do that the first one starts: some launches. Prints thread-instructions and the median nanoseconds of one launch.
+/// What the processes do that the first one starts: some launches. Prints thread-instructions and
+/// the median nanoseconds of one launch.
 fn child(kernel: &str, race_check: bool, launches: usize) -> Result<()> {
     let one_core = env::var("RAYON_NUM_THREADS").is_ok_and(|threads| threads == "1");
     let case = CASES
@@ -333,7 +339,8 @@ fn child(kernel: &str, race_check: bool, launches: usize) -> Result<()> {
     Ok(())
 }
 
-/// A process that makes launches of a kernel with so many threads, behind `wrapper` if there is one. Gives what it printed.
+/// A process that makes launches of a kernel with so many threads, behind `wrapper` if there is
+/// one. Gives what it printed.
 fn process(
     wrapper: &[String],
     case: &Case,
@@ -366,7 +373,8 @@ fn process(
     }
 }
 
-/// Millions of thread-instructions a second, for each way: with the checker and without, on one core and on all.
+/// Millions of thread-instructions a second, for each way: with the checker and without, on one
+/// core and on all.
 fn speeds(case: &Case, cores: usize) -> Result<[f64; 4]> {
     let mut ns: [Vec<f64>; 4] = Default::default();
     let mut instructions = 0.0;

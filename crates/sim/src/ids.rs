@@ -18,7 +18,8 @@ impl fmt::Display for OpId {
     }
 }
 
-/// A handle type: the tag in the upper bits makes a handle of one kind never equal to one of another.
+/// A handle type: the tag in the upper bits makes a handle of one kind never equal to one of
+/// another.
 pub(crate) trait Handle: Copy + Ord {
     /// Tells this kind of handle from the others.
     const TAG: usize;

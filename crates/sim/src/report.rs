@@ -1,4 +1,5 @@
-//! What the simulated driver found wrong: a breach of the caller's obligations, or a fault on the device.
+//! What the simulated driver found wrong: a breach of the caller's obligations, or a fault on the
+//! device.
 
 use std::fmt;
 
@@ -44,11 +45,14 @@ pub enum ReportKind {
     KernelFault,
     /// A copy or fill failed while it ran. The context is lost.
     CopyFault,
-    /// Two operations of different streams use the same bytes, one of them writes them, and nothing orders the two.
+    /// Two operations of different streams use the same bytes, one of them writes them, and nothing
+    /// orders the two.
     Race,
-    /// The host uses bytes that an operation writes, or writes bytes that one reads, and has not waited for it.
+    /// The host uses bytes that an operation writes, or writes bytes that one reads, and has not
+    /// waited for it.
     HostRace,
-    /// Two threads of one kernel use the same bytes of shared memory, one of them writes them, and nothing orders the two.
+    /// Two threads of one kernel use the same bytes of shared memory, one of them writes them, and
+    /// nothing orders the two.
     SharedMemoryRace,
     /// The same of global memory, which threads of all blocks of a kernel share.
     GlobalMemoryRace,
@@ -89,7 +93,8 @@ impl fmt::Display for Grade {
     }
 }
 
-/// One thing found wrong, in words: what, which operation and stream, which addresses, which allocation.
+/// One thing found wrong, in words: what, which operation and stream, which addresses, which
+/// allocation.
 ///
 /// Operations are numbered from 1 in the order in which they were enqueued.
 ///
@@ -103,8 +108,8 @@ pub struct Report {
     pub kind: ReportKind,
     /// Its severity.
     pub grade: Grade,
-    /// The driver function during which it was found, by its `cu*` name. For a fault on the device that is whichever
-    /// call the operation happened to run in, not the call that enqueued it.
+    /// The driver function during which it was found, by its `cu*` name. For a fault on the device
+    /// that is whichever call the operation happened to run in, not the call that enqueued it.
     pub call: &'static str,
     /// The device that it is about, in a world of several devices.
     pub device: Option<u32>,

@@ -1,4 +1,5 @@
-//! A histogram as a picture: 256 bars on a logarithmic scale, so that one spike does not flatten all the rest.
+//! A histogram as a picture: 256 bars on a logarithmic scale, so that one spike does not flatten
+//! all the rest.
 
 use image::{Rgb, RgbImage};
 
@@ -59,7 +60,8 @@ fn bottom() -> u32 {
     MARGIN.top + PLOT.1
 }
 
-/// The height of the bar for `count` where the largest is `most`, in pixels: 0 for 0 alone, else at least 1.
+/// The height of the bar for `count` where the largest is `most`, in pixels: 0 for 0 alone, else at
+/// least 1.
 fn height(count: u32, most: u32) -> u32 {
     if count == 0 {
         return 0;

@@ -1,4 +1,5 @@
-//! Tells a JPEG file that was cut off from a whole one: decoders fill what is missing with grey and call it a success.
+//! Tells a JPEG file that was cut off from a whole one: decoders fill what is missing with grey and
+//! call it a success.
 
 /// Whether the JPEG file `bytes` goes on to its end-of-image marker.
 pub(super) fn is_complete_jpeg(bytes: &[u8]) -> bool {
@@ -10,7 +11,8 @@ pub(super) fn is_complete_jpeg(bytes: &[u8]) -> bool {
             (0..=0xfe, _) | (0xff, 0xff) => 1,
             // A byte 0xff of compressed data, or a marker that stands alone.
             (0xff, 0x00 | 0x01 | 0xd0..=0xd8) => 2,
-            // A segment, which tells its length; an end marker inside it (of a thumbnail, say) means nothing.
+            // A segment, which tells its length; an end marker inside it (of a thumbnail, say)
+            // means nothing.
             (0xff, _) => match bytes[at + 2..] {
                 [high, low, ..] => 2 + usize::from(u16::from_be_bytes([high, low])),
                 _ => return false,

@@ -8,7 +8,8 @@ use super::Picture;
 use super::complete::is_complete_jpeg;
 use super::problem::{PIXELS_MAX, Problem};
 
-/// The most bytes that decoding one picture may take: sixteen bits for each of four channels, and as much again.
+/// The most bytes that decoding one picture may take: sixteen bits for each of four channels, and
+/// as much again.
 const DECODING_BYTES_MAX: u64 = PIXELS_MAX * 8 * 2;
 
 /// The format of the picture that starts with `bytes`.
@@ -20,7 +21,8 @@ pub(super) fn format(bytes: &[u8]) -> Result<ImageFormat, Problem> {
     }
 }
 
-/// The picture in a file of these contents, upright: turned as the file says, and what is transparent put on white.
+/// The picture in a file of these contents, upright: turned as the file says, and what is
+/// transparent put on white.
 pub(super) fn decode(bytes: &[u8]) -> Result<Picture, Problem> {
     let format = format(bytes)?;
     if format == ImageFormat::Jpeg && !is_complete_jpeg(bytes) {
@@ -163,7 +165,8 @@ mod tests {
     fn a_picture_that_is_cut_off_is_never_a_picture() {
         for format in [ImageFormat::Png, ImageFormat::Jpeg] {
             let whole = encoded(colourful(30, 30), format);
-            // The last twelve bytes of a PNG file, and the checksum before them, say nothing about pixels.
+            // The last twelve bytes of a PNG file, and the checksum before them, say nothing about
+            // pixels.
             let needed = if format == ImageFormat::Png {
                 whole.len() - 16
             } else {

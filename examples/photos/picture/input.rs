@@ -1,4 +1,5 @@
-//! Finding pictures: the files and folders that a user names, or the photographs that come with the program.
+//! Finding pictures: the files and folders that a user names, or the photographs that come with the
+//! program.
 
 use std::fs::File;
 use std::io::Read;
@@ -51,8 +52,9 @@ pub(crate) struct BadInput {
     problem: Problem,
 }
 
-/// All pictures that `paths` stand for, in the order given and those of a folder in order of their names, and every path that
-/// stands for none. Without paths, the photographs that come with the program. Their results go to `out`.
+/// All pictures that `paths` stand for, in the order given and those of a folder in order of their
+/// names, and every path that stands for none. Without paths, the photographs that come with the
+/// program. Their results go to `out`.
 pub(crate) fn gather(paths: &[PathBuf], out: &Path) -> (Vec<Source>, Vec<BadInput>) {
     let mut places = Vec::new();
     let mut bad = Vec::new();

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The most bytes of an input's name that its results are named after: file systems end at 255, and something is added.
+/// The most bytes of an input's name that its results are named after: file systems end at 255, and
+/// something is added.
 const BYTES_MAX: usize = 200;
 
 /// The two results of the picture called `name`.
@@ -31,7 +32,8 @@ impl Names {
         }
     }
 
-    /// A new name after the file `path`: its stem, with a number behind it from the second on that would be called the same.
+    /// A new name after the file `path`: its stem, with a number behind it from the second on that
+    /// would be called the same.
     pub(super) fn name(&mut self, path: &Path) -> String {
         let stem = path
             .file_stem()

@@ -4,7 +4,8 @@ use std::io::ErrorKind;
 
 use image::error::ImageError;
 
-/// The most pixels that a picture may have, whatever its shape: on the device one of this size takes 1.5 GiB.
+/// The most pixels that a picture may have, whatever its shape: on the device one of this size
+/// takes 1.5 GiB.
 pub(super) const PIXELS_MAX: u64 = 1 << 28;
 
 /// What is wrong with an input.

@@ -1,4 +1,5 @@
-//! Lists of exceptions to a rule: one path and the reason for it a line. An exception that nothing needs is a breach itself.
+//! Lists of exceptions to a rule: one path and the reason for it a line. An exception that nothing
+//! needs is a breach itself.
 
 use anyhow::{Result, bail};
 
@@ -26,8 +27,8 @@ impl AllowList {
         Ok(AllowList { name, paths })
     }
 
-    /// What is wrong, given the files that break the rule, each with its message: those that are no exception, and the
-    /// exceptions that no file needs.
+    /// What is wrong, given the files that break the rule, each with its message: those that are no
+    /// exception, and the exceptions that no file needs.
     pub(super) fn problems(&self, breaches: &[(&str, String)]) -> Vec<String> {
         let covers = |entry: &String, path: &str| {
             path == entry || entry.ends_with('/') && path.starts_with(entry.as_str())

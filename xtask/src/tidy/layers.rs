@@ -1,9 +1,10 @@
 //! The layers of each crate: a module uses modules below it, never one above.
 //!
-//! `xtask/layers.txt` lists the top-level modules of a crate from the lowest to the highest. Every path of the crate's
-//! sources that begins with `crate::`, or leaves its module by `super::`, is resolved to the top-level module that it
-//! names, through the re-exports of the crate's root; a module that names one above itself is a breach, and so is one
-//! that is not listed. Tests and `cfg(doc)` imports are left out, since neither is part of what users link.
+//! `xtask/layers.txt` lists the top-level modules of a crate from the lowest to the highest. Every
+//! path of the crate's sources that begins with `crate::`, or leaves its module by `super::`, is
+//! resolved to the top-level module that it names, through the re-exports of the crate's root; a
+//! module that names one above itself is a breach, and so is one that is not listed. Tests and
+//! `cfg(doc)` imports are left out, since neither is part of what users link.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,8 +22,8 @@ pub(super) struct Layers {
 }
 
 impl Layers {
-    /// Reads all crates' layers: a line `crates/name/src/:` followed by modules, from the lowest to the highest, over as
-    /// many indented lines as it takes. Lines that start with `#` say nothing.
+    /// Reads all crates' layers: a line `crates/name/src/:` followed by modules, from the lowest to
+    /// the highest, over as many indented lines as it takes. Lines that start with `#` say nothing.
     pub(super) fn parse(name: &str, text: &str) -> Result<Vec<Self>> {
         let mut crates: Vec<Self> = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
@@ -118,7 +119,8 @@ struct File<'a> {
 }
 
 impl<'a> File<'a> {
-    /// The file at `inner` below the folder of sources; programs and build scripts are none of the crate's modules.
+    /// The file at `inner` below the folder of sources; programs and build scripts are none of the
+    /// crate's modules.
     fn of(source: &'a Source, inner: &'a str) -> Option<Self> {
         let inner = inner.strip_suffix(".rs")?;
         let mut module: Vec<&str> = inner.split('/').collect();
@@ -208,7 +210,8 @@ impl<'a> File<'a> {
         })
     }
 
-    /// Reads the path or tree of paths at `at`, adding each of its leaves; gives the place behind it.
+    /// Reads the path or tree of paths at `at`, adding each of its leaves; gives the place behind
+    /// it.
     fn tree(
         &self,
         mut at: usize,
@@ -288,8 +291,8 @@ fn tokens(code: &str) -> Vec<Token<'_>> {
     tokens
 }
 
-/// Leaves out the items behind `#[cfg(test)]`, `#[cfg(all(test, …))]` and `#[cfg(doc)]`; gives the names of the modules
-/// among them as well.
+/// Leaves out the items behind `#[cfg(test)]`, `#[cfg(all(test, …))]` and `#[cfg(doc)]`; gives the
+/// names of the modules among them as well.
 fn without_tests(tokens: Vec<Token<'_>>) -> (Vec<Token<'_>>, Vec<&str>) {
     let mut kept = Vec::new();
     let mut modules = Vec::new();

@@ -170,7 +170,8 @@ fn machine_paths(source: &Source) -> Vec<String> {
     breaches.collect()
 }
 
-/// Whether `line` has the absolute path of `folder`, a folder of the file system's root, or of something in it.
+/// Whether `line` has the absolute path of `folder`, a folder of the file system's root, or of
+/// something in it.
 fn names_root_folder(line: &str, folder: &str) -> bool {
     line.match_indices(&format!("/{folder}"))
         .any(|(at, found)| {

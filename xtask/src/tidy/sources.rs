@@ -13,7 +13,8 @@ pub(super) struct Source {
     pub(super) path: String,
     /// The whole text.
     pub(super) text: String,
-    /// The text with comments and literals blanked out, line for line, if it is Rust; else the text.
+    /// The text with comments and literals blanked out, line for line, if it is Rust; else the
+    /// text.
     pub(super) code: String,
 }
 
@@ -38,8 +39,9 @@ impl Source {
     }
 }
 
-/// All files below `root` that have rules, in order of their paths. Folders that `.gitignore` names, and hidden ones other
-/// than `.ci`, are left out; git itself is not asked, so that an unpacked archive is checked just the same.
+/// All files below `root` that have rules, in order of their paths. Folders that `.gitignore`
+/// names, and hidden ones other than `.ci`, are left out; git itself is not asked, so that an
+/// unpacked archive is checked just the same.
 pub(super) fn read_all(root: &Path) -> Result<Vec<Source>> {
     let ignored =
         std::fs::read_to_string(root.join(".gitignore")).context("cannot read .gitignore")?;
@@ -79,7 +81,8 @@ fn visit(root: &Path, prefix: &str, ignored: &[&str], sources: &mut Vec<Source>)
     Ok(())
 }
 
-/// Rust source with every character of a comment, string or character literal replaced by a space; lines stay where they are.
+/// Rust source with every character of a comment, string or character literal replaced by a space;
+/// lines stay where they are.
 pub(super) fn code_only(text: &str) -> String {
     let text: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());
@@ -109,7 +112,8 @@ fn blank_length(text: &[char], at: usize) -> usize {
         ['/', '*', ..] => block_comment_length(rest),
         ['"', ..] => quoted_length(rest, '"'),
         ['\'', '\\', ..] | ['\'', _, '\'', ..] => quoted_length(rest, '\''),
-        // The prefix of a raw string is no part of a longer word, but for the `b` or `c` that may stand before it.
+        // The prefix of a raw string is no part of a longer word, but for the `b` or `c` that may
+        // stand before it.
         ['r', '"' | '#', ..] => match text[..at] {
             [.., before, 'b' | 'c'] if is_word(before) => 0,
             [.., 'b' | 'c'] => raw_string_length(rest),
@@ -136,7 +140,8 @@ fn block_comment_length(text: &[char]) -> usize {
     at
 }
 
-/// The length of the literal at the start of `text` that begins and ends with `quote`, a backslash escaping what follows it.
+/// The length of the literal at the start of `text` that begins and ends with `quote`, a backslash
+/// escaping what follows it.
 fn quoted_length(text: &[char], quote: char) -> usize {
     let mut at = 1;
     while at < text.len() && text[at] != quote {
@@ -145,7 +150,8 @@ fn quoted_length(text: &[char], quote: char) -> usize {
     (at + 1).min(text.len())
 }
 
-/// The length of the raw string at the start of `text`; 0 if what looks like one is a raw identifier.
+/// The length of the raw string at the start of `text`; 0 if what looks like one is a raw
+/// identifier.
 fn raw_string_length(text: &[char]) -> usize {
     let hashes = text[1..]
         .iter()
@@ -177,7 +183,8 @@ pub(super) fn is_word(letter: char) -> bool {
 mod tests {
     use super::*;
 
-    /// Asserts that of `text` exactly the words that start with `code` are kept, and that no line moves.
+    /// Asserts that of `text` exactly the words that start with `code` are kept, and that no line
+    /// moves.
     #[track_caller]
     fn assert_kept(text: &str, words: &[&str]) {
         let code = code_only(text);

@@ -1,8 +1,10 @@
-//! What is counted: launches over live arrays on one stream and on eight, through Millstream and without it.
+//! What is counted: launches over live arrays on one stream and on eight, through Millstream and
+//! without it.
 
 use crate::report::Goal;
 
-/// How many operations a stream of a real device holds before a call that would add one blocks (rule 54).
+/// How many operations a stream of a real device holds before a call that would add one blocks
+/// (rule 54).
 pub(crate) const QUEUE_DEPTH: u64 = 1_021;
 
 /// Which operands the launches have, and on which streams they are.
@@ -12,11 +14,13 @@ pub(crate) enum Pattern {
     Raw,
     /// One stream; each launch takes the next three of all live arrays.
     OneStream,
-    /// Eight streams in turn; all launches have the same three operands, so each waits for the one before it.
+    /// Eight streams in turn; all launches have the same three operands, so each waits for the one
+    /// before it.
     Chain,
     /// Eight streams in turn; all read the same two arrays, and each writes one of its own.
     Readers,
-    /// Eight streams in turn; seven read what the eighth writes, so one waits for seven and seven wait for one.
+    /// Eight streams in turn; seven read what the eighth writes, so one waits for seven and seven
+    /// wait for one.
     FanInAndOut,
     /// Not a launch but a region of ten operations, which comes to one.
     Region,
@@ -59,7 +63,8 @@ impl Case {
         }
     }
 
-    /// How many are made before counting begins: the queues of all streams are full several times over.
+    /// How many are made before counting begins: the queues of all streams are full several times
+    /// over.
     pub(crate) fn warm_up(&self) -> usize {
         match self.pattern {
             Pattern::Region => 200,

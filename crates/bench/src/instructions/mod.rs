@@ -15,7 +15,8 @@ use cases::{Case, Pattern};
 
 use crate::report::{Goal, Row};
 
-/// How far instructions for the most live arrays may be from those for the fewest, as a ratio, and still count as flat.
+/// How far instructions for the most live arrays may be from those for the fewest, as a ratio, and
+/// still count as flat.
 const FLAT: f64 = 1.05;
 
 /// Runs the case of this name; valgrind runs the program so.

@@ -1,5 +1,5 @@
-//! The program that valgrind counts: it makes arrays, launches until everything has its usual size, and then launches
-//! inside the one function whose instructions are counted.
+//! The program that valgrind counts: it makes arrays, launches until everything has its usual size,
+//! and then launches inside the one function whose instructions are counted.
 
 #![allow(
     unsafe_code,
@@ -28,7 +28,8 @@ pub(crate) fn run(case: &Case, launches: usize) -> Result<()> {
     if case.pattern == Pattern::Raw {
         return raw(&*driver, launches);
     }
-    // SAFETY: nothing here reads what the driver does not write, and the host memory that it gives out is memory.
+    // SAFETY: nothing here reads what the driver does not write, and the host memory that it gives
+    // out is memory.
     let device = unsafe { Device::with_driver(driver, 0) }?;
     let warm_up = case.warm_up();
     let run = |launch: &mut dyn FnMut(usize)| {

@@ -1,7 +1,9 @@
-//! The driver without Millstream: what raw code would hold, with just enough ownership that the benchmarks themselves are safe.
+//! The driver without Millstream: what raw code would hold, with just enough ownership that the
+//! benchmarks themselves are safe.
 //!
-//! Everything here is freed only after the whole context is idle, and host memory that the device may touch is never shown
-//! to the host, so no order between operations can make a call unsound. Contents are of no interest here.
+//! Everything here is freed only after the whole context is idle, and host memory that the device
+//! may touch is never shown to the host, so no order between operations can make a call unsound.
+//! Contents are of no interest here.
 
 #![allow(
     unsafe_code,
@@ -117,7 +119,8 @@ impl Raw {
         let module = unsafe { self.driver.module_load(self.context, ptx.as_bytes()) }?;
         // SAFETY: the module was just loaded.
         let function = unsafe { self.driver.module_function(self.context, module, name) }?;
-        // SAFETY: the function is of that module. Loading it now keeps the first launch from waiting (rule 53).
+        // SAFETY: the function is of that module. Loading it now keeps the first launch from
+        // waiting (rule 53).
         unsafe { self.driver.function_load(self.context, function) }?;
         Ok(function)
     }
@@ -217,7 +220,8 @@ impl Drop for RawEvent {
     }
 }
 
-/// A word that a gate kernel waits for. Its memory is never given back, so a kernel may look at it for ever.
+/// A word that a gate kernel waits for. Its memory is never given back, so a kernel may look at it
+/// for ever.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flag(&'static AtomicU32);
 

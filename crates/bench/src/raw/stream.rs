@@ -63,7 +63,8 @@ impl RawStream {
             block: [BLOCK, 1, 1],
             shared_bytes: 0,
         };
-        // SAFETY: the parameters are those of vecadd.cu, whose threads touch `n` numbers of each operand, which is long enough.
+        // SAFETY: the parameters are those of vecadd.cu, whose threads touch `n` numbers of each
+        // operand, which is long enough.
         let launched = unsafe {
             self.raw.driver.launch_kernel(
                 self.raw.context,
@@ -148,7 +149,8 @@ impl RawStream {
     ) -> Result<()> {
         let pointer = source.part(at, bytes)?;
         ensure!(bytes <= target.bytes, "{bytes} bytes are too many");
-        // SAFETY: both are alive until the context is idle, and long enough; nobody looks at the target meanwhile.
+        // SAFETY: both are alive until the context is idle, and long enough; nobody looks at the
+        // target meanwhile.
         let copied = unsafe {
             self.raw.driver.copy_device_to_host_async(
                 self.raw.context,
@@ -161,7 +163,8 @@ impl RawStream {
         Ok(copied?)
     }
 
-    /// Copies the beginning of `source` to that of `target`, which may be on another device; complete when it returns.
+    /// Copies the beginning of `source` to that of `target`, which may be on another device;
+    /// complete when it returns.
     pub(crate) fn copy_across(
         &self,
         target: &RawMemory,
@@ -172,7 +175,8 @@ impl RawStream {
         self.synchronize()
     }
 
-    /// As [`copy_across`](Self::copy_across), but only enqueued. Both stay alive until the stream is idle.
+    /// As [`copy_across`](Self::copy_across), but only enqueued. Both stay alive until the stream
+    /// is idle.
     pub(crate) fn copy(&self, target: &RawMemory, source: &RawMemory, bytes: usize) -> Result<()> {
         let (to, from) = (target.part(0, bytes)?, source.part(0, bytes)?);
         ensure!(to != from, "a copy to its own source");

@@ -228,7 +228,8 @@ pub(crate) fn ping_pong(rig: &Rig) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A launch, and one on another stream that needs it. Nothing is written twice in a batch, so nothing waits the other way.
+/// A launch, and one on another stream that needs it. Nothing is written twice in a batch, so
+/// nothing waits the other way.
 fn one_edge(rig: &Rig, effort: Effort, raw: &RawWork) -> Result<Row> {
     let by_hand = Contender::new(
         || {

@@ -1,4 +1,5 @@
-//! T10: upload, kernel and download of many chunks on three streams, as one would write it, against its slowest stage alone.
+//! T10: upload, kernel and download of many chunks on three streams, as one would write it, against
+//! its slowest stage alone.
 
 use anyhow::Result;
 use millstream::{Buffer, Device, Grid, Pinned, Stream, Tuning};
@@ -149,7 +150,8 @@ impl Locked {
     }
 }
 
-/// The same without Millstream: each stream has memory of its own, so that nothing has to be waited for.
+/// The same without Millstream: each stream has memory of its own, so that nothing has to be waited
+/// for.
 struct ByHand {
     kernel: RawKernel,
     streams: Vec<(RawStream, [RawMemory; 2])>,
@@ -252,7 +254,8 @@ fn pageable(rig: &Rig, elements: usize) -> Result<Vec<Row>> {
         let [whole, stages @ ..] = medians(rig, EFFORT, [whole, upload, kernel, download])?;
         return Ok(vec![row(what, whole, stages)]);
     }
-    // With as many threads and in the same pieces. No virtual time could tell how fast threads copy.
+    // With as many threads and in the same pieces. No virtual time could tell how fast threads
+    // copy.
     let Tuning {
         threads,
         piece_bytes,

@@ -1,4 +1,5 @@
-//! T12: sixteen threads, each launching on a stream of its own, with two operands that all of them read.
+//! T12: sixteen threads, each launching on a stream of its own, with two operands that all of them
+//! read.
 
 use std::{sync::Barrier, thread};
 
@@ -23,7 +24,8 @@ const EFFORT: Effort = Effort {
     batch: 1,
 };
 
-/// Runs `launch` `LAUNCHES` times for each of `workers`, each on a thread of its own, all beginning together.
+/// Runs `launch` `LAUNCHES` times for each of `workers`, each on a thread of its own, all beginning
+/// together.
 fn all_at_once<W: Send>(
     workers: &mut [W],
     launch: impl Fn(&mut W) -> Result<()> + Sync,

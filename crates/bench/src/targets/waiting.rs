@@ -1,4 +1,5 @@
-//! T9: from a launch to the future that awaits its result; and what waiting, and not waiting, costs the processor.
+//! T9: from a launch to the future that awaits its result; and what waiting, and not waiting, costs
+//! the processor.
 
 #![allow(unsafe_code, reason = "launches the gate kernel")]
 
@@ -25,7 +26,8 @@ const EFFORT: Effort = Effort {
 const KERNEL: Duration = Duration::from_secs(1);
 /// How long nobody awaits anything.
 const IDLE: Duration = Duration::from_secs(2);
-/// The thread that asks on behalf of futures, by the beginning of its name: Linux keeps 15 bytes of it.
+/// The thread that asks on behalf of futures, by the beginning of its name: Linux keeps 15 bytes of
+/// it.
 const REACTOR: &str = "millstream-reac";
 
 pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {

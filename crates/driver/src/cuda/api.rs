@@ -1,12 +1,13 @@
 //! Our own declarations of libcuda's functions, and how each is found in the loaded library.
 //!
-//! Results are [`ResultCode`]s and handles are this crate's newtypes: plain numbers, so that a value that a newer driver
-//! answers is never undefined behaviour. `tests/declarations` compares every type and number of this file with
-//! published bindings.
+//! Results are [`ResultCode`]s and handles are this crate's newtypes: plain numbers, so that a
+//! value that a newer driver answers is never undefined behaviour. `tests/declarations` compares
+//! every type and number of this file with published bindings.
 //!
-//! Several functions changed their parameters over the years, and a later version has a suffix in the library
-//! (`cuMemAlloc_v2`). The library's own table is asked first (`cuGetProcAddress`), for the function as it was in the CUDA
-//! version whose headers these declarations follow; a plain look-up of the suffixed name comes second.
+//! Several functions changed their parameters over the years, and a later version has a suffix in
+//! the library (`cuMemAlloc_v2`). The library's own table is asked first (`cuGetProcAddress`), for
+//! the function as it was in the CUDA version whose headers these declarations follow; a plain
+//! look-up of the suffixed name comes second.
 
 #![allow(
     unsafe_code,
@@ -111,7 +112,8 @@ pub struct CopyAttributes {
     pub flags: c_uint,
 }
 
-/// `CUDA_MEMCPY2D`: a copy of rows. Of each side the memory type says which of the three addresses counts.
+/// `CUDA_MEMCPY2D`: a copy of rows. Of each side the memory type says which of the three addresses
+/// counts.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Memcpy2d {
@@ -149,8 +151,8 @@ pub struct Memcpy2d {
     pub height: usize,
 }
 
-/// Declares the functions: for each its name, its name in the library, and its parameters. The result is always a
-/// [`ResultCode`].
+/// Declares the functions: for each its name, its name in the library, and its parameters. The
+/// result is always a [`ResultCode`].
 macro_rules! functions {
     (
         required { $($name:ident = $symbol:ident($($parameter:ident: $type:ty),*);)* }
@@ -191,20 +193,23 @@ macro_rules! functions {
                 Ok(Self {
                     $($name: {
                         let address = lookup.required(stringify!($name), stringify!($symbol))?;
-                        // SAFETY: the address is that of the function declared under this name and version.
+                        // SAFETY: the address is that of the function declared under this name and
+                        // version.
                         unsafe { std::mem::transmute::<*mut c_void, types::$name>(address) }
                     },)*
                     $($optional: {
                         let address = lookup.find(stringify!($optional), stringify!($optional_symbol));
                         address.map(|address| {
-                            // SAFETY: the address is that of the function declared under this name and version.
+                            // SAFETY: the address is that of the function declared under this name
+                            // and version.
                             unsafe { std::mem::transmute::<*mut c_void, types::$optional>(address) }
                         })
                     },)*
                 })
             }
 
-            /// The functions of a driver that was never initialised: each answers so, and the optional ones are missing.
+            /// The functions of a driver that was never initialised: each answers so, and the
+            /// optional ones are missing.
             #[cfg(test)]
             pub(super) fn uninitialised() -> Self {
                 Self {
@@ -396,7 +401,8 @@ impl Lookup {
         })?;
         Ok(Self {
             library,
-            // SAFETY: the address is that of the function of this name, whose suffix fixes its parameters.
+            // SAFETY: the address is that of the function of this name, whose suffix fixes its
+            // parameters.
             get_proc_address: unsafe {
                 std::mem::transmute::<*mut c_void, GetProcAddress>(address)
             },
@@ -411,8 +417,8 @@ impl Lookup {
         })
     }
 
-    /// The function `name` as it was in [`DECLARED_VERSION`]; else, as for a function that came later, what the library
-    /// exports as `symbol`.
+    /// The function `name` as it was in [`DECLARED_VERSION`]; else, as for a function that came
+    /// later, what the library exports as `symbol`.
     fn find(&self, name: &str, symbol: &str) -> Option<*mut c_void> {
         self.by_version(name)
             .or_else(|| exported(self.library, symbol))

@@ -1,9 +1,11 @@
-//! The [`Driver`] of libcuda: each method makes its context current where the function wants one, then calls it.
+//! The [`Driver`] of libcuda: each method makes its context current where the function wants one,
+//! then calls it.
 //!
-//! A launch, and a function that works on a given stream or event, needs no current context, because the handle names
-//! its own. The legacy and the per-thread default stream are handles that all contexts share, so for them it does. So
-//! do copies and fills: the driver refuses them for memory of a pool while another device's context is current (rule 37:
-//! an asynchronous copy of pool memory wants the stream's context).
+//! A launch, and a function that works on a given stream or event, needs no current context,
+//! because the handle names its own. The legacy and the per-thread default stream are handles that
+//! all contexts share, so for them it does. So do copies and fills: the driver refuses them for
+//! memory of a pool while another device's context is current (rule 37: an asynchronous copy of
+//! pool memory wants the stream's context).
 
 #![allow(unsafe_code, reason = "calls libcuda's functions")]
 
@@ -32,7 +34,8 @@ type Result<T> = std::result::Result<T, DriverError>;
 /// Room for the PTX compiler's messages, in bytes.
 const LOG_CAPACITY: usize = 16 * 1024;
 
-/// Calls one function under its own name: `call!(self, cuMemFree(pointer))`. To be put in an `unsafe` block.
+/// Calls one function under its own name: `call!(self, cuMemFree(pointer))`. To be put in an
+/// `unsafe` block.
 macro_rules! call {
     ($cuda:expr, $function:ident($($argument:expr),* $(,)?)) => {
         match fork::check(stringify!($function)) {
@@ -50,11 +53,13 @@ macro_rules! enter {
     };
 }
 
-/// Makes the context that a [`Driver`] method was given current until it returns, if the stream alone does not name it.
+/// Makes the context that a [`Driver`] method was given current until it returns, if the stream
+/// alone does not name it.
 macro_rules! enter_for {
     ($cuda:expr, $context:expr, $stream:expr) => {
         let _entered = if $stream.as_raw() <= StreamHandle::PER_THREAD.as_raw() {
-            // SAFETY: every method of the trait that takes a context wants a live one from its caller.
+            // SAFETY: every method of the trait that takes a context wants a live one from its
+            // caller.
             Some(unsafe { CurrentContext::enter($cuda, $context) }?)
         } else {
             None
@@ -72,7 +77,8 @@ impl Cuda {
         }
     }
 
-    /// The error for a result that is not success; for a number that this crate does not name, with the driver's words.
+    /// The error for a result that is not success; for a number that this crate does not name, with
+    /// the driver's words.
     #[cold]
     fn failure(&self, call: &'static str, code: ResultCode) -> DriverError {
         let error = DriverError::new(call, code);
@@ -121,7 +127,8 @@ impl Cuda {
     /// `pool` is alive, and `attribute` is one whose value has 64 bits.
     unsafe fn pool_attribute(&self, pool: PoolHandle, attribute: c_int) -> Result<u64> {
         let mut value = 0_u64;
-        // SAFETY: the caller vouches for the pool, and the result goes to a local of the attribute's size.
+        // SAFETY: the caller vouches for the pool, and the result goes to a local of the
+        // attribute's size.
         unsafe {
             call!(
                 self,
@@ -131,8 +138,8 @@ impl Cuda {
         Ok(value)
     }
 
-    /// Where each parameter of a kernel lies among its arguments, as the driver itself sees it (`cuFuncGetParamInfo`).
-    /// `None` with a driver older than CUDA 12.4, which cannot tell.
+    /// Where each parameter of a kernel lies among its arguments, as the driver itself sees it
+    /// (`cuFuncGetParamInfo`). `None` with a driver older than CUDA 12.4, which cannot tell.
     ///
     /// # Errors
     ///
@@ -183,8 +190,8 @@ fn completion(result: Result<()>) -> Result<Completion> {
     }
 }
 
-/// Whether a failed call certainly enqueued nothing. A call may also report that earlier work lost the context, and
-/// then nobody knows what became of it.
+/// Whether a failed call certainly enqueued nothing. A call may also report that earlier work lost
+/// the context, and then nobody knows what became of it.
 fn is_refusal(code: ResultCode) -> bool {
     code.name().is_some() && !code.is_sticky() && code != ResultCode::UNKNOWN
 }
@@ -475,7 +482,8 @@ impl Driver for Cuda {
         fork::check(CALL)?;
         let device = self.location(location)?;
         enter_for!(self, context, stream);
-        // SAFETY: the caller vouches for the range, as long as the prefetch takes, and for the stream.
+        // SAFETY: the caller vouches for the range, as long as the prefetch takes, and for the
+        // stream.
         self.check(CALL, unsafe { prefetch(pointer, bytes, device, stream) })
     }
 
@@ -529,7 +537,8 @@ impl Driver for Cuda {
         stream: StreamHandle,
     ) -> Result<()> {
         enter_for!(self, context, stream);
-        // SAFETY: the caller gives up a live allocation whose uses all come before this point of the stream.
+        // SAFETY: the caller gives up a live allocation whose uses all come before this point of
+        // the stream.
         unsafe { call!(self, cuMemFreeAsync(pointer, stream)) }
     }
 
@@ -731,8 +740,8 @@ impl Driver for Cuda {
             source_access_order: api::MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL,
             ..Default::default()
         };
-        // SAFETY: the arrays have one entry each and are only used during the call; the caller vouches for both ranges
-        // and for the stream.
+        // SAFETY: the arrays have one entry each and are only used during the call; the caller
+        // vouches for both ranges and for the stream.
         let code = unsafe {
             copy_batch(
                 &mut target,
@@ -772,7 +781,8 @@ impl Driver for Cuda {
             return Ok(());
         }
         enter!(self, context);
-        // SAFETY: the caller vouches for both sides' rows until the copy is done, and for the stream.
+        // SAFETY: the caller vouches for both sides' rows until the copy is done, and for the
+        // stream.
         unsafe { call!(self, cuMemcpy2DAsync(&memcpy_2d(copy), stream)) }
     }
 
@@ -815,8 +825,8 @@ impl Driver for Cuda {
             ptr::without_provenance_mut::<c_void>(LOG_CAPACITY),
         ];
         let mut handle = ModuleHandle::from_raw(0);
-        // SAFETY: the image is text that ends in a zero byte, and no binary; each option has its value, and the log has
-        // the capacity that is said.
+        // SAFETY: the image is text that ends in a zero byte, and no binary; each option has its
+        // value, and the log has the capacity that is said.
         let result = unsafe {
             call!(
                 self,
@@ -851,7 +861,8 @@ impl Driver for Cuda {
         let c_name = c_name("cuModuleGetFunction", name)?;
         enter!(self, context);
         let mut function = FunctionHandle::from_raw(0);
-        // SAFETY: the caller vouches for the module, the name ends in a zero byte, and the result goes to a local.
+        // SAFETY: the caller vouches for the module, the name ends in a zero byte, and the result
+        // goes to a local.
         unsafe {
             call!(
                 self,
@@ -871,7 +882,8 @@ impl Driver for Cuda {
         let c_name = c_name("cuModuleGetGlobal", name)?;
         enter!(self, context);
         let (mut pointer, mut bytes) = (DevicePtr::from_raw(0), 0);
-        // SAFETY: the caller vouches for the module, the name ends in a zero byte, and the results go to locals.
+        // SAFETY: the caller vouches for the module, the name ends in a zero byte, and the results
+        // go to locals.
         unsafe {
             call!(
                 self,
@@ -938,9 +950,11 @@ impl Driver for Cuda {
         enter_for!(self, context, stream);
         let [grid_x, grid_y, grid_z] = dims.grid;
         let [block_x, block_y, block_z] = dims.block;
-        // The driver reads the list and the arguments, and writes neither, though C does not say so.
+        // The driver reads the list and the arguments, and writes neither, though C does not say
+        // so.
         let params = params.as_ptr().cast_mut().cast();
-        // SAFETY: the caller vouches for function, stream, arguments and all that the kernel will touch.
+        // SAFETY: the caller vouches for function, stream, arguments and all that the kernel will
+        // touch.
         unsafe {
             call!(
                 self,
@@ -969,7 +983,8 @@ impl Driver for Cuda {
     ) -> Result<()> {
         enter_for!(self, context, stream);
         let data = host_function::into_raw(function);
-        // SAFETY: the caller vouches for the stream, and the callback gets what `into_raw` made, once.
+        // SAFETY: the caller vouches for the stream, and the callback gets what `into_raw` made,
+        // once.
         let result = unsafe {
             call!(
                 self,

@@ -1,4 +1,5 @@
-//! Tests of [`Cuda`] against a stand-in for libcuda: which context its calls find current, and which they leave.
+//! Tests of [`Cuda`] against a stand-in for libcuda: which context its calls find current, and
+//! which they leave.
 
 #![allow(unsafe_code, reason = "plays libcuda")]
 
@@ -38,7 +39,8 @@ unsafe extern "C" fn set_current(context: ContextHandle) -> ResultCode {
     note("set")
 }
 
-/// As on hardware, the object belongs to whichever context is current: its handle is that context's.
+/// As on hardware, the object belongs to whichever context is current: its handle is that
+/// context's.
 unsafe extern "C" fn create_stream(stream: *mut StreamHandle, _: c_uint, _: i32) -> ResultCode {
     let context = STATE.with_borrow(|(current, _)| current.as_raw());
     // SAFETY: the library passes a place for the result.

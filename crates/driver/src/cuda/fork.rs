@@ -1,8 +1,8 @@
 //! `fork`: libcuda is not called in a child of the process that initialised it.
 //!
 //! CUDA does not support such a child. Some calls answer with an error there, and others wait for
-//! threads that only the parent has. A handler of the C library notes the fork, so that a call costs
-//! one load of a flag; asking for the process's number would be a system call.
+//! threads that only the parent has. A handler of the C library notes the fork, so that a call
+//! costs one load of a flag; asking for the process's number would be a system call.
 
 #![allow(unsafe_code, reason = "registers a handler with the C library")]
 
@@ -23,8 +23,8 @@ pub(super) fn watch() {
     unsafe extern "C" fn note() {
         FORKED.store(true, Relaxed);
     }
-    // SAFETY: the declaration is POSIX's, and the handler only stores to a static. Without memory for
-    // the handler nothing is registered, and forks go unnoticed.
+    // SAFETY: the declaration is POSIX's, and the handler only stores to a static. Without memory
+    // for the handler nothing is registered, and forks go unnoticed.
     unsafe { pthread_atfork(None, None, Some(note)) };
 }
 

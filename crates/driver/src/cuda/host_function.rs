@@ -13,7 +13,8 @@ use std::{
 
 use crate::HostFunction;
 
-/// The closure as the one pointer that a C callback carries. Boxed twice: a closure's own pointer is two words.
+/// The closure as the one pointer that a C callback carries. Boxed twice: a closure's own pointer
+/// is two words.
 pub(super) fn into_raw(function: HostFunction) -> *mut c_void {
     Box::into_raw(Box::new(function)).cast()
 }
@@ -24,7 +25,8 @@ pub(super) fn into_raw(function: HostFunction) -> *mut c_void {
 ///
 /// `data` came from [`into_raw`] and is not used again.
 pub(super) unsafe fn from_raw(data: *mut c_void) -> HostFunction {
-    // SAFETY: the caller vouches that this is the box that `into_raw` gave up, and that it is taken back once.
+    // SAFETY: the caller vouches that this is the box that `into_raw` gave up, and that it is taken
+    // back once.
     *unsafe { Box::from_raw(data.cast::<HostFunction>()) }
 }
 
@@ -37,7 +39,8 @@ pub(super) unsafe extern "C" fn trampoline(data: *mut c_void) {
     // SAFETY: as this function's own contract.
     let function = unsafe { from_raw(data) };
     if let Err(payload) = catch_unwind(AssertUnwindSafe(function)) {
-        // Not dropped: a payload's destructor may panic too, and no panic may reach the C code above.
+        // Not dropped: a payload's destructor may panic too, and no panic may reach the C code
+        // above.
         mem::forget(payload);
     }
 }

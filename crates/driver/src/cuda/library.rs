@@ -18,7 +18,8 @@ const fn names(windows: bool) -> &'static [&'static str] {
     }
 }
 
-/// The oldest driver that will do, by the CUDA version it supports (1000 × major + 10 × minor): 12.0.
+/// The oldest driver that will do, by the CUDA version it supports (1000 × major + 10 × minor):
+/// 12.0.
 pub const OLDEST_DRIVER_VERSION: i32 = 12_000;
 
 /// One name under which the library was looked for in vain.
@@ -159,7 +160,8 @@ fn no_device() -> LoadError {
     }
 }
 
-/// Loads the library, finds its functions and initialises the driver. The functions, and the driver's version.
+/// Loads the library, finds its functions and initialises the driver. The functions, and the
+/// driver's version.
 pub(super) fn open() -> Result<(Api, i32), LoadError> {
     let library = load(names(cfg!(windows)))?;
     let version = api::driver_version(library)?;
@@ -182,11 +184,13 @@ pub(super) fn open() -> Result<(Api, i32), LoadError> {
     Ok((api, version))
 }
 
-/// Loads the first of `names` that the system's loader finds, for good: the driver starts threads that run its code.
+/// Loads the first of `names` that the system's loader finds, for good: the driver starts threads
+/// that run its code.
 fn load(names: &[&'static str]) -> Result<&'static Library, LoadError> {
     let mut tried = Vec::new();
     for &name in names {
-        // SAFETY: the library of this name is NVIDIA's driver, whose initialisers ask nothing of their loader.
+        // SAFETY: the library of this name is NVIDIA's driver, whose initialisers ask nothing of
+        // their loader.
         match unsafe { Library::new(name) } {
             Ok(library) => return Ok(Box::leak(Box::new(library))),
             Err(error) => tried.push(Attempt {

@@ -1,8 +1,8 @@
 //! Prepares PTX text for libcuda, and reads its compiler's log.
 //!
-//! libcuda takes text and binary images by the same pointer, without a length, and tells them apart by
-//! their first bytes. A binary is code that is not checked, and its header says how far to read. So
-//! nothing but PTX text is passed on, and that ends in a zero byte.
+//! libcuda takes text and binary images by the same pointer, without a length, and tells them apart
+//! by their first bytes. A binary is code that is not checked, and its header says how far to read.
+//! So nothing but PTX text is passed on, and that ends in a zero byte.
 
 use std::ffi::CString;
 
@@ -11,8 +11,8 @@ use crate::{DriverError, ResultCode};
 /// The most that an error shows of what is not PTX, in bytes.
 const SHOWN_BYTES: usize = 16;
 
-/// The text as libcuda wants it: with a zero byte at its end, and with none inside, where libcuda would
-/// silently take the first part.
+/// The text as libcuda wants it: with a zero byte at its end, and with none inside, where libcuda
+/// would silently take the first part.
 ///
 /// # Errors
 ///

@@ -20,7 +20,8 @@ pub(super) fn advice_number(advice: ManagedAdvice) -> c_int {
     }
 }
 
-/// A memory's type, and its address as the host's and as the device's; the one that it is not is null.
+/// A memory's type, and its address as the host's and as the device's; the one that it is not is
+/// null.
 fn address(memory: Memory2d) -> (c_int, *mut c_void, DevicePtr) {
     match memory {
         Memory2d::Device(first) => (api::MEMORYTYPE_DEVICE, ptr::null_mut(), first),

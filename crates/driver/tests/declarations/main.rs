@@ -1,4 +1,5 @@
-//! Compares our own declarations of libcuda with published bindings: every function's parameters, every number.
+//! Compares our own declarations of libcuda with published bindings: every function's parameters,
+//! every number.
 
 #![allow(non_snake_case, reason = "CUDA's own names")]
 
@@ -17,7 +18,8 @@ use millstream_driver::{
 struct Shape {
     size: usize,
     align: usize,
-    /// For a pointer, whether what it points to may be written, and its size where that is known here.
+    /// For a pointer, whether what it points to may be written, and its size where that is known
+    /// here.
     pointer: Option<(bool, Option<usize>)>,
 }
 
@@ -31,7 +33,8 @@ impl Shape {
     }
 }
 
-/// What a pointer type points to, told by the type's name: there is no other way to ask that of a generic type.
+/// What a pointer type points to, told by the type's name: there is no other way to ask that of a
+/// generic type.
 fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
     let (writable, target) = match (name.strip_prefix("*mut "), name.strip_prefix("*const ")) {
         (Some(target), _) => (true, target),
@@ -42,7 +45,8 @@ fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
         .iter()
         .any(|name| target.ends_with(name));
     if target.ends_with("_st") && !target.starts_with('*') && !is_struct {
-        // A handle: published as a pointer to a type without content, and a number of that size here.
+        // A handle: published as a pointer to a type without content, and a number of that size
+        // here.
         return None;
     }
     let size = match target.rsplit("::").next().expect("a split has a part") {

@@ -280,7 +280,8 @@ fn flags_have_the_published_numbers() {
     );
     // A cast in CUDA's headers, `((CUdevice)-1)`, which bindings leave out.
     assert_eq!(api::DEVICE_CPU, -1);
-    // In CUDA's headers these two are casts, `((CUstream)0x1)` and `((CUstream)0x2)`, which bindings leave out.
+    // In CUDA's headers these two are casts, `((CUstream)0x1)` and `((CUstream)0x2)`, which
+    // bindings leave out.
     assert_eq!(
         (
             StreamHandle::LEGACY.as_raw(),

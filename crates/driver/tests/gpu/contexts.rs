@@ -1,4 +1,5 @@
-//! The current context: other code of the thread may change it between any two calls, and finds its own unchanged.
+//! The current context: other code of the thread may change it between any two calls, and finds its
+//! own unchanged.
 
 #![allow(unsafe_code, reason = "the seam's methods trust their caller")]
 
@@ -9,8 +10,8 @@ use crate::{
     rig::{Gpu, Outcome, check},
 };
 
-/// Makes one call of each kind in the first device's context while `current` is current, and checks that every
-/// object is the first device's and that `current` still is current afterwards.
+/// Makes one call of each kind in the first device's context while `current` is current, and checks
+/// that every object is the first device's and that `current` still is current afterwards.
 fn calls_with_current(gpu: &Gpu, current: ContextHandle) -> Outcome {
     let Gpu {
         cuda,
@@ -31,7 +32,8 @@ fn calls_with_current(gpu: &Gpu, current: ContextHandle) -> Outcome {
     let event = unsafe { cuda.event_create(context, EventKind::Ordering) }?;
     for stream in [*stream, made] {
         foreign_code()?;
-        // SAFETY: event and stream are alive. The driver refuses an event of another context than the stream's.
+        // SAFETY: event and stream are alive. The driver refuses an event of another context than
+        // the stream's.
         unsafe { cuda.event_record(context, event, stream) }?;
         foreign_code()?;
         // SAFETY: as above.

@@ -1,4 +1,5 @@
-//! The seam on a real GPU. Without one, every test is listed as ignored; with `MILLSTREAM_DEVICE=cuda:0` it fails instead.
+//! The seam on a real GPU. Without one, every test is listed as ignored; with
+//! `MILLSTREAM_DEVICE=cuda:0` it fails instead.
 
 mod calls;
 mod contexts;

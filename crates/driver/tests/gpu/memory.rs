@@ -76,7 +76,8 @@ pub(crate) fn page_locked_memory(gpu: &Gpu) -> Outcome {
     // SAFETY: the memory has this size, and nobody else uses it.
     unsafe { ptr::write_bytes(pinned.as_ptr(), 7, BYTES) };
     let device = gpu.alloc(BYTES)?;
-    // SAFETY: both have this size, and the host leaves the source alone until the stream is synchronised below.
+    // SAFETY: both have this size, and the host leaves the source alone until the stream is
+    // synchronised below.
     unsafe {
         cuda.copy_host_to_device_async(*context, device, pinned.as_ptr(), BYTES, gpu.stream)
     }?;
@@ -93,7 +94,8 @@ pub(crate) fn page_locked_memory(gpu: &Gpu) -> Outcome {
     unsafe { cuda.host_register(*context, start, BYTES) }?;
     // SAFETY: this must fail: the range is registered already.
     let again = unsafe { cuda.host_register(*context, start, BYTES) };
-    // SAFETY: both have this size, and the host leaves the source alone until the stream is synchronised below.
+    // SAFETY: both have this size, and the host leaves the source alone until the stream is
+    // synchronised below.
     unsafe { cuda.copy_host_to_device_async(*context, device, start.as_ptr(), BYTES, gpu.stream) }?;
     let back = gpu.read::<u8>(device, BYTES)?;
     // SAFETY: registered above; the copy from it is done.

@@ -10,7 +10,8 @@ use millstream_driver::{
 
 use crate::rig::{Gpu, Outcome, check};
 
-/// `scale(float *data, float factor, unsigned n)`: multiplies each of `n` elements; and a variable of 8 bytes.
+/// `scale(float *data, float factor, unsigned n)`: multiplies each of `n` elements; and a variable
+/// of 8 bytes.
 pub(crate) const SCALE_PTX: &str = r#"
 .version 7.0
 .target sm_52
@@ -62,7 +63,8 @@ pub(crate) fn scale(
         (&raw const factor).cast(),
         (&raw const count).cast(),
     ];
-    // SAFETY: the arguments have the kernel's types, and the tests pass an allocation of at least `count` elements.
+    // SAFETY: the arguments have the kernel's types, and the tests pass an allocation of at least
+    // `count` elements.
     Ok(unsafe {
         gpu.cuda
             .launch_kernel(gpu.context, function, &dims, gpu.stream, &params)

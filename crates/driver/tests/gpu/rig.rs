@@ -52,7 +52,8 @@ impl Gpu {
     /// Copies to the device, complete on return.
     pub(crate) fn write<T: bytemuck::Pod>(&self, target: DevicePtr, values: &[T]) -> Outcome {
         let bytes: &[u8] = bytemuck::cast_slice(values);
-        // SAFETY: the tests pass an allocation of their own that is large enough, and the source outlives the copy.
+        // SAFETY: the tests pass an allocation of their own that is large enough, and the source
+        // outlives the copy.
         unsafe {
             self.cuda.copy_host_to_device_async(
                 self.context,
@@ -73,7 +74,8 @@ impl Gpu {
     ) -> Result<Vec<T>, Failed> {
         let mut values = vec![T::zeroed(); count];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
-        // SAFETY: the tests pass an allocation of their own that is large enough, and the target outlives the copy.
+        // SAFETY: the tests pass an allocation of their own that is large enough, and the target
+        // outlives the copy.
         unsafe {
             self.cuda.copy_device_to_host_async(
                 self.context,

@@ -1,4 +1,5 @@
-//! What declarations become, and what is said about wrong ones. What the expansion does is in `tests/kernels.rs`.
+//! What declarations become, and what is said about wrong ones. What the expansion does is in
+//! `tests/kernels.rs`.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -47,7 +48,8 @@ fn a_module_becomes_a_loader_and_a_method_for_each_kernel() {
             ///
             /// # Errors
             ///
-            /// If the PTX does not load, or lacks a kernel, or a kernel's parameters are not those declared.
+            /// If the PTX does not load, or lacks a kernel, or a kernel's parameters are not those
+            /// declared.
             pub fn load(device: &::millstream::Device) -> ::millstream::Result<Kernels> {
                 Kernels::load(device)
             }

@@ -1,5 +1,5 @@
-//! The body of a region function: constructors of `ndarray` become those of the region, and idioms that no array on a
-//! device can follow are refused with what to write instead.
+//! The body of a region function: constructors of `ndarray` become those of the region, and idioms
+//! that no array on a device can follow are refused with what to write instead.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -21,7 +21,8 @@ pub(super) struct Body {
 }
 
 impl Body {
-    /// The body of a function whose parameters `arrays` are arrays. Constructors are called on `region`.
+    /// The body of a function whose parameters `arrays` are arrays. Constructors are called on
+    /// `region`.
     pub(super) fn of(block: &Block, arrays: Vec<&Ident>, region: &Ident) -> Self {
         let mut block = block.clone();
         let mut bound = Bound(Vec::new());
@@ -58,7 +59,8 @@ impl<'a> Visit<'a> for Bound {
     }
 }
 
-/// Replaces `Array1::zeros(n)` by `region.zeros::<_, Ix1>(n)`, and likewise what else a region makes of a shape.
+/// Replaces `Array1::zeros(n)` by `region.zeros::<_, Ix1>(n)`, and likewise what else a region
+/// makes of a shape.
 struct Constructors<'a> {
     region: &'a Ident,
     found: bool,
@@ -93,7 +95,8 @@ impl VisitMut for Constructors<'_> {
 }
 
 impl Constructors<'_> {
-    /// The region's array in the place of the host's, if the call makes one by the name of an imported type.
+    /// The region's array in the place of the host's, if the call makes one by the name of an
+    /// imported type.
     fn made(&self, call: &ExprCall) -> Option<TokenStream> {
         let Expr::Path(ExprPath {
             qself: None, path, ..

@@ -1,4 +1,5 @@
-//! What is said about functions that cannot be regions. What a region function does is in the tests of `millstream-region`.
+//! What is said about functions that cannot be regions. What a region function does is in the tests
+//! of `millstream-region`.
 
 use proc_macro2::TokenStream;
 

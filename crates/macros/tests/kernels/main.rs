@@ -1,4 +1,5 @@
-//! The expansion of `kernels!` at work, against a stand-in for the runtime that writes down what it is asked for.
+//! The expansion of `kernels!` at work, against a stand-in for the runtime that writes down what it
+//! is asked for.
 //!
 //! This file is the crate `millstream` to the macro.
 

@@ -1,7 +1,8 @@
 //! Elements chosen by indices, and elements put where indices say.
 //!
-//! Indices that are in memory of the device are looked at there, when they are used: one that is none is an error for
-//! whoever waits for the result, and nothing outside of the operands is touched.
+//! Indices that are in memory of the device are looked at there, when they are used: one that is
+//! none is an error for whoever waits for the result, and nothing outside of the operands is
+//! touched.
 
 use std::panic::Location;
 
@@ -142,8 +143,9 @@ impl<T: Element, D: Dimension> Array<T, D> {
         self.gathered(self.clone(), indices.node(), axis, "select", location)
     }
 
-    /// For each element of `index`, the element of this array that has its place, but that index along the axis: what NumPy calls
-    /// `take_along_axis`. The other axes are stretched to the same lengths.
+    /// For each element of `index`, the element of this array that has its place, but that index
+    /// along the axis: what NumPy calls `take_along_axis`. The other axes are stretched to the same
+    /// lengths.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -204,9 +206,10 @@ impl<T: Element, D: Dimension> Array<T, D> {
         self.plan(T::DTYPE, index.shape.clone(), op, operation, location)
     }
 
-    /// This array, but each element of `values` has the place of its element of `index`, and that index along the axis. The
-    /// values are stretched to the shape of `index`, and that, along the other axes, to this array's. Where several have one
-    /// place, the last in the order of a dense array counts.
+    /// This array, but each element of `values` has the place of its element of `index`, and that
+    /// index along the axis. The values are stretched to the shape of `index`, and that, along the
+    /// other axes, to this array's. Where several have one place, the last in the order of a dense
+    /// array counts.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -284,10 +287,11 @@ impl<T: Element, D: Dimension> Array<T, D> {
 }
 
 impl<T: Number, D: Dimension> Array<T, D> {
-    /// As [`scatter`](Self::scatter), but the values are added to what is there: all that have one place.
+    /// As [`scatter`](Self::scatter), but the values are added to what is there: all that have one
+    /// place.
     ///
-    /// Integers wrap around. Floats are added as `f64` in an order that nobody knows, so that the last bits of an `f64` may differ
-    /// from run to run; `f32` is rounded once, at the end.
+    /// Integers wrap around. Floats are added as `f64` in an order that nobody knows, so that the
+    /// last bits of an `f64` may differ from run to run; `f32` is rounded once, at the end.
     ///
     /// # Errors
     ///

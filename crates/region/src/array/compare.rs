@@ -12,7 +12,8 @@ use crate::{
     shape,
 };
 
-/// What can stand at the other side of an operation that has no operator: an array, or a value for all elements.
+/// What can stand at the other side of an operation that has no operator: an array, or a value for
+/// all elements.
 ///
 /// ```
 /// use millstream_region::RegionExt;
@@ -146,8 +147,8 @@ impl<T: Number, D> Array<T, D> {
 
     /// Each element, or the bound that it is beyond; NaN stays NaN.
     ///
-    /// This is the minimum of `greatest` and the maximum of `least` and the element, so −0 is less than +0: a lower bound
-    /// of +0 makes +0 of −0, where Rust's `clamp` leaves −0.
+    /// This is the minimum of `greatest` and the maximum of `least` and the element, so −0 is less
+    /// than +0: a lower bound of +0 makes +0 of −0, where Rust's `clamp` leaves −0.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -179,8 +180,8 @@ impl<T: Number, D> Array<T, D> {
 }
 
 impl<D: Dimension> Array<bool, D> {
-    /// The elements of `yes` where this is true, and those of `no` elsewhere: NumPy's `where`. Either is an array, or a
-    /// value for all elements.
+    /// The elements of `yes` where this is true, and those of `no` elsewhere: NumPy's `where`.
+    /// Either is an array, or a value for all elements.
     ///
     /// ```
     /// use millstream_region::RegionExt;

@@ -98,8 +98,8 @@ impl Region {
         rows.equal(&numbers).cast()
     }
 
-    /// Numbers from 0 to 1, 1 excluded, that look random and follow from `seed` alone: element `i`, in the order of a dense
-    /// array, is the same on every device and for every shape.
+    /// Numbers from 0 to 1, 1 excluded, that look random and follow from `seed` alone: element `i`,
+    /// in the order of a dense array, is the same on every device and for every shape.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -119,7 +119,8 @@ impl Region {
         self.random(shape, seed, MathFunction::Uniform, Location::caller())
     }
 
-    /// As [`uniform`](Self::uniform), with a mean of 0 and a standard deviation of 1, distributed normally.
+    /// As [`uniform`](Self::uniform), with a mean of 0 and a standard deviation of 1, distributed
+    /// normally.
     #[track_caller]
     #[must_use]
     pub fn normal<T: Float, D: Dimension>(

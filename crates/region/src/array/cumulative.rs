@@ -25,8 +25,9 @@ impl<T: Number, D: Dimension> Array<T, D> {
     cumulative! {
         /// Of each element, its sum with all in front of it along the axis.
         ///
-        /// Integers wrap around. Floats are added in an order that follows from the shape alone: `f32` as `f64`, `f64` with what
-        /// each addition loses, so that a result is off by little more than its last rounding.
+        /// Integers wrap around. Floats are added in an order that follows from the shape alone:
+        /// `f32` as `f64`, `f64` with what each addition loses, so that a result is off by little
+        /// more than its last rounding.
         ///
         /// ```
         /// use millstream_region::RegionExt;
@@ -41,17 +42,20 @@ impl<T: Number, D: Dimension> Array<T, D> {
         cumsum, Sum;
         /// Of each element, its product with all in front of it along the axis.
         ///
-        /// Integers wrap around. Floats are multiplied as `f64`, neighbours first where a line is long.
+        /// Integers wrap around. Floats are multiplied as `f64`, neighbours first where a line is
+        /// long.
         cumprod, Product;
-        /// Of each element and all in front of it along the axis, the least, or a NaN if there is one. −0 is less than +0.
+        /// Of each element and all in front of it along the axis, the least, or a NaN if there is
+        /// one. −0 is less than +0.
         cummin, Minimum;
-        /// Of each element and all in front of it along the axis, the greatest, or a NaN if there is one. −0 is less than
-        /// +0.
+        /// Of each element and all in front of it along the axis, the greatest, or a NaN if there
+        /// is one. −0 is less than +0.
         cummax, Maximum;
     }
 
-    /// What each element has changed from the one in front of it along the axis, `n` times over: each time, the axis is one
-    /// shorter, until it has no elements. An axis of `n` elements or fewer gives an empty one, as in NumPy.
+    /// What each element has changed from the one in front of it along the axis, `n` times over:
+    /// each time, the axis is one shorter, until it has no elements. An axis of `n` elements or
+    /// fewer gives an empty one, as in NumPy.
     ///
     /// ```
     /// use millstream_region::RegionExt;

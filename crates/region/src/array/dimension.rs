@@ -1,4 +1,5 @@
-//! Shapes as `ndarray`'s types: `dim`, rows and columns, and conversions between fixed and dynamic numbers of axes.
+//! Shapes as `ndarray`'s types: `dim`, rows and columns, and conversions between fixed and dynamic
+//! numbers of axes.
 
 use std::panic::Location;
 
@@ -81,7 +82,8 @@ impl<T, D: Dimension> Array<T, D> {
 }
 
 impl<T, D> Array<T, D> {
-    /// The same array, for bodies that were written for `ndarray`: every handle of an array is a view of its elements.
+    /// The same array, for bodies that were written for `ndarray`: every handle of an array is a
+    /// view of its elements.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -100,9 +102,9 @@ impl<T, D> Array<T, D> {
 
     /// The array itself, for bodies that were written for `ndarray`.
     ///
-    /// There, `mean`, `mean_axis`, `broadcast` and `into_shape_with_order` give an `Option` or a `Result`. Here they give an
-    /// array, and a mistake is the error of the region; so there is nothing to unwrap, and this does not panic. The mean of
-    /// no elements is NaN.
+    /// There, `mean`, `mean_axis`, `broadcast` and `into_shape_with_order` give an `Option` or a
+    /// `Result`. Here they give an array, and a mistake is the error of the region; so there is
+    /// nothing to unwrap, and this does not panic. The mean of no elements is NaN.
     ///
     /// ```
     /// use millstream_region::RegionExt;

@@ -9,8 +9,9 @@ use super::Array;
 impl<T, D: RemoveAxis> Array<T, D> {
     /// The parts along the first axis: of a matrix, its rows.
     ///
-    /// The loop over them runs on the host, where the region is written down: each turn notes operations of its own. Where
-    /// an operation on the whole array does the same, it makes fewer kernels.
+    /// The loop over them runs on the host, where the region is written down: each turn notes
+    /// operations of its own. Where an operation on the whole array does the same, it makes fewer
+    /// kernels.
     ///
     /// ```
     /// use millstream_region::RegionExt;

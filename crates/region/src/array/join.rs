@@ -29,7 +29,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// If there are no arrays, their shapes differ along another axis, they do not have the axis, or one stands for a mistake.
+/// If there are no arrays, their shapes differ along another axis, they do not have the axis, or
+/// one stands for a mistake.
 #[track_caller]
 pub fn concatenate<T: Element, D: RemoveAxis>(
     axis: Axis,
@@ -43,7 +44,8 @@ pub fn concatenate<T: Element, D: RemoveAxis>(
 ///
 /// # Errors
 ///
-/// If there are no arrays, their shapes differ, an array cannot have this axis, or one stands for a mistake.
+/// If there are no arrays, their shapes differ, an array cannot have this axis, or one stands for a
+/// mistake.
 #[track_caller]
 pub fn stack<T: Element, D>(
     axis: Axis,

@@ -58,8 +58,9 @@ impl<T: Number, D: Dimension> Array<T, D> {
     ///
     /// # Accuracy
     ///
-    /// Integers wrap around. A float differs from the exact sum of its `k` products `a·b` by at most `r·u·Σ|a·b|`, where `u` is
-    /// half the distance from 1 to the next number, and `r` is at most `k`.
+    /// Integers wrap around. A float differs from the exact sum of its `k` products `a·b` by at
+    /// most `r·u·Σ|a·b|`, where `u` is half the distance from 1 to the next number, and `r` is at
+    /// most `k`.
     #[track_caller]
     #[must_use]
     pub fn dot<E: Dimension>(&self, other: &Array<T, E>) -> Array<T, D::Product>
@@ -106,8 +107,8 @@ impl<T: Number, D: Dimension> Array<T, D> {
         self.mapped(shape, (0..self.ndim()).map(own).collect(), "dot", location)
     }
 
-    /// The products of matrices: of the last two axes, for each index along the others, which are stretched as for other
-    /// operations.
+    /// The products of matrices: of the last two axes, for each index along the others, which are
+    /// stretched as for other operations.
     ///
     /// ```
     /// use millstream_region::RegionExt;

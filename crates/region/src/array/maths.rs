@@ -180,7 +180,8 @@ impl<T: Float, D> Array<T, D> {
         exponent.apply(self, Function::Maths(MathFunction::Pow))
     }
 
-    /// The angle in radians of the point whose ordinates are these and whose abscissae are the others.
+    /// The angle in radians of the point whose ordinates are these and whose abscissae are the
+    /// others.
     #[track_caller]
     #[must_use]
     pub fn atan2<O: Operand<T, D>>(&self, other: O) -> Array<T, O::Dim> {
@@ -213,8 +214,8 @@ impl<T: Number, D> Array<T, D> {
 
     /// Each element to the power of a whole number.
     ///
-    /// Integers wrap around. To a negative power, an integer gives the quotient of 1 and its positive power, rounded towards
-    /// 0: 1 or −1 where it is one of those, and 0 elsewhere.
+    /// Integers wrap around. To a negative power, an integer gives the quotient of 1 and its
+    /// positive power, rounded towards 0: 1 or −1 where it is one of those, and 0 elsewhere.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -276,8 +277,8 @@ impl<T: Number, D> Array<T, D> {
 }
 
 impl<T: Element, D> Array<T, D> {
-    /// The elements as another type, as `as` does it in Rust: towards 0, to the nearest that there is, NaN to 0. A
-    /// `bool` is 0 or 1; whatever is not 0 is `true`.
+    /// The elements as another type, as `as` does it in Rust: towards 0, to the nearest that there
+    /// is, NaN to 0. A `bool` is 0 or 1; whatever is not 0 is `true`.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -298,12 +299,13 @@ impl<T: Element, D> Array<T, D> {
         self.each(Function::Cast(U::DTYPE))
     }
 
-    /// What `function` makes of the array. It is called once, with the whole array, and not for each element: so a body
-    /// that was written for `ndarray` reads the same.
+    /// What `function` makes of the array. It is called once, with the whole array, and not for
+    /// each element: so a body that was written for `ndarray` reads the same.
     ///
-    /// That holds for operators and for functions of one element. A function of the host (`f32::exp`) cannot be called with
-    /// an array, nor can `if` look at elements: `v.exp()`, [`maximum`](Self::maximum) for `max`, and
-    /// [`if_else`](Array::if_else) say the same of whole arrays.
+    /// That holds for operators and for functions of one element. A function of the host
+    /// (`f32::exp`) cannot be called with an array, nor can `if` look at elements: `v.exp()`,
+    /// [`maximum`](Self::maximum) for `max`, and [`if_else`](Array::if_else) say the same of whole
+    /// arrays.
     ///
     /// ```
     /// use millstream_region::RegionExt;

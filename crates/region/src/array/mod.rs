@@ -34,16 +34,18 @@ use crate::{
     shape::{self, AxisMap, Shape},
 };
 
-/// An array on a device, of which it is known how its elements are calculated, and perhaps nothing more yet.
+/// An array on a device, of which it is known how its elements are calculated, and perhaps nothing
+/// more yet.
 ///
-/// Its methods and operators are named as those of [`ndarray`]'s arrays. They note down what to do and return at once; the
-/// work is done, in as few kernels as possible, when a region ends or the host asks for values. A view (a slice, a transpose,
-/// a broadcast) copies nothing. Cloning an array gives another handle of the same elements, which never change: an
-/// assignment makes the handle stand for new ones.
+/// Its methods and operators are named as those of [`ndarray`]'s arrays. They note down what to do
+/// and return at once; the work is done, in as few kernels as possible, when a region ends or the
+/// host asks for values. A view (a slice, a transpose, a broadcast) copies nothing. Cloning an
+/// array gives another handle of the same elements, which never change: an assignment makes the
+/// handle stand for new ones.
 ///
-/// Two shapes that differ are stretched as NumPy does it. If they cannot be, the operation's result stands for that mistake,
-/// and so does everything that is calculated from it; the region then has no result but the error, which names the
-/// operation and its line.
+/// Two shapes that differ are stretched as NumPy does it. If they cannot be, the operation's result
+/// stands for that mistake, and so does everything that is calculated from it; the region then has
+/// no result but the error, which names the operation and its line.
 ///
 /// ```
 /// use millstream_region::RegionExt;
@@ -345,7 +347,8 @@ impl<T, D> fmt::Debug for Array<T, D> {
     }
 }
 
-/// What would make `x > 0.0` a single truth, and nothing is: every comparison of a device's elements is an array.
+/// What would make `x > 0.0` a single truth, and nothing is: every comparison of a device's
+/// elements is an array.
 #[diagnostic::on_unimplemented(
     message = "an array on a device is not compared as one value",
     label = "a comparison with one answer",
@@ -368,7 +371,8 @@ impl<T: Element, D, O: ComparedAsOne> PartialOrd<O> for Array<T, D> {
     }
 }
 
-/// What would make `x[i]` work, and nothing is: each element read by itself would be a round trip to the device.
+/// What would make `x[i]` work, and nothing is: each element read by itself would be a round trip
+/// to the device.
 #[diagnostic::on_unimplemented(
     message = "the elements of an array on a device cannot be read one by one",
     label = "an index with a single element",

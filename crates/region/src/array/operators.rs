@@ -27,8 +27,8 @@ impl Bits for i64 {}
 
 /// An integer: `u8`, `i32` and `i64`.
 ///
-/// Shifts take their count modulo the number of bits, as `wrapping_shl` and `wrapping_shr` do in Rust; a shift to the right
-/// keeps the sign.
+/// Shifts take their count modulo the number of bits, as `wrapping_shl` and `wrapping_shr` do in
+/// Rust; a shift to the right keeps the sign.
 ///
 /// ```
 /// use millstream_region::RegionExt;
@@ -55,7 +55,8 @@ impl Integer for u8 {}
 impl Integer for i32 {}
 impl Integer for i64 {}
 
-/// What would make an array of the host an operand, and nothing is: it would be copied wherever it is used.
+/// What would make an array of the host an operand, and nothing is: it would be copied wherever it
+/// is used.
 #[diagnostic::on_unimplemented(
     message = "an array of the host cannot be an operand of an array on a device",
     label = "an operand on the host",
@@ -203,8 +204,8 @@ unary! {
     Not, not, Bits, Not;
 }
 
-/// Assignments: the array, or the part of one, stands for new elements afterwards. The other operand is stretched to its
-/// shape.
+/// Assignments: the array, or the part of one, stands for new elements afterwards. The other
+/// operand is stretched to its shape.
 macro_rules! assigning {
     ($($operator:ident, $method:ident, $bound:ident, $function:ident;)*) => {$(
         impl<T: $bound, D, E> $operator<&Array<T, E>> for Array<T, D>

@@ -84,7 +84,8 @@ impl<T: Element, D> Array<T, D> {
     }
 }
 
-/// For each reduction: of all elements, along an axis, and along several axes that stay with length 1.
+/// For each reduction: of all elements, along an axis, and along several axes that stay with length
+/// 1.
 macro_rules! reductions {
     ($($bound:ident => $reduction:ident, $what:literal, $whole:ident, $along:ident, $keeping:ident -> $result:ty;)*) => {$(
         impl<T: $bound, D: Dimension> Array<T, D> {
@@ -215,7 +216,8 @@ impl<D: Dimension> Array<bool, D> {
 impl<T: Float, D: Dimension> Array<T, D> {
     /// The mean of all elements; NaN if there are none.
     ///
-    /// The sum is divided as `f64`, and rounded to `f32` once, at the end: a mean of `f32` does not overflow.
+    /// The sum is divided as `f64`, and rounded to `f32` once, at the end: a mean of `f32` does not
+    /// overflow.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -258,7 +260,8 @@ impl<T: Float, D: Dimension> Array<T, D> {
         over(sum, self.along(&[axis]) as f64).cast()
     }
 
-    /// The mean along these axes, which the result has with a length of 1. Rounded as [`mean`](Self::mean).
+    /// The mean along these axes, which the result has with a length of 1. Rounded as
+    /// [`mean`](Self::mean).
     #[track_caller]
     #[must_use]
     pub fn mean_keeping(&self, axes: &[Axis]) -> Self {
@@ -277,7 +280,8 @@ impl<T: Float, D: Dimension> Array<T, D> {
 
     /// The variance of all elements, with `ddof` degrees of freedom fewer than elements.
     ///
-    /// The sum of the squared deviations from the mean is divided as `f64`, and rounded to `f32` once, at the end.
+    /// The sum of the squared deviations from the mean is divided as `f64`, and rounded to `f32`
+    /// once, at the end.
     #[track_caller]
     #[must_use]
     pub fn var(&self, ddof: T) -> Array<T, Ix0> {
@@ -303,7 +307,8 @@ impl<T: Float, D: Dimension> Array<T, D> {
         self.variance(ddof).each::<f64>(Function::SquareRoot).cast()
     }
 
-    /// The standard deviation along an axis, which the result does not have. Rounded as [`std`](Self::std).
+    /// The standard deviation along an axis, which the result does not have. Rounded as
+    /// [`std`](Self::std).
     #[track_caller]
     #[must_use]
     pub fn std_axis(&self, axis: Axis, ddof: T) -> Array<T, D::Smaller>
@@ -344,7 +349,8 @@ impl<T: Float, D: Dimension> Array<T, D> {
             .pow2()
     }
 
-    /// Elements along these axes together; an axis that is missing counts as 1, for the reduction reports it.
+    /// Elements along these axes together; an axis that is missing counts as 1, for the reduction
+    /// reports it.
     fn along(&self, axes: &[Axis]) -> usize {
         let axes: std::collections::BTreeSet<_> = axes.iter().map(|axis| axis.index()).collect();
         let length = |&axis: &usize| self.shape().get(axis).copied().unwrap_or(1);

@@ -1,4 +1,5 @@
-//! Assignments to an array and to parts of it. The handle stands for new elements afterwards; other handles keep theirs.
+//! Assignments to an array and to parts of it. The handle stands for new elements afterwards; other
+//! handles keep theirs.
 
 use std::{fmt, panic::Location};
 
@@ -143,8 +144,8 @@ impl<T: Element> Array<T, Ix2> {
 
 /// A part of an array, to assign to: see [`Array::slice_mut`] and [`Array::row_mut`].
 ///
-/// The operators that assign (`+=`, `&=`, `<<=`, …) take an array, which is stretched to the part's shape, or a value for all
-/// elements. Four of them are methods as well, for parts without a name.
+/// The operators that assign (`+=`, `&=`, `<<=`, …) take an array, which is stretched to the part's
+/// shape, or a value for all elements. Four of them are methods as well, for parts without a name.
 ///
 /// ```
 /// use millstream_region::RegionExt;

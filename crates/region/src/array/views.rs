@@ -171,7 +171,8 @@ impl<T, D> Array<T, D> {
                 SliceInfoElem::Slice { start, end, step } => {
                     let length = self.length_of(axis)?;
                     let (from, count) = span(start, end, step, axis, length)?;
-                    // A step is never taken from the only index, and may be too large to calculate with.
+                    // A step is never taken from the only index, and may be too large to calculate
+                    // with.
                     let step = if count > 1 { step } else { 1 };
                     map.push(AxisSource {
                         axis: Some(shape.len()),

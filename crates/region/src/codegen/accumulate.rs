@@ -1,10 +1,12 @@
 //! What a reduction keeps of the elements that it has seen, and how it puts two of those together.
 //!
-//! Sums of `f32` are kept as `f64`, so that the only rounding that counts is the last. Sums of `f64` are kept with what
-//! every addition has lost (Knuth's exact sum of two), which is added at the end.
+//! Sums of `f32` are kept as `f64`, so that the only rounding that counts is the last. Sums of
+//! `f64` are kept with what every addition has lost (Knuth's exact sum of two), which is added at
+//! the end.
 //!
-//! Minimum and maximum are PTX's: −0 is less than +0, so that the result does not depend on the order of the tree. The
-//! position of a minimum or maximum is found by comparing keys, integers in the same order as the floats.
+//! Minimum and maximum are PTX's: −0 is less than +0, so that the result does not depend on the
+//! order of the tree. The position of a minimum or maximum is found by comparing keys, integers in
+//! the same order as the floats.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -161,8 +163,8 @@ impl Accumulator {
         }
     }
 
-    /// An integer that compares with other elements' integers as the float does with them: −0 below +0, and a NaN in front
-    /// of all numbers in the order of this reduction.
+    /// An integer that compares with other elements' integers as the float does with them: −0 below
+    /// +0, and a NaN in front of all numbers in the order of this reduction.
     fn key_of(self, body: &mut Body, element: Reg) -> Reg {
         let dtype = self.key();
         let (class, float) = (Class::of(dtype), element.class.moved());
@@ -176,7 +178,8 @@ impl Accumulator {
         let (pattern, sign, ordered, key) = (new(), new(), new(), new());
         let is_nan = body.reg(Class::Predicate);
         line!(body, "mov.{moved} {pattern}, {element};");
-        // Of negative floats, a larger pattern is a smaller number: all bits but the sign are inverted.
+        // Of negative floats, a larger pattern is a smaller number: all bits but the sign are
+        // inverted.
         line!(body, "shr.s{bits} {sign}, {pattern}, {};", bits - 1);
         line!(body, "and.{moved} {sign}, {sign}, {all_but_sign};");
         line!(body, "xor.{moved} {ordered}, {pattern}, {sign};");

@@ -1,6 +1,7 @@
 //! One function of elements, in instructions.
 //!
-//! Arithmetic is rounded to nearest, operation by operation: nothing is contracted, so that it gives what the host's gives.
+//! Arithmetic is rounded to nearest, operation by operation: nothing is contracted, so that it
+//! gives what the host's gives.
 
 use super::{
     body::{Body, Class, Reg, line},
@@ -11,7 +12,8 @@ use crate::{
     graph::{Comparison, Function, Rounding},
 };
 
-/// Applies the function to elements of type `from`; of a selection, that is what is chosen from. The result has type `to`.
+/// Applies the function to elements of type `from`; of a selection, that is what is chosen from.
+/// The result has type `to`.
 pub(super) fn apply(
     body: &mut Body,
     function: Function,
@@ -81,8 +83,8 @@ fn float(body: &mut Body, function: Function, dtype: DType, values: &[Reg]) -> R
     result
 }
 
-/// The lesser of two numbers if `name` is `min`, the greater if it is `max`. Of floats it is a NaN if there is one, and −0
-/// is less than +0.
+/// The lesser of two numbers if `name` is `min`, the greater if it is `max`. Of floats it is a NaN
+/// if there is one, and −0 is less than +0.
 pub(super) fn extreme(body: &mut Body, name: &str, dtype: DType, a: Reg, b: Reg) -> Reg {
     let kind = match Class::of(dtype) {
         Class::F32 => "f32",
@@ -119,7 +121,8 @@ fn integer(body: &mut Body, function: Function, dtype: DType, values: &[Reg]) ->
         (Function::Subtract, &[a, b]) => line!(body, "sub.s{bits} {result}, {a}, {b};"),
         (Function::Multiply, &[a, b]) => line!(body, "mul.lo.s{bits} {result}, {a}, {b};"),
         (Function::Divide | Function::Remainder, &[a, b]) => {
-            // What a division by 0 gives is not defined, so it is made by 1 and its result is not used.
+            // What a division by 0 gives is not defined, so it is made by 1 and its result is not
+            // used.
             let (by_zero, divisor, quotient) =
                 (body.reg(Class::Predicate), body.reg(class), body.reg(class));
             let name = function.word();

@@ -69,9 +69,9 @@ pub(crate) struct Kernel<P = Parameter> {
     /// The whole module; its entry is called `region`.
     pub(crate) ptx: Arc<str>,
     pub(crate) parameters: Vec<P>,
-    /// Values that the kernel reads from a table in device memory, because as parameters they would take more than
-    /// [`PARAMETER_BYTES_MAX`]; each has [`ENTRY_BYTES`]. If there are any, the table's address is one more parameter,
-    /// behind the others.
+    /// Values that the kernel reads from a table in device memory, because as parameters they would
+    /// take more than [`PARAMETER_BYTES_MAX`]; each has [`ENTRY_BYTES`]. If there are any, the
+    /// table's address is one more parameter, behind the others.
     pub(crate) table: Vec<P>,
     /// Whether indices have 64 bits instead of 32.
     pub(crate) wide: bool,
@@ -114,7 +114,8 @@ impl Class {
         }
     }
 
-    /// The type that instructions have which only move bits: `mov`, `selp`, loads and stores of registers as they are.
+    /// The type that instructions have which only move bits: `mov`, `selp`, loads and stores of
+    /// registers as they are.
     pub(super) fn moved(self) -> &'static str {
         match self {
             Class::F32 => "f32",
@@ -348,8 +349,8 @@ impl Body {
         reg
     }
 
-    /// The declarations of the parameters, and what loads them. If they take too many bytes, all but the addresses of
-    /// arrays come from a table.
+    /// The declarations of the parameters, and what loads them. If they take too many bytes, all
+    /// but the addresses of arrays come from a table.
     fn load_parameters(&mut self) -> Loaded {
         let all = std::mem::take(&mut self.parameters);
         let has_table =

@@ -1,8 +1,9 @@
 //! The kernel cache, keyed by the structure of fused kernels.
 //!
-//! What is generated follows from the nodes of a fused kernel alone: from their types, shapes and operations, and from which
-//! of them are the same or in memory. So for kernels with the same signature it is generated once, and then recalled, with
-//! the arrays and constants of the one in the place of those of the other.
+//! What is generated follows from the nodes of a fused kernel alone: from their types, shapes and
+//! operations, and from which of them are the same or in memory. So for kernels with the same
+//! signature it is generated once, and then recalled, with the arrays and constants of the one in
+//! the place of those of the other.
 
 use std::sync::{Arc, LazyLock};
 
@@ -18,15 +19,15 @@ use crate::{
     shape::{AxisMap, Shape},
 };
 
-/// How many signatures are kept. Programs have fewer; one that makes new shapes again and again forgets all when there are
-/// more.
+/// How many signatures are kept. Programs have fewer; one that makes new shapes again and again
+/// forgets all when there are more.
 const SIGNATURES_MAX: usize = 1024;
 
 static CACHE: LazyLock<Mutex<FxHashMap<Signature, Arc<Generated<Slot>>>>> =
     LazyLock::new(Mutex::default);
 
-/// All that generated kernels follow from. Nodes go by numbers: first those up to the root, then the epilogue, then what is
-/// read.
+/// All that generated kernels follow from. Nodes go by numbers: first those up to the root, then
+/// the epilogue, then what is read.
 #[derive(PartialEq, Eq, Hash)]
 struct Signature {
     root: u64,
@@ -188,7 +189,8 @@ impl NodeSignature {
     }
 }
 
-/// The passes of a fused kernel that has something to write: those of its signature that are known, or else new ones.
+/// The passes of a fused kernel that has something to write: those of its signature that are known,
+/// or else new ones.
 pub(crate) fn generate(kernel: &FusedKernel) -> Generated {
     let numbered = Numbered::new(kernel);
     let signature = numbered.signature();

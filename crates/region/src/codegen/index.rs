@@ -1,4 +1,5 @@
-//! Where in an array: indices along axes, the number of an element, and how views turn one into another.
+//! Where in an array: indices along axes, the number of an element, and how views turn one into
+//! another.
 
 use smallvec::SmallVec;
 
@@ -20,8 +21,8 @@ pub(super) struct Indices {
     /// The number of the element in the order of a dense array.
     number: Option<Reg>,
     axes: SmallVec<[Option<Reg>; RANK_MAX]>,
-    /// The first of the neighbouring places that are calculated together, and which of them this is. Their numbers follow each
-    /// other, and the first is a multiple of how many there are.
+    /// The first of the neighbouring places that are calculated together, and which of them this
+    /// is. Their numbers follow each other, and the first is a multiple of how many there are.
     pub(super) group: Option<(Place, usize)>,
     /// The axis along which neighbours are neighbours, if no end of it lies between them.
     along: Option<usize>,
@@ -63,7 +64,8 @@ impl Walk<'_> {
         Place(self.places.len() - 1)
     }
 
-    /// Makes neighbours of places whose numbers follow each other, the first of which is a multiple of how many there are.
+    /// Makes neighbours of places whose numbers follow each other, the first of which is a multiple
+    /// of how many there are.
     pub(super) fn group(&mut self, places: &[Place]) {
         let shape = &self.places[places[0].0].shape;
         let last = (0..shape.len()).rev().find(|&axis| shape[axis] != 1);
@@ -169,7 +171,8 @@ impl Walk<'_> {
         let seen = if shape.iter().all(|&length| length == 1) {
             self.only_place()
         } else if self.flat || preserves_linear_index(&self.places[place.0].shape, map, shape) {
-            // Where all is flat, the place may have another shape than the view: a reshape leaves it as it is.
+            // Where all is flat, the place may have another shape than the view: a reshape leaves
+            // it as it is.
             self.renumbered(source, place, shape)
         } else if let Indices {
             group: Some((first, lane)),
@@ -203,7 +206,8 @@ impl Walk<'_> {
         self.indexed(source, shape, axes, None)
     }
 
-    /// As [`through`](Self::through), for neighbours along an axis: they may see one place, or neighbours again.
+    /// As [`through`](Self::through), for neighbours along an axis: they may see one place, or
+    /// neighbours again.
     fn through_together(
         &mut self,
         view: u64,
@@ -252,7 +256,8 @@ impl Walk<'_> {
 
     /// The place with the same number in an array of another shape.
     pub(super) fn renumbered(&mut self, owner: u64, place: Place, shape: &[usize]) -> Place {
-        // Where only numbers are asked for, the shape does not matter, and neighbours stay neighbours.
+        // Where only numbers are asked for, the shape does not matter, and neighbours stay
+        // neighbours.
         if self.flat {
             return place;
         }

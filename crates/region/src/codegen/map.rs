@@ -84,7 +84,8 @@ fn one_by_one(
     body.label("DONE");
 }
 
-/// Each thread takes several neighbours along the last axis, whose length is a multiple of how many.
+/// Each thread takes several neighbours along the last axis, whose length is a multiple of how
+/// many.
 fn in_groups(body: &mut Body, kernel: &FusedKernel, thread: Reg, count: Reg, lanes: usize) {
     let node = &kernel.root;
     let (bits, beyond, first) = (body.bits(), body.reg(Class::Predicate), body.index_reg());
@@ -126,7 +127,8 @@ fn write_all(mut walk: Walk<'_>, node: &NodeRef, places: &[Place], first: Reg) {
     walk.body.forget_words(words);
 }
 
-/// The first threads take several neighbours each; those behind them take what is left over, one each.
+/// The first threads take several neighbours each; those behind them take what is left over, one
+/// each.
 fn in_vectors(body: &mut Body, kernel: &FusedKernel, thread: Reg, count: Reg, lanes: usize) {
     let node = &kernel.root;
     let bits = body.bits();
@@ -285,7 +287,8 @@ mod tests {
         assert_eq!(count("add.rn.f32"), 5);
         assert!(kernel.ptx.starts_with(".version 8.0\n.target sm_75\n"));
         assert_eq!((&*kernel.name, threads), ("add", BLOCK));
-        // How many elements, the operand and the target: nothing of this array's length is in the text.
+        // How many elements, the operand and the target: nothing of this array's length is in the
+        // text.
         assert_eq!(kernel.parameters.len(), 3);
         let longer: crate::Array<f32, _> = region.array(&ndarray::Array1::<f32>::zeros(70));
         let (other, _) = map((&longer + &longer).node());

@@ -1,8 +1,8 @@
 //! Code generation: from a [`FusedKernel`](crate::fuse::FusedKernel) to PTX.
 //!
-//! Text and parameters come from one walk over the nodes of the fused kernel: what belongs to the kind of calculation is
-//! text, and what belongs to this one (addresses, lengths, steps, scalars) is a parameter, so that calculations of the same
-//! kind share a kernel whatever their shapes are.
+//! Text and parameters come from one walk over the nodes of the fused kernel: what belongs to the
+//! kind of calculation is text, and what belongs to this one (addresses, lengths, steps, scalars)
+//! is a parameter, so that calculations of the same kind share a kernel whatever their shapes are.
 //!
 //! | file | |
 //! |---|---|

@@ -1,9 +1,11 @@
 //! Kernels that make one element of many.
 //!
-//! Where there are many elements for each result, a block takes each result and its threads every 256th element; what they
-//! keep is put together in shared memory, in a fixed order. If there are few results, several blocks share each, and a
-//! second kernel puts together what they have left. Where there are many results, or few elements for each, a thread takes
-//! each result, or several threads of several blocks, if neighbouring threads then read neighbouring elements. Which it is follows from the shapes alone, so that every device adds in the same order.
+//! Where there are many elements for each result, a block takes each result and its threads every
+//! 256th element; what they keep is put together in shared memory, in a fixed order. If there are
+//! few results, several blocks share each, and a second kernel puts together what they have left.
+//! Where there are many results, or few elements for each, a thread takes each result, or several
+//! threads of several blocks, if neighbouring threads then read neighbouring elements. Which it is
+//! follows from the shapes alone, so that every device adds in the same order.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -22,9 +24,11 @@ use crate::{
 
 /// Elements for each result up to which a thread takes them alone.
 const ALONE_MAX: usize = 32;
-/// Results from which on a thread takes each, if neighbouring threads then read neighbouring elements.
+/// Results from which on a thread takes each, if neighbouring threads then read neighbouring
+/// elements.
 const RESULTS_MANY: usize = 1 << 14;
-/// Results from which on several threads take each, if neighbouring threads then read neighbouring elements.
+/// Results from which on several threads take each, if neighbouring threads then read neighbouring
+/// elements.
 const RESULTS_SOME: usize = 32;
 /// Elements for each block where several share a result.
 const SHARE: usize = 1 << 14;
@@ -36,7 +40,8 @@ const UNROLL: usize = 4;
 /// A reduction to generate kernels for.
 struct Plan<'a> {
     kernel: &'a FusedKernel,
-    /// What is written: the reduction's node, or what is calculated from its elements, number by number.
+    /// What is written: the reduction's node, or what is calculated from its elements, number by
+    /// number.
     value: &'a NodeRef,
     /// The reduction's.
     node: &'a NodeRef,
@@ -49,8 +54,8 @@ struct Plan<'a> {
     each: usize,
 }
 
-/// The kernels that reduce an array to elements, of which there is one at least, and write those or what the epilogue makes
-/// of them.
+/// The kernels that reduce an array to elements, of which there is one at least, and write those or
+/// what the epilogue makes of them.
 pub(super) fn reduce(kernel: &FusedKernel) -> Generated {
     let node = &kernel.root;
     let Some(&Op::Reduce {
@@ -149,7 +154,8 @@ impl Plan<'_> {
         self.finish(body, "")
     }
 
-    /// Several threads, in different blocks, for each result; those of a block take neighbouring results.
+    /// Several threads, in different blocks, for each result; those of a block take neighbouring
+    /// results.
     fn alone_shared(&self, splits: usize) -> Kernel {
         let mut body = Body::new(self.extent.wide);
         let bits = body.bits();

@@ -1,10 +1,12 @@
-//! Kernels that keep every step on the way to one element of many: along the last axis, each element is put together with
-//! all in front of it.
+//! Kernels that keep every step on the way to one element of many: along the last axis, each
+//! element is put together with all in front of it.
 //!
-//! A thread takes a short line. A block takes a longer one, 1,024 elements at a time: each thread puts together four
-//! neighbours, and the block what its threads have. Where few lines are longer still, several blocks share each: the first
-//! kernel puts together each block's segment, the second the segments, and the third goes through the elements with what the
-//! segments in front have left. Which it is follows from the shape alone, so that every device adds in the same order.
+//! A thread takes a short line. A block takes a longer one, 1,024 elements at a time: each thread
+//! puts together four neighbours, and the block what its threads have. Where few lines are longer
+//! still, several blocks share each: the first kernel puts together each block's segment, the
+//! second the segments, and the third goes through the elements with what the segments in front
+//! have left. Which it is follows from the shape alone, so that every device adds in the same
+//! order.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -75,7 +77,8 @@ struct Plan<'a> {
     wide: bool,
 }
 
-/// The kernels that put together the elements of an array in memory along its last axis. There is one element at least.
+/// The kernels that put together the elements of an array in memory along its last axis. There is
+/// one element at least.
 pub(super) fn scan(kernel: &FusedKernel) -> Generated {
     let node = &kernel.root;
     let Some(&Op::Accumulate {
@@ -182,7 +185,8 @@ impl Plan<'_> {
         let segments = body.index_parameter(Use::Own("segments"), cut.segments as i64);
         let mut new = || body.index_reg();
         let (line, number, tile, end) = (new(), new(), new(), new());
-        // Of the whole array, the first element of the line; the tile and the end are counted from there.
+        // Of the whole array, the first element of the line; the tile and the end are counted from
+        // there.
         let base = new();
         line!(body, "div.u{bits} {line}, {block}, {segments};");
         line!(body, "mul.lo.s{bits} {number}, {line}, {segments};");
@@ -355,7 +359,8 @@ impl Shared {
         }
     }
 
-    /// Of what all threads have: what those in front of this one have together, and what all have. All threads get here.
+    /// Of what all threads have: what those in front of this one have together, and what all have.
+    /// All threads get here.
     fn scan(&self, body: &mut Body, kept: &Kept, nothing: &Kept) -> (Kept, Kept) {
         let slots = self.accumulator.slots();
         let with_front = copy(body, kept);

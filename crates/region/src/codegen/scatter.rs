@@ -1,7 +1,8 @@
 //! Kernels that put elements where indices say, with a thread for each index.
 //!
-//! What is added is added atomically. Where the last of several counts, a first kernel finds for each element which one that
-//! is, and a second puts that one there: each element is written once, so that nothing depends on who comes first.
+//! What is added is added atomically. Where the last of several counts, a first kernel finds for
+//! each element which one that is, and a second puts that one there: each element is written once,
+//! so that nothing depends on who comes first.
 
 use smallvec::smallvec;
 
@@ -17,13 +18,15 @@ use crate::{element::DType, fuse::FusedKernel, graph::Op};
 enum Act {
     /// Adds the value to the element.
     Add,
-    /// Raises what the element's place in the target holds to the index's own number, counted from 1.
+    /// Raises what the element's place in the target holds to the index's own number, counted from
+    /// 1.
     Mark,
     /// Puts the value there, if the partial holds the index's number for that place.
     Take,
 }
 
-/// The kernels of a scatter into a target that has the base's elements. There is one index at least, and one element.
+/// The kernels of a scatter into a target that has the base's elements. There is one index at
+/// least, and one element.
 pub(super) fn scatter(kernel: &FusedKernel) -> Generated {
     let Some(Op::Scatter { index, adds, .. }) = kernel.op(&kernel.root) else {
         unreachable!("the root is a scatter");

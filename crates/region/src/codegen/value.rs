@@ -19,7 +19,8 @@ use crate::{
 pub(super) struct Extent {
     /// Whether indices need 64 bits.
     pub(super) wide: bool,
-    /// Whether all nodes' elements up to the root have the numbers of the root's, or there is only one.
+    /// Whether all nodes' elements up to the root have the numbers of the root's, or there is only
+    /// one.
     pub(super) flat: bool,
 }
 
@@ -191,7 +192,8 @@ impl<'a> Walk<'a> {
         loaded[lane]
     }
 
-    /// An index that was read from an array, or 0 if it is none of an axis of this length, which is noted.
+    /// An index that was read from an array, or 0 if it is none of an axis of this length, which is
+    /// noted.
     pub(super) fn checked_index(
         &mut self,
         node: &NodeRef,

@@ -13,8 +13,8 @@ use crate::{
     shape::{AxisMap, AxisSource, preserves_linear_index},
 };
 
-/// The steps that materialise these nodes, each behind all that it needs. Once a step is done and dropped, nothing here
-/// holds what it alone has read.
+/// The steps that materialise these nodes, each behind all that it needs. Once a step is done and
+/// dropped, nothing here holds what it alone has read.
 pub(crate) fn steps(targets: &[NodeRef]) -> impl Iterator<Item = Step> + use<> {
     let candidates = decide(targets);
     let mut builder = Builder {
@@ -152,7 +152,8 @@ impl Builder<'_> {
         }
     }
 
-    /// The kernel that puts elements where indices say. It does not calculate the base, which is in the target by then.
+    /// The kernel that puts elements where indices say. It does not calculate the base, which is in
+    /// the target by then.
     fn scatter(&mut self, candidate: &Candidate) -> FusedKernel {
         let Op::Scatter { index, value, .. } = &*candidate.op else {
             unreachable!("the candidate is a scatter");

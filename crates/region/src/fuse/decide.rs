@@ -1,9 +1,10 @@
 //! Which nodes are stored, and which are calculated within the kernels of others.
 //!
-//! Stored is what was asked for, what a kernel cannot do in the middle of others (reductions, products, ...) and what such a
-//! kernel wants to find in memory. Anything else is calculated where it is used; but if two kernels use it, or one uses
-//! it at two places, and to calculate it twice costs more than to write it and to read it twice, it is stored as well. What is
-//! calculated from the results of a reduction alone is left to the reduction's kernel.
+//! Stored is what was asked for, what a kernel cannot do in the middle of others (reductions,
+//! products, ...) and what such a kernel wants to find in memory. Anything else is calculated where
+//! it is used; but if two kernels use it, or one uses it at two places, and to calculate it twice
+//! costs more than to write it and to read it twice, it is stored as well. What is calculated from
+//! the results of a reduction alone is left to the reduction's kernel.
 
 use std::sync::Arc;
 
@@ -26,7 +27,8 @@ const OPERATIONS_MAX: usize = 96;
 pub(super) struct Candidate {
     pub(super) node: NodeRef,
     pub(super) op: Arc<Op>,
-    /// The places of the operands among all candidates, in their order; `None` for what is in memory.
+    /// The places of the operands among all candidates, in their order; `None` for what is in
+    /// memory.
     pub(super) operands: SmallVec<[Option<usize>; 3]>,
     /// The stored nodes in whose kernels it is calculated: two mean several.
     within: SmallVec<[u64; 2]>,
@@ -50,7 +52,8 @@ struct Cost {
     leaves: SmallVec<[u64; 4]>,
 }
 
-/// All planned nodes that the targets need, each behind what it needs, with what is decided about it.
+/// All planned nodes that the targets need, each behind what it needs, with what is decided about
+/// it.
 pub(super) fn decide(targets: &[NodeRef]) -> Vec<Candidate> {
     let mut candidates = in_order(targets);
     mark_needed(&mut candidates);
@@ -64,7 +67,8 @@ pub(super) fn decide(targets: &[NodeRef]) -> Vec<Candidate> {
 fn in_order(targets: &[NodeRef]) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut places: FxHashMap<u64, usize> = FxHashMap::default();
-    // A node is met twice: on the way down, and, with its operation, once its operands are in order.
+    // A node is met twice: on the way down, and, with its operation, once its operands are in
+    // order.
     let mut open: Vec<(NodeRef, Option<Arc<Op>>)> = targets
         .iter()
         .rev()
@@ -138,7 +142,8 @@ fn mark_needed(candidates: &mut [Candidate]) {
     }
 }
 
-/// What must be in memory for a factor of a product: for a view its source, for products go by strides.
+/// What must be in memory for a factor of a product: for a view its source, for products go by
+/// strides.
 fn factor_source(candidates: &[Candidate], factor: Option<usize>) -> Option<usize> {
     let candidate = &candidates[factor?];
     match &*candidate.op {
@@ -158,7 +163,8 @@ fn weigh(candidates: &mut [Candidate]) {
                 break cost;
             };
             candidates[largest].is_stored = true;
-            // The operands of what stands alone may be calculated in several kernels, each with a part of the cost.
+            // The operands of what stands alone may be calculated in several kernels, each with a
+            // part of the cost.
             if stands_alone(&op) {
                 break cost;
             }
@@ -175,7 +181,8 @@ fn weigh(candidates: &mut [Candidate]) {
     }
 }
 
-/// What the operands of an operation take within its kernel, and the one of them that takes the most operations.
+/// What the operands of an operation take within its kernel, and the one of them that takes the
+/// most operations.
 fn cost_of_operands(candidates: &[Candidate], candidate: &Candidate) -> (Cost, Option<usize>) {
     let mut cost = Cost::default();
     let mut largest: Option<(usize, usize)> = None;
@@ -252,7 +259,8 @@ fn share(candidates: &mut [Candidate]) {
     }
 }
 
-/// Leaves to the kernel of a reduction what is calculated from its results, number by number, if nobody else wants those.
+/// Leaves to the kernel of a reduction what is calculated from its results, number by number, if
+/// nobody else wants those.
 fn fold(candidates: &mut [Candidate]) {
     for at in 0..candidates.len() {
         let candidate = &candidates[at];
@@ -266,8 +274,8 @@ fn fold(candidates: &mut [Candidate]) {
     }
 }
 
-/// The reduction below what is stored here that can calculate it: the only one, which nothing else uses, and each element of
-/// which becomes the one with the same number.
+/// The reduction below what is stored here that can calculate it: the only one, which nothing else
+/// uses, and each element of which becomes the one with the same number.
 fn only_reduction(candidates: &[Candidate], root: usize) -> Option<usize> {
     let root_node = &candidates[root].node;
     let (mut found, mut seen, mut is_possible) = (None, FxHashSet::default(), true);

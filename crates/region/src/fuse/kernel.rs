@@ -1,4 +1,5 @@
-//! What planning decides: the steps that materialise nodes, and the fused kernel or kernels of each.
+//! What planning decides: the steps that materialise nodes, and the fused kernel or kernels of
+//! each.
 
 use std::sync::Arc;
 
@@ -25,11 +26,13 @@ pub(crate) enum Work {
 
 /// The nodes that one kernel calculates together, and where they begin and end.
 ///
-/// This is decided once, by planning; generation, launching and the kernel cache go by it alone. It holds the operations as
-/// they were then, so that it stays valid if another thread has one of the nodes stored meanwhile.
+/// This is decided once, by planning; generation, launching and the kernel cache go by it alone. It
+/// holds the operations as they were then, so that it stays valid if another thread has one of the
+/// nodes stored meanwhile.
 pub(crate) struct FusedKernel {
-    /// The node whose operation says which kind of kernel this is: a map, a reduction, a scan, a scatter or a matrix product.
-    /// It is the last of `nodes`; if those are none, it is one of `inputs`, which is copied.
+    /// The node whose operation says which kind of kernel this is: a map, a reduction, a scan, a
+    /// scatter or a matrix product. It is the last of `nodes`; if those are none, it is one of
+    /// `inputs`, which is copied.
     pub(crate) root: NodeRef,
     /// What is calculated in the kernel up to the root, operands first.
     pub(crate) nodes: Vec<FusedNode>,
@@ -37,7 +40,8 @@ pub(crate) struct FusedKernel {
     pub(crate) inputs: SmallVec<[NodeRef; 4]>,
     /// Where the results go.
     pub(crate) outputs: SmallVec<[Output; 1]>,
-    /// What is calculated from the results of a reduction, behind it, operands first. A node may be here and in `nodes`.
+    /// What is calculated from the results of a reduction, behind it, operands first. A node may be
+    /// here and in `nodes`.
     pub(crate) epilogue: Vec<FusedNode>,
 }
 

@@ -1,7 +1,8 @@
 //! Planning: from the nodes that are asked for to fused kernels.
 //!
-//! [`steps`] decides which of the planned nodes are stored, and puts together for each the [`FusedKernel`]s that calculate
-//! it: which nodes are calculated inside, what is read and what is written. Nobody looks for these boundaries again.
+//! [`steps`] decides which of the planned nodes are stored, and puts together for each the
+//! [`FusedKernel`]s that calculate it: which nodes are calculated inside, what is read and what is
+//! written. Nobody looks for these boundaries again.
 //!
 //! | file | |
 //! |---|---|

@@ -13,7 +13,8 @@ pub(crate) enum Function {
     Multiply,
     /// The quotient. That of integers is rounded towards 0, and is 0 where the divisor is.
     Divide,
-    /// What division leaves over, with the sign of the dividend; of integers 0 where the divisor is.
+    /// What division leaves over, with the sign of the dividend; of integers 0 where the divisor
+    /// is.
     Remainder,
     /// The lesser, or a NaN if there is one; −0 is less than +0.
     Minimum,
@@ -27,7 +28,8 @@ pub(crate) enum Function {
     ExclusiveOr,
     /// Of booleans or the bits of integers.
     Not,
-    /// The bits of an integer moved up, as often as the second operand says modulo the number of bits.
+    /// The bits of an integer moved up, as often as the second operand says modulo the number of
+    /// bits.
     ShiftLeft,
     /// The bits of an integer moved down likewise; the sign stays.
     ShiftRight,

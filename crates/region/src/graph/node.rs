@@ -92,14 +92,16 @@ pub(crate) enum Op {
         parts: SmallVec<[NodeRef; 4]>,
         axis: usize,
     },
-    /// The base, but the elements that the map gives are those of the value, which has the shape of the view.
+    /// The base, but the elements that the map gives are those of the value, which has the shape of
+    /// the view.
     Update {
         base: NodeRef,
         map: AxisMap,
         value: NodeRef,
     },
-    /// The base, but along the axis, the elements that `index` gives are those of the value, which has the index's shape. Of
-    /// several for one element, the last counts; or the sum of all is added, if `adds`.
+    /// The base, but along the axis, the elements that `index` gives are those of the value, which
+    /// has the index's shape. Of several for one element, the last counts; or the sum of all is
+    /// added, if `adds`.
     Scatter {
         base: NodeRef,
         index: NodeRef,
@@ -189,7 +191,8 @@ impl Node {
         }
     }
 
-    /// The work for the elements is enqueued. Gives the memory back that they are in: another thread may have been first.
+    /// The work for the elements is enqueued. Gives the memory back that they are in: another
+    /// thread may have been first.
     pub(crate) fn store(&self, storage: Arc<Storage>) {
         let mut state = self.state.lock();
         let before = match &*state {

@@ -19,8 +19,8 @@ use crate::{
     streams::Streams,
 };
 
-/// How many nodes may be planned before those that arrays stand for are evaluated, so that a long loop is on its way
-/// while it is being written down, and no chain of nodes gets long.
+/// How many nodes may be planned before those that arrays stand for are evaluated, so that a long
+/// loop is on its way while it is being written down, and no chain of nodes gets long.
 const PLANNED_MAX: usize = 256;
 
 /// What the nodes of one region have in common.

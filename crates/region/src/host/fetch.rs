@@ -1,4 +1,5 @@
-//! Uploads and downloads outside of regions and in the middle of them: `from_host`, `to_host`, `item`.
+//! Uploads and downloads outside of regions and in the middle of them: `from_host`, `to_host`,
+//! `item`.
 
 use std::{panic::Location, slice};
 
@@ -9,7 +10,8 @@ use super::{Arriving, Input, Parcel};
 use crate::{Array, Region, element::Element, error::Result, evaluate};
 
 impl<T: Element, D: Dimension> Array<T, D> {
-    /// A copy of an array of the host, on a device, for calculations outside of any region. It is copied before this returns.
+    /// A copy of an array of the host, on a device, for calculations outside of any region. It is
+    /// copied before this returns.
     ///
     /// ```
     /// use millstream_region::Array;
@@ -38,8 +40,8 @@ impl<T: Element, D: Dimension> Array<T, D> {
     ///
     /// # Errors
     ///
-    /// If the array stands for a mistake, an index turned out to be none of its axis, there is not enough memory, or the device
-    /// is lost.
+    /// If the array stands for a mistake, an index turned out to be none of its axis, there is not
+    /// enough memory, or the device is lost.
     pub fn to_host(&self) -> Result<ndarray::Array<T, D>> {
         let session = self.session();
         evaluate::evaluate(session, slice::from_ref(self.node()))?;

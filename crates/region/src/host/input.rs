@@ -15,8 +15,9 @@ use crate::{
     error::{Misuse, Problem, Result},
 };
 
-/// A type that may stand in the signature of a region function: the host's arrays, slices and vectors, which are arrays on
-/// the device in the body, and numbers and the like, which stay what they are.
+/// A type that may stand in the signature of a region function: the host's arrays, slices and
+/// vectors, which are arrays on the device in the body, and numbers and the like, which stay what
+/// they are.
 ///
 /// ```
 /// use millstream_region::{Array, Parameter};
@@ -36,7 +37,8 @@ pub trait Parameter {
     type Body;
 }
 
-/// What a caller may pass for a parameter of type `P`: for an array, one of the host or of the device, owned or borrowed.
+/// What a caller may pass for a parameter of type `P`: for an array, one of the host or of the
+/// device, owned or borrowed.
 ///
 /// Arrays of the host are copied before the call returns; arrays of the device are not copied.
 ///

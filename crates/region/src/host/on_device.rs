@@ -10,12 +10,13 @@ use super::{
 };
 use crate::{Array, Region, element::Element, error::Result};
 
-/// A type that can be a field of a struct on a device: the host's arrays and vectors, arrays of the device, plain values, which
-/// stay what they are, and structs that derive this.
+/// A type that can be a field of a struct on a device: the host's arrays and vectors, arrays of the
+/// device, plain values, which stay what they are, and structs that derive this.
 ///
-/// `#[derive(OnDevice)]` for a struct `Layer` of such fields, named or not, makes a struct `LayerOnDevice` with the same fields
-/// on the device. Region functions can then have parameters of type `&Layer`, `&mut Layer` and `Layer` and take either struct
-/// for them; the body has a `LayerOnDevice`. A region whose result is `Layer` brings all of it back; one whose result is
+/// `#[derive(OnDevice)]` for a struct `Layer` of such fields, named or not, makes a struct
+/// `LayerOnDevice` with the same fields on the device. Region functions can then have parameters of
+/// type `&Layer`, `&mut Layer` and `Layer` and take either struct for them; the body has a
+/// `LayerOnDevice`. A region whose result is `Layer` brings all of it back; one whose result is
 /// `LayerOnDevice` leaves it on the device, where other regions can use it without a copy.
 ///
 /// ```

@@ -16,8 +16,9 @@ use crate::{
     shape::Shape,
 };
 
-/// A type that a region may have as its result: the host's arrays, vectors and single elements, which are downloaded; arrays on
-/// the device, which stay there; tuples of those and structs that derive `OnDevice`.
+/// A type that a region may have as its result: the host's arrays, vectors and single elements,
+/// which are downloaded; arrays on the device, which stay there; tuples of those and structs that
+/// derive `OnDevice`.
 ///
 /// ```
 /// use millstream_region::{Array, Output};
@@ -35,13 +36,15 @@ use crate::{
 pub trait Output: Sized {
     /// What the body gives for it.
     type Body;
-    /// What the caller gets: the same, but of a `Result` the value, for an error is that of the call.
+    /// What the caller gets: the same, but of a `Result` the value, for an error is that of the
+    /// call.
     type Value;
     /// The value on its way.
     #[doc(hidden)]
     type Arriving: Arriving<Value = Self::Value>;
 
-    /// Calls `visit` with the elements of each array, or gives the error that the body gave instead.
+    /// Calls `visit` with the elements of each array, or gives the error that the body gave
+    /// instead.
     #[doc(hidden)]
     fn nodes(body: &Self::Body, visit: &mut dyn FnMut(Elements)) -> Result<()>;
 
@@ -292,8 +295,9 @@ impl<T: Element, D: Dimension> Output for Array<T, D> {
     }
 }
 
-/// An array that a region leaves on the device: for the closures of [`RegionExt::region`](crate::RegionExt::region), whose arrays
-/// come back otherwise. A region function says so by its type.
+/// An array that a region leaves on the device: for the closures of
+/// [`RegionExt::region`](crate::RegionExt::region), whose arrays come back otherwise. A region
+/// function says so by its type.
 ///
 /// ```
 /// use millstream_region::{Keep, RegionExt};

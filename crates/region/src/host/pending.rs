@@ -15,9 +15,9 @@ use crate::{Region, checks::CheckResult, error::Result, evaluate};
 
 /// The result of a region, all work of which is enqueued.
 ///
-/// Wait for it with [`wait`](Self::wait), or `.await` it on any executor. What the region has got as `&mut` stays borrowed
-/// until then, and is replaced when the result is there. Dropping it neither cancels the work nor blocks, and leaves
-/// everything of the host as it was.
+/// Wait for it with [`wait`](Self::wait), or `.await` it on any executor. What the region has got
+/// as `&mut` stays borrowed until then, and is replaced when the result is there. Dropping it
+/// neither cancels the work nor blocks, and leaves everything of the host as it was.
 ///
 /// ```
 /// use millstream_region::RegionExt;

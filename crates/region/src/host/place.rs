@@ -1,4 +1,5 @@
-//! Where a region function is called: with a device it is a region of its own, within a region it is part of that.
+//! Where a region function is called: with a device it is a region of its own, within a region it
+//! is part of that.
 
 use std::panic::Location;
 
@@ -7,8 +8,8 @@ use millstream::Device;
 use super::{output::Output, pending::Pending, write_back::WriteBack};
 use crate::{Region, error::Result};
 
-/// What a region function takes in front of its parameters: `&Device`, and its result is on its way to the host; or, within a
-/// region, `&Region`, and its result is an array of that region.
+/// What a region function takes in front of its parameters: `&Device`, and its result is on its way
+/// to the host; or, within a region, `&Region`, and its result is an array of that region.
 ///
 /// ```
 /// use millstream_region::{RegionExt, region};

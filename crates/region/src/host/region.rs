@@ -10,7 +10,8 @@ use super::{DeviceValue, Input, Pending, Place};
 use crate::{Array, Region, element::Element, error::Result, shape::Shape};
 
 impl Region {
-    /// An array for the region: of the host, which is copied before this returns, or of the device, which is not copied.
+    /// An array for the region: of the host, which is copied before this returns, or of the device,
+    /// which is not copied.
     #[track_caller]
     pub fn array<T: Element, D: Dimension>(&self, source: impl Input<Array<T, D>>) -> Array<T, D> {
         source.capture(self, Location::caller())
@@ -52,12 +53,13 @@ impl Region {
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
 pub trait RegionExt {
-    /// Runs a block on the device: what `body` gives is calculated there and brought back. This returns as soon as the work is
-    /// enqueued; nothing is waited for.
+    /// Runs a block on the device: what `body` gives is calculated there and brought back. This
+    /// returns as soon as the work is enqueued; nothing is waited for.
     ///
     /// # Errors
     ///
-    /// If an operation of the body was wrong, there is not enough memory, or the device is lost. Then nothing comes of it.
+    /// If an operation of the body was wrong, there is not enough memory, or the device is lost.
+    /// Then nothing comes of it.
     fn region<R: DeviceValue>(
         &self,
         body: impl FnOnce(&Region) -> R,

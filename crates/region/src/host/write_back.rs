@@ -17,10 +17,11 @@ use crate::{
     error::{Misuse, Problem, Result},
 };
 
-/// What a caller may pass for a parameter of type `&mut P`, for as long as the region is on its way.
+/// What a caller may pass for a parameter of type `&mut P`, for as long as the region is on its
+/// way.
 ///
-/// The elements are copied before the call returns. They are replaced, all at once, when the caller has waited for the
-/// region's result; if it fails, or nobody waits, they stay as they are.
+/// The elements are copied before the call returns. They are replaced, all at once, when the caller
+/// has waited for the region's result; if it fails, or nobody waits, they stay as they are.
 ///
 /// ```
 /// use millstream_region::InputMut;
@@ -41,7 +42,8 @@ pub trait InputMut<'m, P: Parameter + ?Sized> {
     #[doc(hidden)]
     fn capture(&self, region: &Region, location: &'static Location<'static>) -> P::Body;
 
-    /// Replaces the caller's elements by the body's, once all is there. `location` is the call of the region function.
+    /// Replaces the caller's elements by the body's, once all is there. `location` is the call of
+    /// the region function.
     #[doc(hidden)]
     fn give_back(
         self,

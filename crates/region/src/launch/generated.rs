@@ -26,7 +26,8 @@ use crate::{
     graph::{Session, Storage},
 };
 
-/// Names of kernels, which live as long as the process: there are as many as there are kinds of kernels.
+/// Names of kernels, which live as long as the process: there are as many as there are kinds of
+/// kernels.
 static NAMES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
 
 /// The name, for ever.
@@ -42,8 +43,9 @@ fn intern(name: &str) -> &'static str {
 
 /// An array without a content, which the caller's next operation on this stream fills.
 pub(crate) fn allocate(stream: &Stream, bytes: usize) -> Result<Buffer<u8>> {
-    // SAFETY: every caller, here and in `evaluate`, launches kernels that write all of it, on this stream, before it is in a
-    // node where others can read it; and if a launch fails, it is dropped.
+    // SAFETY: every caller, here and in `evaluate`, launches kernels that write all of it, on this
+    // stream, before it is in a node where others can read it; and if a launch fails, it is
+    // dropped.
     Ok(unsafe { stream.uninit::<u8>(bytes) }?)
 }
 
@@ -102,8 +104,8 @@ impl Word {
     }
 }
 
-/// The table of a kernel whose values are too many for parameters. The kernel is its only user: dropped behind the launch,
-/// it is freed in the stream's order.
+/// The table of a kernel whose values are too many for parameters. The kernel is its only user:
+/// dropped behind the launch, it is freed in the stream's order.
 fn upload_table(session: &Session, stream: &Stream, kernel: &Kernel) -> Result<Option<Buffer<u8>>> {
     if kernel.table.is_empty() {
         return Ok(None);
@@ -119,7 +121,8 @@ fn upload_table(session: &Session, stream: &Stream, kernel: &Kernel) -> Result<O
     Ok(Some(stream.upload(entries.as_flattened())?))
 }
 
-/// Enqueues the passes of a fused kernel that has something to write: to `outputs`, one for each of its own.
+/// Enqueues the passes of a fused kernel that has something to write: to `outputs`, one for each of
+/// its own.
 pub(super) fn enqueue(
     session: &Session,
     stream: &Stream,
@@ -161,8 +164,8 @@ pub(super) fn enqueue(
     Ok(())
 }
 
-/// Launches a kernel with at least so many threads, on behalf of a line of the program. It writes `targets`, and reads
-/// `partials` besides what its parameters name.
+/// Launches a kernel with at least so many threads, on behalf of a line of the program. It writes
+/// `targets`, and reads `partials` besides what its parameters name.
 fn launch(
     session: &Session,
     stream: &Stream,
@@ -237,9 +240,10 @@ fn launch(
     arguments.extend(table.as_ref().map(Argument::read::<u8, _>));
     let blocks = u32::try_from(threads.div_ceil(BLOCK)).unwrap_or(u32::MAX);
     let grid = Grid::new([blocks, 1, 1], [BLOCK as u32, 1, 1]);
-    // SAFETY: parameters and text come from one walk, so that they agree in number and type; the kernel reads elements of
-    // its operands within their shapes, because indices are within the shapes of the nodes whose views it goes through
-    // or checked against them, and writes the targets alone.
+    // SAFETY: parameters and text come from one walk, so that they agree in number and type; the
+    // kernel reads elements of its operands within their shapes, because indices are within the
+    // shapes of the nodes whose views it goes through or checked against them, and writes the
+    // targets alone.
     unsafe { launch_at(&function, stream, grid, &arguments, location) }?;
     Ok(())
 }

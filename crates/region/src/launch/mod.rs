@@ -18,7 +18,8 @@ use crate::{
     graph::{Op, Session},
 };
 
-/// Enqueues the work of a fused kernel all of whose inputs are enqueued: it writes `outputs`, one for each of its own.
+/// Enqueues the work of a fused kernel all of whose inputs are enqueued: it writes `outputs`, one
+/// for each of its own.
 pub(crate) fn enqueue(
     session: &Session,
     stream: &Stream,

@@ -1,10 +1,12 @@
 //! Approximate instructions, made exact.
 //!
-//! `ex2.approx`, `lg2.approx`, `rcp.approx`, `rsqrt.approx` and `div.approx` leave it to each device which bits it gives. The library is to give the
-//! same bits everywhere, so each is written as what it approximates: a reciprocal, root or quotient as the one that is rounded correctly, a power or
-//! logarithm of two as a call of the library's own function, which is more accurate than the instruction. All else that NVRTC's mathematical
-//! functions consist of is defined to the bit by PTX, as long as no product is fused with a sum: `maths.cu` is compiled with `--fmad=false`, which
-//! puts `.rn` on both.
+//! `ex2.approx`, `lg2.approx`, `rcp.approx`, `rsqrt.approx` and `div.approx` leave it to each
+//! device which bits it gives. The library is to give the same bits everywhere, so each is written
+//! as what it approximates: a reciprocal, root or quotient as the one that is rounded correctly, a
+//! power or logarithm of two as a call of the library's own function, which is more accurate than
+//! the instruction. All else that NVRTC's mathematical functions consist of is defined to the bit
+//! by PTX, as long as no product is fused with a sum: `maths.cu` is compiled with `--fmad=false`,
+//! which puts `.rn` on both.
 
 use std::borrow::Cow;
 

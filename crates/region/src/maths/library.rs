@@ -36,7 +36,8 @@ pub(super) fn library() -> &'static Library {
 }
 
 impl Library {
-    /// Takes apart what NVRTC wrote: declarations begin at the start of a line, tables end with it and functions with a brace at the start of one.
+    /// Takes apart what NVRTC wrote: declarations begin at the start of a line, tables end with it
+    /// and functions with a brace at the start of one.
     fn read(ptx: &'static str) -> Self {
         let mut items = BTreeMap::new();
         let mut rest = ptx;

@@ -1,12 +1,15 @@
-//! Mathematical functions and random numbers for generated kernels: the PTX of those that a kernel calls, and the calls.
+//! Mathematical functions and random numbers for generated kernels: the PTX of those that a kernel
+//! calls, and the calls.
 //!
-//! The functions are those of `kernels/maths.cu`, named `ms_<name>_f32` and `ms_<name>_f64`; what they are accurate to is in `docs/maths.md`. A
-//! generated module has a header, then the text of [`sources`], then its entry. The functions are local to the module, so that two modules with the
+//! The functions are those of `kernels/maths.cu`, named `ms_<name>_f32` and `ms_<name>_f64`; what
+//! they are accurate to is in `docs/maths.md`. A generated module has a header, then the text of
+//! [`sources`], then its entry. The functions are local to the module, so that two modules with the
 //! same function do not clash, and `ptxas` may put them in place.
 //!
 //! # A call in PTX
 //!
-//! Arguments and results are parameters in a scope of their own, one of 32 or 64 bits each, whatever the register's type is called:
+//! Arguments and results are parameters in a scope of their own, one of 32 or 64 bits each,
+//! whatever the register's type is called:
 //!
 //! ```text
 //! {
@@ -18,8 +21,10 @@
 //! }
 //! ```
 //!
-//! `.uni` says that the threads of a warp that get there call the same function, not that all of them get there. Registers are of the type that the
-//! function takes: `.f32` or `.f64`; the second operand of `ms_powi_*` is `.b32`, and those of `ms_uniform_*` and `ms_normal_*` (seed, index) `.b64`.
+//! `.uni` says that the threads of a warp that get there call the same function, not that all of
+//! them get there. Registers are of the type that the function takes: `.f32` or `.f64`; the second
+//! operand of `ms_powi_*` is `.b32`, and those of `ms_uniform_*` and `ms_normal_*` (seed, index)
+//! `.b64`.
 
 mod exact;
 mod function;
@@ -30,8 +35,9 @@ use std::fmt::Write;
 pub(crate) use function::MathFunction;
 use library::library;
 
-/// The PTX of the functions of these names, with all that they need, each once and in an order in which nothing is used before it is there. Names may
-/// repeat. It has no header; for no names it is empty.
+/// The PTX of the functions of these names, with all that they need, each once and in an order in
+/// which nothing is used before it is there. Names may repeat. It has no header; for no names it is
+/// empty.
 ///
 /// # Panics
 ///

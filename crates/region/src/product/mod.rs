@@ -1,16 +1,20 @@
-//! Matrix products: by cuBLAS where it is there, and by kernels of our own, for every type of number and any strides.
+//! Matrix products: by cuBLAS where it is there, and by kernels of our own, for every type of
+//! number and any strides.
 //!
-//! cuBLAS computes products of two `f32` or `f64` matrices on a GPU if it is installed, and each factor has rows or columns
-//! of contiguous elements, and the batch is one with even distances. Everything else, vectors included, is computed by
-//! kernels of our own, and all of it on the simulated device.
+//! cuBLAS computes products of two `f32` or `f64` matrices on a GPU if it is installed, and each
+//! factor has rows or columns of contiguous elements, and the batch is one with even distances.
+//! Everything else, vectors included, is computed by kernels of our own, and all of it on the
+//! simulated device.
 //!
 //! # Accuracy
 //!
-//! Integers wrap around. An element of `f32` or `f64` differs from the exact sum of its `k` products `a·b` by at most
-//! `r·u·Σ|a·b|`, up to terms in `u²`, where `u` is half the distance from 1 to the next number (2⁻²⁴ or 2⁻⁵³). For our own kernels
-//! `r` is the lesser of `k` and `128 + ⌈k / 128⌉`, and the order of the additions depends on the shape and the strides
-//! alone: the same product is the same to the bit on every run and on every device. cuBLAS, which neither rounds elements
-//! to TF32 nor computes them from narrower ones here, states no bound; `k` is that of any order of the additions.
+//! Integers wrap around. An element of `f32` or `f64` differs from the exact sum of its `k`
+//! products `a·b` by at most `r·u·Σ|a·b|`, up to terms in `u²`, where `u` is half the distance from
+//! 1 to the next number (2⁻²⁴ or 2⁻⁵³). For our own kernels `r` is the lesser of `k` and
+//! `128 + ⌈k / 128⌉`, and the order of the additions depends on the shape and the strides alone:
+//! the same product is the same to the bit on every run and on every device. cuBLAS, which neither
+//! rounds elements to TF32 nor computes them from narrower ones here, states no bound; `k` is that
+//! of any order of the additions.
 
 mod cublas;
 mod operand;
@@ -25,17 +29,19 @@ pub use operand::{Factor, Shape};
 use crate::{Number, element::DType};
 use operand::Operands;
 
-/// Enqueues `out[z] = a[z] · b[z]` for each `z` of the batch, for elements of type `T`. `out` is contiguous, row-major, with
-/// `batch × m × n` elements; it may be uninitialised. With `k = 0` it becomes zeros.
+/// Enqueues `out[z] = a[z] · b[z]` for each `z` of the batch, for elements of type `T`. `out` is
+/// contiguous, row-major, with `batch × m × n` elements; it may be uninitialised. With `k = 0` it
+/// becomes zeros.
 ///
 /// # Errors
 ///
-/// If an operand is on another device than the stream, there is no room for what is needed besides, or the device is lost.
+/// If an operand is on another device than the stream, there is no room for what is needed besides,
+/// or the device is lost.
 ///
 /// # Panics
 ///
-/// If a factor's elements do not lie within its buffer, `out` has another size, or the batch has more than four
-/// dimensions that no two strides put together.
+/// If a factor's elements do not lie within its buffer, `out` has another size, or the batch has
+/// more than four dimensions that no two strides put together.
 #[doc(hidden)]
 #[track_caller]
 pub fn multiply<T: Number>(
@@ -72,14 +78,15 @@ pub fn multiply_without_libraries<T: Number>(
     }
 }
 
-/// Which cuBLAS multiplies on this device, and where it was found; nothing if none does. The first question starts it.
+/// Which cuBLAS multiplies on this device, and where it was found; nothing if none does. The first
+/// question starts it.
 #[doc(hidden)]
 pub fn library(device: &Device) -> Option<String> {
     cublas::note(device)
 }
 
-/// [`multiply`] for elements of a type that is known at run time, which is not [`DType::Bool`], on behalf of a line of the
-/// program.
+/// [`multiply`] for elements of a type that is known at run time, which is not [`DType::Bool`], on
+/// behalf of a line of the program.
 pub(crate) fn enqueue(
     stream: &Stream,
     dtype: DType,
@@ -102,7 +109,8 @@ pub(crate) fn enqueue(
     own::enqueue(stream, dtype, operands, out, location)
 }
 
-/// Checks the operands; does what there is to do already and gives nothing if nothing is to be multiplied.
+/// Checks the operands; does what there is to do already and gives nothing if nothing is to be
+/// multiplied.
 #[track_caller]
 fn prepare<'a>(
     stream: &Stream,

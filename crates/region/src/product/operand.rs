@@ -1,4 +1,5 @@
-//! The operands of a matrix product: where their elements lie, checked and put in the plainest form.
+//! The operands of a matrix product: where their elements lie, checked and put in the plainest
+//! form.
 
 use millstream::{Buffer, View, driver::DevicePtr};
 use smallvec::SmallVec;
@@ -33,8 +34,8 @@ impl Shape<'_> {
     }
 }
 
-/// A factor of a product: a matrix, or a batch of them, somewhere in an array. All strides are numbers of elements, of any
-/// sign or 0.
+/// A factor of a product: a matrix, or a batch of them, somewhere in an array. All strides are
+/// numbers of elements, of any sign or 0.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Factor<'a> {
@@ -58,7 +59,8 @@ impl Factor<'_> {
             .offset((self.offset * dtype.bytes()) as u64)
     }
 
-    /// The part of the array from the first to the last byte that is used, and where in it the first element is.
+    /// The part of the array from the first to the last byte that is used, and where in it the
+    /// first element is.
     fn reach(
         &self,
         dtype: DType,
@@ -175,7 +177,8 @@ impl<'a> Operands<'a> {
         }
     }
 
-    /// The same product with its columns for rows, where that changes nothing for `out`: if it has one row or one column.
+    /// The same product with its columns for rows, where that changes nothing for `out`: if it has
+    /// one row or one column.
     pub(super) fn transposed(self) -> Self {
         Self {
             m: self.n,
@@ -200,7 +203,8 @@ struct Dim {
     b: isize,
 }
 
-/// The batch's dimensions without those of size 1, and as one where both factors go on evenly from one to the next.
+/// The batch's dimensions without those of size 1, and as one where both factors go on evenly from
+/// one to the next.
 fn joined(batch: &[usize], a: &[isize], b: &[isize]) -> SmallVec<[Dim; BATCH_DIMS]> {
     let mut dims: SmallVec<[Dim; BATCH_DIMS]> = SmallVec::new();
     for ((&size, &a), &b) in batch

@@ -149,8 +149,9 @@ impl Launches<'_> {
     ///
     /// # Safety
     ///
-    /// With the shape's offsets and strides, the elements of both factors lie within `a` and `b`, and `out` has
-    /// `batches × splits × m × n` elements. The splits of `k` cover it. `n` is 1 for those for vectors.
+    /// With the shape's offsets and strides, the elements of both factors lie within `a` and `b`,
+    /// and `out` has `batches × splits × m × n` elements. The splits of `k` cover it. `n` is 1 for
+    /// those for vectors.
     unsafe fn multiply(
         self,
         kernel: Kernel,
@@ -161,7 +162,8 @@ impl Launches<'_> {
     ) -> Result<()> {
         let mut out = out.slice_mut(..);
         let mut arguments = [a, b, Argument::write(&mut out), Argument::scalar(shape)];
-        // SAFETY: these are the parameters of the kernels that multiply; elements outside a matrix are not touched.
+        // SAFETY: these are the parameters of the kernels that multiply; elements outside a matrix
+        // are not touched.
         unsafe { self.launch(kernel, blocks, &mut arguments) }
     }
 
@@ -176,7 +178,8 @@ impl Launches<'_> {
         out: &mut Buffer<u8>,
         (batches, splits, length): (usize, usize, usize),
     ) -> Result<()> {
-        // Few elements of many parts would leave the device idle if a thread had to add up all parts of one.
+        // Few elements of many parts would leave the device idle if a thread had to add up all
+        // parts of one.
         let elements = batches * length;
         let lanes = if splits >= 64 && elements <= 1 << 16 {
             32
@@ -223,7 +226,8 @@ fn grid(blocks: usize) -> Grid {
     )
 }
 
-/// Enqueues the product. `out` has a multiple of `m × n` elements of this type, one for each of the batch.
+/// Enqueues the product. `out` has a multiple of `m × n` elements of this type, one for each of the
+/// batch.
 pub(super) fn enqueue(
     stream: &Stream,
     dtype: DType,
@@ -287,7 +291,8 @@ pub(super) fn enqueue(
     unsafe { launches.sum(&parts, out, (batches, splits, m * n)) }
 }
 
-/// How a product is computed. It depends on nothing but the product, so that the same is the same on every device.
+/// How a product is computed. It depends on nothing but the product, so that the same is the same
+/// on every device.
 #[derive(Debug, PartialEq)]
 struct Plan {
     kernel: Kernel,
@@ -300,8 +305,8 @@ impl Plan {
     fn of(operands: &Operands<'_>) -> Self {
         let &Operands { m, k, n, .. } = operands;
         let (a, batches) = (&operands.a, operands.batches());
-        // The rows and columns of a unit of work, and how many of those a block does; how many blocks keep a device
-        // busy; the least of `k` that is worth a split.
+        // The rows and columns of a unit of work, and how many of those a block does; how many
+        // blocks keep a device busy; the least of `k` that is worth a split.
         let own = 1 << m.min(8).ilog2();
         let (kernel, (rows, columns), per_block, wanted, split_k_min) = if n == 1 {
             let along_rows = a.column.unsigned_abs() <= a.row.unsigned_abs() || m < 8;

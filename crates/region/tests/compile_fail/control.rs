@@ -1,4 +1,5 @@
-//! What the other programs do wrong, done right. This one compiles: if it did not, they would fail for no good reason.
+//! What the other programs do wrong, done right. This one compiles: if it did not, they would fail
+//! for no good reason.
 
 use millstream::Device;
 use millstream_region::{Array, Element, Float, OnDevice, Region, RegionExt, Result, region};

@@ -1,4 +1,5 @@
-//! C4: the elements of an array on a device cannot be read or written one by one. The compiler says what to do instead.
+//! C4: the elements of an array on a device cannot be read or written one by one. The compiler says
+//! what to do instead.
 
 use millstream_region::region;
 use ndarray::{Array1, Array2};

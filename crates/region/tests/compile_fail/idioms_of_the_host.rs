@@ -1,4 +1,5 @@
-//! Idioms of `ndarray` that an array on a device cannot follow: the compiler says what to write instead.
+//! Idioms of `ndarray` that an array on a device cannot follow: the compiler says what to write
+//! instead.
 
 use millstream_region::{RegionExt, Result, region};
 use ndarray::{Array1, ArrayViewMut1, array};

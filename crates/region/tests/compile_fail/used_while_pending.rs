@@ -1,4 +1,5 @@
-//! C5: what a region changes cannot be used, moved or changed by another one until its result has been waited for.
+//! C5: what a region changes cannot be used, moved or changed by another one until its result has
+//! been waited for.
 
 use millstream::Device;
 use millstream_region::{Pending, Result, region};

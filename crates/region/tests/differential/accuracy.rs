@@ -1,4 +1,5 @@
-//! What is rounded: sums, products and functions of floats, against more exact ones and within stated bounds.
+//! What is rounded: sums, products and functions of floats, against more exact ones and within
+//! stated bounds.
 
 use millstream_region::{Array, RegionExt};
 use ndarray::{Array1, Array2, Axis, Ix1};

@@ -1,5 +1,5 @@
-//! Kernels that were generated before serve nodes that look the same, with their own constants, arrays and lines, and no
-//! others.
+//! Kernels that were generated before serve nodes that look the same, with their own constants,
+//! arrays and lines, and no others.
 
 use millstream_region::{Array, Keep, RegionExt};
 use ndarray::{Array1, Axis, s};

@@ -209,7 +209,8 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
         }),
         Step::Concatenate(axis, parts) => joined(slots, parts, *axis, false),
         Step::Stack(axis, parts) => joined(slots, parts, *axis, true),
-        // The sign of a zero depends on whether the first product is added to a zero, which is nobody's promise.
+        // The sign of a zero depends on whether the first product is added to a zero, which is
+        // nobody's promise.
         Step::Multiply(a, b) => {
             two!(at(a), at(b), [F32 F64 I32 I64 U8], x, y => x.matmul(y) + small(x, 0))
         }

@@ -18,7 +18,8 @@ pub(crate) const TESTS: &[Test] = &[
     ),
 ];
 
-/// In a kernel in which all elements keep their numbers, the view was asked with indices of the reshaped array.
+/// In a kernel in which all elements keep their numbers, the view was asked with indices of the
+/// reshaped array.
 fn a_reshape_shows_what_the_view_below_it_shows() -> Outcome {
     let x = array![false, false, true, true, true];
     for place in places() {
@@ -33,7 +34,8 @@ fn a_reshape_shows_what_the_view_below_it_shows() -> Outcome {
     Ok(())
 }
 
-/// The kernel of a reduction calculated the reduction once more, for a view of its only element has a place of its own.
+/// The kernel of a reduction calculated the reduction once more, for a view of its only element has
+/// a place of its own.
 fn a_view_of_a_single_reduced_element() -> Outcome {
     let x = array![3.0_f32, 4.0];
     for place in places() {

@@ -1,5 +1,5 @@
-//! Idioms of `ndarray` in the bodies of region functions: each function is written once, and gives on the device what it
-//! gives on the host.
+//! Idioms of `ndarray` in the bodies of region functions: each function is written once, and gives
+//! on the device what it gives on the host.
 
 use millstream::Device;
 use millstream_region::{RegionExt, Result};

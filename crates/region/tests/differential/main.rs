@@ -1,10 +1,13 @@
-//! Random programs of arrays on a device against `ndarray` on the host: each operation by itself, and many together.
+//! Random programs of arrays on a device against `ndarray` on the host: each operation by itself,
+//! and many together.
 //!
-//! All that has one right answer is compared to the bit, all NaNs being one: arithmetic, comparisons, casts, integers, views, and
-//! sums and products that are exact whatever the order. `accuracy.rs` compares what is rounded, with its bounds.
+//! All that has one right answer is compared to the bit, all NaNs being one: arithmetic,
+//! comparisons, casts, integers, views, and sums and products that are exact whatever the order.
+//! `accuracy.rs` compares what is rounded, with its bounds.
 //!
-//! A failure prints the seed, where it ran, and the program. `MILLSTREAM_SEED=n` runs that one alone, everywhere;
-//! `MILLSTREAM_PROGRAMS=n` runs so many of each kind. With `MILLSTREAM_DEVICE=cuda:0` all run on a GPU.
+//! A failure prints the seed, where it ran, and the program. `MILLSTREAM_SEED=n` runs that one
+//! alone, everywhere; `MILLSTREAM_PROGRAMS=n` runs so many of each kind. With
+//! `MILLSTREAM_DEVICE=cuda:0` all run on a GPU.
 
 mod accuracy;
 mod again;
@@ -56,7 +59,8 @@ fn count(usual: u64) -> u64 {
     number("MILLSTREAM_PROGRAMS").unwrap_or(usual)
 }
 
-/// Runs a program on the device twice: with kernels that are generated, and with those that are known by then.
+/// Runs a program on the device twice: with kernels that are generated, and with those that are
+/// known by then.
 fn run_twice(program: &Program, place: &Place) -> Result<(), String> {
     run(program, place)?;
     run(program, place).map_err(|failure| format!("{failure}, the second time"))

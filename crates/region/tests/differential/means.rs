@@ -1,4 +1,5 @@
-//! Means, variances and standard deviations of `f32`: calculated as `f64`, and rounded once, at the end.
+//! Means, variances and standard deviations of `f32`: calculated as `f64`, and rounded once, at the
+//! end.
 
 use millstream_region::RegionExt;
 use ndarray::{Array2, Axis, array};

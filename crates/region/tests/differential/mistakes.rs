@@ -1,4 +1,5 @@
-//! Mistakes name the operation and the user's line, and arguments at the end of their range are no mistakes.
+//! Mistakes name the operation and the user's line, and arguments at the end of their range are no
+//! mistakes.
 
 use millstream::Device;
 use millstream_region::{

@@ -1,4 +1,5 @@
-//! Operations that the random programs do not have: each against `ndarray`, or against what it is made of.
+//! Operations that the random programs do not have: each against `ndarray`, or against what it is
+//! made of.
 
 use millstream_region::{Array, Float, Keep, RegionExt};
 use ndarray::{Array1, Array2, Axis, Ix1, arr0, array, s};
@@ -169,7 +170,8 @@ fn parts_and_products_of_vectors() -> Outcome {
     Ok(())
 }
 
-/// The smallest power of two that is not less, by a loop that looks at a value of the device each time.
+/// The smallest power of two that is not less, by a loop that looks at a value of the device each
+/// time.
 fn power_above<T: Float>(x: &Array<T, Ix1>) -> millstream_region::Result<usize> {
     let mut rounds = 0;
     let mut power = x.ones_like();
@@ -199,7 +201,8 @@ fn values_outside_of_regions() -> Outcome {
     Ok(())
 }
 
-/// Operations, broadcasts, slices, the reduction behind them and what is done with its result: all of it is one block's.
+/// Operations, broadcasts, slices, the reduction behind them and what is done with its result: all
+/// of it is one block's.
 fn chains_are_one_kernel() -> Outcome {
     let (x, b) = (Array2::<f32>::ones((30, 20)), Array1::<f32>::ones(20));
     for place in places() {

@@ -1,4 +1,5 @@
-//! Kernels with more values than a launch has room for as parameters: they come from a table in device memory.
+//! Kernels with more values than a launch has room for as parameters: they come from a table in
+//! device memory.
 
 use millstream_region::{Array, Error, Problem, RegionExt};
 use ndarray::{Array6, ArrayView, Axis, Ix6, SliceInfo, SliceInfoElem, s};

@@ -1,4 +1,5 @@
-//! Where programs run: the simulated device under each kind of schedule, or the GPU that the environment names.
+//! Where programs run: the simulated device under each kind of schedule, or the GPU that the
+//! environment names.
 
 use std::env;
 

@@ -1,4 +1,5 @@
-//! Indices that are none: whoever waits is told which line asked for them, and nothing outside the operands is touched.
+//! Indices that are none: whoever waits is told which line asked for them, and nothing outside the
+//! operands is touched.
 
 use millstream_region::{Array, Error, Problem, Region, RegionExt};
 use ndarray::{Axis, Ix1, array};

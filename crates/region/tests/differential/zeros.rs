@@ -1,4 +1,5 @@
-//! Zeros of both signs: −0 is less than +0 in every minimum and maximum, on every path of the generated kernels, in any order.
+//! Zeros of both signs: −0 is less than +0 in every minimum and maximum, on every path of the
+//! generated kernels, in any order.
 
 use millstream_region::RegionExt;
 use ndarray::{Array2, Axis};
@@ -24,8 +25,8 @@ pub(crate) const TESTS: &[Test] = &[
     ),
 ];
 
-/// Shapes that are reduced along each axis: by a thread for each result, by several, by a block, by several blocks, and
-/// scanned by a thread, a block and several blocks for each line.
+/// Shapes that are reduced along each axis: by a thread for each result, by several, by a block, by
+/// several blocks, and scanned by a thread, a block and several blocks for each line.
 const SHAPES: [(usize, usize); 5] = [(9, 30), (70, 50), (3, 1000), (2, 40_000), (1, 5)];
 
 trait Real: Number + Exact + millstream_region::Float {}

@@ -1,5 +1,5 @@
-//! The same bits everywhere: what each function gives on some hundred thousand operands, as one number, is what `bits.txt` says on every device.
-//! `UPDATE_EXPECT=1` writes that file anew.
+//! The same bits everywhere: what each function gives on some hundred thousand operands, as one
+//! number, is what `bits.txt` says on every device. `UPDATE_EXPECT=1` writes that file anew.
 
 use std::{env, fmt::Write, fs, path::Path};
 

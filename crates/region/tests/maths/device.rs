@@ -1,4 +1,5 @@
-//! Functions of the library on many arguments at once: on the device that `MILLSTREAM_DEVICE` names, or the simulated one.
+//! Functions of the library on many arguments at once: on the device that `MILLSTREAM_DEVICE`
+//! names, or the simulated one.
 
 #![allow(unsafe_code, reason = "launches kernels that are written here")]
 
@@ -59,7 +60,8 @@ fn run<R: Pod>(function: &'static str, columns: &[Column<'_>]) -> Vec<R> {
     let mut result = &mut array;
     let mut arguments = vec![Argument::write(&mut result), Argument::scalar(&length)];
     arguments.extend(operands.iter().map(Argument::read));
-    // SAFETY: the kernel takes a result, a length and so many operands, and touches as many elements of each as they have.
+    // SAFETY: the kernel takes a result, a length and so many operands, and touches as many
+    // elements of each as they have.
     unsafe {
         launch_at(
             &kernel,

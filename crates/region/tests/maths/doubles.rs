@@ -1,7 +1,7 @@
 //! The accuracy of double precision, against values that `golden.py` worked out with 1,300 bits.
 //!
-//! They are files because no crate that could work them out here has all of these functions, and because what is compared with should not be code
-//! that is compiled beside what it judges.
+//! They are files because no crate that could work them out here has all of these functions, and
+//! because what is compared with should not be code that is compiled beside what it judges.
 
 use std::{env, fs, path::PathBuf};
 
@@ -36,7 +36,8 @@ files! {
     powf atan2 hypot rem
 }
 
-/// The values of a function: of the file here, or of one of the same name where `MILLSTREAM_GOLDEN` says.
+/// The values of a function: of the file here, or of one of the same name where `MILLSTREAM_GOLDEN`
+/// says.
 fn golden(name: &str) -> Vec<Golden> {
     let elsewhere = env::var_os("MILLSTREAM_GOLDEN")
         .map(|folder| PathBuf::from(folder).join(format!("{name}.txt")));

@@ -36,8 +36,9 @@ macro_rules! table {
     };
 }
 
-/// The limits are those of the CUDA C++ Programming Guide, release 13, "Mathematical Functions": the maximum errors of the standard functions. CUDA has
-/// no sigmoid; ours is an exponential of at most 2 and 1, a sum and a quotient.
+/// The limits are those of the CUDA C++ Programming Guide, release 13, "Mathematical Functions":
+/// the maximum errors of the standard functions. CUDA has no sigmoid; ours is an exponential of at
+/// most 2 and 1, a sum and a quotient.
 pub(crate) const ONE: &[One] = table! { One:
     exp f64::exp, f32::exp, 2, 1;
     exp2 f64::exp2, f32::exp2, 2, 1;
@@ -72,7 +73,8 @@ pub(crate) const TWO: &[Two] = table! { Two:
     rem |x, y| x % y, |x, y| x % y, 0, 0;
 };
 
-/// That of the standard library is infinite for the largest numbers, as its `asinh` is; that of `libm` is a number for some below -1.
+/// That of the standard library is infinite for the largest numbers, as its `asinh` is; that of
+/// `libm` is a number for some below -1.
 fn acosh(x: f64) -> f64 {
     if x < 1.0 { f64::NAN } else { libm::acosh(x) }
 }

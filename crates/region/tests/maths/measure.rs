@@ -52,7 +52,8 @@ impl From<f64> for Placed {
 }
 
 impl Worst {
-    /// Notes a result, beside the correctly rounded value and how far the value itself is above that, in units of the last place.
+    /// Notes a result, beside the correctly rounded value and how far the value itself is above
+    /// that, in units of the last place.
     pub(crate) fn note(
         &mut self,
         got: Placed,

@@ -5,8 +5,9 @@ use std::f32::consts::{FRAC_1_SQRT_2, FRAC_PI_2, PI, TAU};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// Where functions go from one case to the next: around 0, 1 and powers of two, where results overflow, underflow or no longer change, and multiples of
-/// a half π, the larger ones among those that lie closest to a single.
+/// Where functions go from one case to the next: around 0, 1 and powers of two, where results
+/// overflow, underflow or no longer change, and multiples of a half π, the larger ones among those
+/// that lie closest to a single.
 const PLACES: [f32; 48] = [
     0.0,
     1e-45,

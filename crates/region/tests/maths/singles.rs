@@ -1,7 +1,8 @@
 //! The accuracy of single precision, against double precision on the host.
 //!
-//! What is compared with is within one unit of double precision, of which a unit of single precision has 2^29: good enough to tell the correctly
-//! rounded single in all but one of some hundred million cases, and then it is next to it.
+//! What is compared with is within one unit of double precision, of which a unit of single
+//! precision has 2^29: good enough to tell the correctly rounded single in all but one of some
+//! hundred million cases, and then it is next to it.
 
 use std::{ops::Range, thread};
 

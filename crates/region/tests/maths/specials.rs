@@ -1,4 +1,5 @@
-//! Special values: NaNs, infinities, signs of zeros and the ends of the range are what they are on the host.
+//! Special values: NaNs, infinities, signs of zeros and the ends of the range are what they are on
+//! the host.
 
 use std::hint::black_box;
 

@@ -1,4 +1,5 @@
-//! Products by cuBLAS: within the bound, the same as by kernels of our own where that can be demanded, and in order.
+//! Products by cuBLAS: within the bound, the same as by kernels of our own where that can be
+//! demanded, and in order.
 
 use std::thread;
 
@@ -56,7 +57,8 @@ pub(crate) fn products_are_within_the_bound() -> Outcome {
     every_layout::<f64>(&stream, &mut rng)
 }
 
-/// Sums of small integers are exact in any order, so that both ways must agree to the bit; TF32 would lose some.
+/// Sums of small integers are exact in any order, so that both ways must agree to the bit; TF32
+/// would lose some.
 pub(crate) fn exact_products_are_those_of_own_kernels() -> Outcome {
     let stream = device()?.stream()?;
     let mut rng = Pcg32::seed_from_u64(21);
@@ -77,7 +79,8 @@ pub(crate) fn exact_products_are_those_of_own_kernels() -> Outcome {
     Ok(())
 }
 
-/// Each thread multiplies on a stream of its own, with factors that another stream has written just before.
+/// Each thread multiplies on a stream of its own, with factors that another stream has written just
+/// before.
 pub(crate) fn threads_share_a_handle() -> Outcome {
     let device = device()?;
     let failed = thread::scope(|scope| {

@@ -11,7 +11,8 @@ pub(crate) trait Case: Number + Pod + Send + Sync {
 
     fn random(rng: &mut dyn RngCore) -> Self;
 
-    /// What is wrong with `found` as the sum of these products, of which each was rounded at most `roundings` times.
+    /// What is wrong with `found` as the sum of these products, of which each was rounded at most
+    /// `roundings` times.
     fn judge(products: &[(Self, Self)], roundings: f64, found: Self) -> Option<String>;
 }
 
@@ -27,7 +28,8 @@ fn two_sum(a: f64, b: f64) -> (f64, f64) {
     (sum, (a - (sum - b_part)) + (b - b_part))
 }
 
-/// The sum of products in twice the precision of `f64`, as the distance of `found` from it, and the sum of their magnitudes.
+/// The sum of products in twice the precision of `f64`, as the distance of `found` from it, and the
+/// sum of their magnitudes.
 fn distance(products: impl Iterator<Item = (f64, f64)>, found: f64) -> (f64, f64) {
     let (mut high, mut low, mut magnitudes) = (0.0, 0.0, 0.0);
     for (a, b) in products {

@@ -10,7 +10,8 @@ pub(crate) fn below(rng: &mut dyn RngCore, end: usize) -> usize {
     (rng.next_u64() % end as u64) as usize
 }
 
-/// A factor on the host: an array, and where in it the elements are. The last two dimensions are rows and columns.
+/// A factor on the host: an array, and where in it the elements are. The last two dimensions are
+/// rows and columns.
 #[derive(Debug)]
 pub(crate) struct Layout<T> {
     pub(crate) elements: Vec<T>,

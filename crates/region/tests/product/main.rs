@@ -1,5 +1,5 @@
-//! Matrix products against plain Rust: on the simulated device, or with `MILLSTREAM_DEVICE=cuda:0` on a GPU, where
-//! those by cuBLAS run as well.
+//! Matrix products against plain Rust: on the simulated device, or with `MILLSTREAM_DEVICE=cuda:0`
+//! on a GPU, where those by cuBLAS run as well.
 
 mod cublas;
 mod exact;

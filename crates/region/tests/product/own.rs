@@ -262,7 +262,8 @@ pub(crate) fn a_product_is_the_same_every_time() -> Outcome {
     Ok(())
 }
 
-/// Uploads, products and a reuse of what a product wrote, on four streams: under every schedule the result of one.
+/// Uploads, products and a reuse of what a product wrote, on four streams: under every schedule the
+/// result of one.
 pub(crate) fn products_wait_for_what_they_need() -> Outcome {
     let program = |device: &Device| -> millstream::Result<()> {
         let streams: Vec<_> = (0..4).map(|_| device.stream()).collect::<Result<_, _>>()?;

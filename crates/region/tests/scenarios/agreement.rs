@@ -1,4 +1,5 @@
-//! C8: a region gives the same on a simulated device and on a GPU, with the same copies; and C10: two regions overlap.
+//! C8: a region gives the same on a simulated device and on a GPU, with the same copies; and C10:
+//! two regions overlap.
 
 use std::collections::BTreeSet;
 
@@ -34,8 +35,8 @@ fn classify_on_the_cpu(
     (probable, entropy)
 }
 
-/// What is between a result and the exact one, of its size: a few roundings of a sum of eight terms, of `tanh`, `exp`, a
-/// sum and a quotient.
+/// What is between a result and the exact one, of its size: a few roundings of a sum of eight
+/// terms, of `tanh`, `exp`, a sum and a quotient.
 const OFF_MAX: f64 = 16.0 * f32::EPSILON as f64;
 
 #[test]

@@ -1,4 +1,5 @@
-//! C1 to C3, C8 and C9: what crosses between host and device, counted at the driver. On a GPU the counts are the same.
+//! C1 to C3, C8 and C9: what crosses between host and device, counted at the driver. On a GPU the
+//! counts are the same.
 
 use millstream_region::{Array, Region, RegionExt, Result, region};
 use ndarray::{Array1, Array2, Array6, Ix1, Ix2, array, s};

@@ -1,5 +1,5 @@
-//! C7: whatever goes wrong in a region, or becomes of its result, the host's arrays are as they were, the memory is given back,
-//! and the device goes on.
+//! C7: whatever goes wrong in a region, or becomes of its result, the host's arrays are as they
+//! were, the memory is given back, and the device goes on.
 
 use std::{
     future::Future,

@@ -1,4 +1,5 @@
-//! Structs of arrays: into regions, out of them, changed by them, and kept on the device between them.
+//! Structs of arrays: into regions, out of them, changed by them, and kept on the device between
+//! them.
 
 use millstream_region::{OnDevice, Region, Result, region};
 use ndarray::{Array1, Array2, array};

@@ -6,8 +6,8 @@ use millstream_sim::{ReplayToken, Report};
 
 use super::run::VARIABLE;
 
-/// A run that failed. As text: what failed, under which schedule, what the simulated device has to report, and the command
-/// that makes just this run again.
+/// A run that failed. As text: what failed, under which schedule, what the simulated device has to
+/// report, and the command that makes just this run again.
 ///
 /// ```
 /// let failure = millstream::Check::new().find(|_| Err::<(), _>("no")).unwrap_err();
@@ -22,7 +22,8 @@ pub struct CheckFailure {
     pub(super) replay: String,
     pub(super) token: Option<ReplayToken>,
     pub(super) run: u64,
-    /// The command that runs the program again, but for the variable; taken where the check ran, on the test's thread.
+    /// The command that runs the program again, but for the variable; taken where the check ran, on
+    /// the test's thread.
     pub(super) command: Box<str>,
 }
 
@@ -42,7 +43,8 @@ pub(super) fn this_test() -> String {
 
 /// The command for a test of this name in a package, run by a program with these arguments.
 fn command_of(test: Option<String>, package: Option<String>, arguments: Vec<String>) -> String {
-    // A single test runs on the main thread where threads are limited to one; its name is then the filter.
+    // A single test runs on the main thread where threads are limited to one; its name is then the
+    // filter.
     let exact = arguments.iter().any(|argument| argument == "--exact");
     let filter = || {
         arguments
@@ -102,8 +104,9 @@ impl CheckFailure {
         &self.replay
     }
 
-    /// The choices of the schedule up to the end of the program, for [`SimConfig::replay`](crate::sim::SimConfig::replay).
-    /// None if the program was not the same every time.
+    /// The choices of the schedule up to the end of the program, for
+    /// [`SimConfig::replay`](crate::sim::SimConfig::replay). None if the program was not the same
+    /// every time.
     #[must_use]
     pub fn token(&self) -> Option<&ReplayToken> {
         self.token.as_ref()

@@ -17,11 +17,11 @@ pub use failure::CheckFailure;
 use crate::{Device, context::LocalReactor};
 use run::Run;
 
-/// Runs `program` on a new simulated device under many schedules, as [`Check::new`] has them, and both readings of the rules on
-/// which CUDA's documentation and hardware differ.
+/// Runs `program` on a new simulated device under many schedules, as [`Check::new`] has them, and
+/// both readings of the rules on which CUDA's documentation and hardware differ.
 ///
-/// The program is right if it neither panics nor returns an error, if the simulated device has nothing to report (races among
-/// it), and if nothing is left once the device is closed.
+/// The program is right if it neither panics nor returns an error, if the simulated device has
+/// nothing to report (races among it), and if nothing is left once the device is closed.
 ///
 /// ```
 /// let checked = millstream::check(|device| {
@@ -36,7 +36,8 @@ use run::Run;
 ///
 /// # Panics
 ///
-/// When a run fails. The text says what failed, under which schedule, and with which command to run just that again:
+/// When a run fails. The text says what failed, under which schedule, and with which command to run
+/// just that again:
 ///
 /// ```should_panic
 /// millstream::check(|device| {
@@ -50,8 +51,9 @@ pub fn check<O: Outcome>(program: impl Fn(&Device) -> O) -> Checked {
     Check::new().run(program)
 }
 
-/// [`check`] for a program that awaits. It is run to its end on the calling thread, which also asks the device on behalf of its
-/// futures, so that the device's calls come in the same order on every run.
+/// [`check`] for a program that awaits. It is run to its end on the calling thread, which also asks
+/// the device on behalf of its futures, so that the device's calls come in the same order on every
+/// run.
 ///
 /// ```
 /// millstream::check_async(async |device| {
@@ -119,7 +121,8 @@ impl Checked {
         &self.schedules
     }
 
-    /// Whether every schedule was run that the program could tell from others: [`Check::exhaustive`] with an end.
+    /// Whether every schedule was run that the program could tell from others:
+    /// [`Check::exhaustive`] with an end.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.complete
@@ -152,11 +155,13 @@ impl Checked {
 /// assert_eq!(checked.runs(), 3 + 5 + 5);
 /// ```
 ///
-/// The environment variable `MILLSTREAM_CHECK` replaces schedules and rules by those that it names, such as
-/// `schedule=random,seed=12,rules=strict` or `replay=…`: what a failure prints. The program is then run once.
+/// The environment variable `MILLSTREAM_CHECK` replaces schedules and rules by those that it names,
+/// such as `schedule=random,seed=12,rules=strict` or `replay=…`: what a failure prints. The program
+/// is then run once.
 ///
-/// Threads that a program starts are real, and no schedule decides when they run. A failure of a program whose threads are not
-/// ordered may need several tries to show again; a replay that does not meet the recorded run says so.
+/// Threads that a program starts are real, and no schedule decides when they run. A failure of a
+/// program whose threads are not ordered may need several tries to show again; a replay that does
+/// not meet the recorded run says so.
 #[derive(Clone, Debug)]
 #[must_use = "a check checks nothing until it is run"]
 pub struct Check {
@@ -179,7 +184,8 @@ impl Default for Check {
 }
 
 impl Check {
-    /// Timed, eager, lazy, 16 seeds of random, and 8 of PCT at depth 3; each under both readings of the disputed rules.
+    /// Timed, eager, lazy, 16 seeds of random, and 8 of PCT at depth 3; each under both readings of
+    /// the disputed rules.
     pub fn new() -> Self {
         Self {
             config: SimConfig::new(),
@@ -195,7 +201,8 @@ impl Check {
         }
     }
 
-    /// What the simulated GPU is like otherwise: its memory, costs, faults. Its schedule, rules and devices do not count.
+    /// What the simulated GPU is like otherwise: its memory, costs, faults. Its schedule, rules and
+    /// devices do not count.
     pub fn config(mut self, config: SimConfig) -> Self {
         self.config = config;
         self
@@ -231,8 +238,9 @@ impl Check {
         self
     }
 
-    /// Instead of schedules, runs everything that the host can see, depth first, in `runs_max` runs at most: for small programs
-    /// of one thread. [`Checked::is_complete`] says whether that was enough. See [`Search`] for what is told apart.
+    /// Instead of schedules, runs everything that the host can see, depth first, in `runs_max` runs
+    /// at most: for small programs of one thread. [`Checked::is_complete`] says whether that was
+    /// enough. See [`Search`] for what is told apart.
     pub fn exhaustive(mut self, runs_max: u64) -> Self {
         self.search_runs_max = Some(runs_max);
         self
@@ -244,8 +252,9 @@ impl Check {
         self
     }
 
-    /// Runs every schedule twice, the second time as a replay of the first, and fails when time, order, choices or outcome
-    /// differ: then the program depends on more than what the device answers.
+    /// Runs every schedule twice, the second time as a replay of the first, and fails when time,
+    /// order, choices or outcome differ: then the program depends on more than what the device
+    /// answers.
     pub fn twice(mut self) -> Self {
         self.twice = true;
         self

@@ -1,4 +1,5 @@
-//! The runs of a check: which, as the check or the environment says, and one run: its device, the program, what is left.
+//! The runs of a check: which, as the check or the environment says, and one run: its device, the
+//! program, what is left.
 
 use std::{
     any::Any,

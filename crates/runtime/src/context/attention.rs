@@ -1,9 +1,10 @@
-//! The check in front of every operation: the device is not lost, and the thread is not inside a foreign call.
+//! The check in front of every operation: the device is not lost, and the thread is not inside a
+//! foreign call.
 //!
-//! The closure of a foreign call (`kernel::enqueue`) runs with its stream's lock held. An operation of this library that
-//! it made on the same stream would wait for that lock for ever, and one on another stream may wait for this one's
-//! submission. Both are refused with a typed error. One counter for both conditions keeps the check of an ordinary
-//! operation at one load.
+//! The closure of a foreign call (`kernel::enqueue`) runs with its stream's lock held. An operation
+//! of this library that it made on the same stream would wait for that lock for ever, and one on
+//! another stream may wait for this one's submission. Both are refused with a typed error. One
+//! counter for both conditions keeps the check of an ordinary operation at one load.
 
 use std::{
     cell::Cell,
@@ -42,7 +43,8 @@ impl Attention {
     }
 }
 
-/// A foreign call of this thread. Until it is dropped, the thread's operations on the device are refused.
+/// A foreign call of this thread. Until it is dropped, the thread's operations on the device are
+/// refused.
 pub(crate) struct ForeignCall<'a>(&'a Attention);
 
 impl<'a> ForeignCall<'a> {

@@ -1,7 +1,8 @@
 //! Dependencies of a device on operations of other devices.
 //!
-//! A copy from another device waits for that one's part of it. If the other context is lost meanwhile, the wait ends all
-//! the same, and what is copied was never written. So a device that has such a copy pending is lost with the other.
+//! A copy from another device waits for that one's part of it. If the other context is lost
+//! meanwhile, the wait ends all the same, and what is copied was never written. So a device that
+//! has such a copy pending is lost with the other.
 
 use std::sync::{
     Arc, Weak,
@@ -34,8 +35,8 @@ pub(crate) struct CrossDevice {
     pending: Mutex<Vec<Dependency>>,
 }
 
-/// Lives until the operation is done or its device lost, and then sees to the device that waits for it: for when that one
-/// does not ask in time, while there still is someone to ask.
+/// Lives until the operation is done or its device lost, and then sees to the device that waits for
+/// it: for when that one does not ask in time, while there still is someone to ask.
 struct Witness {
     /// Keeps the device open.
     _source: Arc<DeviceState>,
@@ -71,8 +72,8 @@ pub(crate) fn depend_on_device(
 }
 
 impl CrossDevice {
-    /// Enters a source. Of a stream the last operation stands for those before it, so that a copy in many pieces is asked
-    /// about once.
+    /// Enters a source. Of a stream the last operation stands for those before it, so that a copy
+    /// in many pieces is asked about once.
     fn enter(&self, source: Dependency) {
         let mut pending = self.pending.lock();
         let same = pending
@@ -84,8 +85,8 @@ impl CrossDevice {
         }
     }
 
-    /// An error if a device was lost that `device`, whose sources these are, waits for. Called before a value of the
-    /// device is believed.
+    /// An error if a device was lost that `device`, whose sources these are, waits for. Called
+    /// before a value of the device is believed.
     pub(crate) fn check(&self, device: &DeviceState) -> Result<()> {
         if !self.any.load(Ordering::Acquire) {
             return Ok(());
@@ -94,11 +95,12 @@ impl CrossDevice {
         device.check_alive()
     }
 
-    /// Forgets the sources that are done; loses the device if one is lost. Devices that were looked at are not again, for
-    /// two may wait for each other.
+    /// Forgets the sources that are done; loses the device if one is lost. Devices that were looked
+    /// at are not again, for two may wait for each other.
     fn look(&self, device: &DeviceState, looked_at: &mut Vec<*const DeviceState>) {
         looked_at.push(device);
-        // Others ask meanwhile, so nothing is taken out before it is known; and no lock is held while a driver is asked.
+        // Others ask meanwhile, so nothing is taken out before it is known; and no lock is held
+        // while a driver is asked.
         let pending = self.pending.lock().clone();
         for source in pending {
             // One that is gone was seen by its witness.

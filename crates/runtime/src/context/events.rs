@@ -1,4 +1,5 @@
-//! Pooled events: made once, recorded again and again, never while someone still looks at the earlier record.
+//! Pooled events: made once, recorded again and again, never while someone still looks at the
+//! earlier record.
 
 #![allow(unsafe_code, reason = "makes and destroys driver events")]
 
@@ -12,8 +13,8 @@ use crate::{
     tracker::{Clock, Point, Ticket},
 };
 
-/// A pooled event, with what it stands for. Whoever holds a clone may query it or wait for it; while there is one, it is
-/// not recorded anew.
+/// A pooled event, with what it stands for. Whoever holds a clone may query it or wait for it;
+/// while there is one, it is not recorded anew.
 pub(crate) type PooledEvent = Arc<Point<EventHandle>>;
 
 /// How many of the oldest returned events are looked at for one that nobody holds any more.
@@ -46,8 +47,8 @@ pub(crate) struct EventPool {
 }
 
 impl EventPool {
-    /// An event to record behind `ticket`, where `before` is ordered before the stream's tail: a returned one, or a new
-    /// one. `context` is alive, and always the same for one pool.
+    /// An event to record behind `ticket`, where `before` is ordered before the stream's tail: a
+    /// returned one, or a new one. `context` is alive, and always the same for one pool.
     pub(crate) fn take(
         &self,
         driver: &dyn Driver,
@@ -72,7 +73,8 @@ impl EventPool {
         Ok(Arc::new(Point::new(ticket, before, handle)))
     }
 
-    /// The same for whoever takes one after the other: takes several at once, and keeps the others in `spares`.
+    /// The same for whoever takes one after the other: takes several at once, and keeps the others
+    /// in `spares`.
     #[inline]
     pub(crate) fn take_ahead(
         &self,

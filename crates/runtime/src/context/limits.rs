@@ -56,8 +56,8 @@ impl Limits {
         self.threads_per_block.min(unsigned(threads_max))
     }
 
-    /// The dynamic shared memory that a block may have, without opting in and with it, of a kernel with so many bytes of
-    /// its own.
+    /// The dynamic shared memory that a block may have, without opting in and with it, of a kernel
+    /// with so many bytes of its own.
     pub(crate) fn dynamic_shared_bytes(&self, own_bytes: u32) -> (u32, u32) {
         let most = self.shared_bytes_max.max(self.shared_bytes);
         (
@@ -66,8 +66,8 @@ impl Limits {
         )
     }
 
-    /// What is wrong with a launch of this shape, if anything is. `threads_max` is what a block of the kernel may have.
-    /// Shared memory is not looked at.
+    /// What is wrong with a launch of this shape, if anything is. `threads_max` is what a block of
+    /// the kernel may have. Shared memory is not looked at.
     #[inline]
     pub(crate) fn check(&self, dims: &LaunchDims, threads_max: u32) -> Option<Problem> {
         if let Some(axis) = first_outside(&dims.grid, &self.grid) {

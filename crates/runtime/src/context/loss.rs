@@ -1,7 +1,8 @@
 //! The loss of a device: the last operations of each stream, and which of them may have caused it.
 //!
-//! A driver says that a context is lost, not by what. What the runtime knows is how far each stream had got: so each
-//! remembers its last operations, and when the loss is noticed, those that were not known to be done are the suspects.
+//! A driver says that a context is lost, not by what. What the runtime knows is how far each stream
+//! had got: so each remembers its last operations, and when the loss is noticed, those that were
+//! not known to be done are the suspects.
 
 use std::{panic::Location, sync::Arc};
 
@@ -86,7 +87,8 @@ impl Recent {
         }
     }
 
-    /// The first kernel and the first other operation behind ticket `done`, as far as they are remembered.
+    /// The first kernel and the first other operation behind ticket `done`, as far as they are
+    /// remembered.
     fn first_behind(&self, done: Sequence) -> (Option<Submitted>, Option<Submitted>) {
         (
             self.kernels.first_behind(done),

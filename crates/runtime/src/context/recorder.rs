@@ -30,7 +30,8 @@ pub(crate) struct Note {
 
 /// Notes down operations. Called with the stream's lane held.
 pub(crate) trait Recorder: fmt::Debug + Send + Sync {
-    /// Records an event on the stream, in front of an operation. `None` if that fails: the operation is not noted then.
+    /// Records an event on the stream, in front of an operation. `None` if that fails: the
+    /// operation is not noted then.
     fn start(&self, device: &DeviceState, stream: &StreamState) -> Option<EventHandle>;
 
     /// Records the end of the operation that has that start, and notes it down.
@@ -52,7 +53,8 @@ pub(crate) struct Trace {
 }
 
 impl RecorderSlot {
-    /// Records the start of an operation, if there is a recorder. A failure costs the operation its place in the recording.
+    /// Records the start of an operation, if there is a recorder. A failure costs the operation its
+    /// place in the recording.
     #[inline]
     pub(crate) fn begin(&self, device: &DeviceState, stream: &StreamState) -> Option<Trace> {
         if self.running.load(Ordering::Acquire) {

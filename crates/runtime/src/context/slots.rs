@@ -1,7 +1,8 @@
 //! Values that layers above this one keep with a device or a stream.
 //!
-//! A [`Slot`] is one layer's of this crate: this layer owns the value and does not know its type. [`Slots`] are for crates
-//! above this one: one value of each type, dropped when the device is closed.
+//! A [`Slot`] is one layer's of this crate: this layer owns the value and does not know its type.
+//! [`Slots`] are for crates above this one: one value of each type, dropped when the device is
+//! closed.
 
 use std::{
     any::{Any, TypeId},
@@ -47,7 +48,8 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// The value of this type; without one yet, that of `make`, which is called with nothing locked.
+    /// The value of this type; without one yet, that of `make`, which is called with nothing
+    /// locked.
     pub(crate) fn get_or_make<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let id = TypeId::of::<T>();
         let known = self.values.lock().get(&id).cloned();
@@ -55,7 +57,8 @@ impl Slots {
             Some(value) => value,
             None => {
                 let made: Arc<dyn Any + Send + Sync> = Arc::new(make());
-                // Another thread's may be there by now. Then this one's is dropped after the lock is free again.
+                // Another thread's may be there by now. Then this one's is dropped after the lock
+                // is free again.
                 Arc::clone(
                     self.values
                         .lock()

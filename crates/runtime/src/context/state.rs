@@ -1,6 +1,8 @@
-//! `DeviceState`: the part of one device that submission, polling and events need, however often it is opened.
+//! `DeviceState`: the part of one device that submission, polling and events need, however often it
+//! is opened.
 //!
-//! Layers above keep their own state of the device in its slots, and act for it through [`DeviceHooks`].
+//! Layers above keep their own state of the device in its slots, and act for it through
+//! [`DeviceHooks`].
 
 #![allow(
     unsafe_code,
@@ -41,7 +43,8 @@ use crate::{
 
 /// The work of layers above that this layer starts. All of it is rare.
 pub(crate) trait DeviceHooks: Sync {
-    /// Does what was put off with [`DeviceState::set_deferred`]. Called before a submission and before a host wait.
+    /// Does what was put off with [`DeviceState::set_deferred`]. Called before a submission and
+    /// before a host wait.
     fn run_deferred(&self, device: &DeviceState);
 
     /// Gives back what was made for the device, without waiting. Its last handle is gone.
@@ -91,15 +94,16 @@ pub(crate) struct DeviceState {
     deferred: AtomicBool,
     priorities: PriorityRange,
     pub(crate) streams: Streams,
-    /// Streams whose handles are gone. They are used again once idle, never destroyed while the device is open: their
-    /// tickets may still have to be waited for.
+    /// Streams whose handles are gone. They are used again once idle, never destroyed while the
+    /// device is open: their tickets may still have to be waited for.
     retired: Mutex<Vec<Arc<StreamState>>>,
     lost: OnceLock<Loss>,
     pub(crate) attention: Attention,
 }
 
 impl DeviceState {
-    /// Opens the device: its primary context, its default pool with a high release threshold (rule 36).
+    /// Opens the device: its primary context, its default pool with a high release threshold (rule
+    /// 36).
     pub(crate) fn open(
         driver: Arc<dyn Driver>,
         ordinal: DeviceOrdinal,
@@ -228,7 +232,8 @@ impl DeviceState {
             .is_some_and(|stream| stream.is_done(ticket.sequence))
     }
 
-    /// Notes whether a layer above has put something off, for the next submission or host wait to start.
+    /// Notes whether a layer above has put something off, for the next submission or host wait to
+    /// start.
     pub(crate) fn set_deferred(&self, any: bool) {
         self.deferred.store(any, Ordering::Release);
     }

@@ -9,13 +9,16 @@ use crate::{Misuse, Problem, Result};
 
 /// A queue of work for a device.
 ///
-/// Operations of one stream run in the order in which they are called for (rule 16). Operations of different streams run
-/// beside each other unless they touch the same memory and one of them writes it: then the later one waits for the earlier
-/// one, on the device, whatever streams and threads they come from. No method here blocks the host on device work.
+/// Operations of one stream run in the order in which they are called for (rule 16). Operations of
+/// different streams run beside each other unless they touch the same memory and one of them writes
+/// it: then the later one waits for the earlier one, on the device, whatever streams and threads
+/// they come from. No method here blocks the host on device work.
 ///
-/// Cloning a stream gives another handle of the same queue. Dropping the last handle lets its work go on.
+/// Cloning a stream gives another handle of the same queue. Dropping the last handle lets its work
+/// go on.
 ///
-/// Streams are always non-blocking towards the legacy default stream (rule 18), which this library never uses.
+/// Streams are always non-blocking towards the legacy default stream (rule 18), which this library
+/// never uses.
 ///
 /// ```
 /// use millstream::Device;
@@ -70,8 +73,8 @@ impl Stream {
         Device::from_state(Arc::clone(&self.inner.device))
     }
 
-    /// The driver's handle, for calls to other libraries. What they enqueue is not tracked. It stays alive as long as the
-    /// device does.
+    /// The driver's handle, for calls to other libraries. What they enqueue is not tracked. It
+    /// stays alive as long as the device does.
     #[must_use]
     pub fn as_raw(&self) -> StreamHandle {
         self.inner.state.handle

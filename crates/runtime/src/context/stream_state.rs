@@ -12,8 +12,8 @@ use crate::{
     tracker::{Clock, Points, Sequence, StreamId, Ticket},
 };
 
-/// What only the thread that submits on a stream touches. The lane's lock is held across the stream's driver calls, so
-/// that tickets are enqueued in the order of their numbers.
+/// What only the thread that submits on a stream touches. The lane's lock is held across the
+/// stream's driver calls, so that tickets are enqueued in the order of their numbers.
 #[derive(Debug)]
 pub(crate) struct Lane {
     /// The next ticket's place.
@@ -22,8 +22,8 @@ pub(crate) struct Lane {
     pub(crate) clock: Clock,
     /// Whether the clock has gained something since the stream's points were last told.
     pub(crate) joined: bool,
-    /// Who on the host may come to wait for the stream's last tickets. A later submission then records an event first, so
-    /// that the wait does not become one for later work.
+    /// Who on the host may come to wait for the stream's last tickets. A later submission then
+    /// records an event first, so that the wait does not become one for later work.
     pub(crate) awaited: SmallVec<[Awaited; 1]>,
     /// Events of the device's pool for points to come.
     pub(crate) spares: Vec<PooledEvent>,
@@ -36,7 +36,8 @@ impl Lane {
         self.joined = true;
     }
 
-    /// Notes that someone may come to wait for the last ticket; one entry serves for all copies of an array or a scope.
+    /// Notes that someone may come to wait for the last ticket; one entry serves for all copies of
+    /// an array or a scope.
     pub(crate) fn note_awaited(&mut self, awaited: Awaited) {
         if !self.awaited.iter().any(|known| known.is_same(&awaited)) {
             self.awaited.push(awaited);
@@ -48,14 +49,15 @@ impl Lane {
 #[derive(Clone, Debug)]
 pub(crate) struct Awaited {
     pub(crate) alive: Weak<()>,
-    /// Whether one point will do for this operation and others of its sort right behind it: copies of pinned memory.
+    /// Whether one point will do for this operation and others of its sort right behind it: copies
+    /// of pinned memory.
     pub(crate) chained: bool,
 }
 
 impl Awaited {
-    /// Whether one point will do for an earlier operation and this one right behind it. Whoever waits for both of them,
-    /// as a scope does, loses nothing; whoever waits for one of several copies of pinned memory waits for a few more
-    /// bytes at most.
+    /// Whether one point will do for an earlier operation and this one right behind it. Whoever
+    /// waits for both of them, as a scope does, loses nothing; whoever waits for one of several
+    /// copies of pinned memory waits for a few more bytes at most.
     pub(crate) fn continues(&self, earlier: &Self) -> bool {
         self.is_same(earlier) || (self.chained && earlier.chained)
     }
@@ -73,7 +75,8 @@ pub(crate) struct Shared {
     pub(crate) recent: Recent,
 }
 
-/// One stream. It lives as long as its device: tickets of a dropped [`Stream`](crate::Stream) can still be waited for.
+/// One stream. It lives as long as its device: tickets of a dropped [`Stream`](crate::Stream) can
+/// still be waited for.
 #[derive(Debug)]
 pub(crate) struct StreamState {
     pub(crate) id: StreamId,

@@ -15,7 +15,8 @@ const BLOCKS: usize = (StreamId::PLACES / FIRST_BLOCK).ilog2() as usize + 1;
 /// Some places, each empty until a stream gets it.
 type Block = Box<[OnceLock<Arc<StreamState>>]>;
 
-/// All streams that a device ever made. Since none goes, whoever looks one up takes no lock and counts no reference.
+/// All streams that a device ever made. Since none goes, whoever looks one up takes no lock and
+/// counts no reference.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     blocks: [OnceLock<Block>; BLOCKS],

@@ -1,8 +1,9 @@
 //! Copies from one device to another, by way of page-locked memory of the host.
 //!
-//! The source's device copies to a block, the target's device copies from it and waits for an event of the first
-//! (rule 26). The leg that is not on the caller's stream runs on a stream of its own, which is put behind the caller's
-//! stream, or in front of its later work, so that all of it looks like an operation of the caller's stream.
+//! The source's device copies to a block, the target's device copies from it and waits for an event
+//! of the first (rule 26). The leg that is not on the caller's stream runs on a stream of its own,
+//! which is put behind the caller's stream, or in front of its later work, so that all of it looks
+//! like an operation of the caller's stream.
 
 use std::{panic::Location, sync::Arc};
 
@@ -76,8 +77,8 @@ impl Drop for Leg {
     }
 }
 
-/// An event of a device's pool, given back when this is dropped: a wait that was enqueued keeps what it waits for
-/// (rule 23).
+/// An event of a device's pool, given back when this is dropped: a wait that was enqueued keeps
+/// what it waits for (rule 23).
 struct Lent<'a> {
     device: &'a DeviceState,
     event: PooledEvent,
@@ -90,7 +91,8 @@ impl Drop for Lent<'_> {
 }
 
 impl Stream {
-    /// Copies between two devices of one driver, of which this stream's is one. Both spans are equally long.
+    /// Copies between two devices of one driver, of which this stream's is one. Both spans are
+    /// equally long.
     pub(super) fn copy_across(
         &self,
         from: &Span<'_>,
@@ -119,8 +121,8 @@ impl Stream {
     }
 }
 
-/// A block of the target's device that the source's may still write. Should that one be lost, nobody can tell when it
-/// stops, and the target's device may go on: the block is given up then.
+/// A block of the target's device that the source's may still write. Should that one be lost,
+/// nobody can tell when it stops, and the target's device may go on: the block is given up then.
 struct AtRisk {
     source: Arc<DeviceState>,
     staged: Option<Staged>,
@@ -136,8 +138,9 @@ impl Drop for AtRisk {
     }
 }
 
-/// A block on its way from one device to the other. Dropped before both operations are known to be submitted, by an error
-/// or a panic, it is kept until the source's stream cannot write it any more.
+/// A block on its way from one device to the other. Dropped before both operations are known to be
+/// submitted, by an error or a panic, it is kept until the source's stream cannot write it any
+/// more.
 struct OnItsWay<'a> {
     source: &'a Leg,
     staged: Option<Staged>,
@@ -190,9 +193,11 @@ fn copy_piece(
         bytes,
     };
     let reading = leg_operation(Kind::DeviceToHost, from, AccessKind::Read, location);
-    // SAFETY: the span lies within its allocation, and the block is as large. It is kept until both operations are done.
+    // SAFETY: the span lies within its allocation, and the block is as large. It is kept until both
+    // operations are done.
     let (sequence, ()) = unsafe { submit(&source.device, &source.stream, reading, read) }?;
-    // What the target waits for is what it asks about when it asks whether its data came from a device that is well.
+    // What the target waits for is what it asks about when it asks whether its data came from a
+    // device that is well.
     let event = point_behind(&source.device, &source.stream, sequence)?;
     depend_on_device(&target.device, &source.device, &source.stream, sequence);
     let write = Behind {

@@ -1,15 +1,17 @@
-//! The crew: threads that copy memory of the host for large transfers, shared by all devices of the process.
+//! The crew: threads that copy memory of the host for large transfers, shared by all devices of the
+//! process.
 //!
-//! A [`Transfer`] is someone's copies, in the order in which they are wanted. Each is cut in parts, which the crew's
-//! threads and the transfer's owner take one at a time: the owner its own, the crew one of each transfer in turn, so that
-//! none has to wait for all of another. The crew only moves bytes. It never calls a driver, never waits for a device and
-//! never runs anybody's code, so its threads cannot fail, and all that a device sees is done by the thread that owns the
+//! A [`Transfer`] is someone's copies, in the order in which they are wanted. Each is cut in parts,
+//! which the crew's threads and the transfer's owner take one at a time: the owner its own, the
+//! crew one of each transfer in turn, so that none has to wait for all of another. The crew only
+//! moves bytes. It never calls a driver, never waits for a device and never runs anybody's code, so
+//! its threads cannot fail, and all that a device sees is done by the thread that owns the
 //! transfer. Where the system has no threads to give the owner copies everything.
 //!
-//! One lock guards all of it; it is held to take a part and to say that it is copied, never while copying. Threads of
-//! the crew sleep on `work` while there is nothing to take, owners on `copied` while others have the last parts of what
-//! they wait for. A thread that has taken a part gives it back copied before it does anything else, so an owner that
-//! sleeps is woken.
+//! One lock guards all of it; it is held to take a part and to say that it is copied, never while
+//! copying. Threads of the crew sleep on `work` while there is nothing to take, owners on `copied`
+//! while others have the last parts of what they wait for. A thread that has taken a part gives it
+//! back copied before it does anything else, so an owner that sleeps is woken.
 
 #![allow(
     unsafe_code,
@@ -39,7 +41,8 @@ struct Stretch {
     bytes: usize,
 }
 
-// SAFETY: addresses are plain data; the contract of `Transfer::push` makes them valid on every thread.
+// SAFETY: addresses are plain data; the contract of `Transfer::push` makes them valid on every
+// thread.
 unsafe impl Send for Stretch {}
 
 impl Stretch {
@@ -97,8 +100,8 @@ impl Part {
             target,
             bytes,
         } = self.copy;
-        // SAFETY: the contract of `Transfer::push`, until the transfer is told that this part is copied. Of the same job
-        // no two parts overlap.
+        // SAFETY: the contract of `Transfer::push`, until the transfer is told that this part is
+        // copied. Of the same job no two parts overlap.
         unsafe { copy_bytes(source, target, bytes, self.past_caches) };
     }
 }
@@ -226,8 +229,8 @@ impl Crew {
     }
 }
 
-/// Copies that the crew helps with. Dropping it waits until all of them are made: for bytes on their way between two
-/// places of the host, not for a device.
+/// Copies that the crew helps with. Dropping it waits until all of them are made: for bytes on
+/// their way between two places of the host, not for a device.
 pub(super) struct Transfer {
     id: u64,
     pace: Pace,
@@ -252,7 +255,8 @@ impl Transfer {
         }
     }
 
-    /// Copies now what is quicker copied than handed on, and else hands it on. `None`: it is copied.
+    /// Copies now what is quicker copied than handed on, and else hands it on. `None`: it is
+    /// copied.
     ///
     /// # Safety
     ///
@@ -277,8 +281,8 @@ impl Transfer {
     ///
     /// # Safety
     ///
-    /// Until the copy is made, `source` is valid for reads and `target` for writes of so many bytes, the two do not
-    /// overlap, and nobody else writes the one or touches the other.
+    /// Until the copy is made, `source` is valid for reads and `target` for writes of so many
+    /// bytes, the two do not overlap, and nobody else writes the one or touches the other.
     pub(super) unsafe fn push(&self, source: *const u8, target: *mut u8, bytes: usize) -> u64 {
         assert!(bytes > 0, "a copy of nothing would never be over");
         self.used.store(true, Ordering::Relaxed);

@@ -19,7 +19,8 @@ use crate::{
 /// A vector without elements, whose memory elements are copied to.
 struct Room<T>(Vec<T>);
 
-// SAFETY: there is no element that could be sent. Where one is made of the bytes, the vector is given out.
+// SAFETY: there is no element that could be sent. Where one is made of the bytes, the vector is
+// given out.
 unsafe impl<T> Send for Room<T> {}
 
 impl<T: Pod> Room<T> {
@@ -63,15 +64,16 @@ impl<T: Pod> Value<Vec<T>> for Elements<T> {
 }
 
 impl Stream {
-    /// The elements of `source`, once all that comes before this is done. Later work of the stream is not waited for.
+    /// The elements of `source`, once all that comes before this is done. Later work of the stream
+    /// is not waited for.
     ///
-    /// The copy goes to page-locked memory, in pieces, and all of it is submitted when this returns. Whoever waits for
-    /// the elements, or polls, copies them from there, each piece while the next are on their way; several threads help
-    /// where there is much to copy.
+    /// The copy goes to page-locked memory, in pieces, and all of it is submitted when this
+    /// returns. Whoever waits for the elements, or polls, copies them from there, each piece while
+    /// the next are on their way; several threads help where there is much to copy.
     ///
     /// The call returns at once as long as the page-locked memory that it takes is within the
-    /// [staging limit](crate::Device::set_staging_limit). Beyond that it blocks until the device has got to the first
-    /// pieces, and uses their memory again for the others.
+    /// [staging limit](crate::Device::set_staging_limit). Beyond that it blocks until the device
+    /// has got to the first pieces, and uses their memory again for the others.
     ///
     /// # Errors
     ///
@@ -83,9 +85,9 @@ impl Stream {
             .map_err(|rejected| rejected.error)
     }
 
-    /// As [`download`](Self::download), to a vector that is there already and comes back with the elements of `source`
-    /// in place of its own: for programs that download again and again, since to touch new memory for the first time
-    /// takes as long as to copy to it.
+    /// As [`download`](Self::download), to a vector that is there already and comes back with the
+    /// elements of `source` in place of its own: for programs that download again and again, since
+    /// to touch new memory for the first time takes as long as to copy to it.
     ///
     /// ```
     /// let stream = millstream::Device::simulated()?.stream()?;
@@ -158,8 +160,8 @@ impl Stream {
         }
     }
 
-    /// Submits the copy of an array to page-locked memory, to land on `target` in the end. What cannot be submitted
-    /// before the first pieces have landed lets them land there.
+    /// Submits the copy of an array to page-locked memory, to land on `target` in the end. What
+    /// cannot be submitted before the first pieces have landed lets them land there.
     pub(crate) fn stage_for(
         &self,
         span: &Span<'_>,
@@ -176,13 +178,13 @@ impl Stream {
         unsafe { self.stage(span, awaited, location, || target.as_mut_ptr()) }
     }
 
-    /// Submits the copy of an array to page-locked memory, piece by piece. Where the staging limit is reached, the first
-    /// pieces land on `target` before the last are submitted.
+    /// Submits the copy of an array to page-locked memory, piece by piece. Where the staging limit
+    /// is reached, the first pieces land on `target` before the last are submitted.
     ///
     /// # Safety
     ///
-    /// `target` gives an address that is valid for writes of as many bytes as the array has, and nobody else touches
-    /// them until this returns.
+    /// `target` gives an address that is valid for writes of as many bytes as the array has, and
+    /// nobody else touches them until this returns.
     unsafe fn stage(
         &self,
         span: &Span<'_>,
@@ -227,8 +229,9 @@ impl Stream {
                 accesses: [piece.access(AccessKind::Read)].into(),
                 awaited: is_last.then(|| awaited.clone()),
             };
-            // SAFETY: the piece lies within its allocation, the block has at least as many bytes, and `staged` gives it
-            // back to the pool with this operation's ticket, so that nobody uses it before the copy is done.
+            // SAFETY: the piece lies within its allocation, the block has at least as many bytes,
+            // and `staged` gives it back to the pool with this operation's ticket, so that nobody
+            // uses it before the copy is done.
             let (sequence, ()) = unsafe { submit(device, stream, operation, command) }?;
             landing.push(sequence, staged, at, bytes);
             if !is_last {
@@ -240,8 +243,8 @@ impl Stream {
     }
 }
 
-/// An empty vector with room for `len` elements, in large pages where the system has them: the first touch of memory
-/// takes as long as copying to it, page by page.
+/// An empty vector with room for `len` elements, in large pages where the system has them: the
+/// first touch of memory takes as long as copying to it, page by page.
 fn vector_for<T>(len: usize) -> Vec<T> {
     let vector = Vec::<T>::with_capacity(len);
     prefer_large_pages(
@@ -264,8 +267,8 @@ fn prefer_large_pages(start: *const u8, bytes: usize) {
         return;
     }
     let pages = start.wrapping_add(skipped).cast_mut().cast();
-    // SAFETY: the range lies within one allocation. The advice changes how memory is backed and not what it holds; it may
-    // be refused, and that is no loss.
+    // SAFETY: the range lies within one allocation. The advice changes how memory is backed and not
+    // what it holds; it may be refused, and that is no loss.
     unsafe { libc::madvise(pages, pages_bytes, libc::MADV_HUGEPAGE) };
 }
 

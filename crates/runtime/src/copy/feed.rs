@@ -27,13 +27,14 @@ struct SourceBytes {
 // SAFETY: an address is plain data; `Feed` says how long it is valid.
 unsafe impl Send for SourceBytes {}
 
-/// The captures of a source to page-locked blocks. It knows the source's elements, not the source: a host function that
-/// holds the last reference of a feed runs no destructor of the user's.
+/// The captures of a source to page-locked blocks. It knows the source's elements, not the source:
+/// a host function that holds the last reference of a feed runs no destructor of the user's.
 pub(super) struct Feed {
     /// The captures of the pieces, numbered as they are.
     transfer: Transfer,
     piece_bytes: usize,
-    /// The elements, until the source is taken back. While they are here, they stay where they are and unchanged.
+    /// The elements, until the source is taken back. While they are here, they stay where they are
+    /// and unchanged.
     source: Mutex<Option<SourceBytes>>,
     /// The driver that is told which memory the host touches, and for which line.
     driver: Arc<dyn Driver>,
@@ -41,13 +42,14 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// Begins to capture the piece of this number to a block; the pieces before it were begun with. If there is no such
-    /// piece, or the source is gone and the target will not be seen, that is all.
+    /// Begins to capture the piece of this number to a block; the pieces before it were begun with.
+    /// If there is no such piece, or the source is gone and the target will not be seen, that is
+    /// all.
     ///
     /// # Safety
     ///
-    /// Until the piece is captured, the block is valid for writes of as many bytes as a piece has, and nothing else
-    /// touches it.
+    /// Until the piece is captured, the block is valid for writes of as many bytes as a piece has,
+    /// and nothing else touches it.
     pub(super) unsafe fn begin(&self, piece: usize, block: *mut u8) {
         let source = self.source.lock();
         let Some(SourceBytes { start, bytes }) = *source else {
@@ -62,16 +64,16 @@ impl Feed {
         };
         let len = left.min(self.piece_bytes);
         self.touches(block, len);
-        // SAFETY: by this function's contract for the block. The elements stay where they are and unchanged until
-        // `close`, which waits for the transfer.
+        // SAFETY: by this function's contract for the block. The elements stay where they are and
+        // unchanged until `close`, which waits for the transfer.
         unsafe {
             self.transfer
                 .push(start.wrapping_add(bytes - left), block, len)
         };
     }
 
-    /// Waits until the piece of this number is captured to that block. If the source is gone that is all: then the piece
-    /// may never have been begun with, and the block may be another's.
+    /// Waits until the piece of this number is captured to that block. If the source is gone that
+    /// is all: then the piece may never have been begun with, and the block may be another's.
     pub(super) fn finish(&self, piece: usize, block: *const u8, bytes: usize) {
         // Held while waiting, so that the source stays: the crew copies without it.
         let source = self.source.lock();
@@ -81,7 +83,8 @@ impl Feed {
         }
     }
 
-    /// Tells that a block is written, where that begins and where it ends: who captures it is not who waits for it.
+    /// Tells that a block is written, where that begins and where it ends: who captures it is not
+    /// who waits for it.
     fn touches(&self, block: *const u8, bytes: usize) {
         drop(Touch::writes(
             &self.driver,
@@ -92,7 +95,8 @@ impl Feed {
         ));
     }
 
-    /// Waits for the captures under way, and lets go of the elements: no capture reads them any more.
+    /// Waits for the captures under way, and lets go of the elements: no capture reads them any
+    /// more.
     fn close(&self) {
         let mut source = self.source.lock();
         self.transfer.finish_all();
@@ -114,7 +118,8 @@ impl<T: Pod, S: OwnedSource<T>> Upload<T, S> {
         driver: &Arc<dyn Driver>,
         location: &'static Location<'static>,
     ) -> Self {
-        // The elements stay where they are when their owner moves: each kind of source has them on the heap, or for ever.
+        // The elements stay where they are when their owner moves: each kind of source has them on
+        // the heap, or for ever.
         let bytes: &[u8] = bytemuck::cast_slice(source.elements());
         let elements = SourceBytes {
             start: bytes.as_ptr(),
@@ -190,7 +195,8 @@ mod tests {
         let source = vec![7_u8; 3 * PIECE];
         let upload = Upload::new(source, &tuning, &driver, Location::caller());
         let mut block = vec![0; PIECE];
-        // SAFETY: the block is as large as a piece, and nothing else touches it before the source is taken back.
+        // SAFETY: the block is as large as a piece, and nothing else touches it before the source
+        // is taken back.
         unsafe { upload.feed.begin(0, block.as_mut_ptr()) };
         assert_eq!(upload.take().len(), 3 * PIECE);
         assert_eq!(block, [7; PIECE]);

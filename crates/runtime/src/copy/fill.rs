@@ -15,7 +15,8 @@ use crate::{
     tracker::AccessKind,
 };
 
-/// How much of a fill that the driver has no function for is uploaded; the rest is copied from there on the device.
+/// How much of a fill that the driver has no function for is uploaded; the rest is copied from
+/// there on the device.
 const UPLOADED_BYTES: usize = 4096;
 
 impl Stream {
@@ -44,8 +45,9 @@ impl Stream {
         Ok(target)
     }
 
-    /// An array of `len` elements whose content is undefined: that of arrays that were there before, perhaps. The fastest
-    /// way to an array that a kernel is going to fill; [`zeros`](Self::zeros) is the safe one.
+    /// An array of `len` elements whose content is undefined: that of arrays that were there
+    /// before, perhaps. The fastest way to an array that a kernel is going to fill;
+    /// [`zeros`](Self::zeros) is the safe one.
     ///
     /// ```
     /// let stream = millstream::Device::simulated()?.stream()?;
@@ -62,7 +64,8 @@ impl Stream {
     ///
     /// # Safety
     ///
-    /// No operation reads elements that none wrote before. The race checker of the simulated device tells of those that do.
+    /// No operation reads elements that none wrote before. The race checker of the simulated device
+    /// tells of those that do.
     #[track_caller]
     pub unsafe fn uninit<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
         Buffer::new(
@@ -137,8 +140,8 @@ impl Stream {
     }
 }
 
-/// The shortest element that the driver can repeat from `target` on and that gives the same bytes. The driver wants it
-/// aligned to its own size, which a cast array need not be.
+/// The shortest element that the driver can repeat from `target` on and that gives the same bytes.
+/// The driver wants it aligned to its own size, which a cast array need not be.
 fn pattern_of(value: &[u8], target: DevicePtr) -> Option<FillPattern> {
     let repeats = |size: usize| {
         value.len().is_multiple_of(size)

@@ -1,8 +1,10 @@
-//! Downloads on their way: pieces in page-locked blocks, each copied to where it belongs once it has arrived.
+//! Downloads on their way: pieces in page-locked blocks, each copied to where it belongs once it
+//! has arrived.
 //!
-//! The device writes the blocks in the order of the pieces. Each piece has a point behind it, so that whoever waits can
-//! let the first land while the others are still on their way. Nothing lands by itself: the thread that waits or polls
-//! does it, with the help of the crew, and when it returns no copy to the target is under way.
+//! The device writes the blocks in the order of the pieces. Each piece has a point behind it, so
+//! that whoever waits can let the first land while the others are still on their way. Nothing lands
+//! by itself: the thread that waits or polls does it, with the help of the crew, and when it
+//! returns no copy to the target is under way.
 
 #![allow(unsafe_code, reason = "copies from blocks that it holds")]
 
@@ -98,21 +100,24 @@ impl Landing {
         let piece = self.pieces.pop_front().expect("it is still there");
         let touch = touch(&self.device, &piece, self.location);
         let transfer = self.transfer();
-        // SAFETY: by this function's contract; the piece has arrived, and the block is not used again before the end of
-        // this function, where `transfer` waits for the copy.
+        // SAFETY: by this function's contract; the piece has arrived, and the block is not used
+        // again before the end of this function, where `transfer` waits for the copy.
         unsafe { hand(&transfer, &piece, target) };
         drop(transfer);
         drop(touch);
         Ok(piece.staged.again())
     }
 
-    /// Lets all pieces land that have arrived, and those that arrive meanwhile. Waits for no device.
+    /// Lets all pieces land that have arrived, and those that arrive meanwhile. Waits for no
+    /// device.
     ///
     /// # Safety
     ///
-    /// `target` is valid for writes of so many bytes as the download has, and nobody else touches them.
+    /// `target` is valid for writes of so many bytes as the download has, and nobody else touches
+    /// them.
     pub(super) unsafe fn land(&mut self, target: *mut u8) -> Result<()> {
-        // Dropped in reverse order, also by an error or a panic: the copies are made before the blocks are given back.
+        // Dropped in reverse order, also by an error or a panic: the copies are made before the
+        // blocks are given back.
         let mut landing: VecDeque<(Option<u64>, Touch<'_>, Piece)> = VecDeque::new();
         let transfer = self.transfer();
         loop {
@@ -123,7 +128,8 @@ impl Landing {
                     break;
                 };
                 let touch = touch(&self.device, &piece, self.location);
-                // SAFETY: by this function's contract; the piece has arrived, and is kept until the copy is made.
+                // SAFETY: by this function's contract; the piece has arrived, and is kept until the
+                // copy is made.
                 let number = unsafe { hand(&transfer, &piece, target) };
                 landing.push_back((number, touch, piece));
             }
@@ -186,13 +192,15 @@ fn touch<'a>(
     )
 }
 
-/// Begins to copy a piece that has arrived to where it belongs; gives the copy's number, if it is not made already.
+/// Begins to copy a piece that has arrived to where it belongs; gives the copy's number, if it is
+/// not made already.
 ///
 /// # Safety
 ///
 /// As [`Landing::land`] for the target; the piece is kept until the copy is made.
 unsafe fn hand(transfer: &Transfer, piece: &Piece, target: *mut u8) -> Option<u64> {
     let target = target.wrapping_add(piece.at);
-    // SAFETY: the block, which is the piece's alone, has so many bytes, and they belong within the target.
+    // SAFETY: the block, which is the piece's alone, has so many bytes, and they belong within the
+    // target.
     unsafe { transfer.copy(piece.staged.pointer(), target, piece.bytes) }
 }

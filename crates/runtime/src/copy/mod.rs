@@ -32,11 +32,13 @@ use crate::{
 };
 
 impl Stream {
-    /// Copies an array to another of the same length: on the device, to or from [`Pinned`](crate::Pinned) memory, or
-    /// between this stream's device and another of the same driver.
+    /// Copies an array to another of the same length: on the device, to or from
+    /// [`Pinned`](crate::Pinned) memory, or between this stream's device and another of the same
+    /// driver.
     ///
-    /// A copy between devices goes by way of page-locked memory of the host, in pieces. Like every operation of the
-    /// stream it runs behind what is submitted there before, and in front of what comes later.
+    /// A copy between devices goes by way of page-locked memory of the host, in pieces. Like every
+    /// operation of the stream it runs behind what is submitted there before, and in front of what
+    /// comes later.
     ///
     /// ```
     /// use millstream::{Device, sim::{Gpu, SimConfig}};
@@ -52,8 +54,9 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// If the lengths differ, an operand is on a device that is not the stream's and not of the same driver, page-locked
-    /// memory is on another device, both are on the host, or a device is lost.
+    /// If the lengths differ, an operand is on a device that is not the stream's and not of the
+    /// same driver, page-locked memory is on another device, both are on the host, or a device is
+    /// lost.
     #[track_caller]
     pub fn copy<T: Pod>(
         &self,
@@ -158,12 +161,13 @@ impl Stream {
             accesses,
             awaited,
         };
-        // SAFETY: the accesses are all that the copy touches: spans within their allocations, and pinned memory that its
-        // pool does not hand out again before this operation is done.
+        // SAFETY: the accesses are all that the copy touches: spans within their allocations, and
+        // pinned memory that its pool does not hand out again before this operation is done.
         unsafe { submit(self.device_state(), self.state(), operation, command) }.map(drop)
     }
 
-    /// Whether one of two spans is on the stream's device and the other on another device of the same driver.
+    /// Whether one of two spans is on the stream's device and the other on another device of the
+    /// same driver.
     fn crosses(&self, from: &Span<'_>, to: &Span<'_>) -> bool {
         let (ours, from, to) = (
             self.device_state(),

@@ -1,12 +1,14 @@
 //! Uploads of memory that the operation takes over: nothing is captured before the call returns.
 //!
-//! The source is pageable, so the device reads it by way of page-locked memory all the same (rule 8): piece by piece, in
-//! a few blocks that are used in turn. In front of each piece's copy the stream calls a host function (rule 27), which
-//! waits until the piece is captured and has the crew begin with the one whose block the stream has just finished with.
-//! So while one piece is on its way to the device the next are captured; the first few already are when the stream gets
-//! there. Host functions are not called on a lost device (rule 28: not run after a context error), so they hold nothing
-//! that has to be dropped: the source is kept by the `Pending` of the upload, or until the upload is done. Nor do they
-//! reach the source itself, whose destructor may be the user's code and may call the driver: they see its elements.
+//! The source is pageable, so the device reads it by way of page-locked memory all the same (rule
+//! 8): piece by piece, in a few blocks that are used in turn. In front of each piece's copy the
+//! stream calls a host function (rule 27), which waits until the piece is captured and has the crew
+//! begin with the one whose block the stream has just finished with. So while one piece is on its
+//! way to the device the next are captured; the first few already are when the stream gets there.
+//! Host functions are not called on a lost device (rule 28: not run after a context error), so they
+//! hold nothing that has to be dropped: the source is kept by the `Pending` of the upload, or until
+//! the upload is done. Nor do they reach the source itself, whose destructor may be the user's code
+//! and may call the driver: they see its elements.
 
 #![allow(unsafe_code, reason = "submits copies from blocks that it holds")]
 
@@ -40,8 +42,8 @@ use crate::{
     tracker::{AccessKind, Ticket},
 };
 
-/// How many bytes of sources may be kept for uploads to come, unless someone says otherwise, before another upload waits
-/// for the oldest. A single source may be larger.
+/// How many bytes of sources may be kept for uploads to come, unless someone says otherwise, before
+/// another upload waits for the oldest. A single source may be larger.
 const KEPT_BYTES_MAX_DEFAULT: usize = 256 << 20;
 /// So many blocks of an upload are noted in place.
 const BLOCKS_INLINE: usize = 3;
@@ -56,7 +58,8 @@ mod sealed {
 }
 use sealed::Sealed;
 
-/// Memory that an upload can take over: `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `Arc<Vec<T>>`, and [`Bytes`] for bytes.
+/// Memory that an upload can take over: `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `Arc<Vec<T>>`, and
+/// [`Bytes`] for bytes.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -142,8 +145,9 @@ impl KeptSources {
 }
 
 impl Device {
-    /// Bounds the sources of owned uploads that are kept until their upload is done, 256 MiB unless set. Beyond that
-    /// [`Stream::upload_owned`](crate::Stream::upload_owned) blocks until the oldest is done. A single source may be larger.
+    /// Bounds the sources of owned uploads that are kept until their upload is done, 256 MiB unless
+    /// set. Beyond that [`Stream::upload_owned`](crate::Stream::upload_owned) blocks until the
+    /// oldest is done. A single source may be larger.
     ///
     /// ```
     /// let device = millstream::Device::simulated()?;
@@ -158,13 +162,13 @@ impl Device {
 }
 
 impl Stream {
-    /// An array on the device with the elements of `source`, which the upload takes over: a `Vec`, a box, an `Arc`,
-    /// [`Bytes`].
+    /// An array on the device with the elements of `source`, which the upload takes over: a `Vec`,
+    /// a box, an `Arc`, [`Bytes`].
     ///
-    /// Of a large source nothing is copied before this returns, however busy the stream is. It is dropped when the
-    /// upload is done. Of sources that wait for their upload
-    /// [so many bytes](crate::Device::set_kept_sources_limit) are kept for each device; beyond that this blocks until the
-    /// oldest is done.
+    /// Of a large source nothing is copied before this returns, however busy the stream is. It is
+    /// dropped when the upload is done. Of sources that wait for their upload [so many
+    /// bytes](crate::Device::set_kept_sources_limit) are kept for each device; beyond that this
+    /// blocks until the oldest is done.
     ///
     /// # Errors
     ///
@@ -192,8 +196,8 @@ impl Stream {
         Ok(target)
     }
 
-    /// Copies the elements of `source`, which the upload takes over, into an array that is there already. When it is done
-    /// the source comes back; drop the [`Pending`] if you do not want it.
+    /// Copies the elements of `source`, which the upload takes over, into an array that is there
+    /// already. When it is done the source comes back; drop the [`Pending`] if you do not want it.
     ///
     /// ```
     /// let stream = millstream::Device::simulated()?.stream()?;
@@ -208,8 +212,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// If the lengths differ, the target is on another device, page-locked memory cannot be had, or the device is lost.
-    /// The source is in the error.
+    /// If the lengths differ, the target is on another device, page-locked memory cannot be had, or
+    /// the device is lost. The source is in the error.
     #[track_caller]
     pub fn upload_owned_into<T: Pod, S: OwnedSource<T>>(
         &self,
@@ -272,8 +276,8 @@ impl Stream {
             .collect();
         let upload = Arc::new(Upload::new(source, tuning, &device.driver, location));
         for (piece, block) in addresses.iter().enumerate() {
-            // SAFETY: the block is as large as the piece and this upload's alone. It is given back when the upload is done,
-            // or has failed and the source was taken back.
+            // SAFETY: the block is as large as the piece and this upload's alone. It is given back
+            // when the upload is done, or has failed and the source was taken back.
             unsafe { upload.feed.begin(piece, block.get()) };
         }
         let weak: Weak<Feed> = Arc::downgrade(&upload.feed);
@@ -283,7 +287,8 @@ impl Stream {
                 let Some(feed) = feed.upgrade() else { return };
                 if let Some(before) = piece.checked_sub(1) {
                     let block = addresses[before % addresses.len()];
-                    // SAFETY: as above. The stream is past the copy of the piece before, which was the last to use it.
+                    // SAFETY: as above. The stream is past the copy of the piece before, which was
+                    // the last to use it.
                     unsafe { feed.begin(before + addresses.len(), block.get()) };
                 }
                 let block = addresses[piece % addresses.len()];
@@ -312,8 +317,8 @@ impl Stream {
             accesses: [target.access(AccessKind::Write)].into(),
             awaited: Some(awaited),
         };
-        // SAFETY: the span lies within its allocation, and the blocks go back to the pool with a ticket that is not done
-        // before all that was enqueued is, so that nobody uses them before.
+        // SAFETY: the span lies within its allocation, and the blocks go back to the pool with a
+        // ticket that is not done before all that was enqueued is, so that nobody uses them before.
         let outcome = unsafe { submit(device, stream, operation, command) };
         match outcome {
             Ok((sequence, ())) => {
@@ -332,7 +337,8 @@ impl Stream {
                     move || upload.take(),
                 ))
             }
-            // Taken before the blocks are given back: what was enqueued all the same captures nothing any more.
+            // Taken before the blocks are given back: what was enqueued all the same captures
+            // nothing any more.
             Err(error) => Err(Rejected::new(error, upload.take())),
         }
     }

@@ -7,13 +7,13 @@
 
 use std::ptr::copy_nonoverlapping;
 
-/// Copies `bytes` bytes. With `past_caches` the target's bytes go to memory without being read into a cache first, on
-/// processors that can: quicker for much memory that nobody is about to read.
+/// Copies `bytes` bytes. With `past_caches` the target's bytes go to memory without being read into
+/// a cache first, on processors that can: quicker for much memory that nobody is about to read.
 ///
 /// # Safety
 ///
-/// `source` is valid for reads and `target` for writes of so many bytes; the two do not overlap, and nobody else writes
-/// the one, or touches the other, meanwhile.
+/// `source` is valid for reads and `target` for writes of so many bytes; the two do not overlap,
+/// and nobody else writes the one, or touches the other, meanwhile.
 pub(super) unsafe fn copy_bytes(
     source: *const u8,
     target: *mut u8,
@@ -59,8 +59,8 @@ unsafe fn copy_past_caches(source: *const u8, target: *mut u8, bytes: usize) {
             unsafe { _mm_stream_si128(to.wrapping_add(word), value) };
         }
     }
-    // Such writes are ordered with nothing. Whoever is told that the copy is over must see them, and so must the device.
-    // SAFETY: every x86-64 processor has this instruction.
+    // Such writes are ordered with nothing. Whoever is told that the copy is over must see them,
+    // and so must the device. SAFETY: every x86-64 processor has this instruction.
     unsafe { _mm_sfence() };
     let done = head + lines * LINE_BYTES;
     // SAFETY: by this function's contract, of which these are the last bytes.

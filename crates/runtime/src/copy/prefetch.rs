@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl Stream {
-    /// Moves a [`Managed`](crate::Managed) array, or a part of it, to the device, behind the operations that write it.
-    /// Nothing changes but the time that later accesses take.
+    /// Moves a [`Managed`](crate::Managed) array, or a part of it, to the device, behind the
+    /// operations that write it. Nothing changes but the time that later accesses take.
     ///
     /// ```
     /// use millstream::Device;
@@ -40,7 +40,8 @@ impl Stream {
         self.submit_prefetch(&array, Kind::HostToDevice, location, Location::caller())
     }
 
-    /// Moves a [`Managed`](crate::Managed) array, or a part of it, to the host, behind the operations that write it.
+    /// Moves a [`Managed`](crate::Managed) array, or a part of it, to the host, behind the
+    /// operations that write it.
     ///
     /// # Errors
     ///
@@ -85,7 +86,8 @@ impl Stream {
             accesses: [span.access(AccessKind::Read)].into(),
             awaited: None,
         };
-        // SAFETY: the span lies within its allocation, which is managed, and the prefetch touches nothing else.
+        // SAFETY: the span lies within its allocation, which is managed, and the prefetch touches
+        // nothing else.
         unsafe { submit(self.device_state(), self.state(), operation, command) }.map(drop)
     }
 }

@@ -18,7 +18,8 @@ use crate::{
 
 impl Stream {
     /// Copies a rectangle to another of the same rows and columns: on the device, or to or from
-    /// [`Pinned`](crate::Pinned) memory. What lies between the rows is neither touched nor waited for.
+    /// [`Pinned`](crate::Pinned) memory. What lies between the rows is neither touched nor waited
+    /// for.
     ///
     /// ```
     /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -31,8 +32,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// If rows or columns differ, the two share bytes, one is on another device, both are on the host, or the device is
-    /// lost.
+    /// If rows or columns differ, the two share bytes, one is on another device, both are on the
+    /// host, or the device is lost.
     #[track_caller]
     pub fn copy_2d<T: Pod>(
         &self,
@@ -59,8 +60,8 @@ impl Stream {
         self.submit_copy(kind, from.bytes(), accesses, pinned, location, command)
     }
 
-    /// Copies rows of `source`, which begin `pitch` elements apart, into a rectangle on the device: as many, and as long,
-    /// as it has. The source is captured before this returns.
+    /// Copies rows of `source`, which begin `pitch` elements apart, into a rectangle on the device:
+    /// as many, and as long, as it has. The source is captured before this returns.
     ///
     /// ```
     /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -72,8 +73,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// If the source does not have so many elements, its rows would overlap, the target is on the host or on another
-    /// device, page-locked memory cannot be had, or the device is lost.
+    /// If the source does not have so many elements, its rows would overlap, the target is on the
+    /// host or on another device, page-locked memory cannot be had, or the device is lost.
     #[track_caller]
     pub fn upload_2d<T: Pod>(
         &self,
@@ -131,19 +132,20 @@ impl Stream {
             accesses: [target.access(AccessKind::Write)].into(),
             awaited: None,
         };
-        // SAFETY: the rows lie within their allocation, and `staged` gives the block back to the pool with this
-        // operation's ticket, so that nobody uses it before the copy is done.
+        // SAFETY: the rows lie within their allocation, and `staged` gives the block back to the
+        // pool with this operation's ticket, so that nobody uses it before the copy is done.
         let (sequence, ()) = unsafe { submit(device, self.state(), operation, command) }?;
         staged.used_by(self.state().ticket(sequence));
         Ok(())
     }
 
-    /// The elements of a rectangle on the device, row after row without gaps, once all that comes before this is done.
-    /// Later work of the stream is not waited for.
+    /// The elements of a rectangle on the device, row after row without gaps, once all that comes
+    /// before this is done. Later work of the stream is not waited for.
     ///
     /// # Errors
     ///
-    /// If the source is on the host or on another device, page-locked memory cannot be had, or the device is lost.
+    /// If the source is on the host or on another device, page-locked memory cannot be had, or the
+    /// device is lost.
     #[track_caller]
     pub fn download_2d<T: Pod>(&self, source: impl PlaneSource<T>) -> Result<Pending<Vec<T>>> {
         let location = Location::caller();
@@ -169,8 +171,9 @@ impl Stream {
                 chained: false,
             }),
         };
-        // SAFETY: the rows lie within their allocation, the block has room for them, and `staged` gives it back to the
-        // pool with this operation's ticket, so that nobody uses it before the copy is done.
+        // SAFETY: the rows lie within their allocation, the block has room for them, and `staged`
+        // gives it back to the pool with this operation's ticket, so that nobody uses it before the
+        // copy is done.
         let (sequence, ()) = unsafe { submit(&device, &stream, operation, command) }?;
         let mut landing = Landing::new(&device, &stream, from.bytes(), location);
         landing.push(sequence, staged, 0, from.bytes());
@@ -178,8 +181,8 @@ impl Stream {
         Ok(self.pending_vector(landing, len, alive))
     }
 
-    /// Sets every element of a rectangle on the device to `value`. What lies between the rows is neither touched nor
-    /// waited for.
+    /// Sets every element of a rectangle on the device to `value`. What lies between the rows is
+    /// neither touched nor waited for.
     ///
     /// # Errors
     ///

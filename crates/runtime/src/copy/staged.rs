@@ -41,7 +41,8 @@ impl Staged {
         })
     }
 
-    /// The same, without blocking: `None` where the staging limit is reached and no block that is there is free.
+    /// The same, without blocking: `None` where the staging limit is reached and no block that is
+    /// there is free.
     pub(super) fn try_new(
         device: &Arc<DeviceState>,
         stream: &Arc<StreamState>,
@@ -112,7 +113,8 @@ impl Drop for Staged {
         let Some(block) = self.block.take() else {
             return;
         };
-        // A call that failed, or panicked, may have enqueued the copy all the same. Its ticket counts as submitted by now.
+        // A call that failed, or panicked, may have enqueued the copy all the same. Its ticket
+        // counts as submitted by now.
         let used_by = self.used_by.unwrap_or_else(|| {
             self.stream
                 .ticket(self.stream.shared.lock().points.submitted())

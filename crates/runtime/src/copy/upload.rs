@@ -18,13 +18,14 @@ use crate::{
 impl Stream {
     /// An array on the device with the elements of `source`.
     ///
-    /// The source is captured before this returns and may be changed or dropped at once. The copy itself runs when the
-    /// stream gets to it.
+    /// The source is captured before this returns and may be changed or dropped at once. The copy
+    /// itself runs when the stream gets to it.
     ///
-    /// A large source is captured in pieces, with the help of other threads, each piece on its way to the device as soon as
-    /// it is captured. The call blocks only where as much has been captured as the
-    /// [staging limit](crate::Device::set_staging_limit) allows: until the device has got to some of that.
-    /// [`upload_owned`](Self::upload_owned) returns at once however large the source is.
+    /// A large source is captured in pieces, with the help of other threads, each piece on its way
+    /// to the device as soon as it is captured. The call blocks only where as much has been
+    /// captured as the [staging limit](crate::Device::set_staging_limit) allows: until the device
+    /// has got to some of that. [`upload_owned`](Self::upload_owned) returns at once however large
+    /// the source is.
     ///
     /// # Errors
     ///
@@ -49,18 +50,20 @@ impl Stream {
         Ok(target)
     }
 
-    /// Copies the elements of `source` into an array that is there already. The source is captured before this returns.
+    /// Copies the elements of `source` into an array that is there already. The source is captured
+    /// before this returns.
     ///
     /// # Errors
     ///
-    /// If the lengths differ, the target is on another device, page-locked memory cannot be had, or the device is lost.
+    /// If the lengths differ, the target is on another device, page-locked memory cannot be had, or
+    /// the device is lost.
     #[track_caller]
     pub fn upload_into<T: Pod>(&self, source: &[T], target: impl WriteOperand<T>) -> Result<()> {
         self.upload_watched(source, &target, None, Location::caller(), |_| ())
     }
 
-    /// As [`upload_into`](Self::upload_into), for someone on the host who waits: `submitted` is told the number of each
-    /// piece's ticket, those before a failure included.
+    /// As [`upload_into`](Self::upload_into), for someone on the host who waits: `submitted` is
+    /// told the number of each piece's ticket, those before a failure included.
     pub(crate) fn upload_watched<T: Pod>(
         &self,
         source: &[T],
@@ -81,8 +84,8 @@ impl Stream {
         )
     }
 
-    /// Captures and uploads piece by piece. The pieces are captured by several threads, and submitted by this one in their
-    /// order.
+    /// Captures and uploads piece by piece. The pieces are captured by several threads, and
+    /// submitted by this one in their order.
     pub(super) fn upload_pieces(
         &self,
         source: &[u8],
@@ -101,7 +104,8 @@ impl Stream {
                 .upload_small(source, target, awaited, location)
                 .map(submitted);
         }
-        // Dropped in reverse order, also by an error or a panic: all is captured before the blocks are given back.
+        // Dropped in reverse order, also by an error or a panic: all is captured before the blocks
+        // are given back.
         let mut capturing: VecDeque<(Option<u64>, Touch<'_>, Staged, Span<'_>)> = VecDeque::new();
         let transfer = Transfer::new(tuning, tuning.upload_past_caches);
         let pieces = source.chunks(tuning.piece_bytes);
@@ -112,7 +116,8 @@ impl Stream {
             {
                 let staged = match Staged::try_new(device, stream, piece.len())? {
                     Some(staged) => staged,
-                    // Those that are captured go first: their blocks may be all that there is to wait for.
+                    // Those that are captured go first: their blocks may be all that there is to
+                    // wait for.
                     None if !capturing.is_empty() => break,
                     None => Staged::new(device, stream, piece.len())?,
                 };
@@ -122,8 +127,8 @@ impl Stream {
                 let driver = &device.driver;
                 let touch =
                     Touch::writes(driver, staged.pointer(), piece.len(), "upload", location);
-                // SAFETY: the source is borrowed until this returns, and the block, which is as large as the piece, is not
-                // given back before the transfer is over.
+                // SAFETY: the source is borrowed until this returns, and the block, which is as
+                // large as the piece, is not given back before the transfer is over.
                 let number =
                     unsafe { transfer.copy(piece.as_ptr(), staged.pointer(), piece.len()) };
                 capturing.push_back((number, touch, staged, span));
@@ -141,17 +146,19 @@ impl Stream {
                 bytes: span.bytes.len(),
             };
             let operation = upload_operation(&span, awaited, location);
-            // SAFETY: the span lies within its allocation, and `staged` gives the block back to the pool with this
-            // operation's ticket, so that nobody uses it before the copy is done.
+            // SAFETY: the span lies within its allocation, and `staged` gives the block back to the
+            // pool with this operation's ticket, so that nobody uses it before the copy is done.
             let (sequence, ()) = unsafe { submit(device, stream, operation, command) }?;
             staged.used_by(stream.ticket(sequence));
-            // So that the block can be used again while the stream is busy. Without a point that is found out later.
+            // So that the block can be used again while the stream is busy. Without a point that is
+            // found out later.
             point_behind(device, stream, sequence).ok();
             submitted(sequence);
         }
     }
 
-    /// Uploads from a part of a block that small uploads of the stream share; gives the ticket's number.
+    /// Uploads from a part of a block that small uploads of the stream share; gives the ticket's
+    /// number.
     fn upload_small(
         &self,
         source: &[u8],
@@ -177,7 +184,8 @@ impl Stream {
             bytes: source.len(),
         };
         let operation = upload_operation(target, awaited, location);
-        // SAFETY: the span lies within its allocation, and its section is not given back before this operation is done.
+        // SAFETY: the span lies within its allocation, and its section is not given back before
+        // this operation is done.
         let (sequence, ()) = unsafe { submit(device, stream, operation, command) }?;
         carved.used_by(sequence);
         Ok(sequence)

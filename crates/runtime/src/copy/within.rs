@@ -12,15 +12,17 @@ use crate::{
     tracker::AccessKind,
 };
 
-/// How many copies an overlapping move may take. From there on, two copies by way of other memory are less.
+/// How many copies an overlapping move may take. From there on, two copies by way of other memory
+/// are less.
 const MOVE_PIECES_MAX: usize = 4;
 
 impl Stream {
-    /// Copies the elements of `range` to those from `start` on, in the same array. The two may overlap: the target gets
-    /// what the source was before.
+    /// Copies the elements of `range` to those from `start` on, in the same array. The two may
+    /// overlap: the target gets what the source was before.
     ///
-    /// Where they do not overlap this is one copy. Where they do it is a few copies, or two by way of memory of the
-    /// device's pool. Other streams are ordered with the bytes that are read and written, not with the whole array.
+    /// Where they do not overlap this is one copy. Where they do it is a few copies, or two by way
+    /// of memory of the device's pool. Other streams are ordered with the bytes that are read and
+    /// written, not with the whole array.
     ///
     /// ```
     /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -32,8 +34,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// If source or target do not lie within the array, it is on another device, there is no memory, or the device is
-    /// lost.
+    /// If source or target do not lie within the array, it is on another device, there is no
+    /// memory, or the device is lost.
     #[track_caller]
     pub fn copy_within<T: Pod>(
         &self,

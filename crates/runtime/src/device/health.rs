@@ -23,16 +23,16 @@ pub enum Health {
     Lost {
         /// The failure that was seen first.
         cause: DriverError,
-        /// The operations that may have caused it: of each stream the first kernel that was not known to be done, for a
-        /// copy or a fill of this library touches nothing that it may not. If there is none in any stream, the first
-        /// operations of whatever sort.
+        /// The operations that may have caused it: of each stream the first kernel that was not
+        /// known to be done, for a copy or a fill of this library touches nothing that it may not.
+        /// If there is none in any stream, the first operations of whatever sort.
         suspects: Arc<[Suspect]>,
     },
 }
 
 impl Device {
-    /// Whether the device is alive, as far as anyone has seen: this asks no driver. Whoever waits is told of a loss by
-    /// [`Error::DeviceLost`](crate::Error::DeviceLost).
+    /// Whether the device is alive, as far as anyone has seen: this asks no driver. Whoever waits
+    /// is told of a loss by [`Error::DeviceLost`](crate::Error::DeviceLost).
     #[must_use]
     pub fn health(&self) -> Health {
         match self.state().loss() {

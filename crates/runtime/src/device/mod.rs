@@ -21,7 +21,8 @@ impl Device {
         &self.state().name
     }
 
-    /// How the device was chosen when it was first opened, for people: why it is simulated, if it is.
+    /// How the device was chosen when it was first opened, for people: why it is simulated, if it
+    /// is.
     #[must_use]
     pub fn note(&self) -> &str {
         &self.state().note
@@ -45,15 +46,16 @@ impl Device {
         self.state().limits.multiprocessors
     }
 
-    /// The failure that made the device unusable, if one has been seen. [`health`](Self::health) says more.
+    /// The failure that made the device unusable, if one has been seen. [`health`](Self::health)
+    /// says more.
     #[must_use]
     pub fn lost(&self) -> Option<DriverError> {
         self.state().lost().cloned()
     }
 
-    /// Makes the device's context current on the calling thread until the guard is dropped, for functions of other
-    /// libraries that work in the current one. They are to leave it current. The guard puts another library's context
-    /// back.
+    /// Makes the device's context current on the calling thread until the guard is dropped, for
+    /// functions of other libraries that work in the current one. They are to leave it current. The
+    /// guard puts another library's context back.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Opening devices: which one, as the program or the environment says, and one state for each however often it is opened.
+//! Opening devices: which one, as the program or the environment says, and one state for each
+//! however often it is opened.
 
 #![allow(
     unsafe_code,
@@ -40,10 +41,11 @@ const VARIABLE: &str = "MILLSTREAM_DEVICE";
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Select {
-    /// What the environment variable `MILLSTREAM_DEVICE` says: `cuda:0`, `sim`, or `sim:` with settings such as
-    /// `sim:seed=7`. Without it, the first GPU if there is one, else a simulated device: [`Device::note`] says which and
-    /// why. All `Auto` devices of a process that are simulated are the same one. Without the feature `sim` there is no
-    /// simulated device, and [`Error::NoSimulator`] takes its place.
+    /// What the environment variable `MILLSTREAM_DEVICE` says: `cuda:0`, `sim`, or `sim:` with
+    /// settings such as `sim:seed=7`. Without it, the first GPU if there is one, else a simulated
+    /// device: [`Device::note`] says which and why. All `Auto` devices of a process that are
+    /// simulated are the same one. Without the feature `sim` there is no simulated device, and
+    /// [`Error::NoSimulator`] takes its place.
     #[default]
     Auto,
     /// The GPU of this ordinal, through `libcuda`.
@@ -58,16 +60,16 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// If there is no such device, or nothing that can drive it; the error lists what was looked for. With the feature
-    /// `sim`, which is on by default, `Auto` does not need a GPU.
+    /// If there is no such device, or nothing that can drive it; the error lists what was looked
+    /// for. With the feature `sim`, which is on by default, `Auto` does not need a GPU.
     #[track_caller]
     pub fn open(select: Select) -> Result<Self> {
         open(select)
     }
 
-    /// The number of GPUs that [`Select::Cuda`] can open, by ordinals from 0: those that NVIDIA's driver
-    /// shows to this process, and none without such a driver. Simulated devices are not among them: a
-    /// program makes as many as it likes.
+    /// The number of GPUs that [`Select::Cuda`] can open, by ordinals from 0: those that NVIDIA's
+    /// driver shows to this process, and none without such a driver. Simulated devices are not
+    /// among them: a program makes as many as it likes.
     ///
     /// ```
     /// use millstream::{Device, Select};
@@ -122,7 +124,8 @@ impl Device {
         )
     }
 
-    /// Opens a device of any driver: one that counts calls, or makes them fail, in front of another.
+    /// Opens a device of any driver: one that counts calls, or makes them fail, in front of
+    /// another.
     ///
     /// # Errors
     ///
@@ -130,8 +133,8 @@ impl Device {
     ///
     /// # Safety
     ///
-    /// The driver does what [`Driver`] says: among other things, pointers that it gives out are valid memory, and copies
-    /// touch no other.
+    /// The driver does what [`Driver`] says: among other things, pointers that it gives out are
+    /// valid memory, and copies touch no other.
     #[track_caller]
     pub unsafe fn with_driver(driver: Arc<dyn Driver>, ordinal: i32) -> Result<Self> {
         open_once(

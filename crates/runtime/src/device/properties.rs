@@ -51,7 +51,8 @@ pub struct DeviceProperties {
     pub threads_per_multiprocessor_max: u32,
     /// Most blocks that are on a multiprocessor at a time.
     pub blocks_per_multiprocessor_max: u32,
-    /// Shared memory that a block of every kernel may have, in bytes, with what the kernel declares.
+    /// Shared memory that a block of every kernel may have, in bytes, with what the kernel
+    /// declares.
     pub shared_bytes_per_block: u32,
     /// The most that a block of a kernel may have that opts in, in bytes, which a launch does by
     /// itself: see [`Grid::with_shared_bytes`](crate::Grid::with_shared_bytes).

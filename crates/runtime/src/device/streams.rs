@@ -35,8 +35,9 @@ impl Device {
         Stream::new(self.state(), priority)
     }
 
-    /// The calling thread's own stream of this device, made on first use. Two threads never share one, so that neither
-    /// holds the other up. While the thread ends and destroys its variables, a new stream instead.
+    /// The calling thread's own stream of this device, made on first use. Two threads never share
+    /// one, so that neither holds the other up. While the thread ends and destroys its variables, a
+    /// new stream instead.
     ///
     /// ```
     /// let device = millstream::Device::simulated()?;
@@ -77,7 +78,8 @@ thread_local! {
     static STREAMS: RefCell<Vec<ThreadStream>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The calling thread's stream of the device, made on first use. `None` while the thread ends: it has none any more.
+/// The calling thread's stream of the device, made on first use. `None` while the thread ends: it
+/// has none any more.
 fn stream_of(device: &Arc<DeviceState>) -> Result<Option<Arc<StreamState>>> {
     let found = STREAMS.try_with(|streams| {
         let mut streams = streams.borrow_mut();

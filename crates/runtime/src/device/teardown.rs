@@ -1,9 +1,10 @@
-//! Closing a device: what it has made is given back at once if its work is over, or else by a thread that waits for that.
+//! Closing a device: what it has made is given back at once if its work is over, or else by a
+//! thread that waits for that.
 //!
-//! Page-locked memory and modules must not go while the device works: freeing the one would wait for it (rule 30), and a
-//! running kernel needs the other. The work may be that of others who have the context open, who then get what is left
-//! ([`SharedContext`]). A device that is lost is never idle again; what only an idle one could give back stays with the process
-//! then.
+//! Page-locked memory and modules must not go while the device works: freeing the one would wait
+//! for it (rule 30), and a running kernel needs the other. The work may be that of others who have
+//! the context open, who then get what is left ([`SharedContext`]). A device that is lost is never
+//! idle again; what only an idle one could give back stays with the process then.
 
 #![allow(
     unsafe_code,
@@ -62,7 +63,8 @@ impl DeviceHooks for Hooks {
     }
 }
 
-/// How many failing questions are asked about a device that is not said to be lost before it is given up.
+/// How many failing questions are asked about a device that is not said to be lost before it is
+/// given up.
 const FAILURES_MAX: usize = 100;
 
 /// What is left of a device that nobody can name any more. Its streams may still have work.
@@ -88,7 +90,8 @@ impl Teardown {
                 return self.give_back(leaving);
             }
         }
-        // Shared with the thread, for a closure that does not start is dropped with all that it owns.
+        // Shared with the thread, for a closure that does not start is dropped with all that it
+        // owns.
         let teardown = Arc::new(parking_lot::Mutex::new(Some(self)));
         let theirs = Arc::clone(&teardown);
         let closing = move || {
@@ -115,7 +118,8 @@ impl Teardown {
         }
     }
 
-    /// Gives back what can be given back while work is pending, or never to end: streams and events (rules 21 and 25).
+    /// Gives back what can be given back while work is pending, or never to end: streams and events
+    /// (rules 21 and 25).
     fn abandon(self) {
         log!(
             debug,
@@ -156,7 +160,8 @@ impl Teardown {
         self.events.destroy_all(&*self.driver, self.context);
     }
 
-    /// Frees what is still to be freed, now that nothing uses it, and waits for that too; says whether it could.
+    /// Frees what is still to be freed, now that nothing uses it, and waits for that too; says
+    /// whether it could.
     fn free_put_off_until_idle(&mut self) -> bool {
         // Any stream will do, and without one nothing was ever allocated.
         for (freed, stream) in self.put_off.drain(..).zip(self.streams.iter().cycle()) {
@@ -165,7 +170,8 @@ impl Teardown {
                 context: self.context,
                 stream: stream.handle,
             };
-            // SAFETY: context and streams are alive; the memory's owner is gone, and so is all work that used it.
+            // SAFETY: context and streams are alive; the memory's owner is gone, and so is all work
+            // that used it.
             let result = unsafe { free_unused(queue, freed) };
             if let Err(error) = result {
                 log!(warn, %error, "device memory could not be freed");

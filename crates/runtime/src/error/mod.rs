@@ -37,7 +37,8 @@ pub enum Error {
     /// The device has not enough memory, also after all that was freed had been given back.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
-    /// An earlier failure has made the device unusable: nothing runs on it any more in this process.
+    /// An earlier failure has made the device unusable: nothing runs on it any more in this
+    /// process.
     #[error("the device is lost: {cause}{}", probably(suspects))]
     #[non_exhaustive]
     DeviceLost {
@@ -52,7 +53,8 @@ pub enum Error {
         /// What was looked for, where, and what was found.
         reason: Arc<str>,
     },
-    /// A simulated device was asked for, or is needed for want of a GPU, in a build without the feature `sim`.
+    /// A simulated device was asked for, or is needed for want of a GPU, in a build without the
+    /// feature `sim`.
     #[error(
         "{asked}; the simulated device is not part of this build: enable the feature `sim` of the crate `millstream`"
     )]
@@ -70,7 +72,8 @@ impl Error {
         }
     }
 
-    /// The error of a kernel whose `requires` clause does not hold. Called by code that `kernels!` writes.
+    /// The error of a kernel whose `requires` clause does not hold. Called by code that `kernels!`
+    /// writes.
     #[doc(hidden)]
     #[must_use]
     #[cold]
@@ -144,7 +147,8 @@ impl Misuse {
         &self.problem
     }
 
-    /// The line that made the call: of launches, and of calls that take a part of an array or make one.
+    /// The line that made the call: of launches, and of calls that take a part of an array or make
+    /// one.
     #[must_use]
     pub fn location(&self) -> Option<&'static Location<'static>> {
         self.location
@@ -418,7 +422,8 @@ pub struct OutOfMemory {
     pub requested_bytes: u64,
     /// Bytes of the device's arrays.
     pub allocated_bytes: u64,
-    /// The most that these may be: see [`Device::set_memory_limit`](crate::Device::set_memory_limit).
+    /// The most that these may be: see
+    /// [`Device::set_memory_limit`](crate::Device::set_memory_limit).
     pub limit_bytes: Option<u64>,
     /// Given out by the device's pool and not yet freed.
     pub used_bytes: u64,

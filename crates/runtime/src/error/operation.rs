@@ -69,7 +69,8 @@ impl fmt::Display for Suspect {
     }
 }
 
-/// What an error adds about suspects: one is worth a word, several need [`Device::health`](crate::Device::health).
+/// What an error adds about suspects: one is worth a word, several need
+/// [`Device::health`](crate::Device::health).
 pub(super) fn probably(suspects: &[Suspect]) -> String {
     match suspects {
         [only] => format!("; probably by {only}"),

@@ -1,4 +1,5 @@
-//! Waiting for one ticket, as a future: what [`Pending`](super::Pending) and the guards of host memory are made of.
+//! Waiting for one ticket, as a future: what [`Pending`](super::Pending) and the guards of host
+//! memory are made of.
 
 use std::{
     future::Future,
@@ -75,8 +76,8 @@ impl Arrival {
 
     /// Sees to it that the reactor wakes this waker, the last of those given.
     ///
-    /// A waker's methods and its destructor are the executor's code: they run here, on the thread that polls, and
-    /// without the slot's lock, which the reactor takes for every future.
+    /// A waker's methods and its destructor are the executor's code: they run here, on the thread
+    /// that polls, and without the slot's lock, which the reactor takes for every future.
     fn wake_later(&mut self, waker: &Waker) {
         let is_known = |slot: &Arc<Mutex<Option<Waker>>>| {
             let known = slot.lock();

@@ -18,8 +18,8 @@ use crate::{
 
 /// What becomes a value as its operations are done.
 pub(crate) trait Value<T>: Send {
-    /// Called when the ticket that was waited for is done: does what can be done then, without waiting for the device.
-    /// Gives the place of the ticket that comes next, if there is one.
+    /// Called when the ticket that was waited for is done: does what can be done then, without
+    /// waiting for the device. Gives the place of the ticket that comes next, if there is one.
     fn step(&mut self) -> Result<Option<Sequence>>;
 
     /// The value, after the last step.
@@ -39,9 +39,10 @@ impl<T, F: FnOnce() -> T + Send> Value<T> for F {
 
 /// The result of an operation that was submitted when this was made, not when it is polled.
 ///
-/// Wait for it on this thread with [`wait`](Self::wait), or `.await` it on any executor: the first poll may take some 20 µs,
-/// for a value that comes within them is there sooner than a thread could be woken. Waiting waits for this operation
-/// alone, not for later work of its stream. Dropping it neither cancels the operation nor blocks.
+/// Wait for it on this thread with [`wait`](Self::wait), or `.await` it on any executor: the first
+/// poll may take some 20 µs, for a value that comes within them is there sooner than a thread could
+/// be woken. Waiting waits for this operation alone, not for later work of its stream. Dropping it
+/// neither cancels the operation nor blocks.
 ///
 /// ```
 /// use millstream::Device;

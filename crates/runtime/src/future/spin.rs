@@ -1,8 +1,10 @@
-//! A short wait when a future is polled first: most operations are over before a thread could be woken for them.
+//! A short wait when a future is polled first: most operations are over before a thread could be
+//! woken for them.
 //!
-//! Waking a thread, and being woken by it, takes longer than a small kernel. So the first poll asks again and again for a few
-//! microseconds, as long as that has paid of late. Each time that it has not, twice as many futures go without it: a
-//! thousand that are awaited together for long cost a handful of such waits, not a thousand.
+//! Waking a thread, and being woken by it, takes longer than a small kernel. So the first poll asks
+//! again and again for a few microseconds, as long as that has paid of late. Each time that it has
+//! not, twice as many futures go without it: a thousand that are awaited together for long cost a
+//! handful of such waits, not a thousand.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
@@ -46,7 +48,8 @@ impl Patience {
         at_most: Duration,
         mut is_over: impl FnMut() -> Result<bool>,
     ) -> Result<bool> {
-        // Threads that read the same numbers at once try once too often or too seldom, which does no harm.
+        // Threads that read the same numbers at once try once too often or too seldom, which does
+        // no harm.
         let to_skip = self.to_skip.load(Relaxed);
         if to_skip > 0 {
             self.to_skip.store(to_skip - 1, Relaxed);

@@ -31,7 +31,8 @@ pub(crate) fn is_over(device: &DeviceState, tickets: &[Ticket]) -> Result<bool> 
     Ok(true)
 }
 
-/// Waits until an operation that nobody was expected to wait for is done, but not for what comes later.
+/// Waits until an operation that nobody was expected to wait for is done, but not for what comes
+/// later.
 pub(crate) fn wait_for_ticket(device: &DeviceState, ticket: Ticket) -> Result<()> {
     prepare_wait(device, ticket)?;
     match device.stream(ticket.stream) {
@@ -40,7 +41,8 @@ pub(crate) fn wait_for_ticket(device: &DeviceState, ticket: Ticket) -> Result<()
     }
 }
 
-/// Sees to it that waiting for an operation that nobody was expected to wait for is not waiting for what comes later.
+/// Sees to it that waiting for an operation that nobody was expected to wait for is not waiting for
+/// what comes later.
 pub(crate) fn prepare_wait(device: &DeviceState, ticket: Ticket) -> Result<()> {
     let Some(stream) = device.stream(ticket.stream) else {
         return Ok(());
@@ -82,8 +84,8 @@ impl Stream {
         query_stream(self.device_state(), self.state())
     }
 
-    /// Blocks this thread until everything submitted to the stream so far is done. Never needed for a value to be
-    /// right: for measuring, and for ending a program in order.
+    /// Blocks this thread until everything submitted to the stream so far is done. Never needed for
+    /// a value to be right: for measuring, and for ending a program in order.
     ///
     /// # Errors
     ///

@@ -17,22 +17,23 @@ use crate::{
     context::{Foreign, ForeignCall, Queue, submit},
 };
 
-/// Has `call` enqueue work on behalf of a line of the program: behind everything that the operands conflict with, beside
-/// everything else. `call` gets the queue to enqueue to, and runs with the stream locked. If it fails, it may have
-/// enqueued something.
+/// Has `call` enqueue work on behalf of a line of the program: behind everything that the operands
+/// conflict with, beside everything else. `call` gets the queue to enqueue to, and runs with the
+/// stream locked. If it fails, it may have enqueued something.
 ///
-/// `call` must not call this library: on the same device that is an error ([`Problem::InForeignCall`]), and nothing is
-/// enqueued by it; a destructor of this library is fine. Nor may it wait for another thread that uses the stream.
+/// `call` must not call this library: on the same device that is an error
+/// ([`Problem::InForeignCall`]), and nothing is enqueued by it; a destructor of this library is
+/// fine. Nor may it wait for another thread that uses the stream.
 ///
 /// # Errors
 ///
-/// If an operand is on another device than the stream, two operands share bytes and one is written, or the device is lost:
-/// `call` is not called then. And what `call` answers.
+/// If an operand is on another device than the stream, two operands share bytes and one is written,
+/// or the device is lost: `call` is not called then. And what `call` answers.
 ///
 /// # Safety
 ///
-/// What `call` enqueues goes to the queue's stream alone, touches no memory but the operands and what is `call`'s own, and
-/// writes only operands given for writing.
+/// What `call` enqueues goes to the queue's stream alone, touches no memory but the operands and
+/// what is `call`'s own, and writes only operands given for writing.
 #[doc(hidden)]
 pub unsafe fn enqueue(
     name: &'static str,
@@ -51,7 +52,8 @@ pub unsafe fn enqueue(
         let _inside = ForeignCall::enter(device);
         call(queue)
     };
-    // SAFETY: the caller vouches for what the call enqueues; it is ordered by what the operands are.
+    // SAFETY: the caller vouches for what the call enqueues; it is ordered by what the operands
+    // are.
     let submitted = unsafe { submit(device, stream.state(), operation, Foreign { call }) };
     submitted.map(drop)
 }

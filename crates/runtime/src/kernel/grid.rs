@@ -4,7 +4,8 @@ use millstream_driver::LaunchDims;
 
 use super::clause;
 
-/// Threads of a block in one dimension, unless another number is asked for: a multiple of a warp that suits any device.
+/// Threads of a block in one dimension, unless another number is asked for: a multiple of a warp
+/// that suits any device.
 const LINEAR_BLOCK: u32 = 256;
 
 /// How many threads a kernel runs with, and in what arrangement.
@@ -56,12 +57,14 @@ impl Grid {
         }
     }
 
-    /// At least `n` threads in one dimension, in blocks of 256. For 0 the grid is empty, and launching it does nothing.
+    /// At least `n` threads in one dimension, in blocks of 256. For 0 the grid is empty, and
+    /// launching it does nothing.
     pub fn linear(n: usize) -> Self {
         Self::new([blocks_for(n, LINEAR_BLOCK), 1, 1], [LINEAR_BLOCK, 1, 1])
     }
 
-    /// At least `size` threads in two dimensions, in blocks of `tile`. If either side is 0 the grid is empty.
+    /// At least `size` threads in two dimensions, in blocks of `tile`. If either side is 0 the grid
+    /// is empty.
     ///
     /// # Panics
     ///
@@ -80,9 +83,9 @@ impl Grid {
 
     /// The same grid with this much dynamic shared memory for each block, in bytes.
     ///
-    /// More than 48 KiB, with what the kernel declares itself, is not for every kernel to have on a GPU. A launch that asks
-    /// for more opts its kernel in to all that the device has (227 KiB on an H200, see
-    /// [`DeviceProperties`](crate::DeviceProperties)); beyond that it is an error.
+    /// More than 48 KiB, with what the kernel declares itself, is not for every kernel to have on a
+    /// GPU. A launch that asks for more opts its kernel in to all that the device has (227 KiB on
+    /// an H200, see [`DeviceProperties`](crate::DeviceProperties)); beyond that it is an error.
     pub fn with_shared_bytes(mut self, bytes: u32) -> Self {
         self.dims.shared_bytes = bytes;
         self
@@ -128,8 +131,8 @@ impl From<u32> for Grid {
 }
 
 impl From<i32> for Grid {
-    /// [`Grid::linear`]. A negative number makes a grid that no device can have, so that launching it is
-    /// an error.
+    /// [`Grid::linear`]. A negative number makes a grid that no device can have, so that launching
+    /// it is an error.
     fn from(n: i32) -> Self {
         Self::linear(usize::try_from(n).unwrap_or(usize::MAX))
     }
@@ -149,8 +152,8 @@ impl<B: Into<Dim3>, T: Into<Dim3>> From<(B, T, u32)> for Grid {
     }
 }
 
-/// Blocks of a grid, or threads of a block, in x, y and z (CUDA's `dim3`). Made from a number, or a tuple or array of up
-/// to three; what is left away is 1.
+/// Blocks of a grid, or threads of a block, in x, y and z (CUDA's `dim3`). Made from a number, or a
+/// tuple or array of up to three; what is left away is 1.
 ///
 /// ```
 /// use millstream::Dim3;
@@ -189,7 +192,8 @@ impl From<&Grid> for clause::Shape {
     }
 }
 
-/// Blocks that together have at least `n` threads. More than a grid can have stays more, and is refused at the launch.
+/// Blocks that together have at least `n` threads. More than a grid can have stays more, and is
+/// refused at the launch.
 fn blocks_for(n: usize, threads: u32) -> u32 {
     u32::try_from(n.div_ceil(threads as usize)).unwrap_or(u32::MAX)
 }

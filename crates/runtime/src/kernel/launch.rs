@@ -92,16 +92,17 @@ impl<'a> Argument<'a> {
 ///
 /// # Errors
 ///
-/// If an operand is on another device than the stream, two operands share bytes and one is written, the device cannot
-/// have such a grid, or the device is lost. Nothing is enqueued then.
+/// If an operand is on another device than the stream, two operands share bytes and one is written,
+/// the device cannot have such a grid, or the device is lost. Nothing is enqueued then.
 ///
 /// # Safety
 ///
-/// The arguments are as the function's declaration says, in number and type. The kernel touches no memory but its array
-/// operands within their lengths, and writes only those given for writing.
+/// The arguments are as the function's declaration says, in number and type. The kernel touches no
+/// memory but its array operands within their lengths, and writes only those given for writing.
 #[doc(hidden)]
 #[track_caller]
-// Inlined where the kernel is called, it knows what each argument is. So nothing here may take the arguments' address.
+// Inlined where the kernel is called, it knows what each argument is. So nothing here may take the
+// arguments' address.
 #[inline(always)]
 pub unsafe fn launch<const N: usize>(
     function: &Function,
@@ -215,7 +216,8 @@ pub(super) fn gather<'a>(
 ///
 /// # Safety
 ///
-/// As for [`launch`]: `params` are pointers to the arguments, of which the operation names those that are arrays.
+/// As for [`launch`]: `params` are pointers to the arguments, of which the operation names those
+/// that are arrays.
 unsafe fn launch_checked(
     function: &Function,
     stream: &Stream,
@@ -240,9 +242,10 @@ unsafe fn launch_checked(
         dims: &grid.dims,
         params,
     };
-    // SAFETY: each pointer is to a value of the parameter's size, which loading has checked against the declaration, and
-    // the caller vouches that the arguments are as declared and that the kernel touches its operands alone. The
-    // function's module stays loaded while the device is open.
+    // SAFETY: each pointer is to a value of the parameter's size, which loading has checked against
+    // the declaration, and the caller vouches that the arguments are as declared and that the
+    // kernel touches its operands alone. The function's module stays loaded while the device is
+    // open.
     let submitted = unsafe { submit_in_place(device, stream.state(), operation, command) };
     submitted.map(drop)
 }

@@ -1,4 +1,5 @@
-//! Kernels: typed launches of PTX, with operands that are read or written. What [`kernels!`](crate::kernels) expands to.
+//! Kernels: typed launches of PTX, with operands that are read or written. What
+//! [`kernels!`](crate::kernels) expands to.
 
 pub mod clause;
 mod element;

@@ -131,7 +131,8 @@ impl Function {
         }
         let attribute = FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES;
         let value = i32::try_from(most).unwrap_or(i32::MAX);
-        // SAFETY: the context is alive while the device is open, and the function's module stays loaded.
+        // SAFETY: the context is alive while the device is open, and the function's module stays
+        // loaded.
         device.checked(unsafe {
             device
                 .driver
@@ -156,8 +157,8 @@ pub(super) struct Entry {
     own_shared_bytes: u32,
 }
 
-/// The modules that are loaded on a device. They stay loaded: a running kernel needs its module, and drivers wait when
-/// one is unloaded.
+/// The modules that are loaded on a device. They stay loaded: a running kernel needs its module,
+/// and drivers wait when one is unloaded.
 #[derive(Debug, Default)]
 pub(crate) struct ModuleCache {
     loaded: Mutex<Vec<Loaded>>,
@@ -198,13 +199,14 @@ impl ModuleCache {
     }
 }
 
-/// Loads the PTX on the device, unless it is, and checks every declared kernel against it: number, size and alignment of
-/// the parameters. The kernels' code is loaded with it, so that launches of what is loaded while the device is
-/// idle do not wait for kernels that run (rule 53).
+/// Loads the PTX on the device, unless it is, and checks every declared kernel against it: number,
+/// size and alignment of the parameters. The kernels' code is loaded with it, so that launches of
+/// what is loaded while the device is idle do not wait for kernels that run (rule 53).
 ///
 /// # Errors
 ///
-/// If the PTX does not load on this device, or a declaration does not match it; the error names line, opcode or parameter.
+/// If the PTX does not load on this device, or a declaration does not match it; the error names
+/// line, opcode or parameter.
 #[doc(hidden)]
 #[track_caller]
 pub fn load(device: &Device, source: &'static Source) -> Result<Arc<[Function]>> {
@@ -242,8 +244,8 @@ pub fn load(device: &Device, source: &'static Source) -> Result<Arc<[Function]>>
     Ok(functions.collect())
 }
 
-/// Loads a module of one kernel that was generated, unless it is loaded, and gives that kernel. Kernels of the same PTX are
-/// one, with the name that came first.
+/// Loads a module of one kernel that was generated, unless it is loaded, and gives that kernel.
+/// Kernels of the same PTX are one, with the name that came first.
 ///
 /// # Errors
 ///
@@ -324,7 +326,8 @@ fn load_module(
 ) -> Result<(ModuleHandle, Vec<Entry>)> {
     let (driver, context) = (&*device.driver, device.context);
     let _name = device.named(module.name(), Location::caller());
-    // SAFETY: the context is alive. The driver refuses what is not PTX text, and compiles that without trusting it.
+    // SAFETY: the context is alive. The driver refuses what is not PTX text, and compiles that
+    // without trusting it.
     let handle = device
         .checked(unsafe { driver.module_load(context, ptx.as_bytes()) })
         .map_err(|error| explain(module, None, error))?;
@@ -378,8 +381,8 @@ fn find_entry(device: &DeviceState, name: &str, module: ModuleHandle) -> Result<
     })
 }
 
-/// Adds module, file and kernel to a driver's failure. A refusal of the text, or of a kernel's name, is the caller's
-/// mistake, not the device's.
+/// Adds module, file and kernel to a driver's failure. A refusal of the text, or of a kernel's
+/// name, is the caller's mistake, not the device's.
 fn explain(module: Module, kernel: Option<&'static str>, error: Error) -> Error {
     let Error::Driver(driver) = error else {
         return error;

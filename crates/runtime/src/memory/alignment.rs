@@ -2,7 +2,8 @@
 //!
 //! CUDA promises that every allocation is aligned to [`ALLOCATION_ALIGNMENT`] bytes (rule 56: the
 //! least alignment of an allocation), and no more: on an H200 some page-locked allocations were
-//! aligned to 512 bytes only. A reference to an element that needs more would be undefined behaviour.
+//! aligned to 512 bytes only. A reference to an element that needs more would be undefined
+//! behaviour.
 
 use millstream_driver::ALLOCATION_ALIGNMENT;
 
@@ -21,8 +22,8 @@ pub(super) fn check_alignment<T>(operation: &'static str) -> Result<(), Misuse> 
     Err(Misuse::new(operation, problem))
 }
 
-/// Refuses at compile time, in a constant, elements whose alignment device memory does not have. Called
-/// by code that `kernels!` writes: a kernel is compiled for elements that are aligned.
+/// Refuses at compile time, in a constant, elements whose alignment device memory does not have.
+/// Called by code that `kernels!` writes: a kernel is compiled for elements that are aligned.
 ///
 /// # Panics
 ///

@@ -14,8 +14,8 @@ use crate::{
     tracker::{Access, AccessKind, Ledger, StreamId},
 };
 
-/// Device memory. Dropping it keeps it for the next array of its size, or frees it in stream order, behind every operation
-/// that was submitted on it.
+/// Device memory. Dropping it keeps it for the next array of its size, or frees it in stream order,
+/// behind every operation that was submitted on it.
 pub(crate) struct Allocation {
     pub(crate) device: Arc<DeviceState>,
     pub(crate) pointer: DevicePtr,
@@ -33,8 +33,8 @@ enum Home {
 }
 
 impl Allocation {
-    /// Allocates in the stream's order; other streams are ordered after it by the ledger (rule 32). Nothing is asked of
-    /// the driver for 0 bytes.
+    /// Allocates in the stream's order; other streams are ordered after it by the ledger (rule 32).
+    /// Nothing is asked of the driver for 0 bytes.
     pub(crate) fn new(
         device: &Arc<DeviceState>,
         stream: &StreamState,
@@ -58,7 +58,8 @@ impl Allocation {
         })
     }
 
-    /// Allocates managed memory, in no stream's order: memory that is given out again is not in use any more.
+    /// Allocates managed memory, in no stream's order: memory that is given out again is not in use
+    /// any more.
     pub(crate) fn managed(device: &Arc<DeviceState>, bytes: usize) -> Result<Self> {
         device.check_alive()?;
         if !device.limits.managed_memory {
@@ -113,7 +114,8 @@ fn some_if_room(allocated: Result<DevicePtr>) -> Result<Option<DevicePtr>> {
     }
 }
 
-/// Allocates if the limit and the device have room; gives the stream in whose order the memory was allocated, too.
+/// Allocates if the limit and the device have room; gives the stream in whose order the memory was
+/// allocated, too.
 fn attempt(
     device: &DeviceState,
     stream: &StreamState,

@@ -17,7 +17,8 @@ pub(crate) enum Base<'a> {
     Pinned(PinnedPlace<'a>),
 }
 
-/// Rows of bytes at equal distances, in one allocation. If there is a byte at all, all of them lie within it.
+/// Rows of bytes at equal distances, in one allocation. If there is a byte at all, all of them lie
+/// within it.
 #[derive(Clone)]
 pub(crate) struct Area<'a> {
     pub(super) base: Base<'a>,
@@ -27,7 +28,8 @@ pub(crate) struct Area<'a> {
     pub(crate) row_bytes: usize,
     /// From the start of a row to the start of the next; at least a row if there are several.
     pub(crate) pitch_bytes: usize,
-    /// Whether operations wait for what they conflict with here. If not, someone has vouched for the order.
+    /// Whether operations wait for what they conflict with here. If not, someone has vouched for
+    /// the order.
     pub(super) ordered: bool,
 }
 

@@ -38,7 +38,8 @@ macro_rules! array {
             ///
             /// # Panics
             ///
-            /// If the range does not lie within the array, like a slice's index. See [`try_slice`](Self::try_slice).
+            /// If the range does not lie within the array, like a slice's index. See
+            /// [`try_slice`](Self::try_slice).
             #[must_use]
             #[track_caller]
             pub fn slice(&self, range: impl RangeBounds<usize>) -> View<'_, T> {
@@ -64,7 +65,8 @@ macro_rules! array {
             ///
             /// # Panics
             ///
-            /// If the range does not lie within the array. See [`try_slice_mut`](Self::try_slice_mut).
+            /// If the range does not lie within the array. See
+            /// [`try_slice_mut`](Self::try_slice_mut).
             #[must_use]
             #[track_caller]
             pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> ViewMut<'_, T> {
@@ -89,7 +91,8 @@ macro_rules! array {
                 Ok(part.map_err(|misuse| misuse.at(location))?)
             }
 
-            /// Two parts of the array to write at the same time: the first `middle` elements, and the rest.
+            /// Two parts of the array to write at the same time: the first `middle` elements, and
+            /// the rest.
             ///
             /// # Panics
             ///
@@ -100,7 +103,8 @@ macro_rules! array {
                 self.view_mut().split_at_mut(middle)
             }
 
-            /// The array in parts of `chunk_len` elements to write at the same time, the last perhaps shorter.
+            /// The array in parts of `chunk_len` elements to write at the same time, the last
+            /// perhaps shorter.
             ///
             /// # Panics
             ///

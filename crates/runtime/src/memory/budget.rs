@@ -1,5 +1,5 @@
-//! The budget of one device's memory: what arrays take, counted by the runtime, how much they may, and what is kept of those
-//! that were dropped.
+//! The budget of one device's memory: what arrays take, counted by the runtime, how much they may,
+//! and what is kept of those that were dropped.
 
 use std::sync::Arc;
 
@@ -30,7 +30,8 @@ struct State {
 /// The figures of a budget, all of the same moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Figures {
-    /// Bytes of the arrays that live, and of those that are gone but whose frees are not enqueued yet.
+    /// Bytes of the arrays that live, and of those that are gone but whose frees are not enqueued
+    /// yet.
     pub(crate) allocated_bytes: u64,
     /// The most that this has been.
     pub(crate) allocated_peak_bytes: u64,
@@ -97,8 +98,8 @@ impl Figures {
 }
 
 impl Budget {
-    /// Enters an array of so many bytes, whose memory is kept memory of that size if the uses of some are all `ordered`
-    /// before what will use it.
+    /// Enters an array of so many bytes, whose memory is kept memory of that size if the uses of
+    /// some are all `ordered` before what will use it.
     pub(super) fn enter(
         self: &Arc<Self>,
         bytes: u64,
@@ -134,7 +135,8 @@ impl Budget {
         self.state.lock().figures.cross_out(bytes);
     }
 
-    /// Crosses out an array and keeps its memory; gives what has to go for it, which may be that memory.
+    /// Crosses out an array and keeps its memory; gives what has to go for it, which may be that
+    /// memory.
     pub(super) fn keep(&self, block: Freed) -> Evicted {
         let mut state = self.state.lock();
         state.figures.cross_out(block.bytes);
@@ -165,7 +167,8 @@ impl Budget {
     }
 }
 
-/// The frees of one stream: how many bytes were enqueued to be freed there, and how many of them the host has seen freed.
+/// The frees of one stream: how many bytes were enqueued to be freed there, and how many of them
+/// the host has seen freed.
 #[derive(Debug, Default)]
 pub(crate) struct Frees {
     enqueued_bytes: AtomicU64,

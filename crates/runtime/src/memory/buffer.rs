@@ -12,9 +12,10 @@ use crate::{
 
 /// An array of `T` in the device's memory.
 ///
-/// Made by [`Stream::upload`](crate::Stream::upload) or [`Stream::zeros`](crate::Stream::zeros), usable on every stream
-/// of its device: whatever the library enqueues with it runs after the operations that it conflicts with, and beside all
-/// others. Dropping it gives the memory back after its last use, to the device or to the next array of its size (see
+/// Made by [`Stream::upload`](crate::Stream::upload) or [`Stream::zeros`](crate::Stream::zeros),
+/// usable on every stream of its device: whatever the library enqueues with it runs after the
+/// operations that it conflicts with, and beside all others. Dropping it gives the memory back
+/// after its last use, to the device or to the next array of its size (see
 /// [`Device::set_cache_limit`](crate::Device::set_cache_limit)), and never blocks.
 ///
 /// ```
@@ -28,10 +29,11 @@ use crate::{
 /// # Ok::<(), millstream::Error>(())
 /// ```
 ///
-/// An array begins at a multiple of 256 bytes. Elements that need a larger alignment can be copied to the device and back,
-/// but no kernel takes them.
+/// An array begins at a multiple of 256 bytes. Elements that need a larger alignment can be copied
+/// to the device and back, but no kernel takes them.
 ///
-/// Only plain data can be on a device. A `bool`, a `char` or a reference has bit patterns that are not values:
+/// Only plain data can be on a device. A `bool`, a `char` or a reference has bit patterns that are
+/// not values:
 ///
 /// ```compile_fail,E0277
 /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -57,8 +59,8 @@ pub struct Buffer<T> {
 }
 
 impl<T: bytemuck::Pod> Buffer<T> {
-    /// An array whose content is still undefined: the caller enqueues an operation that writes all of it, on the same
-    /// stream, before anyone else sees it.
+    /// An array whose content is still undefined: the caller enqueues an operation that writes all
+    /// of it, on the same stream, before anyone else sees it.
     pub(crate) fn new(
         device: &Arc<DeviceState>,
         stream: &StreamState,
@@ -79,7 +81,8 @@ impl<T: bytemuck::Pod> Buffer<T> {
 array!(Buffer);
 
 impl<T> Buffer<T> {
-    /// The address on the device, for calls to other libraries. What they do with it is not tracked.
+    /// The address on the device, for calls to other libraries. What they do with it is not
+    /// tracked.
     #[must_use]
     pub fn as_raw(&self) -> DevicePtr {
         self.allocation.pointer

@@ -1,12 +1,15 @@
-//! The cache of device memory: blocks that nobody holds any more, kept for the next array of their size.
+//! The cache of device memory: blocks that nobody holds any more, kept for the next array of their
+//! size.
 //!
-//! Asking the driver's pool for memory and giving it back are two calls. A block that stays here costs none: it waits with
-//! the operations that may still use it, and becomes an array on a stream that is ordered after all of them, known from the
-//! tracker's clocks alone, so that nobody is made to wait for it. The new array begins with them as its history: a stream that
-//! is not ordered after them waits for them, on the device.
+//! Asking the driver's pool for memory and giving it back are two calls. A block that stays here
+//! costs none: it waits with the operations that may still use it, and becomes an array on a stream
+//! that is ordered after all of them, known from the tracker's clocks alone, so that nobody is made
+//! to wait for it. The new array begins with them as its history: a stream that is not ordered
+//! after them waits for them, on the device.
 //!
-//! Blocks are given out whole and for their own size. Splitting and joining them is what the pool below does: what is here
-//! for long without being asked for, or is too much, goes back there in stream order.
+//! Blocks are given out whole and for their own size. Splitting and joining them is what the pool
+//! below does: what is here for long without being asked for, or is too much, goes back there in
+//! stream order.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -163,8 +166,8 @@ impl Cache {
         self.count
     }
 
-    /// A block of exactly this size, if there is one whose uses are all `ordered` before what will use it; if not, what has
-    /// to go because nobody wants it.
+    /// A block of exactly this size, if there is one whose uses are all `ordered` before what will
+    /// use it; if not, what has to go because nobody wants it.
     pub(super) fn take(
         &mut self,
         bytes: u64,

@@ -24,8 +24,8 @@ impl<T: Pod> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// If the bytes are no whole number of elements of the other type, or not aligned for it. The array comes back with
-    /// the error.
+    /// If the bytes are no whole number of elements of the other type, or not aligned for it. The
+    /// array comes back with the error.
     #[allow(
         clippy::result_large_err,
         reason = "what comes back is as large when all goes well"
@@ -44,7 +44,8 @@ impl<T: Pod> Buffer<T> {
 }
 
 impl<'a, T: Pod> View<'a, T> {
-    /// The same part of the array as elements of another type, by the rules of [`bytemuck::cast_slice`].
+    /// The same part of the array as elements of another type, by the rules of
+    /// [`bytemuck::cast_slice`].
     ///
     /// # Errors
     ///
@@ -60,7 +61,8 @@ impl<'a, T: Pod> View<'a, T> {
 }
 
 impl<'a, T: Pod> ViewMut<'a, T> {
-    /// The same part of the array as elements of another type, by the rules of [`bytemuck::cast_slice_mut`].
+    /// The same part of the array as elements of another type, by the rules of
+    /// [`bytemuck::cast_slice_mut`].
     ///
     /// ```
     /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -72,8 +74,8 @@ impl<'a, T: Pod> ViewMut<'a, T> {
     ///
     /// # Errors
     ///
-    /// If the bytes are no whole number of elements of the other type, or not aligned for it. The view comes back with
-    /// the error.
+    /// If the bytes are no whole number of elements of the other type, or not aligned for it. The
+    /// view comes back with the error.
     #[track_caller]
     pub fn cast<U: Pod>(self) -> Result<ViewMut<'a, U>, Rejected<Self>> {
         match check::<T, U>(&self.span) {
@@ -86,7 +88,8 @@ impl<'a, T: Pod> ViewMut<'a, T> {
     }
 }
 
-/// An error unless the bytes are a whole number of `U`, and aligned for it. It has the caller's line.
+/// An error unless the bytes are a whole number of `U`, and aligned for it. It has the caller's
+/// line.
 #[track_caller]
 fn check<T: Pod, U: Pod>(span: &Span<'_>) -> Result<(), Misuse> {
     const {

@@ -40,7 +40,8 @@ impl DeferredFrees {
         std::mem::take(&mut *put_off)
     }
 
-    /// The stream on which memory is freed that several streams have used, made by `acquire` on first use.
+    /// The stream on which memory is freed that several streams have used, made by `acquire` on
+    /// first use.
     pub(crate) fn stream(
         &self,
         acquire: impl FnOnce() -> Result<Arc<StreamState>>,

@@ -5,8 +5,8 @@ use crate::{Device, Result};
 
 /// What a device's memory is used for, in bytes, as [`Device::memory`] found it.
 ///
-/// Millstream counts its own arrays, managed ones apart; the pool's and the device's figures are the driver's, and count what other libraries
-/// and programs do as well.
+/// Millstream counts its own arrays, managed ones apart; the pool's and the device's figures are
+/// the driver's, and count what other libraries and programs do as well.
 ///
 /// ```
 /// use millstream::Device;
@@ -24,8 +24,8 @@ use crate::{Device, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {
-    /// Bytes of the arrays that live. One that was dropped and is not kept counts until its free is enqueued, which is at once
-    /// unless another thread is in the middle of using its stream.
+    /// Bytes of the arrays that live. One that was dropped and is not kept counts until its free is
+    /// enqueued, which is at once unless another thread is in the middle of using its stream.
     pub allocated_bytes: u64,
     /// The most that `allocated_bytes` has been.
     pub allocated_peak_bytes: u64,
@@ -41,7 +41,8 @@ pub struct Memory {
     pub cache_hits: u64,
     /// How many were not, so that the device's pool was asked.
     pub cache_misses: u64,
-    /// Given out by the device's pool and not yet freed, what is kept included: by work on the device, unlike `allocated_bytes`.
+    /// Given out by the device's pool and not yet freed, what is kept included: by work on the
+    /// device, unlike `allocated_bytes`.
     pub used_bytes: u64,
     /// The most that `used_bytes` has been.
     pub used_peak_bytes: u64,
@@ -53,11 +54,14 @@ pub struct Memory {
     pub free_bytes: u64,
     /// All of the device's memory.
     pub total_bytes: u64,
-    /// Page-locked memory of the host: in [`Pinned`](crate::Pinned) arrays, in downloads that nobody has taken, and kept.
+    /// Page-locked memory of the host: in [`Pinned`](crate::Pinned) arrays, in downloads that
+    /// nobody has taken, and kept.
     pub page_locked_bytes: u64,
-    /// The part of `page_locked_bytes` that is kept: copies may still be using it, and whoever comes next will.
+    /// The part of `page_locked_bytes` that is kept: copies may still be using it, and whoever
+    /// comes next will.
     pub page_locked_kept_bytes: u64,
-    /// How much page-locked memory is made before what is kept is waited for: see [`Device::set_staging_limit`].
+    /// How much page-locked memory is made before what is kept is waited for: see
+    /// [`Device::set_staging_limit`].
     pub staging_limit_bytes: u64,
 }
 
@@ -71,8 +75,9 @@ impl Device {
         room::figures(self.state())
     }
 
-    /// Bounds the bytes of all arrays of the device together, those in managed memory apart, or lifts the bound. An allocation beyond it fails before
-    /// the driver is asked. Arrays that live already stay, even if they are more.
+    /// Bounds the bytes of all arrays of the device together, those in managed memory apart, or
+    /// lifts the bound. An allocation beyond it fails before the driver is asked. Arrays that live
+    /// already stay, even if they are more.
     ///
     /// ```
     /// use millstream::{Device, Error};
@@ -87,11 +92,12 @@ impl Device {
         self.state().memory().budget.set_limit(limit_bytes);
     }
 
-    /// Bounds the device memory that is kept when arrays are dropped, 1 GiB unless set; 0 keeps none.
+    /// Bounds the device memory that is kept when arrays are dropped, 1 GiB unless set; 0 keeps
+    /// none.
     ///
-    /// What is kept becomes the next array of exactly its size, without a call to the driver, on a stream that is ordered
-    /// after its last uses. What nobody wants for a while, or what is too much, is freed in stream order. Where the device
-    /// has no room, all of it is.
+    /// What is kept becomes the next array of exactly its size, without a call to the driver, on a
+    /// stream that is ordered after its last uses. What nobody wants for a while, or what is too
+    /// much, is freed in stream order. Where the device has no room, all of it is.
     ///
     /// ```
     /// let device = millstream::Device::simulated()?;
@@ -116,30 +122,34 @@ impl Device {
         );
     }
 
-    /// Bounds the page-locked memory of the host that Millstream makes for copies, 256 MiB unless set.
+    /// Bounds the page-locked memory of the host that Millstream makes for copies, 256 MiB unless
+    /// set.
     ///
-    /// Where more would be needed, memory that was used before is used again: uploads and downloads then block until the
-    /// device has finished with some that is large enough. A download that is larger than the limit lets its first
-    /// elements land before the last are submitted. Where none is large enough, or programs hold it all, as
-    /// [`Pinned`](crate::Pinned) arrays or as downloads not taken, more is made all the same. While the device is idle,
-    /// what is kept beyond the limit is given back to the system.
+    /// Where more would be needed, memory that was used before is used again: uploads and downloads
+    /// then block until the device has finished with some that is large enough. A download that is
+    /// larger than the limit lets its first elements land before the last are submitted. Where none
+    /// is large enough, or programs hold it all, as [`Pinned`](crate::Pinned) arrays or as
+    /// downloads not taken, more is made all the same. While the device is idle, what is kept
+    /// beyond the limit is given back to the system.
     ///
-    /// Copies of a MiB and more between this memory and a program's own are shared out to threads of the process, as many
-    /// as three of four of its cores, the calling thread among them, up to 12; or to as many as the environment variable
-    /// `MILLSTREAM_COPY_THREADS` said when the first of them was made. They sleep while there is nothing to copy.
+    /// Copies of a MiB and more between this memory and a program's own are shared out to threads
+    /// of the process, as many as three of four of its cores, the calling thread among them, up to
+    /// 12; or to as many as the environment variable `MILLSTREAM_COPY_THREADS` said when the first
+    /// of them was made. They sleep while there is nothing to copy.
     pub fn set_staging_limit(&self, limit_bytes: u64) {
         self.state().memory().staging.set_limit(limit_bytes);
     }
 
-    /// Sets how copies of pageable memory are cut and shared out: for measurements and tests. `false` if such a copy was
-    /// made already, or this was set before.
+    /// Sets how copies of pageable memory are cut and shared out: for measurements and tests.
+    /// `false` if such a copy was made already, or this was set before.
     #[doc(hidden)]
     pub fn set_tuning(&self, tuning: Tuning) -> bool {
         self.state().set_tuning(tuning)
     }
 
-    /// Gives memory that nobody uses back to the system: what is kept of dropped arrays, the pool's, and, while none of the device's streams has work,
-    /// page-locked memory. Otherwise that would make the caller wait for all of it (rule 30).
+    /// Gives memory that nobody uses back to the system: what is kept of dropped arrays, the
+    /// pool's, and, while none of the device's streams has work, page-locked memory. Otherwise that
+    /// would make the caller wait for all of it (rule 30).
     ///
     /// What was freed a moment ago may stay.
     ///

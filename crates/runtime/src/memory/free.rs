@@ -1,9 +1,10 @@
 //! Freeing device memory in stream order, behind every use, without ever making the caller wait.
 //!
-//! A free must come behind every use of the allocation (rule 32), and must not hold back work of a stream that has
-//! nothing to do with it. If one stream's tail is already behind all uses, the free goes there. Otherwise it goes to a
-//! stream of its own that waits for them. Where a lock is taken or a use is not yet submitted, the free is put off to
-//! the next submission, allocation or wait on the device.
+//! A free must come behind every use of the allocation (rule 32), and must not hold back work of a
+//! stream that has nothing to do with it. If one stream's tail is already behind all uses, the free
+//! goes there. Otherwise it goes to a stream of its own that waits for them. Where a lock is taken
+//! or a use is not yet submitted, the free is put off to the next submission, allocation or wait on
+//! the device.
 
 #![allow(unsafe_code, reason = "frees device memory")]
 
@@ -36,7 +37,8 @@ pub(crate) struct FreeingBlock {
     pub(super) reservation: Reservation,
 }
 
-/// Frees the memory once every use is over. Never blocks, never fails: on a lost device there is nothing to give back to.
+/// Frees the memory once every use is over. Never blocks, never fails: on a lost device there is
+/// nothing to give back to.
 pub(crate) fn release(device: &DeviceState, freed: FreeingBlock) {
     if let Err(freed) = try_free(device, freed) {
         device.memory().deferred.put_off(device, freed);
@@ -97,7 +99,8 @@ fn try_free(device: &DeviceState, mut freed: FreeingBlock) -> Result<(), Freeing
     free_apart(device, freed)
 }
 
-/// Frees at the stream's tail, if its lane is free and `ordered` finds that the tail is behind every use.
+/// Frees at the stream's tail, if its lane is free and `ordered` finds that the tail is behind
+/// every use.
 fn free_behind(
     device: &DeviceState,
     stream: &StreamState,
@@ -134,22 +137,25 @@ fn free_apart(device: &DeviceState, freed: FreeingBlock) -> Result<(), FreeingBl
 ///
 /// # Safety
 ///
-/// Context and stream are alive, the memory is the context's and was not freed, and no work that uses it is left.
+/// Context and stream are alive, the memory is the context's and was not freed, and no work that
+/// uses it is left.
 pub(crate) unsafe fn free_unused(queue: Queue<'_>, freed: FreeingBlock) -> Result<(), DriverError> {
     let pointer = freed.block.pointer;
     // SAFETY: this function's contract.
     unsafe { Free { pointer }.enqueue(queue) }
 }
 
-/// Makes the driver call. The caller holds the stream's lane, and every use is ordered before the stream's tail.
+/// Makes the driver call. The caller holds the stream's lane, and every use is ordered before the
+/// stream's tail.
 ///
-/// A call that fails is not made again, and its memory is lost if the driver did not take it: if it did, the address may
-/// be another allocation's by the second call. It counts as allocated for good.
+/// A call that fails is not made again, and its memory is lost if the driver did not take it: if it
+/// did, the address may be another allocation's by the second call. It counts as allocated for
+/// good.
 fn enqueue_free(device: &DeviceState, stream: &StreamState, freed: FreeingBlock) {
     let FreeingBlock { block, reservation } = freed;
     let pointer = block.pointer;
-    // SAFETY: the allocation's owner is gone, so that no later operation can use it; every use is ordered before this
-    // point of the stream; the device owns context and stream.
+    // SAFETY: the allocation's owner is gone, so that no later operation can use it; every use is
+    // ordered before this point of the stream; the device owns context and stream.
     let result = unsafe { Free { pointer }.enqueue(device.queue(stream)) };
     match device.checked(result) {
         Ok(()) => {

@@ -1,4 +1,5 @@
-//! Guards of memory that host and device share: the host's accesses to it, each behind what conflicts with it.
+//! Guards of memory that host and device share: the host's accesses to it, each behind what
+//! conflicts with it.
 
 use std::{
     fmt,
@@ -21,7 +22,8 @@ pub(super) fn wait_for_access(
     bytes: &Range<u64>,
     kind: AccessKind,
 ) -> Result<()> {
-    // No new operation can come meanwhile that is in the way: it would need the borrow that the caller holds.
+    // No new operation can come meanwhile that is in the way: it would need the borrow that the
+    // caller holds.
     for ticket in ledger.host_conflicts(bytes, kind) {
         if let Some(stream) = device.stream(ticket.stream) {
             wait_ticket(device, stream, ticket.sequence)?;
@@ -44,8 +46,9 @@ pub(super) async fn access(
     Ok(())
 }
 
-/// Elements of memory that host and device share, while no operation writes them: of [`Pinned`](crate::Pinned) or
-/// [`Managed`](crate::Managed) memory. The access ends where this is dropped.
+/// Elements of memory that host and device share, while no operation writes them: of
+/// [`Pinned`](crate::Pinned) or [`Managed`](crate::Managed) memory. The access ends where this is
+/// dropped.
 ///
 /// ```
 /// let pinned = millstream::Device::simulated()?.pinned::<u8>(3)?;
@@ -71,8 +74,9 @@ impl<T> Deref for HostRead<'_, T> {
     }
 }
 
-/// Elements of memory that host and device share, while no operation uses them: of [`Pinned`](crate::Pinned) or
-/// [`Managed`](crate::Managed) memory. The access ends where this is dropped.
+/// Elements of memory that host and device share, while no operation uses them: of
+/// [`Pinned`](crate::Pinned) or [`Managed`](crate::Managed) memory. The access ends where this is
+/// dropped.
 ///
 /// ```
 /// let mut pinned = millstream::Device::simulated()?.pinned::<u8>(3)?;

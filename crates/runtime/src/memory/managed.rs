@@ -25,11 +25,12 @@ use super::{
 };
 use crate::{Device, Misuse, Result, tracker::AccessKind};
 
-/// An array of `T` in memory that the host and the device both reach, at the same address; its pages move to whoever
-/// touches them (rule 49).
+/// An array of `T` in memory that the host and the device both reach, at the same address; its
+/// pages move to whoever touches them (rule 49).
 ///
-/// Made by [`Device::managed`]. Operations take it, or parts of it, like a [`Buffer`](crate::Buffer), and are ordered by
-/// what they touch; the host reaches it through guards, which wait for exactly the operations that are in their way.
+/// Made by [`Device::managed`]. Operations take it, or parts of it, like a
+/// [`Buffer`](crate::Buffer), and are ordered by what they touch; the host reaches it through
+/// guards, which wait for exactly the operations that are in their way.
 ///
 /// ```
 /// use millstream::Device;
@@ -60,7 +61,8 @@ pub struct Managed<T> {
     element: PhantomData<T>,
 }
 
-/// How managed memory is going to be used. A hint for the driver: no advice changes a value (rule 51).
+/// How managed memory is going to be used. A hint for the driver: no advice changes a value (rule
+/// 51).
 ///
 /// ```
 /// use millstream::{Advice, Device};
@@ -80,7 +82,8 @@ pub enum Advice {
     PreferHost,
     /// It may stay where it is.
     PreferNothing,
-    /// Whether it is to be mapped on the device wherever it is, so that no access of the device faults.
+    /// Whether it is to be mapped on the device wherever it is, so that no access of the device
+    /// faults.
     AccessedByDevice(bool),
     /// Whether it is to be mapped on the host wherever it is.
     AccessedByHost(bool),
@@ -91,8 +94,9 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// If the device has no managed memory that the host may touch while kernels run (rule 50), the elements need an
-    /// alignment of more than 256 bytes, there is not enough memory, or the device is lost.
+    /// If the device has no managed memory that the host may touch while kernels run (rule 50), the
+    /// elements need an alignment of more than 256 bytes, there is not enough memory, or the device
+    /// is lost.
     #[track_caller]
     pub fn managed<T: Pod>(&self, len: usize) -> Result<Managed<T>> {
         let location = Location::caller();
@@ -129,7 +133,8 @@ impl<T: Pod> Managed<T> {
         self.read_range(..)
     }
 
-    /// A part of the array, for the host to read. Waits until the operations that write any of it are done.
+    /// A part of the array, for the host to read. Waits until the operations that write any of it
+    /// are done.
     ///
     /// # Errors
     ///
@@ -151,7 +156,8 @@ impl<T: Pod> Managed<T> {
         Ok(unsafe { readable(&part, location) })
     }
 
-    /// As [`read_range`](Self::read_range), for tasks: awaits the operations instead of blocking the thread.
+    /// As [`read_range`](Self::read_range), for tasks: awaits the operations instead of blocking
+    /// the thread.
     ///
     /// ```
     /// # pollster::block_on(async {
@@ -188,7 +194,8 @@ impl<T: Pod> Managed<T> {
         }
     }
 
-    /// The whole array, for the host to read and write. Waits until all operations that use it are done.
+    /// The whole array, for the host to read and write. Waits until all operations that use it are
+    /// done.
     ///
     /// # Errors
     ///
@@ -198,7 +205,8 @@ impl<T: Pod> Managed<T> {
         self.write_range(..)
     }
 
-    /// A part of the array, for the host to read and write. Waits until all operations that use any of it are done.
+    /// A part of the array, for the host to read and write. Waits until all operations that use any
+    /// of it are done.
     ///
     /// # Errors
     ///
@@ -221,7 +229,8 @@ impl<T: Pod> Managed<T> {
         Ok(unsafe { writable(part, location) })
     }
 
-    /// As [`write_range`](Self::write_range), for tasks: awaits the operations instead of blocking the thread.
+    /// As [`write_range`](Self::write_range), for tasks: awaits the operations instead of blocking
+    /// the thread.
     ///
     /// # Errors
     ///
@@ -269,8 +278,9 @@ unsafe fn readable<'a, T: Pod>(
         "read",
         location,
     );
-    // SAFETY: nothing writes the part, and what would needs a `&mut` to the array, which this borrow of it excludes. Its
-    // elements are aligned (`managed` checked the first), mapped for the host as well, and any bits are a `T`.
+    // SAFETY: nothing writes the part, and what would needs a `&mut` to the array, which this
+    // borrow of it excludes. Its elements are aligned (`managed` checked the first), mapped for the
+    // host as well, and any bits are a `T`.
     let elements = unsafe { slice::from_raw_parts(first, part.len()) };
     HostRead {
         elements,
@@ -296,8 +306,9 @@ unsafe fn writable<'a, T: Pod>(
         "write",
         location,
     );
-    // SAFETY: nothing uses the part, and what would needs a borrow of the array, which this mutable one excludes. Its
-    // elements are aligned (`managed` checked the first), mapped for the host as well, and any bits are a `T`.
+    // SAFETY: nothing uses the part, and what would needs a borrow of the array, which this mutable
+    // one excludes. Its elements are aligned (`managed` checked the first), mapped for the host as
+    // well, and any bits are a `T`.
     let elements = unsafe { slice::from_raw_parts_mut(first, part.len()) };
     HostWrite {
         elements,
@@ -317,7 +328,8 @@ fn elements_at<T>(span: &Span<'_>) -> *mut T {
 array!(Managed);
 
 impl<T> Managed<T> {
-    /// Tells the driver how the array is going to be used. Takes effect at once, and waits for nothing.
+    /// Tells the driver how the array is going to be used. Takes effect at once, and waits for
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -343,7 +355,8 @@ impl<T> Managed<T> {
             }
         };
         let Range { start, end } = self.span().bytes;
-        // SAFETY: the device's context is alive, and the range is this allocation, which is managed.
+        // SAFETY: the device's context is alive, and the range is this allocation, which is
+        // managed.
         device.checked(unsafe {
             device
                 .driver
@@ -351,7 +364,8 @@ impl<T> Managed<T> {
         })
     }
 
-    /// The address on the device and on the host, for calls to other libraries. What they do with it is not tracked.
+    /// The address on the device and on the host, for calls to other libraries. What they do with
+    /// it is not tracked.
     #[must_use]
     pub fn as_raw(&self) -> DevicePtr {
         self.allocation.pointer

@@ -1,4 +1,5 @@
-//! Memory: buffers on the device, pinned memory on the host, views of both, and the pools behind them.
+//! Memory: buffers on the device, pinned memory on the host, views of both, and the pools behind
+//! them.
 
 mod alignment;
 mod allocation;

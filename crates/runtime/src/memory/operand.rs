@@ -9,8 +9,8 @@ pub(super) mod sealed {
 }
 use sealed::Sealed;
 
-/// An array on the device that an operation may read: `&Buffer<T>`, `&mut Buffer<T>`, [`View`], [`ViewMut`], and
-/// references and the standard library's smart pointers to these.
+/// An array on the device that an operation may read: `&Buffer<T>`, `&mut Buffer<T>`, [`View`],
+/// [`ViewMut`], and references and the standard library's smart pointers to these.
 ///
 /// ```
 /// use std::{rc::Rc, sync::Arc};
@@ -40,8 +40,8 @@ pub trait ReadOperand<T>: Sealed {
     fn place(&self) -> Place<'_>;
 }
 
-/// An array on the device that an operation may read and write: `&mut Buffer<T>`, `&mut Box<Buffer<T>>`, [`ViewMut`] and
-/// `&mut ViewMut`.
+/// An array on the device that an operation may read and write: `&mut Buffer<T>`,
+/// `&mut Box<Buffer<T>>`, [`ViewMut`] and `&mut ViewMut`.
 ///
 /// ```
 /// fn length<T>(operand: impl millstream::WriteOperand<T>) -> usize {

@@ -1,10 +1,11 @@
-//! What can only be given back while the device is idle: managed memory, vectors that were page-locked, and what a device
-//! leaves that is closed while others have its context open.
+//! What can only be given back while the device is idle: managed memory, vectors that were
+//! page-locked, and what a device leaves that is closed while others have its context open.
 //!
-//! `cuMemFree`, `cuMemFreeHost` and `cuMemHostUnregister` make the host wait for everything that the device has to do
-//! (rule 30), and a module must not go while a kernel of it runs. So what nobody holds any more is parked here, with the
-//! operations that may still use it, until the device is seen idle. Managed memory is given out again before that, once
-//! those operations are done.
+//! `cuMemFree`, `cuMemFreeHost` and `cuMemHostUnregister` make the host wait for everything that
+//! the device has to do (rule 30), and a module must not go while a kernel of it runs. So what
+//! nobody holds any more is parked here, with the operations that may still use it, until the
+//! device is seen idle. Managed memory is given out again before that, once those operations are
+//! done.
 
 #![allow(
     unsafe_code,
@@ -21,7 +22,8 @@ use smallvec::SmallVec;
 use super::{staging::Block, touch::Touch};
 use crate::{Rejected, context::DeviceState, disposal::log, future::is_over, tracker::Ticket};
 
-/// A vector's memory, page-locked. Dropping this keeps it so for ever: it must not be freed while it is.
+/// A vector's memory, page-locked. Dropping this keeps it so for ever: it must not be freed while
+/// it is.
 #[derive(Debug)]
 pub(crate) struct Registered {
     pub(crate) pointer: NonNull<u8>,
@@ -36,7 +38,8 @@ unsafe impl Send for Registered {}
 unsafe impl Sync for Registered {}
 
 impl Registered {
-    /// Page-locks a vector's elements, of which there are some; gives the vector back if that fails.
+    /// Page-locks a vector's elements, of which there are some; gives the vector back if that
+    /// fails.
     pub(crate) fn lock<T: Pod>(
         device: &DeviceState,
         source: Vec<T>,
@@ -49,7 +52,8 @@ impl Registered {
             element: Layout::new::<T>(),
         };
         let bytes = registered.bytes();
-        // SAFETY: the vector's elements are memory of this process, and stay where they are until they are unlocked.
+        // SAFETY: the vector's elements are memory of this process, and stay where they are until
+        // they are unlocked.
         let locked = unsafe {
             device
                 .driver
@@ -72,7 +76,8 @@ impl Registered {
         driver: &dyn Driver,
         context: ContextHandle,
     ) -> Result<(), millstream_driver::DriverError> {
-        // SAFETY: it was registered in this context, and by this function's contract nothing uses it.
+        // SAFETY: it was registered in this context, and by this function's contract nothing uses
+        // it.
         unsafe { driver.host_unregister(context, self.pointer) }
     }
 
@@ -82,7 +87,8 @@ impl Registered {
     ///
     /// The vector's type is `Vec<T>`.
     unsafe fn into_vec<T: Pod>(self) -> Vec<T> {
-        // SAFETY: these are the parts of a vector, which nobody else has, of this type by this function's contract.
+        // SAFETY: these are the parts of a vector, which nobody else has, of this type by this
+        // function's contract.
         unsafe { Vec::from_raw_parts(self.pointer.cast().as_ptr(), self.len, self.capacity) }
     }
 
@@ -91,7 +97,8 @@ impl Registered {
         let layout =
             Layout::from_size_align(self.capacity * self.element.size(), self.element.align())
                 .expect("the layout of a vector that was");
-        // SAFETY: the vector's memory came from the global allocator with this layout, and nobody else has it.
+        // SAFETY: the vector's memory came from the global allocator with this layout, and nobody
+        // else has it.
         unsafe { std::alloc::dealloc(self.pointer.as_ptr(), layout) };
     }
 }
@@ -161,7 +168,8 @@ impl Parked {
         self.entries.lock().extend(entries);
     }
 
-    /// Managed memory of exactly `bytes` bytes that nothing uses any more, if there is some. Never blocks.
+    /// Managed memory of exactly `bytes` bytes that nothing uses any more, if there is some. Never
+    /// blocks.
     pub(crate) fn take_managed(&self, device: &DeviceState, bytes: usize) -> Option<DevicePtr> {
         let mut in_use = Vec::new();
         let mut found = None;
@@ -197,8 +205,8 @@ impl Parked {
                 // SAFETY: it came from this context, and with the device idle nothing uses it.
                 Thing::Managed { pointer, .. } => unsafe { driver.mem_free(context, pointer) },
                 Thing::PageLocked(block) => block.free(driver, context),
-                // SAFETY: it came from this context, no kernel runs, and every function of it kept the device open that
-                // left it.
+                // SAFETY: it came from this context, no kernel runs, and every function of it kept
+                // the device open that left it.
                 Thing::Module(module) => unsafe { driver.module_unload(context, module) },
                 Thing::Registered(registered) => {
                     let unlocked = registered.unlock(driver, context);
@@ -230,8 +238,8 @@ impl Parked {
     }
 }
 
-/// Gives a registered vector back to its owner: the vector itself if the device is idle, so that unlocking it does not
-/// wait, or else a copy; the vector is then parked.
+/// Gives a registered vector back to its owner: the vector itself if the device is idle, so that
+/// unlocking it does not wait, or else a copy; the vector is then parked.
 ///
 /// # Safety
 ///
@@ -251,7 +259,8 @@ pub(crate) unsafe fn unregister<T: Pod>(
         // SAFETY: by this function's contract.
         return unsafe { registered.into_vec() };
     }
-    // SAFETY: the memory holds so many elements of this type, and nothing writes them, by this function's contract.
+    // SAFETY: the memory holds so many elements of this type, and nothing writes them, by this
+    // function's contract.
     let elements =
         unsafe { std::slice::from_raw_parts(registered.pointer.cast().as_ptr(), registered.len) };
     let copy = {

@@ -1,4 +1,5 @@
-//! `Pinned<T>`: page-locked memory of the host that copies use directly, and that nobody can touch meanwhile.
+//! `Pinned<T>`: page-locked memory of the host that copies use directly, and that nobody can touch
+//! meanwhile.
 
 #![allow(
     unsafe_code,
@@ -22,9 +23,10 @@ use crate::{
 
 /// An array of `T` in page-locked host memory.
 ///
-/// Copies between it and the device run without staging and without holding up the host (rule 7). Each is tracked: the
-/// guards of [`read`](Self::read) and [`write`](Self::write) wait for exactly the copies that are in their way, so that
-/// nothing is seen before it has arrived or changed before it has left.
+/// Copies between it and the device run without staging and without holding up the host (rule 7).
+/// Each is tracked: the guards of [`read`](Self::read) and [`write`](Self::write) wait for exactly
+/// the copies that are in their way, so that nothing is seen before it has arrived or changed
+/// before it has left.
 ///
 /// ```
 /// use millstream::Device;
@@ -81,8 +83,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// If so much memory cannot be page-locked, the elements need an alignment of more than 256 bytes, or the
-    /// device is lost.
+    /// If so much memory cannot be page-locked, the elements need an alignment of more than 256
+    /// bytes, or the device is lost.
     #[track_caller]
     pub fn pinned<T: Pod>(&self, len: usize) -> Result<Pinned<T>> {
         Pinned::zeroed(self.state(), len, Location::caller())
@@ -131,11 +133,11 @@ impl<T: Pod> Pinned<T> {
         Ok(Self::of(device, block.map(Memory::Pool), len))
     }
 
-    /// Page-locks a vector's memory, so that copies use it directly. That takes some hundred microseconds and more: worth
-    /// it for memory that is used often.
+    /// Page-locks a vector's memory, so that copies use it directly. That takes some hundred
+    /// microseconds and more: worth it for memory that is used often.
     ///
-    /// When the array is dropped, the vector's memory is freed once nothing uses it and the device is idle; see
-    /// [`into_vec`](Self::into_vec) for another end.
+    /// When the array is dropped, the vector's memory is freed once nothing uses it and the device
+    /// is idle; see [`into_vec`](Self::into_vec) for another end.
     ///
     /// ```
     /// use millstream::{Device, Pinned};
@@ -151,7 +153,8 @@ impl<T: Pod> Pinned<T> {
     ///
     /// # Errors
     ///
-    /// If the memory cannot be page-locked, a part of it already is, or the device is lost. The vector is in the error.
+    /// If the memory cannot be page-locked, a part of it already is, or the device is lost. The
+    /// vector is in the error.
     #[track_caller]
     pub fn register(device: &Device, source: Vec<T>) -> Result<Self, Rejected<Vec<T>>> {
         let device = device.state();
@@ -180,9 +183,10 @@ impl<T: Pod> Pinned<T> {
         }
     }
 
-    /// The elements as a vector, once the copies that use the array are done. Of registered memory that is the vector
-    /// itself if the device has nothing else to do, since unlocking its memory would wait for that (rule 30); otherwise,
-    /// and of memory that was never a vector, it is a copy.
+    /// The elements as a vector, once the copies that use the array are done. Of registered memory
+    /// that is the vector itself if the device has nothing else to do, since unlocking its memory
+    /// would wait for that (rule 30); otherwise, and of memory that was never a vector, it is a
+    /// copy.
     ///
     /// # Errors
     ///
@@ -193,8 +197,8 @@ impl<T: Pod> Pinned<T> {
         match self.memory.take() {
             None => Ok(Vec::new()),
             Some(Memory::Registered(registered)) => {
-                // SAFETY: the copies are done, and new ones would need this array. The vector is the one that was
-                // registered.
+                // SAFETY: the copies are done, and new ones would need this array. The vector is
+                // the one that was registered.
                 Ok(unsafe { unregister(&self.device, registered, Location::caller()) })
             }
             Some(pool) => {
@@ -204,7 +208,8 @@ impl<T: Pod> Pinned<T> {
         }
     }
 
-    /// The array, to read. Waits until the copies that write it are done; those that only read it go on beside.
+    /// The array, to read. Waits until the copies that write it are done; those that only read it
+    /// go on beside.
     ///
     /// # Errors
     ///
@@ -275,8 +280,9 @@ impl<T: Pod> Pinned<T> {
         let bytes = self.len * size_of::<T>();
         let pointer = self.elements().cast::<u8>();
         let touch = Touch::reads(&self.device.driver, pointer, bytes, "read", location);
-        // SAFETY: nothing writes it, and what would needs a `&mut` to this, which the guard's borrow excludes. There are
-        // `len` elements, aligned as they must be (`zeroed` checked a block, a vector is), and any bits are a `T`.
+        // SAFETY: nothing writes it, and what would needs a `&mut` to this, which the guard's
+        // borrow excludes. There are `len` elements, aligned as they must be (`zeroed` checked a
+        // block, a vector is), and any bits are a `T`.
         let elements = unsafe { slice::from_raw_parts(self.elements(), self.len) };
         HostRead {
             elements,
@@ -291,8 +297,9 @@ impl<T: Pod> Pinned<T> {
         let bytes = self.len * size_of::<T>();
         let pointer = self.elements().cast::<u8>();
         let touch = Touch::writes(&self.device.driver, pointer, bytes, "write", location);
-        // SAFETY: nothing uses it, and what would needs a borrow of this, which the guard's excludes. There are `len`
-        // elements, aligned as they must be (as in `readable`), and any bits are a `T`.
+        // SAFETY: nothing uses it, and what would needs a borrow of this, which the guard's
+        // excludes. There are `len` elements, aligned as they must be (as in `readable`), and any
+        // bits are a `T`.
         let elements = unsafe { slice::from_raw_parts_mut(self.elements(), self.len) };
         HostWrite {
             elements,
@@ -388,7 +395,8 @@ pub struct PinnedPlace<'a> {
     pub(crate) alive: &'a Arc<()>,
 }
 
-// SAFETY: a place is an address; who may touch what is there, and when, is decided by tickets, not by threads.
+// SAFETY: a place is an address; who may touch what is there, and when, is decided by tickets, not
+// by threads.
 unsafe impl Send for PinnedPlace<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for PinnedPlace<'_> {}

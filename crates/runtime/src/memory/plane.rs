@@ -18,8 +18,8 @@ use crate::{Misuse, Problem, Result};
 /// A rectangle of an array to read: rows of elements at equal distances, in a
 /// [`Buffer`](crate::Buffer) or in [`Pinned`](crate::Pinned) memory.
 ///
-/// Operations on rectangles wait for each other if these share a byte, and only then: the left half of an image and
-/// its right half are used side by side, though their rows alternate in memory.
+/// Operations on rectangles wait for each other if these share a byte, and only then: the left half
+/// of an image and its right half are used side by side, though their rows alternate in memory.
 ///
 /// ```
 /// use millstream::Device;
@@ -223,7 +223,8 @@ impl<'a, T> PlaneMut<'a, T> {
         })
     }
 
-    /// A rectangle within this one, to write. Of a [`reborrow`](Self::reborrow) if this one is needed again.
+    /// A rectangle within this one, to write. Of a [`reborrow`](Self::reborrow) if this one is
+    /// needed again.
     ///
     /// # Errors
     ///
@@ -275,8 +276,8 @@ impl<'a, T> PlaneMut<'a, T> {
         )
     }
 
-    /// This rectangle in tiles of `tile_rows` by `tile_cols`, those at the lower and right edge perhaps smaller: row by
-    /// row, from left to right.
+    /// This rectangle in tiles of `tile_rows` by `tile_cols`, those at the lower and right edge
+    /// perhaps smaller: row by row, from left to right.
     ///
     /// ```
     /// # let stream = millstream::Device::simulated()?.stream()?;

@@ -1,9 +1,11 @@
-//! Room for an allocation: what to do when the device has none, and how to give back what nobody uses.
+//! Room for an allocation: what to do when the device has none, and how to give back what nobody
+//! uses.
 //!
-//! Memory that is full may be about to be freed: by frees that were put off, and by frees that their streams have not got
-//! to. The first are tried again. Behind the second an event is recorded, and whenever one of them completes, the
-//! allocation is tried again; so nobody waits for a stream that frees nothing, and for a stream that does only as long as
-//! there is no room without it. If all that could come would not be enough, nobody waits at all.
+//! Memory that is full may be about to be freed: by frees that were put off, and by frees that
+//! their streams have not got to. The first are tried again. Behind the second an event is
+//! recorded, and whenever one of them completes, the allocation is tried again; so nobody waits for
+//! a stream that frees nothing, and for a stream that does only as long as there is no room without
+//! it. If all that could come would not be enough, nobody waits at all.
 
 #![allow(
     unsafe_code,
@@ -42,7 +44,8 @@ impl Drop for Fence<'_> {
 }
 
 impl Fence<'_> {
-    /// Whether the frees in front are done; if so, they count as seen, by us and by the driver (rules 34 and 36).
+    /// Whether the frees in front are done; if so, they count as seen, by us and by the driver
+    /// (rules 34 and 36).
     fn is_passed(&self) -> Result<bool> {
         let device = self.device;
         // SAFETY: the fence holds the event.
@@ -116,7 +119,8 @@ impl<'a> Reclaiming<'a> {
 ///
 /// # Errors
 ///
-/// [`Error::OutOfMemory`] if there is no room and none is to come; and whatever `attempt` fails with.
+/// [`Error::OutOfMemory`] if there is no room and none is to come; and whatever `attempt` fails
+/// with.
 pub(super) fn find<T>(
     device: &DeviceState,
     bytes: u64,
@@ -195,8 +199,8 @@ fn trim_pool(device: &DeviceState) -> Result<()> {
     device.checked(unsafe { device.driver.pool_trim(device.pool, 0) })
 }
 
-/// Gives back what nobody uses: device memory whose frees are done, or will be in a moment, and page-locked memory if the
-/// device is idle.
+/// Gives back what nobody uses: device memory whose frees are done, or will be in a moment, and
+/// page-locked memory if the device is idle.
 pub(super) fn trim(device: &DeviceState) -> Result<()> {
     cache::empty(device);
     let mut reclaiming = Reclaiming::new(device);

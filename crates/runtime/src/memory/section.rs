@@ -1,9 +1,9 @@
 //! Blocks that small uploads of one stream share, one behind the other.
 //!
-//! A block of its own for each would cost a search in the pool, a question to the driver whether it is free, and, on a
-//! stream that is never idle, a new block. Of a section only the end is asked about: the section goes back to its pool
-//! with the last ticket of the uploads that it was for. Whoever has a part of a section holds the section; who lets go of
-//! it last gives it back.
+//! A block of its own for each would cost a search in the pool, a question to the driver whether it
+//! is free, and, on a stream that is never idle, a new block. Of a section only the end is asked
+//! about: the section goes back to its pool with the last ticket of the uploads that it was for.
+//! Whoever has a part of a section holds the section; who lets go of it last gives it back.
 
 use std::sync::{
     Arc,
@@ -89,7 +89,8 @@ fn give_up(section: Arc<Section>, stream: &StreamState, pool: &StagingPool) {
     }
 }
 
-/// A part of a section, until it is dropped: its owner's alone, unless the operation that uses it is enqueued by then.
+/// A part of a section, until it is dropped: its owner's alone, unless the operation that uses it
+/// is enqueued by then.
 pub(crate) struct Carved<'a> {
     device: &'a DeviceState,
     stream: &'a StreamState,
@@ -138,8 +139,8 @@ impl<'a> Carved<'a> {
         if let Some(Filling { section, .. }) = full {
             let last = Sequence::of(section.last.load(Ordering::Acquire));
             if !stream.is_done(last) {
-                // So that it can be told when the section is free, should the stream never be idle. If that fails, it
-                // is told later.
+                // So that it can be told when the section is free, should the stream never be idle.
+                // If that fails, it is told later.
                 point_behind(device, stream, last).ok();
             }
             give_up(section, stream, &device.memory().staging);
@@ -178,7 +179,8 @@ impl Drop for Carved<'_> {
         let Some(section) = self.section.take() else {
             return;
         };
-        // A call that failed, or panicked, may have enqueued the copy all the same. Its ticket counts as submitted by now.
+        // A call that failed, or panicked, may have enqueued the copy all the same. Its ticket
+        // counts as submitted by now.
         let sequence = self
             .used_by
             .unwrap_or_else(|| self.stream.shared.lock().points.submitted());

@@ -14,7 +14,8 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// The shape of an array of `len` elements that is nothing but its rows. An error has the caller's line.
+    /// The shape of an array of `len` elements that is nothing but its rows. An error has the
+    /// caller's line.
     #[track_caller]
     fn whole(rows: usize, cols: usize, len: usize) -> Result<Self, Misuse> {
         if rows.checked_mul(cols) == Some(len) {
@@ -28,8 +29,8 @@ impl Shape {
         Err(misuse.at(Location::caller()))
     }
 
-    /// The shape of rows that begin `pitch` elements apart, the first at the start of an array of `len` elements. An error
-    /// has the caller's line.
+    /// The shape of rows that begin `pitch` elements apart, the first at the start of an array of
+    /// `len` elements. An error has the caller's line.
     #[track_caller]
     fn pitched(
         operation: &'static str,
@@ -61,8 +62,8 @@ impl Shape {
     }
 }
 
-/// An error, with the caller's line, unless `rows` rows of `cols` elements that begin `pitch` elements apart fit in `len`
-/// elements.
+/// An error, with the caller's line, unless `rows` rows of `cols` elements that begin `pitch`
+/// elements apart fit in `len` elements.
 #[track_caller]
 pub(crate) fn check_rows(
     operation: &'static str,
@@ -110,7 +111,8 @@ impl<'a, T> ViewMut<'a, T> {
         Ok(PlaneMut::of_span(self.span, shape))
     }
 
-    /// Of these elements, `rows` rows of `cols` elements that begin `pitch` elements apart, to write.
+    /// Of these elements, `rows` rows of `cols` elements that begin `pitch` elements apart, to
+    /// write.
     ///
     /// # Errors
     ///
@@ -148,7 +150,8 @@ impl<T> Buffer<T> {
         self.view_mut().plane_mut(rows, cols)
     }
 
-    /// Of the array, `rows` rows of `cols` elements that begin `pitch` elements apart, the first at its start.
+    /// Of the array, `rows` rows of `cols` elements that begin `pitch` elements apart, the first at
+    /// its start.
     ///
     /// ```
     /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -214,7 +217,8 @@ impl<T> Pinned<T> {
         Ok(PlaneMut::of(Base::Pinned(self.place()), 0, true, shape))
     }
 
-    /// Of the array, `rows` rows of `cols` elements that begin `pitch` elements apart, the first at its start.
+    /// Of the array, `rows` rows of `cols` elements that begin `pitch` elements apart, the first at
+    /// its start.
     ///
     /// # Errors
     ///

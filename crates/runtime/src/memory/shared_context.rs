@@ -1,9 +1,10 @@
-//! Contexts that several devices share: one that is closing and one opened meanwhile, or devices of two drivers.
+//! Contexts that several devices share: one that is closing and one opened meanwhile, or devices of
+//! two drivers.
 //!
-//! Freeing page-locked memory waits for all work of a context (rule 30), and keeps threads that submit some from doing so
-//! meanwhile. A device that is closed waits for its own work alone. So what only an idle context could give back goes to
-//! another device that has it open, or else to the last of those that are closing, too, which frees it; nobody opens one
-//! until that is done.
+//! Freeing page-locked memory waits for all work of a context (rule 30), and keeps threads that
+//! submit some from doing so meanwhile. A device that is closed waits for its own work alone. So
+//! what only an idle context could give back goes to another device that has it open, or else to
+//! the last of those that are closing, too, which frees it; nobody opens one until that is done.
 
 #![allow(unsafe_code, reason = "queries streams of devices that are open")]
 
@@ -25,8 +26,8 @@ pub(crate) struct SharedContext {
 struct Members {
     /// The devices that have the context open.
     open: Vec<Weak<DeviceState>>,
-    /// How many have it open or are closing, and so may have work there. One that had to leave its work and what that uses
-    /// to the process counts as well.
+    /// How many have it open or are closing, and so may have work there. One that had to leave its
+    /// work and what that uses to the process counts as well.
     count: usize,
     /// What those have left that are closed, for the last of those that are closing.
     left: Parked,
@@ -69,14 +70,16 @@ impl SharedContext {
         shared
     }
 
-    /// Enters a device that has the context open. Blocks while what another has left is being freed.
+    /// Enters a device that has the context open. Blocks while what another has left is being
+    /// freed.
     pub(crate) fn join(&self, state: &Arc<DeviceState>) {
         let mut members = self.members.lock();
         members.open.push(Arc::downgrade(state));
         members.count += 1;
     }
 
-    /// All who may use the context, until this is dropped; `None` if one of them is closing, or is just being opened.
+    /// All who may use the context, until this is dropped; `None` if one of them is closing, or is
+    /// just being opened.
     pub(crate) fn all(&self) -> Option<All<'_>> {
         let mut members = self.members.try_lock()?;
         let states = members.open();
@@ -110,9 +113,10 @@ impl All<'_> {
 }
 
 impl DeviceState {
-    /// Runs `body` while the device is idle and no operation can be submitted; or not at all if some stream has work or
-    /// is in use. The streams are those of all who have the context open; what other libraries do there is not known.
-    /// Those who submit wait for `body`, which gets a function that says whether a ticket is done.
+    /// Runs `body` while the device is idle and no operation can be submitted; or not at all if
+    /// some stream has work or is in use. The streams are those of all who have the context open;
+    /// what other libraries do there is not known. Those who submit wait for `body`, which gets a
+    /// function that says whether a ticket is done.
     pub(crate) fn while_idle(&self, body: impl FnOnce(&dyn Fn(Ticket) -> bool)) -> Result<()> {
         self.check_alive()?;
         // Checked when all locks are free again.
@@ -154,7 +158,8 @@ impl DeviceState {
     }
 }
 
-/// A device that is none of those who have the context open any more. While this is there nobody opens it.
+/// A device that is none of those who have the context open any more. While this is there nobody
+/// opens it.
 pub(crate) struct Leaving<'a> {
     members: MutexGuard<'a, Members>,
     // Second, as above.
@@ -168,8 +173,8 @@ impl<'a> Leaving<'a> {
         Self { members, states }
     }
 
-    /// Leaves what only an idle context can give back to those who may have work there. If there is none, it comes back, with
-    /// what others have left: the context is idle.
+    /// Leaves what only an idle context can give back to those who may have work there. If there is
+    /// none, it comes back, with what others have left: the context is idle.
     pub(crate) fn leave(&mut self, own: Parked) -> Option<Parked> {
         let left = &mut self.members.left;
         left.inherit(own);

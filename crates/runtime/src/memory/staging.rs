@@ -1,7 +1,9 @@
-//! The pool of page-locked host memory: for uploads and downloads on their way, and behind [`Pinned`](crate::Pinned).
+//! The pool of page-locked host memory: for uploads and downloads on their way, and behind
+//! [`Pinned`](crate::Pinned).
 //!
-//! A block that is given back while a copy may still use it comes with that copy's tickets, and is not handed out again
-//! before they are done. Nothing is freed while the device has work: `cuMemFreeHost` would wait for all of it (rule 30).
+//! A block that is given back while a copy may still use it comes with that copy's tickets, and is
+//! not handed out again before they are done. Nothing is freed while the device has work:
+//! `cuMemFreeHost` would wait for all of it (rule 30).
 
 #![allow(unsafe_code, reason = "allocates and frees page-locked memory")]
 
@@ -19,10 +21,12 @@ use crate::{
     tracker::{StreamId, Ticket},
 };
 
-/// How much may be allocated, unless someone says otherwise, before a block is waited for rather than made.
+/// How much may be allocated, unless someone says otherwise, before a block is waited for rather
+/// than made.
 const LIMIT_BYTES_DEFAULT: u64 = 256 << 20;
 
-/// Page-locked host memory of `bytes` bytes, owned by whoever holds this until it is given back to its pool.
+/// Page-locked host memory of `bytes` bytes, owned by whoever holds this until it is given back to
+/// its pool.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) pointer: NonNull<u8>,
@@ -40,13 +44,15 @@ impl Block {
         DevicePtr::from_raw(self.pointer.as_ptr().addr() as u64)
     }
 
-    /// Frees the memory, which nothing uses any more. The device is idle, so this does not wait (rule 30).
+    /// Frees the memory, which nothing uses any more. The device is idle, so this does not wait
+    /// (rule 30).
     pub(super) fn free(
         self,
         driver: &dyn Driver,
         context: ContextHandle,
     ) -> Result<(), DriverError> {
-        // SAFETY: the block came from this context, and by this function's contract nothing uses it.
+        // SAFETY: the block came from this context, and by this function's contract nothing uses
+        // it.
         unsafe { driver.host_free(context, self.pointer) }
     }
 }
@@ -175,7 +181,8 @@ impl StagingPool {
         reserved.allocate(device)
     }
 
-    /// As [`take`](Self::take), but never blocks: `None` where that would, or would go beyond the limit.
+    /// As [`take`](Self::take), but never blocks: `None` where that would, or would go beyond the
+    /// limit.
     pub(crate) fn try_take(&self, device: &DeviceState, bytes: usize) -> Result<Option<Block>> {
         self.take_within(device, block_size(device, bytes)?)
     }
@@ -261,8 +268,8 @@ impl StagingPool {
             }
             let mut sizes = self.sizes.lock();
             let blocks = sizes.returned.get(&size);
-            // Another thread may have been faster, and may have given the block back with other uses: tickets are never
-            // used again, so equal uses are the ones asked about.
+            // Another thread may have been faster, and may have given the block back with other
+            // uses: tickets are never used again, so equal uses are the ones asked about.
             let at = blocks.and_then(|blocks| {
                 blocks.iter().position(|returned| {
                     returned.block.pointer == pointer && returned.uses == *uses
@@ -275,8 +282,9 @@ impl StagingPool {
         Ok(None)
     }
 
-    /// The blocks of these sizes that are worth asking about, smallest first: of each size the oldest that each stream
-    /// uses, among the `look_at` oldest. One stream's may be held up while another's are over.
+    /// The blocks of these sizes that are worth asking about, smallest first: of each size the
+    /// oldest that each stream uses, among the `look_at` oldest. One stream's may be held up while
+    /// another's are over.
     fn candidates(&self, sizes: RangeInclusive<usize>, look_at: usize) -> Candidates {
         let mut candidates = Candidates::new();
         for (&size, blocks) in self.sizes.lock().returned.range(sizes) {
@@ -292,8 +300,8 @@ impl StagingPool {
         candidates
     }
 
-    /// Waits until a block of this size or more is over, but not for work that comes later. `None` if
-    /// there is none to wait for.
+    /// Waits until a block of this size or more is over, but not for work that comes later. `None`
+    /// if there is none to wait for.
     fn wait_for_one(&self, device: &DeviceState, size: usize) -> Result<Option<Block>> {
         let mut marked: Vec<Uses> = Vec::new();
         let mut found = None;
@@ -314,7 +322,8 @@ impl StagingPool {
         Ok(found)
     }
 
-    /// Frees returned blocks, the largest first, until one of this size is within the limit; if the device is idle.
+    /// Frees returned blocks, the largest first, until one of this size is within the limit; if the
+    /// device is idle.
     fn free_idle(&self, device: &DeviceState, size: usize) -> Result<()> {
         if self.sizes.lock().figures.kept_bytes == 0 {
             return Ok(());
@@ -326,7 +335,8 @@ impl StagingPool {
         device.while_idle(free)
     }
 
-    /// Frees returned blocks that are over, the largest first, until it is enough. The device is idle.
+    /// Frees returned blocks that are over, the largest first, until it is enough. The device is
+    /// idle.
     fn free_until(
         &self,
         driver: &dyn Driver,

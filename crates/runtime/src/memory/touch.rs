@@ -1,7 +1,8 @@
 //! The host's own accesses to memory that the device reaches, told to drivers that check them.
 //!
-//! An access has two ends, and both are told: an operation that was there before it and is not over, and one that comes
-//! while it lasts, are equally in its way. A GPU's driver makes nothing of it, so an access costs two calls that do nothing.
+//! An access has two ends, and both are told: an operation that was there before it and is not
+//! over, and one that comes while it lasts, are equally in its way. A GPU's driver makes nothing of
+//! it, so an access costs two calls that do nothing.
 
 use std::{
     panic::{AssertUnwindSafe, Location},

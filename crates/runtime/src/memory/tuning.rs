@@ -2,18 +2,20 @@
 
 use std::{env, sync::LazyLock, thread};
 
-/// How copies of pageable memory are cut and shared out. The defaults are what an H200 and its 16 cores did best with;
-/// tests have sizes so small that every edge is met.
+/// How copies of pageable memory are cut and shared out. The defaults are what an H200 and its 16
+/// cores did best with; tests have sizes so small that every edge is met.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Copies go in pieces of this size, so that one leg of a piece overlaps with the other leg of the piece before.
+    /// Copies go in pieces of this size, so that one leg of a piece overlaps with the other leg of
+    /// the piece before.
     pub piece_bytes: usize,
     /// The smallest block of page-locked memory. Sizes are powers of two from here on.
     pub block_bytes_min: usize,
     /// What a thread copies at a time.
     pub part_bytes: usize,
-    /// How many pieces of an upload are being captured at most: enough for the crew to have work while the first is submitted.
+    /// How many pieces of an upload are being captured at most: enough for the crew to have work
+    /// while the first is submitted.
     pub capturing_max: usize,
     /// How many blocks an upload that took over its source uses in turn.
     pub owned_blocks: usize,
@@ -27,7 +29,8 @@ pub struct Tuning {
     pub small_bytes: usize,
     /// The size of the blocks that they share.
     pub section_bytes: usize,
-    /// Sources of up to this size are captured at once even if they are owned: that is quicker than to come back for them.
+    /// Sources of up to this size are captured at once even if they are owned: that is quicker than
+    /// to come back for them.
     pub captured_bytes: usize,
     /// Whether sources are captured past the caches.
     pub upload_past_caches: bool,
@@ -39,7 +42,8 @@ pub struct Tuning {
 const THREADS_MAX: usize = 12;
 
 impl Tuning {
-    /// As [`threads`](Self::threads): three of four cores, for the others have work of their own, or what the environment says.
+    /// As [`threads`](Self::threads): three of four cores, for the others have work of their own,
+    /// or what the environment says.
     fn threads_default() -> usize {
         static THREADS: LazyLock<usize> = LazyLock::new(|| {
             let asked = env::var("MILLSTREAM_COPY_THREADS").ok();

@@ -1,7 +1,8 @@
 //! Opting out of the waits, for one access of one operation.
 //!
-//! The access still registers: later operations wait for it, and the memory is freed after it. What it does not do is
-//! wait, or make later operations believe that it had: what it did not wait for, they wait for themselves.
+//! The access still registers: later operations wait for it, and the memory is freed after it. What
+//! it does not do is wait, or make later operations believe that it had: what it did not wait for,
+//! they wait for themselves.
 
 #![allow(
     unsafe_code,
@@ -13,8 +14,9 @@ use super::{Buffer, View, ViewMut, view::Span};
 impl<T> Buffer<T> {
     /// The array, to read in operations that wait for nothing on its account.
     ///
-    /// Such an operation still registers: later ones wait for it as always, and the memory is freed after it. Its other
-    /// operands are ordered as always. Parts and casts of the view are as it is.
+    /// Such an operation still registers: later ones wait for it as always, and the memory is freed
+    /// after it. Its other operands are ordered as always. Parts and casts of the view are as it
+    /// is.
     ///
     /// ```
     /// use millstream::Device;
@@ -33,9 +35,10 @@ impl<T> Buffer<T> {
     ///
     /// # Safety
     ///
-    /// Of the bytes that an operation really reads through this view, every write enqueued before it must be over or in
-    /// front of it on its own stream, or be ordered in front of it by other means. The first write of the array is one
-    /// of them, and so is its allocation, on the stream that made it.
+    /// Of the bytes that an operation really reads through this view, every write enqueued before
+    /// it must be over or in front of it on its own stream, or be ordered in front of it by other
+    /// means. The first write of the array is one of them, and so is its allocation, on the stream
+    /// that made it.
     #[must_use]
     pub unsafe fn unordered(&self) -> View<'_, T> {
         let View { span, element } = self.view();
@@ -47,14 +50,15 @@ impl<T> Buffer<T> {
 
     /// The array, to read and write in operations that wait for nothing on its account.
     ///
-    /// Such an operation still registers: later ones wait for it as always, and the memory is freed after it. Its other
-    /// operands are ordered as always. Parts and casts of the view are as it is.
+    /// Such an operation still registers: later ones wait for it as always, and the memory is freed
+    /// after it. Its other operands are ordered as always. Parts and casts of the view are as it
+    /// is.
     ///
     /// # Safety
     ///
-    /// As for [`unordered`](Self::unordered); and of the bytes that an operation really writes through this view, every
-    /// read enqueued before it must be over or in front of it on its own stream, or be ordered in front of it by other
-    /// means.
+    /// As for [`unordered`](Self::unordered); and of the bytes that an operation really writes
+    /// through this view, every read enqueued before it must be over or in front of it on its own
+    /// stream, or be ordered in front of it by other means.
     #[must_use]
     pub unsafe fn unordered_mut(&mut self) -> ViewMut<'_, T> {
         let ViewMut { span, element } = self.view_mut();
@@ -95,7 +99,8 @@ impl<T> ViewMut<'_, T> {
         }
     }
 
-    /// The same part of the array, to read and write in operations that wait for nothing on its account.
+    /// The same part of the array, to read and write in operations that wait for nothing on its
+    /// account.
     ///
     /// # Safety
     ///

@@ -21,7 +21,8 @@ pub(crate) struct Span<'a> {
     pub(crate) allocation: &'a Allocation,
     /// The first byte and the byte after the last.
     pub(crate) bytes: Range<usize>,
-    /// Whether operations wait for what they conflict with here. If not, someone has vouched for the order.
+    /// Whether operations wait for what they conflict with here. If not, someone has vouched for
+    /// the order.
     pub(crate) ordered: bool,
 }
 
@@ -135,7 +136,8 @@ impl<T> Clone for View<'_, T> {
     }
 }
 
-/// A part of a [`Buffer`](crate::Buffer) to write. No two that exist at one time have a byte in common.
+/// A part of a [`Buffer`](crate::Buffer) to write. No two that exist at one time have a byte in
+/// common.
 ///
 /// ```
 /// use millstream::Device;
@@ -188,7 +190,8 @@ macro_rules! common {
             ///
             /// # Panics
             ///
-            /// If the range does not lie within the view, like a slice's index. See [`try_slice`](Self::try_slice).
+            /// If the range does not lie within the view, like a slice's index. See
+            /// [`try_slice`](Self::try_slice).
             #[must_use]
             #[track_caller]
             pub fn slice(&self, range: impl RangeBounds<usize>) -> View<'_, T> {

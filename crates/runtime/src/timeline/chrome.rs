@@ -12,7 +12,8 @@ use super::{
 const PROCESS: u64 = 1;
 
 impl Recording {
-    /// The recording as JSON in the Trace Event Format, for [Perfetto](https://ui.perfetto.dev) and `chrome://tracing`.
+    /// The recording as JSON in the Trace Event Format, for [Perfetto](https://ui.perfetto.dev) and
+    /// `chrome://tracing`.
     ///
     /// The device is the process, a stream is a thread, and both have their names; a stream has the
     /// number of [`Stream::id`](crate::Stream::id). Waits are flows, from the end of the operation
@@ -46,7 +47,8 @@ impl Recording {
         }
         for (id, Wait { earlier, later }) in waits(self).into_iter().enumerate() {
             let (earlier, later) = (&self.operations[earlier], &self.operations[later]);
-            // A flow belongs to the operation that is running at its time: the last moment, not the one after.
+            // A flow belongs to the operation that is running at its time: the last moment, not the
+            // one after.
             let last_ns = earlier
                 .time_ns
                 .end

@@ -72,8 +72,8 @@ pub(super) fn work(operations: &[TimedOperation]) -> Vec<Option<Work>> {
 /// An operation, its time and its lane.
 type Placed = (usize, Range<u64>, usize);
 
-/// One after the other: a copy engine finishes a copy before it begins the next. So whatever ended later also began later,
-/// however long it was at the head of its stream.
+/// One after the other: a copy engine finishes a copy before it begins the next. So whatever ended
+/// later also began later, however long it was at the head of its stream.
 fn queue(operations: &[TimedOperation], mut members: Vec<usize>) -> Vec<Placed> {
     members.sort_by_key(|&i| (operations[i].time_ns.end, operations[i].time_ns.start, i));
     let mut free_ns = 0;

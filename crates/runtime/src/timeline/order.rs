@@ -41,7 +41,8 @@ pub(super) struct Wait {
     pub(super) later: usize,
 }
 
-/// All waits between operations of the recording. What was submitted before the timeline began is not in it.
+/// All waits between operations of the recording. What was submitted before the timeline began is
+/// not in it.
 pub(super) fn waits(recording: &Recording) -> Vec<Wait> {
     let places: BTreeMap<_, _> = recording
         .operations

@@ -10,9 +10,9 @@ use super::{
 
 /// How long a device worked, on what, and how much of it at once.
 ///
-/// The times are lengths of unions: two kernels that run together for 1 µs count 1 µs of computing. A copy that is at the
-/// head of its stream and queues behind another copy for the copy engine counts from where the other one ends.
-/// Allocations take no time and count for nothing.
+/// The times are lengths of unions: two kernels that run together for 1 µs count 1 µs of computing.
+/// A copy that is at the head of its stream and queues behind another copy for the copy engine
+/// counts from where the other one ends. Allocations take no time and count for nothing.
 ///
 /// As text it is one line for people:
 ///

@@ -58,7 +58,8 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         for event in self.events.get_mut().drain(..) {
-            // SAFETY: the event is alive, and nobody is left who could use it. It may be pending (rule 25).
+            // SAFETY: the event is alive, and nobody is left who could use it. It may be pending
+            // (rule 25).
             if let Err(error) = unsafe { self.driver.event_destroy(self.context, event) } {
                 log!(debug, %error, "a timing event could not be destroyed");
             }
@@ -68,8 +69,8 @@ impl Drop for Session {
 
 /// A device's operations being noted down.
 ///
-/// While it runs, every operation costs two more events. Only one timeline of a device runs at a time; beginning another
-/// ends the one before, which then has what was noted until that point.
+/// While it runs, every operation costs two more events. Only one timeline of a device runs at a
+/// time; beginning another ends the one before, which then has what was noted until that point.
 ///
 /// ```
 /// use millstream::Device;
@@ -93,7 +94,8 @@ pub struct Timeline {
 }
 
 impl Device {
-    /// Begins to note down every operation of the device, until the timeline is finished or dropped.
+    /// Begins to note down every operation of the device, until the timeline is finished or
+    /// dropped.
     ///
     /// # Errors
     ///

@@ -30,7 +30,8 @@ pub struct TimedOperation {
     pub time_ns: Range<u64>,
     /// Bytes copied or filled, or bytes of a kernel's array operands.
     pub bytes: u64,
-    /// The operations of other streams that the library made it wait for on the device: stream and place.
+    /// The operations of other streams that the library made it wait for on the device: stream and
+    /// place.
     pub waits: Vec<(u64, u64)>,
     /// Where in the program it was called for.
     pub location: &'static Location<'static>,

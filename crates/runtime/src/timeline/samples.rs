@@ -79,8 +79,9 @@ impl Bench {
     }
 }
 
-/// Pictures on four streams: one uploads, two take turns with the kernels, one downloads. A small copy of each picture comes
-/// back on the kernels' stream, where it meets the other downloads at their engine.
+/// Pictures on four streams: one uploads, two take turns with the kernels, one downloads. A small
+/// copy of each picture comes back on the kernels' stream, where it meets the other downloads at
+/// their engine.
 pub(super) fn pictures(count: u64) -> Recording {
     let mut bench = Bench::default();
     let (uploads, kernels, downloads) = (2, [1, 4], 3);

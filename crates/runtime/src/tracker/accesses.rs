@@ -10,7 +10,8 @@ pub(crate) struct Access<'a> {
     pub(crate) ledger: &'a Ledger,
     pub(crate) extent: Extent,
     pub(crate) kind: AccessKind,
-    /// Whether the operation waits for what this access conflicts with. If not, the caller vouches for the order.
+    /// Whether the operation waits for what this access conflicts with. If not, the caller vouches
+    /// for the order.
     pub(crate) ordered: bool,
 }
 
@@ -26,8 +27,8 @@ impl<'a> Access<'a> {
     }
 }
 
-/// The accesses of one operation, few enough to live on the stack. They are put in the order in which their ledgers are
-/// locked when someone first looks at them.
+/// The accesses of one operation, few enough to live on the stack. They are put in the order in
+/// which their ledgers are locked when someone first looks at them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accesses<'a> {
     list: SmallVec<[Access<'a>; 4]>,

@@ -9,8 +9,8 @@ pub(crate) struct Extent {
     first: Range<u64>,
     /// How many rows there are; 1 for a range.
     rows: u64,
-    /// From the start of a row to the start of the next: more than a row is long, so that rows never touch. A range has
-    /// none, and 0 here.
+    /// From the start of a row to the start of the next: more than a row is long, so that rows
+    /// never touch. A range has none, and 0 here.
     pitch: u64,
 }
 
@@ -25,8 +25,8 @@ impl From<Range<u64>> for Extent {
 }
 
 impl Extent {
-    /// `rows` ranges as long as `first`, whose starts are `pitch` apart. Rows do not overlap: `pitch` is at least their
-    /// length. What lies without gaps is a range.
+    /// `rows` ranges as long as `first`, whose starts are `pitch` apart. Rows do not overlap:
+    /// `pitch` is at least their length. What lies without gaps is a range.
     pub(crate) fn strided(first: Range<u64>, rows: u64, pitch: u64) -> Self {
         let Range { start, end } = first;
         let row_bytes = end - start;
@@ -89,7 +89,8 @@ impl Extent {
         if few.pitch != many.pitch || few.rows == 1 {
             return (0..few.rows).any(|row| many.touches(&few.row(row)));
         }
-        // At equal distances it depends on the difference of the rows' numbers alone whether two meet.
+        // At equal distances it depends on the difference of the rows' numbers alone whether two
+        // meet.
         many.touches(&few.row(0)) || few.touches(&many.row(0))
     }
 
@@ -110,8 +111,8 @@ pub(super) struct Rect {
 }
 
 impl Extent {
-    /// Calls `each` for the rectangles, at most three, that these bytes are in a table of `bytes` bytes, `pitch` a row.
-    /// Either this is a range, or its rows have that pitch.
+    /// Calls `each` for the rectangles, at most three, that these bytes are in a table of `bytes`
+    /// bytes, `pitch` a row. Either this is a range, or its rows have that pitch.
     pub(super) fn for_each_rect(&self, pitch: u64, bytes: u64, mut each: impl FnMut(Rect)) {
         let mut rect = |rows: Range<u64>, columns: Range<u64>| {
             if !rows.is_empty() && !columns.is_empty() {
@@ -129,7 +130,8 @@ impl Extent {
         if range.is_empty() {
             return;
         }
-        // What the last row lacks belongs to nobody; taking it along lets the whole allocation be one rectangle.
+        // What the last row lacks belongs to nobody; taking it along lets the whole allocation be
+        // one rectangle.
         let end = if range.end == bytes {
             bytes.next_multiple_of(pitch)
         } else {

@@ -1,7 +1,9 @@
-//! An allocation as a table of rows of equal length, for those whose rectangles are used: images, matrices, tiles.
+//! An allocation as a table of rows of equal length, for those whose rectangles are used: images,
+//! matrices, tiles.
 //!
-//! The rows are cut into *bands*, and each band's columns into segments, the same for all its rows. So a rectangle costs
-//! the bands and segments that it meets, however many rows it has; and two that share no byte share no segment.
+//! The rows are cut into *bands*, and each band's columns into segments, the same for all its rows.
+//! So a rectangle costs the bands and segments that it meets, however many rows it has; and two
+//! that share no byte share no segment.
 
 use std::ops::Range;
 
@@ -18,7 +20,8 @@ struct Band {
     columns: Line,
 }
 
-/// The history of an allocation, as disjoint bands that together cover a table of `pitch` bytes a row.
+/// The history of an allocation, as disjoint bands that together cover a table of `pitch` bytes a
+/// row.
 #[derive(Clone, Debug)]
 pub(super) struct Grid {
     pitch: u64,
@@ -47,8 +50,8 @@ impl Grid {
         grid
     }
 
-    /// The same history without bands. If that takes more than `segments_max` segments, each band has one for all its
-    /// columns, which may make later operations wait for more than they must.
+    /// The same history without bands. If that takes more than `segments_max` segments, each band
+    /// has one for all its columns, which may make later operations wait for more than they must.
     pub(super) fn to_line(&self, segments_max: usize) -> Line {
         let exact: u64 = self.bands.iter().map(Band::segments_in_line).sum();
         let exact = usize::try_from(exact)
@@ -112,7 +115,8 @@ impl Grid {
         self.bands.iter().flat_map(|band| band.columns.segments())
     }
 
-    /// Calls `each` for the segments that share a byte with `extent`, whose rows have the table's pitch.
+    /// Calls `each` for the segments that share a byte with `extent`, whose rows have the table's
+    /// pitch.
     pub(super) fn each_touched(&self, extent: &Extent, mut each: impl FnMut(&Segment)) {
         extent.for_each_rect(self.pitch, self.bytes, |Rect { rows, columns }| {
             let first = self
@@ -218,7 +222,8 @@ mod tests {
         Ticket::of(1 + operation % 3, 1 + operation)
     }
 
-    /// The same writes in a line and in a table, which begins as one or is made of a line after so many of them.
+    /// The same writes in a line and in a table, which begins as one or is made of a line after so
+    /// many of them.
     fn written(extents: &[Extent], lines: usize) -> (Line, Grid) {
         let mut line = Line::new(BYTES);
         let mut grid = None;
@@ -281,7 +286,8 @@ mod tests {
         grid.update(&Extent::strided(34..36, 2, 8), |segment| {
             segment.enter(Write, ticket(0))
         });
-        // Bands of four rows without a history, of two rows in three segments each, and of two more without.
+        // Bands of four rows without a history, of two rows in three segments each, and of two more
+        // without.
         assert_eq!(grid.bands.len(), 3);
         assert_eq!(grid.to_line(8).segments().len(), 5);
         assert_eq!(grid.to_line(7).segments().len(), 3);

@@ -2,8 +2,8 @@
 
 use super::StreamId;
 
-/// How many accesses in a row leave points though none waits for another stream's: enough for what goes from stream to
-/// stream over and over.
+/// How many accesses in a row leave points though none waits for another stream's: enough for what
+/// goes from stream to stream over and over.
 const QUIET_WITH_POINTS: u32 = 64;
 
 /// Who has used an allocation, as far as that tells who will wait for its operations.
@@ -21,12 +21,12 @@ pub(super) enum Interest {
 }
 
 impl Interest {
-    /// Notes that `stream` has touched the allocation, and whether it waits for another one that did; says whether someone
-    /// will want a point right behind the operation.
+    /// Notes that `stream` has touched the allocation, and whether it waits for another one that
+    /// did; says whether someone will want a point right behind the operation.
     ///
-    /// So it is once a second stream has touched it. But what one stream has for itself again, or what is only read, again and
-    /// again, nobody waits for: after a while it leaves no more points, until someone waits, who then may wait for more than
-    /// he must.
+    /// So it is once a second stream has touched it. But what one stream has for itself again, or
+    /// what is only read, again and again, nobody waits for: after a while it leaves no more
+    /// points, until someone waits, who then may wait for more than he must.
     #[inline(always)]
     pub(super) fn note(&mut self, stream: StreamId, waits: bool) -> bool {
         match self {

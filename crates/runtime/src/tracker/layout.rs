@@ -7,8 +7,8 @@ use super::{
     line::{Line, Segment},
 };
 
-/// How many segments a ledger may have before it gives up precision for space: enough for the rows of two rectangles of
-/// different pitches in one image.
+/// How many segments a ledger may have before it gives up precision for space: enough for the rows
+/// of two rectangles of different pitches in one image.
 pub(super) const SEGMENTS_MAX: usize = 16 << 10;
 /// How many segments may be turned into a table when the first rectangle is used.
 const GRID_SEGMENTS_MAX: usize = 64;
@@ -62,7 +62,8 @@ impl Layout {
         }
     }
 
-    /// The one segment that there is, if all its bytes are meant: what is used whole costs no search.
+    /// The one segment that there is, if all its bytes are meant: what is used whole costs no
+    /// search.
     #[inline]
     pub(super) fn only(&mut self, extent: &Extent) -> Option<&mut Segment> {
         match (&mut *self, extent.as_range()) {
@@ -89,8 +90,8 @@ impl Layout {
         }
     }
 
-    /// Sees to a layout that rows at this distance fit: their table, unless others are in use that do not fit it. In a
-    /// row everything fits, at the price of a segment for each row.
+    /// Sees to a layout that rows at this distance fit: their table, unless others are in use that
+    /// do not fit it. In a row everything fits, at the price of a segment for each row.
     fn prepare(&mut self, extent: &Extent) {
         if extent.as_range().is_some() {
             return;
@@ -108,8 +109,9 @@ impl Layout {
         }
     }
 
-    /// Bounds the number of segments: first forgets what is done, then lets neighbours share their histories, which
-    /// may cost a later operation a wait that it did not need, but never loses one that it does.
+    /// Bounds the number of segments: first forgets what is done, then lets neighbours share their
+    /// histories, which may cost a later operation a wait that it did not need, but never loses one
+    /// that it does.
     #[inline]
     pub(super) fn compact(&mut self, is_done: &dyn Fn(Ticket) -> bool) {
         if self.len() > SEGMENTS_MAX {

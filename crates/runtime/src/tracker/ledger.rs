@@ -24,8 +24,8 @@ pub(crate) enum AccessKind {
 pub(crate) struct LedgerState {
     layout: Layout,
     interest: Interest,
-    /// The stream that has the allocation for itself: all tickets are its, in one segment, and nobody will want points
-    /// behind them. So its accesses conflict with nothing (rule 16).
+    /// The stream that has the allocation for itself: all tickets are its, in one segment, and
+    /// nobody will want points behind them. So its accesses conflict with nothing (rule 16).
     alone: Option<StreamId>,
 }
 
@@ -38,7 +38,8 @@ impl LedgerState {
         }
     }
 
-    /// Makes an ordered access to the whole allocation if the ticket's stream has it for itself; says whether it has.
+    /// Makes an ordered access to the whole allocation if the ticket's stream has it for itself;
+    /// says whether it has.
     #[inline(always)]
     pub(super) fn access_alone(
         &mut self,
@@ -58,8 +59,8 @@ impl LedgerState {
         }
     }
 
-    /// Makes an ordered access: calls `found` with every ticket that it conflicts with, and enters it in their place. A
-    /// ticket may come more than once.
+    /// Makes an ordered access: calls `found` with every ticket that it conflicts with, and enters
+    /// it in their place. A ticket may come more than once.
     #[inline]
     pub(super) fn access(
         &mut self,
@@ -87,8 +88,8 @@ impl LedgerState {
         wanted
     }
 
-    /// Calls `found` with every ticket that an access of this kind to these bytes conflicts with. A ticket may come
-    /// more than once.
+    /// Calls `found` with every ticket that an access of this kind to these bytes conflicts with. A
+    /// ticket may come more than once.
     pub(super) fn conflicts(
         &mut self,
         extent: &Extent,
@@ -99,7 +100,8 @@ impl LedgerState {
             .for_each_touched(extent, |segment| segment.conflicts(kind, &mut found));
     }
 
-    /// Enters an access that was not ordered after what it conflicts with: the earlier history stays beside it.
+    /// Enters an access that was not ordered after what it conflicts with: the earlier history
+    /// stays beside it.
     pub(super) fn enter_unordered(&mut self, extent: &Extent, kind: AccessKind, ticket: Ticket) {
         self.alone = None;
         self.layout.update(extent, |segment| match kind {

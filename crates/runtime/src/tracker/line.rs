@@ -11,10 +11,11 @@ use super::{AccessKind, StreamId, Ticket, extent::Extent, tickets::Tickets};
 pub(super) struct Segment {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// What a reader must wait for. One ticket, unless unordered writes, a failed submission or coarsening added more;
-    /// then at most one per stream.
+    /// What a reader must wait for. One ticket, unless unordered writes, a failed submission or
+    /// coarsening added more; then at most one per stream.
     pub(super) writes: Tickets,
-    /// What, besides `writes`, a writer must wait for: at most one ticket per stream, sorted by stream.
+    /// What, besides `writes`, a writer must wait for: at most one ticket per stream, sorted by
+    /// stream.
     pub(super) reads: Tickets,
 }
 
@@ -225,8 +226,8 @@ impl Line {
         self.merge_around(0, self.segments.len());
     }
 
-    /// Lets each two neighbours share their histories until at most `segments` are left: whoever comes later may wait
-    /// for more than it must, and never for less.
+    /// Lets each two neighbours share their histories until at most `segments` are left: whoever
+    /// comes later may wait for more than it must, and never for less.
     pub(super) fn coarsen(&mut self, segments: usize) {
         while self.segments.len() > segments.max(1) {
             let mut halved: SmallVec<[Segment; 1]> =

@@ -1,4 +1,5 @@
-//! The tracker against a slow, obviously right model: a list of all operations, conflicts found by comparing all pairs.
+//! The tracker against a slow, obviously right model: a list of all operations, conflicts found by
+//! comparing all pairs.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -84,7 +85,8 @@ fn step(failures: bool) -> impl Strategy<Value = Step> {
         })
 }
 
-/// An event of the model's device: recorded on `stream` behind the first `position` entries of its queue.
+/// An event of the model's device: recorded on `stream` behind the first `position` entries of its
+/// queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Recorded {
     stream: usize,
@@ -98,7 +100,8 @@ enum Entry {
     Wait(Recorded),
 }
 
-/// A device that only remembers what was enqueued, under the tracker driven as the runtime drives it.
+/// A device that only remembers what was enqueued, under the tracker driven as the runtime drives
+/// it.
 struct Machine {
     ids: [StreamId; STREAMS],
     clocks: Vec<Clock>,
@@ -143,7 +146,8 @@ impl Machine {
         }
     }
 
-    /// Plans, waits and enqueues as the runtime's submission does; says whether the operation was enqueued.
+    /// Plans, waits and enqueues as the runtime's submission does; says whether the operation was
+    /// enqueued.
     fn run(&mut self, number: usize, step: &Step) -> bool {
         if step.finishes {
             for stream in 0..STREAMS {
@@ -318,18 +322,20 @@ fn check(steps: &[Step]) -> Result<Machine, TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 2000 }, ..ProptestConfig::default() })]
 
-    /// Every conflicting pair whose later access is ordered is, also when submissions fail half way.
+    /// Every conflicting pair whose later access is ordered is, also when submissions fail half
+    /// way.
     #[test]
     fn every_conflict_is_ordered(steps in prop::collection::vec(step(true), 1..40)) {
         check(&steps)?;
     }
 
-    /// With a point behind every operation, nothing is waited for but conflicts and what these imply, and no wait is
-    /// made that the others imply.
+    /// With a point behind every operation, nothing is waited for but conflicts and what these
+    /// imply, and no wait is made that the others imply.
     #[test]
     fn nothing_else_is_waited_for(steps in prop::collection::vec(step(false), 1..30)) {
         let mut all = Vec::new();
-        // All streams read every allocation twice: the first crossing of each may record late, the second may not.
+        // All streams read every allocation twice: the first crossing of each may record late, the
+        // second may not.
         for stream in (0..STREAMS).chain(0..STREAMS) {
             let whole = |allocation| Operand {
                 allocation,

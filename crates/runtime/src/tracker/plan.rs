@@ -1,4 +1,5 @@
-//! Planning: which earlier operations must this one wait for? Pure bookkeeping, under the ledgers' locks alone.
+//! Planning: which earlier operations must this one wait for? Pure bookkeeping, under the ledgers'
+//! locks alone.
 
 use smallvec::SmallVec;
 
@@ -11,18 +12,22 @@ pub(crate) type Dependencies = SmallVec<[Ticket; 4]>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "a published operation must wait for its dependencies"]
 pub(crate) struct Plan {
-    /// What the operation must be ordered after and, as far as its stream's clock tells, is not yet.
+    /// What the operation must be ordered after and, as far as its stream's clock tells, is not
+    /// yet.
     pub(crate) dependencies: Dependencies,
-    /// Whether an operand is shared between streams, so that others will want a point right behind this operation.
+    /// Whether an operand is shared between streams, so that others will want a point right behind
+    /// this operation.
     pub(crate) awaited: bool,
 }
 
-/// Plans the operation `ticket` and publishes it: from here on others wait for it. What is found is added to `plan`.
+/// Plans the operation `ticket` and publishes it: from here on others wait for it. What is found is
+/// added to `plan`.
 ///
-/// All ledgers are locked in the order of their numbers, and unlocked together before this returns. `clock` is that of
-/// the operation's stream. Conflicts with the stream's own tickets need no wait (rule 16), nor do those that the clock
-/// has. Several accesses to the same bytes count as the strongest of them: a write's conflicts include a read's, and the
-/// operation's own entries are its stream's.
+/// All ledgers are locked in the order of their numbers, and unlocked together before this returns.
+/// `clock` is that of the operation's stream. Conflicts with the stream's own tickets need no wait
+/// (rule 16), nor do those that the clock has. Several accesses to the same bytes count as the
+/// strongest of them: a write's conflicts include a read's, and the operation's own entries are its
+/// stream's.
 #[inline]
 pub(crate) fn plan_and_publish(
     ticket: Ticket,
@@ -66,9 +71,9 @@ fn plan_access(
 
 /// Undoes what publishing a failed operation hid.
 ///
-/// Its entries displaced tickets that it was going to wait for, and then perhaps did not. They are entered again beside
-/// it, so that whoever comes later waits for them directly. The failed ticket itself stays: a call may fail after part of its work is
-/// enqueued.
+/// Its entries displaced tickets that it was going to wait for, and then perhaps did not. They are
+/// entered again beside it, so that whoever comes later waits for them directly. The failed ticket
+/// itself stays: a call may fail after part of its work is enqueued.
 pub(crate) fn restore_displaced(accesses: &mut Accesses<'_>, displaced: &[Ticket]) {
     with_ledgers_locked(accesses.sorted(), None, &mut |state, access| {
         for &ticket in displaced {
@@ -91,8 +96,9 @@ fn depend_on(dependencies: &mut Dependencies, ticket: Ticket) {
 /// How many ledgers [`with_ledgers_locked`] locks itself: more than most operations have.
 const LOCKED_AT_ONCE: usize = 4;
 
-/// Calls `each` for every access, its ledger locked. The first is locked until the last has been seen to: whoever meets two
-/// operations in several ledgers meets them in the same order in each. `locked` is the ledger that was locked last.
+/// Calls `each` for every access, its ledger locked. The first is locked until the last has been
+/// seen to: whoever meets two operations in several ledgers meets them in the same order in each.
+/// `locked` is the ledger that was locked last.
 #[inline(always)]
 fn with_ledgers_locked<'a>(
     accesses: &[Access<'a>],
@@ -114,8 +120,8 @@ fn with_ledgers_locked<'a>(
     if !later.is_empty() {
         with_more_locked(later, locked, each);
     }
-    // The first is what others wait for. Unlocking it may mean waking one of them, which takes its time: by then nothing
-    // else is locked that it, or anyone, would have to wait for again.
+    // The first is what others wait for. Unlocking it may mean waking one of them, which takes its
+    // time: by then nothing else is locked that it, or anyone, would have to wait for again.
     for guard in guards.iter_mut().rev() {
         *guard = None;
     }

@@ -1,4 +1,5 @@
-//! The points of one stream: events recorded behind some of its tickets, with what is ordered before each.
+//! The points of one stream: events recorded behind some of its tickets, with what is ordered
+//! before each.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -18,7 +19,8 @@ pub(crate) struct Point<E> {
 }
 
 impl<E> Point<E> {
-    /// An event that is to be recorded behind `ticket`, where `before` is ordered before the stream's tail.
+    /// An event that is to be recorded behind `ticket`, where `before` is ordered before the
+    /// stream's tail.
     pub(crate) fn new(ticket: Ticket, before: &Clock, event: E) -> Self {
         let mut point = Self {
             ticket,
@@ -45,10 +47,11 @@ pub(crate) struct Points<E> {
     recorded: VecDeque<Arc<Point<E>>>,
     /// The highest ticket whose driver calls are all made.
     submitted: Sequence,
-    /// What is ordered before a point recorded now: the clock behind ticket `submitted`. `None` if the newest point has
-    /// it, and if there is no point, all of it is done.
+    /// What is ordered before a point recorded now: the clock behind ticket `submitted`. `None` if
+    /// the newest point has it, and if there is no point, all of it is done.
     tail: Option<Clock>,
-    /// Tickets whose submission failed, with what each had displaced: for those who planned before it was restored.
+    /// Tickets whose submission failed, with what each had displaced: for those who planned before
+    /// it was restored.
     failed: Vec<(Sequence, Dependencies)>,
     /// How many points to keep before asking whether the older ones are done.
     query_at: usize,
@@ -58,8 +61,8 @@ pub(crate) struct Points<E> {
 const QUERY_AT_MIN: usize = 64;
 const POINTS_MAX: usize = 2048;
 
-/// How many of the newest points are looked at before the others are searched: whoever depends on a stream mostly depends
-/// on its last operations.
+/// How many of the newest points are looked at before the others are searched: whoever depends on a
+/// stream mostly depends on its last operations.
 const NEWEST: usize = 4;
 
 impl<E> Points<E> {
@@ -74,8 +77,8 @@ impl<E> Points<E> {
         }
     }
 
-    /// Notes that ticket `sequence` is submitted, with the stream's clock if waits have changed it and the point right
-    /// behind the operation if one was recorded, which has that clock too.
+    /// Notes that ticket `sequence` is submitted, with the stream's clock if waits have changed it
+    /// and the point right behind the operation if one was recorded, which has that clock too.
     #[inline]
     pub(crate) fn submit(
         &mut self,
@@ -125,9 +128,10 @@ impl<E> Points<E> {
         (self.submitted, clock.cloned().unwrap_or_default())
     }
 
-    /// Enters a point that was recorded after its ticket and clock were read from [`tail`](Self::tail). By now the stream
-    /// may be further on; the event covers what it claims and possibly more. If there is a point at that ticket already,
-    /// that one stays and `recycle` gets the other.
+    /// Enters a point that was recorded after its ticket and clock were read from
+    /// [`tail`](Self::tail). By now the stream may be further on; the event covers what it claims
+    /// and possibly more. If there is a point at that ticket already, that one stays and `recycle`
+    /// gets the other.
     pub(crate) fn record_late(
         &mut self,
         point: Arc<Point<E>>,
@@ -146,13 +150,15 @@ impl<E> Points<E> {
         }
     }
 
-    /// The earliest point behind ticket `sequence`: waiting for it waits for the fewest later tickets.
+    /// The earliest point behind ticket `sequence`: waiting for it waits for the fewest later
+    /// tickets.
     #[inline]
     pub(crate) fn covering(&self, sequence: Sequence) -> Option<&Arc<Point<E>>> {
         self.recorded.get(self.first_at(sequence))
     }
 
-    /// Calls `each` for what those who depend on tickets up to `sequence` must wait for besides, because a submission failed.
+    /// Calls `each` for what those who depend on tickets up to `sequence` must wait for besides,
+    /// because a submission failed.
     #[inline]
     pub(crate) fn each_displaced_until(&self, sequence: Sequence, each: impl FnMut(Ticket)) {
         let failed = self.failed.iter().filter(|(number, _)| *number <= sequence);
@@ -161,7 +167,8 @@ impl<E> Points<E> {
             .for_each(each);
     }
 
-    /// Whether so many points are kept that it is worth a query whether the [`middle`](Self::middle) is done.
+    /// Whether so many points are kept that it is worth a query whether the
+    /// [`middle`](Self::middle) is done.
     #[inline]
     pub(crate) fn are_worth_a_query(&self) -> bool {
         self.recorded.len() >= self.query_at
@@ -172,8 +179,9 @@ impl<E> Points<E> {
         self.recorded.get(self.recorded.len() / 2)
     }
 
-    /// The answer about the [`middle`](Self::middle) was «pending»: ask later, and keep the number bounded by
-    /// forgetting every second of the older points. A ticket without a point is covered by the next one's.
+    /// The answer about the [`middle`](Self::middle) was «pending»: ask later, and keep the number
+    /// bounded by forgetting every second of the older points. A ticket without a point is covered
+    /// by the next one's.
     pub(crate) fn postpone_query(&mut self, mut recycle: impl FnMut(Arc<Point<E>>)) {
         if self.recorded.len() < POINTS_MAX {
             self.query_at = self.recorded.len() * 2;
@@ -219,7 +227,8 @@ impl<E> Points<E> {
 
 /// Drops the points that another of them implies; what is left must each be waited for.
 ///
-/// A point implies another when that one's ticket is in its clock. Of two that imply each other one stays.
+/// A point implies another when that one's ticket is in its clock. Of two that imply each other one
+/// stays.
 pub(crate) fn drop_implied<E>(points: &mut SmallVec<[Arc<Point<E>>; 4]>) {
     let mut at = 0;
     while points.len() > 1 && at < points.len() {

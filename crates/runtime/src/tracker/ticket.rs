@@ -5,7 +5,8 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// A stream, by a number that no other stream of this process ever has. It says where its device keeps the stream, too.
+/// A stream, by a number that no other stream of this process ever has. It says where its device
+/// keeps the stream, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StreamId(NonZeroU64);
 
@@ -16,8 +17,8 @@ impl StreamId {
     /// How many places there are.
     pub(crate) const PLACES: u32 = 1 << PLACE_BITS;
 
-    /// A number not given before, of a stream at this place; none if there is no such place. At one stream a microsecond
-    /// there are enough for twelve days, and a driver takes longer for one.
+    /// A number not given before, of a stream at this place; none if there is no such place. At one
+    /// stream a microsecond there are enough for twelve days, and a driver takes longer for one.
     pub(crate) fn at(place: u32) -> Option<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = (place < Self::PLACES).then(|| NEXT.fetch_add(1, Ordering::Relaxed))?;
@@ -86,8 +87,8 @@ impl Sequence {
 
 /// One operation: the `sequence`-th of its stream, counting from 1.
 ///
-/// Operations of one stream run in the order of their numbers, so whatever is ordered after a ticket is ordered after
-/// every earlier ticket of that stream too.
+/// Operations of one stream run in the order of their numbers, so whatever is ordered after a
+/// ticket is ordered after every earlier ticket of that stream too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Ticket {
     pub(crate) stream: StreamId,

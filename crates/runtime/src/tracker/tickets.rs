@@ -2,7 +2,8 @@
 
 use super::{StreamId, Ticket};
 
-/// Tickets of different streams, sorted by stream. Mostly there is one or none, and then nothing is searched or allocated.
+/// Tickets of different streams, sorted by stream. Mostly there is one or none, and then nothing is
+/// searched or allocated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tickets {
     first: Option<Ticket>,

@@ -1,4 +1,5 @@
-//! The elements of an array are plain data: a `bool`, a `char`, a reference or a `String` has bit patterns that are none.
+//! The elements of an array are plain data: a `bool`, a `char`, a reference or a `String` has bit
+//! patterns that are none.
 
 use millstream::{Device, Result};
 

@@ -1,4 +1,5 @@
-//! The lifetime of a scope's borrows cannot be made shorter, or a slice that ends before the scope would do.
+//! The lifetime of a scope's borrows cannot be made shorter, or a slice that ends before the scope
+//! would do.
 
 use millstream::Scope;
 

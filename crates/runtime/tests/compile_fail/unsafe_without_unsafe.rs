@@ -1,4 +1,5 @@
-//! What trusts its caller needs `unsafe`: unsafe kernels, the block that vouches for kernels, devices of foreign drivers.
+//! What trusts its caller needs `unsafe`: unsafe kernels, the block that vouches for kernels,
+//! devices of foreign drivers.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! There is one view to write of its bytes: it has no copies, and what it lends it cannot use meanwhile.
+//! There is one view to write of its bytes: it has no copies, and what it lends it cannot use
+//! meanwhile.
 
 use millstream::{Device, Result, Stream, ViewMut};
 

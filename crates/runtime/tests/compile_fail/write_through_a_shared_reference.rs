@@ -1,4 +1,5 @@
-//! Nothing is written through a shared reference: not by a fill, an upload or a copy, and not through a view to read.
+//! Nothing is written through a shared reference: not by a fill, an upload or a copy, and not
+//! through a view to read.
 
 use millstream::{Buffer, Device, Result};
 

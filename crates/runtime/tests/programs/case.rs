@@ -1,4 +1,5 @@
-//! One program in one place: the simulated device under a schedule and rules, perhaps with calls that fail; or a GPU.
+//! One program in one place: the simulated device under a schedule and rules, perhaps with calls
+//! that fail; or a GPU.
 
 #[path = "../scenarios/readings.rs"]
 mod readings;
@@ -27,7 +28,8 @@ use sizes::Sizes;
 /// How long a closed device may take to give everything back.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
-/// The programs of one sort are numbered from here, so that each of them is another than those without faults.
+/// The programs of one sort are numbered from here, so that each of them is another than those
+/// without faults.
 const FAULTS: &str = "faults";
 
 /// Which program, and where. As text, what `MILLSTREAM_PROGRAM` holds to run it again.
@@ -88,8 +90,8 @@ pub(crate) fn on_gpu() -> bool {
     env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda"))
 }
 
-/// The schedules of a program, each with its own reading of the disputed rules, and two of them in tiny sizes; or the GPU
-/// alone.
+/// The schedules of a program, each with its own reading of the disputed rules, and two of them in
+/// tiny sizes; or the GPU alone.
 pub(crate) fn cases(program: u64, faults: bool) -> Vec<Case> {
     let case = |options, sizes| Case {
         program,
@@ -169,7 +171,8 @@ impl Case {
         let config = config
             .with_options(options)
             .map_err(|error| error.to_string())?;
-        // By the strict reading of rule 29 memory made behind a closed gate waits for it, and so may the host.
+        // By the strict reading of rule 29 memory made behind a closed gate waits for it, and so
+        // may the host.
         let gates_hold =
             !options.contains("implicit_synchronisation") && !options.ends_with("rules=strict");
         let gpu = Gpu::new(config);
@@ -239,7 +242,8 @@ fn drive(program: &Program) -> Result<(), String> {
     check(program, &log, Allowed::default())
 }
 
-/// Calls of the driver that make, enqueue or ask. What fails to be given back is left, and other tests look at that.
+/// Calls of the driver that make, enqueue or ask. What fails to be given back is left, and other
+/// tests look at that.
 const CALLS: [&str; 22] = [
     "cuStreamCreateWithPriority",
     "cuStreamQuery",
@@ -270,7 +274,8 @@ const CODES: [ResultCode; 3] = [
     ResultCode::UNKNOWN,
 ];
 
-/// What fails in a program of this number: a few calls of some functions, one call of one, or everything from some call on.
+/// What fails in a program of this number: a few calls of some functions, one call of one, or
+/// everything from some call on.
 fn faults(number: u64, program: &Program) -> Vec<Fault> {
     let at = |shift: u32, bound: usize| {
         (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) as usize % bound

@@ -22,8 +22,8 @@ fn setting<T: FromStr>(name: &str, otherwise: T) -> T {
     }
 }
 
-/// Runs programs from a number on, until there were so many or the time is over; every second of them with calls that fail if
-/// that is asked for.
+/// Runs programs from a number on, until there were so many or the time is over; every second of
+/// them with calls that fail if that is asked for.
 #[test]
 #[ignore = "as long as one likes; `cargo xtask programs` runs it"]
 fn programs_for_as_long_as_one_likes() {

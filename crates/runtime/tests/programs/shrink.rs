@@ -5,7 +5,8 @@ use crate::{
     program::step::{Placed, Program, Step},
 };
 
-/// How often a program is run before it counts as right: threads are real, and no schedule decides when they run.
+/// How often a program is run before it counts as right: threads are real, and no schedule decides
+/// when they run.
 const TRIES: usize = 3;
 /// How many programs are tried at most.
 const PROGRAMS_MAX: usize = 3000;

@@ -38,7 +38,8 @@ pub(crate) fn run(case: &Case) {
     }
 }
 
-/// Runs all cases of the programs that `next` gives, on several threads; `done` is called for each program.
+/// Runs all cases of the programs that `next` gives, on several threads; `done` is called for each
+/// program.
 pub(crate) fn run_all(next: impl Fn() -> Option<(u64, bool)> + Sync, done: impl Fn() + Sync) {
     let has_failed = AtomicBool::new(false);
     // The programs of one GPU share its memory and its figures.

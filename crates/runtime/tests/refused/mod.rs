@@ -1,9 +1,11 @@
 //! Programs that the compiler is to refuse, each exactly where and as its comments say.
 //!
-//! `//~ E0499` at the end of a line stands for one error of that number there, and `//~ "text"` for one that has no number and
-//! whose message has that text. `//~ E0277 "text"` has both: a number, and a text of the message or the notes below it, which
-//! tell the reader what to do; such an error may come several times, for a macro writes a type at several places. Numbers, lines and our own texts hold from one version of rustc to the next and whatever else
-//! the crates come to offer, as whole messages would not.
+//! `//~ E0499` at the end of a line stands for one error of that number there, and `//~ "text"` for
+//! one that has no number and whose message has that text. `//~ E0277 "text"` has both: a number,
+//! and a text of the message or the notes below it, which tell the reader what to do; such an error
+//! may come several times, for a macro writes a type at several places. Numbers, lines and our own
+//! texts hold from one version of rustc to the next and whatever else the crates come to offer, as
+//! whole messages would not.
 
 use std::{
     fs,
@@ -13,7 +15,8 @@ use std::{
 
 use serde_json::Value;
 
-/// The package of the programs: what a user's would be, with the versions that are locked here and no access to a registry.
+/// The package of the programs: what a user's would be, with the versions that are locked here and
+/// no access to a registry.
 const MANIFEST: &str = r#"[package]
 name = "refused"
 version = "0.0.0"
@@ -186,7 +189,8 @@ fn marked(program: &Path) -> Vec<Mark> {
     marked
 }
 
-/// What a line of cargo's report says of an error with a place; the closing remarks that some errors exist have none.
+/// What a line of cargo's report says of an error with a place; the closing remarks that some
+/// errors exist have none.
 fn refusal(report: &Value) -> Option<Refusal> {
     let message = report
         .get("message")

@@ -1,8 +1,8 @@
-//! NVIDIA's cuda-async: while a future is pending, its executor keeps one core at 99 %; and with nothing to do its thread
-//! wakes 916 times a second.
+//! NVIDIA's cuda-async: while a future is pending, its executor keeps one core at 99 %; and with
+//! nothing to do its thread wakes 916 times a second.
 //!
-//! A future is polled twice, whatever it waits for. Somebody asks the driver on its behalf, ever more seldom, and nobody
-//! asks anything while no future is pending.
+//! A future is polled twice, whatever it waits for. Somebody asks the driver on its behalf, ever
+//! more seldom, and nobody asks anything while no future is pending.
 
 use std::{
     future::Future,
@@ -22,9 +22,11 @@ use crate::{N, calls::Calls, counted, places::on_gpu, rig::Rig};
 
 /// How long the future is pending, on the driver's clock.
 const PENDING_NS: u64 = 50_000_000;
-/// How long nothing is pending, on the host's; twice, for the reactor may still have to find that out.
+/// How long nothing is pending, on the host's; twice, for the reactor may still have to find that
+/// out.
 const IDLE: Duration = Duration::from_millis(25);
-/// A few hundred in the first 30 µs, 100 more until 2 ms, and then one for each hundredth more of the time.
+/// A few hundred in the first 30 µs, 100 more until 2 ms, and then one for each hundredth more of
+/// the time.
 const QUESTIONS_MAX: usize = 1000;
 
 /// Wakes a thread, and counts.

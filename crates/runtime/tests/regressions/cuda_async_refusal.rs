@@ -1,7 +1,8 @@
-//! NVIDIA's cuda-async: an array belongs to the stream that made it. Using it on another is an error, also after the
-//! program has made that stream wait for the first one, as CUDA asks.
+//! NVIDIA's cuda-async: an array belongs to the stream that made it. Using it on another is an
+//! error, also after the program has made that stream wait for the first one, as CUDA asks.
 //!
-//! Any stream may use any array of its device. A wait made by hand is as good as ours: there is no second one.
+//! Any stream may use any array of its device. A wait made by hand is as good as ours: there is no
+//! second one.
 
 use crate::{N, counted};
 

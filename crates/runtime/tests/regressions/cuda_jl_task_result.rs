@@ -1,5 +1,6 @@
-//! CUDA.jl: each task has a stream of its own. An array that a task returns without synchronising is used by another task
-//! on another stream before it is written; and where the library notices, the host blocks until it is.
+//! CUDA.jl: each task has a stream of its own. An array that a task returns without synchronising
+//! is used by another task on another stream before it is written; and where the library notices,
+//! the host blocks until it is.
 //!
 //! The use is ordered, by an edge on the device: the host does not wait.
 

@@ -1,5 +1,5 @@
-//! CUDA.jl: an array remembers the stream that used it last. Two tasks that work on the halves of one array wait for each
-//! other at every step, and the host blocks for each wait.
+//! CUDA.jl: an array remembers the stream that used it last. Two tasks that work on the halves of
+//! one array wait for each other at every step, and the host blocks for each wait.
 //!
 //! Halves that do not overlap are as two arrays; whoever uses the whole waits for both.
 

@@ -1,5 +1,5 @@
-//! cudarc: a copy from the device to a host slice that is longer than the array asks the driver for the slice's length, and
-//! reads past the array's end.
+//! cudarc: a copy from the device to a host slice that is longer than the array asks the driver for
+//! the slice's length, and reads past the array's end.
 //!
 //! Lengths that differ are a typed error that names both, and nothing is enqueued.
 

@@ -1,6 +1,6 @@
-//! cudarc: events are recorded and waited for only while more than one stream exists. When the last extra stream is
-//! dropped with its work pending, nothing waits for that work any more: the first stream overwrites, or frees, an array
-//! that is still being read.
+//! cudarc: events are recorded and waited for only while more than one stream exists. When the last
+//! extra stream is dropped with its work pending, nothing waits for that work any more: the first
+//! stream overwrites, or frees, an array that is still being read.
 //!
 //! A dropped stream's work counts until it is done.
 

@@ -1,6 +1,6 @@
-//! cudarc: an array keeps one event for its last reader. When a second stream reads it, that record takes the place of the
-//! first one's, and a writer waits for the second reader alone: it overwrites what the first is still reading. Seen in ten
-//! of ten runs on an H200.
+//! cudarc: an array keeps one event for its last reader. When a second stream reads it, that record
+//! takes the place of the first one's, and a writer waits for the second reader alone: it
+//! overwrites what the first is still reading. Seen in ten of ten runs on an H200.
 //!
 //! A write, of whichever kind, waits for every reader, however slow.
 

@@ -1,6 +1,8 @@
-//! cudarc: where there is no CUDA driver, the first call panics, in a program that may well have wanted to do without.
+//! cudarc: where there is no CUDA driver, the first call panics, in a program that may well have
+//! wanted to do without.
 //!
-//! Without a driver, asking for a GPU is an error that says what was looked for, and a simulated device works.
+//! Without a driver, asking for a GPU is an error that says what was looked for, and a simulated
+//! device works.
 
 use std::panic::catch_unwind;
 

@@ -1,5 +1,6 @@
-//! cudarc: opening a device twice gives two contexts' worth of bookkeeping for one GPU. Whether a second stream exists is
-//! known to each by itself, so arrays that pass from one to the other are not waited for.
+//! cudarc: opening a device twice gives two contexts' worth of bookkeeping for one GPU. Whether a
+//! second stream exists is known to each by itself, so arrays that pass from one to the other are
+//! not waited for.
 //!
 //! Two opens of one GPU are one device: what one enqueued, the other waits for.
 

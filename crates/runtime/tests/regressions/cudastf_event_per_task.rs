@@ -1,7 +1,8 @@
-//! CUDASTF: each task makes an event, records it, and destroys it in the end: 3.2 µs for an empty task.
+//! CUDASTF: each task makes an event, records it, and destroys it in the end: 3.2 µs for an empty
+//! task.
 //!
-//! Events are kept and recorded again. A chain that never leaves its stream has none at all; one that changes streams at
-//! every step has one record and one wait a step.
+//! Events are kept and recorded again. A chain that never leaves its stream has none at all; one
+//! that changes streams at every step has one record and one wait a step.
 
 use crate::{N, counted};
 

@@ -1,5 +1,6 @@
-//! Failures of other libraries that people have reported, as programs of this one: each must do here what its users wanted
-//! there. Under every schedule of the simulated device or, with `MILLSTREAM_DEVICE=cuda:0`, on a GPU.
+//! Failures of other libraries that people have reported, as programs of this one: each must do
+//! here what its users wanted there. Under every schedule of the simulated device or, with
+//! `MILLSTREAM_DEVICE=cuda:0`, on a GPU.
 
 #[path = "../scenarios/calls.rs"]
 #[allow(dead_code, reason = "the scenarios use more of it")]

@@ -1,6 +1,6 @@
-//! Open3D: a copy to the host is followed by a wait for the default stream. On any other stream the copy is asynchronous
-//! and nothing waits for it, so that the program reads what was in the memory before. Where Open3D does wait, it waits for
-//! the whole device.
+//! Open3D: a copy to the host is followed by a wait for the default stream. On any other stream the
+//! copy is asynchronous and nothing waits for it, so that the program reads what was in the memory
+//! before. Where Open3D does wait, it waits for the whole device.
 //!
 //! A value that came back is complete, whichever stream brought it, and nothing else is waited for.
 

@@ -1,7 +1,9 @@
-//! Of several bindings: an upload from page-locked memory on the default stream is asynchronous like any other, and a
-//! program that fills the memory anew for the next upload changes what the first one brings.
+//! Of several bindings: an upload from page-locked memory on the default stream is asynchronous
+//! like any other, and a program that fills the memory anew for the next upload changes what the
+//! first one brings.
 //!
-//! The host's write waits until the copy has read, and only for that; its read does not wait at all.
+//! The host's write waits until the copy has read, and only for that; its read does not wait at
+//! all.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

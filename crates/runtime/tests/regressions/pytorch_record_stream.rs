@@ -1,6 +1,7 @@
-//! PyTorch: memory belongs to the stream that allocated it, and is given out again on that stream as soon as its tensor is
-//! gone. Whoever has used it on another stream must say so, by `record_stream`; forgetting it means that new work of the
-//! first stream overwrites what the second one still reads.
+//! PyTorch: memory belongs to the stream that allocated it, and is given out again on that stream
+//! as soon as its tensor is gone. Whoever has used it on another stream must say so, by
+//! `record_stream`; forgetting it means that new work of the first stream overwrites what the
+//! second one still reads.
 //!
 //! Every use is known. Nothing is said by hand.
 

@@ -1,8 +1,9 @@
-//! RMM, and stream-ordered pools at large: memory freed on one stream may be given out on another. That is right only if
-//! the second stream is behind the free, and the free behind every use; programs that free on a stream which did not use
-//! the memory get another's values.
+//! RMM, and stream-ordered pools at large: memory freed on one stream may be given out on another.
+//! That is right only if the second stream is behind the free, and the free behind every use;
+//! programs that free on a stream which did not use the memory get another's values.
 //!
-//! Memory may be allocated, used and dropped on any streams in any order. What comes of it are the right values.
+//! Memory may be allocated, used and dropped on any streams in any order. What comes of it are the
+//! right values.
 
 use crate::{N, regression};
 

@@ -1,6 +1,6 @@
-//! RustaCUDA: asynchronous copies take references that end when the call does. A buffer of the device, or the host memory
-//! of the copy, may be dropped while the copy is on its way; the free then waits for the whole device or, on other
-//! versions, does not wait.
+//! RustaCUDA: asynchronous copies take references that end when the call does. A buffer of the
+//! device, or the host memory of the copy, may be dropped while the copy is on its way; the free
+//! then waits for the whole device or, on other versions, does not wait.
 //!
 //! Everything may be dropped as soon as the call returns; nothing blocks, and the copy is right.
 

@@ -32,7 +32,8 @@ fn scenario(run: impl Fn(&Rig) -> Result<()>) {
     everywhere(|rig| run(rig).unwrap());
 }
 
-/// Whether a slice begins where its elements may. From a reference the compiler would take that for granted.
+/// Whether a slice begins where its elements may. From a reference the compiler would take that for
+/// granted.
 fn is_aligned<T>(elements: &[T]) -> bool {
     std::hint::black_box(elements.as_ptr().addr()).is_multiple_of(align_of::<T>())
 }

@@ -14,8 +14,8 @@ const N: usize = 1500;
 
 millstream::kernels! {
     /// Sums of arrays.
-    // SAFETY: the signature is that of vecadd in vecadd.cu; whatever the grid, its threads stride over `n` elements of
-    // each array and touch no others.
+    // SAFETY: the signature is that of vecadd in vecadd.cu; whatever the grid, its threads stride
+    // over `n` elements of each array and touch no others.
     pub(crate) unsafe mod sums from include_str!("../../../../kernels/vecadd.ptx") {
         /// `c[i] = a[i] + b[i]`
         pub(crate) safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64)
@@ -201,7 +201,8 @@ fn a08_dropping_an_array_in_use_blocks_nobody_and_frees_behind_its_uses() {
         for slow in 0..2 {
             let a = streams[0].upload(&vec![4_u32; N])?;
             let mut copies = [streams[0].zeros::<u32>(N)?, streams[1].zeros::<u32>(N)?];
-            // The first time that an array crosses to another stream may wait for later work; here it is over by then.
+            // The first time that an array crosses to another stream may wait for later work; here
+            // it is over by then.
             assert_eq!(streams[1].download(&a)?.wait()?, [4; N]);
             let mut gates = [rig.gate(&streams[0]), rig.gate(&streams[1])].map(Some);
             for (stream, copy) in streams.iter().zip(&mut copies) {
@@ -256,8 +257,8 @@ fn a12_the_same_array_twice_in_one_launch() {
         let expected: Vec<f32> = numbers.iter().map(|n| n + n).collect();
         assert_eq!(s1.download(&doubled)?.wait()?, expected);
 
-        // Reading and writing the same array does not compile (see the documentation of `kernels!`); its disjoint halves
-        // are two arrays.
+        // Reading and writing the same array does not compile (see the documentation of
+        // `kernels!`); its disjoint halves are two arrays.
         let mut both = s1.upload(&[1.0_f32, 2.0, 0.0, 0.0])?;
         let (mut low, mut high) = both.split_at_mut(2);
         kernels.vecadd(&s2, Grid::linear(2), &low, &low, &mut high, 2)?;

@@ -19,7 +19,8 @@ type Result<T> = std::result::Result<T, DriverError>;
 pub(crate) enum Failure {
     /// It is not passed on.
     Instead(DriverError),
-    /// It is passed on, and its answer kept back: a driver that fails after it has done what it was asked for.
+    /// It is passed on, and its answer kept back: a driver that fails after it has done what it was
+    /// asked for.
     Afterwards(DriverError),
 }
 
@@ -45,7 +46,8 @@ impl Calls {
         }
     }
 
-    /// From now on asks `fault` before every call. A call that fails is not passed on and not noted.
+    /// From now on asks `fault` before every call. A call that fails is not passed on and not
+    /// noted.
     pub(crate) fn fail(
         &self,
         fault: impl Fn(&'static str) -> Option<DriverError> + Send + Sync + 'static,
@@ -146,7 +148,8 @@ impl IsStream for StreamHandle {
     }
 }
 
-/// Every other argument: found by a method call only where [`IsStream`] is not, one reference further on.
+/// Every other argument: found by a method call only where [`IsStream`] is not, one reference
+/// further on.
 trait IsNoStream {
     fn as_stream(&self) -> Option<StreamHandle> {
         None

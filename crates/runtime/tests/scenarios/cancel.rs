@@ -1,5 +1,5 @@
-//! Futures dropped before they are done: by timeouts, aborts, and after every number of polls. What was called for runs
-//! all the same, memory comes back, and everything is usable as before.
+//! Futures dropped before they are done: by timeouts, aborts, and after every number of polls. What
+//! was called for runs all the same, memory comes back, and everything is usable as before.
 
 use std::{
     cell::Cell,
@@ -29,7 +29,8 @@ struct Progress {
     fills: Cell<u32>,
 }
 
-/// Fills an array again and again, on two streams in turn, and looks at it by downloads of several kinds in between.
+/// Fills an array again and again, on two streams in turn, and looks at it by downloads of several
+/// kinds in between.
 async fn program(streams: &[Stream; 2], a: &mut Buffer<u32>, progress: &Progress) -> Result<()> {
     let fill = |a: &mut Buffer<u32>| {
         let next = progress.fills.get() + 1;
@@ -61,8 +62,9 @@ async fn program(streams: &[Stream; 2], a: &mut Buffer<u32>, progress: &Progress
     Ok(())
 }
 
-/// Polls the future at most `polls` times, then drops it. Between two polls everything that was called for is done, so
-/// that each await needs two polls at most. Says whether the future came to its end.
+/// Polls the future at most `polls` times, then drops it. Between two polls everything that was
+/// called for is done, so that each await needs two polls at most. Says whether the future came to
+/// its end.
 fn poll_at_most(
     polls: usize,
     streams: &[Stream; 2],
@@ -126,7 +128,8 @@ fn b08_a_timeout_gives_up_a_download_and_not_its_array() {
         let mut b = s3.upload(&vec![3_u32; N])?;
         let chosen = runtime.block_on(async {
             let value = s1.download(&a)?;
-            // Nothing is ready in front of the gate, so that the second branch is taken and the download dropped.
+            // Nothing is ready in front of the gate, so that the second branch is taken and the
+            // download dropped.
             Ok::<_, millstream::Error>(tokio::select! {
                 biased;
                 value = value => Some(value?),

@@ -12,7 +12,8 @@ pub(crate) struct Ended {
     pub(crate) errors: String,
 }
 
-/// Runs one of this program's own tests, an ignored one too, in a process with these changes to the environment.
+/// Runs one of this program's own tests, an ignored one too, in a process with these changes to the
+/// environment.
 pub(crate) fn in_process(test: &str, environment: &[(&str, &str)]) -> Ended {
     let _watch = Watch::over(format!("a process that runs {test}"));
     let program = env::current_exe().expect("the test's own program");

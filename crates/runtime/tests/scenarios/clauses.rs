@@ -48,7 +48,8 @@ const PTX: &str = "
 ";
 
 millstream::kernels! {
-    // SAFETY: the thread of index i writes element i, if that is less than the product of the sides.
+    // SAFETY: the thread of index i writes element i, if that is less than the product of the
+    // sides.
     unsafe mod sized from PTX {
         #[kernel(name = "number")]
         safe fn by_fields(out: &mut [u8], p: Size) requires out.len() >= p.w * p.h;

@@ -1,5 +1,5 @@
-//! A device that is closed keeps nobody waiting who has the same context open: by way of another driver, or because the
-//! device was opened again.
+//! A device that is closed keeps nobody waiting who has the same context open: by way of another
+//! driver, or because the device was opened again.
 
 use std::{
     sync::Arc,
@@ -27,7 +27,8 @@ fn work(stream: &Stream) -> Result<()> {
     stream.synchronize()
 }
 
-/// Waits until a device that was opened by this driver is closed: its streams are the last to go but for events.
+/// Waits until a device that was opened by this driver is closed: its streams are the last to go
+/// but for events.
 fn wait_until_closed(calls: &Calls, streams: usize) {
     let closing = Instant::now();
     while calls.count("stream_destroy") < streams {

@@ -1,5 +1,5 @@
-//! D1: every driver call of a program fails. Each run ends in a typed error or with the right values, and nothing hangs,
-//! panics, races or leaks.
+//! D1: every driver call of a program fails. Each run ends in a typed error or with the right
+//! values, and nothing hangs, panics, races or leaks.
 
 use std::{
     panic::resume_unwind,

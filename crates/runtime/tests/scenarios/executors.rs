@@ -1,4 +1,5 @@
-//! Values awaited on several executors, many at once, from tasks that move, and beside other futures.
+//! Values awaited on several executors, many at once, from tasks that move, and beside other
+//! futures.
 
 use std::{
     future::Future,
@@ -281,7 +282,8 @@ const REACTORS_MAX: usize = 8;
 /// Under one schedule: their number is what matters here.
 #[test]
 fn ten_thousand_pending_values_need_few_threads() {
-    // A GPU's streams take so many operations and no more; then a call blocks until the gates are opened.
+    // A GPU's streams take so many operations and no more; then a call blocks until the gates are
+    // opened.
     let values = if on_gpu() { 1_000 } else { 10_000 };
     let executors = Executors::new();
     once(|rig| {

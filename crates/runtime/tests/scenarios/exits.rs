@@ -22,7 +22,8 @@ const N: usize = 1500;
 /// How long the threads that wait have to begin to.
 const A_WHILE: Duration = Duration::from_millis(50);
 
-/// Work of every kind behind a gate, and threads that wait for it. What is given must live for it to stay as it is.
+/// Work of every kind behind a gate, and threads that wait for it. What is given must live for it
+/// to stay as it is.
 fn pending_work(rig: &Rig) -> Result<(Gate, Vec<Box<dyn Any>>)> {
     let [s1, s2] = rig.streams();
     let mut buffer = s1.upload(&[1_u32; N])?;

@@ -191,7 +191,8 @@ fn d05_a_newer_version_or_target_is_named() {
     everywhere(|rig| {
         let text = refused_text(&rig.device, &SAXPY.replace(".version 8.8", ".version 99.0"));
         assert!(text.contains("99.0"), "{text}");
-        // A GPU's compiler refuses the target; the simulated device refuses what it does not know of it.
+        // A GPU's compiler refuses the target; the simulated device refuses what it does not know
+        // of it.
         let newer = SAXPY.replace("sm_75", "sm_999");
         if on_gpu() {
             let text = refused_text(&rig.device, &newer);

@@ -1,4 +1,5 @@
-//! Drivers that fail or panic in the middle: nothing hangs, nobody loses an order, and the device works on.
+//! Drivers that fail or panic in the middle: nothing hangs, nobody loses an order, and the device
+//! works on.
 
 use std::{
     array,

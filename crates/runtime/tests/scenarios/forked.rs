@@ -1,5 +1,5 @@
-//! Processes that fork: the child opens devices of its own, and everything works on them. Devices of the parent answer
-//! with an error.
+//! Processes that fork: the child opens devices of its own, and everything works on them. Devices
+//! of the parent answer with an error.
 
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "forks the process")]
@@ -11,7 +11,8 @@ use millstream::{Device, Grid, Result, Select, Stream, sim::SimConfig};
 
 use crate::{arrays::sums, child::in_process, places::on_gpu};
 
-/// Uses all threads that the library starts: for futures, large copies, host functions, kernels, and logging.
+/// Uses all threads that the library starts: for futures, large copies, host functions, kernels,
+/// and logging.
 fn use_all_threads(device: &Device) -> Result<()> {
     let stream = device.stream()?;
     let large = vec![7_u8; 16 << 20];
@@ -78,8 +79,8 @@ fn child(before: &Device, stream: &Stream, pending: millstream::Pending<Vec<u8>>
     }
 }
 
-/// Waits until every other thread of the process has slept for a while. A thread in the middle of a call may hold a lock,
-/// which the child would find locked for ever.
+/// Waits until every other thread of the process has slept for a while. A thread in the middle of a
+/// call may hold a lock, which the child would find locked for ever.
 fn wait_until_other_threads_sleep() {
     let own = format!("/proc/self/task/{}", thread_id());
     let mut quiet = 0;
@@ -125,7 +126,8 @@ fn inner_fork() {
     let array = Arc::new(stream.upload(&[1_u8, 2]).expect("an upload"));
     let pending = stream.download(&*array).expect("a download");
     wait_until_other_threads_sleep();
-    // SAFETY: the child uses what this test is about, locks of sleeping threads apart, and ends by `_exit`.
+    // SAFETY: the child uses what this test is about, locks of sleeping threads apart, and ends by
+    // `_exit`.
     let forked = unsafe { libc::fork() };
     assert!(forked >= 0, "the process forks");
     if forked == 0 {

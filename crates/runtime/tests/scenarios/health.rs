@@ -149,7 +149,8 @@ fn d03_a_kernel_that_was_seen_done_is_not_suspected() {
 fn d03_a_kernel_is_named_when_the_event_right_behind_it_tells_of_the_loss() {
     let gpu = Gpu::new(SimConfig::new());
     let calls = Arc::new(Calls::over(gpu.driver()));
-    // SAFETY: the driver passes calls on to one that does what it says, or fails without doing anything.
+    // SAFETY: the driver passes calls on to one that does what it says, or fails without doing
+    // anything.
     let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) }.unwrap();
     let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
     let kernels = crate::arrays::sums::load(&device).unwrap();

@@ -185,7 +185,8 @@ fn b12_a_pinned_array_dropped_in_flight_is_not_handed_out_again_yet() {
     });
 }
 
-/// Uploads arrays of `len` bytes that nobody waits for, and looks at how much memory they hold meanwhile.
+/// Uploads arrays of `len` bytes that nobody waits for, and looks at how much memory they hold
+/// meanwhile.
 fn upload_and_forget_about_it(schedule: Schedule, uploads: usize, len: usize) -> Result<()> {
     /// What the pool of page-locked memory makes before it waits for what is on its way.
     const PINNED_BYTES_MAX: u64 = 256 << 20;

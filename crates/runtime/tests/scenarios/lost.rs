@@ -1,4 +1,5 @@
-//! D3: a kernel that faults takes its context with it. Everyone who waits is told, and nothing else happens.
+//! D3: a kernel that faults takes its context with it. Everyone who waits is told, and nothing else
+//! happens.
 
 #![allow(unsafe_code, reason = "launches a kernel that faults")]
 

@@ -35,7 +35,8 @@ fn world(memory_bytes: usize, schedule: Schedule, rules: Rules) -> (Gpu, Arc<Cal
     (gpu, calls, device.expect("the device opens"))
 }
 
-/// Runs under every schedule, with and without the driver's help in using memory of other streams again (rule 35).
+/// Runs under every schedule, with and without the driver's help in using memory of other streams
+/// again (rule 35).
 fn with_little_memory(memory_bytes: usize, run: impl Fn(&Gpu, &Calls, &Device)) {
     for schedule in SCHEDULES {
         for rules in [Rules::observed(), Rules::strict()] {
@@ -92,7 +93,8 @@ fn a16_nobody_waits_for_a_gate_while_there_is_memory_elsewhere() {
         let hold = gpu.hold(s1.as_raw());
         let idle = gpu.hold(s4.as_raw());
         drop(s1.download(&behind_gate).unwrap());
-        // In this order, for the driver may make an allocation wait for frees of other streams, the oldest first.
+        // In this order, for the driver may make an allocation wait for frees of other streams, the
+        // oldest first.
         drop(used);
         drop(behind_gate);
         let new = s3.upload(&vec![3_u8; 7 * MIB]).unwrap();

@@ -1,7 +1,8 @@
 //! Scenario A14: an access that opts out of the waits.
 //!
-//! The kernel here declares that it writes a whole array and writes its first half, as one does whose caller knows more
-//! than its signature says. Whoever uses the other half need not wait for it.
+//! The kernel here declares that it writes a whole array and writes its first half, as one does
+//! whose caller knows more than its signature says. Whoever uses the other half need not wait for
+//! it.
 
 #![allow(unsafe_code, reason = "vouches for the order of accesses")]
 

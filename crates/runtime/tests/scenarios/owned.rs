@@ -237,7 +237,8 @@ fn b11_a_registered_vector_is_read_and_written_between_copies() {
     });
 }
 
-/// A registered vector comes back itself: at once, or on a GPU when the devices of earlier scenarios are closed.
+/// A registered vector comes back itself: at once, or on a GPU when the devices of earlier
+/// scenarios are closed.
 pub(crate) fn comes_back_itself(device: &Device) -> Result<()> {
     let closing = Instant::now();
     loop {

@@ -1,4 +1,5 @@
-//! Where the scenarios run: the simulated device under every schedule and every reading of the disputed rules, or a GPU.
+//! Where the scenarios run: the simulated device under every schedule and every reading of the
+//! disputed rules, or a GPU.
 
 #[path = "readings.rs"]
 mod readings;
@@ -12,7 +13,8 @@ use millstream::sim::{Gpu, Reading, Rules, Schedule, SimConfig};
 use readings::rules;
 pub(crate) use sizes::Sizes;
 
-/// How many seeds of the random schedule each scenario runs under: four for each choice of the readings of four rules.
+/// How many seeds of the random schedule each scenario runs under: four for each choice of the
+/// readings of four rules.
 const SEEDS: u64 = 64;
 /// How many seeds more with the strict reading of rule 29: one for each of those choices.
 const SEEDS_WITHOUT_GATES: u64 = 16;
@@ -24,8 +26,8 @@ pub(crate) struct Place {
     pub(crate) gpu: Option<Gpu>,
     /// Whether a gate keeps its own stream busy and no other.
     ///
-    /// By the strict reading of rule 29, memory made while one stream is held would hold all streams. Gates keep nothing
-    /// busy then; values, order and reports are the same.
+    /// By the strict reading of rule 29, memory made while one stream is held would hold all
+    /// streams. Gates keep nothing busy then; values, order and reports are the same.
     pub(crate) gates_hold: bool,
     /// How much memory of dropped arrays the device keeps; `None` for what it keeps by itself.
     pub(crate) cache_bytes: Option<u64>,
@@ -38,7 +40,8 @@ pub(crate) fn on_gpu() -> bool {
     env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda"))
 }
 
-/// Every place: all schedules and rules, each with a new simulated GPU; or the one GPU that the environment names.
+/// Every place: all schedules and rules, each with a new simulated GPU; or the one GPU that the
+/// environment names.
 pub(crate) fn places() -> Vec<Place> {
     if on_gpu() {
         let name = String::from("the GPU");
@@ -68,7 +71,8 @@ fn all_simulated() -> Vec<Place> {
         places.push(simulated(Schedule::Random(seed), rules(16 + seed % 16)));
     }
     for (number, place) in places.iter_mut().enumerate() {
-        // Five has no factor in common with the numbers of readings and of caches, so each reading of each rule is met.
+        // Five has no factor in common with the numbers of readings and of caches, so each reading
+        // of each rule is met.
         let drawn = match number % 5 {
             1 => Sizes::Odd,
             3 => Sizes::tiny(number),

@@ -1,5 +1,5 @@
-//! Random programs behind gates, against an oracle that knows nothing of the runtime. Without gates, and with more of
-//! everything else, they are `tests/programs`.
+//! Random programs behind gates, against an oracle that knows nothing of the runtime. Without
+//! gates, and with more of everything else, they are `tests/programs`.
 
 use std::any::Any;
 
@@ -15,7 +15,8 @@ use crate::{
     rig::{Rig, everywhere},
 };
 
-/// A program of so many steps that keeps to one device and one thread, has memory enough, and forgets nothing.
+/// A program of so many steps that keeps to one device and one thread, has memory enough, and
+/// forgets nothing.
 pub(crate) fn program(seed: u64, steps: usize, gates: bool) -> Program {
     let sort = Sort {
         steps,

@@ -1,4 +1,5 @@
-//! The rules on which CUDA's documentation and hardware differ, in every combination of their readings.
+//! The rules on which CUDA's documentation and hardware differ, in every combination of their
+//! readings.
 
 use millstream::sim::{Reading, Rules};
 

@@ -1,4 +1,5 @@
-//! What the scenarios run on: a device under every schedule, gates that keep a stream busy, and a watchdog.
+//! What the scenarios run on: a device under every schedule, gates that keep a stream busy, and a
+//! watchdog.
 
 #![allow(
     unsafe_code,
@@ -34,7 +35,8 @@ millstream::kernels! {
     /// A kernel that keeps its stream busy.
     // SAFETY: the signature is that of gate.cu.
     pub(crate) unsafe mod gate_kernel from include_str!("../../../../kernels/gate.ptx") {
-        /// Spins until the word at `flag` is not 0. `flag` must be readable by the device until then.
+        /// Spins until the word at `flag` is not 0. `flag` must be readable by the device until
+        /// then.
         pub(crate) unsafe fn gate(flag: u64);
     }
 }
@@ -44,7 +46,8 @@ const HUNG_AFTER: Duration = Duration::from_secs(120);
 /// How long a device may take to give everything back once it is closed.
 pub(crate) const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Elements of 4 bytes that are more than one piece of every kind of copy, and not a whole number of them.
+/// Elements of 4 bytes that are more than one piece of every kind of copy, and not a whole number
+/// of them.
 pub(crate) const LARGE_LEN: usize = (4 << 20) / 4 + 777;
 
 /// A device to run a scenario on.
@@ -57,8 +60,8 @@ pub(crate) struct Rig {
     leaks: AtomicBool,
 }
 
-/// Runs the scenario on the GPU that `MILLSTREAM_DEVICE` names, or else on the simulated device under every schedule and
-/// every reading of the disputed rules.
+/// Runs the scenario on the GPU that `MILLSTREAM_DEVICE` names, or else on the simulated device
+/// under every schedule and every reading of the disputed rules.
 pub(crate) fn everywhere(scenario: impl Fn(&Rig)) {
     let _alone = alone();
     for place in places() {
@@ -66,8 +69,8 @@ pub(crate) fn everywhere(scenario: impl Fn(&Rig)) {
     }
 }
 
-/// Runs the scenario on the GPU that `MILLSTREAM_DEVICE` names, or else on the simulated device as it is by default: for
-/// scenarios of many operations.
+/// Runs the scenario on the GPU that `MILLSTREAM_DEVICE` names, or else on the simulated device as
+/// it is by default: for scenarios of many operations.
 pub(crate) fn once(scenario: impl Fn(&Rig) -> Result<()>) {
     let _alone = alone();
     at(places().swap_remove(0), &|rig| scenario(rig).unwrap());
@@ -101,7 +104,8 @@ pub(crate) fn everywhere_counted(scenario: impl Fn(&Rig, &Calls)) {
     }
 }
 
-/// A device behind a driver that counts: of the simulated GPU, or else of the one that `MILLSTREAM_DEVICE` names.
+/// A device behind a driver that counts: of the simulated GPU, or else of the one that
+/// `MILLSTREAM_DEVICE` names.
 fn counted(gpu: Option<&Gpu>) -> (Arc<Calls>, Result<Device>) {
     let inner: Arc<dyn Driver> = match gpu {
         Some(gpu) => gpu.driver(),
@@ -123,8 +127,8 @@ pub(crate) fn somewhere() -> Rig {
     Rig::new(device, place)
 }
 
-/// On a GPU one scenario runs at a time. Loading a module may wait for every kernel of the context, and so for a gate of
-/// another scenario, which a call in the driver then keeps from being opened.
+/// On a GPU one scenario runs at a time. Loading a module may wait for every kernel of the context,
+/// and so for a gate of another scenario, which a call in the driver then keeps from being opened.
 fn alone() -> Option<MutexGuard<'static, ()>> {
     static GPU: Mutex<()> = Mutex::new(());
     on_gpu().then(|| {
@@ -199,7 +203,8 @@ impl Rig {
         }
     }
 
-    /// Whether a closed gate keeps its stream busy, as it does wherever it can do so without all other streams.
+    /// Whether a closed gate keeps its stream busy, as it does wherever it can do so without all
+    /// other streams.
     pub(crate) fn gates_hold(&self) -> bool {
         self.gates_hold
     }
@@ -215,7 +220,8 @@ impl Rig {
         }
     }
 
-    /// With a gate closed, `call` was made this often; without one, what was seen to be over may have made it needless.
+    /// With a gate closed, `call` was made this often; without one, what was seen to be over may
+    /// have made it needless.
     #[track_caller]
     pub(crate) fn assert_count(&self, calls: &Calls, call: &str, expected: usize) {
         let count = calls.count(call);
@@ -248,12 +254,14 @@ impl Rig {
         .expect("the device opens again")
     }
 
-    /// The same GPU's device by way of another driver, which counts: another device to this library, in the same context.
+    /// The same GPU's device by way of another driver, which counts: another device to this
+    /// library, in the same context.
     pub(crate) fn by_another_driver(&self) -> (Arc<Calls>, Device) {
         let (calls, device) = counted(self.gpu.as_ref());
         let device = device.expect("the device opens by another driver");
         if self.gpu.is_none() {
-            // Loading a module waits for kernels that run, and so for a gate of the other device (rule 53).
+            // Loading a module waits for kernels that run, and so for a gate of the other device
+            // (rule 53).
             for device in [&device, &self.device] {
                 gate_kernel::load(device).expect("the gate kernel loads");
             }
@@ -294,8 +302,8 @@ impl Rig {
     }
 }
 
-/// Of a device that is closed nothing is left but its context: at once, or as soon as the reactor has let go of it and what
-/// was pending is over.
+/// Of a device that is closed nothing is left but its context: at once, or as soon as the reactor
+/// has let go of it and what was pending is over.
 pub(crate) fn assert_nothing_left(gpu: &Gpu) {
     let closing = Instant::now();
     loop {
@@ -333,7 +341,8 @@ impl Gate {
         drop(self);
     }
 
-    /// A hold is not the library's work. An operation in front of it stands for the launch that a gate is on a GPU.
+    /// A hold is not the library's work. An operation in front of it stands for the launch that a
+    /// gate is on a GPU.
     fn held(gpu: Option<&Gpu>, stream: &Stream) -> Self {
         let marker = stream.zeros(1).expect("an operation in front of the gate");
         Self::Held {
@@ -397,7 +406,8 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn over(name: String) -> Self {
         let (finished, watched) = mpsc::channel::<()>();
-        // The harness calls a test's thread by the test's name; without it nobody would know which of those that wait it is.
+        // The harness calls a test's thread by the test's name; without it nobody would know which
+        // of those that wait it is.
         let test = thread::current().name().unwrap_or("a test").to_owned();
         let shown = format!("{test} under {name}");
         thread::spawn(move || {

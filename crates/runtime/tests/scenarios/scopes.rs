@@ -28,8 +28,8 @@ fn scenario(run: impl Fn(&Rig) -> Result<()>) {
     everywhere(|rig| run(rig).unwrap());
 }
 
-/// Runs `scope`, whose body hands over the gate and drops the sender when it ends; a while after that the gate is opened.
-/// Says whether it was open when `scope` returned.
+/// Runs `scope`, whose body hands over the gate and drops the sender when it ends; a while after
+/// that the gate is opened. Says whether it was open when `scope` returned.
 fn gated<R>(scope: impl FnOnce(mpsc::Sender<Gate>) -> R) -> (R, bool) {
     let opened = AtomicBool::new(false);
     thread::scope(|threads| {

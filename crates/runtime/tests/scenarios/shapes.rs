@@ -173,8 +173,8 @@ fn b15_four_gibibytes_and_one_byte() {
     });
 }
 
-/// Whether the type is plain data, which is what every method that takes elements asks of them. An inherent constant goes
-/// before a trait's, and is there for plain data alone.
+/// Whether the type is plain data, which is what every method that takes elements asks of them. An
+/// inherent constant goes before a trait's, and is there for plain data alone.
 macro_rules! is_plain {
     ($type:ty) => {{
         struct Asked<T>(std::marker::PhantomData<T>);

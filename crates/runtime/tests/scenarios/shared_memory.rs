@@ -18,8 +18,9 @@ use crate::{
 /// The shared memory that every block may have.
 const USUAL_BYTES: u32 = 48 << 10;
 
-/// `reverse(out, in, n)`: one block copies `n` words by way of dynamic shared memory, the last first. `last(out, n)`: one
-/// thread stores 7 by way of the last of `n` words, and 5 by way of the kernel's own 4 KiB.
+/// `reverse(out, in, n)`: one block copies `n` words by way of dynamic shared memory, the last
+/// first. `last(out, n)`: one thread stores 7 by way of the last of `n` words, and 5 by way of the
+/// kernel's own 4 KiB.
 const PTX: &str = "
 .version 7.0
 .target sm_75

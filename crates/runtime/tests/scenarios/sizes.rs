@@ -1,5 +1,6 @@
-//! In what sizes a device copies pageable memory, and how much memory it keeps: as it does by itself, or so little that every
-//! edge is met. `MILLSTREAM_SIZES=tiny` makes all tests that draw a choice choose the least.
+//! In what sizes a device copies pageable memory, and how much memory it keeps: as it does by
+//! itself, or so little that every edge is met. `MILLSTREAM_SIZES=tiny` makes all tests that draw a
+//! choice choose the least.
 
 use std::{env, fmt, str::FromStr};
 
@@ -42,8 +43,8 @@ impl Sizes {
 
     /// Sets a device up that has copied nothing yet; says whether that was so.
     ///
-    /// `is_bounded` says whether page-locked memory is, too: copies then block for those before them, and nobody may
-    /// wait for the host meanwhile.
+    /// `is_bounded` says whether page-locked memory is, too: copies then block for those before
+    /// them, and nobody may wait for the host meanwhile.
     pub(crate) fn set(self, device: &Device, is_bounded: bool) -> bool {
         let tuning = match self {
             Self::Own => return true,

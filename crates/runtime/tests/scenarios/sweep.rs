@@ -1,5 +1,5 @@
-//! What makes every driver call of a program fail, once or for good, and looks at what comes of it: a typed error or the
-//! right values, and nothing that hangs, panics, races or leaks.
+//! What makes every driver call of a program fail, once or for good, and looks at what comes of it:
+//! a typed error or the right values, and nothing that hangs, panics, races or leaks.
 
 use std::{
     collections::BTreeSet,
@@ -24,8 +24,9 @@ use crate::{
     worlds::worlds,
 };
 
-/// What a run may take on the device's clock, which every wait moves on. Without a fault a program takes a few
-/// milliseconds, and more where a busy machine keeps a host function waiting: its caller's pauses pass in no time.
+/// What a run may take on the device's clock, which every wait moves on. Without a fault a program
+/// takes a few milliseconds, and more where a busy machine keeps a host function waiting: its
+/// caller's pauses pass in no time.
 const HUNG_AFTER_NS: u64 = 120_000_000_000;
 
 pub(crate) const CODES: [ResultCode; 5] = [
@@ -48,7 +49,8 @@ enum Extent {
 #[derive(Clone, Copy, Debug)]
 struct Way {
     extent: Extent,
-    /// Whether calls are passed on before they fail, but for those that make something: nobody can give it back then.
+    /// Whether calls are passed on before they fail, but for those that make something: nobody can
+    /// give it back then.
     afterwards: bool,
 }
 
@@ -162,8 +164,8 @@ impl Subject<'_> {
     }
 }
 
-/// The error is one of the device's, and afterwards the device works or is lost. It need not be lost if the call was one
-/// whose failure nobody asks about, as those that destroy are.
+/// The error is one of the device's, and afterwards the device works or is lost. It need not be
+/// lost if the call was one whose failure nobody asks about, as those that destroy are.
 fn check_result(code: ResultCode, result: &Result<()>, afterwards: Result<()>) {
     match result {
         Ok(()) | Err(Error::Driver(_) | Error::OutOfMemory(_)) if !code.is_sticky() => {
@@ -177,8 +179,8 @@ fn check_result(code: ResultCode, result: &Result<()>, afterwards: Result<()>) {
     }
 }
 
-/// What may be left of a closed device. A call that gives something back and fails is not made again; and what only an
-/// idle device can give back stays when the device is lost.
+/// What may be left of a closed device. A call that gives something back and fails is not made
+/// again; and what only an idle device can give back stays when the device is lost.
 fn check_what_is_left(gpu: &Gpu, failed: &BTreeSet<&'static str>, may_be_lost: bool) {
     let closing = Instant::now();
     let gave_up = |call| failed.contains(call);

@@ -101,7 +101,8 @@ fn a11_threads_name_the_same_arrays_in_both_orders_for_a_minute() {
     }
 }
 
-/// Launches of several threads that read the same two arrays in either order and write a third in turns.
+/// Launches of several threads that read the same two arrays in either order and write a third in
+/// turns.
 fn both_orders(schedule: Schedule, rounds: usize) {
     const THREADS: usize = 8;
     let _watch = Watch::over(format!("a11 {schedule:?}"));

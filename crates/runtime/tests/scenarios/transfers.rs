@@ -1,5 +1,5 @@
-//! Uploads and downloads of pageable memory in many pieces: what is captured when, what lands where, and how much
-//! page-locked memory that takes.
+//! Uploads and downloads of pageable memory in many pieces: what is captured when, what lands
+//! where, and how much page-locked memory that takes.
 
 #![allow(unsafe_code, reason = "opens devices of a driver that counts")]
 

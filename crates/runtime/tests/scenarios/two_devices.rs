@@ -1,4 +1,5 @@
-//! Scenarios with two devices. A machine with one GPU cannot run them: there they are left out by name.
+//! Scenarios with two devices. A machine with one GPU cannot run them: there they are left out by
+//! name.
 
 #![allow(
     unsafe_code,
@@ -168,7 +169,8 @@ fn fault(stream: &Stream) {
     unsafe { kernels.gate(stream, Grid::new([1, 1, 1], [1, 1, 1]), 64) }.unwrap();
 }
 
-/// Does what other code of the thread may do at any time, on a GPU: makes the device's context current.
+/// Does what other code of the thread may do at any time, on a GPU: makes the device's context
+/// current.
 fn foreign_code(device: &Device) {
     if on_gpu() {
         let cuda = Cuda::load().expect("the driver loaded before");

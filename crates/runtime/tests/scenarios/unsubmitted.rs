@@ -62,7 +62,8 @@ fn fail_next(calls: &Calls, call: &'static str, panics: bool) -> Arc<AtomicBool>
     failed
 }
 
-/// The target is written by a held stream, the operation on another stream fails, and a third one looks at the target.
+/// The target is written by a held stream, the operation on another stream fails, and a third one
+/// looks at the target.
 fn attempt(rig: &Rig, calls: &Calls, verb: Verb, call: &'static str, panics: bool) -> Result<()> {
     let [writer, failing, reader] = rig.streams();
     let kernels = sums::load(&rig.device)?;

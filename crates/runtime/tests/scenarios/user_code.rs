@@ -1,5 +1,5 @@
-//! User code that blocks, panics or calls back, wherever the library has to run it: wakers, sources and futures.
-//! It must hold up nothing but itself.
+//! User code that blocks, panics or calls back, wherever the library has to run it: wakers, sources
+//! and futures. It must hold up nothing but itself.
 
 use std::{
     future::Future,
@@ -183,8 +183,8 @@ fn assert_alive(rig: &Rig, when: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs a scenario for each deed, and looks whether all else goes on meanwhile and afterwards. Errors that user code met
-/// are failures.
+/// Runs a scenario for each deed, and looks whether all else goes on meanwhile and afterwards.
+/// Errors that user code met are failures.
 pub(crate) fn with_each_deed(provoke: impl Fn(&Rig, &Arc<User>) -> Result<()>) {
     let _turn = one_at_a_time();
     once(|rig| {

@@ -1,4 +1,5 @@
-//! Wakers that do more than wake: the reactor holds no lock while it calls one, and survives one that panics.
+//! Wakers that do more than wake: the reactor holds no lock while it calls one, and survives one
+//! that panics.
 
 use std::{
     future::Future,

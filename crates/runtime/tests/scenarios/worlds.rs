@@ -21,7 +21,8 @@ pub(crate) fn unopened(schedule: Schedule, devices: u32) -> (Gpu, Arc<Calls>) {
 
 /// Opens one of its devices.
 pub(crate) fn open(calls: &Arc<Calls>, ordinal: i32) -> Result<Device> {
-    // SAFETY: the driver passes calls on to one that does what it says, and fails with or without that.
+    // SAFETY: the driver passes calls on to one that does what it says, and fails with or without
+    // that.
     unsafe { Device::with_driver(Arc::clone(calls) as Arc<dyn Driver>, ordinal) }
 }
 

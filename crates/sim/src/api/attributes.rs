@@ -16,7 +16,8 @@ pub(crate) const DRIVER_VERSION: i32 = 12_090;
 pub(crate) const GRID_MAX: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 /// The longest pitch of a 2-D copy, in bytes.
 pub(crate) const PITCH_MAX: u64 = i32::MAX as u64;
-/// Shared memory of a block, static and dynamic together, in bytes, unless its kernel opts in to more.
+/// Shared memory of a block, static and dynamic together, in bytes, unless its kernel opts in to
+/// more.
 pub(crate) const SHARED_BYTES: u32 = 48 << 10;
 
 /// The PCI domain of all simulated devices. Machines number theirs from 0.

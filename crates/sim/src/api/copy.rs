@@ -62,7 +62,8 @@ impl Session<'_> {
         self.breach(error.kind, ResultCode::INVALID_VALUE, error.to_string())
     }
 
-    /// Where `rows`, of which each has a pitch of `pitch`, lie at `end`: each of them whole, and all in one memory.
+    /// Where `rows`, of which each has a pitch of `pitch`, lie at `end`: each of them whole, and
+    /// all in one memory.
     fn place(&mut self, end: End, pitch: u64, rows: &Rows) -> Answer<Place> {
         let mut first = None;
         for row in 0..rows.height {
@@ -267,7 +268,8 @@ impl Session<'_> {
 
     fn check_overlap(&mut self, target: Place, source: Place, rows: &Rows) {
         let (to, from) = (target.address(), source.address());
-        // Rows rise on both sides, so one walk along both finds a pair that overlaps if there is one.
+        // Rows rise on both sides, so one walk along both finds a pair that overlaps if there is
+        // one.
         let (mut reads, mut writes) = (rows.offsets().peekable(), rows.offsets().peekable());
         while let (Some(&(read, _)), Some(&(_, written))) = (reads.peek(), writes.peek()) {
             let (read, written) = (from + read, to + written);

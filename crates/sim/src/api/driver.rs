@@ -61,7 +61,8 @@ unsafe fn host(pointer: *const u8, bytes: usize) -> End {
 /// As [`HostRange::new`] if the address is the host's.
 unsafe fn unified(pointer: DevicePtr, bytes: usize) -> End {
     let pointer = std::ptr::with_exposed_provenance(pointer.as_raw() as usize);
-    // SAFETY: a range at a device's address is never accessed through this; for others this function's contract is that one's.
+    // SAFETY: a range at a device's address is never accessed through this; for others this
+    // function's contract is that one's.
     End::Unified(unsafe { HostRange::new(pointer, bytes) })
 }
 
@@ -496,7 +497,8 @@ impl Driver for Gpu {
         source: DevicePtr,
         bytes: usize,
     ) -> Result<()> {
-        // SAFETY: the caller promises a target that is writable, and its own to the copy, until the copy is done.
+        // SAFETY: the caller promises a target that is writable, and its own to the copy, until the
+        // copy is done.
         let ends = (unsafe { host(target, bytes) }, device(source));
         self.call("cuMemcpyDtoH", counted_inside, |session| {
             session.copy(
@@ -551,7 +553,8 @@ impl Driver for Gpu {
         bytes: usize,
         stream: StreamHandle,
     ) -> Result<()> {
-        // SAFETY: the caller promises a target that is writable, and its own to the copy, until the copy is done.
+        // SAFETY: the caller promises a target that is writable, and its own to the copy, until the
+        // copy is done.
         let ends = (unsafe { host(target, bytes) }, device(source));
         self.call("cuMemcpyDtoHAsync", counted_inside, |session| {
             session.copy(context, ends, bytes, stream, Form::Async)
@@ -579,9 +582,11 @@ impl Driver for Gpu {
         source: DevicePtr,
         bytes: usize,
     ) -> Result<()> {
-        // SAFETY: the caller promises a target that is writable, if it is the host's, until the copy is done.
+        // SAFETY: the caller promises a target that is writable, if it is the host's, until the
+        // copy is done.
         let target = unsafe { unified(target, bytes) };
-        // SAFETY: the caller promises a source that is readable, if it is the host's, until the copy is done.
+        // SAFETY: the caller promises a source that is readable, if it is the host's, until the
+        // copy is done.
         let source = unsafe { unified(source, bytes) };
         let ends = (target, source);
         self.call("cuMemcpy", counted_inside, |session| {
@@ -603,7 +608,8 @@ impl Driver for Gpu {
         bytes: usize,
         stream: StreamHandle,
     ) -> Result<()> {
-        // SAFETY: the caller promises a source that is readable during the call, and later it is not read.
+        // SAFETY: the caller promises a source that is readable during the call, and later it is
+        // not read.
         let ends = (device(target), unsafe { host(source, bytes) });
         self.call("cuMemcpyBatchAsync", counted_inside, |session| {
             session.copy(context, ends, bytes, stream, Form::AsyncCaptured)
@@ -618,9 +624,11 @@ impl Driver for Gpu {
         bytes: usize,
         stream: StreamHandle,
     ) -> Result<()> {
-        // SAFETY: the caller promises a target that is writable, if it is the host's, until the copy is done.
+        // SAFETY: the caller promises a target that is writable, if it is the host's, until the
+        // copy is done.
         let target = unsafe { unified(target, bytes) };
-        // SAFETY: the caller promises a source that is readable, if it is the host's, until the copy is done.
+        // SAFETY: the caller promises a source that is readable, if it is the host's, until the
+        // copy is done.
         let source = unsafe { unified(source, bytes) };
         let ends = (target, source);
         self.call("cuMemcpyAsync", counted_inside, |session| {
@@ -634,7 +642,8 @@ impl Driver for Gpu {
         copy: &Copy2d,
         stream: StreamHandle,
     ) -> Result<()> {
-        // SAFETY: the caller promises rows that are writable, and the copy's own, until the copy is done.
+        // SAFETY: the caller promises rows that are writable, and the copy's own, until the copy is
+        // done.
         let target = unsafe { side(&copy.target, copy) };
         // SAFETY: the caller promises rows that are readable until the copy is done.
         let source = unsafe { side(&copy.source, copy) };
@@ -754,7 +763,8 @@ impl Driver for Gpu {
         stream: StreamHandle,
         function: HostFunction,
     ) -> Result<()> {
-        // Outside the call, so that a function that is refused is dropped without the lock: its captures are the caller's.
+        // Outside the call, so that a function that is refused is dropped without the lock: its
+        // captures are the caller's.
         let mut function = Some(function);
         self.call(
             "cuLaunchHostFunc",

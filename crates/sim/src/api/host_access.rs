@@ -1,4 +1,5 @@
-//! What no driver sees, the host's own accesses and memory that is given out again: whoever does so says so here.
+//! What no driver sees, the host's own accesses and memory that is given out again: whoever does so
+//! says so here.
 
 use std::panic::Location;
 
@@ -13,11 +14,13 @@ use crate::{
 };
 
 impl Gpu {
-    /// Tells the race checker that the host reads `bytes` bytes at `pointer` now, in plain or page-locked memory. Reads nothing.
+    /// Tells the race checker that the host reads `bytes` bytes at `pointer` now, in plain or
+    /// page-locked memory. Reads nothing.
     ///
-    /// The host must be ordered after every operation that writes them: it has synchronised with it, or asked and been told
-    /// that it was done. Anything else is a finding of kind [`HostRace`](crate::ReportKind::HostRace). In a host function the
-    /// access is that function's, and ordered by its place in its stream.
+    /// The host must be ordered after every operation that writes them: it has synchronised with
+    /// it, or asked and been told that it was done. Anything else is a finding of kind
+    /// [`HostRace`](crate::ReportKind::HostRace). In a host function the access is that function's,
+    /// and ordered by its place in its stream.
     ///
     /// ```
     /// use millstream_driver::{DeviceOrdinal, Driver, FillPattern};
@@ -48,8 +51,9 @@ impl Gpu {
         );
     }
 
-    /// Tells the race checker that the host writes `bytes` bytes at `pointer` now. Writes nothing. Otherwise as
-    /// [`host_read`](Self::host_read); the host must also be ordered after every operation that reads them.
+    /// Tells the race checker that the host writes `bytes` bytes at `pointer` now. Writes nothing.
+    /// Otherwise as [`host_read`](Self::host_read); the host must also be ordered after every
+    /// operation that reads them.
     #[track_caller]
     pub fn host_write(&self, pointer: *const u8, bytes: usize) {
         self.host_access(
@@ -100,7 +104,8 @@ impl Gpu {
         session.take_findings();
     }
 
-    /// An allocation is given out again: what is enqueued from here on finds it without a content, and by its new name.
+    /// An allocation is given out again: what is enqueued from here on finds it without a content,
+    /// and by its new name.
     pub(crate) fn memory_is_reused(&self, reuse: &MemoryReuse) {
         let _label = Label::at(reuse.label, reuse.location);
         let mut session = self.enter();

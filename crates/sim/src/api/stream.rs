@@ -97,7 +97,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Rule 29, read strictly: nothing before this point overlaps anything after it, on any stream of the context.
+    /// Rule 29, read strictly: nothing before this point overlaps anything after it, on any stream
+    /// of the context.
     pub(crate) fn fence(&mut self, context: ContextHandle) {
         if self.config.rules.implicit_synchronisation.is_strict() {
             let goal = self.context_goal(context);
@@ -107,7 +108,8 @@ impl Session<'_> {
         }
     }
 
-    /// Enqueues work that rule 29 names: read strictly, it is behind everything before it and ahead of all after it.
+    /// Enqueues work that rule 29 names: read strictly, it is behind everything before it and ahead
+    /// of all after it.
     pub(crate) fn enqueue_fenced(
         &mut self,
         context: ContextHandle,

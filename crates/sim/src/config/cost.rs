@@ -1,9 +1,11 @@
-//! The cost model: what each call costs the host and each operation the device, in virtual nanoseconds.
+//! The cost model: what each call costs the host and each operation the device, in virtual
+//! nanoseconds.
 
 use crate::exec::Stats;
 
-/// Virtual costs. The default holds the figures measured on an H200 (`docs/semantics.md`, costs and bandwidth); fields
-/// that were not measured there say so. A rate in GB/s is the same number in bytes per nanosecond.
+/// Virtual costs. The default holds the figures measured on an H200 (`docs/semantics.md`, costs and
+/// bandwidth); fields that were not measured there say so. A rate in GB/s is the same number in
+/// bytes per nanosecond.
 ///
 /// ```
 /// use millstream_sim::CostModel;
@@ -20,7 +22,8 @@ pub struct CostModel {
     pub wait_call_ns: u64,
     /// Host: `cuEventQuery`, `cuStreamQuery`.
     pub query_call_ns: u64,
-    /// Host: the return from a wait for the device. Not measured alone; makes launch and synchronise 8.7 µs together.
+    /// Host: the return from a wait for the device. Not measured alone; makes launch and
+    /// synchronise 8.7 µs together.
     pub synchronize_call_ns: u64,
     /// Host: each of `cuEventCreate` and `cuEventDestroy`.
     pub event_lifetime_call_ns: u64,
@@ -54,8 +57,8 @@ pub struct CostModel {
     pub host_memcpy_gb_s: f64,
     /// Device: the fixed part of a kernel.
     pub kernel_latency_ns: u64,
-    /// Device: thread instructions per nanosecond of all multiprocessors together. Not measured: 132 multiprocessors,
-    /// 128 lanes each, 1.755 GHz.
+    /// Device: thread instructions per nanosecond of all multiprocessors together. Not measured:
+    /// 132 multiprocessors, 128 lanes each, 1.755 GHz.
     pub instructions_per_ns: f64,
     /// Device: memory traffic, bytes read and bytes written added.
     pub memory_gb_s: f64,
@@ -75,7 +78,8 @@ pub struct CostModel {
     pub peer_gb_s: f64,
     /// Device: from the end of the work before a host function to its start.
     pub host_function_latency_ns: u64,
-    /// Device: how long a host function holds its stream back. Not measured; real functions differ, the clock does not.
+    /// Device: how long a host function holds its stream back. Not measured; real functions differ,
+    /// the clock does not.
     pub host_function_ns: u64,
 }
 
@@ -121,7 +125,8 @@ impl Default for CostModel {
 impl CostModel {
     /// Nanoseconds that `bytes` take at `gb_s`, rounded up.
     pub(crate) fn transfer_ns(bytes: u64, gb_s: f64) -> u64 {
-        // A float converts to an integer by saturation, so a rate of zero is "for ever", not a panic.
+        // A float converts to an integer by saturation, so a rate of zero is "for ever", not a
+        // panic.
         (bytes as f64 / gb_s).ceil() as u64
     }
 

@@ -2,12 +2,13 @@
 
 use millstream_driver::{DeviceOrdinal, ResultCode};
 
-/// A fault to be injected with [`Gpu::inject`](crate::Gpu::inject) or [`SimConfig::fault`](crate::SimConfig::fault):
-/// which driver call is hit, and what happens to it.
+/// A fault to be injected with [`Gpu::inject`](crate::Gpu::inject) or
+/// [`SimConfig::fault`](crate::SimConfig::fault): which driver call is hit, and what happens to it.
 ///
-/// A call that is hit fails before it does anything, and nothing is reported: its caller is not to blame. The detail of
-/// its error says that the failure was injected. Calls are counted from the injection on, over all threads together; a
-/// program of one thread meets the same faults on every run.
+/// A call that is hit fails before it does anything, and nothing is reported: its caller is not to
+/// blame. The detail of its error says that the failure was injected. Calls are counted from the
+/// injection on, over all threads together; a program of one thread meets the same faults on every
+/// run.
 ///
 /// ```
 /// use millstream_driver::{DeviceOrdinal, Driver, ResultCode};
@@ -67,17 +68,19 @@ impl Fault {
         self
     }
 
-    /// Sets what a call that is hit answers; without this, [`ResultCode::OUT_OF_MEMORY`]. The context lives on whatever
-    /// the code: one that is lost is asked for with [`losing`](Self::losing).
+    /// Sets what a call that is hit answers; without this, [`ResultCode::OUT_OF_MEMORY`]. The
+    /// context lives on whatever the code: one that is lost is asked for with
+    /// [`losing`](Self::losing).
     #[must_use]
     pub fn answering(mut self, code: ResultCode) -> Self {
         self.effect = Effect::Answer(code);
         self
     }
 
-    /// Loses the primary context of `device` with `code` just before the call that is hit, as if work enqueued earlier
-    /// had failed meanwhile. The call itself goes on, and answers `code` if it needs that context. Nothing happens if the
-    /// device has no context, or one that is lost already. A driver loses contexts only with a code for which
+    /// Loses the primary context of `device` with `code` just before the call that is hit, as if
+    /// work enqueued earlier had failed meanwhile. The call itself goes on, and answers `code` if
+    /// it needs that context. Nothing happens if the device has no context, or one that is lost
+    /// already. A driver loses contexts only with a code for which
     /// [`is_sticky`](ResultCode::is_sticky) holds.
     #[must_use]
     pub fn losing(mut self, device: DeviceOrdinal, code: ResultCode) -> Self {

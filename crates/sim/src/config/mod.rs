@@ -16,8 +16,8 @@ pub use rules::{Reading, Rules};
 pub use spec::SpecError;
 pub use token::{ReplayToken, ReplayTokenError};
 
-/// When operations that may run do run, and so what the host can see. Every schedule obeys every rule. As text it is what
-/// [`SimConfig::from_spec`] reads.
+/// When operations that may run do run, and so what the host can see. Every schedule obeys every
+/// rule. As text it is what [`SimConfig::from_spec`] reads.
 ///
 /// ```
 /// use millstream_sim::Schedule;
@@ -27,18 +27,21 @@ pub use token::{ReplayToken, ReplayTokenError};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Schedule {
-    /// In the order and at the moment that the cost model says; an operation is complete when the virtual clock says so.
+    /// In the order and at the moment that the cost model says; an operation is complete when the
+    /// virtual clock says so.
     #[default]
     Timed,
     /// As early as legal: whatever may run has run when the call returns.
     Eager,
     /// As late as legal: nothing runs until the host forces it, and then only what it must.
     Lazy,
-    /// A random number of operations after every call, in random order across streams, drawn from this seed.
+    /// A random number of operations after every call, in random order across streams, drawn from
+    /// this seed.
     Random(u64),
-    /// Probabilistic concurrency testing: streams and the host have ranks drawn from the seed, and whoever ranks highest and
-    /// can go on does, until it falls below all others at one of `depth - 1` steps drawn from the seed. Finds what takes an
-    /// unlikely order of a few things, `depth` of them, more often than `Random` does. A depth above 64 is taken as 64.
+    /// Probabilistic concurrency testing: streams and the host have ranks drawn from the seed, and
+    /// whoever ranks highest and can go on does, until it falls below all others at one of
+    /// `depth - 1` steps drawn from the seed. Finds what takes an unlikely order of a few things,
+    /// `depth` of them, more often than `Random` does. A depth above 64 is taken as 64.
     Pct {
         /// What is drawn from.
         seed: u64,
@@ -111,10 +114,12 @@ impl SimConfig {
     /// Most devices of one world; each has an address range of its own.
     pub const DEVICES_MAX: u32 = 64;
 
-    /// How many kernels, copies and fills a stream of an H200 takes behind a kernel that runs, with driver 580.
+    /// How many kernels, copies and fills a stream of an H200 takes behind a kernel that runs, with
+    /// driver 580.
     pub const H200_QUEUE_OPERATIONS: usize = 1021;
 
-    /// One device like an H200: 141 GiB, its costs and observed behaviour, schedule [`Timed`](Schedule::Timed).
+    /// One device like an H200: 141 GiB, its costs and observed behaviour, schedule
+    /// [`Timed`](Schedule::Timed).
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -134,9 +139,10 @@ impl SimConfig {
         self
     }
 
-    /// Gives every stream's queue a bound: with so many kernels, copies and fills in it that have not run, the call that brings
-    /// another blocks until the oldest has (rule 54). At least 1; on an H200 it is
-    /// [`H200_QUEUE_OPERATIONS`](Self::H200_QUEUE_OPERATIONS). There is none unless this sets one.
+    /// Gives every stream's queue a bound: with so many kernels, copies and fills in it that have
+    /// not run, the call that brings another blocks until the oldest has (rule 54). At least 1; on
+    /// an H200 it is [`H200_QUEUE_OPERATIONS`](Self::H200_QUEUE_OPERATIONS). There is none unless
+    /// this sets one.
     ///
     /// If nothing moves for some seconds while a call waits for room, that is a report of kind
     /// [`QueueFull`](crate::ReportKind::QueueFull), and queues have no bound from then on.
@@ -154,8 +160,9 @@ impl SimConfig {
         self
     }
 
-    /// Makes the choices of an earlier run once more, instead of following a schedule. For the same calls, and otherwise the
-    /// same configuration, everything is as it was then; see [`Gpu::replay_token`](crate::Gpu::replay_token).
+    /// Makes the choices of an earlier run once more, instead of following a schedule. For the same
+    /// calls, and otherwise the same configuration, everything is as it was then; see
+    /// [`Gpu::replay_token`](crate::Gpu::replay_token).
     ///
     /// ```
     /// use millstream_driver::Driver;
@@ -190,8 +197,8 @@ impl SimConfig {
         self
     }
 
-    /// Fresh allocations of up to this many bytes are filled with [`POISON`](crate::POISON); larger ones hold zeros,
-    /// which costs no host memory until they are touched. Default 16 MiB.
+    /// Fresh allocations of up to this many bytes are filled with [`POISON`](crate::POISON); larger
+    /// ones hold zeros, which costs no host memory until they are touched. Default 16 MiB.
     #[must_use]
     pub fn poison_max_bytes(mut self, bytes: usize) -> Self {
         self.poison_max_bytes = bytes;
@@ -206,30 +213,34 @@ impl SimConfig {
         self
     }
 
-    /// Keeps a [`Span`](crate::Span) of every operation that has run, for [`Gpu::timeline`](crate::Gpu::timeline).
+    /// Keeps a [`Span`](crate::Span) of every operation that has run, for
+    /// [`Gpu::timeline`](crate::Gpu::timeline).
     #[must_use]
     pub fn timeline(mut self, keep: bool) -> Self {
         self.timeline = keep;
         self
     }
 
-    /// Injects a fault from the first call on, as [`Gpu::inject`](crate::Gpu::inject) does later. May be repeated.
+    /// Injects a fault from the first call on, as [`Gpu::inject`](crate::Gpu::inject) does later.
+    /// May be repeated.
     #[must_use]
     pub fn fault(mut self, fault: Fault) -> Self {
         self.faults.push(fault);
         self
     }
 
-    /// Whether operations and host accesses are checked for [races](crate::race). They are, unless this says otherwise: without,
-    /// kernels run somewhat faster.
+    /// Whether operations and host accesses are checked for [races](crate::race). They are, unless
+    /// this says otherwise: without, kernels run somewhat faster.
     #[must_use]
     pub fn race_check(mut self, check: bool) -> Self {
         self.race_check = check;
         self
     }
 
-    /// Whether the threads of each kernel are checked for [races with each other](crate::race#races-within-a-kernel), too. They are not, unless
-    /// this says so: such a kernel runs on one core, and many times slower. Takes effect only with [`race_check`](Self::race_check).
+    /// Whether the threads of each kernel are checked for [races with each
+    /// other](crate::race#races-within-a-kernel), too. They are not, unless this says so: such a
+    /// kernel runs on one core, and many times slower. Takes effect only with
+    /// [`race_check`](Self::race_check).
     #[must_use]
     pub fn kernel_race_check(mut self, check: bool) -> Self {
         self.kernel_race_check = check;
@@ -252,8 +263,9 @@ impl SimConfig {
         self
     }
 
-    /// Whether the race checker reports reads of bytes that nobody wrote. It does, unless this says otherwise: a kernel may
-    /// well read padding, or a whole vector for the sake of some elements, and make nothing of the rest.
+    /// Whether the race checker reports reads of bytes that nobody wrote. It does, unless this says
+    /// otherwise: a kernel may well read padding, or a whole vector for the sake of some elements,
+    /// and make nothing of the rest.
     #[must_use]
     pub fn uninitialised_reads(mut self, report: bool) -> Self {
         self.uninitialised_reads = report;

@@ -1,4 +1,5 @@
-//! The rules on which CUDA's documentation and its hardware differ, each a choice between the two readings.
+//! The rules on which CUDA's documentation and its hardware differ, each a choice between the two
+//! readings.
 
 use std::{fmt, str::FromStr};
 
@@ -23,7 +24,8 @@ impl Reading {
     }
 }
 
-/// One [`Reading`] for each disputed rule of `docs/semantics.md`. A program is right only if it is right under both.
+/// One [`Reading`] for each disputed rule of `docs/semantics.md`. A program is right only if it is
+/// right under both.
 ///
 /// ```
 /// use millstream_sim::{Reading, Rules};
@@ -33,28 +35,32 @@ impl Reading {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Rule 6, a synchronous copy of at most 64 KiB from pageable host memory. Observed: the call first waits for the
-    /// stream's earlier work. Strict: it returns at once, the source read and the copy pending.
+    /// Rule 6, a synchronous copy of at most 64 KiB from pageable host memory. Observed: the call
+    /// first waits for the stream's earlier work. Strict: it returns at once, the source read and
+    /// the copy pending.
     pub small_upload: Reading,
-    /// Rule 8, an asynchronous copy from pageable host memory. Observed: up to 1 MiB is staged and the call returns;
-    /// more blocks until the copy is done. Strict: every size blocks until the stream's earlier work is done. The source
-    /// is read at call time under both (rule 10).
+    /// Rule 8, an asynchronous copy from pageable host memory. Observed: up to 1 MiB is staged and
+    /// the call returns; more blocks until the copy is done. Strict: every size blocks until the
+    /// stream's earlier work is done. The source is read at call time under both (rule 10).
     pub pageable_upload: Reading,
-    /// Rule 9, an asynchronous copy to pageable host memory. Observed: blocks until complete. Strict: returns at once,
-    /// and the target is written when the copy runs.
+    /// Rule 9, an asynchronous copy to pageable host memory. Observed: blocks until complete.
+    /// Strict: returns at once, and the target is written when the copy runs.
     pub pageable_download: Reading,
-    /// Rule 29, device, managed and page-locked allocation, fills and copies within a device. Observed: they concern no
-    /// other stream. Strict: each is a barrier on the device, so that no work enqueued before overlaps work enqueued after,
-    /// on any stream of the context. The call itself does not block: the rule is about commands, and only freeing is
-    /// documented to hold the host (rule 30).
+    /// Rule 29, device, managed and page-locked allocation, fills and copies within a device.
+    /// Observed: they concern no other stream. Strict: each is a barrier on the device, so that no
+    /// work enqueued before overlaps work enqueued after, on any stream of the context. The call
+    /// itself does not block: the rule is about commands, and only freeing is documented to hold
+    /// the host (rule 30).
     ///
-    /// The rule says that work does not overlap, not in which order it runs, so no program may count on the barrier. Strict
-    /// shows who deadlocks on it, such as a host that lets a kernel go only once work behind an allocation is done; who
-    /// needs the order that it happens to bring is shown by observed.
+    /// The rule says that work does not overlap, not in which order it runs, so no program may
+    /// count on the barrier. Strict shows who deadlocks on it, such as a host that lets a kernel go
+    /// only once work behind an allocation is done; who needs the order that it happens to bring is
+    /// shown by observed.
     pub implicit_synchronisation: Reading,
-    /// Rule 35, reuse of freed pool memory across streams. Observed: memory whose free has run may be reused anywhere,
-    /// and when no more can be had an allocation waits, on the device, for a pending free of another stream. Strict: all
-    /// three policies are off, so only the freeing stream reuses memory before the host has synchronised.
+    /// Rule 35, reuse of freed pool memory across streams. Observed: memory whose free has run may
+    /// be reused anywhere, and when no more can be had an allocation waits, on the device, for a
+    /// pending free of another stream. Strict: all three policies are off, so only the freeing
+    /// stream reuses memory before the host has synchronised.
     pub cross_stream_reuse: Reading,
 }
 

@@ -37,8 +37,8 @@ impl SimConfig {
     ///
     /// # Errors
     ///
-    /// Anything else: an unknown or repeated option, a value that is none, a seed beside a schedule that is not random, a schedule
-    /// beside a replay.
+    /// Anything else: an unknown or repeated option, a value that is none, a seed beside a schedule
+    /// that is not random, a schedule beside a replay.
     pub fn from_spec(spec: &str) -> Result<Self, SpecError> {
         let options = match spec.strip_prefix("sim") {
             Some("") => return Ok(Self::new()),
@@ -54,7 +54,8 @@ impl SimConfig {
             })
     }
 
-    /// Sets what the options say, in the form that [`from_spec`](Self::from_spec) reads behind `sim:`, and leaves the rest.
+    /// Sets what the options say, in the form that [`from_spec`](Self::from_spec) reads behind
+    /// `sim:`, and leaves the rest.
     ///
     /// ```
     /// use millstream_sim::SimConfig;

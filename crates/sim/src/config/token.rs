@@ -2,12 +2,15 @@
 
 use std::{fmt, str::FromStr};
 
-/// All that a run depended on besides its calls and its configuration: which operation the schedule ran when.
+/// All that a run depended on besides its calls and its configuration: which operation the schedule
+/// ran when.
 ///
-/// [`Gpu::replay_token`](crate::Gpu::replay_token) gives that of a run, [`SimConfig::replay`](crate::SimConfig::replay) makes a
-/// GPU that chooses the same, and `sim:replay=…` says so in text. The text is a version, `e` or `t` (whether operations count as
-/// done as soon as they run, or by the clock), a checksum, and a digit for each choice: 0 to let the host go on, n to run the n-th
-/// of the operations that may run; `3x12.` is twelve times 3, `z40.` is 40.
+/// [`Gpu::replay_token`](crate::Gpu::replay_token) gives that of a run,
+/// [`SimConfig::replay`](crate::SimConfig::replay) makes a GPU that chooses the same, and
+/// `sim:replay=…` says so in text. The text is a version, `e` or `t` (whether operations count as
+/// done as soon as they run, or by the clock), a checksum, and a digit for each choice: 0 to let
+/// the host go on, n to run the n-th of the operations that may run; `3x12.` is twelve times 3,
+/// `z40.` is 40.
 ///
 /// ```
 /// use millstream_sim::ReplayToken;

@@ -14,7 +14,8 @@ pub(crate) fn budgeted(bytes: u64) -> u64 {
 }
 
 impl World {
-    /// The allocation's life ends, by the operation `op` or by a call that waited; its bytes go back where they came from.
+    /// The allocation's life ends, by the operation `op` or by a call that waited; its bytes go
+    /// back where they came from.
     pub(crate) fn end_allocation(&mut self, base: u64, op: Option<OpId>) {
         if op.is_none() {
             self.race_ended(base);

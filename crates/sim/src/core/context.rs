@@ -71,7 +71,8 @@ impl World {
         Err(self.breach(kind, ResultCode::INVALID_CONTEXT, text))
     }
 
-    /// The context's sticky error, if it has one: for calls that clean up even when the context is lost.
+    /// The context's sticky error, if it has one: for calls that clean up even when the context is
+    /// lost.
     pub(crate) fn context_even_lost(&mut self, context: ContextHandle) -> Answer<Answer<()>> {
         self.known_context(context)?;
         Ok(self.contexts[&context].lost.clone().map_or(Ok(()), Err))
@@ -114,8 +115,9 @@ impl World {
         );
     }
 
-    /// The context fails for good: its queues drain without effect, and its host functions are never called (rule 28).
-    /// Every later call in it answers `code`, and tells by what it was lost.
+    /// The context fails for good: its queues drain without effect, and its host functions are
+    /// never called (rule 28). Every later call in it answers `code`, and tells by what it was
+    /// lost.
     pub(crate) fn lose_context(&mut self, context: ContextHandle, code: ResultCode, by: &str) {
         if let Some(context) = self.contexts.get_mut(&context) {
             context.lost = Some(Refusal::new(code, format!("the context was lost by {by}")));
@@ -140,7 +142,8 @@ impl World {
             self.eligible.remove(&id);
             self.race_cancelled(id, &op.kind);
             match &mut op.kind {
-                // Its captures may be in use by whoever waits for it, so it is leaked, as the driver leaks it.
+                // Its captures may be in use by whoever waits for it, so it is leaked, as the
+                // driver leaks it.
                 OpKind::HostFunction(function) => std::mem::forget(function.take()),
                 OpKind::Allocation(base) => self.memory.begin(*base),
                 OpKind::Free(base) => self.end_allocation(*base, Some(id)),
@@ -152,7 +155,8 @@ impl World {
 }
 
 impl World {
-    /// The host has waited for work of the context: its pool may reuse and release, and the wait may have failed.
+    /// The host has waited for work of the context: its pool may reuse and release, and the wait
+    /// may have failed.
     pub(crate) fn synchronised(&mut self, context: ContextHandle) -> Answer<()> {
         let device = self.context(context)?;
         self.devices[device as usize].pool.synchronised();

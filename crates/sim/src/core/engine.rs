@@ -1,4 +1,5 @@
-//! The device's engines in virtual time: one copy engine each way, and the multiprocessors that kernels share.
+//! The device's engines in virtual time: one copy engine each way, and the multiprocessors that
+//! kernels share.
 
 /// Kernels that a device runs at once, at most.
 const KERNELS_MAX: usize = 128;
@@ -41,8 +42,8 @@ impl Engines {
         }
     }
 
-    /// The earliest time from `not_before_ns` on at which the engine has room. A kernel starts when there is room for
-    /// all of it.
+    /// The earliest time from `not_before_ns` on at which the engine has room. A kernel starts when
+    /// there is room for all of it.
     pub(crate) fn earliest_ns(&self, engine: Engine, not_before_ns: u64) -> u64 {
         match engine {
             Engine::None => not_before_ns,
@@ -53,7 +54,8 @@ impl Engines {
     }
 
     fn room_ns(&self, threads: u64, not_before_ns: u64) -> u64 {
-        // `running` is sorted by finish: those from `first` on still run at `start_ns`. Let them finish one by one.
+        // `running` is sorted by finish: those from `first` on still run at `start_ns`. Let them
+        // finish one by one.
         let mut first = self
             .running
             .partition_point(|r| r.finish_ns <= not_before_ns);

@@ -1,4 +1,5 @@
-//! The life of an operation from its enqueueing to the moment its successors are told that it is done.
+//! The life of an operation from its enqueueing to the moment its successors are told that it is
+//! done.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,8 @@ use crate::{
 };
 
 impl World {
-    /// Puts an operation at the end of `stream`, behind `after` and the barriers that the stream's kind brings.
+    /// Puts an operation at the end of `stream`, behind `after` and the barriers that the stream's
+    /// kind brings.
     pub(crate) fn enqueue(&mut self, stream: StreamHandle, kind: OpKind, after: &Goal) -> OpId {
         self.ops_enqueued += 1;
         let id = OpId(self.ops_enqueued);
@@ -29,7 +31,8 @@ impl World {
             .now_ns
             .max(after.finish_ns)
             .max(context.fence.finish_ns);
-        // Every operation in flight is still in `ops`; one that is not has told its finish to whom it concerns.
+        // Every operation in flight is still in `ops`; one that is not has told its finish to whom
+        // it concerns.
         context.fence.ops.retain(|op| self.ops.contains_key(op));
         let mut predecessors: BTreeSet<OpId> = after
             .ops

@@ -27,7 +27,8 @@ struct Failure {
 }
 
 impl Failure {
-    /// An access of a copy, fill or prefetch that went wrong: what it did, and the memory that it did it to.
+    /// An access of a copy, fill or prefetch that went wrong: what it did, and the memory that it
+    /// did it to.
     fn access(verb: &str, error: AccessError) -> Self {
         Self {
             kind: ReportKind::CopyFault,
@@ -52,7 +53,8 @@ impl World {
             .earliest_ns(engine, not_before_ns)
     }
 
-    /// Runs an eligible operation. A host function only starts: it runs on its own thread, and finishes there.
+    /// Runs an eligible operation. A host function only starts: it runs on its own thread, and
+    /// finishes there.
     pub(crate) fn run(&mut self, id: OpId) {
         self.eligible.remove(&id);
         let Some(mut op) = self.ops.remove(&id) else {
@@ -95,7 +97,8 @@ impl World {
     ) {
         let finish_ns = start_ns.saturating_add(duration_ns);
         let engine = op.kind.engine(|bytes| self.config.cost.bulk_threads(bytes));
-        // Operations are numbered in the order of enqueueing, so no operation starts before the oldest was enqueued.
+        // Operations are numbered in the order of enqueueing, so no operation starts before the
+        // oldest was enqueued.
         let oldest = self.ops.values().next();
         let horizon_ns = oldest.map_or(self.now_ns, |oldest| oldest.enqueued_ns);
         self.devices[op.device as usize]

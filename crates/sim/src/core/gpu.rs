@@ -1,4 +1,5 @@
-//! The simulated GPU as tests see it, and a call's way in: the lock, the clock, the schedule, the way out.
+//! The simulated GPU as tests see it, and a call's way in: the lock, the clock, the schedule, the
+//! way out.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -19,7 +20,8 @@ use crate::{ReportKind, SimConfig, ids::OpId};
 
 /// A GPU in software. A clone is the same GPU; the last one gone ends it.
 ///
-/// It is itself a [`Driver`](millstream_driver::Driver); the methods here are the front door for tests.
+/// It is itself a [`Driver`](millstream_driver::Driver); the methods here are the front door for
+/// tests.
 ///
 /// ```
 /// use millstream_driver::{Driver, DeviceOrdinal};
@@ -34,7 +36,8 @@ pub struct Gpu {
 
 /// What the host's threads share.
 pub(crate) struct Shared {
-    /// The process that made it. Its threads are gone in a forked child, and its lock may be held there for ever.
+    /// The process that made it. Its threads are gone in a forked child, and its lock may be held
+    /// there for ever.
     process: u32,
     pub(crate) world: Mutex<World>,
     /// Something ran, was released, or failed.
@@ -49,8 +52,8 @@ pub(crate) struct Session<'a> {
     shared: &'a Arc<Shared>,
 }
 
-/// How long a call waits, in real time, for a host function that it started. Functions are short; with this pause what
-/// follows them is the same on every run.
+/// How long a call waits, in real time, for a host function that it started. Functions are short;
+/// with this pause what follows them is the same on every run.
 const SETTLE: Duration = Duration::from_millis(1);
 
 impl Gpu {
@@ -65,7 +68,8 @@ impl Gpu {
         }
     }
 
-    /// Makes a driver call: the clock moves by its cost, `body` does what the call does, the schedule runs what it runs.
+    /// Makes a driver call: the clock moves by its cost, `body` does what the call does, the
+    /// schedule runs what it runs.
     pub(crate) fn call<R>(
         &self,
         name: &'static str,
@@ -122,7 +126,8 @@ impl Gpu {
         })
     }
 
-    /// Whether this process made the GPU. In a child that was forked since, every call fails, as libcuda's do.
+    /// Whether this process made the GPU. In a child that was forked since, every call fails, as
+    /// libcuda's do.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.shared.process == std::process::id()
     }
@@ -137,7 +142,8 @@ impl Gpu {
 }
 
 impl Session<'_> {
-    /// Blocks the host thread until the goal is done, and moves the clock there. The lock is free while it sleeps.
+    /// Blocks the host thread until the goal is done, and moves the clock there. The lock is free
+    /// while it sleeps.
     pub(crate) fn wait(&mut self, goal: &Goal) {
         self.beside_others(|session| session.wait_for(goal));
     }
@@ -165,7 +171,8 @@ impl Session<'_> {
         self.now_ns = self.now_ns.max(finish_ns);
     }
 
-    /// Runs one operation for this thread, which waits for these. `false`: nothing that helps can run for now.
+    /// Runs one operation for this thread, which waits for these. `false`: nothing that helps can
+    /// run for now.
     pub(crate) fn advance_one(&mut self, wanted: &[OpId]) -> bool {
         let progress = self.advance(wanted);
         if progress {

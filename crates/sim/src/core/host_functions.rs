@@ -1,9 +1,11 @@
-//! Host functions: they run on one thread of the world, outside its lock, in stream order (rule 27).
+//! Host functions: they run on one thread of the world, outside its lock, in stream order (rule
+//! 27).
 //!
-//! The thread is started with the first function, sleeps while there is none, and ends with the world. It also plays
-//! the part of the device that nobody watches: a function is awaited by whoever passed it, perhaps by a thread that
-//! sleeps and makes no driver call. So when functions are pending and no call has been made for a while, this thread
-//! forces the oldest of them to run, as a wait would.
+//! The thread is started with the first function, sleeps while there is none, and ends with the
+//! world. It also plays the part of the device that nobody watches: a function is awaited by
+//! whoever passed it, perhaps by a thread that sleeps and makes no driver call. So when functions
+//! are pending and no call has been made for a while, this thread forces the oldest of them to run,
+//! as a wait would.
 
 use std::{
     cell::Cell,
@@ -30,7 +32,8 @@ pub(crate) struct HostFunctions {
     queue: VecDeque<(OpId, HostFunction)>,
     /// Started and not yet returned.
     pub(crate) running: usize,
-    /// Functions enqueued and not started, oldest first; those of a lost context drop out when they are looked at.
+    /// Functions enqueued and not started, oldest first; those of a lost context drop out when they
+    /// are looked at.
     pending: VecDeque<OpId>,
     started: bool,
     has_thread: bool,
@@ -88,8 +91,8 @@ impl Shared {
     }
 }
 
-/// The callback thread. It holds the world while it looks, and while a function runs, for that may use memory of the
-/// world's; not while it sleeps, so that the world can end.
+/// The callback thread. It holds the world while it looks, and while a function runs, for that may
+/// use memory of the world's; not while it sleeps, so that the world can end.
 fn serve(world: &Weak<Shared>, signal: &Signal) {
     RUNS_FOR.set(world.as_ptr().addr());
     let mut calls_seen = 0;
@@ -99,7 +102,8 @@ fn serve(world: &Weak<Shared>, signal: &Signal) {
             Next::Run(id, function) => {
                 OPERATION.set(Some(id));
                 if let Err(payload) = catch_unwind(AssertUnwindSafe(function)) {
-                    // Not dropped: a payload's destructor may panic too, and this thread serves others.
+                    // Not dropped: a payload's destructor may panic too, and this thread serves
+                    // others.
                     mem::forget(payload);
                 }
                 OPERATION.set(None);
@@ -164,8 +168,8 @@ fn returned(gpu: &Gpu, id: OpId) {
 
 /// A flag that a thread waits for.
 ///
-/// Made of the standard library's parts. `parking_lot` lists all parked threads of the process, and a child made by
-/// `fork` inherits the list with threads that it does not have.
+/// Made of the standard library's parts. `parking_lot` lists all parked threads of the process, and
+/// a child made by `fork` inherits the list with threads that it does not have.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     raised: std::sync::Mutex<bool>,

@@ -63,8 +63,8 @@ impl Armed {
 }
 
 impl World {
-    /// What the faults at work make of this call: the refusal that it is to answer instead of doing anything. All of them
-    /// count it; the first that hits it decides the answer.
+    /// What the faults at work make of this call: the refusal that it is to answer instead of doing
+    /// anything. All of them count it; the first that hits it decides the answer.
     pub(crate) fn injected(&mut self, call: &str) -> Option<Refusal> {
         let mut faults = std::mem::take(&mut self.faults);
         let mut refusal = None;

@@ -6,8 +6,9 @@ use millstream_driver::PerProcess;
 
 /// Runs `work` on the process's kernel threads and waits for it.
 ///
-/// They are a pool apart from the program's own. A thread of the program's pool may hold the world's lock while it waits
-/// here: were it to take up other tasks of its pool meanwhile, one of those could call the driver, and wait for that lock.
+/// They are a pool apart from the program's own. A thread of the program's pool may hold the
+/// world's lock while it waits here: were it to take up other tasks of its pool meanwhile, one of
+/// those could call the driver, and wait for that lock.
 pub(crate) fn install<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     static POOL: PerProcess<rayon::ThreadPool> = PerProcess::new();
     let pool = POOL.get_or_init(|| {
@@ -19,7 +20,8 @@ pub(crate) fn install<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     if rayon::current_thread_index().is_none() {
         return pool.install(work);
     }
-    // A worker of another pool would work on that pool's tasks while it waits in `install`. It waits for a plain thread.
+    // A worker of another pool would work on that pool's tasks while it waits in `install`. It
+    // waits for a plain thread.
     let ran = thread::scope(|scope| scope.spawn(|| pool.install(work)).join());
     ran.unwrap_or_else(|panic| resume_unwind(panic))
 }

@@ -24,7 +24,8 @@ pub(crate) struct KernelView<'a> {
 impl KernelView<'_> {
     fn find(&self, address: u64) -> Option<(&Allocation, Region<'_>)> {
         let (allocation, _) = self.map.locate(address, 1, Moment::Run(self.op)).ok()?;
-        // A kernel reaches its own device, page-locked and managed memory. Peers' memory is reached by copies alone.
+        // A kernel reaches its own device, page-locked and managed memory. Peers' memory is reached
+        // by copies alone.
         if !allocation.kind.is_everyones() && allocation.device != self.device {
             return None;
         }

@@ -1,8 +1,9 @@
-//! The simulated state, under one lock, and the rules by which it changes: queues of operations, what running one does, when the
-//! schedule lets it run, and how long it takes.
+//! The simulated state, under one lock, and the rules by which it changes: queues of operations,
+//! what running one does, when the schedule lets it run, and how long it takes.
 //!
-//! An operation is enqueued ([`enqueue`]) behind others, becomes eligible when they are done, is chosen by the [`schedule`],
-//! and runs as a whole ([`execute`]). A driver call holds the state as a [`Session`](gpu::Session).
+//! An operation is enqueued ([`enqueue`]) behind others, becomes eligible when they are done, is
+//! chosen by the [`schedule`], and runs as a whole ([`execute`]). A driver call holds the state as
+//! a [`Session`](gpu::Session).
 
 pub(crate) mod context;
 pub(crate) mod goal;

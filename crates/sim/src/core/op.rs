@@ -24,7 +24,8 @@ pub(crate) struct Op {
     pub(crate) kind: OpKind,
     /// The caller's label and source line, if there is one.
     pub(crate) site: Option<Site>,
-    /// The operations that must be done first: the one before it in its stream, and those it was made to wait for.
+    /// The operations that must be done first: the one before it in its stream, and those it was
+    /// made to wait for.
     pub(crate) predecessors: SmallVec<[OpId; 2]>,
     /// How many of those are not done.
     pub(crate) unmet: usize,
@@ -136,8 +137,8 @@ impl OpKind {
         }
     }
 
-    /// Whether the race checker has to know of the operation. Markers, records and holds touch nothing, and a prefetch changes
-    /// nothing (rule 51).
+    /// Whether the race checker has to know of the operation. Markers, records and holds touch
+    /// nothing, and a prefetch changes nothing (rule 51).
     pub(crate) fn touches_memory(&self) -> bool {
         !matches!(
             self,
@@ -145,7 +146,8 @@ impl OpKind {
         )
     }
 
-    /// Whether the operation counts towards the bound of a queue (rule 54). Records, waits, allocations and frees do not.
+    /// Whether the operation counts towards the bound of a queue (rule 54). Records, waits,
+    /// allocations and frees do not.
     pub(crate) fn is_bounded(&self) -> bool {
         matches!(self, Self::Kernel(_) | Self::Copy(_) | Self::Fill(_))
     }

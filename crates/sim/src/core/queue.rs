@@ -1,8 +1,9 @@
-//! The bound of a stream's queue (rule 54): with so many kernels, copies and fills in it that have not run, the call that
-//! brings another blocks the host until the oldest has.
+//! The bound of a stream's queue (rule 54): with so many kernels, copies and fills in it that have
+//! not run, the call that brings another blocks the host until the oldest has.
 //!
-//! Only the host may be able to let the stream go on, by a gate that it would open behind this call. On a GPU such a program
-//! hangs. Here it is told so, when nothing at all has happened for a while, and goes on as if the queue had no bound.
+//! Only the host may be able to let the stream go on, by a gate that it would open behind this
+//! call. On a GPU such a program hangs. Here it is told so, when nothing at all has happened for a
+//! while, and goes on as if the queue had no bound.
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,8 @@ use crate::{
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 
 impl Session<'_> {
-    /// Blocks until the stream's queue has room for one operation more. Afterwards the stream may be gone, or its context
-    /// lost.
+    /// Blocks until the stream's queue has room for one operation more. Afterwards the stream may
+    /// be gone, or its context lost.
     pub(crate) fn make_room(&mut self, context: ContextHandle, stream: StreamHandle) -> Answer<()> {
         let Some(most) = self.config.queue_operations_max else {
             return Ok(());
@@ -44,7 +45,8 @@ impl Session<'_> {
         queued.front().copied().filter(|_| queued.len() >= most)
     }
 
-    /// Runs what must run until the operation is done, and moves the clock there. `false`: nothing happens any more.
+    /// Runs what must run until the operation is done, and moves the clock there. `false`: nothing
+    /// happens any more.
     fn wait_for_oldest(&mut self, oldest: OpId) -> bool {
         let goal = Goal {
             ops: vec![oldest],

@@ -1,9 +1,10 @@
-//! The world: the one owner of all simulated state. Everything in it happens under one lock, in an order that only the
-//! calls and the schedule decide.
+//! The world: the one owner of all simulated state. Everything in it happens under one lock, in an
+//! order that only the calls and the schedule decide.
 //!
-//! A call enqueues operations ([`World::enqueue`]). An operation whose predecessors are done is *eligible*. The schedule
-//! picks when an eligible operation runs ([`World::run`], in `execute.rs`); running it has its whole effect at once and
-//! fixes its place in virtual time. [`World::retire`] then tells its successors.
+//! A call enqueues operations ([`World::enqueue`]). An operation whose predecessors are done is
+//! *eligible*. The schedule picks when an eligible operation runs ([`World::run`], in
+//! `execute.rs`); running it has its whole effect at once and fixes its place in virtual time.
+//! [`World::retire`] then tells its successors.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

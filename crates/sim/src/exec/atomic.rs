@@ -126,8 +126,8 @@ impl<'m> Memory<'_, 'm> {
         Ok(())
     }
 
-    /// Exchanges and compare-and-swaps of 128 bits. The blocks of a kernel that has one run in order,
-    /// so that no other thread comes between the two halves.
+    /// Exchanges and compare-and-swaps of 128 bits. The blocks of a kernel that has one run in
+    /// order, so that no other thread comes between the two halves.
     #[cold]
     fn atomic_wide(
         &mut self,

@@ -4,8 +4,9 @@ use super::integer::join;
 use super::registers::Registers;
 use crate::ptx::ir::{Prmt, Slot};
 
-/// The bit field of `length` bits at `position` of `a`, whose type has `bits` bits and whose sign, if it has one, is extended to all 64.
-/// The 32-bit instructions look at 8 bits of position and length, the 64-bit ones at all.
+/// The bit field of `length` bits at `position` of `a`, whose type has `bits` bits and whose sign,
+/// if it has one, is extended to all 64. The 32-bit instructions look at 8 bits of position and
+/// length, the 64-bit ones at all.
 #[inline(always)]
 pub(super) fn extract(a: u64, position: u32, length: u32, bits: u32, signed: bool) -> u64 {
     if length == 0 {
@@ -75,7 +76,8 @@ pub(super) fn bfi64(r: &mut Registers, mask: u32, d: Slot, [a, b, position, leng
     r.set_double(d, mask, &values);
 }
 
-/// The function of three bits whose value for bits a, b, c is bit `4a + 2b + c` of `table`, on all bits at once.
+/// The function of three bits whose value for bits a, b, c is bit `4a + 2b + c` of `table`, on all
+/// bits at once.
 #[inline(always)]
 pub(super) fn lop3(r: &mut Registers, mask: u32, table: u8, d: Slot, abc: [Slot; 3]) {
     let row = |index: u32| if table >> index & 1 == 1 { u32::MAX } else { 0 };

@@ -33,7 +33,8 @@ pub(super) struct Shared<'r, 'm> {
     pub(super) cached_atomics: &'r mut [Cached<'m>],
 }
 
-/// The memory that the warp with this local memory can reach, and where an instruction remembers its last region.
+/// The memory that the warp with this local memory can reach, and where an instruction remembers
+/// its last region.
 macro_rules! reach {
     ($name:ident, $cached:ident) => {
         #[inline(always)]
@@ -125,7 +126,8 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Starts the block with that number in the grid, x fastest. What the block held before is used again.
+    /// Starts the block with that number in the grid, x fastest. What the block held before is used
+    /// again.
     pub(super) fn start(&mut self, index: u64, code: &Code, launch: &Launch<'_>) {
         let threads = launch.block.iter().product::<u32>();
         let warp_count = threads.div_ceil(32);

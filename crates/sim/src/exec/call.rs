@@ -41,7 +41,8 @@ impl Stacks {
     }
 }
 
-/// Runs the call or return where `group` is, for `mask` of its lanes, and puts all its lanes on the warp's list.
+/// Runs the call or return where `group` is, for `mask` of its lanes, and puts all its lanes on the
+/// warp's list.
 #[cold]
 pub(super) fn run(warp: &mut Warp, code: &Code, group: &Group, mask: u32) -> Result<(), Failure> {
     warp.stacks.threads.resize_with(LANES, Stack::default);

@@ -1,7 +1,8 @@
 //! `cp.async`: copies to shared memory that are seen only once they have been waited for.
 //!
-//! A copy reads where it stands, and writes where it is waited for: a kernel that reads too early finds what was there before, every time.
-//! An arrival on a barrier object that follows copies takes place, with them, when a thread asks the object.
+//! A copy reads where it stands, and writes where it is waited for: a kernel that reads too early
+//! finds what was there before, every time. An arrival on a barrier object that follows copies
+//! takes place, with them, when a thread asks the object.
 
 use smallvec::SmallVec;
 
@@ -74,8 +75,8 @@ impl Copies {
         self.arrivals.clear();
     }
 
-    /// Completes the copies that the next arrival on an object waits for. Gives the warp and the lane of
-    /// the arrival, which the caller has to make; none if no arrival waits.
+    /// Completes the copies that the next arrival on an object waits for. Gives the warp and the
+    /// lane of the arrival, which the caller has to make; none if no arrival waits.
     pub(super) fn arrive(&mut self, object: u64, memory: &mut [u8]) -> Option<(u32, usize)> {
         let at = self
             .arrivals

@@ -9,8 +9,8 @@ use super::observe::{Nobody, Observer};
 use super::step::{self, Failed};
 use super::warp::{Pause, Warp};
 
-/// Runs the warp until it pauses, and tells the observer. One that is told anything takes far longer than the loop: it has one build of the
-/// loop, for any processor.
+/// Runs the warp until it pauses, and tells the observer. One that is told anything takes far
+/// longer than the loop: it has one build of the loop, for any processor.
 pub(super) fn run<O: Observer>(
     warp: &mut Warp,
     shared: &mut Shared<'_, '_>,

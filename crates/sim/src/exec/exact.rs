@@ -1,7 +1,9 @@
-//! Floating-point numbers as integers times powers of two: exact sums, products, quotients and roots, then one rounding.
+//! Floating-point numbers as integers times powers of two: exact sums, products, quotients and
+//! roots, then one rounding.
 //!
-//! This is the slow way, for what the processor's own arithmetic does not offer: directed rounding, 16-bit formats, conversions of every kind,
-//! and whether a result was too small before it was rounded.
+//! This is the slow way, for what the processor's own arithmetic does not offer: directed rounding,
+//! 16-bit formats, conversions of every kind, and whether a result was too small before it was
+//! rounded.
 
 use crate::ptx::ir::Round;
 
@@ -74,7 +76,8 @@ pub(super) enum Number {
     Finite(Finite),
 }
 
-/// `±significand · 2^exponent`. Where bits have been cut off, the lowest bit is set instead, far below what a rounding keeps.
+/// `±significand · 2^exponent`. Where bits have been cut off, the lowest bit is set instead, far
+/// below what a rounding keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Finite {
     pub(super) negative: bool,
@@ -82,7 +85,8 @@ pub(super) struct Finite {
     pub(super) exponent: i32,
 }
 
-/// Where the highest bit is put before two significands are added: below the top, so that a carry fits.
+/// Where the highest bit is put before two significands are added: below the top, so that a carry
+/// fits.
 const TOP: u32 = 125;
 
 impl Finite {

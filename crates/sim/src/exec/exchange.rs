@@ -3,8 +3,8 @@
 use super::registers::{LANES, Registers, lanes};
 use crate::ptx::ir::{Exchange, ExchangeOp};
 
-/// Runs an exchange for the lanes `mask`, and returns those that have to wait, because a lane that their members mask names and
-/// that still lives has not arrived.
+/// Runs an exchange for the lanes `mask`, and returns those that have to wait, because a lane that
+/// their members mask names and that still lives has not arrived.
 pub(super) fn run(r: &mut Registers, exchange: &Exchange, mask: u32, live: u32) -> u32 {
     let mut waiting = 0;
     let mut rest = mask;
@@ -79,8 +79,9 @@ fn vote(r: &mut Registers, exchange: &Exchange, set: u32, f: impl Fn(u32, u32) -
     r.set_predicate(exchange.d, set, if holds { u32::MAX } else { 0 });
 }
 
-/// `shfl`: `c` holds the clamp in its low five bits, and in bits 8 to 12 the mask that splits the warp into segments. A lane whose source
-/// lies outside of its segment, or does not take part, keeps its own value.
+/// `shfl`: `c` holds the clamp in its low five bits, and in bits 8 to 12 the mask that splits the
+/// warp into segments. A lane whose source lies outside of its segment, or does not take part,
+/// keeps its own value.
 fn shuffle(r: &mut Registers, exchange: &Exchange, set: u32) {
     let (a, b, c) = (
         *r.word(exchange.a),

@@ -45,7 +45,8 @@ fn bit_mask(start: u32, count: u32, wrap: bool) -> u32 {
     (ones << start) as u32
 }
 
-/// The place of the `n`-th one from `base` upwards, or of the `-n`-th downwards; for 0, `base` itself if that is one.
+/// The place of the `n`-th one from `base` upwards, or of the `-n`-th downwards; for 0, `base`
+/// itself if that is one.
 fn find_nth(mask: u32, base: u32, n: i32) -> u32 {
     let base = base & 31;
     let is_one = |at: &u32| mask >> at & 1 == 1;

@@ -85,7 +85,8 @@ pub enum FaultKind {
         /// The first byte's address.
         address: u64,
     },
-    /// A call through a pointer that is not a function of the module, or not one with so many parameters and results.
+    /// A call through a pointer that is not a function of the module, or not one with so many
+    /// parameters and results.
     #[error(
         "call through the pointer {pointer:#x}, which is no function with these parameters and results"
     )]
@@ -127,7 +128,8 @@ pub enum FaultKind {
         /// The length of the list.
         targets: u32,
     },
-    /// A barrier that does not exist, or one for a number of threads that is not a positive multiple of 32.
+    /// A barrier that does not exist, or one for a number of threads that is not a positive
+    /// multiple of 32.
     #[error(
         "barrier {id} for {threads:?} threads: there are barriers 0 to 15, for multiples of 32 threads"
     )]
@@ -137,7 +139,8 @@ pub enum FaultKind {
         /// The number of threads, if one is given.
         threads: Option<u32>,
     },
-    /// A barrier or a warp-wide operation that can never complete, because the threads it waits for have exited or wait elsewhere.
+    /// A barrier or a warp-wide operation that can never complete, because the threads it waits for
+    /// have exited or wait elsewhere.
     #[error("waits at `{what}` for threads that will never arrive")]
     BarrierDeadlock {
         /// The operation waited at.

@@ -1,9 +1,11 @@
 //! Single- and double-precision arithmetic.
 //!
-//! Addition, multiplication, fused multiply-add, division and square root are those of IEEE 754, with a GPU's NaNs and a GPU's flushing of
-//! subnormals: bit for bit what an H200 gives. The approximate functions are worked out in double precision and rounded once. On an H200,
-//! `rcp`, `sqrt`, `rsqrt`, `ex2` and `div` were found at most 1 ulp away from that (the documentation allows 1 or 2), `sin` and `cos` from -π
-//! to π at most 2^-20, `lg2` at most 2^-21 or 2 ulp, `tanh` at most 2^-10. A program that depends on more than that is wrong on both.
+//! Addition, multiplication, fused multiply-add, division and square root are those of IEEE 754,
+//! with a GPU's NaNs and a GPU's flushing of subnormals: bit for bit what an H200 gives. The
+//! approximate functions are worked out in double precision and rounded once. On an H200, `rcp`,
+//! `sqrt`, `rsqrt`, `ex2` and `div` were found at most 1 ulp away from that (the documentation
+//! allows 1 or 2), `sin` and `cos` from -π to π at most 2^-20, `lg2` at most 2^-21 or 2 ulp, `tanh`
+//! at most 2^-10. A program that depends on more than that is wrong on both.
 
 use super::registers::{LANES, Registers, Words, lanes};
 use super::rounding::{self, Operation};
@@ -42,7 +44,8 @@ fn g(bits: u64) -> f64 {
     f64::from_bits(bits)
 }
 
-/// The smaller (or, with `MAX`, larger) operand, where -0 is less than +0 and a number wins over a NaN.
+/// The smaller (or, with `MAX`, larger) operand, where -0 is less than +0 and a number wins over a
+/// NaN.
 #[inline(always)]
 fn min_max_32<const MAX: bool>(a: u32, b: u32) -> u32 {
     let (x, y) = (f(a), f(b));
@@ -84,7 +87,8 @@ fn nan_or(a: u32, b: u32, value: u32) -> u32 {
 /// A single's smallest normal number.
 const NORMAL_MIN_32: u32 = 0x0080_0000;
 
-/// Corrects results that were rounded up to the smallest normal number: a GPU flushes what is too small before it is rounded.
+/// Corrects results that were rounded up to the smallest normal number: a GPU flushes what is too
+/// small before it is rounded.
 #[inline(always)]
 fn flush_rounded_up(r: &mut Registers, mask: u32, op: Operation, d: Slot, old: [Words; 3]) {
     let results = r.word(d);
@@ -143,7 +147,8 @@ pub(super) fn f32_bin(
     });
 }
 
-/// The operation of the slow way. The approximate division, minimum and maximum have no rounding mode, and do not come here.
+/// The operation of the slow way. The approximate division, minimum and maximum have no rounding
+/// mode, and do not come here.
 fn operation(op: FloatBin) -> Operation {
     match op {
         FloatBin::Sub => Operation::Sub,
@@ -278,7 +283,8 @@ pub(super) fn f32_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot
     }
 }
 
-/// The NaN that a double-precision operation passes on, made quiet, if an operand is one: the first of them in this order.
+/// The NaN that a double-precision operation passes on, made quiet, if an operand is one: the first
+/// of them in this order.
 #[inline(always)]
 pub(super) fn nan_double(operands: [u64; 3]) -> Option<u64> {
     let first = operands.into_iter().find(|bits| g(*bits).is_nan());

@@ -3,7 +3,8 @@
 use super::exact::{self, HALF, Number, SINGLE, unpack};
 use crate::ptx::ir::{Float8, Round, TensorRound};
 
-/// The magnitudes of a format below its NaNs and infinities, in order: the value of bits `n` is that of `n`.
+/// The magnitudes of a format below its NaNs and infinities, in order: the value of bits `n` is
+/// that of `n`.
 fn magnitude(format: Float8, bits: u8) -> f64 {
     let (fraction_bits, bias) = match format {
         Float8::E4m3 => (3, 7),
@@ -29,7 +30,8 @@ fn limits(format: Float8) -> (u8, u8) {
     }
 }
 
-/// The nearest number of the format, ties to even; what is too large becomes the greatest finite one.
+/// The nearest number of the format, ties to even; what is too large becomes the greatest finite
+/// one.
 fn narrow(format: Float8, relu: bool, value: f64) -> u8 {
     let (greatest, nan) = limits(format);
     if value.is_nan() {
@@ -124,7 +126,8 @@ pub(super) fn tensor(round: TensorRound, relu: bool, a: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// The nearest finite number of a format by trying all of them: a tie goes to the one whose bits are even.
+    /// The nearest finite number of a format by trying all of them: a tie goes to the one whose
+    /// bits are even.
     fn nearest(format: Float8, value: f64) -> u8 {
         let (greatest, _) = limits(format);
         let distance = |bits: u8| (magnitude(format, bits) - value.abs()).abs();

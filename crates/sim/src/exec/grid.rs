@@ -28,8 +28,8 @@ const CHUNK: u64 = 16;
 
 /// Runs a kernel, and returns when all its threads have exited.
 ///
-/// Blocks run on all cores, unless the kernel [is ordered](Kernel::is_ordered). The outcome is the same on every run, if the kernel does not
-/// race.
+/// Blocks run on all cores, unless the kernel [is ordered](Kernel::is_ordered). The outcome is the
+/// same on every run, if the kernel does not race.
 ///
 /// # Errors
 /// The first fault, by the order of blocks. What other threads have written by then stays written.
@@ -49,8 +49,9 @@ pub fn run(
 
 /// Runs a kernel, and looks for [races within it](KernelRace) meanwhile.
 ///
-/// Blocks run one after the other, or in turn where they wait for each other, on one core, and many times slower than in [`run`]. The
-/// outcome is that of [`run`], and the races are the same on every run, in the order of their lines.
+/// Blocks run one after the other, or in turn where they wait for each other, on one core, and many
+/// times slower than in [`run`]. The outcome is that of [`run`], and the races are the same on
+/// every run, in the order of their lines.
 ///
 /// # Errors
 /// The first fault, as of [`run`]; the races up to there come with it.
@@ -84,7 +85,8 @@ pub(crate) fn run_watched(
     (counts.map(|counts| counts.stats(blocks)), checks.noticed())
 }
 
-/// Refuses what a driver refuses: a launch that does not fit the kernel. Gives the number of its blocks.
+/// Refuses what a driver refuses: a launch that does not fit the kernel. Gives the number of its
+/// blocks.
 fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<u64, Fault> {
     let invalid = |problem: String| {
         Err(Fault {
@@ -165,7 +167,8 @@ fn fault(kernel: &Kernel, launch: &Launch<'_>, block: u64, failure: FailedThread
     }
 }
 
-/// Runs the blocks one after the other. When one seems to wait for another, the next ones join it and they take turns.
+/// Runs the blocks one after the other. When one seems to wait for another, the next ones join it
+/// and they take turns.
 fn run_in_order<O: Observer>(
     kernel: &Kernel,
     launch: &Launch<'_>,
@@ -218,7 +221,8 @@ fn run_in_parallel(
     blocks: u64,
 ) -> Result<Counts, Fault> {
     let code = &kernel.code;
-    // Blocks behind one that failed need not run; those before it must, as one of them may fail too.
+    // Blocks behind one that failed need not run; those before it must, as one of them may fail
+    // too.
     let first_failed = AtomicU64::new(u64::MAX);
     let steps = AtomicU64::new(0);
     let chunk = CHUNK.min(blocks.div_ceil(4)).max(1);

@@ -90,7 +90,8 @@ fn value(bits: u16, format: Format) -> f64 {
     ))
 }
 
-/// The smaller operand, where -0 is less than +0 and a number wins over a NaN; with `negate`, its negation.
+/// The smaller operand, where -0 is less than +0 and a number wins over a NaN; with `negate`, its
+/// negation.
 fn smallest(a: u16, b: u16, format: Format, negate: bool) -> u16 {
     // As signed magnitudes, the bits are in the order of their values.
     let order = |bits: u16| {

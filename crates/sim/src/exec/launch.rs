@@ -3,15 +3,18 @@
 use crate::memory::Cells;
 use crate::memory::Marks;
 
-/// The most shared memory that a block can have, static and dynamic together, in bytes: what an H200 allows a kernel to opt in to.
+/// The most shared memory that a block can have, static and dynamic together, in bytes: what an
+/// H200 allows a kernel to opt in to.
 pub(crate) const SHARED_BYTES_MAX: u32 = 227 << 10;
 
 /// Finds the memory behind a global address.
 pub trait GlobalMemory: Sync {
-    /// The live allocation that contains `address`, if any. What it returns must hold for the whole launch.
+    /// The live allocation that contains `address`, if any. What it returns must hold for the whole
+    /// launch.
     fn region(&self, address: u64) -> Option<Region<'_>>;
 
-    /// The same, with the marks to make of what is accessed there; none, unless an implementation wants to know.
+    /// The same, with the marks to make of what is accessed there; none, unless an implementation
+    /// wants to know.
     fn watched(&self, address: u64) -> Option<Watched<'_>> {
         let region = self.region(address)?;
         Some(Watched {
@@ -53,7 +56,8 @@ pub struct Launch<'a> {
     pub block: [u32; 3],
     /// Bytes of shared memory besides what the kernel declares.
     pub dynamic_shared_bytes: u32,
-    /// The parameter block: each parameter at its [`Param::offset`](crate::ptx::Param::offset), little-endian.
+    /// The parameter block: each parameter at its [`Param::offset`](crate::ptx::Param::offset),
+    /// little-endian.
     pub params: &'a [u8],
     /// The device address of each of the module's variables, in the order of `Module::variables`.
     pub variables: &'a [u64],
@@ -78,12 +82,14 @@ impl Launch<'_> {
     }
 }
 
-/// What a launch did. The same on every run of the same launch on the same memory, if the kernel does not race.
+/// What a launch did. The same on every run of the same launch on the same memory, if the kernel
+/// does not race.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Instructions executed, counted once for each thread that executed them.
     pub thread_instructions: u64,
-    /// Instructions executed, counted once for each warp, or part of a warp, that executed them together.
+    /// Instructions executed, counted once for each warp, or part of a warp, that executed them
+    /// together.
     pub warp_instructions: u64,
     /// Bytes read from global memory, counted for each thread.
     pub global_bytes_read: u64,

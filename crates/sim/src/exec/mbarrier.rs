@@ -1,8 +1,9 @@
 //! Barrier objects: `mbarrier` and the arrivals of asynchronous copies.
 //!
-//! An object lies in eight bytes of shared memory, as on a GPU, where programs may put it anywhere and
-//! move on. Its format is ours: arrivals that the phase waits for, arrivals that each phase begins with, bytes
-//! that the phase waits for, and the phase's parity. What an arrival returns is the object as it was before.
+//! An object lies in eight bytes of shared memory, as on a GPU, where programs may put it anywhere
+//! and move on. Its format is ours: arrivals that the phase waits for, arrivals that each phase
+//! begins with, bytes that the phase waits for, and the phase's parity. What an arrival returns is
+//! the object as it was before.
 
 use super::block::Shared;
 use super::fault::FaultKind;

@@ -407,7 +407,8 @@ impl<'m> Memory<'_, 'm> {
         }
     }
 
-    /// The fault of the first lane that reaches outside of a memory of the block or the thread, or is not aligned.
+    /// The fault of the first lane that reaches outside of a memory of the block or the thread, or
+    /// is not aligned.
     #[cold]
     fn fault(&self, window: Window, place: &Place) -> Failure {
         if let Err(failure) = place.check_alignment() {

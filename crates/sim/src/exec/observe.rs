@@ -59,8 +59,8 @@ pub(super) trait Observer {
     /// An operation on barrier objects at offsets in shared memory, before it is made.
     fn object(&mut self, _warp: &Warp, _at: At, _place: &Place, _operation: &Mbarrier) {}
 
-    /// A thread, by its warp and lane, has changed an object, and released by that what it did, if it
-    /// `releases`; the object's phase may have completed by it.
+    /// A thread, by its warp and lane, has changed an object, and released by that what it did, if
+    /// it `releases`; the object's phase may have completed by it.
     fn object_arrived(
         &mut self,
         _thread: (u32, usize),

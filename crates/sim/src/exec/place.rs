@@ -114,7 +114,8 @@ impl Place {
         }
     }
 
-    /// The lanes that take part, in order, those together that are next to each other and whose addresses are one behind the other.
+    /// The lanes that take part, in order, those together that are next to each other and whose
+    /// addresses are one behind the other.
     #[inline(always)]
     pub(super) fn runs(&self) -> impl Iterator<Item = Range<usize>> {
         let step = self.bytes as u64;
@@ -206,8 +207,9 @@ pub(super) struct Extent {
     pub(super) stride: usize,
 }
 
-/// Where each lane's access begins in a memory, in units of `1 << unit_shift` bytes. Lanes that do not take part are sent anywhere inside.
-/// `None` if a lane that takes part would reach outside, or is not aligned.
+/// Where each lane's access begins in a memory, in units of `1 << unit_shift` bytes. Lanes that do
+/// not take part are sent anywhere inside. `None` if a lane that takes part would reach outside, or
+/// is not aligned.
 #[inline(always)]
 pub(super) fn indices(
     r: &Registers,

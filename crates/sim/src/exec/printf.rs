@@ -17,9 +17,11 @@ struct Conversion {
 /// The longest padding or precision.
 const LENGTH_MAX: usize = 4096;
 
-/// The text that `format` makes of the arguments, and how many there were; `None` if the format is none.
+/// The text that `format` makes of the arguments, and how many there were; `None` if the format is
+/// none.
 ///
-/// `next` gives the next argument, which has so many bytes; `text` what stands at an address, up to the zero byte.
+/// `next` gives the next argument, which has so many bytes; `text` what stands at an address, up to
+/// the zero byte.
 pub(super) fn format(
     format: &str,
     next: &mut dyn FnMut(u64) -> u64,

@@ -1,7 +1,7 @@
 //! A warp's registers, lane by lane, and the loops over lanes that all arithmetic goes through.
 //!
-//! Each loop works out all 32 lanes, whether they take part or not, and then writes those of the mask: the loops have no branches, so
-//! that the compiler turns them into vector instructions.
+//! Each loop works out all 32 lanes, whether they take part or not, and then writes those of the
+//! mask: the loops have no branches, so that the compiler turns them into vector instructions.
 
 use crate::ptx::ir::{Callee, Code, Slot};
 

@@ -1,4 +1,5 @@
-//! Single- and double-precision arithmetic with directed rounding, and the edge where small results are flushed.
+//! Single- and double-precision arithmetic with directed rounding, and the edge where small results
+//! are flushed.
 
 use super::exact::{self, DOUBLE, Format, Number, SINGLE, pack, unpack};
 use super::float::{flush, nan_double};
@@ -27,7 +28,8 @@ fn operate(op: Operation, [a, b, c]: [u64; 3], format: Format, round: Round) -> 
     }
 }
 
-/// A single-precision operation. With `flush`, subnormal operands are zeros, and so are results that were too small before they were rounded.
+/// A single-precision operation. With `flush`, subnormal operands are zeros, and so are results
+/// that were too small before they were rounded.
 pub(super) fn single(op: Operation, operands: [u32; 3], mode: FloatMode) -> u32 {
     let operands = operands.map(|bits| u64::from(if mode.flush { flush(bits) } else { bits }));
     let number = operate(op, operands, SINGLE, mode.round);

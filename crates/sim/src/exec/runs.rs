@@ -1,4 +1,5 @@
-//! Loads and stores of 32-bit values whose lanes do not all lie behind each other: piece by piece, each as far as it goes.
+//! Loads and stores of 32-bit values whose lanes do not all lie behind each other: piece by piece,
+//! each as far as it goes.
 
 use super::launch::Watched;
 use super::memory::{Cached, Memory};
@@ -48,7 +49,8 @@ impl<'m> Memory<'_, 'm> {
         Ok(())
     }
 
-    /// Stores 32-bit values run by run. Lanes that write the same place are runs of their own, in their order.
+    /// Stores 32-bit values run by run. Lanes that write the same place are runs of their own, in
+    /// their order.
     pub(super) fn store_runs(
         &mut self,
         r: &Registers,

@@ -6,7 +6,8 @@ use crate::ptx::ir::Access;
 /// Bytes of the widest access of one lane.
 pub(super) const LANE_BYTES_MAX: usize = 16;
 
-/// What the lanes of a warp bring to memory or take from it, each lane's bytes behind the one's before.
+/// What the lanes of a warp bring to memory or take from it, each lane's bytes behind the one's
+/// before.
 pub(super) type Stage = [u8; LANES * LANE_BYTES_MAX];
 
 /// The index of each lane's first value, in values of the access's width.
@@ -79,8 +80,9 @@ pub(super) fn gather(
     }
 }
 
-/// Puts the one value at `offset`, which all lanes load, into the access's register: what parameters are, most of the time. `None`, and nothing
-/// done, for anything but one whole value of the register's width that is aligned and inside.
+/// Puts the one value at `offset`, which all lanes load, into the access's register: what
+/// parameters are, most of the time. `None`, and nothing done, for anything but one whole value of
+/// the register's width that is aligned and inside.
 #[inline(always)]
 pub(super) fn splat(
     r: &mut Registers,
@@ -133,7 +135,8 @@ fn extend(r: &mut Registers, access: &Access, slot: u32, mut values: Words, mask
     }
 }
 
-/// Puts the access's registers to `indices` of `memory`, lane by lane, so that the last one wins where several write the same bytes.
+/// Puts the access's registers to `indices` of `memory`, lane by lane, so that the last one wins
+/// where several write the same bytes.
 #[inline(always)]
 pub(super) fn scatter(
     r: &Registers,

@@ -309,7 +309,8 @@ fn select<O: Observer>(
     })
 }
 
-/// Counts a backward branch of the running group: the warp may have to give way, or the launch to end.
+/// Counts a backward branch of the running group: the warp may have to give way, or the launch to
+/// end.
 #[inline(always)]
 fn back(warp: &mut Warp, shared: &Shared<'_, '_>, group: &Group) -> Result<Option<Pause>, Failed> {
     if shared.counts.warp > shared.step_limit {

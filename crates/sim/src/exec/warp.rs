@@ -1,9 +1,12 @@
-//! A warp: 32 threads that run together where they are at the same place, and apart where they are not.
+//! A warp: 32 threads that run together where they are at the same place, and apart where they are
+//! not.
 //!
-//! The threads that live are split into groups, each with its own program counter. The group with the lowest one runs, until it comes to
-//! where another one is, which it takes along, or passes one, which then runs instead: so groups meet again behind whatever divided
-//! them. A group that goes around in a loop for long, most of all with memory operations that could be a wait for another thread, gives
-//! way to the others in turn, so that a thread can wait for a lock that another thread of its warp holds.
+//! The threads that live are split into groups, each with its own program counter. The group with
+//! the lowest one runs, until it comes to where another one is, which it takes along, or passes
+//! one, which then runs instead: so groups meet again behind whatever divided them. A group that
+//! goes around in a loop for long, most of all with memory operations that could be a wait for
+//! another thread, gives way to the others in turn, so that a thread can wait for a lock that
+//! another thread of its warp holds.
 
 use smallvec::SmallVec;
 
@@ -28,7 +31,8 @@ pub(super) const NOWHERE: u32 = u32::MAX;
 pub(super) enum Wait {
     /// Nothing: it can run.
     Nothing,
-    /// A barrier of the block, and which completion of it. The program counter is behind the barrier.
+    /// A barrier of the block, and which completion of it. The program counter is behind the
+    /// barrier.
     Barrier { id: u32, generation: u64 },
     /// Other lanes, at the operation between lanes where the program counter is.
     Lanes,
@@ -86,7 +90,8 @@ pub(super) struct Warp {
     in_turn: bool,
     /// Whether the next one is to be chosen in turn.
     turn_next: bool,
-    /// Lanes that have just met at `bar.warp.sync` from different places, by the members that they wait for.
+    /// Lanes that have just met at `bar.warp.sync` from different places, by the members that they
+    /// wait for.
     pub(super) met: SmallVec<[(u32, u32); 1]>,
 }
 
@@ -134,7 +139,8 @@ impl Warp {
         }
     }
 
-    /// Takes the group that is to run next off the list, with all that wait for lanes at the same place.
+    /// Takes the group that is to run next off the list, with all that wait for lanes at the same
+    /// place.
     pub(super) fn select(
         &mut self,
         code: &Code,
@@ -206,7 +212,8 @@ impl Warp {
         }
     }
 
-    /// Lets the groups go that wait at `bar.warp.sync`, at whatever places, if together they are all that each waits for.
+    /// Lets the groups go that wait at `bar.warp.sync`, at whatever places, if together they are
+    /// all that each waits for.
     fn release_warp_barrier(&mut self, code: &Code) -> bool {
         let waits = |group: &Group| match exchange_at(code, group.pc) {
             Some(exchange) if group.wait == Wait::Lanes => exchange.f == ExchangeOp::Barrier,
@@ -265,7 +272,8 @@ impl Warp {
         stops.map(|group| group.pc).min().unwrap_or(NOWHERE)
     }
 
-    /// Called where the running group has reached or passed its stop: joins those here, or gives way to one further back.
+    /// Called where the running group has reached or passed its stop: joins those here, or gives
+    /// way to one further back.
     pub(super) fn regroup(&mut self, mut group: Group) -> Group {
         self.join(&mut group);
         if !self.in_turn {
@@ -304,8 +312,8 @@ impl Warp {
         self.patience <= 0
     }
 
-    /// Makes the warp give way at the next backward branch: what it waits for is up to other threads of
-    /// the block.
+    /// Makes the warp give way at the next backward branch: what it waits for is up to other
+    /// threads of the block.
     pub(super) fn expect_others(&mut self) {
         self.patience = self.patience.min(1);
     }

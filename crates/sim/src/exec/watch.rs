@@ -26,9 +26,11 @@ pub(super) fn write_touch(access: &Access) -> Touch {
     }
 }
 
-/// Marks what the lanes that take part access, of which the first is at `offset`; they are not scattered.
+/// Marks what the lanes that take part access, of which the first is at `offset`; they are not
+/// scattered.
 ///
-/// Writes are marked before they are made, so that no thread that sees one takes it for another launch's.
+/// Writes are marked before they are made, so that no thread that sees one takes it for another
+/// launch's.
 #[inline(always)]
 pub(super) fn note(
     found: &Watched<'_>,

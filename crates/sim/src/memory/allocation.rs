@@ -63,7 +63,8 @@ pub(crate) struct Tag {
     /// The operation that begins its life, for pool memory.
     pub(crate) born: Option<(OpId, StreamHandle)>,
     pub(crate) site: Option<Site>,
-    /// Whether it holds something from the beginning: the host may write it unseen, or it is a variable.
+    /// Whether it holds something from the beginning: the host may write it unseen, or it is a
+    /// variable.
     pub(crate) filled: bool,
     /// Whether the host reads it: what is copied there has arrived.
     pub(crate) of_host: bool,

@@ -1,4 +1,5 @@
-//! Real memory that stands behind simulated memory. Everything that touches it goes through [`Cells`].
+//! Real memory that stands behind simulated memory. Everything that touches it goes through
+//! [`Cells`].
 
 #![allow(
     unsafe_code,
@@ -12,7 +13,8 @@ use std::{
 
 use super::Cells;
 
-/// Zeroed memory of the host's allocator, at an address aligned as asked. The system backs it page by page, when touched.
+/// Zeroed memory of the host's allocator, at an address aligned as asked. The system backs it page
+/// by page, when touched.
 #[derive(Debug)]
 pub(crate) struct Backing {
     block: NonNull<u8>,
@@ -21,16 +23,19 @@ pub(crate) struct Backing {
     bytes: usize,
 }
 
-// SAFETY: the block belongs to this value alone, and is reached only through `Cells`, whose accesses are atomic.
+// SAFETY: the block belongs to this value alone, and is reached only through `Cells`, whose
+// accesses are atomic.
 unsafe impl Send for Backing {}
 // SAFETY: as above: `Cells` makes concurrent accesses atomic.
 unsafe impl Sync for Backing {}
 
 impl Backing {
-    /// `bytes` (not 0) zeroed bytes at a multiple of `align`, a power of two; `None` if the host has no such memory.
+    /// `bytes` (not 0) zeroed bytes at a multiple of `align`, a power of two; `None` if the host
+    /// has no such memory.
     pub(crate) fn zeroed(bytes: usize, align: usize) -> Option<Self> {
         debug_assert!(bytes > 0 && align.is_power_of_two());
-        // The allocator clears a block by itself, touching every page, if it must align it by more than 16. So align here.
+        // The allocator clears a block by itself, touching every page, if it must align it by more
+        // than 16. So align here.
         const ALIGN_CHEAP: usize = 16;
         let slack = align.saturating_sub(ALIGN_CHEAP);
         let layout = Layout::from_size_align(bytes.checked_add(slack)?, ALIGN_CHEAP).ok()?;
@@ -55,16 +60,18 @@ impl Backing {
 
     /// The memory.
     pub(crate) fn cells(&self) -> Cells<'_> {
-        // SAFETY: the block is valid as long as `self` is, and this type gives access through `Cells` only. Page-locked
-        // and managed memory is also given to the host by its address, whose owner keeps to the `Driver` contract: no access of the
-        // host while the device uses it.
+        // SAFETY: the block is valid as long as `self` is, and this type gives access through
+        // `Cells` only. Page-locked and managed memory is also given to the host by its address,
+        // whose owner keeps to the `Driver` contract: no access of the host while the device uses
+        // it.
         unsafe { Cells::from_raw(self.start.as_ptr(), self.bytes) }
     }
 }
 
 impl Drop for Backing {
     fn drop(&mut self) {
-        // SAFETY: the block came from `alloc_zeroed` with this layout, and no `Cells` outlives `self`.
+        // SAFETY: the block came from `alloc_zeroed` with this layout, and no `Cells` outlives
+        // `self`.
         unsafe { dealloc(self.block.as_ptr(), self.layout) }
     }
 }

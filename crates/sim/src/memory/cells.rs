@@ -14,9 +14,10 @@ const STAGE_BYTES: usize = 4096;
 
 /// A range of simulated memory.
 ///
-/// Every access is a relaxed atomic of its own width and is checked against the bounds, so that a kernel which races with another
-/// gets some value, as it does on a GPU, and can never reach outside its allocation. Accesses of 2, 4 and 8 bytes must be naturally
-/// aligned in memory (allocations are aligned to 256 bytes, so aligned offsets are aligned addresses).
+/// Every access is a relaxed atomic of its own width and is checked against the bounds, so that a
+/// kernel which races with another gets some value, as it does on a GPU, and can never reach
+/// outside its allocation. Accesses of 2, 4 and 8 bytes must be naturally aligned in memory
+/// (allocations are aligned to 256 bytes, so aligned offsets are aligned addresses).
 #[derive(Clone, Copy, Debug)]
 pub struct Cells<'a> {
     pointer: *mut u8,
@@ -36,7 +37,8 @@ macro_rules! scalar {
         #[inline(always)]
         pub fn $load(&self, offset: usize) -> Option<$value> {
             let pointer = self.at::<$value>(offset)?;
-            // SAFETY: `at` has checked bounds and alignment; the contract of `from_raw` gives validity and atomic-only access.
+            // SAFETY: `at` has checked bounds and alignment; the contract of `from_raw` gives
+            // validity and atomic-only access.
             let cell = unsafe { <$atomic>::from_ptr(pointer) };
             Some(<$value>::from_le(cell.load(Relaxed)))
         }
@@ -52,9 +54,11 @@ macro_rules! scalar {
         }
 
         #[doc = concat!("Atomically replaces the `", stringify!($value), "` at `offset` by what `change` makes of it, and returns the")]
-        /// old value; `None` if it is out of bounds or misaligned. `change` may be called more than once.
+        /// old value; `None` if it is out of bounds or misaligned. `change` may be called more than
+        /// once.
         ///
-        /// Every `atom` operation is one of these: add, min, max, and, or, xor, exchange, compare-and-swap, the floating-point ones.
+        /// Every `atom` operation is one of these: add, min, max, and, or, xor, exchange,
+        /// compare-and-swap, the floating-point ones.
         #[inline(always)]
         pub fn $update(&self, offset: usize, mut change: impl FnMut($value) -> $value) -> Option<$value> {
             let pointer = self.at::<$value>(offset)?;
@@ -76,9 +80,10 @@ impl<'a> Cells<'a> {
     /// The `len` bytes from `pointer`.
     ///
     /// # Safety
-    /// For the whole of `'a` the bytes must be valid for reads and writes, and everything that accesses them while a `Cells` may do so
-    /// must go through a `Cells` or through atomics. Accesses of different widths to the same bytes at the same moment are left to the
-    /// processor, which on the machines we run on performs each aligned one whole.
+    /// For the whole of `'a` the bytes must be valid for reads and writes, and everything that
+    /// accesses them while a `Cells` may do so must go through a `Cells` or through atomics.
+    /// Accesses of different widths to the same bytes at the same moment are left to the processor,
+    /// which on the machines we run on performs each aligned one whole.
     pub unsafe fn from_raw(pointer: *mut u8, len: usize) -> Self {
         Self {
             pointer,
@@ -139,8 +144,9 @@ impl<'a> Cells<'a> {
         Some(())
     }
 
-    /// Copies `len` bytes of `source`, from `source_offset`, to `offset` of this. The two ranges may overlap, as with `memmove`.
-    /// `None`, and nothing copied, if either range is not all inside.
+    /// Copies `len` bytes of `source`, from `source_offset`, to `offset` of this. The two ranges
+    /// may overlap, as with `memmove`. `None`, and nothing copied, if either range is not all
+    /// inside.
     pub fn copy_between(
         &self,
         offset: usize,
@@ -153,7 +159,8 @@ impl<'a> Cells<'a> {
         let mut stage = [0; STAGE_BYTES];
         let to = self.pointer.addr() + offset;
         let from = source.pointer.addr() + source_offset;
-        // Going up is right unless the target begins inside the source: then a chunk would overwrite source bytes not read yet.
+        // Going up is right unless the target begins inside the source: then a chunk would
+        // overwrite source bytes not read yet.
         let downwards = to > from && to < from + len;
         let mut done = 0;
         while done < len {
@@ -167,8 +174,9 @@ impl<'a> Cells<'a> {
         Some(())
     }
 
-    /// Fills `len` bytes from `offset` with repetitions of `pattern` (the last one cut short if need be). `None`, and nothing
-    /// written, if the range is not all inside or the pattern is empty while `len` is not 0.
+    /// Fills `len` bytes from `offset` with repetitions of `pattern` (the last one cut short if
+    /// need be). `None`, and nothing written, if the range is not all inside or the pattern is
+    /// empty while `len` is not 0.
     pub fn fill(&self, offset: usize, len: usize, pattern: &[u8]) -> Option<()> {
         self.check(offset, len)?;
         if len == 0 {
@@ -188,7 +196,8 @@ impl<'a> Cells<'a> {
         Some(())
     }
 
-    /// Reads 4-byte values from consecutive addresses; `None` if they are not all inside or misaligned.
+    /// Reads 4-byte values from consecutive addresses; `None` if they are not all inside or
+    /// misaligned.
     #[inline(always)]
     pub(crate) fn load_run_u32(&self, offset: usize, target: &mut [u32]) -> Option<()> {
         // Two at a time where they lie so.
@@ -206,7 +215,8 @@ impl<'a> Cells<'a> {
         Some(())
     }
 
-    /// Writes 4-byte values to consecutive addresses; `None` if they are not all inside or misaligned.
+    /// Writes 4-byte values to consecutive addresses; `None` if they are not all inside or
+    /// misaligned.
     #[inline(always)]
     pub(crate) fn store_run_u32(&self, offset: usize, source: &[u32]) -> Option<()> {
         if let Some(pairs) = self.run_pairs(offset, source.len()) {
@@ -230,7 +240,8 @@ impl<'a> Cells<'a> {
         if !pointer.is_aligned() {
             return None;
         }
-        // SAFETY: in bounds and aligned (just checked); the contract of `from_raw` gives validity and atomic-only access.
+        // SAFETY: in bounds and aligned (just checked); the contract of `from_raw` gives validity
+        // and atomic-only access.
         Some(unsafe { std::slice::from_raw_parts(pointer, count) })
     }
 
@@ -242,7 +253,8 @@ impl<'a> Cells<'a> {
         if !pointer.is_aligned() || !count.is_multiple_of(2) {
             return None;
         }
-        // SAFETY: in bounds and aligned (just checked); the contract of `from_raw` gives validity and atomic-only access.
+        // SAFETY: in bounds and aligned (just checked); the contract of `from_raw` gives validity
+        // and atomic-only access.
         Some(unsafe { std::slice::from_raw_parts(pointer, count / 2) })
     }
 
@@ -268,13 +280,15 @@ impl<'a> Cells<'a> {
     ) -> Option<(&'a [AtomicU8], &'a [AtomicU64], &'a [AtomicU8])> {
         self.check(offset, len)?;
         let pointer = self.pointer.wrapping_add(offset).cast::<AtomicU8>();
-        // SAFETY: in bounds (just checked); the contract of `from_raw` gives validity and atomic-only access.
+        // SAFETY: in bounds (just checked); the contract of `from_raw` gives validity and
+        // atomic-only access.
         let bytes = unsafe { std::slice::from_raw_parts(pointer, len) };
         let head = pointer.align_offset(8).min(len);
         let count = (len - head) / 8;
         let (head, rest) = bytes.split_at(head);
         let (middle, tail) = rest.split_at(count * 8);
-        // SAFETY: `middle` is `count * 8` bytes, aligned to 8 unless empty, and an empty slice's pointer is replaced by an aligned one.
+        // SAFETY: `middle` is `count * 8` bytes, aligned to 8 unless empty, and an empty slice's
+        // pointer is replaced by an aligned one.
         let words = unsafe {
             std::slice::from_raw_parts(
                 if count == 0 {

@@ -21,9 +21,9 @@ impl HostRange {
     ///
     /// # Safety
     ///
-    /// The range is valid for the accesses that the operation makes to it (reads of a source, writes of a target, both
-    /// of a registered range) until the operation is done (the range is unregistered), and nothing accesses it in
-    /// conflict with them.
+    /// The range is valid for the accesses that the operation makes to it (reads of a source,
+    /// writes of a target, both of a registered range) until the operation is done (the range is
+    /// unregistered), and nothing accesses it in conflict with them.
     pub(crate) unsafe fn new(pointer: *const u8, bytes: usize) -> Self {
         Self {
             address: pointer.expose_provenance(),
@@ -44,7 +44,8 @@ impl HostRange {
     /// The memory.
     pub(crate) fn cells(&self) -> Cells<'_> {
         let pointer = std::ptr::with_exposed_provenance_mut(self.address);
-        // SAFETY: whoever made this range promised that it is valid and accessed without conflict while it is in use.
+        // SAFETY: whoever made this range promised that it is valid and accessed without conflict
+        // while it is in use.
         unsafe { Cells::from_raw(pointer, self.bytes) }
     }
 
@@ -68,7 +69,8 @@ impl<'a> HostParams<'a> {
     ///
     /// # Safety
     ///
-    /// Each pointer is null or points to a readable value of the size of the parameter of that place.
+    /// Each pointer is null or points to a readable value of the size of the parameter of that
+    /// place.
     pub(crate) unsafe fn new(pointers: &'a [*const c_void]) -> Self {
         Self(pointers)
     }
@@ -78,13 +80,15 @@ impl<'a> HostParams<'a> {
         self.0.len()
     }
 
-    /// Copies argument `index` into `to`, which has the parameter's size. `false` if the pointer is null.
+    /// Copies argument `index` into `to`, which has the parameter's size. `false` if the pointer is
+    /// null.
     pub(crate) fn read(self, index: usize, to: &mut [u8]) -> bool {
         let from: *const u8 = self.0[index].cast();
         if from.is_null() {
             return false;
         }
-        // SAFETY: the maker of `self` promised a readable value of the parameter's size, which `to` has.
+        // SAFETY: the maker of `self` promised a readable value of the parameter's size, which `to`
+        // has.
         unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
         true
     }

@@ -1,4 +1,5 @@
-//! Which bytes of an allocation a kernel read, wrote and updated atomically: bits that all cores set while it runs.
+//! Which bytes of an allocation a kernel read, wrote and updated atomically: bits that all cores
+//! set while it runs.
 
 use std::{
     ops::Range,
@@ -28,7 +29,8 @@ impl Touch {
     pub const READ: Self = Self(1);
     /// Plain stores.
     pub const WRITE: Self = Self(2);
-    /// Atomic operations, and loads and stores by which threads wait for each other (volatile, relaxed, acquire, release).
+    /// Atomic operations, and loads and stores by which threads wait for each other (volatile,
+    /// relaxed, acquire, release).
     pub const UPDATE: Self = Self(4);
 
     /// Whether `part` is one of the ways.
@@ -46,7 +48,8 @@ impl std::ops::BitOr for Touch {
     }
 }
 
-/// What a launch did to one allocation, byte by byte. Setting a mark twice costs a load and a comparison.
+/// What a launch did to one allocation, byte by byte. Setting a mark twice costs a load and a
+/// comparison.
 ///
 /// ```
 /// use millstream_sim::exec::{Marks, Touch};
@@ -76,8 +79,9 @@ impl Marks {
         }
     }
 
-    /// Marks `bytes` from `offset`, which are in the allocation. A read of what the launch itself wrote before is not noted: whoever
-    /// is not ordered with the read is not ordered with the write. One call is about one way of access.
+    /// Marks `bytes` from `offset`, which are in the allocation. A read of what the launch itself
+    /// wrote before is not noted: whoever is not ordered with the read is not ordered with the
+    /// write. One call is about one way of access.
     #[inline(always)]
     pub fn note(&self, touch: Touch, offset: usize, bytes: usize) {
         let end = offset + bytes;

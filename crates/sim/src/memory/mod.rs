@@ -1,8 +1,9 @@
 //! The address map: every allocation, live or dead, by address, and who may touch it when.
 //!
-//! Device addresses start at 2^48, 2^52 of them for each device, rise, and are never reused; between two allocations
-//! lies a gap. Page-locked and managed memory is at its real address. A dead allocation keeps its entry, without its bytes, so that
-//! a late access can be told what it hit.
+//! Device addresses start at 2^48, 2^52 of them for each device, rise, and are never reused;
+//! between two allocations lies a gap. Page-locked and managed memory is at its real address. A
+//! dead allocation keeps its entry, without its bytes, so that a late access can be told what it
+//! hit.
 
 mod allocation;
 mod backing;
@@ -45,7 +46,8 @@ const DEVICE_BASE: u64 = 1 << 48;
 const DEVICE_SPAN: u64 = 1 << 52;
 /// Every allocation of device memory starts at a multiple of this, as pool memory does.
 pub(crate) const ALIGN: u64 = 512;
-/// Page-locked and managed memory starts with a page, as on a GPU, and is not aligned to more than that.
+/// Page-locked and managed memory starts with a page, as on a GPU, and is not aligned to more than
+/// that.
 const PAGE_BYTES: usize = 4096;
 const _: () = assert!(ALIGN as usize >= ALLOCATION_ALIGNMENT && PAGE_BYTES >= ALLOCATION_ALIGNMENT);
 /// Unmapped bytes behind every allocation, at least.
@@ -54,7 +56,8 @@ const GAP: u64 = 4096;
 const NULL_PAGE_BYTES: u64 = 4096;
 /// How many dead allocations are remembered.
 const DEAD_MAX: usize = 1 << 16;
-/// How much freed page-locked and managed memory is kept from reuse, in bytes, so that its late use is found.
+/// How much freed page-locked and managed memory is kept from reuse, in bytes, so that its late use
+/// is found.
 const QUARANTINE_MAX_BYTES: u64 = 16 << 20;
 
 /// When an access is judged.
@@ -131,8 +134,8 @@ impl MemoryMap {
         }
     }
 
-    /// Maps `bytes` (not 0) of device memory. With `born`, it lives once that operation has run. `None` if the host has
-    /// no such memory.
+    /// Maps `bytes` (not 0) of device memory. With `born`, it lives once that operation has run.
+    /// `None` if the host has no such memory.
     pub(crate) fn add_device(
         &mut self,
         kind: Kind,
@@ -273,8 +276,8 @@ impl MemoryMap {
         }
     }
 
-    /// The allocation's life ends: its bytes go, except those that the host reaches, which first spend a while in
-    /// quarantine.
+    /// The allocation's life ends: its bytes go, except those that the host reaches, which first
+    /// spend a while in quarantine.
     pub(crate) fn end(&mut self, base: u64) {
         let Some(allocation) = self.allocations.get_mut(&base) else {
             return;
@@ -423,7 +426,8 @@ impl MemoryMap {
         address >= DEVICE_BASE
     }
 
-    /// Whether a host range is page-locked or managed, whole; a range that is so in part is an error (rule 15).
+    /// Whether a host range is page-locked or managed, whole; a range that is so in part is an
+    /// error (rule 15).
     pub(crate) fn classify_host(
         &self,
         address: u64,

@@ -1,8 +1,9 @@
 //! The stream-ordered allocator's pool: bytes used, kept and given back (rules 31 to 36).
 //!
-//! Addresses are never reused, so a pool is bookkeeping: which bytes an allocation may count as its own. A freed block
-//! counts as used until its free has run. Then it is idle, first for the stream that freed it, and for every stream
-//! once the host has synchronised (rule 34). A pending free already serves later allocations of its own stream.
+//! Addresses are never reused, so a pool is bookkeeping: which bytes an allocation may count as its
+//! own. A freed block counts as used until its free has run. Then it is idle, first for the stream
+//! that freed it, and for every stream once the host has synchronised (rule 34). A pending free
+//! already serves later allocations of its own stream.
 
 use std::collections::BTreeMap;
 
@@ -31,8 +32,9 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Takes `bytes` for an allocation on `stream`, growing by at most `room`. Answers the frees of other streams that
-    /// the allocation has to wait for on the device (rule 35), or `None` if the bytes cannot be had; then nothing is taken.
+    /// Takes `bytes` for an allocation on `stream`, growing by at most `room`. Answers the frees of
+    /// other streams that the allocation has to wait for on the device (rule 35), or `None` if the
+    /// bytes cannot be had; then nothing is taken.
     pub(crate) fn take(
         &mut self,
         bytes: u64,
@@ -64,7 +66,8 @@ impl Pool {
         self.consume_idle(from_idle, stream);
         self.usage.reserved_bytes += grown;
         self.idle_anywhere += grown.saturating_sub(missing);
-        // Bytes of pending frees are still counted as used; they pass from the old block to the new one.
+        // Bytes of pending frees are still counted as used; they pass from the old block to the new
+        // one.
         self.usage.used_bytes += from_idle + missing.min(grown);
         self.note_peaks();
         Some(self.consume_pending(from_others, |free| free.stream != stream))
@@ -129,13 +132,15 @@ impl Pool {
         self.idle_anywhere += bytes;
     }
 
-    /// The host has synchronised: idle bytes serve every stream, and those above the threshold go back (rules 34, 36).
+    /// The host has synchronised: idle bytes serve every stream, and those above the threshold go
+    /// back (rules 34, 36).
     pub(crate) fn synchronised(&mut self) {
         self.idle_anywhere += std::mem::take(&mut self.idle_of).into_values().sum::<u64>();
         self.trim(self.release_threshold);
     }
 
-    /// Gives idle bytes back until `keep` are reserved. Bytes whose free the host has not observed stay (rule 36).
+    /// Gives idle bytes back until `keep` are reserved. Bytes whose free the host has not observed
+    /// stay (rule 36).
     pub(crate) fn trim(&mut self, keep: u64) {
         let surplus = self.usage.reserved_bytes.saturating_sub(keep);
         let back = surplus.min(self.idle_anywhere);

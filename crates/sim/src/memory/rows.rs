@@ -1,6 +1,7 @@
 //! Rows of bytes, as copies move them.
 
-/// Between which memories a copy goes, which decides its engine and speed. Managed memory counts as the device's.
+/// Between which memories a copy goes, which decides its engine and speed. Managed memory counts as
+/// the device's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     PinnedToDevice,
@@ -12,8 +13,8 @@ pub(crate) enum Direction {
     HostToHost,
 }
 
-/// Which bytes a copy moves: `height` rows (not 0) of `width` bytes (not 0), on either side a pitch apart. A plain copy
-/// is one row.
+/// Which bytes a copy moves: `height` rows (not 0) of `width` bytes (not 0), on either side a pitch
+/// apart. A plain copy is one row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows {
     pub(crate) width: u64,

@@ -29,13 +29,14 @@ impl Module {
         self.kernels.iter()
     }
 
-    /// The variables in global and constant memory, those of functions last. Whoever loads the module allocates them, writes their
-    /// initial bytes, and gives their addresses to each launch.
+    /// The variables in global and constant memory, those of functions last. Whoever loads the
+    /// module allocates them, writes their initial bytes, and gives their addresses to each launch.
     pub fn variables(&self) -> &[Variable] {
         &self.variables
     }
 
-    /// Remarks about the text that are no errors, in whole sentences: a target newer than those known.
+    /// Remarks about the text that are no errors, in whole sentences: a target newer than those
+    /// known.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -72,8 +73,8 @@ struct Reference {
 }
 
 impl Variable {
-    /// Its first bytes, once it is known where the module's variables lie: `addresses` are in the order of
-    /// [`Module::variables`].
+    /// Its first bytes, once it is known where the module's variables lie: `addresses` are in the
+    /// order of [`Module::variables`].
     #[must_use]
     pub fn initial_at(&self, addresses: &[u64]) -> Vec<u8> {
         let mut bytes = self.initial.clone();
@@ -131,8 +132,8 @@ impl Kernel {
         self.required_block
     }
 
-    /// How many 32-bit registers a thread has, 64-bit ones counted twice. These are PTX's virtual registers: a GPU's compiler
-    /// needs far fewer.
+    /// How many 32-bit registers a thread has, 64-bit ones counted twice. These are PTX's virtual
+    /// registers: a GPU's compiler needs far fewer.
     pub fn registers(&self) -> u32 {
         self.code.words + 2 * self.code.doubles
     }
@@ -142,14 +143,16 @@ impl Kernel {
         self.code.lines.get(pc as usize).copied().unwrap_or(0)
     }
 
-    /// The source file and line that an operation comes from, if the text has them: NVRTC writes them for `-lineinfo`.
+    /// The source file and line that an operation comes from, if the text has them: NVRTC writes
+    /// them for `-lineinfo`.
     pub(crate) fn source(&self, pc: u32) -> Option<String> {
         let (number, line) = *self.code.locations.get(pc as usize)?;
         let (_, name) = self.files.iter().find(|(file, _)| *file == number)?;
         (line > 0).then(|| format!("{name}:{line}"))
     }
 
-    /// Whether the launch's blocks run one after the other, because the result could otherwise differ from run to run.
+    /// Whether the launch's blocks run one after the other, because the result could otherwise
+    /// differ from run to run.
     pub fn is_ordered(&self) -> bool {
         self.code.ordered
     }

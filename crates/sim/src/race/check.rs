@@ -1,4 +1,5 @@
-//! Judging what an operation did, in the order of enqueueing: against clocks for order, against histories for conflicts.
+//! Judging what an operation did, in the order of enqueueing: against clocks for order, against
+//! histories for conflicts.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -220,7 +221,8 @@ impl Checker {
         }
     }
 
-    /// A copy: what it reads must hold something only if it arrives at the host; else what it writes holds as little.
+    /// A copy: what it reads must hold something only if it arrives at the host; else what it
+    /// writes holds as little.
     fn copy(&mut self, made: &mut Made, actor: &Actor, from: Option<&Spot>, to: Option<&Spot>) {
         let to_host = to.is_some_and(|to| to.tag.of_host);
         let mut blank: Vec<Range<u64>> = Vec::new();
@@ -267,7 +269,8 @@ impl Checker {
         blank
     }
 
-    /// The allocation holds nothing any more. Whoever uses it may still do so: what comes next has to be ordered behind them.
+    /// The allocation holds nothing any more. Whoever uses it may still do so: what comes next has
+    /// to be ordered behind them.
     fn empty(&mut self, made: &mut Made, tag: &Arc<Tag>) {
         self.shadow(tag);
         let Self {
@@ -383,7 +386,8 @@ fn add(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
     }
 }
 
-/// The runs of a copy's target, apart where what arrives holds nothing. `blank` counts from the beginning of the copy.
+/// The runs of a copy's target, apart where what arrives holds nothing. `blank` counts from the
+/// beginning of the copy.
 fn split_blank(runs: &[Range<u64>], blank: &[Range<u64>]) -> Vec<(Range<u64>, Access)> {
     let write = |range, blank| {
         let access = Access {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 /// For each stream, by its slot, the number of the last operation that comes before; 0 for none.
 ///
-/// Operations of one stream are in order, so whatever is ordered after one is ordered after those in front of it.
+/// Operations of one stream are in order, so whatever is ordered after one is ordered after those
+/// in front of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Clock(Vec<u64>);
 
@@ -43,7 +44,8 @@ impl Clock {
     }
 }
 
-/// A place in the order of one stream: an operation, and what that is ordered after on other streams.
+/// A place in the order of one stream: an operation, and what that is ordered after on other
+/// streams.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     pub(super) slot: usize,

@@ -12,7 +12,8 @@ use crate::{
 /// How many byte ranges a text lists.
 const RANGES_SHOWN: usize = 4;
 
-/// Something that the race checker found. Its text is one [`Report`](crate::Report); this is the same in parts.
+/// Something that the race checker found. Its text is one [`Report`](crate::Report); this is the
+/// same in parts.
 ///
 /// ```
 /// use millstream_driver::{DeviceOrdinal, Driver, FillPattern};
@@ -65,15 +66,15 @@ pub struct Finding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FoundMemory {
-    /// The allocation's number: they rise from 1 in the order in which they were made. 0 is what is no allocation: pageable host
-    /// memory, or a variable in a block's shared memory.
+    /// The allocation's number: they rise from 1 in the order in which they were made. 0 is what is
+    /// no allocation: pageable host memory, or a variable in a block's shared memory.
     pub allocation: u64,
     /// Its size in bytes; 0 for pageable memory.
     pub allocation_bytes: u64,
     /// Its number, size, origin and site, in words.
     pub description: String,
-    /// The bytes, counted from the allocation's first; in pageable memory these are addresses. Empty if it is about the
-    /// allocation as a whole.
+    /// The bytes, counted from the allocation's first; in pageable memory these are addresses.
+    /// Empty if it is about the allocation as a whole.
     pub ranges: Vec<Range<u64>>,
 }
 
@@ -122,7 +123,8 @@ impl Finding {
         .to_string()
     }
 
-    /// Whether both tell of the same accesses. What is said to be missing may differ: the host may have seen more complete.
+    /// Whether both tell of the same accesses. What is said to be missing may differ: the host may
+    /// have seen more complete.
     pub(super) fn is_the_race_of(&self, other: &Self) -> bool {
         let sides = (&self.later, &self.earlier, &self.memory);
         self.kind == other.kind && sides == (&other.later, &other.earlier, &other.memory)

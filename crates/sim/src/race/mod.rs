@@ -1,9 +1,11 @@
 //! The race checker: finds what is not ordered, whatever the schedule made of it.
 //!
-//! Each operation that touches memory has a place in an order (a vector clock, `clock`) that follows from the calls alone, and
-//! a list of what it touched, made when it runs (`effect`). Two operations race if they touch the same byte, one of them
-//! writes it, and neither comes before the other in that order. When they happened to run does not matter: operations are judged
-//! in the order in which they were enqueued, each once all before it have run, so that every schedule of one trace finds the same.
+//! Each operation that touches memory has a place in an order (a vector clock, `clock`) that
+//! follows from the calls alone, and a list of what it touched, made when it runs (`effect`). Two
+//! operations race if they touch the same byte, one of them writes it, and neither comes before the
+//! other in that order. When they happened to run does not matter: operations are judged in the
+//! order in which they were enqueued, each once all before it have run, so that every schedule of
+//! one trace finds the same.
 //!
 //! # What is ordered by what
 //!
@@ -20,24 +22,28 @@
 //! | what a host function does | the work in front of it; work behind it comes after what it does |
 //! | an allocation that waits for another stream's free | that free (rule 35) |
 //!
-//! The host counts as one: its threads order themselves by means that no driver sees, so what one has seen complete holds for
-//! calls of all. Races between threads of the host are the compiler's business. Not an order is what only some drivers keep:
-//! rule 6, rules 8 and 9 (asynchronous copies of pageable memory that block), and rule 29.
+//! The host counts as one: its threads order themselves by means that no driver sees, so what one
+//! has seen complete holds for calls of all. Races between threads of the host are the compiler's
+//! business. Not an order is what only some drivers keep: rule 6, rules 8 and 9 (asynchronous
+//! copies of pageable memory that block), and rule 29.
 //!
 //! # What is touched
 //!
-//! Kernels touch what their PTX touches, byte by byte; atomic operations, and loads and stores that are volatile, relaxed, acquire
-//! or release, are ordered with each other and race only with plain ones. Copies and fills touch their ranges; a copy from pageable
-//! memory has read it when the call returns. Plain loads and stores of the host cannot be seen: whoever makes them says so, with
-//! [`Gpu::host_read`](crate::Gpu::host_read) and [`Gpu::host_write`](crate::Gpu::host_write), or through the seam with
-//! [`note_host_access`](millstream_driver::Driver::note_host_access) at the beginning and at the end of an access that lasts.
+//! Kernels touch what their PTX touches, byte by byte; atomic operations, and loads and stores that
+//! are volatile, relaxed, acquire or release, are ordered with each other and race only with plain
+//! ones. Copies and fills touch their ranges; a copy from pageable memory has read it when the call
+//! returns. Plain loads and stores of the host cannot be seen: whoever makes them says so, with
+//! [`Gpu::host_read`](crate::Gpu::host_read) and [`Gpu::host_write`](crate::Gpu::host_write), or
+//! through the seam with [`note_host_access`](millstream_driver::Driver::note_host_access) at the
+//! beginning and at the end of an access that lasts.
 //!
 //! # What is found
 //!
-//! Races between operations and with the host; uses of an allocation that are not behind its beginning, not in front of its end, or
-//! behind it; accesses outside of all allocations and misaligned ones; and reads of bytes that nobody wrote, by kernels and by
-//! copies to the host. A copy within device memory passes such bytes on, so that padding may be copied. Page-locked memory counts as
-//! written, for the host may have done so; so do a module's variables.
+//! Races between operations and with the host; uses of an allocation that are not behind its
+//! beginning, not in front of its end, or behind it; accesses outside of all allocations and
+//! misaligned ones; and reads of bytes that nobody wrote, by kernels and by copies to the host. A
+//! copy within device memory passes such bytes on, so that padding may be copied. Page-locked
+//! memory counts as written, for the host may have done so; so do a module's variables.
 //!
 //! An access that makes its kernel fail is a finding as well, but not a report of its own: the
 //! report of the fault describes it.
@@ -48,14 +54,16 @@
 //! and values without a floating-point type are ordinary. Addresses are attributed to parameters by
 //! a conservative dataflow analysis of the PTX; an access that it cannot attribute is not judged.
 //!
-//! Of the uses of a byte, one is forgotten when a later one that is ordered after it hides it: whatever races with the earlier one
-//! races with the later one too, and that is found. Repairing that race may uncover the other. A fault ends a trace, as it does on a
-//! device: what would have come after is not seen.
+//! Of the uses of a byte, one is forgotten when a later one that is ordered after it hides it:
+//! whatever races with the earlier one races with the later one too, and that is found. Repairing
+//! that race may uncover the other. A fault ends a trace, as it does on a device: what would have
+//! come after is not seen.
 //!
 //! # Races within a kernel
 //!
-//! With [`SimConfig::kernel_race_check`](crate::SimConfig::kernel_race_check) the threads of each launch are checked against each other:
-//! two of them use the same byte of shared or global memory, one of them writes, and nothing orders the two.
+//! With [`SimConfig::kernel_race_check`](crate::SimConfig::kernel_race_check) the threads of each
+//! launch are checked against each other: two of them use the same byte of shared or global memory,
+//! one of them writes, and nothing orders the two.
 //!
 //! | this | comes after |
 //! |---|---|
@@ -65,9 +73,10 @@
 //! | what a thread does behind an atomic, or a volatile, relaxed or acquire load | what the thread that wrote the value had done before its last fence, and before the write if that is a release; an atomic hands on what it finds released |
 //! | what a thread does behind an `mbarrier.test_wait` or `try_wait` that was told of a completed phase | what those did that arrived in it or before, up to their arrivals; `.relaxed` ones order nothing |
 //!
-//! That a warp's threads run in lockstep is no order, and neither is that one block runs before another. Fences and atomics of scope
-//! `.cta` order threads of a block only. Atomics, and volatile, relaxed, acquire and release accesses, do not race with each other,
-//! unless one has scope `.cta` and the other is in another block.
+//! That a warp's threads run in lockstep is no order, and neither is that one block runs before
+//! another. Fences and atomics of scope `.cta` order threads of a block only. Atomics, and
+//! volatile, relaxed, acquire and release accesses, do not race with each other, unless one has
+//! scope `.cta` and the other is in another block.
 //!
 //! Two points are taken more lightly than CUDA's documentation has them, because programs that
 //! everyone takes for right rely on it: what was read atomically needs no fence behind the read,
@@ -89,7 +98,8 @@
 //!
 //! # Labels
 //!
-//! A finding shows the [`Label`] that was set where an operation was enqueued, with its source line.
+//! A finding shows the [`Label`] that was set where an operation was enqueued, with its source
+//! line.
 //!
 //! ```
 //! use millstream_driver::{DeviceOrdinal, Driver, FillPattern};
@@ -122,8 +132,8 @@
 //! | `finding`, `words` | what was found, and how it is said |
 //! | `within` | findings within one kernel: races, failing accesses, element types |
 //!
-//! The simulated state tells the checker what its operations did (`core/checked.rs`), the host what it does itself
-//! (`api/host_access.rs`).
+//! The simulated state tells the checker what its operations did (`core/checked.rs`), the host what
+//! it does itself (`api/host_access.rs`).
 
 mod check;
 mod clock;

@@ -1,4 +1,5 @@
-//! The histories of an allocation's bytes: one for as many pages as share it, one for each word or byte of a page where need be.
+//! The histories of an allocation's bytes: one for as many pages as share it, one for each word or
+//! byte of a page where need be.
 
 use std::{collections::BTreeMap, ops::Range};
 

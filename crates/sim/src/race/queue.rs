@@ -5,8 +5,8 @@ use std::{collections::VecDeque, mem};
 use super::{effect::Effect, state::Actor};
 use crate::ids::OpId;
 
-/// How much may wait behind an operation that has not run. Then what has run is judged ahead of it: still by clocks, but
-/// what is known to be over by then is no longer compared with that operation.
+/// How much may wait behind an operation that has not run. Then what has run is judged ahead of it:
+/// still by clocks, but what is known to be over by then is no longer compared with that operation.
 const WAITING_MAX: usize = 1 << 14;
 
 /// One operation that touches memory, or one access of the host.

@@ -1,7 +1,9 @@
-//! What is remembered of a byte: who used it and is not known to be done with it, and whether it was ever written.
+//! What is remembered of a byte: who used it and is not known to be done with it, and whether it
+//! was ever written.
 //!
-//! Many bytes have the same history, so histories are numbered, and bytes hold numbers. An operation maps old numbers to new
-//! ones: the comparison of clocks is made once for each history, not for each byte.
+//! Many bytes have the same history, so histories are numbered, and bytes hold numbers. An
+//! operation maps old numbers to new ones: the comparison of clocks is made once for each history,
+//! not for each byte.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -130,7 +132,8 @@ fn class(touch: Touch) -> Class {
     match touch {
         Touch::READ => Class::Read,
         Touch::UPDATE => Class::Update,
-        // Reading plainly what one updates atomically is in conflict with everything that a write is.
+        // Reading plainly what one updates atomically is in conflict with everything that a write
+        // is.
         _ => Class::Write,
     }
 }
@@ -281,7 +284,8 @@ impl States {
         self.all.len() >= self.full
     }
 
-    /// Forgets all histories but those that `visit` shows to the function it is given, and renumbers them.
+    /// Forgets all histories but those that `visit` shows to the function it is given, and
+    /// renumbers them.
     pub(super) fn clear_out(&mut self, mut visit: impl FnMut(&mut dyn FnMut(&mut StateId))) {
         let mut kept = self.all[..2].to_vec();
         let mut renumbered: Vec<Option<StateId>> = vec![None; self.all.len()];

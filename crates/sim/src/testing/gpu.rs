@@ -26,8 +26,8 @@ impl Gpu {
         Arc::new(self.clone())
     }
 
-    /// Keeps `stream` busy from this point of its order on, until the [`Hold`] is released or dropped: a gate for tests.
-    /// A host thread that waits for the stream sleeps until then.
+    /// Keeps `stream` busy from this point of its order on, until the [`Hold`] is released or
+    /// dropped: a gate for tests. A host thread that waits for the stream sleeps until then.
     ///
     /// A default stream is that of the device of the lowest number whose context is alive.
     ///
@@ -49,7 +49,8 @@ impl Gpu {
     /// [`Report`](crate::Report), too, except for an access that made its kernel fail, which is in
     /// the report of the [fault](crate::ReportKind::KernelFault).
     ///
-    /// What an operation did is judged once it and all enqueued before it have run: synchronise first.
+    /// What an operation did is judged once it and all enqueued before it have run: synchronise
+    /// first.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
         self.shared.world.lock().race.findings().to_vec()
@@ -62,8 +63,8 @@ impl Gpu {
         self.shared.world.lock().notes.clone()
     }
 
-    /// What kernels have printed with `printf` so far, in the order in which they ran; the first mebibyte. It is written to the
-    /// standard output as well.
+    /// What kernels have printed with `printf` so far, in the order in which they ran; the first
+    /// mebibyte. It is written to the standard output as well.
     #[must_use]
     pub fn printed(&self) -> String {
         self.shared.world.lock().printed.text()
@@ -106,8 +107,8 @@ impl Gpu {
 
     /// Makes a driver call of the future fail, or a context be lost. Faults add up; see [`Fault`].
     ///
-    /// To see that a program survives the failure of any one call, run it again and again with the fault one call further
-    /// on, until the program ends before its turn comes:
+    /// To see that a program survives the failure of any one call, run it again and again with the
+    /// fault one call further on, until the program ends before its turn comes:
     ///
     /// ```
     /// use millstream_driver::{DeviceOrdinal, Driver};
@@ -143,8 +144,9 @@ impl Gpu {
         self.shared.world.lock().faults_injected
     }
 
-    /// Sets the memory of each device anew, in bytes: as if other programs took the rest, or gave it back. What is
-    /// allocated stays; what goes beyond is [`OUT_OF_MEMORY`](millstream_driver::ResultCode::OUT_OF_MEMORY).
+    /// Sets the memory of each device anew, in bytes: as if other programs took the rest, or gave
+    /// it back. What is allocated stays; what goes beyond is
+    /// [`OUT_OF_MEMORY`](millstream_driver::ResultCode::OUT_OF_MEMORY).
     pub fn set_memory_bytes(&self, bytes: u64) {
         self.shared.world.lock().config.memory_bytes = bytes;
     }
@@ -167,19 +169,22 @@ impl Gpu {
         self.shared.world.lock().timeline.clone()
     }
 
-    /// What the schedule has chosen so far. A GPU of the same configuration that [replays](crate::SimConfig::replay) it
-    /// answers a program that makes the same calls the same, with the same reports and the same times.
+    /// What the schedule has chosen so far. A GPU of the same configuration that
+    /// [replays](crate::SimConfig::replay) it answers a program that makes the same calls the same,
+    /// with the same reports and the same times.
     ///
-    /// Threads of the host are real: the schedule neither starts nor stops them. A replay is exact for programs whose calls come
-    /// in the same order on every run, from one thread, or from threads that wait for each other; that includes the thread that
-    /// runs host functions. [`Gpu::replayed`] says whether it was.
+    /// Threads of the host are real: the schedule neither starts nor stops them. A replay is exact
+    /// for programs whose calls come in the same order on every run, from one thread, or from
+    /// threads that wait for each other; that includes the thread that runs host functions.
+    /// [`Gpu::replayed`] says whether it was.
     #[must_use]
     pub fn replay_token(&self) -> ReplayToken {
         self.shared.world.lock().scheduler.token()
     }
 
-    /// How the replay stands that this GPU was made for. A divergence is also among the [reports](Gpu::reports) as soon as it is
-    /// seen: at once when a choice cannot be made, or else at the end of the recorded choices.
+    /// How the replay stands that this GPU was made for. A divergence is also among the
+    /// [reports](Gpu::reports) as soon as it is seen: at once when a choice cannot be made, or else
+    /// at the end of the recorded choices.
     #[must_use]
     pub fn replayed(&self) -> Replayed {
         let world = self.shared.world.lock();

@@ -10,8 +10,8 @@ use crate::{
     memory::{Allocation, Kind},
 };
 
-/// An object of a simulated GPU that was created and not given back, by [`Gpu::live_objects`](crate::Gpu::live_objects). Its
-/// text has the kind, the size and the origin.
+/// An object of a simulated GPU that was created and not given back, by
+/// [`Gpu::live_objects`](crate::Gpu::live_objects). Its text has the kind, the size and the origin.
 ///
 /// ```
 /// use millstream_driver::{DeviceOrdinal, Driver};
@@ -191,7 +191,8 @@ pub struct Ledger {
     pub events: usize,
     /// Modules.
     pub modules: usize,
-    /// Device memory given out on all devices and not yet freed, in bytes: a pending free still counts.
+    /// Device memory given out on all devices and not yet freed, in bytes: a pending free still
+    /// counts.
     pub device_bytes: u64,
     /// Page-locked host memory, registered memory included, in bytes.
     pub pinned_bytes: u64,

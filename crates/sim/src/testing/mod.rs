@@ -1,4 +1,5 @@
-//! The front door for tests: what a program asks of a simulated GPU, and does to it, that no driver offers.
+//! The front door for tests: what a program asks of a simulated GPU, and does to it, that no driver
+//! offers.
 
 mod gpu;
 mod hold;

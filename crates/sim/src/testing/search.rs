@@ -15,12 +15,13 @@ use crate::{
 
 /// Runs a small program under every schedule that the host could tell from others.
 ///
-/// Work runs when the host looks, not earlier: at a query any number of the operations that may run, and while it waits one after the
-/// other, in every order. After three queries in vain one operation must run, so that a program that polls has an end. What only
-/// the clock tells apart is not told apart.
+/// Work runs when the host looks, not earlier: at a query any number of the operations that may
+/// run, and while it waits one after the other, in every order. After three queries in vain one
+/// operation must run, so that a program that polls has an end. What only the clock tells apart is
+/// not told apart.
 ///
-/// The number of runs grows exponentially with the program. The program must make the same calls whenever it is answered the
-/// same, in one thread.
+/// The number of runs grows exponentially with the program. The program must make the same calls
+/// whenever it is answered the same, in one thread.
 ///
 /// ```
 /// use millstream_driver::{DeviceOrdinal, Driver, FillPattern};
@@ -86,8 +87,9 @@ impl Search {
         Self::default()
     }
 
-    /// A GPU for the next run, which the last run has to be over for; `None` when there is no other, or when the program turned
-    /// out to make other calls although it was answered the same. The configuration's schedule does not count.
+    /// A GPU for the next run, which the last run has to be over for; `None` when there is no
+    /// other, or when the program turned out to make other calls although it was answered the same.
+    /// The configuration's schedule does not count.
     pub fn next_gpu(&mut self, config: &SimConfig) -> Option<Gpu> {
         if self.state != State::Going {
             return None;
@@ -126,8 +128,8 @@ impl Search {
         ))
     }
 
-    /// Ends the current run: what the schedule still chooses in it is chosen in one way only. For what is no longer the program,
-    /// such as the closing of its devices.
+    /// Ends the current run: what the schedule still chooses in it is chosen in one way only. For
+    /// what is no longer the program, such as the closing of its devices.
     pub fn end_run(&mut self) {
         self.shared.lock().ended = true;
     }
@@ -144,7 +146,8 @@ impl Search {
         self.state == State::Complete
     }
 
-    /// Whether the search ended because the program made other calls although it was answered the same.
+    /// Whether the search ended because the program made other calls although it was answered the
+    /// same.
     #[must_use]
     pub fn has_diverged(&self) -> bool {
         self.state == State::Diverged

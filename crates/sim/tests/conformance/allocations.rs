@@ -41,8 +41,8 @@ pub(crate) fn r56(rig: &Rig) -> Outcome {
     ))
 }
 
-/// The largest power of two that divides the addresses of several allocations of each size, at most a page: what lies
-/// beyond is chance.
+/// The largest power of two that divides the addresses of several allocations of each size, at most
+/// a page: what lies beyond is chance.
 fn least_alignment(mut allocate: impl FnMut(usize) -> Result<u64, Failed>) -> Result<u64, Failed> {
     let mut common = 4096;
     for bytes in SIZES {

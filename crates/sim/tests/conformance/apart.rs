@@ -1,5 +1,6 @@
-//! Probes after which a GPU may be of no more use to its process: on a GPU they run in a process of their own, this program
-//! once more; on the simulated device, where each test has a GPU of its own, they run like any test.
+//! Probes after which a GPU may be of no more use to its process: on a GPU they run in a process of
+//! their own, this program once more; on the simulated device, where each test has a GPU of its
+//! own, they run like any test.
 
 use std::{
     env,

@@ -85,7 +85,8 @@ impl Rig {
         Ok(Gate::Spinning(flag))
     }
 
-    /// What the call does while the gate is closed, by a thread of its own. Opens the gate if it blocks.
+    /// What the call does while the gate is closed, by a thread of its own. Opens the gate if it
+    /// blocks.
     pub(crate) fn either(
         &self,
         gate: Gate,

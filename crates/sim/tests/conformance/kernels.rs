@@ -16,7 +16,8 @@ use crate::{harness::Host, rig::Rig};
 
 type Result<T, E = DriverError> = std::result::Result<T, E>;
 
-/// Keeps its stream busy until the word at its argument is not 0. The simulated device has holds instead.
+/// Keeps its stream busy until the word at its argument is not 0. The simulated device has holds
+/// instead.
 const GATE_PTX: &str = include_str!("../../../../kernels/gate.ptx");
 
 /// `store(u32* target, u32 value)`, and `fails()`, which is a fault.
@@ -41,8 +42,8 @@ pub(crate) const KERNELS_PTX: &str = r"
 }
 ";
 
-/// `last_word(u32* target, u32 bytes)`: stores 7 in the last word of `bytes` bytes of dynamic shared memory, behind 1024
-/// bytes of its own, and what that word holds then at `target`.
+/// `last_word(u32* target, u32 bytes)`: stores 7 in the last word of `bytes` bytes of dynamic
+/// shared memory, behind 1024 bytes of its own, and what that word holds then at `target`.
 const SHARED_PTX: &str = r"
 .version 7.0
 .target sm_52
@@ -130,7 +131,8 @@ impl Rig {
         unsafe { self.launch(self.kernels().gate, stream, &params) }
     }
 
-    /// Enqueues a kernel of one thread that stores 7 at `target`, by way of the last word of so much dynamic shared memory.
+    /// Enqueues a kernel of one thread that stores 7 at `target`, by way of the last word of so
+    /// much dynamic shared memory.
     pub(crate) fn last_word(
         &self,
         target: DevicePtr,

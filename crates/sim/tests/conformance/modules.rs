@@ -1,5 +1,5 @@
-//! Rule 53: loading a kernel's code may wait for kernels that run. Whether a launch of it then waits is only looked at: no
-//! documentation promises that two kernels run beside each other.
+//! Rule 53: loading a kernel's code may wait for kernels that run. Whether a launch of it then
+//! waits is only looked at: no documentation promises that two kernels run beside each other.
 
 use libtest_mimic::Failed;
 use millstream_driver::{DevicePtr, DriverError, FunctionHandle, StreamHandle};

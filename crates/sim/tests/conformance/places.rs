@@ -1,4 +1,5 @@
-//! Where the rules are tried: the GPU that the environment names, or the simulated device in each reading.
+//! Where the rules are tried: the GPU that the environment names, or the simulated device in each
+//! reading.
 
 use std::{
     env,
@@ -30,7 +31,8 @@ pub(crate) fn on_gpu() -> bool {
     gpu_asked_for().is_some()
 }
 
-/// How many devices there are where the rules are tried. None if the driver cannot tell: what needs a device then fails.
+/// How many devices there are where the rules are tried. None if the driver cannot tell: what needs
+/// a device then fails.
 pub(crate) fn device_count() -> i32 {
     if !on_gpu() {
         return SIMULATED_DEVICES as i32;

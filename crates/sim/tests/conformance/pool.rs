@@ -49,8 +49,8 @@ pub(crate) fn r33(rig: &Rig) -> Outcome {
     Ok("both ways".into())
 }
 
-/// Fills, frees, allocates as much again on `next`, and fills that: that values come in order, and where the second was.
-/// The gate, if there is one, is opened when all of it is enqueued.
+/// Fills, frees, allocates as much again on `next`, and fills that: that values come in order, and
+/// where the second was. The gate, if there is one, is opened when all of it is enqueued.
 fn reuse(
     rig: &Rig,
     (first, next): (StreamHandle, StreamHandle),

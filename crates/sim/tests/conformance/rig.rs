@@ -289,7 +289,8 @@ impl Rig {
         }
     }
 
-    /// What the test does next is wrong on purpose: the simulated device may say so as often as it likes.
+    /// What the test does next is wrong on purpose: the simulated device may say so as often as it
+    /// likes.
     pub(crate) fn does_wrong(&self) {
         self.any_reports.store(true, SeqCst);
     }

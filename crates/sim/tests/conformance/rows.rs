@@ -26,7 +26,8 @@ pub(crate) fn r52(rig: &Rig) -> Outcome {
     ))
 }
 
-/// `HEIGHT` rows of `width` bytes a pitch apart, each byte telling row and place; what lies between is `rest`.
+/// `HEIGHT` rows of `width` bytes a pitch apart, each byte telling row and place; what lies between
+/// is `rest`.
 fn spread(width: usize, pitch: usize, rest: u8) -> Vec<u8> {
     let mut bytes = vec![rest; HEIGHT * pitch];
     for row in 0..HEIGHT {
@@ -175,7 +176,8 @@ fn no_rows_are_nothing(rig: &Rig) -> Result<(), Failed> {
     Ok(rig.stream_synchronize(stream)?)
 }
 
-/// Pitches that are too short or too long, documented to be refused, and the longest one, which is not.
+/// Pitches that are too short or too long, documented to be refused, and the longest one, which is
+/// not.
 fn pitches(rig: &Rig) -> Result<String, Failed> {
     const WIDTH: usize = 10;
     let stream = rig.stream()?;

@@ -1,4 +1,5 @@
-//! The rules that have a test, what their documentation allows, and those that the seam does not show.
+//! The rules that have a test, what their documentation allows, and those that the seam does not
+//! show.
 
 use crate::{
     allocations, async_copies, events, host_functions, legacy, managed, modules, pool, queues,

@@ -1,6 +1,7 @@
 //! Rules 16 to 21: order within a stream, none across, and the default streams' barriers.
 //!
-//! What is tried across streams are copies of page-locked memory: those are not among the commands of rule 29.
+//! What is tried across streams are copies of page-locked memory: those are not among the commands
+//! of rule 29.
 
 use std::thread;
 

@@ -1,4 +1,5 @@
-//! Rules 29 and 30: calls that may synchronise streams with each other, and calls that may wait for the device.
+//! Rules 29 and 30: calls that may synchronise streams with each other, and calls that may wait for
+//! the device.
 
 use libtest_mimic::Failed;
 use millstream_driver::{DriverError, FillPattern, StreamHandle};

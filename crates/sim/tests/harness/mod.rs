@@ -1,5 +1,5 @@
-//! A raw harness: the driver's calls without `unsafe`, for one device of any driver. The tests hand over wrong handles and
-//! addresses on purpose, and see what the driver makes of them.
+//! A raw harness: the driver's calls without `unsafe`, for one device of any driver. The tests hand
+//! over wrong handles and addresses on purpose, and see what the driver makes of them.
 
 #![allow(
     unsafe_code,
@@ -108,8 +108,8 @@ pub(crate) struct Harness {
 macro_rules! calls {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
         $(pub(crate) fn $name(&self, $($arg: $ty),*) -> Result<$ret> {
-            // SAFETY: the simulator checks handles and device addresses. On a GPU the tests pass live ones, or run where a fault
-            // harms nobody. No host memory is involved.
+            // SAFETY: the simulator checks handles and device addresses. On a GPU the tests pass
+            // live ones, or run where a fault harms nobody. No host memory is involved.
             unsafe { self.driver.$name(self.context, $($arg),*) }
         })*
     };

@@ -1,5 +1,5 @@
-//! Barrier objects in shared memory: what `cuda::barrier` and `cuda::pipeline` make of them, what they order for the race check, and
-//! what their misuse is told.
+//! Barrier objects in shared memory: what `cuda::barrier` and `cuda::pipeline` make of them, what
+//! they order for the race check, and what their misuse is told.
 
 use millstream_sim::exec::{Fault, FaultKind, KernelRace, Launch, MissingOrder, run, run_checked};
 use millstream_sim::ptx;
@@ -45,8 +45,8 @@ fn barriers_and_pipelines_order_their_threads() {
     }
 }
 
-/// The text of a kernel `k` with the given body for two threads of different warps, of which `%p1` says the second, and one pointer
-/// parameter in `%rd1`; `%r1` is the thread's index.
+/// The text of a kernel `k` with the given body for two threads of different warps, of which `%p1`
+/// says the second, and one pointer parameter in `%rd1`; `%r1` is the thread's index.
 fn source(body: &str) -> String {
     format!(
         ".version 8.0\n.target sm_90\n.address_size 64\n\
@@ -72,7 +72,8 @@ fn races(body: &str) -> Vec<KernelRace> {
     races
 }
 
-/// The first thread of the second warp reads what the first thread of the first has written, with `arrive` and `wait` between.
+/// The first thread of the second warp reads what the first thread of the first has written, with
+/// `arrive` and `wait` between.
 fn handed_over(prelude: &str, arrive: &str, wait: &str) -> Vec<KernelRace> {
     races(&format!(
         "and.b32 %r2, %r1, 31; setp.ne.u32 %p2, %r2, 0; setp.ne.u32 %p3, %r1, 0;

@@ -5,7 +5,8 @@ use millstream_sim::ptx;
 
 use crate::memory::{Memory, Value, launch, load, params};
 
-/// Runs a kernel `k` with the given body and one pointer parameter, whose address it finds in `%rd1`.
+/// Runs a kernel `k` with the given body and one pointer parameter, whose address it finds in
+/// `%rd1`.
 fn run_body(body: &str, block: u32, memory: &Memory, pointer: u64) -> Result<(), Fault> {
     let source = format!(
         ".version 8.0\n.target sm_75\n.address_size 64\n\

@@ -79,8 +79,8 @@ impl GlobalMemory for Memory {
             return None;
         }
         let pointer = words.as_ptr().cast_mut().cast::<u8>();
-        // SAFETY: the words live as long as `self`; they are reached through `Cells` only while a launch runs, and `put` and
-        // `get` cannot run then.
+        // SAFETY: the words live as long as `self`; they are reached through `Cells` only while a
+        // launch runs, and `put` and `get` cannot run then.
         let cells = unsafe { Cells::from_raw(pointer, *len) };
         Some(Region {
             base,
@@ -108,7 +108,8 @@ pub(crate) fn load(name: &str) -> Module {
     ptx::parse(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Kernels that may race: `cas_max` looks at a value plainly before it tries to replace it atomically.
+/// Kernels that may race: `cas_max` looks at a value plainly before it tries to replace it
+/// atomically.
 const RACY: [&str; 1] = ["cas_max"];
 
 /// Launches a kernel of a module that has no variables. Its threads must not race with each other.

@@ -1,9 +1,11 @@
 //! Instructions and kernels whose results an H200 has given.
 //!
-//! Each line of `oracle/exact.txt` is an instruction (or a few), with a hash of the 2048 results that the GPU gave on the inputs below; the
-//! interpreter must give the same, bit for bit. `oracle/approximate.txt` has some results of each instruction that the GPU itself only
-//! approximates, and how far the interpreter may be from them. `oracle/kernels.txt` has launches of kernels that NVRTC 12.0 compiled from
-//! `oracle/kernels.cu` (`fast.ptx` with `--use_fast_math`), and hashes of what their buffers held afterwards.
+//! Each line of `oracle/exact.txt` is an instruction (or a few), with a hash of the 2048 results
+//! that the GPU gave on the inputs below; the interpreter must give the same, bit for bit.
+//! `oracle/approximate.txt` has some results of each instruction that the GPU itself only
+//! approximates, and how far the interpreter may be from them. `oracle/kernels.txt` has launches of
+//! kernels that NVRTC 12.0 compiled from `oracle/kernels.cu` (`fast.ptx` with `--use_fast_math`),
+//! and hashes of what their buffers held afterwards.
 
 use std::path::PathBuf;
 
@@ -141,8 +143,8 @@ fn numbers(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// The three inputs of each thread: pairs of corner cases, then random ones. The mode says what they are: `i`ntegers, singles (`f`), `d`oubles
-/// or `h`alves.
+/// The three inputs of each thread: pairs of corner cases, then random ones. The mode says what
+/// they are: `i`ntegers, singles (`f`), `d`oubles or `h`alves.
 pub(crate) fn inputs(mode: char) -> Vec<[u64; 3]> {
     let mut doubles = DOUBLES.map(f64::to_bits).to_vec();
     doubles.extend([0x7ff8_0000_0000_0000, 0xfff8_0000_0000_1234]);
@@ -195,7 +197,8 @@ and.b32 %i2, %r1, 1; setp.ne.u32 %p1, %i2, 0; and.b32 %i2, %r2, 1; setp.ne.u32 %
 mov.u64 %rd9, 0;
 ";
 
-/// Runs an instruction for every input. The result is the register numbered 0: `r`, `d` (64-bit), `h` (16-bit), `f`, `g` (f64) or `p`.
+/// Runs an instruction for every input. The result is the register numbered 0: `r`, `d` (64-bit),
+/// `h` (16-bit), `f`, `g` (f64) or `p`.
 pub(crate) fn run_instruction(mode: char, result: char, body: &str) -> Result<Vec<u64>, String> {
     let tail = match result {
         'r' => "cvt.u64.u32 %rd9, %r0;",
@@ -315,7 +318,8 @@ fn approximations_are_near_to_the_gpus() {
             let thread: usize = thread.parse().unwrap();
             let expected = u64::from_str_radix(expected, 16).unwrap();
             let input = inputs(mode)[thread];
-            // Sine and cosine have a bound from -π to π only, the logarithm near 1 an absolute and elsewhere a relative one.
+            // Sine and cosine have a bound from -π to π only, the logarithm near 1 an absolute and
+            // elsewhere a relative one.
             let x = f32::from_bits(input[0] as u32);
             if body.contains("sin") || body.contains("cos") {
                 if x.abs() > std::f32::consts::PI {
@@ -353,8 +357,9 @@ fn approximations_are_near_to_the_gpus() {
     }
 }
 
-/// What a kernel of `kernels.txt` is given: `z:bytes` zeros, `b:bytes:seed` bytes, `i:count:seed:limit` small integers, `w:count:seed` words,
-/// `f:` and `d:count:seed` numbers from -1 to 1, `v3:x,y,z` three singles by value, or a typed scalar.
+/// What a kernel of `kernels.txt` is given: `z:bytes` zeros, `b:bytes:seed` bytes,
+/// `i:count:seed:limit` small integers, `w:count:seed` words, `f:` and `d:count:seed` numbers from
+/// -1 to 1, `v3:x,y,z` three singles by value, or a typed scalar.
 fn argument(text: &str, memory: &mut Memory, buffers: &mut Vec<u64>) -> Vec<u8> {
     let parts: Vec<&str> = text.split(':').collect();
     let number = |at: usize| parts[at].parse::<u64>().unwrap();

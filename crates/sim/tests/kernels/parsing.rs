@@ -314,7 +314,8 @@ fn texts() -> Vec<String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A text that was cut off or damaged gives an error with a line of that text, or is a text of its own, but never a panic.
+    /// A text that was cut off or damaged gives an error with a line of that text, or is a text of
+    /// its own, but never a panic.
     #[test]
     fn damaged_texts_do_not_panic(
         which in 0usize..10,

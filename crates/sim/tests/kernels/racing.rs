@@ -1,8 +1,9 @@
-//! Random kernels whose threads race, compared with a model that knows nothing of clocks and records: every access has the set of all that come
-//! before it, and all pairs are compared, with what they write.
+//! Random kernels whose threads race, compared with a model that knows nothing of clocks and
+//! records: every access has the set of all that come before it, and all pairs are compared, with
+//! what they write.
 //!
-//! A kernel is a straight line: steps that one thread makes, or all, with barriers and fences between. Two blocks of two warps of two threads
-//! run it.
+//! A kernel is a straight line: steps that one thread makes, or all, with barriers and fences
+//! between. Two blocks of two warps of two threads run it.
 
 mod steps;
 

@@ -5,8 +5,8 @@ use millstream_sim::ptx;
 
 use crate::memory::{Memory, Value, params};
 
-/// Runs a kernel `k` with the given body and one pointer parameter, whose address it finds in `%rd1`; `%r1` is the thread's index and `%r2`
-/// the block's.
+/// Runs a kernel `k` with the given body and one pointer parameter, whose address it finds in
+/// `%rd1`; `%r1` is the thread's index and `%r2` the block's.
 fn run_body(body: &str, grid: u32, block: u32, memory: &Memory, pointer: u64) -> Stats {
     let source = format!(
         ".version 8.0\n.target sm_75\n.address_size 64\n\
@@ -62,7 +62,8 @@ fn a_warp_waits_for_a_later_one_through_shared_memory() {
 fn a_lane_waits_for_another_one_of_its_warp() {
     let mut memory = Memory::default();
     let result = memory.put(&[0u32; 2]);
-    // The lanes that wait come first in the program; the one that they wait for comes behind their loop.
+    // The lanes that wait come first in the program; the one that they wait for comes behind their
+    // loop.
     let body = "
         setp.eq.u32 %p1, %r1, 5; @%p1 bra SET;
         WAIT: nanosleep.u32 20; ld.relaxed.gpu.global.u32 %r3, [%rd1]; setp.eq.u32 %p3, %r3, 0; @%p3 bra WAIT;

@@ -63,7 +63,8 @@ impl Device {
     pub(crate) fn put(&self, bytes: &[u8]) -> Result<DevicePtr, Failed> {
         // SAFETY: the context is alive.
         let memory = unsafe { self.driver.mem_alloc(self.context, bytes.len()) }?;
-        // SAFETY: the memory is as long as the source, and nobody else knows of it; the wait below keeps the source until it is read.
+        // SAFETY: the memory is as long as the source, and nobody else knows of it; the wait below
+        // keeps the source until it is read.
         unsafe {
             self.driver
                 .copy_host_to_device(self.context, memory, bytes.as_ptr(), bytes.len())
@@ -83,7 +84,8 @@ impl Device {
         Ok(target)
     }
 
-    /// Launches a kernel and waits for it. Each argument is given by its bytes; the files vouch for what their kernels touch.
+    /// Launches a kernel and waits for it. Each argument is given by its bytes; the files vouch for
+    /// what their kernels touch.
     pub(crate) fn launch(
         &self,
         module: ModuleHandle,

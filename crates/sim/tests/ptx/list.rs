@@ -1,6 +1,7 @@
 //! The files, which are part of the program: where it runs on a GPU, its repository is not.
 
-/// Each file's name, the text with its run lines (for what was compiled, that is the CUDA C++), and the PTX.
+/// Each file's name, the text with its run lines (for what was compiled, that is the CUDA C++), and
+/// the PTX.
 pub(crate) const FILES: &[(&str, &str, &str)] = &[
     (
         "compiled/barrier_objects",

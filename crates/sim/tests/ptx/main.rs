@@ -1,8 +1,9 @@
-//! PTX files that say in their first lines how to run them and what must come of it: on the simulated device, and with
-//! `MILLSTREAM_DEVICE=cuda:0` the same on a GPU.
+//! PTX files that say in their first lines how to run them and what must come of it: on the
+//! simulated device, and with `MILLSTREAM_DEVICE=cuda:0` the same on a GPU.
 //!
-//! `files/` has a file for each family of instructions, `compiled/` what NVRTC made of the CUDA C++ beside it, `refused/` what is not
-//! loaded. `run_line.rs` describes the lines. What a device cannot do is listed as ignored, with the reason.
+//! `files/` has a file for each family of instructions, `compiled/` what NVRTC made of the CUDA C++
+//! beside it, `refused/` what is not loaded. `run_line.rs` describes the lines. What a device
+//! cannot do is listed as ignored, with the reason.
 
 mod device;
 mod expression;
@@ -30,7 +31,8 @@ fn main() -> ExitCode {
         Trial::test("run_lines::numbers", || Ok(values::check()?)),
         Trial::test("run_lines::every_file_is_listed", every_file_is_listed),
     ];
-    // One context serves all files on a GPU; without one, or where it cannot be opened, each trial says why.
+    // One context serves all files on a GPU; without one, or where it cannot be opened, each trial
+    // says why.
     let device = cuda.map(|_| Device::open(cuda).map(Arc::new));
     for (name, lines, source) in list::FILES {
         match run_line::read(lines) {
@@ -280,7 +282,8 @@ fn is_close(ty: values::Type, within: Within, found: u64, wanted: u64) -> bool {
     }
 }
 
-/// Every file of the folders is in the list, so that none is forgotten. Elsewhere than in its repository the test has nothing to look at.
+/// Every file of the folders is in the list, so that none is forgotten. Elsewhere than in its
+/// repository the test has nothing to look at.
 fn every_file_is_listed() -> Result<(), Failed> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ptx");
     let mut missing = Vec::new();

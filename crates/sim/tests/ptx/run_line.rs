@@ -14,7 +14,8 @@
 //! // MALFORMED text                    the same, and a GPU refuses it as well
 //! ```
 //!
-//! An expression gives the value at index `i`; `a[k]` in it is the element of a buffer as it was before the launch.
+//! An expression gives the value at index `i`; `a[k]` in it is the element of a buffer as it was
+//! before the launch.
 
 use super::values::Type;
 

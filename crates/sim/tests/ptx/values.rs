@@ -12,7 +12,8 @@ pub(crate) enum Number {
 }
 
 impl Number {
-    /// As a real number. Bits are those of the widest float that they can be: the types below take them as they are.
+    /// As a real number. Bits are those of the widest float that they can be: the types below take
+    /// them as they are.
     pub(crate) fn real(self) -> f64 {
         match self {
             Self::Int(value) => value as f64,

@@ -17,7 +17,8 @@ const SCHEDULES: [Schedule; 8] = [
     Schedule::Random(5),
 ];
 
-/// Runs a program once under every schedule and reading of the disputed rules; gives what was found, each the same way.
+/// Runs a program once under every schedule and reading of the disputed rules; gives what was
+/// found, each the same way.
 fn findings(config: &SimConfig, program: impl Fn(&Rig)) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for rules in [Rules::observed(), Rules::strict()] {

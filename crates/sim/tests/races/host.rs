@@ -87,7 +87,8 @@ fn two_copies_to_one_page_locked_block_race() {
     });
 }
 
-/// Rule 50: the host may use managed memory while kernels run, though not the bytes that they write.
+/// Rule 50: the host may use managed memory while kernels run, though not the bytes that they
+/// write.
 #[test]
 fn managed_memory_is_shared_with_kernels_byte_by_byte() {
     let program = |rig: &Rig, waits: bool| {

@@ -7,9 +7,9 @@ use crate::{
     rig::{Arg, Rig},
 };
 
-/// 64 threads each: `read(from, to)` copies a word, `write(to)` stores one, `add(to)` adds 1 to the first word atomically,
-/// `halves(to)` stores one in every other word, the threads of an even index read their words in `even(from)`, and
-/// `at(address)` reads the word at one address.
+/// 64 threads each: `read(from, to)` copies a word, `write(to)` stores one, `add(to)` adds 1 to the
+/// first word atomically, `halves(to)` stores one in every other word, the threads of an even index
+/// read their words in `even(from)`, and `at(address)` reads the word at one address.
 pub(crate) const PTX: &str = "
 .version 8.0
 .target sm_75

@@ -1,6 +1,8 @@
-//! What the race checker finds in wrong programs, under every schedule the same and to the letter; and that right ones are clean.
+//! What the race checker finds in wrong programs, under every schedule the same and to the letter;
+//! and that right ones are clean.
 //!
-//! What is expected lies in `expected`, a file for each wrong program. `UPDATE_EXPECT=1` writes the files anew.
+//! What is expected lies in `expected`, a file for each wrong program. `UPDATE_EXPECT=1` writes the
+//! files anew.
 
 mod elements;
 mod expect;

@@ -1,5 +1,5 @@
-//! Random programs, compared with a model that knows nothing of clocks and histories: every operation has the set of all that
-//! come before it, and all pairs are compared byte by byte.
+//! Random programs, compared with a model that knows nothing of clocks and histories: every
+//! operation has the set of all that come before it, and all pairs are compared byte by byte.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,8 @@ type Before = BTreeSet<usize>;
 /// Of each operation that races with some earlier one, by its number, the bytes with which it does.
 type Races = BTreeMap<u64, Vec<bool>>;
 
-/// An operation of the model: which bytes it uses, whether it writes them, and what comes before it.
+/// An operation of the model: which bytes it uses, whether it writes them, and what comes before
+/// it.
 struct Op {
     number: u64,
     bytes: std::ops::Range<usize>,

@@ -1,5 +1,5 @@
-//! Planted bugs: random programs that are ordered rightly, and the same with one edge left out. Which edges something depends on
-//! is known from a model that compares all pairs of operations.
+//! Planted bugs: random programs that are ordered rightly, and the same with one edge left out.
+//! Which edges something depends on is known from a model that compares all pairs of operations.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -17,8 +17,8 @@ const ARRAYS: usize = 3;
 const STREAMS: usize = 4;
 const PROGRAMS: u64 = 150;
 
-/// What an operation does with some bytes of an array. Arrays are numbered in the order in which they are made, and what
-/// begins or ends one writes all of it.
+/// What an operation does with some bytes of an array. Arrays are numbered in the order in which
+/// they are made, and what begins or ends one writes all of it.
 #[derive(Clone, Debug)]
 struct Touch {
     array: usize,
@@ -404,7 +404,8 @@ fn every_planted_bug_is_found_and_right_programs_are_clean() {
             actions.remove(edge);
             actions
         };
-        // Edges without which something is not ordered any more. Others are implied by what comes later.
+        // Edges without which something is not ordered any more. Others are implied by what comes
+        // later.
         let needed: Vec<_> = (0..right.len())
             .filter(|&at| {
                 matches!(right[at], Action::Edge(_)) && !unordered(&without(at)).is_empty()

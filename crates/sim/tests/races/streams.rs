@@ -80,7 +80,8 @@ fn a_wait_covers_what_was_recorded_and_nothing_later() {
 
 #[test]
 fn a_wait_keeps_what_the_event_captured_when_it_is_recorded_anew() {
-    // Rule 23: the wait is for the first capture; the second is of a stream that has nothing to do with it.
+    // Rule 23: the wait is for the first capture; the second is of a stream that has nothing to do
+    // with it.
     clean(|rig| {
         let [one, other, third] = [(); 3].map(|()| rig.stream());
         let memory = zeros(rig, BYTES);
@@ -141,7 +142,8 @@ fn a_copy_races_at_both_ends() {
     });
 }
 
-/// An operation that does not run for long keeps back what is judged after it, but not without bound.
+/// An operation that does not run for long keeps back what is judged after it, but not without
+/// bound.
 #[test]
 fn much_work_is_judged_ahead_of_an_operation_that_is_held() {
     let rig = Rig::new(SimConfig::new().schedule(Schedule::Eager));

@@ -1,4 +1,5 @@
-//! Races between the threads of one kernel, in shared and in global memory; the kernels are those of `within/kernels.cu`.
+//! Races between the threads of one kernel, in shared and in global memory; the kernels are those
+//! of `within/kernels.cu`.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Wrong handles, addresses and sizes: an error code and a report each time, never a panic, and all else goes on.
+//! Wrong handles, addresses and sizes: an error code and a report each time, never a panic, and all
+//! else goes on.
 
 use millstream_driver::{
     DeviceOrdinal, DevicePtr, Driver, EventHandle, FillPattern, FunctionHandle, ModuleHandle,

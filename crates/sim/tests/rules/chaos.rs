@@ -1,4 +1,5 @@
-//! Programs that nobody would write: calls drawn at random with right and wrong operands, and many threads at once.
+//! Programs that nobody would write: calls drawn at random with right and wrong operands, and many
+//! threads at once.
 
 use std::{
     sync::{
@@ -35,7 +36,8 @@ impl Dice {
     }
 }
 
-/// What calls are drawn with. Nothing is taken out when it is given up, so dead operands are drawn as well.
+/// What calls are drawn with. Nothing is taken out when it is given up, so dead operands are drawn
+/// as well.
 struct Operands {
     streams: Vec<StreamHandle>,
     events: Vec<EventHandle>,

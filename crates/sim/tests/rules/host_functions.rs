@@ -1,4 +1,5 @@
-//! Rules 27 and 28: host functions run in stream order on a thread of their own, and not at all after a context error.
+//! Rules 27 and 28: host functions run in stream order on a thread of their own, and not at all
+//! after a context error.
 
 use std::{
     sync::{

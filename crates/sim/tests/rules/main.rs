@@ -1,4 +1,5 @@
-//! The rules of `docs/semantics.md` as the simulated GPU keeps them, each test named after its rule's number.
+//! The rules of `docs/semantics.md` as the simulated GPU keeps them, each test named after its
+//! rule's number.
 
 mod attacks;
 mod chaos;

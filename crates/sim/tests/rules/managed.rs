@@ -1,4 +1,5 @@
-//! Rules 49 to 51, 12 and 30: managed memory, which the host and every device reach at the same address.
+//! Rules 49 to 51, 12 and 30: managed memory, which the host and every device reach at the same
+//! address.
 
 use millstream_driver::{
     DeviceAttribute, DeviceOrdinal, Driver, FillPattern, ManagedAdvice, ManagedLocation, ResultCode,

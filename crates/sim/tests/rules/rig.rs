@@ -1,4 +1,5 @@
-//! A simulated GPU for the tests of its rules: each of its schedules, and what a test asserts of its calls and reports.
+//! A simulated GPU for the tests of its rules: each of its schedules, and what a test asserts of
+//! its calls and reports.
 
 #![allow(unsafe_code, reason = "launches kernels, and releases contexts")]
 
@@ -199,7 +200,8 @@ impl Rig {
             .collect();
         let pointers: Vec<*const c_void> =
             values.iter().map(|v| (v as *const u64).cast()).collect();
-        // SAFETY: each pointer is to 8 readable bytes, as much as any parameter of the tests' kernels has.
+        // SAFETY: each pointer is to 8 readable bytes, as much as any parameter of the tests'
+        // kernels has.
         unsafe { self.launch_kernel(function, dims, stream, &pointers) }
     }
 

@@ -26,7 +26,8 @@ fn rows(target: Side2d, source: Side2d) -> Copy2d {
     }
 }
 
-/// What `HEIGHT` rows a pitch apart look like, if byte `at` of row `row` is `of(row, at)` and what lies between is `rest`.
+/// What `HEIGHT` rows a pitch apart look like, if byte `at` of row `row` is `of(row, at)` and what
+/// lies between is `rest`.
 fn spread(pitch: usize, rest: u8, of: impl Fn(usize, usize) -> u8) -> Vec<u8> {
     let mut bytes = vec![rest; (HEIGHT - 1) * pitch + WIDTH];
     for row in 0..HEIGHT {

@@ -36,8 +36,8 @@ const CUBLAS: Wanted = Wanted {
     },
 };
 
-/// `CUBLAS_PEDANTIC_MATH`: every product and every sum in the elements' own precision, whatever the environment says of
-/// TF32 and of emulation.
+/// `CUBLAS_PEDANTIC_MATH`: every product and every sum in the elements' own precision, whatever the
+/// environment says of TF32 and of emulation.
 const PEDANTIC_MATH: c_int = 2;
 
 /// `cublasStatus_t`.
@@ -81,7 +81,8 @@ pub(super) enum Transpose {
     Yes = 1,
 }
 
-/// Sizes, distances and addresses of a batch of products of column-major matrices: `c[z] = op(a[z]) · op(b[z])`.
+/// Sizes, distances and addresses of a batch of products of column-major matrices:
+/// `c[z] = op(a[z]) · op(b[z])`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gemm {
     pub(super) m: c_int,
@@ -93,7 +94,8 @@ pub(super) struct Gemm {
     pub(super) batches: c_int,
 }
 
-/// A factor: whether it is transposed, its leading dimension, and the distance from a matrix to the next, in elements.
+/// A factor: whether it is transposed, its leading dimension, and the distance from a matrix to the
+/// next, in elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Side {
     pub(super) transpose: Transpose,
@@ -192,7 +194,8 @@ impl Library {
         })
     }
 
-    /// A new handle for the current context, which computes in the elements' own precision. It is never destroyed.
+    /// A new handle for the current context, which computes in the elements' own precision. It is
+    /// never destroyed.
     pub(super) fn create(&self) -> Result<RawHandle, DriverError> {
         let mut handle = RawHandle(std::ptr::null_mut());
         // SAFETY: the result goes to a local.
@@ -214,7 +217,8 @@ impl Library {
     ///
     /// # Safety
     ///
-    /// The stream is alive and belongs to the handle's context; nobody else uses the handle meanwhile.
+    /// The stream is alive and belongs to the handle's context; nobody else uses the handle
+    /// meanwhile.
     pub(super) unsafe fn direct(
         &self,
         handle: RawHandle,
@@ -262,8 +266,9 @@ impl Scalar for f64 {
 ///
 /// # Safety
 ///
-/// The handle's context is current; nobody else uses the handle meanwhile. The factors and `c` are readable and writable
-/// as far as the sizes and distances say when the products run, and so is the handle's workspace.
+/// The handle's context is current; nobody else uses the handle meanwhile. The factors and `c` are
+/// readable and writable as far as the sizes and distances say when the products run, and so is the
+/// handle's workspace.
 pub(super) unsafe fn multiply<T: Scalar>(
     library: &Library,
     handle: RawHandle,
@@ -279,7 +284,8 @@ pub(super) unsafe fn multiply<T: Scalar>(
         batches,
     } = gemm;
     let function = T::gemm(library);
-    // SAFETY: this function's contract. Both factors of the sum are read during the call: a new handle's are the host's.
+    // SAFETY: this function's contract. Both factors of the sum are read during the call: a new
+    // handle's are the host's.
     let status = unsafe {
         function(
             handle,

@@ -1,11 +1,13 @@
 //! Matrix products by cuBLAS, where it is installed and the device is a GPU.
 //!
-//! A context has one handle, made with the first product and never destroyed. Making it waits until the device is idle
-//! (seen on an H200 with cuBLAS 13.1, where it takes some 60 ms besides), and so does destroying it by its documentation,
-//! which `Drop` must not. The first product of a type loads kernels, which may wait as any loading may (rule 53).
+//! A context has one handle, made with the first product and never destroyed. Making it waits until
+//! the device is idle (seen on an H200 with cuBLAS 13.1, where it takes some 60 ms besides), and so
+//! does destroying it by its documentation, which `Drop` must not. The first product of a type
+//! loads kernels, which may wait as any loading may (rule 53).
 //!
-//! The handle is locked while a product is enqueued, with the stream's lane held; nothing is locked under it. cuBLAS gets
-//! memory of ours to work in, ordered like any other array, so that it allocates none itself.
+//! The handle is locked while a product is enqueued, with the stream's lane held; nothing is locked
+//! under it. cuBLAS gets memory of ours to work in, ordered like any other array, so that it
+//! allocates none itself.
 
 #![allow(unsafe_code, reason = "enqueues calls of cuBLAS on checked operands")]
 
@@ -29,7 +31,8 @@ use super::operand::{BATCH_DIMS, Operand, Operands};
 use crate::element::DType;
 use library::{Gemm, Library, RawHandle, Scalar, Side, Transpose};
 
-/// The memory to work in that cuBLAS is documented to want on GPUs of compute capability 9 and later, and on others.
+/// The memory to work in that cuBLAS is documented to want on GPUs of compute capability 9 and
+/// later, and on others.
 const WORKSPACE_BYTES: usize = 32 << 20;
 const WORKSPACE_BYTES_BEFORE_9: usize = 4 << 20;
 
@@ -91,7 +94,8 @@ fn enqueue_of<T: Scalar>(
         let _entered = unsafe { CurrentContext::enter(queue.driver, queue.context) }?;
         // SAFETY: the stream is the device's, and the handle is locked.
         unsafe { cublas.library.direct(*handle, queue.stream, address, bytes) }?;
-        // SAFETY: the context is current and the handle locked; the operands were checked to lie in their arrays.
+        // SAFETY: the context is current and the handle locked; the operands were checked to lie in
+        // their arrays.
         unsafe { library::multiply::<T>(cublas.library, *handle, &gemm) }
     };
     let (mut whole, mut work) = (out.slice_mut(..), workspace.slice_mut(..));
@@ -101,17 +105,20 @@ fn enqueue_of<T: Scalar>(
         Argument::write(&mut whole),
         Argument::write(&mut work),
     ];
-    // SAFETY: the product goes to the queue's stream; it reads the factors, and writes `out` and the workspace.
+    // SAFETY: the product goes to the queue's stream; it reads the factors, and writes `out` and
+    // the workspace.
     Some(unsafe { kernel::enqueue(T::CALL, stream, &arguments, location, call) })
 }
 
 impl Cublas {
-    /// cuBLAS for this device: looked for with the first product. Nothing if there is none, or the device is no GPU.
+    /// cuBLAS for this device: looked for with the first product. Nothing if there is none, or the
+    /// device is no GPU.
     fn of(device: &Device) -> Option<Arc<Self>> {
         device.slot(|| Slot(Self::find(device))).0.clone()
     }
 
-    /// The handle of the device's context, which outlives the device: contexts stay with the process.
+    /// The handle of the device's context, which outlives the device: contexts stay with the
+    /// process.
     fn find(device: &Device) -> Option<Arc<Self>> {
         static HANDLES: Mutex<BTreeMap<ContextHandle, Arc<Cublas>>> = Mutex::new(BTreeMap::new());
         // Which other drivers than libcuda refuse: cuBLAS would know nothing of their contexts.
@@ -157,8 +164,8 @@ impl Cublas {
     }
 }
 
-/// The product as cuBLAS computes it, or nothing if it cannot say that. Its matrices are column-major, so that ours are
-/// transposed to it: `outᵀ = bᵀ · aᵀ`.
+/// The product as cuBLAS computes it, or nothing if it cannot say that. Its matrices are
+/// column-major, so that ours are transposed to it: `outᵀ = bᵀ · aᵀ`.
 fn gemm_of(operands: &Operands<'_>, out: DevicePtr) -> Option<Gemm> {
     let &Operands { m, k, n, batch, .. } = operands;
     let [rest @ .., batches] = batch;
@@ -176,8 +183,8 @@ fn gemm_of(operands: &Operands<'_>, out: DevicePtr) -> Option<Gemm> {
     })
 }
 
-/// A factor of `rows` × `columns` as the transpose that cuBLAS is to multiply, if one of its strides is 1 and the other as
-/// long as the rows or columns between.
+/// A factor of `rows` × `columns` as the transpose that cuBLAS is to multiply, if one of its
+/// strides is 1 and the other as long as the rows or columns between.
 fn side_of(operand: &Operand<'_>, rows: usize, columns: usize) -> Option<Side> {
     let (transpose, leading) =
         if let Some(leading) = leading(rows, operand.row, columns, operand.column) {
@@ -197,8 +204,8 @@ fn side_of(operand: &Operand<'_>, rows: usize, columns: usize) -> Option<Side> {
     })
 }
 
-/// The distance between `outer` contiguous lines of `inner` elements, if they are that. A stride that is never taken may
-/// be any.
+/// The distance between `outer` contiguous lines of `inner` elements, if they are that. A stride
+/// that is never taken may be any.
 fn leading(outer: usize, outer_stride: isize, inner: usize, inner_stride: isize) -> Option<c_int> {
     if inner_stride != 1 && inner > 1 {
         return None;

@@ -1,5 +1,5 @@
-//! A reactor without a thread: whoever checks a program asks on behalf of its futures himself, on the program's own thread, so
-//! that the device's calls come in the same order on every run.
+//! A reactor without a thread: whoever checks a program asks on behalf of its futures himself, on
+//! the program's own thread, so that the device's calls come in the same order on every run.
 
 use std::{
     cell::RefCell,
@@ -24,7 +24,8 @@ thread_local! {
     static ENTRIES: RefCell<Option<Vec<PollEntry>>> = const { RefCell::new(None) };
 }
 
-/// How often the registrations that a program leaves behind are polled before they are left to the other reactor.
+/// How often the registrations that a program leaves behind are polled before they are left to the
+/// other reactor.
 const ROUNDS_MAX: usize = 10_000;
 
 /// Whether the calling thread has a reactor of its own.
@@ -47,7 +48,8 @@ pub(super) fn register(registration: Registration) -> Result<(), Registration> {
     Ok(())
 }
 
-/// While this lives, the thread that made it has a reactor of its own, which works when it is told to.
+/// While this lives, the thread that made it has a reactor of its own, which works when it is told
+/// to.
 pub(crate) struct LocalReactor {
     /// What the thread had before.
     before: Option<Vec<PollEntry>>,
@@ -63,7 +65,8 @@ impl LocalReactor {
         }
     }
 
-    /// Polls every registration once, and lets some of the device's time pass if none was complete. Whether there was any.
+    /// Polls every registration once, and lets some of the device's time pass if none was complete.
+    /// Whether there was any.
     fn turn(&self) -> bool {
         // Taken out, for a waker may register again.
         let mut polled =

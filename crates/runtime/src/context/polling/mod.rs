@@ -1,9 +1,9 @@
 //! Polling: how the host learns that an operation is done.
 //!
-//! Nothing is recorded for that. A ticket with a point behind it is asked about by that point's event; one without is
-//! asked about by its stream, which answers «done» at the latest when the stream is idle. Whoever wants the answer for
-//! the stream's last ticket marks it *awaited*; a later submission then records a point first, so that the wait never
-//! becomes one for later work.
+//! Nothing is recorded for that. A ticket with a point behind it is asked about by that point's
+//! event; one without is asked about by its stream, which answers «done» at the latest when the
+//! stream is idle. Whoever wants the answer for the stream's last ticket marks it *awaited*; a
+//! later submission then records a point first, so that the wait never becomes one for later work.
 //!
 //! The reactor ([`register`]) polls on behalf of futures.
 
@@ -35,18 +35,21 @@ use crate::{
 
 /// How long a wait spins before it sleeps: about what a launch and a copy of a few bytes take.
 const SPIN_NS: u64 = 30_000;
-/// The shortest and the longest sleep between two questions. In between, a hundredth of the time waited so far: that
-/// bounds the added latency to one per cent and the questions to a few hundred, however long the wait.
+/// The shortest and the longest sleep between two questions. In between, a hundredth of the time
+/// waited so far: that bounds the added latency to one per cent and the questions to a few hundred,
+/// however long the wait.
 pub(crate) const SLEEP_NS_MIN: u64 = 20_000;
 const SLEEP_NS_MAX: u64 = 20_000_000;
 
-/// How long to sleep before the next question after waiting for `waited_ns`; `None` means to ask again at once.
+/// How long to sleep before the next question after waiting for `waited_ns`; `None` means to ask
+/// again at once.
 pub(crate) fn patience(waited_ns: u64) -> Option<Duration> {
     (waited_ns >= SPIN_NS)
         .then(|| Duration::from_nanos((waited_ns / 100).clamp(SLEEP_NS_MIN, SLEEP_NS_MAX)))
 }
 
-/// Whether the stream's ticket `sequence`, which is submitted, is done, and what it made can be believed. Never blocks.
+/// Whether the stream's ticket `sequence`, which is submitted, is done, and what it made can be
+/// believed. Never blocks.
 pub(crate) fn poll_ticket(
     device: &DeviceState,
     stream: &StreamState,
@@ -103,7 +106,8 @@ pub(crate) fn query_point(
     Ok(true)
 }
 
-/// Whether the stream has finished all that was submitted before this call; if so, that is noted as done.
+/// Whether the stream has finished all that was submitted before this call; if so, that is noted as
+/// done.
 pub(crate) fn query_stream(device: &DeviceState, stream: &StreamState) -> Result<bool> {
     let (submitted, clock) = stream.shared.lock().points.tail();
     // SAFETY: the device owns the stream.
@@ -131,8 +135,9 @@ pub(crate) fn note_done(device: &DeviceState, clock: &Clock) {
     }
 }
 
-/// Keeps a value of this library's own until the stream's ticket `sequence`, which is submitted, is done or the device is
-/// lost. The device stays open as long. The value is dropped on the reactor's thread: its drop runs no user code.
+/// Keeps a value of this library's own until the stream's ticket `sequence`, which is submitted, is
+/// done or the device is lost. The device stays open as long. The value is dropped on the reactor's
+/// thread: its drop runs no user code.
 pub(crate) fn keep_until_done(
     device: &Arc<DeviceState>,
     stream: &Arc<StreamState>,

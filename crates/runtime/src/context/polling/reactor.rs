@@ -1,14 +1,16 @@
-//! The reactor: threads of the process that poll the device on behalf of futures, and sleep while there are none.
+//! The reactor: threads of the process that poll the device on behalf of futures, and sleep while
+//! there are none.
 //!
-//! One thread *leads*: it polls the driver for every registration, and calls the wakers of those that are complete. A
-//! waker is the user's code. It may block, and then no other future may suffer: so a second thread, the *standby*,
-//! watches while wakers run. If one call lasts longer than [`STALL`], the standby becomes the leader and goes on with
-//! all the rest; the thread that is stuck becomes the standby, or ends, when its waker returns. A waker that never
-//! returns costs one thread.
+//! One thread *leads*: it polls the driver for every registration, and calls the wakers of those
+//! that are complete. A waker is the user's code. It may block, and then no other future may
+//! suffer: so a second thread, the *standby*, watches while wakers run. If one call lasts longer
+//! than [`STALL`], the standby becomes the leader and goes on with all the rest; the thread that is
+//! stuck becomes the standby, or ends, when its waker returns. A waker that never returns costs one
+//! thread.
 //!
-//! All that must survive a change of leaders is in [`State`], behind one lock. The leader takes registrations out while
-//! it polls, calling nothing but the driver meanwhile, and puts them back before it calls a waker, even if a driver
-//! panics. No user code runs under the lock.
+//! All that must survive a change of leaders is in [`State`], behind one lock. The leader takes
+//! registrations out while it polls, calling nothing but the driver meanwhile, and puts them back
+//! before it calls a waker, even if a driver panics. No user code runs under the lock.
 
 use std::{
     any::Any,
@@ -45,8 +47,8 @@ pub(crate) struct Registration {
 
 /// The reaction to a completion.
 pub(crate) enum Action {
-    /// Wakes a future, with the waker of its last poll; the slot is empty once the future is gone. A failure to poll
-    /// counts as news: the future finds it when it is polled.
+    /// Wakes a future, with the waker of its last poll; the slot is empty once the future is gone.
+    /// A failure to poll counts as news: the future finds it when it is polled.
     Wake(Arc<Mutex<Option<Waker>>>),
     /// Drops a value of this library's own, once the operation is done or its device is lost.
     Drop(Box<dyn Any + Send>),
@@ -120,7 +122,8 @@ pub(super) fn wake(waker: Waker) {
     }
 }
 
-/// How long the most impatient entry allows to sleep, and which that is. `None`: not at all, or there is none.
+/// How long the most impatient entry allows to sleep, and which that is. `None`: not at all, or
+/// there is none.
 pub(super) fn shortest_sleep(entries: &mut [PollEntry]) -> Option<(Duration, &PollEntry)> {
     let mut shortest: Option<(Duration, &PollEntry)> = None;
     for entry in entries {
@@ -176,11 +179,13 @@ struct Reactor {
     watch: IdleCondvar,
 }
 
-/// Hands a registration to the reactor, the calling thread's own if it has one, starting the other's threads on first use.
+/// Hands a registration to the reactor, the calling thread's own if it has one, starting the
+/// other's threads on first use.
 ///
 /// # Errors
 ///
-/// Gives the registration back if the system has no thread for the reactor; the next one tries again.
+/// Gives the registration back if the system has no thread for the reactor; the next one tries
+/// again.
 pub(crate) fn register(registration: Registration) -> Result<(), Registration> {
     static REACTOR: PerProcess<Reactor> = PerProcess::new();
     let Err(registration) = local::register(registration) else {
@@ -228,11 +233,13 @@ impl Drop for Polling<'_> {
 }
 
 impl Reactor {
-    /// The life of a thread of the reactor: leads as long as it is the leader, then stands by if nobody else does.
+    /// The life of a thread of the reactor: leads as long as it is the leader, then stands by if
+    /// nobody else does.
     fn run(&'static self, serial: Serial) {
         loop {
             while let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.lead(serial))) {
-                // A driver has panicked. What was being polled is back; the same call may panic again.
+                // A driver has panicked. What was being polled is back; the same call may panic
+                // again.
                 dispose(payload);
                 log!(error, "a driver panicked while futures were polled");
                 thread::sleep(Duration::from_nanos(SLEEP_NS_MIN));
@@ -309,8 +316,8 @@ impl Reactor {
         }
     }
 
-    /// Sees to it that a thread watches the leader, which is about to call a waker; without one, if the system has no
-    /// more threads, a waker that blocks holds up the others.
+    /// Sees to it that a thread watches the leader, which is about to call a waker; without one, if
+    /// the system has no more threads, a waker that blocks holds up the others.
     fn ensure_standby(&'static self, state: &mut State) {
         match state.standby {
             Standby::Watching => {}
@@ -332,7 +339,8 @@ impl Reactor {
         }
     }
 
-    /// A thread that leads no more becomes the standby, and in the end the leader again; `false` if there is a standby.
+    /// A thread that leads no more becomes the standby, and in the end the leader again; `false` if
+    /// there is a standby.
     fn stand_by(&'static self, serial: Serial) -> bool {
         let mut state = self.state.lock();
         if state.standby != Standby::Absent {

@@ -1,4 +1,5 @@
-//! The commands that can be enqueued: each is a driver call or a few, and the sequence in which they go.
+//! The commands that can be enqueued: each is a driver call or a few, and the sequence in which
+//! they go.
 
 #![allow(unsafe_code, reason = "makes the driver calls that enqueue work")]
 
@@ -31,8 +32,8 @@ pub(crate) trait Command {
     ///
     /// # Safety
     ///
-    /// The queue's context and stream are alive. What the command names is live and as large as it says until the
-    /// command has run, and whatever else touches it is ordered with the command.
+    /// The queue's context and stream are alive. What the command names is live and as large as it
+    /// says until the command has run, and whatever else touches it is ordered with the command.
     unsafe fn enqueue(self, queue: Queue<'_>) -> Result<Self::Output, DriverError>;
 }
 
@@ -159,14 +160,15 @@ impl Command for WithinDevice {
     }
 }
 
-/// Copies host memory to the device by way of page-locked blocks, used in turn: for each piece a host function that sees
-/// to it that the piece is in its block (rule 27), and a copy from there.
+/// Copies host memory to the device by way of page-locked blocks, used in turn: for each piece a
+/// host function that sees to it that the piece is in its block (rule 27), and a copy from there.
 pub(crate) struct StagedUpload<F> {
     pub(crate) target: DevicePtr,
     pub(crate) blocks: SmallVec<[*const u8; 4]>,
     pub(crate) bytes: usize,
     pub(crate) piece_bytes: usize,
-    /// Makes the function for the piece of this number. It is not called on a lost context (rule 28).
+    /// Makes the function for the piece of this number. It is not called on a lost context (rule
+    /// 28).
     pub(crate) capture: F,
 }
 
@@ -189,7 +191,8 @@ impl<F: Fn(usize) -> HostFunction> Command for StagedUpload<F> {
                 source: *block,
                 bytes,
             };
-            // SAFETY: by this function's contract. The block is filled anew only by a function behind this copy (rule 27).
+            // SAFETY: by this function's contract. The block is filled anew only by a function
+            // behind this copy (rule 27).
             unsafe { copy.enqueue(queue) }?;
         }
         Ok(())
@@ -267,8 +270,8 @@ impl Command for Fill {
     }
 }
 
-/// Repeats what the first `ready_bytes` bytes at `target` hold over `bytes` bytes from there on, by copying what is there
-/// already: as much again, then twice as much, …
+/// Repeats what the first `ready_bytes` bytes at `target` hold over `bytes` bytes from there on, by
+/// copying what is there already: as much again, then twice as much, …
 pub(crate) struct Repeat {
     pub(crate) target: DevicePtr,
     pub(crate) ready_bytes: usize,
@@ -287,8 +290,8 @@ impl Command for Repeat {
                 source: self.target,
                 bytes,
             };
-            // SAFETY: by this function's contract; source and target do not overlap, for `bytes` is at most `ready`,
-            // and the copies of one stream run one after the other (rule 16).
+            // SAFETY: by this function's contract; source and target do not overlap, for `bytes` is
+            // at most `ready`, and the copies of one stream run one after the other (rule 16).
             unsafe { copy.enqueue(queue) }?;
             ready += bytes;
         }

@@ -1,9 +1,11 @@
-//! The protocol of submission under schedules of threads that are chosen one step at a time: `cargo xtask shuttle`.
+//! The protocol of submission under schedules of threads that are chosen one step at a time:
+//! `cargo xtask shuttle`.
 //!
-//! Every lock, condition variable and atomic of the runtime is a step here, and so is every driver call, for the driver
-//! that fails calls takes a lock in each. Operations on the same bytes come from several threads at once, which no safe
-//! program can do; so their tickets meet in every state that they have. Each operation writes or reads two arrays, one
-//! behind the other: if it were not ordered with another, the simulated device would run one between the two halves.
+//! Every lock, condition variable and atomic of the runtime is a step here, and so is every driver
+//! call, for the driver that fails calls takes a lock in each. Operations on the same bytes come
+//! from several threads at once, which no safe program can do; so their tickets meet in every state
+//! that they have. Each operation writes or reads two arrays, one behind the other: if it were not
+//! ordered with another, the simulated device would run one between the two halves.
 
 #![allow(
     unsafe_code,
@@ -38,7 +40,8 @@ use crate::{
     tracker::{AccessKind, Sequence},
 };
 
-/// How many schedules each program runs under: chosen at random, and with few changes of thread at random places.
+/// How many schedules each program runs under: chosen at random, and with few changes of thread at
+/// random places.
 const RANDOM_SCHEDULES: usize = 2000;
 const PCT_SCHEDULES: usize = 2000;
 const PCT_DEPTH: usize = 4;
@@ -59,7 +62,8 @@ fn explore(program: impl Fn() + Send + Sync + 'static) {
 }
 
 fn run(scheduler: impl Scheduler + 'static, program: impl Fn() + Send + Sync + 'static) {
-    // The list of open devices is one for the process, and its lock belongs to the schedule that runs.
+    // The list of open devices is one for the process, and its lock belongs to the schedule that
+    // runs.
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _alone = ALONE
         .lock()
@@ -81,7 +85,8 @@ impl World {
         let schedule = Schedule::Random(thread_rng().r#gen());
         let gpu = Gpu::new(SimConfig::new().schedule(schedule));
         let calls = Arc::new(Calls::over(gpu.driver()));
-        // SAFETY: the driver passes calls on to one that does what it says, or fails without doing anything.
+        // SAFETY: the driver passes calls on to one that does what it says, or fails without doing
+        // anything.
         let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) };
         let device = device.expect("the device opens");
         // What is dropped is freed, while the threads go on, and not when the device is closed.
@@ -383,7 +388,8 @@ fn a_download_is_waited_for_while_its_stream_goes_on() {
 fn every_schedule_of_one_ticket_and_one_who_waits_for_it() {
     for submits in [true, false] {
         let program = move || {
-            // Fewer steps than with the driver that fails: there are few enough schedules to try them all.
+            // Fewer steps than with the driver that fails: there are few enough schedules to try
+            // them all.
             let gpu = Gpu::new(SimConfig::new());
             let opened = Device::of(&gpu, 0).expect("the device opens");
             let streams: [Stream; 2] = std::array::from_fn(|_| opened.stream().expect("a stream"));

@@ -1,9 +1,10 @@
 //! Submission: the only module that enqueues work.
 //!
-//! One operation goes through these steps: take the stream's lane, reserve a ticket, plan and publish, find a point for
-//! each dependency, make the waits that no other implies, make the operation's own driver calls, record a point behind
-//! it if others will want one, and note it as submitted. The lane is held throughout, so that tickets and queue agree;
-//! ledgers are held only while planning. See [`crate::tracker`] for why this is enough.
+//! One operation goes through these steps: take the stream's lane, reserve a ticket, plan and
+//! publish, find a point for each dependency, make the waits that no other implies, make the
+//! operation's own driver calls, record a point behind it if others will want one, and note it as
+//! submitted. The lane is held throughout, so that tickets and queue agree; ledgers are held only
+//! while planning. See [`crate::tracker`] for why this is enough.
 
 #![allow(unsafe_code, reason = "hands commands to the driver")]
 
@@ -55,21 +56,23 @@ pub(crate) struct Operation<'a> {
     pub(crate) awaited: Option<Awaited>,
 }
 
-/// Submits an operation to a stream and returns its ticket's place there with what the driver answered.
+/// Submits an operation to a stream and returns its ticket's place there with what the driver
+/// answered.
 ///
-/// Never blocks on the device. It may wait for other threads that are in the middle of submitting what this operation
-/// depends on.
+/// Never blocks on the device. It may wait for other threads that are in the middle of submitting
+/// what this operation depends on.
 ///
 /// # Errors
 ///
-/// On any error, and on a panic of the driver, the ticket counts as submitted, and no later operation loses a dependency
-/// by it. It may still stand for work: a call that failed may have enqueued something first. So what the command names
-/// stays in use until the ticket is done.
+/// On any error, and on a panic of the driver, the ticket counts as submitted, and no later
+/// operation loses a dependency by it. It may still stand for work: a call that failed may have
+/// enqueued something first. So what the command names stays in use until the ticket is done.
 ///
 /// # Safety
 ///
-/// The contract of [`Command::enqueue`], except for the order: the operation's accesses name all that the command
-/// touches, and what they name stays allocated until it is freed behind the operation or returned with its ticket.
+/// The contract of [`Command::enqueue`], except for the order: the operation's accesses name all
+/// that the command touches, and what they name stays allocated until it is freed behind the
+/// operation or returned with its ticket.
 pub(crate) unsafe fn submit<C: Command>(
     device: &DeviceState,
     stream: &StreamState,
@@ -117,8 +120,8 @@ pub(crate) unsafe fn submit_in_place<C: Command>(
     let name = device
         .is_simulated
         .then(|| Label::at(publication.operation.label, publication.operation.location));
-    // SAFETY: the device keeps context and stream alive; the rest is this function's contract, and the order is what
-    // the waits above have seen to.
+    // SAFETY: the device keeps context and stream alive; the rest is this function's contract, and
+    // the order is what the waits above have seen to.
     let output = device.checked(unsafe { command.enqueue(queue) })?;
     drop(name);
     publication.settle();
@@ -140,7 +143,8 @@ impl DeviceState {
     }
 }
 
-/// A published ticket on its way to being submitted. Dropped before it is settled, it settles as a failure.
+/// A published ticket on its way to being submitted. Dropped before it is settled, it settles as a
+/// failure.
 struct Publication<'a, 'op> {
     device: &'a DeviceState,
     stream: &'a StreamState,
@@ -166,7 +170,8 @@ impl Publication<'_, '_> {
         );
     }
 
-    /// Whether something must be enqueued in front of the operation: waits, or a point for someone on the host.
+    /// Whether something must be enqueued in front of the operation: waits, or a point for someone
+    /// on the host.
     #[inline]
     fn has_to_wait(&self) -> bool {
         !self.plan.dependencies.is_empty() || !self.lane.awaited.is_empty()
@@ -214,7 +219,8 @@ impl Publication<'_, '_> {
         );
     }
 
-    /// The operation is enqueued: records a point behind it, if others will want one, and notes the ticket as submitted.
+    /// The operation is enqueued: records a point behind it, if others will want one, and notes the
+    /// ticket as submitted.
     #[inline(always)]
     fn settle(&mut self) {
         let Self { device, stream, .. } = *self;

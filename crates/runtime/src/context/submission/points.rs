@@ -16,8 +16,8 @@ use crate::{
 /// Points to wait for.
 pub(super) type Waits = SmallVec<[PooledEvent; 4]>;
 
-/// Records a point behind the stream's last ticket if someone on the host may still wait for it, unless the operation at
-/// hand is one for which `next` waits and continues a chain.
+/// Records a point behind the stream's last ticket if someone on the host may still wait for it,
+/// unless the operation at hand is one for which `next` waits and continues a chain.
 #[inline]
 pub(super) fn record_if_awaited(
     device: &DeviceState,
@@ -42,8 +42,8 @@ pub(super) fn record_if_awaited(
     Ok(())
 }
 
-/// Finds a point for each dependency that is not done, and leaves out those that others imply. What a failed submission
-/// among the dependencies had displaced becomes one of them.
+/// Finds a point for each dependency that is not done, and leaves out those that others imply. What
+/// a failed submission among the dependencies had displaced becomes one of them.
 #[inline]
 pub(super) fn find_points(
     device: &DeviceState,
@@ -62,7 +62,8 @@ pub(super) fn find_points(
             while shared.points.submitted() < ticket.sequence {
                 other.submitted.wait(&mut shared);
             }
-            // Before asking whether the ticket is done: one that failed soon is, and what it displaced may not be.
+            // Before asking whether the ticket is done: one that failed soon is, and what it
+            // displaced may not be.
             shared
                 .points
                 .each_displaced_until(ticket.sequence, |ticket| {
@@ -105,8 +106,8 @@ pub(crate) fn order_behind(
     Ok(())
 }
 
-/// Records a point on another stream, behind all that is submitted there: the first crossing, which may wait for more
-/// than it must, once.
+/// Records a point on another stream, behind all that is submitted there: the first crossing, which
+/// may wait for more than it must, once.
 fn record_late(device: &DeviceState, other: &StreamState) -> Result<PooledEvent> {
     let point = record_at_tail(device, other)?;
     Ok(enter_late(device, other, point))
@@ -118,7 +119,8 @@ pub(crate) fn record_at_tail(device: &DeviceState, stream: &StreamState) -> Resu
     take_and_record(device, stream, stream.ticket(sequence), &clock)
 }
 
-/// Enters a point that was recorded late. If another thread was first, its point will do and the event is given back.
+/// Enters a point that was recorded late. If another thread was first, its point will do and the
+/// event is given back.
 fn enter_late(device: &DeviceState, stream: &StreamState, point: PooledEvent) -> PooledEvent {
     let mut shared = stream.shared.lock();
     shared
@@ -126,12 +128,14 @@ fn enter_late(device: &DeviceState, stream: &StreamState, point: PooledEvent) ->
         .record_late(point, |point| device.events.give(point))
 }
 
-/// Records a point behind all that is submitted on the stream, so that its completion can be asked about.
+/// Records a point behind all that is submitted on the stream, so that its completion can be asked
+/// about.
 pub(crate) fn record_point(device: &DeviceState, stream: &StreamState) -> Result<()> {
     record_late(device, stream).map(drop)
 }
 
-/// The event of a point behind the stream's ticket `sequence`, which is submitted: one that is there, or a new one.
+/// The event of a point behind the stream's ticket `sequence`, which is submitted: one that is
+/// there, or a new one.
 pub(crate) fn point_behind(
     device: &DeviceState,
     stream: &StreamState,
@@ -149,7 +153,8 @@ pub(crate) fn point_behind(
     }
 }
 
-/// Records an event that the device owns behind all that is submitted on the stream; gives what it is ordered after.
+/// Records an event that the device owns behind all that is submitted on the stream; gives what it
+/// is ordered after.
 pub(crate) fn mark(
     device: &DeviceState,
     stream: &StreamState,
@@ -178,7 +183,8 @@ pub(crate) fn wait_for_mark(
     Ok(())
 }
 
-/// An event that was taken and not recorded yet. It goes back to its pool if that fails, also by a panic of the driver.
+/// An event that was taken and not recorded yet. It goes back to its pool if that fails, also by a
+/// panic of the driver.
 struct Unrecorded<'a> {
     device: &'a DeviceState,
     event: Option<PooledEvent>,
@@ -192,7 +198,8 @@ impl Drop for Unrecorded<'_> {
     }
 }
 
-/// Records a pooled event behind `ticket` of the stream, or behind later ones too. `before` is ordered before the tail.
+/// Records a pooled event behind `ticket` of the stream, or behind later ones too. `before` is
+/// ordered before the tail.
 fn take_and_record(
     device: &DeviceState,
     stream: &StreamState,

@@ -99,7 +99,8 @@ unsafe fn enqueue_range(
     }
 }
 
-/// Repeats the row at `first` in all `rows` rows of a rectangle, by copying what is there already: 1, 2, 4, … rows.
+/// Repeats the row at `first` in all `rows` rows of a rectangle, by copying what is there already:
+/// 1, 2, 4, … rows.
 pub(crate) struct RepeatRow {
     pub(crate) first: DevicePtr,
     pub(crate) row_bytes: usize,
@@ -126,8 +127,8 @@ impl Command for RepeatRow {
                 copy,
                 pitch_bytes_max: self.pitch_bytes_max,
             };
-            // SAFETY: by this function's contract; the rows that are read come before those that are written, and the
-            // copies of one stream run one after the other (rule 16).
+            // SAFETY: by this function's contract; the rows that are read come before those that
+            // are written, and the copies of one stream run one after the other (rule 16).
             unsafe { rows.enqueue(queue) }?;
             ready += height;
         }
@@ -135,8 +136,8 @@ impl Command for RepeatRow {
     }
 }
 
-/// Moves bytes within the device to a place that overlaps with theirs: piece by piece, so that no piece overlaps with
-/// its own target, and from the side on which the targets lie.
+/// Moves bytes within the device to a place that overlaps with theirs: piece by piece, so that no
+/// piece overlaps with its own target, and from the side on which the targets lie.
 pub(crate) struct Move {
     pub(crate) target: DevicePtr,
     pub(crate) source: DevicePtr,
@@ -170,8 +171,9 @@ impl Command for Move {
                 source: self.source.offset(offset as u64),
                 bytes: piece_bytes.min(self.bytes - offset),
             };
-            // SAFETY: by this function's contract; a piece is no longer than the way that it goes, its target was read
-            // by the copies before, and the copies of one stream run one after the other (rule 16).
+            // SAFETY: by this function's contract; a piece is no longer than the way that it goes,
+            // its target was read by the copies before, and the copies of one stream run one after
+            // the other (rule 16).
             unsafe { copy.enqueue(queue) }?;
         }
         Ok(())

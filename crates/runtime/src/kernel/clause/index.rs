@@ -6,8 +6,8 @@ use super::{FAILED, Int};
 
 /// An array in a clause, before its type is known.
 ///
-/// The method `at` gives an element of an array, a slice or a vector. For any other type, the method
-/// of the same name of [`OtherIndexed`] does what that type does.
+/// The method `at` gives an element of an array, a slice or a vector. For any other type, the
+/// method of the same name of [`OtherIndexed`] does what that type does.
 pub struct Indexed<'a, B: ?Sized>(pub &'a B);
 
 macro_rules! arrays {

@@ -32,7 +32,8 @@ impl Picture<'_> {
         writeln!(f, "</g>")
     }
 
-    /// From the edge of the earlier bar, at its end, to the facing edge of the later bar, at its start.
+    /// From the edge of the earlier bar, at its end, to the facing edge of the later bar, at its
+    /// start.
     fn wait(&self, f: &mut fmt::Formatter<'_>, wait: Wait) -> fmt::Result {
         let operations = &self.recording.operations;
         let (earlier, later) = (&operations[wait.earlier], &operations[wait.later]);

@@ -19,7 +19,8 @@ use arrows::{ARROWS_MAX, arrow};
 use layout::{BARS_LEFT, BARS_RIGHT, Layout, MARGIN, Row, WIDTH};
 use text::{Escaped, fit, line};
 
-/// Everything is below the class `millstream`, as the picture may become part of a page with styles of its own.
+/// Everything is below the class `millstream`, as the picture may become part of a page with styles
+/// of its own.
 const STYLE: &str = "\
 .millstream{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif;font-size:12px}
 .millstream text{fill:#1f2933}
@@ -47,11 +48,12 @@ impl Recording {
     /// to the one that waited. Resting on a bar shows what it is, its times, bytes and source line.
     /// Allocations that took no time have no bars.
     ///
-    /// On its stream's row an operation begins when it gets to the head of the stream. On the row of a copy engine it
-    /// begins when the engine is free as well. The axis begins with the first operation.
+    /// On its stream's row an operation begins when it gets to the head of the stream. On the row
+    /// of a copy engine it begins when the engine is free as well. The axis begins with the first
+    /// operation.
     ///
-    /// Of more than 400 waits, 400 are drawn, evenly spread, and the picture says so. The same recording always gives the
-    /// same text.
+    /// Of more than 400 waits, 400 are drawn, evenly spread, and the picture says so. The same
+    /// recording always gives the same text.
     ///
     /// ```
     /// use millstream::Recording;
@@ -209,7 +211,8 @@ impl Picture<'_> {
         line(f, "", MARGIN, row.middle() + 4.0, name)
     }
 
-    /// The operations that have bars, and their work. An allocation without length would only hide what follows it.
+    /// The operations that have bars, and their work. An allocation without length would only hide
+    /// what follows it.
     fn drawn(&self) -> impl Iterator<Item = (&TimedOperation, Option<&Work>)> {
         let seen = |operation: &TimedOperation| {
             operation.kind != Kind::Allocation || !operation.time_ns.is_empty()

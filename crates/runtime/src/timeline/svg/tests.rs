@@ -40,7 +40,8 @@ fn bars(document: &Document<'_>) -> Vec<Vec<Edges>> {
     of_class(document, "bar").map(rects).collect()
 }
 
-/// The paths of the arrows, each followed by its head. The first arrow of a picture is the legend's.
+/// The paths of the arrows, each followed by its head. The first arrow of a picture is the
+/// legend's.
 fn wait_paths<'a>(document: &'a Document<'_>) -> impl Iterator<Item = &'a str> {
     let arrows = of_class(document, "waits")
         .skip(1)

@@ -27,7 +27,8 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// The text if it fits into the width, else its beginning with an ellipsis, or `None` if not even two characters fit.
+/// The text if it fits into the width, else its beginning with an ellipsis, or `None` if not even
+/// two characters fit.
 ///
 /// How wide the reader's font is nobody knows: the widths are those of a wide one.
 pub(super) fn fit(text: &str, width: f64, font_size: f64) -> Option<Cow<'_, str>> {

@@ -257,8 +257,8 @@ impl Machine<'_> {
     }
 }
 
-/// What the host sees of an array, before and after something else happens while the guard lives. A guard that is not had
-/// at once may be given up; then nothing else happens.
+/// What the host sees of an array, before and after something else happens while the guard lives. A
+/// guard that is not had at once may be given up; then nothing else happens.
 fn guarded(
     array: &Array,
     part: Part,

@@ -15,8 +15,8 @@ use super::{
 };
 
 millstream::kernels! {
-    // SAFETY: the signature is that of vecadd in vecadd.cu; whatever the grid, its threads stride over `n` elements of
-    // each array and touch no others.
+    // SAFETY: the signature is that of vecadd in vecadd.cu; whatever the grid, its threads stride
+    // over `n` elements of each array and touch no others.
     unsafe mod sums from include_str!("../../../../../kernels/vecadd.ptx") {
         safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64)
             requires a.len() >= n, b.len() >= n, c.len() >= n;
@@ -24,7 +24,8 @@ millstream::kernels! {
 }
 
 millstream::kernels! {
-    // SAFETY: the signature is that of saxpy.cu; each thread below `n` touches its element of both arrays and no others.
+    // SAFETY: the signature is that of saxpy.cu; each thread below `n` touches its element of both
+    // arrays and no others.
     unsafe mod products from include_str!("../../../../../kernels/saxpy.ptx") {
         safe fn saxpy(n: i32, a: f32, x: &[f32], y: &mut [f32])
             requires x.len() >= n, y.len() >= n;
@@ -32,7 +33,8 @@ millstream::kernels! {
 }
 
 millstream::kernels! {
-    // SAFETY: the signature is that of luminance in photo.cu; each thread below `n` reads three bytes and writes one.
+    // SAFETY: the signature is that of luminance in photo.cu; each thread below `n` reads three
+    // bytes and writes one.
     unsafe mod pictures from include_str!("../../../../../kernels/photo.ptx") {
         safe fn luminance(rgb: &[u8], luma: &mut [u8], n: i32)
             requires n >= 0, rgb.len() >= n * 3, luma.len() >= n;
@@ -121,7 +123,8 @@ impl Machine<'_> {
                 Array::Pinned(_) => return Err(Stop::SKIP),
                 Array::Buffer(buffer) => {
                     stream.fill(&mut *buffer, first)?;
-                    // SAFETY: behind the fill on the same stream, which waits for all that uses the array.
+                    // SAFETY: behind the fill on the same stream, which waits for all that uses the
+                    // array.
                     stream.fill(unsafe { buffer.unordered_mut() }, second)?;
                 }
                 Array::Managed(managed) => {

@@ -1,4 +1,5 @@
-//! Carries out programs on devices, and writes down what each step comes to. It judges nothing: that is the oracle's.
+//! Carries out programs on devices, and writes down what each step comes to. It judges nothing:
+//! that is the oracle's.
 
 use std::{
     any::Any,
@@ -125,7 +126,8 @@ impl<'a> Machine<'a> {
         })
     }
 
-    /// A machine with the streams of this one and the arrays and values in every second place of it.
+    /// A machine with the streams of this one and the arrays and values in every second place of
+    /// it.
     pub(super) fn part(&mut self, odd: usize) -> Self {
         fn every_second<T>(all: &mut [Option<T>], odd: usize) -> Vec<Option<T>> {
             let take = |(at, place): (usize, &mut Option<T>)| {
@@ -206,8 +208,9 @@ impl<'a> Machine<'a> {
         self.log.push(answer.into());
     }
 
-    /// Waits for every value, looks at every array, and gives up everything; gives what was written down, the last entries being
-    /// those of pending values and arrays in the order of their places.
+    /// Waits for every value, looks at every array, and gives up everything; gives what was written
+    /// down, the last entries being those of pending values and arrays in the order of their
+    /// places.
     pub(crate) fn finish(mut self) -> Vec<Entry> {
         self.gate = None;
         for pending in 0..PENDINGS {
@@ -246,7 +249,8 @@ impl<'a> Machine<'a> {
             .ok_or(Stop::SKIP)
     }
 
-    /// Does something with an array while it is taken out, so that the others can be borrowed beside it.
+    /// Does something with an array while it is taken out, so that the others can be borrowed
+    /// beside it.
     pub(super) fn with(
         &mut self,
         at: usize,

@@ -1,5 +1,6 @@
-//! Random programs over the whole safe interface: what they are made of, who draws them, who carries them out, and the oracle
-//! that knows what must come of them. Shared with the scenarios, which run them behind gates and make their calls fail.
+//! Random programs over the whole safe interface: what they are made of, who draws them, who
+//! carries them out, and the oracle that knows what must come of them. Shared with the scenarios,
+//! which run them behind gates and make their calls fail.
 
 mod data;
 mod elem;

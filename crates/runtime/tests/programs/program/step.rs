@@ -1,7 +1,8 @@
-//! Programs as data: steps over the whole safe interface. `machine.rs` carries them out, `oracle.rs` says what must come of them.
+//! Programs as data: steps over the whole safe interface. `machine.rs` carries them out,
+//! `oracle.rs` says what must come of them.
 //!
-//! Streams, arrays, pending values and events have numbered places. A step that names an empty place does nothing, so every
-//! part of a program is a program.
+//! Streams, arrays, pending values and events have numbered places. A step that names an empty
+//! place does nothing, so every part of a program is a program.
 
 use std::fmt;
 
@@ -280,7 +281,8 @@ pub(crate) enum Step {
         pixels: Part,
         luma: Part,
     },
-    /// Two fills of a whole array behind each other on one stream, the second of which opts out of waiting.
+    /// Two fills of a whole array behind each other on one stream, the second of which opts out of
+    /// waiting.
     Unordered {
         stream: usize,
         array: usize,
@@ -297,7 +299,8 @@ pub(crate) enum Step {
         pending: usize,
         how: Settle,
     },
-    /// Reads bytes of a pinned or managed array; while the guard lives, the array may be copied from.
+    /// Reads bytes of a pinned or managed array; while the guard lives, the array may be copied
+    /// from.
     HostRead {
         part: Part,
         reach: Reach,
@@ -359,7 +362,8 @@ pub(crate) enum Step {
     Close(usize),
     /// Opens the gate that is closed.
     Open,
-    /// Two lists at once, by two threads: the first with the arrays and values in even places, the other with the rest.
+    /// Two lists at once, by two threads: the first with the arrays and values in even places, the
+    /// other with the rest.
     Apart([Vec<Step>; 2]),
 }
 

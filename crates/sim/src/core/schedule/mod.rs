@@ -1,5 +1,5 @@
-//! Schedules: when eligible operations run. A policy only chooses among operations that may run; what may run, and what
-//! running does, is the same for all.
+//! Schedules: when eligible operations run. A policy only chooses among operations that may run;
+//! what may run, and what running does, is the same for all.
 //!
 //! | policy | after a call | at a query | at a pause | while the host waits |
 //! |---|---|---|---|---|
@@ -11,8 +11,9 @@
 //! | replay | what a recorded run did | | | |
 //! | search | nothing | every number of operations, in every order | at least one, likewise | in every order |
 //!
-//! Whatever a policy decides goes through [`World::pick`], and is recorded there as a number: 0 to let the host go on, n to run
-//! the n-th of the eligible operations. That is all a run depends on besides the calls, so the numbers replay it.
+//! Whatever a policy decides goes through [`World::pick`], and is recorded there as a number: 0 to
+//! let the host go on, n to run the n-th of the eligible operations. That is all a run depends on
+//! besides the calls, so the numbers replay it.
 
 mod lazy;
 mod pct;
@@ -48,10 +49,12 @@ pub(crate) enum Moment {
 
 /// Decides what runs when.
 pub(crate) trait Policy: Debug + Send {
-    /// Operations may run from now on; `goal` is what the host asks about or waits for and is not done.
+    /// Operations may run from now on; `goal` is what the host asks about or waits for and is not
+    /// done.
     fn begin(&mut self, _moment: Moment, _goal: &[OpId], _world: &World) {}
 
-    /// Which of the eligible operations, of which there is one at least, runs next. `None`: the host goes on.
+    /// Which of the eligible operations, of which there is one at least, runs next. `None`: the
+    /// host goes on.
     fn pick(&mut self, moment: Moment, goal: &[OpId], world: &World) -> Option<OpId>;
 
     /// Whether an operation that has run is complete only when the clock says so.
@@ -127,7 +130,8 @@ impl World {
         self.stretch(Moment::AfterCall, &[]);
     }
 
-    /// Whether a goal is done as far as the host can see, after such progress as a query brings about.
+    /// Whether a goal is done as far as the host can see, after such progress as a query brings
+    /// about.
     pub(crate) fn query(&mut self, goal: impl Fn(&Self) -> Goal) -> bool {
         let asked = goal(self);
         self.stretch(Moment::Query, &asked.ops);
@@ -140,8 +144,9 @@ impl World {
         true
     }
 
-    /// Whether what finished at this time is done as far as the host can see. Only the timed schedule goes by the clock:
-    /// others run operations ahead of it, and seeing one done moves the clock there.
+    /// Whether what finished at this time is done as far as the host can see. Only the timed
+    /// schedule goes by the clock: others run operations ahead of it, and seeing one done moves the
+    /// clock there.
     pub(crate) fn has_passed(&self, finish_ns: u64) -> bool {
         finish_ns <= self.now_ns || !self.scheduler.goes_by_clock
     }
@@ -151,13 +156,14 @@ impl World {
         self.stretch(Moment::Pause, &[]);
     }
 
-    /// One operation for a host thread that waits. `false`: nothing that helps can run until a hold is released or a host
-    /// function returns.
+    /// One operation for a host thread that waits. `false`: nothing that helps can run until a hold
+    /// is released or a host function returns.
     pub(crate) fn advance(&mut self, goal: &[OpId]) -> bool {
         self.stretch(Moment::Wait, goal)
     }
 
-    /// Runs operations until the policy lets the host go on; one at most while it waits. Whether there was any.
+    /// Runs operations until the policy lets the host go on; one at most while it waits. Whether
+    /// there was any.
     fn stretch(&mut self, moment: Moment, goal: &[OpId]) -> bool {
         self.with_policy(|policy, world| policy.begin(moment, goal, world));
         let mut ran = false;

@@ -1,10 +1,11 @@
-//! PCT: probabilistic concurrency testing. Streams and the host have random ranks, and whoever ranks highest and can go on
-//! does; at `depth - 1` random steps that one falls below all others.
+//! PCT: probabilistic concurrency testing. Streams and the host have random ranks, and whoever
+//! ranks highest and can go on does; at `depth - 1` random steps that one falls below all others.
 //!
-//! A mistake that needs `depth` constraints on the order to show is found by a run with a probability that falls with the
-//! number of steps to the power of `depth - 1`, not exponentially as with choices that are all drawn afresh (Burckhardt and
-//! others, ASPLOS 2010). The number of steps is not known beforehand, so a change point is as likely to be one of the steps
-//! 16 to 31 as one of 512 to 1023.
+//! A mistake that needs `depth` constraints on the order to show is found by a run with a
+//! probability that falls with the number of steps to the power of `depth - 1`, not exponentially
+//! as with choices that are all drawn afresh (Burckhardt and others, ASPLOS 2010). The number of
+//! steps is not known beforehand, so a change point is as likely to be one of the steps 16 to 31 as
+//! one of 512 to 1023.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +68,8 @@ impl Pct {
             .or_insert_with(|| generator.next_u64() | FALLEN)
     }
 
-    /// The operation of the stream that ranks highest, if that can go on and ranks above the host; the host may be blocked.
+    /// The operation of the stream that ranks highest, if that can go on and ranks above the host;
+    /// the host may be blocked.
     fn highest(&mut self, world: &World, host_blocked: bool) -> Option<(OpId, StreamHandle)> {
         let mut highest = (if host_blocked { 0 } else { self.host }, None);
         for id in &world.eligible {

@@ -56,16 +56,19 @@ impl Record {
 pub enum Replayed {
     /// The GPU was not made for a replay.
     NotAsked,
-    /// The calls so far were those of the recorded run as far as can be told, and choices of it are left.
+    /// The calls so far were those of the recorded run as far as can be told, and choices of it are
+    /// left.
     Partly {
         /// How many.
         choices_left: u64,
     },
     /// All of the recorded run was met, and nothing besides.
     Exactly,
-    /// All of the recorded run was met, and then there was more to choose, which was chosen as late as is legal.
+    /// All of the recorded run was met, and then there was more to choose, which was chosen as late
+    /// as is legal.
     Beyond,
-    /// The calls were others than those of the recorded run. What was chosen since then means nothing.
+    /// The calls were others than those of the recorded run. What was chosen since then means
+    /// nothing.
     Diverged {
         /// Which choice it was seen at, from 1.
         choice: u64,

@@ -9,12 +9,14 @@ use crate::{core::world::World, ids::OpId};
 /// How many operations run at once, at most, beyond those that must.
 const BURST: u64 = 4;
 
-/// The generator of a seed. The state is odd by its definition, so the seed goes above the lowest bit.
+/// The generator of a seed. The state is odd by its definition, so the seed goes above the lowest
+/// bit.
 pub(crate) fn generator(seed: u64) -> Mcg128Xsl64 {
     Mcg128Xsl64::new(u128::from(seed) << 1 | 1 << 90 | 1)
 }
 
-/// A number below `below`. The bias of the remainder is 2^-50 or less for the few choices there are.
+/// A number below `below`. The bias of the remainder is 2^-50 or less for the few choices there
+/// are.
 pub(super) fn draw(generator: &mut Mcg128Xsl64, below: u64) -> u64 {
     generator.next_u64() % below
 }
@@ -29,7 +31,8 @@ impl Policy for Eager {
     }
 }
 
-/// A discrete-event simulation: the eligible operation with the earliest start runs next, at that time.
+/// A discrete-event simulation: the eligible operation with the earliest start runs next, at that
+/// time.
 #[derive(Debug)]
 pub(super) struct Timed;
 
@@ -45,7 +48,8 @@ impl Policy for Timed {
     }
 }
 
-/// The eligible operation that starts first, and when. Ties go to the higher priority, then to the older stream.
+/// The eligible operation that starts first, and when. Ties go to the higher priority, then to the
+/// older stream.
 fn next(world: &World) -> Option<(u64, OpId)> {
     world
         .eligible
@@ -62,7 +66,8 @@ fn next(world: &World) -> Option<(u64, OpId)> {
         .map(|(start_ns, _, _, id)| (start_ns, id))
 }
 
-/// After every call a random number of operations, in random order across streams. The seed decides all of it.
+/// After every call a random number of operations, in random order across streams. The seed decides
+/// all of it.
 #[derive(Debug)]
 pub(super) struct Random {
     generator: Mcg128Xsl64,

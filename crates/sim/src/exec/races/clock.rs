@@ -1,4 +1,5 @@
-//! What threads know of each other: for each thread, up to which of its stamps all that it did comes before.
+//! What threads know of each other: for each thread, up to which of its stamps all that it did
+//! comes before.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -17,8 +17,8 @@ const FOUND_MAX: usize = 256;
 /// How many separate runs of bytes are told of one pair of lines.
 const RANGES_MAX: usize = 1024;
 
-/// Two threads of one launch that use the same bytes, one of them writing, and nothing orders the two: the first two found of all that do so
-/// at the same two lines of the kernel.
+/// Two threads of one launch that use the same bytes, one of them writing, and nothing orders the
+/// two: the first two found of all that do so at the same two lines of the kernel.
 ///
 /// ```
 /// use millstream_sim::exec::{GlobalMemory, Launch, MissingOrder, Region, Verdict, run_checked};
@@ -53,8 +53,8 @@ const RANGES_MAX: usize = 1024;
 pub struct KernelRace {
     /// The memory that the bytes lie in.
     pub memory: RacedMemory,
-    /// The bytes with which any two threads race at these lines, counted from the beginning of the variable or allocation; of one that they
-    /// share, if there are several.
+    /// The bytes with which any two threads race at these lines, counted from the beginning of the
+    /// variable or allocation; of one that they share, if there are several.
     pub ranges: Vec<Range<u64>>,
     /// The access made later in this run.
     pub later: KernelAccess,
@@ -390,7 +390,8 @@ fn verdict(later: &Record, clash: &Clash<'_>) -> Verdict {
     }
 }
 
-/// The name in the source of a variable that CUDA C++ declares in a function: what `_ZZ5shiftPKfPfE4tile` ends with.
+/// The name in the source of a variable that CUDA C++ declares in a function: what
+/// `_ZZ5shiftPKfPfE4tile` ends with.
 fn short(name: &str) -> &str {
     let local = name.strip_prefix("_ZZ").and_then(|mangled| {
         mangled.rmatch_indices('E').find_map(|(at, _)| {

@@ -1,13 +1,14 @@
-//! The check for races within a launch: two threads use the same byte of shared or global memory, one of them writes, and nothing orders the
-//! two.
+//! The check for races within a launch: two threads use the same byte of shared or global memory,
+//! one of them writes, and nothing orders the two.
 //!
 //! What is ordered by what, and what is not seen, is in [`crate::race`], where users look for it.
 //!
 //! # How
 //!
-//! As FastTrack does it: a thread has a vector clock (`clock`), a word of memory has the accesses that a later one could race with
-//! (`shadow`). A warp has one stamp for what all its lanes do, which rises whenever one of them tells others what it knows, so that an access
-//! of many lanes is one record. Clocks of threads that have met are one and the same allocation.
+//! As FastTrack does it: a thread has a vector clock (`clock`), a word of memory has the accesses
+//! that a later one could race with (`shadow`). A warp has one stamp for what all its lanes do,
+//! which rises whenever one of them tells others what it knows, so that an access of many lanes is
+//! one record. Clocks of threads that have met are one and the same allocation.
 
 mod clock;
 mod found;
@@ -260,7 +261,8 @@ fn class(access: &Access, write: bool) -> Class {
     }
 }
 
-/// The lanes whose atomic has written: all, but those of a compare-and-swap that found something else.
+/// The lanes whose atomic has written: all, but those of a compare-and-swap that found something
+/// else.
 fn wrote(registers: &Registers, atomic: &Atomic, operands: &AtomicOperands) -> u32 {
     let mask = operands.place.mask;
     let Some(result) = atomic.result.filter(|_| atomic.f == AtomicOp::CompareSwap) else {
@@ -402,8 +404,8 @@ impl Observer for Races<'_> {
                 self.block.objects.forget(place.addresses[lane]);
             }
         }
-        // To make one and to give one up are plain writes, all else is atomic. The bytes of an object are not the
-        // program's: a race is an error whatever they are, as if they were read.
+        // To make one and to give one up are plain writes, all else is atomic. The bytes of an
+        // object are not the program's: a race is an error whatever they are, as if they were read.
         let class = Class {
             write: place.write,
             read: true,

@@ -50,8 +50,8 @@ fn join(into: &mut Option<Clock>, from: Option<Clock>) {
 }
 
 impl Threads {
-    /// A thread changes an object; what it did comes before what those do that wait for the phase, if it
-    /// `releases`.
+    /// A thread changes an object; what it did comes before what those do that wait for the phase,
+    /// if it `releases`.
     pub(super) fn arrive_at_object(
         &mut self,
         thread: usize,

@@ -1,4 +1,5 @@
-//! Who used each word of memory: for each four bytes, the accesses that a later one could race with.
+//! Who used each word of memory: for each four bytes, the accesses that a later one could race
+//! with.
 //!
 //! # Grades
 //!
@@ -295,8 +296,9 @@ impl Word {
         self.records.push(entered);
     }
 
-    /// Forgets accesses of other blocks but two of each class: whoever comes later is of another block than one of them, and races with
-    /// that, as nothing orders blocks. Two blocks that wrote different bytes have raced already.
+    /// Forgets accesses of other blocks but two of each class: whoever comes later is of another
+    /// block than one of them, and races with that, as nothing orders blocks. Two blocks that wrote
+    /// different bytes have raced already.
     fn thin_out(&mut self, block: u64) {
         let mut kept: SmallVec<[Record; 1]> = SmallVec::new();
         for record in self.records.drain(..) {

@@ -42,7 +42,8 @@ pub(super) struct Released {
 pub(super) struct Strong {
     /// A store replaces what was released there before; an atomic hands it on.
     pub(super) replaces: bool,
-    /// It releases all that the thread has done. Otherwise only what came before its last fence is released.
+    /// It releases all that the thread has done. Otherwise only what came before its last fence is
+    /// released.
     pub(super) release: bool,
     /// It is for the block only.
     pub(super) block_only: bool,
@@ -54,7 +55,8 @@ pub(super) struct Threads {
     pub(super) block: u64,
     /// Whether anything in the kernel is for a block only.
     pub(super) scoped: bool,
-    /// Of each warp, the stamp of what its threads do now. It rises whenever one of them tells others what it knows.
+    /// Of each warp, the stamp of what its threads do now. It rises whenever one of them tells
+    /// others what it knows.
     stamps: Vec<u32>,
     pub(super) threads: Vec<Thread>,
     /// Barrier objects in shared memory.
@@ -109,7 +111,8 @@ impl Threads {
         clock
     }
 
-    /// What a thread tells others: all that it knows and did by now, but nothing that it does later.
+    /// What a thread tells others: all that it knows and did by now, but nothing that it does
+    /// later.
     pub(super) fn tell(&mut self, thread: usize) -> Clock {
         let clock = self.own_clock(thread);
         self.stamps[thread / 32] += 1;
@@ -223,7 +226,8 @@ impl Threads {
         }
     }
 
-    /// A fence of these lanes: what they write from here on, atomically, releases what they know now.
+    /// A fence of these lanes: what they write from here on, atomically, releases what they know
+    /// now.
     pub(super) fn fence(&mut self, warp: u32, mask: u32, block_only: bool) {
         for lane in lanes(mask) {
             let thread = warp as usize * 32 + lane;
@@ -275,7 +279,8 @@ impl Threads {
         }
     }
 
-    /// A thread reads a place: what was released with what it holds comes before what the thread does from here on.
+    /// A thread reads a place: what was released with what it holds comes before what the thread
+    /// does from here on.
     pub(super) fn acquire(&mut self, thread: usize, released: &Released, block_only: bool) {
         let knows = &mut self.threads[thread].knows;
         if let Some(known) = released.to_block.get(&self.block) {

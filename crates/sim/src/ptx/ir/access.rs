@@ -13,8 +13,8 @@ pub(crate) enum Window {
 }
 
 impl Window {
-    /// The generic address of offset 0 of a block's shared memory. This and the two below lie outside of what any device or host
-    /// address can be.
+    /// The generic address of offset 0 of a block's shared memory. This and the two below lie
+    /// outside of what any device or host address can be.
     pub(crate) const SHARED: u64 = 0x5a00_0000_0000_0000;
     /// The generic address of offset 0 of a thread's local memory.
     pub(crate) const LOCAL: u64 = 0x5b00_0000_0000_0000;

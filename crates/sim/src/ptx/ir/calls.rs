@@ -7,10 +7,11 @@ use super::{AccessSpace, Address, Slot};
 /// Where functions' addresses begin: outside of what any address of memory can be.
 pub(crate) const FUNCTION_ADDRESSES: u64 = 0x5d00_0000_0000_0000;
 
-/// A function that is called at run time, because it calls itself or is called through pointers. All others are put in place.
+/// A function that is called at run time, because it calls itself or is called through pointers.
+/// All others are put in place.
 ///
-/// A function's registers are its own slots, and each call keeps what they held before until it returns. Its local variables lie on
-/// the thread's stack, in local memory.
+/// A function's registers are its own slots, and each call keeps what they held before until it
+/// returns. Its local variables lie on the thread's stack, in local memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Callee {
     pub(crate) name: String,
@@ -32,7 +33,8 @@ pub(crate) enum CallTarget {
     Pointer(Slot),
 }
 
-/// A call. Where the arguments and results lie in local memory has been put into slots that all functions know.
+/// A call. Where the arguments and results lie in local memory has been put into slots that all
+/// functions know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     pub(crate) target: CallTarget,
@@ -40,7 +42,8 @@ pub(crate) struct Call {
     pub(crate) actuals: (usize, usize),
 }
 
-/// A service of the driver that a kernel asks for. The slots are 64-bit but for the result and the line.
+/// A service of the driver that a kernel asks for. The slots are 64-bit but for the result and the
+/// line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum System {
     /// `vprintf`: the addresses of the format and of the arguments.
@@ -49,7 +52,8 @@ pub(crate) enum System {
         arguments: Slot,
         result: Slot,
     },
-    /// `free`: of nothing, as there is no heap. Destructors that are called through pointers bring it along.
+    /// `free`: of nothing, as there is no heap. Destructors that are called through pointers bring
+    /// it along.
     Free { pointer: Slot },
     /// `__assertfail`: the addresses of three texts.
     Assert {

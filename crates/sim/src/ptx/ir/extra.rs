@@ -4,7 +4,8 @@ use millstream_ptx::Type;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extra {
-    /// `a` extended from its low `b` bits; from none, if `wrap` is not set and `b` is 0, and cut otherwise.
+    /// `a` extended from its low `b` bits; from none, if `wrap` is not set and `b` is 0, and cut
+    /// otherwise.
     Extend { signed: bool, wrap: bool },
     /// `b` ones from bit `a`.
     BitMask { wrap: bool },
@@ -54,8 +55,8 @@ pub(crate) struct Packed {
     pub(crate) accumulate: bool,
     /// Negative results become 0.
     pub(crate) relu: bool,
-    /// Which parts of the result are calculated, as bits. The others are those of `c`, or left out of
-    /// the sum.
+    /// Which parts of the result are calculated, as bits. The others are those of `c`, or left out
+    /// of the sum.
     pub(crate) mask: u8,
     /// Which parts the operands are, lowest first: of `a`, and behind them those of `b`.
     pub(crate) a_parts: [u8; 4],
@@ -123,7 +124,8 @@ pub(crate) enum Second {
     Max,
 }
 
-/// A video instruction on one part of each register. With a part of the result, the rest is that of `c`.
+/// A video instruction on one part of each register. With a part of the result, the rest is that of
+/// `c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Video {
     pub(crate) f: VideoOp,

@@ -1,8 +1,9 @@
 //! Lowered code: what the interpreter executes.
 //!
-//! A kernel's registers lie in three files: 32-bit words (also 16-bit and single-precision ones), 64-bit doublewords and predicates. Every
-//! operand is a slot of one of them. Constants and special registers have slots of their own, set when a block starts, so no
-//! operation has to ask what kind of operand it has. 16-bit values are kept with zero high halves.
+//! A kernel's registers lie in three files: 32-bit words (also 16-bit and single-precision ones),
+//! 64-bit doublewords and predicates. Every operand is a slot of one of them. Constants and special
+//! registers have slots of their own, set when a block starts, so no operation has to ask what kind
+//! of operand it has. 16-bit values are kept with zero high halves.
 
 mod access;
 mod calls;
@@ -94,7 +95,8 @@ pub(crate) struct Code {
     pub(crate) instrs: Vec<Instr>,
     /// The PTX line of each operation.
     pub(crate) lines: Vec<u32>,
-    /// The number of the source file and the line in it that each operation comes from; zeros where the text does not say.
+    /// The number of the source file and the line in it that each operation comes from; zeros where
+    /// the text does not say.
     pub(crate) locations: Vec<(u32, u32)>,
     /// Name, offset and size of each variable in shared memory.
     pub(crate) shared_variables: Vec<(String, u32, u32)>,
@@ -110,8 +112,8 @@ pub(crate) struct Code {
     pub(crate) extras: Vec<Extra>,
     /// The functions that are really called.
     pub(crate) callees: Vec<Callee>,
-    /// Where the kernel begins, behind the functions: threads in a function are at a lower place than those that wait for them to
-    /// come back, and so run first.
+    /// Where the kernel begins, behind the functions: threads in a function are at a lower place
+    /// than those that wait for them to come back, and so run first.
     pub(crate) entry: u32,
     /// Targets of indexed branches.
     pub(crate) tables: Vec<Vec<u32>>,
@@ -126,7 +128,7 @@ pub(crate) struct Code {
     pub(crate) local_bytes: u32,
     /// Bytes of the block's shared memory before the dynamic part, which begins there.
     pub(crate) shared_bytes: u32,
-    /// Whether blocks must run one after the other for the result to be the same on every run: an atomic's result depends on their
-    /// order, or they can wait for each other.
+    /// Whether blocks must run one after the other for the result to be the same on every run: an
+    /// atomic's result depends on their order, or they can wait for each other.
     pub(crate) ordered: bool,
 }

@@ -6,11 +6,12 @@ use super::{
     Widen, Window,
 };
 
-/// The table of operations on registers. Each row has a name, parameters in brackets, the slot of the result, the slots that are read
-/// with the register file of each, and the interpreter's function with its arguments.
+/// The table of operations on registers. Each row has a name, parameters in brackets, the slot of
+/// the result, the slots that are read with the register file of each, and the interpreter's
+/// function with its arguments.
 ///
-/// The variants of [`Op`], the registers that an operation reads, and the interpreter's dispatch all come from it: each is a macro
-/// that is handed to this one.
+/// The variants of [`Op`], the registers that an operation reads, and the interpreter's dispatch
+/// all come from it: each is a macro that is handed to this one.
 macro_rules! register_operations {
     ($then:ident) => { $then! {
         Un32 [f: Un32] d = a: Word => integer::un32(f, d, a);
@@ -106,7 +107,8 @@ macro_rules! define_operations {
             /// Index into [`Code::exchanges`]: an operation between the lanes of a warp.
             Exchange(u32),
             ActiveMask { d: Slot },
-            /// `membar`, `fence`: nothing to do, as all that runs is in order. With `.cta` it is one for the block only.
+            /// `membar`, `fence`: nothing to do, as all that runs is in order. With `.cta` it is
+            /// one for the block only.
             Fence { block_only: bool },
             /// Time: nothing to do but a hint that the thread waits for something.
             Pause,
@@ -115,8 +117,8 @@ macro_rules! define_operations {
         }
 
         impl Op {
-            /// Calls `read` with each slot that an operation on registers reads as a number of its own. What its parameters name
-            /// besides is left to the caller.
+            /// Calls `read` with each slot that an operation on registers reads as a number of its
+            /// own. What its parameters name besides is left to the caller.
             #[allow(unused_variables, reason = "the classes of few operations depend on their parameters")]
             pub(crate) fn register_operands(&self, read: &mut dyn FnMut(Class, Slot)) {
                 use Class::{Double, Predicate, Word};

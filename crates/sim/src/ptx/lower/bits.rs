@@ -151,7 +151,8 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `lop3.or.b32 d|p, a, b, c, table, q`: `p` tells whether any bit of `d` is set, or whether `q` holds.
+    /// `lop3.or.b32 d|p, a, b, c, table, q`: `p` tells whether any bit of `d` is set, or whether
+    /// `q` holds.
     fn lop3_with_predicate(&mut self, m: &mut Mnemonic<'a>, f: PredOp) -> Result<(), PtxError> {
         let [target @ Operand::Pair(_, p), a, b, c, table, q] = m.operands()? else {
             return Err(m.operand_count("6"));

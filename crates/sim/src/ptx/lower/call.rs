@@ -1,4 +1,5 @@
-//! Calls: most functions are put in place, those that call themselves or are called through pointers are really called.
+//! Calls: most functions are put in place, those that call themselves or are called through
+//! pointers are really called.
 
 use super::mnemonic::Mnemonic;
 use super::names::{Scope, Symbol};
@@ -19,7 +20,8 @@ struct Written<'a> {
     arguments: &'a [Operand<'a>],
 }
 
-/// What every function that is really called knows: the stack pointer, and the slots through which addresses are handed over.
+/// What every function that is really called knows: the stack pointer, and the slots through which
+/// addresses are handed over.
 #[derive(Debug, Default)]
 pub(super) struct Convention {
     stack_pointer: Option<Slot>,
@@ -197,7 +199,8 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// Makes the slots that all really called functions share, and the functions known, before the code of any of them.
+    /// Makes the slots that all really called functions share, and the functions known, before the
+    /// code of any of them.
     pub(super) fn announce(
         &mut self,
         functions: &[(usize, &'a FunctionAst<'a>)],
@@ -239,7 +242,8 @@ impl<'a> Lowerer<'a> {
         let from = self.slots();
         self.line = function.line;
         self.code.callees[callee].entry = u32::try_from(self.code.instrs.len()).unwrap_or(u32::MAX);
-        // A stack pointer that `alloca` has left odd is brought to where the widest access can begin.
+        // A stack pointer that `alloca` has left odd is brought to where the widest access can
+        // begin.
         let (slot, size) = (self.new_slot(Class::Double)?, self.new_slot(Class::Double)?);
         let stack_pointer = self.stack_pointer()?;
         self.counted = 0;

@@ -280,7 +280,8 @@ impl<'a> Lowerer<'a> {
     }
 }
 
-/// What `set` gives where the relation holds: 1.0 or all ones. 16-bit results are for 16-bit floats only.
+/// What `set` gives where the relation holds: 1.0 or all ones. 16-bit results are for 16-bit floats
+/// only.
 fn true_value(result: Type, compared: Type) -> Option<u64> {
     let half = matches!(compared, Type::F16 | Type::Bf16);
     match result {

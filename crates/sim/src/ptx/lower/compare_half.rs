@@ -31,7 +31,8 @@ impl<'a> Lowerer<'a> {
         Ok(d)
     }
 
-    /// Compares both halves of two registers, and combines each outcome with a predicate, if `boolean` says how.
+    /// Compares both halves of two registers, and combines each outcome with a predicate, if
+    /// `boolean` says how.
     fn compare_pair(
         &mut self,
         m: &Mnemonic<'a>,
@@ -67,7 +68,8 @@ impl<'a> Lowerer<'a> {
         Ok(results)
     }
 
-    /// The operands of a comparison, with the predicate at their end if there is a boolean operation.
+    /// The operands of a comparison, with the predicate at their end if there is a boolean
+    /// operation.
     fn compared(
         &mut self,
         m: &Mnemonic<'a>,

@@ -105,8 +105,8 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `cvt.pack`: two saturated integers over each other, and below a third operand where they leave
-    /// room.
+    /// `cvt.pack`: two saturated integers over each other, and below a third operand where they
+    /// leave room.
     fn convert_packed(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         const WIDTHS: [(&str, (u8, bool)); 8] = [
             ("u16", (16, false)),

@@ -15,7 +15,8 @@ impl<'a> Lowerer<'a> {
         ));
     }
 
-    /// The mask of members that the last operand gives; instructions from before `.sync` take the lanes that execute them.
+    /// The mask of members that the last operand gives; instructions from before `.sync` take the
+    /// lanes that execute them.
     fn members(
         &mut self,
         m: &Mnemonic<'a>,

@@ -70,7 +70,8 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `add`, `min`, `max` of integers of 16 bits, two to a register, and `min` and `max` that replace negative results by 0.
+    /// `add`, `min`, `max` of integers of 16 bits, two to a register, and `min` and `max` that
+    /// replace negative results by 0.
     pub(super) fn packed_integer(
         &mut self,
         m: &mut Mnemonic<'a>,

@@ -59,7 +59,8 @@ impl<'a> Lowerer<'a> {
             "sub" => self.float_binary(m, ty, FloatBin::Sub, mode, saturate),
             "mul" => self.float_binary(m, ty, FloatBin::Mul, mode, saturate),
             "div" if round.is_some() => self.float_binary(m, ty, FloatBin::Div, mode, false),
-            // The approximate divisions are worked out exactly, well inside of the 2 ulp that they may err.
+            // The approximate divisions are worked out exactly, well inside of the 2 ulp that they
+            // may err.
             "div" if single && m.take("full") => {
                 self.float_binary(m, ty, FloatBin::Div, mode, false)
             }

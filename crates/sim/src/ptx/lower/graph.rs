@@ -15,8 +15,9 @@ struct Links {
     calls_pointers: bool,
 }
 
-/// The functions that a kernel has to call at run time, with their places in the module's list: those that call themselves,
-/// directly or through others, and if it can call through pointers, those whose address anyone takes.
+/// The functions that a kernel has to call at run time, with their places in the module's list:
+/// those that call themselves, directly or through others, and if it can call through pointers,
+/// those whose address anyone takes.
 pub(super) fn really_called<'a>(
     module: &'a ModuleAst<'a>,
     kernel: &'a FunctionAst<'a>,

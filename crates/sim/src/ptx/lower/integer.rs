@@ -20,7 +20,8 @@ enum Part {
 const PARTS: [(&str, Part); 3] = [("lo", Part::Low), ("hi", Part::High), ("wide", Part::Wide)];
 
 impl<'a> Lowerer<'a> {
-    /// `add`, `sub`, `mul`, `mad`, `div`, `rem`, `neg`, `abs`, `min`, `max` and the ones with carry, on integers.
+    /// `add`, `sub`, `mul`, `mad`, `div`, `rem`, `neg`, `abs`, `min`, `max` and the ones with
+    /// carry, on integers.
     pub(super) fn integer(&mut self, m: &mut Mnemonic<'a>, ty: Type) -> Result<(), PtxError> {
         match ty {
             Type::U16 | Type::S16 | Type::U32 | Type::S32 | Type::U64 | Type::S64 => {}
@@ -45,7 +46,8 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// An operand as a 32-bit value: 16-bit ones are extended by their sign (zero-extended is how they are kept).
+    /// An operand as a 32-bit value: 16-bit ones are extended by their sign (zero-extended is how
+    /// they are kept).
     pub(super) fn extended(
         &mut self,
         m: &Mnemonic<'a>,

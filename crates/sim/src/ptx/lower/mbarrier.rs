@@ -97,8 +97,8 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// Takes the order, which is a release of arrivals and an acquire of waits if none is said, and its
-    /// scope.
+    /// Takes the order, which is a release of arrivals and an acquire of waits if none is said, and
+    /// its scope.
     fn mbarrier_order(&self, m: &mut Mnemonic<'a>, f: MbarrierOp) -> Result<bool, PtxError> {
         let order = match f {
             MbarrierOp::Arrive { .. } => Some("release"),
@@ -158,8 +158,8 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `mbarrier.pending_count`: how many arrivals the phase waited for before the one that gave the
-    /// state.
+    /// `mbarrier.pending_count`: how many arrivals the phase waited for before the one that gave
+    /// the state.
     fn pending_count(&mut self, m: &Mnemonic<'a>) -> Result<(), PtxError> {
         let [d, state] = m.operands()?;
         let a = self.source(m, state, Type::B64)?;

@@ -12,7 +12,8 @@ use crate::ptx::ir::{
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 
-/// Hints about caching, and scopes wider than a block, which change nothing where all memory is coherent.
+/// Hints about caching, and scopes wider than a block, which change nothing where all memory is
+/// coherent.
 const HINTS: [&str; 27] = [
     "weak",
     "gpu",
@@ -77,7 +78,8 @@ struct Values {
 }
 
 impl<'a> Lowerer<'a> {
-    /// Takes from the name what loads and stores have in common: space, order and hints. There is an order if it synchronises.
+    /// Takes from the name what loads and stores have in common: space, order and hints. There is
+    /// an order if it synchronises.
     pub(super) fn space_and_order(m: &mut Mnemonic<'a>) -> (AccessSpace, Option<Order>) {
         let space = window(m).map_or(AccessSpace::Generic, AccessSpace::Is);
         let name = ORDERS.iter().find(|order| m.take(order));
@@ -91,7 +93,8 @@ impl<'a> Lowerer<'a> {
         (space, order)
     }
 
-    /// The address that an operand in brackets gives, and the space, which a named variable knows better than the instruction.
+    /// The address that an operand in brackets gives, and the space, which a named variable knows
+    /// better than the instruction.
     pub(super) fn address(
         &mut self,
         m: &Mnemonic<'a>,
@@ -394,7 +397,8 @@ impl<'a> Lowerer<'a> {
     /// `membar`, `fence`: what runs here is in order, so that only the check for races looks at it.
     pub(super) fn fence(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let block_only = takes_block_scope(m);
-        // Nothing but a cluster of several blocks could see a barrier object before its first fence.
+        // Nothing but a cluster of several blocks could see a barrier object before its first
+        // fence.
         if m.take("mbarrier_init") && !m.take("release") {
             return Err(m.unsupported());
         }

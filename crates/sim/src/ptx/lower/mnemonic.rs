@@ -8,8 +8,8 @@ use millstream_ptx::Type;
 use millstream_ptx::ast::{InstructionAst, Operand};
 use millstream_ptx::{PtxError, PtxErrorKind};
 
-/// The parts of an instruction's name. Each family of instructions takes the parts it understands; whatever is left makes the
-/// instruction an unsupported one.
+/// The parts of an instruction's name. Each family of instructions takes the parts it understands;
+/// whatever is left makes the instruction an unsupported one.
 pub(super) struct Mnemonic<'a> {
     pub(super) full: &'a str,
     pub(super) base: &'a str,
@@ -74,7 +74,8 @@ impl<'a> Mnemonic<'a> {
         }
     }
 
-    /// The integer type of an operation that is one for [`Extra`](crate::ptx::ir::Extra): it is taken.
+    /// The integer type of an operation that is one for [`Extra`](crate::ptx::ir::Extra): it is
+    /// taken.
     pub(super) fn packed_integer(&mut self) -> Option<Type> {
         let packed = [("u16x2", Type::U16), ("s16x2", Type::S16)];
         let relu = matches!(self.base, "min" | "max") && self.parts.contains(&"relu");

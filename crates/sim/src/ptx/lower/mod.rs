@@ -1,4 +1,5 @@
-//! Lowers a kernel's syntax tree to operations: resolves names, checks types, and puts called functions in place.
+//! Lowers a kernel's syntax tree to operations: resolves names, checks types, and puts called
+//! functions in place.
 
 mod atomic;
 mod bits;
@@ -112,7 +113,8 @@ struct Frame {
 struct Lowerer<'a> {
     module: &'a ModuleAst<'a>,
     code: Code,
-    /// The scopes of the function at hand, innermost last. A called function does not see its caller's.
+    /// The scopes of the function at hand, innermost last. A called function does not see its
+    /// caller's.
     scopes: Vec<Scope<'a>>,
     /// Where each label is, once known. Until the end, branches hold label numbers.
     labels: Vec<Option<u32>>,
@@ -331,7 +333,8 @@ impl<'a> Lowerer<'a> {
         if let Some(align) = self.dynamic_shared_align {
             self.code.shared_bytes = self.code.shared_bytes.next_multiple_of(align);
         }
-        // Every lane's part begins at a multiple of the widest access, and so does its stack, behind the kernel's own variables.
+        // Every lane's part begins at a multiple of the widest access, and so does its stack,
+        // behind the kernel's own variables.
         self.code.local_bytes = self.code.local_bytes.next_multiple_of(16);
         self.place_stack();
         self.code.ordered = atomic::is_ordered(&self.code);

@@ -54,7 +54,8 @@ pub(super) struct Family {
 #[derive(Debug, Default)]
 pub(super) struct Scope<'a> {
     symbols: BTreeMap<&'a str, Symbol<'a>>,
-    /// `.reg .b32 %r<24>` by the prefix. The registers themselves are made when they are first used.
+    /// `.reg .b32 %r<24>` by the prefix. The registers themselves are made when they are first
+    /// used.
     families: BTreeMap<&'a str, Family>,
 }
 

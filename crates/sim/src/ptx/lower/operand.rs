@@ -336,7 +336,8 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// The register of a result of type `ty`, which may be wider. `_` is a register that nothing reads.
+    /// The register of a result of type `ty`, which may be wider. `_` is a register that nothing
+    /// reads.
     pub(super) fn target_wide(
         &mut self,
         m: &Mnemonic<'a>,
@@ -388,7 +389,8 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// Keeps the guard's value for the whole of an instruction that becomes several operations, one of which may change it.
+    /// Keeps the guard's value for the whole of an instruction that becomes several operations, one
+    /// of which may change it.
     pub(super) fn keep_guard(&mut self) -> Result<(), PtxError> {
         if self.guard == NO_GUARD {
             return Ok(());
@@ -409,7 +411,8 @@ impl<'a> Lowerer<'a> {
     }
 }
 
-/// Whether a register of type `a` can be used where PTX wants a `b`: sizes agree, and predicates are a world of their own.
+/// Whether a register of type `a` can be used where PTX wants a `b`: sizes agree, and predicates
+/// are a world of their own.
 fn same_size(a: Type, b: Type) -> bool {
     a.bytes() == b.bytes() && (a == Type::Pred) == (b == Type::Pred)
 }

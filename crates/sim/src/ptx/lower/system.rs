@@ -1,4 +1,5 @@
-//! Calls of functions that the driver brings along: `printf`, `assert` and what is left of the heap.
+//! Calls of functions that the driver brings along: `printf`, `assert` and what is left of the
+//! heap.
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError, PtxErrorKind};

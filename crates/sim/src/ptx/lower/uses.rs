@@ -47,7 +47,8 @@ fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(Class, Slot)) {
             each(Predicate, &[barrier.predicate]);
         }
         Op::Exchange(index) => {
-            // Which operands are of which class depends on the operation; naming too many does no harm.
+            // Which operands are of which class depends on the operation; naming too many does no
+            // harm.
             let exchange = &code.exchanges[index as usize];
             each(
                 Word,

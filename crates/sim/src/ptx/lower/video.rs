@@ -60,7 +60,8 @@ const RELATIONS: [(&str, u8); 6] = [
     ("ge", 0b110),
 ];
 
-/// Why forms are refused that GPUs do not run as PTX defines them. Seen on an H200 with driver 580.159.
+/// Why forms are refused that GPUs do not run as PTX defines them. Seen on an H200 with driver
+/// 580.159.
 const DIFFERS: &str = "GPUs give other results for this form than the PTX ISA defines; saturate or scale in an \
                        instruction of its own";
 
@@ -275,7 +276,8 @@ impl<'a> Lowerer<'a> {
         }
         let d_part = target_part.part().ok_or_else(|| wrong(target))?;
         let merges = d_part != Part::Whole;
-        // A part of the target is merged with the third operand, which is then no second operation's.
+        // A part of the target is merged with the third operand, which is then no second
+        // operation's.
         if merges && (second.is_some() || is_mad || c.is_none()) {
             return Err(wrong(target));
         }

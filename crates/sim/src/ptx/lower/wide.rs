@@ -35,7 +35,8 @@ impl<'a> Lowerer<'a> {
                 let to = self.wide(m, target)?;
                 self.pack_wide(m, to, parts)
             }
-            // A constant fills the lower half; whether a negative one fills the upper is not said anywhere.
+            // A constant fills the lower half; whether a negative one fills the upper is not said
+            // anywhere.
             (_, Operand::Int(value)) if value.cast_signed() >= 0 => {
                 let [low, high] = self.wide(m, target)?;
                 for (d, bits) in [(low, *value), (high, 0)] {

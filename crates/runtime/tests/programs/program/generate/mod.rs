@@ -1,4 +1,5 @@
-//! Draws programs. What a step names is mostly there and mostly fits; a few steps are wrong on purpose.
+//! Draws programs. What a step names is mostly there and mostly fits; a few steps are wrong on
+//! purpose.
 
 mod steps;
 

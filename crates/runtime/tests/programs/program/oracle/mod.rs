@@ -1,8 +1,8 @@
-//! What must come of a program: its steps one after another on plain vectors, in the order of the program's text. It knows the
-//! interface by its documentation alone.
+//! What must come of a program: its steps one after another on plain vectors, in the order of the
+//! program's text. It knows the interface by its documentation alone.
 //!
-//! After an operation that failed for want of memory or of a device, what it would have written is unknown, until something
-//! known is written there. Everything else stays as it was.
+//! After an operation that failed for want of memory or of a device, what it would have written is
+//! unknown, until something known is written there. Everything else stays as it was.
 
 mod apply;
 mod bytes;
@@ -166,7 +166,8 @@ impl Oracle {
         match (expected, outcome) {
             (Expected::Skip, Outcome::Skipped)
             | (Expected::Mistake, Outcome::Failed(Error::Misuse(_))) => Ok(()),
-            // One failure is told, of two: which downloads of a scope have landed is not known then.
+            // One failure is told, of two: which downloads of a scope have landed is not known
+            // then.
             (Expected::Panic(_), Outcome::Panicked)
             | (Expected::MistakeWith(_), Outcome::Failed(Error::Misuse(_)))
                 if self.allowed.faults =>
@@ -222,7 +223,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// After a failure: of everything that the step would have changed it is unknown whether it has.
+    /// After a failure: of everything that the step would have changed it is unknown whether it
+    /// has.
     fn spoil(&mut self, step: &Step, after: &Self) {
         for (array, after) in self.arrays.iter_mut().zip(&after.arrays) {
             if let (Some(array), Some(after)) = (array, after)
