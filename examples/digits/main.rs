@@ -53,7 +53,7 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<bool> {
     let digits = Digits::read()?;
     let device = Device::open(Select::Auto)?;
-    println!("{device}: {}", device.note());
+    println!("{device}: {}", device.selection_reason());
 
     let start = Instant::now();
     let (mut weights, mut bias) = untrained();

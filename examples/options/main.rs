@@ -49,7 +49,7 @@ fn main() -> ExitCode {
 /// Prices on both; says whether they agree.
 fn run(arguments: &Arguments) -> Result<bool> {
     let device = Device::open(Select::Auto)?;
-    println!("{device}: {}", device.note());
+    println!("{device}: {}", device.selection_reason());
     let count = arguments.options;
     let prices = Array1::linspace(10.0, 200.0, count);
     let strikes = Array1::from_shape_fn(count, |option| 50.0 + (option * 37 % 100) as f64);

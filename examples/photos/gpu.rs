@@ -6,7 +6,7 @@
     reason = "vouches for the signatures of the kernels that come with the program"
 )]
 
-use millstream::{Device, Grid, Pending, Result, Stream};
+use millstream::{Device, LaunchConfig, Pending, Result, Stream};
 
 use crate::{cpu::Analysis, picture::Picture};
 
@@ -88,15 +88,15 @@ impl Analyser {
         let (w, h) = (picture.width as usize, picture.height as usize);
         let n = w * h;
         let (wide, high, pixels) = (w as i32, h as i32, n as i32);
-        let tiles = Grid::tiled((w, h.min(GRID_Y_MAX * TILE.1 as usize)), TILE);
+        let tiles = LaunchConfig::tiled((w, h.min(GRID_Y_MAX * TILE.1 as usize)), TILE);
 
         let rgb = main.upload(&picture.rgb)?;
         let mut luma = main.zeros::<u8>(n)?;
         self.kernels
-            .luminance(main, Grid::linear(n), &rgb, &mut luma, pixels)?;
+            .luminance(main, LaunchConfig::linear(n), &rgb, &mut luma, pixels)?;
 
         let mut bins = side.zeros::<u32>(256)?;
-        let counting = Grid::linear(n.min(COUNTING_THREADS_MAX));
+        let counting = LaunchConfig::linear(n.min(COUNTING_THREADS_MAX));
         self.kernels
             .histogram256(side, counting, &luma, &mut bins, pixels)?;
 

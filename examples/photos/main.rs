@@ -38,7 +38,7 @@ fn main() -> ExitCode {
 /// Does everything; gives the number of inputs that came to nothing.
 fn run(arguments: &Arguments) -> Result<usize> {
     let device = Device::open(Select::Auto)?;
-    println!("{device}: {}", device.note());
+    println!("{device}: {}", device.selection_reason());
     let (sources, bad) = picture::gather(&arguments.paths, &arguments.out);
     let mut failures = Failures {
         count: 0,

@@ -37,7 +37,7 @@ impl Rig {
     /// A simulated device, whose times are virtual.
     pub(crate) fn simulated(quick: bool) -> Result<Self> {
         let gpu = Gpu::new(SimConfig::default());
-        Self::of(Device::of(&gpu, 0)?, gpu.driver(), quick)
+        Self::of(Device::open_simulated(&gpu, 0)?, gpu.driver(), quick)
     }
 
     fn of(device: Device, driver: Arc<dyn Driver>, quick: bool) -> Result<Self> {

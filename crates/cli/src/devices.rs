@@ -9,7 +9,9 @@ use millstream_sim::{Gpu, SimConfig};
 /// Everything about this machine.
 pub(crate) fn report() -> String {
     let choice = Device::open(Select::Auto);
-    let choice = choice.as_ref().map(|device| (device.name(), device.note()));
+    let choice = choice
+        .as_ref()
+        .map(|device| (device.name(), device.selection_reason()));
     let cuda = match Cuda::load() {
         Ok(cuda) => driver_lines("cuda:", &*cuda),
         Err(error) => format!("cuda: none: {error}\n"),

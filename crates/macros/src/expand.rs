@@ -168,10 +168,10 @@ fn method(module: &str, index: usize, kernel: &Kernel) -> syn::Result<TokenStrea
         #visibility #unsafety fn #name(
             &self,
             #stream: &::millstream::Stream,
-            #grid: impl ::core::convert::Into<::millstream::Grid>,
+            #grid: impl ::core::convert::Into<::millstream::LaunchConfig>,
             #(#declared),*
         ) -> ::millstream::Result<()> {
-            let #grid: ::millstream::Grid = ::core::convert::Into::into(#grid);
+            let #grid: ::millstream::LaunchConfig = ::core::convert::Into::into(#grid);
             #checks
             // SAFETY: the author of `unsafe mod` vouches that the signature is the kernel's. That
             // the kernel stays within its operands follows from its clauses, which hold, or else is

@@ -110,7 +110,7 @@ use proc_macro::TokenStream;
 ///     pub fn luminance(
 ///         &self,
 ///         stream: &millstream::Stream,
-///         grid: impl Into<millstream::Grid>,
+///         grid: impl Into<millstream::LaunchConfig>,
 ///         rgb: impl millstream::kernel::ReadOperand<u8>,
 ///         mut luma: impl millstream::kernel::WriteOperand<u8>,
 ///         n: i32,

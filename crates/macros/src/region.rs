@@ -273,13 +273,13 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
         block,
     } = function;
     let local = |name: &str| Ident::new(name, Span::mixed_site());
-    let [place, region, location, result, backs] =
-        ["place", "region", "location", "result", "backs"].map(local);
+    let [target, region, location, result, backs] =
+        ["target", "region", "location", "result", "backs"].map(local);
     // Functions have no hygiene of their own: a name that no caller of another function in the body
     // would use.
     let body = Ident::new("__region_body", Span::mixed_site());
     let name = &sig.ident;
-    let at_place = Ident::new(PLACE, Span::call_site());
+    let at_target = Ident::new(PLACE, Span::call_site());
     let pending = Lifetime::new(PENDING, Span::call_site());
     let output = match &sig.output {
         ReturnType::Default => quote! { () },
@@ -287,10 +287,11 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
     };
     let given = quote_spanned! { output.span() => <#output as ::millstream_region::Output>::Body };
     let returned = quote_spanned! { output.span() =>
-        <#at_place as ::millstream_region::Place>::Output<#pending, #output>
+        <#at_target as ::millstream_region::RegionTarget>::Output<#pending, #output>
     };
-    let leaving = quote_spanned! { output.span() => ::millstream_region::Place::leave::<#output> };
-    let generics = for_callers(&sig.generics, &pending, &at_place);
+    let leaving =
+        quote_spanned! { output.span() => ::millstream_region::RegionTarget::leave::<#output> };
+    let generics = for_callers(&sig.generics, &pending, &at_target);
     let clause = &sig.generics.where_clause;
     let arrays = parameters.iter().filter(|parameter| parameter.is_array());
     let Body {
@@ -353,30 +354,30 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
 
         #(#attrs)*
         #[track_caller]
-        #[allow(clippy::too_many_arguments, reason = "a region has as many as it has, and the place")]
-        #vis fn #name #generics (#place: #at_place, #(#taken),*)
+        #[allow(clippy::too_many_arguments, reason = "a region has as many as it has, and the target")]
+        #vis fn #name #generics (#target: #at_target, #(#taken),*)
             -> #returned
         #clause
         {
             fn #body #own_generics (#(#seen),*) -> #given #clause #block
 
             let #location = ::core::panic::Location::caller();
-            let #region = ::millstream_region::Place::enter(&#place);
+            let #region = ::millstream_region::RegionTarget::enter(&#target);
             #captures
             let #result = #body(#(#passed),*);
             let #backs = ::std::vec![#(#given_back),*];
-            #leaving(#place, #region, #result, #backs)
+            #leaving(#target, #region, #result, #backs)
         }
     }
 }
 
-/// The function's generic parameters and the two of callers: the lifetime first, the place last.
-fn for_callers(generics: &Generics, pending: &Lifetime, place: &Ident) -> TokenStream {
+/// The function's generic parameters and the two of callers: the lifetime first, the target last.
+fn for_callers(generics: &Generics, pending: &Lifetime, target: &Ident) -> TokenStream {
     let (lifetimes, others): (Vec<_>, Vec<_>) = generics
         .params
         .iter()
         .partition(|parameter| matches!(parameter, GenericParam::Lifetime(_)));
-    quote! { <#pending, #(#lifetimes,)* #(#others,)* #place: ::millstream_region::Place> }
+    quote! { <#pending, #(#lifetimes,)* #(#others,)* #target: ::millstream_region::RegionTarget> }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{
-    error::{Misuse, Problem, Result},
+    error::{Result, UsageError, UsageErrorKind},
     streams::Streams,
 };
 
@@ -28,7 +28,7 @@ pub(crate) struct Checks {
     /// The word, once a kernel needs it.
     flag: Option<Arc<Mutex<Buffer<u32>>>>,
     /// What each number means, from 1 on.
-    meanings: Vec<Misuse>,
+    meanings: Vec<UsageError>,
 }
 
 impl Checks {
@@ -50,7 +50,7 @@ impl Checks {
         axis: usize,
         length: usize,
     ) -> u32 {
-        let misuse = Misuse::new("index", Problem::Index { axis, length }, location);
+        let misuse = UsageError::new("index", UsageErrorKind::Index { axis, length }, location);
         let known = self.meanings.iter().position(|meaning| *meaning == misuse);
         let place = known.unwrap_or_else(|| {
             self.meanings.push(misuse);

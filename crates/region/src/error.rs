@@ -16,7 +16,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// let device = millstream::Device::simulated()?;
 /// let (a, b) = (array![1.0_f32, 2.0, 3.0], array![1.0_f32, 2.0]);
 /// let Err(error) = device.region(|g| g.array(&a) + g.array(&b)) else { unreachable!("three and two do not fit") };
-/// assert!(matches!(error, Error::Misuse(_)));
+/// assert!(matches!(error, Error::Usage(_)));
 /// assert!(error.to_string().starts_with("add: shapes [3] and [2] do not fit together"));
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
@@ -25,7 +25,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// An operation of the region was wrong. No kernel of it has run that the host could see.
     #[error(transparent)]
-    Misuse(#[from] Misuse),
+    Usage(#[from] UsageError),
     /// The device, or the library below, could not do what it was asked for.
     #[error(transparent)]
     Device(#[from] millstream::Error),
@@ -34,28 +34,28 @@ pub enum Error {
 /// A wrong operation: which, where in the source, and what is wrong with it.
 ///
 /// ```
-/// use millstream_region::{Error, Problem, RegionExt};
+/// use millstream_region::{Error, UsageErrorKind, RegionExt};
 ///
 /// let device = millstream::Device::simulated()?;
 /// let result = device.region(|g| g.zeros::<f32, _>((2, 3)).into_shape_with_order(7));
-/// let Err(Error::Misuse(misuse)) = result else { unreachable!("six are not seven") };
+/// let Err(Error::Usage(misuse)) = result else { unreachable!("six are not seven") };
 /// assert_eq!(misuse.operation(), "into_shape_with_order");
-/// assert!(matches!(misuse.problem(), Problem::Reshape { .. }));
+/// assert!(matches!(misuse.problem(), UsageErrorKind::Reshape { .. }));
 /// assert_eq!(misuse.location().file(), file!());
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{operation}: {problem}, at {location}")]
-pub struct Misuse {
+pub struct UsageError {
     operation: &'static str,
-    problem: Box<Problem>,
+    problem: Box<UsageErrorKind>,
     location: &'static Location<'static>,
 }
 
-impl Misuse {
+impl UsageError {
     pub(crate) fn new(
         operation: &'static str,
-        problem: Problem,
+        problem: UsageErrorKind,
         location: &'static Location<'static>,
     ) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl Misuse {
 
     /// What is wrong with it.
     #[must_use]
-    pub fn problem(&self) -> &Problem {
+    pub fn problem(&self) -> &UsageErrorKind {
         &self.problem
     }
 
@@ -122,13 +122,13 @@ impl fmt::Display for Lengths {
 /// What can be wrong with an operation.
 ///
 /// ```
-/// use millstream_region::Problem;
-/// let problem = Problem::Shapes { left: [3][..].into(), right: [2][..].into() };
+/// use millstream_region::UsageErrorKind;
+/// let problem = UsageErrorKind::Shapes { left: [3][..].into(), right: [2][..].into() };
 /// assert_eq!(problem.to_string(), "shapes [3] and [2] do not fit together");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Problem {
+pub enum UsageErrorKind {
     /// Two operands cannot be stretched to one shape, or do not have the shapes that the operation
     /// needs.
     #[error("shapes {left} and {right} do not fit together")]

@@ -107,18 +107,19 @@ mod shape;
 mod streams;
 
 pub use array::{
-    Array, Bits, Branch, Chosen, ComparedAsOne, Dot, ElementByElement, HostOperand, IndexElement,
-    Indices, Integer, Operand, Part, concatenate, stack,
+    Array, Bits, Branch, ComparedAsOne, Dot, ElementByElement, HostOperand, IndexElement, Indices,
+    Integer, Operand, Part, Selected, concatenate, stack,
 };
 pub use element::{Element, Float, Number};
-pub use error::{Error, Lengths, Misuse, Problem, Result};
+pub use error::{Error, Lengths, Result, UsageError, UsageErrorKind};
 #[doc(hidden)]
 pub use host::{
     Arriving, Assembled, Elements, Kept, Parcel, Plain, ScalarParcel, Source, VecParcel, WriteBack,
     WriteBacks,
 };
 pub use host::{
-    DeviceValue, Input, InputMut, Keep, OnDevice, Output, Parameter, Pending, Place, RegionExt,
+    DeviceValue, Input, InputMut, Keep, OnDevice, Output, Parameter, Pending, RegionExt,
+    RegionTarget,
 };
 pub use millstream_macros::{OnDevice, region};
 pub use region::Region;

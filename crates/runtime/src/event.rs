@@ -10,7 +10,7 @@ use std::{fmt, panic::Location, sync::Arc, time::Duration};
 use millstream_driver::{EventHandle, EventKind};
 
 use crate::{
-    Misuse, Problem, Result, Stream,
+    Result, Stream, UsageError, UsageErrorKind,
     context::{DeviceState, mark, note_done, wait_for_mark},
     disposal::log,
     future::wait_until,
@@ -121,13 +121,13 @@ impl Event {
         let device = &self.device;
         if !Arc::ptr_eq(device, &earlier.device) {
             let (operand_device, stream_device) = earlier.device.told_apart(device);
-            let problem = Problem::OtherDevice {
+            let problem = UsageErrorKind::OtherDevice {
                 operand: 0,
                 name: Some("earlier"),
                 operand_device,
                 stream_device,
             };
-            return Err(Misuse::new("elapsed_since", problem).into());
+            return Err(UsageError::new("elapsed_since", problem).into());
         }
         earlier.wait()?;
         self.wait()?;

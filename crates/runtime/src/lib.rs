@@ -54,21 +54,21 @@ pub use copy::OwnedSource;
 pub use device::{DeviceProperties, Health, PciAddress, Select, Uuid};
 #[doc(hidden)]
 pub use disposal::log_later;
-pub use error::{Error, Kind, Misuse, OutOfMemory, Problem, Result, Suspect};
+pub use error::{Error, OperationKind, OutOfMemory, Result, Suspect, UsageError, UsageErrorKind};
 pub use event::Event;
 pub use future::Pending;
-pub use kernel::{Dim3, Grid};
+pub use kernel::{Dim3, LaunchConfig};
 #[doc(hidden)]
-pub use memory::Tuning;
+pub use memory::StagingOptions;
 pub use memory::{
-    Advice, Buffer, CopySource, CopyTarget, HostRead, HostWrite, Managed, Memory, Pinned, Plane,
-    PlaneMut, PlaneSource, PlaneTarget, ReadOperand, View, ViewMut, WriteOperand,
+    Advice, Buffer, CopySource, CopySource2d, CopyTarget, CopyTarget2d, Managed, MemoryStats,
+    Pinned, ReadGuard, ReadOperand, View, View2d, View2dMut, ViewMut, WriteGuard, WriteOperand,
 };
 pub use millstream_driver as driver;
 /// # On a device
 ///
 /// ```
-/// use millstream::{Device, Grid};
+/// use millstream::{Device, LaunchConfig};
 ///
 /// millstream::kernels! {
 ///     // SAFETY: the signature is that of vecadd.cu; its threads touch `n` elements of each array and no others.
@@ -83,7 +83,7 @@ pub use millstream_driver as driver;
 /// let stream = device.stream()?;
 /// let a = stream.upload(&[1.0_f32, 2.0, 3.0])?;
 /// let mut c = stream.zeros::<f32>(3)?;
-/// kernels.vecadd(&stream, Grid::linear(3), &a, &a, &mut c, 3)?;
+/// kernels.vecadd(&stream, LaunchConfig::linear(3), &a, &a, &mut c, 3)?;
 /// assert_eq!(stream.download(&c)?.wait()?, [2.0, 4.0, 6.0]);
 /// # Ok::<(), millstream::Error>(())
 /// ```
@@ -91,7 +91,7 @@ pub use millstream_driver as driver;
 /// What a kernel writes cannot be another of its operands:
 ///
 /// ```compile_fail,E0502
-/// # use millstream::{Device, Grid};
+/// # use millstream::{Device, LaunchConfig};
 /// # millstream::kernels! {
 /// #     unsafe mod sums from include_str!("../../../kernels/vecadd.ptx") {
 /// #         safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64);
@@ -101,7 +101,7 @@ pub use millstream_driver as driver;
 /// # let kernels = sums::load(&device)?;
 /// # let stream = device.stream()?;
 /// let mut a = stream.upload(&[1.0_f32, 2.0, 3.0])?;
-/// kernels.vecadd(&stream, Grid::linear(3), &a, &a, &mut a, 3)?;
+/// kernels.vecadd(&stream, LaunchConfig::linear(3), &a, &a, &mut a, 3)?;
 /// # Ok::<(), millstream::Error>(())
 /// ```
 pub use millstream_macros::kernels;

@@ -92,7 +92,7 @@ fn an_order_that_only_some_schedules_show_is_found_and_the_token_shows_it_again(
         .with_options(failure.replay())
         .unwrap();
     let config = config.replay(failure.token().unwrap().clone());
-    let device = Device::of(&Gpu::new(config), 0).unwrap();
+    let device = Device::open_simulated(&Gpu::new(config), 0).unwrap();
     let again = catch_unwind(AssertUnwindSafe(|| unordered(&device)));
     assert!(again.is_err(), "the token of {failure}");
 }
@@ -130,7 +130,7 @@ fn a_search_is_complete_finds_what_one_order_shows_and_replays_it() {
         .race_check(false)
         .with_options(failure.replay())
         .unwrap();
-    let device = Device::of(&Gpu::new(config), 0).unwrap();
+    let device = Device::open_simulated(&Gpu::new(config), 0).unwrap();
     assert!(catch_unwind(AssertUnwindSafe(|| unordered(&device))).is_err());
     let cut = search.exhaustive(3).run(right);
     assert!(!cut.is_complete() && cut.is_cut_short() && cut.runs() == 3);

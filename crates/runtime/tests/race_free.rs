@@ -86,7 +86,7 @@ fn race_nowhere<const LEN: usize>(sizes_of: impl Fn(u64) -> Sizes) {
     ] {
         for seed in 0..PROGRAMS {
             let gpu = Gpu::new(SimConfig::new().schedule(schedule));
-            let device = Device::of(&gpu, 0).unwrap();
+            let device = Device::open_simulated(&gpu, 0).unwrap();
             if seed % 2 == 0 {
                 // So that what is dropped is freed there and then.
                 device.set_cache_limit(0);
@@ -131,7 +131,7 @@ fn random_programs_race_nowhere_though_copies_have_many_pieces_and_few_blocks() 
 #[test]
 fn a_promise_about_order_that_does_not_hold_is_found_with_both_lines() {
     let gpu = Gpu::new(SimConfig::new());
-    let device = Device::of(&gpu, 0).unwrap();
+    let device = Device::open_simulated(&gpu, 0).unwrap();
     let (one, other) = (device.stream().unwrap(), device.stream().unwrap());
     let mut array = one.zeros::<u8>(BYTES).unwrap();
     one.synchronize().unwrap();
@@ -191,7 +191,7 @@ fn only_host_race(gpu: &Gpu) -> String {
 fn a_guard_that_begins_before_a_copy_is_over_is_found_with_its_line() {
     for schedule in [Schedule::Eager, Schedule::Lazy] {
         let gpu = Gpu::new(SimConfig::new().schedule(schedule));
-        let device = Device::of(&gpu, 0).unwrap();
+        let device = Device::open_simulated(&gpu, 0).unwrap();
         let array = device.stream().unwrap().upload(&[7; BYTES]).unwrap();
         settle(&gpu, &device);
         let mut pinned = device.pinned::<u8>(BYTES).unwrap();
@@ -214,7 +214,7 @@ fn a_guard_that_begins_before_a_copy_is_over_is_found_with_its_line() {
 fn a_copy_that_comes_while_a_guard_lasts_is_found_with_the_guards_line() {
     for schedule in [Schedule::Eager, Schedule::Lazy] {
         let gpu = Gpu::new(SimConfig::new().schedule(schedule));
-        let device = Device::of(&gpu, 0).unwrap();
+        let device = Device::open_simulated(&gpu, 0).unwrap();
         let array = device.stream().unwrap().upload(&[7; BYTES]).unwrap();
         settle(&gpu, &device);
         let mut managed = device.managed::<u8>(BYTES).unwrap();
@@ -237,7 +237,7 @@ fn a_copy_that_comes_while_a_guard_lasts_is_found_with_the_guards_line() {
 #[test]
 fn what_a_dropped_array_held_is_nothing_that_the_next_may_read() {
     let gpu = Gpu::new(SimConfig::new());
-    let device = Device::of(&gpu, 0).unwrap();
+    let device = Device::open_simulated(&gpu, 0).unwrap();
     let stream = device.stream().unwrap();
     let first = stream.upload(&[7_u8; BYTES]).unwrap();
     let address = first.as_raw();

@@ -6,7 +6,7 @@
 use std::mem;
 
 use millstream::{
-    Check, Device, Grid, Health, Pinned, Result, Stream,
+    Check, Device, Health, LaunchConfig, Pinned, Result, Stream,
     driver::Driver,
     sim::{Gpu, Grade, ReportKind, Rules, Schedule, SimConfig},
 };
@@ -27,7 +27,16 @@ fn leave_arrays(stream: &Stream) -> Result<u32> {
     let (ones, made) = (stream.upload(&[1.0_f32; 64])?, line!());
     let mut sum = stream.zeros::<f32>(128)?;
     // SAFETY: none; on the simulated device an access behind an array is an error and no more.
-    unsafe { kernels.vecadd(stream, Grid::linear(128), &ones, &ones, &mut sum, 128) }?;
+    unsafe {
+        kernels.vecadd(
+            stream,
+            LaunchConfig::linear(128),
+            &ones,
+            &ones,
+            &mut sum,
+            128,
+        )
+    }?;
     assert!(stream.synchronize().is_err());
     Ok(made)
 }
@@ -41,7 +50,7 @@ fn an_array_that_a_kernel_leaves_is_reported_once_with_the_lines_of_both() {
         Schedule::Random(1),
     ] {
         let gpu = Gpu::new(SimConfig::new().schedule(schedule));
-        let device = Device::of(&gpu, 0).unwrap();
+        let device = Device::open_simulated(&gpu, 0).unwrap();
         let stream = device.stream().unwrap();
         let made = leave_arrays(&stream).unwrap();
         let reports = gpu.reports();
@@ -82,7 +91,7 @@ fn streams_in(text: &str) -> Vec<u64> {
 fn a_stream_has_one_number_in_ids_debug_suspects_timelines_and_reports() {
     let gpu = Gpu::new(SimConfig::new().devices(2).schedule(Schedule::Lazy));
     for ordinal in [1, 0] {
-        let device = Device::of(&gpu, ordinal).unwrap();
+        let device = Device::open_simulated(&gpu, ordinal).unwrap();
         let streams: [Stream; 3] = std::array::from_fn(|_| device.stream().unwrap());
         assert_eq!(streams.each_ref().map(Stream::id), [1, 2, 3]);
         for stream in &streams {
@@ -145,7 +154,7 @@ fn a_stream_has_one_number_in_ids_debug_suspects_timelines_and_reports() {
 #[test]
 fn streams_that_others_make_have_numbers_of_their_own() {
     let gpu = Gpu::new(SimConfig::new());
-    let device = Device::of(&gpu, 0).unwrap();
+    let device = Device::open_simulated(&gpu, 0).unwrap();
     // SAFETY: the device keeps the context alive.
     let foreign = unsafe { gpu.stream_create(device.as_raw(), true, 0) }.unwrap();
     let stream = device.stream().unwrap();
@@ -280,12 +289,12 @@ fn notes_are_reports_and_no_failure() {
     let program = |device: &Device| {
         let stream = device.stream()?;
         let mut out = stream.zeros::<u32>(1)?;
-        notes::load(device)?.alike(&stream, Grid::linear(64), &mut out)?;
+        notes::load(device)?.alike(&stream, LaunchConfig::linear(64), &mut out)?;
         stream.synchronize()
     };
     one_run().config(config.clone()).run(program);
     let gpu = Gpu::new(config);
-    program(&Device::of(&gpu, 0).unwrap()).unwrap();
+    program(&Device::open_simulated(&gpu, 0).unwrap()).unwrap();
     let grades: Vec<_> = gpu.reports().iter().map(|report| report.grade).collect();
     assert_eq!(grades, [Grade::Note]);
 }
@@ -315,7 +324,7 @@ fn an_array_declared_with_floats_of_another_size_fails_a_check() {
             let mut c = stream.zeros::<f32>(64)?;
             let kernels = wrong_sums::load(device)?;
             for _ in 0..3 {
-                kernels.vecadd(&stream, Grid::linear(64), &a, &b, &mut c, 64)?;
+                kernels.vecadd(&stream, LaunchConfig::linear(64), &a, &b, &mut c, 64)?;
             }
             stream.synchronize()
         })
@@ -341,7 +350,7 @@ fn words_may_be_read_as_floats() {
         let b = stream.upload(&[1.0_f32; 64])?;
         let mut c = stream.zeros::<f32>(64)?;
         let kernels = sums_of_words::load(device)?;
-        kernels.vecadd(&stream, Grid::linear(64), &a, &b, &mut c, 64)?;
+        kernels.vecadd(&stream, LaunchConfig::linear(64), &a, &b, &mut c, 64)?;
         assert_eq!(stream.download(&c)?.wait()?, [2.0; 64]);
         Ok::<(), millstream::Error>(())
     });

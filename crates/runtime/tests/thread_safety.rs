@@ -6,9 +6,9 @@ use std::{
 };
 
 use millstream::{
-    Advice, Buffer, Device, Error, Event, Grid, HostRead, HostWrite, Kind, Managed, Misuse,
-    OutOfMemory, Overlap, Pending, Pinned, Problem, Recording, Rejected, Scope, Select, Stream,
-    TimedOperation, Timeline, View, ViewMut,
+    Advice, Buffer, Device, Error, Event, LaunchConfig, Managed, OperationKind, OutOfMemory,
+    Overlap, Pending, Pinned, ReadGuard, Recording, Rejected, Scope, Select, Stream,
+    TimedOperation, Timeline, UsageError, UsageErrorKind, View, ViewMut, WriteGuard,
     driver::Driver,
     sim::{Gpu, Hold, SimConfig},
 };
@@ -60,18 +60,18 @@ fn handles_arrays_and_values_may_go_anywhere() {
         View<'static, f32>,
         Pinned<f32>,
         Managed<f32>,
-        HostRead<'static, f32>,
+        ReadGuard<'static, f32>,
         sums::Kernels,
-        Grid,
-        Kind,
+        LaunchConfig,
+        OperationKind,
         Overlap,
         Recording,
         TimedOperation,
         Select,
         SimConfig,
         Error,
-        Misuse,
-        Problem,
+        UsageError,
+        UsageErrorKind,
         OutOfMemory,
         Rejected<Vec<f32>>,
         Advice,
@@ -89,7 +89,7 @@ fn handles_arrays_and_values_may_go_anywhere() {
 /// What writes through a borrow is, like `&mut`, not kept over a panic; the rest as above.
 #[test]
 fn what_borrows_to_write_may_go_to_other_threads() {
-    let writing = table![ViewMut<'static, f32>, HostWrite<'static, f32>];
+    let writing = table![ViewMut<'static, f32>, WriteGuard<'static, f32>];
     for (name, answers) in writing {
         assert_eq!(answers, [true, true, false, true], "{name}");
     }
@@ -111,5 +111,5 @@ fn arrays_of_what_stays_on_its_thread_stay_with_it() {
     assert!(!has!(View<'static, *mut u8>: Send) && !has!(ViewMut<'static, *mut u8>: Send));
     assert!(!has!(Pinned<*mut u8>: Send) && !has!(Pinned<*mut u8>: Sync));
     assert!(!has!(Managed<*mut u8>: Send) && !has!(Managed<*mut u8>: Sync));
-    assert!(!has!(HostRead<'static, *mut u8>: Send) && !has!(HostWrite<'static, *mut u8>: Send));
+    assert!(!has!(ReadGuard<'static, *mut u8>: Send) && !has!(WriteGuard<'static, *mut u8>: Send));
 }

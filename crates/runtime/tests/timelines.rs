@@ -1,6 +1,6 @@
 //! Timelines of a device that is at work.
 
-use millstream::{Device, Kind, Result};
+use millstream::{Device, OperationKind, Result};
 
 #[test]
 fn the_same_program_gives_the_same_timeline() -> Result<()> {
@@ -36,7 +36,10 @@ fn waits_are_noted_with_what_is_waited_for() -> Result<()> {
             .find(|operation| operation.kind == kind)
             .expect("it ran")
     };
-    let (upload, download) = (find(Kind::HostToDevice), find(Kind::DeviceToHost));
+    let (upload, download) = (
+        find(OperationKind::HostToDevice),
+        find(OperationKind::DeviceToHost),
+    );
     assert_eq!((upload.stream, download.stream), (a.id(), b.id()));
     assert_eq!(download.waits, [(upload.stream, upload.sequence)]);
     assert!(upload.waits.is_empty());
@@ -56,7 +59,7 @@ fn a_second_timeline_ends_the_first_and_neither_disturbs_the_other() -> Result<(
         recording
             .operations
             .iter()
-            .filter(|operation| operation.kind == Kind::HostToDevice)
+            .filter(|operation| operation.kind == OperationKind::HostToDevice)
             .count()
     };
     assert_eq!(uploads(&first.finish()?), 1);

@@ -9,7 +9,7 @@ mod null;
 use std::sync::Arc;
 
 use millstream::{
-    Device, Error, Problem, Select,
+    Device, Error, Select, UsageErrorKind,
     kernel::{self, Param, ParamKind, Signature, Source},
 };
 
@@ -57,9 +57,9 @@ fn load(kind: ParamKind) -> Result<(), Error> {
 fn signatures_are_checked_in_either_build() {
     load(ParamKind::Scalar { size: 8, align: 8 }).expect("the declaration is right");
     match load(ParamKind::Scalar { size: 4, align: 4 }) {
-        Err(Error::Misuse(misuse)) => {
+        Err(Error::Usage(misuse)) => {
             assert!(
-                matches!(misuse.problem(), Problem::Signature { .. }),
+                matches!(misuse.problem(), UsageErrorKind::Signature { .. }),
                 "{misuse}"
             );
         }

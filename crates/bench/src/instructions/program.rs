@@ -9,7 +9,7 @@
 use std::{ffi::c_void, hint::black_box, sync::Arc};
 
 use anyhow::{Result, ensure};
-use millstream::{Buffer, Device, Grid, Stream};
+use millstream::{Buffer, Device, LaunchConfig, Stream};
 use millstream_driver::{
     ContextHandle, DeviceOrdinal, Driver, FunctionHandle, LaunchDims, ModuleHandle, StreamHandle,
 };
@@ -97,7 +97,7 @@ impl Work {
             Pattern::Readers | Pattern::FanInAndOut => (turn, 0, 1, turn),
             Pattern::Raw | Pattern::Region => unreachable!("it has no work of this kind"),
         };
-        let grid = Grid::linear(ELEMENTS);
+        let grid = LaunchConfig::linear(ELEMENTS);
         let stream = &self.streams[stream];
         let target = &mut self.written[target];
         if self.pattern == Pattern::FanInAndOut && turn == STREAMS - 1 {

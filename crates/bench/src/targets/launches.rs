@@ -1,7 +1,7 @@
 //! T1, T2 and T3: the host's time for a launch with three operands.
 
 use anyhow::Result;
-use millstream::{Grid, Stream};
+use millstream::{LaunchConfig, Stream};
 
 use crate::{
     kernels::sums,
@@ -72,7 +72,7 @@ pub(crate) fn one_stream(rig: &Rig) -> Result<Vec<Row>> {
         || {
             Ok(kernels.vecadd(
                 &stream,
-                Grid::linear(ELEMENTS),
+                LaunchConfig::linear(ELEMENTS),
                 &a,
                 &b,
                 &mut c,
@@ -127,7 +127,7 @@ pub(crate) fn shared(rig: &Rig) -> Result<Vec<Row>> {
         || {
             Ok(kernels.vecadd(
                 &first,
-                Grid::linear(ELEMENTS),
+                LaunchConfig::linear(ELEMENTS),
                 &a,
                 &b,
                 &mut c,
@@ -188,7 +188,7 @@ pub(crate) fn ping_pong(rig: &Rig) -> Result<Vec<Row>> {
             for stream in &streams {
                 kernels.vecadd(
                     stream,
-                    Grid::linear(ELEMENTS),
+                    LaunchConfig::linear(ELEMENTS),
                     &a,
                     &b,
                     &mut c,
@@ -252,7 +252,7 @@ fn one_edge(rig: &Rig, effort: Effort, raw: &RawWork) -> Result<Row> {
         || {
             let (between, last) = (&mut between[turn], &mut last[turn]);
             turn = (turn + 1) % effort.batch;
-            let grid = Grid::linear(ELEMENTS);
+            let grid = LaunchConfig::linear(ELEMENTS);
             kernels.vecadd(&streams[0], grid, &a, &a, &mut *between, ELEMENTS as u64)?;
             Ok(kernels.vecadd(&streams[1], grid, &*between, &a, last, ELEMENTS as u64)?)
         },

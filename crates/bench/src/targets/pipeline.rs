@@ -2,7 +2,7 @@
 //! its slowest stage alone.
 
 use anyhow::Result;
-use millstream::{Buffer, Device, Grid, Pinned, Stream, Tuning};
+use millstream::{Buffer, Device, LaunchConfig, Pinned, StagingOptions, Stream};
 
 use crate::{
     by_hand::Pipeline,
@@ -83,7 +83,7 @@ impl Locked {
         input: &Buffer<f32>,
         output: &mut Buffer<f32>,
     ) -> Result<()> {
-        let grid = Grid::linear(self.elements);
+        let grid = LaunchConfig::linear(self.elements);
         Ok(self
             .kernels
             .vecadd(stream, grid, input, input, output, self.elements as u64)?)
@@ -208,7 +208,7 @@ fn pageable(rig: &Rig, elements: usize) -> Result<Vec<Row>> {
             let mut output = stream.zeros(elements)?;
             kernels.vecadd(
                 stream,
-                Grid::linear(elements),
+                LaunchConfig::linear(elements),
                 &input,
                 &input,
                 &mut output,
@@ -231,7 +231,7 @@ fn pageable(rig: &Rig, elements: usize) -> Result<Vec<Row>> {
         for _ in 0..CHUNKS {
             kernels.vecadd(
                 first,
-                Grid::linear(elements),
+                LaunchConfig::linear(elements),
                 &input,
                 &input,
                 &mut output,
@@ -256,11 +256,11 @@ fn pageable(rig: &Rig, elements: usize) -> Result<Vec<Row>> {
     }
     // With as many threads and in the same pieces. No virtual time could tell how fast threads
     // copy.
-    let Tuning {
+    let StagingOptions {
         threads,
         piece_bytes,
         ..
-    } = Tuning::default();
+    } = StagingOptions::default();
     let piece_len = piece_bytes / size_of::<f32>();
     let [mut to_new, mut to_kept] = [
         Pipeline::new(&rig.raw, threads, piece_len)?,

@@ -4,7 +4,7 @@
 use std::{sync::Barrier, thread};
 
 use anyhow::Result;
-use millstream::Grid;
+use millstream::LaunchConfig;
 
 use crate::{
     kernels::sums,
@@ -61,7 +61,7 @@ pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {
     let ours = Contender::new(
         || {
             all_at_once(&mut workers, |(stream, target)| {
-                let grid = Grid::linear(ELEMENTS);
+                let grid = LaunchConfig::linear(ELEMENTS);
                 Ok(kernels.vecadd(stream, grid, &a, &b, target, ELEMENTS as u64)?)
             })
         },

@@ -6,7 +6,7 @@
 use std::{fs, thread, time::Duration};
 
 use anyhow::{Context, Result};
-use millstream::{Grid, Stream};
+use millstream::{LaunchConfig, Stream};
 
 use crate::{
     kernels::{gate, sums},
@@ -50,7 +50,7 @@ fn latency(rig: &Rig) -> Result<Vec<Row>> {
     let awaited = Contender::complete(|| {
         kernels.vecadd(
             &stream,
-            Grid::linear(ELEMENTS),
+            LaunchConfig::linear(ELEMENTS),
             &a,
             &a,
             &mut c,
@@ -62,7 +62,7 @@ fn latency(rig: &Rig) -> Result<Vec<Row>> {
     let blocked = Contender::complete(|| {
         kernels.vecadd(
             &stream,
-            Grid::linear(ELEMENTS),
+            LaunchConfig::linear(ELEMENTS),
             &a,
             &a,
             &mut d,
@@ -136,7 +136,7 @@ fn load(rig: &Rig) -> Result<Row> {
     };
     let start_ns = rig.now_ns();
     // SAFETY: the flag's memory is never freed.
-    unsafe { kernels.gate(&stream, Grid::new([1; 3], [1; 3]), flag.address()) }?;
+    unsafe { kernels.gate(&stream, LaunchConfig::new([1; 3], [1; 3]), flag.address()) }?;
     let opener = thread::spawn(move || {
         thread::sleep(KERNEL);
         flag.raise();

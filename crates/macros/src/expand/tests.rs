@@ -101,11 +101,11 @@ fn a_module_becomes_a_loader_and_a_method_for_each_kernel() {
             pub unsafe fn saxpy(
                 &self,
                 stream: &::millstream::Stream,
-                grid: impl ::core::convert::Into<::millstream::Grid>,
+                grid: impl ::core::convert::Into<::millstream::LaunchConfig>,
                 n: i32,
                 mut y: impl ::millstream::kernel::WriteOperand<f32>
             ) -> ::millstream::Result<()> {
-                let grid: ::millstream::Grid = ::core::convert::Into::into(grid);
+                let grid: ::millstream::LaunchConfig = ::core::convert::Into::into(grid);
                 unsafe {
                     ::millstream::kernel::launch(
                         &self.functions[0usize],

@@ -280,7 +280,7 @@ impl WithinMap<'_> {
         if mentions(condition, v) {
             let message = format!(
                 "`mapv` calls its closure once, with the whole array `{v}`, which has no one value to decide by: \
-                 write `{v}.greater(0.0).if_else(yes, no)`, which chooses element by element"
+                 write `{v}.greater(0.0).where_cond(yes, no)`, which chooses element by element"
             );
             self.advice.refuse(condition, message);
         }

@@ -5,7 +5,7 @@
 
 use std::{hint::black_box, ops::Mul};
 
-use crate::{Device, Grid, Result, Stream, stand_in::Scalar};
+use crate::{Device, LaunchConfig, Result, Stream, stand_in::Scalar};
 
 /// A size whose product needs more bits than its sides have.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,7 +97,7 @@ macro_rules! refusing {
             let mut held = Vec::new();
             $(
                 let mut out = [0; 64];
-                let launched = kernels.$kernel(&Stream, Grid(1, 32), &mut out[..], size, shape, SIDE);
+                let launched = kernels.$kernel(&Stream, LaunchConfig(1, 32), &mut out[..], size, shape, SIDE);
                 match launched {
                     Ok(()) => held.push(stringify!($kernel)),
                     Err(error) => assert!(!error.values.is_empty(), "{error:?}"),
@@ -215,7 +215,7 @@ fn operands_of_every_kind_mix() {
     };
     let launched: Result<()> = kernels.all(
         &Stream,
-        Grid(1, 32),
+        LaunchConfig(1, 32),
         &mut [0; 64][..],
         size,
         shape,
@@ -232,7 +232,7 @@ fn an_error_names_the_operands_that_were_evaluated_and_their_values() {
     let error = |w, h, secret, n| {
         let launched = kernels.told(
             &Stream,
-            Grid(1, 32),
+            LaunchConfig(1, 32),
             &mut [0; 64][..],
             Size { w, h },
             Secret(secret),

@@ -10,7 +10,7 @@ extern crate self as millstream;
 mod clauses;
 mod stand_in;
 
-pub use stand_in::{Device, Error, Grid, Result, Stream, kernel};
+pub use stand_in::{Device, Error, LaunchConfig, Result, Stream, kernel};
 
 const PTX: &str = "<ptx>";
 const CHANNELS: usize = 3;
@@ -64,7 +64,7 @@ fn arguments_arrive_in_their_order_with_the_declared_signature() {
     assert_eq!(
         launched(|kernels, stream| kernels.luminance(
             stream,
-            Grid(1, 32),
+            LaunchConfig(1, 32),
             &rgb[..],
             &mut luma[..],
             10
@@ -81,7 +81,7 @@ fn arguments_arrive_in_their_order_with_the_declared_signature() {
     assert_eq!(
         launched(|kernels, stream| kernels.windowed(
             stream,
-            Grid(2, 32),
+            LaunchConfig(2, 32),
             window,
             &mut [0.5; 64][..],
             2.0
@@ -93,7 +93,7 @@ fn arguments_arrive_in_their_order_with_the_declared_signature() {
         ])
     );
     assert_eq!(
-        launched(|kernels, stream| kernels.volume(stream, Grid(1, 1), &[1.0][..], 2, 3, 4)),
+        launched(|kernels, stream| kernels.volume(stream, LaunchConfig(1, 1), &[1.0][..], 2, 3, 4)),
         Ok(vec![
             "<ptx> photo _Z6volume(x: read, w: 8/8, h: 8/8, d: 8/8) on 1x1: read 1, 2, 3, 4"
                 .to_owned()
@@ -101,7 +101,7 @@ fn arguments_arrive_in_their_order_with_the_declared_signature() {
     );
     // SAFETY: nothing is executed here.
     let scatter = launched(|kernels, stream| unsafe {
-        kernels.scatter(stream, Grid(1, 1), &[1_u32][..], &mut [0.0_f32][..])
+        kernels.scatter(stream, LaunchConfig(1, 1), &[1_u32][..], &mut [0.0_f32][..])
     });
     assert_eq!(
         scatter,
@@ -133,7 +133,7 @@ fn the_first_clause_that_does_not_hold_is_the_error() {
         launched(|kernels, stream| {
             kernels.luminance(
                 stream,
-                Grid(1, 1),
+                LaunchConfig(1, 1),
                 &vec![0; 3 * pixels][..],
                 &mut vec![0; luma][..],
                 n,
@@ -180,7 +180,7 @@ fn fields_floats_and_the_launch_can_be_asked_about() {
         launched(|kernels, stream| {
             kernels.windowed(
                 stream,
-                Grid(blocks, 32),
+                LaunchConfig(blocks, 32),
                 window,
                 &mut vec![0.0; len][..],
                 scale,
@@ -223,8 +223,10 @@ fn fields_floats_and_the_launch_can_be_asked_about() {
 #[test]
 fn arithmetic_that_overflows_fails_its_clause() {
     let volume = |edge: i64| {
-        launched(|kernels, stream| kernels.volume(stream, Grid(1, 1), &[][..], edge, edge, edge))
-            .map(|_| ())
+        launched(|kernels, stream| {
+            kernels.volume(stream, LaunchConfig(1, 1), &[][..], edge, edge, edge)
+        })
+        .map(|_| ())
     };
     assert_eq!(volume(1 << 40), Ok(()), "a product of 120 bits fits");
     assert_eq!(

@@ -20,7 +20,7 @@ pub struct Stream;
 
 /// The shape of a launch: blocks, and threads of a block, in x.
 #[derive(Clone, Copy, Debug)]
-pub struct Grid(pub u32, pub u32);
+pub struct LaunchConfig(pub u32, pub u32);
 
 /// A clause that does not hold.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,8 +47,8 @@ pub mod kernel {
 
     pub use super::clause;
 
-    impl From<&Grid> for clause::Shape {
-        fn from(&Grid(blocks, threads): &Grid) -> Self {
+    impl From<&LaunchConfig> for clause::Shape {
+        fn from(&LaunchConfig(blocks, threads): &LaunchConfig) -> Self {
             Self::new([blocks, 1, 1], [threads, 1, 1], 0)
         }
     }
@@ -185,7 +185,7 @@ pub mod kernel {
     pub unsafe fn launch<const N: usize>(
         function: &Function,
         _: &Stream,
-        Grid(blocks, threads): Grid,
+        LaunchConfig(blocks, threads): LaunchConfig,
         arguments: [Argument<'_>; N],
     ) -> Result<()> {
         let arguments: Vec<_> = arguments

@@ -12,7 +12,7 @@ use ndarray::{Axis, Dimension, Ix1};
 use super::Array;
 use crate::{
     element::{DType, Element, Number, sealed::Sealed},
-    error::{Misuse, Problem},
+    error::{UsageError, UsageErrorKind},
     graph::{NodeRef, Op, Session},
     shape::{self, AxisMap, AxisSource, Shape},
 };
@@ -93,7 +93,8 @@ impl Indices for &[usize] {
         } = along;
         let shape = Shape::from_slice(&[self.len()]);
         if self.iter().any(|&index| index >= length) {
-            let misuse = Misuse::new("select", Problem::Index { axis, length }, location);
+            let misuse =
+                UsageError::new("select", UsageErrorKind::Index { axis, length }, location);
             return session.fail(DType::I64, &shape, misuse, location);
         }
         // They are less than a length, which an `i64` holds.
@@ -170,7 +171,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
         };
         let common = shape::broadcast(&without(self.shape(), axis), &without(index.shape(), axis));
         let Some(mut shape) = common else {
-            let problem = Problem::Shapes {
+            let problem = UsageErrorKind::Shapes {
                 left: self.shape().into(),
                 right: index.shape().into(),
             };
@@ -195,7 +196,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
         let axis = axis.index();
         let length = source.shape()[axis];
         if length == 0 && index.elements > 0 {
-            let problem = Problem::Index { axis, length };
+            let problem = UsageErrorKind::Index { axis, length };
             return self.mistake(T::DTYPE, &index.shape, operation, problem, location);
         }
         let op = Op::Gather {
@@ -256,7 +257,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
         let own = without(self.shape(), axis);
         if shape::broadcast(&own, &without(index.shape(), axis)).is_none_or(|common| common != own)
         {
-            return fails(Problem::Shapes {
+            return fails(UsageErrorKind::Shapes {
                 left: self.shape().into(),
                 right: index.shape().into(),
             });
@@ -264,14 +265,14 @@ impl<T: Element, D: Dimension> Array<T, D> {
         let mut shape = self.node().shape.clone();
         shape[axis.index()] = index.shape()[axis.index()];
         if shape::broadcast(values.shape(), &shape).as_ref() != Some(&shape) {
-            return fails(Problem::Broadcast {
+            return fails(UsageErrorKind::Broadcast {
                 shape: values.shape().into(),
                 target: shape.as_slice().into(),
             });
         }
         if length == 0 && shape::elements(&shape) != Some(0) {
             let axis = axis.index();
-            return fails(Problem::Index { axis, length });
+            return fails(UsageErrorKind::Index { axis, length });
         }
         let index: Array<I, D> = index.stretched(&shape, operation, location);
         let value: Array<T, D> = values.stretched(&shape, operation, location);

@@ -7,7 +7,7 @@ use ndarray::{DimMax, Dimension, Ix0};
 use super::Array;
 use crate::{
     element::{Element, Number, sealed::Sealed},
-    error::Problem,
+    error::UsageErrorKind,
     graph::{Comparison, Function, Op},
     shape,
 };
@@ -171,7 +171,7 @@ impl<T: Number, D> Array<T, D> {
             Some(std::cmp::Ordering::Less | std::cmp::Ordering::Equal)
         ) {
             let detail = format!("{least:?} is not below {greatest:?}");
-            let problem = Problem::Argument { detail };
+            let problem = UsageErrorKind::Argument { detail };
             return self.mistake(T::DTYPE, self.shape(), "clamp", problem, Location::caller());
         }
         let above = self.with_scalar::<T>(Function::Maximum, least, false);
@@ -191,14 +191,14 @@ impl<D: Dimension> Array<bool, D> {
     /// let x = array![-1.0_f32, 4.0];
     /// let roots = device.region(|g| {
     ///     let x = g.array(&x);
-    ///     x.less(0.0).if_else(0.0, x.sqrt())
+    ///     x.less(0.0).where_cond(0.0, x.sqrt())
     /// })?;
     /// assert_eq!(roots.wait()?, array![0.0, 2.0]);
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn if_else<Y, N>(&self, yes: Y, no: N) -> Chosen<Y::Elem, D, Y::Dim, N::Dim>
+    pub fn where_cond<Y, N>(&self, yes: Y, no: N) -> Selected<Y::Elem, D, Y::Dim, N::Dim>
     where
         Y: Branch,
         N: Branch<Elem = Y::Elem>,
@@ -217,31 +217,31 @@ impl<D: Dimension> Array<bool, D> {
             let longest = [self.shape(), yes.shape(), no.shape()]
                 .into_iter()
                 .max_by_key(|shape| shape.len());
-            let problem = Problem::Shapes { left, right };
+            let problem = UsageErrorKind::Shapes { left, right };
             return self.mistake(
                 dtype,
                 longest.expect("of three"),
-                "if_else",
+                "where_cond",
                 problem,
                 location,
             );
         };
-        let which: Array<bool, D> = self.stretched(&shape, "if_else", location);
-        let yes: Array<Y::Elem, D> = yes.stretched(&shape, "if_else", location);
-        let no: Array<Y::Elem, D> = no.stretched(&shape, "if_else", location);
+        let which: Array<bool, D> = self.stretched(&shape, "where_cond", location);
+        let yes: Array<Y::Elem, D> = yes.stretched(&shape, "where_cond", location);
+        let no: Array<Y::Elem, D> = no.stretched(&shape, "where_cond", location);
         let operands = [which.node(), yes.node(), no.node()]
             .into_iter()
             .cloned()
             .collect();
         let op = Op::Apply(Function::Select, operands);
-        self.plan(dtype, shape, op, "if_else", location)
+        self.plan(dtype, shape, op, "where_cond", location)
     }
 }
 
-/// What [`Array::if_else`] gives: the dimension that all three are stretched to.
-pub type Chosen<T, D, E, F> = Array<T, <D as DimMax<<E as DimMax<F>>::Output>>::Output>;
+/// What [`Array::where_cond`] gives: the dimension that all three are stretched to.
+pub type Selected<T, D, E, F> = Array<T, <D as DimMax<<E as DimMax<F>>::Output>>::Output>;
 
-/// What [`Array::if_else`] chooses from: an array, or a value for all elements.
+/// What [`Array::where_cond`] chooses from: an array, or a value for all elements.
 ///
 /// ```
 /// use millstream_region::RegionExt;
@@ -252,14 +252,14 @@ pub type Chosen<T, D, E, F> = Array<T, <D as DimMax<<E as DimMax<F>>::Output>>::
 /// let signs = device.region(|g| {
 ///     let x = g.array(&x);
 ///     let is_negative = x.less(0.0);
-///     (is_negative.if_else(-1.0_f32, 1.0), is_negative.if_else(&x, 0.0))
+///     (is_negative.where_cond(-1.0_f32, 1.0), is_negative.where_cond(&x, 0.0))
 /// })?;
 /// assert_eq!(signs.wait()?, (array![1.0, -1.0], array![0.0, -4.0]));
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no elements to choose on a device",
-    note = "`if_else` chooses from arrays on the device and from values of `f32`, `f64`, `i32`, `i64`, `u8` and `bool`"
+    note = "`where_cond` chooses from arrays on the device and from values of `f32`, `f64`, `i32`, `i64`, `u8` and `bool`"
 )]
 pub trait Branch: private::Sealed {
     /// The type of the elements.

@@ -8,7 +8,7 @@ use super::Array;
 use crate::{
     Region,
     element::{DType, Element, Float, Number, Scalar},
-    error::Problem,
+    error::UsageErrorKind,
     graph::{Function, Op, Session},
     maths::MathFunction,
     shape::Shape,
@@ -64,7 +64,8 @@ impl Region {
         let location = Location::caller();
         let Some(count) = T::count(start, end, step) else {
             let detail = format!("no steps of {step:?} lead from {start:?} to {end:?}");
-            let misuse = crate::Misuse::new("arange", Problem::Argument { detail }, location);
+            let misuse =
+                crate::UsageError::new("arange", UsageErrorKind::Argument { detail }, location);
             return Array::of(
                 self.session(),
                 self.session().fail(T::DTYPE, &[0], misuse, location),

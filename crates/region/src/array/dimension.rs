@@ -6,7 +6,7 @@ use std::panic::Location;
 use ndarray::{Dimension, Ix2, IxDyn};
 
 use super::Array;
-use crate::error::{Misuse, Problem, Result};
+use crate::error::{Result, UsageError, UsageErrorKind};
 
 impl<T, D: Dimension> Array<T, D> {
     /// The lengths of the axes: of one axis a number, of several a tuple.
@@ -73,8 +73,8 @@ impl<T, D: Dimension> Array<T, D> {
         match E::NDIM {
             Some(axes) if axes != self.ndim() => {
                 let shape = self.shape().into();
-                let problem = Problem::AxisCount { shape, axes };
-                Err(Misuse::new("into_dimensionality", problem, Location::caller()).into())
+                let problem = UsageErrorKind::AxisCount { shape, axes };
+                Err(UsageError::new("into_dimensionality", problem, Location::caller()).into())
             }
             _ => Ok(Array::of(self.session(), self.node().clone())),
         }

@@ -7,7 +7,7 @@ use ndarray::{Axis, Dimension, RemoveAxis};
 use super::Array;
 use crate::{
     element::Element,
-    error::{Misuse, Problem, Result},
+    error::{Result, UsageError, UsageErrorKind},
     graph::Op,
 };
 
@@ -64,7 +64,9 @@ where
     {
         let shape = array.shape().into();
         let axis = axis.index();
-        return Err(Misuse::new("stack", Problem::Axis { axis, shape }, location).into());
+        return Err(
+            UsageError::new("stack", UsageErrorKind::Axis { axis, shape }, location).into(),
+        );
     }
     let arrays: Vec<Array<T, D::Larger>> = arrays
         .iter()
@@ -79,9 +81,9 @@ fn joined<T: Element, D: Dimension>(
     operation: &'static str,
     location: &'static Location<'static>,
 ) -> Result<Array<T, D>> {
-    let fails = |problem| Err(Misuse::new(operation, problem, location).into());
+    let fails = |problem| Err(UsageError::new(operation, problem, location).into());
     let Some(first) = arrays.first() else {
-        return fails(Problem::NoArrays);
+        return fails(UsageErrorKind::NoArrays);
     };
     if let Some(failure) = arrays.iter().find_map(|array| array.node().failure()) {
         return Err(failure);
@@ -89,7 +91,7 @@ fn joined<T: Element, D: Dimension>(
     let mut shape = first.node().shape.clone();
     let axis = axis.index();
     if axis >= shape.len() {
-        return fails(Problem::Axis {
+        return fails(UsageErrorKind::Axis {
             axis,
             shape: first.shape().into(),
         });
@@ -102,7 +104,7 @@ fn joined<T: Element, D: Dimension>(
     let differs =
         |array: &&&Array<T, D>| array.ndim() != first.ndim() || others(array) != others(first);
     if let Some(other) = arrays.iter().find(differs) {
-        return fails(Problem::Shapes {
+        return fails(UsageErrorKind::Shapes {
             left: first.shape().into(),
             right: other.shape().into(),
         });

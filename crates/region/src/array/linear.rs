@@ -7,7 +7,7 @@ use ndarray::{DimMax, Dimension, Ix0, Ix1, Ix2};
 use super::Array;
 use crate::{
     element::Number,
-    error::Problem,
+    error::UsageErrorKind,
     graph::Op,
     shape::{self, Shape},
 };
@@ -80,7 +80,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
             _ => product.push(right[1]),
         }
         if left[1] != right[0] {
-            let problem = Problem::Shapes {
+            let problem = UsageErrorKind::Shapes {
                 left: self.shape().into(),
                 right: other.shape().into(),
             };
@@ -141,7 +141,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
             _ => None,
         };
         let Some(batch) = batch else {
-            let problem = Problem::Shapes {
+            let problem = UsageErrorKind::Shapes {
                 left: self.shape().into(),
                 right: other.shape().into(),
             };

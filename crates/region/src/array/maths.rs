@@ -304,7 +304,7 @@ impl<T: Element, D> Array<T, D> {
     ///
     /// That holds for operators and for functions of one element. A function of the host
     /// (`f32::exp`) cannot be called with an array, nor can `if` look at elements: `v.exp()`,
-    /// [`maximum`](Self::maximum) for `max`, and [`if_else`](Array::if_else) say the same of whole
+    /// [`maximum`](Self::maximum) for `max`, and [`where_cond`](Array::where_cond) say the same of whole
     /// arrays.
     ///
     /// ```
@@ -315,7 +315,7 @@ impl<T: Element, D> Array<T, D> {
     /// let x = array![1.0_f32, -2.0];
     /// let mapped = device.region(|g| {
     ///     let x = g.array(&x);
-    ///     (x.mapv(|v| v * v + 1.0), x.mapv(|v| v.maximum(0.0)), x.mapv(|v| v.less(0.0).if_else(10.0, v)))
+    ///     (x.mapv(|v| v * v + 1.0), x.mapv(|v| v.maximum(0.0)), x.mapv(|v| v.less(0.0).where_cond(10.0, v)))
     /// })?;
     /// assert_eq!(mapped.wait()?, (array![2.0, 5.0], array![1.0, 0.0], array![1.0, 10.0]));
     /// # Ok::<(), millstream_region::Error>(())

@@ -15,7 +15,7 @@ mod update;
 mod views;
 
 pub use chosen::{IndexElement, Indices};
-pub use compare::{Branch, Chosen, Operand};
+pub use compare::{Branch, Operand, Selected};
 pub use update::Part;
 
 use std::{fmt, marker::PhantomData, ops::Index, panic::Location, sync::Arc};
@@ -28,7 +28,7 @@ pub use operators::{Bits, HostOperand, Integer};
 
 use crate::{
     element::{DType, Element, Scalar},
-    error::{Misuse, Problem},
+    error::{UsageError, UsageErrorKind},
     evaluate,
     graph::{Function, NodeRef, Op, Session, State},
     shape::{self, AxisMap, Shape},
@@ -145,8 +145,8 @@ impl<T, D> Array<T, D> {
             failure = operand.failure();
             if failure.is_none() && operand.device != self.session.device {
                 let (left, right) = self.session.device.told_apart(&operand.device);
-                let problem = Problem::OtherDevice { left, right };
-                failure = Some(Misuse::new(operation, problem, location).into());
+                let problem = UsageErrorKind::OtherDevice { left, right };
+                failure = Some(UsageError::new(operation, problem, location).into());
             }
         });
         let node = match failure {
@@ -166,13 +166,13 @@ impl<T, D> Array<T, D> {
         dtype: DType,
         shape: &[usize],
         operation: &'static str,
-        problem: Problem,
+        problem: UsageErrorKind,
         location: &'static Location<'static>,
     ) -> Array<U, E> {
         let failure = self
             .node
             .failure()
-            .unwrap_or_else(|| Misuse::new(operation, problem, location).into());
+            .unwrap_or_else(|| UsageError::new(operation, problem, location).into());
         Array::of(
             &self.session,
             self.session.fail(dtype, shape, failure, location),
@@ -294,7 +294,7 @@ impl<T: Element, D> Array<T, D> {
     {
         let location = Location::caller();
         let Some(shape) = shape::broadcast(self.shape(), other.shape()) else {
-            let problem = Problem::Shapes {
+            let problem = UsageErrorKind::Shapes {
                 left: self.shape().into(),
                 right: other.shape().into(),
             };
@@ -354,7 +354,7 @@ impl<T, D> fmt::Debug for Array<T, D> {
     label = "a comparison with one answer",
     note = "`less`, `less_equal`, `greater`, `greater_equal`, `equal` and `not_equal` compare element by element, and give an \
             array of `bool`",
-    note = "in the place of `if`, `x.greater(0.0).if_else(yes, no)` chooses element by element; to decide once, ask for a value: \
+    note = "in the place of `if`, `x.greater(0.0).where_cond(yes, no)` chooses element by element; to decide once, ask for a value: \
             `if x.sum().item()? > 0.0`"
 )]
 pub trait ComparedAsOne {}

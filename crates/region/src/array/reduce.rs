@@ -7,7 +7,7 @@ use ndarray::{Axis, Dimension, Ix0, RemoveAxis};
 use super::Array;
 use crate::{
     element::{DType, Element, Float, Number, Scalar},
-    error::Problem,
+    error::UsageErrorKind,
     graph::{Function, NodeRef, Op, Reduction},
     shape::{self, Axes, Shape},
 };
@@ -30,7 +30,7 @@ impl<T: Element, D> Array<T, D> {
             .map(|axis| self.shape()[axis])
             .collect();
         if let Some(&axis) = axes.iter().find(|&&axis| axis >= self.ndim()) {
-            let problem = Problem::Axis {
+            let problem = UsageErrorKind::Axis {
                 axis,
                 shape: self.shape().into(),
             };
@@ -47,7 +47,7 @@ impl<T: Element, D> Array<T, D> {
             Reduction::Minimum | Reduction::Maximum | Reduction::ArgMinimum | Reduction::ArgMaximum
         );
         if needs_one && axes.iter().any(|&axis| self.shape()[axis] == 0) {
-            let problem = Problem::Empty {
+            let problem = UsageErrorKind::Empty {
                 shape: self.shape().into(),
             };
             return self.mistake(dtype, &shape, operation, problem, location);
@@ -124,12 +124,12 @@ macro_rules! reductions {
 }
 
 reductions! {
-    Number => Sum, "sum", sum, sum_axis, sum_keeping -> T;
-    Number => Product, "product", product, product_axis, product_keeping -> T;
-    Number => Minimum, "minimum (a NaN if there is one; −0 is less than +0)", min, min_axis, min_keeping -> T;
-    Number => Maximum, "maximum (a NaN if there is one; −0 is less than +0)", max, max_axis, max_keeping -> T;
-    Number => ArgMinimum, "position of the first element with the bits of the minimum, or of the first NaN,", argmin, argmin_axis, argmin_keeping -> i64;
-    Number => ArgMaximum, "position of the first element with the bits of the maximum, or of the first NaN,", argmax, argmax_axis, argmax_keeping -> i64;
+    Number => Sum, "sum", sum, sum_axis, sum_keepdims -> T;
+    Number => Product, "product", product, product_axis, product_keepdims -> T;
+    Number => Minimum, "minimum (a NaN if there is one; −0 is less than +0)", min, min_axis, min_keepdims -> T;
+    Number => Maximum, "maximum (a NaN if there is one; −0 is less than +0)", max, max_axis, max_keepdims -> T;
+    Number => ArgMinimum, "position of the first element with the bits of the minimum, or of the first NaN,", argmin, argmin_axis, argmin_keepdims -> i64;
+    Number => ArgMaximum, "position of the first element with the bits of the maximum, or of the first NaN,", argmax, argmax_axis, argmax_keepdims -> i64;
 }
 
 /// For each question about booleans likewise.
@@ -169,8 +169,8 @@ macro_rules! questions {
 }
 
 questions! {
-    Any, "one element is true", any, any_axis, any_keeping;
-    All, "every element is true", all, all_axis, all_keeping;
+    Any, "one element is true", any, any_axis, any_keepdims;
+    All, "every element is true", all, all_axis, all_keepdims;
 }
 
 impl<D: Dimension> Array<bool, D> {
@@ -208,8 +208,8 @@ impl<D: Dimension> Array<bool, D> {
     /// How many elements along these axes are true. The result has the axes with a length of 1.
     #[track_caller]
     #[must_use]
-    pub fn sum_keeping(&self, axes: &[Axis]) -> Array<i64, D> {
-        self.cast::<i64>().sum_keeping(axes)
+    pub fn sum_keepdims(&self, axes: &[Axis]) -> Array<i64, D> {
+        self.cast::<i64>().sum_keepdims(axes)
     }
 }
 
@@ -264,17 +264,17 @@ impl<T: Float, D: Dimension> Array<T, D> {
     /// [`mean`](Self::mean).
     #[track_caller]
     #[must_use]
-    pub fn mean_keeping(&self, axes: &[Axis]) -> Self {
+    pub fn mean_keepdims(&self, axes: &[Axis]) -> Self {
         let location = Location::caller();
         let numbers: Axes = axes.iter().map(|axis| axis.index()).collect();
         let sum = self.reduced(
             Reduction::Sum,
             numbers.clone(),
             DType::F64,
-            "mean_keeping",
+            "mean_keepdims",
             location,
         );
-        let sum = self.keeping(sum, &numbers, "mean_keeping", location);
+        let sum = self.keeping(sum, &numbers, "mean_keepdims", location);
         over(sum, self.along(axes) as f64).cast()
     }
 
@@ -344,7 +344,7 @@ impl<T: Float, D: Dimension> Array<T, D> {
     /// The squared deviation of each element from the mean along the axes.
     #[track_caller]
     fn deviations(&self, axes: &[Axis]) -> Self {
-        let mean = self.mean_keeping(axes);
+        let mean = self.mean_keepdims(axes);
         self.same_shape::<T>(Function::Subtract, &mean.broadcast_to(self, "var"))
             .pow2()
     }

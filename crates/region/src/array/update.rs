@@ -8,7 +8,7 @@ use ndarray::{Axis, Dimension, Ix1, Ix2, RemoveAxis, SliceArg};
 use super::{Array, Operand, views::Sliced};
 use crate::{
     element::{Element, Number, sealed::Sealed},
-    error::Problem,
+    error::UsageErrorKind,
     graph::{Function, Op},
     shape::{AxisMap, AxisSource, Shape},
 };
@@ -89,7 +89,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
 
     fn part<E>(
         &mut self,
-        sliced: Result<Sliced, Problem>,
+        sliced: Result<Sliced, UsageErrorKind>,
         rank: usize,
         operation: &'static str,
         location: &'static Location<'static>,
@@ -220,7 +220,7 @@ impl<T: Element, D: Dimension, E: Dimension> Part<'_, T, D, E> {
             return;
         }
         if crate::shape::broadcast(value.shape(), &self.shape).as_ref() != Some(&self.shape) {
-            let problem = Problem::Broadcast {
+            let problem = UsageErrorKind::Broadcast {
                 shape: value.shape().into(),
                 target: self.shape.as_slice().into(),
             };

@@ -7,7 +7,7 @@ use ndarray::{Axis, Dimension, IntoDimension, Ix1, RemoveAxis, Slice, SliceArg, 
 use super::Array;
 use crate::{
     element::Element,
-    error::Problem,
+    error::UsageErrorKind,
     graph::Op,
     shape::{self, AxisMap, AxisSource, Shape},
 };
@@ -113,7 +113,7 @@ impl<T, D> Array<T, D> {
     }
 
     /// The view of one index of an axis.
-    pub(super) fn indexed(&self, axis: Axis, index: usize) -> Result<Sliced, Problem> {
+    pub(super) fn indexed(&self, axis: Axis, index: usize) -> Result<Sliced, UsageErrorKind> {
         let Some(mut elements) = self.whole(axis) else {
             return Err(self.axis_problem(axis));
         };
@@ -142,15 +142,15 @@ impl<T, D> Array<T, D> {
         )
     }
 
-    fn axis_problem(&self, axis: Axis) -> Problem {
-        Problem::Axis {
+    fn axis_problem(&self, axis: Axis) -> UsageErrorKind {
+        UsageErrorKind::Axis {
             axis: axis.index(),
             shape: self.shape().into(),
         }
     }
 
     /// What a slice shows.
-    pub(super) fn sliced(&self, elements: &[SliceInfoElem]) -> Result<Sliced, Problem> {
+    pub(super) fn sliced(&self, elements: &[SliceInfoElem]) -> Result<Sliced, UsageErrorKind> {
         let (mut shape, mut map) = (Shape::new(), AxisMap::new());
         for element in elements {
             let axis = map.len();
@@ -158,7 +158,7 @@ impl<T, D> Array<T, D> {
                 SliceInfoElem::NewAxis => shape.push(1),
                 SliceInfoElem::Index(index) => {
                     let length = self.length_of(axis)?;
-                    let problem = || Problem::Slice {
+                    let problem = || UsageErrorKind::Slice {
                         range: index.to_string(),
                         axis,
                         length,
@@ -185,16 +185,16 @@ impl<T, D> Array<T, D> {
         }
         if map.len() != self.ndim() {
             let detail = format!("a slice of {} axes for shape {:?}", map.len(), self.shape());
-            return Err(Problem::Argument { detail });
+            return Err(UsageErrorKind::Argument { detail });
         }
         Ok(Sliced { shape, map })
     }
 
-    fn length_of(&self, axis: usize) -> Result<usize, Problem> {
+    fn length_of(&self, axis: usize) -> Result<usize, UsageErrorKind> {
         self.shape()
             .get(axis)
             .copied()
-            .ok_or_else(|| Problem::Axis {
+            .ok_or_else(|| UsageErrorKind::Axis {
                 axis,
                 shape: self.shape().into(),
             })
@@ -248,7 +248,7 @@ impl<T, D> Array<T, D> {
         operation: &'static str,
         location: &'static Location<'static>,
     ) -> Self {
-        let problem = || Problem::Permutation {
+        let problem = || UsageErrorKind::Permutation {
             axes: order.into(),
             shape: self.shape().into(),
         };
@@ -346,7 +346,7 @@ impl<T, D> Array<T, D> {
         if self.shape() == shape {
             return self.clone();
         }
-        let problem = Problem::Shapes {
+        let problem = UsageErrorKind::Shapes {
             left: self.shape().into(),
             right: shape.into(),
         };
@@ -360,7 +360,7 @@ impl<T, D> Array<T, D> {
         location: &'static Location<'static>,
     ) -> Array<T, E> {
         if shape::broadcast(self.shape(), shape).as_ref() != Some(shape) {
-            let problem = Problem::Broadcast {
+            let problem = UsageErrorKind::Broadcast {
                 shape: self.shape().into(),
                 target: shape.as_slice().into(),
             };
@@ -401,7 +401,7 @@ impl<T, D> Array<T, D> {
         location: &'static Location<'static>,
     ) -> Array<T, E> {
         if shape::elements(&shape) != Some(self.len()) {
-            let problem = Problem::Reshape {
+            let problem = UsageErrorKind::Reshape {
                 shape: self.shape().into(),
                 target: shape.as_slice().into(),
             };
@@ -466,8 +466,8 @@ fn span(
     step: isize,
     axis: usize,
     length: usize,
-) -> Result<(usize, usize), Problem> {
-    let problem = || Problem::Slice {
+) -> Result<(usize, usize), UsageErrorKind> {
+    let problem = || UsageErrorKind::Slice {
         range: format!(
             "{start}..{};{step}",
             end.map_or(String::new(), |end| end.to_string())

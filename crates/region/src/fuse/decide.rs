@@ -370,7 +370,7 @@ mod tests {
             return x;
         }
         let mask: Array<bool, Ix1> = region.array(&array![true, false]);
-        mask.if_else(choices(region, levels - 1), choices(region, levels - 1)) + x
+        mask.where_cond(choices(region, levels - 1), choices(region, levels - 1)) + x
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::{Node, NodeRef, Op, State, Storage, key::Key};
 use crate::{
     checks::{CheckResult, Checks, DeferredChecks},
     element::DType,
-    error::{Error, Misuse, Problem, Result},
+    error::{Error, Result, UsageError, UsageErrorKind},
     shape::{RANK_MAX, Shape, elements},
     streams::Streams,
 };
@@ -93,7 +93,7 @@ impl Session {
         location: &'static Location<'static>,
     ) -> NodeRef {
         if let Some(problem) = refused(dtype, &shape) {
-            let misuse = Misuse::new(operation, problem, location);
+            let misuse = UsageError::new(operation, problem, location);
             return self.fail(dtype, &shape, misuse, location);
         }
         let key = Key::new(dtype, &shape, &op);
@@ -127,7 +127,7 @@ impl Session {
         location: &'static Location<'static>,
     ) -> NodeRef {
         if let Some(problem) = refused(dtype, &shape) {
-            let misuse = Misuse::new("array", problem, location);
+            let misuse = UsageError::new("array", problem, location);
             return self.fail(dtype, &shape, misuse, location);
         }
         let stream = self.streams().any(&self.device);
@@ -199,10 +199,10 @@ impl Session {
 }
 
 /// What is wrong with the shape of an array to be, if anything is.
-fn refused(dtype: DType, shape: &[usize]) -> Option<Problem> {
+fn refused(dtype: DType, shape: &[usize]) -> Option<UsageErrorKind> {
     let lengths = || shape.into();
     if shape.len() > RANK_MAX {
-        return Some(Problem::TooManyAxes { shape: lengths() });
+        return Some(UsageErrorKind::TooManyAxes { shape: lengths() });
     }
     // Lengths of 0 do not count: ndarray limits the product of the others, too.
     let long: Shape = shape
@@ -212,7 +212,7 @@ fn refused(dtype: DType, shape: &[usize]) -> Option<Problem> {
         .collect();
     let bytes = elements(&long).and_then(|elements| elements.checked_mul(dtype.bytes()));
     let is_countable = bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok());
-    (!is_countable).then(|| Problem::TooLarge { shape: lengths() })
+    (!is_countable).then(|| UsageErrorKind::TooLarge { shape: lengths() })
 }
 
 #[cfg(test)]
@@ -222,9 +222,9 @@ mod tests {
     use super::*;
     use crate::RegionExt;
 
-    fn problem<T>(result: Result<T>) -> Problem {
+    fn problem<T>(result: Result<T>) -> UsageErrorKind {
         match result {
-            Err(Error::Misuse(misuse)) => misuse.problem().clone(),
+            Err(Error::Usage(misuse)) => misuse.problem().clone(),
             Err(error) => panic!("{error}"),
             Ok(_) => panic!("it is refused"),
         }
@@ -238,7 +238,10 @@ mod tests {
         let made = device.region(|g| g.ones::<f32, _>(IxDyn(&[2; 7])).sum());
         let inserted = device.region(|g| g.ones::<f32, _>([2; 6]).insert_axis(Axis(0)) * 2.0);
         for problem in [problem(uploaded), problem(made), problem(inserted)] {
-            assert!(matches!(problem, Problem::TooManyAxes { .. }), "{problem}");
+            assert!(
+                matches!(problem, UsageErrorKind::TooManyAxes { .. }),
+                "{problem}"
+            );
         }
         let six = device.region(|g| g.ones::<f32, _>([2; 6]).sum()).unwrap();
         assert_eq!(six.wait().unwrap()[()], 64.0);
@@ -249,10 +252,10 @@ mod tests {
         let device = Device::simulated().unwrap();
         for shape in [(usize::MAX, 2, 0), (0, usize::MAX, 1)] {
             let result = device.region(|g| g.zeros::<f32, _>(shape));
-            assert!(matches!(problem(result), Problem::TooLarge { .. }));
+            assert!(matches!(problem(result), UsageErrorKind::TooLarge { .. }));
             let reduced =
-                device.region(|g| g.zeros::<f32, _>(shape).mean_keeping(&[Axis(0), Axis(1)]));
-            assert!(matches!(problem(reduced), Problem::TooLarge { .. }));
+                device.region(|g| g.zeros::<f32, _>(shape).mean_keepdims(&[Axis(0), Axis(1)]));
+            assert!(matches!(problem(reduced), UsageErrorKind::TooLarge { .. }));
         }
     }
 
@@ -264,6 +267,6 @@ mod tests {
             assert_eq!(much.shape()[1], 2);
             much.sum()
         });
-        assert!(matches!(problem(result), Problem::TooLarge { .. }));
+        assert!(matches!(problem(result), UsageErrorKind::TooLarge { .. }));
     }
 }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Array, Region,
     element::{Element, sealed::Sealed},
-    error::{Misuse, Problem, Result},
+    error::{Result, UsageError, UsageErrorKind},
 };
 
 /// A type that may stand in the signature of a region function: the host's arrays, slices and
@@ -116,8 +116,8 @@ impl<T: Element, D: Dimension> Source<T, D> for &Array<T, D> {
             return self.within(session);
         }
         let (left, right) = session.device.told_apart(self.device());
-        let problem = Problem::OtherDevice { left, right };
-        let misuse = Misuse::new("region", problem, location);
+        let problem = UsageErrorKind::OtherDevice { left, right };
+        let misuse = UsageError::new("region", problem, location);
         Array::of(
             session,
             session.fail(<T as Sealed>::DTYPE, self.shape(), misuse, location),

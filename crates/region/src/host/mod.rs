@@ -5,8 +5,8 @@ mod input;
 mod on_device;
 mod output;
 mod pending;
-mod place;
 mod region;
+mod target;
 mod write_back;
 
 pub use input::{Input, Parameter, Source};
@@ -15,6 +15,6 @@ pub use output::{
     Arriving, DeviceValue, Elements, Keep, Kept, Output, Parcel, ScalarParcel, VecParcel,
 };
 pub use pending::Pending;
-pub use place::Place;
 pub use region::RegionExt;
+pub use target::RegionTarget;
 pub use write_back::{InputMut, WriteBack, WriteBacks};

@@ -6,7 +6,7 @@ use bytemuck::cast_slice;
 use millstream::Device;
 use ndarray::{ArrayView, Dimension};
 
-use super::{DeviceValue, Input, Pending, Place};
+use super::{DeviceValue, Input, Pending, RegionTarget};
 use crate::{Array, Region, element::Element, error::Result, shape::Shape};
 
 impl Region {
@@ -71,8 +71,8 @@ impl RegionExt for Device {
         &self,
         body: impl FnOnce(&Region) -> R,
     ) -> Result<Pending<'static, R::Host>> {
-        let region = Place::enter(&self);
+        let region = RegionTarget::enter(&self);
         let result = body(&region);
-        <&Device as Place>::leave::<R::Host>(self, region, result, Vec::new())
+        <&Device as RegionTarget>::leave::<R::Host>(self, region, result, Vec::new())
     }
 }

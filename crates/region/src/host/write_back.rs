@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Array, Region,
     element::Element,
-    error::{Misuse, Problem, Result},
+    error::{Result, UsageError, UsageErrorKind},
 };
 
 /// What a caller may pass for a parameter of type `&mut P`, for as long as the region is on its
@@ -112,12 +112,12 @@ impl<T: Element, D: Dimension> WriteBack for ToHost<'_, T, D> {
 
     fn hand_over(self: Box<Self>, region: &Region, location: &'static Location<'static>) {
         let detail = "within a region, `&mut` is of an array of that region: one of the host changes when all of it is there";
-        let problem = Problem::Argument {
+        let problem = UsageErrorKind::Argument {
             detail: detail.to_owned(),
         };
         region
             .session()
-            .note(Misuse::new("region", problem, location).into());
+            .note(UsageError::new("region", problem, location).into());
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use millstream::{
-    Buffer, Grid, Stream,
+    Buffer, LaunchConfig, Stream,
     kernel::{Argument, launch_at, load_generated},
 };
 use parking_lot::Mutex;
@@ -239,7 +239,7 @@ fn launch(
     }
     arguments.extend(table.as_ref().map(Argument::read::<u8, _>));
     let blocks = u32::try_from(threads.div_ceil(BLOCK)).unwrap_or(u32::MAX);
-    let grid = Grid::new([blocks, 1, 1], [BLOCK as u32, 1, 1]);
+    let grid = LaunchConfig::new([blocks, 1, 1], [BLOCK as u32, 1, 1]);
     // SAFETY: parameters and text come from one walk, so that they agree in number and type; the
     // kernel reads elements of its operands within their shapes, because indices are within the
     // shapes of the nodes whose views it goes through or checked against them, and writes the

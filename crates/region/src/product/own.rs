@@ -9,7 +9,7 @@ use std::panic::Location;
 
 use bytemuck::{Pod, Zeroable};
 use millstream::{
-    Buffer, Grid, Result, Stream,
+    Buffer, LaunchConfig, Result, Stream,
     kernel::{self, Argument, Param, ParamKind, Signature, Source},
 };
 
@@ -219,8 +219,8 @@ impl Launches<'_> {
 }
 
 /// A grid of this many blocks, or of as many as there can be: the blocks go on to what is left.
-fn grid(blocks: usize) -> Grid {
-    Grid::new(
+fn grid(blocks: usize) -> LaunchConfig {
+    LaunchConfig::new(
         [blocks.min(BLOCKS_MAX) as u32, 1, 1],
         [THREADS as u32, 1, 1],
     )

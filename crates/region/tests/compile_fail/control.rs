@@ -37,7 +37,7 @@ fn idioms(x: &ArrayView2<f32>, y: ArrayView1<'_, f32>, z: &mut ArrayViewMut1<f32
     let host = ndarray::Array1::<f32>::zeros(2);
     let host = host.mapv(|v| if v > 0.0 { v } else { v.max(1.0) }).mapv(f32::sqrt);
     assert_eq!(host[0], 1.0);
-    y.view().less(0.0).if_else(0.0, sums)
+    y.view().less(0.0).where_cond(0.0, sums)
 }
 
 /// Any elements, any axes.

@@ -16,7 +16,7 @@ fn closure_of_an_element(x: &Array1<f32>) -> Array1<f32> {
 
 #[region]
 fn choice_by_an_element(x: &Array1<f32>) -> Array1<f32> {
-    x.mapv(|v| if v > 0.0 { v } else { 0.0 }) //~ "write `v.greater(0.0).if_else(yes, no)`"
+    x.mapv(|v| if v > 0.0 { v } else { 0.0 }) //~ "write `v.greater(0.0).where_cond(yes, no)`"
 }
 
 #[region]
@@ -52,7 +52,7 @@ fn compared_with_the_host(x: &Array1<f32>) -> Array1<f32> {
 
 #[region]
 fn chosen_from_the_host(x: &Array1<f32>) -> Array1<f32> {
-    let _ = x.less(0.0).if_else(array![1.0_f32], array![2.0_f32]); //~ E0277 "chooses from arrays on the device"
+    let _ = x.less(0.0).where_cond(array![1.0_f32], array![2.0_f32]); //~ E0277 "chooses from arrays on the device"
     x.clone()
 }
 

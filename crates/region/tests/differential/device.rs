@@ -89,14 +89,14 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
         Step::Compare(comparison, a, b) => compare(*comparison, at(a), at(b)),
         Step::Select(which, a, b) => {
             let which = truth(at(which));
-            two!(at(a), at(b), [F32 F64 I32 I64 U8 Bool], x, y => which.if_else(x, y))
+            two!(at(a), at(b), [F32 F64 I32 I64 U8 Bool], x, y => which.where_cond(x, y))
         }
         Step::SelectValue(which, a, value, is_yes) => one!(at(a), [F32 F64 I32 I64 U8], x => {
             let (which, value) = (truth(at(which)), small(x, *value));
-            if *is_yes { which.if_else(value, x) } else { which.if_else(x, value) }
+            if *is_yes { which.where_cond(value, x) } else { which.where_cond(x, value) }
         }),
         Step::SelectValues(which, yes, no) => {
-            Dev::I32(truth(at(which)).if_else(i32::from(*yes), i32::from(*no)))
+            Dev::I32(truth(at(which)).where_cond(i32::from(*yes), i32::from(*no)))
         }
         Step::Power(a, exponent) => one!(at(a), [F32 F64 I32 I64 U8], x => x.powi(*exponent)),
         Step::Clamp(a, least, greatest) => one!(at(a), [F32 F64 I32 I64 U8], x => {
@@ -348,7 +348,7 @@ fn view<T: millstream_region::Element>(x: &Array<T, IxDyn>, view: &View) -> Arra
 fn reduced(reduce: Reduce, x: &Dev, axes: &[usize], keep: bool) -> Dev {
     if let (Reduce::Sum, Dev::Bool(x)) = (reduce, x) {
         return Dev::I64(match axes {
-            _ if keep => x.sum_keeping(&axes_of(axes)),
+            _ if keep => x.sum_keepdims(&axes_of(axes)),
             &[axis] => x.sum_axis(Axis(axis)),
             _ => x.sum().broadcast(IxDyn(&[])),
         });
@@ -357,10 +357,10 @@ fn reduced(reduce: Reduce, x: &Dev, axes: &[usize], keep: bool) -> Dev {
         return Dev::Bool(match (reduce, axes, keep) {
             (Reduce::Any, &[axis], false) => x.any_axis(Axis(axis)),
             (Reduce::Any, _, false) => x.any().broadcast(IxDyn(&[])),
-            (Reduce::Any, ..) => x.any_keeping(&axes_of(axes)),
+            (Reduce::Any, ..) => x.any_keepdims(&axes_of(axes)),
             (_, &[axis], false) => x.all_axis(Axis(axis)),
             (_, _, false) => x.all().broadcast(IxDyn(&[])),
-            _ => x.all_keeping(&axes_of(axes)),
+            _ => x.all_keepdims(&axes_of(axes)),
         });
     }
     macro_rules! by {
@@ -375,18 +375,18 @@ fn reduced(reduce: Reduce, x: &Dev, axes: &[usize], keep: bool) -> Dev {
     macro_rules! number {
         ($x:expr) => {
             match reduce {
-                Reduce::Sum => by!($x, sum, sum_axis, sum_keeping),
-                Reduce::Product => by!($x, product, product_axis, product_keeping),
-                Reduce::Minimum => by!($x, min, min_axis, min_keeping),
-                _ => by!($x, max, max_axis, max_keeping),
+                Reduce::Sum => by!($x, sum, sum_axis, sum_keepdims),
+                Reduce::Product => by!($x, product, product_axis, product_keepdims),
+                Reduce::Minimum => by!($x, min, min_axis, min_keepdims),
+                _ => by!($x, max, max_axis, max_keepdims),
             }
         };
     }
     macro_rules! place {
         ($x:expr) => {
             match reduce {
-                Reduce::ArgMinimum => by!($x, argmin, argmin_axis, argmin_keeping),
-                _ => by!($x, argmax, argmax_axis, argmax_keeping),
+                Reduce::ArgMinimum => by!($x, argmin, argmin_axis, argmin_keepdims),
+                _ => by!($x, argmax, argmax_axis, argmax_keepdims),
             }
         };
     }

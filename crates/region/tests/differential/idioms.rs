@@ -154,10 +154,10 @@ fn counted_masks_and_values_in_if_else() -> Outcome {
             let is_positive = x.greater(0.0);
             (
                 is_positive.sum(),
-                is_positive.if_else(&x, 0.0),
-                is_positive.if_else(0.0, &x),
-                is_positive.if_else(1_u8, 2),
-                is_positive.if_else(true, x.less(-2.0)),
+                is_positive.where_cond(&x, 0.0),
+                is_positive.where_cond(0.0, &x),
+                is_positive.where_cond(1_u8, 2),
+                is_positive.where_cond(true, x.less(-2.0)),
             )
         })?;
         let (count, positive, negative, numbers, truths) = found.wait()?;

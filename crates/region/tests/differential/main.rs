@@ -33,7 +33,7 @@ use std::{env, process::ExitCode};
 use libtest_mimic::{Arguments, Failed, Trial};
 use millstream_region::RegionExt;
 
-use places::{Place, place, places};
+use places::{RegionTarget, place, places};
 use program::{Program, STEP_KINDS, Size, program};
 use value::{Back, Dev, Given};
 
@@ -61,13 +61,13 @@ fn count(usual: u64) -> u64 {
 
 /// Runs a program on the device twice: with kernels that are generated, and with those that are
 /// known by then.
-fn run_twice(program: &Program, place: &Place) -> Result<(), String> {
+fn run_twice(program: &Program, place: &RegionTarget) -> Result<(), String> {
     run(program, place)?;
     run(program, place).map_err(|failure| format!("{failure}, the second time"))
 }
 
 /// Runs a program on the device, and compares what comes back.
-fn run(program: &Program, place: &Place) -> Result<(), String> {
+fn run(program: &Program, place: &RegionTarget) -> Result<(), String> {
     let device = place.open()?;
     let result = device.region(|g| {
         let mut slots: Vec<Dev> = Vec::new();

@@ -36,7 +36,7 @@ fn means_do_not_overflow() -> Outcome {
             (
                 row.mean(),
                 large.mean_axis(Axis(1)),
-                large.mean_keeping(&[Axis(1)]),
+                large.mean_keepdims(&[Axis(1)]),
                 (
                     far.var(0.0),
                     far.std(0.0),
@@ -112,7 +112,7 @@ fn short_means_are_correctly_rounded() -> Outcome {
             let x = g.array(&x);
             (
                 x.mean_axis(Axis(1)),
-                x.mean_keeping(&[Axis(1)]),
+                x.mean_keepdims(&[Axis(1)]),
                 x.t().mean_axis(Axis(0)),
             )
         })?;

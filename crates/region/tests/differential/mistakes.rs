@@ -3,7 +3,8 @@
 
 use millstream::Device;
 use millstream_region::{
-    Array, Error, Misuse, OnDevice, Problem, Region, RegionExt, Result, concatenate, region, stack,
+    Array, Error, OnDevice, Region, RegionExt, Result, UsageError, UsageErrorKind, concatenate,
+    region, stack,
 };
 use ndarray::{Array1, Array2, Axis, Ix1, Ix2, IxDyn, Slice, array, s};
 
@@ -72,12 +73,12 @@ const MISTAKES: &[Mistake] = &[
     ("assign", |g, mut x| { x.row_mut(0).assign(&g.ones::<f32, _>(3)); x.into_dyn() }),
     ("add", |g, x| (x + g.ones::<f32, _>(3)).into_dyn()),
     ("add_assign", |g, mut x| { x += g.ones::<f32, _>(3); x.into_dyn() }),
-    ("if_else", |g, x| x.less(0.0).if_else(g.ones::<f32, _>(3), 1.0).into_dyn()),
+    ("where_cond", |g, x| x.less(0.0).where_cond(g.ones::<f32, _>(3), 1.0).into_dyn()),
     ("clamp", |_, x| x.clamp(1.0, f32::NAN).into_dyn()),
     ("sum_axis", |_, x| x.sum_axis(Axis(2)).into_dyn()),
     ("mean_axis", |_, x| x.mean_axis(Axis(2)).into_dyn()),
-    ("mean_keeping", |_, x| x.mean_keeping(&[Axis(0), Axis(5)]).into_dyn()),
-    ("mean_keeping", |_, x| x.var_axis(Axis(2), 0.0).into_dyn()),
+    ("mean_keepdims", |_, x| x.mean_keepdims(&[Axis(0), Axis(5)]).into_dyn()),
+    ("mean_keepdims", |_, x| x.var_axis(Axis(2), 0.0).into_dyn()),
     ("min", |_, x| x.slice(s![..0, ..]).min().into_dyn()),
     ("argmax_axis", |_, x| x.slice(s![..0, ..]).argmax_axis(Axis(0)).cast().into_dyn()),
     ("cumsum", |_, x| x.cumsum(Axis(usize::MAX)).into_dyn()),
@@ -96,9 +97,9 @@ const MISTAKES: &[Mistake] = &[
     ("from_elem", |g, _| g.ones::<f32, _>((usize::MAX, 2, 0)).into_dyn()),
 ];
 
-fn misuse<T>(result: Result<T>) -> Misuse {
+fn misuse<T>(result: Result<T>) -> UsageError {
     match result {
-        Err(Error::Misuse(misuse)) => misuse,
+        Err(Error::Usage(misuse)) => misuse,
         Err(other) => panic!("another error: {other}"),
         Ok(_) => panic!("a mistake"),
     }
@@ -153,7 +154,7 @@ fn a_mut_of_another_shape_names_the_call() -> Outcome {
             (misuse_of_view, line_of_view, 1, 2),
             (misuse_of_pair, line_of_pair, 4, 2),
         ] {
-            let problem = Problem::Shapes {
+            let problem = UsageErrorKind::Shapes {
                 left: [left][..].into(),
                 right: [right][..].into(),
             };
@@ -175,7 +176,7 @@ fn nothing_to_join_is_an_error() -> Outcome {
         concatenate(Axis(0), &none).map(drop),
         stack(Axis(0), &none).map(drop),
     ] {
-        assert_eq!(*misuse(result).problem(), Problem::NoArrays);
+        assert_eq!(*misuse(result).problem(), UsageErrorKind::NoArrays);
     }
     let device = places()[0].open()?;
     let joined = device.region(|g| {

@@ -109,7 +109,7 @@ fn variances_and_means() -> Outcome {
                 x.std(0.0),
                 x.var_axis(Axis(0), 0.0),
                 x.std_axis(Axis(1), 1.0),
-                x.mean_keeping(&[Axis(1)]),
+                x.mean_keepdims(&[Axis(1)]),
             )
         })?;
         let (mean, var, std, columns, rows, kept) = found.wait()?;

@@ -1,7 +1,7 @@
 //! Kernels with more values than a launch has room for as parameters: they come from a table in
 //! device memory.
 
-use millstream_region::{Array, Error, Problem, RegionExt};
+use millstream_region::{Array, Error, RegionExt, UsageErrorKind};
 use ndarray::{Array6, ArrayView, Axis, Ix6, SliceInfo, SliceInfoElem, s};
 
 use crate::{Outcome, places::everywhere};
@@ -94,8 +94,11 @@ fn wrong_indices_are_found_with_a_table_too() -> Outcome {
             let found = device
                 .region(|g| on_device(&g.array(&host), 1.0).select(Axis(0), &g.array(&indices)))?;
             match found.wait() {
-                Err(Error::Misuse(misuse)) if is_wrong => {
-                    assert_eq!(*misuse.problem(), Problem::Index { axis: 0, length: 3 });
+                Err(Error::Usage(misuse)) if is_wrong => {
+                    assert_eq!(
+                        *misuse.problem(),
+                        UsageErrorKind::Index { axis: 0, length: 3 }
+                    );
                 }
                 Ok(found) if !is_wrong => {
                     let chosen = indices.mapv(|index| index as usize).to_vec();

@@ -11,17 +11,17 @@ use millstream::{
 use crate::Outcome;
 
 /// One device to run a program on.
-pub(crate) struct Place {
+pub(crate) struct RegionTarget {
     pub(crate) name: String,
     /// The simulated GPU; none stands for the GPU that the environment names.
     gpu: Option<Gpu>,
 }
 
-impl Place {
+impl RegionTarget {
     /// The device.
     pub(crate) fn open(&self) -> Result<Device, String> {
         let device = match &self.gpu {
-            Some(gpu) => Device::of(gpu, 0),
+            Some(gpu) => Device::open_simulated(gpu, 0),
             None => Device::open(Select::Auto),
         };
         device.map_err(|error| error.to_string())
@@ -46,7 +46,7 @@ impl Place {
 const WITHIN_KERNELS: u64 = 8;
 
 /// The place for a program with this seed.
-pub(crate) fn place(seed: u64) -> Place {
+pub(crate) fn place(seed: u64) -> RegionTarget {
     let schedule = match seed % 4 {
         0 => Schedule::Timed,
         1 => Schedule::Eager,
@@ -57,7 +57,7 @@ pub(crate) fn place(seed: u64) -> Place {
 }
 
 /// A place of each kind.
-pub(crate) fn places() -> Vec<Place> {
+pub(crate) fn places() -> Vec<RegionTarget> {
     let schedules = [
         Schedule::Timed,
         Schedule::Eager,
@@ -80,9 +80,9 @@ pub(crate) fn everywhere(test: impl Fn(&Device) -> Outcome) -> Outcome {
     Ok(())
 }
 
-fn simulated(schedule: Schedule, within_kernels: bool) -> Place {
+fn simulated(schedule: Schedule, within_kernels: bool) -> RegionTarget {
     if env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda")) {
-        return Place {
+        return RegionTarget {
             name: String::from("the GPU"),
             gpu: None,
         };
@@ -90,7 +90,7 @@ fn simulated(schedule: Schedule, within_kernels: bool) -> Place {
     let config = SimConfig::new()
         .schedule(schedule)
         .kernel_race_check(within_kernels);
-    Place {
+    RegionTarget {
         name: format!("{schedule:?}, race check within kernels: {within_kernels}"),
         gpu: Some(Gpu::new(config)),
     }

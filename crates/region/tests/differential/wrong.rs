@@ -1,7 +1,7 @@
 //! Indices that are none: whoever waits is told which line asked for them, and nothing outside the
 //! operands is touched.
 
-use millstream_region::{Array, Error, Problem, Region, RegionExt};
+use millstream_region::{Array, Error, Region, RegionExt, UsageErrorKind};
 use ndarray::{Axis, Ix1, array};
 
 use crate::{
@@ -29,7 +29,7 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// What was calculated from them in one place and is used in another.
 fn indices_that_are_none_are_remembered() -> Outcome {
-    let is_wrong = |error: Option<Error>| matches!(error, Some(Error::Misuse(_)));
+    let is_wrong = |error: Option<Error>| matches!(error, Some(Error::Usage(_)));
     everywhere(|device| {
         let x = Array::from_host(device, &array![1.0_f32, 2.0])?;
         let y = Array::from_host(device, &array![5.0_f32])?;
@@ -78,8 +78,8 @@ fn indices_that_are_none() -> Outcome {
                 let index = array![0, wrong, 1];
                 let pending = device.region(|g| body(g, &g.array(&x), &g.array(&index)))?;
                 match pending.wait() {
-                    Err(Error::Misuse(misuse)) => {
-                        let problem = Problem::Index { axis: 0, length: 4 };
+                    Err(Error::Usage(misuse)) => {
+                        let problem = UsageErrorKind::Index { axis: 0, length: 4 };
                         assert_eq!(*misuse.problem(), problem, "{misuse}");
                         assert_eq!(misuse.location().line(), line, "{misuse}");
                     }
@@ -97,7 +97,7 @@ fn indices_of_the_host_that_are_none() -> Outcome {
     let device = places()[0].open()?;
     let x = array![1.0_f32, 2.0];
     let result = device.region(|g| g.array(&x).select(Axis(0), &[0, 2]));
-    assert!(matches!(result, Err(Error::Misuse(_))), "{result:?}");
+    assert!(matches!(result, Err(Error::Usage(_))), "{result:?}");
     Ok(())
 }
 
@@ -107,7 +107,7 @@ fn an_axis_without_elements_has_no_index() -> Outcome {
         let (x, index) = (g.zeros::<f32, _>((0, 3)), g.zeros::<i64, _>(2));
         x.select(Axis(0), &index)
     });
-    assert!(matches!(result, Err(Error::Misuse(_))), "{result:?}");
+    assert!(matches!(result, Err(Error::Usage(_))), "{result:?}");
     let result = device.region(|g| {
         let (x, index) = (g.zeros::<f32, _>((3, 0)), g.zeros::<i64, _>(2));
         x.select(Axis(0), &index)

@@ -7,7 +7,7 @@ use std::{fmt::Write, panic::Location};
 
 use bytemuck::Pod;
 use millstream::{
-    Device, Grid, Select, Stream,
+    Device, LaunchConfig, Select, Stream,
     kernel::{Argument, launch_at, load_generated},
 };
 use millstream_region::maths;
@@ -66,7 +66,7 @@ fn run<R: Pod>(function: &'static str, columns: &[Column<'_>]) -> Vec<R> {
         launch_at(
             &kernel,
             &stream,
-            Grid::linear(count),
+            LaunchConfig::linear(count),
             &arguments,
             Location::caller(),
         )

@@ -22,7 +22,7 @@ fn device() -> Result<(Device, Option<Gpu>), Failed> {
         return Ok((Device::open(Select::Auto)?, None));
     }
     let gpu = Gpu::new(SimConfig::default());
-    Ok((Device::of(&gpu, 0)?, Some(gpu)))
+    Ok((Device::open_simulated(&gpu, 0)?, Some(gpu)))
 }
 
 /// Runs `body` on a device, whose race checker then has nothing to say.
@@ -328,7 +328,7 @@ pub(crate) fn wrong_operands_are_refused() -> Outcome {
             &mut out,
         );
         assert!(
-            matches!(refused, Err(millstream::Error::Misuse(_))),
+            matches!(refused, Err(millstream::Error::Usage(_))),
             "{refused:?}"
         );
         Ok(())

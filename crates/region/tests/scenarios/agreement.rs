@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use millstream::{Kind, TimedOperation};
+use millstream::{OperationKind, TimedOperation};
 use millstream_region::{Array, Region, Result, region};
 use ndarray::{Array1, Array2, Axis, Ix2};
 
@@ -98,7 +98,7 @@ fn c10_two_regions_at_once_overlap() {
             Ok(operations)
         };
         let mut kernels = run().unwrap();
-        kernels.retain(|operation| operation.kind == Kind::Kernel);
+        kernels.retain(|operation| operation.kind == OperationKind::Kernel);
         let streams: BTreeSet<u64> = kernels.iter().map(|kernel| kernel.stream).collect();
         assert!(streams.len() >= 2, "each region has streams of its own");
         let first = kernels.first().expect("there are products").stream;

@@ -12,11 +12,11 @@ use std::{
 };
 
 use millstream::{
-    Device, Memory,
+    Device, MemoryStats,
     driver::{DeviceOrdinal, ResultCode},
     sim::{Fault, Schedule},
 };
-use millstream_region::{Error, Pending, Problem, Region, Result, region};
+use millstream_region::{Error, Pending, Region, Result, UsageErrorKind, region};
 use ndarray::{Array1, array};
 
 use crate::{
@@ -38,10 +38,10 @@ fn ramp() -> Array1<f32> {
 
 /// All memory of the regions since is given back: at once, or when the reactor has let go of it.
 #[track_caller]
-fn assert_given_back(rig: &Rig, before: &Memory) {
+fn assert_given_back(rig: &Rig, before: &MemoryStats) {
     let dropped = Instant::now();
     loop {
-        let now = rig.device.memory().expect("the device is not lost");
+        let now = rig.device.memory_stats().expect("the device is not lost");
         if (now.allocations, now.allocated_bytes) == (before.allocations, before.allocated_bytes) {
             return;
         }
@@ -60,7 +60,7 @@ fn halve(x: &mut Array1<f32>, sum: &mut Vec<f32>) -> f32 {
 
 /// The device works, and gives everything back.
 #[track_caller]
-fn assert_works(rig: &Rig, before: &Memory) {
+fn assert_works(rig: &Rig, before: &MemoryStats) {
     let (mut x, mut sum) = (ramp(), vec![0.0]);
     let most = halve(&rig.device, &mut x, &mut sum)
         .expect("it works")
@@ -82,14 +82,14 @@ fn mistaken(x: &mut Array1<f32>, y: &Array1<f32>) -> f32 {
 #[test]
 fn c07_a_mistake_in_the_middle_changes_nothing() {
     scenario(|rig| {
-        let before = rig.device.memory()?;
+        let before = rig.device.memory_stats()?;
         let (mut x, y) = (ramp(), array![1.0, 2.0]);
         let line = line!() + 1;
-        let Err(Error::Misuse(misuse)) = mistaken(&rig.device, &mut x, &y).map(drop) else {
+        let Err(Error::Usage(misuse)) = mistaken(&rig.device, &mut x, &y).map(drop) else {
             panic!("the shapes do not fit together");
         };
         assert!(
-            matches!(misuse.problem(), Problem::Shapes { .. }),
+            matches!(misuse.problem(), UsageErrorKind::Shapes { .. }),
             "{misuse}"
         );
         assert!(
@@ -122,7 +122,7 @@ fn passes_on(g: &Region, x: &Array1<f32>) -> Result<f32> {
 #[test]
 fn c07_an_error_of_the_body_changes_nothing() {
     scenario(|rig| {
-        let before = rig.device.memory()?;
+        let before = rig.device.memory_stats()?;
         let mut x = ramp();
         for result in [
             gives_up(&rig.device, &mut x).map(drop),
@@ -154,7 +154,7 @@ fn panics(x: &mut Array1<f32>, y: &Array1<f32>) -> f32 {
 #[test]
 fn c07_a_panic_in_the_body_changes_nothing() {
     scenario(|rig| {
-        let before = rig.device.memory()?;
+        let before = rig.device.memory_stats()?;
         let (mut x, y) = (ramp(), ramp());
         let caught = catch_unwind(AssertUnwindSafe(|| {
             panics(&rig.device, &mut x, &y).map(drop)
@@ -173,7 +173,7 @@ fn c07_a_panic_in_the_body_changes_nothing() {
 #[test]
 fn c07_a_result_that_nobody_waits_for_changes_nothing() {
     scenario(|rig| {
-        let before = rig.device.memory()?;
+        let before = rig.device.memory_stats()?;
         let (mut x, mut sum) = (ramp(), vec![0.0]);
         drop(halve(&rig.device, &mut x, &mut sum)?);
         assert_eq!((&x, &sum), (&ramp(), &vec![0.0]));
@@ -205,7 +205,7 @@ fn c07_a_result_that_is_forgotten_changes_nothing() {
         // The host's own again, whatever the device is about.
         x[0] = 7.0;
         sum.push(8.0);
-        let before = rig.device.memory()?;
+        let before = rig.device.memory_stats()?;
         assert_works(rig, &before);
         assert_eq!((x[0], x[1], &sum[..]), (7.0, 1.0, &[0.0, 8.0][..]));
         Ok(())
@@ -215,7 +215,7 @@ fn c07_a_result_that_is_forgotten_changes_nothing() {
 #[test]
 fn c07_without_room_nothing_changes() {
     scenario(|rig| {
-        let before = rig.device.memory()?;
+        let before = rig.device.memory_stats()?;
         let (mut x, mut sum) = (ramp(), vec![0.0]);
         let mut refused = 0;
         // A little more each time, until there is enough.

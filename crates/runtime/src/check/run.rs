@@ -109,7 +109,7 @@ impl<'a> Run<'a> {
     fn play(&self, gpu: &Gpu, ended: impl FnOnce()) -> (End, Closed) {
         let reactor = LocalReactor::new();
         let devices: Result<Vec<Device>, _> = (0..self.check.devices as i32)
-            .map(|ordinal| Device::of(gpu, ordinal))
+            .map(|ordinal| Device::open_simulated(gpu, ordinal))
             .collect();
         let problem = match &devices {
             Err(error) => Some(format!("the device does not open: {error}")),

@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::DeviceState;
-use crate::{Misuse, Problem, Result};
+use crate::{Result, UsageError, UsageErrorKind};
 
 /// Set once the device is lost.
 const LOST: u32 = 1 << 31;
@@ -78,7 +78,7 @@ impl DeviceState {
             return Err(loss.error());
         }
         if FOREIGN_CALLS.get() > 0 {
-            return Err(Misuse::new("foreign call", Problem::InForeignCall).into());
+            return Err(UsageError::new("foreign call", UsageErrorKind::InForeignCall).into());
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ use super::DeviceState;
 /// use millstream::{Device, Select};
 ///
 /// let device = Device::open(Select::Auto)?; // a GPU if there is one, else a simulated one
-/// println!("{device}: {}", device.note());
+/// println!("{device}: {}", device.selection_reason());
 /// # Ok::<(), millstream::Error>(())
 /// ```
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 
 use millstream_driver::{DeviceAttribute, DeviceOrdinal, Driver, DriverError, LaunchDims};
 
-use crate::Problem;
+use crate::UsageErrorKind;
 
 /// The device's limits, read once.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +69,7 @@ impl Limits {
     /// What is wrong with a launch of this shape, if anything is. `threads_max` is what a block of
     /// the kernel may have. Shared memory is not looked at.
     #[inline]
-    pub(crate) fn check(&self, dims: &LaunchDims, threads_max: u32) -> Option<Problem> {
+    pub(crate) fn check(&self, dims: &LaunchDims, threads_max: u32) -> Option<UsageErrorKind> {
         if let Some(axis) = first_outside(&dims.grid, &self.grid) {
             return Some(outside("grid", axis, &dims.grid, &self.grid));
         }
@@ -94,14 +94,14 @@ fn first_outside(asked: &[u32; 3], limits: &[u32; 3]) -> Option<usize> {
 }
 
 #[cold]
-fn outside(what: &str, axis: usize, asked: &[u32; 3], limits: &[u32; 3]) -> Problem {
+fn outside(what: &str, axis: usize, asked: &[u32; 3], limits: &[u32; 3]) -> UsageErrorKind {
     let (name, asked, limit) = (["x", "y", "z"][axis], asked[axis], limits[axis]);
     let detail = format!("{what}.{name} is {asked}; it must be 1 to {limit}");
-    Problem::Grid { detail }
+    UsageErrorKind::LaunchConfig { detail }
 }
 
 #[cold]
-fn too_many_threads(threads: u64, limit: u32) -> Problem {
+fn too_many_threads(threads: u64, limit: u32) -> UsageErrorKind {
     let detail = format!("a block of {threads} threads; this kernel takes at most {limit} here");
-    Problem::Grid { detail }
+    UsageErrorKind::LaunchConfig { detail }
 }

@@ -11,7 +11,7 @@ use millstream_driver::{DeviceOrdinal, DriverError};
 use super::StreamState;
 use crate::{
     Error,
-    error::{Kind, Suspect},
+    error::{OperationKind, Suspect},
     tracker::{Sequence, Ticket},
 };
 
@@ -72,7 +72,7 @@ impl Recent {
     pub(crate) fn note(
         &mut self,
         ticket: Ticket,
-        kind: Kind,
+        kind: OperationKind,
         label: &'static str,
         location: &'static Location<'static>,
     ) {
@@ -82,7 +82,7 @@ impl Recent {
             ticket: ticket.sequence,
         };
         match kind {
-            Kind::Kernel => self.kernels.push(operation),
+            OperationKind::Kernel => self.kernels.push(operation),
             _ => self.others.push(operation),
         }
     }
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::tracker::StreamId;
 
-    fn stream(operations: &[(Kind, &'static str)], done: u64) -> Arc<StreamState> {
+    fn stream(operations: &[(OperationKind, &'static str)], done: u64) -> Arc<StreamState> {
         let stream = StreamState::new(StreamId::of(1), StreamHandle::from_raw(16), 0);
         for (sequence, &(kind, label)) in (1..).zip(operations) {
             stream.shared.lock().recent.note(
@@ -173,23 +173,26 @@ mod tests {
     fn kernels_that_are_not_done_are_suspects_before_all_else() {
         let first = stream(
             &[
-                (Kind::Kernel, "a"),
-                (Kind::Fill, "b"),
-                (Kind::Kernel, "c"),
-                (Kind::Kernel, "d"),
+                (OperationKind::Kernel, "a"),
+                (OperationKind::Fill, "b"),
+                (OperationKind::Kernel, "c"),
+                (OperationKind::Kernel, "d"),
             ],
             1,
         );
-        let second = stream(&[(Kind::Fill, "e"), (Kind::Kernel, "f")], 2);
-        let third = stream(&[(Kind::Fill, "g")], 0);
+        let second = stream(
+            &[(OperationKind::Fill, "e"), (OperationKind::Kernel, "f")],
+            2,
+        );
+        let third = stream(&[(OperationKind::Fill, "g")], 0);
         assert_eq!(suspects(&[first, second, Arc::clone(&third)]), ["c"]);
-        let done = stream(&[(Kind::Kernel, "h")], 1);
+        let done = stream(&[(OperationKind::Kernel, "h")], 1);
         assert_eq!(suspects(&[done, third]), ["g"]);
     }
 
     #[test]
     fn few_operations_are_remembered() {
-        let many = stream(&[(Kind::Kernel, "k"); 1000], 0);
+        let many = stream(&[(OperationKind::Kernel, "k"); 1000], 0);
         let kernels = &many.shared.lock().recent.kernels;
         let first = kernels
             .first_behind(Sequence::START)

@@ -15,12 +15,12 @@ use millstream_driver::EventHandle;
 use parking_lot::Mutex;
 
 use super::{DeviceState, StreamState};
-use crate::{error::Kind, tracker::Ticket};
+use crate::{error::OperationKind, tracker::Ticket};
 
 /// An operation as a recorder notes it down.
 #[derive(Clone, Debug)]
 pub(crate) struct Note {
-    pub(crate) kind: Kind,
+    pub(crate) kind: OperationKind,
     pub(crate) label: &'static str,
     pub(crate) location: &'static Location<'static>,
     pub(crate) bytes: u64,

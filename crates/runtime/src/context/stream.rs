@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use millstream_driver::StreamHandle;
 
 use super::{Device, DeviceState, StreamState};
-use crate::{Misuse, Problem, Result};
+use crate::{Result, UsageError, UsageErrorKind};
 
 /// A queue of work for a device.
 ///
@@ -109,7 +109,7 @@ impl Stream {
         operation: &'static str,
         operand: usize,
         device: &Arc<DeviceState>,
-    ) -> Result<(), Misuse> {
+    ) -> Result<(), UsageError> {
         if Arc::ptr_eq(device, self.device_state()) {
             return Ok(());
         }
@@ -122,11 +122,11 @@ impl Stream {
         operation: &'static str,
         operand: usize,
         device: &DeviceState,
-    ) -> Misuse {
+    ) -> UsageError {
         let (operand_device, stream_device) = device.told_apart(self.device_state());
-        Misuse::new(
+        UsageError::new(
             operation,
-            Problem::OtherDevice {
+            UsageErrorKind::OtherDevice {
                 operand,
                 name: None,
                 operand_device,

@@ -14,7 +14,7 @@ use crate::{
         Behind, DeviceState, Operation, PooledEvent, StreamState, ToDevice, ToHost,
         depend_on_device, keep_until_done, mark, point_behind, submit, wait_for_mark,
     },
-    error::Kind,
+    error::OperationKind,
     memory::Span,
     tracker::{AccessKind, Clock, Sequence},
 };
@@ -192,7 +192,12 @@ fn copy_piece(
         source: from.pointer(),
         bytes,
     };
-    let reading = leg_operation(Kind::DeviceToHost, from, AccessKind::Read, location);
+    let reading = leg_operation(
+        OperationKind::DeviceToHost,
+        from,
+        AccessKind::Read,
+        location,
+    );
     // SAFETY: the span lies within its allocation, and the block is as large. It is kept until both
     // operations are done.
     let (sequence, ()) = unsafe { submit(&source.device, &source.stream, reading, read) }?;
@@ -208,7 +213,7 @@ fn copy_piece(
             bytes,
         },
     };
-    let writing = leg_operation(Kind::HostToDevice, to, AccessKind::Write, location);
+    let writing = leg_operation(OperationKind::HostToDevice, to, AccessKind::Write, location);
     // SAFETY: as above. The event is not recorded anew while it is held here.
     let (sequence, ()) = unsafe { submit(&target.device, &target.stream, writing, write) }?;
     block.arrive(target, sequence);
@@ -216,7 +221,7 @@ fn copy_piece(
 }
 
 fn leg_operation<'a>(
-    kind: Kind,
+    kind: OperationKind,
     span: &Span<'a>,
     access: AccessKind,
     location: &'static Location<'static>,

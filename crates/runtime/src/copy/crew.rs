@@ -28,7 +28,7 @@ use millstream_driver::PerProcess;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::plain::copy_bytes;
-use crate::{disposal::log, memory::Tuning, sync::IdleCondvar};
+use crate::{disposal::log, memory::StagingOptions, sync::IdleCondvar};
 
 /// More threads than this are never started, whatever is asked for.
 const CREW_MAX: usize = 64;
@@ -241,7 +241,7 @@ pub(super) struct Transfer {
 
 impl Transfer {
     /// A transfer without copies. It costs nothing before it has some.
-    pub(super) fn new(tuning: &Tuning, past_caches: bool) -> Self {
+    pub(super) fn new(tuning: &StagingOptions, past_caches: bool) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -392,12 +392,12 @@ mod tests {
 
     use super::*;
 
-    fn tuning(threads: usize) -> Tuning {
-        Tuning {
+    fn tuning(threads: usize) -> StagingOptions {
+        StagingOptions {
             part_bytes: 100,
             alone_bytes: 0,
             threads,
-            ..Tuning::default()
+            ..StagingOptions::default()
         }
     }
 

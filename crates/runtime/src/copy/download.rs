@@ -10,7 +10,7 @@ use super::{Landing, staged::Staged};
 use crate::{
     Pending, ReadOperand, Rejected, Result, Stream,
     context::{Awaited, Operation, ToHost, point_behind, submit},
-    error::Kind,
+    error::OperationKind,
     future::Value,
     memory::Span,
     tracker::{AccessKind, Sequence},
@@ -222,7 +222,7 @@ impl Stream {
             };
             let is_last = at + bytes == span.bytes.len();
             let operation = Operation {
-                kind: Kind::DeviceToHost,
+                kind: OperationKind::DeviceToHost,
                 label: "download",
                 location,
                 bytes: bytes as u64,

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::{OwnedSource, crew::Transfer};
 use crate::{
     disposal::dispose,
-    memory::{Touch, Tuning},
+    memory::{StagingOptions, Touch},
 };
 
 /// The elements of a source, wherever it is kept.
@@ -114,7 +114,7 @@ pub(super) struct Upload<T: Pod, S: OwnedSource<T>> {
 impl<T: Pod, S: OwnedSource<T>> Upload<T, S> {
     pub(super) fn new(
         source: S,
-        tuning: &Tuning,
+        tuning: &StagingOptions,
         driver: &Arc<dyn Driver>,
         location: &'static Location<'static>,
     ) -> Self {
@@ -188,9 +188,9 @@ mod tests {
     fn nobody_waits_for_pieces_of_a_source_that_was_taken_back() {
         const PIECE: usize = 16;
         let driver = Gpu::new(SimConfig::new()).driver();
-        let tuning = Tuning {
+        let tuning = StagingOptions {
             piece_bytes: PIECE,
-            ..Tuning::default()
+            ..StagingOptions::default()
         };
         let source = vec![7_u8; 3 * PIECE];
         let upload = Upload::new(source, &tuning, &driver, Location::caller());
@@ -233,7 +233,12 @@ mod tests {
         let driver = Gpu::new(SimConfig::new()).driver();
         let (tell, told) = mpsc::channel();
         let source = bytes::Bytes::from_owner(Owner(tell));
-        let upload = Upload::new(source, &Tuning::default(), &driver, Location::caller());
+        let upload = Upload::new(
+            source,
+            &StagingOptions::default(),
+            &driver,
+            Location::caller(),
+        );
         let in_host_function = Arc::downgrade(&upload.feed).upgrade();
         drop(upload);
         let name = told.recv_timeout(Duration::from_secs(20));

@@ -10,7 +10,7 @@ use millstream_driver::{DevicePtr, FillPattern};
 use crate::{
     Buffer, Result, Stream, WriteOperand,
     context::{Command, Fill, Operation, Repeat, submit},
-    error::Kind,
+    error::OperationKind,
     memory::Span,
     tracker::AccessKind,
 };
@@ -128,7 +128,7 @@ impl Stream {
         command: impl Command<Output = ()>,
     ) -> Result<()> {
         let operation = Operation {
-            kind: Kind::Fill,
+            kind: OperationKind::Fill,
             label: "fill",
             location,
             bytes: target.bytes.len() as u64,

@@ -24,9 +24,9 @@ pub(crate) use landing::Landing;
 pub use owned::OwnedSource;
 
 use crate::{
-    CopySource, CopyTarget, Misuse, Problem, Result, Stream,
+    CopySource, CopyTarget, Result, Stream, UsageError, UsageErrorKind,
     context::{Awaited, Command, DeviceState, Operation, ToDevice, ToHost, WithinDevice, submit},
-    error::Kind,
+    error::OperationKind,
     memory::{AnyPlace, PinnedPlace, Span},
     tracker::{AccessKind, Accesses},
 };
@@ -44,7 +44,7 @@ impl Stream {
     /// use millstream::{Device, sim::{Gpu, SimConfig}};
     ///
     /// let gpu = Gpu::new(SimConfig::new().devices(2));
-    /// let (one, other) = (Device::of(&gpu, 0)?.stream()?, Device::of(&gpu, 1)?.stream()?);
+    /// let (one, other) = (Device::open_simulated(&gpu, 0)?.stream()?, Device::open_simulated(&gpu, 1)?.stream()?);
     /// let source = one.upload(&[1_u32, 2, 3])?;
     /// let mut target = other.zeros::<u32>(3)?;
     /// other.copy(&source, &mut target)?;
@@ -77,7 +77,7 @@ impl Stream {
             (AnyPlace::Device(from), AnyPlace::Device(to)) => {
                 let (from, to) = (from.0, to.0);
                 if from.overlaps(&to) {
-                    return Err(Misuse::new("copy", Problem::SOURCE_AND_TARGET).into());
+                    return Err(UsageError::new("copy", UsageErrorKind::SOURCE_AND_TARGET).into());
                 }
                 let bytes = from.bytes.len();
                 let command = WithinDevice {
@@ -87,7 +87,7 @@ impl Stream {
                 };
                 let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
                 self.submit_copy(
-                    Kind::DeviceToDevice,
+                    OperationKind::DeviceToDevice,
                     bytes,
                     accesses,
                     None,
@@ -105,7 +105,7 @@ impl Stream {
                 };
                 let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
                 self.submit_copy(
-                    Kind::HostToDevice,
+                    OperationKind::HostToDevice,
                     bytes,
                     accesses,
                     Some(&from),
@@ -123,7 +123,7 @@ impl Stream {
                 };
                 let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
                 self.submit_copy(
-                    Kind::DeviceToHost,
+                    OperationKind::DeviceToHost,
                     bytes,
                     accesses,
                     Some(&to),
@@ -132,14 +132,14 @@ impl Stream {
                 )
             }
             (AnyPlace::Pinned(_), AnyPlace::Pinned(_)) => {
-                Err(Misuse::new("copy", Problem::BothOnHost).into())
+                Err(UsageError::new("copy", UsageErrorKind::BothOnHost).into())
             }
         }
     }
 
     fn submit_copy(
         &self,
-        kind: Kind,
+        kind: OperationKind,
         bytes: usize,
         accesses: Accesses<'_>,
         pinned: Option<&PinnedPlace<'_>>,
@@ -184,13 +184,13 @@ pub(crate) fn same_length(
     operation: &'static str,
     source_len: usize,
     target_len: usize,
-) -> Result<(), Misuse> {
+) -> Result<(), UsageError> {
     if source_len == target_len {
         return Ok(());
     }
-    Err(Misuse::new(
+    Err(UsageError::new(
         operation,
-        Problem::Length {
+        UsageErrorKind::Length {
             source_len,
             target_len,
         },

@@ -36,7 +36,7 @@ use super::{
 use crate::{
     Buffer, Device, Pending, Rejected, Result, Stream, WriteOperand,
     context::{Awaited, DeviceState, Operation, StagedUpload, keep_until_done, submit},
-    error::Kind,
+    error::OperationKind,
     future::wait_for_ticket,
     memory::Span,
     tracker::{AccessKind, Ticket},
@@ -310,7 +310,7 @@ impl Stream {
             capture,
         };
         let operation = Operation {
-            kind: Kind::HostToDevice,
+            kind: OperationKind::HostToDevice,
             label: "upload",
             location,
             bytes: bytes as u64,

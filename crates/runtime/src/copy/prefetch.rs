@@ -8,9 +8,9 @@ use bytemuck::Pod;
 use millstream_driver::ManagedLocation;
 
 use crate::{
-    Misuse, Problem, ReadOperand, Result, Stream,
+    ReadOperand, Result, Stream, UsageError, UsageErrorKind,
     context::{Operation, Prefetch, submit},
-    error::Kind,
+    error::OperationKind,
     tracker::AccessKind,
 };
 
@@ -37,7 +37,12 @@ impl Stream {
     #[track_caller]
     pub fn prefetch<T: Pod>(&self, array: impl ReadOperand<T>) -> Result<()> {
         let location = ManagedLocation::Device(self.device_state().ordinal);
-        self.submit_prefetch(&array, Kind::HostToDevice, location, Location::caller())
+        self.submit_prefetch(
+            &array,
+            OperationKind::HostToDevice,
+            location,
+            Location::caller(),
+        )
     }
 
     /// Moves a [`Managed`](crate::Managed) array, or a part of it, to the host, behind the
@@ -50,7 +55,7 @@ impl Stream {
     pub fn prefetch_to_host<T: Pod>(&self, array: impl ReadOperand<T>) -> Result<()> {
         self.submit_prefetch(
             &array,
-            Kind::DeviceToHost,
+            OperationKind::DeviceToHost,
             ManagedLocation::Host,
             Location::caller(),
         )
@@ -59,7 +64,7 @@ impl Stream {
     fn submit_prefetch<T: Pod>(
         &self,
         array: &impl ReadOperand<T>,
-        kind: Kind,
+        kind: OperationKind,
         to: ManagedLocation,
         location: &'static Location<'static>,
     ) -> Result<()> {
@@ -67,7 +72,7 @@ impl Stream {
         let span = &place.0;
         self.same_device("prefetch", 0, &span.allocation.device)?;
         if !span.allocation.is_managed() {
-            return Err(Misuse::new("prefetch", Problem::NotManaged).into());
+            return Err(UsageError::new("prefetch", UsageErrorKind::NotManaged).into());
         }
         let bytes = span.bytes.len();
         if bytes == 0 {

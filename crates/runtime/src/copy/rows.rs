@@ -9,9 +9,9 @@ use millstream_driver::{Copy2d, Side2d};
 
 use super::{Landing, staged::Staged};
 use crate::{
-    Misuse, Pending, PlaneSource, PlaneTarget, Problem, Result, Stream,
+    CopySource2d, CopyTarget2d, Pending, Result, Stream, UsageError, UsageErrorKind,
     context::{Awaited, Operation, RepeatRow, Rows, submit},
-    error::Kind,
+    error::OperationKind,
     memory::{Area, check_rows},
     tracker::AccessKind,
 };
@@ -25,7 +25,7 @@ impl Stream {
     /// # let stream = millstream::Device::simulated()?.stream()?;
     /// let small = stream.upload(&[1, 2, 3, 4])?;
     /// let mut large = stream.zeros::<i32>(3 * 4)?;
-    /// stream.copy_2d(small.plane(2, 2)?, large.plane_mut(3, 4)?.rect_mut(1.., 1..3)?)?;
+    /// stream.copy_2d(small.view_2d(2, 2)?, large.view_2d_mut(3, 4)?.rect_mut(1.., 1..3)?)?;
     /// assert_eq!(stream.download(&large)?.wait()?, [0, 0, 0, 0, 0, 1, 2, 0, 0, 3, 4, 0]);
     /// # Ok::<(), millstream::Error>(())
     /// ```
@@ -37,8 +37,8 @@ impl Stream {
     #[track_caller]
     pub fn copy_2d<T: Pod>(
         &self,
-        source: impl PlaneSource<T>,
-        target: impl PlaneTarget<T>,
+        source: impl CopySource2d<T>,
+        target: impl CopyTarget2d<T>,
     ) -> Result<()> {
         let location = Location::caller();
         let (from, to) = (source.place().0, target.place().0);
@@ -46,13 +46,15 @@ impl Stream {
         self.same_device("copy_2d", 0, from.device())?;
         self.same_device("copy_2d", 1, to.device())?;
         let kind = match (from.pinned(), to.pinned()) {
-            (None, None) => Kind::DeviceToDevice,
-            (Some(_), None) => Kind::HostToDevice,
-            (None, Some(_)) => Kind::DeviceToHost,
-            (Some(_), Some(_)) => return Err(Misuse::new("copy_2d", Problem::BothOnHost).into()),
+            (None, None) => OperationKind::DeviceToDevice,
+            (Some(_), None) => OperationKind::HostToDevice,
+            (None, Some(_)) => OperationKind::DeviceToHost,
+            (Some(_), Some(_)) => {
+                return Err(UsageError::new("copy_2d", UsageErrorKind::BothOnHost).into());
+            }
         };
         if from.overlaps(&to) {
-            return Err(Misuse::new("copy_2d", Problem::SOURCE_AND_TARGET).into());
+            return Err(UsageError::new("copy_2d", UsageErrorKind::SOURCE_AND_TARGET).into());
         }
         let command = self.rows(&from, from.side(), to.side());
         let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
@@ -66,7 +68,7 @@ impl Stream {
     /// ```
     /// # let stream = millstream::Device::simulated()?.stream()?;
     /// let mut image = stream.zeros::<u8>(2 * 4)?;
-    /// stream.upload_2d(&[1, 2, 0, 3, 4], 3, image.plane_mut(2, 4)?.rect_mut(.., 2..)?)?;
+    /// stream.upload_2d(&[1, 2, 0, 3, 4], 3, image.view_2d_mut(2, 4)?.rect_mut(.., 2..)?)?;
     /// assert_eq!(stream.download(&image)?.wait()?, [0, 0, 1, 2, 0, 0, 3, 4]);
     /// # Ok::<(), millstream::Error>(())
     /// ```
@@ -80,7 +82,7 @@ impl Stream {
         &self,
         source: &[T],
         pitch: usize,
-        target: impl PlaneTarget<T>,
+        target: impl CopyTarget2d<T>,
     ) -> Result<()> {
         let location = Location::caller();
         let to = target.place().0;
@@ -125,7 +127,7 @@ impl Stream {
         let source = Side2d::host(staged.pointer(), target.row_bytes);
         let command = self.rows(target, source, target.side());
         let operation = Operation {
-            kind: Kind::HostToDevice,
+            kind: OperationKind::HostToDevice,
             label: "upload",
             location,
             bytes: target.bytes() as u64,
@@ -147,7 +149,7 @@ impl Stream {
     /// If the source is on the host or on another device, page-locked memory cannot be had, or the
     /// device is lost.
     #[track_caller]
-    pub fn download_2d<T: Pod>(&self, source: impl PlaneSource<T>) -> Result<Pending<Vec<T>>> {
+    pub fn download_2d<T: Pod>(&self, source: impl CopySource2d<T>) -> Result<Pending<Vec<T>>> {
         let location = Location::caller();
         let from = source.place().0;
         self.on_this_device("download_2d", &from)?;
@@ -161,7 +163,7 @@ impl Stream {
         let target = Side2d::host(staged.pointer(), from.row_bytes);
         let command = self.rows(&from, from.side(), target);
         let operation = Operation {
-            kind: Kind::DeviceToHost,
+            kind: OperationKind::DeviceToHost,
             label: "download",
             location,
             bytes: from.bytes() as u64,
@@ -188,7 +190,7 @@ impl Stream {
     ///
     /// If the target is on the host or on another device, or the device is lost.
     #[track_caller]
-    pub fn fill_2d<T: Pod>(&self, target: impl PlaneTarget<T>, value: T) -> Result<()> {
+    pub fn fill_2d<T: Pod>(&self, target: impl CopyTarget2d<T>, value: T) -> Result<()> {
         let location = Location::caller();
         let to = target.place().0;
         self.on_this_device("fill_2d", &to)?;
@@ -211,7 +213,7 @@ impl Stream {
             pitch_bytes_max: self.device_state().limits.pitch_bytes,
         };
         let operation = Operation {
-            kind: Kind::Fill,
+            kind: OperationKind::Fill,
             label: "fill",
             location,
             bytes: to.bytes() as u64,
@@ -239,23 +241,23 @@ impl Stream {
     fn on_this_device(&self, operation: &'static str, area: &Area<'_>) -> Result<()> {
         self.same_device(operation, 0, area.device())?;
         if area.pinned().is_some() {
-            return Err(Misuse::new(operation, Problem::OnHost { operand: 0 }).into());
+            return Err(UsageError::new(operation, UsageErrorKind::OnHost { operand: 0 }).into());
         }
         Ok(())
     }
 }
 
 /// An error unless both have the same rows and columns.
-fn same_shape<T>(source: &Area<'_>, target: &Area<'_>) -> Result<(), Misuse> {
+fn same_shape<T>(source: &Area<'_>, target: &Area<'_>) -> Result<(), UsageError> {
     if (source.rows, source.row_bytes) == (target.rows, target.row_bytes) {
         return Ok(());
     }
     let cols = |area: &Area<'_>| area.row_bytes.checked_div(size_of::<T>()).unwrap_or(0);
-    let problem = Problem::Shape {
+    let problem = UsageErrorKind::Shape {
         source_rows: source.rows,
         source_cols: cols(source),
         target_rows: target.rows,
         target_cols: cols(target),
     };
-    Err(Misuse::new("copy_2d", problem))
+    Err(UsageError::new("copy_2d", problem))
 }

@@ -10,7 +10,7 @@ use super::{crew::Transfer, same_length, staged::Staged};
 use crate::{
     Buffer, Result, Stream, WriteOperand,
     context::{Awaited, Operation, ToDevice, point_behind, submit},
-    error::Kind,
+    error::OperationKind,
     memory::{Carved, Span, Touch},
     tracker::{AccessKind, Sequence},
 };
@@ -198,7 +198,7 @@ fn upload_operation<'a>(
     location: &'static Location<'static>,
 ) -> Operation<'a> {
     Operation {
-        kind: Kind::HostToDevice,
+        kind: OperationKind::HostToDevice,
         label: "upload",
         location,
         bytes: target.bytes.len() as u64,

@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use crate::{
     Buffer, Result, Stream, WriteOperand,
     context::{Move, WithinDevice},
-    error::Kind,
+    error::OperationKind,
     memory::{part_from, resolve},
     tracker::AccessKind,
 };
@@ -64,7 +64,7 @@ impl Stream {
                 bytes,
             };
             return self.submit_copy(
-                Kind::DeviceToDevice,
+                OperationKind::DeviceToDevice,
                 bytes,
                 accesses,
                 None,
@@ -79,7 +79,7 @@ impl Stream {
         };
         if command.pieces() <= MOVE_PIECES_MAX {
             return self.submit_copy(
-                Kind::DeviceToDevice,
+                OperationKind::DeviceToDevice,
                 bytes,
                 accesses,
                 None,
@@ -103,7 +103,7 @@ impl Stream {
             };
             let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
             self.submit_copy(
-                Kind::DeviceToDevice,
+                OperationKind::DeviceToDevice,
                 bytes,
                 accesses,
                 None,

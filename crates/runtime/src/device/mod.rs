@@ -24,7 +24,7 @@ impl Device {
     /// How the device was chosen when it was first opened, for people: why it is simulated, if it
     /// is.
     #[must_use]
-    pub fn note(&self) -> &str {
+    pub fn selection_reason(&self) -> &str {
         &self.state().note
     }
 

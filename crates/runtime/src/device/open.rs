@@ -96,7 +96,7 @@ impl Device {
     #[cfg(feature = "sim")]
     #[track_caller]
     pub fn simulated() -> Result<Self> {
-        Self::of(&Gpu::new(SimConfig::default()), 0)
+        Self::open_simulated(&Gpu::new(SimConfig::default()), 0)
     }
 
     /// Opens a device of a simulated GPU that the caller keeps a handle to.
@@ -105,7 +105,7 @@ impl Device {
     /// use millstream::{Device, sim::{Gpu, SimConfig}};
     ///
     /// let gpu = Gpu::new(SimConfig::default());
-    /// let device = Device::of(&gpu, 0)?;
+    /// let device = Device::open_simulated(&gpu, 0)?;
     /// let hold = gpu.hold(device.stream()?.as_raw());
     /// drop(hold);
     /// # Ok::<(), millstream::Error>(())
@@ -116,7 +116,7 @@ impl Device {
     /// If the simulated GPU has no device of this ordinal.
     #[cfg(feature = "sim")]
     #[track_caller]
-    pub fn of(gpu: &Gpu, ordinal: i32) -> Result<Self> {
+    pub fn open_simulated(gpu: &Gpu, ordinal: i32) -> Result<Self> {
         open_once(
             gpu.driver(),
             DeviceOrdinal::from_raw(ordinal),
@@ -152,7 +152,7 @@ fn open(select: Select) -> Result<Device> {
         Select::Auto => auto(),
         Select::Cuda(ordinal) => cuda(ordinal, "a GPU, as asked for"),
         #[cfg(feature = "sim")]
-        Select::Simulated(config) => Device::of(&Gpu::new(*config), 0),
+        Select::Simulated(config) => Device::open_simulated(&Gpu::new(*config), 0),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{Device, Result};
 /// A simulated device has those of an H200, with a name, a UUID and a PCI address that no GPU has.
 ///
 /// ```
-/// use millstream::{Device, Grid};
+/// use millstream::{Device, LaunchConfig};
 ///
 /// let properties = Device::simulated()?.properties()?;
 /// assert_eq!(properties.name, "Simulated GPU");
@@ -21,7 +21,7 @@ use crate::{Device, Result};
 /// println!("{} at {}", properties.uuid, properties.pci_address);
 /// // As many threads as can be on the device at once, in blocks of 256.
 /// let threads = properties.multiprocessors * properties.threads_per_multiprocessor_max;
-/// assert_eq!(Grid::linear(threads as usize).blocks(), [1056, 1, 1]);
+/// assert_eq!(LaunchConfig::linear(threads as usize).blocks(), [1056, 1, 1]);
 /// # Ok::<(), millstream::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub struct DeviceProperties {
     /// declares.
     pub shared_bytes_per_block: u32,
     /// The most that a block of a kernel may have that opts in, in bytes, which a launch does by
-    /// itself: see [`Grid::with_shared_bytes`](crate::Grid::with_shared_bytes).
+    /// itself: see [`LaunchConfig::with_shared_bytes`](crate::LaunchConfig::with_shared_bytes).
     pub shared_bytes_per_block_max: u32,
     /// Shared memory of a multiprocessor, in bytes.
     pub shared_bytes_per_multiprocessor: u32,

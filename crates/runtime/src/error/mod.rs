@@ -7,7 +7,7 @@ use std::{fmt, ops::Range, panic::Location, sync::Arc};
 use millstream_driver::DriverError;
 
 use operation::probably;
-pub use operation::{Kind, Suspect};
+pub use operation::{OperationKind, Suspect};
 
 /// The result of everything that can fail here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -21,7 +21,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// let four = stream.upload(&[1, 2, 3, 4])?;
 /// let mut three = stream.zeros::<i32>(3)?;
 /// let error = stream.copy(&four, &mut three).unwrap_err();
-/// assert!(matches!(error, Error::Misuse(_)));
+/// assert!(matches!(error, Error::Usage(_)));
 /// assert_eq!(error.to_string(), "copy: the source has 4 elements and the target 3; they must be equal");
 /// # Ok::<(), Error>(())
 /// ```
@@ -30,7 +30,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The call was wrong. Nothing was enqueued, and everything is usable as before.
     #[error(transparent)]
-    Misuse(#[from] Misuse),
+    Usage(#[from] UsageError),
     /// The device did not do what it was asked, rightly, to do.
     #[error(transparent)]
     Driver(#[from] DriverError),
@@ -79,7 +79,7 @@ impl Error {
     #[cold]
     #[track_caller]
     pub fn requires(kernel: &'static str, clause: &'static str, values: String) -> Self {
-        let misuse = Misuse::new(kernel, Problem::Requires { clause, values });
+        let misuse = UsageError::new(kernel, UsageErrorKind::Requires { clause, values });
         misuse.at(Location::caller()).into()
     }
 }
@@ -87,24 +87,24 @@ impl Error {
 /// A wrong call: what was called, and what is wrong with it.
 ///
 /// ```
-/// use millstream::{Device, Error, Problem};
+/// use millstream::{Device, Error, UsageErrorKind};
 ///
 /// let buffer = Device::simulated()?.stream()?.upload(&[1_u8, 2, 3])?;
-/// let Err(Error::Misuse(misuse)) = buffer.try_slice(1..9) else { unreachable!("nine is past the end") };
+/// let Err(Error::Usage(misuse)) = buffer.try_slice(1..9) else { unreachable!("nine is past the end") };
 /// assert_eq!(misuse.operation(), "slice");
-/// assert!(matches!(misuse.problem(), Problem::Range { len: 3, .. }));
+/// assert!(matches!(misuse.problem(), UsageErrorKind::Range { len: 3, .. }));
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{operation}: {problem}{}", at_line(*location))]
-pub struct Misuse {
+pub struct UsageError {
     operation: &'static str,
-    problem: Box<Problem>,
+    problem: Box<UsageErrorKind>,
     location: Option<&'static Location<'static>>,
 }
 
-impl Misuse {
-    pub(crate) fn new(operation: &'static str, problem: Problem) -> Self {
+impl UsageError {
+    pub(crate) fn new(operation: &'static str, problem: UsageErrorKind) -> Self {
         Self {
             operation,
             problem: Box::new(problem),
@@ -123,8 +123,8 @@ impl Misuse {
     #[cold]
     pub(crate) fn naming(mut self, name_of: impl Fn(usize) -> Option<&'static str>) -> Self {
         match &mut *self.problem {
-            Problem::OtherDevice { operand, name, .. } => *name = name_of(*operand),
-            Problem::Overlap {
+            UsageErrorKind::OtherDevice { operand, name, .. } => *name = name_of(*operand),
+            UsageErrorKind::Overlap {
                 first,
                 first_name,
                 second,
@@ -143,7 +143,7 @@ impl Misuse {
 
     /// What is wrong with the call.
     #[must_use]
-    pub fn problem(&self) -> &Problem {
+    pub fn problem(&self) -> &UsageErrorKind {
         &self.problem
     }
 
@@ -158,13 +158,13 @@ impl Misuse {
 /// What can be wrong with a call.
 ///
 /// ```
-/// use millstream::Problem;
-/// let problem = Problem::Length { source_len: 4, target_len: 3 };
+/// use millstream::UsageErrorKind;
+/// let problem = UsageErrorKind::Length { source_len: 4, target_len: 3 };
 /// assert_eq!(problem.to_string(), "the source has 4 elements and the target 3; they must be equal");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Problem {
+pub enum UsageErrorKind {
     /// Two operands differ in length.
     #[error("the source has {source_len} elements and the target {target_len}; they must be equal")]
     Length {
@@ -183,7 +183,7 @@ pub enum Problem {
     },
     /// An array does not have as many elements as rows and columns make.
     #[error("{rows} rows of {cols} elements are not the array's {len}")]
-    PlaneSize {
+    View2dSize {
         /// Rows asked for.
         rows: usize,
         /// Elements of a row.
@@ -193,7 +193,7 @@ pub enum Problem {
     },
     /// Rows at a distance do not fit in their array.
     #[error("{rows} rows of {cols} elements, {pitch} apart, do not fit in the array's {len}")]
-    PlanePitch {
+    View2dPitch {
         /// Rows asked for.
         rows: usize,
         /// Elements of a row.
@@ -205,15 +205,15 @@ pub enum Problem {
     },
     /// Rows lie so close that they would overlap.
     #[error("rows of {cols} elements that are {pitch} apart would overlap")]
-    PlaneRows {
+    View2dRows {
         /// Elements of a row.
         cols: usize,
         /// Elements from the start of a row to the start of the next.
         pitch: usize,
     },
-    /// A rectangle does not lie within its plane.
+    /// A rectangle does not lie within its view.
     #[error(
-        "rows {}..{} and columns {}..{} do not lie within the plane's {plane_rows} rows and {plane_cols} columns",
+        "rows {}..{} and columns {}..{} do not lie within the view's {view_rows} rows and {view_cols} columns",
         rows.start, rows.end, cols.start, cols.end
     )]
     Rect {
@@ -221,10 +221,10 @@ pub enum Problem {
         rows: Range<usize>,
         /// The columns asked for.
         cols: Range<usize>,
-        /// Rows of the plane.
-        plane_rows: usize,
-        /// Columns of the plane.
-        plane_cols: usize,
+        /// Rows of the view.
+        view_rows: usize,
+        /// Columns of the view.
+        view_cols: usize,
     },
     /// Two rectangles differ in rows or columns.
     #[error(
@@ -367,13 +367,13 @@ pub enum Problem {
     InForeignCall,
     /// A launch that the device cannot have.
     #[error("{detail}")]
-    Grid {
+    LaunchConfig {
         /// Which dimension, what was asked for, and the limit.
         detail: String,
     },
 }
 
-impl Problem {
+impl UsageErrorKind {
     /// Source and target of a copy share bytes.
     pub(crate) const SOURCE_AND_TARGET: Self = Self::Overlap {
         first: 0,
@@ -442,13 +442,13 @@ mod tests {
     #[test]
     fn operands_of_a_kernel_have_the_names_of_its_parameters() {
         let names = ["out", "input"];
-        let overlap = Problem::Overlap {
+        let overlap = UsageErrorKind::Overlap {
             first: 0,
             first_name: None,
             second: 1,
             second_name: None,
         };
-        let misuse = Misuse::new("reverse", overlap);
+        let misuse = UsageError::new("reverse", overlap);
         assert_eq!(
             misuse
                 .clone()

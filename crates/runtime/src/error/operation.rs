@@ -5,11 +5,11 @@ use std::{fmt, panic::Location};
 /// What an operation is.
 ///
 /// ```
-/// assert_eq!(millstream::Kind::HostToDevice.to_string(), "host → device");
+/// assert_eq!(millstream::OperationKind::HostToDevice.to_string(), "host → device");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum OperationKind {
     /// A copy from the host to the device.
     HostToDevice,
     /// A kernel.
@@ -24,7 +24,7 @@ pub enum Kind {
     Allocation,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for OperationKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::HostToDevice => "host → device",

@@ -11,7 +11,7 @@ use super::{
     launch::{gather, operation, refuse_overlap},
 };
 #[cfg(doc)]
-use crate::Problem;
+use crate::UsageErrorKind;
 use crate::{
     Result, Stream,
     context::{Foreign, ForeignCall, Queue, submit},
@@ -22,7 +22,7 @@ use crate::{
 /// stream locked. If it fails, it may have enqueued something.
 ///
 /// `call` must not call this library: on the same device that is an error
-/// ([`Problem::InForeignCall`]), and nothing is enqueued by it; a destructor of this library is
+/// ([`UsageErrorKind::InForeignCall`]), and nothing is enqueued by it; a destructor of this library is
 /// fine. Nor may it wait for another thread that uses the stream.
 ///
 /// # Errors
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn it_waits_for_its_operands_and_is_waited_for() {
         let gpu = Gpu::new(SimConfig::default());
-        let device = Device::of(&gpu, 0).expect("a simulated device opens");
+        let device = Device::open_simulated(&gpu, 0).expect("a simulated device opens");
         let streams: [Stream; 3] = std::array::from_fn(|_| device.stream().expect("a stream"));
         let mut array = streams[0].zeros::<u8>(64).expect("an array");
         let hold = gpu.hold(streams[0].as_raw());
@@ -160,6 +160,6 @@ mod tests {
                 never,
             )
         };
-        assert!(matches!(refused, Err(Error::Misuse(_))), "{refused:?}");
+        assert!(matches!(refused, Err(Error::Usage(_))), "{refused:?}");
     }
 }

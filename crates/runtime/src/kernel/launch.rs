@@ -7,11 +7,11 @@ use std::{ffi::c_void, marker::PhantomData, panic::Location, sync::Arc};
 use bytemuck::Pod;
 use smallvec::SmallVec;
 
-use super::{Function, Grid, ReadOperand, WriteOperand};
+use super::{Function, LaunchConfig, ReadOperand, WriteOperand};
 use crate::{
-    Misuse, Problem, Result, Stream,
+    Result, Stream, UsageError, UsageErrorKind,
     context::{self, Operation, submit_in_place},
-    error::Kind,
+    error::OperationKind,
     memory::Span,
     tracker::{AccessKind, Accesses},
 };
@@ -107,11 +107,11 @@ impl<'a> Argument<'a> {
 pub unsafe fn launch<const N: usize>(
     function: &Function,
     stream: &Stream,
-    grid: Grid,
+    grid: LaunchConfig,
     arguments: [Argument<'_>; N],
 ) -> Result<()> {
     let location = Location::caller();
-    let refused = |misuse: Misuse| function.naming_operands(misuse).at(location);
+    let refused = |misuse: UsageError| function.naming_operands(misuse).at(location);
     check_function(function, stream, N).map_err(refused)?;
     let mut operation = operation(function.name, location);
     gather(function.name, stream, &arguments, &mut operation).map_err(refused)?;
@@ -137,11 +137,11 @@ pub unsafe fn launch<const N: usize>(
 pub unsafe fn launch_at(
     function: &Function,
     stream: &Stream,
-    grid: Grid,
+    grid: LaunchConfig,
     arguments: &[Argument<'_>],
     location: &'static Location<'static>,
 ) -> Result<()> {
-    let refused = |misuse: Misuse| function.naming_operands(misuse).at(location);
+    let refused = |misuse: UsageError| function.naming_operands(misuse).at(location);
     check_function(function, stream, arguments.len()).map_err(refused)?;
     let mut operation = operation(function.name, location);
     gather(function.name, stream, arguments, &mut operation).map_err(refused)?;
@@ -164,7 +164,7 @@ pub(super) fn operation<'a>(
     location: &'static Location<'static>,
 ) -> Operation<'a> {
     Operation {
-        kind: Kind::Kernel,
+        kind: OperationKind::Kernel,
         label: name,
         location,
         bytes: 0,
@@ -175,7 +175,11 @@ pub(super) fn operation<'a>(
 
 /// An error if the function is on another device than the stream.
 #[inline(always)]
-fn check_function(function: &Function, stream: &Stream, arguments: usize) -> Result<(), Misuse> {
+fn check_function(
+    function: &Function,
+    stream: &Stream,
+    arguments: usize,
+) -> Result<(), UsageError> {
     let name = function.name;
     debug_assert_eq!(arguments, function.param_count, "arguments of {name}");
     if Arc::ptr_eq(&function.device, stream.device_state()) {
@@ -185,13 +189,13 @@ fn check_function(function: &Function, stream: &Stream, arguments: usize) -> Res
 }
 
 #[cold]
-fn kernel_elsewhere(function: &Function, stream: &Stream) -> Misuse {
+fn kernel_elsewhere(function: &Function, stream: &Stream) -> UsageError {
     let (kernel_device, stream_device) = function.device.told_apart(stream.device_state());
-    let problem = Problem::KernelElsewhere {
+    let problem = UsageErrorKind::KernelElsewhere {
         kernel_device,
         stream_device,
     };
-    Misuse::new(function.name, problem)
+    UsageError::new(function.name, problem)
 }
 
 /// Adds the arrays among the arguments to the operation, if they are on the stream's device.
@@ -201,7 +205,7 @@ pub(super) fn gather<'a>(
     stream: &Stream,
     arguments: &[Argument<'a>],
     operation: &mut Operation<'a>,
-) -> Result<(), Misuse> {
+) -> Result<(), UsageError> {
     for (number, argument) in arguments.iter().enumerate() {
         if let Some((span, kind)) = argument.as_slice() {
             stream.same_device(name, number, &span.allocation.device)?;
@@ -221,7 +225,7 @@ pub(super) fn gather<'a>(
 unsafe fn launch_checked(
     function: &Function,
     stream: &Stream,
-    grid: &Grid,
+    grid: &LaunchConfig,
     operation: &mut Operation<'_>,
     params: &[*const c_void],
 ) -> Result<()> {
@@ -230,7 +234,7 @@ unsafe fn launch_checked(
         if grid.is_empty() {
             return device.check_alive();
         }
-        return Err(Misuse::new(function.name, problem)
+        return Err(UsageError::new(function.name, problem)
             .at(operation.location)
             .into());
     }
@@ -252,7 +256,10 @@ unsafe fn launch_checked(
 
 /// An error if two arguments share bytes and one of the two is written.
 #[inline(never)]
-pub(super) fn refuse_overlap(name: &'static str, arguments: &[Argument<'_>]) -> Result<(), Misuse> {
+pub(super) fn refuse_overlap(
+    name: &'static str,
+    arguments: &[Argument<'_>],
+) -> Result<(), UsageError> {
     for (second, argument) in arguments.iter().enumerate() {
         let Some((span, kind)) = argument.as_slice() else {
             continue;
@@ -262,13 +269,13 @@ pub(super) fn refuse_overlap(name: &'static str, arguments: &[Argument<'_>]) -> 
                 && (kind == AccessKind::Write || other_kind == AccessKind::Write)
                 && span.overlaps(other)
             {
-                let problem = Problem::Overlap {
+                let problem = UsageErrorKind::Overlap {
                     first,
                     first_name: None,
                     second,
                     second_name: None,
                 };
-                return Err(Misuse::new(name, problem));
+                return Err(UsageError::new(name, problem));
             }
         }
     }

@@ -4,14 +4,14 @@
 pub mod clause;
 mod element;
 mod foreign;
-mod grid;
 mod launch;
+mod launch_config;
 mod module;
 
 pub use element::{Array, Element, declare_arrays, element};
 pub use foreign::enqueue;
-pub use grid::{Dim3, Grid};
 pub use launch::{Argument, launch, launch_at};
+pub use launch_config::{Dim3, LaunchConfig};
 pub(crate) use module::ModuleCache;
 pub use module::{Function, Param, ParamKind, Signature, Source, load, load_generated};
 

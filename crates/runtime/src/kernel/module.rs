@@ -8,7 +8,9 @@ use millstream_driver::{FunctionAttribute, FunctionHandle, ModuleHandle, ResultC
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::{Device, Error, Misuse, Problem, Result, context::DeviceState, disposal::log};
+use crate::{
+    Device, Error, Result, UsageError, UsageErrorKind, context::DeviceState, disposal::log,
+};
 
 /// PTX and the kernels declared for it. Made by [`kernels!`](crate::kernels), as a `static`.
 #[doc(hidden)]
@@ -96,7 +98,7 @@ impl fmt::Debug for Function {
 impl Function {
     /// The same, with the names of the kernel's parameters for the operands.
     #[cold]
-    pub(super) fn naming_operands(&self, misuse: Misuse) -> Misuse {
+    pub(super) fn naming_operands(&self, misuse: UsageError) -> UsageError {
         misuse.naming(|operand| self.params.get(operand).map(|param| param.name))
     }
 
@@ -117,7 +119,7 @@ impl Function {
                      {own} of its own"
                 ),
             };
-            let misuse = Misuse::new(self.name, Problem::Grid { detail });
+            let misuse = UsageError::new(self.name, UsageErrorKind::LaunchConfig { detail });
             return Err(misuse.at(location).into());
         }
         let device = &self.device;
@@ -395,12 +397,12 @@ fn explain(module: Module, kernel: Option<&'static str>, error: Error) -> Error 
     ];
     if wrong_text.contains(&driver.code()) {
         let detail = format!("{driver} ({module})");
-        return Misuse::new(module.name(), Problem::Ptx { detail }).into();
+        return UsageError::new(module.name(), UsageErrorKind::Ptx { detail }).into();
     }
     match kernel {
         Some(kernel) if driver.code() == ResultCode::NOT_FOUND => {
             let detail = format!("{driver} (kernel `{kernel}` of {module})");
-            Misuse::new(kernel, Problem::Signature { detail }).into()
+            UsageError::new(kernel, UsageErrorKind::Signature { detail }).into()
         }
         _ => {
             let while_loading = match kernel {
@@ -416,15 +418,15 @@ fn explain(module: Module, kernel: Option<&'static str>, error: Error) -> Error 
     }
 }
 
-fn check_signatures(source: &'static Source) -> Result<(), Misuse> {
+fn check_signatures(source: &'static Source) -> Result<(), UsageError> {
     let module = Module::Declared(source);
     let refuse = |name: &'static str, detail: String| {
         let detail = format!("{detail} (kernel `{name}` of {module})");
-        Err(Misuse::new(name, Problem::Signature { detail }))
+        Err(UsageError::new(name, UsageErrorKind::Signature { detail }))
     };
     let entries = millstream_ptx::signatures(source.ptx).map_err(|error| {
         let detail = format!("{error} ({module})");
-        Misuse::new(source.module, Problem::Ptx { detail })
+        UsageError::new(source.module, UsageErrorKind::Ptx { detail })
     })?;
     for kernel in source.kernels {
         let Some(entry) = entries.iter().find(|entry| entry.name == kernel.name) else {

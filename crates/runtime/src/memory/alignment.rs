@@ -7,19 +7,19 @@
 
 use millstream_driver::ALLOCATION_ALIGNMENT;
 
-use crate::{Misuse, Problem};
+use crate::{UsageError, UsageErrorKind};
 
 /// Refuses elements whose alignment memory of a driver need not have.
-pub(super) fn check_alignment<T>(operation: &'static str) -> Result<(), Misuse> {
+pub(super) fn check_alignment<T>(operation: &'static str) -> Result<(), UsageError> {
     if align_of::<T>() <= ALLOCATION_ALIGNMENT {
         return Ok(());
     }
-    let problem = Problem::Alignment {
+    let problem = UsageErrorKind::Alignment {
         element: std::any::type_name::<T>(),
         alignment: align_of::<T>(),
         guaranteed: ALLOCATION_ALIGNMENT,
     };
-    Err(Misuse::new(operation, problem))
+    Err(UsageError::new(operation, problem))
 }
 
 /// Refuses at compile time, in a constant, elements whose alignment device memory does not have.

@@ -10,7 +10,7 @@ use super::{budget::Entered, cache::evict, free::Freed, room};
 use crate::{
     Error, Result,
     context::{Allocate, DeviceState, Operation, StreamState, submit},
-    error::Kind,
+    error::OperationKind,
     tracker::{Access, AccessKind, Ledger, StreamId},
 };
 
@@ -161,7 +161,7 @@ fn allocate(
 ) -> Result<DevicePtr> {
     let bytes = ledger.bytes();
     let operation = Operation {
-        kind: Kind::Allocation,
+        kind: OperationKind::Allocation,
         label: "allocate",
         location,
         bytes,

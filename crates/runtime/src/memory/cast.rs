@@ -5,7 +5,7 @@ use std::{marker::PhantomData, panic::Location};
 use bytemuck::Pod;
 
 use super::{Buffer, View, ViewMut, view::Span};
-use crate::{Misuse, Problem, Rejected, Result};
+use crate::{Rejected, Result, UsageError, UsageErrorKind};
 
 impl<T: Pod> Buffer<T> {
     /// The same array as elements of another type, by the rules of [`bytemuck::cast_slice`].
@@ -91,7 +91,7 @@ impl<'a, T: Pod> ViewMut<'a, T> {
 /// An error unless the bytes are a whole number of `U`, and aligned for it. It has the caller's
 /// line.
 #[track_caller]
-fn check<T: Pod, U: Pod>(span: &Span<'_>) -> Result<(), Misuse> {
+fn check<T: Pod, U: Pod>(span: &Span<'_>) -> Result<(), UsageError> {
     const {
         assert!(
             size_of::<U>() > 0,
@@ -100,20 +100,20 @@ fn check<T: Pod, U: Pod>(span: &Span<'_>) -> Result<(), Misuse> {
     };
     let bytes = span.bytes.len();
     if !bytes.is_multiple_of(size_of::<U>()) {
-        let problem = Problem::CastSize {
+        let problem = UsageErrorKind::CastSize {
             elements: bytes / size_of::<T>(),
             element_bytes: size_of::<T>(),
             target_element_bytes: size_of::<U>(),
         };
-        return Err(Misuse::new("cast", problem).at(Location::caller()));
+        return Err(UsageError::new("cast", problem).at(Location::caller()));
     }
     let address = span.pointer().as_raw();
     if !address.is_multiple_of(align_of::<U>() as u64) {
-        let problem = Problem::CastAlignment {
+        let problem = UsageErrorKind::CastAlignment {
             alignment: 1 << address.trailing_zeros(),
             target_alignment: align_of::<U>(),
         };
-        return Err(Misuse::new("cast", problem).at(Location::caller()));
+        return Err(UsageError::new("cast", problem).at(Location::caller()));
     }
     Ok(())
 }

@@ -55,18 +55,18 @@ pub(super) async fn access(
 /// assert_eq!(*pinned.read()?, [0, 0, 0]);
 /// # Ok::<(), millstream::Error>(())
 /// ```
-pub struct HostRead<'a, T> {
+pub struct ReadGuard<'a, T> {
     pub(super) elements: &'a [T],
     pub(super) _touch: Touch<'a>,
 }
 
-impl<T: fmt::Debug> fmt::Debug for HostRead<'_, T> {
+impl<T: fmt::Debug> fmt::Debug for ReadGuard<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("HostRead").field(&self.elements).finish()
+        f.debug_tuple("ReadGuard").field(&self.elements).finish()
     }
 }
 
-impl<T> Deref for HostRead<'_, T> {
+impl<T> Deref for ReadGuard<'_, T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -84,18 +84,18 @@ impl<T> Deref for HostRead<'_, T> {
 /// assert_eq!(*pinned.read()?, [7, 7, 7]);
 /// # Ok::<(), millstream::Error>(())
 /// ```
-pub struct HostWrite<'a, T> {
+pub struct WriteGuard<'a, T> {
     pub(super) elements: &'a mut [T],
     pub(super) _touch: Touch<'a>,
 }
 
-impl<T: fmt::Debug> fmt::Debug for HostWrite<'_, T> {
+impl<T: fmt::Debug> fmt::Debug for WriteGuard<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("HostWrite").field(&self.elements).finish()
+        f.debug_tuple("WriteGuard").field(&self.elements).finish()
     }
 }
 
-impl<T> Deref for HostWrite<'_, T> {
+impl<T> Deref for WriteGuard<'_, T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -103,7 +103,7 @@ impl<T> Deref for HostWrite<'_, T> {
     }
 }
 
-impl<T> DerefMut for HostWrite<'_, T> {
+impl<T> DerefMut for WriteGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut [T] {
         self.elements
     }

@@ -17,13 +17,13 @@ use bytemuck::Pod;
 use millstream_driver::{DevicePtr, ManagedAdvice, ManagedLocation};
 
 use super::{
-    Allocation, HostRead, HostWrite, Touch, View, ViewMut,
+    Allocation, ReadGuard, Touch, View, ViewMut, WriteGuard,
     array::array,
     bytes_of, check_alignment,
     guard::{access, wait_for_access},
     view::Span,
 };
-use crate::{Device, Misuse, Result, tracker::AccessKind};
+use crate::{Device, Result, UsageError, tracker::AccessKind};
 
 /// An array of `T` in memory that the host and the device both reach, at the same address; its
 /// pages move to whoever touches them (rule 49).
@@ -100,7 +100,7 @@ impl Device {
     #[track_caller]
     pub fn managed<T: Pod>(&self, len: usize) -> Result<Managed<T>> {
         let location = Location::caller();
-        let at = |misuse: Misuse| misuse.at(location);
+        let at = |misuse: UsageError| misuse.at(location);
         let bytes = bytes_of::<T>("managed", len).map_err(at)?;
         check_alignment::<T>("managed").map_err(at)?;
         let allocation = Allocation::managed(self.state(), bytes)?;
@@ -129,7 +129,7 @@ impl<T: Pod> Managed<T> {
     ///
     /// If the device is lost before they are.
     #[track_caller]
-    pub fn read(&self) -> Result<HostRead<'_, T>> {
+    pub fn read(&self) -> Result<ReadGuard<'_, T>> {
         self.read_range(..)
     }
 
@@ -140,7 +140,7 @@ impl<T: Pod> Managed<T> {
     ///
     /// If the range does not lie within the array, or the device is lost before they are.
     #[track_caller]
-    pub fn read_range(&self, range: impl RangeBounds<usize>) -> Result<HostRead<'_, T>> {
+    pub fn read_range(&self, range: impl RangeBounds<usize>) -> Result<ReadGuard<'_, T>> {
         let location = Location::caller();
         let part = self
             .view()
@@ -175,7 +175,7 @@ impl<T: Pod> Managed<T> {
     pub fn read_range_async<R: RangeBounds<usize>>(
         &self,
         range: R,
-    ) -> impl Future<Output = Result<HostRead<'_, T>>> + use<'_, T, R> {
+    ) -> impl Future<Output = Result<ReadGuard<'_, T>>> + use<'_, T, R> {
         let location = Location::caller();
         async move {
             let part = self
@@ -201,7 +201,7 @@ impl<T: Pod> Managed<T> {
     ///
     /// If the device is lost before they are.
     #[track_caller]
-    pub fn write(&mut self) -> Result<HostWrite<'_, T>> {
+    pub fn write(&mut self) -> Result<WriteGuard<'_, T>> {
         self.write_range(..)
     }
 
@@ -212,7 +212,7 @@ impl<T: Pod> Managed<T> {
     ///
     /// If the range does not lie within the array, or the device is lost before they are.
     #[track_caller]
-    pub fn write_range(&mut self, range: impl RangeBounds<usize>) -> Result<HostWrite<'_, T>> {
+    pub fn write_range(&mut self, range: impl RangeBounds<usize>) -> Result<WriteGuard<'_, T>> {
         let location = Location::caller();
         let part = self
             .view_mut()
@@ -239,7 +239,7 @@ impl<T: Pod> Managed<T> {
     pub fn write_range_async<R: RangeBounds<usize>>(
         &mut self,
         range: R,
-    ) -> impl Future<Output = Result<HostWrite<'_, T>>> + use<'_, T, R> {
+    ) -> impl Future<Output = Result<WriteGuard<'_, T>>> + use<'_, T, R> {
         let location = Location::caller();
         async move {
             let part = self
@@ -268,7 +268,7 @@ impl<T: Pod> Managed<T> {
 unsafe fn readable<'a, T: Pod>(
     part: &View<'a, T>,
     location: &'static Location<'static>,
-) -> HostRead<'a, T> {
+) -> ReadGuard<'a, T> {
     let first: *mut T = elements_at(&part.span);
     let driver = &part.span.allocation.device.driver;
     let touch = Touch::reads(
@@ -282,7 +282,7 @@ unsafe fn readable<'a, T: Pod>(
     // borrow of it excludes. Its elements are aligned (`managed` checked the first), mapped for the
     // host as well, and any bits are a `T`.
     let elements = unsafe { slice::from_raw_parts(first, part.len()) };
-    HostRead {
+    ReadGuard {
         elements,
         _touch: touch,
     }
@@ -296,7 +296,7 @@ unsafe fn readable<'a, T: Pod>(
 unsafe fn writable<'a, T: Pod>(
     part: ViewMut<'a, T>,
     location: &'static Location<'static>,
-) -> HostWrite<'a, T> {
+) -> WriteGuard<'a, T> {
     let first: *mut T = elements_at(&part.span);
     let driver = &part.span.allocation.device.driver;
     let touch = Touch::writes(
@@ -310,7 +310,7 @@ unsafe fn writable<'a, T: Pod>(
     // one excludes. Its elements are aligned (`managed` checked the first), mapped for the host as
     // well, and any bits are a `T`.
     let elements = unsafe { slice::from_raw_parts_mut(first, part.len()) };
-    HostWrite {
+    WriteGuard {
         elements,
         _touch: touch,
     }

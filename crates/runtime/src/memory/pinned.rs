@@ -11,12 +11,12 @@ use std::{fmt, marker::PhantomData, panic::Location, slice, sync::Arc};
 use bytemuck::Pod;
 
 use super::{
-    Block, HostRead, HostWrite, KEPT, Touch, bytes_of, check_alignment,
+    Block, KEPT, ReadGuard, Touch, WriteGuard, bytes_of, check_alignment,
     guard::{access, wait_for_access},
     parked::{Registered, unregister},
 };
 use crate::{
-    Device, Misuse, Rejected, Result,
+    Device, Rejected, Result, UsageError,
     context::DeviceState,
     tracker::{Access, AccessKind, Ledger},
 };
@@ -110,7 +110,7 @@ impl<T: Pod> Pinned<T> {
         len: usize,
         location: &'static Location<'static>,
     ) -> Result<Self> {
-        let at = |misuse: Misuse| misuse.at(location);
+        let at = |misuse: UsageError| misuse.at(location);
         let bytes = bytes_of::<T>("pinned", len).map_err(at)?;
         check_alignment::<T>("pinned").map_err(at)?;
         let block = if bytes == 0 {
@@ -215,7 +215,7 @@ impl<T: Pod> Pinned<T> {
     ///
     /// If the device is lost before they are.
     #[track_caller]
-    pub fn read(&self) -> Result<HostRead<'_, T>> {
+    pub fn read(&self) -> Result<ReadGuard<'_, T>> {
         self.wait_until_free(AccessKind::Read)?;
         // SAFETY: the copies that write it are done.
         Ok(unsafe { self.readable(Location::caller()) })
@@ -227,7 +227,7 @@ impl<T: Pod> Pinned<T> {
     ///
     /// If the device is lost before they are done.
     #[track_caller]
-    pub fn read_async(&self) -> impl Future<Output = Result<HostRead<'_, T>>> {
+    pub fn read_async(&self) -> impl Future<Output = Result<ReadGuard<'_, T>>> {
         let location = Location::caller();
         async move {
             self.until_free(AccessKind::Read).await?;
@@ -242,7 +242,7 @@ impl<T: Pod> Pinned<T> {
     ///
     /// If the device is lost before they are.
     #[track_caller]
-    pub fn write(&mut self) -> Result<HostWrite<'_, T>> {
+    pub fn write(&mut self) -> Result<WriteGuard<'_, T>> {
         self.wait_until_free(AccessKind::Write)?;
         // SAFETY: all copies are done.
         Ok(unsafe { self.writable(Location::caller()) })
@@ -264,7 +264,7 @@ impl<T: Pod> Pinned<T> {
     ///
     /// If the device is lost before they are done.
     #[track_caller]
-    pub fn write_async(&mut self) -> impl Future<Output = Result<HostWrite<'_, T>>> {
+    pub fn write_async(&mut self) -> impl Future<Output = Result<WriteGuard<'_, T>>> {
         let location = Location::caller();
         async move {
             self.until_free(AccessKind::Write).await?;
@@ -276,7 +276,7 @@ impl<T: Pod> Pinned<T> {
     /// # Safety
     ///
     /// No copy that writes the array is pending.
-    unsafe fn readable(&self, location: &'static Location<'static>) -> HostRead<'_, T> {
+    unsafe fn readable(&self, location: &'static Location<'static>) -> ReadGuard<'_, T> {
         let bytes = self.len * size_of::<T>();
         let pointer = self.elements().cast::<u8>();
         let touch = Touch::reads(&self.device.driver, pointer, bytes, "read", location);
@@ -284,7 +284,7 @@ impl<T: Pod> Pinned<T> {
         // borrow excludes. There are `len` elements, aligned as they must be (`zeroed` checked a
         // block, a vector is), and any bits are a `T`.
         let elements = unsafe { slice::from_raw_parts(self.elements(), self.len) };
-        HostRead {
+        ReadGuard {
             elements,
             _touch: touch,
         }
@@ -293,7 +293,7 @@ impl<T: Pod> Pinned<T> {
     /// # Safety
     ///
     /// No copy that uses the array is pending.
-    unsafe fn writable(&mut self, location: &'static Location<'static>) -> HostWrite<'_, T> {
+    unsafe fn writable(&mut self, location: &'static Location<'static>) -> WriteGuard<'_, T> {
         let bytes = self.len * size_of::<T>();
         let pointer = self.elements().cast::<u8>();
         let touch = Touch::writes(&self.device.driver, pointer, bytes, "write", location);
@@ -301,7 +301,7 @@ impl<T: Pod> Pinned<T> {
         // excludes. There are `len` elements, aligned as they must be (as in `readable`), and any
         // bits are a `T`.
         let elements = unsafe { slice::from_raw_parts_mut(self.elements(), self.len) };
-        HostWrite {
+        WriteGuard {
             elements,
             _touch: touch,
         }

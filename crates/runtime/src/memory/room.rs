@@ -215,7 +215,7 @@ pub(super) fn trim(device: &DeviceState) -> Result<()> {
 }
 
 /// What the device's memory is used for.
-pub(super) fn figures(device: &DeviceState) -> Result<super::Memory> {
+pub(super) fn figures(device: &DeviceState) -> Result<super::MemoryStats> {
     let Figures {
         allocated_bytes,
         allocated_peak_bytes,
@@ -235,7 +235,7 @@ pub(super) fn figures(device: &DeviceState) -> Result<super::Memory> {
         hits,
         misses,
     } = device.memory().budget.with_cache(|cache| cache.figures());
-    Ok(super::Memory {
+    Ok(super::MemoryStats {
         allocated_bytes,
         allocated_peak_bytes,
         allocations,

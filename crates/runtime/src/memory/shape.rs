@@ -1,9 +1,9 @@
-//! How arrays become planes: which rows fit in which arrays.
+//! How arrays become views: which rows fit in which arrays.
 
 use std::panic::Location;
 
-use super::{Buffer, Pinned, Plane, PlaneMut, View, ViewMut, area::Base};
-use crate::{Misuse, Problem, Result};
+use super::{Buffer, Pinned, View, View2d, View2dMut, ViewMut, area::Base};
+use crate::{Result, UsageError, UsageErrorKind};
 
 /// Rows, columns and pitch, in elements, that fit the array which they were checked against.
 #[derive(Clone, Copy)]
@@ -17,7 +17,7 @@ impl Shape {
     /// The shape of an array of `len` elements that is nothing but its rows. An error has the
     /// caller's line.
     #[track_caller]
-    fn whole(rows: usize, cols: usize, len: usize) -> Result<Self, Misuse> {
+    fn whole(rows: usize, cols: usize, len: usize) -> Result<Self, UsageError> {
         if rows.checked_mul(cols) == Some(len) {
             return Ok(Self {
                 rows,
@@ -25,7 +25,7 @@ impl Shape {
                 pitch: cols,
             });
         }
-        let misuse = Misuse::new("plane", Problem::PlaneSize { rows, cols, len });
+        let misuse = UsageError::new("view_2d", UsageErrorKind::View2dSize { rows, cols, len });
         Err(misuse.at(Location::caller()))
     }
 
@@ -38,9 +38,9 @@ impl Shape {
         cols: usize,
         pitch: usize,
         len: usize,
-    ) -> Result<Self, Misuse> {
+    ) -> Result<Self, UsageError> {
         if rows > 1 && cols > pitch {
-            let misuse = Misuse::new(operation, Problem::PlaneRows { cols, pitch });
+            let misuse = UsageError::new(operation, UsageErrorKind::View2dRows { cols, pitch });
             return Err(misuse.at(Location::caller()));
         }
         let end = match rows.checked_sub(1) {
@@ -52,13 +52,13 @@ impl Shape {
         if end.is_some_and(|end| end <= len) {
             return Ok(Self { rows, cols, pitch });
         }
-        let problem = Problem::PlanePitch {
+        let problem = UsageErrorKind::View2dPitch {
             rows,
             cols,
             pitch,
             len,
         };
-        Err(Misuse::new(operation, problem).at(Location::caller()))
+        Err(UsageError::new(operation, problem).at(Location::caller()))
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn check_rows(
     cols: usize,
     pitch: usize,
     len: usize,
-) -> Result<(), Misuse> {
+) -> Result<(), UsageError> {
     Shape::pitched(operation, rows, cols, pitch, len).map(drop)
 }
 
@@ -82,9 +82,9 @@ impl<'a, T> View<'a, T> {
     ///
     /// If that is not their number.
     #[track_caller]
-    pub fn plane(self, rows: usize, cols: usize) -> Result<Plane<'a, T>> {
+    pub fn view_2d(self, rows: usize, cols: usize) -> Result<View2d<'a, T>> {
         let shape = Shape::whole(rows, cols, self.len())?;
-        Ok(Plane::of_span(self.span, shape))
+        Ok(View2d::of_span(self.span, shape))
     }
 
     /// Of these elements, `rows` rows of `cols` elements that begin `pitch` elements apart.
@@ -93,9 +93,9 @@ impl<'a, T> View<'a, T> {
     ///
     /// If there are not so many elements, or rows would overlap.
     #[track_caller]
-    pub fn plane_pitched(self, rows: usize, cols: usize, pitch: usize) -> Result<Plane<'a, T>> {
-        let shape = Shape::pitched("plane_pitched", rows, cols, pitch, self.len())?;
-        Ok(Plane::of_span(self.span, shape))
+    pub fn view_2d_pitched(self, rows: usize, cols: usize, pitch: usize) -> Result<View2d<'a, T>> {
+        let shape = Shape::pitched("view_2d_pitched", rows, cols, pitch, self.len())?;
+        Ok(View2d::of_span(self.span, shape))
     }
 }
 
@@ -106,9 +106,9 @@ impl<'a, T> ViewMut<'a, T> {
     ///
     /// If that is not their number.
     #[track_caller]
-    pub fn plane_mut(self, rows: usize, cols: usize) -> Result<PlaneMut<'a, T>> {
+    pub fn view_2d_mut(self, rows: usize, cols: usize) -> Result<View2dMut<'a, T>> {
         let shape = Shape::whole(rows, cols, self.len())?;
-        Ok(PlaneMut::of_span(self.span, shape))
+        Ok(View2dMut::of_span(self.span, shape))
     }
 
     /// Of these elements, `rows` rows of `cols` elements that begin `pitch` elements apart, to
@@ -123,9 +123,9 @@ impl<'a, T> ViewMut<'a, T> {
         rows: usize,
         cols: usize,
         pitch: usize,
-    ) -> Result<PlaneMut<'a, T>> {
+    ) -> Result<View2dMut<'a, T>> {
         let shape = Shape::pitched("plane_pitched_mut", rows, cols, pitch, self.len())?;
-        Ok(PlaneMut::of_span(self.span, shape))
+        Ok(View2dMut::of_span(self.span, shape))
     }
 }
 
@@ -136,8 +136,8 @@ impl<T> Buffer<T> {
     ///
     /// If that is not how many elements it has.
     #[track_caller]
-    pub fn plane(&self, rows: usize, cols: usize) -> Result<Plane<'_, T>> {
-        self.view().plane(rows, cols)
+    pub fn view_2d(&self, rows: usize, cols: usize) -> Result<View2d<'_, T>> {
+        self.view().view_2d(rows, cols)
     }
 
     /// The array as `rows` rows of `cols` elements, to write.
@@ -146,8 +146,8 @@ impl<T> Buffer<T> {
     ///
     /// If that is not how many elements it has.
     #[track_caller]
-    pub fn plane_mut(&mut self, rows: usize, cols: usize) -> Result<PlaneMut<'_, T>> {
-        self.view_mut().plane_mut(rows, cols)
+    pub fn view_2d_mut(&mut self, rows: usize, cols: usize) -> Result<View2dMut<'_, T>> {
+        self.view_mut().view_2d_mut(rows, cols)
     }
 
     /// Of the array, `rows` rows of `cols` elements that begin `pitch` elements apart, the first at
@@ -156,7 +156,7 @@ impl<T> Buffer<T> {
     /// ```
     /// # let stream = millstream::Device::simulated()?.stream()?;
     /// let padded = stream.upload(&[1, 2, 0, 0, 3, 4])?;
-    /// assert_eq!(stream.download_2d(padded.plane_pitched(2, 2, 4)?)?.wait()?, [1, 2, 3, 4]);
+    /// assert_eq!(stream.download_2d(padded.view_2d_pitched(2, 2, 4)?)?.wait()?, [1, 2, 3, 4]);
     /// # Ok::<(), millstream::Error>(())
     /// ```
     ///
@@ -164,8 +164,8 @@ impl<T> Buffer<T> {
     ///
     /// If the array does not have so many elements, or rows would overlap.
     #[track_caller]
-    pub fn plane_pitched(&self, rows: usize, cols: usize, pitch: usize) -> Result<Plane<'_, T>> {
-        self.view().plane_pitched(rows, cols, pitch)
+    pub fn view_2d_pitched(&self, rows: usize, cols: usize, pitch: usize) -> Result<View2d<'_, T>> {
+        self.view().view_2d_pitched(rows, cols, pitch)
     }
 
     /// Of the array, `rows` rows of `cols` elements that begin `pitch` elements apart, to write.
@@ -179,7 +179,7 @@ impl<T> Buffer<T> {
         rows: usize,
         cols: usize,
         pitch: usize,
-    ) -> Result<PlaneMut<'_, T>> {
+    ) -> Result<View2dMut<'_, T>> {
         self.view_mut().plane_pitched_mut(rows, cols, pitch)
     }
 }
@@ -191,9 +191,9 @@ impl<T> Pinned<T> {
     ///
     /// If that is not how many elements it has.
     #[track_caller]
-    pub fn plane(&self, rows: usize, cols: usize) -> Result<Plane<'_, T>> {
+    pub fn view_2d(&self, rows: usize, cols: usize) -> Result<View2d<'_, T>> {
         let shape = Shape::whole(rows, cols, self.len())?;
-        Ok(Plane::of(Base::Pinned(self.place()), 0, true, shape))
+        Ok(View2d::of(Base::Pinned(self.place()), 0, true, shape))
     }
 
     /// The array as `rows` rows of `cols` elements, to write.
@@ -202,8 +202,8 @@ impl<T> Pinned<T> {
     /// # let stream = millstream::Device::simulated()?.stream()?;
     /// let numbers = stream.upload(&[1, 2, 3, 4, 5, 6])?;
     /// let mut pinned = stream.device().pinned::<i32>(6)?;
-    /// let right = pinned.plane_mut(3, 2)?.rect_mut(.., 1..)?;
-    /// stream.copy_2d(numbers.plane(2, 3)?.rect(.., 0..1)?, right.rect_mut(..2, ..)?)?;
+    /// let right = pinned.view_2d_mut(3, 2)?.rect_mut(.., 1..)?;
+    /// stream.copy_2d(numbers.view_2d(2, 3)?.rect(.., 0..1)?, right.rect_mut(..2, ..)?)?;
     /// assert_eq!(*pinned.read()?, [0, 1, 0, 4, 0, 0]);
     /// # Ok::<(), millstream::Error>(())
     /// ```
@@ -212,9 +212,9 @@ impl<T> Pinned<T> {
     ///
     /// If that is not how many elements it has.
     #[track_caller]
-    pub fn plane_mut(&mut self, rows: usize, cols: usize) -> Result<PlaneMut<'_, T>> {
+    pub fn view_2d_mut(&mut self, rows: usize, cols: usize) -> Result<View2dMut<'_, T>> {
         let shape = Shape::whole(rows, cols, self.len())?;
-        Ok(PlaneMut::of(Base::Pinned(self.place()), 0, true, shape))
+        Ok(View2dMut::of(Base::Pinned(self.place()), 0, true, shape))
     }
 
     /// Of the array, `rows` rows of `cols` elements that begin `pitch` elements apart, the first at
@@ -224,9 +224,9 @@ impl<T> Pinned<T> {
     ///
     /// If the array does not have so many elements, or rows would overlap.
     #[track_caller]
-    pub fn plane_pitched(&self, rows: usize, cols: usize, pitch: usize) -> Result<Plane<'_, T>> {
-        let shape = Shape::pitched("plane_pitched", rows, cols, pitch, self.len())?;
-        Ok(Plane::of(Base::Pinned(self.place()), 0, true, shape))
+    pub fn view_2d_pitched(&self, rows: usize, cols: usize, pitch: usize) -> Result<View2d<'_, T>> {
+        let shape = Shape::pitched("view_2d_pitched", rows, cols, pitch, self.len())?;
+        Ok(View2d::of(Base::Pinned(self.place()), 0, true, shape))
     }
 
     /// Of the array, `rows` rows of `cols` elements that begin `pitch` elements apart, to write.
@@ -240,8 +240,8 @@ impl<T> Pinned<T> {
         rows: usize,
         cols: usize,
         pitch: usize,
-    ) -> Result<PlaneMut<'_, T>> {
+    ) -> Result<View2dMut<'_, T>> {
         let shape = Shape::pitched("plane_pitched_mut", rows, cols, pitch, self.len())?;
-        Ok(PlaneMut::of(Base::Pinned(self.place()), 0, true, shape))
+        Ok(View2dMut::of(Base::Pinned(self.place()), 0, true, shape))
     }
 }

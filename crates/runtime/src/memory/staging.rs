@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{
-    Misuse, Problem, Result,
+    Result, UsageError, UsageErrorKind,
     context::DeviceState,
     disposal::log,
     future::{is_over, prepare_wait, wait_until},
@@ -372,16 +372,16 @@ impl StagingPool {
 }
 
 /// The size of the block for so many bytes.
-fn block_size(device: &DeviceState, bytes: usize) -> Result<usize, Misuse> {
+fn block_size(device: &DeviceState, bytes: usize) -> Result<usize, UsageError> {
     let size = bytes
         .max(device.tuning().block_bytes_min)
         .checked_next_power_of_two();
     size.ok_or_else(|| {
-        let problem = Problem::TooLarge {
+        let problem = UsageErrorKind::TooLarge {
             elements: bytes,
             element_bytes: 1,
         };
-        Misuse::new("pinned", problem)
+        UsageError::new("pinned", problem)
     })
 }
 
@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn a_block_that_was_used_again_meanwhile_is_not_taken_for_the_one_that_was_asked_about() {
         let gpu = Gpu::new(SimConfig::new().schedule(Schedule::Lazy));
-        let device = Device::of(&gpu, 0).unwrap();
+        let device = Device::open_simulated(&gpu, 0).unwrap();
         let state = device.state();
         let pool = &state.memory().staging;
         // Too large to share a block with others.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::{
-    Parked, SharedContext, StagingPool, Tuning,
+    Parked, SharedContext, StagingOptions, StagingPool,
     budget::{Budget, Frees},
     deferred::DeferredFrees,
     section::CurrentSection,
@@ -19,7 +19,7 @@ pub(crate) struct DeviceMemory {
     pub(crate) staging: StagingPool,
     pub(crate) deferred: DeferredFrees,
     pub(crate) parked: Parked,
-    tuning: OnceLock<Tuning>,
+    tuning: OnceLock<StagingOptions>,
 }
 
 impl DeviceMemory {
@@ -43,12 +43,12 @@ impl DeviceState {
     }
 
     /// How copies of pageable memory are cut and shared out.
-    pub(crate) fn tuning(&self) -> &Tuning {
-        self.memory().tuning.get_or_init(Tuning::default)
+    pub(crate) fn tuning(&self) -> &StagingOptions {
+        self.memory().tuning.get_or_init(StagingOptions::default)
     }
 
     /// Sets that, before the first such copy; says whether it is not too late.
-    pub(super) fn set_tuning(&self, tuning: Tuning) -> bool {
+    pub(super) fn set_staging_options(&self, tuning: StagingOptions) -> bool {
         self.memory().tuning.set(tuning.usable()).is_ok()
     }
 }

@@ -11,7 +11,7 @@ use millstream_driver::DevicePtr;
 
 use super::Allocation;
 use crate::{
-    Misuse, Problem, Result,
+    Result, UsageError, UsageErrorKind,
     tracker::{Access, AccessKind},
 };
 
@@ -96,12 +96,15 @@ pub(crate) fn resolve(
     operation: &'static str,
     range: impl RangeBounds<usize>,
     len: usize,
-) -> Result<Range<usize>, Misuse> {
+) -> Result<Range<usize>, UsageError> {
     let range = plain(range, len);
     if lies_within(&range, len) {
         Ok(range)
     } else {
-        Err(Misuse::new(operation, Problem::Range { range, len }))
+        Err(UsageError::new(
+            operation,
+            UsageErrorKind::Range { range, len },
+        ))
     }
 }
 
@@ -213,7 +216,7 @@ macro_rules! common {
             }
 
             /// The part of the view that `range` names, to read.
-            fn part(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>, Misuse> {
+            fn part(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>, UsageError> {
                 let whole = View {
                     span: self.span.clone(),
                     element: PhantomData,
@@ -222,7 +225,10 @@ macro_rules! common {
             }
 
             /// The part of the view that `range` names.
-            pub(super) fn into_part(self, range: impl RangeBounds<usize>) -> Result<Self, Misuse> {
+            pub(super) fn into_part(
+                self,
+                range: impl RangeBounds<usize>,
+            ) -> Result<Self, UsageError> {
                 let range = resolve("slice", range, self.len())?;
                 Ok(Self {
                     span: self.span.part(range, size_of::<T>()),

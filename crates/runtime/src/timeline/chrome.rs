@@ -117,7 +117,7 @@ mod tests {
         super::samples::{operation, pictures, recording},
         *,
     };
-    use crate::Kind;
+    use crate::OperationKind;
 
     fn events(recording: &Recording) -> Vec<Value> {
         let trace: Value = serde_json::from_str(&recording.to_chrome_trace()).unwrap();
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn an_operation_is_a_complete_event_in_microseconds() {
-        let mut kernel = operation(Kind::Kernel, 77, 1_234_567..1_236_067);
+        let mut kernel = operation(OperationKind::Kernel, 77, 1_234_567..1_236_067);
         kernel.bytes = 3_000;
         let events = events(&recording(vec![kernel]));
         let [event] = of_phase(&events, "X")[..] else {
@@ -159,8 +159,8 @@ mod tests {
 
     #[test]
     fn a_wait_is_a_flow_from_inside_the_earlier_to_the_start_of_the_later() {
-        let earlier = operation(Kind::HostToDevice, 5, 1_000..2_000);
-        let mut later = operation(Kind::Kernel, 3, 2_500..3_000);
+        let earlier = operation(OperationKind::HostToDevice, 5, 1_000..2_000);
+        let mut later = operation(OperationKind::Kernel, 3, 2_500..3_000);
         later.waits = vec![(5, 1), (99, 1)];
         let events = events(&recording(vec![earlier, later]));
         let ([start], [finish]) = (&of_phase(&events, "s")[..], &of_phase(&events, "f")[..]) else {
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn names_are_escaped() {
         let device = "quote \" backslash \\ newline \n bell \u{7} µ";
-        let mut kernel = operation(Kind::Kernel, 1, 0..1);
+        let mut kernel = operation(OperationKind::Kernel, 1, 0..1);
         kernel.label = "a\"b\\c";
         let events = events(&Recording {
             device: device.into(),

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::TimedOperation;
-use crate::Kind;
+use crate::OperationKind;
 
 /// A part of a device that works beside the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +20,14 @@ impl Engine {
     pub(super) const ALL: [Self; 3] = [Self::HostToDevice, Self::Compute, Self::DeviceToHost];
 
     /// The engine that works on operations of this kind, if any does.
-    pub(super) fn of(kind: Kind) -> Option<Self> {
+    pub(super) fn of(kind: OperationKind) -> Option<Self> {
         match kind {
-            Kind::HostToDevice => Some(Self::HostToDevice),
-            Kind::Kernel | Kind::Fill | Kind::DeviceToDevice => Some(Self::Compute),
-            Kind::DeviceToHost => Some(Self::DeviceToHost),
-            Kind::Allocation => None,
+            OperationKind::HostToDevice => Some(Self::HostToDevice),
+            OperationKind::Kernel | OperationKind::Fill | OperationKind::DeviceToDevice => {
+                Some(Self::Compute)
+            }
+            OperationKind::DeviceToHost => Some(Self::DeviceToHost),
+            OperationKind::Allocation => None,
         }
     }
 }
@@ -121,10 +123,10 @@ mod tests {
     #[test]
     fn a_copy_that_queues_for_its_engine_starts_when_the_one_before_it_ends() {
         let copies = [
-            operation(Kind::HostToDevice, 1, 0..10),
-            operation(Kind::HostToDevice, 2, 1..30),
-            operation(Kind::HostToDevice, 3, 2..20),
-            operation(Kind::HostToDevice, 1, 35..40),
+            operation(OperationKind::HostToDevice, 1, 0..10),
+            operation(OperationKind::HostToDevice, 2, 1..30),
+            operation(OperationKind::HostToDevice, 3, 2..20),
+            operation(OperationKind::HostToDevice, 1, 35..40),
         ];
         assert_eq!(
             placed(&copies),
@@ -135,8 +137,8 @@ mod tests {
     #[test]
     fn the_copy_engines_do_not_wait_for_each_other() {
         let copies = [
-            operation(Kind::HostToDevice, 1, 0..10),
-            operation(Kind::DeviceToHost, 2, 5..15),
+            operation(OperationKind::HostToDevice, 1, 0..10),
+            operation(OperationKind::DeviceToHost, 2, 5..15),
         ];
         assert_eq!(placed(&copies), [(0..10, 0), (5..15, 0)]);
     }
@@ -144,11 +146,11 @@ mod tests {
     #[test]
     fn work_of_the_device_is_stacked_in_as_many_lanes_as_run_together() {
         let kernels = [
-            operation(Kind::Kernel, 1, 0..10),
-            operation(Kind::Fill, 2, 2..12),
-            operation(Kind::DeviceToDevice, 3, 4..6),
-            operation(Kind::Kernel, 3, 6..8),
-            operation(Kind::Kernel, 1, 10..20),
+            operation(OperationKind::Kernel, 1, 0..10),
+            operation(OperationKind::Fill, 2, 2..12),
+            operation(OperationKind::DeviceToDevice, 3, 4..6),
+            operation(OperationKind::Kernel, 3, 6..8),
+            operation(OperationKind::Kernel, 1, 10..20),
         ];
         assert_eq!(
             placed(&kernels),
@@ -158,6 +160,9 @@ mod tests {
 
     #[test]
     fn allocations_need_no_engine() {
-        assert_eq!(work(&[operation(Kind::Allocation, 1, 3..5)]), [None]);
+        assert_eq!(
+            work(&[operation(OperationKind::Allocation, 1, 3..5)]),
+            [None]
+        );
     }
 }

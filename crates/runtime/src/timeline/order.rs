@@ -67,11 +67,11 @@ mod tests {
         super::samples::{operation, recording},
         *,
     };
-    use crate::Kind;
+    use crate::OperationKind;
 
     #[test]
     fn streams_keep_their_numbers_and_are_in_their_order() {
-        let kernel = |stream| operation(Kind::Kernel, stream, 0..1);
+        let kernel = |stream| operation(OperationKind::Kernel, stream, 0..1);
         let streams = Streams::of(&recording(vec![
             kernel(40),
             kernel(7),
@@ -85,9 +85,9 @@ mod tests {
 
     #[test]
     fn waits_for_what_was_before_the_timeline_are_left_out() {
-        let mut first = operation(Kind::Kernel, 1, 0..1);
+        let mut first = operation(OperationKind::Kernel, 1, 0..1);
         first.sequence = 8;
-        let mut second = operation(Kind::Kernel, 2, 1..2);
+        let mut second = operation(OperationKind::Kernel, 2, 1..2);
         second.waits = vec![(1, 7), (1, 8)];
         assert_eq!(
             waits(&recording(vec![first, second])),

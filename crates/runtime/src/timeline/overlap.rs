@@ -72,7 +72,7 @@ impl Recording {
     ///
     /// ```
     /// use std::{ops::Range, panic::Location};
-    /// use millstream::{Kind, Recording, TimedOperation};
+    /// use millstream::{OperationKind, Recording, TimedOperation};
     ///
     /// let operation = |kind, stream, time_ns: Range<u64>| TimedOperation {
     ///     label: "example",
@@ -87,9 +87,9 @@ impl Recording {
     /// let recording = Recording {
     ///     device: "A device".into(),
     ///     operations: vec![
-    ///         operation(Kind::HostToDevice, 1, 100..400),
-    ///         operation(Kind::Kernel, 2, 300..700),
-    ///         operation(Kind::DeviceToHost, 3, 900..1_000),
+    ///         operation(OperationKind::HostToDevice, 1, 100..400),
+    ///         operation(OperationKind::Kernel, 2, 300..700),
+    ///         operation(OperationKind::DeviceToHost, 3, 900..1_000),
     ///     ],
     /// };
     /// let overlap = recording.overlap();
@@ -146,7 +146,7 @@ mod tests {
         super::samples::{operation, recording},
         *,
     };
-    use crate::Kind;
+    use crate::OperationKind;
 
     #[test]
     fn unions_merge_what_touches_and_drop_what_is_empty() {
@@ -160,11 +160,11 @@ mod tests {
     #[test]
     fn copies_in_both_directions_at_once_count_once() {
         let overlap = recording(vec![
-            operation(Kind::HostToDevice, 1, 10..30),
-            operation(Kind::DeviceToHost, 2, 20..40),
-            operation(Kind::Kernel, 3, 25..60),
-            operation(Kind::Kernel, 4, 50..70),
-            operation(Kind::Fill, 4, 90..100),
+            operation(OperationKind::HostToDevice, 1, 10..30),
+            operation(OperationKind::DeviceToHost, 2, 20..40),
+            operation(OperationKind::Kernel, 3, 25..60),
+            operation(OperationKind::Kernel, 4, 50..70),
+            operation(OperationKind::Fill, 4, 90..100),
         ])
         .overlap();
         let expected = Overlap {
@@ -180,9 +180,9 @@ mod tests {
     #[test]
     fn allocations_and_operations_without_length_count_for_nothing() {
         let overlap = recording(vec![
-            operation(Kind::Allocation, 1, 0..5),
-            operation(Kind::Kernel, 1, 7..7),
-            operation(Kind::Kernel, 1, 10..12),
+            operation(OperationKind::Allocation, 1, 0..5),
+            operation(OperationKind::Kernel, 1, 7..7),
+            operation(OperationKind::Kernel, 1, 10..12),
         ])
         .overlap();
         let expected = Overlap {

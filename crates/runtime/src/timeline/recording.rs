@@ -2,17 +2,17 @@
 
 use std::{ops::Range, panic::Location};
 
-use crate::Kind;
+use crate::OperationKind;
 
 /// One operation of a timeline.
 ///
 /// ```
-/// use millstream::{Device, Kind};
+/// use millstream::{Device, OperationKind};
 /// let device = Device::simulated()?;
 /// let timeline = device.timeline()?;
 /// let _buffer = device.stream()?.upload(&[1_u8; 4096])?;
 /// let recording = timeline.finish()?;
-/// let upload = recording.operations.iter().find(|operation| operation.kind == Kind::HostToDevice);
+/// let upload = recording.operations.iter().find(|operation| operation.kind == OperationKind::HostToDevice);
 /// assert_eq!(upload.map(|operation| operation.bytes), Some(4096));
 /// # Ok::<(), millstream::Error>(())
 /// ```
@@ -21,7 +21,7 @@ pub struct TimedOperation {
     /// What it is called: a kernel's name, or the verb.
     pub label: &'static str,
     /// What it is.
-    pub kind: Kind,
+    pub kind: OperationKind,
     /// The stream's number, as [`Stream::id`](crate::Stream::id) gives it.
     pub stream: u64,
     /// Its place in the stream, from 1.

@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, ops::Range, panic::Location};
 
 use super::{Recording, TimedOperation, engine::Engine};
-use crate::Kind;
+use crate::OperationKind;
 
 /// An operation with nothing special about it.
 #[track_caller]
-pub(super) fn operation(kind: Kind, stream: u64, time_ns: Range<u64>) -> TimedOperation {
+pub(super) fn operation(kind: OperationKind, stream: u64, time_ns: Range<u64>) -> TimedOperation {
     let location = Location::caller();
     TimedOperation {
         label: "work",
@@ -42,7 +42,7 @@ impl Bench {
     #[track_caller]
     fn submit(
         &mut self,
-        (label, kind): (&'static str, Kind),
+        (label, kind): (&'static str, OperationKind),
         stream: u64,
         bytes: u64,
         duration_ns: u64,
@@ -85,13 +85,19 @@ impl Bench {
 pub(super) fn pictures(count: u64) -> Recording {
     let mut bench = Bench::default();
     let (uploads, kernels, downloads) = (2, [1, 4], 3);
-    let table = bench.submit(("make_table", Kind::Fill), 1, 1 << 20, 31_000, &[]);
+    let table = bench.submit(("make_table", OperationKind::Fill), 1, 1 << 20, 31_000, &[]);
     for picture in 0..count {
         let stream = kernels[picture as usize % 2];
-        bench.submit(("allocate", Kind::Allocation), uploads, 24 << 20, 0, &[]);
+        bench.submit(
+            ("allocate", OperationKind::Allocation),
+            uploads,
+            24 << 20,
+            0,
+            &[],
+        );
         let upload_ns = 454_000 + 9_000 * (picture % 5);
         let uploaded = bench.submit(
-            ("upload", Kind::HostToDevice),
+            ("upload", OperationKind::HostToDevice),
             uploads,
             24 << 20,
             upload_ns,
@@ -100,38 +106,56 @@ pub(super) fn pictures(count: u64) -> Recording {
         let ready = [uploaded, table];
         let needed = if picture == 1 { &ready } else { &ready[..1] };
         bench.submit(
-            ("to_linear", Kind::Kernel),
+            ("to_linear", OperationKind::Kernel),
             stream,
             48 << 20,
             71_000,
             needed,
         );
-        bench.submit(("blur_rows", Kind::Kernel), stream, 48 << 20, 188_000, &[]);
+        bench.submit(
+            ("blur_rows", OperationKind::Kernel),
+            stream,
+            48 << 20,
+            188_000,
+            &[],
+        );
         let blurred = bench.submit(
-            ("blur_columns", Kind::Kernel),
+            ("blur_columns", OperationKind::Kernel),
             stream,
             48 << 20,
             240_000,
             &[],
         );
-        let sharpened = bench.submit(("sharpen<3>", Kind::Kernel), stream, 48 << 20, 127_000, &[]);
+        let sharpened = bench.submit(
+            ("sharpen<3>", OperationKind::Kernel),
+            stream,
+            48 << 20,
+            127_000,
+            &[],
+        );
         let last = if picture % 2 == 0 { sharpened } else { blurred };
         bench.submit(
-            ("download", Kind::DeviceToHost),
+            ("download", OperationKind::DeviceToHost),
             downloads,
             24 << 20,
             405_000,
             &[last],
         );
         bench.submit(
-            ("download", Kind::DeviceToHost),
+            ("download", OperationKind::DeviceToHost),
             stream,
             3 << 20,
             58_000,
             &[],
         );
     }
-    bench.submit(("copy", Kind::DeviceToDevice), 1, 24 << 20, 133_000, &[]);
+    bench.submit(
+        ("copy", OperationKind::DeviceToDevice),
+        1,
+        24 << 20,
+        133_000,
+        &[],
+    );
     Recording {
         device: "NVIDIA H200 (by hand)".into(),
         operations: bench.operations,

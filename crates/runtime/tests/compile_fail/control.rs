@@ -1,7 +1,7 @@
 //! What the other programs do wrong, done right. This one compiles: if it did not, they would fail
 //! for no good reason.
 
-use millstream::{Device, Grid, Result};
+use millstream::{Device, LaunchConfig, Result};
 
 millstream::kernels! {
     // SAFETY: none is launched.
@@ -16,7 +16,7 @@ fn main() -> Result<()> {
     let kernels = sums::load(&device)?;
     let mut buffer = stream.upload(&[1.0_f32; 4])?;
     let (left, mut right) = buffer.split_at_mut(2);
-    kernels.vecadd(&stream, Grid::linear(2), &left, &left, &mut right, 2)?;
+    kernels.vecadd(&stream, LaunchConfig::linear(2), &left, &left, &mut right, 2)?;
     stream.fill(right.reborrow(), 1.0)?;
     stream.fill(&mut right, 2.0)?;
     let mut pinned = device.pinned::<f32>(4)?;

@@ -1,6 +1,6 @@
 //! A kernel's operands have the declared types.
 
-use millstream::{Device, Grid, Result};
+use millstream::{Device, LaunchConfig, Result};
 
 millstream::kernels! {
     // SAFETY: none is launched.
@@ -17,8 +17,8 @@ fn main() -> Result<()> {
     let mut c = stream.zeros::<f32>(4)?;
     let wide = stream.zeros::<f64>(4)?;
     let pinned = device.pinned::<f32>(4)?;
-    kernels.vecadd(&stream, Grid::linear(4), &a, &wide, &mut c, 4)?; //~ E0277
-    kernels.vecadd(&stream, Grid::linear(4), &a, &pinned, &mut c, 4)?; //~ E0277
-    kernels.vecadd(&stream, Grid::linear(4), &a, &[1.0_f32; 4], &mut c, 4)?; //~ E0277
-    kernels.vecadd(&stream, Grid::linear(4), &a, &a, &mut c, 4_u32) //~ E0308
+    kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &wide, &mut c, 4)?; //~ E0277
+    kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &pinned, &mut c, 4)?; //~ E0277
+    kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &[1.0_f32; 4], &mut c, 4)?; //~ E0277
+    kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &a, &mut c, 4_u32) //~ E0308
 }

@@ -1,6 +1,6 @@
 //! What a kernel writes is none of its other operands.
 
-use millstream::{Device, Grid, Result};
+use millstream::{Device, LaunchConfig, Result};
 
 millstream::kernels! {
     // SAFETY: none is launched.
@@ -15,7 +15,7 @@ fn main() -> Result<()> {
     let kernels = both::load(&device)?;
     let mut a = stream.zeros::<f32>(4)?;
     let mut b = stream.zeros::<f32>(4)?;
-    kernels.vecadd(&stream, Grid::linear(4), &a, &mut b, &mut b, 4)?; //~ E0499
-    kernels.vecadd(&stream, Grid::linear(4), &a, &mut a, &mut b, 4)?; //~ E0502
-    kernels.vecadd(&stream, Grid::linear(4), &a, &mut b.slice_mut(..2), &mut b.slice_mut(1..), 4) //~ E0499
+    kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &mut b, &mut b, 4)?; //~ E0499
+    kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &mut a, &mut b, 4)?; //~ E0502
+    kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &mut b.slice_mut(..2), &mut b.slice_mut(1..), 4) //~ E0499
 }

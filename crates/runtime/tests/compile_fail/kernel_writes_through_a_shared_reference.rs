@@ -1,6 +1,6 @@
 //! Where a kernel declares `&mut [T]`, a shared reference does not do.
 
-use millstream::{Device, Grid, Result};
+use millstream::{Device, LaunchConfig, Result};
 
 millstream::kernels! {
     // SAFETY: none is launched.
@@ -15,6 +15,6 @@ fn main() -> Result<()> {
     let kernels = sums::load(&device)?;
     let a = stream.zeros::<f32>(4)?;
     let c = stream.zeros::<f32>(4)?;
-    kernels.vecadd(&stream, Grid::linear(4), &a, &a, &c, 4)?; //~ E0277
-    kernels.vecadd(&stream, Grid::linear(4), &a, &a, c.view(), 4) //~ E0277
+    kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &a, &c, 4)?; //~ E0277
+    kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &a, c.view(), 4) //~ E0277
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use millstream::{Device, Grid, Result, driver::Driver};
+use millstream::{Device, LaunchConfig, Result, driver::Driver};
 
 millstream::kernels! {
     // SAFETY: the signature is that of gate.cu.
@@ -20,5 +20,5 @@ fn main() -> Result<()> {
     let device = Device::simulated()?;
     let stream = device.stream()?;
     let kernels = gates::load(&device)?;
-    kernels.gate(&stream, Grid::linear(1), 0) //~ E0133
+    kernels.gate(&stream, LaunchConfig::linear(1), 0) //~ E0133
 }

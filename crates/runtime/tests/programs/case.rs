@@ -176,7 +176,7 @@ impl Case {
         let gates_hold =
             !options.contains("implicit_synchronisation") && !options.ends_with("rules=strict");
         let gpu = Gpu::new(config);
-        let open = |device: usize| Device::of(&gpu, device as i32);
+        let open = |device: usize| Device::open_simulated(&gpu, device as i32);
         let devices: Result<Vec<_>> = (0..program.devices).map(open).collect();
         let devices = devices.map_err(|error| error.to_string())?;
         if self.program.is_multiple_of(2) {
@@ -208,7 +208,7 @@ impl Case {
         };
         let checked = check(program, &log, allowed);
         // Asked, for a loss is noticed by whoever asks.
-        let is_lost = devices.iter().any(|device| device.memory().is_err());
+        let is_lost = devices.iter().any(|device| device.memory_stats().is_err());
         let accounts = if program.leaks() || self.faults {
             Ok(())
         } else {
@@ -310,7 +310,7 @@ fn accounts(devices: &[Device]) -> Result<(), String> {
     for device in devices {
         let asking = Instant::now();
         loop {
-            let memory = device.memory().map_err(|error| error.to_string())?;
+            let memory = device.memory_stats().map_err(|error| error.to_string())?;
             let is_back = memory.allocated_bytes == 0
                 && memory.allocations == 0
                 && memory.page_locked_bytes == memory.page_locked_kept_bytes;

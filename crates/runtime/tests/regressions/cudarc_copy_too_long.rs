@@ -3,18 +3,18 @@
 //!
 //! Lengths that differ are a typed error that names both, and nothing is enqueued.
 
-use millstream::{Error, Problem, Result};
+use millstream::{Error, Result, UsageErrorKind};
 
 use crate::{counted, regression};
 
 fn assert_refused(result: Result<()>, lens: (usize, usize)) {
-    let Err(Error::Misuse(misuse)) = result else {
+    let Err(Error::Usage(misuse)) = result else {
         panic!("not a misuse: {result:?}")
     };
     let (source_len, target_len) = lens;
     assert_eq!(
         *misuse.problem(),
-        Problem::Length {
+        UsageErrorKind::Length {
             source_len,
             target_len
         }

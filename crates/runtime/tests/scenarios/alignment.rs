@@ -1,7 +1,7 @@
 //! Elements with a large alignment: the host has references to none that is not aligned.
 
 use bytemuck::{Pod, Zeroable};
-use millstream::{Error, Pinned, Problem, Result};
+use millstream::{Error, Pinned, Result, UsageErrorKind};
 
 use crate::{
     rig::{Rig, everywhere},
@@ -39,7 +39,7 @@ fn is_aligned<T>(elements: &[T]) -> bool {
 }
 
 fn refused<T: Pod>(rig: &Rig) {
-    let expected = Problem::Alignment {
+    let expected = UsageErrorKind::Alignment {
         element: std::any::type_name::<T>(),
         alignment: align_of::<T>(),
         guaranteed: 256,
@@ -59,7 +59,7 @@ fn page_locked_and_managed_arrays_of_elements_aligned_beyond_the_drivers_promise
             refused::<TwoPages>(rig);
         }
         refused::<SixteenPages>(rig);
-        let Err(Error::Misuse(misuse)) = rig.device.pinned::<TwoPages>(1) else {
+        let Err(Error::Usage(misuse)) = rig.device.pinned::<TwoPages>(1) else {
             panic!("it was made");
         };
         let text = misuse.to_string();

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, sync::Arc, thread};
 
-use millstream::{Device, Error, Grid, Problem, Result};
+use millstream::{Device, Error, LaunchConfig, Result, UsageErrorKind};
 
 use crate::{
     rig::{Rig, everywhere},
@@ -253,7 +253,7 @@ fn a12_the_same_array_twice_in_one_launch() {
         let numbers: Vec<f32> = (0..N).map(|n| n as f32).collect();
         let a = s1.upload(&numbers)?;
         let mut doubled = s2.zeros::<f32>(N)?;
-        kernels.vecadd(&s2, Grid::linear(N), &a, &a, &mut doubled, N as u64)?;
+        kernels.vecadd(&s2, LaunchConfig::linear(N), &a, &a, &mut doubled, N as u64)?;
         let expected: Vec<f32> = numbers.iter().map(|n| n + n).collect();
         assert_eq!(s1.download(&doubled)?.wait()?, expected);
 
@@ -261,8 +261,8 @@ fn a12_the_same_array_twice_in_one_launch() {
         // `kernels!`); its disjoint halves are two arrays.
         let mut both = s1.upload(&[1.0_f32, 2.0, 0.0, 0.0])?;
         let (mut low, mut high) = both.split_at_mut(2);
-        kernels.vecadd(&s2, Grid::linear(2), &low, &low, &mut high, 2)?;
-        kernels.vecadd(&s1, Grid::linear(2), &high, &high, &mut low, 2)?;
+        kernels.vecadd(&s2, LaunchConfig::linear(2), &low, &low, &mut high, 2)?;
+        kernels.vecadd(&s1, LaunchConfig::linear(2), &high, &high, &mut low, 2)?;
         assert_eq!(s2.download(&both)?.wait()?, [4.0, 8.0, 2.0, 4.0]);
         Ok(())
     });
@@ -343,7 +343,7 @@ fn grids_come_from_numbers_and_tuples() {
         let (stream, kernels) = (rig.stream(), sums::load(&rig.device)?);
         let a = stream.upload(&vec![1.0_f32; N])?;
         let mut c = stream.zeros::<f32>(N)?;
-        let mut sum = |grid: Grid| {
+        let mut sum = |grid: LaunchConfig| {
             stream.fill(&mut c, 0.0)?;
             kernels.vecadd(&stream, grid, &a, &a, &mut c, N as u64)?;
             assert_eq!(stream.download(&c)?.wait()?, [2.0; N], "{grid:?}");
@@ -359,7 +359,10 @@ fn grids_come_from_numbers_and_tuples() {
             sum(grid)?;
         }
         let refused = problem(kernels.vecadd(&stream, -1, &a, &a, &mut c, 0));
-        assert!(matches!(refused, Problem::Grid { .. }), "{refused}");
+        assert!(
+            matches!(refused, UsageErrorKind::LaunchConfig { .. }),
+            "{refused}"
+        );
         kernels.vecadd(&stream, 0, &a, &a, &mut c, N as u64)?;
         Ok(())
     });

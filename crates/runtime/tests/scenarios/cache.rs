@@ -27,12 +27,12 @@ fn an_array_of_the_same_size_on_the_same_stream_costs_no_call() {
             assert_eq!(empty(&stream).unwrap().as_raw(), address);
         }
         assert!(calls.counts().is_empty(), "{:?}", calls.counts());
-        let memory = rig.device.memory().unwrap();
+        let memory = rig.device.memory_stats().unwrap();
         assert_eq!((memory.allocated_bytes, memory.allocations), (0, 0));
         assert_eq!((memory.cached_bytes, memory.cache_hits), (N as u64, 100));
         rig.device.trim().unwrap();
         rig.assert_count(calls, "mem_free_async", 1);
-        assert_eq!(rig.device.memory().unwrap().cached_bytes, 0);
+        assert_eq!(rig.device.memory_stats().unwrap().cached_bytes, 0);
     });
 }
 
@@ -89,10 +89,10 @@ fn what_is_kept_is_within_its_limit_and_goes_where_there_is_a_limit_for_all() {
         let stream = rig.stream();
         let arrays: Vec<_> = (0..5).map(|_| stream.zeros::<u8>(N).unwrap()).collect();
         drop(arrays);
-        assert_eq!(device.memory().unwrap().cached_bytes, 3 * N as u64);
+        assert_eq!(device.memory_stats().unwrap().cached_bytes, 3 * N as u64);
         device.set_memory_limit(Some(2 * N as u64));
         let other = stream.zeros::<u8>(N + 1).unwrap();
-        let memory = device.memory().unwrap();
+        let memory = device.memory_stats().unwrap();
         assert!(
             memory.allocated_bytes + memory.cached_bytes <= 2 * N as u64,
             "{memory:?}"

@@ -1,6 +1,6 @@
 //! Arrays as elements of another type: what is refused, and that the history stays.
 
-use millstream::{Problem, Result};
+use millstream::{Result, UsageErrorKind};
 
 use crate::{
     calls::Calls,
@@ -19,7 +19,7 @@ fn b13_casts_that_do_not_fit_give_everything_back() {
         let bytes = stream.upload(&[1_u8, 2, 3, 4, 5, 6, 7])?;
         calls.forget();
         let rejected = bytes.cast::<u32>().unwrap_err();
-        let size = Problem::CastSize {
+        let size = UsageErrorKind::CastSize {
             elements: 7,
             element_bytes: 1,
             target_element_bytes: 4,
@@ -27,13 +27,13 @@ fn b13_casts_that_do_not_fit_give_everything_back() {
         let text = "cast: 7 elements of 1 bytes are no whole number of elements of 4 bytes (";
         assert!(rejected.to_string().starts_with(text), "{rejected}");
         let mut bytes = rejected.source;
-        let alignment = Problem::CastAlignment {
+        let alignment = UsageErrorKind::CastAlignment {
             alignment: 1,
             target_alignment: 2,
         };
         assert_eq!(
             problem(bytes.slice(..3).cast::<u16>()),
-            Problem::CastSize {
+            UsageErrorKind::CastSize {
                 elements: 3,
                 element_bytes: 1,
                 target_element_bytes: 2,

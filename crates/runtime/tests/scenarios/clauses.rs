@@ -1,7 +1,7 @@
 //! Clauses of kernels at work: a `safe` kernel is launched only with operands that it stays within.
 
 use bytemuck::{Pod, Zeroable};
-use millstream::{Grid, Problem, Result};
+use millstream::{LaunchConfig, Result, UsageErrorKind};
 
 use crate::{rig::everywhere, shapes::problem};
 
@@ -68,7 +68,7 @@ fn a_clause_over_fields_and_elements_does_not_wrap_around() {
             let (stream, kernels) = (rig.stream(), sized::load(&rig.device)?);
             let mut out = stream.zeros::<u8>(64)?;
             let (size, dims) = (|w, h| Size { w, h }, |w, h| Dims { sides: [w, h] });
-            let grid = Grid::linear(64);
+            let grid = LaunchConfig::linear(64);
             kernels.by_fields(&stream, grid, &mut out, size(8, 8))?;
             kernels.by_elements(&stream, grid, out.slice_mut(1..), dims(3, 1))?;
             kernels.by_power(&stream, grid, out.slice_mut(60..), size(2, 2))?;
@@ -80,7 +80,7 @@ fn a_clause_over_fields_and_elements_does_not_wrap_around() {
             // In 32 bits each of these products is 0.
             const SIDE: u32 = 65_536;
             let fields = problem(kernels.by_fields(&stream, grid, &mut out, size(SIDE, SIDE)));
-            let requires = |clause, values: &str| Problem::Requires {
+            let requires = |clause, values: &str| UsageErrorKind::Requires {
                 clause,
                 values: values.to_owned(),
             };

@@ -1,6 +1,6 @@
 //! Scenarios that count driver calls: what must cost nothing, and what must happen exactly once.
 
-use millstream::{Grid, Result};
+use millstream::{LaunchConfig, Result};
 
 use crate::{
     arrays::sums,
@@ -24,7 +24,14 @@ fn a17_one_stream_costs_no_event() {
         let mut sum = stream.zeros::<f32>(N)?;
         let mut next = stream.zeros::<f32>(N)?;
         for _ in 0..50 {
-            kernels.vecadd(&stream, Grid::linear(N), &sum, &ones, &mut next, N as u64)?;
+            kernels.vecadd(
+                &stream,
+                LaunchConfig::linear(N),
+                &sum,
+                &ones,
+                &mut next,
+                N as u64,
+            )?;
             std::mem::swap(&mut sum, &mut next);
         }
         assert_eq!(stream.download(&sum)?.wait()?, [50.0; N]);
@@ -100,7 +107,7 @@ fn b06_nothing_is_device_wide() {
             let gate = rig.gate(&s1);
             let a = s1.upload(&vec![f32::from(round); N])?;
             let mut b = s2.zeros::<f32>(N)?;
-            kernels.vecadd(&s2, Grid::linear(N), &a, &a, &mut b, N as u64)?;
+            kernels.vecadd(&s2, LaunchConfig::linear(N), &a, &a, &mut b, N as u64)?;
             let mut pinned = rig.device.pinned::<f32>(N)?;
             s1.copy(&b, &mut pinned)?;
             let value = s2.download(&b)?;

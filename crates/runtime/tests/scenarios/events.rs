@@ -75,10 +75,10 @@ fn an_event_of_another_device_is_refused() {
     scenario(|rig| {
         let stream = rig.stream();
         let foreign = Device::simulated()?.stream()?.record()?;
-        assert!(matches!(stream.wait_for(&foreign), Err(Error::Misuse(_))));
+        assert!(matches!(stream.wait_for(&foreign), Err(Error::Usage(_))));
         assert!(matches!(
             stream.record()?.elapsed_since(&foreign),
-            Err(Error::Misuse(_))
+            Err(Error::Usage(_))
         ));
         Ok(())
     });

@@ -1,7 +1,7 @@
 //! Scenarios D: what is missing or malformed is an error that says what.
 
 use millstream::{
-    Device, Error, Problem, Select,
+    Device, Error, Select, UsageErrorKind,
     kernel::{self, Param, ParamKind, Signature, Source},
 };
 
@@ -12,7 +12,7 @@ use crate::{child::in_process, places::on_gpu, rig::everywhere};
 #[ignore = "the inner half of the d04 tests"]
 fn inner_open() {
     match Device::open(Select::Auto) {
-        Ok(device) => println!("opened {device}: {}", device.note()),
+        Ok(device) => println!("opened {device}: {}", device.selection_reason()),
         Err(error) => println!("refused: {error}"),
     }
 }
@@ -66,7 +66,7 @@ fn d04_a_device_that_is_not_there_is_a_clear_error() {
         let error = if on_gpu() {
             Device::open(Select::Cuda(99)).unwrap_err()
         } else {
-            Device::of(rig.simulated(), 99).unwrap_err()
+            Device::open_simulated(rig.simulated(), 99).unwrap_err()
         };
         assert!(error.to_string().contains("no device 99"), "{error}");
         assert!(
@@ -101,9 +101,9 @@ fn declare(ptx: &str, name: &'static str, params: &[ParamKind]) -> &'static Sour
 }
 
 /// Why the declaration does not load.
-fn refusal(device: &Device, source: &'static Source) -> Problem {
+fn refusal(device: &Device, source: &'static Source) -> UsageErrorKind {
     match kernel::load(device, source) {
-        Err(Error::Misuse(misuse)) => misuse.problem().clone(),
+        Err(Error::Usage(misuse)) => misuse.problem().clone(),
         Err(other) => panic!("not a misuse: {other}"),
         Ok(_) => panic!("it was loaded"),
     }
@@ -115,7 +115,7 @@ fn refused_text(device: &Device, ptx: &str) -> String {
         device,
         declare(ptx, "saxpy", &[SCALAR, SCALAR, SLICE, SLICE]),
     ) {
-        Problem::Ptx { detail } => detail,
+        UsageErrorKind::Ptx { detail } => detail,
         other => panic!("the text is wrong, not {other:?}"),
     }
 }
@@ -156,8 +156,11 @@ fn d05_a_binary_in_place_of_generated_ptx_is_refused() {
             &cut,
         ] {
             match load(ptx) {
-                Err(Error::Misuse(misuse)) => {
-                    assert!(matches!(misuse.problem(), Problem::Ptx { .. }), "{misuse}");
+                Err(Error::Usage(misuse)) => {
+                    assert!(
+                        matches!(misuse.problem(), UsageErrorKind::Ptx { .. }),
+                        "{misuse}"
+                    );
                     assert!(misuse.to_string().starts_with("generated: "), "{misuse}");
                 }
                 other => panic!("{other:?}"),

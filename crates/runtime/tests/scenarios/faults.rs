@@ -14,7 +14,7 @@ use std::{
 };
 
 use millstream::{
-    Device, Error, Grid, Result,
+    Device, Error, LaunchConfig, Result,
     driver::{Driver, DriverError, ResultCode},
     sim::{Gpu, Schedule},
 };
@@ -40,7 +40,14 @@ fn program(device: &Device) -> Result<(Vec<f32>, Vec<f64>, Vec<f32>)> {
     s2.wait_for(&event)?;
     s2.copy(&pinned, &mut sum)?;
     let mut next = s1.zeros::<f32>(N)?;
-    kernels.vecadd(&s1, Grid::linear(N), &ones, &sum, &mut next, N as u64)?;
+    kernels.vecadd(
+        &s1,
+        LaunchConfig::linear(N),
+        &ones,
+        &sum,
+        &mut next,
+        N as u64,
+    )?;
     drop(s1.download(&sum)?);
     drop(sum);
     let mut wide = s1.zeros::<f64>(N)?;
@@ -386,7 +393,14 @@ fn calls_that_fail_now_and_then_under_many_threads_race_nothing() {
                     let ((first, first_halves), (second, second_halves)) =
                         (&mut *first, &mut *second);
                     let mut made = one.zeros::<f32>(N)?;
-                    kernels.vecadd(&one, Grid::linear(N), &*first, ones, &mut made, N as u64)?;
+                    kernels.vecadd(
+                        &one,
+                        LaunchConfig::linear(N),
+                        &*first,
+                        ones,
+                        &mut made,
+                        N as u64,
+                    )?;
                     let (mut left, right) = second.split_at_mut(N / 2);
                     other.copy(made.slice(..N / 2), &mut left)?;
                     second_halves[0] = first_halves[0] + 1.0;

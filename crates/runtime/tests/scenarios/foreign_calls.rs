@@ -1,7 +1,7 @@
 //! Foreign calls whose closure calls this library.
 
 use millstream::{
-    Error, Problem, Result,
+    Error, Result, UsageErrorKind,
     kernel::{self, Argument, Queue},
 };
 
@@ -45,7 +45,7 @@ fn the_closure_of_a_foreign_call_is_refused_by_this_library_and_does_not_hang() 
         };
         called?;
         for answer in &answers {
-            let is_refused = matches!(answer, Err(Error::Misuse(misuse)) if *misuse.problem() == Problem::InForeignCall);
+            let is_refused = matches!(answer, Err(Error::Usage(misuse)) if *misuse.problem() == UsageErrorKind::InForeignCall);
             assert!(is_refused, "{answers:?}");
         }
         assert_eq!(

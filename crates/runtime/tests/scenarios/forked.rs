@@ -7,7 +7,7 @@
 use std::{io::Write, process, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use millstream::{Device, Grid, Result, Select, Stream, sim::SimConfig};
+use millstream::{Device, LaunchConfig, Result, Select, Stream, sim::SimConfig};
 
 use crate::{arrays::sums, child::in_process, places::on_gpu};
 
@@ -25,7 +25,7 @@ fn use_all_threads(device: &Device) -> Result<()> {
     let mut sum = stream.zeros::<f32>(5000)?;
     sums.vecadd(
         &stream,
-        Grid::linear(5000),
+        LaunchConfig::linear(5000),
         &floats,
         &floats,
         &mut sum,

@@ -5,7 +5,7 @@
 use std::{sync::Arc, thread};
 
 use millstream::{
-    Device, Error, Grid, Health, Stream, Suspect,
+    Device, Error, Health, LaunchConfig, Stream, Suspect,
     driver::{Driver, DriverError, ResultCode},
     sim::{Gpu, Schedule, SimConfig},
 };
@@ -28,7 +28,7 @@ fn everywhere(run: impl Fn(&Gpu, &Device, &Device)) {
     for schedule in SCHEDULES {
         let _watch = Watch::over(format!("{schedule:?}"));
         let gpu = Gpu::new(SimConfig::new().devices(2).schedule(schedule));
-        let [first, second] = [0, 1].map(|ordinal| Device::of(&gpu, ordinal).unwrap());
+        let [first, second] = [0, 1].map(|ordinal| Device::open_simulated(&gpu, ordinal).unwrap());
         run(&gpu, &first, &second);
     }
 }
@@ -36,7 +36,7 @@ fn everywhere(run: impl Fn(&Gpu, &Device, &Device)) {
 /// Enqueues a kernel that reads an address which is nobody's; gives the line of the launch.
 fn fault(stream: &Stream) -> u32 {
     let kernels = gate_kernel::load(&stream.device()).unwrap();
-    let grid = Grid::new([1, 1, 1], [1, 1, 1]);
+    let grid = LaunchConfig::new([1, 1, 1], [1, 1, 1]);
     // SAFETY: none; on the simulated device an address that is nobody's is an error and no more.
     let (line, launched) = (line!(), unsafe { kernels.gate(stream, grid, 64) });
     launched.unwrap();
@@ -130,7 +130,14 @@ fn d03_a_kernel_that_was_seen_done_is_not_suspected() {
         let ones = stream.upload(&[1.0_f32; 10]).unwrap();
         let mut sum = stream.zeros::<f32>(10).unwrap();
         kernels
-            .vecadd(&stream, Grid::linear(10), &ones, &ones, &mut sum, 10)
+            .vecadd(
+                &stream,
+                LaunchConfig::linear(10),
+                &ones,
+                &ones,
+                &mut sum,
+                10,
+            )
             .unwrap();
         assert_eq!(stream.download(&sum).unwrap().wait().unwrap(), [2.0; 10]);
         let hold = gpu.hold(stream.as_raw());
@@ -157,7 +164,7 @@ fn d03_a_kernel_is_named_when_the_event_right_behind_it_tells_of_the_loss() {
     let ones = s1.upload(&[1.0_f32; 10]).unwrap();
     let mut sum = s1.zeros::<f32>(10).unwrap();
     let mut add = |stream: &Stream| {
-        let launched = kernels.vecadd(stream, Grid::linear(10), &ones, &ones, &mut sum, 10);
+        let launched = kernels.vecadd(stream, LaunchConfig::linear(10), &ones, &ones, &mut sum, 10);
         launched.unwrap();
         line!() - 2
     };

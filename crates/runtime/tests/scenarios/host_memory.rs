@@ -192,7 +192,7 @@ fn upload_and_forget_about_it(schedule: Schedule, uploads: usize, len: usize) ->
     const PINNED_BYTES_MAX: u64 = 256 << 20;
     let _watch = Watch::over(format!("b10 {schedule:?}"));
     let gpu = Gpu::new(SimConfig::new().schedule(schedule));
-    let stream = Device::of(&gpu, 0)?.stream()?;
+    let stream = Device::open_simulated(&gpu, 0)?.stream()?;
     let source = vec![7_u8; len];
     for number in 0..uploads {
         drop(stream.upload(&source)?);

@@ -9,7 +9,7 @@ use std::{
 };
 
 use millstream::{
-    Buffer, Device, Error, Grid, Result, Stream,
+    Buffer, Device, Error, LaunchConfig, Result, Stream,
     driver::ResultCode,
     sim::{Gpu, ReportKind, Schedule, SimConfig},
 };
@@ -30,7 +30,7 @@ const SCHEDULES: [Schedule; 6] = [
 /// Enqueues a kernel that reads an address which is nobody's.
 fn fault(stream: &Stream) {
     let kernels = gate_kernel::load(&stream.device()).unwrap();
-    let grid = Grid::new([1, 1, 1], [1, 1, 1]);
+    let grid = LaunchConfig::new([1, 1, 1], [1, 1, 1]);
     // SAFETY: none; on the simulated device an address that is nobody's is an error and no more.
     unsafe { kernels.gate(stream, grid, 64) }.unwrap();
 }
@@ -63,7 +63,7 @@ fn d03_a_kernel_that_faults_fails_every_waiter() {
     for schedule in SCHEDULES {
         let _watch = Watch::over(format!("{schedule:?}"));
         let gpu = Gpu::new(SimConfig::new().schedule(schedule));
-        let device = Device::of(&gpu, 0).unwrap();
+        let device = Device::open_simulated(&gpu, 0).unwrap();
         let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
         let numbers = s1.upload(&[1_u32; N]).unwrap();
         let mut pinned = device.pinned::<u32>(N).unwrap();
@@ -132,7 +132,7 @@ fn d03_another_device_works_on() {
     for schedule in SCHEDULES {
         let _watch = Watch::over(format!("{schedule:?}"));
         let gpu = Gpu::new(SimConfig::new().devices(2).schedule(schedule));
-        let [one, other] = [0, 1].map(|ordinal| Device::of(&gpu, ordinal).unwrap());
+        let [one, other] = [0, 1].map(|ordinal| Device::open_simulated(&gpu, ordinal).unwrap());
         let [lost, working] = [&one, &other].map(|device| device.stream().unwrap());
         let kept = working.upload(&[3_u32; N]).unwrap();
         let hold = gpu.hold(working.as_raw());

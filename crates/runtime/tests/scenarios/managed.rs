@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use millstream::{Advice, Error, Grid, Problem, Result};
+use millstream::{Advice, Error, LaunchConfig, Result, UsageErrorKind};
 
 use crate::{
     arrays::sums,
@@ -25,7 +25,7 @@ fn kernels_copies_and_the_host_take_turns_with_managed_memory() {
         assert_eq!(*a.read()?, [0.0; N]);
         a.write()?.fill(2.0);
         let mut b = rig.device.managed::<f32>(N)?;
-        kernels.vecadd(&s1, Grid::linear(N), &a, &a, &mut b, N as u64)?;
+        kernels.vecadd(&s1, LaunchConfig::linear(N), &a, &a, &mut b, N as u64)?;
         let buffer = s2.upload(&[1.0_f32; N])?;
         s2.copy(buffer.slice(..10), b.slice_mut(..10))?;
         let arrived = s1.download(&b)?;
@@ -117,15 +117,18 @@ fn prefetches_and_advice_change_no_value_and_keep_the_order() {
         assert_eq!(*table.read()?, [8; N]);
 
         let buffer = s1.zeros::<u8>(4)?;
-        let Err(Error::Misuse(misuse)) = s1.prefetch(&buffer) else {
+        let Err(Error::Usage(misuse)) = s1.prefetch(&buffer) else {
             panic!("a buffer stays on its device");
         };
-        assert_eq!(*misuse.problem(), Problem::NotManaged);
+        assert_eq!(*misuse.problem(), UsageErrorKind::NotManaged);
         let elsewhere = millstream::Device::simulated()?.stream()?;
-        let Err(Error::Misuse(misuse)) = elsewhere.prefetch(&table) else {
+        let Err(Error::Usage(misuse)) = elsewhere.prefetch(&table) else {
             panic!("the array is another device's");
         };
-        assert!(matches!(misuse.problem(), Problem::OtherDevice { .. }));
+        assert!(matches!(
+            misuse.problem(),
+            UsageErrorKind::OtherDevice { .. }
+        ));
         Ok(())
     });
 }
@@ -176,7 +179,7 @@ fn b15_managed_arrays_of_no_and_of_one_element() {
         assert_eq!(*one.read()?, [3]);
         assert!(one.read_range(..2).is_err() && one.write_range(2..).is_err());
         let huge = rig.device.managed::<u64>(usize::MAX / 4);
-        assert!(matches!(huge.map(drop), Err(Error::Misuse(_))));
+        assert!(matches!(huge.map(drop), Err(Error::Usage(_))));
         if !on_gpu() {
             let too_much = rig.device.managed::<u8>(1 << 50);
             assert!(matches!(too_much.map(drop), Err(Error::OutOfMemory(_))));

@@ -5,7 +5,7 @@
 use std::{sync::Arc, thread};
 
 use millstream::{
-    Buffer, Device, Error, Memory, OutOfMemory, Result,
+    Buffer, Device, Error, MemoryStats, OutOfMemory, Result,
     driver::Driver,
     sim::{Gpu, Rules, Schedule, SimConfig},
 };
@@ -164,7 +164,7 @@ fn a_limit_is_checked_before_the_driver_is_asked() {
         refused(stream.zeros::<u8>(11));
         device.set_memory_limit(None);
         assert!(stream.zeros::<u8>(MIB).is_ok());
-        assert_eq!(device.memory().unwrap().allocations, 0);
+        assert_eq!(device.memory_stats().unwrap().allocations, 0);
     });
 }
 
@@ -207,7 +207,7 @@ fn program_within(budget: usize, device: &Device, set: impl Fn(Option<usize>)) -
         }
     };
     set(None);
-    let memory = device.memory().unwrap();
+    let memory = device.memory_stats().unwrap();
     assert_eq!(
         (memory.allocations, memory.allocated_bytes),
         (0, 0),
@@ -249,7 +249,7 @@ fn d02_a_device_whose_memory_is_swept_down_to_nothing() {
                 // SAFETY: the device keeps its context alive.
                 unsafe { gpu.driver().context_synchronize(device.as_raw()) }.unwrap();
                 device.trim().unwrap();
-                let memory = device.memory().unwrap();
+                let memory = device.memory_stats().unwrap();
                 assert_eq!(
                     (memory.used_bytes, memory.reserved_bytes),
                     (0, 0),
@@ -266,7 +266,7 @@ fn d02_a_device_whose_memory_is_swept_down_to_nothing() {
 fn what_is_counted_returns_to_where_it_was() {
     everywhere(|rig| {
         let device = &rig.device;
-        let memory = || -> Memory { device.memory().unwrap() };
+        let memory = || -> MemoryStats { device.memory_stats().unwrap() };
         let before = memory();
         let stream = rig.stream();
         let buffer = stream.upload(&[1_u32; 1000]).unwrap();
@@ -314,7 +314,7 @@ fn page_locked_memory_is_bounded_and_given_back_when_idle_alone() {
                 let array = s2.upload(&vec![value; len]).unwrap();
                 let read = s2.download(array.slice(len - 2..)).unwrap();
                 assert_eq!(read.wait().unwrap(), [value; 2]);
-                let memory = device.memory().unwrap();
+                let memory = device.memory_stats().unwrap();
                 assert!(
                     memory.page_locked_bytes <= (LIMIT + sizes_bytes) as u64,
                     "{len} bytes, {value}: {memory:?}"
@@ -331,10 +331,13 @@ fn page_locked_memory_is_bounded_and_given_back_when_idle_alone() {
         // There is room for this once smaller blocks are freed.
         let large = device.pinned::<u8>(LIMIT).unwrap();
         assert!(calls.count("host_free") > 0);
-        assert_eq!(device.memory().unwrap().page_locked_bytes, LIMIT as u64);
+        assert_eq!(
+            device.memory_stats().unwrap().page_locked_bytes,
+            LIMIT as u64
+        );
         drop(large);
         device.trim().unwrap();
-        assert_eq!(device.memory().unwrap().page_locked_bytes, 0);
+        assert_eq!(device.memory_stats().unwrap().page_locked_bytes, 0);
         assert_eq!(
             s1.download(&target).unwrap().wait().unwrap(),
             vec![0; LIMIT]

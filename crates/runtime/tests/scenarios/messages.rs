@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
 use millstream::{
-    Device, Error, Grid, Misuse, Problem, Rejected, Result,
+    Device, Error, LaunchConfig, Rejected, Result, UsageError, UsageErrorKind,
     kernel::{self, Param, ParamKind, Signature, Source},
 };
 
@@ -15,9 +15,9 @@ use crate::{
 };
 
 /// The mistake that a call is.
-fn misuse<T>(result: Result<T>) -> Misuse {
+fn misuse<T>(result: Result<T>) -> UsageError {
     match result {
-        Err(Error::Misuse(misuse)) => misuse,
+        Err(Error::Usage(misuse)) => misuse,
         Err(other) => panic!("not a misuse: {other}"),
         Ok(_) => panic!("the call was taken"),
     }
@@ -57,28 +57,28 @@ fn errors_of_parts_arrays_and_launches_name_the_line_of_the_call() {
         assert_here(a.view_mut().cast::<[u64; 3]>().map_err(Rejected::into));
         let bytes = stream.zeros::<u8>(3).unwrap();
         assert_here(bytes.cast::<u16>().map_err(Rejected::into));
-        assert_here(a.plane(3, 4));
-        assert_here(a.plane_mut(3, 4));
-        assert_here(a.plane_pitched(30, 40, 50));
-        assert_here(a.view().plane_pitched(30, 40, 30));
+        assert_here(a.view_2d(3, 4));
+        assert_here(a.view_2d_mut(3, 4));
+        assert_here(a.view_2d_pitched(30, 40, 50));
+        assert_here(a.view().view_2d_pitched(30, 40, 30));
         assert_here(a.view_mut().plane_pitched_mut(30, 40, 50));
-        assert_here(a.plane(10, 100).unwrap().rect(5..11, ..));
-        assert_here(a.plane_mut(10, 100).unwrap().rect(5..11, ..));
-        assert_here(a.plane_mut(10, 100).unwrap().rect_mut(.., 5..101));
+        assert_here(a.view_2d(10, 100).unwrap().rect(5..11, ..));
+        assert_here(a.view_2d_mut(10, 100).unwrap().rect(5..11, ..));
+        assert_here(a.view_2d_mut(10, 100).unwrap().rect_mut(.., 5..101));
         assert_here(stream.zeros::<u64>(usize::MAX / 4));
         assert_here(rig.device.pinned::<u64>(usize::MAX / 4));
         assert_here(rig.device.managed::<u64>(usize::MAX / 4));
         let mut pinned = rig.device.pinned::<u8>(4).unwrap();
-        assert_here(pinned.plane(3, 4));
+        assert_here(pinned.view_2d(3, 4));
         assert_here(pinned.plane_pitched_mut(3, 4, 5));
         let mut managed = rig.device.managed::<u8>(4).unwrap();
         assert_here(managed.read_range(3..5));
         assert_here(managed.write_range(3..5));
         assert_here(managed.try_slice(3..5));
-        assert_here(kernels.vecadd(&stream, Grid::linear(1), &a, &a, &mut c, 1000));
-        let wide = Grid::new([1; 3], [2048, 1, 1]);
+        assert_here(kernels.vecadd(&stream, LaunchConfig::linear(1), &a, &a, &mut c, 1000));
+        let wide = LaunchConfig::new([1; 3], [2048, 1, 1]);
         assert_here(kernels.vecadd(&stream, wide, &a, &a, &mut c, 1));
-        let greedy = Grid::linear(1).with_shared_bytes(1 << 30);
+        let greedy = LaunchConfig::linear(1).with_shared_bytes(1 << 30);
         assert_here(kernels.vecadd(&stream, greedy, &a, &a, &mut c, 1));
     });
 }
@@ -122,12 +122,12 @@ fn inner_panics() {
     provoke(&mut || drop(a.view_mut().chunks_mut(0)));
     provoke(&mut || drop(managed.slice(900..1100)));
     provoke(&mut || drop(managed.slice_mut(900..1100)));
-    let mut plane = a.plane_mut(10, 100).unwrap();
-    provoke(&mut || drop(plane.reborrow().split_rows_mut(11)));
-    provoke(&mut || drop(plane.reborrow().split_cols_mut(101)));
-    provoke(&mut || drop(plane.reborrow().tiles_mut(0, 1)));
+    let mut view = a.view_2d_mut(10, 100).unwrap();
+    provoke(&mut || drop(view.reborrow().split_rows_mut(11)));
+    provoke(&mut || drop(view.reborrow().split_cols_mut(101)));
+    provoke(&mut || drop(view.reborrow().tiles_mut(0, 1)));
     provoke(&mut || {
-        let _ = Grid::tiled((1, 1), (0, 1));
+        let _ = LaunchConfig::tiled((1, 1), (0, 1));
     });
 }
 
@@ -165,8 +165,9 @@ fn an_operand_of_another_device_has_its_name_and_the_devices_are_told_apart() {
         let simulated = || Device::simulated().unwrap();
         let [near, far] = [(); 2].map(|()| simulated());
         let mut elsewhere = near.stream().unwrap().zeros::<f32>(4).unwrap();
-        let misuse = misuse(kernels.vecadd(&stream, Grid::linear(4), &a, &a, &mut elsewhere, 4));
-        let Problem::OtherDevice {
+        let misuse =
+            misuse(kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &a, &mut elsewhere, 4));
+        let UsageErrorKind::OtherDevice {
             operand: 2,
             name: Some("c"),
             operand_device,
@@ -208,9 +209,9 @@ fn a_kernel_of_another_device_is_told_from_an_operand() {
         let stream = rig.stream();
         let a = stream.zeros::<f32>(4).unwrap();
         let mut c = stream.zeros::<f32>(4).unwrap();
-        let misuse = misuse(kernels.vecadd(&stream, Grid::linear(4), &a, &a, &mut c, 4));
+        let misuse = misuse(kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &a, &mut c, 4));
         assert!(
-            matches!(misuse.problem(), Problem::KernelElsewhere { .. }),
+            matches!(misuse.problem(), UsageErrorKind::KernelElsewhere { .. }),
             "{misuse}"
         );
         let text = misuse.to_string();

@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code, reason = "vouches for the order of accesses")]
 
-use millstream::{Buffer, Grid, Result, Stream};
+use millstream::{Buffer, LaunchConfig, Result, Stream};
 
 use crate::{
     arrays::sums,
@@ -36,7 +36,14 @@ fn a14_an_access_that_opts_out_waits_for_nothing() {
         let mut array = shared_zeros(&s1, &s2)?;
         s2.synchronize()?;
         let gate = rig.gate(&s1);
-        kernels.vecadd(&s1, Grid::linear(N), &ones, &ones, &mut array, N as u64)?;
+        kernels.vecadd(
+            &s1,
+            LaunchConfig::linear(N),
+            &ones,
+            &ones,
+            &mut array,
+            N as u64,
+        )?;
         calls.forget();
         // SAFETY: the kernel writes the first half alone, and all else is over.
         let read = s2.download(unsafe { array.unordered() }.slice(N..))?;

@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use millstream::{
-    Device, Error, Pinned, Problem, Rejected, Result,
+    Device, Error, Pinned, Rejected, Result, UsageErrorKind,
     driver::{Driver, DriverError, ResultCode},
     sim::{Gpu, SimConfig},
 };
@@ -143,7 +143,7 @@ fn owned_sources_in_waiting_stay_bounded() {
     // So much memory that one schedule must do.
     let gpu = Gpu::new(SimConfig::new());
     let _watch = Watch::over(String::from("owned sources in waiting"));
-    let stream = Device::of(&gpu, 0).unwrap().stream().unwrap();
+    let stream = Device::open_simulated(&gpu, 0).unwrap().stream().unwrap();
     let mut target = stream.zeros::<u8>(100 << 20).unwrap();
     let source = Bytes::from(vec![5_u8; 100 << 20]);
     let hold = gpu.hold(stream.as_raw());
@@ -177,12 +177,12 @@ fn b13_a_source_that_is_not_taken_comes_back_with_the_error() {
             panic!("four elements do not fit in three");
         };
         assert_eq!(source, [1, 2, 3, 4]);
-        let Error::Misuse(misuse) = error else {
+        let Error::Usage(misuse) = error else {
             panic!("{error:?}")
         };
         assert!(matches!(
             misuse.problem(),
-            Problem::Length {
+            UsageErrorKind::Length {
                 source_len: 4,
                 target_len: 3
             }
@@ -194,12 +194,12 @@ fn b13_a_source_that_is_not_taken_comes_back_with_the_error() {
         else {
             panic!("the target is on another device");
         };
-        let Error::Misuse(misuse) = error else {
+        let Error::Usage(misuse) = error else {
             panic!("{error:?}")
         };
         assert!(matches!(
             misuse.problem(),
-            Problem::OtherDevice { operand: 0, .. }
+            UsageErrorKind::OtherDevice { operand: 0, .. }
         ));
         drop(stream.upload_owned_into(source, &mut target)?);
         assert_eq!(stream.download(&target)?.wait()?, [1, 2, 3]);

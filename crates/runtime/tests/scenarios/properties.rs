@@ -70,8 +70,12 @@ fn every_counted_gpu_opens_and_no_more() {
 #[test]
 fn the_devices_of_a_simulated_gpu_have_uuids_and_addresses_of_their_own() {
     let gpu = Gpu::new(SimConfig::new().devices(2));
-    let [first, second] =
-        [0, 1].map(|ordinal| Device::of(&gpu, ordinal).unwrap().properties().unwrap());
+    let [first, second] = [0, 1].map(|ordinal| {
+        Device::open_simulated(&gpu, ordinal)
+            .unwrap()
+            .properties()
+            .unwrap()
+    });
     assert_ne!(first.uuid, second.uuid);
     assert_ne!(first.pci_address, second.pci_address);
 }

@@ -53,7 +53,7 @@ pub(crate) fn run(devices: &[Device], gates: Option<&Rig>, program: &Program) ->
     };
     check(program, &log, allowed).unwrap_or_else(|problem| panic!("{problem}\n{program}"));
     let failure = |entry: Entry| match entry.outcome {
-        Outcome::Failed(Error::Misuse(_)) => None,
+        Outcome::Failed(Error::Usage(_)) => None,
         Outcome::Failed(error) => Some(error),
         _ => None,
     };

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use millstream::{Buffer, Device, PlaneMut, Problem, Result, Stream};
+use millstream::{Buffer, Device, Result, Stream, UsageErrorKind, View2dMut};
 
 use crate::{
     calls::Calls,
@@ -39,7 +39,7 @@ fn a03_left_and_right_of_an_image_are_used_side_by_side() {
         let mut image = shared_image(&[&s1, &s2, &s3])?;
         let gate = rig.gate(&s1);
         calls.forget();
-        let (mut left, mut right) = image.plane_mut(ROWS, COLS)?.split_cols_mut(21);
+        let (mut left, mut right) = image.view_2d_mut(ROWS, COLS)?.split_cols_mut(21);
         thread::scope(|scope| {
             let first = scope.spawn(|| s1.fill_2d(&mut left, 1));
             let second = scope.spawn(|| s2.fill_2d(&mut right, 2));
@@ -68,9 +68,9 @@ fn a04_rectangles_are_ordered_exactly_where_they_overlap() {
         let tile = s1.upload(&[7_u8; 10 * 10])?;
         let gate = rig.gate(&s1);
         calls.forget();
-        let plane = image.plane_mut(ROWS, COLS)?;
-        s1.copy_2d(tile.plane(10, 10)?, plane.rect_mut(20..30, 30..40)?)?;
-        let plane = image.plane(ROWS, COLS)?;
+        let view = image.view_2d_mut(ROWS, COLS)?;
+        s1.copy_2d(tile.view_2d(10, 10)?, view.rect_mut(20..30, 30..40)?)?;
+        let view = image.view_2d(ROWS, COLS)?;
         let around = [
             (0..20, 0..COLS),
             (30..ROWS, 0..COLS),
@@ -78,7 +78,7 @@ fn a04_rectangles_are_ordered_exactly_where_they_overlap() {
             (0..ROWS, 40..COLS),
         ];
         for (rows, cols) in around {
-            let part = plane.rect(rows.clone(), cols.clone())?;
+            let part = view.rect(rows.clone(), cols.clone())?;
             assert_eq!(
                 s2.download_2d(&part)?.wait()?,
                 vec![0; part.rows() * part.cols()]
@@ -91,7 +91,7 @@ fn a04_rectangles_are_ordered_exactly_where_they_overlap() {
         }
         let line = s2.download(image.slice(20 * COLS..20 * COLS + 30))?;
         assert_eq!(line.wait()?, [0; 30], "a range between the rows");
-        let corner = s2.download_2d(plane.rect(29..31, 39..41)?)?;
+        let corner = s2.download_2d(view.rect(29..31, 39..41)?)?;
         rig.assert_count(calls, "stream_wait_event", 1);
         rig.assert_pending(&corner);
         gate.open();
@@ -106,7 +106,8 @@ fn a12_tiles_are_written_on_many_streams_and_read_as_one() {
         let streams: [Stream; 4] = rig.streams();
         let mut image = shared_image(&[&streams[0]])?;
         let gates: Vec<_> = streams.iter().map(|stream| rig.gate(stream)).collect();
-        let tiles: Vec<PlaneMut<'_, u8>> = image.plane_mut(ROWS, COLS)?.tiles_mut(16, 16).collect();
+        let tiles: Vec<View2dMut<'_, u8>> =
+            image.view_2d_mut(ROWS, COLS)?.tiles_mut(16, 16).collect();
         assert_eq!(tiles.len(), 12);
         for (number, tile) in tiles.into_iter().enumerate() {
             streams[number % 4].fill_2d(tile, number as u8)?;
@@ -130,7 +131,7 @@ fn b01_a_rectangle_of_pinned_memory_is_not_seen_before_it_has_arrived() {
         let mut pinned = rig.device.pinned::<u8>(2 * ROWS * COLS)?;
         let gate = rig.gate(&stream);
         let target = pinned.plane_pitched_mut(ROWS, 2, 2 * COLS)?;
-        stream.copy_2d(image.plane(ROWS, COLS)?.rect(.., 24..26)?, target)?;
+        stream.copy_2d(image.view_2d(ROWS, COLS)?.rect(.., 24..26)?, target)?;
         let back = stream.download(&image)?;
         rig.assert_pending(&back);
         gate.open();
@@ -142,8 +143,8 @@ fn b01_a_rectangle_of_pinned_memory_is_not_seen_before_it_has_arrived() {
         pinned.write()?.fill(9);
         let mut narrow = stream.zeros::<u8>(ROWS * 3)?;
         stream.copy_2d(
-            pinned.plane(ROWS, 2 * COLS)?.rect(.., 7..10)?,
-            narrow.plane_mut(ROWS, 3)?,
+            pinned.view_2d(ROWS, 2 * COLS)?.rect(.., 7..10)?,
+            narrow.view_2d_mut(ROWS, 3)?,
         )?;
         pinned.write()?.fill(8);
         assert_eq!(stream.download(&narrow)?.wait()?, [9; ROWS * 3]);
@@ -159,8 +160,8 @@ fn what_rectangles_cost() {
         let mut small = stream.zeros::<u32>(10 * 10)?;
         calls.forget();
         stream.copy_2d(
-            image.plane(ROWS, COLS)?.rect(..10, 5..15)?,
-            small.plane_mut(10, 10)?,
+            image.view_2d(ROWS, COLS)?.rect(..10, 5..15)?,
+            small.view_2d_mut(10, 10)?,
         )?;
         assert_eq!(
             calls.counts().into_iter().collect::<Vec<_>>(),
@@ -168,13 +169,13 @@ fn what_rectangles_cost() {
         );
         calls.forget();
         stream.copy_2d(
-            image.plane(ROWS, COLS)?.rect(3..5, ..)?,
-            small.plane_mut(2, 50)?,
+            image.view_2d(ROWS, COLS)?.rect(3..5, ..)?,
+            small.view_2d_mut(2, 50)?,
         )?;
         let gapless: Vec<_> = calls.counts().into_iter().collect();
         assert_eq!(gapless, [("copy_device_to_device_async", 1)]);
         calls.forget();
-        stream.fill_2d(image.plane_mut(ROWS, COLS)?.rect_mut(.., ..7)?, 5)?;
+        stream.fill_2d(image.view_2d_mut(ROWS, COLS)?.rect_mut(.., ..7)?, 5)?;
         let wanted = [
             ("copy_2d_async", 5),
             ("copy_device_to_device_async", 1),
@@ -187,7 +188,7 @@ fn what_rectangles_cost() {
         stream.upload_2d(
             &source,
             30,
-            image.plane_mut(ROWS, COLS)?.rect_mut(..10, 20..)?,
+            image.view_2d_mut(ROWS, COLS)?.rect_mut(..10, 20..)?,
         )?;
         assert_eq!(calls.count("copy_2d_async"), 1, "{:?}", calls.counts());
         assert_eq!(calls.count("copy_host_to_device_async"), 0);
@@ -211,86 +212,89 @@ fn b13_rectangles_that_do_not_fit_are_typed_errors_and_enqueue_nothing() {
         let other_pinned = rig.device.pinned::<[u8; 3]>(12)?;
         calls.forget();
 
-        let size = Problem::PlaneSize {
+        let size = UsageErrorKind::View2dSize {
             rows: 3,
             cols: 5,
             len: 12,
         };
-        assert_eq!(problem(a.plane(3, 5)), size);
-        assert_eq!(problem(pinned.plane_mut(3, 5)), size);
+        assert_eq!(problem(a.view_2d(3, 5)), size);
+        assert_eq!(problem(pinned.view_2d_mut(3, 5)), size);
         assert!(matches!(
-            problem(a.plane(usize::MAX, 2)),
-            Problem::PlaneSize { .. }
+            problem(a.view_2d(usize::MAX, 2)),
+            UsageErrorKind::View2dSize { .. }
         ));
-        let pitch = Problem::PlanePitch {
+        let pitch = UsageErrorKind::View2dPitch {
             rows: 3,
             cols: 3,
             pitch: 5,
             len: 12,
         };
-        assert_eq!(problem(a.plane_pitched(3, 3, 5)), pitch);
+        assert_eq!(problem(a.view_2d_pitched(3, 3, 5)), pitch);
         let far = problem(a.plane_pitched_mut(3, 1, usize::MAX));
-        assert!(matches!(far, Problem::PlanePitch { .. }), "{far}");
-        let close = Problem::PlaneRows { cols: 3, pitch: 2 };
-        assert_eq!(problem(pinned.plane_pitched(3, 3, 2)), close);
-        let rect = Problem::Rect {
+        assert!(matches!(far, UsageErrorKind::View2dPitch { .. }), "{far}");
+        let close = UsageErrorKind::View2dRows { cols: 3, pitch: 2 };
+        assert_eq!(problem(pinned.view_2d_pitched(3, 3, 2)), close);
+        let rect = UsageErrorKind::Rect {
             rows: 1..4,
             cols: 0..4,
-            plane_rows: 3,
-            plane_cols: 4,
+            view_rows: 3,
+            view_cols: 4,
         };
-        assert_eq!(problem(a.plane(3, 4)?.rect(1..4, ..)), rect);
-        assert_eq!(problem(a.plane_mut(3, 4)?.rect_mut(1..=3, ..)), rect);
+        assert_eq!(problem(a.view_2d(3, 4)?.rect(1..4, ..)), rect);
+        assert_eq!(problem(a.view_2d_mut(3, 4)?.rect_mut(1..=3, ..)), rect);
         let (start, end) = (3, 1);
-        let reversed = problem(a.plane(3, 4)?.rect(.., start..end));
-        assert!(matches!(reversed, Problem::Rect { .. }), "{reversed}");
+        let reversed = problem(a.view_2d(3, 4)?.rect(.., start..end));
+        assert!(
+            matches!(reversed, UsageErrorKind::Rect { .. }),
+            "{reversed}"
+        );
 
-        let shape = Problem::Shape {
+        let shape = UsageErrorKind::Shape {
             source_rows: 3,
             source_cols: 4,
             target_rows: 4,
             target_cols: 3,
         };
         assert_eq!(
-            problem(stream.copy_2d(a.plane(3, 4)?, b.plane_mut(4, 3)?)),
+            problem(stream.copy_2d(a.view_2d(3, 4)?, b.view_2d_mut(4, 3)?)),
             shape
         );
-        let other = problem(stream.copy_2d(a.plane(3, 4)?, foreign.plane_mut(3, 4)?));
+        let other = problem(stream.copy_2d(a.view_2d(3, 4)?, foreign.view_2d_mut(3, 4)?));
         assert!(
-            matches!(other, Problem::OtherDevice { operand: 1, .. }),
+            matches!(other, UsageErrorKind::OtherDevice { operand: 1, .. }),
             "{other}"
         );
-        let other = problem(stream.fill_2d(foreign.plane_mut(3, 4)?, [1; 3]));
+        let other = problem(stream.fill_2d(foreign.view_2d_mut(3, 4)?, [1; 3]));
         assert!(
-            matches!(other, Problem::OtherDevice { operand: 0, .. }),
+            matches!(other, UsageErrorKind::OtherDevice { operand: 0, .. }),
             "{other}"
         );
-        let host = problem(stream.copy_2d(other_pinned.plane(3, 4)?, pinned.plane_mut(3, 4)?));
-        assert_eq!(host, Problem::BothOnHost);
-        let on_host = Problem::OnHost { operand: 0 };
+        let host = problem(stream.copy_2d(other_pinned.view_2d(3, 4)?, pinned.view_2d_mut(3, 4)?));
+        assert_eq!(host, UsageErrorKind::BothOnHost);
+        let on_host = UsageErrorKind::OnHost { operand: 0 };
         assert_eq!(
-            problem(stream.fill_2d(pinned.plane_mut(3, 4)?, [1; 3])),
+            problem(stream.fill_2d(pinned.view_2d_mut(3, 4)?, [1; 3])),
             on_host
         );
-        assert_eq!(problem(stream.download_2d(pinned.plane(3, 4)?)), on_host);
-        let short = problem(stream.upload_2d(&[[0; 3]; 11], 4, b.plane_mut(3, 4)?));
+        assert_eq!(problem(stream.download_2d(pinned.view_2d(3, 4)?)), on_host);
+        let short = problem(stream.upload_2d(&[[0; 3]; 11], 4, b.view_2d_mut(3, 4)?));
         assert_eq!(
             short.to_string(),
             "3 rows of 4 elements, 4 apart, do not fit in the array's 11"
         );
-        let narrow = problem(stream.upload_2d(&[[0; 3]; 12], 3, b.plane_mut(3, 4)?));
-        assert_eq!(narrow, Problem::PlaneRows { cols: 4, pitch: 3 });
+        let narrow = problem(stream.upload_2d(&[[0; 3]; 12], 3, b.view_2d_mut(3, 4)?));
+        assert_eq!(narrow, UsageErrorKind::View2dRows { cols: 4, pitch: 3 });
         assert!(
             calls.counts().is_empty(),
             "something was enqueued: {:?}",
             calls.counts()
         );
 
-        stream.upload_2d(&[[7; 3]; 12], 4, a.plane_mut(3, 4)?)?;
-        stream.copy_2d(a.plane(3, 4)?, b.plane_mut(3, 4)?)?;
+        stream.upload_2d(&[[7; 3]; 12], 4, a.view_2d_mut(3, 4)?)?;
+        stream.copy_2d(a.view_2d(3, 4)?, b.view_2d_mut(3, 4)?)?;
         stream.copy_2d(
-            b.plane(3, 4)?.rect(.., 1..3)?,
-            pinned.plane_mut(3, 4)?.rect_mut(.., ..2)?,
+            b.view_2d(3, 4)?.rect(.., 1..3)?,
+            pinned.view_2d_mut(3, 4)?.rect_mut(.., ..2)?,
         )?;
         assert_eq!(pinned.read()?[4..8], [[7; 3], [7; 3], [0; 3], [0; 3]]);
         Ok(())
@@ -305,27 +309,27 @@ fn b15_rectangles_without_elements_and_of_single_rows_and_columns() {
         let mut numbers = stream.upload(&[1_u16, 2, 3, 4, 5, 6])?;
         let mut pinned = rig.device.pinned::<u16>(0)?;
         for (rows, cols) in [(0, 0), (0, 7), (7, 0), (usize::MAX, 0)] {
-            stream.copy_2d(empty.plane(rows, cols)?, pinned.plane_mut(rows, cols)?)?;
-            stream.fill_2d(empty.plane_mut(rows, cols)?, 1)?;
-            stream.upload_2d(&[], 0, empty.plane_mut(rows, cols)?)?;
+            stream.copy_2d(empty.view_2d(rows, cols)?, pinned.view_2d_mut(rows, cols)?)?;
+            stream.fill_2d(empty.view_2d_mut(rows, cols)?, 1)?;
+            stream.upload_2d(&[], 0, empty.view_2d_mut(rows, cols)?)?;
             assert_eq!(
-                stream.download_2d(empty.plane(rows, cols)?)?.wait()?,
+                stream.download_2d(empty.view_2d(rows, cols)?)?.wait()?,
                 [0; 0]
             );
-            assert_eq!(empty.plane_mut(rows, cols)?.tiles_mut(2, 2).count(), 0);
+            assert_eq!(empty.view_2d_mut(rows, cols)?.tiles_mut(2, 2).count(), 0);
         }
-        let nothing = numbers.plane(2, 3)?.rect(1..1, 2..)?;
+        let nothing = numbers.view_2d(2, 3)?.rect(1..1, 2..)?;
         assert_eq!(stream.download_2d(nothing)?.wait()?, [0; 0]);
         let far = empty.plane_pitched_mut(1 << 40, 0, usize::MAX)?;
         let (low, high) = far.rect_mut(1 << 39.., ..)?.split_rows_mut(5);
         assert!(low.is_empty() && high.is_empty() && low.pitch() > 1 << 40);
 
-        let row = numbers.plane_pitched(1, 2, usize::MAX)?;
+        let row = numbers.view_2d_pitched(1, 2, usize::MAX)?;
         assert_eq!(stream.download_2d(row)?.wait()?, [1, 2]);
-        stream.fill_2d(numbers.plane_mut(2, 3)?.rect_mut(.., 1..2)?, 9)?;
-        let column = numbers.plane(2, 3)?.rect(.., 1..=1)?;
+        stream.fill_2d(numbers.view_2d_mut(2, 3)?.rect_mut(.., 1..2)?, 9)?;
+        let column = numbers.view_2d(2, 3)?.rect(.., 1..=1)?;
         assert_eq!(stream.download_2d(column)?.wait()?, [9, 9]);
-        let (none, all) = numbers.plane_mut(3, 2)?.split_cols_mut(0);
+        let (none, all) = numbers.view_2d_mut(3, 2)?.split_cols_mut(0);
         assert!(none.is_empty());
         stream.fill_2d(all, 4)?;
         assert_eq!(stream.download(&numbers)?.wait()?, [4; 6]);
@@ -338,7 +342,7 @@ fn overlapping_rectangles_of_one_array_are_no_copy() {
     scenario(|rig, _| {
         let stream = rig.stream();
         let mut image = stream.upload(&halves(25, 1, 2))?;
-        let (left, mut right) = image.plane_mut(ROWS, COLS)?.split_cols_mut(25);
+        let (left, mut right) = image.view_2d_mut(ROWS, COLS)?.split_cols_mut(25);
         stream.copy_2d(&left, &mut right)?;
         assert_eq!(stream.download(&image)?.wait()?, halves(25, 1, 1));
         Ok(())
@@ -354,8 +358,8 @@ fn b15_rows_further_apart_than_the_driver_copies_at_once() {
         let mut far = stream.zeros::<u8>(PITCH + 4)?;
         stream.upload_2d(&[1, 2, 3, 4], 2, far.plane_pitched_mut(2, 2, PITCH)?)?;
         stream.fill_2d(far.slice_mut(2..).plane_pitched_mut(2, 1, PITCH)?, 5)?;
-        let plane = far.plane_pitched(2, 4, PITCH)?;
-        assert_eq!(stream.download_2d(plane)?.wait()?, [1, 2, 5, 0, 3, 4, 5, 0]);
+        let view = far.view_2d_pitched(2, 4, PITCH)?;
+        assert_eq!(stream.download_2d(view)?.wait()?, [1, 2, 5, 0, 3, 4, 5, 0]);
         Ok(())
     });
 }

@@ -19,7 +19,7 @@ use std::{
 };
 
 use millstream::{
-    Buffer, Device, Event, Grid, Pending, Result, Select, Stream,
+    Buffer, Device, Event, LaunchConfig, Pending, Result, Select, Stream,
     driver::{ContextHandle, DeviceOrdinal, Driver, cuda::Cuda},
     sim::{Gpu, Hold, Ledger},
 };
@@ -79,7 +79,7 @@ pub(crate) fn once(scenario: impl Fn(&Rig) -> Result<()>) {
 fn at(place: Place, scenario: &impl Fn(&Rig)) {
     let _watch = Watch::over(place.name.clone());
     let device = match &place.gpu {
-        Some(gpu) => Device::of(gpu, 0),
+        Some(gpu) => Device::open_simulated(gpu, 0),
         None => Device::open(Select::Auto),
     };
     let rig = Rig::new(device, place);
@@ -121,7 +121,7 @@ fn counted(gpu: Option<&Gpu>) -> (Arc<Calls>, Result<Device>) {
 pub(crate) fn somewhere() -> Rig {
     let place = places().swap_remove(0);
     let device = match &place.gpu {
-        Some(gpu) => Device::of(gpu, 0),
+        Some(gpu) => Device::open_simulated(gpu, 0),
         None => Device::open(Select::Auto),
     };
     Rig::new(device, place)
@@ -248,7 +248,7 @@ impl Rig {
     /// Opens the rig's device a second time, as an independent part of a program would.
     pub(crate) fn open_again(&self) -> Device {
         match &self.gpu {
-            Some(gpu) => Device::of(gpu, 0),
+            Some(gpu) => Device::open_simulated(gpu, 0),
             None => Device::open(Select::Cuda(0)),
         }
         .expect("the device opens again")
@@ -272,7 +272,7 @@ impl Rig {
     /// Another device of the same driver.
     pub(crate) fn second(&self) -> Device {
         let second = match &self.gpu {
-            Some(gpu) => Device::of(gpu, 1),
+            Some(gpu) => Device::open_simulated(gpu, 1),
             None => Device::open(Select::Cuda(1)),
         };
         let second = second.expect("there is a second device");
@@ -354,7 +354,7 @@ impl Gate {
     fn kernel(stream: &Stream) -> Self {
         let flag = Flag::new();
         let kernels = gate_kernel::load(&stream.device()).expect("the gate kernel loads");
-        let grid = Grid::new([1, 1, 1], [1, 1, 1]);
+        let grid = LaunchConfig::new([1, 1, 1], [1, 1, 1]);
         // SAFETY: the flag's memory is never freed.
         unsafe { kernels.gate(stream, grid, flag.address()) }.expect("the gate launches");
         Self::Spinning { flag }

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use millstream::{Device, Error, Grid, Problem, Result, Scope, sim::SimConfig};
+use millstream::{Device, Error, LaunchConfig, Result, Scope, UsageErrorKind, sim::SimConfig};
 
 use crate::{
     calls::Calls,
@@ -134,11 +134,11 @@ fn b14_a_scope_left_by_an_error_waits_first() {
                 scope.upload(&s1, &source, a.slice_mut(1..))
             })
         });
-        let Err(Error::Misuse(misuse)) = result else {
+        let Err(Error::Usage(misuse)) = result else {
             panic!("the lengths differ: {result:?}")
         };
         assert!(
-            matches!(misuse.problem(), Problem::Length { .. }),
+            matches!(misuse.problem(), UsageErrorKind::Length { .. }),
             "{misuse}"
         );
         assert!(waited || !rig.gates_hold());
@@ -282,7 +282,7 @@ fn b15_empty_slices_and_odd_parts_in_a_scope() {
 #[test]
 fn d03_a_scope_on_a_lost_device_ends_with_the_error() -> Result<()> {
     let gpu = millstream::sim::Gpu::new(SimConfig::new());
-    let device = Device::of(&gpu, 0)?;
+    let device = Device::open_simulated(&gpu, 0)?;
     let stream = device.stream()?;
     let kernels = gate_kernel::load(&device)?;
     let mut a = stream.upload(&vec![1_u32; N])?;
@@ -290,7 +290,7 @@ fn d03_a_scope_on_a_lost_device_ends_with_the_error() -> Result<()> {
     let hold = gpu.hold(stream.as_raw());
     let ended = device.scope(|scope| {
         // SAFETY: the simulated device checks every access, and refuses this one.
-        unsafe { kernels.gate(&stream, Grid::new([1, 1, 1], [1, 1, 1]), 8) }?;
+        unsafe { kernels.gate(&stream, LaunchConfig::new([1, 1, 1], [1, 1, 1]), 8) }?;
         scope.download(&stream, &a, &mut target)?;
         scope.upload(&stream, &source, &mut a)?;
         drop(hold);
@@ -310,11 +310,11 @@ fn b13_a_stream_of_another_device_in_a_scope_is_an_error() -> Result<()> {
     let a = stream.upload(&[1_u8, 2, 3])?;
     let mut target = [0_u8; 3];
     let ended = here.scope(|scope| scope.download(&stream, &a, &mut target));
-    let Err(Error::Misuse(misuse)) = ended else {
+    let Err(Error::Usage(misuse)) = ended else {
         panic!("the stream is another device's")
     };
     assert!(
-        matches!(misuse.problem(), Problem::OtherDevice { .. }),
+        matches!(misuse.problem(), UsageErrorKind::OtherDevice { .. }),
         "{misuse}"
     );
     assert_eq!(target, [0; 3]);

@@ -1,6 +1,6 @@
 //! Scenarios of sizes and mismatches: B13, B15, B17.
 
-use millstream::{Device, Error, Grid, Problem, Result};
+use millstream::{Device, Error, LaunchConfig, Result, UsageErrorKind};
 
 use crate::{
     arrays::sums,
@@ -12,9 +12,9 @@ fn scenario(run: impl Fn(&Rig) -> Result<()>) {
 }
 
 /// The problem of a wrong call.
-pub(crate) fn problem<T>(result: Result<T>) -> Problem {
+pub(crate) fn problem<T>(result: Result<T>) -> UsageErrorKind {
     match result {
-        Err(Error::Misuse(misuse)) => misuse.problem().clone(),
+        Err(Error::Usage(misuse)) => misuse.problem().clone(),
         Err(other) => panic!("not a misuse: {other}"),
         Ok(_) => panic!("the call was taken"),
     }
@@ -33,20 +33,20 @@ fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
             let mut short = rig.device.pinned::<f32>(2)?;
             calls.forget();
 
-            let lengths = Problem::Length {
+            let lengths = UsageErrorKind::Length {
                 source_len: 4,
                 target_len: 3,
             };
             assert_eq!(problem(stream.copy(&a, &mut b)), lengths);
             assert_eq!(problem(stream.upload_into(&[0.0; 4], &mut b)), lengths);
-            let pinned = Problem::Length {
+            let pinned = UsageErrorKind::Length {
                 source_len: 4,
                 target_len: 2,
             };
             assert_eq!(problem(stream.copy(&a, &mut short)), pinned);
             assert_eq!(
                 problem(a.try_slice(2..5)),
-                Problem::Range {
+                UsageErrorKind::Range {
                     range: 2..5,
                     len: 4
                 }
@@ -55,40 +55,47 @@ fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
             let reversed = problem(a.try_slice(start..end));
             assert_eq!(
                 reversed,
-                Problem::Range {
+                UsageErrorKind::Range {
                     range: start..end,
                     len: 4
                 }
             );
             let other = problem(stream.copy(&a, &mut foreign));
             assert!(
-                matches!(other, Problem::OtherDevice { operand: 1, .. }),
+                matches!(other, UsageErrorKind::OtherDevice { operand: 1, .. }),
                 "{other}"
             );
             let other = problem(stream.download(&foreign));
             assert!(
-                matches!(other, Problem::OtherDevice { operand: 0, .. }),
+                matches!(other, UsageErrorKind::OtherDevice { operand: 0, .. }),
                 "{other}"
             );
-            let clause = problem(kernels.vecadd(&stream, Grid::linear(4), &a, &a, &mut b, 4));
+            let clause =
+                problem(kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &a, &mut b, 4));
             assert_eq!(
                 clause,
-                Problem::Requires {
+                UsageErrorKind::Requires {
                     clause: "c.len() >= n",
                     values: "c.len() = 3, n = 4".to_owned()
                 }
             );
-            let grid = Grid::new([1, 1, 1], [2048, 1, 1]);
+            let grid = LaunchConfig::new([1, 1, 1], [2048, 1, 1]);
             let block = problem(kernels.vecadd(&stream, grid, &a, &a, &mut b, 3));
-            assert!(matches!(block, Problem::Grid { .. }), "{block}");
-            let greedy = Grid::linear(3).with_shared_bytes(1 << 30);
+            assert!(
+                matches!(block, UsageErrorKind::LaunchConfig { .. }),
+                "{block}"
+            );
+            let greedy = LaunchConfig::linear(3).with_shared_bytes(1 << 30);
             let shared = problem(kernels.vecadd(&stream, greedy, &a, &a, &mut b, 3));
-            assert!(matches!(shared, Problem::Grid { .. }), "{shared}");
+            assert!(
+                matches!(shared, UsageErrorKind::LaunchConfig { .. }),
+                "{shared}"
+            );
             let huge = problem(stream.zeros::<u64>(usize::MAX / 4));
             assert!(
                 matches!(
                     huge,
-                    Problem::TooLarge {
+                    UsageErrorKind::TooLarge {
                         element_bytes: 8,
                         ..
                     }
@@ -101,7 +108,7 @@ fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
                 "something was enqueued: {:?}",
                 calls.counts()
             );
-            kernels.vecadd(&stream, Grid::linear(3), &a, &a, &mut b, 3)?;
+            kernels.vecadd(&stream, LaunchConfig::linear(3), &a, &a, &mut b, 3)?;
             assert_eq!(
                 stream.download(&b)?.wait()?,
                 [2.0, 4.0, 6.0],
@@ -122,7 +129,14 @@ fn b15_empty_single_and_odd() {
         let mut nothing = s2.zeros::<f32>(0)?;
         s2.copy(&empty, &mut nothing)?;
         s1.fill(&mut nothing, 1.0)?;
-        kernels.vecadd(&s1, Grid::linear(0), &empty, &empty, &mut nothing, 0)?;
+        kernels.vecadd(
+            &s1,
+            LaunchConfig::linear(0),
+            &empty,
+            &empty,
+            &mut nothing,
+            0,
+        )?;
         assert_eq!(s2.download(&nothing)?.wait()?, [0.0; 0]);
         assert_eq!(*rig.device.pinned::<u64>(0)?.read()?, [0; 0]);
 
@@ -205,7 +219,7 @@ fn b17_a_copy_longer_than_its_source_is_refused() {
         let stream = rig.stream();
         let source = stream.upload(&[1_u8, 2, 3])?;
         let mut target = rig.device.pinned_from(&[9_u8; 5])?;
-        let lengths = Problem::Length {
+        let lengths = UsageErrorKind::Length {
             source_len: 3,
             target_len: 5,
         };

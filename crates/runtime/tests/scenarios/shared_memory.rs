@@ -6,7 +6,7 @@
 )]
 
 use millstream::{
-    Device, Error, Grid, Problem, Result,
+    Device, Error, LaunchConfig, Result, UsageErrorKind,
     driver::{DriverError, ResultCode},
 };
 
@@ -106,8 +106,8 @@ millstream::kernels! {
 }
 
 /// One block with so much dynamic shared memory.
-fn block(threads: u32, bytes: u32) -> Grid {
-    Grid::new([1; 3], [threads, 1, 1]).with_shared_bytes(bytes)
+fn block(threads: u32, bytes: u32) -> LaunchConfig {
+    LaunchConfig::new([1; 3], [threads, 1, 1]).with_shared_bytes(bytes)
 }
 
 /// The most that a kernel can opt in to.
@@ -169,7 +169,7 @@ fn more_shared_memory_than_the_device_has_is_an_error_with_the_limit() {
             let refused = problem(kernels.reverse(&stream, block(1, asked), &mut out, &input, 0));
             let detail =
                 format!("{asked} bytes of dynamic shared memory; a block has at most {most} here");
-            assert_eq!(refused, Problem::Grid { detail });
+            assert_eq!(refused, UsageErrorKind::LaunchConfig { detail });
         }
         let refused = problem(kernels.last(&stream, block(1, most - 4095), &mut out, 1));
         let detail = format!(
@@ -177,7 +177,7 @@ fn more_shared_memory_than_the_device_has_is_an_error_with_the_limit() {
             most - 4095,
             most - 4096
         );
-        assert_eq!(refused, Problem::Grid { detail });
+        assert_eq!(refused, UsageErrorKind::LaunchConfig { detail });
         assert!(calls.counts().is_empty(), "{:?}", calls.counts());
     });
 }

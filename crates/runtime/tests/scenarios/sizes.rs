@@ -4,7 +4,7 @@
 
 use std::{env, fmt, str::FromStr};
 
-use millstream::{Device, Tuning};
+use millstream::{Device, StagingOptions};
 
 /// The environment variable that says in which sizes everything runs.
 const VARIABLE: &str = "MILLSTREAM_SIZES";
@@ -48,7 +48,7 @@ impl Sizes {
     pub(crate) fn set(self, device: &Device, is_bounded: bool) -> bool {
         let tuning = match self {
             Self::Own => return true,
-            Self::Odd => Tuning {
+            Self::Odd => StagingOptions {
                 piece_bytes: 4093,
                 part_bytes: 500,
                 alone_bytes: 700,
@@ -57,9 +57,9 @@ impl Sizes {
                 section_bytes: 1024,
                 captured_bytes: 1000,
                 upload_past_caches: true,
-                ..Tuning::default()
+                ..StagingOptions::default()
             },
-            Self::Tiny { threads } => Tuning {
+            Self::Tiny { threads } => StagingOptions {
                 piece_bytes: TINY_PIECE_BYTES,
                 block_bytes_min: 64,
                 part_bytes: 256,
@@ -81,7 +81,7 @@ impl Sizes {
                 device.set_staging_limit(TINY_STAGING_BYTES);
             }
         }
-        device.set_tuning(tuning)
+        device.set_staging_options(tuning)
     }
 }
 

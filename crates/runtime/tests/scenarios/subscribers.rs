@@ -49,7 +49,7 @@ impl Subscriber for Listening {
 /// Loses a simulated device of its own, noticed by this call of the driver.
 fn lose_a_device(call: &str) {
     let gpu = Gpu::new(SimConfig::new());
-    let device = Device::of(&gpu, 0).expect("a simulated device opens");
+    let device = Device::open_simulated(&gpu, 0).expect("a simulated device opens");
     let stream = device.stream().expect("a stream");
     let fault = Fault::nth(1).of(call);
     gpu.inject(fault.losing(DeviceOrdinal::from_raw(0), ResultCode::ILLEGAL_ADDRESS));
@@ -121,7 +121,7 @@ fn a_subscriber_may_ask_the_device_whose_loss_it_is_told_of() {
     for call in ["cuMemAllocAsync", "cuMemsetD8Async", "cuStreamQuery"] {
         let _watch = Watch::over(String::from(call));
         let gpu = Gpu::new(SimConfig::new());
-        let device = Device::of(&gpu, 0).expect("a simulated device opens");
+        let device = Device::open_simulated(&gpu, 0).expect("a simulated device opens");
         let stream = device.stream().expect("a stream");
         let (tell, told) = mpsc::channel();
         let asking = Asking(

@@ -8,7 +8,7 @@ use std::{
 };
 
 use millstream::{
-    Device, Grid, Result, Timeline,
+    Device, LaunchConfig, Result, Timeline,
     sim::{Gpu, Schedule, SimConfig},
 };
 
@@ -18,7 +18,7 @@ const N: usize = 64;
 
 fn world(schedule: Schedule) -> (Gpu, Device) {
     let gpu = Gpu::new(SimConfig::new().schedule(schedule));
-    let device = Device::of(&gpu, 0).expect("the device opens");
+    let device = Device::open_simulated(&gpu, 0).expect("the device opens");
     (gpu, device)
 }
 
@@ -51,7 +51,14 @@ fn alternate(schedule: Schedule) {
             for _ in 0..ROUNDS {
                 let mut arrays = shared.lock().unwrap();
                 let (sum, next) = &mut *arrays;
-                kernels.vecadd(&stream, Grid::linear(N), &*sum, &ones, next, N as u64)?;
+                kernels.vecadd(
+                    &stream,
+                    LaunchConfig::linear(N),
+                    &*sum,
+                    &ones,
+                    next,
+                    N as u64,
+                )?;
             }
             Ok(())
         };
@@ -126,7 +133,7 @@ fn both_orders(schedule: Schedule, rounds: usize) {
                         (twos, ones)
                     };
                     kernels
-                        .vecadd(&stream, Grid::linear(N), a, b, &mut own, N as u64)
+                        .vecadd(&stream, LaunchConfig::linear(N), a, b, &mut own, N as u64)
                         .unwrap();
                     let mut made = other.zeros::<f32>(N).unwrap();
                     {
@@ -134,7 +141,7 @@ fn both_orders(schedule: Schedule, rounds: usize) {
                         kernels
                             .vecadd(
                                 &stream,
-                                Grid::linear(N),
+                                LaunchConfig::linear(N),
                                 &*common,
                                 ones,
                                 &mut made,

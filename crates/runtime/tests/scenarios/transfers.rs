@@ -13,7 +13,7 @@ use std::{
 };
 
 use millstream::{
-    Device, Error, Problem, Rejected, Result,
+    Device, Error, Rejected, Result, UsageErrorKind,
     driver::Driver,
     sim::{Gpu, Schedule, SimConfig},
 };
@@ -196,7 +196,7 @@ fn a_download_larger_than_the_staging_limit_stays_within_it() {
             drop(hold);
             call.join().unwrap().unwrap()
         });
-        assert!(device.memory().unwrap().page_locked_bytes <= LIMIT);
+        assert!(device.memory_stats().unwrap().page_locked_bytes <= LIMIT);
         s2.fill(&mut a, 9).unwrap();
         assert!(pending.wait().unwrap() == rising(len, 1));
         let mut target = vec![0; len];
@@ -204,7 +204,7 @@ fn a_download_larger_than_the_staging_limit_stays_within_it() {
             .scope(|scope| scope.download(&s1, &a, &mut target))
             .unwrap();
         assert!(target == vec![9; len]);
-        assert!(device.memory().unwrap().page_locked_bytes <= LIMIT);
+        assert!(device.memory_stats().unwrap().page_locked_bytes <= LIMIT);
     });
 }
 
@@ -216,7 +216,7 @@ fn an_upload_larger_than_the_staging_limit_stays_within_it() {
         let stream = device.stream().unwrap();
         for from in 0..3 {
             let a = stream.upload(&rising(100 * PIECE + 3, from)).unwrap();
-            assert!(device.memory().unwrap().page_locked_bytes <= LIMIT);
+            assert!(device.memory_stats().unwrap().page_locked_bytes <= LIMIT);
             let tail = stream.download(a.slice(99 * PIECE..)).unwrap();
             assert!(tail.wait().unwrap() == rising(PIECE + 3, from + 99 * PIECE));
         }
@@ -253,10 +253,13 @@ fn a_vector_that_is_downloaded_to_keeps_its_memory() {
             panic!("the array is on another device");
         };
         assert_eq!(source.as_ptr(), address, "it comes back");
-        let Error::Misuse(misuse) = error else {
+        let Error::Usage(misuse) = error else {
             panic!("{error:?}")
         };
-        assert!(matches!(misuse.problem(), Problem::OtherDevice { .. }));
+        assert!(matches!(
+            misuse.problem(),
+            UsageErrorKind::OtherDevice { .. }
+        ));
         Ok(())
     });
 }

@@ -7,7 +7,7 @@
 )]
 
 use millstream::{
-    Device, Error, Grid, Problem, Result, Stream,
+    Device, Error, LaunchConfig, Result, Stream, UsageErrorKind,
     driver::{Driver, cuda::Cuda},
     sim::{Gpu, Schedule, SimConfig},
 };
@@ -123,22 +123,22 @@ fn b03_parts_and_lengths_of_copies_between_devices() {
         s2.copy(source.slice(1..4), target.slice_mut(1..))?;
         s2.copy(source.slice(..0), target.slice_mut(..0))?;
         assert_eq!(s2.download(&target)?.wait()?, [0, 2, 3, 4]);
-        let Err(Error::Misuse(misuse)) = s2.copy(&source, &mut target) else {
+        let Err(Error::Usage(misuse)) = s2.copy(&source, &mut target) else {
             panic!("five elements do not fit in four");
         };
         assert!(matches!(
             misuse.problem(),
-            Problem::Length {
+            UsageErrorKind::Length {
                 source_len: 5,
                 target_len: 4
             }
         ));
-        let Err(Error::Misuse(misuse)) = s2.download(&source) else {
+        let Err(Error::Usage(misuse)) = s2.download(&source) else {
             panic!("a download takes the stream of its own device");
         };
         assert!(matches!(
             misuse.problem(),
-            Problem::OtherDevice { operand: 0, .. }
+            UsageErrorKind::OtherDevice { operand: 0, .. }
         ));
         assert_eq!(s2.download(&target)?.wait()?, [0, 2, 3, 4]);
         Ok(())
@@ -166,7 +166,7 @@ fn b03_devices_may_close_while_a_copy_between_them_is_pending() {
 fn fault(stream: &Stream) {
     let kernels = gate_kernel::load(&stream.device()).unwrap();
     // SAFETY: none; on the simulated device an address that is nobody's is an error and no more.
-    unsafe { kernels.gate(stream, Grid::new([1, 1, 1], [1, 1, 1]), 64) }.unwrap();
+    unsafe { kernels.gate(stream, LaunchConfig::new([1, 1, 1], [1, 1, 1]), 64) }.unwrap();
 }
 
 /// Does what other code of the thread may do at any time, on a GPU: makes the device's context
@@ -199,7 +199,14 @@ fn other_code_of_the_thread_may_make_another_devices_context_current() {
             foreign_code(other);
             let kernels = sums::load(ours)?;
             foreign_code(other);
-            kernels.vecadd(&s1, Grid::linear(1000), &array, &array, &mut sum, 1000)?;
+            kernels.vecadd(
+                &s1,
+                LaunchConfig::linear(1000),
+                &array,
+                &array,
+                &mut sum,
+                1000,
+            )?;
             foreign_code(other);
             let mut pinned = ours.pinned::<f32>(1000)?;
             s2.copy(&sum, &mut pinned)?;
@@ -237,7 +244,8 @@ fn d03_a_device_is_lost_with_the_one_whose_data_it_waits_for_and_with_no_other()
             let _watch = Watch::over(format!("{schedule:?}, {copy_first}, {on_target}"));
             let gpu = Gpu::new(SimConfig::new().devices(4).schedule(schedule));
             let n = LARGE_LEN;
-            let devices = [0, 1, 2, 3].map(|ordinal| Device::of(&gpu, ordinal).unwrap());
+            let devices =
+                [0, 1, 2, 3].map(|ordinal| Device::open_simulated(&gpu, ordinal).unwrap());
             let [s0, s1, s2, s3] = devices.each_ref().map(|device| device.stream().unwrap());
             let mut source = s0.upload(&rising(n, 1)).unwrap();
             let mut target = s1.zeros::<u32>(n).unwrap();

@@ -9,7 +9,7 @@ use std::{
 };
 
 use millstream::{
-    Buffer, Grid, Result, Stream,
+    Buffer, LaunchConfig, Result, Stream,
     driver::{DriverError, ResultCode},
 };
 
@@ -41,7 +41,14 @@ const VERBS: [Verb; 5] = [
     |stream, _, target, _| stream.upload_into(&[4.0; N], target),
     |stream, _, target, _| stream.download(&*target).map(drop),
     |stream, kernels, target, source| {
-        kernels.vecadd(stream, Grid::linear(N), source, source, target, N as u64)
+        kernels.vecadd(
+            stream,
+            LaunchConfig::linear(N),
+            source,
+            source,
+            target,
+            N as u64,
+        )
     },
 ];
 

@@ -19,7 +19,7 @@ use crate::{
     rig::{Rig, Watch, once},
 };
 use bytes::Bytes;
-use millstream::{Device, Error, Grid, Pending, Pinned, Result};
+use millstream::{Device, Error, LaunchConfig, Pending, Pinned, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// How long whatever does not depend on user code may take.
@@ -136,13 +136,20 @@ pub(crate) fn call_back(device: &Device) -> Result<()> {
     let sums = sums::load(device)?;
     let floats = stream.upload(&[1.0_f32; 64])?;
     let mut sum = stream.zeros::<f32>(64)?;
-    sums.vecadd(&stream, Grid::linear(64), &floats, &floats, &mut sum, 64)?;
+    sums.vecadd(
+        &stream,
+        LaunchConfig::linear(64),
+        &floats,
+        &floats,
+        &mut sum,
+        64,
+    )?;
     assert_eq!(stream.download(&sum)?.wait()?, [2.0; 64]);
     let timeline = device.timeline()?;
     stream.fill(&mut sum, 1.0)?;
     assert!(!timeline.finish()?.operations.is_empty());
     let _ = (
-        device.memory()?,
+        device.memory_stats()?,
         device.health(),
         device.lost(),
         device.name(),

@@ -23,7 +23,7 @@ const NOTICED_WITHIN: Duration = Duration::from_secs(20);
 /// A device whose stream is held, with something to await behind the hold.
 fn held() -> (millstream::sim::Hold, Pending<Vec<u8>>) {
     let gpu = Gpu::new(SimConfig::new());
-    let device = Device::of(&gpu, 0).expect("the device opens");
+    let device = Device::open_simulated(&gpu, 0).expect("the device opens");
     let stream = device.stream().expect("a stream");
     let buffer = stream.upload(&[1_u8, 2, 3]).expect("an upload");
     let hold = gpu.hold(stream.as_raw());
@@ -77,7 +77,7 @@ fn inner_await_without_threads() {
     );
     for schedule in [Schedule::Timed, Schedule::Lazy, Schedule::Random(1)] {
         let gpu = Gpu::new(SimConfig::new().schedule(schedule));
-        let device = Device::of(&gpu, 0).unwrap();
+        let device = Device::open_simulated(&gpu, 0).unwrap();
         let stream = device.stream().unwrap();
         let buffer = stream.upload(&[1_u8; 1 << 20]).unwrap();
         let value = pollster::block_on(stream.download(&buffer).unwrap()).unwrap();

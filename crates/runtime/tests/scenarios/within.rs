@@ -5,7 +5,7 @@
     reason = "vouches that arrays of bytes of any length are plain data"
 )]
 
-use millstream::{Problem, Result};
+use millstream::{Result, UsageErrorKind};
 
 use crate::{
     calls::Calls,
@@ -112,7 +112,7 @@ fn b13_a_copy_past_the_ends_of_an_array_is_refused() {
         let source = problem(stream.copy_within(&mut array, 2..4, 0));
         assert_eq!(
             source,
-            Problem::Range {
+            UsageErrorKind::Range {
                 range: 2..4,
                 len: 3
             }
@@ -120,16 +120,16 @@ fn b13_a_copy_past_the_ends_of_an_array_is_refused() {
         let target = problem(stream.copy_within(&mut array, 1.., 2));
         assert_eq!(
             target,
-            Problem::Range {
+            UsageErrorKind::Range {
                 range: 2..4,
                 len: 3
             }
         );
         let far = problem(stream.copy_within(&mut array, .., usize::MAX));
-        assert!(matches!(far, Problem::Range { len: 3, .. }), "{far}");
+        assert!(matches!(far, UsageErrorKind::Range { len: 3, .. }), "{far}");
         let other = problem(elsewhere.copy_within(&mut array, .., 0));
         assert!(
-            matches!(other, Problem::OtherDevice { operand: 0, .. }),
+            matches!(other, UsageErrorKind::OtherDevice { operand: 0, .. }),
             "{other}"
         );
         assert!(

@@ -206,7 +206,7 @@ impl Arrays {
 
 fn operation(accesses: Accesses<'_>) -> Operation<'_> {
     Operation {
-        kind: Kind::Fill,
+        kind: OperationKind::Fill,
         label: "interleaved",
         location: Location::caller(),
         bytes: 0,
@@ -391,7 +391,7 @@ fn every_schedule_of_one_ticket_and_one_who_waits_for_it() {
             // Fewer steps than with the driver that fails: there are few enough schedules to try
             // them all.
             let gpu = Gpu::new(SimConfig::new());
-            let opened = Device::of(&gpu, 0).expect("the device opens");
+            let opened = Device::open_simulated(&gpu, 0).expect("the device opens");
             let streams: [Stream; 2] = std::array::from_fn(|_| opened.stream().expect("a stream"));
             let device = opened.state();
             let [ours, theirs] = streams.each_ref().map(|stream| &**stream.state());

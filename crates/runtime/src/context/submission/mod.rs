@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     Result,
-    error::Kind,
+    error::OperationKind,
     tracker::{
         Accesses, Dependencies, Plan, Sequence, Ticket, plan_and_publish, restore_displaced,
     },
@@ -47,7 +47,7 @@ const CLOCK_STREAMS_MAX: usize = 16;
 
 /// What is submitted besides the command: its operands, and what people will want to know of it.
 pub(crate) struct Operation<'a> {
-    pub(crate) kind: Kind,
+    pub(crate) kind: OperationKind,
     pub(crate) label: &'static str,
     pub(crate) location: &'static Location<'static>,
     pub(crate) bytes: u64,

@@ -12,7 +12,7 @@ use super::{
     layout::Row,
     text::{Escaped, fit, line},
 };
-use crate::Kind;
+use crate::OperationKind;
 
 /// Bars are at least this wide, in pixels, however short the operation was.
 pub(super) const BAR_WIDTH_MIN: f64 = 0.8;
@@ -113,7 +113,7 @@ impl Picture<'_> {
             )?;
         }
         if *bytes > 0 {
-            let of = if *kind == Kind::Kernel {
+            let of = if *kind == OperationKind::Kernel {
                 " of operands"
             } else {
                 ""
@@ -128,13 +128,13 @@ impl Picture<'_> {
 }
 
 /// What a single operation of this kind is.
-fn singular(kind: Kind) -> &'static str {
+fn singular(kind: OperationKind) -> &'static str {
     match kind {
-        Kind::HostToDevice => "copy host → device",
-        Kind::Kernel => "kernel",
-        Kind::DeviceToHost => "copy device → host",
-        Kind::DeviceToDevice => "copy within the device",
-        Kind::Fill => "fill",
-        Kind::Allocation => "allocation",
+        OperationKind::HostToDevice => "copy host → device",
+        OperationKind::Kernel => "kernel",
+        OperationKind::DeviceToHost => "copy device → host",
+        OperationKind::DeviceToDevice => "copy within the device",
+        OperationKind::Fill => "fill",
+        OperationKind::Allocation => "allocation",
     }
 }

@@ -14,7 +14,7 @@ use super::{
     order::{Streams, Wait, waits},
     overlap::{Share, total_ns, union},
 };
-use crate::Kind;
+use crate::OperationKind;
 use arrows::{ARROWS_MAX, arrow};
 use layout::{BARS_LEFT, BARS_RIGHT, Layout, MARGIN, Row, WIDTH};
 use text::{Escaped, fit, line};
@@ -215,7 +215,7 @@ impl Picture<'_> {
     /// what follows it.
     fn drawn(&self) -> impl Iterator<Item = (&TimedOperation, Option<&Work>)> {
         let seen = |operation: &TimedOperation| {
-            operation.kind != Kind::Allocation || !operation.time_ns.is_empty()
+            operation.kind != OperationKind::Allocation || !operation.time_ns.is_empty()
         };
         let works = self.work.iter().map(Option::as_ref);
         self.recording
@@ -278,24 +278,24 @@ impl Display for Count {
 }
 
 /// In the order of the legend.
-const KINDS: [Kind; 6] = [
-    Kind::HostToDevice,
-    Kind::Kernel,
-    Kind::DeviceToHost,
-    Kind::DeviceToDevice,
-    Kind::Fill,
-    Kind::Allocation,
+const KINDS: [OperationKind; 6] = [
+    OperationKind::HostToDevice,
+    OperationKind::Kernel,
+    OperationKind::DeviceToHost,
+    OperationKind::DeviceToDevice,
+    OperationKind::Fill,
+    OperationKind::Allocation,
 ];
 
 /// Dark enough for white text, and told apart by people who see fewer colours.
-fn colour(kind: Kind) -> &'static str {
+fn colour(kind: OperationKind) -> &'static str {
     match kind {
-        Kind::HostToDevice => "#2166b0",
-        Kind::Kernel => "#c85a11",
-        Kind::DeviceToHost => "#0e7c66",
-        Kind::DeviceToDevice => "#7d4fa3",
-        Kind::Fill => "#8a7215",
-        Kind::Allocation => "#6b7785",
+        OperationKind::HostToDevice => "#2166b0",
+        OperationKind::Kernel => "#c85a11",
+        OperationKind::DeviceToHost => "#0e7c66",
+        OperationKind::DeviceToDevice => "#7d4fa3",
+        OperationKind::Fill => "#8a7215",
+        OperationKind::Allocation => "#6b7785",
     }
 }
 

@@ -68,7 +68,7 @@ fn every_operation_has_a_bar_on_its_stream_and_on_its_engine() {
     let allocations = recording
         .operations
         .iter()
-        .filter(|operation| operation.kind == Kind::Allocation);
+        .filter(|operation| operation.kind == OperationKind::Allocation);
     let expected = recording.operations.len() - allocations.count();
     assert_eq!(bars.len(), expected);
     assert!(bars.iter().all(|bars| bars.len() == 2));
@@ -105,8 +105,8 @@ fn bars_of_a_row_do_not_cover_each_other_and_stay_within_the_picture() {
 #[test]
 fn a_copy_that_queues_is_clipped_on_its_engine_and_whole_on_its_stream() {
     let svg = recording(vec![
-        operation(Kind::HostToDevice, 1, 1_000..1_500),
-        operation(Kind::HostToDevice, 2, 1_000..2_000),
+        operation(OperationKind::HostToDevice, 1, 1_000..1_500),
+        operation(OperationKind::HostToDevice, 2, 1_000..2_000),
     ])
     .to_svg();
     let document = Document::parse(&svg).unwrap();
@@ -120,8 +120,8 @@ fn a_copy_that_queues_is_clipped_on_its_engine_and_whole_on_its_stream() {
 #[test]
 fn kernels_that_run_together_are_above_each_other() {
     let svg = recording(vec![
-        operation(Kind::Kernel, 1, 0..20),
-        operation(Kind::Kernel, 2, 10..30),
+        operation(OperationKind::Kernel, 1, 0..20),
+        operation(OperationKind::Kernel, 2, 10..30),
     ])
     .to_svg();
     let bars = bars(&Document::parse(&svg).unwrap());
@@ -130,11 +130,11 @@ fn kernels_that_run_together_are_above_each_other() {
 
 #[test]
 fn a_bar_says_what_it_is() {
-    let mut upload = operation(Kind::HostToDevice, 900, 2_000_000..2_100_000);
+    let mut upload = operation(OperationKind::HostToDevice, 900, 2_000_000..2_100_000);
     (upload.label, upload.bytes) = ("upload", 4 << 20);
     let line = upload.location.line();
     let svg = recording(vec![
-        operation(Kind::Kernel, 31, 1_000_000..1_500_000),
+        operation(OperationKind::Kernel, 31, 1_000_000..1_500_000),
         upload,
     ])
     .to_svg();
@@ -158,9 +158,9 @@ fn a_bar_says_what_it_is() {
 
 #[test]
 fn a_wait_is_an_arrow_from_the_end_of_the_earlier_to_the_start_of_the_later() {
-    let mut later = operation(Kind::Kernel, 2, 300..400);
+    let mut later = operation(OperationKind::Kernel, 2, 300..400);
     later.waits = vec![(1, 1)];
-    let svg = recording(vec![operation(Kind::Kernel, 1, 0..200), later]).to_svg();
+    let svg = recording(vec![operation(OperationKind::Kernel, 1, 0..200), later]).to_svg();
     let document = Document::parse(&svg).unwrap();
     let bars = bars(&document);
     let paths: Vec<_> = wait_paths(&document).collect();
@@ -193,7 +193,7 @@ fn of_many_waits_some_are_drawn_and_the_picture_says_so() {
 
 #[test]
 fn names_are_escaped() {
-    let mut kernel = operation(Kind::Kernel, 1, 0..100);
+    let mut kernel = operation(OperationKind::Kernel, 1, 0..100);
     kernel.label = "scale<'a', \"b\"> & \u{1}";
     let recording = Recording {
         device: "GPU <0> & \"friends\"".into(),
@@ -219,8 +219,8 @@ fn an_empty_recording_is_a_small_picture_that_says_so() {
 #[test]
 fn operations_without_length_are_seen_unless_they_are_allocations() {
     let svg = recording(vec![
-        operation(Kind::Fill, 1, 5..5),
-        operation(Kind::Allocation, 1, 5..5),
+        operation(OperationKind::Fill, 1, 5..5),
+        operation(OperationKind::Allocation, 1, 5..5),
     ])
     .to_svg();
     let document = Document::parse(&svg).unwrap();
@@ -236,7 +236,7 @@ fn operations_without_length_are_seen_unless_they_are_allocations() {
 #[test]
 fn many_streams_and_many_kernels_at_once_have_rows_and_lanes_that_fit() {
     let kernels = (0..128)
-        .map(|stream| operation(Kind::Kernel, stream, stream..1_000))
+        .map(|stream| operation(OperationKind::Kernel, stream, stream..1_000))
         .collect();
     let svg = recording(kernels).to_svg();
     let document = Document::parse(&svg).unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use bytes::Bytes;
-use millstream::{Advice, Buffer, Error, Pinned, Plane, PlaneMut, Rejected, Result, Stream};
+use millstream::{Advice, Buffer, Error, Pinned, Rejected, Result, Stream, View2d, View2dMut};
 
 use super::{
     elem::{Elem, content, typed},
@@ -74,7 +74,7 @@ fn zeros_of<T: Pod>(stream: &Stream, len: usize) -> Result<Buffer<u8>, Stop> {
 }
 
 /// A rectangle of an array to read. Of pinned memory the elements are bytes.
-fn rect<T: Pod>(array: &Array, rect: Rect) -> Result<Plane<'_, T>, Stop> {
+fn rect<T: Pod>(array: &Array, rect: Rect) -> Result<View2d<'_, T>, Stop> {
     let len = |bytes: usize| bytes / size_of::<T>() * size_of::<T>();
     let whole = match array {
         Array::Buffer(buffer) => buffer.slice(..len(buffer.len())),
@@ -83,13 +83,13 @@ fn rect<T: Pod>(array: &Array, rect: Rect) -> Result<Plane<'_, T>, Stop> {
     };
     let whole = whole.cast::<T>()?;
     let rows = whole.len() / rect.pitch;
-    let table = whole.plane_pitched(rows, rect.pitch, rect.pitch)?;
+    let table = whole.view_2d_pitched(rows, rect.pitch, rect.pitch)?;
     let [row, col] = rect.first;
     Ok(table.rect(row..row + rect.size[0], col..col + rect.size[1])?)
 }
 
 /// The same to write.
-fn rect_mut<T: Pod>(array: &mut Array, rect: Rect) -> Result<PlaneMut<'_, T>, Stop> {
+fn rect_mut<T: Pod>(array: &mut Array, rect: Rect) -> Result<View2dMut<'_, T>, Stop> {
     let len = |bytes: usize| bytes / size_of::<T>() * size_of::<T>();
     let whole = match array {
         Array::Buffer(buffer) => {
@@ -108,18 +108,18 @@ fn rect_mut<T: Pod>(array: &mut Array, rect: Rect) -> Result<PlaneMut<'_, T>, St
     within(table, rect)
 }
 
-fn within<T>(table: PlaneMut<'_, T>, rect: Rect) -> Result<PlaneMut<'_, T>, Stop> {
+fn within<T>(table: View2dMut<'_, T>, rect: Rect) -> Result<View2dMut<'_, T>, Stop> {
     let [row, col] = rect.first;
     Ok(table.rect_mut(row..row + rect.size[0], col..col + rect.size[1])?)
 }
 
-fn pinned_rect(pinned: &Pinned<u8>, rect: Rect) -> Result<Plane<'_, u8>, Stop> {
+fn pinned_rect(pinned: &Pinned<u8>, rect: Rect) -> Result<View2d<'_, u8>, Stop> {
     let [row, col] = rect.first;
-    let table = pinned.plane_pitched(pinned.len() / rect.pitch, rect.pitch, rect.pitch)?;
+    let table = pinned.view_2d_pitched(pinned.len() / rect.pitch, rect.pitch, rect.pitch)?;
     Ok(table.rect(row..row + rect.size[0], col..col + rect.size[1])?)
 }
 
-fn pinned_rect_mut(pinned: &mut Pinned<u8>, rect: Rect) -> Result<PlaneMut<'_, u8>, Stop> {
+fn pinned_rect_mut(pinned: &mut Pinned<u8>, rect: Rect) -> Result<View2dMut<'_, u8>, Stop> {
     let rows = pinned.len() / rect.pitch;
     within(
         pinned.plane_pitched_mut(rows, rect.pitch, rect.pitch)?,

@@ -5,7 +5,7 @@
     reason = "vouches for the signatures of kernels, and for the order of what opts out of it"
 )]
 
-use millstream::{Device, Grid, Result};
+use millstream::{Device, LaunchConfig, Result};
 
 use super::{
     elem::{Elem, content},
@@ -71,7 +71,7 @@ impl Machine<'_> {
             let a = part(first.0, first.1, Elem::F32)?.cast::<f32>()?;
             let b = part(second.0, second.1, Elem::F32)?.cast::<f32>()?;
             let c = part_mut(target, sum, Elem::F32)?.cast::<f32>()?;
-            let grid = Grid::linear(sum.len);
+            let grid = LaunchConfig::linear(sum.len);
             kernels
                 .sums
                 .vecadd(&stream, grid, &a, &b, c, sum.len as u64)?;
@@ -89,7 +89,7 @@ impl Machine<'_> {
             }
             let source = part(source, x, Elem::F32)?.cast::<f32>()?;
             let target = part_mut(target, y, Elem::F32)?.cast::<f32>()?;
-            let grid = Grid::linear(y.len);
+            let grid = LaunchConfig::linear(y.len);
             kernels
                 .products
                 .saxpy(&stream, grid, y.len as i32, factor, source, target)?;
@@ -107,7 +107,7 @@ impl Machine<'_> {
             }
             let source = part(source, pixels, Elem::Rgb)?;
             let target = part_mut(target, luma, Elem::U8)?;
-            let grid = Grid::linear(luma.len);
+            let grid = LaunchConfig::linear(luma.len);
             kernels
                 .pictures
                 .luminance(&stream, grid, source, target, luma.len as i32)?;

@@ -395,7 +395,7 @@ impl<'a> Machine<'a> {
                 return self.halves(array, middle, streams, value);
             }
             Step::Settle { pending, how } => return self.settle(pending, how),
-            Step::HostRead {
+            Step::ReadGuard {
                 part,
                 reach,
                 meanwhile,
@@ -403,7 +403,7 @@ impl<'a> Machine<'a> {
             } => {
                 return self.host_read(part, reach, meanwhile, forget);
             }
-            Step::HostWrite {
+            Step::WriteGuard {
                 part,
                 reach,
                 value,

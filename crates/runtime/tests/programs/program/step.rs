@@ -301,13 +301,13 @@ pub(crate) enum Step {
     },
     /// Reads bytes of a pinned or managed array; while the guard lives, the array may be copied
     /// from.
-    HostRead {
+    ReadGuard {
         part: Part,
         reach: Reach,
         meanwhile: Option<(usize, Part)>,
         forget: bool,
     },
-    HostWrite {
+    WriteGuard {
         part: Part,
         reach: Reach,
         value: u32,
@@ -372,7 +372,7 @@ impl Step {
     pub(crate) fn may_wait(&self) -> bool {
         match self {
             Self::Settle { how, .. } => matches!(how, Settle::Wait | Settle::Await),
-            Self::HostRead { reach, .. } | Self::HostWrite { reach, .. } => {
+            Self::ReadGuard { reach, .. } | Self::WriteGuard { reach, .. } => {
                 !matches!(reach, Reach::PollOnce)
             }
             Self::Look { how, .. } => matches!(how, Look::Wait | Look::Since(_)),

@@ -280,7 +280,7 @@ impl Draw {
                 let meanwhile = self
                     .one_in(2)
                     .then(|| (self.stream_for(to), self.part(to, Elem::U8, Some(part.len))));
-                Step::HostRead {
+                Step::ReadGuard {
                     part,
                     reach: self.reach(),
                     meanwhile,
@@ -290,7 +290,7 @@ impl Draw {
             29 => {
                 let array = self.array(&[Kind::Managed, Kind::Pinned]);
                 let part = self.part(array, Elem::U8, None);
-                Step::HostWrite {
+                Step::WriteGuard {
                     part,
                     reach: self.reach(),
                     value,

@@ -230,7 +230,7 @@ impl Oracle {
                     }
                 });
             }
-            Step::HostRead {
+            Step::ReadGuard {
                 part,
                 reach,
                 meanwhile,
@@ -238,7 +238,7 @@ impl Oracle {
             } => {
                 return self.host_read(part, reach, meanwhile, had);
             }
-            Step::HostWrite {
+            Step::WriteGuard {
                 part, reach, value, ..
             } => {
                 if let Some(mistake) = self.guarded(part)? {

@@ -115,8 +115,8 @@ impl Oracle {
         let expected = after.apply(step, entry.seen.is_some());
         self.compare(&expected, entry)?;
         match &entry.outcome {
-            Outcome::Failed(Error::Misuse(_)) if matches!(expected, Expected::Mistake) => {}
-            Outcome::Failed(Error::Misuse(_)) | Outcome::Done | Outcome::Panicked => {
+            Outcome::Failed(Error::Usage(_)) if matches!(expected, Expected::Mistake) => {}
+            Outcome::Failed(Error::Usage(_)) | Outcome::Done | Outcome::Panicked => {
                 after.check_limit(step)?;
                 *self = after;
             }
@@ -165,18 +165,18 @@ impl Oracle {
         let Entry { outcome, seen } = entry;
         match (expected, outcome) {
             (Expected::Skip, Outcome::Skipped)
-            | (Expected::Mistake, Outcome::Failed(Error::Misuse(_))) => Ok(()),
+            | (Expected::Mistake, Outcome::Failed(Error::Usage(_))) => Ok(()),
             // One failure is told, of two: which downloads of a scope have landed is not known
             // then.
             (Expected::Panic(_), Outcome::Panicked)
-            | (Expected::MistakeWith(_), Outcome::Failed(Error::Misuse(_)))
+            | (Expected::MistakeWith(_), Outcome::Failed(Error::Usage(_)))
                 if self.allowed.faults =>
             {
                 Ok(())
             }
             (Expected::Done(bytes), Outcome::Done)
             | (Expected::Panic(bytes), Outcome::Panicked)
-            | (Expected::MistakeWith(bytes), Outcome::Failed(Error::Misuse(_))) => {
+            | (Expected::MistakeWith(bytes), Outcome::Failed(Error::Usage(_))) => {
                 same(bytes.as_ref(), seen.as_deref())
             }
             (Expected::Perhaps(bytes), Outcome::Done) => match seen {
@@ -197,7 +197,7 @@ impl Oracle {
         let is_limited = self.limits.iter().any(Option::is_some);
         let is_allowed = match error {
             Error::OutOfMemory(_) => self.allowed.faults || self.allowed.no_memory || is_limited,
-            Error::Misuse(_) => false,
+            Error::Usage(_) => false,
             _ => self.allowed.faults,
         };
         if is_allowed {

@@ -1,4 +1,4 @@
-//! `Grid`: the shape of a launch.
+//! `LaunchConfig`: the shape of a launch.
 
 use millstream_driver::LaunchDims;
 
@@ -11,41 +11,41 @@ const LINEAR_BLOCK: u32 = 256;
 /// How many threads a kernel runs with, and in what arrangement.
 ///
 /// ```
-/// use millstream::Grid;
+/// use millstream::LaunchConfig;
 ///
-/// assert_eq!(Grid::linear(1000).blocks(), [4, 1, 1]);
-/// assert_eq!(Grid::tiled((640, 480), (32, 8)).blocks(), [20, 60, 1]);
-/// assert_eq!(Grid::new([2, 1, 1], [64, 1, 1]).threads(), 128);
-/// assert!(Grid::linear(0).is_empty());
+/// assert_eq!(LaunchConfig::linear(1000).blocks(), [4, 1, 1]);
+/// assert_eq!(LaunchConfig::tiled((640, 480), (32, 8)).blocks(), [20, 60, 1]);
+/// assert_eq!(LaunchConfig::new([2, 1, 1], [64, 1, 1]).threads(), 128);
+/// assert!(LaunchConfig::linear(0).is_empty());
 /// ```
 ///
 /// The methods of kernels take whatever becomes a grid:
 ///
 /// | written | the grid |
 /// |---|---|
-/// | `n`, a `usize`, `u32` or `i32` | [`Grid::linear`] of `n`: at least `n` threads in blocks of 256 |
+/// | `n`, a `usize`, `u32` or `i32` | [`LaunchConfig::linear`] of `n`: at least `n` threads in blocks of 256 |
 /// | `(blocks, threads)` | blocks of so many threads, as `<<<blocks, threads>>>` in CUDA C++ |
 /// | `(blocks, threads, bytes)` | the same with dynamic shared memory for each block |
 ///
 /// `blocks` and `threads` are each a number, or a tuple or array of two or three: in x, in y, in z.
 ///
 /// ```
-/// use millstream::Grid;
+/// use millstream::LaunchConfig;
 ///
 /// let (n, height) = (1000_usize, 480_u32);
-/// assert_eq!(Grid::from(n), Grid::linear(1000));
-/// assert_eq!(Grid::from((4, 256)), Grid::new([4, 1, 1], [256, 1, 1]));
-/// assert_eq!(Grid::from(((20, height / 8), (32, 8))), Grid::new([20, 60, 1], [32, 8, 1]));
-/// assert_eq!(Grid::from(([1, 2, 3], (4, 5, 6))), Grid::new([1, 2, 3], [4, 5, 6]));
-/// assert_eq!(Grid::from((1, 64, 1024)), Grid::new([1, 1, 1], [64, 1, 1]).with_shared_bytes(1024));
+/// assert_eq!(LaunchConfig::from(n), LaunchConfig::linear(1000));
+/// assert_eq!(LaunchConfig::from((4, 256)), LaunchConfig::new([4, 1, 1], [256, 1, 1]));
+/// assert_eq!(LaunchConfig::from(((20, height / 8), (32, 8))), LaunchConfig::new([20, 60, 1], [32, 8, 1]));
+/// assert_eq!(LaunchConfig::from(([1, 2, 3], (4, 5, 6))), LaunchConfig::new([1, 2, 3], [4, 5, 6]));
+/// assert_eq!(LaunchConfig::from((1, 64, 1024)), LaunchConfig::new([1, 1, 1], [64, 1, 1]).with_shared_bytes(1024));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub struct Grid {
+pub struct LaunchConfig {
     pub(crate) dims: LaunchDims,
 }
 
-impl Grid {
+impl LaunchConfig {
     /// Exactly these blocks of these threads, in x, y and z.
     pub fn new(blocks: [u32; 3], threads: [u32; 3]) -> Self {
         Self {
@@ -116,36 +116,36 @@ impl Grid {
     }
 }
 
-impl From<usize> for Grid {
-    /// [`Grid::linear`].
+impl From<usize> for LaunchConfig {
+    /// [`LaunchConfig::linear`].
     fn from(n: usize) -> Self {
         Self::linear(n)
     }
 }
 
-impl From<u32> for Grid {
-    /// [`Grid::linear`].
+impl From<u32> for LaunchConfig {
+    /// [`LaunchConfig::linear`].
     fn from(n: u32) -> Self {
         Self::linear(n as usize)
     }
 }
 
-impl From<i32> for Grid {
-    /// [`Grid::linear`]. A negative number makes a grid that no device can have, so that launching
+impl From<i32> for LaunchConfig {
+    /// [`LaunchConfig::linear`]. A negative number makes a grid that no device can have, so that launching
     /// it is an error.
     fn from(n: i32) -> Self {
         Self::linear(usize::try_from(n).unwrap_or(usize::MAX))
     }
 }
 
-impl<B: Into<Dim3>, T: Into<Dim3>> From<(B, T)> for Grid {
+impl<B: Into<Dim3>, T: Into<Dim3>> From<(B, T)> for LaunchConfig {
     /// So many blocks of so many threads.
     fn from((blocks, threads): (B, T)) -> Self {
         Self::new(blocks.into().0, threads.into().0)
     }
 }
 
-impl<B: Into<Dim3>, T: Into<Dim3>> From<(B, T, u32)> for Grid {
+impl<B: Into<Dim3>, T: Into<Dim3>> From<(B, T, u32)> for LaunchConfig {
     /// So many blocks of so many threads, each with so many bytes of dynamic shared memory.
     fn from((blocks, threads, shared_bytes): (B, T, u32)) -> Self {
         Self::new(blocks.into().0, threads.into().0).with_shared_bytes(shared_bytes)
@@ -185,9 +185,9 @@ dims! {
     [u32; 3]: [x, y, z] => [x, y, z];
 }
 
-impl From<&Grid> for clause::Shape {
+impl From<&LaunchConfig> for clause::Shape {
     #[inline]
-    fn from(grid: &Grid) -> Self {
+    fn from(grid: &LaunchConfig) -> Self {
         Self::new(grid.dims.grid, grid.dims.block, grid.dims.shared_bytes)
     }
 }
@@ -204,21 +204,21 @@ mod tests {
 
     #[test]
     fn covers_every_element_and_no_block_more() {
-        assert_eq!(Grid::linear(256).blocks(), [1, 1, 1]);
-        assert_eq!(Grid::linear(257).blocks(), [2, 1, 1]);
-        assert_eq!(Grid::tiled((33, 1), (32, 8)).blocks(), [2, 1, 1]);
-        assert_eq!(Grid::linear(usize::MAX).blocks(), [u32::MAX, 1, 1]);
-        assert!(Grid::tiled((0, 5), (32, 8)).is_empty());
+        assert_eq!(LaunchConfig::linear(256).blocks(), [1, 1, 1]);
+        assert_eq!(LaunchConfig::linear(257).blocks(), [2, 1, 1]);
+        assert_eq!(LaunchConfig::tiled((33, 1), (32, 8)).blocks(), [2, 1, 1]);
+        assert_eq!(LaunchConfig::linear(usize::MAX).blocks(), [u32::MAX, 1, 1]);
+        assert!(LaunchConfig::tiled((0, 5), (32, 8)).is_empty());
     }
 
     #[test]
     fn a_number_alone_is_a_number_of_threads() {
-        assert_eq!(Grid::from(257), Grid::linear(257));
-        assert_eq!(Grid::from(257_u32), Grid::linear(257));
-        assert_eq!(Grid::from(257_usize), Grid::linear(257));
-        assert!(Grid::from(0).is_empty());
+        assert_eq!(LaunchConfig::from(257), LaunchConfig::linear(257));
+        assert_eq!(LaunchConfig::from(257_u32), LaunchConfig::linear(257));
+        assert_eq!(LaunchConfig::from(257_usize), LaunchConfig::linear(257));
+        assert!(LaunchConfig::from(0).is_empty());
         assert_eq!(
-            Grid::from(-1).blocks(),
+            LaunchConfig::from(-1).blocks(),
             [u32::MAX, 1, 1],
             "more than any device has"
         );

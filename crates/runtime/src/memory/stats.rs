@@ -1,9 +1,9 @@
-//! `Memory`: what a device's memory is used for; and the settings that bound it.
+//! `MemoryStats`: what a device's memory is used for; and the settings that bound it.
 
-use super::{Tuning, cache::evict, room};
+use super::{StagingOptions, cache::evict, room};
 use crate::{Device, Result};
 
-/// What a device's memory is used for, in bytes, as [`Device::memory`] found it.
+/// What a device's memory is used for, in bytes, as [`Device::memory_stats`] found it.
 ///
 /// Millstream counts its own arrays, managed ones apart; the pool's and the device's figures are
 /// the driver's, and count what other libraries and programs do as well.
@@ -13,17 +13,17 @@ use crate::{Device, Result};
 ///
 /// let device = Device::simulated()?;
 /// let stream = device.stream()?;
-/// let before = device.memory()?;
+/// let before = device.memory_stats()?;
 /// let buffer = stream.zeros::<f32>(1 << 20)?;
-/// assert_eq!(device.memory()?.allocated_bytes, 4 << 20);
+/// assert_eq!(device.memory_stats()?.allocated_bytes, 4 << 20);
 /// drop(buffer);
-/// assert_eq!(device.memory()?.allocations, before.allocations);
-/// assert_eq!(device.memory()?.allocated_peak_bytes, 4 << 20);
+/// assert_eq!(device.memory_stats()?.allocations, before.allocations);
+/// assert_eq!(device.memory_stats()?.allocated_peak_bytes, 4 << 20);
 /// # Ok::<(), millstream::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Memory {
+pub struct MemoryStats {
     /// Bytes of the arrays that live. One that was dropped and is not kept counts until its free is
     /// enqueued, which is at once unless another thread is in the middle of using its stream.
     pub allocated_bytes: u64,
@@ -71,7 +71,7 @@ impl Device {
     /// # Errors
     ///
     /// If the device is lost.
-    pub fn memory(&self) -> Result<Memory> {
+    pub fn memory_stats(&self) -> Result<MemoryStats> {
         room::figures(self.state())
     }
 
@@ -105,10 +105,10 @@ impl Device {
     /// for _ in 0..100 {
     ///     stream.zeros::<f32>(1 << 20)?; // dropped at once, and made of the same memory again
     /// }
-    /// let memory = device.memory()?;
+    /// let memory = device.memory_stats()?;
     /// assert_eq!((memory.cache_hits, memory.cached_bytes), (99, 4 << 20));
     /// device.set_cache_limit(0);
-    /// assert_eq!(device.memory()?.cached_bytes, 0);
+    /// assert_eq!(device.memory_stats()?.cached_bytes, 0);
     /// # Ok::<(), millstream::Error>(())
     /// ```
     pub fn set_cache_limit(&self, limit_bytes: u64) {
@@ -143,8 +143,8 @@ impl Device {
     /// Sets how copies of pageable memory are cut and shared out: for measurements and tests.
     /// `false` if such a copy was made already, or this was set before.
     #[doc(hidden)]
-    pub fn set_tuning(&self, tuning: Tuning) -> bool {
-        self.state().set_tuning(tuning)
+    pub fn set_staging_options(&self, tuning: StagingOptions) -> bool {
+        self.state().set_staging_options(tuning)
     }
 
     /// Gives memory that nobody uses back to the system: what is kept of dropped arrays, the

@@ -1,4 +1,4 @@
-//! `Tuning`: into what copies by way of page-locked memory are cut, and how many threads make them.
+//! `StagingOptions`: into what copies by way of page-locked memory are cut, and how many threads make them.
 
 use std::{env, sync::LazyLock, thread};
 
@@ -6,7 +6,7 @@ use std::{env, sync::LazyLock, thread};
 /// cores did best with; tests have sizes so small that every edge is met.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tuning {
+pub struct StagingOptions {
     /// Copies go in pieces of this size, so that one leg of a piece overlaps with the other leg of
     /// the piece before.
     pub piece_bytes: usize,
@@ -41,7 +41,7 @@ pub struct Tuning {
 /// How many threads copy at most, unless someone says otherwise.
 const THREADS_MAX: usize = 12;
 
-impl Tuning {
+impl StagingOptions {
     /// As [`threads`](Self::threads): three of four cores, for the others have work of their own,
     /// or what the environment says.
     fn threads_default() -> usize {
@@ -73,7 +73,7 @@ impl Tuning {
     }
 }
 
-impl Default for Tuning {
+impl Default for StagingOptions {
     fn default() -> Self {
         Self {
             piece_bytes: 4 << 20,

@@ -1,4 +1,4 @@
-//! Planes: rectangles of an array, tracked by their bytes.
+//! Two-dimensional views: rectangles of an array, tracked by their bytes.
 
 use std::{
     fmt,
@@ -13,7 +13,7 @@ use super::{
     shape::Shape,
     view::{lies_within, plain},
 };
-use crate::{Misuse, Problem, Result};
+use crate::{Result, UsageError, UsageErrorKind};
 
 /// A rectangle of an array to read: rows of elements at equal distances, in a
 /// [`Buffer`](crate::Buffer) or in [`Pinned`](crate::Pinned) memory.
@@ -26,18 +26,18 @@ use crate::{Misuse, Problem, Result};
 ///
 /// let stream = Device::simulated()?.stream()?;
 /// let numbers = stream.upload(&[0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23])?;
-/// let plane = numbers.plane(3, 4)?;
-/// let corner = plane.rect(1.., 2..)?;
+/// let view = numbers.view_2d(3, 4)?;
+/// let corner = view.rect(1.., 2..)?;
 /// assert_eq!((corner.rows(), corner.cols(), corner.pitch()), (2, 2, 4));
 /// assert_eq!(stream.download_2d(corner)?.wait()?, [12, 13, 22, 23]);
 /// # Ok::<(), millstream::Error>(())
 /// ```
-pub struct Plane<'a, T> {
+pub struct View2d<'a, T> {
     area: Area<'a>,
     element: PhantomData<&'a T>,
 }
 
-impl<T> Clone for Plane<'_, T> {
+impl<T> Clone for View2d<'_, T> {
     fn clone(&self) -> Self {
         Self {
             area: self.area.clone(),
@@ -54,7 +54,7 @@ impl<T> Clone for Plane<'_, T> {
 /// let device = Device::simulated()?;
 /// let (first, second) = (device.stream()?, device.stream()?);
 /// let mut numbers = first.zeros::<u8>(8)?;
-/// let (mut left, mut right) = numbers.plane_mut(2, 4)?.split_cols_mut(1);
+/// let (mut left, mut right) = numbers.view_2d_mut(2, 4)?.split_cols_mut(1);
 /// first.fill_2d(&mut left, 1)?;
 /// second.fill_2d(&mut right, 2)?; // beside the other: they share no byte
 /// assert_eq!(first.download(&numbers)?.wait()?, [1, 2, 2, 2, 1, 2, 2, 2]);
@@ -66,14 +66,14 @@ impl<T> Clone for Plane<'_, T> {
 /// ```compile_fail,E0499
 /// # let stream = millstream::Device::simulated()?.stream()?;
 /// # let mut numbers = stream.zeros::<u8>(8)?;
-/// let mut plane = numbers.plane_mut(2, 4)?;
-/// let mut left = plane.reborrow().rect_mut(.., ..3)?;
-/// let mut right = plane.reborrow().rect_mut(.., 2..)?;
+/// let mut view = numbers.view_2d_mut(2, 4)?;
+/// let mut left = view.reborrow().rect_mut(.., ..3)?;
+/// let mut right = view.reborrow().rect_mut(.., 2..)?;
 /// stream.fill_2d(&mut left, 1)?;
 /// stream.fill_2d(&mut right, 2)?;
 /// # Ok::<(), millstream::Error>(())
 /// ```
-pub struct PlaneMut<'a, T> {
+pub struct View2dMut<'a, T> {
     area: Area<'a>,
     element: PhantomData<&'a mut T>,
 }
@@ -127,18 +127,18 @@ macro_rules! common {
                 &self,
                 rows: impl RangeBounds<usize>,
                 cols: impl RangeBounds<usize>,
-            ) -> Result<Self, Misuse> {
+            ) -> Result<Self, UsageError> {
                 let (rows, cols) = (plain(rows, self.rows()), plain(cols, self.cols()));
                 if lies_within(&rows, self.rows()) && lies_within(&cols, self.cols()) {
                     return Ok(self.part(rows, cols));
                 }
-                let problem = Problem::Rect {
+                let problem = UsageErrorKind::Rect {
                     rows,
                     cols,
-                    plane_rows: self.rows(),
-                    plane_cols: self.cols(),
+                    view_rows: self.rows(),
+                    view_cols: self.cols(),
                 };
-                Err(Misuse::new("rect", problem).at(Location::caller()))
+                Err(UsageError::new("rect", problem).at(Location::caller()))
             }
 
             /// A rectangle whose shape fits the memory from `start` on.
@@ -185,10 +185,10 @@ macro_rules! common {
     };
 }
 
-common!(Plane);
-common!(PlaneMut);
+common!(View2d);
+common!(View2dMut);
 
-impl<T> Plane<'_, T> {
+impl<T> View2d<'_, T> {
     /// A rectangle within this one.
     ///
     /// # Errors
@@ -204,7 +204,7 @@ impl<T> Plane<'_, T> {
     }
 }
 
-impl<'a, T> PlaneMut<'a, T> {
+impl<'a, T> View2dMut<'a, T> {
     /// A rectangle within this one, to read.
     ///
     /// # Errors
@@ -215,9 +215,9 @@ impl<'a, T> PlaneMut<'a, T> {
         &self,
         rows: impl RangeBounds<usize>,
         cols: impl RangeBounds<usize>,
-    ) -> Result<Plane<'_, T>> {
+    ) -> Result<View2d<'_, T>> {
         let Self { area, element: _ } = self.checked_part(rows, cols)?;
-        Ok(Plane {
+        Ok(View2d {
             area,
             element: PhantomData,
         })
@@ -240,7 +240,7 @@ impl<'a, T> PlaneMut<'a, T> {
 
     /// This rectangle for a while, without giving it away.
     #[must_use]
-    pub fn reborrow(&mut self) -> PlaneMut<'_, T> {
+    pub fn reborrow(&mut self) -> View2dMut<'_, T> {
         self.part(0..self.rows(), 0..self.cols())
     }
 
@@ -251,7 +251,7 @@ impl<'a, T> PlaneMut<'a, T> {
     /// If `middle` is more than there are.
     #[must_use]
     #[track_caller]
-    pub fn split_rows_mut(self, middle: usize) -> (PlaneMut<'a, T>, PlaneMut<'a, T>) {
+    pub fn split_rows_mut(self, middle: usize) -> (View2dMut<'a, T>, View2dMut<'a, T>) {
         let (rows, cols) = (self.rows(), self.cols());
         assert!(middle <= rows, "split at row {middle} of {rows}");
         (
@@ -267,7 +267,7 @@ impl<'a, T> PlaneMut<'a, T> {
     /// If `middle` is more than there are.
     #[must_use]
     #[track_caller]
-    pub fn split_cols_mut(self, middle: usize) -> (PlaneMut<'a, T>, PlaneMut<'a, T>) {
+    pub fn split_cols_mut(self, middle: usize) -> (View2dMut<'a, T>, View2dMut<'a, T>) {
         let (rows, cols) = (self.rows(), self.cols());
         assert!(middle <= cols, "split at column {middle} of {cols}");
         (
@@ -282,7 +282,7 @@ impl<'a, T> PlaneMut<'a, T> {
     /// ```
     /// # let stream = millstream::Device::simulated()?.stream()?;
     /// let mut numbers = stream.zeros::<u8>(3 * 4)?;
-    /// for (number, tile) in numbers.plane_mut(3, 4)?.tiles_mut(2, 3).enumerate() {
+    /// for (number, tile) in numbers.view_2d_mut(3, 4)?.tiles_mut(2, 3).enumerate() {
     ///     stream.fill_2d(tile, number as u8)?;
     /// }
     /// assert_eq!(stream.download(&numbers)?.wait()?, [0, 0, 0, 1, 0, 0, 0, 1, 2, 2, 2, 3]);
@@ -297,7 +297,7 @@ impl<'a, T> PlaneMut<'a, T> {
         self,
         tile_rows: usize,
         tile_cols: usize,
-    ) -> impl Iterator<Item = PlaneMut<'a, T>> {
+    ) -> impl Iterator<Item = View2dMut<'a, T>> {
         assert!(tile_rows > 0 && tile_cols > 0, "tiles of no elements");
         let (rows, cols) = (self.rows(), self.cols());
         // Without a column there is no tile, however many rows there are.

@@ -1,19 +1,19 @@
 //! What can stand where an operation reads or writes a rectangle.
 
-use super::{Area, Plane, PlaneMut, operand::sealed::Sealed};
+use super::{Area, View2d, View2dMut, operand::sealed::Sealed};
 
-/// A rectangle that an operation may read: [`Plane`], [`PlaneMut`] and references to them.
+/// A rectangle that an operation may read: [`View2d`], [`View2dMut`] and references to them.
 ///
 /// ```
-/// fn elements<T>(operand: impl millstream::PlaneSource<T>) -> usize {
+/// fn elements<T>(operand: impl millstream::CopySource2d<T>) -> usize {
 ///     operand.rows() * operand.cols()
 /// }
 /// let mut buffer = millstream::Device::simulated()?.stream()?.zeros::<f32>(12)?;
-/// assert_eq!(elements(&buffer.plane(3, 4)?), 12);
-/// assert_eq!(elements(buffer.plane_mut(3, 4)?.rect_mut(1.., 1..)?), 6);
+/// assert_eq!(elements(&buffer.view_2d(3, 4)?), 12);
+/// assert_eq!(elements(buffer.view_2d_mut(3, 4)?.rect_mut(1.., 1..)?), 6);
 /// # Ok::<(), millstream::Error>(())
 /// ```
-pub trait PlaneSource<T>: Sealed {
+pub trait CopySource2d<T>: Sealed {
     /// Rows of the rectangle.
     fn rows(&self) -> usize;
 
@@ -22,17 +22,17 @@ pub trait PlaneSource<T>: Sealed {
 
     /// Where the rectangle is.
     #[doc(hidden)]
-    fn place(&self) -> PlanePlace<'_>;
+    fn place(&self) -> AreaPlace<'_>;
 }
 
-/// A rectangle that an operation may read and write: [`PlaneMut`] and `&mut PlaneMut`.
+/// A rectangle that an operation may read and write: [`View2dMut`] and `&mut View2dMut`.
 ///
 /// ```
-/// fn elements<T>(operand: impl millstream::PlaneTarget<T>) -> usize {
+/// fn elements<T>(operand: impl millstream::CopyTarget2d<T>) -> usize {
 ///     operand.rows() * operand.cols()
 /// }
 /// let mut buffer = millstream::Device::simulated()?.stream()?.zeros::<f32>(12)?;
-/// assert_eq!(elements(&mut buffer.plane_mut(3, 4)?), 12);
+/// assert_eq!(elements(&mut buffer.view_2d_mut(3, 4)?), 12);
 /// # Ok::<(), millstream::Error>(())
 /// ```
 ///
@@ -41,21 +41,21 @@ pub trait PlaneSource<T>: Sealed {
 /// ```compile_fail,E0277
 /// # let stream = millstream::Device::simulated()?.stream()?;
 /// let buffer = stream.zeros::<f32>(12)?;
-/// stream.fill_2d(buffer.plane(3, 4)?, 1.0)?;
+/// stream.fill_2d(buffer.view_2d(3, 4)?, 1.0)?;
 /// # Ok::<(), millstream::Error>(())
 /// ```
-pub trait PlaneTarget<T>: PlaneSource<T> {}
+pub trait CopyTarget2d<T>: CopySource2d<T> {}
 
 /// Where a rectangle is. Only this crate can look inside.
 #[doc(hidden)]
-pub struct PlanePlace<'a>(pub(crate) Area<'a>);
+pub struct AreaPlace<'a>(pub(crate) Area<'a>);
 
 macro_rules! rectangles {
     ($($type:ident),*) => {
         $(
             impl<T> Sealed for $type<'_, T> {}
 
-            impl<T> PlaneSource<T> for $type<'_, T> {
+            impl<T> CopySource2d<T> for $type<'_, T> {
                 fn rows(&self) -> usize {
                     $type::rows(self)
                 }
@@ -64,20 +64,20 @@ macro_rules! rectangles {
                     $type::cols(self)
                 }
 
-                fn place(&self) -> PlanePlace<'_> {
-                    PlanePlace(self.area().clone())
+                fn place(&self) -> AreaPlace<'_> {
+                    AreaPlace(self.area().clone())
                 }
             }
         )*
     };
 }
 
-rectangles!(Plane, PlaneMut);
+rectangles!(View2d, View2dMut);
 
 macro_rules! by_reference {
     ($($reference:ty),*) => {
         $(
-            impl<T, O: PlaneSource<T> + ?Sized> PlaneSource<T> for $reference {
+            impl<T, O: CopySource2d<T> + ?Sized> CopySource2d<T> for $reference {
                 fn rows(&self) -> usize {
                     O::rows(self)
                 }
@@ -86,7 +86,7 @@ macro_rules! by_reference {
                     O::cols(self)
                 }
 
-                fn place(&self) -> PlanePlace<'_> {
+                fn place(&self) -> AreaPlace<'_> {
                     O::place(self)
                 }
             }
@@ -96,5 +96,5 @@ macro_rules! by_reference {
 
 by_reference!(&O, &mut O);
 
-impl<T> PlaneTarget<T> for PlaneMut<'_, T> {}
-impl<T> PlaneTarget<T> for &mut PlaneMut<'_, T> {}
+impl<T> CopyTarget2d<T> for View2dMut<'_, T> {}
+impl<T> CopyTarget2d<T> for &mut View2dMut<'_, T> {}

@@ -31,7 +31,7 @@ use crate::{Region, error::Result};
     message = "a region function cannot run on `{Self}`",
     note = "the first argument is `&Device`, or `&Region` within another region"
 )]
-pub trait Place: private::Sealed {
+pub trait RegionTarget: private::Sealed {
     /// What the function gives.
     type Output<'m, R: Output>;
 
@@ -56,7 +56,7 @@ mod private {
     impl Sealed for &crate::Region {}
 }
 
-impl Place for &Device {
+impl RegionTarget for &Device {
     type Output<'m, R: Output> = Result<Pending<'m, R>>;
 
     fn enter(&self) -> Region {
@@ -73,7 +73,7 @@ impl Place for &Device {
     }
 }
 
-impl Place for &Region {
+impl RegionTarget for &Region {
     type Output<'m, R: Output> = R::Body;
 
     fn enter(&self) -> Region {
