@@ -4,6 +4,7 @@
 mod allow_list;
 mod layers;
 mod rules;
+mod scenarios;
 mod sources;
 
 use anyhow::{Context, Result, bail};
@@ -26,6 +27,7 @@ pub(crate) fn run() -> Result<()> {
     for layers in Layers::parse(LAYERS, &read(LAYERS)?)? {
         problems.extend(layers.breaches(&sources));
     }
+    problems.extend(scenarios::breaches(&sources, &read(scenarios::LIST)?));
     problems.sort();
     for problem in &problems {
         println!("{problem}");
