@@ -14,7 +14,7 @@ use crate::{
     context::{DeviceState, mark, note_done, wait_for_mark},
     disposal::log,
     future::wait_until,
-    tracker::Clock,
+    tracker::VectorClock,
 };
 
 /// A point in a stream's work, with the time at which the device got there.
@@ -38,7 +38,7 @@ pub struct Event {
     device: Arc<DeviceState>,
     handle: EventHandle,
     /// What is ordered before the event.
-    clock: Clock,
+    clock: VectorClock,
     location: &'static Location<'static>,
 }
 
@@ -64,7 +64,7 @@ impl Stream {
         let mut event = Event {
             device,
             handle,
-            clock: Clock::default(),
+            clock: VectorClock::default(),
             location,
         };
         event.clock = mark(&event.device, self.state(), handle)?;

@@ -3,7 +3,7 @@
 //! The device never touches borrowed memory. A source is captured in page-locked memory when it is
 //! uploaded; a download lands in page-locked memory, and the thread that leaves the scope copies it
 //! to its target; or, of a download beyond the staging limit, the thread that calls for it copies
-//! the first pieces. A target is therefore written by such a call, and between the end of the
+//! the first chunks. A target is therefore written by such a call, and between the end of the
 //! closure and the return of [`Device::scope`], while the scope still holds its `&mut`, and at no
 //! other time. That holds whatever user code forgets, since it only ever gets a reference to the
 //! scope.
@@ -19,8 +19,8 @@ use parking_lot::Mutex;
 
 use crate::{
     Device, ReadOperand, Result, Stream, WriteOperand,
-    context::{Awaited, DeviceState, StreamState},
-    copy::{Landing, same_length},
+    context::{DeviceState, HostWaiter, StreamState},
+    copy::{PendingDownload, same_length},
     future::wait_ticket,
     tracker::Sequence,
 };
@@ -63,7 +63,7 @@ use crate::{
 // cannot shrink to less than the borrows.
 pub struct Scope<'env> {
     device: Arc<DeviceState>,
-    /// While this lives, later submissions leave a point behind the scope's operations.
+    /// While this lives, later submissions leave a sync point behind the scope's operations.
     alive: Arc<()>,
     work: Mutex<Work<'env>>,
 }
@@ -78,7 +78,7 @@ struct Work<'env> {
 
 /// A download on its way.
 struct Download<'env> {
-    landing: Landing,
+    download: PendingDownload,
     target: &'env mut [u8],
 }
 
@@ -194,7 +194,7 @@ impl<'env> Scope<'env> {
         stream.upload_watched(
             source,
             &target,
-            Some(&self.awaited()),
+            Some(&self.host_waiter()),
             Location::caller(),
             submitted,
         )
@@ -219,21 +219,21 @@ impl<'env> Scope<'env> {
         same_length("download", source.len(), target.len())?;
         stream.same_device("scope", 0, &self.device)?;
         let target: &'env mut [u8] = bytemuck::cast_slice_mut(target);
-        let landing = stream.stage_for(
-            &source.place().0,
+        let download = stream.stage_for(
+            &source.operand().0,
             target,
-            self.awaited(),
+            self.host_waiter(),
             Location::caller(),
         )?;
         self.work
             .lock()
             .downloads
-            .push(Download { landing, target });
+            .push(Download { download, target });
         Ok(())
     }
 
-    fn awaited(&self) -> Awaited {
-        Awaited {
+    fn host_waiter(&self) -> HostWaiter {
+        HostWaiter {
             alive: Arc::downgrade(&self.alive),
             chained: false,
         }
@@ -246,7 +246,7 @@ impl<'env> Scope<'env> {
         let work = self.work.into_inner();
         let mut ended = Ok(());
         for mut download in work.downloads {
-            ended = ended.and(download.landing.land_on(download.target));
+            ended = ended.and(download.download.finish_into(download.target));
         }
         for (stream, sequence) in work.uploads {
             ended = ended.and(wait_ticket(device, &stream, sequence));

@@ -11,15 +11,15 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use crate::{
     Pending, Timeline,
     context::{DeviceState, StreamState},
-    tracker::Ledger,
+    tracker::AccessHistory,
 };
 
 impl UnwindSafe for DeviceState {}
 impl RefUnwindSafe for DeviceState {}
 impl UnwindSafe for StreamState {}
 impl RefUnwindSafe for StreamState {}
-impl UnwindSafe for Ledger {}
-impl RefUnwindSafe for Ledger {}
+impl UnwindSafe for AccessHistory {}
+impl RefUnwindSafe for AccessHistory {}
 impl UnwindSafe for Timeline {}
 impl RefUnwindSafe for Timeline {}
 impl<T> UnwindSafe for Pending<T> {}

@@ -13,13 +13,13 @@ use parking_lot::Mutex;
 
 use super::{
     DeviceState, StreamState,
-    polling::{keep_until_done, poll_own_ticket},
+    polling::{poll_own_ticket, retain_until_complete},
 };
 use crate::{Result, tracker::Sequence};
 
 /// An operation of another device that this one waits for, and all before it on its stream.
 #[derive(Clone, Debug)]
-struct Dependency {
+struct CrossDeviceDependency {
     /// Held by the reactor until the operation is done.
     device: Weak<DeviceState>,
     stream: Arc<StreamState>,
@@ -28,25 +28,25 @@ struct Dependency {
 
 /// The operations of other devices that a device waits for.
 #[derive(Debug, Default)]
-pub(crate) struct CrossDevice {
+pub(crate) struct CrossDeviceDependencies {
     /// Whether there may be some; read whenever the host asks for something.
     any: AtomicBool,
     /// One for each stream.
-    pending: Mutex<Vec<Dependency>>,
+    pending: Mutex<Vec<CrossDeviceDependency>>,
 }
 
 /// Lives until the operation is done or its device lost, and then sees to the device that waits for
 /// it: for when that one does not ask in time, while there still is someone to ask.
-struct Witness {
+struct DependencyGuard {
     /// Keeps the device open.
     _source: Arc<DeviceState>,
     target: Weak<DeviceState>,
 }
 
-impl Drop for Witness {
+impl Drop for DependencyGuard {
     fn drop(&mut self) {
         if let Some(target) = self.target.upgrade() {
-            target.cross_device.look(&target, &mut Vec::new());
+            target.cross_device.check_all(&target, &mut Vec::new());
         }
     }
 }
@@ -58,23 +58,23 @@ pub(crate) fn depend_on_device(
     stream: &Arc<StreamState>,
     sequence: Sequence,
 ) {
-    target.cross_device.enter(Dependency {
+    target.cross_device.insert(CrossDeviceDependency {
         device: Arc::downgrade(source),
         stream: Arc::clone(stream),
         sequence,
     });
     target.cross_device.any.store(true, Ordering::Release);
-    let witness = Witness {
+    let guard = DependencyGuard {
         _source: Arc::clone(source),
         target: Arc::downgrade(target),
     };
-    keep_until_done(source, stream, sequence, witness);
+    retain_until_complete(source, stream, sequence, guard);
 }
 
-impl CrossDevice {
-    /// Enters a source. Of a stream the last operation stands for those before it, so that a copy
+impl CrossDeviceDependencies {
+    /// Adds a dependency. Of a stream the last operation stands for those before it, so that a copy
     /// in many pieces is asked about once.
-    fn enter(&self, source: Dependency) {
+    fn insert(&self, source: CrossDeviceDependency) {
         let mut pending = self.pending.lock();
         let same = pending
             .iter_mut()
@@ -91,23 +91,23 @@ impl CrossDevice {
         if !self.any.load(Ordering::Acquire) {
             return Ok(());
         }
-        self.look(device, &mut Vec::new());
+        self.check_all(device, &mut Vec::new());
         device.check_alive()
     }
 
     /// Forgets the sources that are done; loses the device if one is lost. Devices that were looked
     /// at are not again, for two may wait for each other.
-    fn look(&self, device: &DeviceState, looked_at: &mut Vec<*const DeviceState>) {
-        looked_at.push(device);
+    fn check_all(&self, device: &DeviceState, visited: &mut Vec<*const DeviceState>) {
+        visited.push(device);
         // Others ask meanwhile, so nothing is taken out before it is known; and no lock is held
         // while a driver is asked.
         let pending = self.pending.lock().clone();
         for source in pending {
-            // One that is gone was seen by its witness.
+            // One that is gone was seen by its guard.
             let done = source.device.upgrade().is_none_or(|other| {
                 let done = poll_own_ticket(&other, &source.stream, source.sequence);
-                if !looked_at.contains(&Arc::as_ptr(&other)) {
-                    other.cross_device.look(&other, looked_at);
+                if !visited.contains(&Arc::as_ptr(&other)) {
+                    other.cross_device.check_all(&other, visited);
                 }
                 if let Some(loss) = other.loss() {
                     device.lose(|| loss.clone());
@@ -116,12 +116,12 @@ impl CrossDevice {
                 done.unwrap_or(false)
             });
             if done {
-                self.forget(&source);
+                self.remove(&source);
             }
         }
     }
 
-    fn forget(&self, done: &Dependency) {
+    fn remove(&self, done: &CrossDeviceDependency) {
         let mut pending = self.pending.lock();
         pending.retain(|source| {
             !(Arc::ptr_eq(&source.stream, &done.stream) && source.sequence <= done.sequence)

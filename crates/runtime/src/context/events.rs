@@ -10,25 +10,25 @@ use parking_lot::Mutex;
 
 use crate::{
     disposal::log,
-    tracker::{Clock, Point, Ticket},
+    tracker::{SyncPoint, Ticket, VectorClock},
 };
 
 /// A pooled event, with what it stands for. Whoever holds a clone may query it or wait for it;
 /// while there is one, it is not recorded anew.
-pub(crate) type PooledEvent = Arc<Point<EventHandle>>;
+pub(crate) type PooledEvent = Arc<SyncPoint<EventHandle>>;
 
 /// How many of the oldest returned events are looked at for one that nobody holds any more.
-const LOOK_AT_MAX: usize = 4;
+const REUSE_SCAN_MAX: usize = 4;
 
 /// How many are taken at once by those who take one after the other.
-const AHEAD: usize = 16;
+const BATCH: usize = 16;
 
-/// Lets an event stand for another point, unless someone still holds it.
+/// Lets an event stand for another sync point, unless someone still holds it.
 #[inline]
 fn reuse(
     mut event: PooledEvent,
     ticket: Ticket,
-    before: &Clock,
+    before: &VectorClock,
 ) -> Result<PooledEvent, PooledEvent> {
     // Unlike the count, this is also ordered after what the others did with it.
     match Arc::get_mut(&mut event) {
@@ -54,11 +54,11 @@ impl EventPool {
         driver: &dyn Driver,
         context: ContextHandle,
         ticket: Ticket,
-        before: &Clock,
+        before: &VectorClock,
     ) -> Result<PooledEvent, DriverError> {
         {
             let mut returned = self.returned.lock();
-            for _ in 0..LOOK_AT_MAX.min(returned.len()) {
+            for _ in 0..REUSE_SCAN_MAX.min(returned.len()) {
                 let Some(event) = returned.pop_front() else {
                     break;
                 };
@@ -70,26 +70,26 @@ impl EventPool {
         }
         // SAFETY: the caller's context is alive.
         let handle = unsafe { driver.event_create(context, EventKind::Ordering) }?;
-        Ok(Arc::new(Point::new(ticket, before, handle)))
+        Ok(Arc::new(SyncPoint::new(ticket, before, handle)))
     }
 
     /// The same for whoever takes one after the other: takes several at once, and keeps the others
     /// in `spares`.
     #[inline]
-    pub(crate) fn take_ahead(
+    pub(crate) fn take_batch(
         &self,
         spares: &mut Vec<PooledEvent>,
         driver: &dyn Driver,
         context: ContextHandle,
         ticket: Ticket,
-        before: &Clock,
+        before: &VectorClock,
     ) -> Result<PooledEvent, DriverError> {
         match spares.pop().map(|event| reuse(event, ticket, before)) {
             Some(Ok(event)) => return Ok(event),
             Some(Err(event)) => self.give(event),
             None => {
                 let mut returned = self.returned.lock();
-                let count = AHEAD.min(returned.len() / 2);
+                let count = BATCH.min(returned.len() / 2);
                 spares.extend(returned.drain(..count).rev());
             }
         }

@@ -21,7 +21,7 @@ const OTHERS_MAX: usize = 8;
 
 /// The last operations of a stream.
 #[derive(Debug, Default)]
-pub(crate) struct Recent {
+pub(crate) struct RecentOperations {
     kernels: Ring<KERNELS_MAX>,
     others: Ring<OTHERS_MAX>,
 }
@@ -66,7 +66,7 @@ impl<const N: usize> Ring<N> {
     }
 }
 
-impl Recent {
+impl RecentOperations {
     /// Remembers an operation that was submitted.
     #[inline]
     pub(crate) fn note(

@@ -5,7 +5,7 @@
 //! traits that it defines ([`DeviceHooks`], [`Recorder`]). [`Device`] and [`Stream`] are defined
 //! here, and their verbs in the layers above.
 
-mod attention;
+mod admission;
 mod cross_device;
 mod device;
 mod events;
@@ -20,24 +20,24 @@ mod stream_state;
 mod streams;
 mod submission;
 
-pub(crate) use attention::ForeignCall;
+pub(crate) use admission::ForeignCallGuard;
 pub(crate) use cross_device::depend_on_device;
 pub use device::Device;
 pub(crate) use events::{EventPool, PooledEvent};
 #[cfg(feature = "sim")]
 pub(crate) use polling::LocalReactor;
 pub(crate) use polling::{
-    Action, Registration, SLEEP_NS_MIN, keep_until_done, note_done, patience, poll_ticket,
-    query_stream, register,
+    Action, Registration, SLEEP_NS_MIN, note_done, poll_backoff, poll_ticket, query_stream,
+    register, retain_until_complete,
 };
-pub(crate) use recorder::{Note, Recorder};
+pub(crate) use recorder::{OperationRecord, Recorder};
 pub(crate) use state::{DeviceHooks, DeviceState};
 pub use stream::Stream;
-pub(crate) use stream_state::{Awaited, Lane, StreamState};
-pub use submission::Queue;
+pub(crate) use stream_state::{HostWaiter, StreamState, SubmitQueue};
+pub use submission::DriverStream;
 pub(crate) use submission::{
-    Allocate, Behind, Command, Fill, Foreign, Free, Launch, Move, Operation, Prefetch, Repeat,
-    RepeatRow, Rows, StagedUpload, ToDevice, ToHost, WithinDevice, mark, order_behind,
-    point_behind, record_at_tail, record_event, record_point, submit, submit_in_place,
-    wait_for_mark,
+    AfterEvent, Allocate, Command, CopyOnDevice, CopyRows, CopyToDevice, CopyToHost, Fill, Foreign,
+    Free, Launch, Operation, OverlappingCopy, Prefetch, Repeat, RepeatRows, StagedUpload, mark,
+    order_after, record_at_tail, record_event, record_sync_point, submit, submit_in_place,
+    sync_point_after, wait_for_mark,
 };

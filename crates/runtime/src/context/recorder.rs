@@ -19,7 +19,7 @@ use crate::{error::OperationKind, tracker::Ticket};
 
 /// An operation as a recorder notes it down.
 #[derive(Clone, Debug)]
-pub(crate) struct Note {
+pub(crate) struct OperationRecord {
     pub(crate) kind: OperationKind,
     pub(crate) label: &'static str,
     pub(crate) location: &'static Location<'static>,
@@ -28,14 +28,20 @@ pub(crate) struct Note {
     pub(crate) waits: Vec<Ticket>,
 }
 
-/// Notes down operations. Called with the stream's lane held.
+/// Notes down operations. Called with the stream's submit queue held.
 pub(crate) trait Recorder: fmt::Debug + Send + Sync {
     /// Records an event on the stream, in front of an operation. `None` if that fails: the
     /// operation is not noted then.
     fn start(&self, device: &DeviceState, stream: &StreamState) -> Option<EventHandle>;
 
     /// Records the end of the operation that has that start, and notes it down.
-    fn end(&self, device: &DeviceState, stream: &StreamState, start: EventHandle, note: Note);
+    fn end(
+        &self,
+        device: &DeviceState,
+        stream: &StreamState,
+        start: EventHandle,
+        note: OperationRecord,
+    );
 }
 
 /// A device's recorder, if there is one.
@@ -92,7 +98,7 @@ impl RecorderSlot {
 
 impl Trace {
     /// Records the end of the operation and notes it down.
-    pub(crate) fn end(self, device: &DeviceState, stream: &StreamState, note: Note) {
+    pub(crate) fn end(self, device: &DeviceState, stream: &StreamState, note: OperationRecord) {
         self.recorder.end(device, stream, self.start, note);
     }
 }

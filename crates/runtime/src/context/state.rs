@@ -23,8 +23,8 @@ use millstream_ptx::Label;
 use parking_lot::Mutex;
 
 use super::{
-    attention::Attention,
-    cross_device::CrossDevice,
+    admission::Admission,
+    cross_device::CrossDeviceDependencies,
     events::EventPool,
     limits::Limits,
     loss::Loss,
@@ -52,7 +52,7 @@ pub(crate) trait DeviceHooks: Sync {
 }
 
 /// How many retired streams are looked at for one that is idle.
-const RETIRED_LOOK_AT_MAX: usize = 4;
+const RETIRED_SCAN_MAX: usize = 4;
 
 /// Which of the process's devices this is.
 #[derive(Clone, Copy, PartialEq)]
@@ -79,7 +79,7 @@ pub(crate) struct DeviceState {
     pub(crate) limits: Limits,
     pub(crate) pool: PoolHandle,
     pub(crate) events: EventPool,
-    pub(crate) cross_device: CrossDevice,
+    pub(crate) cross_device: CrossDeviceDependencies,
     pub(crate) recorder: RecorderSlot,
     /// What the layer of memory keeps for the device.
     pub(crate) memory_slot: Slot,
@@ -98,7 +98,7 @@ pub(crate) struct DeviceState {
     /// device is open: their tickets may still have to be waited for.
     retired: Mutex<Vec<Arc<StreamState>>>,
     lost: OnceLock<Loss>,
-    pub(crate) attention: Attention,
+    pub(crate) admission: Admission,
 }
 
 impl DeviceState {
@@ -149,7 +149,7 @@ impl DeviceState {
             limits,
             pool,
             events: EventPool::default(),
-            cross_device: CrossDevice::default(),
+            cross_device: CrossDeviceDependencies::default(),
             recorder: RecorderSlot::default(),
             memory_slot: Slot::default(),
             copy_slot: Slot::default(),
@@ -161,7 +161,7 @@ impl DeviceState {
             streams: Streams::default(),
             retired: Mutex::new(Vec::new()),
             lost: OnceLock::new(),
-            attention: Attention::default(),
+            admission: Admission::default(),
         })
     }
 
@@ -173,7 +173,7 @@ impl DeviceState {
             let mut retired = self.retired.lock();
             let mut found = Vec::new();
             let mut at = 0;
-            while at < retired.len() && found.len() < RETIRED_LOOK_AT_MAX {
+            while at < retired.len() && found.len() < RETIRED_SCAN_MAX {
                 if retired[at].priority == priority {
                     found.push(retired.swap_remove(at));
                 } else {
@@ -282,7 +282,7 @@ impl DeviceState {
         let loss = self
             .lost
             .get_or_init(|| noticed.take().expect("the cell is filled once"));
-        self.attention.note_lost();
+        self.admission.note_lost();
         if noticed.is_none() {
             let Loss { cause, suspects } = loss.clone();
             let device = self.to_string();

@@ -1,4 +1,4 @@
-//! What the runtime knows of one stream: its lane, its points, and how far it is done.
+//! What the runtime knows of one stream: its submit queue, its sync points, and how far it is done.
 
 use std::sync::Weak;
 
@@ -6,56 +6,60 @@ use millstream_driver::{EventHandle, StreamHandle};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{events::PooledEvent, loss::Recent, slots::Slot};
+use super::{events::PooledEvent, loss::RecentOperations, slots::Slot};
 use crate::{
     sync::{AtomicU64, Condvar, Ordering},
-    tracker::{Clock, Points, Sequence, StreamId, Ticket},
+    tracker::{Sequence, StreamId, SyncPoints, Ticket, VectorClock},
 };
 
-/// What only the thread that submits on a stream touches. The lane's lock is held across the
+/// What only the thread that submits on a stream touches. The submit queue's lock is held across the
 /// stream's driver calls, so that tickets are enqueued in the order of their numbers.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct SubmitQueue {
     /// The next ticket's place.
     pub(crate) next: Sequence,
     /// What is ordered before the stream's tail, by waits that the driver has accepted.
-    pub(crate) clock: Clock,
-    /// Whether the clock has gained something since the stream's points were last told.
+    pub(crate) clock: VectorClock,
+    /// Whether the clock has gained something since the stream's sync points were last told.
     pub(crate) joined: bool,
     /// Who on the host may come to wait for the stream's last tickets. A later submission then
     /// records an event first, so that the wait does not become one for later work.
-    pub(crate) awaited: SmallVec<[Awaited; 1]>,
+    pub(crate) host_waiters: SmallVec<[HostWaiter; 1]>,
     /// Events of the device's pool for points to come.
     pub(crate) spares: Vec<PooledEvent>,
 }
 
-impl Lane {
+impl SubmitQueue {
     /// Notes that the driver has accepted a wait for something that is ordered after `clock`.
-    pub(crate) fn join(&mut self, clock: &Clock) {
+    pub(crate) fn join(&mut self, clock: &VectorClock) {
         self.clock.join(clock);
         self.joined = true;
     }
 
     /// Notes that someone may come to wait for the last ticket; one entry serves for all copies of
     /// an array or a scope.
-    pub(crate) fn note_awaited(&mut self, awaited: Awaited) {
-        if !self.awaited.iter().any(|known| known.is_same(&awaited)) {
-            self.awaited.push(awaited);
+    pub(crate) fn add_host_waiter(&mut self, host_waiter: HostWaiter) {
+        if !self
+            .host_waiters
+            .iter()
+            .any(|known| known.is_same(&host_waiter))
+        {
+            self.host_waiters.push(host_waiter);
         }
     }
 }
 
 /// Someone on the host who may come to wait for an operation, as long as `alive` is.
 #[derive(Clone, Debug)]
-pub(crate) struct Awaited {
+pub(crate) struct HostWaiter {
     pub(crate) alive: Weak<()>,
-    /// Whether one point will do for this operation and others of its sort right behind it: copies
+    /// Whether one sync point will do for this operation and others of its sort right behind it: copies
     /// of pinned memory.
     pub(crate) chained: bool,
 }
 
-impl Awaited {
-    /// Whether one point will do for an earlier operation and this one right behind it. Whoever
+impl HostWaiter {
+    /// Whether one sync point will do for an earlier operation and this one right behind it. Whoever
     /// waits for both of them, as a scope does, loses nothing; whoever waits for one of several
     /// copies of pinned memory waits for a few more bytes at most.
     pub(crate) fn continues(&self, earlier: &Self) -> bool {
@@ -70,9 +74,9 @@ impl Awaited {
 
 /// What a stream has submitted, as other threads may know it.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) points: Points<EventHandle>,
-    pub(crate) recent: Recent,
+pub(crate) struct SharedState {
+    pub(crate) points: SyncPoints<EventHandle>,
+    pub(crate) recent: RecentOperations,
 }
 
 /// One stream. It lives as long as its device: tickets of a dropped [`Stream`](crate::Stream) can
@@ -84,8 +88,8 @@ pub(crate) struct StreamState {
     pub(crate) number: u64,
     pub(crate) handle: StreamHandle,
     pub(crate) priority: i32,
-    pub(crate) lane: Mutex<Lane>,
-    pub(crate) shared: Mutex<Shared>,
+    pub(crate) submit_queue: Mutex<SubmitQueue>,
+    pub(crate) shared: Mutex<SharedState>,
     /// Signalled, with `shared`, whenever a ticket becomes submitted.
     pub(crate) submitted: Condvar,
     /// What the layer of memory keeps for the stream.
@@ -97,19 +101,19 @@ impl StreamState {
     pub(crate) fn new(id: StreamId, handle: StreamHandle, priority: i32) -> Self {
         Self {
             id,
-            number: u64::from(id.place()) + 1,
+            number: u64::from(id.index()) + 1,
             handle,
             priority,
-            lane: Mutex::new(Lane {
+            submit_queue: Mutex::new(SubmitQueue {
                 next: Sequence::FIRST,
-                clock: Clock::default(),
+                clock: VectorClock::default(),
                 joined: false,
-                awaited: SmallVec::new(),
+                host_waiters: SmallVec::new(),
                 spares: Vec::new(),
             }),
-            shared: Mutex::new(Shared {
-                points: Points::new(id),
-                recent: Recent::default(),
+            shared: Mutex::new(SharedState {
+                points: SyncPoints::new(id),
+                recent: RecentOperations::default(),
             }),
             submitted: Condvar::new(),
             memory_slot: Slot::default(),
@@ -157,13 +161,13 @@ mod tests {
     fn many_copies_of_one_array_are_noted_once() {
         let stream = StreamState::new(StreamId::of(1), StreamHandle::from_raw(16), 0);
         let (array, other) = (Arc::new(()), Arc::new(()));
-        let mut lane = stream.lane.lock();
+        let mut submit_queue = stream.submit_queue.lock();
         for alive in [&array, &other, &array, &other, &array] {
-            lane.note_awaited(Awaited {
+            submit_queue.add_host_waiter(HostWaiter {
                 alive: Arc::downgrade(alive),
                 chained: true,
             });
         }
-        assert_eq!(lane.awaited.len(), 2);
+        assert_eq!(submit_queue.host_waiters.len(), 2);
     }
 }

@@ -10,7 +10,7 @@ use crate::tracker::StreamId;
 /// Streams of the first block; each later block is as long as all before it.
 const FIRST_BLOCK: u32 = 8;
 /// Enough blocks for all places that there are.
-const BLOCKS: usize = (StreamId::PLACES / FIRST_BLOCK).ilog2() as usize + 1;
+const BLOCKS: usize = (StreamId::INDICES / FIRST_BLOCK).ilog2() as usize + 1;
 
 /// Some places, each empty until a stream gets it.
 type Block = Box<[OnceLock<Arc<StreamState>>]>;
@@ -44,7 +44,7 @@ impl Streams {
     /// The stream of this number, if it is one of these.
     #[inline]
     pub(crate) fn get(&self, id: StreamId) -> Option<&Arc<StreamState>> {
-        let (block, offset) = position(id.place());
+        let (block, offset) = position(id.index());
         let stream = self.blocks.get(block)?.get()?.get(offset)?.get()?;
         (stream.id == id).then_some(stream)
     }
@@ -61,14 +61,14 @@ impl Streams {
     }
 }
 
-/// The block that a place is in, and where there.
+/// The block that an index is in, and where there.
 #[inline]
-fn position(place: u32) -> (usize, usize) {
-    match (place / FIRST_BLOCK).checked_ilog2() {
-        None => (0, place as usize),
+fn position(index: u32) -> (usize, usize) {
+    match (index / FIRST_BLOCK).checked_ilog2() {
+        None => (0, index as usize),
         Some(doublings) => (
             doublings as usize + 1,
-            (place - (FIRST_BLOCK << doublings)) as usize,
+            (index - (FIRST_BLOCK << doublings)) as usize,
         ),
     }
 }
@@ -94,7 +94,7 @@ mod tests {
         }
         assert!(
             streams.get(other.id).is_none(),
-            "it has the place of another"
+            "it has the index of another"
         );
         assert!(
             streams
@@ -107,15 +107,15 @@ mod tests {
     #[test]
     fn every_place_has_a_position_of_its_own() {
         let mut expected = (0, 0);
-        for place in 0..1000 {
-            assert_eq!(position(place), expected);
+        for index in 0..1000 {
+            assert_eq!(position(index), expected);
             let len = (FIRST_BLOCK << expected.0.saturating_sub(1)) as usize;
             expected = match expected {
                 (block, offset) if offset + 1 == len => (block + 1, 0),
                 (block, offset) => (block, offset + 1),
             };
         }
-        let (block, offset) = position(StreamId::PLACES - 1);
+        let (block, offset) = position(StreamId::INDICES - 1);
         assert_eq!(block, BLOCKS - 1);
         assert_eq!(offset + 1, (FIRST_BLOCK << (block - 1)) as usize);
     }

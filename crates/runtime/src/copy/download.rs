@@ -6,10 +6,10 @@ use std::{panic::Location, sync::Arc};
 
 use bytemuck::Pod;
 
-use super::{Landing, staged::Staged};
+use super::{PendingDownload, staged_block::StagedBlock};
 use crate::{
     Pending, ReadOperand, Rejected, Result, Stream,
-    context::{Awaited, Operation, ToHost, point_behind, submit},
+    context::{CopyToHost, HostWaiter, Operation, submit, sync_point_after},
     error::OperationKind,
     future::Value,
     memory::Span,
@@ -41,7 +41,7 @@ impl<T: Pod> Room<T> {
 
 /// Elements that are to be copied from the device, and where they belong.
 struct Elements<T> {
-    landing: Landing,
+    download: PendingDownload,
     room: Room<T>,
     len: usize,
 }
@@ -50,12 +50,12 @@ impl<T: Pod> Value<Vec<T>> for Elements<T> {
     fn step(&mut self) -> Result<Option<Sequence>> {
         let target = self.room.target(self.len);
         // SAFETY: there is room for the elements, which is this value's alone.
-        unsafe { self.landing.land(target) }?;
-        Ok(self.landing.next())
+        unsafe { self.download.copy_out(target) }?;
+        Ok(self.download.next())
     }
 
     fn finish(self: Box<Self>) -> Vec<T> {
-        assert!(self.landing.next().is_none(), "all has landed");
+        assert!(self.download.next().is_none(), "all has landed");
         let mut vector = self.room.0;
         // SAFETY: so many elements have landed there, and any bits are a `T`.
         unsafe { vector.set_len(self.len) };
@@ -67,13 +67,13 @@ impl Stream {
     /// The elements of `source`, once all that comes before this is done. Later work of the stream
     /// is not waited for.
     ///
-    /// The copy goes to page-locked memory, in pieces, and all of it is submitted when this
-    /// returns. Whoever waits for the elements, or polls, copies them from there, each piece while
+    /// The copy goes to page-locked memory, in chunks, and all of it is submitted when this
+    /// returns. Whoever waits for the elements, or polls, copies them from there, each chunk while
     /// the next are on their way; several threads help where there is much to copy.
     ///
     /// The call returns at once as long as the page-locked memory that it takes is within the
     /// [staging limit](crate::Device::set_staging_limit). Beyond that it blocks until the device
-    /// has got to the first pieces, and uses their memory again for the others.
+    /// has got to the first chunks, and uses their memory again for the others.
     ///
     /// # Errors
     ///
@@ -119,16 +119,16 @@ impl Stream {
         location: &'static Location<'static>,
     ) -> Result<Pending<Vec<T>>, Rejected<Vec<T>>> {
         let alive = Arc::new(());
-        let awaited = Awaited {
+        let host_waiter = HostWaiter {
             alive: Arc::downgrade(&alive),
             chained: false,
         };
-        let (span, len) = (source.place().0, source.len());
+        let (span, len) = (source.operand().0, source.len());
         let mut room = Room::of(vector);
         // SAFETY: there is room for the elements, which is this call's alone.
-        let staged = unsafe { self.stage(&span, awaited, location, || room.target(len)) };
+        let staged = unsafe { self.stage(&span, host_waiter, location, || room.target(len)) };
         match staged {
-            Ok(landing) => Ok(self.pending_elements(landing, room, len, alive)),
+            Ok(download) => Ok(self.pending_elements(download, room, len, alive)),
             Err(error) => Err(Rejected::new(error, room.0)),
         }
     }
@@ -136,24 +136,28 @@ impl Stream {
     /// The elements of a download that is submitted, in a new vector.
     pub(super) fn pending_vector<T: Pod>(
         &self,
-        landing: Landing,
+        download: PendingDownload,
         len: usize,
         alive: Arc<()>,
     ) -> Pending<Vec<T>> {
-        self.pending_elements(landing, Room::of(Vec::new()), len, alive)
+        self.pending_elements(download, Room::of(Vec::new()), len, alive)
     }
 
     fn pending_elements<T: Pod>(
         &self,
-        landing: Landing,
+        download: PendingDownload,
         room: Room<T>,
         len: usize,
         alive: Arc<()>,
     ) -> Pending<Vec<T>> {
         let (device, stream) = (Arc::clone(self.device_state()), Arc::clone(self.state()));
-        let last = landing.last();
-        let first = landing.next().or(last);
-        let elements = Elements { landing, room, len };
+        let last = download.last();
+        let first = download.next().or(last);
+        let elements = Elements {
+            download,
+            room,
+            len,
+        };
         match first.zip(last) {
             Some((first, last)) => Pending::in_steps(device, stream, first..=last, alive, elements),
             None => Pending::ready(|| Box::new(elements).finish()),
@@ -161,25 +165,25 @@ impl Stream {
     }
 
     /// Submits the copy of an array to page-locked memory, to land on `target` in the end. What
-    /// cannot be submitted before the first pieces have landed lets them land there.
+    /// cannot be submitted before the first chunks have landed lets them land there.
     pub(crate) fn stage_for(
         &self,
         span: &Span<'_>,
         target: &mut [u8],
-        awaited: Awaited,
+        host_waiter: HostWaiter,
         location: &'static Location<'static>,
-    ) -> Result<Landing> {
+    ) -> Result<PendingDownload> {
         assert_eq!(
             target.len(),
             span.bytes.len(),
             "a download lands where it fits"
         );
         // SAFETY: the slice is the caller's alone, and as long as the download.
-        unsafe { self.stage(span, awaited, location, || target.as_mut_ptr()) }
+        unsafe { self.stage(span, host_waiter, location, || target.as_mut_ptr()) }
     }
 
-    /// Submits the copy of an array to page-locked memory, piece by piece. Where the staging limit
-    /// is reached, the first pieces land on `target` before the last are submitted.
+    /// Submits the copy of an array to page-locked memory, chunk by chunk. Where the staging limit
+    /// is reached, the first chunks land on `target` before the last are submitted.
     ///
     /// # Safety
     ///
@@ -188,36 +192,36 @@ impl Stream {
     unsafe fn stage(
         &self,
         span: &Span<'_>,
-        awaited: Awaited,
+        host_waiter: HostWaiter,
         location: &'static Location<'static>,
         mut target: impl FnMut() -> *mut u8,
-    ) -> Result<Landing> {
+    ) -> Result<PendingDownload> {
         let (device, stream) = (self.device_state(), self.state());
         self.same_device("download", 0, &span.allocation.device)?;
         let bytes = span.bytes.len();
-        let mut landing = Landing::new(device, stream, bytes, location);
+        let mut download = PendingDownload::new(device, stream, bytes, location);
         if bytes == 0 {
             device.check_alive()?;
-            return Ok(landing);
+            return Ok(download);
         }
-        let tuning = device.tuning();
-        let piece_bytes = tuning.piece_bytes;
-        for (piece, at) in span
-            .pieces(piece_bytes)
-            .zip((0..bytes).step_by(piece_bytes))
+        let staging_options = device.staging_options();
+        let chunk_bytes = staging_options.chunk_bytes;
+        for (chunk, at) in span
+            .chunks(chunk_bytes)
+            .zip((0..bytes).step_by(chunk_bytes))
         {
-            let bytes = piece.bytes.len();
-            let staged = match Staged::try_new(device, stream, bytes)? {
+            let bytes = chunk.bytes.len();
+            let staged = match StagedBlock::try_new(device, stream, bytes)? {
                 Some(staged) => staged,
-                None if landing.on_their_way() < tuning.landing_blocks => {
-                    Staged::new(device, stream, bytes)?
+                None if download.in_flight() < staging_options.download_blocks => {
+                    StagedBlock::new(device, stream, bytes)?
                 }
-                // SAFETY: by this function's contract; there are pieces on their way.
-                None => unsafe { landing.land_first(target()) }?,
+                // SAFETY: by this function's contract; there are chunks on their way.
+                None => unsafe { download.copy_out_first(target()) }?,
             };
-            let command = ToHost {
+            let command = CopyToHost {
                 target: staged.pointer(),
-                source: piece.pointer(),
+                source: chunk.pointer(),
                 bytes,
             };
             let is_last = at + bytes == span.bytes.len();
@@ -226,20 +230,20 @@ impl Stream {
                 label: "download",
                 location,
                 bytes: bytes as u64,
-                accesses: [piece.access(AccessKind::Read)].into(),
-                awaited: is_last.then(|| awaited.clone()),
+                accesses: [chunk.access(AccessKind::Read)].into(),
+                host_waiter: is_last.then(|| host_waiter.clone()),
             };
-            // SAFETY: the piece lies within its allocation, the block has at least as many bytes,
+            // SAFETY: the chunk lies within its allocation, the block has at least as many bytes,
             // and `staged` gives it back to the pool with this operation's ticket, so that nobody
             // uses it before the copy is done.
             let (sequence, ()) = unsafe { submit(device, stream, operation, command) }?;
-            landing.push(sequence, staged, at, bytes);
+            download.push(sequence, staged, at, bytes);
             if !is_last {
-                // So that it can land before the next has arrived. Without a point it lands later.
-                point_behind(device, stream, sequence).ok();
+                // So that it can land before the next has arrived. Without a sync point it lands later.
+                sync_point_after(device, stream, sequence).ok();
             }
         }
-        Ok(landing)
+        Ok(download)
     }
 }
 

@@ -27,9 +27,9 @@ impl Stream {
     /// If the target is on another device, or the device is lost.
     #[track_caller]
     pub fn fill<T: Pod>(&self, target: impl WriteOperand<T>, value: T) -> Result<()> {
-        let place = target.place();
-        self.same_device("fill", 0, &place.0.allocation.device)?;
-        self.fill_span(&place.0, bytemuck::bytes_of(&value), Location::caller())
+        let operand = target.operand();
+        self.same_device("fill", 0, &operand.0.allocation.device)?;
+        self.fill_span(&operand.0, bytemuck::bytes_of(&value), Location::caller())
     }
 
     /// An array of `len` elements, all bits zero.
@@ -109,7 +109,7 @@ impl Stream {
             bytes: target.bytes.start..target.bytes.start + first_bytes.len(),
             ..target.clone()
         };
-        self.upload_pieces(&first_bytes, &first, None, location, |_| ())?;
+        self.upload_chunks(&first_bytes, &first, None, location, |_| ())?;
         if first_bytes.len() == bytes {
             return Ok(());
         }
@@ -133,7 +133,7 @@ impl Stream {
             location,
             bytes: target.bytes.len() as u64,
             accesses: [target.access(AccessKind::Write)].into(),
-            awaited: None,
+            host_waiter: None,
         };
         // SAFETY: the fill touches the span alone, which lies within its allocation.
         unsafe { submit(self.device_state(), self.state(), operation, command) }.map(drop)

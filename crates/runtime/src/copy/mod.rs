@@ -2,32 +2,34 @@
 
 #![allow(unsafe_code, reason = "submits copies between memory that it holds")]
 
-mod across;
-mod crew;
+mod copy_2d;
+mod copy_threads;
 mod download;
-mod feed;
 mod fill;
-mod landing;
+mod host_copy;
+mod overlapping;
 mod owned;
-mod plain;
+mod peer;
+mod pending_download;
 mod prefetch;
-mod rows;
-mod staged;
+mod source_capture;
+mod staged_block;
 mod upload;
-mod within;
 
 use std::{panic::Location, sync::Arc};
 
 use bytemuck::Pod;
 
-pub(crate) use landing::Landing;
 pub use owned::OwnedSource;
+pub(crate) use pending_download::PendingDownload;
 
 use crate::{
     CopySource, CopyTarget, Result, Stream, UsageError, UsageErrorKind,
-    context::{Awaited, Command, DeviceState, Operation, ToDevice, ToHost, WithinDevice, submit},
+    context::{
+        Command, CopyOnDevice, CopyToDevice, CopyToHost, DeviceState, HostWaiter, Operation, submit,
+    },
     error::OperationKind,
-    memory::{AnyPlace, PinnedPlace, Span},
+    memory::{CopyOperand, PinnedSpan, Span},
     tracker::{AccessKind, Accesses},
 };
 
@@ -36,7 +38,7 @@ impl Stream {
     /// [`Pinned`](crate::Pinned) memory, or between this stream's device and another of the same
     /// driver.
     ///
-    /// A copy between devices goes by way of page-locked memory of the host, in pieces. Like every
+    /// A copy between devices goes by way of page-locked memory of the host, in chunks. Like every
     /// operation of the stream it runs behind what is submitted there before, and in front of what
     /// comes later.
     ///
@@ -66,21 +68,21 @@ impl Stream {
         let (from, to) = (source.source(), target.source());
         same_length("copy", elements::<T>(&from), elements::<T>(&to))?;
         let location = Location::caller();
-        if let (AnyPlace::Device(from), AnyPlace::Device(to)) = (&from, &to)
+        if let (CopyOperand::Device(from), CopyOperand::Device(to)) = (&from, &to)
             && self.crosses(&from.0, &to.0)
         {
-            return self.copy_across(&from.0, &to.0, location);
+            return self.copy_peer(&from.0, &to.0, location);
         }
         self.same_device("copy", 0, device_of(&from))?;
         self.same_device("copy", 1, device_of(&to))?;
         match (from, to) {
-            (AnyPlace::Device(from), AnyPlace::Device(to)) => {
+            (CopyOperand::Device(from), CopyOperand::Device(to)) => {
                 let (from, to) = (from.0, to.0);
                 if from.overlaps(&to) {
                     return Err(UsageError::new("copy", UsageErrorKind::SOURCE_AND_TARGET).into());
                 }
                 let bytes = from.bytes.len();
-                let command = WithinDevice {
+                let command = CopyOnDevice {
                     target: to.pointer(),
                     source: from.pointer(),
                     bytes,
@@ -95,10 +97,10 @@ impl Stream {
                     command,
                 )
             }
-            (AnyPlace::Pinned(from), AnyPlace::Device(to)) => {
+            (CopyOperand::Pinned(from), CopyOperand::Device(to)) => {
                 let to = to.0;
                 let bytes = from.bytes();
-                let command = ToDevice {
+                let command = CopyToDevice {
                     target: to.pointer(),
                     source: from.pointer,
                     bytes,
@@ -113,10 +115,10 @@ impl Stream {
                     command,
                 )
             }
-            (AnyPlace::Device(from), AnyPlace::Pinned(to)) => {
+            (CopyOperand::Device(from), CopyOperand::Pinned(to)) => {
                 let from = from.0;
                 let bytes = to.bytes();
-                let command = ToHost {
+                let command = CopyToHost {
                     target: to.pointer,
                     source: from.pointer(),
                     bytes,
@@ -131,7 +133,7 @@ impl Stream {
                     command,
                 )
             }
-            (AnyPlace::Pinned(_), AnyPlace::Pinned(_)) => {
+            (CopyOperand::Pinned(_), CopyOperand::Pinned(_)) => {
                 Err(UsageError::new("copy", UsageErrorKind::BothOnHost).into())
             }
         }
@@ -142,15 +144,15 @@ impl Stream {
         kind: OperationKind,
         bytes: usize,
         accesses: Accesses<'_>,
-        pinned: Option<&PinnedPlace<'_>>,
+        pinned: Option<&PinnedSpan<'_>>,
         location: &'static Location<'static>,
         command: impl Command<Output = ()>,
     ) -> Result<()> {
         if bytes == 0 {
             return self.device_state().check_alive();
         }
-        let awaited = pinned.map(|place| Awaited {
-            alive: Arc::downgrade(place.alive),
+        let host_waiter = pinned.map(|operand| HostWaiter {
+            alive: Arc::downgrade(operand.alive),
             chained: true,
         });
         let operation = Operation {
@@ -159,7 +161,7 @@ impl Stream {
             location,
             bytes: bytes as u64,
             accesses,
-            awaited,
+            host_waiter,
         };
         // SAFETY: the accesses are all that the copy touches: spans within their allocations, and
         // pinned memory that its pool does not hand out again before this operation is done.
@@ -197,17 +199,17 @@ pub(crate) fn same_length(
     ))
 }
 
-fn elements<T>(place: &AnyPlace<'_>) -> usize {
-    let bytes = match place {
-        AnyPlace::Device(place) => place.0.bytes.len(),
-        AnyPlace::Pinned(place) => place.bytes(),
+fn elements<T>(operand: &CopyOperand<'_>) -> usize {
+    let bytes = match operand {
+        CopyOperand::Device(operand) => operand.0.bytes.len(),
+        CopyOperand::Pinned(operand) => operand.bytes(),
     };
     bytes.checked_div(size_of::<T>()).unwrap_or(0)
 }
 
-fn device_of<'a>(place: &'a AnyPlace<'_>) -> &'a Arc<DeviceState> {
-    match place {
-        AnyPlace::Device(place) => &place.0.allocation.device,
-        AnyPlace::Pinned(place) => place.device,
+fn device_of<'a>(operand: &'a CopyOperand<'_>) -> &'a Arc<DeviceState> {
+    match operand {
+        CopyOperand::Device(operand) => &operand.0.allocation.device,
+        CopyOperand::Pinned(operand) => operand.device,
     }
 }

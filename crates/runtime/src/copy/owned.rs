@@ -1,9 +1,9 @@
 //! Uploads of memory that the operation takes over: nothing is captured before the call returns.
 //!
 //! The source is pageable, so the device reads it by way of page-locked memory all the same (rule
-//! 8): piece by piece, in a few blocks that are used in turn. In front of each piece's copy the
-//! stream calls a host function (rule 27), which waits until the piece is captured and has the crew
-//! begin with the one whose block the stream has just finished with. So while one piece is on its
+//! 8): chunk by chunk, in a few blocks that are used in turn. In front of each chunk's copy the
+//! stream calls a host function (rule 27), which waits until the chunk is captured and has the crew
+//! begin with the one whose block the stream has just finished with. So while one chunk is on its
 //! way to the device the next are captured; the first few already are when the stream gets there.
 //! Host functions are not called on a lost device (rule 28: not run after a context error), so they
 //! hold nothing that has to be dropped: the source is kept by the `Pending` of the upload, or until
@@ -29,13 +29,13 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::{
-    feed::{BlockAddress, Feed, Upload},
     same_length,
-    staged::Staged,
+    source_capture::{BlockAddress, SourceCapture, Upload},
+    staged_block::StagedBlock,
 };
 use crate::{
     Buffer, Device, Pending, Rejected, Result, Stream, WriteOperand,
-    context::{Awaited, DeviceState, Operation, StagedUpload, keep_until_done, submit},
+    context::{DeviceState, HostWaiter, Operation, StagedUpload, retain_until_complete, submit},
     error::OperationKind,
     future::wait_for_ticket,
     memory::Span,
@@ -220,13 +220,13 @@ impl Stream {
         source: S,
         target: impl WriteOperand<T>,
     ) -> Result<Pending<S>, Rejected<S>> {
-        let place = target.place();
+        let operand = target.operand();
         let fits = same_length("upload_owned_into", source.elements().len(), target.len());
-        let here = || self.same_device("upload_owned_into", 0, &place.0.allocation.device);
-        if let Err(misuse) = fits.and_then(|()| here()) {
-            return Err(Rejected::new(misuse, source));
+        let here = || self.same_device("upload_owned_into", 0, &operand.0.allocation.device);
+        if let Err(usage_error) = fits.and_then(|()| here()) {
+            return Err(Rejected::new(usage_error, source));
         }
-        self.submit_owned(source, &place.0, Location::caller())
+        self.submit_owned(source, &operand.0, Location::caller())
     }
 
     /// Submits the upload of a source that is as long as the span.
@@ -238,14 +238,18 @@ impl Stream {
     ) -> Result<Pending<S>, Rejected<S>> {
         let (device, stream) = (self.device_state(), self.state());
         let alive = Arc::new(());
-        let awaited = Awaited {
+        let host_waiter = HostWaiter {
             alive: Arc::downgrade(&alive),
             chained: false,
         };
         let bytes = target.bytes.len();
-        let tuning = device.tuning();
-        if bytes <= tuning.captured_bytes.max(tuning.small_bytes) {
-            let captured = self.upload_pieces(
+        let staging_options = device.staging_options();
+        if bytes
+            <= staging_options
+                .captured_bytes
+                .max(staging_options.small_bytes)
+        {
+            let captured = self.upload_chunks(
                 bytemuck::cast_slice(source.elements()),
                 target,
                 None,
@@ -258,12 +262,14 @@ impl Stream {
                 Err(error) => Err(Rejected::new(error, source)),
             };
         }
-        let piece_bytes = tuning.piece_bytes;
-        let blocks = || -> Result<SmallVec<[Staged; BLOCKS_INLINE]>> {
+        let chunk_bytes = staging_options.chunk_bytes;
+        let blocks = || -> Result<SmallVec<[StagedBlock; BLOCKS_INLINE]>> {
             KeptSources::of(device).make_room(device, bytes)?;
-            let sizes = (0..bytes).step_by(piece_bytes).take(tuning.owned_blocks);
+            let sizes = (0..bytes)
+                .step_by(chunk_bytes)
+                .take(staging_options.owned_blocks);
             sizes
-                .map(|start| Staged::new(device, stream, piece_bytes.min(bytes - start)))
+                .map(|start| StagedBlock::new(device, stream, chunk_bytes.min(bytes - start)))
                 .collect()
         };
         let mut blocks = match blocks() {
@@ -274,28 +280,35 @@ impl Stream {
             .iter()
             .map(|block| BlockAddress(block.pointer()))
             .collect();
-        let upload = Arc::new(Upload::new(source, tuning, &device.driver, location));
-        for (piece, block) in addresses.iter().enumerate() {
-            // SAFETY: the block is as large as the piece and this upload's alone. It is given back
+        let upload = Arc::new(Upload::new(
+            source,
+            staging_options,
+            &device.driver,
+            location,
+        ));
+        for (chunk, block) in addresses.iter().enumerate() {
+            // SAFETY: the block is as large as the chunk and this upload's alone. It is given back
             // when the upload is done, or has failed and the source was taken back.
-            unsafe { upload.feed.begin(piece, block.get()) };
+            unsafe { upload.capture.begin(chunk, block.get()) };
         }
-        let weak: Weak<Feed> = Arc::downgrade(&upload.feed);
-        let capture = |piece: usize| -> HostFunction {
-            let (feed, addresses) = (weak.clone(), addresses.clone());
+        let weak: Weak<SourceCapture> = Arc::downgrade(&upload.capture);
+        let capture = |chunk: usize| -> HostFunction {
+            let (capture, addresses) = (weak.clone(), addresses.clone());
             Box::new(move || {
-                let Some(feed) = feed.upgrade() else { return };
-                if let Some(before) = piece.checked_sub(1) {
+                let Some(capture) = capture.upgrade() else {
+                    return;
+                };
+                if let Some(before) = chunk.checked_sub(1) {
                     let block = addresses[before % addresses.len()];
-                    // SAFETY: as above. The stream is past the copy of the piece before, which was
+                    // SAFETY: as above. The stream is past the copy of the chunk before, which was
                     // the last to use it.
-                    unsafe { feed.begin(before + addresses.len(), block.get()) };
+                    unsafe { capture.begin(before + addresses.len(), block.get()) };
                 }
-                let block = addresses[piece % addresses.len()];
-                feed.finish(
-                    piece,
+                let block = addresses[chunk % addresses.len()];
+                capture.finish(
+                    chunk,
                     block.get(),
-                    piece_bytes.min(bytes - piece * piece_bytes),
+                    chunk_bytes.min(bytes - chunk * chunk_bytes),
                 );
             })
         };
@@ -306,7 +319,7 @@ impl Stream {
                 .map(|block| block.get().cast_const())
                 .collect(),
             bytes,
-            piece_bytes,
+            chunk_bytes,
             capture,
         };
         let operation = Operation {
@@ -315,7 +328,7 @@ impl Stream {
             location,
             bytes: bytes as u64,
             accesses: [target.access(AccessKind::Write)].into(),
-            awaited: Some(awaited),
+            host_waiter: Some(host_waiter),
         };
         // SAFETY: the span lies within its allocation, and the blocks go back to the pool with a
         // ticket that is not done before all that was enqueued is, so that nobody uses them before.
@@ -328,7 +341,7 @@ impl Stream {
                     .uploads
                     .lock()
                     .push_back((ticket, bytes));
-                keep_until_done(device, stream, sequence, Arc::clone(&upload));
+                retain_until_complete(device, stream, sequence, Arc::clone(&upload));
                 Ok(Pending::new(
                     Arc::clone(device),
                     Arc::clone(stream),

@@ -68,8 +68,8 @@ impl Stream {
         to: ManagedLocation,
         location: &'static Location<'static>,
     ) -> Result<()> {
-        let place = array.place();
-        let span = &place.0;
+        let operand = array.operand();
+        let span = &operand.0;
         self.same_device("prefetch", 0, &span.allocation.device)?;
         if !span.allocation.is_managed() {
             return Err(UsageError::new("prefetch", UsageErrorKind::NotManaged).into());
@@ -89,7 +89,7 @@ impl Stream {
             location,
             bytes: bytes as u64,
             accesses: [span.access(AccessKind::Read)].into(),
-            awaited: None,
+            host_waiter: None,
         };
         // SAFETY: the span lies within its allocation, which is managed, and the prefetch touches
         // nothing else.

@@ -6,12 +6,12 @@ use std::{collections::VecDeque, panic::Location, ptr::copy_nonoverlapping};
 
 use bytemuck::Pod;
 
-use super::{crew::Transfer, same_length, staged::Staged};
+use super::{copy_threads::Transfer, same_length, staged_block::StagedBlock};
 use crate::{
     Buffer, Result, Stream, WriteOperand,
-    context::{Awaited, Operation, ToDevice, point_behind, submit},
+    context::{CopyToDevice, HostWaiter, Operation, submit, sync_point_after},
     error::OperationKind,
-    memory::{Carved, Span, Touch},
+    memory::{HostAccessGuard, Span, Suballocation},
     tracker::{AccessKind, Sequence},
 };
 
@@ -21,7 +21,7 @@ impl Stream {
     /// The source is captured before this returns and may be changed or dropped at once. The copy
     /// itself runs when the stream gets to it.
     ///
-    /// A large source is captured in pieces, with the help of other threads, each piece on its way
+    /// A large source is captured in chunks, with the help of other threads, each chunk on its way
     /// to the device as soon as it is captured. The call blocks only where as much has been
     /// captured as the [staging limit](crate::Device::set_staging_limit) allows: until the device
     /// has got to some of that. [`upload_owned`](Self::upload_owned) returns at once however large
@@ -40,7 +40,7 @@ impl Stream {
             "upload",
             location,
         )?;
-        self.upload_pieces(
+        self.upload_chunks(
             bytemuck::cast_slice(source),
             &target.view_mut().span,
             None,
@@ -63,96 +63,104 @@ impl Stream {
     }
 
     /// As [`upload_into`](Self::upload_into), for someone on the host who waits: `submitted` is
-    /// told the number of each piece's ticket, those before a failure included.
+    /// told the number of each chunk's ticket, those before a failure included.
     pub(crate) fn upload_watched<T: Pod>(
         &self,
         source: &[T],
         target: &impl WriteOperand<T>,
-        awaited: Option<&Awaited>,
+        host_waiter: Option<&HostWaiter>,
         location: &'static Location<'static>,
         submitted: impl FnMut(Sequence),
     ) -> Result<()> {
-        let place = target.place();
+        let operand = target.operand();
         same_length("upload_into", source.len(), target.len())?;
-        self.same_device("upload_into", 0, &place.0.allocation.device)?;
-        self.upload_pieces(
+        self.same_device("upload_into", 0, &operand.0.allocation.device)?;
+        self.upload_chunks(
             bytemuck::cast_slice(source),
-            &place.0,
-            awaited,
+            &operand.0,
+            host_waiter,
             location,
             submitted,
         )
     }
 
-    /// Captures and uploads piece by piece. The pieces are captured by several threads, and
+    /// Captures and uploads chunk by chunk. The chunks are captured by several threads, and
     /// submitted by this one in their order.
-    pub(super) fn upload_pieces(
+    pub(super) fn upload_chunks(
         &self,
         source: &[u8],
         target: &Span<'_>,
-        awaited: Option<&Awaited>,
+        host_waiter: Option<&HostWaiter>,
         location: &'static Location<'static>,
         mut submitted: impl FnMut(Sequence),
     ) -> Result<()> {
         let (device, stream) = (self.device_state(), self.state());
-        let tuning = device.tuning();
+        let staging_options = device.staging_options();
         if source.is_empty() {
             return Ok(());
         }
-        if source.len() <= tuning.small_bytes {
+        if source.len() <= staging_options.small_bytes {
             return self
-                .upload_small(source, target, awaited, location)
+                .upload_small(source, target, host_waiter, location)
                 .map(submitted);
         }
         // Dropped in reverse order, also by an error or a panic: all is captured before the blocks
         // are given back.
-        let mut capturing: VecDeque<(Option<u64>, Touch<'_>, Staged, Span<'_>)> = VecDeque::new();
-        let transfer = Transfer::new(tuning, tuning.upload_past_caches);
-        let pieces = source.chunks(tuning.piece_bytes);
-        let mut pieces = pieces.zip(target.pieces(tuning.piece_bytes)).peekable();
+        let mut capturing: VecDeque<(Option<u64>, HostAccessGuard<'_>, StagedBlock, Span<'_>)> =
+            VecDeque::new();
+        let transfer = Transfer::new(staging_options, staging_options.upload_non_temporal);
+        let chunks = source.chunks(staging_options.chunk_bytes);
+        let mut chunks = chunks
+            .zip(target.chunks(staging_options.chunk_bytes))
+            .peekable();
         loop {
-            while capturing.len() < tuning.capturing_max
-                && let Some((piece, _)) = pieces.peek()
+            while capturing.len() < staging_options.capturing_max
+                && let Some((chunk, _)) = chunks.peek()
             {
-                let staged = match Staged::try_new(device, stream, piece.len())? {
+                let staged = match StagedBlock::try_new(device, stream, chunk.len())? {
                     Some(staged) => staged,
                     // Those that are captured go first: their blocks may be all that there is to
                     // wait for.
                     None if !capturing.is_empty() => break,
-                    None => Staged::new(device, stream, piece.len())?,
+                    None => StagedBlock::new(device, stream, chunk.len())?,
                 };
-                let Some((piece, span)) = pieces.next() else {
+                let Some((chunk, span)) = chunks.next() else {
                     break;
                 };
                 let driver = &device.driver;
-                let touch =
-                    Touch::writes(driver, staged.pointer(), piece.len(), "upload", location);
+                let host_access = HostAccessGuard::writes(
+                    driver,
+                    staged.pointer(),
+                    chunk.len(),
+                    "upload",
+                    location,
+                );
                 // SAFETY: the source is borrowed until this returns, and the block, which is as
-                // large as the piece, is not given back before the transfer is over.
+                // large as the chunk, is not given back before the transfer is over.
                 let number =
-                    unsafe { transfer.copy(piece.as_ptr(), staged.pointer(), piece.len()) };
-                capturing.push_back((number, touch, staged, span));
+                    unsafe { transfer.copy(chunk.as_ptr(), staged.pointer(), chunk.len()) };
+                capturing.push_back((number, host_access, staged, span));
             }
-            let Some((number, touch, mut staged, span)) = capturing.pop_front() else {
+            let Some((number, host_access, mut staged, span)) = capturing.pop_front() else {
                 return Ok(());
             };
             if let Some(number) = number {
                 transfer.finish(number);
             }
-            drop(touch);
-            let command = ToDevice {
+            drop(host_access);
+            let command = CopyToDevice {
                 target: span.pointer(),
                 source: staged.pointer(),
                 bytes: span.bytes.len(),
             };
-            let operation = upload_operation(&span, awaited, location);
+            let operation = upload_operation(&span, host_waiter, location);
             // SAFETY: the span lies within its allocation, and `staged` gives the block back to the
             // pool with this operation's ticket, so that nobody uses it before the copy is done.
             let (sequence, ()) = unsafe { submit(device, stream, operation, command) }?;
             staged.used_by(stream.ticket(sequence));
-            // So that the block can be used again while the stream is busy. Without a point that is
+            // So that the block can be used again while the stream is busy. Without a sync point that is
             // found out later.
-            point_behind(device, stream, sequence).ok();
+            sync_point_after(device, stream, sequence).ok();
             submitted(sequence);
         }
     }
@@ -163,38 +171,38 @@ impl Stream {
         &self,
         source: &[u8],
         target: &Span<'_>,
-        awaited: Option<&Awaited>,
+        host_waiter: Option<&HostWaiter>,
         location: &'static Location<'static>,
     ) -> Result<Sequence> {
         let (device, stream) = (self.device_state(), self.state());
-        let mut carved = Carved::new(device, stream, source.len())?;
-        let touch = Touch::writes(
+        let mut suballocation = Suballocation::new(device, stream, source.len())?;
+        let host_access = HostAccessGuard::writes(
             &device.driver,
-            carved.pointer(),
+            suballocation.pointer(),
             source.len(),
             "upload",
             location,
         );
         // SAFETY: the part is ours alone, at least as large as the source, and not part of it.
-        unsafe { copy_nonoverlapping(source.as_ptr(), carved.pointer(), source.len()) };
-        drop(touch);
-        let command = ToDevice {
+        unsafe { copy_nonoverlapping(source.as_ptr(), suballocation.pointer(), source.len()) };
+        drop(host_access);
+        let command = CopyToDevice {
             target: target.pointer(),
-            source: carved.pointer(),
+            source: suballocation.pointer(),
             bytes: source.len(),
         };
-        let operation = upload_operation(target, awaited, location);
+        let operation = upload_operation(target, host_waiter, location);
         // SAFETY: the span lies within its allocation, and its section is not given back before
         // this operation is done.
         let (sequence, ()) = unsafe { submit(device, stream, operation, command) }?;
-        carved.used_by(sequence);
+        suballocation.used_by(sequence);
         Ok(sequence)
     }
 }
 
 fn upload_operation<'a>(
     target: &Span<'a>,
-    awaited: Option<&Awaited>,
+    host_waiter: Option<&HostWaiter>,
     location: &'static Location<'static>,
 ) -> Operation<'a> {
     Operation {
@@ -203,6 +211,6 @@ fn upload_operation<'a>(
         location,
         bytes: target.bytes.len() as u64,
         accesses: [target.access(AccessKind::Write)].into(),
-        awaited: awaited.cloned(),
+        host_waiter: host_waiter.cloned(),
     }
 }

@@ -16,13 +16,13 @@ use std::{sync::Arc, thread};
 use millstream_driver::{Completion, ContextHandle, Driver, DriverError};
 
 use crate::{
-    context::{DeviceHooks, DeviceState, EventPool, Queue, StreamState},
+    context::{DeviceHooks, DeviceState, DriverStream, EventPool, StreamState},
     disposal::log,
     future::wait_until,
     kernel::ModuleCache,
     memory::{
-        DeviceMemory, FreeingBlock, Leaving, Parked, SharedContext, StagingPool, drain_frees,
-        empty_cache, free_unused,
+        DeviceMemory, FreeingBlock, IdleFrees, LeavingDevice, SharedContext, StagingPool,
+        drain_frees, empty_cache, free_unused,
     },
     tracker::Sequence,
 };
@@ -47,12 +47,12 @@ impl DeviceHooks for Hooks {
         let teardown = Teardown {
             driver: Arc::clone(&device.driver),
             context: device.context,
-            put_off: memory.deferred.take_put_off(device),
+            defer: memory.deferred.take_deferred(device),
             shared: memory.shared,
             streams: device.all_streams(),
             events: std::mem::take(&mut device.events),
             staging: memory.staging,
-            parked: memory.parked,
+            idle_frees: memory.idle_frees,
             modules: device.kernel_slot.take().unwrap_or_default(),
         };
         if device.lost().is_some() {
@@ -75,16 +75,16 @@ struct Teardown {
     streams: Vec<Arc<StreamState>>,
     events: EventPool,
     staging: StagingPool,
-    parked: Parked,
+    idle_frees: IdleFrees,
     modules: ModuleCache,
     /// Memory that could not be freed yet.
-    put_off: Vec<FreeingBlock>,
+    defer: Vec<FreeingBlock>,
 }
 
 impl Teardown {
     /// Gives everything back. Never blocks: what must wait is left to a thread of its own.
     fn close(self) {
-        if self.put_off.is_empty() && self.is_idle().unwrap_or(false) {
+        if self.defer.is_empty() && self.is_idle().unwrap_or(false) {
             let shared = Arc::clone(&self.shared);
             if let Some(leaving) = shared.try_leave() {
                 return self.give_back(leaving);
@@ -110,7 +110,7 @@ impl Teardown {
 
     /// Waits until all work is over, and gives everything back.
     fn close_once_idle(mut self) {
-        if self.wait_until_idle() && self.free_put_off_until_idle() {
+        if self.wait_until_idle() && self.free_deferred_until_idle() {
             let shared = Arc::clone(&self.shared);
             self.give_back(shared.leave());
         } else {
@@ -129,13 +129,13 @@ impl Teardown {
     }
 
     /// Gives everything back, or leaves it to others. The work is over, so that nothing here waits.
-    fn give_back(mut self, mut leaving: Leaving<'_>) {
+    fn give_back(mut self, mut leaving: LeavingDevice<'_>) {
         for stream in &self.streams {
-            stream.memory().section.retire(stream, &self.staging);
+            stream.memory().arena.retire(stream, &self.staging);
         }
-        self.parked
-            .park_unused(self.staging.take_all(), self.modules.take_all());
-        if let Some(all) = leaving.leave(std::mem::take(&mut self.parked)) {
+        self.idle_frees
+            .defer_unused(self.staging.take_all(), self.modules.take_all());
+        if let Some(all) = leaving.leave(std::mem::take(&mut self.idle_frees)) {
             all.release(&*self.driver, self.context);
         }
         drop(leaving);
@@ -145,7 +145,7 @@ impl Teardown {
     fn destroy_streams(self) {
         for stream in &self.streams {
             stream
-                .lane
+                .submit_queue
                 .lock()
                 .spares
                 .drain(..)
@@ -162,17 +162,17 @@ impl Teardown {
 
     /// Frees what is still to be freed, now that nothing uses it, and waits for that too; says
     /// whether it could.
-    fn free_put_off_until_idle(&mut self) -> bool {
+    fn free_deferred_until_idle(&mut self) -> bool {
         // Any stream will do, and without one nothing was ever allocated.
-        for (freed, stream) in self.put_off.drain(..).zip(self.streams.iter().cycle()) {
-            let queue = Queue {
+        for (freed, stream) in self.defer.drain(..).zip(self.streams.iter().cycle()) {
+            let driver_stream = DriverStream {
                 driver: &*self.driver,
                 context: self.context,
                 stream: stream.handle,
             };
             // SAFETY: context and streams are alive; the memory's owner is gone, and so is all work
             // that used it.
-            let result = unsafe { free_unused(queue, freed) };
+            let result = unsafe { free_unused(driver_stream, freed) };
             if let Err(error) = result {
                 log!(warn, %error, "device memory could not be freed");
             }

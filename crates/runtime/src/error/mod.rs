@@ -79,8 +79,8 @@ impl Error {
     #[cold]
     #[track_caller]
     pub fn requires(kernel: &'static str, clause: &'static str, values: String) -> Self {
-        let misuse = UsageError::new(kernel, UsageErrorKind::Requires { clause, values });
-        misuse.at(Location::caller()).into()
+        let usage_error = UsageError::new(kernel, UsageErrorKind::Requires { clause, values });
+        usage_error.at(Location::caller()).into()
     }
 }
 
@@ -448,14 +448,14 @@ mod tests {
             second: 1,
             second_name: None,
         };
-        let misuse = UsageError::new("reverse", overlap);
+        let usage_error = UsageError::new("reverse", overlap);
         assert_eq!(
-            misuse
+            usage_error
                 .clone()
                 .naming(|operand| names.get(operand).copied())
                 .to_string(),
             "reverse: operands 0 (`out`) and 1 (`input`) share bytes, and at least one is written"
         );
-        assert_eq!(misuse.clone().naming(|_| None), misuse);
+        assert_eq!(usage_error.clone().naming(|_| None), usage_error);
     }
 }

@@ -1,11 +1,11 @@
 //! Waiting for operations, on a thread or as a future.
 
-mod arrival;
+mod adaptive_spin;
+mod completion;
 mod pending;
-mod spin;
 mod wait;
 
-pub(crate) use arrival::arrivals;
+pub(crate) use completion::completions;
 pub use pending::Pending;
 pub(crate) use pending::Value;
-pub(crate) use wait::{is_over, prepare_wait, wait_for_ticket, wait_ticket, wait_until};
+pub(crate) use wait::{all_done, prepare_wait, wait_for_ticket, wait_ticket, wait_until};

@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use super::arrival::Arrival;
+use super::completion::Completion;
 use crate::{
     Result,
     context::{DeviceState, StreamState},
@@ -64,11 +64,11 @@ pub struct Pending<T> {
 /// The operations that a value waits for.
 struct Waiting {
     /// Of the ticket that is waited for now.
-    arrival: Arrival,
+    completion: Completion,
     /// The last ticket.
     last: Sequence,
-    /// While this lives, later submissions leave a point behind the operation.
-    _awaited: Arc<()>,
+    /// While this lives, later submissions leave a sync point behind the operation.
+    _alive: Arc<()>,
 }
 
 impl<T> Pending<T> {
@@ -84,10 +84,10 @@ impl<T> Pending<T> {
         device: Arc<DeviceState>,
         stream: Arc<StreamState>,
         sequence: Sequence,
-        awaited: Arc<()>,
+        alive: Arc<()>,
         finish: impl FnOnce() -> T + Send + 'static,
     ) -> Self {
-        Self::in_steps(device, stream, sequence..=sequence, awaited, finish)
+        Self::in_steps(device, stream, sequence..=sequence, alive, finish)
     }
 
     /// A value that is made in steps, as the tickets from the first to the last of these are done.
@@ -95,13 +95,13 @@ impl<T> Pending<T> {
         device: Arc<DeviceState>,
         stream: Arc<StreamState>,
         tickets: RangeInclusive<Sequence>,
-        awaited: Arc<()>,
+        alive: Arc<()>,
         value: impl Value<T> + 'static,
     ) -> Self {
         let waiting = Waiting {
-            arrival: Arrival::new(device, stream, *tickets.start()),
+            completion: Completion::new(device, stream, *tickets.start()),
             last: *tickets.end(),
-            _awaited: awaited,
+            _alive: alive,
         };
         Self {
             waiting: Some(waiting),
@@ -121,7 +121,7 @@ impl<T> Pending<T> {
     pub fn wait(mut self) -> Result<T> {
         loop {
             if let Some(waiting) = &self.waiting {
-                waiting.arrival.wait()?;
+                waiting.completion.wait()?;
             }
             if !self.step()? {
                 return Ok(self.take());
@@ -153,7 +153,9 @@ impl<T> Pending<T> {
     /// As [`wait`](Self::wait).
     pub fn is_ready(&self) -> Result<bool> {
         match &self.waiting {
-            Some(Waiting { arrival, last, .. }) => arrival.is_over(*last),
+            Some(Waiting {
+                completion, last, ..
+            }) => completion.is_done(*last),
             None => Ok(true),
         }
     }
@@ -162,7 +164,7 @@ impl<T> Pending<T> {
     fn step(&mut self) -> Result<bool> {
         let next = self.value.as_mut().expect(TAKEN).step()?;
         if let (Some(sequence), Some(waiting)) = (next, &mut self.waiting) {
-            waiting.arrival.turn_to(sequence);
+            waiting.completion.advance_to(sequence);
         }
         Ok(next.is_some())
     }
@@ -183,7 +185,7 @@ impl<T> Future for Pending<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             if let Some(waiting) = &mut self.waiting {
-                ready!(Pin::new(&mut waiting.arrival).poll(context))?;
+                ready!(Pin::new(&mut waiting.completion).poll(context))?;
             }
             if !self.step()? {
                 return Poll::Ready(Ok(self.take()));

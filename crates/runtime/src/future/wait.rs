@@ -4,7 +4,9 @@ use millstream_driver::Driver;
 
 use crate::{
     Result, Stream,
-    context::{DeviceState, StreamState, patience, poll_ticket, query_stream, record_point},
+    context::{
+        DeviceState, StreamState, poll_backoff, poll_ticket, query_stream, record_sync_point,
+    },
     sync::spin_loop,
     tracker::{Sequence, Ticket},
 };
@@ -20,7 +22,7 @@ pub(crate) fn wait_ticket(
 }
 
 /// Whether all these operations are done. Never blocks.
-pub(crate) fn is_over(device: &DeviceState, tickets: &[Ticket]) -> Result<bool> {
+pub(crate) fn all_done(device: &DeviceState, tickets: &[Ticket]) -> Result<bool> {
     for ticket in tickets {
         if let Some(stream) = device.stream(ticket.stream)
             && !poll_ticket(device, stream, ticket.sequence)?
@@ -54,19 +56,19 @@ pub(crate) fn prepare_wait(device: &DeviceState, ticket: Ticket) -> Result<()> {
         .covering(ticket.sequence)
         .is_some();
     if !has_point && !query_stream(device, stream)? {
-        record_point(device, stream)?;
+        record_sync_point(device, stream)?;
     }
     Ok(())
 }
 
-/// Asks again and again, with growing patience, until the answer is yes.
+/// Asks again and again, with growing backoff, until the answer is yes.
 pub(crate) fn wait_until(
     driver: &dyn Driver,
-    mut is_over: impl FnMut() -> Result<bool>,
+    mut is_done: impl FnMut() -> Result<bool>,
 ) -> Result<()> {
     let started_ns = driver.now_ns();
-    while !is_over()? {
-        match patience(driver.now_ns().saturating_sub(started_ns)) {
+    while !is_done()? {
+        match poll_backoff(driver.now_ns().saturating_sub(started_ns)) {
             None => spin_loop(),
             Some(sleep) => driver.pause(sleep),
         }

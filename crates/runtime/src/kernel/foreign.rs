@@ -14,7 +14,7 @@ use super::{
 use crate::UsageErrorKind;
 use crate::{
     Result, Stream,
-    context::{Foreign, ForeignCall, Queue, submit},
+    context::{DriverStream, Foreign, ForeignCallGuard, submit},
 };
 
 /// Has `call` enqueue work on behalf of a line of the program: behind everything that the operands
@@ -40,7 +40,7 @@ pub unsafe fn enqueue(
     stream: &Stream,
     operands: &[Argument<'_>],
     location: &'static Location<'static>,
-    call: impl FnOnce(Queue<'_>) -> Result<(), DriverError>,
+    call: impl FnOnce(DriverStream<'_>) -> Result<(), DriverError>,
 ) -> Result<()> {
     let mut operation = operation(name, location);
     gather(name, stream, operands, &mut operation)?;
@@ -48,9 +48,9 @@ pub unsafe fn enqueue(
         refuse_overlap(name, operands)?;
     }
     let device = stream.device_state();
-    let call = |queue: Queue<'_>| {
-        let _inside = ForeignCall::enter(device);
-        call(queue)
+    let call = |driver_stream: DriverStream<'_>| {
+        let _inside = ForeignCallGuard::enter(device);
+        call(driver_stream)
     };
     // SAFETY: the caller vouches for what the call enqueues; it is ordered by what the operands
     // are.
@@ -77,7 +77,7 @@ mod tests {
             count: target.len(),
         };
         // SAFETY: the array is as long as is said, and the operation has it.
-        let call = |queue: Queue<'_>| unsafe { fill.enqueue(queue) };
+        let call = |driver_stream: DriverStream<'_>| unsafe { fill.enqueue(driver_stream) };
         // SAFETY: the call fills the operand and nothing else.
         unsafe {
             enqueue(
@@ -149,7 +149,7 @@ mod tests {
             elsewhere.stream().expect("a stream"),
         );
         let there = foreign.zeros::<u8>(4).expect("an array");
-        let never = |_: Queue<'_>| -> Result<(), DriverError> { panic!("called") };
+        let never = |_: DriverStream<'_>| -> Result<(), DriverError> { panic!("called") };
         // SAFETY: nothing is enqueued.
         let refused = unsafe {
             enqueue(

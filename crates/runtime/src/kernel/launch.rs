@@ -37,13 +37,13 @@ impl<'a> Argument<'a> {
     /// An array that the kernel reads.
     #[inline]
     pub fn read<T: Pod, O: ReadOperand<T>>(operand: &'a O) -> Self {
-        Self::slice(O::place(operand).0, AccessKind::Read)
+        Self::slice(O::operand(operand).0, AccessKind::Read)
     }
 
     /// An array that the kernel reads and writes.
     #[inline]
     pub fn write<T: Pod, O: WriteOperand<T>>(operand: &'a mut O) -> Self {
-        Self::slice(O::place(&*operand).0, AccessKind::Write)
+        Self::slice(O::operand(&*operand).0, AccessKind::Write)
     }
 
     /// A value.
@@ -111,7 +111,7 @@ pub unsafe fn launch<const N: usize>(
     arguments: [Argument<'_>; N],
 ) -> Result<()> {
     let location = Location::caller();
-    let refused = |misuse: UsageError| function.naming_operands(misuse).at(location);
+    let refused = |usage_error: UsageError| function.naming_operands(usage_error).at(location);
     check_function(function, stream, N).map_err(refused)?;
     let mut operation = operation(function.name, location);
     gather(function.name, stream, &arguments, &mut operation).map_err(refused)?;
@@ -141,7 +141,7 @@ pub unsafe fn launch_at(
     arguments: &[Argument<'_>],
     location: &'static Location<'static>,
 ) -> Result<()> {
-    let refused = |misuse: UsageError| function.naming_operands(misuse).at(location);
+    let refused = |usage_error: UsageError| function.naming_operands(usage_error).at(location);
     check_function(function, stream, arguments.len()).map_err(refused)?;
     let mut operation = operation(function.name, location);
     gather(function.name, stream, arguments, &mut operation).map_err(refused)?;
@@ -169,7 +169,7 @@ pub(super) fn operation<'a>(
         location,
         bytes: 0,
         accesses: Accesses::default(),
-        awaited: None,
+        host_waiter: None,
     }
 }
 

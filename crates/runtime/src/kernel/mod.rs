@@ -16,6 +16,6 @@ pub(crate) use module::ModuleCache;
 pub use module::{Function, Param, ParamKind, Signature, Source, load, load_generated};
 
 pub use crate::{
-    context::Queue,
+    context::DriverStream,
     memory::{ReadOperand, WriteOperand, assert_device_alignment},
 };

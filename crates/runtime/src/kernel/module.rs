@@ -98,8 +98,8 @@ impl fmt::Debug for Function {
 impl Function {
     /// The same, with the names of the kernel's parameters for the operands.
     #[cold]
-    pub(super) fn naming_operands(&self, misuse: UsageError) -> UsageError {
-        misuse.naming(|operand| self.params.get(operand).map(|param| param.name))
+    pub(super) fn naming_operands(&self, usage_error: UsageError) -> UsageError {
+        usage_error.naming(|operand| self.params.get(operand).map(|param| param.name))
     }
 
     /// Sees to it that a launch may ask for so much dynamic shared memory, which is more than every
@@ -119,8 +119,8 @@ impl Function {
                      {own} of its own"
                 ),
             };
-            let misuse = UsageError::new(self.name, UsageErrorKind::LaunchConfig { detail });
-            return Err(misuse.at(location).into());
+            let usage_error = UsageError::new(self.name, UsageErrorKind::LaunchConfig { detail });
+            return Err(usage_error.at(location).into());
         }
         let device = &self.device;
         // Two threads may both go on from here, and then do the same.

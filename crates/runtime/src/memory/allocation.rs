@@ -1,4 +1,4 @@
-//! An allocation on the device: an address, a size, and the ledger of who uses it.
+//! An allocation on the device: an address, a size, and the access history of who uses it.
 
 #![allow(unsafe_code, reason = "submits the allocation")]
 
@@ -6,12 +6,12 @@ use std::{fmt, panic::Location, sync::Arc};
 
 use millstream_driver::DevicePtr;
 
-use super::{budget::Entered, cache::evict, free::Freed, room};
+use super::{budget::ReserveOutcome, cache::evict, free::DroppedBlock, out_of_memory};
 use crate::{
     Error, Result,
     context::{Allocate, DeviceState, Operation, StreamState, submit},
     error::OperationKind,
-    tracker::{Access, AccessKind, Ledger, StreamId},
+    tracker::{Access, AccessHistory, AccessKind, StreamId},
 };
 
 /// Device memory. Dropping it keeps it for the next array of its size, or frees it in stream order,
@@ -19,13 +19,13 @@ use crate::{
 pub(crate) struct Allocation {
     pub(crate) device: Arc<DeviceState>,
     pub(crate) pointer: DevicePtr,
-    pub(crate) ledger: Ledger,
-    home: Home,
+    pub(crate) history: AccessHistory,
+    origin: Origin,
 }
 
 /// Where the memory is from, and so where it goes.
 #[derive(Clone, Copy)]
-enum Home {
+enum Origin {
     /// The device's pool, in this stream's order.
     Pool(StreamId),
     /// Managed memory, which is never freed while the device works.
@@ -33,7 +33,7 @@ enum Home {
 }
 
 impl Allocation {
-    /// Allocates in the stream's order; other streams are ordered after it by the ledger (rule 32).
+    /// Allocates in the stream's order; other streams are ordered after it by the access history (rule 32).
     /// Nothing is asked of the driver for 0 bytes.
     pub(crate) fn new(
         device: &Arc<DeviceState>,
@@ -41,20 +41,20 @@ impl Allocation {
         bytes: usize,
         location: &'static Location<'static>,
     ) -> Result<Self> {
-        let mut ledger = Ledger::new(bytes as u64);
-        let (pointer, home) = if bytes == 0 {
+        let mut history = AccessHistory::new(bytes as u64);
+        let (pointer, origin) = if bytes == 0 {
             device.check_alive()?;
             (DevicePtr::from_raw(0), stream.id)
         } else {
-            room::find(device, bytes as u64, || {
-                attempt(device, stream, &mut ledger, location)
+            out_of_memory::find(device, bytes as u64, || {
+                attempt(device, stream, &mut history, location)
             })?
         };
         Ok(Self {
             device: Arc::clone(device),
             pointer,
-            ledger,
-            home: Home::Pool(home),
+            history,
+            origin: Origin::Pool(origin),
         })
     }
 
@@ -63,8 +63,9 @@ impl Allocation {
     pub(crate) fn managed(device: &Arc<DeviceState>, bytes: usize) -> Result<Self> {
         device.check_alive()?;
         if !device.limits.managed_memory {
-            let reason =
-                format!("{device} has no managed memory that the host may touch while kernels run");
+            let reason = format!(
+                "{device} has no managed memory that the host may host_access while kernels run"
+            );
             return Err(Error::unavailable(reason));
         }
         let pointer = if bytes == 0 {
@@ -76,14 +77,14 @@ impl Allocation {
             device: Arc::clone(device),
             pointer,
             // The host may come to wait for any of its operations.
-            ledger: Ledger::awaited(bytes as u64),
-            home: Home::Managed,
+            history: AccessHistory::always_recording(bytes as u64),
+            origin: Origin::Managed,
         })
     }
 
     /// Whether the host may reach the memory too.
     pub(crate) fn is_managed(&self) -> bool {
-        matches!(self.home, Home::Managed)
+        matches!(self.origin, Origin::Managed)
     }
 }
 
@@ -94,19 +95,19 @@ fn managed_size(bytes: usize) -> usize {
 
 fn take_managed(device: &DeviceState, bytes: usize) -> Result<DevicePtr> {
     let size = managed_size(bytes);
-    if let Some(pointer) = device.memory().parked.take_managed(device, size) {
+    if let Some(pointer) = device.memory().idle_frees.take_managed(device, size) {
         return Ok(pointer);
     }
-    room::find(device, bytes as u64, || {
-        device.memory().parked.release_if_idle(device);
+    out_of_memory::find(device, bytes as u64, || {
+        device.memory().idle_frees.release_if_idle(device);
         // SAFETY: the device's context is alive.
         let made = unsafe { device.driver.mem_alloc_managed(device.context, size) };
-        some_if_room(device.checked(made))
+        none_if_out_of_memory(device.checked(made))
     })
 }
 
 /// `None` in place of the driver's «out of memory».
-fn some_if_room(allocated: Result<DevicePtr>) -> Result<Option<DevicePtr>> {
+fn none_if_out_of_memory(allocated: Result<DevicePtr>) -> Result<Option<DevicePtr>> {
     match allocated {
         Ok(pointer) => Ok(Some(pointer)),
         Err(error) if DeviceState::is_out_of_memory(&error) => Ok(None),
@@ -119,34 +120,34 @@ fn some_if_room(allocated: Result<DevicePtr>) -> Result<Option<DevicePtr>> {
 fn attempt(
     device: &DeviceState,
     stream: &StreamState,
-    ledger: &mut Ledger,
+    history: &mut AccessHistory,
     location: &'static Location<'static>,
 ) -> Result<Option<(DevicePtr, StreamId)>> {
     device.check_alive()?;
     // Only looked at where other streams have used what is kept.
-    let mut lane = None;
-    let entered = device.memory().budget.enter(ledger.bytes(), |ticket| {
+    let mut submit_queue = None;
+    let entered = device.memory().budget.enter(history.bytes(), |ticket| {
         ticket.stream == stream.id
             || device.is_done(ticket)
-            || lane
-                .get_or_insert_with(|| stream.lane.try_lock())
+            || submit_queue
+                .get_or_insert_with(|| stream.submit_queue.try_lock())
                 .as_ref()
-                .is_some_and(|lane| lane.clock.covers(ticket))
+                .is_some_and(|submit_queue| submit_queue.clock.covers(ticket))
     });
-    drop(lane);
+    drop(submit_queue);
     let reservation = match entered {
-        Entered::Kept(block) => {
-            ledger.inherit(&block.uses);
+        ReserveOutcome::CachedBlock(block) => {
+            history.inherit(&block.uses);
             device.name_memory(block.pointer, "allocate", location);
-            return Ok(Some((block.pointer, block.home)));
+            return Ok(Some((block.pointer, block.origin)));
         }
-        Entered::Wanting(reservation, evicted) => {
+        ReserveOutcome::Wanting(reservation, evicted) => {
             evict(device, evicted);
             reservation
         }
-        Entered::TooMuch => return Ok(None),
+        ReserveOutcome::TooMuch => return Ok(None),
     };
-    let allocated = some_if_room(allocate(device, stream, ledger, location))?;
+    let allocated = none_if_out_of_memory(allocate(device, stream, history, location))?;
     if allocated.is_some() {
         reservation.keep();
     }
@@ -156,17 +157,17 @@ fn attempt(
 fn allocate(
     device: &DeviceState,
     stream: &StreamState,
-    ledger: &Ledger,
+    history: &AccessHistory,
     location: &'static Location<'static>,
 ) -> Result<DevicePtr> {
-    let bytes = ledger.bytes();
+    let bytes = history.bytes();
     let operation = Operation {
         kind: OperationKind::Allocation,
         label: "allocate",
         location,
         bytes,
-        accesses: [Access::new(ledger, 0..bytes, AccessKind::Write)].into(),
-        awaited: None,
+        accesses: [Access::new(history, 0..bytes, AccessKind::Write)].into(),
+        host_waiter: None,
     };
     let command = Allocate {
         bytes: usize::try_from(bytes).expect("a size that came from a usize"),
@@ -177,25 +178,28 @@ fn allocate(
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        let (pointer, bytes) = (self.pointer, self.ledger.bytes());
+        let (pointer, bytes) = (self.pointer, self.history.bytes());
         if bytes == 0 {
             return;
         }
-        let uses = self.ledger.last_tickets();
+        let uses = self.history.last_tickets();
         let device = &self.device;
-        match self.home {
-            Home::Pool(home) => {
-                let block = Freed {
+        match self.origin {
+            Origin::Pool(origin) => {
+                let block = DroppedBlock {
                     pointer,
                     bytes,
-                    home,
+                    origin,
                     uses,
                 };
                 evict(device, device.memory().budget.keep(block));
             }
-            Home::Managed => {
+            Origin::Managed => {
                 let size = managed_size(usize::try_from(bytes).unwrap_or(usize::MAX));
-                device.memory().parked.park_managed(pointer, size, uses);
+                device
+                    .memory()
+                    .idle_frees
+                    .defer_managed(pointer, size, uses);
             }
         }
     }
@@ -206,7 +210,7 @@ impl fmt::Debug for Allocation {
         write!(
             f,
             "{} bytes at {:#x} on {}",
-            self.ledger.bytes(),
+            self.history.bytes(),
             self.pointer.as_raw(),
             self.device
         )

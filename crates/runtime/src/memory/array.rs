@@ -45,7 +45,7 @@ macro_rules! array {
             pub fn slice(&self, range: impl RangeBounds<usize>) -> View<'_, T> {
                 match self.view().into_part(range) {
                     Ok(part) => part,
-                    Err(misuse) => panic!("{misuse}"),
+                    Err(usage_error) => panic!("{usage_error}"),
                 }
             }
 
@@ -58,7 +58,7 @@ macro_rules! array {
             pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
                 let location = Location::caller();
                 let part = self.view().into_part(range);
-                Ok(part.map_err(|misuse| misuse.at(location))?)
+                Ok(part.map_err(|usage_error| usage_error.at(location))?)
             }
 
             /// A part of the array, to write.
@@ -72,7 +72,7 @@ macro_rules! array {
             pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> ViewMut<'_, T> {
                 match self.view_mut().into_part(range) {
                     Ok(part) => part,
-                    Err(misuse) => panic!("{misuse}"),
+                    Err(usage_error) => panic!("{usage_error}"),
                 }
             }
 
@@ -88,7 +88,7 @@ macro_rules! array {
             ) -> Result<ViewMut<'_, T>> {
                 let location = Location::caller();
                 let part = self.view_mut().into_part(range);
-                Ok(part.map_err(|misuse| misuse.at(location))?)
+                Ok(part.map_err(|usage_error| usage_error.at(location))?)
             }
 
             /// Two parts of the array to write at the same time: the first `middle` elements, and

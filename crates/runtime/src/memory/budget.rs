@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::{
     cache::{Cache, Evicted},
-    free::Freed,
+    free::DroppedBlock,
 };
 use crate::{
     sync::{AtomicU64, Ordering},
@@ -23,13 +23,13 @@ pub(crate) struct Budget {
 /// Under one lock, for an array that is dropped moves from the one to the other.
 #[derive(Debug, Default)]
 struct State {
-    figures: Figures,
+    stats: BudgetStats,
     cache: Cache,
 }
 
 /// The figures of a budget, all of the same moment.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Figures {
+pub(super) struct BudgetStats {
     /// Bytes of the arrays that live, and of those that are gone but whose frees are not enqueued
     /// yet.
     pub(crate) allocated_bytes: u64,
@@ -66,16 +66,16 @@ impl Drop for Reservation {
 }
 
 /// What came of an attempt to enter an array.
-pub(super) enum Entered {
+pub(super) enum ReserveOutcome {
     /// There is kept memory for it.
-    Kept(Freed),
+    CachedBlock(DroppedBlock),
     /// It is entered; memory is wanted. The blocks have to go.
     Wanting(Reservation, Evicted),
     /// That would be more than the limit.
     TooMuch,
 }
 
-impl Figures {
+impl BudgetStats {
     /// Enters an array of so many bytes, unless that would be more than the limit.
     fn enter(&mut self, bytes: u64) -> Option<()> {
         let allocated_bytes = self.allocated_bytes.checked_add(bytes)?;
@@ -91,7 +91,7 @@ impl Figures {
         Some(())
     }
 
-    fn cross_out(&mut self, bytes: u64) {
+    fn release(&mut self, bytes: u64) {
         self.allocated_bytes -= bytes;
         self.allocations -= 1;
     }
@@ -104,20 +104,20 @@ impl Budget {
         self: &Arc<Self>,
         bytes: u64,
         ordered: impl FnMut(Ticket) -> bool,
-    ) -> Entered {
+    ) -> ReserveOutcome {
         let mut state = self.state.lock();
-        if state.figures.enter(bytes).is_none() {
-            return Entered::TooMuch;
+        if state.stats.enter(bytes).is_none() {
+            return ReserveOutcome::TooMuch;
         }
         match state.cache.take(bytes, ordered) {
-            (Some(block), _) => Entered::Kept(block),
+            (Some(block), _) => ReserveOutcome::CachedBlock(block),
             (None, mut evicted) => {
                 // What is kept takes room that a limit gives to arrays.
-                if let Some(limit) = state.figures.limit_bytes {
-                    let left_bytes = limit.saturating_sub(state.figures.allocated_bytes);
+                if let Some(limit) = state.stats.limit_bytes {
+                    let left_bytes = limit.saturating_sub(state.stats.allocated_bytes);
                     evicted.extend(state.cache.shrink(left_bytes));
                 }
-                Entered::Wanting(self.reservation(bytes), evicted)
+                ReserveOutcome::Wanting(self.reservation(bytes), evicted)
             }
         }
     }
@@ -132,28 +132,28 @@ impl Budget {
 
     /// Crosses out an array of so many bytes.
     fn refund(&self, bytes: u64) {
-        self.state.lock().figures.cross_out(bytes);
+        self.state.lock().stats.release(bytes);
     }
 
     /// Crosses out an array and keeps its memory; gives what has to go for it, which may be that
     /// memory.
-    pub(super) fn keep(&self, block: Freed) -> Evicted {
+    pub(super) fn keep(&self, block: DroppedBlock) -> Evicted {
         let mut state = self.state.lock();
-        state.figures.cross_out(block.bytes);
+        state.stats.release(block.bytes);
         state.cache.put(block)
     }
 
     /// Enters an array again, which was crossed out, until its free is enqueued.
     pub(super) fn reserve_again(self: &Arc<Self>, bytes: u64) -> Reservation {
-        let figures = &mut self.state.lock().figures;
-        figures.allocated_bytes += bytes;
-        figures.allocations += 1;
+        let stats = &mut self.state.lock().stats;
+        stats.allocated_bytes += bytes;
+        stats.allocations += 1;
         self.reservation(bytes)
     }
 
     /// Sets how much may be allocated. What already is stays, even if it is more.
     pub(super) fn set_limit(&self, limit_bytes: Option<u64>) {
-        self.state.lock().figures.limit_bytes = limit_bytes;
+        self.state.lock().stats.limit_bytes = limit_bytes;
     }
 
     /// Does something with what is kept.
@@ -162,8 +162,8 @@ impl Budget {
     }
 
     /// The figures as they are now.
-    pub(super) fn figures(&self) -> Figures {
-        self.state.lock().figures
+    pub(super) fn stats(&self) -> BudgetStats {
+        self.state.lock().stats
     }
 }
 
@@ -207,9 +207,9 @@ mod tests {
     fn what_is_charged_counts_until_it_is_refunded_and_never_exceeds_the_limit() {
         let budget = Arc::new(Budget::default());
         let reserve = |bytes| match budget.enter(bytes, |_| true) {
-            Entered::Wanting(reservation, _) => Some(reservation),
-            Entered::TooMuch => None,
-            Entered::Kept(_) => unreachable!("nothing is kept"),
+            ReserveOutcome::Wanting(reservation, _) => Some(reservation),
+            ReserveOutcome::TooMuch => None,
+            ReserveOutcome::CachedBlock(_) => unreachable!("nothing is kept"),
         };
         reserve(60).expect("there is no limit").keep();
         budget.set_limit(Some(100));
@@ -220,10 +220,10 @@ mod tests {
         assert!(reserve(1).is_none(), "there is more already");
         budget.refund(60);
         reserve(10).expect("there is nothing any more").keep();
-        let figures = budget.figures();
-        assert_eq!(figures.allocated_bytes, 10);
-        assert_eq!(figures.allocated_peak_bytes, 100);
-        assert_eq!(figures.allocations, 1);
+        let stats = budget.stats();
+        assert_eq!(stats.allocated_bytes, 10);
+        assert_eq!(stats.allocated_peak_bytes, 100);
+        assert_eq!(stats.allocations, 1);
     }
 
     #[test]

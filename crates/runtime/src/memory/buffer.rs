@@ -68,7 +68,8 @@ impl<T: bytemuck::Pod> Buffer<T> {
         operation: &'static str,
         location: &'static Location<'static>,
     ) -> Result<Self> {
-        let bytes = bytes_of::<T>(operation, len).map_err(|misuse| misuse.at(location))?;
+        let bytes =
+            bytes_of::<T>(operation, len).map_err(|usage_error| usage_error.at(location))?;
         let allocation = Allocation::new(device, stream, bytes, location)?;
         Ok(Self {
             allocation,

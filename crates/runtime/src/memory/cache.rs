@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use smallvec::SmallVec;
 
-use super::free::{Freed, FreeingBlock, release};
+use super::free::{DroppedBlock, FreeingBlock, release};
 use crate::{context::DeviceState, tracker::Ticket};
 
 /// How much is kept unless someone says otherwise.
@@ -28,13 +28,13 @@ const MISSES_MAX: u64 = 256;
 const AGES_MIN: usize = 64;
 
 /// Blocks that have to go.
-pub(super) type Evicted = SmallVec<[Freed; 2]>;
+pub(super) type Evicted = SmallVec<[DroppedBlock; 2]>;
 
 /// How the cache does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CacheFigures {
+pub(super) struct CacheStats {
     /// Bytes of the blocks here.
-    pub(super) kept_bytes: u64,
+    pub(super) cached_bytes: u64,
     /// The most that they may be.
     pub(super) limit_bytes: u64,
     /// How many arrays were made of a block.
@@ -45,8 +45,8 @@ pub(super) struct CacheFigures {
 
 /// A block, and its number among all that came.
 #[derive(Debug)]
-struct Kept {
-    block: Freed,
+struct CachedBlock {
+    block: DroppedBlock,
     number: u64,
 }
 
@@ -63,14 +63,14 @@ struct Age {
 #[derive(Debug)]
 pub(super) struct Cache {
     /// Blocks by size, oldest first.
-    sizes: BTreeMap<u64, VecDeque<Kept>>,
+    sizes: BTreeMap<u64, VecDeque<CachedBlock>>,
     /// The same blocks and some that are gone, oldest first.
     ages: VecDeque<Age>,
     /// How many blocks are here.
     blocks: usize,
     /// How many blocks have come.
     count: u64,
-    figures: CacheFigures,
+    stats: CacheStats,
 }
 
 impl Default for Cache {
@@ -80,8 +80,8 @@ impl Default for Cache {
             ages: VecDeque::new(),
             blocks: 0,
             count: 0,
-            figures: CacheFigures {
-                kept_bytes: 0,
+            stats: CacheStats {
+                cached_bytes: 0,
                 limit_bytes: LIMIT_BYTES_DEFAULT,
                 hits: 0,
                 misses: 0,
@@ -92,19 +92,23 @@ impl Default for Cache {
 
 impl Cache {
     /// Takes out the newest block of this size whose uses are all as wanted, out of a few.
-    fn take_wanted(&mut self, bytes: u64, mut wanted: impl FnMut(Ticket) -> bool) -> Option<Freed> {
+    fn take_wanted(
+        &mut self,
+        bytes: u64,
+        mut wanted: impl FnMut(Ticket) -> bool,
+    ) -> Option<DroppedBlock> {
         let kept = self.sizes.get_mut(&bytes)?;
         let newest = kept.iter().rev().take(LOOK_AT_MAX);
-        let fits = |kept: &Kept| kept.block.uses.iter().all(|&ticket| wanted(ticket));
+        let fits = |kept: &CachedBlock| kept.block.uses.iter().all(|&ticket| wanted(ticket));
         let back = newest.map(fits).position(|fits| fits)?;
         let block = kept.remove(kept.len() - 1 - back)?.block;
         self.blocks -= 1;
-        self.figures.kept_bytes -= bytes;
+        self.stats.cached_bytes -= bytes;
         Some(block)
     }
 
     /// Takes out the block that has been here longest, if it has come before so many misses.
-    fn take_oldest(&mut self, before_misses: u64) -> Option<Freed> {
+    fn take_oldest(&mut self, before_misses: u64) -> Option<DroppedBlock> {
         while let Some(oldest) = self.ages.front() {
             let &Age {
                 number,
@@ -124,7 +128,7 @@ impl Cache {
                     self.sizes.remove(&bytes);
                 }
                 self.blocks -= 1;
-                self.figures.kept_bytes -= bytes;
+                self.stats.cached_bytes -= bytes;
                 return Some(block);
             }
         }
@@ -133,9 +137,9 @@ impl Cache {
 
     /// Counts a miss, and takes out what has been here too long.
     fn miss(&mut self) -> Evicted {
-        self.figures.misses += 1;
+        self.stats.misses += 1;
         let mut evicted = Evicted::new();
-        let Some(before_misses) = self.figures.misses.checked_sub(MISSES_MAX) else {
+        let Some(before_misses) = self.stats.misses.checked_sub(MISSES_MAX) else {
             return evicted;
         };
         evicted.extend(std::iter::from_fn(|| self.take_oldest(before_misses)));
@@ -148,7 +152,7 @@ impl Cache {
         self.ages.push_back(Age {
             number: self.count,
             bytes,
-            since_misses: self.figures.misses,
+            since_misses: self.stats.misses,
         });
         if self.ages.len() > 2 * self.blocks + AGES_MIN {
             self.sizes.retain(|_, kept| !kept.is_empty());
@@ -156,7 +160,7 @@ impl Cache {
             let newest = self.count;
             self.ages.retain(|age| {
                 let kept = sizes.get(&age.bytes);
-                let is_here = |kept: &VecDeque<Kept>| {
+                let is_here = |kept: &VecDeque<CachedBlock>| {
                     kept.binary_search_by_key(&age.number, |kept| kept.number)
                         .is_ok()
                 };
@@ -172,10 +176,10 @@ impl Cache {
         &mut self,
         bytes: u64,
         ordered: impl FnMut(Ticket) -> bool,
-    ) -> (Option<Freed>, Evicted) {
+    ) -> (Option<DroppedBlock>, Evicted) {
         let taken = self.take_wanted(bytes, ordered);
         let evicted = if taken.is_some() {
-            self.figures.hits += 1;
+            self.stats.hits += 1;
             Evicted::new()
         } else {
             self.miss()
@@ -184,29 +188,29 @@ impl Cache {
     }
 
     /// Keeps a block; gives what has to go for it, which may be the block itself.
-    pub(super) fn put(&mut self, block: Freed) -> Evicted {
-        let Some(room) = self.figures.limit_bytes.checked_sub(block.bytes) else {
+    pub(super) fn put(&mut self, block: DroppedBlock) -> Evicted {
+        let Some(room) = self.stats.limit_bytes.checked_sub(block.bytes) else {
             return Evicted::from_iter([block]);
         };
         let evicted = self.shrink(room);
         let number = self.note_age(block.bytes);
         self.blocks += 1;
-        self.figures.kept_bytes += block.bytes;
+        self.stats.cached_bytes += block.bytes;
         let kept = self.sizes.entry(block.bytes).or_default();
-        kept.push_back(Kept { block, number });
+        kept.push_back(CachedBlock { block, number });
         evicted
     }
 
     /// Bounds what is kept; gives what has to go.
     pub(super) fn set_limit(&mut self, limit_bytes: u64) -> Evicted {
-        self.figures.limit_bytes = limit_bytes;
+        self.stats.limit_bytes = limit_bytes;
         self.shrink(limit_bytes)
     }
 
     /// Takes out the oldest blocks, so that no more than so many bytes are left.
     pub(super) fn shrink(&mut self, bytes: u64) -> Evicted {
         let mut evicted = Evicted::new();
-        while self.figures.kept_bytes > bytes {
+        while self.stats.cached_bytes > bytes {
             let Some(block) = self.take_oldest(u64::MAX) else {
                 break;
             };
@@ -216,8 +220,8 @@ impl Cache {
     }
 
     /// How the cache does.
-    pub(super) fn figures(&self) -> CacheFigures {
-        self.figures
+    pub(super) fn stats(&self) -> CacheStats {
+        self.stats
     }
 }
 
@@ -244,12 +248,12 @@ mod tests {
     use super::*;
     use crate::tracker::StreamId;
 
-    fn block(address: u64, bytes: u64, uses: &[(u64, u64)]) -> Freed {
+    fn block(address: u64, bytes: u64, uses: &[(u64, u64)]) -> DroppedBlock {
         let ticket = |&(stream, sequence)| Ticket::of(stream, sequence);
-        Freed {
+        DroppedBlock {
             pointer: DevicePtr::from_raw(address),
             bytes,
-            home: StreamId::of(1),
+            origin: StreamId::of(1),
             uses: uses.iter().map(ticket).collect(),
         }
     }
@@ -276,15 +280,15 @@ mod tests {
             "stream 2 may still use it"
         );
         assert_eq!(taken(&mut cache, 99, |_| true), None);
-        assert_eq!(cache.figures().kept_bytes, 100);
+        assert_eq!(cache.stats().cached_bytes, 100);
         assert_eq!(taken(&mut cache, 100, |_| true), Some(16));
-        let CacheFigures {
-            kept_bytes,
+        let CacheStats {
+            cached_bytes,
             hits,
             misses,
             ..
-        } = cache.figures();
-        assert_eq!((kept_bytes, hits, misses), (0, 1, 2));
+        } = cache.stats();
+        assert_eq!((cached_bytes, hits, misses), (0, 1, 2));
     }
 
     #[test]
@@ -318,10 +322,10 @@ mod tests {
             [64],
             "it is too large by itself"
         );
-        assert_eq!(cache.figures().kept_bytes, 16);
+        assert_eq!(cache.stats().cached_bytes, 16);
         assert_eq!(addresses(&cache.set_limit(10)), [32]);
         assert_eq!(addresses(&cache.shrink(0)), [48]);
-        assert_eq!(cache.figures().kept_bytes, 0);
+        assert_eq!(cache.stats().cached_bytes, 0);
     }
 
     #[test]
@@ -352,6 +356,6 @@ mod tests {
             gone.extend(addresses(&cache.take(1, |_| true).1));
         }
         assert_eq!(gone, [16]);
-        assert_eq!(cache.figures().kept_bytes, 12);
+        assert_eq!(cache.stats().cached_bytes, 12);
     }
 }

@@ -38,7 +38,7 @@ impl<T: Pod> Buffer<T> {
                 allocation: self.allocation,
                 element: PhantomData,
             }),
-            Err(misuse) => Err(Rejected::new(misuse, self)),
+            Err(usage_error) => Err(Rejected::new(usage_error, self)),
         }
     }
 }
@@ -83,7 +83,7 @@ impl<'a, T: Pod> ViewMut<'a, T> {
                 span: self.span,
                 element: PhantomData,
             }),
-            Err(misuse) => Err(Rejected::new(misuse, self)),
+            Err(usage_error) => Err(Rejected::new(usage_error, self)),
         }
     }
 }

@@ -13,20 +13,20 @@ use crate::{
 /// The device's frees in waiting.
 #[derive(Debug, Default)]
 pub(crate) struct DeferredFrees {
-    put_off: Mutex<Vec<FreeingBlock>>,
+    defer: Mutex<Vec<FreeingBlock>>,
     stream: Mutex<Option<Arc<StreamState>>>,
 }
 
 impl DeferredFrees {
     /// Keeps a free for later.
-    pub(crate) fn put_off(&self, device: &DeviceState, freed: FreeingBlock) {
-        self.put_off.lock().push(freed);
+    pub(crate) fn defer(&self, device: &DeviceState, freed: FreeingBlock) {
+        self.defer.lock().push(freed);
         device.set_deferred(true);
     }
 
     /// Bytes whose frees were put off.
-    pub(crate) fn put_off_bytes(&self) -> u64 {
-        self.put_off
+    pub(crate) fn deferred_bytes(&self) -> u64 {
+        self.defer
             .lock()
             .iter()
             .map(|freed| freed.block.bytes)
@@ -34,10 +34,10 @@ impl DeferredFrees {
     }
 
     /// Takes all that was put off.
-    pub(crate) fn take_put_off(&self, device: &DeviceState) -> Vec<FreeingBlock> {
-        let mut put_off = self.put_off.lock();
+    pub(crate) fn take_deferred(&self, device: &DeviceState) -> Vec<FreeingBlock> {
+        let mut defer = self.defer.lock();
         device.set_deferred(false);
-        std::mem::take(&mut *put_off)
+        std::mem::take(&mut *defer)
     }
 
     /// The stream on which memory is freed that several streams have used, made by `acquire` on
@@ -61,7 +61,7 @@ mod tests {
     use millstream_driver::DevicePtr;
     use smallvec::SmallVec;
 
-    use super::{super::free::Freed, *};
+    use super::{super::free::DroppedBlock, *};
     use crate::{Device, tracker::StreamId};
 
     #[test]
@@ -71,21 +71,21 @@ mod tests {
         let deferred = &state.memory().deferred;
         assert!(!state.has_deferred());
         for (address, bytes) in [(16, 100), (32, 7)] {
-            let block = Freed {
+            let block = DroppedBlock {
                 pointer: DevicePtr::from_raw(address),
                 bytes,
-                home: StreamId::of(1),
+                origin: StreamId::of(1),
                 uses: SmallVec::new(),
             };
             let reservation = state.memory().budget.reserve_again(bytes);
-            deferred.put_off(state, FreeingBlock { block, reservation });
+            deferred.defer(state, FreeingBlock { block, reservation });
         }
         assert!(state.has_deferred());
-        assert_eq!(deferred.put_off_bytes(), 107);
-        assert_eq!(state.memory().budget.figures().allocated_bytes, 107);
-        assert_eq!(deferred.take_put_off(state).len(), 2);
-        assert!(!state.has_deferred() && deferred.take_put_off(state).is_empty());
-        assert_eq!(deferred.put_off_bytes(), 0);
-        assert_eq!(state.memory().budget.figures().allocated_bytes, 0);
+        assert_eq!(deferred.deferred_bytes(), 107);
+        assert_eq!(state.memory().budget.stats().allocated_bytes, 107);
+        assert_eq!(deferred.take_deferred(state).len(), 2);
+        assert!(!state.has_deferred() && deferred.take_deferred(state).is_empty());
+        assert_eq!(deferred.deferred_bytes(), 0);
+        assert_eq!(state.memory().budget.stats().allocated_bytes, 0);
     }
 }

@@ -15,25 +15,25 @@ use smallvec::SmallVec;
 
 use super::budget::Reservation;
 use crate::{
-    context::{Command, DeviceState, Free, Lane, Queue, StreamState, order_behind},
+    context::{Command, DeviceState, DriverStream, Free, StreamState, SubmitQueue, order_after},
     disposal::log,
     tracker::{StreamId, Ticket},
 };
 
 /// Device memory that nobody can name any more, with the operations that may still use it.
 #[derive(Debug)]
-pub(crate) struct Freed {
+pub(crate) struct DroppedBlock {
     pub(crate) pointer: DevicePtr,
     pub(crate) bytes: u64,
     /// Where it was allocated: where to free it if nobody uses it any more.
-    pub(crate) home: StreamId,
+    pub(crate) origin: StreamId,
     pub(crate) uses: SmallVec<[Ticket; 4]>,
 }
 
 /// A block on its way back to the driver. It counts as allocated until its free is enqueued.
 #[derive(Debug)]
 pub(crate) struct FreeingBlock {
-    pub(super) block: Freed,
+    pub(super) block: DroppedBlock,
     pub(super) reservation: Reservation,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct FreeingBlock {
 /// nothing to give back to.
 pub(crate) fn release(device: &DeviceState, freed: FreeingBlock) {
     if let Err(freed) = try_free(device, freed) {
-        device.memory().deferred.put_off(device, freed);
+        device.memory().deferred.defer(device, freed);
     }
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn drain_frees(device: &DeviceState) {
     if !device.has_deferred() {
         return;
     }
-    for freed in device.memory().deferred.take_put_off(device) {
+    for freed in device.memory().deferred.take_deferred(device) {
         release(device, freed);
     }
 }
@@ -74,8 +74,8 @@ fn try_free(device: &DeviceState, mut freed: FreeingBlock) -> Result<(), Freeing
         return Err(freed);
     }
     if freed.block.uses.is_empty() {
-        return match device.stream(freed.block.home) {
-            Some(home) => free_behind(device, home, freed, |_| true),
+        return match device.stream(freed.block.origin) {
+            Some(origin) => free_after(device, origin, freed, |_| true),
             None => {
                 freed.reservation.keep();
                 Ok(())
@@ -87,11 +87,11 @@ fn try_free(device: &DeviceState, mut freed: FreeingBlock) -> Result<(), Freeing
             continue;
         };
         let uses = freed.block.uses.clone();
-        let ordered = |lane: &Lane| {
+        let ordered = |submit_queue: &SubmitQueue| {
             uses.iter()
-                .all(|&ticket| ticket.stream == stream.id || lane.clock.covers(ticket))
+                .all(|&ticket| ticket.stream == stream.id || submit_queue.clock.covers(ticket))
         };
-        match free_behind(device, stream, freed, ordered) {
+        match free_after(device, stream, freed, ordered) {
             Ok(()) => return Ok(()),
             Err(back) => freed = back,
         }
@@ -99,16 +99,16 @@ fn try_free(device: &DeviceState, mut freed: FreeingBlock) -> Result<(), Freeing
     free_apart(device, freed)
 }
 
-/// Frees at the stream's tail, if its lane is free and `ordered` finds that the tail is behind
+/// Frees at the stream's tail, if its submit queue is free and `ordered` finds that the tail is behind
 /// every use.
-fn free_behind(
+fn free_after(
     device: &DeviceState,
     stream: &StreamState,
     freed: FreeingBlock,
-    ordered: impl FnOnce(&Lane) -> bool,
+    ordered: impl FnOnce(&SubmitQueue) -> bool,
 ) -> Result<(), FreeingBlock> {
-    match stream.lane.try_lock() {
-        Some(lane) if ordered(&lane) => {
+    match stream.submit_queue.try_lock() {
+        Some(submit_queue) if ordered(&submit_queue) => {
             enqueue_free(device, stream, freed);
             Ok(())
         }
@@ -122,11 +122,11 @@ fn free_apart(device: &DeviceState, freed: FreeingBlock) -> Result<(), FreeingBl
         return Err(freed);
     };
     let stream: &Arc<StreamState> = &stream;
-    let Some(mut lane) = stream.lane.try_lock() else {
+    let Some(mut submit_queue) = stream.submit_queue.try_lock() else {
         return Err(freed);
     };
     // Every use is submitted, so this does not wait.
-    if order_behind(device, stream, &mut lane, freed.block.uses.clone()).is_err() {
+    if order_after(device, stream, &mut submit_queue, freed.block.uses.clone()).is_err() {
         return Err(freed);
     }
     enqueue_free(device, stream, freed);
@@ -139,13 +139,16 @@ fn free_apart(device: &DeviceState, freed: FreeingBlock) -> Result<(), FreeingBl
 ///
 /// Context and stream are alive, the memory is the context's and was not freed, and no work that
 /// uses it is left.
-pub(crate) unsafe fn free_unused(queue: Queue<'_>, freed: FreeingBlock) -> Result<(), DriverError> {
+pub(crate) unsafe fn free_unused(
+    driver_stream: DriverStream<'_>,
+    freed: FreeingBlock,
+) -> Result<(), DriverError> {
     let pointer = freed.block.pointer;
     // SAFETY: this function's contract.
-    unsafe { Free { pointer }.enqueue(queue) }
+    unsafe { Free { pointer }.enqueue(driver_stream) }
 }
 
-/// Makes the driver call. The caller holds the stream's lane, and every use is ordered before the
+/// Makes the driver call. The caller holds the stream's submit queue, and every use is ordered before the
 /// stream's tail.
 ///
 /// A call that fails is not made again, and its memory is lost if the driver did not take it: if it
@@ -156,7 +159,7 @@ fn enqueue_free(device: &DeviceState, stream: &StreamState, freed: FreeingBlock)
     let pointer = block.pointer;
     // SAFETY: the allocation's owner is gone, so that no later operation can use it; every use is
     // ordered before this point of the stream; the device owns context and stream.
-    let result = unsafe { Free { pointer }.enqueue(device.queue(stream)) };
+    let result = unsafe { Free { pointer }.enqueue(device.driver_stream(stream)) };
     match device.checked(result) {
         Ok(()) => {
             stream.memory().frees.enqueue(block.bytes);

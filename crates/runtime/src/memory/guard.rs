@@ -10,21 +10,21 @@ use std::{
 use crate::{
     Result,
     context::DeviceState,
-    future::{arrivals, wait_ticket},
-    memory::Touch,
-    tracker::{AccessKind, Ledger},
+    future::{completions, wait_ticket},
+    memory::HostAccessGuard,
+    tracker::{AccessHistory, AccessKind},
 };
 
 /// Blocks until the host may access these bytes.
 pub(super) fn wait_for_access(
     device: &DeviceState,
-    ledger: &Ledger,
+    history: &AccessHistory,
     bytes: &Range<u64>,
     kind: AccessKind,
 ) -> Result<()> {
     // No new operation can come meanwhile that is in the way: it would need the borrow that the
     // caller holds.
-    for ticket in ledger.host_conflicts(bytes, kind) {
+    for ticket in history.host_conflicts(bytes, kind) {
         if let Some(stream) = device.stream(ticket.stream) {
             wait_ticket(device, stream, ticket.sequence)?;
         }
@@ -35,13 +35,13 @@ pub(super) fn wait_for_access(
 /// Is over when the host may access these bytes.
 pub(super) async fn access(
     device: &Arc<DeviceState>,
-    ledger: &Ledger,
+    history: &AccessHistory,
     bytes: Range<u64>,
     kind: AccessKind,
 ) -> Result<()> {
-    let conflicts = ledger.host_conflicts(&bytes, kind);
-    for arrival in arrivals(device, conflicts) {
-        arrival.await?;
+    let conflicts = history.host_conflicts(&bytes, kind);
+    for completion in completions(device, conflicts) {
+        completion.await?;
     }
     Ok(())
 }
@@ -57,7 +57,7 @@ pub(super) async fn access(
 /// ```
 pub struct ReadGuard<'a, T> {
     pub(super) elements: &'a [T],
-    pub(super) _touch: Touch<'a>,
+    pub(super) _access: HostAccessGuard<'a>,
 }
 
 impl<T: fmt::Debug> fmt::Debug for ReadGuard<'_, T> {
@@ -86,7 +86,7 @@ impl<T> Deref for ReadGuard<'_, T> {
 /// ```
 pub struct WriteGuard<'a, T> {
     pub(super) elements: &'a mut [T],
-    pub(super) _touch: Touch<'a>,
+    pub(super) _access: HostAccessGuard<'a>,
 }
 
 impl<T: fmt::Debug> fmt::Debug for WriteGuard<'_, T> {

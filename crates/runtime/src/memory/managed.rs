@@ -17,7 +17,7 @@ use bytemuck::Pod;
 use millstream_driver::{DevicePtr, ManagedAdvice, ManagedLocation};
 
 use super::{
-    Allocation, ReadGuard, Touch, View, ViewMut, WriteGuard,
+    Allocation, HostAccessGuard, ReadGuard, View, ViewMut, WriteGuard,
     array::array,
     bytes_of, check_alignment,
     guard::{access, wait_for_access},
@@ -100,7 +100,7 @@ impl Device {
     #[track_caller]
     pub fn managed<T: Pod>(&self, len: usize) -> Result<Managed<T>> {
         let location = Location::caller();
-        let at = |misuse: UsageError| misuse.at(location);
+        let at = |usage_error: UsageError| usage_error.at(location);
         let bytes = bytes_of::<T>("managed", len).map_err(at)?;
         check_alignment::<T>("managed").map_err(at)?;
         let allocation = Allocation::managed(self.state(), bytes)?;
@@ -114,10 +114,10 @@ impl Device {
         };
         let first = made.elements().cast::<u8>();
         let driver = &made.allocation.device.driver;
-        let touch = Touch::writes(driver, first, bytes, "managed", location);
+        let host_access = HostAccessGuard::writes(driver, first, bytes, "managed", location);
         // SAFETY: nobody uses it yet. All bits zero are a `T`.
         unsafe { first.write_bytes(0, bytes) };
-        drop(touch);
+        drop(host_access);
         Ok(made)
     }
 }
@@ -145,10 +145,10 @@ impl<T: Pod> Managed<T> {
         let part = self
             .view()
             .into_part(range)
-            .map_err(|misuse| misuse.at(location))?;
+            .map_err(|usage_error| usage_error.at(location))?;
         wait_for_access(
             &self.allocation.device,
-            &self.allocation.ledger,
+            &self.allocation.history,
             &part.span.range(),
             AccessKind::Read,
         )?;
@@ -181,10 +181,10 @@ impl<T: Pod> Managed<T> {
             let part = self
                 .view()
                 .into_part(range)
-                .map_err(|misuse| misuse.at(location))?;
+                .map_err(|usage_error| usage_error.at(location))?;
             access(
                 &self.allocation.device,
-                &self.allocation.ledger,
+                &self.allocation.history,
                 part.span.range(),
                 AccessKind::Read,
             )
@@ -217,11 +217,11 @@ impl<T: Pod> Managed<T> {
         let part = self
             .view_mut()
             .into_part(range)
-            .map_err(|misuse| misuse.at(location))?;
+            .map_err(|usage_error| usage_error.at(location))?;
         let Span { allocation, .. } = part.span;
         wait_for_access(
             &allocation.device,
-            &allocation.ledger,
+            &allocation.history,
             &part.span.range(),
             AccessKind::Write,
         )?;
@@ -245,11 +245,11 @@ impl<T: Pod> Managed<T> {
             let part = self
                 .view_mut()
                 .into_part(range)
-                .map_err(|misuse| misuse.at(location))?;
+                .map_err(|usage_error| usage_error.at(location))?;
             let Span { allocation, .. } = part.span;
             access(
                 &allocation.device,
-                &allocation.ledger,
+                &allocation.history,
                 part.span.range(),
                 AccessKind::Write,
             )
@@ -271,7 +271,7 @@ unsafe fn readable<'a, T: Pod>(
 ) -> ReadGuard<'a, T> {
     let first: *mut T = elements_at(&part.span);
     let driver = &part.span.allocation.device.driver;
-    let touch = Touch::reads(
+    let host_access = HostAccessGuard::reads(
         driver,
         first.cast(),
         part.span.bytes.len(),
@@ -284,7 +284,7 @@ unsafe fn readable<'a, T: Pod>(
     let elements = unsafe { slice::from_raw_parts(first, part.len()) };
     ReadGuard {
         elements,
-        _touch: touch,
+        _access: host_access,
     }
 }
 
@@ -299,7 +299,7 @@ unsafe fn writable<'a, T: Pod>(
 ) -> WriteGuard<'a, T> {
     let first: *mut T = elements_at(&part.span);
     let driver = &part.span.allocation.device.driver;
-    let touch = Touch::writes(
+    let host_access = HostAccessGuard::writes(
         driver,
         first.cast(),
         part.span.bytes.len(),
@@ -312,7 +312,7 @@ unsafe fn writable<'a, T: Pod>(
     let elements = unsafe { slice::from_raw_parts_mut(first, part.len()) };
     WriteGuard {
         elements,
-        _touch: touch,
+        _access: host_access,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use super::{Buffer, Managed, Pinned, View, ViewMut, pinned::PinnedPlace, view::Span};
+use super::{Buffer, Managed, Pinned, View, ViewMut, pinned::PinnedSpan, view::Span};
 
 pub(super) mod sealed {
     pub trait Sealed {}
@@ -37,7 +37,7 @@ pub trait ReadOperand<T>: Sealed {
 
     /// Where the elements are.
     #[doc(hidden)]
-    fn place(&self) -> Place<'_>;
+    fn operand(&self) -> DeviceOperand<'_>;
 }
 
 /// An array on the device that an operation may read and write: `&mut Buffer<T>`,
@@ -74,7 +74,7 @@ pub trait WriteOperand<T>: ReadOperand<T> {}
 /// Where an operand on the device is. Only this crate can look inside.
 #[doc(hidden)]
 #[derive(Clone)]
-pub struct Place<'a>(pub(crate) Span<'a>);
+pub struct DeviceOperand<'a>(pub(crate) Span<'a>);
 
 /// What a copy may read: everything that is a [`ReadOperand`], and [`Pinned`].
 ///
@@ -89,7 +89,7 @@ pub struct Place<'a>(pub(crate) Span<'a>);
 pub trait CopySource<T>: Sealed {
     /// Where the elements are.
     #[doc(hidden)]
-    fn source(&self) -> AnyPlace<'_>;
+    fn source(&self) -> CopyOperand<'_>;
 }
 
 /// What a copy may write: everything that is a [`WriteOperand`], and `&mut` [`Pinned`].
@@ -107,11 +107,11 @@ pub trait CopyTarget<T>: CopySource<T> {}
 /// Where an operand of a copy is. Only this crate can look inside.
 #[doc(hidden)]
 #[derive(Clone)]
-pub enum AnyPlace<'a> {
+pub enum CopyOperand<'a> {
     /// On the device.
-    Device(Place<'a>),
+    Device(DeviceOperand<'a>),
     /// In pinned memory of the host.
-    Pinned(PinnedPlace<'a>),
+    Pinned(PinnedSpan<'a>),
 }
 
 macro_rules! on_device {
@@ -124,15 +124,15 @@ macro_rules! on_device {
                     <$type>::len(self)
                 }
 
-                fn place(&self) -> Place<'_> {
+                fn operand(&self) -> DeviceOperand<'_> {
                     let $this = self;
-                    Place($span)
+                    DeviceOperand($span)
                 }
             }
 
             impl<T> CopySource<T> for $type {
-                fn source(&self) -> AnyPlace<'_> {
-                    AnyPlace::Device(self.place())
+                fn source(&self) -> CopyOperand<'_> {
+                    CopyOperand::Device(self.operand())
                 }
             }
         )*
@@ -149,8 +149,8 @@ on_device! {
 impl<T> Sealed for Pinned<T> {}
 
 impl<T> CopySource<T> for Pinned<T> {
-    fn source(&self) -> AnyPlace<'_> {
-        AnyPlace::Pinned(self.place())
+    fn source(&self) -> CopyOperand<'_> {
+        CopyOperand::Pinned(self.span())
     }
 }
 
@@ -164,13 +164,13 @@ macro_rules! by_reference {
                     O::len(self)
                 }
 
-                fn place(&self) -> Place<'_> {
-                    O::place(self)
+                fn operand(&self) -> DeviceOperand<'_> {
+                    O::operand(self)
                 }
             }
 
             impl<T, O: CopySource<T> + ?Sized> CopySource<T> for $reference {
-                fn source(&self) -> AnyPlace<'_> {
+                fn source(&self) -> CopyOperand<'_> {
                     O::source(self)
                 }
             }

@@ -1,6 +1,6 @@
 //! What can stand where an operation reads or writes a rectangle.
 
-use super::{Area, View2d, View2dMut, operand::sealed::Sealed};
+use super::{Span2d, View2d, View2dMut, operand::sealed::Sealed};
 
 /// A rectangle that an operation may read: [`View2d`], [`View2dMut`] and references to them.
 ///
@@ -22,7 +22,7 @@ pub trait CopySource2d<T>: Sealed {
 
     /// Where the rectangle is.
     #[doc(hidden)]
-    fn place(&self) -> AreaPlace<'_>;
+    fn operand_2d(&self) -> Operand2d<'_>;
 }
 
 /// A rectangle that an operation may read and write: [`View2dMut`] and `&mut View2dMut`.
@@ -48,7 +48,7 @@ pub trait CopyTarget2d<T>: CopySource2d<T> {}
 
 /// Where a rectangle is. Only this crate can look inside.
 #[doc(hidden)]
-pub struct AreaPlace<'a>(pub(crate) Area<'a>);
+pub struct Operand2d<'a>(pub(crate) Span2d<'a>);
 
 macro_rules! rectangles {
     ($($type:ident),*) => {
@@ -64,8 +64,8 @@ macro_rules! rectangles {
                     $type::cols(self)
                 }
 
-                fn place(&self) -> AreaPlace<'_> {
-                    AreaPlace(self.area().clone())
+                fn operand_2d(&self) -> Operand2d<'_> {
+                    Operand2d(self.span_2d().clone())
                 }
             }
         )*
@@ -86,8 +86,8 @@ macro_rules! by_reference {
                     O::cols(self)
                 }
 
-                fn place(&self) -> AreaPlace<'_> {
-                    O::place(self)
+                fn operand_2d(&self) -> Operand2d<'_> {
+                    O::operand_2d(self)
                 }
             }
         )*

@@ -11,14 +11,14 @@ use std::{fmt, marker::PhantomData, panic::Location, slice, sync::Arc};
 use bytemuck::Pod;
 
 use super::{
-    Block, KEPT, ReadGuard, Touch, WriteGuard, bytes_of, check_alignment,
+    HostAccessGuard, KEPT, PinnedBlock, ReadGuard, WriteGuard, bytes_of, check_alignment,
     guard::{access, wait_for_access},
-    parked::{Registered, unregister},
+    idle_frees::{RegisteredVec, unregister},
 };
 use crate::{
     Device, Rejected, Result, UsageError,
     context::DeviceState,
-    tracker::{Access, AccessKind, Ledger},
+    tracker::{Access, AccessHistory, AccessKind},
 };
 
 /// An array of `T` in page-locked host memory.
@@ -57,7 +57,7 @@ use crate::{
 pub struct Pinned<T> {
     device: Arc<DeviceState>,
     memory: Option<Memory>,
-    ledger: Ledger,
+    history: AccessHistory,
     len: usize,
     alive: Arc<()>,
     element: PhantomData<T>,
@@ -65,15 +65,15 @@ pub struct Pinned<T> {
 
 /// Where the array's memory is from.
 enum Memory {
-    Pool(Block),
-    Registered(Registered),
+    Pool(PinnedBlock),
+    RegisteredVec(RegisteredVec),
 }
 
 impl Memory {
     fn pointer(&self) -> *mut u8 {
         match self {
             Self::Pool(block) => block.pointer.as_ptr(),
-            Self::Registered(registered) => registered.pointer.as_ptr(),
+            Self::RegisteredVec(registered) => registered.pointer.as_ptr(),
         }
     }
 }
@@ -110,7 +110,7 @@ impl<T: Pod> Pinned<T> {
         len: usize,
         location: &'static Location<'static>,
     ) -> Result<Self> {
-        let at = |misuse: UsageError| misuse.at(location);
+        let at = |usage_error: UsageError| usage_error.at(location);
         let bytes = bytes_of::<T>("pinned", len).map_err(at)?;
         check_alignment::<T>("pinned").map_err(at)?;
         let block = if bytes == 0 {
@@ -120,7 +120,7 @@ impl<T: Pod> Pinned<T> {
         };
         if let Some(block) = &block {
             device.name_memory(block.address(), "pinned", location);
-            let _touch = Touch::writes(
+            let _access = HostAccessGuard::writes(
                 &device.driver,
                 block.pointer.as_ptr(),
                 bytes,
@@ -159,7 +159,7 @@ impl<T: Pod> Pinned<T> {
     pub fn register(device: &Device, source: Vec<T>) -> Result<Self, Rejected<Vec<T>>> {
         let device = device.state();
         let _name = device.named("register", Location::caller());
-        device.memory().parked.release_if_idle(device);
+        device.memory().idle_frees.release_if_idle(device);
         if let Err(error) = device.check_alive() {
             return Err(Rejected::new(error, source));
         }
@@ -167,7 +167,7 @@ impl<T: Pod> Pinned<T> {
         let memory = if size_of_val(source.as_slice()) == 0 {
             None
         } else {
-            Some(Memory::Registered(Registered::lock(device, source)?))
+            Some(Memory::RegisteredVec(RegisteredVec::lock(device, source)?))
         };
         Ok(Self::of(device, memory, len))
     }
@@ -176,7 +176,7 @@ impl<T: Pod> Pinned<T> {
         Self {
             device: Arc::clone(device),
             memory,
-            ledger: Ledger::new((len * size_of::<T>()) as u64),
+            history: AccessHistory::new((len * size_of::<T>()) as u64),
             len,
             alive: Arc::new(()),
             element: PhantomData,
@@ -196,7 +196,7 @@ impl<T: Pod> Pinned<T> {
         self.wait_until_free(AccessKind::Write)?;
         match self.memory.take() {
             None => Ok(Vec::new()),
-            Some(Memory::Registered(registered)) => {
+            Some(Memory::RegisteredVec(registered)) => {
                 // SAFETY: the copies are done, and new ones would need this array. The vector is
                 // the one that was registered.
                 Ok(unsafe { unregister(&self.device, registered, Location::caller()) })
@@ -279,14 +279,15 @@ impl<T: Pod> Pinned<T> {
     unsafe fn readable(&self, location: &'static Location<'static>) -> ReadGuard<'_, T> {
         let bytes = self.len * size_of::<T>();
         let pointer = self.elements().cast::<u8>();
-        let touch = Touch::reads(&self.device.driver, pointer, bytes, "read", location);
+        let host_access =
+            HostAccessGuard::reads(&self.device.driver, pointer, bytes, "read", location);
         // SAFETY: nothing writes it, and what would needs a `&mut` to this, which the guard's
         // borrow excludes. There are `len` elements, aligned as they must be (`zeroed` checked a
         // block, a vector is), and any bits are a `T`.
         let elements = unsafe { slice::from_raw_parts(self.elements(), self.len) };
         ReadGuard {
             elements,
-            _touch: touch,
+            _access: host_access,
         }
     }
 
@@ -296,14 +297,15 @@ impl<T: Pod> Pinned<T> {
     unsafe fn writable(&mut self, location: &'static Location<'static>) -> WriteGuard<'_, T> {
         let bytes = self.len * size_of::<T>();
         let pointer = self.elements().cast::<u8>();
-        let touch = Touch::writes(&self.device.driver, pointer, bytes, "write", location);
+        let host_access =
+            HostAccessGuard::writes(&self.device.driver, pointer, bytes, "write", location);
         // SAFETY: nothing uses it, and what would needs a borrow of this, which the guard's
         // excludes. There are `len` elements, aligned as they must be (as in `readable`), and any
         // bits are a `T`.
         let elements = unsafe { slice::from_raw_parts_mut(self.elements(), self.len) };
         WriteGuard {
             elements,
-            _touch: touch,
+            _access: host_access,
         }
     }
 
@@ -314,11 +316,16 @@ impl<T: Pod> Pinned<T> {
     }
 
     fn wait_until_free(&self, kind: AccessKind) -> Result<()> {
-        wait_for_access(&self.device, &self.ledger, &(0..self.ledger.bytes()), kind)
+        wait_for_access(
+            &self.device,
+            &self.history,
+            &(0..self.history.bytes()),
+            kind,
+        )
     }
 
     async fn until_free(&self, kind: AccessKind) -> Result<()> {
-        access(&self.device, &self.ledger, 0..self.ledger.bytes(), kind).await
+        access(&self.device, &self.history, 0..self.history.bytes(), kind).await
     }
 }
 
@@ -335,14 +342,14 @@ impl<T> Pinned<T> {
         self.len == 0
     }
 
-    pub(super) fn place(&self) -> PinnedPlace<'_> {
+    pub(super) fn span(&self) -> PinnedSpan<'_> {
         let pointer = self
             .memory
             .as_ref()
             .map_or(std::ptr::null_mut(), Memory::pointer);
-        PinnedPlace {
+        PinnedSpan {
             device: &self.device,
-            ledger: &self.ledger,
+            history: &self.history,
             pointer,
             alive: &self.alive,
         }
@@ -359,14 +366,14 @@ impl<T> Drop for Pinned<T> {
                 self.device
                     .memory()
                     .staging
-                    .give(block, self.ledger.all_tickets());
+                    .give(block, self.history.all_tickets());
             }
-            Some(Memory::Registered(registered)) => {
-                let uses = self.ledger.all_tickets();
+            Some(Memory::RegisteredVec(registered)) => {
+                let uses = self.history.all_tickets();
                 self.device
                     .memory()
-                    .parked
-                    .park_registered(registered, uses);
+                    .idle_frees
+                    .defer_registered(registered, uses);
             }
         }
     }
@@ -387,9 +394,9 @@ impl<T> fmt::Debug for Pinned<T> {
 /// Where a pinned operand of a copy is. Only this crate can look inside.
 #[doc(hidden)]
 #[derive(Clone)]
-pub struct PinnedPlace<'a> {
+pub struct PinnedSpan<'a> {
     pub(crate) device: &'a Arc<DeviceState>,
-    pub(super) ledger: &'a Ledger,
+    pub(super) history: &'a AccessHistory,
     pub(crate) pointer: *mut u8,
     /// Alive as long as the array: as long as its owner may come to wait for its copies.
     pub(crate) alive: &'a Arc<()>,
@@ -397,16 +404,16 @@ pub struct PinnedPlace<'a> {
 
 // SAFETY: a place is an address; who may touch what is there, and when, is decided by tickets, not
 // by threads.
-unsafe impl Send for PinnedPlace<'_> {}
+unsafe impl Send for PinnedSpan<'_> {}
 // SAFETY: as above.
-unsafe impl Sync for PinnedPlace<'_> {}
+unsafe impl Sync for PinnedSpan<'_> {}
 
-impl<'a> PinnedPlace<'a> {
+impl<'a> PinnedSpan<'a> {
     pub(crate) fn bytes(&self) -> usize {
-        usize::try_from(self.ledger.bytes()).expect("a size that came from a usize")
+        usize::try_from(self.history.bytes()).expect("a size that came from a usize")
     }
 
     pub(crate) fn access(&self, kind: AccessKind) -> Access<'a> {
-        Access::new(self.ledger, 0..self.ledger.bytes(), kind)
+        Access::new(self.history, 0..self.history.bytes(), kind)
     }
 }

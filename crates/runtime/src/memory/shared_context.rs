@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use millstream_driver::{ContextHandle, DriverError};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::Parked;
+use super::IdleFrees;
 use crate::{Result, context::DeviceState, tracker::Ticket};
 
 /// One context of this process.
@@ -30,7 +30,7 @@ struct Members {
     /// work and what that uses to the process counts as well.
     count: usize,
     /// What those have left that are closed, for the last of those that are closing.
-    left: Parked,
+    left: IdleFrees,
 }
 
 impl Members {
@@ -80,32 +80,32 @@ impl SharedContext {
 
     /// All who may use the context, until this is dropped; `None` if one of them is closing, or is
     /// just being opened.
-    pub(crate) fn all(&self) -> Option<All<'_>> {
+    pub(crate) fn all(&self) -> Option<OpenDevices<'_>> {
         let mut members = self.members.try_lock()?;
         let states = members.open();
-        let all = All { members, states };
+        let all = OpenDevices { members, states };
         (all.states.len() == all.members.count).then_some(all)
     }
 
     /// Lets a device go whose work is over. Blocks while another goes.
-    pub(crate) fn leave(&self) -> Leaving<'_> {
-        Leaving::of(self.members.lock())
+    pub(crate) fn leave(&self) -> LeavingDevice<'_> {
+        LeavingDevice::of(self.members.lock())
     }
 
     /// As [`leave`](Self::leave); `None` where that would block.
-    pub(crate) fn try_leave(&self) -> Option<Leaving<'_>> {
-        self.members.try_lock().map(Leaving::of)
+    pub(crate) fn try_leave(&self) -> Option<LeavingDevice<'_>> {
+        self.members.try_lock().map(LeavingDevice::of)
     }
 }
 
 /// All who may use a context. While this is there nobody opens it.
-pub(crate) struct All<'a> {
+pub(crate) struct OpenDevices<'a> {
     members: MutexGuard<'a, Members>,
     // Second, for a state that is let go by the drop of this leaves as well.
     states: Vec<Arc<DeviceState>>,
 }
 
-impl All<'_> {
+impl OpenDevices<'_> {
     /// They have it open.
     pub(crate) fn states(&self) -> &[Arc<DeviceState>] {
         &self.states
@@ -135,11 +135,11 @@ impl DeviceState {
             .iter()
             .map(|state| state.streams.lock())
             .collect();
-        let mut lanes = Vec::new();
+        let mut submit_queues = Vec::new();
         for state in all.states() {
             for stream in state.streams.iter() {
-                // Only tried, for whoever holds a lane may wait for what another's holder does.
-                let Some(lane) = stream.lane.try_lock() else {
+                // Only tried, for whoever holds a submit queue may wait for what another's holder does.
+                let Some(submit_queue) = stream.submit_queue.try_lock() else {
                     return Ok(());
                 };
                 // SAFETY: the stream is alive.
@@ -147,26 +147,26 @@ impl DeviceState {
                 if !answer.is_complete() {
                     return Ok(());
                 }
-                // With the lane held, all tickets are submitted.
-                stream.mark_done(lane.next.previous());
-                lanes.push(lane);
+                // With the submit queue held, all tickets are submitted.
+                stream.mark_done(submit_queue.next.previous());
+                submit_queues.push(submit_queue);
             }
         }
         body(&|ticket| self.is_done(ticket));
-        drop((lanes, counts));
+        drop((submit_queues, counts));
         Ok(())
     }
 }
 
 /// A device that is none of those who have the context open any more. While this is there nobody
 /// opens it.
-pub(crate) struct Leaving<'a> {
+pub(crate) struct LeavingDevice<'a> {
     members: MutexGuard<'a, Members>,
     // Second, as above.
     states: Vec<Arc<DeviceState>>,
 }
 
-impl<'a> Leaving<'a> {
+impl<'a> LeavingDevice<'a> {
     fn of(mut members: MutexGuard<'a, Members>) -> Self {
         members.count -= 1;
         let states = members.open();
@@ -175,12 +175,12 @@ impl<'a> Leaving<'a> {
 
     /// Leaves what only an idle context can give back to those who may have work there. If there is
     /// none, it comes back, with what others have left: the context is idle.
-    pub(crate) fn leave(&mut self, own: Parked) -> Option<Parked> {
+    pub(crate) fn leave(&mut self, own: IdleFrees) -> Option<IdleFrees> {
         let left = &mut self.members.left;
         left.inherit(own);
         let all = std::mem::take(left);
         if let Some(heir) = self.states.first() {
-            heir.memory().parked.inherit(all);
+            heir.memory().idle_frees.inherit(all);
             return None;
         }
         if self.members.count > 0 {

@@ -17,7 +17,7 @@ use crate::{
     Result, UsageError, UsageErrorKind,
     context::DeviceState,
     disposal::log,
-    future::{is_over, prepare_wait, wait_until},
+    future::{all_done, prepare_wait, wait_until},
     tracker::{StreamId, Ticket},
 };
 
@@ -28,17 +28,17 @@ const LIMIT_BYTES_DEFAULT: u64 = 256 << 20;
 /// Page-locked host memory of `bytes` bytes, owned by whoever holds this until it is given back to
 /// its pool.
 #[derive(Debug)]
-pub(crate) struct Block {
+pub(crate) struct PinnedBlock {
     pub(crate) pointer: NonNull<u8>,
     pub(crate) bytes: usize,
 }
 
 // SAFETY: a block is plain memory; who may touch it when is decided by tickets, not by threads.
-unsafe impl Send for Block {}
+unsafe impl Send for PinnedBlock {}
 // SAFETY: as above; a shared block gives out only its address.
-unsafe impl Sync for Block {}
+unsafe impl Sync for PinnedBlock {}
 
-impl Block {
+impl PinnedBlock {
     /// The address of its first byte, as a driver's pointer.
     pub(super) fn address(&self) -> DevicePtr {
         DevicePtr::from_raw(self.pointer.as_ptr().addr() as u64)
@@ -69,30 +69,30 @@ type Candidates = SmallVec<[(usize, NonNull<u8>, Uses); 2]>;
 /// A block that was given back, and what may still use it.
 #[derive(Debug)]
 struct Returned {
-    block: Block,
+    block: PinnedBlock,
     uses: Uses,
 }
 
 /// The device's page-locked memory.
 #[derive(Debug, Default)]
 pub(crate) struct StagingPool {
-    sizes: Mutex<Sizes>,
+    sizes: Mutex<SizeClasses>,
 }
 
 /// Returned blocks by size, oldest first.
 #[derive(Debug)]
-struct Sizes {
+struct SizeClasses {
     returned: BTreeMap<usize, Vec<Returned>>,
-    figures: StagingFigures,
+    stats: StagingStats,
 }
 
-impl Default for Sizes {
+impl Default for SizeClasses {
     fn default() -> Self {
         Self {
             returned: BTreeMap::new(),
-            figures: StagingFigures {
+            stats: StagingStats {
                 allocated_bytes: 0,
-                kept_bytes: 0,
+                cached_bytes: 0,
                 limit_bytes: LIMIT_BYTES_DEFAULT,
             },
         }
@@ -101,35 +101,35 @@ impl Default for Sizes {
 
 /// How much page-locked memory there is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct StagingFigures {
+pub(super) struct StagingStats {
     /// All of it.
     pub(super) allocated_bytes: u64,
     /// What has been given back.
-    pub(super) kept_bytes: u64,
+    pub(super) cached_bytes: u64,
     /// How much may be allocated before blocks are waited for.
     pub(super) limit_bytes: u64,
 }
 
-impl Sizes {
+impl SizeClasses {
     /// Whether another block of this size is within the limit.
     fn has_room(&self, size: usize) -> bool {
-        self.figures.allocated_bytes.saturating_add(size as u64) <= self.figures.limit_bytes
+        self.stats.allocated_bytes.saturating_add(size as u64) <= self.stats.limit_bytes
     }
 
     /// Takes the largest returned block out of those that are over.
-    fn take_largest(&mut self, is_done: &dyn Fn(Ticket) -> bool) -> Option<Block> {
-        let is_over = |returned: &Returned| returned.uses.iter().all(|&ticket| is_done(ticket));
+    fn take_largest(&mut self, is_done: &dyn Fn(Ticket) -> bool) -> Option<PinnedBlock> {
+        let is_done = |returned: &Returned| returned.uses.iter().all(|&ticket| is_done(ticket));
         let found = self
             .returned
             .iter()
             .rev()
-            .find_map(|(&size, blocks)| Some((size, blocks.iter().position(is_over)?)));
+            .find_map(|(&size, blocks)| Some((size, blocks.iter().position(is_done)?)));
         found.map(|(size, at)| self.take_out(size, at).block)
     }
 
     /// Takes a returned block out.
     fn take_out(&mut self, size: usize, at: usize) -> Returned {
-        self.figures.kept_bytes -= size as u64;
+        self.stats.cached_bytes -= size as u64;
         let blocks = self
             .returned
             .get_mut(&size)
@@ -146,18 +146,18 @@ struct Reserved<'a> {
 
 impl Reserved<'_> {
     /// Makes the block.
-    fn allocate(self, device: &DeviceState) -> Result<Block> {
+    fn allocate(self, device: &DeviceState) -> Result<PinnedBlock> {
         let bytes = self.size;
         // SAFETY: the device's context is alive, and the size is not 0.
         let pointer = device.checked(unsafe { device.driver.host_alloc(device.context, bytes) })?;
         std::mem::forget(self);
-        Ok(Block { pointer, bytes })
+        Ok(PinnedBlock { pointer, bytes })
     }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        self.pool.sizes.lock().figures.allocated_bytes -= self.size as u64;
+        self.pool.sizes.lock().stats.allocated_bytes -= self.size as u64;
     }
 }
 
@@ -165,7 +165,7 @@ impl StagingPool {
     /// A block of at least `bytes` that nobody uses. Its content is undefined.
     ///
     /// Blocks only where the limit is reached and a block that is on its way would do.
-    pub(crate) fn take(&self, device: &DeviceState, bytes: usize) -> Result<Block> {
+    pub(crate) fn take(&self, device: &DeviceState, bytes: usize) -> Result<PinnedBlock> {
         let size = block_size(device, bytes)?;
         if let Some(block) = self.take_within(device, size)? {
             return Ok(block);
@@ -183,11 +183,15 @@ impl StagingPool {
 
     /// As [`take`](Self::take), but never blocks: `None` where that would, or would go beyond the
     /// limit.
-    pub(crate) fn try_take(&self, device: &DeviceState, bytes: usize) -> Result<Option<Block>> {
+    pub(crate) fn try_take(
+        &self,
+        device: &DeviceState,
+        bytes: usize,
+    ) -> Result<Option<PinnedBlock>> {
         self.take_within(device, block_size(device, bytes)?)
     }
 
-    fn take_within(&self, device: &DeviceState, size: usize) -> Result<Option<Block>> {
+    fn take_within(&self, device: &DeviceState, size: usize) -> Result<Option<PinnedBlock>> {
         if let Some(block) = self.reuse(device, &self.candidates(size..=size, LOOK_AT_MAX))? {
             return Ok(Some(block));
         }
@@ -198,36 +202,36 @@ impl StagingPool {
     }
 
     /// As [`take`](Self::take), for someone who keeps the block for others: it counts as kept.
-    pub(super) fn lend(&self, device: &DeviceState, bytes: usize) -> Result<Block> {
+    pub(super) fn lend(&self, device: &DeviceState, bytes: usize) -> Result<PinnedBlock> {
         let block = self.take(device, bytes)?;
-        self.sizes.lock().figures.kept_bytes += block.bytes as u64;
+        self.sizes.lock().stats.cached_bytes += block.bytes as u64;
         Ok(block)
     }
 
     /// Takes back a block that was lent.
-    pub(super) fn give_lent(&self, block: Block, uses: Uses) {
-        self.sizes.lock().figures.kept_bytes -= block.bytes as u64;
+    pub(super) fn give_lent(&self, block: PinnedBlock, uses: Uses) {
+        self.sizes.lock().stats.cached_bytes -= block.bytes as u64;
         self.give(block, uses);
     }
 
     /// Takes a block back. `uses` may still read or write it.
-    pub(crate) fn give(&self, block: Block, uses: Uses) {
+    pub(crate) fn give(&self, block: PinnedBlock, uses: Uses) {
         let size = block.bytes;
         let mut sizes = self.sizes.lock();
-        sizes.figures.kept_bytes += size as u64;
+        sizes.stats.cached_bytes += size as u64;
         let returned = Returned { block, uses };
         sizes.returned.entry(size).or_default().push(returned);
     }
 
     /// Takes every returned block out, whatever may still use it.
-    pub(crate) fn take_all(&self) -> Vec<Block> {
+    pub(crate) fn take_all(&self) -> Vec<PinnedBlock> {
         self.take_until(&|_| true, |_| false)
     }
 
     /// Frees every returned block if the device is idle.
     pub(super) fn trim(&self, device: &DeviceState) -> Result<()> {
         for stream in device.all_streams() {
-            stream.memory().section.retire(&stream, self);
+            stream.memory().arena.retire(&stream, self);
         }
         let free = |is_done: &dyn Fn(Ticket) -> bool| {
             self.free_until(&*device.driver, device.context, is_done, |_| false);
@@ -237,33 +241,33 @@ impl StagingPool {
 
     /// Sets how much may be allocated before blocks are waited for.
     pub(super) fn set_limit(&self, limit_bytes: u64) {
-        self.sizes.lock().figures.limit_bytes = limit_bytes;
+        self.sizes.lock().stats.limit_bytes = limit_bytes;
     }
 
     /// How much there is.
-    pub(super) fn figures(&self) -> StagingFigures {
-        self.sizes.lock().figures
+    pub(super) fn stats(&self) -> StagingStats {
+        self.sizes.lock().stats
     }
 
     /// Counts a block of this size, if that is within the limit.
     fn reserve(&self, size: usize) -> Option<Reserved<'_>> {
         let mut sizes = self.sizes.lock();
         sizes.has_room(size).then(|| {
-            sizes.figures.allocated_bytes += size as u64;
+            sizes.stats.allocated_bytes += size as u64;
             Reserved { pool: self, size }
         })
     }
 
     /// Counts a block of this size in any case.
     fn reserve_beyond(&self, size: usize) -> Reserved<'_> {
-        self.sizes.lock().figures.allocated_bytes += size as u64;
+        self.sizes.lock().stats.allocated_bytes += size as u64;
         Reserved { pool: self, size }
     }
 
     /// A returned block that nobody uses, out of these candidates.
-    fn reuse(&self, device: &DeviceState, candidates: &Candidates) -> Result<Option<Block>> {
+    fn reuse(&self, device: &DeviceState, candidates: &Candidates) -> Result<Option<PinnedBlock>> {
         for &(size, pointer, ref uses) in candidates {
-            if !is_over(device, uses)? {
+            if !all_done(device, uses)? {
                 continue;
             }
             let mut sizes = self.sizes.lock();
@@ -302,7 +306,7 @@ impl StagingPool {
 
     /// Waits until a block of this size or more is over, but not for work that comes later. `None`
     /// if there is none to wait for.
-    fn wait_for_one(&self, device: &DeviceState, size: usize) -> Result<Option<Block>> {
+    fn wait_for_one(&self, device: &DeviceState, size: usize) -> Result<Option<PinnedBlock>> {
         let mut marked: Vec<Uses> = Vec::new();
         let mut found = None;
         wait_until(&*device.driver, || {
@@ -314,7 +318,7 @@ impl StagingPool {
             for (_, _, uses) in &candidates {
                 if !marked.contains(uses) {
                     marked.push(uses.clone());
-                    record_points(device, uses)?;
+                    record_sync_points(device, uses)?;
                 }
             }
             Ok(candidates.is_empty())
@@ -325,11 +329,11 @@ impl StagingPool {
     /// Frees returned blocks, the largest first, until one of this size is within the limit; if the
     /// device is idle.
     fn free_idle(&self, device: &DeviceState, size: usize) -> Result<()> {
-        if self.sizes.lock().figures.kept_bytes == 0 {
+        if self.sizes.lock().stats.cached_bytes == 0 {
             return Ok(());
         }
         let free = |is_done: &dyn Fn(Ticket) -> bool| {
-            let enough = |sizes: &Sizes| sizes.has_room(size);
+            let enough = |sizes: &SizeClasses| sizes.has_room(size);
             self.free_until(&*device.driver, device.context, is_done, enough);
         };
         device.while_idle(free)
@@ -342,7 +346,7 @@ impl StagingPool {
         driver: &dyn Driver,
         context: ContextHandle,
         is_done: &dyn Fn(Ticket) -> bool,
-        enough: impl Fn(&Sizes) -> bool,
+        enough: impl Fn(&SizeClasses) -> bool,
     ) {
         for block in self.take_until(is_done, enough) {
             // Nobody uses the block: what did is done, and its owner gave it up.
@@ -356,15 +360,15 @@ impl StagingPool {
     fn take_until(
         &self,
         is_done: &dyn Fn(Ticket) -> bool,
-        enough: impl Fn(&Sizes) -> bool,
-    ) -> Vec<Block> {
+        enough: impl Fn(&SizeClasses) -> bool,
+    ) -> Vec<PinnedBlock> {
         let mut taken = Vec::new();
         let mut sizes = self.sizes.lock();
         while !enough(&sizes) {
             let Some(block) = sizes.take_largest(is_done) else {
                 break;
             };
-            sizes.figures.allocated_bytes -= block.bytes as u64;
+            sizes.stats.allocated_bytes -= block.bytes as u64;
             taken.push(block);
         }
         taken
@@ -374,7 +378,7 @@ impl StagingPool {
 /// The size of the block for so many bytes.
 fn block_size(device: &DeviceState, bytes: usize) -> Result<usize, UsageError> {
     let size = bytes
-        .max(device.tuning().block_bytes_min)
+        .max(device.staging_options().block_bytes_min)
         .checked_next_power_of_two();
     size.ok_or_else(|| {
         let problem = UsageErrorKind::TooLarge {
@@ -386,7 +390,7 @@ fn block_size(device: &DeviceState, bytes: usize) -> Result<usize, UsageError> {
 }
 
 /// Sees to it that waiting for these operations is not waiting for later work.
-fn record_points(device: &DeviceState, uses: &Uses) -> Result<()> {
+fn record_sync_points(device: &DeviceState, uses: &Uses) -> Result<()> {
     for &ticket in uses {
         prepare_wait(device, ticket)?;
     }

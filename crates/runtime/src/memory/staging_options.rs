@@ -7,20 +7,20 @@ use std::{env, sync::LazyLock, thread};
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StagingOptions {
-    /// Copies go in pieces of this size, so that one leg of a piece overlaps with the other leg of
-    /// the piece before.
-    pub piece_bytes: usize,
+    /// Copies go in chunks of this size, so that one leg of a chunk overlaps with the other leg of
+    /// the chunk before.
+    pub chunk_bytes: usize,
     /// The smallest block of page-locked memory. Sizes are powers of two from here on.
     pub block_bytes_min: usize,
     /// What a thread copies at a time.
-    pub part_bytes: usize,
-    /// How many pieces of an upload are being captured at most: enough for the crew to have work
+    pub subchunk_bytes: usize,
+    /// How many chunks of an upload are being captured at most: enough for the crew to have work
     /// while the first is submitted.
     pub capturing_max: usize,
     /// How many blocks an upload that took over its source uses in turn.
     pub owned_blocks: usize,
     /// Where the staging limit is reached, a download that has so many blocks makes do with them.
-    pub landing_blocks: usize,
+    pub download_blocks: usize,
     /// Up to this size the calling thread copies alone: that is quicker than to wake others.
     pub alone_bytes: usize,
     /// How many threads copy for one transfer, the calling one included.
@@ -28,14 +28,14 @@ pub struct StagingOptions {
     /// Uploads of up to this size share blocks.
     pub small_bytes: usize,
     /// The size of the blocks that they share.
-    pub section_bytes: usize,
+    pub arena_bytes: usize,
     /// Sources of up to this size are captured at once even if they are owned: that is quicker than
     /// to come back for them.
     pub captured_bytes: usize,
     /// Whether sources are captured past the caches.
-    pub upload_past_caches: bool,
+    pub upload_non_temporal: bool,
     /// Whether downloads land past the caches.
-    pub download_past_caches: bool,
+    pub download_non_temporal: bool,
 }
 
 /// How many threads copy at most, unless someone says otherwise.
@@ -59,15 +59,15 @@ impl StagingOptions {
     pub(crate) fn usable(self) -> Self {
         let small_bytes = self.small_bytes.max(1);
         Self {
-            piece_bytes: self.piece_bytes.max(1),
+            chunk_bytes: self.chunk_bytes.max(1),
             block_bytes_min: self.block_bytes_min.max(1),
-            part_bytes: self.part_bytes.max(1),
+            subchunk_bytes: self.subchunk_bytes.max(1),
             capturing_max: self.capturing_max.max(1),
             owned_blocks: self.owned_blocks.max(1),
-            landing_blocks: self.landing_blocks.max(1),
+            download_blocks: self.download_blocks.max(1),
             threads: self.threads.max(1),
             small_bytes,
-            section_bytes: self.section_bytes.max(small_bytes),
+            arena_bytes: self.arena_bytes.max(small_bytes),
             ..self
         }
     }
@@ -76,19 +76,19 @@ impl StagingOptions {
 impl Default for StagingOptions {
     fn default() -> Self {
         Self {
-            piece_bytes: 4 << 20,
+            chunk_bytes: 4 << 20,
             block_bytes_min: 4096,
-            part_bytes: 512 << 10,
+            subchunk_bytes: 512 << 10,
             capturing_max: 4,
             owned_blocks: 3,
-            landing_blocks: 4,
+            download_blocks: 4,
             alone_bytes: 1 << 20,
             threads: Self::threads_default(),
             small_bytes: 64 << 10,
-            section_bytes: 256 << 10,
+            arena_bytes: 256 << 10,
             captured_bytes: 1 << 20,
-            upload_past_caches: false,
-            download_past_caches: true,
+            upload_non_temporal: false,
+            download_non_temporal: true,
         }
     }
 }

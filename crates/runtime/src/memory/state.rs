@@ -3,10 +3,10 @@
 use std::sync::{Arc, OnceLock};
 
 use super::{
-    Parked, SharedContext, StagingOptions, StagingPool,
+    IdleFrees, SharedContext, StagingOptions, StagingPool,
     budget::{Budget, Frees},
     deferred::DeferredFrees,
-    section::CurrentSection,
+    staging_arena::CurrentArena,
 };
 use crate::context::{DeviceState, StreamState};
 
@@ -18,8 +18,8 @@ pub(crate) struct DeviceMemory {
     pub(super) budget: Arc<Budget>,
     pub(crate) staging: StagingPool,
     pub(crate) deferred: DeferredFrees,
-    pub(crate) parked: Parked,
-    tuning: OnceLock<StagingOptions>,
+    pub(crate) idle_frees: IdleFrees,
+    staging_options: OnceLock<StagingOptions>,
 }
 
 impl DeviceMemory {
@@ -29,8 +29,8 @@ impl DeviceMemory {
             budget: Arc::default(),
             staging: StagingPool::default(),
             deferred: DeferredFrees::default(),
-            parked: Parked::default(),
-            tuning: OnceLock::new(),
+            idle_frees: IdleFrees::default(),
+            staging_options: OnceLock::new(),
         }
     }
 }
@@ -43,13 +43,18 @@ impl DeviceState {
     }
 
     /// How copies of pageable memory are cut and shared out.
-    pub(crate) fn tuning(&self) -> &StagingOptions {
-        self.memory().tuning.get_or_init(StagingOptions::default)
+    pub(crate) fn staging_options(&self) -> &StagingOptions {
+        self.memory()
+            .staging_options
+            .get_or_init(StagingOptions::default)
     }
 
     /// Sets that, before the first such copy; says whether it is not too late.
-    pub(super) fn set_staging_options(&self, tuning: StagingOptions) -> bool {
-        self.memory().tuning.set(tuning.usable()).is_ok()
+    pub(super) fn set_staging_options(&self, staging_options: StagingOptions) -> bool {
+        self.memory()
+            .staging_options
+            .set(staging_options.usable())
+            .is_ok()
     }
 }
 
@@ -57,7 +62,7 @@ impl DeviceState {
 #[derive(Debug, Default)]
 pub(crate) struct StreamMemory {
     pub(super) frees: Frees,
-    pub(crate) section: CurrentSection,
+    pub(crate) arena: CurrentArena,
 }
 
 impl StreamState {

@@ -1,6 +1,6 @@
 //! `MemoryStats`: what a device's memory is used for; and the settings that bound it.
 
-use super::{StagingOptions, cache::evict, room};
+use super::{StagingOptions, cache::evict, out_of_memory};
 use crate::{Device, Result};
 
 /// What a device's memory is used for, in bytes, as [`Device::memory_stats`] found it.
@@ -72,7 +72,7 @@ impl Device {
     ///
     /// If the device is lost.
     pub fn memory_stats(&self) -> Result<MemoryStats> {
-        room::figures(self.state())
+        out_of_memory::stats(self.state())
     }
 
     /// Bounds the bytes of all arrays of the device together, those in managed memory apart, or
@@ -143,8 +143,8 @@ impl Device {
     /// Sets how copies of pageable memory are cut and shared out: for measurements and tests.
     /// `false` if such a copy was made already, or this was set before.
     #[doc(hidden)]
-    pub fn set_staging_options(&self, tuning: StagingOptions) -> bool {
-        self.state().set_staging_options(tuning)
+    pub fn set_staging_options(&self, staging_options: StagingOptions) -> bool {
+        self.state().set_staging_options(staging_options)
     }
 
     /// Gives memory that nobody uses back to the system: what is kept of dropped arrays, the
@@ -157,6 +157,6 @@ impl Device {
     ///
     /// If the device is lost.
     pub fn trim(&self) -> Result<()> {
-        room::trim(self.state())
+        out_of_memory::trim(self.state())
     }
 }

@@ -36,11 +36,11 @@ impl<'a> Span<'a> {
     pub(crate) fn access(&self, kind: AccessKind) -> Access<'a> {
         Access {
             ordered: self.ordered,
-            ..Access::new(&self.allocation.ledger, self.range(), kind)
+            ..Access::new(&self.allocation.history, self.range(), kind)
         }
     }
 
-    /// The bytes, as the ledger counts them.
+    /// The bytes, as the access history counts them.
     #[inline]
     pub(super) fn range(&self) -> Range<u64> {
         self.bytes.start as u64..self.bytes.end as u64
@@ -52,11 +52,11 @@ impl<'a> Span<'a> {
             && self.bytes.start.max(other.bytes.start) < self.bytes.end.min(other.bytes.end)
     }
 
-    /// The span in pieces of `piece_bytes`, the last perhaps shorter.
-    pub(crate) fn pieces(&self, piece_bytes: usize) -> impl Iterator<Item = Self> {
+    /// The span in chunks of `chunk_bytes`, the last perhaps shorter.
+    pub(crate) fn chunks(&self, chunk_bytes: usize) -> impl Iterator<Item = Self> {
         let (whole, bytes) = (self.clone(), self.bytes.clone());
-        bytes.clone().step_by(piece_bytes).map(move |start| Self {
-            bytes: start..(start + piece_bytes).min(bytes.end),
+        bytes.clone().step_by(chunk_bytes).map(move |start| Self {
+            bytes: start..(start + chunk_bytes).min(bytes.end),
             ..whole.clone()
         })
     }
@@ -200,7 +200,7 @@ macro_rules! common {
             pub fn slice(&self, range: impl RangeBounds<usize>) -> View<'_, T> {
                 match self.part(range) {
                     Ok(part) => part,
-                    Err(misuse) => panic!("{misuse}"),
+                    Err(usage_error) => panic!("{usage_error}"),
                 }
             }
 
@@ -212,7 +212,9 @@ macro_rules! common {
             #[track_caller]
             pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
                 let location = Location::caller();
-                Ok(self.part(range).map_err(|misuse| misuse.at(location))?)
+                Ok(self
+                    .part(range)
+                    .map_err(|usage_error| usage_error.at(location))?)
             }
 
             /// The part of the view that `range` names, to read.
@@ -265,7 +267,7 @@ impl<'a, T> ViewMut<'a, T> {
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> ViewMut<'_, T> {
         match self.reborrow().into_part(range) {
             Ok(part) => part,
-            Err(misuse) => panic!("{misuse}"),
+            Err(usage_error) => panic!("{usage_error}"),
         }
     }
 
@@ -278,7 +280,7 @@ impl<'a, T> ViewMut<'a, T> {
     pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
         let location = Location::caller();
         let part = self.reborrow().into_part(range);
-        Ok(part.map_err(|misuse| misuse.at(location))?)
+        Ok(part.map_err(|usage_error| usage_error.at(location))?)
     }
 
     /// This view for a while, without giving it away.

@@ -9,8 +9,8 @@ use std::{
 
 use super::{
     Span,
-    area::{Area, Base},
-    shape::Shape,
+    shape_2d::Shape2d,
+    span_2d::{Base, Span2d},
     view::{lies_within, plain},
 };
 use crate::{Result, UsageError, UsageErrorKind};
@@ -33,14 +33,14 @@ use crate::{Result, UsageError, UsageErrorKind};
 /// # Ok::<(), millstream::Error>(())
 /// ```
 pub struct View2d<'a, T> {
-    area: Area<'a>,
+    span_2d: Span2d<'a>,
     element: PhantomData<&'a T>,
 }
 
 impl<T> Clone for View2d<'_, T> {
     fn clone(&self) -> Self {
         Self {
-            area: self.area.clone(),
+            span_2d: self.span_2d.clone(),
             element: PhantomData,
         }
     }
@@ -74,7 +74,7 @@ impl<T> Clone for View2d<'_, T> {
 /// # Ok::<(), millstream::Error>(())
 /// ```
 pub struct View2dMut<'a, T> {
-    area: Area<'a>,
+    span_2d: Span2d<'a>,
     element: PhantomData<&'a mut T>,
 }
 
@@ -84,19 +84,22 @@ macro_rules! common {
             /// Rows of the rectangle.
             #[must_use]
             pub fn rows(&self) -> usize {
-                self.area.rows
+                self.span_2d.rows
             }
 
             /// Elements in a row.
             #[must_use]
             pub fn cols(&self) -> usize {
-                self.area.row_bytes.checked_div(size_of::<T>()).unwrap_or(0)
+                self.span_2d
+                    .row_bytes
+                    .checked_div(size_of::<T>())
+                    .unwrap_or(0)
             }
 
             /// Elements from the start of a row to the start of the next.
             #[must_use]
             pub fn pitch(&self) -> usize {
-                self.area
+                self.span_2d
                     .pitch_bytes
                     .checked_div(size_of::<T>())
                     .unwrap_or(0)
@@ -105,18 +108,18 @@ macro_rules! common {
             /// Whether the rectangle has no elements.
             #[must_use]
             pub fn is_empty(&self) -> bool {
-                self.area.is_empty()
+                self.span_2d.is_empty()
             }
 
-            pub(super) fn area(&self) -> &Area<'a> {
-                &self.area
+            pub(super) fn span_2d(&self) -> &Span2d<'a> {
+                &self.span_2d
             }
 
             /// The rectangle of `rows` and `cols`, which lie within this one.
             fn part(&self, rows: Range<usize>, cols: Range<usize>) -> Self {
                 let bytes = cols.start * size_of::<T>()..cols.end * size_of::<T>();
                 Self {
-                    area: self.area.part(rows, bytes),
+                    span_2d: self.span_2d.part(rows, bytes),
                     element: PhantomData,
                 }
             }
@@ -142,9 +145,9 @@ macro_rules! common {
             }
 
             /// A rectangle whose shape fits the memory from `start` on.
-            pub(super) fn of(base: Base<'a>, start: usize, ordered: bool, shape: Shape) -> Self {
+            pub(super) fn of(base: Base<'a>, start: usize, ordered: bool, shape: Shape2d) -> Self {
                 let element_bytes = size_of::<T>();
-                let area = Area {
+                let span_2d = Span2d {
                     base,
                     start,
                     rows: shape.rows,
@@ -154,13 +157,13 @@ macro_rules! common {
                     ordered,
                 };
                 Self {
-                    area,
+                    span_2d,
                     element: PhantomData,
                 }
             }
 
             /// A rectangle whose shape fits the span.
-            pub(super) fn of_span(span: Span<'a>, shape: Shape) -> Self {
+            pub(super) fn of_span(span: Span<'a>, shape: Shape2d) -> Self {
                 Self::of(
                     Base::Device(span.allocation),
                     span.bytes.start,
@@ -173,12 +176,12 @@ macro_rules! common {
         impl<T> fmt::Debug for $name<'_, T> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let (rows, cols, pitch) = (self.rows(), self.cols(), self.pitch());
-                let device = self.area.device();
+                let device = self.span_2d.device();
                 write!(
                     f,
                     "{}({rows} × {cols}, {pitch} apart, from byte {} on, on {device})",
                     stringify!($name),
-                    self.area.start
+                    self.span_2d.start
                 )
             }
         }
@@ -216,9 +219,12 @@ impl<'a, T> View2dMut<'a, T> {
         rows: impl RangeBounds<usize>,
         cols: impl RangeBounds<usize>,
     ) -> Result<View2d<'_, T>> {
-        let Self { area, element: _ } = self.checked_part(rows, cols)?;
+        let Self {
+            span_2d,
+            element: _,
+        } = self.checked_part(rows, cols)?;
         Ok(View2d {
-            area,
+            span_2d,
             element: PhantomData,
         })
     }

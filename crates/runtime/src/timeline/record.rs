@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::{Recording, TimedOperation};
 use crate::{
     Device, Result,
-    context::{DeviceState, Note, Recorder, StreamState, record_event},
+    context::{DeviceState, OperationRecord, Recorder, StreamState, record_event},
     disposal::log,
 };
 
@@ -26,7 +26,7 @@ struct Session {
 /// A noted operation and the events around it.
 #[derive(Clone, Debug)]
 struct Entry {
-    note: Note,
+    note: OperationRecord,
     start: EventHandle,
     end: EventHandle,
 }
@@ -36,7 +36,13 @@ impl Recorder for Session {
         self.record(device, stream).ok()
     }
 
-    fn end(&self, device: &DeviceState, stream: &StreamState, start: EventHandle, note: Note) {
+    fn end(
+        &self,
+        device: &DeviceState,
+        stream: &StreamState,
+        start: EventHandle,
+        note: OperationRecord,
+    ) {
         if let Ok(end) = self.record(device, stream) {
             self.entries.lock().push(Entry { note, start, end });
         }

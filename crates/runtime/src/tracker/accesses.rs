@@ -2,12 +2,12 @@
 
 use smallvec::SmallVec;
 
-use super::{AccessKind, Extent, Ledger};
+use super::{AccessHistory, AccessKind, Extent};
 
 /// One operand of an operation: some bytes of an allocation, and what is done to them.
 #[derive(Clone, Debug)]
 pub(crate) struct Access<'a> {
-    pub(crate) ledger: &'a Ledger,
+    pub(crate) history: &'a AccessHistory,
     pub(crate) extent: Extent,
     pub(crate) kind: AccessKind,
     /// Whether the operation waits for what this access conflicts with. If not, the caller vouches
@@ -17,9 +17,13 @@ pub(crate) struct Access<'a> {
 
 impl<'a> Access<'a> {
     /// An ordered access.
-    pub(crate) fn new(ledger: &'a Ledger, extent: impl Into<Extent>, kind: AccessKind) -> Self {
+    pub(crate) fn new(
+        history: &'a AccessHistory,
+        extent: impl Into<Extent>,
+        kind: AccessKind,
+    ) -> Self {
         Self {
-            ledger,
+            history,
             extent: extent.into(),
             kind,
             ordered: true,
@@ -28,11 +32,11 @@ impl<'a> Access<'a> {
 }
 
 /// The accesses of one operation, few enough to live on the stack. They are put in the order in
-/// which their ledgers are locked when someone first looks at them.
+/// which their access histories are locked when someone first looks at them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accesses<'a> {
     list: SmallVec<[Access<'a>; 4]>,
-    /// The number of the last one's ledger; 0, which no ledger has, before the first.
+    /// The number of the last one's access history; 0, which no access history has, before the first.
     last: u64,
     is_unsorted: bool,
     repeat: bool,
@@ -42,7 +46,7 @@ impl<'a> Accesses<'a> {
     /// Adds one.
     #[inline(always)]
     pub(crate) fn push(&mut self, access: Access<'a>) {
-        let id = access.ledger.id();
+        let id = access.history.id();
         self.is_unsorted |= id <= self.last;
         self.last = id;
         self.list.push(access);
@@ -54,7 +58,7 @@ impl<'a> Accesses<'a> {
         self.is_unsorted && self.sort()
     }
 
-    /// All of them, in the order of their ledgers' numbers.
+    /// All of them, in the order of their access histories' numbers.
     #[inline(always)]
     pub(super) fn sorted(&mut self) -> &[Access<'a>] {
         if self.is_unsorted {
@@ -67,8 +71,8 @@ impl<'a> Accesses<'a> {
     #[inline(never)]
     fn sort(&mut self) -> bool {
         if self.last > 0 {
-            self.list.sort_by_key(|access| access.ledger.id());
-            let same = |pair: &[Access<'_>]| pair[0].ledger.id() == pair[1].ledger.id();
+            self.list.sort_by_key(|access| access.history.id());
+            let same = |pair: &[Access<'_>]| pair[0].history.id() == pair[1].history.id();
             self.repeat = self.list.windows(2).any(same);
             self.last = 0;
         }
@@ -96,11 +100,11 @@ mod tests {
 
     #[test]
     fn in_whatever_order_they_come_they_are_in_the_order_of_their_ledgers() {
-        let ledgers: Vec<Ledger> = (0..6).map(|_| Ledger::new(8)).collect();
+        let histories: Vec<AccessHistory> = (0..6).map(|_| AccessHistory::new(8)).collect();
         let accesses = |order: &[usize]| -> Accesses<'_> {
             let each = order
                 .iter()
-                .map(|&at| Access::new(&ledgers[at], 0..8, AccessKind::Read));
+                .map(|&at| Access::new(&histories[at], 0..8, AccessKind::Read));
             each.collect()
         };
         for order in [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [2, 0, 5, 1, 4, 3]] {
@@ -108,9 +112,12 @@ mod tests {
             let ids: Vec<u64> = accesses
                 .sorted()
                 .iter()
-                .map(|access| access.ledger.id())
+                .map(|access| access.history.id())
                 .collect();
-            assert_eq!(ids, ledgers.iter().map(Ledger::id).collect::<Vec<_>>());
+            assert_eq!(
+                ids,
+                histories.iter().map(AccessHistory::id).collect::<Vec<_>>()
+            );
             assert!(!accesses.repeat());
         }
         for order in [&[1, 1][..], &[0, 1, 0], &[2, 0, 1, 0], &[0, 3, 2, 3]] {
@@ -118,7 +125,7 @@ mod tests {
             assert!(
                 accesses
                     .sorted()
-                    .is_sorted_by_key(|access| access.ledger.id())
+                    .is_sorted_by_key(|access| access.history.id())
             );
             assert!(accesses.repeat() && accesses.sorted().len() == order.len());
         }

@@ -3,50 +3,50 @@
 use super::{
     Ticket,
     extent::Extent,
-    grid::Grid,
-    line::{Line, Segment},
+    linear_layout::{LinearLayout, Segment},
+    pitched_layout::PitchedLayout,
 };
 
-/// How many segments a ledger may have before it gives up precision for space: enough for the rows
+/// How many segments an access history may have before it gives up precision for space: enough for the rows
 /// of two rectangles of different pitches in one image.
 pub(super) const SEGMENTS_MAX: usize = 16 << 10;
 /// How many segments may be turned into a table when the first rectangle is used.
-const GRID_SEGMENTS_MAX: usize = 64;
+const PITCHED_SEGMENTS_MAX: usize = 64;
 
 /// The segments of an allocation, one way or the other.
-pub(super) enum Layout {
+pub(super) enum HistoryLayout {
     /// In a row. So it is while whole arrays and ranges are used.
-    Line(Line),
+    Linear(LinearLayout),
     /// In a table, once rectangles are.
-    Grid(Box<Grid>),
+    Pitched(Box<PitchedLayout>),
 }
 
-impl Layout {
+impl HistoryLayout {
     /// Bytes 0 to `bytes`, without a history.
     pub(super) fn new(bytes: u64) -> Self {
-        Self::Line(Line::new(bytes))
+        Self::Linear(LinearLayout::new(bytes))
     }
 
     /// Calls `look_at` for the segments that share a byte with `extent`.
     pub(super) fn for_each_touched(&mut self, extent: &Extent, look_at: impl FnMut(&Segment)) {
         self.prepare(extent);
         match (&*self, extent.as_range()) {
-            (Self::Line(line), Some(range)) => line.touched(range).iter().for_each(look_at),
-            (Self::Line(line), None) => {
-                let between = line.touched(&extent.hull()).iter();
+            (Self::Linear(linear), Some(range)) => linear.touched(range).iter().for_each(look_at),
+            (Self::Linear(linear), None) => {
+                let between = linear.touched(&extent.hull()).iter();
                 between
                     .filter(|segment| extent.touches(&segment.range()))
                     .for_each(look_at);
             }
-            (Self::Grid(grid), _) => grid.each_touched(extent, look_at),
+            (Self::Pitched(pitched), _) => pitched.each_touched(extent, look_at),
         }
     }
 
     /// Calls `look_at` for all segments.
     pub(super) fn for_each(&self, look_at: impl FnMut(&Segment)) {
         match self {
-            Self::Line(line) => line.segments().iter().for_each(look_at),
-            Self::Grid(grid) => grid.segments().for_each(look_at),
+            Self::Linear(linear) => linear.segments().iter().for_each(look_at),
+            Self::Pitched(pitched) => pitched.segments().for_each(look_at),
         }
     }
 
@@ -54,11 +54,11 @@ impl Layout {
     #[inline]
     pub(super) fn segment(&self) -> Option<&Segment> {
         match self {
-            Self::Line(line) => match line.segments() {
+            Self::Linear(linear) => match linear.segments() {
                 [only] => Some(only),
                 _ => None,
             },
-            Self::Grid(_) => None,
+            Self::Pitched(_) => None,
         }
     }
 
@@ -67,7 +67,7 @@ impl Layout {
     #[inline]
     pub(super) fn only(&mut self, extent: &Extent) -> Option<&mut Segment> {
         match (&mut *self, extent.as_range()) {
-            (Self::Line(line), Some(range)) => line.only(range),
+            (Self::Linear(linear), Some(range)) => linear.only(range),
             _ => None,
         }
     }
@@ -79,12 +79,12 @@ impl Layout {
         }
         self.prepare(extent);
         match (&mut *self, extent.as_range()) {
-            (Self::Line(line), Some(range)) => line.update(range, change),
-            (Self::Line(line), None) => line.update_rows(extent, change),
-            (Self::Grid(grid), _) => {
-                grid.update(extent, change);
-                if grid.as_one().is_some() {
-                    *self = Self::Line(grid.to_line(1));
+            (Self::Linear(linear), Some(range)) => linear.update(range, change),
+            (Self::Linear(linear), None) => linear.update_rows(extent, change),
+            (Self::Pitched(pitched), _) => {
+                pitched.update(extent, change);
+                if pitched.as_segment().is_some() {
+                    *self = Self::Linear(pitched.to_linear(1));
                 }
             }
         }
@@ -96,16 +96,16 @@ impl Layout {
         if extent.as_range().is_some() {
             return;
         }
-        if let Self::Grid(grid) = self {
-            if grid.pitch() == extent.pitch() {
+        if let Self::Pitched(pitched) = self {
+            if pitched.pitch() == extent.pitch() {
                 return;
             }
-            *self = Self::Line(grid.to_line(SEGMENTS_MAX));
+            *self = Self::Linear(pitched.to_linear(SEGMENTS_MAX));
         }
-        if let Self::Line(line) = self
-            && line.segments().len() <= GRID_SEGMENTS_MAX
+        if let Self::Linear(linear) = self
+            && linear.segments().len() <= PITCHED_SEGMENTS_MAX
         {
-            *self = Self::Grid(Box::new(Grid::of(line, extent.pitch())));
+            *self = Self::Pitched(Box::new(PitchedLayout::of(linear, extent.pitch())));
         }
     }
 
@@ -122,25 +122,25 @@ impl Layout {
     #[cold]
     fn compact_now(&mut self, is_done: &dyn Fn(Ticket) -> bool) {
         match self {
-            Self::Line(line) => line.forget_done(is_done),
-            Self::Grid(grid) => grid.forget_done(is_done),
+            Self::Linear(linear) => linear.forget_done(is_done),
+            Self::Pitched(pitched) => pitched.forget_done(is_done),
         }
         if self.len() <= SEGMENTS_MAX / 2 {
             return;
         }
-        let mut line = match self {
-            Self::Line(line) => std::mem::replace(line, Line::new(0)),
-            Self::Grid(grid) => grid.to_line(SEGMENTS_MAX),
+        let mut linear = match self {
+            Self::Linear(linear) => std::mem::replace(linear, LinearLayout::new(0)),
+            Self::Pitched(pitched) => pitched.to_linear(SEGMENTS_MAX),
         };
-        line.coarsen(SEGMENTS_MAX / 2);
-        *self = Self::Line(line);
+        linear.coarsen(SEGMENTS_MAX / 2);
+        *self = Self::Linear(linear);
     }
 
     /// How many segments there are.
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Line(line) => line.segments().len(),
-            Self::Grid(grid) => grid.len(),
+            Self::Linear(linear) => linear.segments().len(),
+            Self::Pitched(pitched) => pitched.len(),
         }
     }
 }

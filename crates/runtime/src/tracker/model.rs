@@ -104,11 +104,11 @@ enum Entry {
 /// it.
 struct Machine {
     ids: [StreamId; STREAMS],
-    clocks: Vec<Clock>,
-    points: Vec<Points<Recorded>>,
+    clocks: Vec<VectorClock>,
+    points: Vec<SyncPoints<Recorded>>,
     done: Vec<Sequence>,
     queues: Vec<Vec<Entry>>,
-    ledgers: Vec<Ledger>,
+    histories: Vec<AccessHistory>,
     /// Ticket numbers of each step's operation.
     sequences: Vec<Sequence>,
     waits: usize,
@@ -117,14 +117,17 @@ struct Machine {
 
 impl Machine {
     fn new() -> Self {
-        let ids = std::array::from_fn(|at| StreamId::at(at as u32).expect("there is such a place"));
+        let ids =
+            std::array::from_fn(|at| StreamId::at(at as u32).expect("there is such an index"));
         Self {
             ids,
-            clocks: vec![Clock::default(); STREAMS],
-            points: ids.iter().map(|&id| Points::new(id)).collect(),
+            clocks: vec![VectorClock::default(); STREAMS],
+            points: ids.iter().map(|&id| SyncPoints::new(id)).collect(),
             done: vec![Sequence::START; STREAMS],
             queues: vec![Vec::new(); STREAMS],
-            ledgers: (0..ALLOCATIONS).map(|_| Ledger::new(BYTES)).collect(),
+            histories: (0..ALLOCATIONS)
+                .map(|_| AccessHistory::new(BYTES))
+                .collect(),
             sequences: Vec::new(),
             waits: 0,
             records: 0,
@@ -164,12 +167,12 @@ impl Machine {
                 .position(|&id| id == ticket.stream)
                 .is_some_and(|at| done[at] >= ticket.sequence)
         };
-        let ledgers = std::mem::take(&mut self.ledgers);
+        let histories = std::mem::take(&mut self.histories);
         let mut accesses: Accesses<'_> = step
             .operands
             .iter()
             .map(|operand| Access {
-                ledger: &ledgers[operand.allocation],
+                history: &histories[operand.allocation],
                 extent: operand.extent.clone(),
                 kind: if operand.writes {
                     AccessKind::Write
@@ -188,7 +191,7 @@ impl Machine {
             &mut plan,
         );
         let wanted = plan.dependencies.clone();
-        let mut points: SmallVec<[Arc<Point<Recorded>>; 4]> = SmallVec::new();
+        let mut points: SmallVec<[Arc<SyncPoint<Recorded>>; 4]> = SmallVec::new();
         for ticket in wanted {
             if is_done(ticket) {
                 continue;
@@ -199,7 +202,7 @@ impl Machine {
                 None => {
                     let (tail, clock) = self.points[other].tail();
                     let event = self.record(other);
-                    let late = Point::new(Ticket::new(ticket.stream, tail), &clock, event);
+                    let late = SyncPoint::new(Ticket::new(ticket.stream, tail), &clock, event);
                     self.points[other].record_late(Arc::new(late), drop)
                 }
             };
@@ -220,8 +223,8 @@ impl Machine {
             self.queues[stream].push(Entry::Work(number));
             let own = Ticket::new(self.ids[stream], sequence);
             let point = plan
-                .awaited
-                .then(|| Arc::new(Point::new(own, &clock, self.record(stream))));
+                .records_event
+                .then(|| Arc::new(SyncPoint::new(own, &clock, self.record(stream))));
             self.points[stream].submit(sequence, Some(&clock), point);
             self.clocks[stream] = clock;
         } else {
@@ -229,7 +232,7 @@ impl Machine {
             self.points[stream].fail(sequence, plan.dependencies, &is_done);
         }
         drop(accesses);
-        self.ledgers = ledgers;
+        self.histories = histories;
         enqueued
     }
 
@@ -329,7 +332,7 @@ proptest! {
         check(&steps)?;
     }
 
-    /// With a point behind every operation, nothing is waited for but conflicts and what these
+    /// With a sync point behind every operation, nothing is waited for but conflicts and what these
     /// imply, and no wait is made that the others imply.
     #[test]
     fn nothing_else_is_waited_for(steps in prop::collection::vec(step(false), 1..30)) {

@@ -1,9 +1,11 @@
-//! Planning: which earlier operations must this one wait for? Pure bookkeeping, under the ledgers'
+//! Planning: which earlier operations must this one wait for? Pure bookkeeping, under the access histories'
 //! locks alone.
 
 use smallvec::SmallVec;
 
-use super::{Access, AccessKind, Accesses, Clock, Ledger, Ticket, ledger::LedgerState};
+use super::{
+    Access, AccessHistory, AccessKind, Accesses, Ticket, VectorClock, access_history::HistoryState,
+};
 
 /// The tickets to wait for: at most one per stream, the highest.
 pub(crate) type Dependencies = SmallVec<[Ticket; 4]>;
@@ -15,15 +17,15 @@ pub(crate) struct Plan {
     /// What the operation must be ordered after and, as far as its stream's clock tells, is not
     /// yet.
     pub(crate) dependencies: Dependencies,
-    /// Whether an operand is shared between streams, so that others will want a point right behind
+    /// Whether an operand is shared between streams, so that others will want a sync point right behind
     /// this operation.
-    pub(crate) awaited: bool,
+    pub(crate) records_event: bool,
 }
 
 /// Plans the operation `ticket` and publishes it: from here on others wait for it. What is found is
 /// added to `plan`.
 ///
-/// All ledgers are locked in the order of their numbers, and unlocked together before this returns.
+/// All access histories are locked in the order of their numbers, and unlocked together before this returns.
 /// `clock` is that of the operation's stream. Conflicts with the stream's own tickets need no wait
 /// (rule 16), nor do those that the clock has. Several accesses to the same bytes count as the
 /// strongest of them: a write's conflicts include a read's, and the operation's own entries are its
@@ -31,14 +33,15 @@ pub(crate) struct Plan {
 #[inline]
 pub(crate) fn plan_and_publish(
     ticket: Ticket,
-    clock: &Clock,
+    clock: &VectorClock,
     accesses: &mut Accesses<'_>,
     is_done: &dyn Fn(Ticket) -> bool,
     plan: &mut Plan,
 ) {
-    with_ledgers_locked(accesses.sorted(), None, &mut |state, access| {
-        let alone = access.ordered && state.access_alone(&access.extent, access.kind, ticket);
-        if !alone {
+    with_histories_locked(accesses.sorted(), None, &mut |state, access| {
+        let sole_stream =
+            access.ordered && state.access_exclusive(&access.extent, access.kind, ticket);
+        if !sole_stream {
             plan_access(ticket, clock, state, access, is_done, plan);
         }
     });
@@ -48,8 +51,8 @@ pub(crate) fn plan_and_publish(
 #[inline(never)]
 fn plan_access(
     ticket: Ticket,
-    clock: &Clock,
-    state: &mut LedgerState,
+    clock: &VectorClock,
+    state: &mut HistoryState,
     access: &Access<'_>,
     is_done: &dyn Fn(Ticket) -> bool,
     plan: &mut Plan,
@@ -65,7 +68,7 @@ fn plan_access(
     } else {
         state.enter_unordered(&access.extent, access.kind, ticket);
     }
-    plan.awaited |= state.note(ticket.stream, waits);
+    plan.records_event |= state.record_access(ticket.stream, waits);
     state.compact(is_done);
 }
 
@@ -75,7 +78,7 @@ fn plan_access(
 /// entered again beside it, so that whoever comes later waits for them directly. The failed ticket
 /// itself stays: a call may fail after part of its work is enqueued.
 pub(crate) fn restore_displaced(accesses: &mut Accesses<'_>, displaced: &[Ticket]) {
-    with_ledgers_locked(accesses.sorted(), None, &mut |state, access| {
+    with_histories_locked(accesses.sorted(), None, &mut |state, access| {
         for &ticket in displaced {
             state.enter_unordered(&access.extent, AccessKind::Write, ticket);
         }
@@ -93,17 +96,17 @@ fn depend_on(dependencies: &mut Dependencies, ticket: Ticket) {
     }
 }
 
-/// How many ledgers [`with_ledgers_locked`] locks itself: more than most operations have.
+/// How many access histories [`with_histories_locked`] locks itself: more than most operations have.
 const LOCKED_AT_ONCE: usize = 4;
 
-/// Calls `each` for every access, its ledger locked. The first is locked until the last has been
-/// seen to: whoever meets two operations in several ledgers meets them in the same order in each.
-/// `locked` is the ledger that was locked last.
+/// Calls `each` for every access, its access history locked. The first is locked until the last has been
+/// seen to: whoever meets two operations in several access histories meets them in the same order in each.
+/// `locked` is the access history that was locked last.
 #[inline(always)]
-fn with_ledgers_locked<'a>(
+fn with_histories_locked<'a>(
     accesses: &[Access<'a>],
-    locked: Option<(&'a Ledger, &mut LedgerState)>,
-    each: &mut impl FnMut(&mut LedgerState, &Access<'_>),
+    locked: Option<(&'a AccessHistory, &mut HistoryState)>,
+    each: &mut impl FnMut(&mut HistoryState, &Access<'_>),
 ) {
     let mut guards = [const { None }; LOCKED_AT_ONCE];
     let mut locked = locked;
@@ -111,11 +114,11 @@ fn with_ledgers_locked<'a>(
     for (access, guard) in now.iter().zip(&mut guards) {
         let state = match locked {
             // The same array twice.
-            Some((same, state)) if std::ptr::eq(same, access.ledger) => state,
-            _ => guard.insert(access.ledger.lock()),
+            Some((same, state)) if std::ptr::eq(same, access.history) => state,
+            _ => guard.insert(access.history.lock()),
         };
         each(state, access);
-        locked = Some((access.ledger, state));
+        locked = Some((access.history, state));
     }
     if !later.is_empty() {
         with_more_locked(later, locked, each);
@@ -130,10 +133,10 @@ fn with_ledgers_locked<'a>(
 #[inline(never)]
 fn with_more_locked<'a>(
     accesses: &[Access<'a>],
-    locked: Option<(&'a Ledger, &mut LedgerState)>,
-    each: &mut impl FnMut(&mut LedgerState, &Access<'_>),
+    locked: Option<(&'a AccessHistory, &mut HistoryState)>,
+    each: &mut impl FnMut(&mut HistoryState, &Access<'_>),
 ) {
-    with_ledgers_locked(accesses, locked, each);
+    with_histories_locked(accesses, locked, each);
 }
 
 #[cfg(test)]
@@ -145,11 +148,11 @@ mod tests {
         Ticket::of(stream, sequence)
     }
 
-    fn whole(ledger: &Ledger, kind: AccessKind) -> Access<'_> {
-        Access::new(ledger, 0..ledger.bytes(), kind)
+    fn whole(history: &AccessHistory, kind: AccessKind) -> Access<'_> {
+        Access::new(history, 0..history.bytes(), kind)
     }
 
-    fn plan<'a>(ticket: Ticket, clock: &Clock, accesses: impl Into<Accesses<'a>>) -> Plan {
+    fn plan<'a>(ticket: Ticket, clock: &VectorClock, accesses: impl Into<Accesses<'a>>) -> Plan {
         let mut plan = Plan::default();
         plan_and_publish(ticket, clock, &mut accesses.into(), &|_| false, &mut plan);
         plan
@@ -157,25 +160,25 @@ mod tests {
 
     #[test]
     fn one_stream_never_depends_on_itself_and_is_not_shared() {
-        let (a, b) = (Ledger::new(8), Ledger::new(8));
+        let (a, b) = (AccessHistory::new(8), AccessHistory::new(8));
         for sequence in 1..10 {
             let plan = plan(
                 ticket(1, sequence),
-                &Clock::default(),
+                &VectorClock::default(),
                 [whole(&b, Write), whole(&a, Read)],
             );
-            assert!(plan.dependencies.is_empty() && !plan.awaited);
+            assert!(plan.dependencies.is_empty() && !plan.records_event);
         }
     }
 
     #[test]
     fn a_second_stream_depends_on_the_writer_once_and_shares() {
-        let (a, b) = (Ledger::new(8), Ledger::new(8));
-        let _ = plan(ticket(1, 1), &Clock::default(), [whole(&a, Write)]);
-        let _ = plan(ticket(1, 2), &Clock::default(), [whole(&b, Write)]);
+        let (a, b) = (AccessHistory::new(8), AccessHistory::new(8));
+        let _ = plan(ticket(1, 1), &VectorClock::default(), [whole(&a, Write)]);
+        let _ = plan(ticket(1, 2), &VectorClock::default(), [whole(&b, Write)]);
         let found = plan(
             ticket(2, 1),
-            &Clock::default(),
+            &VectorClock::default(),
             [whole(&a, Read), whole(&b, Read)],
         );
         assert_eq!(
@@ -183,8 +186,8 @@ mod tests {
             [ticket(1, 2)],
             "the highest ticket implies the other"
         );
-        assert!(found.awaited);
-        let mut clock = Clock::default();
+        assert!(found.records_event);
+        let mut clock = VectorClock::default();
         clock.advance(ticket(1, 2));
         assert!(
             plan(ticket(2, 2), &clock, [whole(&a, Read)])
@@ -195,17 +198,17 @@ mod tests {
 
     #[test]
     fn the_same_array_twice_is_the_strongest_of_its_accesses() {
-        let a = Ledger::new(8);
-        let _ = plan(ticket(1, 1), &Clock::default(), [whole(&a, Read)]);
+        let a = AccessHistory::new(8);
+        let _ = plan(ticket(1, 1), &VectorClock::default(), [whole(&a, Read)]);
         let found = plan(
             ticket(2, 1),
-            &Clock::default(),
+            &VectorClock::default(),
             [whole(&a, Read), whole(&a, Write)],
         );
         assert_eq!(found.dependencies.as_slice(), [ticket(1, 1)]);
         let found = plan(
             ticket(3, 1),
-            &Clock::default(),
+            &VectorClock::default(),
             [whole(&a, Read), whole(&a, Read)],
         );
         assert_eq!(found.dependencies.as_slice(), [ticket(2, 1)]);
@@ -213,30 +216,30 @@ mod tests {
 
     #[test]
     fn an_unordered_access_waits_for_nothing_and_is_seen_by_all() {
-        let a = Ledger::new(8);
-        let _ = plan(ticket(1, 1), &Clock::default(), [whole(&a, Write)]);
+        let a = AccessHistory::new(8);
+        let _ = plan(ticket(1, 1), &VectorClock::default(), [whole(&a, Write)]);
         let unordered = Access {
             ordered: false,
             ..whole(&a, Write)
         };
         assert!(
-            plan(ticket(2, 1), &Clock::default(), [unordered])
+            plan(ticket(2, 1), &VectorClock::default(), [unordered])
                 .dependencies
                 .is_empty()
         );
-        let mut found = plan(ticket(3, 1), &Clock::default(), [whole(&a, Read)]).dependencies;
+        let mut found = plan(ticket(3, 1), &VectorClock::default(), [whole(&a, Read)]).dependencies;
         found.sort();
         assert_eq!(found.as_slice(), [ticket(1, 1), ticket(2, 1)]);
     }
 
     #[test]
     fn a_failed_operation_hides_nothing() {
-        let a = Ledger::new(8);
-        let _ = plan(ticket(1, 1), &Clock::default(), [whole(&a, Write)]);
+        let a = AccessHistory::new(8);
+        let _ = plan(ticket(1, 1), &VectorClock::default(), [whole(&a, Write)]);
         let mut accesses = Accesses::from([whole(&a, Write)]);
-        let failed = plan(ticket(2, 1), &Clock::default(), accesses.clone());
+        let failed = plan(ticket(2, 1), &VectorClock::default(), accesses.clone());
         restore_displaced(&mut accesses, &failed.dependencies);
-        let mut found = plan(ticket(3, 1), &Clock::default(), [whole(&a, Read)]).dependencies;
+        let mut found = plan(ticket(3, 1), &VectorClock::default(), [whole(&a, Read)]).dependencies;
         found.sort();
         assert_eq!(found.as_slice(), [ticket(1, 1), ticket(2, 1)]);
     }

@@ -10,31 +10,31 @@ use std::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StreamId(NonZeroU64);
 
-/// How many bits of a stream's number are its place.
-const PLACE_BITS: u32 = 24;
+/// How many bits of a stream's number are its index.
+const INDEX_BITS: u32 = 24;
 
 impl StreamId {
     /// How many places there are.
-    pub(crate) const PLACES: u32 = 1 << PLACE_BITS;
+    pub(crate) const INDICES: u32 = 1 << INDEX_BITS;
 
-    /// A number not given before, of a stream at this place; none if there is no such place. At one
+    /// A number not given before, of a stream at this index; none if there is no such index. At one
     /// stream a microsecond there are enough for twelve days, and a driver takes longer for one.
-    pub(crate) fn at(place: u32) -> Option<Self> {
+    pub(crate) fn at(index: u32) -> Option<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let number = (place < Self::PLACES).then(|| NEXT.fetch_add(1, Ordering::Relaxed))?;
-        Some(Self::from_parts(number, place))
+        let number = (index < Self::INDICES).then(|| NEXT.fetch_add(1, Ordering::Relaxed))?;
+        Some(Self::from_parts(number, index))
     }
 
-    /// The number without the place.
+    /// The number without the index.
     #[cfg(test)]
     pub(crate) fn number(self) -> u64 {
-        self.0.get() >> PLACE_BITS
+        self.0.get() >> INDEX_BITS
     }
 
-    /// Where its device keeps the stream: no other stream of the device has that place.
+    /// Where its device keeps the stream: no other stream of the device has that index.
     #[inline]
-    pub(crate) fn place(self) -> u32 {
-        (self.0.get() % u64::from(Self::PLACES)) as u32
+    pub(crate) fn index(self) -> u32 {
+        (self.0.get() % u64::from(Self::INDICES)) as u32
     }
 
     #[cfg(test)]
@@ -42,8 +42,8 @@ impl StreamId {
         Self::from_parts(number, 0)
     }
 
-    fn from_parts(number: u64, place: u32) -> Self {
-        let both = number << PLACE_BITS | u64::from(place);
+    fn from_parts(number: u64, index: u32) -> Self {
+        let both = number << INDEX_BITS | u64::from(index);
         Self(NonZeroU64::new(both).expect("streams are counted from 1"))
     }
 }
@@ -114,9 +114,9 @@ mod tests {
     fn a_stream_has_its_number_to_itself() {
         assert_eq!(StreamId::of(7).number(), 7);
         let [first, second] =
-            [5, 3].map(|place| StreamId::at(place).expect("there is such a place"));
+            [5, 3].map(|index| StreamId::at(index).expect("there is such an index"));
         assert!(first.number() < second.number());
-        assert_eq!([first, second].map(StreamId::place), [5, 3]);
-        assert_eq!(StreamId::at(StreamId::PLACES), None);
+        assert_eq!([first, second].map(StreamId::index), [5, 3]);
+        assert_eq!(StreamId::at(StreamId::INDICES), None);
     }
 }

@@ -1,9 +1,9 @@
 //! Polling: how the host learns that an operation is done.
 //!
-//! Nothing is recorded for that. A ticket with a point behind it is asked about by that point's
+//! Nothing is recorded for that. A ticket with a sync point behind it is asked about by that sync point's
 //! event; one without is asked about by its stream, which answers «done» at the latest when the
 //! stream is idle. Whoever wants the answer for the stream's last ticket marks it *awaited*; a
-//! later submission then records a point first, so that the wait never becomes one for later work.
+//! later submission then records a sync point first, so that the wait never becomes one for later work.
 //!
 //! The reactor ([`register`]) polls on behalf of futures.
 
@@ -30,7 +30,7 @@ pub(crate) use reactor::{Action, Registration, register};
 use super::{DeviceState, PooledEvent, StreamState};
 use crate::{
     Result,
-    tracker::{Clock, Sequence},
+    tracker::{Sequence, VectorClock},
 };
 
 /// How long a wait spins before it sleeps: about what a launch and a copy of a few bytes take.
@@ -43,7 +43,7 @@ const SLEEP_NS_MAX: u64 = 20_000_000;
 
 /// How long to sleep before the next question after waiting for `waited_ns`; `None` means to ask
 /// again at once.
-pub(crate) fn patience(waited_ns: u64) -> Option<Duration> {
+pub(crate) fn poll_backoff(waited_ns: u64) -> Option<Duration> {
     (waited_ns >= SPIN_NS)
         .then(|| Duration::from_nanos((waited_ns / 100).clamp(SLEEP_NS_MIN, SLEEP_NS_MAX)))
 }
@@ -79,13 +79,13 @@ pub(crate) fn poll_own_ticket(
         .covering(sequence)
         .map(Arc::clone);
     match point {
-        Some(point) => query_point(device, stream, &point),
+        Some(point) => query_sync_point(device, stream, &point),
         None => query_stream(device, stream).map(|idle| idle || stream.is_done(sequence)),
     }
 }
 
-/// Whether the point's event is complete; if so, everything before it is noted as done.
-pub(crate) fn query_point(
+/// Whether the sync point's event is complete; if so, everything before it is noted as done.
+pub(crate) fn query_sync_point(
     device: &DeviceState,
     stream: &StreamState,
     point: &PooledEvent,
@@ -127,7 +127,7 @@ pub(crate) fn query_stream(device: &DeviceState, stream: &StreamState) -> Result
 }
 
 /// Notes that everything in the clock is done.
-pub(crate) fn note_done(device: &DeviceState, clock: &Clock) {
+pub(crate) fn note_done(device: &DeviceState, clock: &VectorClock) {
     for ticket in clock.tickets() {
         if let Some(stream) = device.stream(ticket.stream) {
             stream.mark_done(ticket.sequence);
@@ -138,7 +138,7 @@ pub(crate) fn note_done(device: &DeviceState, clock: &Clock) {
 /// Keeps a value of this library's own until the stream's ticket `sequence`, which is submitted, is
 /// done or the device is lost. The device stays open as long. The value is dropped on the reactor's
 /// thread: its drop runs no user code.
-pub(crate) fn keep_until_done(
+pub(crate) fn retain_until_complete(
     device: &Arc<DeviceState>,
     stream: &Arc<StreamState>,
     sequence: Sequence,
@@ -162,9 +162,9 @@ mod tests {
 
     #[test]
     fn who_has_waited_for_long_sleeps_for_a_hundredth_of_it() {
-        assert_eq!(patience(0), None);
-        assert_eq!(patience(SPIN_NS - 1), None);
-        let sleeps = [SPIN_NS, 10_000_000, 3_600_000_000_000].map(patience);
+        assert_eq!(poll_backoff(0), None);
+        assert_eq!(poll_backoff(SPIN_NS - 1), None);
+        let sleeps = [SPIN_NS, 10_000_000, 3_600_000_000_000].map(poll_backoff);
         let expected =
             [SLEEP_NS_MIN, 100_000, SLEEP_NS_MAX].map(|ns| Some(Duration::from_nanos(ns)));
         assert_eq!(sleeps, expected);

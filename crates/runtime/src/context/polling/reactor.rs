@@ -26,7 +26,7 @@ use std::{
 use millstream_driver::PerProcess;
 use parking_lot::Mutex;
 
-use super::{DeviceState, SLEEP_NS_MIN, StreamState, local, patience, poll_ticket};
+use super::{DeviceState, SLEEP_NS_MIN, StreamState, local, poll_backoff, poll_ticket};
 use crate::{
     Error,
     disposal::{dispose, log},
@@ -89,7 +89,7 @@ impl Registration {
             return Polled::Settled;
         }
         let ask = || poll_ticket(&self.device, &self.stream, self.sequence);
-        let is_over = match catch_unwind(AssertUnwindSafe(ask)) {
+        let is_done = match catch_unwind(AssertUnwindSafe(ask)) {
             Ok(Ok(is_done)) => is_done,
             Ok(Err(Error::DeviceLost { .. })) => true,
             Ok(Err(_)) => matches!(self.action, Action::Wake(_)),
@@ -98,7 +98,7 @@ impl Registration {
                 matches!(self.action, Action::Wake(_))
             }
         };
-        if !is_over {
+        if !is_done {
             return Polled::Pending;
         }
         match &mut self.action {
@@ -129,7 +129,7 @@ pub(super) fn shortest_sleep(entries: &mut [PollEntry]) -> Option<(Duration, &Po
     for entry in entries {
         let now_ns = entry.registration.device.driver.now_ns();
         let since_ns = *entry.since_ns.get_or_insert(now_ns);
-        let sleep = patience(now_ns.saturating_sub(since_ns))?;
+        let sleep = poll_backoff(now_ns.saturating_sub(since_ns))?;
         if shortest.is_none_or(|(known, _)| sleep < known) {
             shortest = Some((sleep, entry));
         }
@@ -155,7 +155,7 @@ enum Standby {
 #[derive(Default)]
 struct State {
     /// Registrations that the leader has not seen yet.
-    arrived: Vec<Registration>,
+    incoming: Vec<Registration>,
     /// Those that it polls, while it does not.
     entries: Vec<PollEntry>,
     /// Wakers to be called.
@@ -174,7 +174,7 @@ struct State {
 struct Reactor {
     state: Mutex<State>,
     /// Signalled when a registration arrives.
-    arrival: IdleCondvar,
+    registered: IdleCondvar,
     /// Signalled when the standby is to watch.
     watch: IdleCondvar,
 }
@@ -206,9 +206,9 @@ pub(crate) fn register(registration: Registration) -> Result<(), Registration> {
         state.leader = Some(serial);
         reactor.ensure_standby(&mut state);
     }
-    state.arrived.push(registration);
+    state.incoming.push(registration);
     drop(state);
-    reactor.arrival.notify_one();
+    reactor.registered.notify_one();
     Ok(())
 }
 
@@ -269,19 +269,19 @@ impl Reactor {
                 }
                 continue;
             }
-            if state.entries.is_empty() && state.arrived.is_empty() {
-                self.arrival.wait(&mut state);
+            if state.entries.is_empty() && state.incoming.is_empty() {
+                self.registered.wait(&mut state);
                 continue;
             }
             let entries = mem::take(&mut state.entries);
-            let arrived = mem::take(&mut state.arrived);
+            let incoming = mem::take(&mut state.incoming);
             drop(state);
-            self.poll(entries, arrived);
+            self.poll(entries, incoming);
         }
     }
 
     /// Polls every entry once, and sleeps for a while if none was complete.
-    fn poll(&self, entries: Vec<PollEntry>, arrived: Vec<Registration>) {
+    fn poll(&self, entries: Vec<PollEntry>, incoming: Vec<Registration>) {
         let mut polling = Polling {
             reactor: self,
             entries,
@@ -289,7 +289,7 @@ impl Reactor {
         };
         polling
             .entries
-            .extend(arrived.into_iter().map(PollEntry::new));
+            .extend(incoming.into_iter().map(PollEntry::new));
         let Polling { entries, due, .. } = &mut polling;
         entries.retain_mut(|entry| match entry.registration.poll() {
             Polled::Pending => true,
@@ -310,8 +310,8 @@ impl Reactor {
             driver.pause(sleep);
         } else {
             let mut state = self.state.lock();
-            if state.arrived.is_empty() {
-                self.arrival.wait_for(&mut state, sleep);
+            if state.incoming.is_empty() {
+                self.registered.wait_for(&mut state, sleep);
             }
         }
     }

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 /// The queue that a command goes to.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct Queue<'a> {
+pub struct DriverStream<'a> {
     /// The device's driver.
     pub driver: &'a dyn Driver,
     /// The device's context. It need not be current on this thread.
@@ -34,7 +34,7 @@ pub(crate) trait Command {
     ///
     /// The queue's context and stream are alive. What the command names is live and as large as it
     /// says until the command has run, and whatever else touches it is ordered with the command.
-    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<Self::Output, DriverError>;
+    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<Self::Output, DriverError>;
 }
 
 /// Allocates from the device's pool (rules 31 and 32).
@@ -45,12 +45,14 @@ pub(crate) struct Allocate {
 impl Command for Allocate {
     type Output = DevicePtr;
 
-    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<DevicePtr, DriverError> {
+    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<DevicePtr, DriverError> {
         // SAFETY: by this function's contract.
         unsafe {
-            queue
-                .driver
-                .mem_alloc_async(queue.context, self.bytes, queue.stream)
+            driver_stream.driver.mem_alloc_async(
+                driver_stream.context,
+                self.bytes,
+                driver_stream.stream,
+            )
         }
     }
 }
@@ -63,27 +65,29 @@ pub(crate) struct Free {
 impl Command for Free {
     type Output = ();
 
-    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
         // SAFETY: by this function's contract.
         unsafe {
-            queue
-                .driver
-                .mem_free_async(queue.context, self.pointer, queue.stream)
+            driver_stream.driver.mem_free_async(
+                driver_stream.context,
+                self.pointer,
+                driver_stream.stream,
+            )
         }
     }
 }
 
 /// Copies page-locked host memory to the device (rule 7).
-pub(crate) struct ToDevice {
+pub(crate) struct CopyToDevice {
     pub(crate) target: DevicePtr,
     pub(crate) source: *const u8,
     pub(crate) bytes: usize,
 }
 
-impl Command for ToDevice {
+impl Command for CopyToDevice {
     type Output = ();
 
-    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
         let Self {
             target,
             source,
@@ -91,28 +95,28 @@ impl Command for ToDevice {
         } = self;
         // SAFETY: by this function's contract.
         unsafe {
-            queue.driver.copy_host_to_device_async(
-                queue.context,
+            driver_stream.driver.copy_host_to_device_async(
+                driver_stream.context,
                 target,
                 source,
                 bytes,
-                queue.stream,
+                driver_stream.stream,
             )
         }
     }
 }
 
 /// Copies device memory to page-locked host memory (rule 7).
-pub(crate) struct ToHost {
+pub(crate) struct CopyToHost {
     pub(crate) target: *mut u8,
     pub(crate) source: DevicePtr,
     pub(crate) bytes: usize,
 }
 
-impl Command for ToHost {
+impl Command for CopyToHost {
     type Output = ();
 
-    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
         let Self {
             target,
             source,
@@ -120,28 +124,28 @@ impl Command for ToHost {
         } = self;
         // SAFETY: by this function's contract.
         unsafe {
-            queue.driver.copy_device_to_host_async(
-                queue.context,
+            driver_stream.driver.copy_device_to_host_async(
+                driver_stream.context,
                 target,
                 source,
                 bytes,
-                queue.stream,
+                driver_stream.stream,
             )
         }
     }
 }
 
 /// Copies within the device; the ranges do not overlap.
-pub(crate) struct WithinDevice {
+pub(crate) struct CopyOnDevice {
     pub(crate) target: DevicePtr,
     pub(crate) source: DevicePtr,
     pub(crate) bytes: usize,
 }
 
-impl Command for WithinDevice {
+impl Command for CopyOnDevice {
     type Output = ();
 
-    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
         let Self {
             target,
             source,
@@ -149,25 +153,25 @@ impl Command for WithinDevice {
         } = self;
         // SAFETY: by this function's contract.
         unsafe {
-            queue.driver.copy_device_to_device_async(
-                queue.context,
+            driver_stream.driver.copy_device_to_device_async(
+                driver_stream.context,
                 target,
                 source,
                 bytes,
-                queue.stream,
+                driver_stream.stream,
             )
         }
     }
 }
 
-/// Copies host memory to the device by way of page-locked blocks, used in turn: for each piece a
-/// host function that sees to it that the piece is in its block (rule 27), and a copy from there.
+/// Copies host memory to the device by way of page-locked blocks, used in turn: for each chunk a
+/// host function that sees to it that the chunk is in its block (rule 27), and a copy from there.
 pub(crate) struct StagedUpload<F> {
     pub(crate) target: DevicePtr,
     pub(crate) blocks: SmallVec<[*const u8; 4]>,
     pub(crate) bytes: usize,
-    pub(crate) piece_bytes: usize,
-    /// Makes the function for the piece of this number. It is not called on a lost context (rule
+    pub(crate) chunk_bytes: usize,
+    /// Makes the function for the chunk of this number. It is not called on a lost context (rule
     /// 28).
     pub(crate) capture: F,
 }
@@ -175,48 +179,52 @@ pub(crate) struct StagedUpload<F> {
 impl<F: Fn(usize) -> HostFunction> Command for StagedUpload<F> {
     type Output = ();
 
-    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
-        let starts = (0..self.bytes).step_by(self.piece_bytes);
+    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
+        let starts = (0..self.bytes).step_by(self.chunk_bytes);
         for ((number, start), block) in starts.enumerate().zip(self.blocks.iter().cycle()) {
-            let bytes = self.piece_bytes.min(self.bytes - start);
+            let bytes = self.chunk_bytes.min(self.bytes - start);
             let capture = (self.capture)(number);
             // SAFETY: by this function's contract.
             unsafe {
-                queue
-                    .driver
-                    .launch_host_function(queue.context, queue.stream, capture)
+                driver_stream.driver.launch_host_function(
+                    driver_stream.context,
+                    driver_stream.stream,
+                    capture,
+                )
             }?;
-            let copy = ToDevice {
+            let copy = CopyToDevice {
                 target: self.target.offset(start as u64),
                 source: *block,
                 bytes,
             };
             // SAFETY: by this function's contract. The block is filled anew only by a function
             // behind this copy (rule 27).
-            unsafe { copy.enqueue(queue) }?;
+            unsafe { copy.enqueue(driver_stream) }?;
         }
         Ok(())
     }
 }
 
 /// A command behind an event of another device's (rule 26).
-pub(crate) struct Behind<C> {
+pub(crate) struct AfterEvent<C> {
     pub(crate) event: EventHandle,
     pub(crate) command: C,
 }
 
-impl<C: Command> Command for Behind<C> {
+impl<C: Command> Command for AfterEvent<C> {
     type Output = C::Output;
 
-    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<C::Output, DriverError> {
+    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<C::Output, DriverError> {
         // SAFETY: by this function's contract.
         unsafe {
-            queue
-                .driver
-                .stream_wait_event(queue.context, queue.stream, self.event)
+            driver_stream.driver.stream_wait_event(
+                driver_stream.context,
+                driver_stream.stream,
+                self.event,
+            )
         }?;
         // SAFETY: by this function's contract.
-        unsafe { self.command.enqueue(queue) }
+        unsafe { self.command.enqueue(driver_stream) }
     }
 }
 
@@ -230,7 +238,7 @@ pub(crate) struct Prefetch {
 impl Command for Prefetch {
     type Output = ();
 
-    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
         let Self {
             pointer,
             bytes,
@@ -238,9 +246,13 @@ impl Command for Prefetch {
         } = self;
         // SAFETY: by this function's contract.
         unsafe {
-            queue
-                .driver
-                .mem_prefetch_async(queue.context, pointer, bytes, location, queue.stream)
+            driver_stream.driver.mem_prefetch_async(
+                driver_stream.context,
+                pointer,
+                bytes,
+                location,
+                driver_stream.stream,
+            )
         }
     }
 }
@@ -255,7 +267,7 @@ pub(crate) struct Fill {
 impl Command for Fill {
     type Output = ();
 
-    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
         let Self {
             target,
             pattern,
@@ -263,9 +275,13 @@ impl Command for Fill {
         } = self;
         // SAFETY: by this function's contract.
         unsafe {
-            queue
-                .driver
-                .memset_async(queue.context, target, pattern, count, queue.stream)
+            driver_stream.driver.memset_async(
+                driver_stream.context,
+                target,
+                pattern,
+                count,
+                driver_stream.stream,
+            )
         }
     }
 }
@@ -281,18 +297,18 @@ pub(crate) struct Repeat {
 impl Command for Repeat {
     type Output = ();
 
-    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
         let mut ready = self.ready_bytes;
         while ready < self.bytes {
             let bytes = ready.min(self.bytes - ready);
-            let copy = WithinDevice {
+            let copy = CopyOnDevice {
                 target: self.target.offset(ready as u64),
                 source: self.target,
                 bytes,
             };
             // SAFETY: by this function's contract; source and target do not overlap, for `bytes` is
             // at most `ready`, and the copies of one stream run one after the other (rule 16).
-            unsafe { copy.enqueue(queue) }?;
+            unsafe { copy.enqueue(driver_stream) }?;
             ready += bytes;
         }
         Ok(())
@@ -309,14 +325,14 @@ pub(crate) struct Launch<'a> {
 impl Command for Launch<'_> {
     type Output = ();
 
-    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
         // SAFETY: by this function's contract.
         unsafe {
-            queue.driver.launch_kernel(
-                queue.context,
+            driver_stream.driver.launch_kernel(
+                driver_stream.context,
                 self.function,
                 self.dims,
-                queue.stream,
+                driver_stream.stream,
                 self.params,
             )
         }
@@ -328,10 +344,10 @@ pub(crate) struct Foreign<F> {
     pub(crate) call: F,
 }
 
-impl<F: FnOnce(Queue<'_>) -> Result<(), DriverError>> Command for Foreign<F> {
+impl<F: FnOnce(DriverStream<'_>) -> Result<(), DriverError>> Command for Foreign<F> {
     type Output = ();
 
-    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
-        (self.call)(queue)
+    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
+        (self.call)(driver_stream)
     }
 }

@@ -139,7 +139,7 @@ struct Both<C>(C, C, Outcome);
 impl<C: Command<Output = ()>> Command for Both<C> {
     type Output = ();
 
-    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
         match self.2 {
             Outcome::Runs => {}
             Outcome::Fails => return Err(DriverError::new("enqueue", ResultCode::INVALID_VALUE)),
@@ -147,9 +147,9 @@ impl<C: Command<Output = ()>> Command for Both<C> {
             Outcome::Panics => resume_unwind(Box::new("as the test wants")),
         }
         // SAFETY: by this function's contract.
-        unsafe { self.0.enqueue(queue) }?;
+        unsafe { self.0.enqueue(driver_stream) }?;
         // SAFETY: by this function's contract.
-        unsafe { self.1.enqueue(queue) }
+        unsafe { self.1.enqueue(driver_stream) }
     }
 }
 
@@ -173,7 +173,7 @@ impl Arrays {
     fn copy_to(&self, others: &Self, stream: &Stream) -> bool {
         let [a, b] = [0, 1].map(|at| self.0[at].view().span);
         let [c, d] = [0, 1].map(|at| others.0[at].view().span);
-        let copy = |source: &Span<'_>, target: &Span<'_>| WithinDevice {
+        let copy = |source: &Span<'_>, target: &Span<'_>| CopyOnDevice {
             target: target.pointer(),
             source: source.pointer(),
             bytes: source.bytes.len(),
@@ -211,7 +211,7 @@ fn operation(accesses: Accesses<'_>) -> Operation<'_> {
         location: Location::caller(),
         bytes: 0,
         accesses,
-        awaited: None,
+        host_waiter: None,
     }
 }
 
@@ -399,23 +399,24 @@ fn every_schedule_of_one_ticket_and_one_who_waits_for_it() {
             let mut operation = operation(Accesses::default());
             thread::scope(|scope| {
                 scope.spawn(move || {
-                    let mut lane = ours.lane.lock();
-                    let mut publication = Publication {
+                    let mut submit_queue = ours.submit_queue.lock();
+                    let mut guard = SubmitGuard {
                         device,
                         stream: ours,
-                        lane: &mut lane,
+                        submit_queue: &mut submit_queue,
                         operation: &mut operation,
                         ticket,
                         plan: Plan::default(),
                         settled: false,
                     };
                     if submits {
-                        publication.settle();
+                        guard.settle();
                     }
                 });
                 scope.spawn(move || {
                     let mut waits = Waits::new();
-                    let found = find_points(device, theirs, &mut smallvec![ticket], &mut waits);
+                    let found =
+                        find_sync_points(device, theirs, &mut smallvec![ticket], &mut waits);
                     found.expect("a point");
                     assert_eq!(waits.len(), 1);
                 });

@@ -1,38 +1,41 @@
 //! Submission: the only module that enqueues work.
 //!
-//! One operation goes through these steps: take the stream's lane, reserve a ticket, plan and
-//! publish, find a point for each dependency, make the waits that no other implies, make the
-//! operation's own driver calls, record a point behind it if others will want one, and note it as
-//! submitted. The lane is held throughout, so that tickets and queue agree; ledgers are held only
+//! One operation goes through these steps: take the stream's submit queue, reserve a ticket, plan and
+//! publish, find a sync point for each dependency, make the waits that no other implies, make the
+//! operation's own driver calls, record a sync point behind it if others will want one, and note it as
+//! submitted. The submit queue is held throughout, so that tickets and queue agree; access histories are held only
 //! while planning. See [`crate::tracker`] for why this is enough.
 
 #![allow(unsafe_code, reason = "hands commands to the driver")]
 
 mod commands;
+mod commands_2d;
 #[cfg(all(test, shuttle))]
 mod interleavings;
-mod points;
-mod rows;
+mod sync_points;
 
 use std::panic::Location;
 
 use millstream_ptx::Label;
 
-pub use commands::Queue;
+pub use commands::DriverStream;
 pub(crate) use commands::{
-    Allocate, Behind, Command, Fill, Foreign, Free, Launch, Prefetch, Repeat, StagedUpload,
-    ToDevice, ToHost, WithinDevice,
+    AfterEvent, Allocate, Command, CopyOnDevice, CopyToDevice, CopyToHost, Fill, Foreign, Free,
+    Launch, Prefetch, Repeat, StagedUpload,
 };
-pub(crate) use points::{
-    mark, order_behind, point_behind, record_at_tail, record_event, record_point, wait_for_mark,
+pub(crate) use commands_2d::{CopyRows, OverlappingCopy, RepeatRows};
+pub(crate) use sync_points::{
+    mark, order_after, record_at_tail, record_event, record_sync_point, sync_point_after,
+    wait_for_mark,
 };
-pub(crate) use rows::{Move, RepeatRow, Rows};
 
-use points::{Waits, ask_about_middle, enqueue_wait, find_points, record_if_awaited, record_taken};
+use sync_points::{
+    Waits, enqueue_wait, find_sync_points, query_middle, record_if_awaited, record_pooled,
+};
 
 use super::{
-    Awaited, DeviceState, Lane, StreamState,
-    recorder::{Note, Trace},
+    DeviceState, HostWaiter, StreamState, SubmitQueue,
+    recorder::{OperationRecord, Trace},
 };
 use crate::{
     Result,
@@ -53,7 +56,7 @@ pub(crate) struct Operation<'a> {
     pub(crate) bytes: u64,
     pub(crate) accesses: Accesses<'a>,
     /// Who on the host may come to wait for this very operation.
-    pub(crate) awaited: Option<Awaited>,
+    pub(crate) host_waiter: Option<HostWaiter>,
 }
 
 /// Submits an operation to a stream and returns its ticket's place there with what the driver
@@ -97,36 +100,36 @@ pub(crate) unsafe fn submit_in_place<C: Command>(
 ) -> Result<(Sequence, C::Output)> {
     device.check_alive()?;
     device.run_deferred();
-    let mut lane = stream.lane.lock();
-    let ticket = stream.ticket(lane.next);
-    lane.next = lane.next.next();
-    let mut publication = Publication {
+    let mut submit_queue = stream.submit_queue.lock();
+    let ticket = stream.ticket(submit_queue.next);
+    submit_queue.next = submit_queue.next.next();
+    let mut guard = SubmitGuard {
         device,
         stream,
-        lane: &mut lane,
+        submit_queue: &mut submit_queue,
         operation,
         ticket,
         plan: Plan::default(),
         settled: false,
     };
-    publication.publish();
+    guard.publish();
     let mut waited_for = Dependencies::new();
-    if publication.has_to_wait() {
-        publication.wait(&mut waited_for)?;
+    if guard.has_to_wait() {
+        guard.wait(&mut waited_for)?;
     }
     let trace = device.recorder.begin(device, stream);
-    let queue = device.queue(stream);
+    let driver_stream = device.driver_stream(stream);
     // What the simulated device's race checker is to call the operation.
     let name = device
         .is_simulated
-        .then(|| Label::at(publication.operation.label, publication.operation.location));
+        .then(|| Label::at(guard.operation.label, guard.operation.location));
     // SAFETY: the device keeps context and stream alive; the rest is this function's contract, and
     // the order is what the waits above have seen to.
-    let output = device.checked(unsafe { command.enqueue(queue) })?;
+    let output = device.checked(unsafe { command.enqueue(driver_stream) })?;
     drop(name);
-    publication.settle();
+    guard.settle();
     if let Some(trace) = trace {
-        publication.note(trace, &waited_for);
+        guard.note(trace, &waited_for);
     }
     Ok((ticket.sequence, output))
 }
@@ -134,8 +137,8 @@ pub(crate) unsafe fn submit_in_place<C: Command>(
 impl DeviceState {
     /// The queue of one of the device's streams.
     #[inline(always)]
-    pub(crate) fn queue(&self, stream: &StreamState) -> Queue<'_> {
-        Queue {
+    pub(crate) fn driver_stream(&self, stream: &StreamState) -> DriverStream<'_> {
+        DriverStream {
             driver: &*self.driver,
             context: self.context,
             stream: stream.handle,
@@ -145,17 +148,17 @@ impl DeviceState {
 
 /// A published ticket on its way to being submitted. Dropped before it is settled, it settles as a
 /// failure.
-struct Publication<'a, 'op> {
+struct SubmitGuard<'a, 'op> {
     device: &'a DeviceState,
     stream: &'a StreamState,
-    lane: &'a mut Lane,
+    submit_queue: &'a mut SubmitQueue,
     operation: &'a mut Operation<'op>,
     ticket: Ticket,
     plan: Plan,
     settled: bool,
 }
 
-impl Publication<'_, '_> {
+impl SubmitGuard<'_, '_> {
     /// Plans and publishes the operation.
     #[inline(always)]
     fn publish(&mut self) {
@@ -163,18 +166,18 @@ impl Publication<'_, '_> {
         let is_done = |ticket| device.is_done(ticket);
         plan_and_publish(
             self.ticket,
-            &self.lane.clock,
+            &self.submit_queue.clock,
             accesses,
             &is_done,
             &mut self.plan,
         );
     }
 
-    /// Whether something must be enqueued in front of the operation: waits, or a point for someone
+    /// Whether something must be enqueued in front of the operation: waits, or a sync point for someone
     /// on the host.
     #[inline]
     fn has_to_wait(&self) -> bool {
-        !self.plan.dependencies.is_empty() || !self.lane.awaited.is_empty()
+        !self.plan.dependencies.is_empty() || !self.submit_queue.host_waiters.is_empty()
     }
 
     /// Enqueues that, and says what is waited for.
@@ -182,14 +185,18 @@ impl Publication<'_, '_> {
     fn wait(&mut self, waited_for: &mut Dependencies) -> Result<()> {
         let Self { device, stream, .. } = *self;
         let mut waits = Waits::new();
-        find_points(device, stream, &mut self.plan.dependencies, &mut waits)?;
-        if !self.lane.awaited.is_empty() {
-            let next = self.operation.awaited.as_ref().filter(|_| waits.is_empty());
-            record_if_awaited(device, stream, self.lane, next)?;
+        find_sync_points(device, stream, &mut self.plan.dependencies, &mut waits)?;
+        if !self.submit_queue.host_waiters.is_empty() {
+            let next = self
+                .operation
+                .host_waiter
+                .as_ref()
+                .filter(|_| waits.is_empty());
+            record_if_awaited(device, stream, self.submit_queue, next)?;
         }
         for point in &waits {
             enqueue_wait(device, stream, point)?;
-            self.lane.join(&point.clock);
+            self.submit_queue.join(&point.clock);
             waited_for.push(point.ticket);
         }
         Ok(())
@@ -208,7 +215,7 @@ impl Publication<'_, '_> {
         trace.end(
             self.device,
             self.stream,
-            Note {
+            OperationRecord {
                 kind,
                 label,
                 location,
@@ -219,35 +226,37 @@ impl Publication<'_, '_> {
         );
     }
 
-    /// The operation is enqueued: records a point behind it, if others will want one, and notes the
+    /// The operation is enqueued: records a sync point behind it, if others will want one, and notes the
     /// ticket as submitted.
     #[inline(always)]
     fn settle(&mut self) {
         let Self { device, stream, .. } = *self;
-        // Without a point, whoever needs one records it late, so a failure here loses nothing.
+        // Without a sync point, whoever needs one records it late, so a failure here loses nothing.
         let mut failure = None;
-        let point = if self.plan.awaited {
-            let lane = &mut *self.lane;
-            let taken = device.events.take_ahead(
-                &mut lane.spares,
+        let point = if self.plan.records_event {
+            let submit_queue = &mut *self.submit_queue;
+            let taken = device.events.take_batch(
+                &mut submit_queue.spares,
                 &*device.driver,
                 device.context,
                 self.ticket,
-                &lane.clock,
+                &submit_queue.clock,
             );
-            let recorded = taken.and_then(|event| record_taken(device, stream, event));
+            let recorded = taken.and_then(|event| record_pooled(device, stream, event));
             recorded.map_err(|error| failure = Some(error)).ok()
         } else {
             None
         };
-        let lane = &mut *self.lane;
-        if lane.clock.len() > CLOCK_STREAMS_MAX {
-            lane.clock.forget_done(|ticket| device.is_done(ticket));
+        let submit_queue = &mut *self.submit_queue;
+        if submit_queue.clock.len() > CLOCK_STREAMS_MAX {
+            submit_queue
+                .clock
+                .forget_done(|ticket| device.is_done(ticket));
         }
-        if let Some(awaited) = self.operation.awaited.take() {
-            lane.note_awaited(awaited);
+        if let Some(host_waiter) = self.operation.host_waiter.take() {
+            submit_queue.add_host_waiter(host_waiter);
         }
-        let joined = std::mem::take(&mut lane.joined).then_some(&lane.clock);
+        let joined = std::mem::take(&mut submit_queue.joined).then_some(&submit_queue.clock);
         self.settled = true;
         let Operation {
             kind,
@@ -266,7 +275,7 @@ impl Publication<'_, '_> {
             device.noted(error);
         }
         if has_many_points {
-            ask_about_middle(device, stream);
+            query_middle(device, stream);
         }
     }
 
@@ -286,7 +295,7 @@ impl Publication<'_, '_> {
     }
 }
 
-impl Drop for Publication<'_, '_> {
+impl Drop for SubmitGuard<'_, '_> {
     #[inline(always)]
     fn drop(&mut self) {
         if !self.settled {

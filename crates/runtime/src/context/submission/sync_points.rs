@@ -1,4 +1,4 @@
-//! Points: the events that are recorded behind tickets, and the waits for them.
+//! Sync points: the events that are recorded behind tickets, and the waits for them.
 
 #![allow(unsafe_code, reason = "enqueues waits and records")]
 
@@ -9,43 +9,50 @@ use smallvec::SmallVec;
 
 use crate::{
     Result,
-    context::{Awaited, DeviceState, Lane, PooledEvent, StreamState, polling::query_point},
-    tracker::{Clock, Dependencies, Sequence, Ticket, drop_implied},
+    context::{
+        DeviceState, HostWaiter, PooledEvent, StreamState, SubmitQueue, polling::query_sync_point,
+    },
+    tracker::{Dependencies, Sequence, Ticket, VectorClock, drop_implied},
 };
 
-/// Points to wait for.
+/// Sync points to wait for.
 pub(super) type Waits = SmallVec<[PooledEvent; 4]>;
 
-/// Records a point behind the stream's last ticket if someone on the host may still wait for it,
+/// Records a sync point behind the stream's last ticket if someone on the host may still wait for it,
 /// unless the operation at hand is one for which `next` waits and continues a chain.
 #[inline]
 pub(super) fn record_if_awaited(
     device: &DeviceState,
     stream: &StreamState,
-    lane: &mut Lane,
-    next: Option<&Awaited>,
+    submit_queue: &mut SubmitQueue,
+    next: Option<&HostWaiter>,
 ) -> Result<()> {
-    lane.awaited
-        .retain(|awaited| awaited.alive.strong_count() > 0);
-    if next.is_some_and(|next| lane.awaited.iter().all(|earlier| next.continues(earlier)))
-        || lane.awaited.is_empty()
+    submit_queue
+        .host_waiters
+        .retain(|host_waiter| host_waiter.alive.strong_count() > 0);
+    if next.is_some_and(|next| {
+        submit_queue
+            .host_waiters
+            .iter()
+            .all(|earlier| next.continues(earlier))
+    }) || submit_queue.host_waiters.is_empty()
     {
         return Ok(());
     }
     let (sequence, clock) = stream.shared.lock().points.tail();
     if !stream.is_done(sequence) && stream.shared.lock().points.covering(sequence).is_none() {
-        let point = take_and_record(device, stream, stream.ticket(sequence), &clock)?;
-        enter_late(device, stream, point);
+        let point = acquire_and_record(device, stream, stream.ticket(sequence), &clock)?;
+        insert_late(device, stream, point);
     }
-    // Only now: whoever waits must still find a point if this one could not be recorded.
-    lane.awaited.clear();
+    // Only now: whoever waits must still find a sync point if this one could not be recorded.
+    submit_queue.host_waiters.clear();
     Ok(())
 }
 
-/// Finds a point for each dependency that is not done, and leaves out those that others imply. What
+/// Finds a sync point for each dependency that is not done, and leaves out those that others imply. What
 /// a failed submission among the dependencies had displaced becomes one of them.
 #[inline]
-pub(super) fn find_points(
+pub(super) fn find_sync_points(
     device: &DeviceState,
     stream: &StreamState,
     dependencies: &mut Dependencies,
@@ -87,56 +94,56 @@ pub(super) fn find_points(
     Ok(())
 }
 
-/// Puts a stream, whose lane the caller holds, behind these tickets, on the device.
+/// Puts a stream, whose submit queue the caller holds, behind these tickets, on the device.
 ///
 /// May wait for other threads that are in the middle of submitting one of them.
-pub(crate) fn order_behind(
+pub(crate) fn order_after(
     device: &DeviceState,
     stream: &StreamState,
-    lane: &mut Lane,
+    submit_queue: &mut SubmitQueue,
     mut tickets: Dependencies,
 ) -> Result<()> {
-    tickets.retain(|ticket| !lane.clock.covers(*ticket));
+    tickets.retain(|ticket| !submit_queue.clock.covers(*ticket));
     let mut points = Waits::new();
-    find_points(device, stream, &mut tickets, &mut points)?;
+    find_sync_points(device, stream, &mut tickets, &mut points)?;
     for point in &points {
         enqueue_wait(device, stream, point)?;
-        lane.join(&point.clock);
+        submit_queue.join(&point.clock);
     }
     Ok(())
 }
 
-/// Records a point on another stream, behind all that is submitted there: the first crossing, which
+/// Records a sync point on another stream, behind all that is submitted there: the first crossing, which
 /// may wait for more than it must, once.
 fn record_late(device: &DeviceState, other: &StreamState) -> Result<PooledEvent> {
     let point = record_at_tail(device, other)?;
-    Ok(enter_late(device, other, point))
+    Ok(insert_late(device, other, point))
 }
 
 /// Records an event behind all that is submitted on a stream.
 pub(crate) fn record_at_tail(device: &DeviceState, stream: &StreamState) -> Result<PooledEvent> {
     let (sequence, clock) = stream.shared.lock().points.tail();
-    take_and_record(device, stream, stream.ticket(sequence), &clock)
+    acquire_and_record(device, stream, stream.ticket(sequence), &clock)
 }
 
-/// Enters a point that was recorded late. If another thread was first, its point will do and the
+/// Enters a sync point that was recorded late. If another thread was first, its sync point will do and the
 /// event is given back.
-fn enter_late(device: &DeviceState, stream: &StreamState, point: PooledEvent) -> PooledEvent {
+fn insert_late(device: &DeviceState, stream: &StreamState, point: PooledEvent) -> PooledEvent {
     let mut shared = stream.shared.lock();
     shared
         .points
         .record_late(point, |point| device.events.give(point))
 }
 
-/// Records a point behind all that is submitted on the stream, so that its completion can be asked
+/// Records a sync point behind all that is submitted on the stream, so that its completion can be asked
 /// about.
-pub(crate) fn record_point(device: &DeviceState, stream: &StreamState) -> Result<()> {
+pub(crate) fn record_sync_point(device: &DeviceState, stream: &StreamState) -> Result<()> {
     record_late(device, stream).map(drop)
 }
 
-/// The event of a point behind the stream's ticket `sequence`, which is submitted: one that is
+/// The event of a sync point behind the stream's ticket `sequence`, which is submitted: one that is
 /// there, or a new one.
-pub(crate) fn point_behind(
+pub(crate) fn sync_point_after(
     device: &DeviceState,
     stream: &StreamState,
     sequence: Sequence,
@@ -159,13 +166,13 @@ pub(crate) fn mark(
     device: &DeviceState,
     stream: &StreamState,
     event: EventHandle,
-) -> Result<Clock> {
+) -> Result<VectorClock> {
     device.check_alive()?;
-    // With the lane held, all tickets are submitted and the clock is the tail's.
-    let lane = stream.lane.lock();
+    // With the submit queue held, all tickets are submitted and the clock is the tail's.
+    let submit_queue = stream.submit_queue.lock();
     record_event(device, stream, event)?;
-    let mut clock = lane.clock.clone();
-    clock.advance(stream.ticket(lane.next.previous()));
+    let mut clock = submit_queue.clock.clone();
+    clock.advance(stream.ticket(submit_queue.next.previous()));
     Ok(clock)
 }
 
@@ -174,12 +181,12 @@ pub(crate) fn wait_for_mark(
     device: &DeviceState,
     stream: &StreamState,
     event: EventHandle,
-    clock: &Clock,
+    clock: &VectorClock,
 ) -> Result<()> {
     device.check_alive()?;
-    let mut lane = stream.lane.lock();
+    let mut submit_queue = stream.submit_queue.lock();
     enqueue_wait_for(device, stream, event)?;
-    lane.join(clock);
+    submit_queue.join(clock);
     Ok(())
 }
 
@@ -200,21 +207,21 @@ impl Drop for Unrecorded<'_> {
 
 /// Records a pooled event behind `ticket` of the stream, or behind later ones too. `before` is
 /// ordered before the tail.
-fn take_and_record(
+fn acquire_and_record(
     device: &DeviceState,
     stream: &StreamState,
     ticket: Ticket,
-    before: &Clock,
+    before: &VectorClock,
 ) -> Result<PooledEvent> {
     let taken = device
         .events
         .take(&*device.driver, device.context, ticket, before);
-    device.checked(taken.and_then(|event| record_taken(device, stream, event)))
+    device.checked(taken.and_then(|event| record_pooled(device, stream, event)))
 }
 
 /// Records an event that was taken behind all that is on the stream.
 #[inline]
-pub(super) fn record_taken(
+pub(super) fn record_pooled(
     device: &DeviceState,
     stream: &StreamState,
     event: PooledEvent,
@@ -272,11 +279,12 @@ fn enqueue_wait_for(device: &DeviceState, stream: &StreamState, event: EventHand
     })
 }
 
-/// Keeps the number of points bounded: now and then asks about one in the middle.
+/// Keeps the number of sync points bounded: now and then asks about one in the middle.
 #[cold]
-pub(super) fn ask_about_middle(device: &DeviceState, stream: &StreamState) {
+pub(super) fn query_middle(device: &DeviceState, stream: &StreamState) {
     let middle = stream.shared.lock().points.middle().map(Arc::clone);
-    let is_done = middle.is_some_and(|point| query_point(device, stream, &point).unwrap_or(false));
+    let is_done =
+        middle.is_some_and(|point| query_sync_point(device, stream, &point).unwrap_or(false));
     if !is_done {
         stream
             .shared

@@ -6,7 +6,7 @@ use bytemuck::Pod;
 
 use crate::{
     Buffer, Result, Stream, WriteOperand,
-    context::{Move, WithinDevice},
+    context::{CopyOnDevice, OverlappingCopy},
     error::OperationKind,
     memory::{part_from, resolve},
     tracker::AccessKind,
@@ -14,7 +14,7 @@ use crate::{
 
 /// How many copies an overlapping move may take. From there on, two copies by way of other memory
 /// are less.
-const MOVE_PIECES_MAX: usize = 4;
+const OVERLAP_CHUNKS_MAX: usize = 4;
 
 impl Stream {
     /// Copies the elements of `range` to those from `start` on, in the same array. The two may
@@ -44,8 +44,8 @@ impl Stream {
         start: usize,
     ) -> Result<()> {
         let location = Location::caller();
-        let place = array.place();
-        let whole = place.0;
+        let operand = array.operand();
+        let whole = operand.0;
         self.same_device("copy_within", 0, &whole.allocation.device)?;
         let range = resolve("copy_within", range, array.len())?;
         let moved = resolve("copy_within", part_from(start, range.len()), array.len())?;
@@ -58,7 +58,7 @@ impl Stream {
         let (target, source) = (to.pointer(), from.pointer());
         let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
         if !from.overlaps(&to) {
-            let command = WithinDevice {
+            let command = CopyOnDevice {
                 target,
                 source,
                 bytes,
@@ -72,12 +72,12 @@ impl Stream {
                 command,
             );
         }
-        let command = Move {
+        let command = OverlappingCopy {
             target,
             source,
             bytes,
         };
-        if command.pieces() <= MOVE_PIECES_MAX {
+        if command.chunks() <= OVERLAP_CHUNKS_MAX {
             return self.submit_copy(
                 OperationKind::DeviceToDevice,
                 bytes,
@@ -96,7 +96,7 @@ impl Stream {
         )?;
         let between = between.view();
         for (from, to) in [(&from, &between.span), (&between.span, &to)] {
-            let command = WithinDevice {
+            let command = CopyOnDevice {
                 target: to.pointer(),
                 source: from.pointer(),
                 bytes,

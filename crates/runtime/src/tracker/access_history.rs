@@ -1,4 +1,4 @@
-//! The ledger of one allocation: which operations last wrote and read each of its bytes.
+//! The access history of one allocation: which operations last wrote and read each of its bytes.
 
 use std::{
     fmt,
@@ -10,7 +10,8 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::{
-    StreamId, Ticket, extent::Extent, interest::Interest, layout::Layout, tickets::Tickets,
+    StreamId, Ticket, event_policy::EventPolicy, extent::Extent, layout::HistoryLayout,
+    tickets::Tickets,
 };
 
 /// What an access does to its bytes.
@@ -21,33 +22,33 @@ pub(crate) enum AccessKind {
 }
 
 /// The history of an allocation, as disjoint segments that together cover it.
-pub(crate) struct LedgerState {
-    layout: Layout,
-    interest: Interest,
+pub(crate) struct HistoryState {
+    layout: HistoryLayout,
+    event_policy: EventPolicy,
     /// The stream that has the allocation for itself: all tickets are its, in one segment, and
-    /// nobody will want points behind them. So its accesses conflict with nothing (rule 16).
-    alone: Option<StreamId>,
+    /// nobody will want sync points behind them. So its accesses conflict with nothing (rule 16).
+    sole_stream: Option<StreamId>,
 }
 
-impl LedgerState {
+impl HistoryState {
     fn new(bytes: u64) -> Self {
         Self {
-            layout: Layout::new(bytes),
-            interest: Interest::default(),
-            alone: None,
+            layout: HistoryLayout::new(bytes),
+            event_policy: EventPolicy::default(),
+            sole_stream: None,
         }
     }
 
     /// Makes an ordered access to the whole allocation if the ticket's stream has it for itself;
     /// says whether it has.
     #[inline(always)]
-    pub(super) fn access_alone(
+    pub(super) fn access_exclusive(
         &mut self,
         extent: &Extent,
         kind: AccessKind,
         ticket: Ticket,
     ) -> bool {
-        if self.alone != Some(ticket.stream) {
+        if self.sole_stream != Some(ticket.stream) {
             return false;
         }
         match self.layout.only(extent) {
@@ -79,13 +80,13 @@ impl LedgerState {
         }
     }
 
-    /// Notes who has made an access, as [`Interest::note`] does.
+    /// Notes who has made an access, as [`EventPolicy::record_access`] does.
     #[inline]
-    pub(super) fn note(&mut self, stream: StreamId, waits: bool) -> bool {
-        let wanted = self.interest.note(stream, waits);
-        let is_alone = || self.layout.segment().is_some_and(|only| only.is_of(stream));
-        self.alone = (!wanted && is_alone()).then_some(stream);
-        wanted
+    pub(super) fn record_access(&mut self, stream: StreamId, waits: bool) -> bool {
+        let records_event = self.event_policy.record_access(stream, waits);
+        let is_sole_user = || self.layout.segment().is_some_and(|only| only.is_of(stream));
+        self.sole_stream = (!records_event && is_sole_user()).then_some(stream);
+        records_event
     }
 
     /// Calls `found` with every ticket that an access of this kind to these bytes conflicts with. A
@@ -103,14 +104,14 @@ impl LedgerState {
     /// Enters an access that was not ordered after what it conflicts with: the earlier history
     /// stays beside it.
     pub(super) fn enter_unordered(&mut self, extent: &Extent, kind: AccessKind, ticket: Ticket) {
-        self.alone = None;
+        self.sole_stream = None;
         self.layout.update(extent, |segment| match kind {
             AccessKind::Read => segment.reads.keep_highest(ticket),
             AccessKind::Write => segment.writes.keep_highest(ticket),
         });
     }
 
-    /// As [`Layout::compact`].
+    /// As [`HistoryLayout::compact`].
     #[inline]
     pub(super) fn compact(&mut self, is_done: &dyn Fn(Ticket) -> bool) {
         self.layout.compact(is_done);
@@ -132,13 +133,13 @@ impl LedgerState {
 }
 
 /// The locked history of one allocation, with its place in the global lock order.
-pub(crate) struct Ledger {
+pub(crate) struct AccessHistory {
     id: u64,
     bytes: u64,
-    state: Mutex<LedgerState>,
+    state: Mutex<HistoryState>,
 }
 
-impl Ledger {
+impl AccessHistory {
     /// An empty history of an allocation of `bytes`.
     pub(crate) fn new(bytes: u64) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -146,18 +147,18 @@ impl Ledger {
         Self {
             id,
             bytes,
-            state: Mutex::new(LedgerState::new(bytes)),
+            state: Mutex::new(HistoryState::new(bytes)),
         }
     }
 
-    /// An empty history of an allocation whose operations each leave a point behind.
-    pub(crate) fn awaited(bytes: u64) -> Self {
-        let mut ledger = Self::new(bytes);
-        ledger.state.get_mut().interest = Interest::Lasting;
-        ledger
+    /// An empty history of an allocation whose operations each leave a sync point behind.
+    pub(crate) fn always_recording(bytes: u64) -> Self {
+        let mut history = Self::new(bytes);
+        history.state.get_mut().event_policy = EventPolicy::Always;
+        history
     }
 
-    /// The place in the order in which ledgers are locked.
+    /// The place in the order in which access histories are locked.
     #[inline]
     pub(super) fn id(&self) -> u64 {
         self.id
@@ -168,7 +169,7 @@ impl Ledger {
         self.bytes
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, LedgerState> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, HistoryState> {
         self.state.lock()
     }
 
@@ -206,9 +207,9 @@ impl Ledger {
     }
 }
 
-impl fmt::Debug for Ledger {
+impl fmt::Debug for AccessHistory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ledger")
+        f.debug_struct("AccessHistory")
             .field("id", &self.id)
             .field("bytes", &self.bytes)
             .finish_non_exhaustive()
@@ -225,12 +226,12 @@ mod tests {
     }
 
     /// An ordered access by whoever does not care what it conflicts with.
-    fn enter(state: &mut LedgerState, extent: &Extent, kind: AccessKind, ticket: Ticket) {
+    fn enter(state: &mut HistoryState, extent: &Extent, kind: AccessKind, ticket: Ticket) {
         state.access(extent, kind, ticket, |_| ());
     }
 
     fn conflicts(
-        state: &mut LedgerState,
+        state: &mut HistoryState,
         extent: impl Into<Extent>,
         kind: AccessKind,
     ) -> Vec<Ticket> {
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_reader_waits_for_the_writer_and_a_writer_for_all_readers() {
-        let mut state = LedgerState::new(100);
+        let mut state = HistoryState::new(100);
         enter(&mut state, &(0..100).into(), Write, ticket(1, 1));
         enter(&mut state, &(0..100).into(), Read, ticket(2, 1));
         enter(&mut state, &(0..100).into(), Read, ticket(3, 1));
@@ -258,7 +259,7 @@ mod tests {
 
     #[test]
     fn disjoint_bytes_do_not_conflict_and_segments_merge_again() {
-        let mut state = LedgerState::new(100);
+        let mut state = HistoryState::new(100);
         enter(&mut state, &(0..50).into(), Write, ticket(1, 1));
         enter(&mut state, &(50..100).into(), Write, ticket(2, 1));
         assert_eq!(conflicts(&mut state, 0..50, Write), [ticket(1, 1)]);
@@ -273,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_partial_write_splits_in_three() {
-        let mut state = LedgerState::new(100);
+        let mut state = HistoryState::new(100);
         enter(&mut state, &(0..100).into(), Write, ticket(1, 1));
         enter(&mut state, &(40..60).into(), Write, ticket(2, 1));
         assert_eq!(state.layout.len(), 3);
@@ -284,18 +285,18 @@ mod tests {
 
     #[test]
     fn an_empty_range_touches_nothing() {
-        let mut state = LedgerState::new(10);
+        let mut state = HistoryState::new(10);
         enter(&mut state, &(5..5).into(), Write, ticket(1, 1));
         assert_eq!(state.layout.len(), 1);
         assert!(conflicts(&mut state, 0..10, Write).is_empty());
-        let mut empty = LedgerState::new(0);
+        let mut empty = HistoryState::new(0);
         enter(&mut empty, &(0..0).into(), Write, ticket(1, 1));
         assert!(conflicts(&mut empty, 0..0, Write).is_empty());
     }
 
     #[test]
     fn an_unordered_write_keeps_the_earlier_history() {
-        let mut state = LedgerState::new(10);
+        let mut state = HistoryState::new(10);
         enter(&mut state, &(0..10).into(), Write, ticket(1, 1));
         enter(&mut state, &(0..10).into(), Read, ticket(2, 1));
         state.enter_unordered(&(0..10).into(), Write, ticket(3, 1));
@@ -313,7 +314,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "too long for Miri, and safe code")]
     fn space_is_bounded_and_nothing_is_lost_by_it() {
         let bytes = 8 * SEGMENTS_MAX as u64;
-        let mut state = LedgerState::new(bytes);
+        let mut state = HistoryState::new(bytes);
         for at in 0..2 * SEGMENTS_MAX as u64 {
             enter(
                 &mut state,
@@ -353,7 +354,7 @@ mod tests {
 
     #[test]
     fn rectangles_cost_as_many_segments_as_there_are_and_merge_again() {
-        let mut state = LedgerState::new(256);
+        let mut state = HistoryState::new(256);
         enter(&mut state, &columns(0..4), Write, ticket(1, 1));
         enter(&mut state, &columns(4..8), Write, ticket(2, 1));
         assert_eq!(state.layout.len(), 2);
@@ -375,12 +376,12 @@ mod tests {
         assert_eq!(state.layout.len(), 16);
         enter(&mut state, &(0..256).into(), Write, ticket(4, 1));
         assert_eq!(state.layout.len(), 1);
-        assert!(matches!(state.layout, Layout::Line(_)));
+        assert!(matches!(state.layout, HistoryLayout::LinearLayout(_)));
     }
 
     #[test]
     fn rectangles_of_another_pitch_are_as_exact() {
-        let mut state = LedgerState::new(256);
+        let mut state = HistoryState::new(256);
         enter(&mut state, &columns(0..4), Write, ticket(1, 1));
         enter(
             &mut state,
@@ -401,7 +402,7 @@ mod tests {
     #[test]
     fn an_image_of_many_rows_keeps_its_precision_whatever_the_pitches() {
         let (rows, pitch) = (4320, 7680);
-        let mut state = LedgerState::new(rows * pitch);
+        let mut state = HistoryState::new(rows * pitch);
         let half =
             |number| Extent::strided(number * pitch / 2..(number + 1) * pitch / 2, rows, pitch);
         let other = Extent::strided(0..1, rows / 2, 2 * pitch);
@@ -425,7 +426,7 @@ mod tests {
     fn a_table_of_very_many_rectangles_is_bounded_and_loses_nothing() {
         let pitch = 512;
         let rows = 4 * SEGMENTS_MAX as u64 / pitch;
-        let mut state = LedgerState::new(rows * pitch);
+        let mut state = HistoryState::new(rows * pitch);
         for row in 0..rows / 2 {
             for column in 0..pitch / 2 {
                 let first = 2 * row * pitch + 2 * column;

@@ -4,19 +4,19 @@
 
 use millstream_driver::{Copy2d, DevicePtr, DriverError, Memory2d, Side2d};
 
-use super::commands::{Command, Queue, ToDevice, ToHost, WithinDevice};
+use super::commands::{Command, CopyOnDevice, CopyToDevice, CopyToHost, DriverStream};
 
 /// Copies rows (rule 52). There is a byte to copy, and at least one side is on the device.
-pub(crate) struct Rows {
+pub(crate) struct CopyRows {
     pub(crate) copy: Copy2d,
     /// The longest pitch that the driver takes.
     pub(crate) pitch_bytes_max: usize,
 }
 
-impl Command for Rows {
+impl Command for CopyRows {
     type Output = ();
 
-    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
         let Copy2d {
             source,
             target,
@@ -27,21 +27,28 @@ impl Command for Rows {
         if height == 1 || (gapless(&source) && gapless(&target)) {
             // SAFETY: by this function's contract.
             return unsafe {
-                enqueue_range(queue, source.memory, target.memory, width_bytes * height)
+                enqueue_range(
+                    driver_stream,
+                    source.memory,
+                    target.memory,
+                    width_bytes * height,
+                )
             };
         }
         if source.pitch_bytes.max(target.pitch_bytes) <= self.pitch_bytes_max {
             // SAFETY: by this function's contract.
             return unsafe {
-                queue
-                    .driver
-                    .copy_2d_async(queue.context, &self.copy, queue.stream)
+                driver_stream.driver.copy_2d_async(
+                    driver_stream.context,
+                    &self.copy,
+                    driver_stream.stream,
+                )
             };
         }
         for row in 0..height {
             let (from, to) = (row_of(source, row), row_of(target, row));
             // SAFETY: by this function's contract.
-            unsafe { enqueue_range(queue, from, to, width_bytes) }?;
+            unsafe { enqueue_range(driver_stream, from, to, width_bytes) }?;
         }
         Ok(())
     }
@@ -62,38 +69,38 @@ fn row_of(side: Side2d, row: usize) -> Memory2d {
 ///
 /// That of [`Command::enqueue`].
 unsafe fn enqueue_range(
-    queue: Queue<'_>,
+    driver_stream: DriverStream<'_>,
     source: Memory2d,
     target: Memory2d,
     bytes: usize,
 ) -> Result<(), DriverError> {
     match (source, target) {
         (Memory2d::Device(source), Memory2d::Device(target)) => {
-            let command = WithinDevice {
+            let command = CopyOnDevice {
                 target,
                 source,
                 bytes,
             };
             // SAFETY: by this function's contract.
-            unsafe { command.enqueue(queue) }
+            unsafe { command.enqueue(driver_stream) }
         }
         (Memory2d::Host(source), Memory2d::Device(target)) => {
-            let command = ToDevice {
+            let command = CopyToDevice {
                 target,
                 source,
                 bytes,
             };
             // SAFETY: by this function's contract.
-            unsafe { command.enqueue(queue) }
+            unsafe { command.enqueue(driver_stream) }
         }
         (Memory2d::Device(source), Memory2d::Host(target)) => {
-            let command = ToHost {
+            let command = CopyToHost {
                 target,
                 source,
                 bytes,
             };
             // SAFETY: by this function's contract.
-            unsafe { command.enqueue(queue) }
+            unsafe { command.enqueue(driver_stream) }
         }
         (Memory2d::Host(_), Memory2d::Host(_)) => unreachable!("one side is on the device"),
     }
@@ -101,7 +108,7 @@ unsafe fn enqueue_range(
 
 /// Repeats the row at `first` in all `rows` rows of a rectangle, by copying what is there already:
 /// 1, 2, 4, … rows.
-pub(crate) struct RepeatRow {
+pub(crate) struct RepeatRows {
     pub(crate) first: DevicePtr,
     pub(crate) row_bytes: usize,
     pub(crate) pitch_bytes: usize,
@@ -109,10 +116,10 @@ pub(crate) struct RepeatRow {
     pub(crate) pitch_bytes_max: usize,
 }
 
-impl Command for RepeatRow {
+impl Command for RepeatRows {
     type Output = ();
 
-    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
+    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
         let mut ready = 1;
         while ready < self.rows {
             let height = ready.min(self.rows - ready);
@@ -123,58 +130,58 @@ impl Command for RepeatRow {
                 width_bytes: self.row_bytes,
                 height,
             };
-            let rows = Rows {
+            let rows = CopyRows {
                 copy,
                 pitch_bytes_max: self.pitch_bytes_max,
             };
             // SAFETY: by this function's contract; the rows that are read come before those that
             // are written, and the copies of one stream run one after the other (rule 16).
-            unsafe { rows.enqueue(queue) }?;
+            unsafe { rows.enqueue(driver_stream) }?;
             ready += height;
         }
         Ok(())
     }
 }
 
-/// Moves bytes within the device to a place that overlaps with theirs: piece by piece, so that no
-/// piece overlaps with its own target, and from the side on which the targets lie.
-pub(crate) struct Move {
+/// Moves bytes within the device to a place that overlaps with theirs: chunk by chunk, so that no
+/// chunk overlaps with its own target, and from the side on which the targets lie.
+pub(crate) struct OverlappingCopy {
     pub(crate) target: DevicePtr,
     pub(crate) source: DevicePtr,
     pub(crate) bytes: usize,
 }
 
-impl Move {
-    /// How far the bytes move, and so how long a piece may be.
+impl OverlappingCopy {
+    /// How far the bytes move, and so how long a chunk may be.
     fn distance(&self) -> usize {
         let distance = self.target.as_raw().abs_diff(self.source.as_raw());
         usize::try_from(distance).unwrap_or(usize::MAX)
     }
 
     /// How many copies it takes.
-    pub(crate) fn pieces(&self) -> usize {
+    pub(crate) fn chunks(&self) -> usize {
         self.bytes.div_ceil(self.distance().max(1))
     }
 }
 
-impl Command for Move {
+impl Command for OverlappingCopy {
     type Output = ();
 
-    unsafe fn enqueue(self, queue: Queue<'_>) -> Result<(), DriverError> {
-        let (pieces, piece_bytes) = (self.pieces(), self.distance());
+    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
+        let (chunks, chunk_bytes) = (self.chunks(), self.distance());
         let forward = self.target.as_raw() < self.source.as_raw();
-        for number in 0..pieces {
-            let piece = if forward { number } else { pieces - 1 - number };
-            let offset = piece * piece_bytes;
-            let copy = WithinDevice {
+        for number in 0..chunks {
+            let chunk = if forward { number } else { chunks - 1 - number };
+            let offset = chunk * chunk_bytes;
+            let copy = CopyOnDevice {
                 target: self.target.offset(offset as u64),
                 source: self.source.offset(offset as u64),
-                bytes: piece_bytes.min(self.bytes - offset),
+                bytes: chunk_bytes.min(self.bytes - offset),
             };
-            // SAFETY: by this function's contract; a piece is no longer than the way that it goes,
+            // SAFETY: by this function's contract; a chunk is no longer than the way that it goes,
             // its target was read by the copies before, and the copies of one stream run one after
             // the other (rule 16).
-            unsafe { copy.enqueue(queue) }?;
+            unsafe { copy.enqueue(driver_stream) }?;
         }
         Ok(())
     }

@@ -19,13 +19,13 @@ use millstream_driver::{ContextHandle, DevicePtr, Driver, ModuleHandle};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{staging::Block, touch::Touch};
-use crate::{Rejected, context::DeviceState, disposal::log, future::is_over, tracker::Ticket};
+use super::{host_access::HostAccessGuard, staging::PinnedBlock};
+use crate::{Rejected, context::DeviceState, disposal::log, future::all_done, tracker::Ticket};
 
 /// A vector's memory, page-locked. Dropping this keeps it so for ever: it must not be freed while
 /// it is.
 #[derive(Debug)]
-pub(crate) struct Registered {
+pub(crate) struct RegisteredVec {
     pub(crate) pointer: NonNull<u8>,
     len: usize,
     capacity: usize,
@@ -33,11 +33,11 @@ pub(crate) struct Registered {
 }
 
 // SAFETY: a vector of plain data; who may touch it when is decided by tickets, not by threads.
-unsafe impl Send for Registered {}
+unsafe impl Send for RegisteredVec {}
 // SAFETY: as above; a shared one gives out only its address.
-unsafe impl Sync for Registered {}
+unsafe impl Sync for RegisteredVec {}
 
-impl Registered {
+impl RegisteredVec {
     /// Page-locks a vector's elements, of which there are some; gives the vector back if that
     /// fails.
     pub(crate) fn lock<T: Pod>(
@@ -105,64 +105,64 @@ impl Registered {
 
 /// What is parked.
 #[derive(Debug)]
-enum Thing {
+enum Resource {
     Managed { pointer: DevicePtr, bytes: usize },
-    Registered(Registered),
-    PageLocked(Block),
+    RegisteredVec(RegisteredVec),
+    PageLocked(PinnedBlock),
     Module(ModuleHandle),
 }
 
 /// Something that nobody holds any more, and what may still use it.
 #[derive(Debug)]
 struct Entry {
-    thing: Thing,
+    resource: Resource,
     uses: SmallVec<[Ticket; 4]>,
 }
 
 /// What waits for the device to be idle.
 #[derive(Debug, Default)]
-pub(crate) struct Parked {
+pub(crate) struct IdleFrees {
     entries: Mutex<Vec<Entry>>,
 }
 
-impl Parked {
+impl IdleFrees {
     /// Takes managed memory of `bytes` bytes.
-    pub(crate) fn park_managed(
+    pub(crate) fn defer_managed(
         &self,
         pointer: DevicePtr,
         bytes: usize,
         uses: SmallVec<[Ticket; 4]>,
     ) {
-        let thing = Thing::Managed { pointer, bytes };
-        self.entries.lock().push(Entry { thing, uses });
+        let resource = Resource::Managed { pointer, bytes };
+        self.entries.lock().push(Entry { resource, uses });
     }
 
     /// Takes a registered vector's memory.
-    pub(crate) fn park_registered(&self, registered: Registered, uses: SmallVec<[Ticket; 4]>) {
-        let thing = Thing::Registered(registered);
-        self.entries.lock().push(Entry { thing, uses });
+    pub(crate) fn defer_registered(&self, registered: RegisteredVec, uses: SmallVec<[Ticket; 4]>) {
+        let resource = Resource::RegisteredVec(registered);
+        self.entries.lock().push(Entry { resource, uses });
     }
 
     /// Takes page-locked memory and modules that nothing uses.
-    pub(crate) fn park_unused(
+    pub(crate) fn defer_unused(
         &self,
-        blocks: impl IntoIterator<Item = Block>,
+        blocks: impl IntoIterator<Item = PinnedBlock>,
         modules: impl IntoIterator<Item = ModuleHandle>,
     ) {
-        let blocks = blocks.into_iter().map(Thing::PageLocked);
-        self.park_all(blocks.chain(modules.into_iter().map(Thing::Module)));
+        let blocks = blocks.into_iter().map(Resource::PageLocked);
+        self.defer_all(blocks.chain(modules.into_iter().map(Resource::Module)));
     }
 
     /// Takes what was parked with a device whose work is over.
-    pub(crate) fn inherit(&self, parked: Self) {
-        let entries = parked.entries.into_inner();
-        self.park_all(entries.into_iter().map(|entry| entry.thing));
+    pub(crate) fn inherit(&self, idle_frees: Self) {
+        let entries = idle_frees.entries.into_inner();
+        self.defer_all(entries.into_iter().map(|entry| entry.resource));
     }
 
-    fn park_all(&self, things: impl Iterator<Item = Thing>) {
+    fn defer_all(&self, things: impl Iterator<Item = Resource>) {
         let uses = SmallVec::new;
-        let entries = things.map(|thing| Entry {
-            thing,
+        let entries = things.map(|resource| Entry {
+            resource,
             uses: uses(),
         });
         self.entries.lock().extend(entries);
@@ -175,14 +175,14 @@ impl Parked {
         let mut found = None;
         // The entries are not locked while the driver is asked about one.
         while let Some((pointer, uses)) = self.take_of_size(bytes) {
-            if is_over(device, &uses).unwrap_or(false) {
+            if all_done(device, &uses).unwrap_or(false) {
                 found = Some(pointer);
                 break;
             }
             in_use.push((pointer, uses));
         }
         for (pointer, uses) in in_use {
-            self.park_managed(pointer, bytes, uses);
+            self.defer_managed(pointer, bytes, uses);
         }
         found
     }
@@ -200,15 +200,15 @@ impl Parked {
     /// Gives everything back. The device is idle.
     pub(crate) fn release(&self, driver: &dyn Driver, context: ContextHandle) {
         let entries = std::mem::take(&mut *self.entries.lock());
-        for Entry { thing, .. } in entries {
-            let given_back = match thing {
+        for Entry { resource, .. } in entries {
+            let given_back = match resource {
                 // SAFETY: it came from this context, and with the device idle nothing uses it.
-                Thing::Managed { pointer, .. } => unsafe { driver.mem_free(context, pointer) },
-                Thing::PageLocked(block) => block.free(driver, context),
+                Resource::Managed { pointer, .. } => unsafe { driver.mem_free(context, pointer) },
+                Resource::PageLocked(block) => block.free(driver, context),
                 // SAFETY: it came from this context, no kernel runs, and every function of it kept
                 // the device open that left it.
-                Thing::Module(module) => unsafe { driver.module_unload(context, module) },
-                Thing::Registered(registered) => {
+                Resource::Module(module) => unsafe { driver.module_unload(context, module) },
+                Resource::RegisteredVec(registered) => {
                     let unlocked = registered.unlock(driver, context);
                     if unlocked.is_ok() {
                         registered.free();
@@ -228,8 +228,8 @@ impl Parked {
             entries
                 .iter()
                 .enumerate()
-                .find_map(|(at, entry)| match entry.thing {
-                    Thing::Managed { pointer, bytes } if bytes == wanted_bytes => {
+                .find_map(|(at, entry)| match entry.resource {
+                    Resource::Managed { pointer, bytes } if bytes == wanted_bytes => {
                         Some((at, pointer))
                     }
                     _ => None,
@@ -246,7 +246,7 @@ impl Parked {
 /// The vector's type is `Vec<T>`, and nothing uses its memory.
 pub(crate) unsafe fn unregister<T: Pod>(
     device: &DeviceState,
-    registered: Registered,
+    registered: RegisteredVec,
     location: &'static Location<'static>,
 ) -> Vec<T> {
     let mut unlocked = None;
@@ -265,7 +265,7 @@ pub(crate) unsafe fn unregister<T: Pod>(
         unsafe { std::slice::from_raw_parts(registered.pointer.cast().as_ptr(), registered.len) };
     let copy = {
         let pointer = registered.pointer.as_ptr().cast_const().cast();
-        let _touch = Touch::reads(
+        let _access = HostAccessGuard::reads(
             &device.driver,
             pointer,
             size_of_val(elements),
@@ -279,8 +279,8 @@ pub(crate) unsafe fn unregister<T: Pod>(
         Some(Err(error)) => log!(warn, %error, "registered memory could not be unlocked"),
         _ => device
             .memory()
-            .parked
-            .park_registered(registered, SmallVec::new()),
+            .idle_frees
+            .defer_registered(registered, SmallVec::new()),
     }
     copy
 }
@@ -291,12 +291,12 @@ mod tests {
 
     #[test]
     fn managed_memory_is_given_out_for_its_size_alone() {
-        let parked = Parked::default();
+        let idle_frees = IdleFrees::default();
         for (address, bytes) in [(16, 64), (32, 48)] {
-            parked.park_managed(DevicePtr::from_raw(address), bytes, SmallVec::new());
+            idle_frees.defer_managed(DevicePtr::from_raw(address), bytes, SmallVec::new());
         }
         let address = |bytes| {
-            parked
+            idle_frees
                 .take_of_size(bytes)
                 .map(|(pointer, _)| pointer.as_raw())
         };
@@ -310,7 +310,7 @@ mod tests {
     fn a_registered_vector_is_as_long_as_its_elements() {
         let mut source = ManuallyDrop::new(Vec::with_capacity(5));
         source.extend([1_u32, 2, 3]);
-        let registered = Registered {
+        let registered = RegisteredVec {
             pointer: NonNull::from(source.as_mut_slice()).cast(),
             len: source.len(),
             capacity: source.capacity(),

@@ -2,18 +2,18 @@
 
 use std::panic::Location;
 
-use super::{Buffer, Pinned, View, View2d, View2dMut, ViewMut, area::Base};
+use super::{Buffer, Pinned, View, View2d, View2dMut, ViewMut, span_2d::Base};
 use crate::{Result, UsageError, UsageErrorKind};
 
 /// Rows, columns and pitch, in elements, that fit the array which they were checked against.
 #[derive(Clone, Copy)]
-pub(super) struct Shape {
+pub(super) struct Shape2d {
     pub(super) rows: usize,
     pub(super) cols: usize,
     pub(super) pitch: usize,
 }
 
-impl Shape {
+impl Shape2d {
     /// The shape of an array of `len` elements that is nothing but its rows. An error has the
     /// caller's line.
     #[track_caller]
@@ -25,8 +25,9 @@ impl Shape {
                 pitch: cols,
             });
         }
-        let misuse = UsageError::new("view_2d", UsageErrorKind::View2dSize { rows, cols, len });
-        Err(misuse.at(Location::caller()))
+        let usage_error =
+            UsageError::new("view_2d", UsageErrorKind::View2dSize { rows, cols, len });
+        Err(usage_error.at(Location::caller()))
     }
 
     /// The shape of rows that begin `pitch` elements apart, the first at the start of an array of
@@ -40,8 +41,9 @@ impl Shape {
         len: usize,
     ) -> Result<Self, UsageError> {
         if rows > 1 && cols > pitch {
-            let misuse = UsageError::new(operation, UsageErrorKind::View2dRows { cols, pitch });
-            return Err(misuse.at(Location::caller()));
+            let usage_error =
+                UsageError::new(operation, UsageErrorKind::View2dRows { cols, pitch });
+            return Err(usage_error.at(Location::caller()));
         }
         let end = match rows.checked_sub(1) {
             Some(further_rows) if cols > 0 => further_rows
@@ -72,7 +74,7 @@ pub(crate) fn check_rows(
     pitch: usize,
     len: usize,
 ) -> Result<(), UsageError> {
-    Shape::pitched(operation, rows, cols, pitch, len).map(drop)
+    Shape2d::pitched(operation, rows, cols, pitch, len).map(drop)
 }
 
 impl<'a, T> View<'a, T> {
@@ -83,7 +85,7 @@ impl<'a, T> View<'a, T> {
     /// If that is not their number.
     #[track_caller]
     pub fn view_2d(self, rows: usize, cols: usize) -> Result<View2d<'a, T>> {
-        let shape = Shape::whole(rows, cols, self.len())?;
+        let shape = Shape2d::whole(rows, cols, self.len())?;
         Ok(View2d::of_span(self.span, shape))
     }
 
@@ -94,7 +96,7 @@ impl<'a, T> View<'a, T> {
     /// If there are not so many elements, or rows would overlap.
     #[track_caller]
     pub fn view_2d_pitched(self, rows: usize, cols: usize, pitch: usize) -> Result<View2d<'a, T>> {
-        let shape = Shape::pitched("view_2d_pitched", rows, cols, pitch, self.len())?;
+        let shape = Shape2d::pitched("view_2d_pitched", rows, cols, pitch, self.len())?;
         Ok(View2d::of_span(self.span, shape))
     }
 }
@@ -107,7 +109,7 @@ impl<'a, T> ViewMut<'a, T> {
     /// If that is not their number.
     #[track_caller]
     pub fn view_2d_mut(self, rows: usize, cols: usize) -> Result<View2dMut<'a, T>> {
-        let shape = Shape::whole(rows, cols, self.len())?;
+        let shape = Shape2d::whole(rows, cols, self.len())?;
         Ok(View2dMut::of_span(self.span, shape))
     }
 
@@ -118,13 +120,13 @@ impl<'a, T> ViewMut<'a, T> {
     ///
     /// If there are not so many elements, or rows would overlap.
     #[track_caller]
-    pub fn plane_pitched_mut(
+    pub fn view_2d_pitched_mut(
         self,
         rows: usize,
         cols: usize,
         pitch: usize,
     ) -> Result<View2dMut<'a, T>> {
-        let shape = Shape::pitched("plane_pitched_mut", rows, cols, pitch, self.len())?;
+        let shape = Shape2d::pitched("view_2d_pitched_mut", rows, cols, pitch, self.len())?;
         Ok(View2dMut::of_span(self.span, shape))
     }
 }
@@ -174,13 +176,13 @@ impl<T> Buffer<T> {
     ///
     /// If the array does not have so many elements, or rows would overlap.
     #[track_caller]
-    pub fn plane_pitched_mut(
+    pub fn view_2d_pitched_mut(
         &mut self,
         rows: usize,
         cols: usize,
         pitch: usize,
     ) -> Result<View2dMut<'_, T>> {
-        self.view_mut().plane_pitched_mut(rows, cols, pitch)
+        self.view_mut().view_2d_pitched_mut(rows, cols, pitch)
     }
 }
 
@@ -192,8 +194,8 @@ impl<T> Pinned<T> {
     /// If that is not how many elements it has.
     #[track_caller]
     pub fn view_2d(&self, rows: usize, cols: usize) -> Result<View2d<'_, T>> {
-        let shape = Shape::whole(rows, cols, self.len())?;
-        Ok(View2d::of(Base::Pinned(self.place()), 0, true, shape))
+        let shape = Shape2d::whole(rows, cols, self.len())?;
+        Ok(View2d::of(Base::Pinned(self.span()), 0, true, shape))
     }
 
     /// The array as `rows` rows of `cols` elements, to write.
@@ -213,8 +215,8 @@ impl<T> Pinned<T> {
     /// If that is not how many elements it has.
     #[track_caller]
     pub fn view_2d_mut(&mut self, rows: usize, cols: usize) -> Result<View2dMut<'_, T>> {
-        let shape = Shape::whole(rows, cols, self.len())?;
-        Ok(View2dMut::of(Base::Pinned(self.place()), 0, true, shape))
+        let shape = Shape2d::whole(rows, cols, self.len())?;
+        Ok(View2dMut::of(Base::Pinned(self.span()), 0, true, shape))
     }
 
     /// Of the array, `rows` rows of `cols` elements that begin `pitch` elements apart, the first at
@@ -225,8 +227,8 @@ impl<T> Pinned<T> {
     /// If the array does not have so many elements, or rows would overlap.
     #[track_caller]
     pub fn view_2d_pitched(&self, rows: usize, cols: usize, pitch: usize) -> Result<View2d<'_, T>> {
-        let shape = Shape::pitched("view_2d_pitched", rows, cols, pitch, self.len())?;
-        Ok(View2d::of(Base::Pinned(self.place()), 0, true, shape))
+        let shape = Shape2d::pitched("view_2d_pitched", rows, cols, pitch, self.len())?;
+        Ok(View2d::of(Base::Pinned(self.span()), 0, true, shape))
     }
 
     /// Of the array, `rows` rows of `cols` elements that begin `pitch` elements apart, to write.
@@ -235,13 +237,13 @@ impl<T> Pinned<T> {
     ///
     /// If the array does not have so many elements, or rows would overlap.
     #[track_caller]
-    pub fn plane_pitched_mut(
+    pub fn view_2d_pitched_mut(
         &mut self,
         rows: usize,
         cols: usize,
         pitch: usize,
     ) -> Result<View2dMut<'_, T>> {
-        let shape = Shape::pitched("plane_pitched_mut", rows, cols, pitch, self.len())?;
-        Ok(View2dMut::of(Base::Pinned(self.place()), 0, true, shape))
+        let shape = Shape2d::pitched("view_2d_pitched_mut", rows, cols, pitch, self.len())?;
+        Ok(View2dMut::of(Base::Pinned(self.span()), 0, true, shape))
     }
 }

@@ -12,21 +12,21 @@ use smallvec::SmallVec;
 use crate::{
     Result,
     context::{DeviceState, StreamState},
-    memory::{Block, Touch},
+    memory::{HostAccessGuard, PinnedBlock},
     tracker::Ticket,
 };
 
 /// A block on its way through the pool: given back, with what may still use it, however this ends.
-pub(super) struct Staged {
+pub(super) struct StagedBlock {
     device: Arc<DeviceState>,
     /// Where the copy that uses the block is submitted.
     stream: Arc<StreamState>,
-    block: Option<Block>,
+    block: Option<PinnedBlock>,
     /// The copy, once it is known to be submitted.
     used_by: Option<Ticket>,
 }
 
-impl Staged {
+impl StagedBlock {
     /// A block of at least `bytes` that nobody uses, for a copy on this stream.
     pub(super) fn new(
         device: &Arc<DeviceState>,
@@ -72,7 +72,8 @@ impl Staged {
         location: &'static Location<'static>,
     ) -> Result<Self> {
         let staged = Self::new(device, stream, bytes)?;
-        let _touch = Touch::writes(&device.driver, staged.pointer(), bytes, "upload", location);
+        let _access =
+            HostAccessGuard::writes(&device.driver, staged.pointer(), bytes, "upload", location);
         let mut used = 0;
         for row in rows {
             assert!(row.len() <= bytes - used, "the rows are {bytes} bytes");
@@ -108,7 +109,7 @@ impl Staged {
     }
 }
 
-impl Drop for Staged {
+impl Drop for StagedBlock {
     fn drop(&mut self) {
         let Some(block) = self.block.take() else {
             return;

@@ -27,15 +27,15 @@ use std::{
 use millstream_driver::PerProcess;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::plain::copy_bytes;
+use super::host_copy::copy_bytes;
 use crate::{disposal::log, memory::StagingOptions, sync::IdleCondvar};
 
 /// More threads than this are never started, whatever is asked for.
-const CREW_MAX: usize = 64;
+const COPY_THREADS_MAX: usize = 64;
 
 /// A range of the host to copy to another.
 #[derive(Clone, Copy)]
-struct Stretch {
+struct CopyRange {
     source: *const u8,
     target: *mut u8,
     bytes: usize,
@@ -43,9 +43,9 @@ struct Stretch {
 
 // SAFETY: addresses are plain data; the contract of `Transfer::push` makes them valid on every
 // thread.
-unsafe impl Send for Stretch {}
+unsafe impl Send for CopyRange {}
 
-impl Stretch {
+impl CopyRange {
     /// So many bytes from `start` on.
     fn part(self, start: usize, bytes_max: usize) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl Stretch {
 
 /// One of a transfer's copies.
 struct Job {
-    copy: Stretch,
+    copy: CopyRange,
     /// Bytes that threads have taken to copy.
     taken: usize,
     /// Bytes that are not copied yet.
@@ -68,7 +68,7 @@ struct Job {
 /// A transfer that has copies to make.
 struct Queue {
     id: u64,
-    pace: Pace,
+    options: TransferOptions,
     /// Threads of the crew that are copying for it.
     helpers: usize,
     /// The number of the first of `jobs`.
@@ -79,30 +79,30 @@ struct Queue {
 
 /// How a transfer is to be made.
 #[derive(Clone, Copy)]
-struct Pace {
-    part_bytes: usize,
+struct TransferOptions {
+    subchunk_bytes: usize,
     helpers_max: usize,
-    past_caches: bool,
+    non_temporal: bool,
 }
 
 /// A part of a job that a thread has taken.
 struct Part {
     id: u64,
     job: u64,
-    copy: Stretch,
-    past_caches: bool,
+    copy: CopyRange,
+    non_temporal: bool,
 }
 
 impl Part {
     fn copy(&self) {
-        let Stretch {
+        let CopyRange {
             source,
             target,
             bytes,
         } = self.copy;
         // SAFETY: the contract of `Transfer::push`, until the transfer is told that this part is
         // copied. Of the same job no two parts overlap.
-        unsafe { copy_bytes(source, target, bytes, self.past_caches) };
+        unsafe { copy_bytes(source, target, bytes, self.non_temporal) };
     }
 }
 
@@ -114,13 +114,13 @@ impl Queue {
             .iter()
             .position(|job| job.taken < job.copy.bytes)?;
         let job = &mut self.jobs[at];
-        let copy = job.copy.part(job.taken, self.pace.part_bytes);
+        let copy = job.copy.part(job.taken, self.options.subchunk_bytes);
         job.taken += copy.bytes;
         Some(Part {
             id: self.id,
             job: self.first + at as u64,
             copy,
-            past_caches: self.pace.past_caches,
+            non_temporal: self.options.non_temporal,
         })
     }
 
@@ -153,8 +153,8 @@ impl State {
     }
 
     /// Takes a part for a thread of the crew, and lets the next transfer have its turn.
-    fn take_in_turn(&mut self) -> Option<Part> {
-        let may_help = |queue: &Queue| queue.helpers < queue.pace.helpers_max;
+    fn take_round_robin(&mut self) -> Option<Part> {
+        let may_help = |queue: &Queue| queue.helpers < queue.options.helpers_max;
         let has_work = |queue: &Queue| queue.jobs.iter().any(|job| job.taken < job.copy.bytes);
         let at = self
             .queues
@@ -168,28 +168,28 @@ impl State {
     }
 }
 
-struct Crew {
+struct CopyThreads {
     state: Mutex<State>,
     work: IdleCondvar,
     copied: IdleCondvar,
 }
 
 /// The process's crew.
-fn crew() -> &'static Crew {
-    static CREW: PerProcess<Crew> = PerProcess::new();
-    CREW.get_or_init(|| Crew {
+fn copy_threads() -> &'static CopyThreads {
+    static COPY_THREADS: PerProcess<CopyThreads> = PerProcess::new();
+    COPY_THREADS.get_or_init(|| CopyThreads {
         state: Mutex::default(),
         work: IdleCondvar::new(),
         copied: IdleCondvar::new(),
     })
 }
 
-impl Crew {
+impl CopyThreads {
     /// What each of its threads does, for ever.
     fn run(&self) {
         let mut state = self.state.lock();
         loop {
-            match state.take_in_turn() {
+            match state.take_round_robin() {
                 Some(part) => {
                     drop(state);
                     part.copy();
@@ -218,7 +218,7 @@ impl Crew {
 
     /// Sees to it that there are so many threads, or as many as the system gives.
     fn grow(&'static self, state: &mut MutexGuard<'_, State>, threads: usize) {
-        while state.threads < threads.min(CREW_MAX) {
+        while state.threads < threads.min(COPY_THREADS_MAX) {
             let name = format!("millstream-copy-{}", state.threads);
             if let Err(error) = thread::Builder::new().name(name).spawn(|| self.run()) {
                 log!(debug, %error, "no thread to copy with; transfers make do with those there are");
@@ -233,7 +233,7 @@ impl Crew {
 /// their way between two places of the host, not for a device.
 pub(super) struct Transfer {
     id: u64,
-    pace: Pace,
+    options: TransferOptions,
     alone_bytes: usize,
     /// Whether anything was handed on.
     used: AtomicBool,
@@ -241,16 +241,16 @@ pub(super) struct Transfer {
 
 impl Transfer {
     /// A transfer without copies. It costs nothing before it has some.
-    pub(super) fn new(tuning: &StagingOptions, past_caches: bool) -> Self {
+    pub(super) fn new(staging_options: &StagingOptions, non_temporal: bool) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            pace: Pace {
-                part_bytes: tuning.part_bytes,
-                helpers_max: tuning.threads - 1,
-                past_caches,
+            options: TransferOptions {
+                subchunk_bytes: staging_options.subchunk_bytes,
+                helpers_max: staging_options.threads - 1,
+                non_temporal,
             },
-            alone_bytes: tuning.alone_bytes,
+            alone_bytes: staging_options.alone_bytes,
             used: AtomicBool::new(false),
         }
     }
@@ -267,13 +267,13 @@ impl Transfer {
         target: *mut u8,
         bytes: usize,
     ) -> Option<u64> {
-        if bytes > self.alone_bytes && self.pace.helpers_max > 0 {
+        if bytes > self.alone_bytes && self.options.helpers_max > 0 {
             // SAFETY: by this function's contract.
             return Some(unsafe { self.push(source, target, bytes) });
         }
-        let past_caches = self.pace.past_caches && bytes > self.alone_bytes;
+        let non_temporal = self.options.non_temporal && bytes > self.alone_bytes;
         // SAFETY: by this function's contract.
-        unsafe { copy_bytes(source, target, bytes, past_caches) };
+        unsafe { copy_bytes(source, target, bytes, non_temporal) };
         None
     }
 
@@ -286,11 +286,11 @@ impl Transfer {
     pub(super) unsafe fn push(&self, source: *const u8, target: *mut u8, bytes: usize) -> u64 {
         assert!(bytes > 0, "a copy of nothing would never be over");
         self.used.store(true, Ordering::Relaxed);
-        let crew = crew();
-        let mut state = crew.state.lock();
-        crew.grow(&mut state, self.pace.helpers_max);
+        let copy_threads = copy_threads();
+        let mut state = copy_threads.state.lock();
+        copy_threads.grow(&mut state, self.options.helpers_max);
         let job = Job {
-            copy: Stretch {
+            copy: CopyRange {
                 source,
                 target,
                 bytes,
@@ -302,7 +302,7 @@ impl Transfer {
         if state.queue(self.id).is_none() {
             state.queues.push_back(Queue {
                 id: self.id,
-                pace: self.pace,
+                options: self.options,
                 helpers: 0,
                 first: 0,
                 jobs: VecDeque::new(),
@@ -312,16 +312,16 @@ impl Transfer {
         queue.jobs.push_back(job);
         let number = queue.first + queue.jobs.len() as u64 - 1;
         drop(state);
-        let parts = bytes.div_ceil(self.pace.part_bytes);
-        for _ in 0..parts.min(asleep).min(self.pace.helpers_max) {
-            crew.work.notify_one();
+        let parts = bytes.div_ceil(self.options.subchunk_bytes);
+        for _ in 0..parts.min(asleep).min(self.options.helpers_max) {
+            copy_threads.work.notify_one();
         }
         number
     }
 
     /// Whether the copies up to this one are made.
-    pub(super) fn is_over(&self, number: u64) -> bool {
-        let mut state = crew().state.lock();
+    pub(super) fn is_done(&self, number: u64) -> bool {
+        let mut state = copy_threads().state.lock();
         state
             .queue(self.id)
             .is_none_or(|queue| queue.first > number)
@@ -329,30 +329,34 @@ impl Transfer {
 
     /// Copies one part of what was handed on; `false` if others have all that is left.
     pub(super) fn help(&self) -> bool {
-        let crew = crew();
-        let part = crew.state.lock().queue(self.id).and_then(Queue::take);
+        let copy_threads = copy_threads();
+        let part = copy_threads
+            .state
+            .lock()
+            .queue(self.id)
+            .and_then(Queue::take);
         let Some(part) = part else { return false };
         part.copy();
-        crew.put_back(&mut crew.state.lock(), &part);
+        copy_threads.put_back(&mut copy_threads.state.lock(), &part);
         true
     }
 
     /// Copies, and waits for those who do, until the copies up to this one are made.
     pub(super) fn finish(&self, number: u64) {
         loop {
-            if self.is_over(number) {
+            if self.is_done(number) {
                 return;
             }
             if self.help() {
                 continue;
             }
-            let crew = crew();
-            let mut state = crew.state.lock();
+            let copy_threads = copy_threads();
+            let mut state = copy_threads.state.lock();
             if state
                 .queue(self.id)
                 .is_some_and(|queue| queue.first <= number)
             {
-                crew.copied.wait(&mut state);
+                copy_threads.copied.wait(&mut state);
             }
         }
     }
@@ -360,7 +364,7 @@ impl Transfer {
     /// As [`finish`](Self::finish), for all copies that were handed on by now.
     pub(super) fn finish_all(&self) {
         let last = {
-            let mut state = crew().state.lock();
+            let mut state = copy_threads().state.lock();
             state
                 .queue(self.id)
                 .map(|queue| queue.first + queue.jobs.len() as u64)
@@ -378,7 +382,7 @@ impl Drop for Transfer {
             return;
         }
         self.finish_all();
-        crew()
+        copy_threads()
             .state
             .lock()
             .queues
@@ -392,9 +396,9 @@ mod tests {
 
     use super::*;
 
-    fn tuning(threads: usize) -> StagingOptions {
+    fn staging_options(threads: usize) -> StagingOptions {
         StagingOptions {
-            part_bytes: 100,
+            subchunk_bytes: 100,
             alone_bytes: 0,
             threads,
             ..StagingOptions::default()
@@ -411,7 +415,7 @@ mod tests {
             let sources: Vec<_> = (0..20).map(|n| rising(n * n * 7 + 1, n)).collect();
             let mut targets: Vec<_> = sources.iter().map(|source| vec![0; source.len()]).collect();
             {
-                let transfer = Transfer::new(&tuning(threads), threads == 2);
+                let transfer = Transfer::new(&staging_options(threads), threads == 2);
                 for (number, (source, target)) in sources.iter().zip(&mut targets).enumerate() {
                     let bytes = source.len();
                     // SAFETY: both are so many bytes, different ones, and outlive the transfer.
@@ -420,7 +424,7 @@ mod tests {
                     assert_eq!(pushed, number as u64);
                 }
                 transfer.finish(3);
-                assert!(transfer.is_over(3) && transfer.is_over(0));
+                assert!(transfer.is_done(3) && transfer.is_done(0));
             }
             assert!(sources == targets, "{threads} threads");
         }
@@ -434,7 +438,7 @@ mod tests {
                     for round in 0..50 {
                         let source = rising(1 + round * 97, owner + round);
                         let mut target = vec![0; source.len()];
-                        let transfer = Transfer::new(&tuning(4), false);
+                        let transfer = Transfer::new(&staging_options(4), false);
                         let bytes = source.len();
                         // SAFETY: both are so many bytes, different ones, and outlive the transfer.
                         let number =
@@ -445,7 +449,7 @@ mod tests {
                 });
             }
         });
-        let left = crew().state.lock().queues.len();
+        let left = copy_threads().state.lock().queues.len();
         // Other tests of this process may have some.
         assert!(left < 8, "{left} transfers are over and still known");
     }
@@ -453,17 +457,17 @@ mod tests {
     /// A queue that nobody works on, with a job of so many bytes.
     fn queue(id: u64, bytes: usize, helpers_max: usize) -> Queue {
         let (mut target, source) = (vec![0; bytes], vec![0; bytes]);
-        let copy = Stretch {
+        let copy = CopyRange {
             source: source.as_ptr(),
             target: target.as_mut_ptr(),
             bytes,
         };
         Queue {
             id,
-            pace: Pace {
-                part_bytes: 10,
+            options: TransferOptions {
+                subchunk_bytes: 10,
                 helpers_max,
-                past_caches: false,
+                non_temporal: false,
             },
             helpers: 0,
             first: 0,
@@ -481,7 +485,7 @@ mod tests {
         state.queues.push_back(queue(1, 1000, 3));
         state.queues.push_back(queue(2, 20, 3));
         state.queues.push_back(queue(3, 1000, 1));
-        let order: Vec<_> = std::iter::from_fn(|| state.take_in_turn())
+        let order: Vec<_> = std::iter::from_fn(|| state.take_round_robin())
             .map(|part| part.id)
             .collect();
         assert_eq!(order, [1, 2, 3, 1, 2, 1]);

@@ -7,16 +7,16 @@
 
 use std::{panic::Location, sync::Arc};
 
-use super::staged::Staged;
+use super::staged_block::StagedBlock;
 use crate::{
     Result, Stream,
     context::{
-        Behind, DeviceState, Operation, PooledEvent, StreamState, ToDevice, ToHost,
-        depend_on_device, keep_until_done, mark, point_behind, submit, wait_for_mark,
+        AfterEvent, CopyToDevice, CopyToHost, DeviceState, Operation, PooledEvent, StreamState,
+        depend_on_device, mark, retain_until_complete, submit, sync_point_after, wait_for_mark,
     },
     error::OperationKind,
     memory::Span,
-    tracker::{AccessKind, Clock, Sequence},
+    tracker::{AccessKind, Sequence, VectorClock},
 };
 
 /// One device's part of the copy, on one of its streams.
@@ -44,15 +44,15 @@ impl Leg {
     }
 
     /// An event to record on this leg's stream.
-    fn event(&self) -> Result<Lent<'_>> {
+    fn event(&self) -> Result<PooledEventGuard<'_>> {
         let device = &*self.device;
-        // It stands for nothing: it is no point of a stream.
-        let (nothing, before) = (self.stream.ticket(Sequence::START), Clock::default());
+        // It stands for nothing: it is no sync point of a stream.
+        let (nothing, before) = (self.stream.ticket(Sequence::START), VectorClock::default());
         let taken = device
             .events
             .take(&*device.driver, device.context, nothing, &before);
         let event = device.checked(taken)?;
-        Ok(Lent { device, event })
+        Ok(PooledEventGuard { device, event })
     }
 
     /// Puts later work of this leg behind all that is submitted to the other.
@@ -64,7 +64,7 @@ impl Leg {
             &self.device,
             &self.stream,
             lent.event.event,
-            &Clock::default(),
+            &VectorClock::default(),
         )
     }
 }
@@ -79,12 +79,12 @@ impl Drop for Leg {
 
 /// An event of a device's pool, given back when this is dropped: a wait that was enqueued keeps
 /// what it waits for (rule 23).
-struct Lent<'a> {
+struct PooledEventGuard<'a> {
     device: &'a DeviceState,
     event: PooledEvent,
 }
 
-impl Drop for Lent<'_> {
+impl Drop for PooledEventGuard<'_> {
     fn drop(&mut self) {
         self.device.events.give(Arc::clone(&self.event));
     }
@@ -93,7 +93,7 @@ impl Drop for Lent<'_> {
 impl Stream {
     /// Copies between two devices of one driver, of which this stream's is one. Both spans are
     /// equally long.
-    pub(super) fn copy_across(
+    pub(super) fn copy_peer(
         &self,
         from: &Span<'_>,
         to: &Span<'_>,
@@ -109,10 +109,10 @@ impl Stream {
         if source.taken {
             source.follow(&target)?;
         }
-        let piece_bytes = self.device_state().tuning().piece_bytes;
-        let pieces = from.pieces(piece_bytes).zip(to.pieces(piece_bytes));
-        for (from, to) in pieces {
-            copy_piece(&source, &from, &target, &to, location)?;
+        let chunk_bytes = self.device_state().staging_options().chunk_bytes;
+        let chunks = from.chunks(chunk_bytes).zip(to.chunks(chunk_bytes));
+        for (from, to) in chunks {
+            copy_chunk(&source, &from, &target, &to, location)?;
         }
         if target.taken {
             source.follow(&target)?;
@@ -123,12 +123,12 @@ impl Stream {
 
 /// A block of the target's device that the source's may still write. Should that one be lost,
 /// nobody can tell when it stops, and the target's device may go on: the block is given up then.
-struct AtRisk {
+struct QuarantinedBlock {
     source: Arc<DeviceState>,
-    staged: Option<Staged>,
+    staged: Option<StagedBlock>,
 }
 
-impl Drop for AtRisk {
+impl Drop for QuarantinedBlock {
     fn drop(&mut self) {
         if let Some(staged) = self.staged.take()
             && self.source.lost().is_some()
@@ -141,16 +141,16 @@ impl Drop for AtRisk {
 /// A block on its way from one device to the other. Dropped before both operations are known to be
 /// submitted, by an error or a panic, it is kept until the source's stream cannot write it any
 /// more.
-struct OnItsWay<'a> {
+struct BlockInFlight<'a> {
     source: &'a Leg,
-    staged: Option<Staged>,
+    staged: Option<StagedBlock>,
 }
 
-impl OnItsWay<'_> {
+impl BlockInFlight<'_> {
     fn pointer(&self) -> *mut u8 {
         self.staged
             .as_ref()
-            .map_or(std::ptr::null_mut(), Staged::pointer)
+            .map_or(std::ptr::null_mut(), StagedBlock::pointer)
     }
 
     /// Both operations are submitted, the target's behind the source's.
@@ -161,21 +161,21 @@ impl OnItsWay<'_> {
     }
 }
 
-impl Drop for OnItsWay<'_> {
+impl Drop for BlockInFlight<'_> {
     fn drop(&mut self) {
         if self.staged.is_some() {
             let Leg { device, stream, .. } = self.source;
             let submitted = stream.shared.lock().points.submitted();
-            let at_risk = AtRisk {
+            let at_risk = QuarantinedBlock {
                 source: Arc::clone(device),
                 staged: self.staged.take(),
             };
-            keep_until_done(device, stream, submitted, at_risk);
+            retain_until_complete(device, stream, submitted, at_risk);
         }
     }
 }
 
-fn copy_piece(
+fn copy_chunk(
     source: &Leg,
     from: &Span<'_>,
     target: &Leg,
@@ -183,11 +183,11 @@ fn copy_piece(
     location: &'static Location<'static>,
 ) -> Result<()> {
     let bytes = from.bytes.len();
-    let block = OnItsWay {
+    let block = BlockInFlight {
         source,
-        staged: Some(Staged::new(&target.device, &target.stream, bytes)?),
+        staged: Some(StagedBlock::new(&target.device, &target.stream, bytes)?),
     };
-    let read = ToHost {
+    let read = CopyToHost {
         target: block.pointer(),
         source: from.pointer(),
         bytes,
@@ -203,11 +203,11 @@ fn copy_piece(
     let (sequence, ()) = unsafe { submit(&source.device, &source.stream, reading, read) }?;
     // What the target waits for is what it asks about when it asks whether its data came from a
     // device that is well.
-    let event = point_behind(&source.device, &source.stream, sequence)?;
+    let event = sync_point_after(&source.device, &source.stream, sequence)?;
     depend_on_device(&target.device, &source.device, &source.stream, sequence);
-    let write = Behind {
+    let write = AfterEvent {
         event: event.event,
-        command: ToDevice {
+        command: CopyToDevice {
             target: to.pointer(),
             source: block.pointer(),
             bytes,
@@ -232,6 +232,6 @@ fn leg_operation<'a>(
         location,
         bytes: span.bytes.len() as u64,
         accesses: [span.access(access)].into(),
-        awaited: None,
+        host_waiter: None,
     }
 }

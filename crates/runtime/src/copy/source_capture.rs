@@ -11,10 +11,10 @@ use bytemuck::Pod;
 use millstream_driver::Driver;
 use parking_lot::Mutex;
 
-use super::{OwnedSource, crew::Transfer};
+use super::{OwnedSource, copy_threads::Transfer};
 use crate::{
     disposal::dispose,
-    memory::{StagingOptions, Touch},
+    memory::{HostAccessGuard, StagingOptions},
 };
 
 /// The elements of a source, wherever it is kept.
@@ -24,15 +24,15 @@ struct SourceBytes {
     bytes: usize,
 }
 
-// SAFETY: an address is plain data; `Feed` says how long it is valid.
+// SAFETY: an address is plain data; `SourceCapture` says how long it is valid.
 unsafe impl Send for SourceBytes {}
 
 /// The captures of a source to page-locked blocks. It knows the source's elements, not the source:
 /// a host function that holds the last reference of a feed runs no destructor of the user's.
-pub(super) struct Feed {
-    /// The captures of the pieces, numbered as they are.
+pub(super) struct SourceCapture {
+    /// The captures of the chunks, numbered as they are.
     transfer: Transfer,
-    piece_bytes: usize,
+    chunk_bytes: usize,
     /// The elements, until the source is taken back. While they are here, they stay where they are
     /// and unchanged.
     source: Mutex<Option<SourceBytes>>,
@@ -41,28 +41,28 @@ pub(super) struct Feed {
     location: &'static Location<'static>,
 }
 
-impl Feed {
-    /// Begins to capture the piece of this number to a block; the pieces before it were begun with.
-    /// If there is no such piece, or the source is gone and the target will not be seen, that is
+impl SourceCapture {
+    /// Begins to capture the chunk of this number to a block; the chunks before it were begun with.
+    /// If there is no such chunk, or the source is gone and the target will not be seen, that is
     /// all.
     ///
     /// # Safety
     ///
-    /// Until the piece is captured, the block is valid for writes of as many bytes as a piece has,
+    /// Until the chunk is captured, the block is valid for writes of as many bytes as a chunk has,
     /// and nothing else touches it.
-    pub(super) unsafe fn begin(&self, piece: usize, block: *mut u8) {
+    pub(super) unsafe fn begin(&self, chunk: usize, block: *mut u8) {
         let source = self.source.lock();
         let Some(SourceBytes { start, bytes }) = *source else {
             return;
         };
-        let Some(left) = piece
-            .checked_mul(self.piece_bytes)
+        let Some(left) = chunk
+            .checked_mul(self.chunk_bytes)
             .and_then(|at| bytes.checked_sub(at))
             .filter(|&left| left > 0)
         else {
             return;
         };
-        let len = left.min(self.piece_bytes);
+        let len = left.min(self.chunk_bytes);
         self.touches(block, len);
         // SAFETY: by this function's contract for the block. The elements stay where they are and
         // unchanged until `close`, which waits for the transfer.
@@ -72,13 +72,13 @@ impl Feed {
         };
     }
 
-    /// Waits until the piece of this number is captured to that block. If the source is gone that
-    /// is all: then the piece may never have been begun with, and the block may be another's.
-    pub(super) fn finish(&self, piece: usize, block: *const u8, bytes: usize) {
+    /// Waits until the chunk of this number is captured to that block. If the source is gone that
+    /// is all: then the chunk may never have been begun with, and the block may be another's.
+    pub(super) fn finish(&self, chunk: usize, block: *const u8, bytes: usize) {
         // Held while waiting, so that the source stays: the crew copies without it.
         let source = self.source.lock();
         if source.is_some() {
-            self.transfer.finish(piece as u64);
+            self.transfer.finish(chunk as u64);
             self.touches(block, bytes);
         }
     }
@@ -86,7 +86,7 @@ impl Feed {
     /// Tells that a block is written, where that begins and where it ends: who captures it is not
     /// who waits for it.
     fn touches(&self, block: *const u8, bytes: usize) {
-        drop(Touch::writes(
+        drop(HostAccessGuard::writes(
             &self.driver,
             block,
             bytes,
@@ -106,7 +106,7 @@ impl Feed {
 
 /// A source in the hands of an upload, until it is taken back or the upload is done.
 pub(super) struct Upload<T: Pod, S: OwnedSource<T>> {
-    pub(super) feed: Arc<Feed>,
+    pub(super) capture: Arc<SourceCapture>,
     source: Mutex<Option<S>>,
     element: PhantomData<fn() -> T>,
 }
@@ -114,7 +114,7 @@ pub(super) struct Upload<T: Pod, S: OwnedSource<T>> {
 impl<T: Pod, S: OwnedSource<T>> Upload<T, S> {
     pub(super) fn new(
         source: S,
-        tuning: &StagingOptions,
+        staging_options: &StagingOptions,
         driver: &Arc<dyn Driver>,
         location: &'static Location<'static>,
     ) -> Self {
@@ -125,15 +125,15 @@ impl<T: Pod, S: OwnedSource<T>> Upload<T, S> {
             start: bytes.as_ptr(),
             bytes: bytes.len(),
         };
-        let feed = Feed {
-            transfer: Transfer::new(tuning, tuning.upload_past_caches),
-            piece_bytes: tuning.piece_bytes,
+        let capture = SourceCapture {
+            transfer: Transfer::new(staging_options, staging_options.upload_non_temporal),
+            chunk_bytes: staging_options.chunk_bytes,
             source: Mutex::new(Some(elements)),
             driver: Arc::clone(driver),
             location,
         };
         Self {
-            feed: Arc::new(feed),
+            capture: Arc::new(capture),
             source: Mutex::new(Some(source)),
             element: PhantomData,
         }
@@ -141,7 +141,7 @@ impl<T: Pod, S: OwnedSource<T>> Upload<T, S> {
 
     /// The source, which no capture reads any more.
     pub(super) fn take(&self) -> S {
-        self.feed.close();
+        self.capture.close();
         let source = self.source.lock().take();
         source.expect("the source is taken back once")
     }
@@ -150,7 +150,7 @@ impl<T: Pod, S: OwnedSource<T>> Upload<T, S> {
 impl<T: Pod, S: OwnedSource<T>> Drop for Upload<T, S> {
     /// Lets the source go. Its destructor may be the user's, and this may be the reactor's thread.
     fn drop(&mut self) {
-        self.feed.close();
+        self.capture.close();
         let Some(source) = self.source.get_mut().take() else {
             return;
         };
@@ -188,16 +188,16 @@ mod tests {
     fn nobody_waits_for_pieces_of_a_source_that_was_taken_back() {
         const PIECE: usize = 16;
         let driver = Gpu::new(SimConfig::new()).driver();
-        let tuning = StagingOptions {
-            piece_bytes: PIECE,
+        let staging_options = StagingOptions {
+            chunk_bytes: PIECE,
             ..StagingOptions::default()
         };
         let source = vec![7_u8; 3 * PIECE];
-        let upload = Upload::new(source, &tuning, &driver, Location::caller());
+        let upload = Upload::new(source, &staging_options, &driver, Location::caller());
         let mut block = vec![0; PIECE];
-        // SAFETY: the block is as large as a piece, and nothing else touches it before the source
+        // SAFETY: the block is as large as a chunk, and nothing else touches it before the source
         // is taken back.
-        unsafe { upload.feed.begin(0, block.as_mut_ptr()) };
+        unsafe { upload.capture.begin(0, block.as_mut_ptr()) };
         assert_eq!(upload.take().len(), 3 * PIECE);
         assert_eq!(block, [7; PIECE]);
         // What the stream does if the upload failed with its host functions enqueued.
@@ -205,12 +205,12 @@ mod tests {
         let address = BlockAddress(block.as_mut_ptr());
         thread::spawn(move || {
             // SAFETY: the block stays until this has told.
-            unsafe { upload.feed.begin(1, address.get()) };
-            upload.feed.finish(1, address.get(), PIECE);
+            unsafe { upload.capture.begin(1, address.get()) };
+            upload.capture.finish(1, address.get(), PIECE);
             let _ = tell.send(());
         });
         told.recv_timeout(Duration::from_secs(20))
-            .expect("it waited for a piece that nobody captures");
+            .expect("it waited for a chunk that nobody captures");
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
             &driver,
             Location::caller(),
         );
-        let in_host_function = Arc::downgrade(&upload.feed).upgrade();
+        let in_host_function = Arc::downgrade(&upload.capture).upgrade();
         drop(upload);
         let name = told.recv_timeout(Duration::from_secs(20));
         let name = name.expect("the source is kept by a host function");

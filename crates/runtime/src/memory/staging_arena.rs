@@ -13,75 +13,75 @@ use std::sync::{
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{Block, StagingPool};
+use super::{PinnedBlock, StagingPool};
 use crate::{
     Result,
-    context::{DeviceState, StreamState, point_behind},
+    context::{DeviceState, StreamState, sync_point_after},
     tracker::Sequence,
 };
 
 /// Parts begin at multiples of this: what devices like to read from.
-const PART_ALIGN: usize = 256;
+const SUBALLOCATION_ALIGN: usize = 256;
 /// A section is at most this part of the staging limit.
-const SECTIONS_PER_LIMIT: u64 = 16;
+const ARENAS_PER_LIMIT: u64 = 16;
 
 /// A block that uploads of one stream share.
 #[derive(Debug)]
-struct Section {
-    block: Block,
+struct StagingArena {
+    block: PinnedBlock,
     /// The number of the last ticket that uses it.
     last: AtomicU64,
 }
 
 /// The section that a stream's next small upload gets a part of.
 #[derive(Debug, Default)]
-pub(crate) struct CurrentSection(Mutex<Option<Filling>>);
+pub(crate) struct CurrentArena(Mutex<Option<OpenArena>>);
 
 #[derive(Debug)]
-struct Filling {
-    section: Arc<Section>,
+struct OpenArena {
+    arena: Arc<StagingArena>,
     used_bytes: usize,
 }
 
-impl Filling {
-    fn of(block: Block) -> Self {
-        let section = Section {
+impl OpenArena {
+    fn of(block: PinnedBlock) -> Self {
+        let arena = StagingArena {
             block,
             last: AtomicU64::new(0),
         };
         Self {
-            section: Arc::new(section),
+            arena: Arc::new(arena),
             used_bytes: 0,
         }
     }
 
     /// The next part of the section, if there is room.
-    fn carve(&mut self, bytes: usize) -> Option<(Arc<Section>, *mut u8)> {
+    fn suballocate(&mut self, bytes: usize) -> Option<(Arc<StagingArena>, *mut u8)> {
         let start = self.used_bytes;
-        if bytes > self.section.block.bytes - start {
+        if bytes > self.arena.block.bytes - start {
             return None;
         }
         self.used_bytes = (start + bytes)
-            .next_multiple_of(PART_ALIGN)
-            .min(self.section.block.bytes);
-        let pointer = self.section.block.pointer.as_ptr().wrapping_add(start);
-        Some((Arc::clone(&self.section), pointer))
+            .next_multiple_of(SUBALLOCATION_ALIGN)
+            .min(self.arena.block.bytes);
+        let pointer = self.arena.block.pointer.as_ptr().wrapping_add(start);
+        Some((Arc::clone(&self.arena), pointer))
     }
 }
 
-impl CurrentSection {
+impl CurrentArena {
     /// Gives the section up, to its pool unless someone still has a part of it.
     pub(crate) fn retire(&self, stream: &StreamState, pool: &StagingPool) {
-        let filling = self.0.lock().take();
-        if let Some(filling) = filling {
-            give_up(filling.section, stream, pool);
+        let open_arena = self.0.lock().take();
+        if let Some(open_arena) = open_arena {
+            give_up(open_arena.arena, stream, pool);
         }
     }
 }
 
 /// Lets go of a section; the last to do so gives it back to its pool.
-fn give_up(section: Arc<Section>, stream: &StreamState, pool: &StagingPool) {
-    if let Some(Section { block, last }) = Arc::into_inner(section) {
+fn give_up(arena: Arc<StagingArena>, stream: &StreamState, pool: &StagingPool) {
+    if let Some(StagingArena { block, last }) = Arc::into_inner(arena) {
         pool.give_lent(
             block,
             SmallVec::from_slice(&[stream.ticket(Sequence::of(last.into_inner()))]),
@@ -91,15 +91,15 @@ fn give_up(section: Arc<Section>, stream: &StreamState, pool: &StagingPool) {
 
 /// A part of a section, until it is dropped: its owner's alone, unless the operation that uses it
 /// is enqueued by then.
-pub(crate) struct Carved<'a> {
+pub(crate) struct Suballocation<'a> {
     device: &'a DeviceState,
     stream: &'a StreamState,
-    section: Option<Arc<Section>>,
+    arena: Option<Arc<StagingArena>>,
     pointer: *mut u8,
     used_by: Option<Sequence>,
 }
 
-impl<'a> Carved<'a> {
+impl<'a> Suballocation<'a> {
     /// A part of at least `bytes` bytes, for an operation on this stream.
     ///
     /// Blocks only where the staging limit is reached, as [`StagingPool::take`] does.
@@ -108,22 +108,22 @@ impl<'a> Carved<'a> {
         stream: &'a StreamState,
         bytes: usize,
     ) -> Result<Self> {
-        let of = |(section, pointer)| Self {
+        let of = |(arena, pointer)| Self {
             device,
             stream,
-            section: Some(section),
+            arena: Some(arena),
             pointer,
             used_by: None,
         };
-        if let Some(carved) = stream
+        if let Some(suballocation) = stream
             .memory()
-            .section
+            .arena
             .0
             .lock()
             .as_mut()
-            .and_then(|it| it.carve(bytes))
+            .and_then(|it| it.suballocate(bytes))
         {
-            return Ok(of(carved));
+            return Ok(of(suballocation));
         }
         Self::begin(device, stream, bytes).map(of)
     }
@@ -134,33 +134,33 @@ impl<'a> Carved<'a> {
         device: &DeviceState,
         stream: &StreamState,
         bytes: usize,
-    ) -> Result<(Arc<Section>, *mut u8)> {
-        let full = stream.memory().section.0.lock().take();
-        if let Some(Filling { section, .. }) = full {
-            let last = Sequence::of(section.last.load(Ordering::Acquire));
+    ) -> Result<(Arc<StagingArena>, *mut u8)> {
+        let full = stream.memory().arena.0.lock().take();
+        if let Some(OpenArena { arena, .. }) = full {
+            let last = Sequence::of(arena.last.load(Ordering::Acquire));
             if !stream.is_done(last) {
                 // So that it can be told when the section is free, should the stream never be idle.
                 // If that fails, it is told later.
-                point_behind(device, stream, last).ok();
+                sync_point_after(device, stream, last).ok();
             }
-            give_up(section, stream, &device.memory().staging);
+            give_up(arena, stream, &device.memory().staging);
         }
-        let limit_bytes = device.memory().staging.figures().limit_bytes / SECTIONS_PER_LIMIT;
-        let section_bytes = device
-            .tuning()
-            .section_bytes
+        let limit_bytes = device.memory().staging.stats().limit_bytes / ARENAS_PER_LIMIT;
+        let arena_bytes = device
+            .staging_options()
+            .arena_bytes
             .min(usize::try_from(limit_bytes).unwrap_or(usize::MAX))
             .max(bytes);
-        let mut filling = Filling::of(device.memory().staging.lend(device, section_bytes)?);
-        let carved = filling
-            .carve(bytes)
+        let mut open_arena = OpenArena::of(device.memory().staging.lend(device, arena_bytes)?);
+        let suballocation = open_arena
+            .suballocate(bytes)
             .expect("it is large enough, and unused");
         // Another thread may have begun one meanwhile.
-        let other = stream.memory().section.0.lock().replace(filling);
+        let other = stream.memory().arena.0.lock().replace(open_arena);
         if let Some(other) = other {
-            give_up(other.section, stream, &device.memory().staging);
+            give_up(other.arena, stream, &device.memory().staging);
         }
-        Ok(carved)
+        Ok(suballocation)
     }
 
     /// Where the part is.
@@ -174,9 +174,9 @@ impl<'a> Carved<'a> {
     }
 }
 
-impl Drop for Carved<'_> {
+impl Drop for Suballocation<'_> {
     fn drop(&mut self) {
-        let Some(section) = self.section.take() else {
+        let Some(arena) = self.arena.take() else {
             return;
         };
         // A call that failed, or panicked, may have enqueued the copy all the same. Its ticket
@@ -184,7 +184,7 @@ impl Drop for Carved<'_> {
         let sequence = self
             .used_by
             .unwrap_or_else(|| self.stream.shared.lock().points.submitted());
-        section.last.fetch_max(sequence.get(), Ordering::AcqRel);
-        give_up(section, self.stream, &self.device.memory().staging);
+        arena.last.fetch_max(sequence.get(), Ordering::AcqRel);
+        give_up(arena, self.stream, &self.device.memory().staging);
     }
 }

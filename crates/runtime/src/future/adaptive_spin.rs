@@ -20,7 +20,7 @@ const FAILURES_MAX: u32 = 10;
 
 /// Whether asking at once has paid of late.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct AdaptiveSpin {
     /// How often in a row it was in vain.
     failures: AtomicU32,
     /// How many futures go without it before one tries again.
@@ -28,9 +28,9 @@ pub(super) struct Patience {
 }
 
 /// That of the process.
-pub(super) static PATIENCE: Patience = Patience::new();
+pub(super) static ADAPTIVE_SPIN: AdaptiveSpin = AdaptiveSpin::new();
 
-impl Patience {
+impl AdaptiveSpin {
     const fn new() -> Self {
         Self {
             failures: AtomicU32::new(0),
@@ -39,14 +39,14 @@ impl Patience {
     }
 
     /// Asks until the answer is yes, for a short while at most; perhaps not at all.
-    pub(super) fn spin(&self, is_over: impl FnMut() -> Result<bool>) -> Result<bool> {
-        self.spin_for(SPIN, is_over)
+    pub(super) fn spin(&self, is_done: impl FnMut() -> Result<bool>) -> Result<bool> {
+        self.spin_for(SPIN, is_done)
     }
 
     fn spin_for(
         &self,
         at_most: Duration,
-        mut is_over: impl FnMut() -> Result<bool>,
+        mut is_done: impl FnMut() -> Result<bool>,
     ) -> Result<bool> {
         // Threads that read the same numbers at once try once too often or too seldom, which does
         // no harm.
@@ -57,7 +57,7 @@ impl Patience {
         }
         let started = Instant::now();
         while started.elapsed() < at_most {
-            if is_over()? {
+            if is_done()? {
                 self.failures.store(0, Relaxed);
                 return Ok(true);
             }
@@ -76,11 +76,11 @@ mod tests {
 
     #[test]
     fn what_is_in_vain_is_tried_less_and_less_often_until_it_pays() {
-        let patience = Patience::new();
+        let adaptive_spin = AdaptiveSpin::new();
         let mut asked = Vec::new();
         for future in 0..40 {
             let mut tried = false;
-            let answer = patience.spin_for(Duration::from_micros(1), || {
+            let answer = adaptive_spin.spin_for(Duration::from_micros(1), || {
                 tried = true;
                 Ok(false)
             });
@@ -91,7 +91,7 @@ mod tests {
         }
         assert_eq!(asked, [0, 2, 6, 14, 30]);
         let pays = || {
-            patience
+            adaptive_spin
                 .spin_for(Duration::from_secs(1), || Ok(true))
                 .expect("it does not fail")
         };
@@ -101,9 +101,13 @@ mod tests {
 
     #[test]
     fn what_is_over_at_once_is_seen_and_what_never_is_is_not() {
-        assert!(Patience::new().spin(|| Ok(true)).expect("it does not fail"));
         assert!(
-            !Patience::new()
+            AdaptiveSpin::new()
+                .spin(|| Ok(true))
+                .expect("it does not fail")
+        );
+        assert!(
+            !AdaptiveSpin::new()
                 .spin(|| Ok(false))
                 .expect("it does not fail")
         );

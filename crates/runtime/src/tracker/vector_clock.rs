@@ -1,4 +1,4 @@
-//! Vector clocks: for every stream, the highest ticket that is ordered before a point.
+//! Vector clocks: for every stream, the highest ticket that is ordered before a sync point.
 
 use smallvec::SmallVec;
 
@@ -7,17 +7,17 @@ use super::{Sequence, StreamId, Ticket};
 /// How many streams a clock lists without an allocation, and without a search.
 const FEW: usize = 8;
 
-/// For every stream the highest sequence number known to be ordered before a point; a stream not
+/// For every stream the highest sequence number known to be ordered before a sync point; a stream not
 /// listed has none.
 ///
 /// Kept sorted by stream. A handful of streams is the rule, so the entries live inside the value.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Clock {
+pub(crate) struct VectorClock {
     entries: SmallVec<[(StreamId, Sequence); FEW]>,
 }
 
 // By hand, for the entries are copied at once this way and one by one the other.
-impl Clone for Clock {
+impl Clone for VectorClock {
     fn clone(&self) -> Self {
         Self {
             entries: SmallVec::from_slice(&self.entries),
@@ -34,8 +34,8 @@ impl Clone for Clock {
     }
 }
 
-impl Clock {
-    /// Whether the ticket is ordered before this point.
+impl VectorClock {
+    /// Whether the ticket is ordered before this sync point.
     pub(crate) fn covers(&self, ticket: Ticket) -> bool {
         match self.find(ticket.stream) {
             Ok(at) => self.entries[at].1 >= ticket.sequence,
@@ -43,7 +43,7 @@ impl Clock {
         }
     }
 
-    /// Puts the ticket, and with it all earlier ones of its stream, before this point.
+    /// Puts the ticket, and with it all earlier ones of its stream, before this sync point.
     pub(crate) fn advance(&mut self, ticket: Ticket) {
         match self.find(ticket.stream) {
             Ok(at) => self.entries[at].1 = self.entries[at].1.max(ticket.sequence),
@@ -51,7 +51,7 @@ impl Clock {
         }
     }
 
-    /// Puts everything that is before `other` before this point.
+    /// Puts everything that is before `other` before this sync point.
     pub(crate) fn join(&mut self, other: &Self) {
         // Mostly both list the same streams.
         let mut alike = 0;
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn covers_what_was_put_before_it_and_nothing_later() {
-        let mut clock = Clock::default();
+        let mut clock = VectorClock::default();
         clock.advance(ticket(3, 5));
         clock.advance(ticket(1, 2));
         clock.advance(ticket(3, 4));
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn join_takes_the_highest_of_each_stream() {
-        let (mut a, mut b) = (Clock::default(), Clock::default());
+        let (mut a, mut b) = (VectorClock::default(), VectorClock::default());
         a.advance(ticket(1, 9));
         a.advance(ticket(2, 1));
         b.advance(ticket(2, 7));
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn forgets_what_is_done() {
-        let mut clock = Clock::default();
+        let mut clock = VectorClock::default();
         clock.advance(ticket(1, 9));
         clock.advance(ticket(2, 1));
         clock.forget_done(|t| t.stream == StreamId::of(1));

@@ -1,30 +1,30 @@
-//! The points of one stream: events recorded behind some of its tickets, with what is ordered
+//! The sync points of one stream: events recorded behind some of its tickets, with what is ordered
 //! before each.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use smallvec::SmallVec;
 
-use super::{Clock, Dependencies, Sequence, StreamId, Ticket};
+use super::{Dependencies, Sequence, StreamId, Ticket, VectorClock};
 
 /// An event recorded on a stream: behind ticket `sequence`, and so behind everything in `clock`.
 #[derive(Debug)]
-pub(crate) struct Point<E> {
+pub(crate) struct SyncPoint<E> {
     /// The last ticket in front of the event.
     pub(crate) ticket: Ticket,
     /// What is ordered before the event, its own stream's ticket included.
-    pub(crate) clock: Clock,
+    pub(crate) clock: VectorClock,
     /// The event; the tracker only hands it on.
     pub(crate) event: E,
 }
 
-impl<E> Point<E> {
+impl<E> SyncPoint<E> {
     /// An event that is to be recorded behind `ticket`, where `before` is ordered before the
     /// stream's tail.
-    pub(crate) fn new(ticket: Ticket, before: &Clock, event: E) -> Self {
+    pub(crate) fn new(ticket: Ticket, before: &VectorClock, event: E) -> Self {
         let mut point = Self {
             ticket,
-            clock: Clock::default(),
+            clock: VectorClock::default(),
             event,
         };
         point.reuse(ticket, before);
@@ -32,7 +32,7 @@ impl<E> Point<E> {
     }
 
     /// The same for an event that was recorded before. Where the clock is kept, it is overwritten.
-    pub(crate) fn reuse(&mut self, ticket: Ticket, before: &Clock) {
+    pub(crate) fn reuse(&mut self, ticket: Ticket, before: &VectorClock) {
         self.ticket = ticket;
         self.clock.clone_from(before);
         self.clock.advance(ticket);
@@ -41,15 +41,15 @@ impl<E> Point<E> {
 
 /// What other threads may know of a stream: how far it is submitted, and its recorded events.
 #[derive(Debug)]
-pub(crate) struct Points<E> {
+pub(crate) struct SyncPoints<E> {
     stream: StreamId,
     /// Oldest first, by strictly rising sequence numbers.
-    recorded: VecDeque<Arc<Point<E>>>,
+    recorded: VecDeque<Arc<SyncPoint<E>>>,
     /// The highest ticket whose driver calls are all made.
     submitted: Sequence,
-    /// What is ordered before a point recorded now: the clock behind ticket `submitted`. `None` if
-    /// the newest point has it, and if there is no point, all of it is done.
-    tail: Option<Clock>,
+    /// What is ordered before a sync point recorded now: the clock behind ticket `submitted`. `None` if
+    /// the newest sync point has it, and if there is no sync point, all of it is done.
+    tail: Option<VectorClock>,
     /// Tickets whose submission failed, with what each had displaced: for those who planned before
     /// it was restored.
     failed: Vec<(Sequence, Dependencies)>,
@@ -57,15 +57,15 @@ pub(crate) struct Points<E> {
     query_at: usize,
 }
 
-/// The fewest points that are worth a query, and the most that are kept.
+/// The fewest sync points that are worth a query, and the most that are kept.
 const QUERY_AT_MIN: usize = 64;
 const POINTS_MAX: usize = 2048;
 
-/// How many of the newest points are looked at before the others are searched: whoever depends on a
+/// How many of the newest sync points are looked at before the others are searched: whoever depends on a
 /// stream mostly depends on its last operations.
 const NEWEST: usize = 4;
 
-impl<E> Points<E> {
+impl<E> SyncPoints<E> {
     pub(crate) fn new(stream: StreamId) -> Self {
         Self {
             stream,
@@ -78,13 +78,13 @@ impl<E> Points<E> {
     }
 
     /// Notes that ticket `sequence` is submitted, with the stream's clock if waits have changed it
-    /// and the point right behind the operation if one was recorded, which has that clock too.
+    /// and the sync point right behind the operation if one was recorded, which has that clock too.
     #[inline]
     pub(crate) fn submit(
         &mut self,
         sequence: Sequence,
-        joined: Option<&Clock>,
-        point: Option<Arc<Point<E>>>,
+        joined: Option<&VectorClock>,
+        point: Option<Arc<SyncPoint<E>>>,
     ) {
         debug_assert_eq!(
             sequence,
@@ -122,21 +122,21 @@ impl<E> Points<E> {
     }
 
     /// Place and clock that an event recorded from now on may claim.
-    pub(crate) fn tail(&self) -> (Sequence, Clock) {
+    pub(crate) fn tail(&self) -> (Sequence, VectorClock) {
         let newest = || self.recorded.back().map(|point| &point.clock);
         let clock = self.tail.as_ref().or_else(newest);
         (self.submitted, clock.cloned().unwrap_or_default())
     }
 
-    /// Enters a point that was recorded after its ticket and clock were read from
+    /// Enters a sync point that was recorded after its ticket and clock were read from
     /// [`tail`](Self::tail). By now the stream may be further on; the event covers what it claims
-    /// and possibly more. If there is a point at that ticket already, that one stays and `recycle`
+    /// and possibly more. If there is a sync point at that ticket already, that one stays and `recycle`
     /// gets the other.
     pub(crate) fn record_late(
         &mut self,
-        point: Arc<Point<E>>,
-        recycle: impl FnOnce(Arc<Point<E>>),
-    ) -> Arc<Point<E>> {
+        point: Arc<SyncPoint<E>>,
+        recycle: impl FnOnce(Arc<SyncPoint<E>>),
+    ) -> Arc<SyncPoint<E>> {
         let at = self.first_at(point.ticket.sequence);
         match self.recorded.get(at) {
             Some(known) if known.ticket == point.ticket => {
@@ -150,10 +150,10 @@ impl<E> Points<E> {
         }
     }
 
-    /// The earliest point behind ticket `sequence`: waiting for it waits for the fewest later
+    /// The earliest sync point behind ticket `sequence`: waiting for it waits for the fewest later
     /// tickets.
     #[inline]
-    pub(crate) fn covering(&self, sequence: Sequence) -> Option<&Arc<Point<E>>> {
+    pub(crate) fn covering(&self, sequence: Sequence) -> Option<&Arc<SyncPoint<E>>> {
         self.recorded.get(self.first_at(sequence))
     }
 
@@ -167,7 +167,7 @@ impl<E> Points<E> {
             .for_each(each);
     }
 
-    /// Whether so many points are kept that it is worth a query whether the
+    /// Whether so many sync points are kept that it is worth a query whether the
     /// [`middle`](Self::middle) is done.
     #[inline]
     pub(crate) fn are_worth_a_query(&self) -> bool {
@@ -175,14 +175,14 @@ impl<E> Points<E> {
     }
 
     /// The point to ask the driver about.
-    pub(crate) fn middle(&self) -> Option<&Arc<Point<E>>> {
+    pub(crate) fn middle(&self) -> Option<&Arc<SyncPoint<E>>> {
         self.recorded.get(self.recorded.len() / 2)
     }
 
     /// The answer about the [`middle`](Self::middle) was «pending»: ask later, and keep the number
-    /// bounded by forgetting every second of the older points. A ticket without a point is covered
+    /// bounded by forgetting every second of the older sync points. A ticket without a sync point is covered
     /// by the next one's.
-    pub(crate) fn postpone_query(&mut self, mut recycle: impl FnMut(Arc<Point<E>>)) {
+    pub(crate) fn postpone_query(&mut self, mut recycle: impl FnMut(Arc<SyncPoint<E>>)) {
         if self.recorded.len() < POINTS_MAX {
             self.query_at = self.recorded.len() * 2;
             return;
@@ -199,8 +199,8 @@ impl<E> Points<E> {
         self.recorded = kept;
     }
 
-    /// Forgets the points of tickets up to `done`.
-    pub(crate) fn retire(&mut self, done: Sequence, mut recycle: impl FnMut(Arc<Point<E>>)) {
+    /// Forgets the sync points of tickets up to `done`.
+    pub(crate) fn retire(&mut self, done: Sequence, mut recycle: impl FnMut(Arc<SyncPoint<E>>)) {
         while self
             .recorded
             .front()
@@ -213,10 +213,10 @@ impl<E> Points<E> {
         self.query_at = QUERY_AT_MIN.max(self.recorded.len() + QUERY_AT_MIN / 2);
     }
 
-    /// The place of the first point that is not in front of ticket `sequence`.
+    /// The place of the first sync point that is not in front of ticket `sequence`.
     #[inline]
     fn first_at(&self, sequence: Sequence) -> usize {
-        let is_in_front = |point: &Arc<Point<E>>| point.ticket.sequence < sequence;
+        let is_in_front = |point: &Arc<SyncPoint<E>>| point.ticket.sequence < sequence;
         let newest = self.recorded.iter().rev().take(NEWEST);
         match newest.zip(0..).find(|(point, _)| is_in_front(point)) {
             Some((_, behind)) => self.recorded.len() - behind,
@@ -225,11 +225,11 @@ impl<E> Points<E> {
     }
 }
 
-/// Drops the points that another of them implies; what is left must each be waited for.
+/// Drops the sync points that another of them implies; what is left must each be waited for.
 ///
-/// A point implies another when that one's ticket is in its clock. Of two that imply each other one
+/// A sync point implies another when that one's ticket is in its clock. Of two that imply each other one
 /// stays.
-pub(crate) fn drop_implied<E>(points: &mut SmallVec<[Arc<Point<E>>; 4]>) {
+pub(crate) fn drop_implied<E>(points: &mut SmallVec<[Arc<SyncPoint<E>>; 4]>) {
     let mut at = 0;
     while points.len() > 1 && at < points.len() {
         let ticket = points[at].ticket;
@@ -257,20 +257,24 @@ mod tests {
         Sequence::of(number)
     }
 
-    fn clock_of(tickets: &[Ticket]) -> Clock {
-        let mut clock = Clock::default();
+    fn clock_of(tickets: &[Ticket]) -> VectorClock {
+        let mut clock = VectorClock::default();
         tickets.iter().for_each(|&ticket| clock.advance(ticket));
         clock
     }
 
-    /// A point behind the ticket of stream 1, with nothing else before it.
-    fn point<E>(sequence: u64, event: E) -> Arc<Point<E>> {
-        Arc::new(Point::new(ticket(1, sequence), &Clock::default(), event))
+    /// A sync point behind the ticket of stream 1, with nothing else before it.
+    fn point<E>(sequence: u64, event: E) -> Arc<SyncPoint<E>> {
+        Arc::new(SyncPoint::new(
+            ticket(1, sequence),
+            &VectorClock::default(),
+            event,
+        ))
     }
 
     #[test]
     fn the_earliest_point_behind_a_ticket_covers_it() {
-        let mut points = Points::new(StreamId::of(1));
+        let mut points = SyncPoints::new(StreamId::of(1));
         points.submit(nth(1), None, None);
         points.submit(nth(2), None, Some(point(2, 'b')));
         points.submit(nth(3), None, None);
@@ -285,11 +289,11 @@ mod tests {
 
     #[test]
     fn a_late_point_claims_no_more_than_was_submitted() {
-        let mut points = Points::new(StreamId::of(1));
+        let mut points = SyncPoints::new(StreamId::of(1));
         points.submit(nth(1), Some(&clock_of(&[ticket(2, 7)])), None);
         let (sequence, clock) = points.tail();
         points.submit(nth(2), Some(&clock_of(&[ticket(2, 9)])), None);
-        let late = Arc::new(Point::new(
+        let late = Arc::new(SyncPoint::new(
             Ticket::new(StreamId::of(1), sequence),
             &clock,
             'x',
@@ -301,9 +305,9 @@ mod tests {
 
     #[test]
     fn the_tail_is_behind_all_that_the_newest_point_is_behind() {
-        let mut points = Points::new(StreamId::of(1));
+        let mut points = SyncPoints::new(StreamId::of(1));
         let before = clock_of(&[ticket(2, 7)]);
-        let own = Arc::new(Point::new(ticket(1, 1), &before, 'a'));
+        let own = Arc::new(SyncPoint::new(ticket(1, 1), &before, 'a'));
         points.submit(nth(1), Some(&before), Some(own));
         points.submit(nth(2), None, None);
         let (sequence, clock) = points.tail();
@@ -314,12 +318,12 @@ mod tests {
 
     #[test]
     fn of_two_late_points_at_one_ticket_the_second_event_is_given_back() {
-        let mut points = Points::new(StreamId::of(1));
+        let mut points = SyncPoints::new(StreamId::of(1));
         points.submit(nth(1), None, None);
         let (sequence, clock) = points.tail();
         let mut back = Vec::new();
         for event in ['x', 'y'] {
-            let late = Arc::new(Point::new(
+            let late = Arc::new(SyncPoint::new(
                 Ticket::new(StreamId::of(1), sequence),
                 &clock,
                 event,
@@ -332,12 +336,12 @@ mod tests {
 
     #[test]
     fn a_late_point_takes_its_place_before_those_recorded_meanwhile() {
-        let mut points = Points::new(StreamId::of(1));
+        let mut points = SyncPoints::new(StreamId::of(1));
         points.submit(nth(1), None, None);
         let (sequence, clock) = points.tail();
         points.submit(nth(2), None, Some(point(2, 'b')));
         points.submit(nth(3), None, Some(point(3, 'c')));
-        let late = Arc::new(Point::new(
+        let late = Arc::new(SyncPoint::new(
             Ticket::new(StreamId::of(1), sequence),
             &clock,
             'a',
@@ -349,17 +353,17 @@ mod tests {
         }
     }
 
-    /// As many points as said, each named by its ticket's number.
-    fn with_points(count: u64) -> Points<u64> {
-        let mut points = Points::new(StreamId::of(1));
+    /// As many sync points as said, each named by its ticket's number.
+    fn with_points(count: u64) -> SyncPoints<u64> {
+        let mut points = SyncPoints::new(StreamId::of(1));
         (1..=count).for_each(|sequence| {
             points.submit(nth(sequence), None, Some(point(sequence, sequence)))
         });
         points
     }
 
-    /// How many points there are when the device is next asked about one.
-    fn asked_at(points: &mut Points<u64>) -> usize {
+    /// How many sync points there are when the device is next asked about one.
+    fn asked_at(points: &mut SyncPoints<u64>) -> usize {
         while !points.are_worth_a_query() {
             let next = points.submitted().get() + 1;
             points.submit(nth(next), None, Some(point(next, next)));
@@ -398,7 +402,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "too long for Miri, and safe code")]
     fn points_stay_bounded_and_still_cover_every_ticket() {
-        let mut points = Points::new(StreamId::of(1));
+        let mut points = SyncPoints::new(StreamId::of(1));
         for sequence in 1..20_000 {
             points.submit(nth(sequence), None, Some(point(sequence, sequence)));
             if points.are_worth_a_query() {
@@ -416,7 +420,8 @@ mod tests {
 
     #[test]
     fn implied_points_are_dropped_but_never_both_of_a_pair() {
-        let point = |of: Ticket, before: &[Ticket]| Arc::new(Point::new(of, &clock_of(before), ()));
+        let point =
+            |of: Ticket, before: &[Ticket]| Arc::new(SyncPoint::new(of, &clock_of(before), ()));
         let (a, b, c) = (ticket(1, 5), ticket(2, 5), ticket(3, 5));
         let mut points = SmallVec::from_vec(vec![point(a, &[]), point(b, &[a]), point(c, &[a, b])]);
         drop_implied(&mut points);
@@ -431,10 +436,10 @@ mod tests {
 
     #[test]
     fn failures_are_told_to_those_behind_them_until_done() {
-        let mut points: Points<()> = Points::new(StreamId::of(1));
+        let mut points: SyncPoints<()> = SyncPoints::new(StreamId::of(1));
         points.submit(nth(1), None, None);
         points.fail(nth(2), SmallVec::from_slice(&[ticket(2, 3)]), &|_| false);
-        let displaced_until = |points: &Points<()>, sequence| {
+        let displaced_until = |points: &SyncPoints<()>, sequence| {
             let mut displaced = Vec::new();
             points.each_displaced_until(nth(sequence), |ticket| displaced.push(ticket));
             displaced

@@ -10,54 +10,54 @@ use std::ops::Range;
 use super::{
     Ticket,
     extent::{Extent, Rect},
-    line::{Line, Segment},
+    linear_layout::{LinearLayout, Segment},
 };
 
 /// Rows next to each other whose columns have the same histories.
 #[derive(Clone, Debug)]
 struct Band {
     rows: Range<u64>,
-    columns: Line,
+    columns: LinearLayout,
 }
 
 /// The history of an allocation, as disjoint bands that together cover a table of `pitch` bytes a
 /// row.
 #[derive(Clone, Debug)]
-pub(super) struct Grid {
+pub(super) struct PitchedLayout {
     pitch: u64,
     bytes: u64,
     bands: Vec<Band>,
 }
 
-impl Grid {
-    /// The same history as `line`'s.
-    pub(super) fn of(line: &Line, pitch: u64) -> Self {
-        let bytes = line.bytes();
-        let mut grid = Self {
+impl PitchedLayout {
+    /// The same history as `linear`'s.
+    pub(super) fn of(linear: &LinearLayout, pitch: u64) -> Self {
+        let bytes = linear.bytes();
+        let mut pitched = Self {
             pitch,
             bytes,
             bands: vec![Band {
                 rows: 0..bytes.div_ceil(pitch),
-                columns: Line::new(pitch),
+                columns: LinearLayout::new(pitch),
             }],
         };
-        for segment in line.segments() {
-            grid.update(&segment.range().into(), |own| {
+        for segment in linear.segments() {
+            pitched.update(&segment.range().into(), |own| {
                 own.writes.clone_from(&segment.writes);
                 own.reads.clone_from(&segment.reads);
             });
         }
-        grid
+        pitched
     }
 
     /// The same history without bands. If that takes more than `segments_max` segments, each band
     /// has one for all its columns, which may make later operations wait for more than they must.
-    pub(super) fn to_line(&self, segments_max: usize) -> Line {
-        let exact: u64 = self.bands.iter().map(Band::segments_in_line).sum();
+    pub(super) fn to_linear(&self, segments_max: usize) -> LinearLayout {
+        let exact: u64 = self.bands.iter().map(Band::linear_segments).sum();
         let exact = usize::try_from(exact)
             .ok()
             .filter(|&exact| exact <= segments_max);
-        let mut line = Line::with_capacity(exact.unwrap_or(self.bands.len()));
+        let mut linear = LinearLayout::with_capacity(exact.unwrap_or(self.bands.len()));
         for band in &self.bands {
             let mut columns = band.columns.clone();
             if exact.is_none() {
@@ -74,7 +74,7 @@ impl Grid {
                     let start = (row * self.pitch + segment.start).min(self.bytes);
                     let end = ((row + step - 1) * self.pitch + segment.end).min(self.bytes);
                     if start < end {
-                        line.push(Segment {
+                        linear.push(Segment {
                             start,
                             end,
                             ..segment.clone()
@@ -84,7 +84,7 @@ impl Grid {
                 row += step;
             }
         }
-        line
+        linear
     }
 
     pub(super) fn pitch(&self) -> u64 {
@@ -100,7 +100,7 @@ impl Grid {
     }
 
     /// The only segment, if all bytes share one history.
-    pub(super) fn as_one(&self) -> Option<&Segment> {
+    pub(super) fn as_segment(&self) -> Option<&Segment> {
         match self.bands.as_slice() {
             [band] => match band.columns.segments() {
                 [segment] => Some(segment),
@@ -187,7 +187,7 @@ impl Grid {
 
 impl Band {
     /// How many segments of a line this is.
-    fn segments_in_line(&self) -> u64 {
+    fn linear_segments(&self) -> u64 {
         match self.columns.segments().len() as u64 {
             1 => 1,
             several => several.saturating_mul(self.rows.end - self.rows.start),
@@ -224,27 +224,27 @@ mod tests {
 
     /// The same writes in a line and in a table, which begins as one or is made of a line after so
     /// many of them.
-    fn written(extents: &[Extent], lines: usize) -> (Line, Grid) {
-        let mut line = Line::new(BYTES);
-        let mut grid = None;
+    fn written(extents: &[Extent], lines: usize) -> (LinearLayout, PitchedLayout) {
+        let mut linear = LinearLayout::new(BYTES);
+        let mut pitched = None;
         for (number, extent) in extents.iter().enumerate() {
             if number == lines {
-                grid = Some(Grid::of(&line, PITCH));
+                pitched = Some(PitchedLayout::of(&linear, PITCH));
             }
             match extent.as_range() {
-                Some(range) => line.update(range, |segment| segment.enter(Write, ticket(number))),
-                None => line.update_rows(extent, |segment| segment.enter(Write, ticket(number))),
+                Some(range) => linear.update(range, |segment| segment.enter(Write, ticket(number))),
+                None => linear.update_rows(extent, |segment| segment.enter(Write, ticket(number))),
             }
-            if let Some(grid) = &mut grid {
-                grid.update(extent, |segment| segment.enter(Write, ticket(number)));
+            if let Some(pitched) = &mut pitched {
+                pitched.update(extent, |segment| segment.enter(Write, ticket(number)));
             }
         }
-        let grid = grid.unwrap_or_else(|| Grid::of(&line, PITCH));
-        (line, grid)
+        let pitched = pitched.unwrap_or_else(|| PitchedLayout::of(&linear, PITCH));
+        (linear, pitched)
     }
 
-    fn assert_joined(grid: &Grid) {
-        for pair in grid.bands.windows(2) {
+    fn assert_joined(pitched: &PitchedLayout) {
+        for pair in pitched.bands.windows(2) {
             assert_eq!(pair[0].rows.end, pair[1].rows.start);
             assert_ne!(
                 pair[0].columns, pair[1].columns,
@@ -258,50 +258,50 @@ mod tests {
 
         #[test]
         fn a_table_is_a_line_and_joins_what_is_equal(extents in prop::collection::vec(extent(), 0..8), lines in 0..8_usize) {
-            let (line, mut grid) = written(&extents, lines);
-            assert_joined(&grid);
-            prop_assert_eq!(grid.to_line(usize::MAX), line.clone());
-            prop_assert_eq!(grid.to_line(line.segments().len() + grid.len() * BYTES as usize), line.clone());
-            let bands = grid.bands.len();
-            prop_assert!(grid.to_line(0).segments().len() <= bands, "a segment a band, if there is no room for more");
+            let (linear, mut pitched) = written(&extents, lines);
+            assert_joined(&pitched);
+            prop_assert_eq!(pitched.to_linear(usize::MAX), linear.clone());
+            prop_assert_eq!(pitched.to_linear(linear.segments().len() + pitched.len() * BYTES as usize), linear.clone());
+            let bands = pitched.bands.len();
+            prop_assert!(pitched.to_linear(0).segments().len() <= bands, "a segment a band, if there is no room for more");
             // With the last byte comes what its row lacks, which may have an older history.
             for at in 0..BYTES - 1 {
                 let mut found = Vec::new();
-                grid.each_touched(&(at..at + 1).into(), |segment| found.push(segment.writes.clone()));
-                let known: Vec<_> = line.touched(&(at..at + 1)).iter().map(|segment| segment.writes.clone()).collect();
+                pitched.each_touched(&(at..at + 1).into(), |segment| found.push(segment.writes.clone()));
+                let known: Vec<_> = linear.touched(&(at..at + 1)).iter().map(|segment| segment.writes.clone()).collect();
                 prop_assert_eq!(found, known);
             }
             let is_old = |ticket: Ticket| ticket.sequence.get() <= 2;
-            let mut of_late = line;
+            let mut of_late = linear;
             of_late.forget_done(&is_old);
-            grid.forget_done(&is_old);
-            assert_joined(&grid);
-            prop_assert_eq!(grid.to_line(usize::MAX), of_late);
+            pitched.forget_done(&is_old);
+            assert_joined(&pitched);
+            prop_assert_eq!(pitched.to_linear(usize::MAX), of_late);
         }
     }
 
     #[test]
     fn a_table_with_room_for_its_rows_keeps_them_apart() {
-        let mut grid = Grid::of(&Line::new(64), 8);
-        grid.update(&Extent::strided(34..36, 2, 8), |segment| {
+        let mut pitched = PitchedLayout::of(&LinearLayout::new(64), 8);
+        pitched.update(&Extent::strided(34..36, 2, 8), |segment| {
             segment.enter(Write, ticket(0))
         });
         // Bands of four rows without a history, of two rows in three segments each, and of two more
         // without.
-        assert_eq!(grid.bands.len(), 3);
-        assert_eq!(grid.to_line(8).segments().len(), 5);
-        assert_eq!(grid.to_line(7).segments().len(), 3);
-        assert_eq!(grid.to_line(7).segments()[1].range(), 32..48);
+        assert_eq!(pitched.bands.len(), 3);
+        assert_eq!(pitched.to_linear(8).segments().len(), 5);
+        assert_eq!(pitched.to_linear(7).segments().len(), 3);
+        assert_eq!(pitched.to_linear(7).segments()[1].range(), 32..48);
     }
 
     #[test]
     fn what_the_last_row_lacks_is_no_segment() {
-        let mut grid = Grid::of(&Line::new(45), 8);
-        grid.update(&Extent::strided(33..37, 2, 8), |segment| {
+        let mut pitched = PitchedLayout::of(&LinearLayout::new(45), 8);
+        pitched.update(&Extent::strided(33..37, 2, 8), |segment| {
             segment.enter(Write, ticket(0))
         });
-        let ranges: Vec<_> = grid
-            .to_line(9)
+        let ranges: Vec<_> = pitched
+            .to_linear(9)
             .segments()
             .iter()
             .map(Segment::range)

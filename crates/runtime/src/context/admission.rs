@@ -24,12 +24,12 @@ thread_local! {
 
 /// Why an operation may have to be refused.
 #[derive(Debug, Default)]
-pub(crate) struct Attention {
+pub(crate) struct Admission {
     /// The number of foreign calls under way on the device, and [`LOST`].
     reasons: AtomicU32,
 }
 
-impl Attention {
+impl Admission {
     /// Notes that the device is lost; the failure was stored before.
     pub(crate) fn note_lost(&self) {
         self.reasons.fetch_or(LOST, Ordering::Release);
@@ -45,17 +45,17 @@ impl Attention {
 
 /// A foreign call of this thread. Until it is dropped, the thread's operations on the device are
 /// refused.
-pub(crate) struct ForeignCall<'a>(&'a Attention);
+pub(crate) struct ForeignCallGuard<'a>(&'a Admission);
 
-impl<'a> ForeignCall<'a> {
+impl<'a> ForeignCallGuard<'a> {
     pub(crate) fn enter(device: &'a DeviceState) -> Self {
         FOREIGN_CALLS.set(FOREIGN_CALLS.get() + 1);
-        device.attention.reasons.fetch_add(1, Ordering::Relaxed);
-        Self(&device.attention)
+        device.admission.reasons.fetch_add(1, Ordering::Relaxed);
+        Self(&device.admission)
     }
 }
 
-impl Drop for ForeignCall<'_> {
+impl Drop for ForeignCallGuard<'_> {
     fn drop(&mut self) {
         self.0.reasons.fetch_sub(1, Ordering::Relaxed);
         FOREIGN_CALLS.set(FOREIGN_CALLS.get() - 1);
@@ -66,7 +66,7 @@ impl DeviceState {
     /// An error if the device is lost, or if this thread is inside a foreign call.
     #[inline]
     pub(crate) fn check_alive(&self) -> Result<()> {
-        if self.attention.is_none() {
+        if self.admission.is_none() {
             return Ok(());
         }
         self.check_reasons()

@@ -12,12 +12,12 @@ use std::{
 use millstream_driver::{Driver, HostAccess};
 
 /// An access of the host's, which lasts until this is dropped.
-pub(crate) struct Touch<'a> {
+pub(crate) struct HostAccessGuard<'a> {
     driver: AssertUnwindSafe<&'a dyn Driver>,
     access: HostAccess,
 }
 
-impl<'a> Touch<'a> {
+impl<'a> HostAccessGuard<'a> {
     /// The host reads these bytes from now on.
     pub(crate) fn reads(
         driver: &'a Arc<dyn Driver>,
@@ -63,7 +63,7 @@ impl<'a> Touch<'a> {
     }
 }
 
-impl Drop for Touch<'_> {
+impl Drop for HostAccessGuard<'_> {
     fn drop(&mut self) {
         self.driver.note_host_access(&self.access);
     }

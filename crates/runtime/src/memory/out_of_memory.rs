@@ -15,8 +15,8 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    budget::Figures,
-    cache::{self, CacheFigures},
+    budget::BudgetStats,
+    cache::{self, CacheStats},
 };
 use crate::{
     Error, OutOfMemory, Result,
@@ -26,9 +26,9 @@ use crate::{
 };
 
 /// How long trimming waits for frees that are about to be done.
-const TRIM_PATIENCE: Duration = Duration::from_micros(200);
+const TRIM_WAIT_MAX: Duration = Duration::from_micros(200);
 
-/// A point behind some frees of a stream.
+/// A sync point behind some frees of a stream.
 struct Fence<'a> {
     device: &'a DeviceState,
     stream: Arc<StreamState>,
@@ -65,12 +65,12 @@ impl Fence<'_> {
 }
 
 /// What is being freed on a device.
-struct Reclaiming<'a> {
+struct ReclaimWait<'a> {
     device: &'a DeviceState,
     fences: Vec<Fence<'a>>,
 }
 
-impl<'a> Reclaiming<'a> {
+impl<'a> ReclaimWait<'a> {
     fn new(device: &'a DeviceState) -> Self {
         Self {
             device,
@@ -82,7 +82,7 @@ impl<'a> Reclaiming<'a> {
     fn look(&mut self) -> Result<u64> {
         let device = self.device;
         drain_frees(device);
-        let mut coming_bytes = device.memory().deferred.put_off_bytes();
+        let mut coming_bytes = device.memory().deferred.deferred_bytes();
         for stream in device.all_streams() {
             let mark = stream.memory().frees.mark();
             let fenced = self
@@ -130,7 +130,7 @@ pub(super) fn find<T>(
         return Ok(found);
     }
     cache::empty(device);
-    let mut reclaiming = Reclaiming::new(device);
+    let mut reclaiming = ReclaimWait::new(device);
     loop {
         let coming_bytes = reclaiming.look()?;
         trim_pool(device)?;
@@ -146,14 +146,14 @@ pub(super) fn find<T>(
 
 /// Whether there would be room once everything is freed that is to be.
 fn could_fit(device: &DeviceState, bytes: u64) -> bool {
-    let Figures {
+    let BudgetStats {
         allocated_bytes,
         limit_bytes,
         ..
-    } = device.memory().budget.figures();
-    let live_bytes = allocated_bytes.saturating_sub(device.memory().deferred.put_off_bytes());
+    } = device.memory().budget.stats();
+    let live_bytes = allocated_bytes.saturating_sub(device.memory().deferred.deferred_bytes());
     let refused = limit_bytes.is_some_and(|limit| live_bytes.saturating_add(bytes) > limit);
-    let (usage, free) = driver_figures(device);
+    let (usage, free) = driver_stats(device);
     let best_bytes = free.map(|(free_bytes, _)| {
         let idle_bytes = usage
             .unwrap_or_default()
@@ -165,7 +165,7 @@ fn could_fit(device: &DeviceState, bytes: u64) -> bool {
 }
 
 /// The pool's figures, and the device's free and total memory, as far as the driver gives them.
-fn driver_figures(
+fn driver_stats(
     device: &DeviceState,
 ) -> (Option<millstream_driver::PoolUsage>, Option<(u64, u64)>) {
     // SAFETY: the device's default pool is alive as long as the device.
@@ -177,14 +177,14 @@ fn driver_figures(
 
 /// The error that says how things stand.
 fn out_of_memory(device: &DeviceState, bytes: u64) -> Error {
-    let figures = device.memory().budget.figures();
-    let (usage, free) = driver_figures(device);
+    let stats = device.memory().budget.stats();
+    let (usage, free) = driver_stats(device);
     let usage = usage.unwrap_or_default();
     let (free_bytes, total_bytes) = free.unwrap_or_default();
     OutOfMemory {
         requested_bytes: bytes,
-        allocated_bytes: figures.allocated_bytes,
-        limit_bytes: figures.limit_bytes,
+        allocated_bytes: stats.allocated_bytes,
+        limit_bytes: stats.limit_bytes,
         used_bytes: usage.used_bytes,
         reserved_bytes: usage.reserved_bytes,
         free_bytes,
@@ -203,44 +203,44 @@ fn trim_pool(device: &DeviceState) -> Result<()> {
 /// page-locked memory if the device is idle.
 pub(super) fn trim(device: &DeviceState) -> Result<()> {
     cache::empty(device);
-    let mut reclaiming = Reclaiming::new(device);
+    let mut reclaiming = ReclaimWait::new(device);
     let started_ns = device.driver.now_ns();
     wait_until(&*device.driver, || {
         let waited_ns = device.driver.now_ns().saturating_sub(started_ns);
-        Ok(reclaiming.look()? == 0 || u128::from(waited_ns) > TRIM_PATIENCE.as_nanos())
+        Ok(reclaiming.look()? == 0 || u128::from(waited_ns) > TRIM_WAIT_MAX.as_nanos())
     })?;
     trim_pool(device)?;
-    device.memory().parked.release_if_idle(device);
+    device.memory().idle_frees.release_if_idle(device);
     device.memory().staging.trim(device)
 }
 
 /// What the device's memory is used for.
-pub(super) fn figures(device: &DeviceState) -> Result<super::MemoryStats> {
-    let Figures {
+pub(super) fn stats(device: &DeviceState) -> Result<super::MemoryStats> {
+    let BudgetStats {
         allocated_bytes,
         allocated_peak_bytes,
         allocations,
         limit_bytes,
-    } = device.memory().budget.figures();
+    } = device.memory().budget.stats();
     device.check_alive()?;
     // SAFETY: the device's default pool is alive as long as the device.
     let usage = device.checked(unsafe { device.driver.pool_usage(device.pool) })?;
     // SAFETY: the device's context is alive as long as the device.
     let (free_bytes, total_bytes) =
         device.checked(unsafe { device.driver.mem_info(device.context) })?;
-    let staging = device.memory().staging.figures();
-    let CacheFigures {
-        kept_bytes,
+    let staging = device.memory().staging.stats();
+    let CacheStats {
+        cached_bytes,
         limit_bytes: cache_limit_bytes,
         hits,
         misses,
-    } = device.memory().budget.with_cache(|cache| cache.figures());
+    } = device.memory().budget.with_cache(|cache| cache.stats());
     Ok(super::MemoryStats {
         allocated_bytes,
         allocated_peak_bytes,
         allocations,
         limit_bytes,
-        cached_bytes: kept_bytes,
+        cached_bytes,
         cache_limit_bytes,
         cache_hits: hits,
         cache_misses: misses,
@@ -251,7 +251,7 @@ pub(super) fn figures(device: &DeviceState) -> Result<super::MemoryStats> {
         free_bytes,
         total_bytes,
         page_locked_bytes: staging.allocated_bytes,
-        page_locked_kept_bytes: staging.kept_bytes,
+        page_locked_kept_bytes: staging.cached_bytes,
         staging_limit_bytes: staging.limit_bytes,
     })
 }

@@ -80,11 +80,11 @@ impl Segment {
 
 /// Disjoint segments that together cover bytes in a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct LinearLayout {
     segments: SmallVec<[Segment; 1]>,
 }
 
-impl Line {
+impl LinearLayout {
     /// Bytes 0 to `bytes`, without a history.
     pub(super) fn new(bytes: u64) -> Self {
         let whole = Segment {
@@ -252,8 +252,8 @@ mod tests {
     const BYTES: u64 = 40;
 
     /// The tickets that last wrote each byte.
-    fn writes(line: &Line) -> Vec<Vec<Ticket>> {
-        let bytes = line
+    fn writes(linear: &LinearLayout) -> Vec<Vec<Ticket>> {
+        let bytes = linear
             .segments
             .iter()
             .flat_map(|segment| segment.range().map(|_| segment.writes.iter().collect()));
@@ -265,26 +265,26 @@ mod tests {
     }
 
     /// Segments of one byte each, written by streams 1 to 3 in turn and read by stream 9.
-    fn bytewise(count: u64) -> Line {
-        let mut line = Line::new(count);
+    fn bytewise(count: u64) -> LinearLayout {
+        let mut linear = LinearLayout::new(count);
         for at in 0..count {
-            line.update(&(at..at + 1), |segment| {
+            linear.update(&(at..at + 1), |segment| {
                 segment.enter(AccessKind::Write, ticket(1 + at % 3, 1 + at));
                 segment.enter(AccessKind::Read, ticket(9, 1 + at));
             });
         }
-        line
+        linear
     }
 
     #[test]
     fn neighbours_share_histories_no_sooner_than_they_must_and_lose_nothing() {
         let exact = bytewise(10);
         for (most, left) in [(11, 10), (10, 10), (9, 5), (5, 5), (4, 3), (1, 1), (0, 1)] {
-            let mut line = exact.clone();
-            line.coarsen(most);
-            assert_eq!(line.segments().len(), left, "of at most {most}");
+            let mut linear = exact.clone();
+            linear.coarsen(most);
+            assert_eq!(linear.segments().len(), left, "of at most {most}");
             for segment in exact.segments() {
-                let [joined] = line.touched(&segment.range()) else {
+                let [joined] = linear.touched(&segment.range()) else {
                     panic!("a byte lies in one segment");
                 };
                 let covers = |own: &Tickets, ticket: Ticket| {
@@ -309,28 +309,28 @@ mod tests {
 
     #[test]
     fn what_is_done_is_forgotten_and_nothing_else() {
-        let mut line = bytewise(6);
-        line.forget_done(&|ticket| ticket.sequence.get() <= 4);
+        let mut linear = bytewise(6);
+        linear.forget_done(&|ticket| ticket.sequence.get() <= 4);
         assert_eq!(
-            line.segments().len(),
+            linear.segments().len(),
             3,
             "four bytes without a history, and two"
         );
-        assert_eq!(line.segments()[0].writes, Tickets::default());
-        assert_eq!(line.segments()[0].reads, Tickets::default());
-        assert_eq!(line.segments()[2].writes, Tickets::of(ticket(3, 6)));
-        assert_eq!(line.segments()[2].reads, Tickets::of(ticket(9, 6)));
+        assert_eq!(linear.segments()[0].writes, Tickets::default());
+        assert_eq!(linear.segments()[0].reads, Tickets::default());
+        assert_eq!(linear.segments()[2].writes, Tickets::of(ticket(3, 6)));
+        assert_eq!(linear.segments()[2].reads, Tickets::of(ticket(9, 6)));
     }
 
     #[test]
     fn what_is_written_whole_again_is_one_segment() {
-        let mut line = bytewise(6);
+        let mut linear = bytewise(6);
         for range in [0..2, 4..6, 2..4] {
-            line.update(&range, |segment| {
+            linear.update(&range, |segment| {
                 segment.enter(AccessKind::Write, ticket(1, 99))
             });
         }
-        assert_eq!(line.segments().len(), 1);
+        assert_eq!(linear.segments().len(), 1);
     }
 
     proptest! {
@@ -340,22 +340,22 @@ mod tests {
             before in prop::collection::vec((0..BYTES, 1..9_u64), 0..8),
             (start, len, rows, pitch) in (0..12_u64, 1..7_u64, 2..5_u64, 2..9_u64),
         ) {
-            let mut line = Line::new(BYTES);
+            let mut linear = LinearLayout::new(BYTES);
             let ticket = |number| Ticket::of(1 + number % 3, 1 + number);
             for (number, (start, len)) in before.into_iter().enumerate() {
-                line.update(&(start..(start + len).min(BYTES)), |segment| {
+                linear.update(&(start..(start + len).min(BYTES)), |segment| {
                     segment.writes = Tickets::of(ticket(number as u64));
                 });
             }
             let rows = Extent::strided(start..start + len.min(pitch), rows, pitch);
             prop_assume!(rows.as_range().is_none() && rows.hull().end <= BYTES);
-            let mut one_by_one = line.clone();
+            let mut one_by_one = linear.clone();
             for row in 0..rows.rows() {
                 one_by_one.update(&rows.row(row), |segment| segment.writes.keep_highest(ticket(99)));
             }
-            line.update_rows(&rows, |segment| segment.writes.keep_highest(ticket(99)));
-            prop_assert_eq!(writes(&line), writes(&one_by_one));
-            prop_assert_eq!(line, one_by_one, "neighbours of equal histories are joined");
+            linear.update_rows(&rows, |segment| segment.writes.keep_highest(ticket(99)));
+            prop_assert_eq!(writes(&linear), writes(&one_by_one));
+            prop_assert_eq!(linear, one_by_one, "neighbours of equal histories are joined");
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::ptr::copy_nonoverlapping;
 
-/// Copies `bytes` bytes. With `past_caches` the target's bytes go to memory without being read into
+/// Copies `bytes` bytes. With `non_temporal` the target's bytes go to memory without being read into
 /// a cache first, on processors that can: quicker for much memory that nobody is about to read.
 ///
 /// # Safety
@@ -18,11 +18,11 @@ pub(super) unsafe fn copy_bytes(
     source: *const u8,
     target: *mut u8,
     bytes: usize,
-    past_caches: bool,
+    non_temporal: bool,
 ) {
-    if past_caches {
+    if non_temporal {
         // SAFETY: by this function's contract.
-        unsafe { copy_past_caches(source, target, bytes) };
+        unsafe { copy_non_temporal(source, target, bytes) };
     } else {
         // SAFETY: by this function's contract.
         unsafe { copy_nonoverlapping(source, target, bytes) };
@@ -37,7 +37,7 @@ const LINE_BYTES: usize = 64;
 ///
 /// As [`copy_bytes`].
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-unsafe fn copy_past_caches(source: *const u8, target: *mut u8, bytes: usize) {
+unsafe fn copy_non_temporal(source: *const u8, target: *mut u8, bytes: usize) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
     const WORDS: usize = LINE_BYTES / size_of::<__m128i>();
 
@@ -77,7 +77,7 @@ unsafe fn copy_past_caches(source: *const u8, target: *mut u8, bytes: usize) {
 ///
 /// As [`copy_bytes`].
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-unsafe fn copy_past_caches(source: *const u8, target: *mut u8, bytes: usize) {
+unsafe fn copy_non_temporal(source: *const u8, target: *mut u8, bytes: usize) {
     // SAFETY: by this function's contract.
     unsafe { copy_nonoverlapping(source, target, bytes) };
 }
@@ -89,18 +89,18 @@ mod tests {
     #[test]
     fn every_byte_arrives_and_no_other_is_touched() {
         let source: Vec<u8> = (0..400_u32).map(|n| (n % 251) as u8 + 1).collect();
-        for past_caches in [false, true] {
+        for non_temporal in [false, true] {
             for (from, to) in [(0, 0), (1, 0), (0, 1), (3, 17), (63, 64), (5, 61)] {
                 for bytes in (0..70).chain([127, 128, 129, 191, 192, 193, 300]) {
                     let mut target = vec![0_u8; 400];
                     let (start, end) = (&source[from..from + bytes], &mut target[to..to + bytes]);
                     // SAFETY: both are so many bytes, and of different vectors.
-                    unsafe { copy_bytes(start.as_ptr(), end.as_mut_ptr(), bytes, past_caches) };
+                    unsafe { copy_bytes(start.as_ptr(), end.as_mut_ptr(), bytes, non_temporal) };
                     assert_eq!(target[to..to + bytes], source[from..from + bytes]);
                     let touched = target.iter().filter(|&&byte| byte != 0).count();
                     assert_eq!(
                         touched, bytes,
-                        "{from} to {to}, past the caches: {past_caches}"
+                        "{from} to {to}, past the caches: {non_temporal}"
                     );
                 }
             }

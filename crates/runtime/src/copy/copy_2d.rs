@@ -7,12 +7,12 @@ use std::{panic::Location, sync::Arc};
 use bytemuck::Pod;
 use millstream_driver::{Copy2d, Side2d};
 
-use super::{Landing, staged::Staged};
+use super::{PendingDownload, staged_block::StagedBlock};
 use crate::{
     CopySource2d, CopyTarget2d, Pending, Result, Stream, UsageError, UsageErrorKind,
-    context::{Awaited, Operation, RepeatRow, Rows, submit},
+    context::{CopyRows, HostWaiter, Operation, RepeatRows, submit},
     error::OperationKind,
-    memory::{Area, check_rows},
+    memory::{Span2d, check_rows},
     tracker::AccessKind,
 };
 
@@ -41,7 +41,7 @@ impl Stream {
         target: impl CopyTarget2d<T>,
     ) -> Result<()> {
         let location = Location::caller();
-        let (from, to) = (source.place().0, target.place().0);
+        let (from, to) = (source.operand_2d().0, target.operand_2d().0);
         same_shape::<T>(&from, &to)?;
         self.same_device("copy_2d", 0, from.device())?;
         self.same_device("copy_2d", 1, to.device())?;
@@ -85,7 +85,7 @@ impl Stream {
         target: impl CopyTarget2d<T>,
     ) -> Result<()> {
         let location = Location::caller();
-        let to = target.place().0;
+        let to = target.operand_2d().0;
         check_rows(
             "upload_2d",
             target.rows(),
@@ -101,29 +101,31 @@ impl Stream {
             let start = row * pitch;
             bytemuck::cast_slice::<T, u8>(&source[start..start + target.cols()])
         };
-        let rows_per_piece = (self.device_state().tuning().piece_bytes / to.row_bytes).max(1);
+        let rows_per_piece =
+            (self.device_state().staging_options().chunk_bytes / to.row_bytes).max(1);
         for start in (0..to.rows).step_by(rows_per_piece) {
             let rows = start..start.saturating_add(rows_per_piece).min(to.rows);
-            let piece = to.part(rows.clone(), 0..to.row_bytes);
-            // A single row may be larger than a piece should be.
-            if let (1, Some(span)) = (rows.len(), piece.as_span()) {
-                self.upload_pieces(row_of(start), &span, None, location, |_| ())?;
+            let chunk = to.part(rows.clone(), 0..to.row_bytes);
+            // A single row may be larger than a chunk should be.
+            if let (1, Some(span)) = (rows.len(), chunk.as_span()) {
+                self.upload_chunks(row_of(start), &span, None, location, |_| ())?;
             } else {
-                self.upload_rows(rows.map(row_of), &piece, location)?;
+                self.upload_rows(rows.map(row_of), &chunk, location)?;
             }
         }
         Ok(())
     }
 
-    /// Captures rows and uploads them in one piece.
+    /// Captures rows and uploads them in one chunk.
     fn upload_rows<'s>(
         &self,
         rows: impl Iterator<Item = &'s [u8]>,
-        target: &Area<'_>,
+        target: &Span2d<'_>,
         location: &'static Location<'static>,
     ) -> Result<()> {
         let device = self.device_state();
-        let mut staged = Staged::of_rows(device, self.state(), target.bytes(), rows, location)?;
+        let mut staged =
+            StagedBlock::of_rows(device, self.state(), target.bytes(), rows, location)?;
         let source = Side2d::host(staged.pointer(), target.row_bytes);
         let command = self.rows(target, source, target.side());
         let operation = Operation {
@@ -132,7 +134,7 @@ impl Stream {
             location,
             bytes: target.bytes() as u64,
             accesses: [target.access(AccessKind::Write)].into(),
-            awaited: None,
+            host_waiter: None,
         };
         // SAFETY: the rows lie within their allocation, and `staged` gives the block back to the
         // pool with this operation's ticket, so that nobody uses it before the copy is done.
@@ -151,7 +153,7 @@ impl Stream {
     #[track_caller]
     pub fn download_2d<T: Pod>(&self, source: impl CopySource2d<T>) -> Result<Pending<Vec<T>>> {
         let location = Location::caller();
-        let from = source.place().0;
+        let from = source.operand_2d().0;
         self.on_this_device("download_2d", &from)?;
         let alive = Arc::new(());
         let (device, stream) = (Arc::clone(self.device_state()), Arc::clone(self.state()));
@@ -159,7 +161,7 @@ impl Stream {
             device.check_alive()?;
             return Ok(Pending::ready(Vec::new));
         }
-        let staged = Staged::new(&device, &stream, from.bytes())?;
+        let staged = StagedBlock::new(&device, &stream, from.bytes())?;
         let target = Side2d::host(staged.pointer(), from.row_bytes);
         let command = self.rows(&from, from.side(), target);
         let operation = Operation {
@@ -168,7 +170,7 @@ impl Stream {
             location,
             bytes: from.bytes() as u64,
             accesses: [from.access(AccessKind::Read)].into(),
-            awaited: Some(Awaited {
+            host_waiter: Some(HostWaiter {
                 alive: Arc::downgrade(&alive),
                 chained: false,
             }),
@@ -177,10 +179,10 @@ impl Stream {
         // gives it back to the pool with this operation's ticket, so that nobody uses it before the
         // copy is done.
         let (sequence, ()) = unsafe { submit(&device, &stream, operation, command) }?;
-        let mut landing = Landing::new(&device, &stream, from.bytes(), location);
-        landing.push(sequence, staged, 0, from.bytes());
+        let mut download = PendingDownload::new(&device, &stream, from.bytes(), location);
+        download.push(sequence, staged, 0, from.bytes());
         let len = from.bytes() / size_of::<T>();
-        Ok(self.pending_vector(landing, len, alive))
+        Ok(self.pending_vector(download, len, alive))
     }
 
     /// Sets every element of a rectangle on the device to `value`. What lies between the rows is
@@ -192,7 +194,7 @@ impl Stream {
     #[track_caller]
     pub fn fill_2d<T: Pod>(&self, target: impl CopyTarget2d<T>, value: T) -> Result<()> {
         let location = Location::caller();
-        let to = target.place().0;
+        let to = target.operand_2d().0;
         self.on_this_device("fill_2d", &to)?;
         let Some(first) = to.pointer().filter(|_| !to.is_empty()) else {
             return self.device_state().check_alive();
@@ -205,7 +207,7 @@ impl Stream {
         if let Some(row) = row.as_span() {
             self.fill_span(&row, value, location)?;
         }
-        let command = RepeatRow {
+        let command = RepeatRows {
             first,
             row_bytes: to.row_bytes,
             pitch_bytes: to.pitch_bytes,
@@ -218,15 +220,15 @@ impl Stream {
             location,
             bytes: to.bytes() as u64,
             accesses: [to.access(AccessKind::Write)].into(),
-            awaited: None,
+            host_waiter: None,
         };
         // SAFETY: the command touches the rows alone, which lie within their allocation.
         unsafe { submit(self.device_state(), self.state(), operation, command) }.map(drop)
     }
 
     /// The command that copies rows of this shape.
-    fn rows(&self, shape: &Area<'_>, source: Side2d, target: Side2d) -> Rows {
-        Rows {
+    fn rows(&self, shape: &Span2d<'_>, source: Side2d, target: Side2d) -> CopyRows {
+        CopyRows {
             copy: Copy2d {
                 source,
                 target,
@@ -238,9 +240,9 @@ impl Stream {
     }
 
     /// An error if the rectangle is not in the memory of the stream's device.
-    fn on_this_device(&self, operation: &'static str, area: &Area<'_>) -> Result<()> {
-        self.same_device(operation, 0, area.device())?;
-        if area.pinned().is_some() {
+    fn on_this_device(&self, operation: &'static str, span_2d: &Span2d<'_>) -> Result<()> {
+        self.same_device(operation, 0, span_2d.device())?;
+        if span_2d.pinned().is_some() {
             return Err(UsageError::new(operation, UsageErrorKind::OnHost { operand: 0 }).into());
         }
         Ok(())
@@ -248,11 +250,11 @@ impl Stream {
 }
 
 /// An error unless both have the same rows and columns.
-fn same_shape<T>(source: &Area<'_>, target: &Area<'_>) -> Result<(), UsageError> {
+fn same_shape<T>(source: &Span2d<'_>, target: &Span2d<'_>) -> Result<(), UsageError> {
     if (source.rows, source.row_bytes) == (target.rows, target.row_bytes) {
         return Ok(());
     }
-    let cols = |area: &Area<'_>| area.row_bytes.checked_div(size_of::<T>()).unwrap_or(0);
+    let cols = |span_2d: &Span2d<'_>| span_2d.row_bytes.checked_div(size_of::<T>()).unwrap_or(0);
     let problem = UsageErrorKind::Shape {
         source_rows: source.rows,
         source_cols: cols(source),

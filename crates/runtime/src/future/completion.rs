@@ -13,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{spin::PATIENCE, wait_ticket};
+use super::{adaptive_spin::ADAPTIVE_SPIN, wait_ticket};
 use crate::{
     Result,
     context::{
@@ -23,14 +23,14 @@ use crate::{
 };
 
 /// The end of one operation. Nothing is paid for it before it is polled; dropping it costs a lock.
-pub(crate) struct Arrival {
+pub(crate) struct Completion {
     device: Arc<DeviceState>,
     stream: Arc<StreamState>,
     sequence: Sequence,
     waker: Option<Arc<Mutex<Option<Waker>>>>,
 }
 
-impl Arrival {
+impl Completion {
     pub(crate) fn new(
         device: Arc<DeviceState>,
         stream: Arc<StreamState>,
@@ -45,18 +45,18 @@ impl Arrival {
     }
 
     /// Goes on to the end of a later operation.
-    pub(crate) fn turn_to(&mut self, sequence: Sequence) {
-        self.forget_waker();
+    pub(crate) fn advance_to(&mut self, sequence: Sequence) {
+        self.unregister_waker();
         self.sequence = sequence;
     }
 
     /// Whether the operation is done. Never blocks.
     pub(crate) fn is_ready(&self) -> Result<bool> {
-        self.is_over(self.sequence)
+        self.is_done(self.sequence)
     }
 
     /// Whether this operation of the same stream is done. Never blocks.
-    pub(crate) fn is_over(&self, sequence: Sequence) -> Result<bool> {
+    pub(crate) fn is_done(&self, sequence: Sequence) -> Result<bool> {
         poll_ticket(&self.device, &self.stream, sequence)
     }
 
@@ -65,8 +65,8 @@ impl Arrival {
         wait_ticket(&self.device, &self.stream, self.sequence)
     }
 
-    /// Takes back the wish to be woken, if there is one.
-    fn forget_waker(&mut self) {
+    /// Takes back the waker registration, if there is one.
+    fn unregister_waker(&mut self) {
         if let Some(slot) = self.waker.take() {
             // Dropped outside the lock: a waker's destructor is the executor's code.
             let waker = slot.lock().take();
@@ -78,7 +78,7 @@ impl Arrival {
     ///
     /// A waker's methods and its destructor are the executor's code: they run here, on the thread
     /// that polls, and without the slot's lock, which the reactor takes for every future.
-    fn wake_later(&mut self, waker: &Waker) {
+    fn register_waker(&mut self, waker: &Waker) {
         let is_known = |slot: &Arc<Mutex<Option<Waker>>>| {
             let known = slot.lock();
             known.as_ref().is_some_and(|known| known.will_wake(waker))
@@ -110,14 +110,14 @@ impl Arrival {
         });
         if registered.is_err() {
             // Without a reactor it is polled again and again: slow, but not for ever.
-            self.forget_waker();
+            self.unregister_waker();
             self.device.driver.pause(Duration::from_nanos(SLEEP_NS_MIN));
             waker.wake_by_ref();
         }
     }
 }
 
-impl Future for Arrival {
+impl Future for Completion {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
@@ -127,28 +127,31 @@ impl Future for Arrival {
             Ok(false) => {}
         }
         // On the simulated device no time passes by asking.
-        if self.waker.is_none() && !self.device.is_simulated && PATIENCE.spin(|| self.is_ready())? {
+        if self.waker.is_none()
+            && !self.device.is_simulated
+            && ADAPTIVE_SPIN.spin(|| self.is_ready())?
+        {
             return Poll::Ready(Ok(()));
         }
-        self.wake_later(context.waker());
+        self.register_waker(context.waker());
         Poll::Pending
     }
 }
 
-impl Drop for Arrival {
+impl Drop for Completion {
     fn drop(&mut self) {
-        self.forget_waker();
+        self.unregister_waker();
     }
 }
 
 /// The ends of several operations, of any streams of the device.
-pub(crate) fn arrivals(
+pub(crate) fn completions(
     device: &Arc<DeviceState>,
     tickets: impl IntoIterator<Item = Ticket>,
-) -> SmallVec<[Arrival; 4]> {
+) -> SmallVec<[Completion; 4]> {
     let of = |ticket: Ticket| {
         let stream = device.stream(ticket.stream)?;
-        Some(Arrival::new(
+        Some(Completion::new(
             Arc::clone(device),
             Arc::clone(stream),
             ticket.sequence,

@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use millstream_driver::{DevicePtr, Side2d};
 
-use super::{Allocation, PinnedPlace, Span};
+use super::{Allocation, PinnedSpan, Span};
 use crate::{
     context::DeviceState,
     tracker::{Access, AccessKind, Extent},
@@ -14,13 +14,13 @@ use crate::{
 #[derive(Clone)]
 pub(crate) enum Base<'a> {
     Device(&'a Allocation),
-    Pinned(PinnedPlace<'a>),
+    Pinned(PinnedSpan<'a>),
 }
 
 /// Rows of bytes at equal distances, in one allocation. If there is a byte at all, all of them lie
 /// within it.
 #[derive(Clone)]
-pub(crate) struct Area<'a> {
+pub(crate) struct Span2d<'a> {
     pub(super) base: Base<'a>,
     /// The first byte of the first row, from the start of the memory.
     pub(super) start: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Area<'a> {
     pub(super) ordered: bool,
 }
 
-impl<'a> Area<'a> {
+impl<'a> Span2d<'a> {
     /// Whether there is no byte.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows == 0 || self.row_bytes == 0
@@ -59,15 +59,15 @@ impl<'a> Area<'a> {
     pub(crate) fn device(&self) -> &'a Arc<DeviceState> {
         match &self.base {
             Base::Device(allocation) => &allocation.device,
-            Base::Pinned(place) => place.device,
+            Base::Pinned(span) => span.device,
         }
     }
 
     /// The pinned memory that this is in, if it is.
-    pub(crate) fn pinned(&self) -> Option<&PinnedPlace<'a>> {
+    pub(crate) fn pinned(&self) -> Option<&PinnedSpan<'a>> {
         match &self.base {
             Base::Device(_) => None,
-            Base::Pinned(place) => Some(place),
+            Base::Pinned(span) => Some(span),
         }
     }
 
@@ -77,8 +77,8 @@ impl<'a> Area<'a> {
             Base::Device(allocation) => {
                 Side2d::device(self.in_allocation(allocation), self.pitch_bytes)
             }
-            Base::Pinned(place) => {
-                Side2d::host(place.pointer.wrapping_add(self.start), self.pitch_bytes)
+            Base::Pinned(span) => {
+                Side2d::host(span.pointer.wrapping_add(self.start), self.pitch_bytes)
             }
         }
     }
@@ -109,13 +109,13 @@ impl<'a> Area<'a> {
     }
 
     pub(crate) fn access(&self, kind: AccessKind) -> Access<'a> {
-        let ledger = match &self.base {
-            Base::Device(allocation) => &allocation.ledger,
-            Base::Pinned(place) => place.ledger,
+        let history = match &self.base {
+            Base::Device(allocation) => &allocation.history,
+            Base::Pinned(span) => span.history,
         };
         Access {
             ordered: self.ordered,
-            ..Access::new(ledger, self.extent(), kind)
+            ..Access::new(history, self.extent(), kind)
         }
     }
 
@@ -123,7 +123,7 @@ impl<'a> Area<'a> {
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let same_memory = match (&self.base, &other.base) {
             (Base::Device(one), Base::Device(other)) => std::ptr::eq(*one, *other),
-            (Base::Pinned(one), Base::Pinned(other)) => std::ptr::eq(one.ledger, other.ledger),
+            (Base::Pinned(one), Base::Pinned(other)) => std::ptr::eq(one.history, other.history),
             _ => false,
         };
         same_memory && self.extent().overlaps(&other.extent())
