@@ -71,7 +71,7 @@ fn module(module: &Module) -> syn::Result<TokenStream> {
         impl #name::Kernels {
             fn load(device: &::millstream::Device) -> ::millstream::Result<Self> {
                 #(#alignments)*
-                static SOURCE: ::millstream::kernel::Source = ::millstream::kernel::Source {
+                static SOURCE: ::millstream::kernel::ModuleSource = ::millstream::kernel::ModuleSource {
                     module: #module_name,
                     origin: #origin,
                     declared: ::core::concat!(::core::file!(), ":", ::core::line!()),
@@ -234,7 +234,7 @@ fn checks(path: &str, grid: &Ident, kernel: &Kernel) -> syn::Result<Option<Token
         {
             use ::millstream::kernel::clause::{Opaque as _, Other as _, OtherIndexed as _};
             #(#names)*
-            let #grid = ::millstream::kernel::clause::Shape::from(&#grid);
+            let #grid = ::millstream::kernel::clause::LaunchShape::from(&#grid);
             #(#clauses)*
         }
     }))

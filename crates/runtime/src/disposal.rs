@@ -32,17 +32,17 @@ use crate::sync::IdleCondvar;
 
 /// The most entries that wait. A destructor takes microseconds; so many wait only behind one that
 /// blocks.
-const ENTRIES_MAX: usize = 1024;
+const TASKS_MAX: usize = 1024;
 
 /// A value to drop, or an event to log.
-enum Entry {
+enum Task {
     Drop(Box<dyn Any + Send>),
     Log(Dispatch, Box<dyn FnOnce() + Send>),
 }
 
 #[derive(Default)]
-struct Queue {
-    entries: VecDeque<Entry>,
+struct DisposalQueue {
+    tasks: VecDeque<Task>,
     has_thread: bool,
     /// Values leaked since that was last logged.
     leaked: usize,
@@ -50,7 +50,7 @@ struct Queue {
 
 #[derive(Default)]
 struct Disposal {
-    queue: Mutex<Queue>,
+    queue: Mutex<DisposalQueue>,
     signal: IdleCondvar,
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn dispose(value: Box<dyn Any + Send>) {
     if IN_PLACE.get() {
         return drop_value(value);
     }
-    if let Err(Entry::Drop(value)) = push(Entry::Drop(value)) {
+    if let Err(Task::Drop(value)) = push(Task::Drop(value)) {
         mem::forget(value);
     }
 }
@@ -87,14 +87,14 @@ pub fn log_later(emit: impl FnOnce() + Send + 'static) {
     }
     // Takes a reference and calls nothing of the subscriber's.
     let dispatch = tracing::dispatcher::get_default(Dispatch::clone);
-    if let Err(Entry::Log(dispatch, _)) = push(Entry::Log(dispatch, Box::new(emit))) {
+    if let Err(Task::Log(dispatch, _)) = push(Task::Log(dispatch, Box::new(emit))) {
         // The last reference would drop the subscriber here.
         mem::forget(dispatch);
     }
 }
 
 /// Adds an entry unless the queue is full or there is no thread for it.
-fn push(entry: Entry) -> Result<(), Entry> {
+fn push(task: Task) -> Result<(), Task> {
     let disposal = DISPOSAL.get_or_init(Disposal::default);
     let mut queue = disposal.queue.lock();
     if !queue.has_thread {
@@ -102,11 +102,11 @@ fn push(entry: Entry) -> Result<(), Entry> {
         let started = thread::Builder::new().name(name).spawn(|| disposal.run());
         queue.has_thread = started.is_ok();
     }
-    if !queue.has_thread || queue.entries.len() >= ENTRIES_MAX {
+    if !queue.has_thread || queue.tasks.len() >= TASKS_MAX {
         queue.leaked += 1;
-        return Err(entry);
+        return Err(task);
     }
-    queue.entries.push_back(entry);
+    queue.tasks.push_back(task);
     drop(queue);
     disposal.signal.notify_one();
     Ok(())
@@ -116,9 +116,9 @@ impl Disposal {
     fn run(&self) {
         let mut queue = self.queue.lock();
         loop {
-            let entry = queue.entries.pop_front();
+            let task = queue.tasks.pop_front();
             let leaked = mem::take(&mut queue.leaked);
-            if entry.is_none() && leaked == 0 {
+            if task.is_none() && leaked == 0 {
                 self.signal.wait(&mut queue);
                 continue;
             }
@@ -131,9 +131,9 @@ impl Disposal {
                     );
                 });
             }
-            match entry {
-                Some(Entry::Drop(value)) => drop_value(value),
-                Some(Entry::Log(dispatch, emit)) => {
+            match task {
+                Some(Task::Drop(value)) => drop_value(value),
+                Some(Task::Log(dispatch, emit)) => {
                     contain(|| tracing::dispatcher::with_default(&dispatch, emit));
                     contain(|| drop(dispatch));
                 }

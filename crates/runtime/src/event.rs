@@ -11,7 +11,7 @@ use millstream_driver::{EventHandle, EventKind};
 
 use crate::{
     Result, Stream, UsageError, UsageErrorKind,
-    context::{DeviceState, mark, note_done, wait_for_mark},
+    context::{DeviceState, note_done, record_with_clock, wait_with_clock},
     disposal::log,
     future::wait_until,
     tracker::VectorClock,
@@ -67,7 +67,7 @@ impl Stream {
             clock: VectorClock::default(),
             location,
         };
-        event.clock = mark(&event.device, self.state(), handle)?;
+        event.clock = record_with_clock(&event.device, self.state(), handle)?;
         Ok(event)
     }
 
@@ -79,7 +79,7 @@ impl Stream {
     /// If the event is of another device, or the device is lost.
     pub fn wait_for(&self, event: &Event) -> Result<()> {
         self.same_device("wait_for", 0, &event.device)?;
-        wait_for_mark(&event.device, self.state(), event.handle, &event.clock)
+        wait_with_clock(&event.device, self.state(), event.handle, &event.clock)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `Scope`: asynchronous copies of host memory that is only borrowed.
 //!
 //! The device never touches borrowed memory. A source is captured in page-locked memory when it is
-//! uploaded; a download lands in page-locked memory, and the thread that leaves the scope copies it
+//! uploaded; a download goes to page-locked memory, and the thread that leaves the scope copies it
 //! to its target; or, of a download beyond the staging limit, the thread that calls for it copies
 //! the first chunks. A target is therefore written by such a call, and between the end of the
 //! closure and the return of [`Device::scope`], while the scope still holds its `&mut`, and at no
@@ -65,19 +65,19 @@ pub struct Scope<'env> {
     device: Arc<DeviceState>,
     /// While this lives, later submissions leave a sync point behind the scope's operations.
     alive: Arc<()>,
-    work: Mutex<Work<'env>>,
+    work: Mutex<ScopeWork<'env>>,
 }
 
 /// What is waited for when the scope ends.
 #[derive(Default)]
-struct Work<'env> {
+struct ScopeWork<'env> {
     /// The last upload of each stream.
     uploads: Vec<(Arc<StreamState>, Sequence)>,
-    downloads: Vec<Download<'env>>,
+    downloads: Vec<ScopedDownload<'env>>,
 }
 
 /// A download on its way.
-struct Download<'env> {
+struct ScopedDownload<'env> {
     download: PendingDownload,
     target: &'env mut [u8],
 }
@@ -228,7 +228,7 @@ impl<'env> Scope<'env> {
         self.work
             .lock()
             .downloads
-            .push(Download { download, target });
+            .push(ScopedDownload { download, target });
         Ok(())
     }
 
@@ -239,7 +239,7 @@ impl<'env> Scope<'env> {
         }
     }
 
-    /// Waits until all is done, and lets the downloads land. A failure keeps none of the others
+    /// Waits until all is done, and copies the downloads out. A failure keeps none of the others
     /// from being waited for.
     fn end(self) -> Result<()> {
         let device = &*self.device;
@@ -255,7 +255,7 @@ impl<'env> Scope<'env> {
     }
 }
 
-impl Work<'_> {
+impl ScopeWork<'_> {
     /// Notes the stream's upload of this number in place of earlier ones.
     fn note_upload(&mut self, stream: &Arc<StreamState>, sequence: Sequence) {
         let known = self

@@ -124,7 +124,7 @@ fn random_programs_race_nowhere() {
 
 #[test]
 fn random_programs_race_nowhere_though_copies_have_many_pieces_and_few_blocks() {
-    // Three pieces, the last one short, and what is kept is as much as 26 arrays.
+    // Three chunks, the last one short, and what is kept is as much as 26 arrays.
     race_nowhere::<2500>(|seed| Sizes::tiny(seed as usize));
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use millstream::{
     Device, Error, Select, UsageErrorKind,
-    kernel::{self, Param, ParamKind, Signature, Source},
+    kernel::{self, ModuleSource, Param, ParamKind, Signature},
 };
 
 use null::Null;
@@ -43,7 +43,7 @@ fn load(kind: ParamKind) -> Result<(), Error> {
         name: "fill",
         params: Vec::leak(vec![Param { name: "out", kind }]),
     }];
-    let source: &'static Source = Box::leak(Box::new(Source {
+    let source: &'static ModuleSource = Box::leak(Box::new(ModuleSource {
         module: "tested",
         origin: "a test's text",
         declared: "without_simulator.rs",
@@ -57,10 +57,10 @@ fn load(kind: ParamKind) -> Result<(), Error> {
 fn signatures_are_checked_in_either_build() {
     load(ParamKind::Scalar { size: 8, align: 8 }).expect("the declaration is right");
     match load(ParamKind::Scalar { size: 4, align: 4 }) {
-        Err(Error::Usage(misuse)) => {
+        Err(Error::Usage(usage_error)) => {
             assert!(
-                matches!(misuse.problem(), UsageErrorKind::Signature { .. }),
-                "{misuse}"
+                matches!(usage_error.problem(), UsageErrorKind::Signature { .. }),
+                "{usage_error}"
             );
         }
         other => panic!("{other:?}"),

@@ -254,17 +254,17 @@ fn pageable(rig: &Rig, elements: usize) -> Result<Vec<Row>> {
         let [whole, stages @ ..] = medians(rig, EFFORT, [whole, upload, kernel, download])?;
         return Ok(vec![row(what, whole, stages)]);
     }
-    // With as many threads and in the same pieces. No virtual time could tell how fast threads
+    // With as many threads and in the same chunks. No virtual time could tell how fast threads
     // copy.
     let StagingOptions {
         threads,
-        piece_bytes,
+        chunk_bytes,
         ..
     } = StagingOptions::default();
-    let piece_len = piece_bytes / size_of::<f32>();
+    let chunk_len = chunk_bytes / size_of::<f32>();
     let [mut to_new, mut to_kept] = [
-        Pipeline::new(&rig.raw, threads, piece_len)?,
-        Pipeline::new(&rig.raw, threads, piece_len)?,
+        Pipeline::new(&rig.raw, threads, chunk_len)?,
+        Pipeline::new(&rig.raw, threads, chunk_len)?,
     ];
     let sources = [source.as_slice(); CHUNKS];
     // One by one: a copy of a vector would touch its memory.

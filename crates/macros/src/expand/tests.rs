@@ -59,7 +59,7 @@ fn a_module_becomes_a_loader_and_a_method_for_each_kernel() {
         impl linear::Kernels {
             fn load(device: &::millstream::Device) -> ::millstream::Result<Self> {
                 const _: () = ::millstream::kernel::assert_device_alignment::<f32>();
-                static SOURCE: ::millstream::kernel::Source = ::millstream::kernel::Source {
+                static SOURCE: ::millstream::kernel::ModuleSource = ::millstream::kernel::ModuleSource {
                     module: "linear",
                     origin: "include_str!(\"linear.ptx\")",
                     declared: ::core::concat!(::core::file!(), ":", ::core::line!()),
@@ -145,7 +145,7 @@ fn a_clause_becomes_a_check_with_its_text() {
                 ::millstream::kernel::ReadOperand::<u8>::len(&x),
             );
             let n = ::millstream::kernel::clause::Value(n).in_clause();
-            let grid = ::millstream::kernel::clause::Shape::from(&grid);
+            let grid = ::millstream::kernel::clause::LaunchShape::from(&grid);
             if !::millstream::kernel::clause::holds(
                 || ::millstream::kernel::clause::Value(x.len()).in_clause()
                     >= ::millstream::kernel::clause::Int::new(3)

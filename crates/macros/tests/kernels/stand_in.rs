@@ -47,7 +47,7 @@ pub mod kernel {
 
     pub use super::clause;
 
-    impl From<&LaunchConfig> for clause::Shape {
+    impl From<&LaunchConfig> for clause::LaunchShape {
         fn from(&LaunchConfig(blocks, threads): &LaunchConfig) -> Self {
             Self::new([blocks, 1, 1], [threads, 1, 1], 0)
         }
@@ -58,7 +58,7 @@ pub mod kernel {
     }
 
     #[derive(Debug)]
-    pub struct Source {
+    pub struct ModuleSource {
         pub module: &'static str,
         pub origin: &'static str,
         pub declared: &'static str,
@@ -152,7 +152,7 @@ pub mod kernel {
         }
     }
 
-    pub fn load(device: &Device, source: &'static Source) -> Result<Arc<[Function]>> {
+    pub fn load(device: &Device, source: &'static ModuleSource) -> Result<Arc<[Function]>> {
         let function = |signature: &Signature| {
             let params = signature
                 .params

@@ -10,7 +10,7 @@ use std::panic::Location;
 use bytemuck::{Pod, Zeroable};
 use millstream::{
     Buffer, LaunchConfig, Result, Stream,
-    kernel::{self, Argument, Param, ParamKind, Signature, Source},
+    kernel::{self, Argument, ModuleSource, Param, ParamKind, Signature},
 };
 
 use super::operand::{BATCH_DIMS, Operands};
@@ -110,10 +110,10 @@ const KERNELS: &[Signature] = &[
 macro_rules! sources {
     ($($dtype:ident $name:literal $ptx:literal)*) => {
         /// The PTX for elements of this type.
-        fn source(dtype: DType) -> &'static Source {
+        fn source(dtype: DType) -> &'static ModuleSource {
             match dtype {
                 $(DType::$dtype => {
-                    static SOURCE: Source = Source {
+                    static SOURCE: ModuleSource = ModuleSource {
                         module: $name,
                         origin: $ptx,
                         declared: concat!(file!(), ":", line!()),

@@ -8,9 +8,9 @@ use millstream_region::{Array, Region, Result, region};
 use ndarray::{Array1, Array2, Axis, Ix2};
 
 use crate::{
+    configurations::on_gpu,
     crossing::assert_copies,
-    places::on_gpu,
-    rig::{everywhere_counted, once},
+    harness::{everywhere_counted, once},
 };
 
 /// Probabilities of classes, and how sure they are.
@@ -41,7 +41,7 @@ const OFF_MAX: f64 = 16.0 * f32::EPSILON as f64;
 
 #[test]
 fn c08_values_and_copies_are_the_same_everywhere() {
-    everywhere_counted(|rig, calls| {
+    everywhere_counted(|harness, calls| {
         // Halves and quarters, so that the matrix product is exact whoever adds it up.
         let x = Array2::from_shape_fn((37, 8), |(row, column)| {
             ((row * 3 + column * 5) % 7) as f32 * 0.25 - 0.75
@@ -51,7 +51,7 @@ fn c08_values_and_copies_are_the_same_everywhere() {
         });
         let b = Array1::from_shape_fn(5, |column| column as f32 * 0.25);
         calls.forget();
-        let result = classify(&rig.device, &x, &w, &b).and_then(|pending| pending.wait());
+        let result = classify(&harness.device, &x, &w, &b).and_then(|pending| pending.wait());
         assert_copies(calls, 3, 2);
         let (probable, entropy) = result.unwrap();
         let expected = classify_on_the_cpu(&x, &w, &b);
@@ -80,17 +80,20 @@ fn power(g: &Region, x: &Array2<f32>, times: usize) -> Array<f32, Ix2> {
 
 #[test]
 fn c10_two_regions_at_once_overlap() {
-    once(|rig| {
+    once(|harness| {
         let run = || -> Result<Vec<TimedOperation>> {
             let n = if on_gpu() { 2048 } else { 48 };
             let [x, y] = [2.0, 3.0].map(|value| Array2::<f32>::eye(n) * value);
             // Loads the kernels, which may wait for all that runs.
             let [x, y] = [
-                power(&rig.device, &x, 1)?.wait()?,
-                power(&rig.device, &y, 1)?.wait()?,
+                power(&harness.device, &x, 1)?.wait()?,
+                power(&harness.device, &y, 1)?.wait()?,
             ];
-            let timeline = rig.device.timeline()?;
-            let pending = [power(&rig.device, &x, 16)?, power(&rig.device, &y, 16)?];
+            let timeline = harness.device.timeline()?;
+            let pending = [
+                power(&harness.device, &x, 16)?,
+                power(&harness.device, &y, 16)?,
+            ];
             let operations = timeline.finish()?.operations;
             for result in pending {
                 result.wait()?;

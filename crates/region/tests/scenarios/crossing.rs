@@ -6,13 +6,13 @@ use ndarray::{Array1, Array2, Array6, Ix1, Ix2, array, s};
 
 use crate::{
     calls::Calls,
-    rig::{Rig, everywhere_counted},
+    harness::{Harness, everywhere_counted},
 };
 
 const N: usize = 1500;
 
-fn scenario(run: impl Fn(&Rig, &Calls) -> Result<()>) {
-    everywhere_counted(|rig, calls| run(rig, calls).unwrap());
+fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
+    everywhere_counted(|harness, calls| run(harness, calls).unwrap());
 }
 
 /// Uploads and downloads since the calls were forgotten.
@@ -44,10 +44,10 @@ fn often(x: &Array1<f32>, scale: f32) -> Array1<f32> {
 
 #[test]
 fn c01_an_input_that_is_used_often_is_uploaded_once() {
-    scenario(|rig, calls| {
+    scenario(|harness, calls| {
         let x = ramp();
         calls.forget();
-        let y = often(&rig.device, &x, 2.0)?.wait()?;
+        let y = often(&harness.device, &x, 2.0)?.wait()?;
         assert_copies(calls, 1, 1);
         assert_eq!(y, x.mapv(|x| (x * x * x + x * x - x) / (x + 1.0) * 2.0));
         Ok(())
@@ -70,13 +70,13 @@ fn slices(x: &Array6<f32>) -> Array6<f32> {
 
 #[test]
 fn c01_values_that_are_no_parameters_are_one_upload() {
-    scenario(|rig, calls| {
+    scenario(|harness, calls| {
         let x = Array6::from_shape_fn([8, 8, 8, 4, 4, 4], |(a, b, c, d, e, f)| {
             ((a + 3 * b + 5 * c + 7 * d + 2 * e + f) % 11) as f32
         });
         for _ in 0..2 {
             calls.forget();
-            let sum = slices(&rig.device, &x)?.wait()?;
+            let sum = slices(&harness.device, &x)?.wait()?;
             // The array, and the table.
             assert_copies(calls, 2, 1);
             assert_eq!(calls.counts().get("launch_kernel"), Some(&1));
@@ -108,11 +108,11 @@ fn step(x: &Array1<f32>, speed: &Array1<f32>, place: &mut Array1<f32>, total: &m
 
 #[test]
 fn c02_what_is_mut_is_written_back_and_nothing_else() {
-    scenario(|rig, calls| {
+    scenario(|harness, calls| {
         let (x, speed) = (ramp(), Array1::from_elem(N, 4.0));
         let (mut place, mut total) = (Array1::from_elem(N, 1.0), Array1::from_elem(N, 10.0));
         calls.forget();
-        step(&rig.device, &x, &speed, &mut place, &mut total)?.wait()?;
+        step(&harness.device, &x, &speed, &mut place, &mut total)?.wait()?;
         assert_copies(calls, 4, 2);
         assert_eq!(
             (x, speed),
@@ -127,7 +127,7 @@ fn c02_what_is_mut_is_written_back_and_nothing_else() {
 
 #[test]
 fn c02_the_second_half_of_an_array_may_be_what_is_written() {
-    scenario(|rig, calls| {
+    scenario(|harness, calls| {
         let mut all = Array2::from_shape_fn((2, N), |(row, column)| (row * N + column) as f32);
         let before = all.clone();
         let (first, second) = all.view_mut().split_at(ndarray::Axis(0), 1);
@@ -137,7 +137,7 @@ fn c02_the_second_half_of_an_array_may_be_what_is_written() {
         );
         let mut total = ramp();
         calls.forget();
-        step(&rig.device, &first, &first, second, &mut total)?.wait()?;
+        step(&harness.device, &first, &first, second, &mut total)?.wait()?;
         assert_copies(calls, 4, 2);
         assert_eq!(all.row(0), before.row(0));
         assert_eq!(all.row(1), &before.row(1) + &(&before.row(0) * 1.5));
@@ -156,12 +156,12 @@ fn layers(x: &Array2<f32>, w: &Array2<f32>, b: &Array1<f32>) -> (Array1<f32>, f3
 
 #[test]
 fn c03_intermediates_never_cross() {
-    scenario(|rig, calls| {
+    scenario(|harness, calls| {
         let x = Array2::from_shape_fn((8, 16), |(row, column)| ((row + column) % 5) as f32);
         let w = Array2::from_shape_fn((16, 16), |(row, column)| ((row * column) % 3) as f32);
         let b = Array1::from_elem(16, 1.0);
         calls.forget();
-        let (means, largest) = layers(&rig.device, &x, &w, &b)?.wait()?;
+        let (means, largest) = layers(&harness.device, &x, &w, &b)?.wait()?;
         assert_copies(calls, 3, 2);
         let relu = |x: Array2<f32>| x.mapv(|x| x.max(0.0));
         let expected = relu(relu(x.dot(&w) + &b).dot(&w) - &b)
@@ -195,10 +195,10 @@ fn normalised(g: &Region, x: &Array1<f32>) -> Array1<f32> {
 
 #[test]
 fn c09_a_region_within_a_region_copies_nothing_more() {
-    scenario(|rig, calls| {
+    scenario(|harness, calls| {
         let x = array![3.0_f32, 4.0];
         calls.forget();
-        assert_eq!(normalised(&rig.device, &x)?.wait()?, array![0.6, 0.8]);
+        assert_eq!(normalised(&harness.device, &x)?.wait()?, array![0.6, 0.8]);
         assert_copies(calls, 1, 1);
         Ok(())
     });
@@ -221,25 +221,25 @@ fn double(x: &mut Array1<f32>) {
 
 #[test]
 fn c09_what_is_on_the_device_is_not_copied() {
-    scenario(|rig, calls| {
+    scenario(|harness, calls| {
         let x = ramp();
         calls.forget();
-        let mut kept = keep(&rig.device, &x)?.wait()?;
+        let mut kept = keep(&harness.device, &x)?.wait()?;
         assert_copies(calls, 1, 0);
-        double(&rig.device, &mut kept)?.wait()?;
-        let squared = rig.device.region(|g| squares(g, &kept))?;
+        double(&harness.device, &mut kept)?.wait()?;
+        let squared = harness.device.region(|g| squares(g, &kept))?;
         assert_copies(calls, 1, 1);
         assert_eq!(squared.wait()?, x.mapv(|x| 4.0 * x * x));
 
         let unit = Array2::<f32>::eye(4);
         calls.forget();
-        let one = product(&rig.device, &unit, &unit)?.wait()?;
-        let mut power = product(&rig.device, &one, &one)?.wait()?;
+        let one = product(&harness.device, &unit, &unit)?.wait()?;
+        let mut power = product(&harness.device, &one, &one)?.wait()?;
         for _ in 0..3 {
-            power = product(&rig.device, &power, &one)?.wait()?;
+            power = product(&harness.device, &power, &one)?.wait()?;
         }
         assert_copies(calls, 2, 0);
-        assert_eq!(rig.device.region(|g| g.array(&power))?.wait()?, unit);
+        assert_eq!(harness.device.region(|g| g.array(&power))?.wait()?, unit);
         Ok(())
     });
 }

@@ -20,16 +20,16 @@ use millstream_region::{Error, Pending, Region, Result, UsageErrorKind, region};
 use ndarray::{Array1, array};
 
 use crate::{
-    places::Sizes,
-    rig::{CLOSED_WITHIN, Rig, Watch, everywhere},
+    configurations::Sizes,
+    harness::{CLOSED_WITHIN, Harness, Watch, everywhere},
+    instrumented::instrumented_devices,
     sweep::Subject,
-    worlds::worlds,
 };
 
 const N: usize = 1500;
 
-fn scenario(run: impl Fn(&Rig) -> Result<()>) {
-    everywhere(|rig| run(rig).unwrap());
+fn scenario(run: impl Fn(&Harness) -> Result<()>) {
+    everywhere(|harness| run(harness).unwrap());
 }
 
 fn ramp() -> Array1<f32> {
@@ -38,10 +38,13 @@ fn ramp() -> Array1<f32> {
 
 /// All memory of the regions since is given back: at once, or when the reactor has let go of it.
 #[track_caller]
-fn assert_given_back(rig: &Rig, before: &MemoryStats) {
+fn assert_given_back(harness: &Harness, before: &MemoryStats) {
     let dropped = Instant::now();
     loop {
-        let now = rig.device.memory_stats().expect("the device is not lost");
+        let now = harness
+            .device
+            .memory_stats()
+            .expect("the device is not lost");
         if (now.allocations, now.allocated_bytes) == (before.allocations, before.allocated_bytes) {
             return;
         }
@@ -60,14 +63,14 @@ fn halve(x: &mut Array1<f32>, sum: &mut Vec<f32>) -> f32 {
 
 /// The device works, and gives everything back.
 #[track_caller]
-fn assert_works(rig: &Rig, before: &MemoryStats) {
+fn assert_works(harness: &Harness, before: &MemoryStats) {
     let (mut x, mut sum) = (ramp(), vec![0.0]);
-    let most = halve(&rig.device, &mut x, &mut sum)
+    let most = halve(&harness.device, &mut x, &mut sum)
         .expect("it works")
         .wait();
     assert_eq!(most.expect("it works"), (N - 1) as f32 / 2.0);
     assert_eq!((x, sum), (ramp() * 0.5, vec![562_125.0]));
-    assert_given_back(rig, before);
+    assert_given_back(harness, before);
 }
 
 /// Makes a mistake when half is done.
@@ -81,24 +84,24 @@ fn mistaken(x: &mut Array1<f32>, y: &Array1<f32>) -> f32 {
 
 #[test]
 fn c07_a_mistake_in_the_middle_changes_nothing() {
-    scenario(|rig| {
-        let before = rig.device.memory_stats()?;
+    scenario(|harness| {
+        let before = harness.device.memory_stats()?;
         let (mut x, y) = (ramp(), array![1.0, 2.0]);
         let line = line!() + 1;
-        let Err(Error::Usage(misuse)) = mistaken(&rig.device, &mut x, &y).map(drop) else {
+        let Err(Error::Usage(usage_error)) = mistaken(&harness.device, &mut x, &y).map(drop) else {
             panic!("the shapes do not fit together");
         };
         assert!(
-            matches!(misuse.problem(), UsageErrorKind::Shapes { .. }),
-            "{misuse}"
+            matches!(usage_error.problem(), UsageErrorKind::Shapes { .. }),
+            "{usage_error}"
         );
         assert!(
-            misuse.location().line() < line,
+            usage_error.location().line() < line,
             "it is the line in the body"
         );
         assert_eq!(x, ramp());
-        assert_given_back(rig, &before);
-        assert_works(rig, &before);
+        assert_given_back(harness, &before);
+        assert_works(harness, &before);
         Ok(())
     });
 }
@@ -121,12 +124,12 @@ fn passes_on(g: &Region, x: &Array1<f32>) -> Result<f32> {
 
 #[test]
 fn c07_an_error_of_the_body_changes_nothing() {
-    scenario(|rig| {
-        let before = rig.device.memory_stats()?;
+    scenario(|harness| {
+        let before = harness.device.memory_stats()?;
         let mut x = ramp();
         for result in [
-            gives_up(&rig.device, &mut x).map(drop),
-            passes_on(&rig.device, &x).map(drop),
+            gives_up(&harness.device, &mut x).map(drop),
+            passes_on(&harness.device, &x).map(drop),
         ] {
             let full = matches!(
                 result,
@@ -135,8 +138,8 @@ fn c07_an_error_of_the_body_changes_nothing() {
             assert!(full, "{result:?}");
         }
         assert_eq!(x, ramp());
-        assert_given_back(rig, &before);
-        assert_works(rig, &before);
+        assert_given_back(harness, &before);
+        assert_works(harness, &before);
         Ok(())
     });
 }
@@ -153,33 +156,33 @@ fn panics(x: &mut Array1<f32>, y: &Array1<f32>) -> f32 {
 
 #[test]
 fn c07_a_panic_in_the_body_changes_nothing() {
-    scenario(|rig| {
-        let before = rig.device.memory_stats()?;
+    scenario(|harness| {
+        let before = harness.device.memory_stats()?;
         let (mut x, y) = (ramp(), ramp());
         let caught = catch_unwind(AssertUnwindSafe(|| {
-            panics(&rig.device, &mut x, &y).map(drop)
+            panics(&harness.device, &mut x, &y).map(drop)
         }));
         assert_eq!(
             caught.err().and_then(|panic| panic.downcast_ref().copied()),
             Some("in the middle")
         );
         assert_eq!(x, ramp());
-        assert_given_back(rig, &before);
-        assert_works(rig, &before);
+        assert_given_back(harness, &before);
+        assert_works(harness, &before);
         Ok(())
     });
 }
 
 #[test]
 fn c07_a_result_that_nobody_waits_for_changes_nothing() {
-    scenario(|rig| {
-        let before = rig.device.memory_stats()?;
+    scenario(|harness| {
+        let before = harness.device.memory_stats()?;
         let (mut x, mut sum) = (ramp(), vec![0.0]);
-        drop(halve(&rig.device, &mut x, &mut sum)?);
+        drop(halve(&harness.device, &mut x, &mut sum)?);
         assert_eq!((&x, &sum), (&ramp(), &vec![0.0]));
-        assert_given_back(rig, &before);
+        assert_given_back(harness, &before);
         let has_come = {
-            let mut pending = pin!(halve(&rig.device, &mut x, &mut sum)?);
+            let mut pending = pin!(halve(&harness.device, &mut x, &mut sum)?);
             let mut context = Context::from_waker(Waker::noop());
             match pending.as_mut().poll(&mut context) {
                 Poll::Ready(result) => result.map(|_| true)?,
@@ -190,23 +193,23 @@ fn c07_a_result_that_nobody_waits_for_changes_nothing() {
             (x, sum) = (ramp(), vec![0.0]);
         }
         assert_eq!((&x, &sum), (&ramp(), &vec![0.0]));
-        assert_given_back(rig, &before);
-        assert_works(rig, &before);
+        assert_given_back(harness, &before);
+        assert_works(harness, &before);
         Ok(())
     });
 }
 
 #[test]
 fn c07_a_result_that_is_forgotten_changes_nothing() {
-    scenario(|rig| {
-        rig.leaks();
+    scenario(|harness| {
+        harness.leaks();
         let (mut x, mut sum) = (ramp(), vec![0.0]);
-        mem::forget(halve(&rig.device, &mut x, &mut sum)?);
+        mem::forget(halve(&harness.device, &mut x, &mut sum)?);
         // The host's own again, whatever the device is about.
         x[0] = 7.0;
         sum.push(8.0);
-        let before = rig.device.memory_stats()?;
-        assert_works(rig, &before);
+        let before = harness.device.memory_stats()?;
+        assert_works(harness, &before);
         assert_eq!((x[0], x[1], &sum[..]), (7.0, 1.0, &[0.0, 8.0][..]));
         Ok(())
     });
@@ -214,15 +217,16 @@ fn c07_a_result_that_is_forgotten_changes_nothing() {
 
 #[test]
 fn c07_without_room_nothing_changes() {
-    scenario(|rig| {
-        let before = rig.device.memory_stats()?;
+    scenario(|harness| {
+        let before = harness.device.memory_stats()?;
         let (mut x, mut sum) = (ramp(), vec![0.0]);
         let mut refused = 0;
         // A little more each time, until there is enough.
         for room in (0_u64..).step_by(1000) {
-            rig.device
+            harness
+                .device
                 .set_memory_limit(Some(before.allocated_bytes + room));
-            match halve(&rig.device, &mut x, &mut sum) {
+            match halve(&harness.device, &mut x, &mut sum) {
                 Ok(pending) => {
                     pending.wait()?;
                     break;
@@ -231,12 +235,12 @@ fn c07_without_room_nothing_changes() {
                 Err(other) => return Err(other),
             }
             assert_eq!((&x, &sum), (&ramp(), &vec![0.0]));
-            assert_given_back(rig, &before);
+            assert_given_back(harness, &before);
         }
-        rig.device.set_memory_limit(None);
+        harness.device.set_memory_limit(None);
         assert!(refused > 6, "one array has six thousand bytes");
         assert_eq!((x, sum), (ramp() * 0.5, vec![562_125.0]));
-        assert_works(rig, &before);
+        assert_works(harness, &before);
         Ok(())
     });
 }
@@ -255,9 +259,9 @@ fn double(x: &mut Array1<f32>) {
 
 #[test]
 fn c07_an_array_of_the_host_cannot_be_changed_by_a_part_of_a_region() {
-    scenario(|rig| {
+    scenario(|harness| {
         let mut x = ramp();
-        let error = within(&rig.device, &mut x).map(drop).unwrap_err();
+        let error = within(&harness.device, &mut x).map(drop).unwrap_err();
         assert!(
             error.to_string().contains("of an array of that region"),
             "{error}"
@@ -277,7 +281,7 @@ fn c07_a_device_that_is_lost_meanwhile_changes_nothing() {
         Schedule::Random(2),
     ] {
         let _watch = Watch::over(format!("{schedule:?}"));
-        let (gpu, _, devices) = worlds(schedule, 1);
+        let (gpu, _, devices) = instrumented_devices(schedule, 1);
         let (mut x, mut sum) = (ramp(), vec![0.0]);
         let pending = halve(&devices[0], &mut x, &mut sum).expect("nothing has failed yet");
         gpu.inject(Fault::nth(1).losing(DeviceOrdinal::from_raw(0), ResultCode::ILLEGAL_ADDRESS));

@@ -5,16 +5,16 @@ mod agreement;
 #[path = "../../../runtime/tests/scenarios/calls.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod calls;
+#[path = "../../../runtime/tests/scenarios/configurations.rs"]
+#[allow(dead_code, reason = "these tests use a part of it")]
+mod configurations;
 mod crossing;
 mod failures;
-#[path = "../../../runtime/tests/scenarios/places.rs"]
+#[path = "../../../runtime/tests/scenarios/harness.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
-mod places;
-#[path = "../../../runtime/tests/scenarios/rig.rs"]
-#[allow(dead_code, reason = "these tests use a part of it")]
-mod rig;
+mod harness;
+#[path = "../../../runtime/tests/scenarios/instrumented.rs"]
+mod instrumented;
 mod structs;
 #[path = "../../../runtime/tests/scenarios/sweep.rs"]
 mod sweep;
-#[path = "../../../runtime/tests/scenarios/worlds.rs"]
-mod worlds;

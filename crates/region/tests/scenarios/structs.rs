@@ -7,11 +7,11 @@ use ndarray::{Array1, Array2, array};
 use crate::{
     calls::Calls,
     crossing::assert_copies,
-    rig::{Rig, everywhere_counted},
+    harness::{Harness, everywhere_counted},
 };
 
-fn scenario(run: impl Fn(&Rig, &Calls) -> Result<()>) {
-    everywhere_counted(|rig, calls| run(rig, calls).unwrap());
+fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
+    everywhere_counted(|harness, calls| run(harness, calls).unwrap());
 }
 
 #[derive(Clone, Debug, PartialEq, OnDevice)]
@@ -70,20 +70,20 @@ fn learn_all(g: &Region, model: &mut Model) {
 
 #[test]
 fn c09_a_struct_that_is_kept_is_uploaded_once() {
-    scenario(|rig, calls| {
+    scenario(|harness, calls| {
         let x = array![1.0, -1.0];
         calls.forget();
-        let kept = keep(&rig.device, layer(1.0))?.wait()?;
+        let kept = keep(&harness.device, layer(1.0))?.wait()?;
         assert_copies(calls, 2, 0);
         let host = layer(1.0);
         let by_hand = host.weights.dot(&(host.weights.dot(&x) + &host.bias)) + &host.bias;
         calls.forget();
         for _ in 0..3 {
-            assert_eq!(apply(&rig.device, &kept, &x)?.wait()?, by_hand);
+            assert_eq!(apply(&harness.device, &kept, &x)?.wait()?, by_hand);
         }
         assert_copies(calls, 3, 3);
         calls.forget();
-        assert_eq!(apply(&rig.device, &host, &x)?.wait()?, by_hand);
+        assert_eq!(apply(&harness.device, &host, &x)?.wait()?, by_hand);
         assert_copies(calls, 3, 1);
         Ok(())
     });
@@ -91,10 +91,10 @@ fn c09_a_struct_that_is_kept_is_uploaded_once() {
 
 #[test]
 fn c02_a_struct_is_written_back() {
-    scenario(|rig, calls| {
+    scenario(|harness, calls| {
         let mut host = layer(1.0);
         calls.forget();
-        learn(&rig.device, &mut host, 2.0)?.wait()?;
+        learn(&harness.device, &mut host, 2.0)?.wait()?;
         assert_copies(calls, 2, 2);
         let expected = Layer {
             weights: layer(2.0).weights,
@@ -103,11 +103,11 @@ fn c02_a_struct_is_written_back() {
         };
         assert_eq!(host, expected);
 
-        let mut kept = keep(&rig.device, layer(1.0))?.wait()?;
+        let mut kept = keep(&harness.device, layer(1.0))?.wait()?;
         calls.forget();
-        learn(&rig.device, &mut kept, 2.0)?.wait()?;
+        learn(&harness.device, &mut kept, 2.0)?.wait()?;
         assert_copies(calls, 0, 0);
-        let back = bring(&rig.device, &kept)?.wait()?;
+        let back = bring(&harness.device, &kept)?.wait()?;
         assert_copies(calls, 0, 2);
         assert_eq!(back, expected);
         Ok(())
@@ -121,16 +121,16 @@ fn bring(layer: &Layer) -> Layer {
 
 #[test]
 fn c09_structs_hold_structs() {
-    scenario(|rig, calls| {
+    scenario(|harness, calls| {
         let model = Model(layer(1.0), vec![1.0, 2.0], layer(3.0));
         calls.forget();
-        let mut other = transposed(&rig.device, &model)?.wait()?;
+        let mut other = transposed(&harness.device, &model)?.wait()?;
         assert_copies(calls, 5, 5);
         let mut expected = model.clone();
         expected.0.weights = array![[3.0, 9.0], [6.0, 12.0]];
         expected.1 = vec![2.0, 4.0];
         assert_eq!(other, expected);
-        learn_all(&rig.device, &mut other)?.wait()?;
+        learn_all(&harness.device, &mut other)?.wait()?;
         assert_eq!(other.0.weights, array![[6.0, 18.0], [12.0, 24.0]]);
         assert_eq!(other.2.bias, array![4.0, 1.5]);
         assert_eq!(

@@ -18,7 +18,7 @@ const LISTED_MAX: usize = 20;
 
 /// Describes the objects that closed devices have left besides their contexts, after a grace
 /// period.
-pub(super) fn left_behind(gpu: &Gpu, devices: &[Weak<DeviceState>]) -> Option<String> {
+pub(super) fn find_leaks(gpu: &Gpu, devices: &[Weak<DeviceState>]) -> Option<String> {
     let closing = Instant::now();
     loop {
         let left = gpu.ledger();

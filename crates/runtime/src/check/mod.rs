@@ -284,7 +284,7 @@ impl Check {
     /// As [`check`].
     #[track_caller]
     pub fn run_devices<O: Outcome>(&self, program: impl Fn(&[Device]) -> O) -> Checked {
-        self.go(&|devices, _| program(devices).problem())
+        self.run_program(&|devices, _| program(devices).problem())
             .unwrap_or_else(|failure| panic::panic_any(failure.to_string()))
     }
 
@@ -295,7 +295,7 @@ impl Check {
     /// As [`check`].
     #[track_caller]
     pub fn run_async<O: Outcome>(&self, program: impl AsyncFn(&Device) -> O) -> Checked {
-        self.go(&|devices, reactor| reactor.block_on(program(&devices[0])).problem())
+        self.run_program(&|devices, reactor| reactor.block_on(program(&devices[0])).problem())
             .unwrap_or_else(|failure| panic::panic_any(failure.to_string()))
     }
 
@@ -312,10 +312,10 @@ impl Check {
         &self,
         program: impl Fn(&Device) -> O,
     ) -> Result<Checked, CheckFailure> {
-        self.go(&|devices, _| program(&devices[0]).problem())
+        self.run_program(&|devices, _| program(&devices[0]).problem())
     }
 
-    fn go(&self, program: &Program<'_>) -> Result<Checked, CheckFailure> {
+    fn run_program(&self, program: &Program<'_>) -> Result<Checked, CheckFailure> {
         let started = Instant::now();
         let base = self
             .config
@@ -329,7 +329,7 @@ impl Check {
         if let Some(options) = run::named_by_environment() {
             let config = run::configured(&base, &options);
             checked.runs = 1;
-            Run::new(self, program, 1, options).of(config)?;
+            Run::new(self, program, 1, options).run(config)?;
             return Ok(checked);
         }
         if let Some(runs_max) = self.search_runs_max {
@@ -342,7 +342,7 @@ impl Check {
                 {
                     checked.runs += 1;
                     let run = Run::new(self, program, checked.runs, format!("rules={rules}"));
-                    run.of_search(&config, gpu, &mut search)?;
+                    run.run_search(&config, gpu, &mut search)?;
                 }
                 if search.has_diverged() {
                     return Err(CheckFailure::not_the_same(
@@ -368,7 +368,7 @@ impl Check {
                     checked.runs,
                     format!("{schedule},rules={rules}"),
                 );
-                run.of(base.clone().schedule(schedule).rules(*rules))?;
+                run.run(base.clone().schedule(schedule).rules(*rules))?;
             }
             checked.schedules.push(schedule);
         }

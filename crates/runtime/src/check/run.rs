@@ -12,7 +12,7 @@ use millstream_sim::{
     Gpu, Grade, ReplayToken, Replayed, Report, Schedule, Search, SimConfig, Span,
 };
 
-use super::{Check, CheckFailure, Program, failure::this_test, leaks::left_behind};
+use super::{Check, CheckFailure, Program, failure::this_test, leaks::find_leaks};
 use crate::{
     Device,
     context::{DeviceState, LocalReactor},
@@ -61,7 +61,7 @@ pub(super) struct Run<'a> {
 
 /// What was the case when the program ended.
 #[derive(PartialEq)]
-struct End {
+struct RunEnd {
     token: ReplayToken,
     time_ns: u64,
     timeline: Vec<Span>,
@@ -87,14 +87,14 @@ impl<'a> Run<'a> {
     }
 
     /// Makes the run.
-    pub(super) fn of(self, config: SimConfig) -> Result<(), CheckFailure> {
+    pub(super) fn run(self, config: SimConfig) -> Result<(), CheckFailure> {
         let gpu = Gpu::new(config.clone());
         let (end, devices) = self.play(&gpu, || {});
-        self.judge(&config, &gpu, end, &devices)
+        self.check_end(&config, &gpu, end, &devices)
     }
 
     /// Makes the run that a search has given out.
-    pub(super) fn of_search(
+    pub(super) fn run_search(
         mut self,
         config: &SimConfig,
         gpu: Gpu,
@@ -102,11 +102,11 @@ impl<'a> Run<'a> {
     ) -> Result<(), CheckFailure> {
         let (end, devices) = self.play(&gpu, || search.end_run());
         self.options = format!("replay={},{}", end.token, self.options);
-        self.judge(config, &gpu, end, &devices)
+        self.check_end(config, &gpu, end, &devices)
     }
 
     /// Runs the program and closes its devices; `ended` is called in between.
-    fn play(&self, gpu: &Gpu, ended: impl FnOnce()) -> (End, Closed) {
+    fn play(&self, gpu: &Gpu, ended: impl FnOnce()) -> (RunEnd, Closed) {
         let reactor = LocalReactor::new();
         let devices: Result<Vec<Device>, _> = (0..self.check.devices as i32)
             .map(|ordinal| Device::open_simulated(gpu, ordinal))
@@ -118,7 +118,7 @@ impl<'a> Run<'a> {
                 outcome.unwrap_or_else(|payload| Some(words(&*payload)))
             }
         };
-        let end = End {
+        let end = RunEnd {
             token: gpu.replay_token(),
             time_ns: gpu.virtual_time_ns(),
             timeline: gpu.timeline(),
@@ -135,15 +135,15 @@ impl<'a> Run<'a> {
         (end, closed)
     }
 
-    fn judge(
+    fn check_end(
         &self,
         config: &SimConfig,
         gpu: &Gpu,
-        mut end: End,
+        mut end: RunEnd,
         devices: &Closed,
     ) -> Result<(), CheckFailure> {
         let left = if end.problem.is_none() {
-            left_behind(gpu, devices)
+            find_leaks(gpu, devices)
         } else {
             None
         };

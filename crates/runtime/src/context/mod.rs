@@ -37,7 +37,7 @@ pub(crate) use stream_state::{HostWaiter, StreamState, SubmitQueue};
 pub use submission::DriverStream;
 pub(crate) use submission::{
     AfterEvent, Allocate, Command, CopyOnDevice, CopyRows, CopyToDevice, CopyToHost, Fill, Foreign,
-    Free, Launch, Operation, OverlappingCopy, Prefetch, Repeat, RepeatRows, StagedUpload, mark,
-    order_after, record_at_tail, record_event, record_sync_point, submit, submit_in_place,
-    sync_point_after, wait_for_mark,
+    Free, Launch, Operation, OverlappingCopy, Prefetch, Repeat, RepeatRows, StagedUpload,
+    order_after, record_at_tail, record_event, record_sync_point, record_with_clock, submit,
+    submit_in_place, sync_point_after, wait_with_clock,
 };

@@ -40,7 +40,7 @@ pub(crate) trait Recorder: fmt::Debug + Send + Sync {
         device: &DeviceState,
         stream: &StreamState,
         start: EventHandle,
-        note: OperationRecord,
+        record: OperationRecord,
     );
 }
 
@@ -98,7 +98,7 @@ impl RecorderSlot {
 
 impl Trace {
     /// Records the end of the operation and notes it down.
-    pub(crate) fn end(self, device: &DeviceState, stream: &StreamState, note: OperationRecord) {
-        self.recorder.end(device, stream, self.start, note);
+    pub(crate) fn end(self, device: &DeviceState, stream: &StreamState, record: OperationRecord) {
+        self.recorder.end(device, stream, self.start, record);
     }
 }

@@ -74,7 +74,7 @@ pub(crate) struct DeviceState {
     pub(crate) ordinal: DeviceOrdinal,
     pub(crate) context: ContextHandle,
     pub(crate) name: String,
-    pub(crate) note: String,
+    pub(crate) selection_reason: String,
     opened: Opened,
     pub(crate) limits: Limits,
     pub(crate) pool: PoolHandle,
@@ -107,7 +107,7 @@ impl DeviceState {
     pub(crate) fn open(
         driver: Arc<dyn Driver>,
         ordinal: DeviceOrdinal,
-        note: &str,
+        selection_reason: &str,
         location: &'static Location<'static>,
         hooks: &'static dyn DeviceHooks,
     ) -> Result<Self> {
@@ -141,7 +141,7 @@ impl DeviceState {
             ordinal,
             context,
             name,
-            note: note.to_owned(),
+            selection_reason: selection_reason.to_owned(),
             opened: Opened {
                 location,
                 number: OPENED.fetch_add(1, Ordering::Relaxed) + 1,
@@ -204,7 +204,7 @@ impl DeviceState {
             // SAFETY: the stream was just made, and nobody has it.
             let destroyed = unsafe { self.driver.stream_destroy(self.context, handle) };
             destroyed.map_or_else(
-                |error| self.noted(error),
+                |error| self.record_failure(error),
                 |()| Error::unavailable(format!("{self} has too many streams")),
             )
         })
@@ -259,12 +259,12 @@ impl DeviceState {
 
     /// Passes a driver's answer on, and notes when it says that the context is lost.
     pub(crate) fn checked<T>(&self, result: Result<T, DriverError>) -> Result<T> {
-        result.map_err(|error| self.noted(error))
+        result.map_err(|error| self.record_failure(error))
     }
 
     /// Passes a driver's failure on, and notes it when it says that the context is lost.
     #[cold]
-    pub(crate) fn noted(&self, error: DriverError) -> Error {
+    pub(crate) fn record_failure(&self, error: DriverError) -> Error {
         if !error.code().is_sticky() {
             return Error::Driver(error);
         }

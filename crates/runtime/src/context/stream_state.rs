@@ -12,8 +12,8 @@ use crate::{
     tracker::{Sequence, StreamId, SyncPoints, Ticket, VectorClock},
 };
 
-/// What only the thread that submits on a stream touches. The submit queue's lock is held across the
-/// stream's driver calls, so that tickets are enqueued in the order of their numbers.
+/// What only the thread that submits on a stream touches. The submit queue's lock is held across
+/// the stream's driver calls, so that tickets are enqueued in the order of their numbers.
 #[derive(Debug)]
 pub(crate) struct SubmitQueue {
     /// The next ticket's place.
@@ -53,15 +53,15 @@ impl SubmitQueue {
 #[derive(Clone, Debug)]
 pub(crate) struct HostWaiter {
     pub(crate) alive: Weak<()>,
-    /// Whether one sync point will do for this operation and others of its sort right behind it: copies
-    /// of pinned memory.
+    /// Whether one sync point will do for this operation and others of its sort right behind it:
+    /// copies of pinned memory.
     pub(crate) chained: bool,
 }
 
 impl HostWaiter {
-    /// Whether one sync point will do for an earlier operation and this one right behind it. Whoever
-    /// waits for both of them, as a scope does, loses nothing; whoever waits for one of several
-    /// copies of pinned memory waits for a few more bytes at most.
+    /// Whether one sync point will do for an earlier operation and this one right behind it.
+    /// Whoever waits for both of them, as a scope does, loses nothing; whoever waits for one of
+    /// several copies of pinned memory waits for a few more bytes at most.
     pub(crate) fn continues(&self, earlier: &Self) -> bool {
         self.is_same(earlier) || (self.chained && earlier.chained)
     }

@@ -11,19 +11,19 @@ use crate::{
     Pending, ReadOperand, Rejected, Result, Stream,
     context::{CopyToHost, HostWaiter, Operation, submit, sync_point_after},
     error::OperationKind,
-    future::Value,
+    future::PendingValue,
     memory::Span,
     tracker::{AccessKind, Sequence},
 };
 
 /// A vector without elements, whose memory elements are copied to.
-struct Room<T>(Vec<T>);
+struct SpareVec<T>(Vec<T>);
 
 // SAFETY: there is no element that could be sent. Where one is made of the bytes, the vector is
 // given out.
-unsafe impl<T> Send for Room<T> {}
+unsafe impl<T> Send for SpareVec<T> {}
 
-impl<T: Pod> Room<T> {
+impl<T: Pod> SpareVec<T> {
     /// The memory of a vector, without its elements.
     fn of(mut vector: Vec<T>) -> Self {
         vector.clear();
@@ -40,24 +40,24 @@ impl<T: Pod> Room<T> {
 }
 
 /// Elements that are to be copied from the device, and where they belong.
-struct Elements<T> {
+struct VecDownload<T> {
     download: PendingDownload,
-    room: Room<T>,
+    spare: SpareVec<T>,
     len: usize,
 }
 
-impl<T: Pod> Value<Vec<T>> for Elements<T> {
+impl<T: Pod> PendingValue<Vec<T>> for VecDownload<T> {
     fn step(&mut self) -> Result<Option<Sequence>> {
-        let target = self.room.target(self.len);
+        let target = self.spare.target(self.len);
         // SAFETY: there is room for the elements, which is this value's alone.
         unsafe { self.download.copy_out(target) }?;
         Ok(self.download.next())
     }
 
     fn finish(self: Box<Self>) -> Vec<T> {
-        assert!(self.download.next().is_none(), "all has landed");
-        let mut vector = self.room.0;
-        // SAFETY: so many elements have landed there, and any bits are a `T`.
+        assert!(self.download.next().is_none(), "all is copied out");
+        let mut vector = self.spare.0;
+        // SAFETY: so many elements are copied there, and any bits are a `T`.
         unsafe { vector.set_len(self.len) };
         vector
     }
@@ -124,12 +124,12 @@ impl Stream {
             chained: false,
         };
         let (span, len) = (source.operand().0, source.len());
-        let mut room = Room::of(vector);
+        let mut spare = SpareVec::of(vector);
         // SAFETY: there is room for the elements, which is this call's alone.
-        let staged = unsafe { self.stage(&span, host_waiter, location, || room.target(len)) };
-        match staged {
-            Ok(download) => Ok(self.pending_elements(download, room, len, alive)),
-            Err(error) => Err(Rejected::new(error, room.0)),
+        let download = unsafe { self.stage(&span, host_waiter, location, || spare.target(len)) };
+        match download {
+            Ok(download) => Ok(self.pending_elements(download, spare, len, alive)),
+            Err(error) => Err(Rejected::new(error, spare.0)),
         }
     }
 
@@ -140,22 +140,22 @@ impl Stream {
         len: usize,
         alive: Arc<()>,
     ) -> Pending<Vec<T>> {
-        self.pending_elements(download, Room::of(Vec::new()), len, alive)
+        self.pending_elements(download, SpareVec::of(Vec::new()), len, alive)
     }
 
     fn pending_elements<T: Pod>(
         &self,
         download: PendingDownload,
-        room: Room<T>,
+        spare: SpareVec<T>,
         len: usize,
         alive: Arc<()>,
     ) -> Pending<Vec<T>> {
         let (device, stream) = (Arc::clone(self.device_state()), Arc::clone(self.state()));
         let last = download.last();
         let first = download.next().or(last);
-        let elements = Elements {
+        let elements = VecDownload {
             download,
-            room,
+            spare,
             len,
         };
         match first.zip(last) {
@@ -164,8 +164,8 @@ impl Stream {
         }
     }
 
-    /// Submits the copy of an array to page-locked memory, to land on `target` in the end. What
-    /// cannot be submitted before the first chunks have landed lets them land there.
+    /// Submits the copy of an array to page-locked memory, to be copied out to `target` in the end.
+    /// What cannot be submitted before the first chunks are copied out waits for that.
     pub(crate) fn stage_for(
         &self,
         span: &Span<'_>,
@@ -176,14 +176,14 @@ impl Stream {
         assert_eq!(
             target.len(),
             span.bytes.len(),
-            "a download lands where it fits"
+            "the target is as long as the download"
         );
         // SAFETY: the slice is the caller's alone, and as long as the download.
         unsafe { self.stage(span, host_waiter, location, || target.as_mut_ptr()) }
     }
 
     /// Submits the copy of an array to page-locked memory, chunk by chunk. Where the staging limit
-    /// is reached, the first chunks land on `target` before the last are submitted.
+    /// is reached, the first chunks are copied out to `target` before the last are submitted.
     ///
     /// # Safety
     ///
@@ -239,7 +239,8 @@ impl Stream {
             let (sequence, ()) = unsafe { submit(device, stream, operation, command) }?;
             download.push(sequence, staged, at, bytes);
             if !is_last {
-                // So that it can land before the next has arrived. Without a sync point it lands later.
+                // So that it can be copied out before the next has arrived. Without a sync point
+                // that is later.
                 sync_point_after(device, stream, sequence).ok();
             }
         }

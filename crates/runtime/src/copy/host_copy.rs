@@ -7,8 +7,9 @@
 
 use std::ptr::copy_nonoverlapping;
 
-/// Copies `bytes` bytes. With `non_temporal` the target's bytes go to memory without being read into
-/// a cache first, on processors that can: quicker for much memory that nobody is about to read.
+/// Copies `bytes` bytes. With `non_temporal` the target's bytes go to memory without being read
+/// into a cache first, on processors that can: quicker for much memory that nobody is about to
+/// read.
 ///
 /// # Safety
 ///
@@ -100,7 +101,7 @@ mod tests {
                     let touched = target.iter().filter(|&&byte| byte != 0).count();
                     assert_eq!(
                         touched, bytes,
-                        "{from} to {to}, past the caches: {non_temporal}"
+                        "{from} to {to}, non-temporal: {non_temporal}"
                     );
                 }
             }

@@ -49,8 +49,8 @@ impl Stream {
         self.same_device("copy_within", 0, &whole.allocation.device)?;
         let range = resolve("copy_within", range, array.len())?;
         let moved = resolve("copy_within", part_from(start, range.len()), array.len())?;
-        let from = whole.clone().part(range, size_of::<T>());
-        let to = whole.part(moved, size_of::<T>());
+        let from = whole.clone().subspan(range, size_of::<T>());
+        let to = whole.subspan(moved, size_of::<T>());
         let bytes = from.bytes.len();
         if from.bytes.start == to.bytes.start {
             return self.device_state().check_alive();

@@ -2,13 +2,13 @@
 //!
 //! The source is pageable, so the device reads it by way of page-locked memory all the same (rule
 //! 8): chunk by chunk, in a few blocks that are used in turn. In front of each chunk's copy the
-//! stream calls a host function (rule 27), which waits until the chunk is captured and has the crew
-//! begin with the one whose block the stream has just finished with. So while one chunk is on its
-//! way to the device the next are captured; the first few already are when the stream gets there.
-//! Host functions are not called on a lost device (rule 28: not run after a context error), so they
-//! hold nothing that has to be dropped: the source is kept by the `Pending` of the upload, or until
-//! the upload is done. Nor do they reach the source itself, whose destructor may be the user's code
-//! and may call the driver: they see its elements.
+//! stream calls a host function (rule 27), which waits until the chunk is captured and has the copy
+//! threads begin with the one whose block the stream has just finished with. So while one chunk is
+//! on its way to the device the next are captured; the first few already are when the stream gets
+//! there. Host functions are not called on a lost device (rule 28: not run after a context error),
+//! so they hold nothing that has to be dropped: the source is kept by the `Pending` of the upload,
+//! or until the upload is done. Nor do they reach the source itself, whose destructor may be the
+//! user's code and may call the driver: they see its elements.
 
 #![allow(unsafe_code, reason = "submits copies from blocks that it holds")]
 

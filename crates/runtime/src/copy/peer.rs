@@ -12,7 +12,8 @@ use crate::{
     Result, Stream,
     context::{
         AfterEvent, CopyToDevice, CopyToHost, DeviceState, Operation, PooledEvent, StreamState,
-        depend_on_device, mark, retain_until_complete, submit, sync_point_after, wait_for_mark,
+        depend_on_device, record_with_clock, retain_until_complete, submit, sync_point_after,
+        wait_with_clock,
     },
     error::OperationKind,
     memory::Span,
@@ -58,9 +59,9 @@ impl Leg {
     /// Puts later work of this leg behind all that is submitted to the other.
     fn follow(&self, other: &Self) -> Result<()> {
         let lent = other.event()?;
-        mark(&other.device, &other.stream, lent.event.event)?;
+        record_with_clock(&other.device, &other.stream, lent.event.event)?;
         // The other's tickets mean nothing to this device, so its clock does not take them in.
-        wait_for_mark(
+        wait_with_clock(
             &self.device,
             &self.stream,
             lent.event.event,

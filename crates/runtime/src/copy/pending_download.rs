@@ -1,10 +1,10 @@
-//! Downloads on their way: chunks in page-locked blocks, each copied to where it belongs once it
+//! Pending downloads: chunks in page-locked blocks, each copied to where it belongs once it
 //! has arrived.
 //!
-//! The device writes the blocks in the order of the chunks. Each chunk has a sync point behind it, so
-//! that whoever waits can let the first land while the others are still on their way. Nothing lands
-//! by itself: the thread that waits or polls does it, with the help of the crew, and when it
-//! returns no copy to the target is under way.
+//! The device writes the blocks in the order of the chunks. Each chunk has a sync point behind it,
+//! so that whoever waits can copy the first out while the others are still in flight. Nothing is
+//! copied out by itself: the thread that waits or polls does it, with the help of the copy threads,
+//! and when it returns no copy to the target is under way.
 
 #![allow(unsafe_code, reason = "copies from blocks that it holds")]
 
@@ -29,11 +29,11 @@ struct Chunk {
     bytes: usize,
 }
 
-/// A download on its way.
+/// A download in flight.
 pub(crate) struct PendingDownload {
     device: Arc<DeviceState>,
     stream: Arc<StreamState>,
-    /// Those that have not landed, the first first.
+    /// Those that are not copied out, the first first.
     chunks: VecDeque<Chunk>,
     /// The length of the target.
     bytes: usize,
@@ -44,7 +44,7 @@ pub(crate) struct PendingDownload {
 }
 
 impl PendingDownload {
-    /// The landing of `bytes` bytes, no chunk of which is submitted yet.
+    /// The download of `bytes` bytes, no chunk of which is submitted yet.
     pub(super) fn new(
         device: &Arc<DeviceState>,
         stream: &Arc<StreamState>,
@@ -85,23 +85,23 @@ impl PendingDownload {
         self.last
     }
 
-    /// The number of the ticket that is to be waited for next, unless all has landed.
+    /// The number of the ticket that is to be waited for next, unless all is copied out.
     pub(crate) fn next(&self) -> Option<Sequence> {
         self.chunks.front().map(|chunk| chunk.sequence)
     }
 
-    /// How many chunks are on their way.
+    /// How many chunks are in flight.
     pub(super) fn in_flight(&self) -> usize {
         self.chunks.len()
     }
 
-    /// Waits for the first chunk, lets it land, and gives its block, which nobody uses any more.
+    /// Waits for the first chunk, copies it out, and gives its block, which nobody uses any more.
     ///
     /// # Safety
     ///
-    /// As [`copy_out`](Self::copy_out). There is a chunk on its way.
+    /// As [`copy_out`](Self::copy_out). There is a chunk in flight.
     pub(super) unsafe fn copy_out_first(&mut self, target: *mut u8) -> Result<StagedBlock> {
-        let first = self.chunks.front().expect("a chunk is on its way").sequence;
+        let first = self.chunks.front().expect("a chunk is in flight").sequence;
         wait_ticket(&self.device, &self.stream, first)?;
         let chunk = self.chunks.pop_front().expect("it is still there");
         let host_access = host_access(&self.device, &chunk, self.location);
@@ -114,7 +114,7 @@ impl PendingDownload {
         Ok(chunk.staged.again())
     }
 
-    /// Lets all chunks land that have arrived, and those that arrive meanwhile. Waits for no
+    /// Copies out all chunks that have arrived, and those that arrive meanwhile. Waits for no
     /// device.
     ///
     /// # Safety
@@ -124,7 +124,7 @@ impl PendingDownload {
     pub(super) unsafe fn copy_out(&mut self, target: *mut u8) -> Result<()> {
         // Dropped in reverse order, also by an error or a panic: the copies are made before the
         // blocks are given back.
-        let mut download: VecDeque<(Option<u64>, HostAccessGuard<'_>, Chunk)> = VecDeque::new();
+        let mut copying: VecDeque<(Option<u64>, HostAccessGuard<'_>, Chunk)> = VecDeque::new();
         let transfer = self.transfer();
         loop {
             while let Some(sequence) = self.next()
@@ -137,9 +137,9 @@ impl PendingDownload {
                 // SAFETY: by this function's contract; the chunk has arrived, and is kept until the
                 // copy is made.
                 let number = unsafe { begin_copy_out(&transfer, &chunk, target) };
-                download.push_back((number, host_access, chunk));
+                copying.push_back((number, host_access, chunk));
             }
-            let Some(&(number, ..)) = download.front() else {
+            let Some(&(number, ..)) = copying.front() else {
                 return Ok(());
             };
             if let Some(number) = number
@@ -148,15 +148,15 @@ impl PendingDownload {
             {
                 transfer.finish(number);
             }
-            while let Some(&(number, ..)) = download.front()
+            while let Some(&(number, ..)) = copying.front()
                 && number.is_none_or(|number| transfer.is_done(number))
             {
-                download.pop_front();
+                copying.pop_front();
             }
         }
     }
 
-    /// Waits until all of it has landed.
+    /// Waits until all of it is copied out.
     ///
     /// # Safety
     ///
@@ -172,7 +172,11 @@ impl PendingDownload {
 
     /// As [`copy_out_all`](Self::copy_out_all), on a slice of as many bytes as the download has.
     pub(crate) fn finish_into(&mut self, target: &mut [u8]) -> Result<()> {
-        assert_eq!(target.len(), self.bytes, "a download lands where it fits");
+        assert_eq!(
+            target.len(),
+            self.bytes,
+            "the target is as long as the download"
+        );
         // SAFETY: the slice is the caller's alone, and as long as the download.
         unsafe { self.copy_out_all(target.as_mut_ptr()) }
     }

@@ -75,7 +75,7 @@ impl SourceCapture {
     /// Waits until the chunk of this number is captured to that block. If the source is gone that
     /// is all: then the chunk may never have been begun with, and the block may be another's.
     pub(super) fn finish(&self, chunk: usize, block: *const u8, bytes: usize) {
-        // Held while waiting, so that the source stays: the crew copies without it.
+        // Held while waiting, so that the source stays: the copy threads copy without it.
         let source = self.source.lock();
         if source.is_some() {
             self.transfer.finish(chunk as u64);

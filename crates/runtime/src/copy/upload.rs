@@ -158,8 +158,8 @@ impl Stream {
             // pool with this operation's ticket, so that nobody uses it before the copy is done.
             let (sequence, ()) = unsafe { submit(device, stream, operation, command) }?;
             staged.used_by(stream.ticket(sequence));
-            // So that the block can be used again while the stream is busy. Without a sync point that is
-            // found out later.
+            // So that the block can be used again while the stream is busy. Without a sync point
+            // that is found out later.
             sync_point_after(device, stream, sequence).ok();
             submitted(sequence);
         }
@@ -192,7 +192,7 @@ impl Stream {
             bytes: source.len(),
         };
         let operation = upload_operation(target, host_waiter, location);
-        // SAFETY: the span lies within its allocation, and its section is not given back before
+        // SAFETY: the span lies within its allocation, and its arena is not given back before
         // this operation is done.
         let (sequence, ()) = unsafe { submit(device, stream, operation, command) }?;
         suballocation.used_by(sequence);

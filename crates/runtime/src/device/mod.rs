@@ -25,7 +25,7 @@ impl Device {
     /// is.
     #[must_use]
     pub fn selection_reason(&self) -> &str {
-        &self.state().note
+        &self.state().selection_reason
     }
 
     /// Whether the device is simulated.

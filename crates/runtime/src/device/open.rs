@@ -43,9 +43,9 @@ const VARIABLE: &str = "MILLSTREAM_DEVICE";
 pub enum Select {
     /// What the environment variable `MILLSTREAM_DEVICE` says: `cuda:0`, `sim`, or `sim:` with
     /// settings such as `sim:seed=7`. Without it, the first GPU if there is one, else a simulated
-    /// device: [`Device::note`] says which and why. All `Auto` devices of a process that are
-    /// simulated are the same one. Without the feature `sim` there is no simulated device, and
-    /// [`Error::NoSimulator`] takes its place.
+    /// device: [`Device::selection_reason`] says which and why. All `Auto` devices of a process
+    /// that are simulated are the same one. Without the feature `sim` there is no simulated device,
+    /// and [`Error::NoSimulator`] takes its place.
     #[default]
     Auto,
     /// The GPU of this ordinal, through `libcuda`.
@@ -188,19 +188,19 @@ fn auto() -> Result<Device> {
 }
 
 #[track_caller]
-fn cuda(ordinal: i32, note: &str) -> Result<Device> {
+fn cuda(ordinal: i32, reason: &str) -> Result<Device> {
     let driver = Cuda::load().map_err(Error::unavailable)?;
-    open_once(driver, DeviceOrdinal::from_raw(ordinal), note)
+    open_once(driver, DeviceOrdinal::from_raw(ordinal), reason)
 }
 
 /// Opens the process's simulated device for want of a GPU.
 #[cfg(feature = "sim")]
 #[track_caller]
 fn simulate_instead(error: &Error) -> Result<Device> {
-    let note = format!("simulated, for there is no GPU to use: {error}");
-    let text = note.clone();
+    let reason = format!("simulated, for there is no GPU to use: {error}");
+    let text = reason.clone();
     log!(warn, "{text}");
-    shared_simulation(SimConfig::default(), &note)
+    shared_simulation(SimConfig::default(), &reason)
 }
 
 #[cfg(not(feature = "sim"))]
@@ -227,25 +227,25 @@ fn simulate(value: &str) -> Result<Device> {
 /// The process's simulated device; the settings of the first to open it hold.
 #[cfg(feature = "sim")]
 #[track_caller]
-fn shared_simulation(config: SimConfig, note: &str) -> Result<Device> {
+fn shared_simulation(config: SimConfig, reason: &str) -> Result<Device> {
     static SHARED: PerProcess<Arc<dyn Driver>> = PerProcess::new();
     let driver = SHARED.get_or_init(|| Gpu::new(config).driver());
-    open_once(Arc::clone(driver), DeviceOrdinal::from_raw(0), note)
+    open_once(Arc::clone(driver), DeviceOrdinal::from_raw(0), reason)
 }
 
 /// An open device. Its driver's identity cannot be another's while the state lives.
-struct Entry {
+struct OpenDevice {
     driver: usize,
     ordinal: DeviceOrdinal,
     state: Weak<DeviceState>,
 }
 
-static OPEN: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<OpenDevice>> = Mutex::new(Vec::new());
 
-/// The device, opened if it is not yet; `note` says how it was chosen.
+/// The device, opened if it is not yet; `reason` says how it was chosen.
 /// The line that asked for it is that of whoever comes first.
 #[track_caller]
-fn open_once(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal, note: &str) -> Result<Device> {
+fn open_once(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal, reason: &str) -> Result<Device> {
     let identity = driver.identity();
     let mut open = OPEN.lock();
     open.retain(|entry| entry.state.strong_count() > 0);
@@ -258,12 +258,12 @@ fn open_once(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal, note: &str) -> Res
     let state = Arc::new(DeviceState::open(
         driver,
         ordinal,
-        note,
+        reason,
         Location::caller(),
         &Hooks,
     )?);
     state.memory().shared.join(&state);
-    open.push(Entry {
+    open.push(OpenDevice {
         driver: identity,
         ordinal,
         state: Arc::downgrade(&state),

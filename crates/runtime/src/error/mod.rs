@@ -90,9 +90,9 @@ impl Error {
 /// use millstream::{Device, Error, UsageErrorKind};
 ///
 /// let buffer = Device::simulated()?.stream()?.upload(&[1_u8, 2, 3])?;
-/// let Err(Error::Usage(misuse)) = buffer.try_slice(1..9) else { unreachable!("nine is past the end") };
-/// assert_eq!(misuse.operation(), "slice");
-/// assert!(matches!(misuse.problem(), UsageErrorKind::Range { len: 3, .. }));
+/// let Err(Error::Usage(error)) = buffer.try_slice(1..9) else { unreachable!("nine is past the end") };
+/// assert_eq!(error.operation(), "slice");
+/// assert!(matches!(error.problem(), UsageErrorKind::Range { len: 3, .. }));
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// What becomes a value as its operations are done.
-pub(crate) trait Value<T>: Send {
+pub(crate) trait PendingValue<T>: Send {
     /// Called when the ticket that was waited for is done: does what can be done then, without
     /// waiting for the device. Gives the place of the ticket that comes next, if there is one.
     fn step(&mut self) -> Result<Option<Sequence>>;
@@ -27,7 +27,7 @@ pub(crate) trait Value<T>: Send {
 }
 
 /// What is made at the end.
-impl<T, F: FnOnce() -> T + Send> Value<T> for F {
+impl<T, F: FnOnce() -> T + Send> PendingValue<T> for F {
     fn step(&mut self) -> Result<Option<Sequence>> {
         Ok(None)
     }
@@ -58,7 +58,7 @@ impl<T, F: FnOnce() -> T + Send> Value<T> for F {
 pub struct Pending<T> {
     /// `None` if the value does not wait for an operation.
     waiting: Option<Waiting>,
-    value: Option<Box<dyn Value<T>>>,
+    value: Option<Box<dyn PendingValue<T>>>,
 }
 
 /// The operations that a value waits for.
@@ -96,7 +96,7 @@ impl<T> Pending<T> {
         stream: Arc<StreamState>,
         tickets: RangeInclusive<Sequence>,
         alive: Arc<()>,
-        value: impl Value<T> + 'static,
+        value: impl PendingValue<T> + 'static,
     ) -> Self {
         let waiting = Waiting {
             completion: Completion::new(device, stream, *tickets.start()),

@@ -60,7 +60,7 @@ pub fn declare_arrays(functions: &[Function], arrays: &[&[Array]]) {
             })
         });
         let floats: Vec<_> = floats.collect();
-        let handle = function.entry.handle;
+        let handle = function.entry_point.handle;
         function.device.driver.note_float_operands(handle, &floats);
     }
 }

@@ -22,8 +22,8 @@ use crate::{
 /// stream locked. If it fails, it may have enqueued something.
 ///
 /// `call` must not call this library: on the same device that is an error
-/// ([`UsageErrorKind::InForeignCall`]), and nothing is enqueued by it; a destructor of this library is
-/// fine. Nor may it wait for another thread that uses the stream.
+/// ([`UsageErrorKind::InForeignCall`]), and nothing is enqueued by it; a destructor of this library
+/// is fine. Nor may it wait for another thread that uses the stream.
 ///
 /// # Errors
 ///

@@ -19,10 +19,10 @@ use crate::{
 /// One argument of a launch.
 #[doc(hidden)]
 #[derive(Clone)]
-pub struct Argument<'a>(Value<'a>);
+pub struct Argument<'a>(ArgumentValue<'a>);
 
 #[derive(Clone)]
-enum Value<'a> {
+enum ArgumentValue<'a> {
     Slice {
         span: Span<'a>,
         kind: AccessKind,
@@ -49,7 +49,7 @@ impl<'a> Argument<'a> {
     /// A value.
     #[inline]
     pub fn scalar<T: Pod>(value: &'a T) -> Self {
-        Self(Value::Scalar {
+        Self(ArgumentValue::Scalar {
             value: std::ptr::from_ref(value).cast(),
             borrow: PhantomData,
         })
@@ -57,15 +57,15 @@ impl<'a> Argument<'a> {
 
     #[inline]
     fn slice(span: Span<'a>, kind: AccessKind) -> Self {
-        Self(Value::Slice { span, kind })
+        Self(ArgumentValue::Slice { span, kind })
     }
 
     /// The array's address; nothing for a value.
     #[inline(always)]
     fn address(&self) -> u64 {
         match &self.0 {
-            Value::Slice { span, .. } => span.pointer().as_raw(),
-            Value::Scalar { .. } => 0,
+            ArgumentValue::Slice { span, .. } => span.pointer().as_raw(),
+            ArgumentValue::Scalar { .. } => 0,
         }
     }
 
@@ -73,8 +73,8 @@ impl<'a> Argument<'a> {
     #[inline(always)]
     fn param(&self, address: &u64) -> *const c_void {
         match &self.0 {
-            Value::Slice { .. } => std::ptr::from_ref(address).cast(),
-            Value::Scalar { value, .. } => *value,
+            ArgumentValue::Slice { .. } => std::ptr::from_ref(address).cast(),
+            ArgumentValue::Scalar { value, .. } => *value,
         }
     }
 
@@ -82,8 +82,8 @@ impl<'a> Argument<'a> {
     #[inline(always)]
     pub(super) fn as_slice(&self) -> Option<(&Span<'a>, AccessKind)> {
         match &self.0 {
-            Value::Slice { span, kind } => Some((span, *kind)),
-            Value::Scalar { .. } => None,
+            ArgumentValue::Slice { span, kind } => Some((span, *kind)),
+            ArgumentValue::Scalar { .. } => None,
         }
     }
 }
@@ -107,7 +107,7 @@ impl<'a> Argument<'a> {
 pub unsafe fn launch<const N: usize>(
     function: &Function,
     stream: &Stream,
-    grid: LaunchConfig,
+    config: LaunchConfig,
     arguments: [Argument<'_>; N],
 ) -> Result<()> {
     let location = Location::caller();
@@ -121,7 +121,7 @@ pub unsafe fn launch<const N: usize>(
     let addresses: [u64; N] = std::array::from_fn(|number| arguments[number].address());
     let params: [_; N] = std::array::from_fn(|number| arguments[number].param(&addresses[number]));
     // SAFETY: by this function's contract.
-    unsafe { launch_checked(function, stream, &grid, &mut operation, &params) }
+    unsafe { launch_checked(function, stream, &config, &mut operation, &params) }
 }
 
 /// As [`launch`], of so many arguments as there are, on behalf of another line of the program.
@@ -137,7 +137,7 @@ pub unsafe fn launch<const N: usize>(
 pub unsafe fn launch_at(
     function: &Function,
     stream: &Stream,
-    grid: LaunchConfig,
+    config: LaunchConfig,
     arguments: &[Argument<'_>],
     location: &'static Location<'static>,
 ) -> Result<()> {
@@ -154,7 +154,7 @@ pub unsafe fn launch_at(
         .map(|(argument, address)| argument.param(address))
         .collect();
     // SAFETY: by this function's contract.
-    unsafe { launch_checked(function, stream, &grid, &mut operation, &params) }
+    unsafe { launch_checked(function, stream, &config, &mut operation, &params) }
 }
 
 /// A launch without operands.
@@ -225,25 +225,28 @@ pub(super) fn gather<'a>(
 unsafe fn launch_checked(
     function: &Function,
     stream: &Stream,
-    grid: &LaunchConfig,
+    config: &LaunchConfig,
     operation: &mut Operation<'_>,
     params: &[*const c_void],
 ) -> Result<()> {
     let device = stream.device_state();
-    if let Some(problem) = device.limits.check(&grid.dims, function.entry.threads_max) {
-        if grid.is_empty() {
+    if let Some(problem) = device
+        .limits
+        .check(&config.dims, function.entry_point.threads_max)
+    {
+        if config.is_empty() {
             return device.check_alive();
         }
         return Err(UsageError::new(function.name, problem)
             .at(operation.location)
             .into());
     }
-    if grid.dims.shared_bytes > function.entry.dynamic_shared_bytes {
-        function.opt_in(grid.dims.shared_bytes, operation.location)?;
+    if config.dims.shared_bytes > function.entry_point.dynamic_shared_bytes {
+        function.opt_in(config.dims.shared_bytes, operation.location)?;
     }
     let command = context::Launch {
-        function: function.entry.handle,
-        dims: &grid.dims,
+        function: function.entry_point.handle,
+        dims: &config.dims,
         params,
     };
     // SAFETY: each pointer is to a value of the parameter's size, which loading has checked against

@@ -131,8 +131,8 @@ impl From<u32> for LaunchConfig {
 }
 
 impl From<i32> for LaunchConfig {
-    /// [`LaunchConfig::linear`]. A negative number makes a grid that no device can have, so that launching
-    /// it is an error.
+    /// [`LaunchConfig::linear`]. A negative number makes a grid that no device can have, so that
+    /// launching it is an error.
     fn from(n: i32) -> Self {
         Self::linear(usize::try_from(n).unwrap_or(usize::MAX))
     }
@@ -185,10 +185,14 @@ dims! {
     [u32; 3]: [x, y, z] => [x, y, z];
 }
 
-impl From<&LaunchConfig> for clause::Shape {
+impl From<&LaunchConfig> for clause::LaunchShape {
     #[inline]
-    fn from(grid: &LaunchConfig) -> Self {
-        Self::new(grid.dims.grid, grid.dims.block, grid.dims.shared_bytes)
+    fn from(config: &LaunchConfig) -> Self {
+        Self::new(
+            config.dims.grid,
+            config.dims.block,
+            config.dims.shared_bytes,
+        )
     }
 }
 

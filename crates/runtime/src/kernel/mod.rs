@@ -13,7 +13,7 @@ pub use foreign::enqueue;
 pub use launch::{Argument, launch, launch_at};
 pub use launch_config::{Dim3, LaunchConfig};
 pub(crate) use module::ModuleCache;
-pub use module::{Function, Param, ParamKind, Signature, Source, load, load_generated};
+pub use module::{Function, ModuleSource, Param, ParamKind, Signature, load, load_generated};
 
 pub use crate::{
     context::DriverStream,

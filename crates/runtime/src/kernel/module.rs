@@ -15,7 +15,7 @@ use crate::{
 /// PTX and the kernels declared for it. Made by [`kernels!`](crate::kernels), as a `static`.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Source {
+pub struct ModuleSource {
     /// The module's name, for errors.
     pub module: &'static str,
     /// The expression that the PTX comes from, for errors: it names the file.
@@ -86,7 +86,7 @@ pub struct Function {
     pub(super) params: &'static [Param],
     /// How many parameters it has.
     pub(super) param_count: usize,
-    pub(super) entry: Entry,
+    pub(super) entry_point: EntryPoint,
 }
 
 impl fmt::Debug for Function {
@@ -107,10 +107,10 @@ impl Function {
     #[cold]
     #[inline(never)]
     pub(super) fn opt_in(&self, bytes: u32, location: &'static Location<'static>) -> Result<()> {
-        let entry = &self.entry;
-        let most = entry.dynamic_shared_bytes_max;
+        let entry_point = &self.entry_point;
+        let most = entry_point.dynamic_shared_bytes_max;
         if bytes > most {
-            let detail = match entry.own_shared_bytes {
+            let detail = match entry_point.own_shared_bytes {
                 0 => format!(
                     "{bytes} bytes of dynamic shared memory; a block has at most {most} here"
                 ),
@@ -127,7 +127,7 @@ impl Function {
         let opted_in = ModuleCache::of(device)
             .opted_in
             .lock()
-            .contains(&entry.handle);
+            .contains(&entry_point.handle);
         if opted_in {
             return Ok(());
         }
@@ -136,18 +136,24 @@ impl Function {
         // SAFETY: the context is alive while the device is open, and the function's module stays
         // loaded.
         device.checked(unsafe {
-            device
-                .driver
-                .function_set_attribute(device.context, entry.handle, attribute, value)
+            device.driver.function_set_attribute(
+                device.context,
+                entry_point.handle,
+                attribute,
+                value,
+            )
         })?;
-        ModuleCache::of(device).opted_in.lock().insert(entry.handle);
+        ModuleCache::of(device)
+            .opted_in
+            .lock()
+            .insert(entry_point.handle);
         Ok(())
     }
 }
 
 /// What the driver knows of a kernel.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct EntryPoint {
     pub(super) handle: FunctionHandle,
     /// The most threads that a block may have.
     pub(super) threads_max: u32,
@@ -163,27 +169,27 @@ pub(super) struct Entry {
 /// and drivers wait when one is unloaded.
 #[derive(Debug, Default)]
 pub(crate) struct ModuleCache {
-    loaded: Mutex<Vec<Loaded>>,
+    loaded: Mutex<Vec<LoadedModule>>,
     /// Kernels that were generated, by their PTX.
-    generated: Mutex<FxHashMap<Box<str>, Generated>>,
+    generated: Mutex<FxHashMap<Box<str>, GeneratedKernel>>,
     /// Kernels that have opted in to more shared memory than every kernel may have.
     opted_in: Mutex<FxHashSet<FunctionHandle>>,
 }
 
 #[derive(Debug)]
-struct Loaded {
+struct LoadedModule {
     /// The address of the `static` that declares it.
     source: usize,
     module: ModuleHandle,
-    entries: Vec<Entry>,
+    entry_points: Vec<EntryPoint>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Generated {
+struct GeneratedKernel {
     name: &'static str,
     param_count: usize,
     module: ModuleHandle,
-    entry: Entry,
+    entry_point: EntryPoint,
 }
 
 impl ModuleCache {
@@ -211,7 +217,7 @@ impl ModuleCache {
 /// line, opcode or parameter.
 #[doc(hidden)]
 #[track_caller]
-pub fn load(device: &Device, source: &'static Source) -> Result<Arc<[Function]>> {
+pub fn load(device: &Device, source: &'static ModuleSource) -> Result<Arc<[Function]>> {
     let device = device.state();
     device.check_alive()?;
     let address = std::ptr::from_ref(source).addr();
@@ -222,27 +228,28 @@ pub fn load(device: &Device, source: &'static Source) -> Result<Arc<[Function]>>
         None => {
             check_signatures(source)?;
             let names: Vec<_> = source.kernels.iter().map(|kernel| kernel.name).collect();
-            let (module, entries) =
+            let (module, entry_points) =
                 load_module(device, Module::Declared(source), source.ptx, &names)?;
-            loaded.push(Loaded {
+            loaded.push(LoadedModule {
                 source: address,
                 module,
-                entries,
+                entry_points,
             });
             loaded.len() - 1
         }
     };
-    let functions = source
-        .kernels
-        .iter()
-        .zip(&loaded[at].entries)
-        .map(|(kernel, &entry)| Function {
-            device: Arc::clone(device),
-            name: kernel.name,
-            params: kernel.params,
-            param_count: kernel.params.len(),
-            entry,
-        });
+    let functions =
+        source
+            .kernels
+            .iter()
+            .zip(&loaded[at].entry_points)
+            .map(|(kernel, &entry_point)| Function {
+                device: Arc::clone(device),
+                name: kernel.name,
+                params: kernel.params,
+                param_count: kernel.params.len(),
+                entry_point,
+            });
     Ok(functions.collect())
 }
 
@@ -257,7 +264,7 @@ pub fn load(device: &Device, source: &'static Source) -> Result<Arc<[Function]>>
 pub fn load_generated(
     device: &Device,
     ptx: &str,
-    entry: &'static str,
+    entry_point: &'static str,
     name: impl FnOnce() -> &'static str,
     params: usize,
 ) -> Result<Function> {
@@ -268,12 +275,13 @@ pub fn load_generated(
         Some(known) => *known,
         None => {
             let name = name();
-            let (module, entries) = load_module(device, Module::Generated(name), ptx, &[entry])?;
-            let kernel = Generated {
+            let (module, entry_points) =
+                load_module(device, Module::Generated(name), ptx, &[entry_point])?;
+            let kernel = GeneratedKernel {
                 name,
                 param_count: params,
                 module,
-                entry: entries[0],
+                entry_point: entry_points[0],
             };
             generated.insert(ptx.into(), kernel);
             kernel
@@ -284,14 +292,14 @@ pub fn load_generated(
         name: kernel.name,
         params: &[],
         param_count: kernel.param_count,
-        entry: kernel.entry,
+        entry_point: kernel.entry_point,
     })
 }
 
 /// A module, for errors.
 #[derive(Clone, Copy)]
 enum Module {
-    Declared(&'static Source),
+    Declared(&'static ModuleSource),
     /// Of one kernel, with this name.
     Generated(&'static str),
 }
@@ -324,8 +332,8 @@ fn load_module(
     device: &DeviceState,
     module: Module,
     ptx: &str,
-    entries: &[&'static str],
-) -> Result<(ModuleHandle, Vec<Entry>)> {
+    entry_points: &[&'static str],
+) -> Result<(ModuleHandle, Vec<EntryPoint>)> {
     let (driver, context) = (&*device.driver, device.context);
     let _name = device.named(module.name(), Location::caller());
     // SAFETY: the context is alive. The driver refuses what is not PTX text, and compiles that
@@ -333,8 +341,8 @@ fn load_module(
     let handle = device
         .checked(unsafe { driver.module_load(context, ptx.as_bytes()) })
         .map_err(|error| explain(module, None, error))?;
-    match find_entries(device, module, entries, handle) {
-        Ok(entries) => Ok((handle, entries)),
+    match find_entry_points(device, module, entry_points, handle) {
+        Ok(entry_points) => Ok((handle, entry_points)),
         Err(error) => {
             // SAFETY: the module was just loaded, and no kernel of it has run.
             if let Err(error) = device.checked(unsafe { driver.module_unload(context, handle) }) {
@@ -345,19 +353,19 @@ fn load_module(
     }
 }
 
-fn find_entries(
+fn find_entry_points(
     device: &DeviceState,
     module: Module,
     names: &[&'static str],
     handle: ModuleHandle,
-) -> Result<Vec<Entry>> {
+) -> Result<Vec<EntryPoint>> {
     let find = |name: &&'static str| {
-        find_entry(device, name, handle).map_err(|error| explain(module, Some(name), error))
+        find_entry_point(device, name, handle).map_err(|error| explain(module, Some(name), error))
     };
     names.iter().map(find).collect()
 }
 
-fn find_entry(device: &DeviceState, name: &str, module: ModuleHandle) -> Result<Entry> {
+fn find_entry_point(device: &DeviceState, name: &str, module: ModuleHandle) -> Result<EntryPoint> {
     let (driver, context) = (&*device.driver, device.context);
     // SAFETY: the module is loaded.
     let handle = device.checked(unsafe { driver.module_function(context, module, name) })?;
@@ -374,7 +382,7 @@ fn find_entry(device: &DeviceState, name: &str, module: ModuleHandle) -> Result<
         Err(error) if error.code() == ResultCode::NOT_SUPPORTED => {}
         loaded => device.checked(loaded)?,
     }
-    Ok(Entry {
+    Ok(EntryPoint {
         handle,
         threads_max: device.limits.threads_per_block(threads_max),
         dynamic_shared_bytes: usual,
@@ -418,32 +426,38 @@ fn explain(module: Module, kernel: Option<&'static str>, error: Error) -> Error 
     }
 }
 
-fn check_signatures(source: &'static Source) -> Result<(), UsageError> {
+fn check_signatures(source: &'static ModuleSource) -> Result<(), UsageError> {
     let module = Module::Declared(source);
     let refuse = |name: &'static str, detail: String| {
         let detail = format!("{detail} (kernel `{name}` of {module})");
         Err(UsageError::new(name, UsageErrorKind::Signature { detail }))
     };
-    let entries = millstream_ptx::signatures(source.ptx).map_err(|error| {
+    let entry_points = millstream_ptx::signatures(source.ptx).map_err(|error| {
         let detail = format!("{error} ({module})");
         UsageError::new(source.module, UsageErrorKind::Ptx { detail })
     })?;
     for kernel in source.kernels {
-        let Some(entry) = entries.iter().find(|entry| entry.name == kernel.name) else {
-            let names: Vec<_> = entries.iter().map(|entry| entry.name.as_str()).collect();
+        let Some(entry_point) = entry_points
+            .iter()
+            .find(|entry_point| entry_point.name == kernel.name)
+        else {
+            let names: Vec<_> = entry_points
+                .iter()
+                .map(|entry_point| entry_point.name.as_str())
+                .collect();
             return refuse(
                 kernel.name,
                 format!("no such entry; there are {}", names.join(", ")),
             );
         };
-        if entry.params.len() != kernel.params.len() {
-            let (declared, there) = (kernel.params.len(), entry.params.len());
+        if entry_point.params.len() != kernel.params.len() {
+            let (declared, there) = (kernel.params.len(), entry_point.params.len());
             return refuse(
                 kernel.name,
                 format!("{declared} parameters are declared, the entry has {there}"),
             );
         }
-        for (declared, there) in kernel.params.iter().zip(&entry.params) {
+        for (declared, there) in kernel.params.iter().zip(&entry_point.params) {
             let (size, align) = declared.kind.layout();
             if size != there.size || align < there.align {
                 let detail = format!(

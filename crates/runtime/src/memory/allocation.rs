@@ -33,8 +33,8 @@ enum Origin {
 }
 
 impl Allocation {
-    /// Allocates in the stream's order; other streams are ordered after it by the access history (rule 32).
-    /// Nothing is asked of the driver for 0 bytes.
+    /// Allocates in the stream's order; other streams are ordered after it by the access history
+    /// (rule 32). Nothing is asked of the driver for 0 bytes.
     pub(crate) fn new(
         device: &Arc<DeviceState>,
         stream: &StreamState,
@@ -46,7 +46,7 @@ impl Allocation {
             device.check_alive()?;
             (DevicePtr::from_raw(0), stream.id)
         } else {
-            out_of_memory::find(device, bytes as u64, || {
+            out_of_memory::retry_until_freed(device, bytes as u64, || {
                 attempt(device, stream, &mut history, location)
             })?
         };
@@ -63,9 +63,8 @@ impl Allocation {
     pub(crate) fn managed(device: &Arc<DeviceState>, bytes: usize) -> Result<Self> {
         device.check_alive()?;
         if !device.limits.managed_memory {
-            let reason = format!(
-                "{device} has no managed memory that the host may host_access while kernels run"
-            );
+            let reason =
+                format!("{device} has no managed memory that the host may touch while kernels run");
             return Err(Error::unavailable(reason));
         }
         let pointer = if bytes == 0 {
@@ -98,7 +97,7 @@ fn take_managed(device: &DeviceState, bytes: usize) -> Result<DevicePtr> {
     if let Some(pointer) = device.memory().idle_frees.take_managed(device, size) {
         return Ok(pointer);
     }
-    out_of_memory::find(device, bytes as u64, || {
+    out_of_memory::retry_until_freed(device, bytes as u64, || {
         device.memory().idle_frees.release_if_idle(device);
         // SAFETY: the device's context is alive.
         let made = unsafe { device.driver.mem_alloc_managed(device.context, size) };
@@ -126,7 +125,7 @@ fn attempt(
     device.check_alive()?;
     // Only looked at where other streams have used what is kept.
     let mut submit_queue = None;
-    let entered = device.memory().budget.enter(history.bytes(), |ticket| {
+    let outcome = device.memory().budget.reserve(history.bytes(), |ticket| {
         ticket.stream == stream.id
             || device.is_done(ticket)
             || submit_queue
@@ -135,21 +134,21 @@ fn attempt(
                 .is_some_and(|submit_queue| submit_queue.clock.covers(ticket))
     });
     drop(submit_queue);
-    let reservation = match entered {
-        ReserveOutcome::CachedBlock(block) => {
+    let reservation = match outcome {
+        ReserveOutcome::Cached(block) => {
             history.inherit(&block.uses);
             device.name_memory(block.pointer, "allocate", location);
             return Ok(Some((block.pointer, block.origin)));
         }
-        ReserveOutcome::Wanting(reservation, evicted) => {
+        ReserveOutcome::Reserved(reservation, evicted) => {
             evict(device, evicted);
             reservation
         }
-        ReserveOutcome::TooMuch => return Ok(None),
+        ReserveOutcome::OverLimit => return Ok(None),
     };
     let allocated = none_if_out_of_memory(allocate(device, stream, history, location))?;
     if allocated.is_some() {
-        reservation.keep();
+        reservation.commit();
     }
     Ok(allocated.map(|pointer| (pointer, stream.id)))
 }
@@ -192,7 +191,7 @@ impl Drop for Allocation {
                     origin,
                     uses,
                 };
-                evict(device, device.memory().budget.keep(block));
+                evict(device, device.memory().budget.cache_block(block));
             }
             Origin::Managed => {
                 let size = managed_size(usize::try_from(bytes).unwrap_or(usize::MAX));

@@ -17,17 +17,17 @@ use crate::{
 /// What the arrays of one device take, and what is kept of dropped ones.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
-    state: Mutex<State>,
+    state: Mutex<BudgetState>,
 }
 
 /// Under one lock, for an array that is dropped moves from the one to the other.
 #[derive(Debug, Default)]
-struct State {
+struct BudgetState {
     stats: BudgetStats,
     cache: Cache,
 }
 
-/// The figures of a budget, all of the same moment.
+/// The statistics of a budget, all of the same moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BudgetStats {
     /// Bytes of the arrays that live, and of those that are gone but whose frees are not enqueued
@@ -52,7 +52,7 @@ pub(crate) struct Reservation {
 
 impl Reservation {
     /// Lets the bytes count on: an array has them, or the driver did not take the memory back.
-    pub(super) fn keep(mut self) {
+    pub(super) fn commit(mut self) {
         self.bytes = 0;
     }
 }
@@ -68,16 +68,16 @@ impl Drop for Reservation {
 /// What came of an attempt to enter an array.
 pub(super) enum ReserveOutcome {
     /// There is kept memory for it.
-    CachedBlock(DroppedBlock),
+    Cached(DroppedBlock),
     /// It is entered; memory is wanted. The blocks have to go.
-    Wanting(Reservation, Evicted),
+    Reserved(Reservation, Evicted),
     /// That would be more than the limit.
-    TooMuch,
+    OverLimit,
 }
 
 impl BudgetStats {
     /// Enters an array of so many bytes, unless that would be more than the limit.
-    fn enter(&mut self, bytes: u64) -> Option<()> {
+    fn reserve(&mut self, bytes: u64) -> Option<()> {
         let allocated_bytes = self.allocated_bytes.checked_add(bytes)?;
         if self
             .limit_bytes
@@ -100,24 +100,24 @@ impl BudgetStats {
 impl Budget {
     /// Enters an array of so many bytes, whose memory is kept memory of that size if the uses of
     /// some are all `ordered` before what will use it.
-    pub(super) fn enter(
+    pub(super) fn reserve(
         self: &Arc<Self>,
         bytes: u64,
         ordered: impl FnMut(Ticket) -> bool,
     ) -> ReserveOutcome {
         let mut state = self.state.lock();
-        if state.stats.enter(bytes).is_none() {
-            return ReserveOutcome::TooMuch;
+        if state.stats.reserve(bytes).is_none() {
+            return ReserveOutcome::OverLimit;
         }
         match state.cache.take(bytes, ordered) {
-            (Some(block), _) => ReserveOutcome::CachedBlock(block),
+            (Some(block), _) => ReserveOutcome::Cached(block),
             (None, mut evicted) => {
                 // What is kept takes room that a limit gives to arrays.
                 if let Some(limit) = state.stats.limit_bytes {
                     let left_bytes = limit.saturating_sub(state.stats.allocated_bytes);
                     evicted.extend(state.cache.shrink(left_bytes));
                 }
-                ReserveOutcome::Wanting(self.reservation(bytes), evicted)
+                ReserveOutcome::Reserved(self.reservation(bytes), evicted)
             }
         }
     }
@@ -137,7 +137,7 @@ impl Budget {
 
     /// Crosses out an array and keeps its memory; gives what has to go for it, which may be that
     /// memory.
-    pub(super) fn keep(&self, block: DroppedBlock) -> Evicted {
+    pub(super) fn cache_block(&self, block: DroppedBlock) -> Evicted {
         let mut state = self.state.lock();
         state.stats.release(block.bytes);
         state.cache.put(block)
@@ -161,7 +161,7 @@ impl Budget {
         body(&mut self.state.lock().cache)
     }
 
-    /// The figures as they are now.
+    /// The statistics as they are now.
     pub(super) fn stats(&self) -> BudgetStats {
         self.state.lock().stats
     }
@@ -172,7 +172,7 @@ impl Budget {
 #[derive(Debug, Default)]
 pub(crate) struct Frees {
     enqueued_bytes: AtomicU64,
-    seen_bytes: AtomicU64,
+    freed_bytes: AtomicU64,
 }
 
 impl Frees {
@@ -181,21 +181,21 @@ impl Frees {
         self.enqueued_bytes.fetch_add(bytes, Ordering::AcqRel);
     }
 
-    /// Bytes ever enqueued to be freed: a mark for [`see`](Self::see).
-    pub(super) fn mark(&self) -> u64 {
+    /// Bytes ever enqueued to be freed: a mark for [`mark_freed`](Self::mark_freed).
+    pub(super) fn watermark(&self) -> u64 {
         self.enqueued_bytes.load(Ordering::Acquire)
     }
 
     /// The host has seen what was enqueued up to the mark freed.
-    pub(super) fn see(&self, mark: u64) {
-        self.seen_bytes.fetch_max(mark, Ordering::AcqRel);
+    pub(super) fn mark_freed(&self, watermark: u64) {
+        self.freed_bytes.fetch_max(watermark, Ordering::AcqRel);
     }
 
     /// Bytes that are perhaps not freed yet.
     pub(super) fn pending_bytes(&self) -> u64 {
         // In this order: the other way, a mark could be seen that is not counted yet.
-        let seen_bytes = self.seen_bytes.load(Ordering::Acquire);
-        self.mark() - seen_bytes
+        let freed_bytes = self.freed_bytes.load(Ordering::Acquire);
+        self.watermark() - freed_bytes
     }
 }
 
@@ -206,12 +206,12 @@ mod tests {
     #[test]
     fn what_is_charged_counts_until_it_is_refunded_and_never_exceeds_the_limit() {
         let budget = Arc::new(Budget::default());
-        let reserve = |bytes| match budget.enter(bytes, |_| true) {
-            ReserveOutcome::Wanting(reservation, _) => Some(reservation),
-            ReserveOutcome::TooMuch => None,
-            ReserveOutcome::CachedBlock(_) => unreachable!("nothing is kept"),
+        let reserve = |bytes| match budget.reserve(bytes, |_| true) {
+            ReserveOutcome::Reserved(reservation, _) => Some(reservation),
+            ReserveOutcome::OverLimit => None,
+            ReserveOutcome::Cached(_) => unreachable!("nothing is kept"),
         };
-        reserve(60).expect("there is no limit").keep();
+        reserve(60).expect("there is no limit").commit();
         budget.set_limit(Some(100));
         assert!(reserve(41).is_none());
         drop(reserve(40).expect("it is the limit exactly"));
@@ -219,7 +219,7 @@ mod tests {
         budget.set_limit(Some(10));
         assert!(reserve(1).is_none(), "there is more already");
         budget.refund(60);
-        reserve(10).expect("there is nothing any more").keep();
+        reserve(10).expect("there is nothing any more").commit();
         let stats = budget.stats();
         assert_eq!(stats.allocated_bytes, 10);
         assert_eq!(stats.allocated_peak_bytes, 100);
@@ -230,11 +230,11 @@ mod tests {
     fn frees_are_pending_until_a_later_mark_is_seen() {
         let frees = Frees::default();
         frees.enqueue(10);
-        let mark = frees.mark();
+        let watermark = frees.watermark();
         frees.enqueue(5);
-        frees.see(mark);
+        frees.mark_freed(watermark);
         assert_eq!(frees.pending_bytes(), 5);
-        frees.see(0);
+        frees.mark_freed(0);
         assert_eq!(frees.pending_bytes(), 5, "what was seen stays seen");
     }
 }

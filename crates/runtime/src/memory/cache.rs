@@ -21,7 +21,7 @@ use crate::{context::DeviceState, tracker::Ticket};
 /// How much is kept unless someone says otherwise.
 const LIMIT_BYTES_DEFAULT: u64 = 1 << 30;
 /// How many of the newest blocks of a size are looked at.
-const LOOK_AT_MAX: usize = 8;
+const SCAN_MAX: usize = 8;
 /// A block for which this many others were looked for in vain has been here too long.
 const MISSES_MAX: u64 = 256;
 /// So many blocks that are gone may be remembered in any case.
@@ -98,7 +98,7 @@ impl Cache {
         mut wanted: impl FnMut(Ticket) -> bool,
     ) -> Option<DroppedBlock> {
         let kept = self.sizes.get_mut(&bytes)?;
-        let newest = kept.iter().rev().take(LOOK_AT_MAX);
+        let newest = kept.iter().rev().take(SCAN_MAX);
         let fits = |kept: &CachedBlock| kept.block.uses.iter().all(|&ticket| wanted(ticket));
         let back = newest.map(fits).position(|fits| fits)?;
         let block = kept.remove(kept.len() - 1 - back)?.block;

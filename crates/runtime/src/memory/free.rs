@@ -58,7 +58,7 @@ pub(crate) fn drain_frees(device: &DeviceState) {
 /// Frees the memory now, or gives it back if that would mean to wait for a lock or a submission.
 fn try_free(device: &DeviceState, mut freed: FreeingBlock) -> Result<(), FreeingBlock> {
     if device.lost().is_some() {
-        freed.reservation.keep();
+        freed.reservation.commit();
         return Ok(());
     }
     freed.block.uses.retain(|ticket| !device.is_done(*ticket));
@@ -77,7 +77,7 @@ fn try_free(device: &DeviceState, mut freed: FreeingBlock) -> Result<(), Freeing
         return match device.stream(freed.block.origin) {
             Some(origin) => free_after(device, origin, freed, |_| true),
             None => {
-                freed.reservation.keep();
+                freed.reservation.commit();
                 Ok(())
             }
         };
@@ -99,8 +99,8 @@ fn try_free(device: &DeviceState, mut freed: FreeingBlock) -> Result<(), Freeing
     free_apart(device, freed)
 }
 
-/// Frees at the stream's tail, if its submit queue is free and `ordered` finds that the tail is behind
-/// every use.
+/// Frees at the stream's tail, if its submit queue is free and `ordered` finds that the tail is
+/// behind every use.
 fn free_after(
     device: &DeviceState,
     stream: &StreamState,
@@ -148,8 +148,8 @@ pub(crate) unsafe fn free_unused(
     unsafe { Free { pointer }.enqueue(driver_stream) }
 }
 
-/// Makes the driver call. The caller holds the stream's submit queue, and every use is ordered before the
-/// stream's tail.
+/// Makes the driver call. The caller holds the stream's submit queue, and every use is ordered
+/// before the stream's tail.
 ///
 /// A call that fails is not made again, and its memory is lost if the driver did not take it: if it
 /// did, the address may be another allocation's by the second call. It counts as allocated for
@@ -166,7 +166,7 @@ fn enqueue_free(device: &DeviceState, stream: &StreamState, freed: FreeingBlock)
             drop(reservation);
         }
         Err(error) => {
-            reservation.keep();
+            reservation.commit();
             log!(warn, %error, ?pointer, "device memory could not be freed");
         }
     }

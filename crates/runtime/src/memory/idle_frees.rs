@@ -3,7 +3,7 @@
 //!
 //! `cuMemFree`, `cuMemFreeHost` and `cuMemHostUnregister` make the host wait for everything that
 //! the device has to do (rule 30), and a module must not go while a kernel of it runs. So what
-//! nobody holds any more is parked here, with the operations that may still use it, until the
+//! nobody holds any more is kept here, with the operations that may still use it, until the
 //! device is seen idle. Managed memory is given out again before that, once those operations are
 //! done.
 
@@ -103,7 +103,7 @@ impl RegisteredVec {
     }
 }
 
-/// What is parked.
+/// A resource that is freed while the device is idle.
 #[derive(Debug)]
 enum Resource {
     Managed { pointer: DevicePtr, bytes: usize },
@@ -114,7 +114,7 @@ enum Resource {
 
 /// Something that nobody holds any more, and what may still use it.
 #[derive(Debug)]
-struct Entry {
+struct IdleFree {
     resource: Resource,
     uses: SmallVec<[Ticket; 4]>,
 }
@@ -122,7 +122,7 @@ struct Entry {
 /// What waits for the device to be idle.
 #[derive(Debug, Default)]
 pub(crate) struct IdleFrees {
-    entries: Mutex<Vec<Entry>>,
+    frees: Mutex<Vec<IdleFree>>,
 }
 
 impl IdleFrees {
@@ -134,13 +134,13 @@ impl IdleFrees {
         uses: SmallVec<[Ticket; 4]>,
     ) {
         let resource = Resource::Managed { pointer, bytes };
-        self.entries.lock().push(Entry { resource, uses });
+        self.frees.lock().push(IdleFree { resource, uses });
     }
 
     /// Takes a registered vector's memory.
     pub(crate) fn defer_registered(&self, registered: RegisteredVec, uses: SmallVec<[Ticket; 4]>) {
         let resource = Resource::RegisteredVec(registered);
-        self.entries.lock().push(Entry { resource, uses });
+        self.frees.lock().push(IdleFree { resource, uses });
     }
 
     /// Takes page-locked memory and modules that nothing uses.
@@ -153,19 +153,19 @@ impl IdleFrees {
         self.defer_all(blocks.chain(modules.into_iter().map(Resource::Module)));
     }
 
-    /// Takes what was parked with a device whose work is over.
+    /// Takes what was deferred by a device whose work is over.
     pub(crate) fn inherit(&self, idle_frees: Self) {
-        let entries = idle_frees.entries.into_inner();
-        self.defer_all(entries.into_iter().map(|entry| entry.resource));
+        let frees = idle_frees.frees.into_inner();
+        self.defer_all(frees.into_iter().map(|free| free.resource));
     }
 
-    fn defer_all(&self, things: impl Iterator<Item = Resource>) {
+    fn defer_all(&self, resources: impl Iterator<Item = Resource>) {
         let uses = SmallVec::new;
-        let entries = things.map(|resource| Entry {
+        let frees = resources.map(|resource| IdleFree {
             resource,
             uses: uses(),
         });
-        self.entries.lock().extend(entries);
+        self.frees.lock().extend(frees);
     }
 
     /// Managed memory of exactly `bytes` bytes that nothing uses any more, if there is some. Never
@@ -173,7 +173,7 @@ impl IdleFrees {
     pub(crate) fn take_managed(&self, device: &DeviceState, bytes: usize) -> Option<DevicePtr> {
         let mut in_use = Vec::new();
         let mut found = None;
-        // The entries are not locked while the driver is asked about one.
+        // The frees are not locked while the driver is asked about one.
         while let Some((pointer, uses)) = self.take_of_size(bytes) {
             if all_done(device, &uses).unwrap_or(false) {
                 found = Some(pointer);
@@ -189,7 +189,7 @@ impl IdleFrees {
 
     /// Gives everything back if the device is idle. Never waits: nobody submits meanwhile.
     pub(crate) fn release_if_idle(&self, device: &DeviceState) {
-        if self.entries.lock().is_empty() {
+        if self.frees.lock().is_empty() {
             return;
         }
         if let Err(error) = device.while_idle(|_| self.release(&*device.driver, device.context)) {
@@ -199,8 +199,8 @@ impl IdleFrees {
 
     /// Gives everything back. The device is idle.
     pub(crate) fn release(&self, driver: &dyn Driver, context: ContextHandle) {
-        let entries = std::mem::take(&mut *self.entries.lock());
-        for Entry { resource, .. } in entries {
+        let frees = std::mem::take(&mut *self.frees.lock());
+        for IdleFree { resource, .. } in frees {
             let given_back = match resource {
                 // SAFETY: it came from this context, and with the device idle nothing uses it.
                 Resource::Managed { pointer, .. } => unsafe { driver.mem_free(context, pointer) },
@@ -223,23 +223,23 @@ impl IdleFrees {
     }
 
     fn take_of_size(&self, wanted_bytes: usize) -> Option<(DevicePtr, SmallVec<[Ticket; 4]>)> {
-        let mut entries = self.entries.lock();
+        let mut frees = self.frees.lock();
         let (at, pointer) =
-            entries
+            frees
                 .iter()
                 .enumerate()
-                .find_map(|(at, entry)| match entry.resource {
+                .find_map(|(at, free)| match free.resource {
                     Resource::Managed { pointer, bytes } if bytes == wanted_bytes => {
                         Some((at, pointer))
                     }
                     _ => None,
                 })?;
-        Some((pointer, entries.remove(at).uses))
+        Some((pointer, frees.remove(at).uses))
     }
 }
 
 /// Gives a registered vector back to its owner: the vector itself if the device is idle, so that
-/// unlocking it does not wait, or else a copy; the vector is then parked.
+/// unlocking it does not wait, or else a copy; the unlocking is then deferred.
 ///
 /// # Safety
 ///

@@ -34,7 +34,7 @@ struct Fence<'a> {
     stream: Arc<StreamState>,
     event: PooledEvent,
     /// The stream's frees in front of it.
-    mark: u64,
+    watermark: u64,
 }
 
 impl Drop for Fence<'_> {
@@ -58,7 +58,7 @@ impl Fence<'_> {
                     .driver
                     .event_synchronize(device.context, self.event.event)
             })?;
-            self.stream.memory().frees.see(self.mark);
+            self.stream.memory().frees.mark_freed(self.watermark);
         }
         Ok(answer.is_complete())
     }
@@ -79,23 +79,23 @@ impl<'a> ReclaimWait<'a> {
     }
 
     /// Takes note of what has been freed, and gives how many bytes are still to come.
-    fn look(&mut self) -> Result<u64> {
+    fn poll(&mut self) -> Result<u64> {
         let device = self.device;
         drain_frees(device);
         let mut coming_bytes = device.memory().deferred.deferred_bytes();
         for stream in device.all_streams() {
-            let mark = stream.memory().frees.mark();
+            let watermark = stream.memory().frees.watermark();
             let fenced = self
                 .fences
                 .iter()
-                .any(|fence| Arc::ptr_eq(&fence.stream, &stream) && fence.mark == mark);
+                .any(|fence| Arc::ptr_eq(&fence.stream, &stream) && fence.watermark == watermark);
             if stream.memory().frees.pending_bytes() > 0 && !fenced {
                 let event = record_at_tail(device, &stream)?;
                 self.fences.push(Fence {
                     device,
                     stream,
                     event,
-                    mark,
+                    watermark,
                 });
             }
         }
@@ -121,7 +121,7 @@ impl<'a> ReclaimWait<'a> {
 ///
 /// [`Error::OutOfMemory`] if there is no room and none is to come; and whatever `attempt` fails
 /// with.
-pub(super) fn find<T>(
+pub(super) fn retry_until_freed<T>(
     device: &DeviceState,
     bytes: u64,
     mut attempt: impl FnMut() -> Result<Option<T>>,
@@ -130,9 +130,9 @@ pub(super) fn find<T>(
         return Ok(found);
     }
     cache::empty(device);
-    let mut reclaiming = ReclaimWait::new(device);
+    let mut reclaim = ReclaimWait::new(device);
     loop {
-        let coming_bytes = reclaiming.look()?;
+        let coming_bytes = reclaim.poll()?;
         trim_pool(device)?;
         if let Some(found) = attempt()? {
             return Ok(found);
@@ -140,7 +140,7 @@ pub(super) fn find<T>(
         if coming_bytes == 0 || !could_fit(device, bytes) {
             return Err(out_of_memory(device, bytes));
         }
-        wait_until(&*device.driver, || Ok(reclaiming.look()? != coming_bytes))?;
+        wait_until(&*device.driver, || Ok(reclaim.poll()? != coming_bytes))?;
     }
 }
 
@@ -203,11 +203,11 @@ fn trim_pool(device: &DeviceState) -> Result<()> {
 /// page-locked memory if the device is idle.
 pub(super) fn trim(device: &DeviceState) -> Result<()> {
     cache::empty(device);
-    let mut reclaiming = ReclaimWait::new(device);
+    let mut reclaim = ReclaimWait::new(device);
     let started_ns = device.driver.now_ns();
     wait_until(&*device.driver, || {
         let waited_ns = device.driver.now_ns().saturating_sub(started_ns);
-        Ok(reclaiming.look()? == 0 || u128::from(waited_ns) > TRIM_WAIT_MAX.as_nanos())
+        Ok(reclaim.poll()? == 0 || u128::from(waited_ns) > TRIM_WAIT_MAX.as_nanos())
     })?;
     trim_pool(device)?;
     device.memory().idle_frees.release_if_idle(device);

@@ -42,13 +42,13 @@ impl Members {
 }
 
 /// A context, and who has it open or is closing.
-struct Entry {
+struct ContextEntry {
     handle_space: usize,
     context: ContextHandle,
     shared: Weak<SharedContext>,
 }
 
-static CONTEXTS: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+static CONTEXTS: Mutex<Vec<ContextEntry>> = Mutex::new(Vec::new());
 
 impl SharedContext {
     /// The context of this handle.
@@ -62,7 +62,7 @@ impl SharedContext {
             return shared;
         }
         let shared = Arc::new(Self::default());
-        contexts.push(Entry {
+        contexts.push(ContextEntry {
             handle_space,
             context,
             shared: Arc::downgrade(&shared),
@@ -138,7 +138,8 @@ impl DeviceState {
         let mut submit_queues = Vec::new();
         for state in all.states() {
             for stream in state.streams.iter() {
-                // Only tried, for whoever holds a submit queue may wait for what another's holder does.
+                // Only tried, for whoever holds a submit queue may wait for what another's holder
+                // does.
                 let Some(submit_queue) = stream.submit_queue.try_lock() else {
                     return Ok(());
                 };

@@ -58,7 +58,7 @@ impl PinnedBlock {
 }
 
 /// How many of the oldest blocks of a size are looked at before a new one is made.
-const LOOK_AT_MAX: usize = 64;
+const SCAN_MAX: usize = 64;
 
 /// What may still use a block.
 type Uses = SmallVec<[Ticket; 4]>;
@@ -139,12 +139,12 @@ impl SizeClasses {
 }
 
 /// Bytes of a block that is being allocated. Dropped before they are kept, they do not count.
-struct Reserved<'a> {
+struct PinnedReservation<'a> {
     pool: &'a StagingPool,
     size: usize,
 }
 
-impl Reserved<'_> {
+impl PinnedReservation<'_> {
     /// Makes the block.
     fn allocate(self, device: &DeviceState) -> Result<PinnedBlock> {
         let bytes = self.size;
@@ -155,7 +155,7 @@ impl Reserved<'_> {
     }
 }
 
-impl Drop for Reserved<'_> {
+impl Drop for PinnedReservation<'_> {
     fn drop(&mut self) {
         self.pool.sizes.lock().stats.allocated_bytes -= self.size as u64;
     }
@@ -192,7 +192,7 @@ impl StagingPool {
     }
 
     fn take_within(&self, device: &DeviceState, size: usize) -> Result<Option<PinnedBlock>> {
-        if let Some(block) = self.reuse(device, &self.candidates(size..=size, LOOK_AT_MAX))? {
+        if let Some(block) = self.reuse(device, &self.candidates(size..=size, SCAN_MAX))? {
             return Ok(Some(block));
         }
         let reserved = self.reserve(size);
@@ -250,18 +250,18 @@ impl StagingPool {
     }
 
     /// Counts a block of this size, if that is within the limit.
-    fn reserve(&self, size: usize) -> Option<Reserved<'_>> {
+    fn reserve(&self, size: usize) -> Option<PinnedReservation<'_>> {
         let mut sizes = self.sizes.lock();
         sizes.has_room(size).then(|| {
             sizes.stats.allocated_bytes += size as u64;
-            Reserved { pool: self, size }
+            PinnedReservation { pool: self, size }
         })
     }
 
     /// Counts a block of this size in any case.
-    fn reserve_beyond(&self, size: usize) -> Reserved<'_> {
+    fn reserve_beyond(&self, size: usize) -> PinnedReservation<'_> {
         self.sizes.lock().stats.allocated_bytes += size as u64;
-        Reserved { pool: self, size }
+        PinnedReservation { pool: self, size }
     }
 
     /// A returned block that nobody uses, out of these candidates.
@@ -413,7 +413,7 @@ mod tests {
         // Too large to share a block with others.
         const LEN: usize = 100_000;
         pool.give(pool.take(state, LEN).unwrap(), Uses::new());
-        let candidates = pool.candidates(0..=usize::MAX, LOOK_AT_MAX);
+        let candidates = pool.candidates(0..=usize::MAX, SCAN_MAX);
         // Another thread takes the block, and gives it back to be read by a copy that has not run.
         let stream = device.stream().unwrap();
         let buffer = stream.upload(&[1_u8; LEN]).unwrap();

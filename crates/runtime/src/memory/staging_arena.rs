@@ -1,9 +1,9 @@
 //! Blocks that small uploads of one stream share, one behind the other.
 //!
 //! A block of its own for each would cost a search in the pool, a question to the driver whether it
-//! is free, and, on a stream that is never idle, a new block. Of a section only the end is asked
-//! about: the section goes back to its pool with the last ticket of the uploads that it was for.
-//! Whoever has a part of a section holds the section; who lets go of it last gives it back.
+//! is free, and, on a stream that is never idle, a new block. Of an arena only the end is asked
+//! about: the arena goes back to its pool with the last ticket of the uploads that it was for.
+//! Whoever has a part of an arena holds the arena; who lets go of it last gives it back.
 
 use std::sync::{
     Arc,
@@ -22,7 +22,7 @@ use crate::{
 
 /// Parts begin at multiples of this: what devices like to read from.
 const SUBALLOCATION_ALIGN: usize = 256;
-/// A section is at most this part of the staging limit.
+/// An arena is at most this part of the staging limit.
 const ARENAS_PER_LIMIT: u64 = 16;
 
 /// A block that uploads of one stream share.
@@ -33,7 +33,7 @@ struct StagingArena {
     last: AtomicU64,
 }
 
-/// The section that a stream's next small upload gets a part of.
+/// The arena that a stream's next small upload gets a part of.
 #[derive(Debug, Default)]
 pub(crate) struct CurrentArena(Mutex<Option<OpenArena>>);
 
@@ -55,7 +55,7 @@ impl OpenArena {
         }
     }
 
-    /// The next part of the section, if there is room.
+    /// The next part of the arena, if there is room.
     fn suballocate(&mut self, bytes: usize) -> Option<(Arc<StagingArena>, *mut u8)> {
         let start = self.used_bytes;
         if bytes > self.arena.block.bytes - start {
@@ -70,7 +70,7 @@ impl OpenArena {
 }
 
 impl CurrentArena {
-    /// Gives the section up, to its pool unless someone still has a part of it.
+    /// Gives the arena up, to its pool unless someone still has a part of it.
     pub(crate) fn retire(&self, stream: &StreamState, pool: &StagingPool) {
         let open_arena = self.0.lock().take();
         if let Some(open_arena) = open_arena {
@@ -79,7 +79,7 @@ impl CurrentArena {
     }
 }
 
-/// Lets go of a section; the last to do so gives it back to its pool.
+/// Lets go of an arena; the last to do so gives it back to its pool.
 fn give_up(arena: Arc<StagingArena>, stream: &StreamState, pool: &StagingPool) {
     if let Some(StagingArena { block, last }) = Arc::into_inner(arena) {
         pool.give_lent(
@@ -89,7 +89,7 @@ fn give_up(arena: Arc<StagingArena>, stream: &StreamState, pool: &StagingPool) {
     }
 }
 
-/// A part of a section, until it is dropped: its owner's alone, unless the operation that uses it
+/// A part of an arena, until it is dropped: its owner's alone, unless the operation that uses it
 /// is enqueued by then.
 pub(crate) struct Suballocation<'a> {
     device: &'a DeviceState,
@@ -128,7 +128,7 @@ impl<'a> Suballocation<'a> {
         Self::begin(device, stream, bytes).map(of)
     }
 
-    /// The first part of a new section.
+    /// The first part of a new arena.
     #[cold]
     fn begin(
         device: &DeviceState,
@@ -139,7 +139,7 @@ impl<'a> Suballocation<'a> {
         if let Some(OpenArena { arena, .. }) = full {
             let last = Sequence::of(arena.last.load(Ordering::Acquire));
             if !stream.is_done(last) {
-                // So that it can be told when the section is free, should the stream never be idle.
+                // So that it can be told when the arena is free, should the stream never be idle.
                 // If that fails, it is told later.
                 sync_point_after(device, stream, last).ok();
             }

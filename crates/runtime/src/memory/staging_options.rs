@@ -1,4 +1,5 @@
-//! `StagingOptions`: into what copies by way of page-locked memory are cut, and how many threads make them.
+//! `StagingOptions`: into what copies by way of page-locked memory are cut, and how many threads
+//! make them.
 
 use std::{env, sync::LazyLock, thread};
 
@@ -14,8 +15,8 @@ pub struct StagingOptions {
     pub block_bytes_min: usize,
     /// What a thread copies at a time.
     pub subchunk_bytes: usize,
-    /// How many chunks of an upload are being captured at most: enough for the crew to have work
-    /// while the first is submitted.
+    /// How many chunks of an upload are being captured at most: enough for the copy threads to have
+    /// work while the first is submitted.
     pub capturing_max: usize,
     /// How many blocks an upload that took over its source uses in turn.
     pub owned_blocks: usize,
@@ -34,7 +35,7 @@ pub struct StagingOptions {
     pub captured_bytes: usize,
     /// Whether sources are captured past the caches.
     pub upload_non_temporal: bool,
-    /// Whether downloads land past the caches.
+    /// Whether downloads are copied out past the caches.
     pub download_non_temporal: bool,
 }
 

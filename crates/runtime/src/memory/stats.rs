@@ -127,8 +127,8 @@ impl Device {
     ///
     /// Where more would be needed, memory that was used before is used again: uploads and downloads
     /// then block until the device has finished with some that is large enough. A download that is
-    /// larger than the limit lets its first elements land before the last are submitted. Where none
-    /// is large enough, or programs hold it all, as [`Pinned`](crate::Pinned) arrays or as
+    /// larger than the limit copies its first elements out before the last are submitted. Where
+    /// none is large enough, or programs hold it all, as [`Pinned`](crate::Pinned) arrays or as
     /// downloads not taken, more is made all the same. While the device is idle, what is kept
     /// beyond the limit is given back to the system.
     ///

@@ -62,7 +62,7 @@ impl<'a> Span<'a> {
     }
 
     /// The part that `range` names, in elements of `element_bytes`.
-    pub(crate) fn part(self, range: Range<usize>, element_bytes: usize) -> Self {
+    pub(crate) fn subspan(self, range: Range<usize>, element_bytes: usize) -> Self {
         let start = self.bytes.start + range.start * element_bytes;
         Self {
             bytes: start..start + range.len() * element_bytes,
@@ -233,7 +233,7 @@ macro_rules! common {
             ) -> Result<Self, UsageError> {
                 let range = resolve("slice", range, self.len())?;
                 Ok(Self {
-                    span: self.span.part(range, size_of::<T>()),
+                    span: self.span.subspan(range, size_of::<T>()),
                     element: PhantomData,
                 })
             }
@@ -305,8 +305,8 @@ impl<'a, T> ViewMut<'a, T> {
             middle <= len,
             "split at {middle} of a view of {len} elements"
         );
-        let left = self.span.clone().part(0..middle, size_of::<T>());
-        let right = self.span.part(middle..len, size_of::<T>());
+        let left = self.span.clone().subspan(0..middle, size_of::<T>());
+        let right = self.span.subspan(middle..len, size_of::<T>());
         (
             ViewMut {
                 span: left,
@@ -332,7 +332,7 @@ impl<'a, T> ViewMut<'a, T> {
         (0..len).step_by(chunk_len).map(move |start| {
             let range = start..(start + chunk_len).min(len);
             ViewMut {
-                span: span.clone().part(range, size_of::<T>()),
+                span: span.clone().subspan(range, size_of::<T>()),
                 element: PhantomData,
             }
         })

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{
     Recording, TimedOperation,
     engine::{Work, work},
-    order::{Streams, Wait, waits},
+    order::{StreamIndices, Wait, waits},
 };
 
 /// A recording is of one device, which is the trace's only process.
@@ -28,7 +28,7 @@ impl Recording {
     /// ```
     #[must_use]
     pub fn to_chrome_trace(&self) -> String {
-        let streams = Streams::of(self);
+        let streams = StreamIndices::of(self);
         let mut events = vec![metadata("process_name", 0, &json!({ "name": self.device }))];
         for number in streams.numbers() {
             events.push(metadata(

@@ -55,12 +55,12 @@ pub(super) fn work(operations: &[TimedOperation]) -> Vec<Option<Work>> {
         let members = (0..operations.len())
             .filter(|&i| Engine::of(operations[i].kind) == Some(engine))
             .collect();
-        let place = if engine == Engine::Compute {
+        let assign_lanes = if engine == Engine::Compute {
             stack
         } else {
             queue
         };
-        for (operation, time_ns, lane) in place(operations, members) {
+        for (operation, time_ns, lane) in assign_lanes(operations, members) {
             work[operation] = Some(Work {
                 engine,
                 time_ns,
@@ -72,11 +72,11 @@ pub(super) fn work(operations: &[TimedOperation]) -> Vec<Option<Work>> {
 }
 
 /// An operation, its time and its lane.
-type Placed = (usize, Range<u64>, usize);
+type LaneInterval = (usize, Range<u64>, usize);
 
 /// One after the other: a copy engine finishes a copy before it begins the next. So whatever ended
 /// later also began later, however long it was at the head of its stream.
-fn queue(operations: &[TimedOperation], mut members: Vec<usize>) -> Vec<Placed> {
+fn queue(operations: &[TimedOperation], mut members: Vec<usize>) -> Vec<LaneInterval> {
     members.sort_by_key(|&i| (operations[i].time_ns.end, operations[i].time_ns.start, i));
     let mut free_ns = 0;
     let mut placed = Vec::with_capacity(members.len());
@@ -89,7 +89,7 @@ fn queue(operations: &[TimedOperation], mut members: Vec<usize>) -> Vec<Placed> 
 }
 
 /// Side by side: each operation in the first lane that is free when it starts.
-fn stack(operations: &[TimedOperation], mut members: Vec<usize>) -> Vec<Placed> {
+fn stack(operations: &[TimedOperation], mut members: Vec<usize>) -> Vec<LaneInterval> {
     members.sort_by_key(|&i| (operations[i].time_ns.start, operations[i].time_ns.end, i));
     let mut free_ns: Vec<u64> = Vec::new();
     let mut placed = Vec::with_capacity(members.len());

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Recording;
 
 /// The streams of the recorded operations: from number to position, in ascending order.
-pub(super) struct Streams(BTreeMap<u64, usize>);
+pub(super) struct StreamIndices(BTreeMap<u64, usize>);
 
-impl Streams {
+impl StreamIndices {
     pub(super) fn of(recording: &Recording) -> Self {
         let numbers: BTreeSet<_> = recording
             .operations
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn streams_keep_their_numbers_and_are_in_their_order() {
         let kernel = |stream| operation(OperationKind::Kernel, stream, 0..1);
-        let streams = Streams::of(&recording(vec![
+        let streams = StreamIndices::of(&recording(vec![
             kernel(40),
             kernel(7),
             kernel(40),

@@ -16,22 +16,22 @@ use crate::{
 
 /// What one timeline notes down. Its events live as long as anyone may still record or read one.
 #[derive(Debug)]
-struct Session {
+struct OperationLog {
     driver: Arc<dyn Driver>,
     context: ContextHandle,
-    entries: Mutex<Vec<Entry>>,
+    operations: Mutex<Vec<LoggedOperation>>,
     events: Mutex<Vec<EventHandle>>,
 }
 
 /// A noted operation and the events around it.
 #[derive(Clone, Debug)]
-struct Entry {
-    note: OperationRecord,
+struct LoggedOperation {
+    record: OperationRecord,
     start: EventHandle,
     end: EventHandle,
 }
 
-impl Recorder for Session {
+impl Recorder for OperationLog {
     fn start(&self, device: &DeviceState, stream: &StreamState) -> Option<EventHandle> {
         self.record(device, stream).ok()
     }
@@ -41,15 +41,17 @@ impl Recorder for Session {
         device: &DeviceState,
         stream: &StreamState,
         start: EventHandle,
-        note: OperationRecord,
+        record: OperationRecord,
     ) {
         if let Ok(end) = self.record(device, stream) {
-            self.entries.lock().push(Entry { note, start, end });
+            self.operations
+                .lock()
+                .push(LoggedOperation { record, start, end });
         }
     }
 }
 
-impl Session {
+impl OperationLog {
     /// A new timing event, recorded on the stream.
     fn record(&self, device: &DeviceState, stream: &StreamState) -> Result<EventHandle> {
         // SAFETY: the device's context is alive.
@@ -61,7 +63,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for OperationLog {
     fn drop(&mut self) {
         for event in self.events.get_mut().drain(..) {
             // SAFETY: the event is alive, and nobody is left who could use it. It may be pending
@@ -94,7 +96,7 @@ impl Drop for Session {
 #[must_use = "a timeline that is dropped is lost"]
 pub struct Timeline {
     device: Arc<DeviceState>,
-    session: Arc<Session>,
+    log: Arc<OperationLog>,
     recorder: Arc<dyn Recorder>,
     origin: EventHandle,
 }
@@ -113,21 +115,21 @@ impl Device {
 
 impl Timeline {
     pub(crate) fn begin(device: &Arc<DeviceState>) -> Result<Self> {
-        let session = Arc::new(Session {
+        let log = Arc::new(OperationLog {
             driver: Arc::clone(&device.driver),
             context: device.context,
-            entries: Mutex::default(),
+            operations: Mutex::default(),
             events: Mutex::default(),
         });
         let stream = device.acquire_stream(0)?;
-        let origin = session.record(device, &stream);
+        let origin = log.record(device, &stream);
         device.retire_stream(stream);
         let origin = origin?;
-        let recorder: Arc<dyn Recorder> = Arc::clone(&session) as Arc<dyn Recorder>;
+        let recorder: Arc<dyn Recorder> = Arc::clone(&log) as Arc<dyn Recorder>;
         device.recorder.set(Arc::clone(&recorder));
         Ok(Self {
             device: Arc::clone(device),
-            session,
+            log,
             recorder,
             origin,
         })
@@ -141,25 +143,25 @@ impl Timeline {
     pub fn finish(self) -> Result<Recording> {
         let device = &self.device;
         device.recorder.remove(&self.recorder);
-        let entries = std::mem::take(&mut *self.session.entries.lock());
+        let logged = std::mem::take(&mut *self.log.operations.lock());
         self.wait_for(self.origin)?;
-        let mut operations = Vec::with_capacity(entries.len());
-        for Entry { note, start, end } in entries {
+        let mut operations = Vec::with_capacity(logged.len());
+        for LoggedOperation { record, start, end } in logged {
             self.wait_for(end)?;
             let time_ns = self.elapsed_ns(start)?..self.elapsed_ns(end)?;
             operations.push(TimedOperation {
-                label: note.label,
-                kind: note.kind,
-                stream: device.stream_number(note.ticket.stream),
-                sequence: note.ticket.sequence.get(),
+                label: record.label,
+                kind: record.kind,
+                stream: device.stream_number(record.ticket.stream),
+                sequence: record.ticket.sequence.get(),
                 time_ns,
-                bytes: note.bytes,
-                waits: note
+                bytes: record.bytes,
+                waits: record
                     .waits
                     .iter()
                     .map(|ticket| (device.stream_number(ticket.stream), ticket.sequence.get()))
                     .collect(),
-                location: note.location,
+                location: record.location,
             });
         }
         Ok(Recording {

@@ -30,14 +30,14 @@ pub(super) fn recording(operations: Vec<TimedOperation>) -> Recording {
 
 /// A device of two copy engines, and two kernels at a time, that notes down what it is given.
 #[derive(Default)]
-struct Bench {
+struct FakeDevice {
     operations: Vec<TimedOperation>,
     sequences: BTreeMap<u64, u64>,
     stream_free_ns: BTreeMap<u64, u64>,
     engine_free_ns: [u64; 3],
 }
 
-impl Bench {
+impl FakeDevice {
     /// Submits an operation; gives its stream and place.
     #[track_caller]
     fn submit(
@@ -83,12 +83,12 @@ impl Bench {
 /// copy of each picture comes back on the kernels' stream, where it meets the other downloads at
 /// their engine.
 pub(super) fn pictures(count: u64) -> Recording {
-    let mut bench = Bench::default();
+    let mut device = FakeDevice::default();
     let (uploads, kernels, downloads) = (2, [1, 4], 3);
-    let table = bench.submit(("make_table", OperationKind::Fill), 1, 1 << 20, 31_000, &[]);
+    let table = device.submit(("make_table", OperationKind::Fill), 1, 1 << 20, 31_000, &[]);
     for picture in 0..count {
         let stream = kernels[picture as usize % 2];
-        bench.submit(
+        device.submit(
             ("allocate", OperationKind::Allocation),
             uploads,
             24 << 20,
@@ -96,7 +96,7 @@ pub(super) fn pictures(count: u64) -> Recording {
             &[],
         );
         let upload_ns = 454_000 + 9_000 * (picture % 5);
-        let uploaded = bench.submit(
+        let uploaded = device.submit(
             ("upload", OperationKind::HostToDevice),
             uploads,
             24 << 20,
@@ -105,28 +105,28 @@ pub(super) fn pictures(count: u64) -> Recording {
         );
         let ready = [uploaded, table];
         let needed = if picture == 1 { &ready } else { &ready[..1] };
-        bench.submit(
+        device.submit(
             ("to_linear", OperationKind::Kernel),
             stream,
             48 << 20,
             71_000,
             needed,
         );
-        bench.submit(
+        device.submit(
             ("blur_rows", OperationKind::Kernel),
             stream,
             48 << 20,
             188_000,
             &[],
         );
-        let blurred = bench.submit(
+        let blurred = device.submit(
             ("blur_columns", OperationKind::Kernel),
             stream,
             48 << 20,
             240_000,
             &[],
         );
-        let sharpened = bench.submit(
+        let sharpened = device.submit(
             ("sharpen<3>", OperationKind::Kernel),
             stream,
             48 << 20,
@@ -134,14 +134,14 @@ pub(super) fn pictures(count: u64) -> Recording {
             &[],
         );
         let last = if picture % 2 == 0 { sharpened } else { blurred };
-        bench.submit(
+        device.submit(
             ("download", OperationKind::DeviceToHost),
             downloads,
             24 << 20,
             405_000,
             &[last],
         );
-        bench.submit(
+        device.submit(
             ("download", OperationKind::DeviceToHost),
             stream,
             3 << 20,
@@ -149,7 +149,7 @@ pub(super) fn pictures(count: u64) -> Recording {
             &[],
         );
     }
-    bench.submit(
+    device.submit(
         ("copy", OperationKind::DeviceToDevice),
         1,
         24 << 20,
@@ -158,6 +158,6 @@ pub(super) fn pictures(count: u64) -> Recording {
     );
     Recording {
         device: "NVIDIA H200 (by hand)".into(),
-        operations: bench.operations,
+        operations: device.operations,
     }
 }

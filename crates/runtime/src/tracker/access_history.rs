@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(state.layout.len(), 16);
         enter(&mut state, &(0..256).into(), Write, ticket(4, 1));
         assert_eq!(state.layout.len(), 1);
-        assert!(matches!(state.layout, HistoryLayout::LinearLayout(_)));
+        assert!(matches!(state.layout, HistoryLayout::Linear(_)));
     }
 
     #[test]

@@ -36,7 +36,8 @@ impl<'a> Access<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accesses<'a> {
     list: SmallVec<[Access<'a>; 4]>,
-    /// The number of the last one's access history; 0, which no access history has, before the first.
+    /// The number of the last one's access history; 0, which no access history has, before the
+    /// first.
     last: u64,
     is_unsorted: bool,
     repeat: bool,

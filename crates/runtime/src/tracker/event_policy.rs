@@ -2,8 +2,8 @@
 
 use super::StreamId;
 
-/// How many accesses in a row leave sync points though none waits for another stream's: enough for what
-/// goes from stream to stream over and over.
+/// How many accesses in a row leave sync points though none waits for another stream's: enough for
+/// what goes from stream to stream over and over.
 const QUIET_ACCESSES_MAX: u32 = 64;
 
 /// Who has used an allocation, as far as that tells who will wait for its operations.

@@ -1,5 +1,5 @@
-//! Tests of what a whole access history tells: those who free it, those who inherit it, the host; and where
-//! it gives up precision.
+//! Tests of what a whole access history tells: those who free it, those who inherit it, the host;
+//! and where it gives up precision.
 
 use super::{
     AccessKind::{self, Read, Write},

@@ -7,8 +7,8 @@ use super::{
     pitched_layout::PitchedLayout,
 };
 
-/// How many segments an access history may have before it gives up precision for space: enough for the rows
-/// of two rectangles of different pitches in one image.
+/// How many segments an access history may have before it gives up precision for space: enough for
+/// the rows of two rectangles of different pitches in one image.
 pub(super) const SEGMENTS_MAX: usize = 16 << 10;
 /// How many segments may be turned into a table when the first rectangle is used.
 const PITCHED_SEGMENTS_MAX: usize = 64;

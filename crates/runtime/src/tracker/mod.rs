@@ -3,23 +3,23 @@
 //!
 //! # Words
 //!
-//! A *ticket* is an operation: a stream and its number there, from 1. An *access history* is an allocation's
-//! history: disjoint byte segments, each with the tickets that last wrote and read it. A *clock*
-//! says, for every stream, up to which ticket a sync point is ordered. A *sync point* is an event recorded on
-//! a stream, with the ticket in front of it and the clock there. *Done* is how far a stream is
-//! known to have finished.
+//! A *ticket* is an operation: a stream and its number there, from 1. An *access history* is an
+//! allocation's history: disjoint byte segments, each with the tickets that last wrote and read it.
+//! A *clock* says, for every stream, up to which ticket a sync point is ordered. A *sync point* is
+//! an event recorded on a stream, with the ticket in front of it and the clock there. *Done* is how
+//! far a stream is known to have finished.
 //!
-//! Most access histories are one stream's alone: all tickets are of that stream, in one segment. Such a
-//! access history says so, and what the stream does to the whole of it is entered without a look at the
-//! history. Whoever else enters something takes that back, and it is found out anew with each
-//! access that looks.
+//! Most access histories are one stream's alone: all tickets are of that stream, in one segment.
+//! Such an access history says so, and what the stream does to the whole of it is entered without a
+//! look at the history. Whoever else enters something takes that back, and it is found out anew
+//! with each access that looks.
 //!
-//! The bytes of an access are an [`Extent`]: a range, or the rows of a rectangle. An access history's
-//! segments lie in a row while whole arrays and ranges are used. The first rectangle makes it a
-//! table of that pitch, in which a rectangle costs the segments that it meets, however many rows it
-//! has. Rectangles of two pitches in one allocation cost a segment for each row. Either way no
-//! access meets bytes that it does not touch, until there are so many segments that space goes
-//! first; and a write of the whole array leaves one segment.
+//! The bytes of an access are an [`Extent`]: a range, or the rows of a rectangle. An access
+//! history's segments lie in a row while whole arrays and ranges are used. The first rectangle
+//! makes it a table of that pitch, in which a rectangle costs the segments that it meets, however
+//! many rows it has. Rectangles of two pitches in one allocation cost a segment for each row.
+//! Either way no access meets bytes that it does not touch, until there are so many segments that
+//! space goes first; and a write of the whole array leaves one segment.
 //!
 //! # States of a ticket
 //!
@@ -42,19 +42,19 @@
 //!
 //! # Lock order
 //!
-//! submit queue → access histories, in the order of their numbers → (released) → what a stream shares, one at a time
-//! → the pool's events. A submit queue is held across the driver calls of its own stream, so that numbers
-//! and queue order agree. The others are never held across a driver call, a host wait or user code.
-//! No thread ever waits for a submit queue while it holds another; whoever gives page-locked memory back
-//! only tries to take them all, and whoever looks for memory that is kept, with the budget locked,
-//! only tries to take his stream's. The budget is locked for a moment where a submit queue is held and
-//! something is freed.
+//! submit queue → access histories, in the order of their numbers → (released) → what a stream
+//! shares, one at a time → the pool's events. A submit queue is held across the driver calls of its
+//! own stream, so that numbers and queue order agree. The others are never held across a driver
+//! call, a host wait or user code. No thread ever waits for a submit queue while it holds another;
+//! whoever gives page-locked memory back only tries to take them all, and whoever looks for memory
+//! that is kept, with the budget locked, only tries to take his stream's. The budget is locked for
+//! a moment where a submit queue is held and something is freed.
 //!
 //! # Why an operation waits for enough
 //!
 //! 1. A conflict is two accesses to a common byte of which one writes. Whichever is published
-//!    second finds the first in the access history, or finds a ticket that itself waited for the first: a
-//!    write replaces the tickets of its bytes only when it depends on all of them.
+//!    second finds the first in the access history, or finds a ticket that itself waited for the
+//!    first: a write replaces the tickets of its bytes only when it depends on all of them.
 //! 2. A dependency is dropped for three reasons: it is of the same stream (rule 16), the stream's
 //!    clock has it, or it is done. A clock gains a ticket only by a wait that the driver has
 //!    accepted for a sync point that covers the ticket.
@@ -69,9 +69,9 @@
 //! # Why nobody waits for ever
 //!
 //! A consumer of a published ticket waits until it is submitted. Publication is serialised by the
-//! access histories: the ticket was published before the consumer's. A circle of such waits would be a
-//! circle in time. The thread that submits does so whether its driver calls succeed, fail or panic;
-//! a guard sees to it.
+//! access histories: the ticket was published before the consumer's. A circle of such waits would
+//! be a circle in time. The thread that submits does so whether its driver calls succeed, fail or
+//! panic; a guard sees to it.
 
 mod access_history;
 mod accesses;

@@ -1,5 +1,5 @@
-//! Planning: which earlier operations must this one wait for? Pure bookkeeping, under the access histories'
-//! locks alone.
+//! Planning: which earlier operations must this one wait for? Pure bookkeeping, under the access
+//! histories' locks alone.
 
 use smallvec::SmallVec;
 
@@ -17,19 +17,19 @@ pub(crate) struct Plan {
     /// What the operation must be ordered after and, as far as its stream's clock tells, is not
     /// yet.
     pub(crate) dependencies: Dependencies,
-    /// Whether an operand is shared between streams, so that others will want a sync point right behind
-    /// this operation.
+    /// Whether an operand is shared between streams, so that others will want a sync point right
+    /// behind this operation.
     pub(crate) records_event: bool,
 }
 
 /// Plans the operation `ticket` and publishes it: from here on others wait for it. What is found is
 /// added to `plan`.
 ///
-/// All access histories are locked in the order of their numbers, and unlocked together before this returns.
-/// `clock` is that of the operation's stream. Conflicts with the stream's own tickets need no wait
-/// (rule 16), nor do those that the clock has. Several accesses to the same bytes count as the
-/// strongest of them: a write's conflicts include a read's, and the operation's own entries are its
-/// stream's.
+/// All access histories are locked in the order of their numbers, and unlocked together before this
+/// returns. `clock` is that of the operation's stream. Conflicts with the stream's own tickets need
+/// no wait (rule 16), nor do those that the clock has. Several accesses to the same bytes count as
+/// the strongest of them: a write's conflicts include a read's, and the operation's own entries are
+/// its stream's.
 #[inline]
 pub(crate) fn plan_and_publish(
     ticket: Ticket,
@@ -96,12 +96,13 @@ fn depend_on(dependencies: &mut Dependencies, ticket: Ticket) {
     }
 }
 
-/// How many access histories [`with_histories_locked`] locks itself: more than most operations have.
+/// How many access histories [`with_histories_locked`] locks itself: more than most operations
+/// have.
 const LOCKED_AT_ONCE: usize = 4;
 
-/// Calls `each` for every access, its access history locked. The first is locked until the last has been
-/// seen to: whoever meets two operations in several access histories meets them in the same order in each.
-/// `locked` is the access history that was locked last.
+/// Calls `each` for every access, its access history locked. The first is locked until the last has
+/// been seen to: whoever meets two operations in several access histories meets them in the same
+/// order in each. `locked` is the access history that was locked last.
 #[inline(always)]
 fn with_histories_locked<'a>(
     accesses: &[Access<'a>],

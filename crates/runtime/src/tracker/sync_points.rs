@@ -47,8 +47,8 @@ pub(crate) struct SyncPoints<E> {
     recorded: VecDeque<Arc<SyncPoint<E>>>,
     /// The highest ticket whose driver calls are all made.
     submitted: Sequence,
-    /// What is ordered before a sync point recorded now: the clock behind ticket `submitted`. `None` if
-    /// the newest sync point has it, and if there is no sync point, all of it is done.
+    /// What is ordered before a sync point recorded now: the clock behind ticket `submitted`.
+    /// `None` if the newest sync point has it, and if there is no sync point, all of it is done.
     tail: Option<VectorClock>,
     /// Tickets whose submission failed, with what each had displaced: for those who planned before
     /// it was restored.
@@ -61,8 +61,8 @@ pub(crate) struct SyncPoints<E> {
 const QUERY_AT_MIN: usize = 64;
 const POINTS_MAX: usize = 2048;
 
-/// How many of the newest sync points are looked at before the others are searched: whoever depends on a
-/// stream mostly depends on its last operations.
+/// How many of the newest sync points are looked at before the others are searched: whoever depends
+/// on a stream mostly depends on its last operations.
 const NEWEST: usize = 4;
 
 impl<E> SyncPoints<E> {
@@ -130,8 +130,8 @@ impl<E> SyncPoints<E> {
 
     /// Enters a sync point that was recorded after its ticket and clock were read from
     /// [`tail`](Self::tail). By now the stream may be further on; the event covers what it claims
-    /// and possibly more. If there is a sync point at that ticket already, that one stays and `recycle`
-    /// gets the other.
+    /// and possibly more. If there is a sync point at that ticket already, that one stays and
+    /// `recycle` gets the other.
     pub(crate) fn record_late(
         &mut self,
         point: Arc<SyncPoint<E>>,
@@ -180,8 +180,8 @@ impl<E> SyncPoints<E> {
     }
 
     /// The answer about the [`middle`](Self::middle) was «pending»: ask later, and keep the number
-    /// bounded by forgetting every second of the older sync points. A ticket without a sync point is covered
-    /// by the next one's.
+    /// bounded by forgetting every second of the older sync points. A ticket without a sync point
+    /// is covered by the next one's.
     pub(crate) fn postpone_query(&mut self, mut recycle: impl FnMut(Arc<SyncPoint<E>>)) {
         if self.recorded.len() < POINTS_MAX {
             self.query_at = self.recorded.len() * 2;
@@ -227,8 +227,8 @@ impl<E> SyncPoints<E> {
 
 /// Drops the sync points that another of them implies; what is left must each be waited for.
 ///
-/// A sync point implies another when that one's ticket is in its clock. Of two that imply each other one
-/// stays.
+/// A sync point implies another when that one's ticket is in its clock. Of two that imply each
+/// other one stays.
 pub(crate) fn drop_implied<E>(points: &mut SmallVec<[Arc<SyncPoint<E>>; 4]>) {
     let mut at = 0;
     while points.len() > 1 && at < points.len() {

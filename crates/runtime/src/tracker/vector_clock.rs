@@ -7,8 +7,8 @@ use super::{Sequence, StreamId, Ticket};
 /// How many streams a clock lists without an allocation, and without a search.
 const FEW: usize = 8;
 
-/// For every stream the highest sequence number known to be ordered before a sync point; a stream not
-/// listed has none.
+/// For every stream the highest sequence number known to be ordered before a sync point; a stream
+/// not listed has none.
 ///
 /// Kept sorted by stream. A handful of streams is the rule, so the entries live inside the value.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use millstream::{
     sim::{Fault, Gpu, Ledger, Schedule, SimConfig},
 };
 
-use crate::program::{Allowed, Machine, Sort, World, check, generate, step::Program};
+use crate::program::{Allowed, Environment, Interpreter, Sort, check, generate, step::Program};
 use readings::rules;
 use sizes::Sizes;
 
@@ -189,19 +189,20 @@ impl Case {
         for device in &devices {
             assert!(self.sizes.set(device, is_bounded), "nothing was copied yet");
         }
-        let world = World {
+        let environment = Environment {
             reopen: Some(&open),
             gates: if gates_hold { Some(&close) } else { None },
         };
-        let machine = Machine::new(&devices, world, program).map_err(|error| error.to_string())?;
+        let interpreter =
+            Interpreter::new(&devices, environment, program).map_err(|error| error.to_string())?;
         if self.faults {
             faults(self.program, program)
                 .into_iter()
                 .for_each(|fault| gpu.inject(fault));
         }
-        let machine = machine.run(&program.steps);
+        let interpreter = interpreter.run(&program.steps);
         gpu.inject_no_more();
-        let log = machine.finish();
+        let log = interpreter.finish();
         let allowed = Allowed {
             faults: self.faults,
             no_memory: false,
@@ -233,12 +234,13 @@ fn drive(program: &Program) -> Result<(), String> {
     let open = |device: usize| Device::open(Select::Cuda(device as i32));
     let devices: Result<Vec<_>> = (0..program.devices).map(open).collect();
     let devices = devices.map_err(|error| error.to_string())?;
-    let world = World {
+    let environment = Environment {
         reopen: Some(&open),
         gates: None,
     };
-    let machine = Machine::new(&devices, world, program).map_err(|error| error.to_string())?;
-    let log = machine.run(&program.steps).finish();
+    let interpreter =
+        Interpreter::new(&devices, environment, program).map_err(|error| error.to_string())?;
+    let log = interpreter.run(&program.steps).finish();
     check(program, &log, Allowed::default())
 }
 

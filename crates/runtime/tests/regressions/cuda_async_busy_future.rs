@@ -18,7 +18,7 @@ use std::{
 
 use millstream::driver::Driver;
 
-use crate::{N, calls::Calls, counted, places::on_gpu, rig::Rig};
+use crate::{N, calls::Calls, configurations::on_gpu, counted, harness::Harness};
 
 /// How long the future is pending, on the driver's clock.
 const PENDING_NS: u64 = 50_000_000;
@@ -62,8 +62,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> (T, usize) {
 }
 
 /// The virtual clock, which every question and every pause moves; a GPU has none.
-fn clock_ns(rig: &Rig) -> Option<u64> {
-    (!on_gpu()).then(|| rig.simulated().virtual_time_ns())
+fn clock_ns(harness: &Harness) -> Option<u64> {
+    (!on_gpu()).then(|| harness.simulated().virtual_time_ns())
 }
 
 fn questions(calls: &Calls) -> usize {
@@ -72,13 +72,13 @@ fn questions(calls: &Calls) -> usize {
 
 #[test]
 fn a_pending_future_is_asked_about_ever_more_seldom() {
-    counted(|rig, calls| {
-        if !rig.gates_hold() {
+    counted(|harness, calls| {
+        if !harness.gates_hold() {
             return Ok(());
         }
-        let stream = rig.stream();
+        let stream = harness.stream();
         let array = stream.upload(&[1_u32; N])?;
-        let gate = rig.gate(&stream);
+        let gate = harness.gate(&stream);
         let download = stream.download(&array)?;
         calls.forget();
         let begun_ns = calls.now_ns();
@@ -96,14 +96,14 @@ fn a_pending_future_is_asked_about_ever_more_seldom() {
         assert!(asked <= QUESTIONS_MAX, "{asked} questions");
 
         thread::sleep(IDLE);
-        let (asked, idle_ns) = (questions(calls), clock_ns(rig));
+        let (asked, idle_ns) = (questions(calls), clock_ns(harness));
         thread::sleep(IDLE);
         assert_eq!(
             questions(calls),
             asked,
             "somebody asks while nothing is pending"
         );
-        assert_eq!(clock_ns(rig), idle_ns, "somebody sleeps and wakes");
+        assert_eq!(clock_ns(harness), idle_ns, "somebody sleeps and wakes");
         Ok(())
     });
 }

@@ -8,10 +8,10 @@ use crate::{N, counted};
 
 #[test]
 fn an_array_may_be_used_on_another_stream_with_or_without_a_wait_by_hand() {
-    counted(|rig, calls| {
-        let [first, second, third] = rig.streams();
+    counted(|harness, calls| {
+        let [first, second, third] = harness.streams();
         let mut array = first.zeros::<u32>(N)?;
-        let gate = rig.gate(&first);
+        let gate = harness.gate(&first);
         first.fill(&mut array, 7)?;
         let written = first.record()?;
         second.wait_for(&written)?;
@@ -19,9 +19,9 @@ fn an_array_may_be_used_on_another_stream_with_or_without_a_wait_by_hand() {
         let by_hand = second.download(&array)?;
         assert_eq!(calls.count("stream_wait_event"), 0, "it waits already");
         let by_itself = third.download(&array)?;
-        rig.assert_count(calls, "stream_wait_event", 1);
-        rig.assert_pending(&by_hand);
-        rig.assert_pending(&by_itself);
+        harness.assert_count(calls, "stream_wait_event", 1);
+        harness.assert_pending(&by_hand);
+        harness.assert_pending(&by_itself);
         gate.open();
         assert_eq!(by_hand.wait()?, [7; N]);
         assert_eq!(by_itself.wait()?, [7; N]);

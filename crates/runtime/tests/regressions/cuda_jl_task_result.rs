@@ -12,10 +12,10 @@ use crate::{N, counted};
 
 #[test]
 fn an_array_returned_by_a_task_is_complete_for_whoever_uses_it() {
-    counted(|rig, calls| {
-        let [producer, consumer] = rig.streams();
+    counted(|harness, calls| {
+        let [producer, consumer] = harness.streams();
         let mut sum = consumer.zeros::<u32>(N)?;
-        let gate = rig.gate(&producer);
+        let gate = harness.gate(&producer);
         calls.forget();
         let array = thread::scope(|scope| {
             let task = scope.spawn(|| -> Result<_> {
@@ -26,7 +26,7 @@ fn an_array_returned_by_a_task_is_complete_for_whoever_uses_it() {
             task.join().expect("the task does not panic")
         })?;
         consumer.copy(&array, &mut sum)?;
-        rig.assert_count(calls, "stream_wait_event", 1);
+        harness.assert_count(calls, "stream_wait_event", 1);
         for waiting in [
             "stream_synchronize",
             "event_synchronize",
@@ -35,7 +35,7 @@ fn an_array_returned_by_a_task_is_complete_for_whoever_uses_it() {
             assert_eq!(calls.count(waiting), 0, "the host waited in {waiting}");
         }
         let value = consumer.download(&sum)?;
-        rig.assert_pending(&value);
+        harness.assert_pending(&value);
         gate.open();
         assert_eq!(value.wait()?, [5; N]);
         Ok(())

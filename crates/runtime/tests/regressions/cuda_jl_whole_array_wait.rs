@@ -7,11 +7,11 @@ use crate::{N, counted};
 
 #[test]
 fn halves_do_not_wait_for_each_other() {
-    counted(|rig, calls| {
-        let [left_stream, right_stream, third] = rig.streams();
+    counted(|harness, calls| {
+        let [left_stream, right_stream, third] = harness.streams();
         let mut array = left_stream.zeros::<u32>(2 * N)?;
         left_stream.synchronize()?;
-        let gate = rig.gate(&left_stream);
+        let gate = harness.gate(&left_stream);
         calls.forget();
         for round in 1..=4 {
             let (left, right) = array.split_at_mut(N);
@@ -21,7 +21,7 @@ fn halves_do_not_wait_for_each_other() {
         assert_eq!(calls.count("stream_wait_event"), 0, "{:?}", calls.counts());
         assert_eq!(right_stream.download(array.slice(N..))?.wait()?, [40; N]);
         let whole = third.download(&array)?;
-        rig.assert_pending(&whole);
+        harness.assert_pending(&whole);
         gate.open();
         assert_eq!(whole.wait()?, [[4; N], [40; N]].concat());
         Ok(())

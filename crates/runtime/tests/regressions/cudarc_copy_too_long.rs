@@ -8,12 +8,12 @@ use millstream::{Error, Result, UsageErrorKind};
 use crate::{counted, regression};
 
 fn assert_refused(result: Result<()>, lens: (usize, usize)) {
-    let Err(Error::Usage(misuse)) = result else {
-        panic!("not a misuse: {result:?}")
+    let Err(Error::Usage(usage_error)) = result else {
+        panic!("not a usage error: {result:?}")
     };
     let (source_len, target_len) = lens;
     assert_eq!(
-        *misuse.problem(),
+        *usage_error.problem(),
         UsageErrorKind::Length {
             source_len,
             target_len
@@ -23,16 +23,16 @@ fn assert_refused(result: Result<()>, lens: (usize, usize)) {
 
 #[test]
 fn no_copy_is_longer_than_its_source() {
-    regression(|rig| {
-        let stream = rig.stream();
+    regression(|harness| {
+        let stream = harness.stream();
         let mut three = stream.upload(&[1_u32, 2, 3])?;
-        let mut pinned = rig.device.pinned::<u32>(4)?;
+        let mut pinned = harness.device.pinned::<u32>(4)?;
         assert_refused(stream.copy(&three, &mut pinned), (3, 4));
         assert_refused(stream.copy(&pinned, &mut three), (4, 3));
         assert_refused(stream.upload_into(&[9; 2], &mut three), (2, 3));
         for len in [0, 2, 4, 1000] {
             let mut target = vec![7_u32; len];
-            let result = rig
+            let result = harness
                 .device
                 .scope(|scope| scope.download(&stream, &three, &mut target));
             assert_refused(result, (3, len));
@@ -50,10 +50,10 @@ fn no_copy_is_longer_than_its_source() {
 
 #[test]
 fn what_is_refused_enqueues_nothing() {
-    counted(|rig, calls| {
-        let stream = rig.stream();
+    counted(|harness, calls| {
+        let stream = harness.stream();
         let three = stream.upload(&[1_u32, 2, 3])?;
-        let mut pinned = rig.device.pinned::<u32>(4)?;
+        let mut pinned = harness.device.pinned::<u32>(4)?;
         calls.forget();
         assert_refused(stream.copy(&three, &mut pinned), (3, 4));
         assert_eq!(calls.counts().len(), 0, "{:?}", calls.counts());

@@ -8,16 +8,16 @@ use crate::{N, regression};
 
 #[test]
 fn a_write_waits_for_a_reader_whose_stream_is_gone() {
-    regression(|rig| {
-        let first = rig.stream();
+    regression(|harness| {
+        let first = harness.stream();
         let mut array = first.upload(&[1_u32; N])?;
-        let extra = rig.stream();
-        let gate = rig.gate(&extra);
+        let extra = harness.stream();
+        let gate = harness.gate(&extra);
         let read = extra.download(&array)?;
         drop(extra);
         first.fill(&mut array, 2)?;
         let written = first.download(&array)?;
-        rig.assert_pending(&written);
+        harness.assert_pending(&written);
         gate.open();
         assert_eq!(read.wait()?, [1; N]);
         assert_eq!(written.wait()?, [2; N]);
@@ -27,15 +27,15 @@ fn a_write_waits_for_a_reader_whose_stream_is_gone() {
 
 #[test]
 fn a_read_waits_for_a_writer_whose_stream_is_gone() {
-    regression(|rig| {
-        let first = rig.stream();
+    regression(|harness| {
+        let first = harness.stream();
         let mut array = first.upload(&[1_u32; N])?;
-        let extra = rig.stream();
-        let gate = rig.gate(&extra);
+        let extra = harness.stream();
+        let gate = harness.gate(&extra);
         extra.fill(&mut array, 2)?;
         drop(extra);
         let read = first.download(&array)?;
-        rig.assert_pending(&read);
+        harness.assert_pending(&read);
         gate.open();
         assert_eq!(read.wait()?, [2; N]);
         Ok(())
@@ -44,11 +44,11 @@ fn a_read_waits_for_a_writer_whose_stream_is_gone() {
 
 #[test]
 fn a_free_waits_for_a_reader_whose_stream_is_gone() {
-    regression(|rig| {
-        let first = rig.stream();
+    regression(|harness| {
+        let first = harness.stream();
         let array = first.upload(&[1_u32; N])?;
-        let extra = rig.stream();
-        let gate = rig.gate(&extra);
+        let extra = harness.stream();
+        let gate = harness.gate(&extra);
         let read = extra.download(&array)?;
         drop(extra);
         drop(array);

@@ -20,9 +20,9 @@ const WRITES: [Write; 3] = [
 
 #[test]
 fn a_write_waits_for_every_reader() {
-    regression(|rig| {
-        let readers: [_; READERS] = rig.streams();
-        let writer = rig.stream();
+    regression(|harness| {
+        let readers: [_; READERS] = harness.streams();
+        let writer = harness.stream();
         let twos = writer.upload(&[2_u32; N])?;
         for (slow, write) in (0..READERS).zip(WRITES.into_iter().cycle()) {
             let mut array = writer.upload(&[1_u32; N])?;
@@ -30,7 +30,7 @@ fn a_write_waits_for_every_reader() {
             for reader in &readers {
                 assert_eq!(reader.download(&array)?.wait()?, [1; N]);
             }
-            let gate = rig.gate(&readers[slow]);
+            let gate = harness.gate(&readers[slow]);
             let first = readers[slow].download(&array)?;
             for (at, reader) in readers.iter().enumerate() {
                 if at != slow {
@@ -43,7 +43,7 @@ fn a_write_waits_for_every_reader() {
             }
             write(&writer, &mut array, &twos)?;
             let written = writer.download(&array)?;
-            rig.assert_pending(&written);
+            harness.assert_pending(&written);
             gate.open();
             assert_eq!(first.wait()?, [1; N], "the slow reader saw the write");
             assert_eq!(written.wait()?, [2; N]);

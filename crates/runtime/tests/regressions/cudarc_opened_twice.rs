@@ -8,20 +8,20 @@ use crate::{N, regression};
 
 #[test]
 fn edges_hold_across_two_opens() {
-    regression(|rig| {
-        let again = rig.open_again();
-        let (ours, theirs) = (rig.stream(), again.stream()?);
+    regression(|harness| {
+        let again = harness.open_again();
+        let (ours, theirs) = (harness.stream(), again.stream()?);
         let mut array = ours.zeros::<u32>(N)?;
         for (round, (one, other)) in [(&ours, &theirs), (&theirs, &ours)].into_iter().enumerate() {
             let value = round as u32 + 1;
-            let gate = rig.gate(one);
+            let gate = harness.gate(one);
             one.fill(&mut array, value)?;
             let read = other.download(&array)?;
-            rig.assert_pending(&read);
+            harness.assert_pending(&read);
             gate.open();
             assert_eq!(read.wait()?, [value; N]);
         }
-        let gate = rig.gate(&theirs);
+        let gate = harness.gate(&theirs);
         let read = theirs.download(&array)?;
         drop((again, theirs, array));
         let other = ours.upload(&[9_u32; N])?;

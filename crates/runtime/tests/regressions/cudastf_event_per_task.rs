@@ -12,8 +12,8 @@ const EVENTS_MAX: usize = 200;
 
 #[test]
 fn a_chain_on_one_stream_needs_no_event() {
-    counted(|rig, calls| {
-        let stream = rig.stream();
+    counted(|harness, calls| {
+        let stream = harness.stream();
         let mut array = stream.zeros::<u32>(N)?;
         calls.forget();
         for task in 0..TASKS {
@@ -28,8 +28,8 @@ fn a_chain_on_one_stream_needs_no_event() {
 
 #[test]
 fn a_chain_across_two_streams_uses_few_events_again_and_again() {
-    counted(|rig, calls| {
-        let streams: [_; 2] = rig.streams();
+    counted(|harness, calls| {
+        let streams: [_; 2] = harness.streams();
         let mut array = streams[0].zeros::<u32>(N)?;
         for task in 0..TASKS {
             streams[task as usize % 2].fill(&mut array, task)?;

@@ -5,11 +5,11 @@
 #[path = "../scenarios/calls.rs"]
 #[allow(dead_code, reason = "the scenarios use more of it")]
 mod calls;
-#[path = "../scenarios/places.rs"]
-mod places;
-#[path = "../scenarios/rig.rs"]
+#[path = "../scenarios/configurations.rs"]
+mod configurations;
+#[path = "../scenarios/harness.rs"]
 #[allow(dead_code, reason = "the scenarios use more of it")]
-mod rig;
+mod harness;
 
 mod cuda_async_busy_future;
 mod cuda_async_refusal;
@@ -31,18 +31,18 @@ use millstream::Result;
 
 use crate::{
     calls::Calls,
-    rig::{Rig, everywhere, everywhere_counted},
+    harness::{Harness, everywhere, everywhere_counted},
 };
 
 /// Elements of the arrays: enough for several pages.
 const N: usize = 1500;
 
 /// Runs a program that may use `?`, everywhere.
-fn regression(run: impl Fn(&Rig) -> Result<()>) {
-    everywhere(|rig| run(rig).unwrap());
+fn regression(run: impl Fn(&Harness) -> Result<()>) {
+    everywhere(|harness| run(harness).unwrap());
 }
 
 /// As [`regression`], with every driver call noted down.
-fn counted(run: impl Fn(&Rig, &Calls) -> Result<()>) {
-    everywhere_counted(|rig, calls| run(rig, calls).unwrap());
+fn counted(run: impl Fn(&Harness, &Calls) -> Result<()>) {
+    everywhere_counted(|harness, calls| run(harness, calls).unwrap());
 }

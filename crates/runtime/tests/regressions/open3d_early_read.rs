@@ -8,21 +8,22 @@ use crate::{N, counted, regression};
 
 #[test]
 fn a_value_from_any_stream_is_complete() {
-    regression(|rig| {
+    regression(|harness| {
         let source: Vec<u32> = (0..N as u32).collect();
         for stream in [
-            rig.device.thread_stream()?,
-            rig.stream(),
-            rig.device.stream_with_priority(-1)?,
+            harness.device.thread_stream()?,
+            harness.stream(),
+            harness.device.stream_with_priority(-1)?,
         ] {
             let array = stream.upload(&source)?;
-            let (mut pinned, mut borrowed) = (rig.device.pinned::<u32>(N)?, vec![0; N]);
-            let gate = rig.gate(&stream);
+            let (mut pinned, mut borrowed) = (harness.device.pinned::<u32>(N)?, vec![0; N]);
+            let gate = harness.gate(&stream);
             let value = stream.download(&array)?;
             stream.copy(&array, &mut pinned)?;
-            rig.assert_pending(&value);
+            harness.assert_pending(&value);
             gate.open();
-            rig.device
+            harness
+                .device
                 .scope(|scope| scope.download(&stream, &array, &mut borrowed))?;
             assert_eq!(borrowed, source);
             assert_eq!(*pinned.read()?, source);
@@ -34,14 +35,14 @@ fn a_value_from_any_stream_is_complete() {
 
 #[test]
 fn a_value_waits_for_its_own_stream_alone() {
-    counted(|rig, calls| {
-        let [stream, busy] = rig.streams();
+    counted(|harness, calls| {
+        let [stream, busy] = harness.streams();
         let array = stream.upload(&[3_u32; N])?;
         let other = busy.upload(&[4_u32; N])?;
-        let gate = rig.gate(&busy);
+        let gate = harness.gate(&busy);
         let held = busy.download(&other)?;
         assert_eq!(stream.download(&array)?.wait()?, [3; N]);
-        rig.assert_pending(&held);
+        harness.assert_pending(&held);
         gate.open();
         assert_eq!(held.wait()?, [4; N]);
         assert_eq!(calls.count("context_synchronize"), 0);

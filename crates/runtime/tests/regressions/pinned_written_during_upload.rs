@@ -17,11 +17,11 @@ use crate::{N, regression};
 
 #[test]
 fn a_write_of_the_host_waits_for_the_upload() {
-    regression(|rig| {
-        let stream = rig.device.thread_stream()?;
+    regression(|harness| {
+        let stream = harness.device.thread_stream()?;
         let mut array = stream.zeros::<u32>(N)?;
-        let mut pinned = rig.device.pinned_from(&[1_u32; N])?;
-        let gate = rig.gate(&stream);
+        let mut pinned = harness.device.pinned_from(&[1_u32; N])?;
+        let gate = harness.gate(&stream);
         stream.copy(&pinned, &mut array)?;
         assert_eq!(*pinned.read()?, [1; N], "both only read");
         let opened = AtomicBool::new(false);
@@ -35,7 +35,7 @@ fn a_write_of_the_host_waits_for_the_upload() {
             gate.open();
             let waited = writes.join().expect("the writer does not panic")?;
             assert!(
-                waited || !rig.gates_hold(),
+                waited || !harness.gates_hold(),
                 "it wrote while the copy was pending"
             );
             Ok(())
@@ -49,9 +49,9 @@ fn a_write_of_the_host_waits_for_the_upload() {
 
 #[test]
 fn a_loop_that_fills_one_pinned_array_again_and_again_uploads_what_it_filled() {
-    regression(|rig| {
-        let stream = rig.device.thread_stream()?;
-        let mut pinned = rig.device.pinned::<u32>(N)?;
+    regression(|harness| {
+        let stream = harness.device.thread_stream()?;
+        let mut pinned = harness.device.pinned::<u32>(N)?;
         let mut arrays = Vec::new();
         for round in 0..6 {
             pinned.write()?.fill(round);

@@ -9,14 +9,14 @@ use crate::{N, regression};
 
 #[test]
 fn memory_used_on_another_stream_is_not_given_out_again_before_that_use_is_over() {
-    regression(|rig| {
-        let [allocating, using] = rig.streams();
+    regression(|harness| {
+        let [allocating, using] = harness.streams();
         for round in 0..3 {
             let tensor = allocating.upload(&[round; N])?;
             let mut copy = using.zeros::<u32>(N)?;
             // The crossing is over, so that the gate holds nothing but the use.
             assert_eq!(using.download(&tensor)?.wait()?, [round; N]);
-            let gate = rig.gate(&using);
+            let gate = harness.gate(&using);
             using.copy(&tensor, &mut copy)?;
             drop(tensor);
             let mut next = allocating.zeros::<u32>(N)?;
@@ -27,7 +27,7 @@ fn memory_used_on_another_stream_is_not_given_out_again_before_that_use_is_over(
                 "the allocating stream goes on"
             );
             let read = using.download(&copy)?;
-            rig.assert_pending(&read);
+            harness.assert_pending(&read);
             gate.open();
             assert_eq!(read.wait()?, [round; N]);
         }

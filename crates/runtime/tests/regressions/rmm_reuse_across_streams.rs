@@ -12,15 +12,15 @@ const STREAMS: usize = 3;
 
 #[test]
 fn memory_goes_round_between_streams_and_keeps_its_values() {
-    regression(|rig| {
-        let streams: [_; STREAMS] = rig.streams();
+    regression(|harness| {
+        let streams: [_; STREAMS] = harness.streams();
         let mut arriving = Vec::new();
         let mut gate = None;
         for round in 0..ROUNDS {
             let [made, used, read] =
                 [0, 1, 2].map(|step| &streams[(round as usize + step) % STREAMS]);
             if round % 4 == 1 {
-                gate = Some(rig.gate(used));
+                gate = Some(harness.gate(used));
             }
             let array = made.upload(&[round; N])?;
             let mut copy = used.zeros::<u32>(N)?;

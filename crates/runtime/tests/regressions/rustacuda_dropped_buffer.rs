@@ -10,9 +10,9 @@ use crate::{N, counted};
 
 #[test]
 fn both_ends_of_a_copy_may_be_dropped_in_flight() {
-    counted(|rig, calls| {
-        let stream = rig.stream();
-        let gate = rig.gate(&stream);
+    counted(|harness, calls| {
+        let stream = harness.stream();
+        let gate = harness.gate(&stream);
         calls.forget();
         let mut source = vec![1_u32; N];
         let uploaded = stream.upload(&source)?;
@@ -21,13 +21,13 @@ fn both_ends_of_a_copy_may_be_dropped_in_flight() {
         let mut copy = stream.zeros::<u32>(N)?;
         stream.copy(&uploaded, &mut copy)?;
         drop(uploaded);
-        let mut pinned = rig.device.pinned_from(&[3_u32; N])?;
+        let mut pinned = harness.device.pinned_from(&[3_u32; N])?;
         let mut from_pinned = stream.zeros::<u32>(N)?;
         stream.copy(&pinned, &mut from_pinned)?;
         // In its place comes memory of the same size.
         drop(mem::replace(
             &mut pinned,
-            rig.device.pinned_from(&[4_u32; N])?,
+            harness.device.pinned_from(&[4_u32; N])?,
         ));
         stream.copy(&copy, &mut pinned)?;
         let (first, second) = (stream.download(&copy)?, stream.download(&from_pinned)?);
@@ -41,7 +41,7 @@ fn both_ends_of_a_copy_may_be_dropped_in_flight() {
         ] {
             assert_eq!(calls.count(blocking), 0, "{blocking}");
         }
-        rig.assert_pending(&first);
+        harness.assert_pending(&first);
         gate.open();
         assert_eq!(first.wait()?, [1; N]);
         assert_eq!(second.wait()?, [3; N]);

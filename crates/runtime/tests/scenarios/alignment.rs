@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use millstream::{Error, Pinned, Result, UsageErrorKind};
 
 use crate::{
-    rig::{Rig, everywhere},
+    harness::{Harness, everywhere},
     shapes::problem,
 };
 
@@ -28,8 +28,8 @@ struct TwoPages([[u8; 4096]; 2]);
 #[repr(C, align(65_536))]
 struct SixteenPages([[u8; 4096]; 16]);
 
-fn scenario(run: impl Fn(&Rig) -> Result<()>) {
-    everywhere(|rig| run(rig).unwrap());
+fn scenario(run: impl Fn(&Harness) -> Result<()>) {
+    everywhere(|harness| run(harness).unwrap());
 }
 
 /// Whether a slice begins where its elements may. From a reference the compiler would take that for
@@ -38,31 +38,34 @@ fn is_aligned<T>(elements: &[T]) -> bool {
     std::hint::black_box(elements.as_ptr().addr()).is_multiple_of(align_of::<T>())
 }
 
-fn refused<T: Pod>(rig: &Rig) {
+fn refused<T: Pod>(harness: &Harness) {
     let expected = UsageErrorKind::Alignment {
         element: std::any::type_name::<T>(),
         alignment: align_of::<T>(),
         guaranteed: 256,
     };
     for len in [0, 1, 3] {
-        assert_eq!(problem(rig.device.pinned::<T>(len)), expected);
-        assert_eq!(problem(rig.device.managed::<T>(len)), expected);
+        assert_eq!(problem(harness.device.pinned::<T>(len)), expected);
+        assert_eq!(problem(harness.device.managed::<T>(len)), expected);
     }
-    assert_eq!(problem(rig.device.pinned_from(&[T::zeroed()])), expected);
+    assert_eq!(
+        problem(harness.device.pinned_from(&[T::zeroed()])),
+        expected
+    );
 }
 
 #[test]
 fn page_locked_and_managed_arrays_of_elements_aligned_beyond_the_drivers_promise_are_refused() {
-    scenario(|rig| {
+    scenario(|harness| {
         for _ in 0..8 {
-            refused::<TwoLines>(rig);
-            refused::<TwoPages>(rig);
+            refused::<TwoLines>(harness);
+            refused::<TwoPages>(harness);
         }
-        refused::<SixteenPages>(rig);
-        let Err(Error::Usage(misuse)) = rig.device.pinned::<TwoPages>(1) else {
+        refused::<SixteenPages>(harness);
+        let Err(Error::Usage(usage_error)) = harness.device.pinned::<TwoPages>(1) else {
             panic!("it was made");
         };
-        let text = misuse.to_string();
+        let text = usage_error.to_string();
         assert!(text.starts_with("pinned: elements of type `"), "{text}");
         assert!(
             text.contains("are aligned to 8192 bytes") && text.contains("than 256"),
@@ -74,12 +77,12 @@ fn page_locked_and_managed_arrays_of_elements_aligned_beyond_the_drivers_promise
 
 #[test]
 fn references_to_elements_of_the_largest_alignment_are_aligned() {
-    scenario(|rig| {
+    scenario(|harness| {
         let mut arrays = Vec::new();
         for len in [0, 1, 2, 3, 0, 1] {
-            let mut pinned = rig.device.pinned::<Line>(len)?;
+            let mut pinned = harness.device.pinned::<Line>(len)?;
             assert!(is_aligned(&pinned.read()?) && is_aligned(&pinned.write()?));
-            let mut managed = rig.device.managed::<Line>(len)?;
+            let mut managed = harness.device.managed::<Line>(len)?;
             assert!(is_aligned(&managed.read()?) && is_aligned(&managed.write()?));
             if len > 1 {
                 assert!(
@@ -87,7 +90,7 @@ fn references_to_elements_of_the_largest_alignment_are_aligned() {
                 );
             }
             assert!(is_aligned(&pinned.into_vec()?));
-            arrays.push((rig.device.pinned::<Line>(len)?, managed));
+            arrays.push((harness.device.pinned::<Line>(len)?, managed));
         }
         Ok(())
     });
@@ -95,14 +98,14 @@ fn references_to_elements_of_the_largest_alignment_are_aligned() {
 
 #[test]
 fn vectors_of_any_alignment_go_to_the_device_and_back() {
-    scenario(|rig| {
-        let stream = rig.stream();
+    scenario(|harness| {
+        let stream = harness.stream();
         for len in [0, 1, 3] {
             let source: Vec<_> = (0..len).map(|at| SixteenPages([[at; 4096]; 16])).collect();
             let array = stream.upload(&source)?;
             let back = stream.download(&array)?.wait()?;
             assert!(is_aligned(&back) && back == source);
-            let mut registered = Pinned::register(&rig.device, source.clone())?;
+            let mut registered = Pinned::register(&harness.device, source.clone())?;
             assert!(is_aligned(&registered.read()?) && is_aligned(&registered.write()?));
             stream.copy(&array, &mut registered)?;
             let back = registered.into_vec()?;

@@ -5,7 +5,7 @@ use std::{rc::Rc, sync::Arc, thread};
 use millstream::{Device, Error, LaunchConfig, Result, UsageErrorKind};
 
 use crate::{
-    rig::{Rig, everywhere},
+    harness::{Harness, everywhere},
     shapes::problem,
 };
 
@@ -24,32 +24,32 @@ millstream::kernels! {
 }
 
 /// Runs a scenario that may use `?` everywhere.
-fn scenario(run: impl Fn(&Rig) -> Result<()>) {
-    everywhere(|rig| run(rig).unwrap());
+fn scenario(run: impl Fn(&Harness) -> Result<()>) {
+    everywhere(|harness| run(harness).unwrap());
 }
 
 #[test]
 fn a01_readers_wait_for_the_writer_and_run_together() {
-    scenario(|rig| {
-        let [s1, s2, s3] = rig.streams();
+    scenario(|harness| {
+        let [s1, s2, s3] = harness.streams();
         let mut a = s1.upload(&vec![1_u32; N])?;
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         s1.fill(&mut a, 7)?;
         let (second, third) = (s2.download(&a)?, s3.download(&a)?);
-        rig.assert_pending(&second);
-        rig.assert_pending(&third);
+        harness.assert_pending(&second);
+        harness.assert_pending(&third);
         gate.open();
         assert_eq!(second.wait()?, [7; N]);
         assert_eq!(third.wait()?, [7; N]);
 
-        let gate = rig.gate(&s2);
+        let gate = harness.gate(&s2);
         let held = s2.download(&a)?;
         assert_eq!(
             s3.download(&a)?.wait()?,
             [7; N],
             "one reader must not wait for the other"
         );
-        rig.assert_pending(&held);
+        harness.assert_pending(&held);
         gate.open();
         assert_eq!(held.wait()?, [7; N]);
         Ok(())
@@ -58,15 +58,15 @@ fn a01_readers_wait_for_the_writer_and_run_together() {
 
 #[test]
 fn a02_a_writer_waits_for_every_reader() {
-    scenario(|rig| {
-        let [s1, s2, s3, s4] = rig.streams();
+    scenario(|harness| {
+        let [s1, s2, s3, s4] = harness.streams();
         let mut a = s1.upload(&vec![1_u32; N])?;
-        let gate = rig.gate(&s2);
+        let gate = harness.gate(&s2);
         let slow = s2.download(&a)?;
         assert_eq!(s3.download(&a)?.wait()?, [1; N], "the fast second reader");
         s4.fill(&mut a, 2)?;
         let written = s4.download(&a)?;
-        rig.assert_pending(&written);
+        harness.assert_pending(&written);
         gate.open();
         assert_eq!(slow.wait()?, [1; N], "the slow reader saw the write");
         assert_eq!(written.wait()?, [2; N]);
@@ -76,11 +76,11 @@ fn a02_a_writer_waits_for_every_reader() {
 
 #[test]
 fn a03_disjoint_halves_are_written_side_by_side_from_two_threads() {
-    scenario(|rig| {
-        let [s1, s2, s3] = rig.streams();
+    scenario(|harness| {
+        let [s1, s2, s3] = harness.streams();
         let mut a = s1.zeros::<u32>(2 * N)?;
         s1.synchronize()?;
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         let (mut left, mut right) = a.split_at_mut(N);
         thread::scope(|scope| {
             let first = scope.spawn(|| s1.fill(&mut left, 1));
@@ -93,7 +93,7 @@ fn a03_disjoint_halves_are_written_side_by_side_from_two_threads() {
             "the right half waits for nothing"
         );
         let whole = s3.download(&a)?;
-        rig.assert_pending(&whole);
+        harness.assert_pending(&whole);
         gate.open();
         assert_eq!(whole.wait()?, [[1; N], [2; N]].concat());
         Ok(())
@@ -102,11 +102,11 @@ fn a03_disjoint_halves_are_written_side_by_side_from_two_threads() {
 
 #[test]
 fn a04_overlapping_ranges_are_ordered_exactly_on_the_overlap() {
-    scenario(|rig| {
-        let [s1, s2, s3] = rig.streams();
+    scenario(|harness| {
+        let [s1, s2, s3] = harness.streams();
         let mut a = s1.zeros::<u8>(100)?;
         s1.synchronize()?;
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         s1.fill(a.slice_mut(0..60), 1)?;
         assert_eq!(
             s3.download(a.slice(60..))?.wait()?,
@@ -120,8 +120,8 @@ fn a04_overlapping_ranges_are_ordered_exactly_on_the_overlap() {
             "nor are these"
         );
         let (left, middle) = (s3.download(a.slice(0..40))?, s3.download(a.slice(79..80))?);
-        rig.assert_pending(&left);
-        rig.assert_pending(&middle);
+        harness.assert_pending(&left);
+        harness.assert_pending(&middle);
         gate.open();
         assert_eq!(middle.wait()?, [2]);
         assert_eq!(left.wait()?, [1; 40]);
@@ -133,9 +133,9 @@ fn a04_overlapping_ranges_are_ordered_exactly_on_the_overlap() {
 
 #[test]
 fn a06_a_thread_returns_an_array_without_synchronising() {
-    scenario(|rig| {
-        let [producer, consumer] = rig.streams();
-        let gate = rig.gate(&producer);
+    scenario(|harness| {
+        let [producer, consumer] = harness.streams();
+        let gate = harness.gate(&producer);
         let make = || -> Result<_> {
             let mut a = producer.zeros::<u32>(N)?;
             producer.fill(&mut a, 5)?;
@@ -145,11 +145,11 @@ fn a06_a_thread_returns_an_array_without_synchronising() {
         let mut copy = consumer.zeros::<u32>(N)?;
         consumer.copy(&a, &mut copy)?;
         let arrives = consumer.download(&copy)?;
-        rig.assert_pending(&arrives);
+        harness.assert_pending(&arrives);
         gate.open();
         assert_eq!(arrives.wait()?, [5; N]);
 
-        let gate = rig.gate(&producer);
+        let gate = harness.gate(&producer);
         let task = async {
             let mut a = producer.zeros::<u32>(N)?;
             producer.fill(&mut a, 6)?;
@@ -157,7 +157,7 @@ fn a06_a_thread_returns_an_array_without_synchronising() {
         };
         let a = pollster::block_on(task)?;
         let arrives = consumer.download(&a)?;
-        rig.assert_pending(&arrives);
+        harness.assert_pending(&arrives);
         gate.open();
         assert_eq!(pollster::block_on(arrives)?, [6; N]);
         Ok(())
@@ -166,22 +166,22 @@ fn a06_a_thread_returns_an_array_without_synchronising() {
 
 #[test]
 fn a07_a_host_read_does_not_wait_for_later_work_of_the_stream() {
-    scenario(|rig| {
-        let s1 = rig.stream();
+    scenario(|harness| {
+        let s1 = harness.stream();
         let a = s1.upload(&vec![3_u32; N])?;
         let value = s1.download(&a)?;
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         let mut other = s1.zeros::<u32>(N)?;
         s1.fill(&mut other, 1)?;
         let later = s1.download(&other)?;
         assert_eq!(value.wait()?, [3; N]);
-        rig.assert_pending(&later);
+        harness.assert_pending(&later);
         gate.open();
         assert_eq!(later.wait()?, [1; N]);
 
-        let mut pinned = rig.device.pinned::<u32>(N)?;
+        let mut pinned = harness.device.pinned::<u32>(N)?;
         s1.copy(&a, &mut pinned)?;
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         s1.fill(&mut other, 2)?;
         assert_eq!(
             *pinned.read()?,
@@ -195,16 +195,16 @@ fn a07_a_host_read_does_not_wait_for_later_work_of_the_stream() {
 
 #[test]
 fn a08_dropping_an_array_in_use_blocks_nobody_and_frees_behind_its_uses() {
-    scenario(|rig| {
-        let streams: [_; 2] = rig.streams();
-        let s3 = rig.stream();
+    scenario(|harness| {
+        let streams: [_; 2] = harness.streams();
+        let s3 = harness.stream();
         for slow in 0..2 {
             let a = streams[0].upload(&vec![4_u32; N])?;
             let mut copies = [streams[0].zeros::<u32>(N)?, streams[1].zeros::<u32>(N)?];
             // The first time that an array crosses to another stream may wait for later work; here
             // it is over by then.
             assert_eq!(streams[1].download(&a)?.wait()?, [4; N]);
-            let mut gates = [rig.gate(&streams[0]), rig.gate(&streams[1])].map(Some);
+            let mut gates = [harness.gate(&streams[0]), harness.gate(&streams[1])].map(Some);
             for (stream, copy) in streams.iter().zip(&mut copies) {
                 stream.copy(&a, copy)?;
             }
@@ -227,17 +227,17 @@ fn a08_dropping_an_array_in_use_blocks_nobody_and_frees_behind_its_uses() {
 
 #[test]
 fn a09_dropping_the_stream_before_the_array_keeps_the_free_ordered() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
         let a = s1.upload(&vec![4_u32; N])?;
         let mut copy = s2.zeros::<u32>(N)?;
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         s1.copy(&a, &mut copy)?;
         drop(s1);
         drop(a);
         let same_size = s2.upload(&vec![9_u32; N])?;
         let arrives = s2.download(&copy)?;
-        rig.assert_pending(&arrives);
+        harness.assert_pending(&arrives);
         gate.open();
         assert_eq!(arrives.wait()?, [4; N]);
         assert_eq!(s2.download(&same_size)?.wait()?, [9; N]);
@@ -247,9 +247,9 @@ fn a09_dropping_the_stream_before_the_array_keeps_the_free_ordered() {
 
 #[test]
 fn a12_the_same_array_twice_in_one_launch() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
-        let kernels = sums::load(&rig.device)?;
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
+        let kernels = sums::load(&harness.device)?;
         let numbers: Vec<f32> = (0..N).map(|n| n as f32).collect();
         let a = s1.upload(&numbers)?;
         let mut doubled = s2.zeros::<f32>(N)?;
@@ -270,16 +270,16 @@ fn a12_the_same_array_twice_in_one_launch() {
 
 #[test]
 fn a20_the_same_device_opened_twice_is_one() {
-    scenario(|rig| {
-        let again: Device = rig.open_again();
-        assert_eq!(again, rig.device);
-        let [s1] = rig.streams();
+    scenario(|harness| {
+        let again: Device = harness.open_again();
+        assert_eq!(again, harness.device);
+        let [s1] = harness.streams();
         let s2 = again.stream()?;
         let mut a = s1.zeros::<u32>(N)?;
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         s1.fill(&mut a, 8)?;
         let arrives = s2.download(&a)?;
-        rig.assert_pending(&arrives);
+        harness.assert_pending(&arrives);
         gate.open();
         assert_eq!(arrives.wait()?, [8; N]);
         Ok(())
@@ -288,11 +288,11 @@ fn a20_the_same_device_opened_twice_is_one() {
 
 #[test]
 fn a21_an_array_outlives_the_other_stream_that_uses_it() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
         let a = s1.upload(&vec![4_u32; N])?;
         let mut copy = s1.zeros::<u32>(N)?;
-        let gate = rig.gate(&s2);
+        let gate = harness.gate(&s2);
         s2.copy(&a, &mut copy)?;
         // From here on there is one stream, as if there had never been another.
         drop(s2);
@@ -304,7 +304,7 @@ fn a21_an_array_outlives_the_other_stream_that_uses_it() {
             "the new array waits for nobody"
         );
         let arrives = s1.download(&copy)?;
-        rig.assert_pending(&arrives);
+        harness.assert_pending(&arrives);
         gate.open();
         assert_eq!(arrives.wait()?, [4; N]);
         assert_eq!(s1.download(&same_size)?.wait()?, [9; N]);
@@ -314,9 +314,9 @@ fn a21_an_array_outlives_the_other_stream_that_uses_it() {
 
 #[test]
 fn arrays_behind_smart_pointers_are_operands() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
-        let kernels = sums::load(&rig.device)?;
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
+        let kernels = sums::load(&harness.device)?;
         let shared = Arc::new(s1.upload(&vec![2.0_f32; N])?);
         let local = Rc::new(s2.upload(&vec![3.0_f32; N])?);
         let mut boxed = Box::new(s1.zeros::<f32>(N)?);
@@ -326,7 +326,7 @@ fn arrays_behind_smart_pointers_are_operands() {
         assert_eq!(s2.download(&boxed)?.wait()?, [5.0; N]);
         s2.copy(&shared, &mut boxed)?;
         s2.fill(boxed.slice_mut(1..), 7.0)?;
-        let pinned = Arc::new(rig.device.pinned_from(&[9.0_f32])?);
+        let pinned = Arc::new(harness.device.pinned_from(&[9.0_f32])?);
         s1.copy(&pinned, boxed.slice_mut(..1))?;
         // The last handle goes while the operations may be pending.
         drop((shared, local, pinned));
@@ -339,24 +339,24 @@ fn arrays_behind_smart_pointers_are_operands() {
 
 #[test]
 fn grids_come_from_numbers_and_tuples() {
-    scenario(|rig| {
-        let (stream, kernels) = (rig.stream(), sums::load(&rig.device)?);
+    scenario(|harness| {
+        let (stream, kernels) = (harness.stream(), sums::load(&harness.device)?);
         let a = stream.upload(&vec![1.0_f32; N])?;
         let mut c = stream.zeros::<f32>(N)?;
-        let mut sum = |grid: LaunchConfig| {
+        let mut sum = |config: LaunchConfig| {
             stream.fill(&mut c, 0.0)?;
-            kernels.vecadd(&stream, grid, &a, &a, &mut c, N as u64)?;
-            assert_eq!(stream.download(&c)?.wait()?, [2.0; N], "{grid:?}");
+            kernels.vecadd(&stream, config, &a, &a, &mut c, N as u64)?;
+            assert_eq!(stream.download(&c)?.wait()?, [2.0; N], "{config:?}");
             Ok::<_, Error>(())
         };
-        for grid in [
+        for config in [
             N.into(),
             1500.into(),
             (2, 64).into(),
             ((2, 1), 32, 100).into(),
             ([3, 2, 1], (7, 1, 1)).into(),
         ] {
-            sum(grid)?;
+            sum(config)?;
         }
         let refused = problem(kernels.vecadd(&stream, -1, &a, &a, &mut c, 0));
         assert!(

@@ -4,7 +4,7 @@
 
 use millstream::{Buffer, Result, Stream};
 
-use crate::rig::{everywhere, everywhere_counted};
+use crate::harness::{everywhere, everywhere_counted};
 
 const N: usize = 10_000;
 
@@ -16,9 +16,9 @@ fn empty(stream: &Stream) -> Result<Buffer<u8>> {
 
 #[test]
 fn an_array_of_the_same_size_on_the_same_stream_costs_no_call() {
-    everywhere_counted(|rig, calls| {
-        rig.device.set_cache_limit(1 << 20);
-        let stream = rig.stream();
+    everywhere_counted(|harness, calls| {
+        harness.device.set_cache_limit(1 << 20);
+        let stream = harness.stream();
         let first = empty(&stream).unwrap();
         let address = first.as_raw();
         drop(first);
@@ -27,28 +27,28 @@ fn an_array_of_the_same_size_on_the_same_stream_costs_no_call() {
             assert_eq!(empty(&stream).unwrap().as_raw(), address);
         }
         assert!(calls.counts().is_empty(), "{:?}", calls.counts());
-        let memory = rig.device.memory_stats().unwrap();
+        let memory = harness.device.memory_stats().unwrap();
         assert_eq!((memory.allocated_bytes, memory.allocations), (0, 0));
         assert_eq!((memory.cached_bytes, memory.cache_hits), (N as u64, 100));
-        rig.device.trim().unwrap();
-        rig.assert_count(calls, "mem_free_async", 1);
-        assert_eq!(rig.device.memory_stats().unwrap().cached_bytes, 0);
+        harness.device.trim().unwrap();
+        harness.assert_count(calls, "mem_free_async", 1);
+        assert_eq!(harness.device.memory_stats().unwrap().cached_bytes, 0);
     });
 }
 
 #[test]
 fn another_stream_gets_the_memory_once_it_is_ordered_behind_its_last_use() {
-    everywhere(|rig| {
-        rig.device.set_cache_limit(1 << 20);
-        let [first, second] = rig.streams();
+    everywhere(|harness| {
+        harness.device.set_cache_limit(1 << 20);
+        let [first, second] = harness.streams();
         let mut array = first.upload(&[1_u8; N]).unwrap();
-        let gate = rig.gate(&first);
+        let gate = harness.gate(&first);
         first.fill(&mut array, 2).unwrap();
         let address = array.as_raw();
         drop(array);
         let elsewhere = second.upload(&[3_u8; N]).unwrap();
         assert_ne!(elsewhere.as_raw(), address, "it is still to be filled");
-        if rig.gates_hold() {
+        if harness.gates_hold() {
             let values = second.download(&elsewhere).unwrap();
             assert_eq!(values.wait().unwrap(), [3; N], "nobody waited for the gate");
         }
@@ -64,11 +64,11 @@ fn another_stream_gets_the_memory_once_it_is_ordered_behind_its_last_use() {
 
 #[test]
 fn whoever_is_not_ordered_behind_an_earlier_use_waits_for_it() {
-    everywhere(|rig| {
-        rig.device.set_cache_limit(1 << 20);
-        let [first, second] = rig.streams();
+    everywhere(|harness| {
+        harness.device.set_cache_limit(1 << 20);
+        let [first, second] = harness.streams();
         let array = first.upload(&[1_u8; N]).unwrap();
-        let gate = rig.gate(&first);
+        let gate = harness.gate(&first);
         let before = first.download(&array).unwrap();
         drop(array);
         // Made on the stream that still reads what was there, and first used on another.
@@ -83,10 +83,10 @@ fn whoever_is_not_ordered_behind_an_earlier_use_waits_for_it() {
 
 #[test]
 fn what_is_kept_is_within_its_limit_and_goes_where_there_is_a_limit_for_all() {
-    everywhere(|rig| {
-        let device = &rig.device;
+    everywhere(|harness| {
+        let device = &harness.device;
         device.set_cache_limit(3 * N as u64);
-        let stream = rig.stream();
+        let stream = harness.stream();
         let arrays: Vec<_> = (0..5).map(|_| stream.zeros::<u8>(N).unwrap()).collect();
         drop(arrays);
         assert_eq!(device.memory_stats().unwrap().cached_bytes, 3 * N as u64);

@@ -10,12 +10,12 @@ use std::{
 
 use millstream::{Buffer, Result, Stream};
 
-use crate::rig::{Rig, everywhere};
+use crate::harness::{Harness, everywhere};
 
 const N: usize = 1500;
 
-fn scenario(run: impl Fn(&Rig) -> Result<()>) {
-    everywhere(|rig| run(rig).unwrap());
+fn scenario(run: impl Fn(&Harness) -> Result<()>) {
+    everywhere(|harness| run(harness).unwrap());
 }
 
 fn current_thread() -> tokio::runtime::Runtime {
@@ -86,8 +86,8 @@ fn poll_at_most(
 
 #[test]
 fn b08_a_program_may_be_cancelled_at_every_await() {
-    scenario(|rig| {
-        let streams: [_; 2] = rig.streams();
+    scenario(|harness| {
+        let streams: [_; 2] = harness.streams();
         let mut a = streams[0].upload(&vec![0_u32; N])?;
         for polls in 0.. {
             assert!(polls <= 20, "each of the awaits is over after two polls");
@@ -112,17 +112,17 @@ fn b08_a_program_may_be_cancelled_at_every_await() {
 #[test]
 fn b08_a_timeout_gives_up_a_download_and_not_its_array() {
     let runtime = current_thread();
-    scenario(|rig| {
-        let [s1, s2, s3] = rig.streams();
+    scenario(|harness| {
+        let [s1, s2, s3] = harness.streams();
         let mut a = s1.upload(&vec![1_u32; N])?;
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         s1.fill(&mut a, 2)?;
         let given_up = runtime.block_on(async {
             let value = tokio::time::timeout(Duration::from_millis(1), s2.download(&a)?).await;
             Ok::<_, millstream::Error>(value)
         })?;
         assert!(
-            given_up.is_err() || !rig.gates_hold(),
+            given_up.is_err() || !harness.gates_hold(),
             "it went past a closed gate"
         );
         let mut b = s3.upload(&vec![3_u32; N])?;
@@ -136,7 +136,7 @@ fn b08_a_timeout_gives_up_a_download_and_not_its_array() {
                 () = tokio::time::sleep(Duration::from_millis(1)) => None,
             })
         })?;
-        assert!(chosen.is_none() || !rig.gates_hold());
+        assert!(chosen.is_none() || !harness.gates_hold());
         s3.fill(b.slice_mut(1..), 4)?;
         let mut expected = vec![4; N];
         expected[0] = 3;
@@ -155,10 +155,10 @@ fn b08_a_timeout_gives_up_a_download_and_not_its_array() {
 fn b08_an_aborted_task_neither_blocks_nor_corrupts() {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(2).enable_time().build().unwrap();
-    scenario(|rig| {
-        let [s1, s2, s3] = rig.streams();
+    scenario(|harness| {
+        let [s1, s2, s3] = harness.streams();
         let mut a = s1.upload(&vec![1_u32; N])?;
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         s1.fill(&mut a, 5)?;
         let task = {
             let (s1, s2) = (s1.clone(), s2.clone());
@@ -170,11 +170,11 @@ fn b08_an_aborted_task_neither_blocks_nor_corrupts() {
             })
         };
         // Aborted before its first poll, in the middle, or after its end.
-        std::thread::sleep(Duration::from_micros(u64::from(rig.gates_hold()) * 300));
+        std::thread::sleep(Duration::from_micros(u64::from(harness.gates_hold()) * 300));
         task.abort();
         let joined = runtime.block_on(task);
         if let Ok(ended) = joined {
-            assert!(!rig.gates_hold(), "it went past a closed gate");
+            assert!(!harness.gates_hold(), "it went past a closed gate");
             let (a, value) = ended?;
             assert_eq!(value, [5; N]);
             assert_eq!(s2.download(&a)?.wait()?, [5; N]);
@@ -193,14 +193,14 @@ fn b08_an_aborted_task_neither_blocks_nor_corrupts() {
 #[test]
 fn b08_memory_of_downloads_given_up_is_used_again() {
     const LEN: usize = 1 << 16;
-    scenario(|rig| {
-        let Some(gpu) = rig.if_simulated() else {
+    scenario(|harness| {
+        let Some(gpu) = harness.if_simulated() else {
             return Ok(());
         };
-        let stream = rig.stream();
+        let stream = harness.stream();
         let a = stream.upload(&vec![1_u8; LEN])?;
         let round = || -> Result<u64> {
-            let gate = rig.gate(&stream);
+            let gate = harness.gate(&stream);
             for _ in 0..50 {
                 let mut value = Box::pin(stream.download(&a)?);
                 // Polled, so that the reactor knows of it, and dropped.

@@ -4,18 +4,18 @@ use millstream::{Result, UsageErrorKind};
 
 use crate::{
     calls::Calls,
-    rig::{Rig, everywhere_counted},
+    harness::{Harness, everywhere_counted},
     shapes::problem,
 };
 
-fn scenario(run: impl Fn(&Rig, &Calls) -> Result<()>) {
-    everywhere_counted(|rig, calls| run(rig, calls).unwrap());
+fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
+    everywhere_counted(|harness, calls| run(harness, calls).unwrap());
 }
 
 #[test]
 fn b13_casts_that_do_not_fit_give_everything_back() {
-    scenario(|rig, calls| {
-        let stream = rig.stream();
+    scenario(|harness, calls| {
+        let stream = harness.stream();
         let bytes = stream.upload(&[1_u8, 2, 3, 4, 5, 6, 7])?;
         calls.forget();
         let rejected = bytes.cast::<u32>().unwrap_err();
@@ -57,8 +57,8 @@ fn b13_casts_that_do_not_fit_give_everything_back() {
 
 #[test]
 fn casts_of_every_kind_see_the_same_bytes() {
-    scenario(|rig, _| {
-        let stream = rig.stream();
+    scenario(|harness, _| {
+        let stream = harness.stream();
         let mut words = stream.upload(&[0x0403_0201_u32, 0x0807_0605])?;
         assert_eq!(
             stream.download(words.slice(1..).cast::<u8>()?)?.wait()?,
@@ -84,11 +84,11 @@ fn casts_of_every_kind_see_the_same_bytes() {
 
 #[test]
 fn casts_keep_the_history() {
-    scenario(|rig, calls| {
-        let [s1, s2] = rig.streams();
+    scenario(|harness, calls| {
+        let [s1, s2] = harness.streams();
         let mut words = s1.zeros::<u32>(600)?;
         s2.download(&words)?.wait()?;
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         s1.fill(words.slice_mut(..300), 0x0101_0101)?;
         let mut bytes = words.cast::<u8>()?;
         calls.forget();
@@ -100,13 +100,13 @@ fn casts_keep_the_history() {
         assert_eq!(calls.count("stream_wait_event"), 0);
         let (low, high) = bytes.split_at_mut(1199);
         let (early, late) = (s2.download(high.slice(1..))?, s2.download(low)?);
-        rig.assert_count(calls, "stream_wait_event", 1);
+        harness.assert_count(calls, "stream_wait_event", 1);
         assert_eq!(
             early.wait()?,
             [0; 1200],
             "these bytes are in front of the wait"
         );
-        rig.assert_pending(&late);
+        harness.assert_pending(&late);
         gate.open();
         assert_eq!(late.wait()?, [1; 1199]);
         drop(bytes);

@@ -2,7 +2,7 @@
 
 use std::{env, process::Command};
 
-use crate::rig::Watch;
+use crate::harness::Watch;
 
 /// How a process ended, and what it printed.
 pub(crate) struct Ended {

@@ -11,9 +11,9 @@ use millstream::{Device, Pinned, Result, Stream, sim::Schedule};
 
 use crate::{
     calls::Calls,
+    harness::{CLOSED_WITHIN, Harness, Watch, assert_nothing_left, everywhere},
+    instrumented::{instrumented_gpu, open},
     owned::comes_back_itself,
-    rig::{CLOSED_WITHIN, Rig, Watch, assert_nothing_left, everywhere},
-    worlds::{open, unopened},
 };
 
 const N: usize = 1000;
@@ -48,25 +48,25 @@ fn assert_nothing_waits_for_the_device(calls: &Calls) {
     }
 }
 
-fn scenario(run: impl Fn(&Rig) -> Result<()>) {
-    everywhere(|rig| run(rig).unwrap());
+fn scenario(run: impl Fn(&Harness) -> Result<()>) {
+    everywhere(|harness| run(harness).unwrap());
 }
 
 #[test]
 fn a_device_closed_while_others_work_in_its_context_leaves_them_what_would_wait() {
-    scenario(|rig| {
-        let (calls, other) = rig.by_another_driver();
+    scenario(|harness| {
+        let (calls, other) = harness.by_another_driver();
         let theirs = other.stream()?;
         work(&theirs)?;
-        let ours = rig.stream();
+        let ours = harness.stream();
         let mut array = ours.zeros::<u32>(N)?;
-        let gate = rig.gate(&ours);
+        let gate = harness.gate(&ours);
         drop((theirs, other));
         wait_until_closed(&calls, 1);
         assert_nothing_waits_for_the_device(&calls);
         ours.fill(&mut array, 3)?;
         let arrives = ours.download(&array)?;
-        rig.assert_pending(&arrives);
+        harness.assert_pending(&arrives);
         gate.open();
         assert_eq!(arrives.wait()?, [3; N]);
         Ok(())
@@ -75,25 +75,25 @@ fn a_device_closed_while_others_work_in_its_context_leaves_them_what_would_wait(
 
 #[test]
 fn a_device_closes_behind_its_own_work_and_not_behind_that_of_others() {
-    scenario(|rig| {
-        let (calls, other) = rig.by_another_driver();
+    scenario(|harness| {
+        let (calls, other) = harness.by_another_driver();
         let theirs = other.stream()?;
         work(&theirs)?;
         let vector = vec![7_u32; N];
         let address = vector.as_ptr();
-        let pinned = Pinned::register(&rig.device, vector)?;
-        let (ours, gate_of_theirs) = (rig.stream(), rig.gate(&theirs));
+        let pinned = Pinned::register(&harness.device, vector)?;
+        let (ours, gate_of_theirs) = (harness.stream(), harness.gate(&theirs));
         drop((theirs, other));
         let copy = pinned.into_vec()?;
-        if rig.gates_hold() {
+        if harness.gates_hold() {
             assert_ne!(
                 copy.as_ptr(),
                 address,
                 "unlocking it would wait for the other's gate"
             );
         }
-        let gate = rig.gate(&ours);
-        if rig.gates_hold() {
+        let gate = harness.gate(&ours);
+        if harness.gates_hold() {
             assert_eq!(calls.count("stream_destroy"), 0, "its stream has work");
         }
         gate_of_theirs.open();
@@ -109,14 +109,14 @@ fn a_device_closes_behind_its_own_work_and_not_behind_that_of_others() {
 
 #[test]
 fn a_vector_is_not_unlocked_while_another_driver_has_work_there() {
-    scenario(|rig| {
-        let (calls, other) = rig.by_another_driver();
+    scenario(|harness| {
+        let (calls, other) = harness.by_another_driver();
         let vector = vec![7_u32; N];
         let address = vector.as_ptr();
         let pinned = Pinned::register(&other, vector)?;
-        let gate = rig.gate(&rig.stream());
+        let gate = harness.gate(&harness.stream());
         let copy = pinned.into_vec()?;
-        if rig.gates_hold() {
+        if harness.gates_hold() {
             assert_ne!(
                 copy.as_ptr(),
                 address,
@@ -132,10 +132,10 @@ fn a_vector_is_not_unlocked_while_another_driver_has_work_there() {
 
 #[test]
 fn a_vector_is_unlocked_while_another_driver_has_no_work_there() {
-    scenario(|rig| {
-        let (_, other) = rig.by_another_driver();
+    scenario(|harness| {
+        let (_, other) = harness.by_another_driver();
         work(&other.stream()?)?;
-        comes_back_itself(&rig.device)
+        comes_back_itself(&harness.device)
     });
 }
 
@@ -143,7 +143,7 @@ fn a_vector_is_unlocked_while_another_driver_has_no_work_there() {
 fn the_last_of_two_that_close_gives_back_what_both_leave() {
     for schedule in [Schedule::Timed, Schedule::Eager, Schedule::Lazy] {
         let _watch = Watch::over(format!("{schedule:?}"));
-        let (gpu, calls) = unopened(schedule, 1);
+        let (gpu, calls) = instrumented_gpu(schedule, 1);
         let others = Arc::new(Calls::over(gpu.driver()));
         let [one, two] = [&calls, &others].map(|calls| open(calls, 0).expect("the device opens"));
         let [busy, idle] = [&one, &two].map(|device| device.stream().unwrap());
@@ -168,7 +168,7 @@ fn the_last_of_two_that_close_gives_back_what_both_leave() {
 fn a_device_opened_again_while_it_closes_is_not_held_up() {
     for schedule in [Schedule::Timed, Schedule::Eager, Schedule::Lazy] {
         let _watch = Watch::over(format!("{schedule:?}"));
-        let (gpu, calls) = unopened(schedule, 1);
+        let (gpu, calls) = instrumented_gpu(schedule, 1);
         let again = |calls| open(calls, 0).expect("the device opens");
         let one: Device = again(&calls);
         let stream = one.stream().unwrap();

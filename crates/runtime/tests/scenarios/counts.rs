@@ -5,21 +5,21 @@ use millstream::{LaunchConfig, Result};
 use crate::{
     arrays::sums,
     calls::Calls,
-    rig::{Rig, everywhere_counted},
+    harness::{Harness, everywhere_counted},
 };
 
 const N: usize = 1500;
 
-fn scenario(run: impl Fn(&Rig, &Calls) -> Result<()>) {
-    everywhere_counted(|rig, calls| run(rig, calls).unwrap());
+fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
+    everywhere_counted(|harness, calls| run(harness, calls).unwrap());
 }
 
 #[test]
 fn a17_one_stream_costs_no_event() {
-    scenario(|rig, calls| {
-        rig.device.set_cache_limit(0);
-        let stream = rig.stream();
-        let kernels = sums::load(&rig.device)?;
+    scenario(|harness, calls| {
+        harness.device.set_cache_limit(0);
+        let stream = harness.stream();
+        let kernels = sums::load(&harness.device)?;
         let ones = stream.upload(&vec![1.0_f32; N])?;
         let mut sum = stream.zeros::<f32>(N)?;
         let mut next = stream.zeros::<f32>(N)?;
@@ -53,20 +53,20 @@ fn a17_one_stream_costs_no_event() {
 
 #[test]
 fn a19_an_order_that_others_imply_costs_no_second_wait() {
-    scenario(|rig, calls| {
-        let [s1, s2, s3] = rig.streams();
+    scenario(|harness, calls| {
+        let [s1, s2, s3] = harness.streams();
         let a = s1.upload(&vec![1_u32; N])?;
         let mut b = s2.zeros::<u32>(N)?;
         let mut c = s3.zeros::<u32>(N)?;
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         calls.forget();
         s2.copy(&a, &mut b)?;
-        rig.assert_count(calls, "stream_wait_event", 1);
+        harness.assert_count(calls, "stream_wait_event", 1);
         s3.copy(&b, &mut c)?;
-        rig.assert_count(calls, "stream_wait_event", 2);
+        harness.assert_count(calls, "stream_wait_event", 2);
         let value = s3.download(&a)?;
         // No third: s3 is behind s1 already, through s2.
-        rig.assert_count(calls, "stream_wait_event", 2);
+        harness.assert_count(calls, "stream_wait_event", 2);
         gate.open();
         assert_eq!(value.wait()?, [1; N]);
         assert_eq!(s3.download(&c)?.wait()?, [1; N]);
@@ -76,14 +76,14 @@ fn a19_an_order_that_others_imply_costs_no_second_wait() {
 
 #[test]
 fn an_edge_costs_one_record_and_one_wait() {
-    scenario(|rig, calls| {
-        let [s1, s2] = rig.streams();
+    scenario(|harness, calls| {
+        let [s1, s2] = harness.streams();
         let mut a = s1.zeros::<u32>(N)?;
         for round in 0..4 {
             s1.fill(&mut a, round)?;
             s2.fill(&mut a, round)?;
         }
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         calls.forget();
         for round in 0..10 {
             s1.fill(&mut a, round)?;
@@ -91,7 +91,7 @@ fn an_edge_costs_one_record_and_one_wait() {
         }
         assert_eq!(calls.count("memset_async"), 20);
         assert_eq!(calls.count("event_record"), 20);
-        rig.assert_count(calls, "stream_wait_event", 20);
+        harness.assert_count(calls, "stream_wait_event", 20);
         gate.open();
         assert_eq!(s1.download(&a)?.wait()?, [109; N]);
         Ok(())
@@ -100,15 +100,15 @@ fn an_edge_costs_one_record_and_one_wait() {
 
 #[test]
 fn b06_nothing_is_device_wide() {
-    scenario(|rig, calls| {
-        let [s1, s2] = rig.streams();
-        let kernels = sums::load(&rig.device)?;
+    scenario(|harness, calls| {
+        let [s1, s2] = harness.streams();
+        let kernels = sums::load(&harness.device)?;
         for round in 0..8_u8 {
-            let gate = rig.gate(&s1);
+            let gate = harness.gate(&s1);
             let a = s1.upload(&vec![f32::from(round); N])?;
             let mut b = s2.zeros::<f32>(N)?;
             kernels.vecadd(&s2, LaunchConfig::linear(N), &a, &a, &mut b, N as u64)?;
-            let mut pinned = rig.device.pinned::<f32>(N)?;
+            let mut pinned = harness.device.pinned::<f32>(N)?;
             s1.copy(&b, &mut pinned)?;
             let value = s2.download(&b)?;
             drop((a, b, pinned));
@@ -137,11 +137,12 @@ fn b06_nothing_is_device_wide() {
 
 #[test]
 fn b09_chained_copies_of_one_stream_need_no_event() {
-    scenario(|rig, calls| {
-        let stream = rig.stream();
+    scenario(|harness, calls| {
+        let stream = harness.stream();
         let mut a = stream.zeros::<u32>(3 * N)?;
-        let sources = [1_u32, 2, 3].map(|value| rig.device.pinned_from(&vec![value; N]).unwrap());
-        let gate = rig.gate(&stream);
+        let sources =
+            [1_u32, 2, 3].map(|value| harness.device.pinned_from(&vec![value; N]).unwrap());
+        let gate = harness.gate(&stream);
         calls.forget();
         for (source, target) in sources.iter().zip(a.chunks_mut(N)) {
             stream.copy(source, target)?;

@@ -2,23 +2,23 @@
 
 use millstream::{Device, Error, Result};
 
-use crate::rig::{Rig, everywhere, everywhere_counted};
+use crate::harness::{Harness, everywhere, everywhere_counted};
 
 const N: usize = 1500;
 
-fn scenario(run: impl Fn(&Rig) -> Result<()>) {
-    everywhere(|rig| run(rig).unwrap());
+fn scenario(run: impl Fn(&Harness) -> Result<()>) {
+    everywhere(|harness| run(harness).unwrap());
 }
 
 #[test]
 fn an_event_is_complete_when_its_stream_gets_there_and_not_later() {
-    scenario(|rig| {
-        let stream = rig.stream();
+    scenario(|harness| {
+        let stream = harness.stream();
         let before = stream.record()?;
-        let gate = rig.gate(&stream);
+        let gate = harness.gate(&stream);
         let behind = stream.record()?;
         before.wait()?;
-        rig.assert_pending(&behind);
+        harness.assert_pending(&behind);
         drop(stream.record()?);
         gate.open();
         behind.wait()?;
@@ -35,12 +35,12 @@ fn an_event_is_complete_when_its_stream_gets_there_and_not_later() {
 
 #[test]
 fn a_stream_that_waits_for_an_event_needs_no_other_wait() {
-    everywhere_counted(|rig, calls| {
+    everywhere_counted(|harness, calls| {
         let run = || -> Result<()> {
-            let [s1, s2, s3] = rig.streams();
+            let [s1, s2, s3] = harness.streams();
             let mut a = s1.zeros::<u32>(N)?;
             let mut b = s2.zeros::<u32>(N)?;
-            let gate = rig.gate(&s1);
+            let gate = harness.gate(&s1);
             s1.fill(&mut a, 7)?;
             let written = s1.record()?;
             s2.wait_for(&written)?;
@@ -60,8 +60,8 @@ fn a_stream_that_waits_for_an_event_needs_no_other_wait() {
                 0,
                 "and so it is through two streams"
             );
-            rig.assert_pending(&first);
-            rig.assert_pending(&second);
+            harness.assert_pending(&first);
+            harness.assert_pending(&second);
             gate.open();
             assert_eq!((first.wait()?, second.wait()?), (vec![7; N], vec![7; N]));
             Ok(())
@@ -72,8 +72,8 @@ fn a_stream_that_waits_for_an_event_needs_no_other_wait() {
 
 #[test]
 fn an_event_of_another_device_is_refused() {
-    scenario(|rig| {
-        let stream = rig.stream();
+    scenario(|harness| {
+        let stream = harness.stream();
         let foreign = Device::simulated()?.stream()?.record()?;
         assert!(matches!(stream.wait_for(&foreign), Err(Error::Usage(_))));
         assert!(matches!(

@@ -13,11 +13,11 @@ use std::{
 use millstream::{Device, Error, Result, driver::DriverError, sim::Schedule};
 
 use crate::{
-    places::Sizes,
+    configurations::Sizes,
+    harness::assert_nothing_left,
+    instrumented::{instrumented_gpu, open},
     random::{program, run},
-    rig::assert_nothing_left,
     sweep::{CODES, Subject},
-    worlds::{open, unopened},
 };
 
 const PROGRAMS: u64 = 40;
@@ -81,7 +81,7 @@ fn d01_every_driver_call_of_a_program_may_fail() {
 /// More than is captured at once.
 const LARGE: usize = (1 << 20) + 1;
 
-/// An upload that the stream comes back for, piece by piece.
+/// An upload that the stream comes back for, chunk by chunk.
 fn large_upload(devices: &[Device], len: usize) -> Result<()> {
     let stream = devices[0].stream()?;
     let mut target = stream.zeros::<u8>(len + 1)?;
@@ -96,7 +96,7 @@ fn large_upload(devices: &[Device], len: usize) -> Result<()> {
 #[test]
 fn d01_every_driver_call_of_a_large_upload_may_fail() {
     for schedule in [Schedule::Timed, Schedule::Lazy] {
-        // One piece, and five with the last one short.
+        // One chunk, and five with the last one short.
         for (sizes, len) in [(Sizes::Own, LARGE), (Sizes::tiny(0), 4 * 1024 + 1)] {
             let subject = Subject {
                 name: String::from("large upload"),
@@ -136,7 +136,7 @@ fn d01_every_driver_call_of_copies_between_devices_may_fail() {
         Schedule::Lazy,
         Schedule::Random(1),
     ] {
-        // One piece, and two with the last one short.
+        // One chunk, and two with the last one short.
         for (sizes, len) in [(Sizes::Own, N), (Sizes::tiny(0), 300)] {
             let subject = Subject {
                 name: String::from("copies between devices"),
@@ -154,7 +154,7 @@ fn d01_every_driver_call_of_copies_between_devices_may_fail() {
 fn d01_every_driver_call_of_opening_may_fail() {
     for code in CODES {
         for number in 1.. {
-            let (gpu, calls) = unopened(Schedule::Timed, 1);
+            let (gpu, calls) = instrumented_gpu(Schedule::Timed, 1);
             let made = Arc::new(AtomicU64::new(0));
             let counter = Arc::clone(&made);
             calls.fail(move |call| {

@@ -22,16 +22,16 @@ use futures::{
 use millstream::{Buffer, Pending, Result, Stream};
 
 use crate::{
-    places::on_gpu,
-    rig::{Rig, everywhere, once},
+    configurations::on_gpu,
+    harness::{Harness, everywhere, once},
 };
 
 const N: usize = 1500;
 /// How long what is done may take to be noticed.
 const NOTICED_WITHIN: Duration = Duration::from_secs(60);
 
-fn scenario(run: impl Fn(&Rig) -> Result<()>) {
-    everywhere(|rig| run(rig).unwrap());
+fn scenario(run: impl Fn(&Harness) -> Result<()>) {
+    everywhere(|harness| run(harness).unwrap());
 }
 
 /// The executors, each with what it needs to run a future to its end.
@@ -98,8 +98,8 @@ async fn program(s1: Stream, s2: Stream) -> Result<()> {
 #[test]
 fn every_executor_brings_the_values() {
     let executors = Executors::new();
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
         executors.each(|| program(s1.clone(), s2.clone()))
     });
 }
@@ -107,8 +107,8 @@ fn every_executor_brings_the_values() {
 #[test]
 fn a06_an_async_task_returns_an_array_without_waiting() {
     let executors = Executors::new();
-    scenario(|rig| {
-        let [producer, consumer] = rig.streams();
+    scenario(|harness| {
+        let [producer, consumer] = harness.streams();
         let make = |value| {
             let producer = producer.clone();
             async move {
@@ -119,14 +119,16 @@ fn a06_an_async_task_returns_an_array_without_waiting() {
                 Ok::<Buffer<u32>, millstream::Error>(a)
             }
         };
-        let gate = rig.gate(&producer);
+        let gate = harness.gate(&producer);
         let first = executors
             .many_threads
             .block_on(executors.many_threads.spawn(make(5)))
             .unwrap()?;
         let second = smol::block_on(smol::spawn(make(6)))?;
         let arrive = [consumer.download(&first)?, consumer.download(&second)?];
-        arrive.iter().for_each(|value| rig.assert_pending(value));
+        arrive
+            .iter()
+            .for_each(|value| harness.assert_pending(value));
         gate.open();
         let [first, second] = arrive;
         assert_eq!(executors.one_thread.block_on(first)?, [5; N]);
@@ -140,9 +142,9 @@ fn tasks_that_move_between_threads_keep_streams_arrays_and_values() {
     const TASKS: u32 = 8;
     const STEPS: u32 = 5;
     let executors = Executors::new();
-    scenario(|rig| {
+    scenario(|harness| {
         let task = |number: u32| {
-            let (own, other) = (rig.stream(), rig.stream());
+            let (own, other) = (harness.stream(), harness.stream());
             async move {
                 let mut sum = own.upload(&vec![number; N])?;
                 for step in 0..STEPS {
@@ -162,7 +164,7 @@ fn tasks_that_move_between_threads_keep_streams_arrays_and_values() {
         for (number, joined) in (0..TASKS).zip(spawned) {
             let sum = executors.many_threads.block_on(joined).unwrap()?;
             let expected = [[number + STEPS - 1; N / 2], [number; N / 2]].concat();
-            assert_eq!(rig.stream().download(&sum)?.wait()?, expected);
+            assert_eq!(harness.stream().download(&sum)?.wait()?, expected);
         }
         Ok(())
     });
@@ -190,12 +192,12 @@ fn counting() -> (Arc<Counting>, mpsc::Receiver<()>) {
 
 #[test]
 fn of_several_wakers_the_last_is_woken() {
-    scenario(|rig| {
-        let stream = rig.stream();
-        // One piece: a download is polled, and its task woken, whenever one arrives.
+    scenario(|harness| {
+        let stream = harness.stream();
+        // One chunk: a download is polled, and its task woken, whenever one arrives.
         const LEN: usize = 250;
         let a = stream.upload(&vec![1_u32; LEN])?;
-        let gate = rig.gate(&stream);
+        let gate = harness.gate(&stream);
         let mut value = pin!(stream.download(&a)?);
         let wakers = [counting(), counting(), counting()];
         for (waker, _) in &wakers {
@@ -203,7 +205,7 @@ fn of_several_wakers_the_last_is_woken() {
             match value.as_mut().poll(&mut Context::from_waker(&waker)) {
                 Poll::Pending => {}
                 Poll::Ready(value) => {
-                    assert!(!rig.gates_hold(), "it went past a closed gate");
+                    assert!(!harness.gates_hold(), "it went past a closed gate");
                     assert_eq!(value?, [1; LEN]);
                     return Ok(());
                 }
@@ -213,7 +215,7 @@ fn of_several_wakers_the_last_is_woken() {
         let [(first, _), (second, _), (_, last)] = &wakers;
         last.recv_timeout(NOTICED_WITHIN)
             .expect("the last waker is woken");
-        if rig.gates_hold() {
+        if harness.gates_hold() {
             let earlier = [first, second].map(|waker| waker.wakes.load(Ordering::SeqCst));
             assert_eq!(earlier, [0, 0], "an earlier waker was woken, too");
         }
@@ -242,10 +244,10 @@ async fn go_on(value: Pending<Vec<u32>>, polled: Poll<Result<Vec<u32>>>) -> Resu
 #[test]
 fn a_future_goes_on_where_another_executor_takes_it_over() {
     let executors = Executors::new();
-    scenario(|rig| {
-        let stream = rig.stream();
+    scenario(|harness| {
+        let stream = harness.stream();
         let a = stream.upload(&vec![4_u32; N])?;
-        let gate = rig.gate(&stream);
+        let gate = harness.gate(&stream);
         let mut values: [_; 4] = std::array::from_fn(|_| stream.download(&a).unwrap());
         // Each is polled once by one executor, and awaited by the next.
         let polled = [
@@ -286,9 +288,9 @@ fn ten_thousand_pending_values_need_few_threads() {
     // opened.
     let values = if on_gpu() { 1_000 } else { 10_000 };
     let executors = Executors::new();
-    once(|rig| {
-        let streams: [_; 4] = rig.streams();
-        let gates = [0, 1, 2, 3].map(|at| rig.gate(&streams[at]));
+    once(|harness| {
+        let streams: [_; 4] = harness.streams();
+        let gates = [0, 1, 2, 3].map(|at| harness.gate(&streams[at]));
         let numbers: Vec<u32> = (0..values).collect();
         let a = streams[0].upload(&numbers)?;
         let download = |number: u32| {

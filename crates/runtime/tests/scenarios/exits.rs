@@ -15,7 +15,7 @@ use millstream::Result;
 
 use crate::{
     child::in_process,
-    rig::{Gate, Rig, somewhere},
+    harness::{Gate, Harness, somewhere},
 };
 
 const N: usize = 1500;
@@ -24,12 +24,12 @@ const A_WHILE: Duration = Duration::from_millis(50);
 
 /// Work of every kind behind a gate, and threads that wait for it. What is given must live for it
 /// to stay as it is.
-fn pending_work(rig: &Rig) -> Result<(Gate, Vec<Box<dyn Any>>)> {
-    let [s1, s2] = rig.streams();
+fn pending_work(harness: &Harness) -> Result<(Gate, Vec<Box<dyn Any>>)> {
+    let [s1, s2] = harness.streams();
     let mut buffer = s1.upload(&[1_u32; N])?;
-    let mut pinned = rig.device.pinned::<u32>(N)?;
-    let timeline = rig.device.timeline()?;
-    let gate = rig.gate(&s1);
+    let mut pinned = harness.device.pinned::<u32>(N)?;
+    let timeline = harness.device.timeline()?;
+    let gate = harness.gate(&s1);
     s1.fill(&mut buffer, 2)?;
     let event = s1.record()?;
     s2.copy(&buffer, &mut pinned)?;
@@ -39,7 +39,7 @@ fn pending_work(rig: &Rig) -> Result<(Gate, Vec<Box<dyn Any>>)> {
     let (waited, awaited) = (s2.download(&buffer)?, s1.download(&buffer)?);
     thread::spawn(move || waited.wait());
     thread::spawn(move || pollster::block_on(awaited));
-    let scoped = rig.device.clone();
+    let scoped = harness.device.clone();
     thread::spawn(move || {
         let (stream, mut target) = (scoped.stream()?, [0_u32; N]);
         stream.wait_for(&event)?;
@@ -50,7 +50,7 @@ fn pending_work(rig: &Rig) -> Result<(Gate, Vec<Box<dyn Any>>)> {
         Box::new((s1, s2)) as Box<dyn Any>,
         Box::new((buffer, pinned)),
         Box::new((timeline, polled)),
-        Box::new(rig.device.clone()),
+        Box::new(harness.device.clone()),
     ]);
     thread::sleep(A_WHILE);
     Ok((gate, begun))
@@ -59,33 +59,33 @@ fn pending_work(rig: &Rig) -> Result<(Gate, Vec<Box<dyn Any>>)> {
 #[test]
 #[ignore = "the inner half of d07_returning_from_main"]
 fn inner_return_with_everything_forgotten() {
-    let rig = somewhere();
-    mem::forget(pending_work(&rig).unwrap());
-    mem::forget(rig);
+    let harness = somewhere();
+    mem::forget(pending_work(&harness).unwrap());
+    mem::forget(harness);
 }
 
 #[test]
 #[ignore = "the inner half of d07_returning_from_main"]
 fn inner_return_with_everything_dropped() {
-    let rig = somewhere();
-    let (gate, begun) = pending_work(&rig).unwrap();
-    drop((begun, rig));
+    let harness = somewhere();
+    let (gate, begun) = pending_work(&harness).unwrap();
+    drop((begun, harness));
     mem::forget(gate);
 }
 
 #[test]
 #[ignore = "the inner half of d07_exit"]
 fn inner_exit() {
-    let rig = somewhere();
-    let _work = pending_work(&rig).unwrap();
+    let harness = somewhere();
+    let _work = pending_work(&harness).unwrap();
     process::exit(7);
 }
 
 #[test]
 #[ignore = "the inner half of d07_a_panic"]
 fn inner_panic() {
-    let rig = somewhere();
-    let (gate, _begun) = pending_work(&rig).unwrap();
+    let harness = somewhere();
+    let (gate, _begun) = pending_work(&harness).unwrap();
     mem::forget(gate);
     panic!("as the test wants");
 }

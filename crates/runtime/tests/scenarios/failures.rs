@@ -2,10 +2,10 @@
 
 use millstream::{
     Device, Error, Select, UsageErrorKind,
-    kernel::{self, Param, ParamKind, Signature, Source},
+    kernel::{self, ModuleSource, Param, ParamKind, Signature},
 };
 
-use crate::{child::in_process, places::on_gpu, rig::everywhere};
+use crate::{child::in_process, configurations::on_gpu, harness::everywhere};
 
 /// Prints what opening gives; called in processes whose environment has been changed.
 #[test]
@@ -62,15 +62,15 @@ fn d04_a_malformed_choice_is_a_clear_error() {
 
 #[test]
 fn d04_a_device_that_is_not_there_is_a_clear_error() {
-    everywhere(|rig| {
+    everywhere(|harness| {
         let error = if on_gpu() {
             Device::open(Select::Cuda(99)).unwrap_err()
         } else {
-            Device::open_simulated(rig.simulated(), 99).unwrap_err()
+            Device::open_simulated(harness.simulated(), 99).unwrap_err()
         };
         assert!(error.to_string().contains("no device 99"), "{error}");
         assert!(
-            rig.stream().is_idle().unwrap(),
+            harness.stream().is_idle().unwrap(),
             "the devices that are there still work"
         );
     });
@@ -81,7 +81,7 @@ const SCALAR: ParamKind = ParamKind::Scalar { size: 4, align: 4 };
 const SLICE: ParamKind = ParamKind::Slice { writable: false };
 
 /// A declaration of one kernel; leaked, for declarations are `static`.
-fn declare(ptx: &str, name: &'static str, params: &[ParamKind]) -> &'static Source {
+fn declare(ptx: &str, name: &'static str, params: &[ParamKind]) -> &'static ModuleSource {
     let params: Vec<Param> = params
         .iter()
         .map(|&kind| Param { name: "p", kind })
@@ -91,7 +91,7 @@ fn declare(ptx: &str, name: &'static str, params: &[ParamKind]) -> &'static Sour
         params: Vec::leak(params),
     }];
     let ptx: &'static str = Box::leak(ptx.into());
-    Box::leak(Box::new(Source {
+    Box::leak(Box::new(ModuleSource {
         module: "tested",
         origin: "a test's text",
         declared: "failures.rs",
@@ -101,10 +101,10 @@ fn declare(ptx: &str, name: &'static str, params: &[ParamKind]) -> &'static Sour
 }
 
 /// Why the declaration does not load.
-fn refusal(device: &Device, source: &'static Source) -> UsageErrorKind {
+fn refusal(device: &Device, source: &'static ModuleSource) -> UsageErrorKind {
     match kernel::load(device, source) {
-        Err(Error::Usage(misuse)) => misuse.problem().clone(),
-        Err(other) => panic!("not a misuse: {other}"),
+        Err(Error::Usage(usage_error)) => usage_error.problem().clone(),
+        Err(other) => panic!("not a usage error: {other}"),
         Ok(_) => panic!("it was loaded"),
     }
 }
@@ -130,13 +130,13 @@ fn line_of(ptx: &str, what: &str) -> usize {
 
 #[test]
 fn d05_text_that_is_not_ptx_names_the_line() {
-    everywhere(|rig| {
-        let text = refused_text(&rig.device, "");
+    everywhere(|harness| {
+        let text = refused_text(&harness.device, "");
         assert!(text.contains("line 1") && text.contains("ends"), "{text}");
-        let text = refused_text(&rig.device, "this is not PTX");
+        let text = refused_text(&harness.device, "this is not PTX");
         assert!(text.contains("line 1") && text.contains("`this`"), "{text}");
         let malformed = SAXPY.replace("mov.u32 \t%r4, %ntid.x;", "mov.u32 \t%r4, , %ntid.x;");
-        let text = refused_text(&rig.device, &malformed);
+        let text = refused_text(&harness.device, &malformed);
         let line = format!("line {}", line_of(&malformed, ", , "));
         assert!(text.contains(&line), "{line}: {text}");
     });
@@ -144,8 +144,9 @@ fn d05_text_that_is_not_ptx_names_the_line() {
 
 #[test]
 fn d05_a_binary_in_place_of_generated_ptx_is_refused() {
-    everywhere(|rig| {
-        let load = |ptx: &str| kernel::load_generated(&rig.device, ptx, "saxpy", || "generated", 4);
+    everywhere(|harness| {
+        let load =
+            |ptx: &str| kernel::load_generated(&harness.device, ptx, "saxpy", || "generated", 4);
         let cut = format!("{}\0{}", &SAXPY[..200], &SAXPY[200..]);
         for ptx in [
             "\x7fELF\x02\x01\x01",
@@ -156,12 +157,15 @@ fn d05_a_binary_in_place_of_generated_ptx_is_refused() {
             &cut,
         ] {
             match load(ptx) {
-                Err(Error::Usage(misuse)) => {
+                Err(Error::Usage(usage_error)) => {
                     assert!(
-                        matches!(misuse.problem(), UsageErrorKind::Ptx { .. }),
-                        "{misuse}"
+                        matches!(usage_error.problem(), UsageErrorKind::Ptx { .. }),
+                        "{usage_error}"
                     );
-                    assert!(misuse.to_string().starts_with("generated: "), "{misuse}");
+                    assert!(
+                        usage_error.to_string().starts_with("generated: "),
+                        "{usage_error}"
+                    );
                 }
                 other => panic!("{other:?}"),
             }
@@ -172,17 +176,17 @@ fn d05_a_binary_in_place_of_generated_ptx_is_refused() {
 
 #[test]
 fn d05_truncated_ptx_names_the_line_where_it_ends() {
-    everywhere(|rig| {
+    everywhere(|harness| {
         let body = SAXPY.find('{').expect("a body");
         for end in (body..SAXPY.rfind('}').expect("its end")).step_by(67) {
             let cut = &SAXPY[..end];
-            let text = refused_text(&rig.device, cut);
+            let text = refused_text(&harness.device, cut);
             let last = cut.trim_end().lines().count();
             let named = (last - 1..=last + 1).any(|line| text.contains(&format!("line {line}")));
             assert!(named, "{last} lines: {text}");
         }
         assert_eq!(
-            rig.stream().zeros::<u8>(3).unwrap().len(),
+            harness.stream().zeros::<u8>(3).unwrap().len(),
             3,
             "the device still works"
         );
@@ -191,20 +195,23 @@ fn d05_truncated_ptx_names_the_line_where_it_ends() {
 
 #[test]
 fn d05_a_newer_version_or_target_is_named() {
-    everywhere(|rig| {
-        let text = refused_text(&rig.device, &SAXPY.replace(".version 8.8", ".version 99.0"));
+    everywhere(|harness| {
+        let text = refused_text(
+            &harness.device,
+            &SAXPY.replace(".version 8.8", ".version 99.0"),
+        );
         assert!(text.contains("99.0"), "{text}");
         // A GPU's compiler refuses the target; the simulated device refuses what it does not know
         // of it.
         let newer = SAXPY.replace("sm_75", "sm_999");
         if on_gpu() {
-            let text = refused_text(&rig.device, &newer);
+            let text = refused_text(&harness.device, &newer);
             assert!(text.contains("sm_999"), "{text}");
         } else {
             let params = &[SCALAR, SCALAR, SLICE, SLICE];
-            assert!(kernel::load(&rig.device, declare(&newer, "saxpy", params)).is_ok());
+            assert!(kernel::load(&harness.device, declare(&newer, "saxpy", params)).is_ok());
             let unknown = newer.replace("setp.ge.s32", "frobnicate.s32");
-            let text = refused_text(&rig.device, &unknown);
+            let text = refused_text(&harness.device, &unknown);
             let parts = ["`frobnicate", "the module's target is newer than"];
             assert!(parts.iter().all(|part| text.contains(part)), "{text}");
         }
@@ -213,13 +220,13 @@ fn d05_a_newer_version_or_target_is_named() {
 
 #[test]
 fn d05_an_unsupported_opcode_is_named_with_its_line() {
-    everywhere(|rig| {
+    everywhere(|harness| {
         for (known, unknown) in [
             ("setp.ge.s32", "frobnicate.s32"),
             ("fma.rn.f32", "fma.rn.f33"),
         ] {
             let ptx = SAXPY.replace(known, unknown);
-            let text = refused_text(&rig.device, &ptx);
+            let text = refused_text(&harness.device, &ptx);
             let line = format!("line {}", line_of(&ptx, unknown));
             assert!(text.contains(&line), "{line}: {text}");
             // A GPU's compiler has its own words.
@@ -230,9 +237,9 @@ fn d05_an_unsupported_opcode_is_named_with_its_line() {
 
 #[test]
 fn d05_a_signature_that_does_not_match_says_which_parameter() {
-    everywhere(|rig| {
+    everywhere(|harness| {
         let refuse = |name, params: &[ParamKind]| {
-            refusal(&rig.device, declare(SAXPY, name, params)).to_string()
+            refusal(&harness.device, declare(SAXPY, name, params)).to_string()
         };
         assert!(refuse("sxapy", &[]).contains("there are saxpy"));
         let text = refuse("saxpy", &[SCALAR, SCALAR, SLICE]);
@@ -253,6 +260,6 @@ fn d05_a_signature_that_does_not_match_says_which_parameter() {
             "{text}"
         );
         let right = declare(SAXPY, "saxpy", &[SCALAR, SCALAR, SLICE, SLICE]);
-        assert!(kernel::load(&rig.device, right).is_ok());
+        assert!(kernel::load(&harness.device, right).is_ok());
     });
 }

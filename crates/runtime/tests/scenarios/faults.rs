@@ -22,8 +22,8 @@ use millstream::{
 use crate::{
     arrays::sums,
     calls::{Calls, Failure},
-    rig::{Watch, assert_nothing_left},
-    worlds::worlds,
+    harness::{Watch, assert_nothing_left},
+    instrumented::instrumented_devices,
 };
 
 const N: usize = 1500;
@@ -72,8 +72,8 @@ fn expected() -> (Vec<f32>, Vec<f64>, Vec<f32>) {
 }
 
 /// One device alone.
-fn world(schedule: Schedule) -> (Gpu, Arc<Calls>, Device) {
-    let (gpu, calls, mut devices) = worlds(schedule, 1);
+fn setup(schedule: Schedule) -> (Gpu, Arc<Calls>, Device) {
+    let (gpu, calls, mut devices) = instrumented_devices(schedule, 1);
     (gpu, calls, devices.remove(0))
 }
 
@@ -111,7 +111,7 @@ fn panic_once(
 
 /// How often the program makes each call.
 fn calls_made() -> BTreeMap<&'static str, usize> {
-    let (_gpu, calls, device) = world(Schedule::Timed);
+    let (_gpu, calls, device) = setup(Schedule::Timed);
     calls.forget();
     assert_eq!(program(&device).expect("nothing fails"), expected());
     calls.counts()
@@ -119,7 +119,7 @@ fn calls_made() -> BTreeMap<&'static str, usize> {
 
 #[test]
 fn a_free_that_was_put_off_until_the_device_closes_leaves_no_stream() {
-    let (gpu, calls, device) = world(Schedule::Timed);
+    let (gpu, calls, device) = setup(Schedule::Timed);
     let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
     let buffer = s1.upload(&[1_u8; N]).unwrap();
     let hold = gpu.hold(s1.as_raw());
@@ -152,7 +152,7 @@ fn a_driver_that_panics_once_keeps_nobody_waiting() {
         for number in 1..=made[call].min(10) {
             let name = format!("panic in {call} no. {number}");
             let _watch = Watch::over(name.clone());
-            let (gpu, calls, device) = world(Schedule::Timed);
+            let (gpu, calls, device) = setup(Schedule::Timed);
             panic_once(&calls, move |name| name == call, number);
             let panicked = catch_unwind(AssertUnwindSafe(|| program(&device)));
             assert!(panicked.is_err(), "{name}");
@@ -166,7 +166,7 @@ fn a_driver_that_panics_once_keeps_nobody_waiting() {
 fn a_driver_that_panics_when_the_reactor_asks_is_news_for_the_future_alone() {
     let _watch = Watch::over(String::from("panic of a query"));
     for _ in 0..2 {
-        let (gpu, calls, device) = world(Schedule::Timed);
+        let (gpu, calls, device) = setup(Schedule::Timed);
         let stream = device.stream().unwrap();
         let buffer = stream.upload(&[1_u8; N]).unwrap();
         let hold = gpu.hold(stream.as_raw());
@@ -186,7 +186,7 @@ fn a_driver_that_panics_when_the_reactor_asks_is_news_for_the_future_alone() {
 fn a_driver_that_panics_between_the_reactors_questions_stops_no_future() {
     for call in ["now_ns", "pause"] {
         let _watch = Watch::over(format!("panic of {call}"));
-        let (gpu, calls, device) = world(Schedule::Timed);
+        let (gpu, calls, device) = setup(Schedule::Timed);
         let stream = device.stream().unwrap();
         let buffer = stream.upload(&[1_u8; N]).unwrap();
         let hold = gpu.hold(stream.as_raw());
@@ -204,7 +204,7 @@ fn a_driver_that_panics_between_the_reactors_questions_stops_no_future() {
 
 #[test]
 fn a_point_that_could_not_be_recorded_is_recorded_by_the_next_operation() {
-    let (gpu, calls, device) = world(Schedule::Timed);
+    let (gpu, calls, device) = setup(Schedule::Timed);
     let stream = device.stream().unwrap();
     let mut buffer = stream.upload(&[1_u8; N]).unwrap();
     let download = stream.download(&buffer).unwrap();
@@ -229,7 +229,7 @@ fn a_point_that_could_not_be_recorded_is_recorded_by_the_next_operation() {
 
 #[test]
 fn the_source_of_an_upload_is_kept_when_asking_whether_it_is_done_fails() {
-    let (gpu, calls, device) = world(Schedule::Timed);
+    let (gpu, calls, device) = setup(Schedule::Timed);
     let stream = device.stream().unwrap();
     let hold = gpu.hold(stream.as_raw());
     let source: Arc<[u8]> = Arc::from(vec![7; 2 << 20]);
@@ -263,7 +263,7 @@ fn fail_after(calls: &Calls, call: &'static str) {
 
 #[test]
 fn a_block_whose_copy_was_enqueued_by_a_call_that_failed_is_not_used_before_the_copy_is_done() {
-    let (gpu, calls, device) = world(Schedule::Timed);
+    let (gpu, calls, device) = setup(Schedule::Timed);
     let [s1, s2] = array::from_fn(|_| device.stream().unwrap());
     let mut buffer = s1.upload(&[1_u8; N]).unwrap();
     s1.synchronize().unwrap();
@@ -297,7 +297,7 @@ fn a_block_whose_copy_was_enqueued_by_a_call_that_failed_is_not_used_before_the_
 
 #[test]
 fn a_block_that_a_lost_device_may_still_write_is_not_used_again() {
-    let (gpu, calls, devices) = worlds(Schedule::Timed, 2);
+    let (gpu, calls, devices) = instrumented_devices(Schedule::Timed, 2);
     let [one, other] = [0, 1].map(|at: usize| devices[at].stream().unwrap());
     let source = one.upload(&[1_u8; N]).unwrap();
     let mut target = other.zeros::<u8>(N).unwrap();
@@ -325,7 +325,7 @@ fn a_block_that_a_lost_device_may_still_write_is_not_used_again() {
 #[test]
 fn whoever_comes_after_a_failed_write_waits_for_the_write_before_it() {
     for behind_it in [false, true] {
-        let (gpu, calls, device) = world(Schedule::Eager);
+        let (gpu, calls, device) = setup(Schedule::Eager);
         let [s1, s2, s3] = array::from_fn(|_| device.stream().unwrap());
         let mut shared = s1.zeros::<u32>(N).unwrap();
         let mut other = s2.zeros::<u32>(N).unwrap();
@@ -364,7 +364,7 @@ fn calls_that_fail_now_and_then_under_many_threads_race_nothing() {
     for seed in 0..12_u64 {
         let name = format!("failing calls, seed {seed}");
         let _watch = Watch::over(name.clone());
-        let (gpu, calls, device) = world(Schedule::Random(seed));
+        let (gpu, calls, device) = setup(Schedule::Random(seed));
         let kernels = sums::load(&device).unwrap();
         let home = device.stream().unwrap();
         let ones = home.upload(&[1.0_f32; N]).unwrap();

@@ -2,22 +2,22 @@
 
 use millstream::{
     Error, Result, UsageErrorKind,
-    kernel::{self, Argument, Queue},
+    kernel::{self, Argument, DriverStream},
 };
 
-use crate::{rig::once, user_code::call_back};
+use crate::{harness::once, user_code::call_back};
 
 #[test]
 fn the_closure_of_a_foreign_call_is_refused_by_this_library_and_does_not_hang() {
-    once(|rig| {
-        let device = &rig.device;
-        let (stream, other) = (rig.stream(), rig.stream());
+    once(|harness| {
+        let device = &harness.device;
+        let (stream, other) = (harness.stream(), harness.stream());
         let mut array = stream.zeros::<u8>(64)?;
         let spare = stream.upload(&[1_u8; 64])?;
         let early = stream.record()?;
         let mut answers: Vec<Result<()>> = Vec::new();
         let mut borrowed = [0_u8; 64];
-        let call = |_: Queue<'_>| {
+        let call = |_: DriverStream<'_>| {
             for stream in [&stream, &other] {
                 answers.push(stream.zeros::<u8>(4).map(drop));
                 answers.push(stream.upload(&[1_u8]).map(drop));
@@ -45,7 +45,7 @@ fn the_closure_of_a_foreign_call_is_refused_by_this_library_and_does_not_hang() 
         };
         called?;
         for answer in &answers {
-            let is_refused = matches!(answer, Err(Error::Usage(misuse)) if *misuse.problem() == UsageErrorKind::InForeignCall);
+            let is_refused = matches!(answer, Err(Error::Usage(usage_error)) if *usage_error.problem() == UsageErrorKind::InForeignCall);
             assert!(is_refused, "{answers:?}");
         }
         assert_eq!(

@@ -12,7 +12,7 @@ use millstream::{
 
 use crate::{
     calls::Calls,
-    rig::{Watch, gate_kernel},
+    harness::{Watch, gate_kernel},
 };
 
 const SCHEDULES: [Schedule; 5] = [
@@ -36,9 +36,9 @@ fn everywhere(run: impl Fn(&Gpu, &Device, &Device)) {
 /// Enqueues a kernel that reads an address which is nobody's; gives the line of the launch.
 fn fault(stream: &Stream) -> u32 {
     let kernels = gate_kernel::load(&stream.device()).unwrap();
-    let grid = LaunchConfig::new([1, 1, 1], [1, 1, 1]);
+    let config = LaunchConfig::new([1, 1, 1], [1, 1, 1]);
     // SAFETY: none; on the simulated device an address that is nobody's is an error and no more.
-    let (line, launched) = (line!(), unsafe { kernels.gate(stream, grid, 64) });
+    let (line, launched) = (line!(), unsafe { kernels.gate(stream, config, 64) });
     launched.unwrap();
     line
 }

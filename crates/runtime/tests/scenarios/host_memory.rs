@@ -7,24 +7,24 @@ use millstream::{
     sim::{Gpu, Schedule, SimConfig},
 };
 
-use crate::rig::{Rig, Watch, assert_nothing_left, everywhere};
+use crate::harness::{Harness, Watch, assert_nothing_left, everywhere};
 
 const N: usize = 1500;
 
-fn scenario(run: impl Fn(&Rig) -> Result<()>) {
-    everywhere(|rig| run(rig).unwrap());
+fn scenario(run: impl Fn(&Harness) -> Result<()>) {
+    everywhere(|harness| run(harness).unwrap());
 }
 
 #[test]
 fn b01_a_download_behind_a_gate_gives_its_value_only_when_complete() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
         let mut a = s1.upload(&vec![1_u16; N])?;
         for stream in [&s1, &s2] {
-            let gate = rig.gate(stream);
+            let gate = harness.gate(stream);
             stream.fill(&mut a, 2)?;
             let mut value = stream.download(&a)?;
-            if rig.gates_hold() {
+            if harness.gates_hold() {
                 let early = value.try_take()?;
                 assert!(
                     early.is_none(),
@@ -36,8 +36,8 @@ fn b01_a_download_behind_a_gate_gives_its_value_only_when_complete() {
             s1.fill(&mut a, 1)?;
         }
 
-        let mut pinned = rig.device.pinned::<u16>(N)?;
-        let gate = rig.gate(&s1);
+        let mut pinned = harness.device.pinned::<u16>(N)?;
+        let gate = harness.gate(&s1);
         s1.fill(&mut a, 3)?;
         s1.copy(&a, &mut pinned)?;
         thread::scope(|scope| {
@@ -48,7 +48,7 @@ fn b01_a_download_behind_a_gate_gives_its_value_only_when_complete() {
                 values
             });
             let early = receiver.try_recv() != Err::<(), _>(mpsc::TryRecvError::Empty);
-            assert!(!early || !rig.gates_hold(), "the guard waits");
+            assert!(!early || !harness.gates_hold(), "the guard waits");
             gate.open();
             assert_eq!(guard.join().unwrap()?, [3; N]);
             Ok(())
@@ -58,10 +58,10 @@ fn b01_a_download_behind_a_gate_gives_its_value_only_when_complete() {
 
 #[test]
 fn b02_the_source_of_an_upload_may_be_overwritten_and_freed_at_once() {
-    scenario(|rig| {
-        let s1 = rig.stream();
-        for len in [1, N, 3 * rig.large_len()] {
-            let gate = rig.gate(&s1);
+    scenario(|harness| {
+        let s1 = harness.stream();
+        for len in [1, N, 3 * harness.large_len()] {
+            let gate = harness.gate(&s1);
             let mut source: Vec<u8> = (0..len).map(|n| n as u8).collect();
             let a = s1.upload(&source)?;
             source.fill(0xEE);
@@ -82,18 +82,18 @@ fn b02_the_source_of_an_upload_may_be_overwritten_and_freed_at_once() {
 
 #[test]
 fn b04_a_completion_on_one_stream_does_not_wait_for_another() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
         let a = s1.upload(&vec![1_u32; N])?;
         let other = s2.upload(&vec![2_u32; N])?;
-        let gate = rig.gate(&s2);
+        let gate = harness.gate(&s2);
         let held = s2.download(&other)?;
         s1.synchronize()?;
         assert_eq!(s1.download(&a)?.wait()?, [1; N]);
         let b = s1.zeros::<u32>(N)?;
         drop(a);
         assert_eq!(s1.download(&b)?.wait()?, [0; N]);
-        rig.assert_pending(&held);
+        harness.assert_pending(&held);
         gate.open();
         assert_eq!(held.wait()?, [2; N]);
         Ok(())
@@ -102,13 +102,13 @@ fn b04_a_completion_on_one_stream_does_not_wait_for_another() {
 
 #[test]
 fn b05_two_threads_with_default_settings_overlap() {
-    scenario(|rig| {
-        let stream = rig.device.thread_stream()?;
-        let gate = rig.gate(&stream);
+    scenario(|harness| {
+        let stream = harness.device.thread_stream()?;
+        let gate = harness.gate(&stream);
         let a = stream.upload(&vec![1_u32; N])?;
         let held = stream.download(&a)?;
         let other = || -> Result<_> {
-            let stream = rig.device.thread_stream()?;
+            let stream = harness.device.thread_stream()?;
             let a = stream.upload(&vec![2_u32; N])?;
             stream.download(&a)?.wait()
         };
@@ -117,7 +117,7 @@ fn b05_two_threads_with_default_settings_overlap() {
             value, [2; N],
             "the other thread's work goes on behind the gate"
         );
-        rig.assert_pending(&held);
+        harness.assert_pending(&held);
         gate.open();
         assert_eq!(held.wait()?, [1; N]);
         Ok(())
@@ -126,10 +126,10 @@ fn b05_two_threads_with_default_settings_overlap() {
 
 #[test]
 fn b08_dropping_a_pending_download_neither_blocks_nor_corrupts() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
         let a = s1.upload(&vec![1_u32; N])?;
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         drop(s1.download(&a)?);
         let b = s2.upload(&vec![2_u32; N])?;
         assert_eq!(
@@ -145,11 +145,11 @@ fn b08_dropping_a_pending_download_neither_blocks_nor_corrupts() {
 
 #[test]
 fn b11_a_pinned_array_waits_for_what_is_in_its_way_alone() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
         let mut a = s1.zeros::<u32>(N)?;
-        let mut pinned = rig.device.pinned_from(&vec![1_u32; N])?;
-        let gate = rig.gate(&s1);
+        let mut pinned = harness.device.pinned_from(&vec![1_u32; N])?;
+        let gate = harness.gate(&s1);
         s1.copy(&pinned, &mut a)?;
         assert_eq!(
             *pinned.read()?,
@@ -170,14 +170,14 @@ fn b11_a_pinned_array_waits_for_what_is_in_its_way_alone() {
 
 #[test]
 fn b12_a_pinned_array_dropped_in_flight_is_not_handed_out_again_yet() {
-    scenario(|rig| {
-        let s1 = rig.stream();
+    scenario(|harness| {
+        let s1 = harness.stream();
         let mut a = s1.zeros::<u32>(N)?;
-        let pinned = rig.device.pinned_from(&vec![1_u32; N])?;
-        let gate = rig.gate(&s1);
+        let pinned = harness.device.pinned_from(&vec![1_u32; N])?;
+        let gate = harness.gate(&s1);
         s1.copy(&pinned, &mut a)?;
         drop(pinned);
-        let other = rig.device.pinned_from(&vec![7_u32; N])?;
+        let other = harness.device.pinned_from(&vec![7_u32; N])?;
         gate.open();
         assert_eq!(s1.download(&a)?.wait()?, [1; N]);
         assert_eq!(*other.read()?, [7; N]);

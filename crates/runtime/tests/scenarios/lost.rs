@@ -14,7 +14,7 @@ use millstream::{
     sim::{Gpu, ReportKind, Schedule, SimConfig},
 };
 
-use crate::rig::{CLOSED_WITHIN, Watch, gate_kernel};
+use crate::harness::{CLOSED_WITHIN, Watch, gate_kernel};
 
 const N: usize = 1500;
 
@@ -30,9 +30,9 @@ const SCHEDULES: [Schedule; 6] = [
 /// Enqueues a kernel that reads an address which is nobody's.
 fn fault(stream: &Stream) {
     let kernels = gate_kernel::load(&stream.device()).unwrap();
-    let grid = LaunchConfig::new([1, 1, 1], [1, 1, 1]);
+    let config = LaunchConfig::new([1, 1, 1], [1, 1, 1]);
     // SAFETY: none; on the simulated device an address that is nobody's is an error and no more.
-    unsafe { kernels.gate(stream, grid, 64) }.unwrap();
+    unsafe { kernels.gate(stream, config, 64) }.unwrap();
 }
 
 fn assert_lost<T: std::fmt::Debug>(result: Result<T>) {

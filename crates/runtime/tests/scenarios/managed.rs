@@ -6,25 +6,25 @@ use millstream::{Advice, Error, LaunchConfig, Result, UsageErrorKind};
 
 use crate::{
     arrays::sums,
-    places::on_gpu,
-    rig::{Rig, everywhere, everywhere_counted},
+    configurations::on_gpu,
+    harness::{Harness, everywhere, everywhere_counted},
 };
 
 const N: usize = 1500;
 
-fn scenario(run: impl Fn(&Rig) -> Result<()>) {
-    everywhere(|rig| run(rig).unwrap());
+fn scenario(run: impl Fn(&Harness) -> Result<()>) {
+    everywhere(|harness| run(harness).unwrap());
 }
 
 #[test]
 fn kernels_copies_and_the_host_take_turns_with_managed_memory() {
-    scenario(|rig| {
-        let kernels = sums::load(&rig.device)?;
-        let [s1, s2] = rig.streams();
-        let mut a = rig.device.managed::<f32>(N)?;
+    scenario(|harness| {
+        let kernels = sums::load(&harness.device)?;
+        let [s1, s2] = harness.streams();
+        let mut a = harness.device.managed::<f32>(N)?;
         assert_eq!(*a.read()?, [0.0; N]);
         a.write()?.fill(2.0);
-        let mut b = rig.device.managed::<f32>(N)?;
+        let mut b = harness.device.managed::<f32>(N)?;
         kernels.vecadd(&s1, LaunchConfig::linear(N), &a, &a, &mut b, N as u64)?;
         let buffer = s2.upload(&[1.0_f32; N])?;
         s2.copy(buffer.slice(..10), b.slice_mut(..10))?;
@@ -43,12 +43,12 @@ fn kernels_copies_and_the_host_take_turns_with_managed_memory() {
 
 #[test]
 fn a07_the_host_waits_for_the_bytes_it_wants_and_not_for_what_comes_later() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
-        let mut table = rig.device.managed::<u32>(N)?;
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
+        let mut table = harness.device.managed::<u32>(N)?;
         s1.fill(table.slice_mut(..700), 1)?;
         let mut behind = s1.zeros::<u32>(N)?;
-        let gates = [rig.gate(&s1), rig.gate(&s2)];
+        let gates = [harness.gate(&s1), harness.gate(&s2)];
         s1.fill(&mut behind, 3)?;
         s2.fill(table.slice_mut(700..), 2)?;
         assert_eq!(*table.read_range(..700)?, [1; 700], "no gate is in the way");
@@ -56,7 +56,7 @@ fn a07_the_host_waits_for_the_bytes_it_wants_and_not_for_what_comes_later() {
         thread::scope(|scope| {
             let whole = scope.spawn(|| table.read().map(|values| values.to_vec()));
             thread::sleep(Duration::from_millis(2));
-            if rig.gates_hold() {
+            if harness.gates_hold() {
                 assert!(!whole.is_finished(), "the second half is behind a gate");
             }
             drop(gates);
@@ -69,16 +69,16 @@ fn a07_the_host_waits_for_the_bytes_it_wants_and_not_for_what_comes_later() {
 
 #[test]
 fn a04_managed_ranges_are_ordered_exactly_on_the_overlap() {
-    scenario(|rig| {
-        let [s1, s2, s3] = rig.streams();
-        let mut table = rig.device.managed::<u32>(N)?;
-        let gate = rig.gate(&s1);
+    scenario(|harness| {
+        let [s1, s2, s3] = harness.streams();
+        let mut table = harness.device.managed::<u32>(N)?;
+        let gate = harness.gate(&s1);
         s1.fill(table.slice_mut(..500), 1)?;
         s2.fill(table.slice_mut(500..), 2)?;
         assert_eq!(s2.download(table.slice(500..))?.wait()?, [2; 1000]);
         s3.fill(table.slice_mut(499..501), 3)?;
         let part = s3.download(table.slice(498..502))?;
-        rig.assert_pending(&part);
+        harness.assert_pending(&part);
         gate.open();
         assert_eq!(part.wait()?, [1, 3, 3, 2]);
         Ok(())
@@ -87,9 +87,9 @@ fn a04_managed_ranges_are_ordered_exactly_on_the_overlap() {
 
 #[test]
 fn prefetches_and_advice_change_no_value_and_keep_the_order() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
-        let mut table = rig.device.managed::<u64>(N)?;
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
+        let mut table = harness.device.managed::<u64>(N)?;
         let advice = [
             Advice::ReadMostly(true),
             Advice::ReadMostly(false),
@@ -106,27 +106,27 @@ fn prefetches_and_advice_change_no_value_and_keep_the_order() {
         }
         table.write()?.fill(6);
         s1.prefetch(table.slice(1..9))?;
-        let gate = rig.gate(&s2);
+        let gate = harness.gate(&s2);
         s2.fill(&mut table, 8)?;
         s1.prefetch(&table)?;
         s1.prefetch_to_host(table.slice(..3))?;
         s1.prefetch(table.slice(..0))?;
         let behind = s1.record()?;
-        rig.assert_pending(&behind);
+        harness.assert_pending(&behind);
         gate.open();
         assert_eq!(*table.read()?, [8; N]);
 
         let buffer = s1.zeros::<u8>(4)?;
-        let Err(Error::Usage(misuse)) = s1.prefetch(&buffer) else {
+        let Err(Error::Usage(usage_error)) = s1.prefetch(&buffer) else {
             panic!("a buffer stays on its device");
         };
-        assert_eq!(*misuse.problem(), UsageErrorKind::NotManaged);
+        assert_eq!(*usage_error.problem(), UsageErrorKind::NotManaged);
         let elsewhere = millstream::Device::simulated()?.stream()?;
-        let Err(Error::Usage(misuse)) = elsewhere.prefetch(&table) else {
+        let Err(Error::Usage(usage_error)) = elsewhere.prefetch(&table) else {
             panic!("the array is another device's");
         };
         assert!(matches!(
-            misuse.problem(),
+            usage_error.problem(),
             UsageErrorKind::OtherDevice { .. }
         ));
         Ok(())
@@ -136,27 +136,27 @@ fn prefetches_and_advice_change_no_value_and_keep_the_order() {
 #[test]
 fn b12_managed_memory_dropped_in_flight_is_given_out_again_and_never_freed_while_the_device_works()
 {
-    everywhere_counted(|rig, calls| {
-        let [s1, s2] = rig.streams();
-        let mut first = rig.device.managed::<u32>(N).unwrap();
+    everywhere_counted(|harness, calls| {
+        let [s1, s2] = harness.streams();
+        let mut first = harness.device.managed::<u32>(N).unwrap();
         let address = first.as_raw();
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         s1.fill(&mut first, 1).unwrap();
         drop(first);
-        let mut second = rig.device.managed::<u32>(N).unwrap();
-        if rig.gates_hold() {
+        let mut second = harness.device.managed::<u32>(N).unwrap();
+        if harness.gates_hold() {
             assert_ne!(second.as_raw(), address, "it is still being written");
         }
         s2.fill(&mut second, 2).unwrap();
         assert_eq!(*second.read().unwrap(), [2; N]);
-        if rig.gates_hold() {
+        if harness.gates_hold() {
             assert_eq!(calls.count("mem_free"), 0, "it would wait for the gate");
         }
         gate.open();
         s1.synchronize().unwrap();
         drop(second);
         let made = calls.count("mem_alloc_managed");
-        let third = rig.device.managed::<u32>(N - 1).unwrap();
+        let third = harness.device.managed::<u32>(N - 1).unwrap();
         assert_eq!(
             calls.count("mem_alloc_managed"),
             made,
@@ -168,20 +168,20 @@ fn b12_managed_memory_dropped_in_flight_is_given_out_again_and_never_freed_while
 
 #[test]
 fn b15_managed_arrays_of_no_and_of_one_element() {
-    scenario(|rig| {
-        let s1 = rig.stream();
-        let mut none = rig.device.managed::<u64>(0)?;
+    scenario(|harness| {
+        let s1 = harness.stream();
+        let mut none = harness.device.managed::<u64>(0)?;
         assert!(none.is_empty() && none.read()?.is_empty() && none.write()?.is_empty());
         s1.fill(&mut none, 1)?;
         none.advise(Advice::PreferHost)?;
-        let mut one = rig.device.managed::<u8>(1)?;
+        let mut one = harness.device.managed::<u8>(1)?;
         s1.fill(&mut one, 3)?;
         assert_eq!(*one.read()?, [3]);
         assert!(one.read_range(..2).is_err() && one.write_range(2..).is_err());
-        let huge = rig.device.managed::<u64>(usize::MAX / 4);
+        let huge = harness.device.managed::<u64>(usize::MAX / 4);
         assert!(matches!(huge.map(drop), Err(Error::Usage(_))));
         if !on_gpu() {
-            let too_much = rig.device.managed::<u8>(1 << 50);
+            let too_much = harness.device.managed::<u8>(1 << 50);
             assert!(matches!(too_much.map(drop), Err(Error::OutOfMemory(_))));
         }
         Ok(())

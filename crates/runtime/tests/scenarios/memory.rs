@@ -12,8 +12,8 @@ use millstream::{
 
 use crate::{
     calls::Calls,
-    places::on_gpu,
-    rig::{Watch, everywhere},
+    configurations::on_gpu,
+    harness::{Watch, everywhere},
 };
 
 const MIB: usize = 1 << 20;
@@ -26,7 +26,7 @@ const SCHEDULES: [Schedule; 5] = [
 ];
 
 /// A simulated GPU with so much memory, behind a driver that counts.
-fn world(memory_bytes: usize, schedule: Schedule, rules: Rules) -> (Gpu, Arc<Calls>, Device) {
+fn setup(memory_bytes: usize, schedule: Schedule, rules: Rules) -> (Gpu, Arc<Calls>, Device) {
     let config = SimConfig::new().memory_bytes(memory_bytes as u64);
     let gpu = Gpu::new(config.schedule(schedule).rules(rules));
     let calls = Arc::new(Calls::over(gpu.driver()));
@@ -46,7 +46,7 @@ fn with_little_memory(memory_bytes: usize, run: impl Fn(&Gpu, &Calls, &Device)) 
                 ..rules
             };
             let _watch = Watch::over(format!("{schedule:?}, {rules:?}"));
-            let (gpu, calls, device) = world(memory_bytes, schedule, rules);
+            let (gpu, calls, device) = setup(memory_bytes, schedule, rules);
             run(&gpu, &calls, &device);
             assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
         }
@@ -219,7 +219,7 @@ fn program_within(budget: usize, device: &Device, set: impl Fn(Option<usize>)) -
 #[test]
 fn d02_a_limit_that_is_swept_down_to_nothing() {
     for schedule in SCHEDULES {
-        let (gpu, _calls, device) = world(1000 * MIB, schedule, Rules::observed());
+        let (gpu, _calls, device) = setup(1000 * MIB, schedule, Rules::observed());
         let mut outcomes = Vec::new();
         for budget in (0..=12 * MIB).rev().step_by(MIB / 2) {
             let _watch = Watch::over(format!("{budget} bytes, {schedule:?}"));
@@ -244,7 +244,7 @@ fn d02_a_device_whose_memory_is_swept_down_to_nothing() {
             let mut outcomes = Vec::new();
             for budget in (0..=12 * MIB).rev().step_by(MIB / 2) {
                 let _watch = Watch::over(format!("{budget} bytes, {schedule:?}, {rules:?}"));
-                let (gpu, _calls, device) = world(budget, schedule, rules);
+                let (gpu, _calls, device) = setup(budget, schedule, rules);
                 outcomes.push(program_within(budget, &device, |_| ()));
                 // SAFETY: the device keeps its context alive.
                 unsafe { gpu.driver().context_synchronize(device.as_raw()) }.unwrap();
@@ -264,11 +264,11 @@ fn d02_a_device_whose_memory_is_swept_down_to_nothing() {
 
 #[test]
 fn what_is_counted_returns_to_where_it_was() {
-    everywhere(|rig| {
-        let device = &rig.device;
+    everywhere(|harness| {
+        let device = &harness.device;
         let memory = || -> MemoryStats { device.memory_stats().unwrap() };
         let before = memory();
-        let stream = rig.stream();
+        let stream = harness.stream();
         let buffer = stream.upload(&[1_u32; 1000]).unwrap();
         let empty = stream.zeros::<u32>(0).unwrap();
         let during = memory();

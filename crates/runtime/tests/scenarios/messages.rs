@@ -4,21 +4,21 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
 use millstream::{
     Device, Error, LaunchConfig, Rejected, Result, UsageError, UsageErrorKind,
-    kernel::{self, Param, ParamKind, Signature, Source},
+    kernel::{self, ModuleSource, Param, ParamKind, Signature},
 };
 
 use crate::{
     arrays::sums,
     child::in_process,
-    places::on_gpu,
-    rig::{everywhere, somewhere},
+    configurations::on_gpu,
+    harness::{everywhere, somewhere},
 };
 
 /// The mistake that a call is.
-fn misuse<T>(result: Result<T>) -> UsageError {
+fn usage_error<T>(result: Result<T>) -> UsageError {
     match result {
-        Err(Error::Usage(misuse)) => misuse,
-        Err(other) => panic!("not a misuse: {other}"),
+        Err(Error::Usage(usage_error)) => usage_error,
+        Err(other) => panic!("not a usage error: {other}"),
         Ok(_) => panic!("the call was taken"),
     }
 }
@@ -26,26 +26,26 @@ fn misuse<T>(result: Result<T>) -> UsageError {
 /// Checks that the mistake was made on the line of the caller, and that its text says so.
 #[track_caller]
 fn assert_here<T>(result: Result<T>) {
-    let (misuse, here) = (misuse(result), Location::caller());
-    let location = misuse
+    let (usage_error, here) = (usage_error(result), Location::caller());
+    let location = usage_error
         .location()
-        .unwrap_or_else(|| panic!("{misuse} has no line"));
+        .unwrap_or_else(|| panic!("{usage_error} has no line"));
     assert_eq!(
         (location.file(), location.line()),
         (here.file(), here.line()),
-        "{misuse}"
+        "{usage_error}"
     );
-    let text = misuse.to_string();
+    let text = usage_error.to_string();
     assert!(text.ends_with(&format!("({location})")), "{text}");
 }
 
 #[test]
 fn errors_of_parts_arrays_and_launches_name_the_line_of_the_call() {
-    everywhere(|rig| {
-        let (stream, kernels) = (rig.stream(), sums::load(&rig.device).unwrap());
+    everywhere(|harness| {
+        let (stream, kernels) = (harness.stream(), sums::load(&harness.device).unwrap());
         let mut a = stream.zeros::<f32>(1000).unwrap();
         let mut c = stream.zeros::<f32>(500).unwrap();
-        let text = misuse(a.try_slice(900..1100)).to_string();
+        let text = usage_error(a.try_slice(900..1100)).to_string();
         let start = "slice: the range 900..1100 does not lie within the array's 0..1000 (";
         assert!(text.starts_with(start), "{text}");
         assert_here(a.try_slice(900..1100));
@@ -61,17 +61,17 @@ fn errors_of_parts_arrays_and_launches_name_the_line_of_the_call() {
         assert_here(a.view_2d_mut(3, 4));
         assert_here(a.view_2d_pitched(30, 40, 50));
         assert_here(a.view().view_2d_pitched(30, 40, 30));
-        assert_here(a.view_mut().plane_pitched_mut(30, 40, 50));
+        assert_here(a.view_mut().view_2d_pitched_mut(30, 40, 50));
         assert_here(a.view_2d(10, 100).unwrap().rect(5..11, ..));
         assert_here(a.view_2d_mut(10, 100).unwrap().rect(5..11, ..));
         assert_here(a.view_2d_mut(10, 100).unwrap().rect_mut(.., 5..101));
         assert_here(stream.zeros::<u64>(usize::MAX / 4));
-        assert_here(rig.device.pinned::<u64>(usize::MAX / 4));
-        assert_here(rig.device.managed::<u64>(usize::MAX / 4));
-        let mut pinned = rig.device.pinned::<u8>(4).unwrap();
+        assert_here(harness.device.pinned::<u64>(usize::MAX / 4));
+        assert_here(harness.device.managed::<u64>(usize::MAX / 4));
+        let mut pinned = harness.device.pinned::<u8>(4).unwrap();
         assert_here(pinned.view_2d(3, 4));
-        assert_here(pinned.plane_pitched_mut(3, 4, 5));
-        let mut managed = rig.device.managed::<u8>(4).unwrap();
+        assert_here(pinned.view_2d_pitched_mut(3, 4, 5));
+        let mut managed = harness.device.managed::<u8>(4).unwrap();
         assert_here(managed.read_range(3..5));
         assert_here(managed.write_range(3..5));
         assert_here(managed.try_slice(3..5));
@@ -107,10 +107,10 @@ fn place(text: &str) -> (&str, u32) {
 #[test]
 #[ignore = "the inner half of panics_name_the_line_of_the_call"]
 fn inner_panics() {
-    let rig = somewhere();
-    let stream = rig.stream();
+    let harness = somewhere();
+    let stream = harness.stream();
     let mut a = stream.zeros::<u8>(1000).unwrap();
-    let mut managed = rig.device.managed::<u8>(1000).unwrap();
+    let mut managed = harness.device.managed::<u8>(1000).unwrap();
     provoke(&mut || drop(a.slice(900..1100)));
     provoke(&mut || drop(a.slice_mut(900..1100)));
     provoke(&mut || drop(a.view().slice(900..1100)));
@@ -158,36 +158,43 @@ fn panics_name_the_line_of_the_call() {
 
 #[test]
 fn an_operand_of_another_device_has_its_name_and_the_devices_are_told_apart() {
-    everywhere(|rig| {
-        let (stream, kernels) = (rig.stream(), sums::load(&rig.device).unwrap());
+    everywhere(|harness| {
+        let (stream, kernels) = (harness.stream(), sums::load(&harness.device).unwrap());
         let a = stream.zeros::<f32>(4).unwrap();
         let line = line!() + 1;
         let simulated = || Device::simulated().unwrap();
         let [near, far] = [(); 2].map(|()| simulated());
         let mut elsewhere = near.stream().unwrap().zeros::<f32>(4).unwrap();
-        let misuse =
-            misuse(kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &a, &mut elsewhere, 4));
+        let usage_error = usage_error(kernels.vecadd(
+            &stream,
+            LaunchConfig::linear(4),
+            &a,
+            &a,
+            &mut elsewhere,
+            4,
+        ));
         let UsageErrorKind::OtherDevice {
             operand: 2,
             name: Some("c"),
             operand_device,
             stream_device,
-        } = misuse.problem()
+        } = usage_error.problem()
         else {
-            panic!("{misuse}");
+            panic!("{usage_error}");
         };
         assert_ne!(operand_device, stream_device);
-        let text = misuse.to_string();
+        let text = usage_error.to_string();
         assert!(text.contains("operand 2 (`c`) is on device 0 ("), "{text}");
         if on_gpu() {
             return;
         }
-        // The rig's was opened on another line, and by another's number if the lines are the same.
+        // The harness's was opened on another line, and by another's number if the lines are the
+        // same.
         assert!(
             operand_device.contains(&format!(", opened at {}:{line}:", file!())),
             "{text}"
         );
-        assert!(stream_device.contains("rig.rs:"), "{text}");
+        assert!(stream_device.contains("harness.rs:"), "{text}");
         let (one, other) = near.told_apart(&far);
         assert_ne!(one, other);
         for text in [one, other] {
@@ -203,18 +210,22 @@ fn an_operand_of_another_device_has_its_name_and_the_devices_are_told_apart() {
 
 #[test]
 fn a_kernel_of_another_device_is_told_from_an_operand() {
-    everywhere(|rig| {
+    everywhere(|harness| {
         let elsewhere = Device::simulated().unwrap();
         let kernels = sums::load(&elsewhere).unwrap();
-        let stream = rig.stream();
+        let stream = harness.stream();
         let a = stream.zeros::<f32>(4).unwrap();
         let mut c = stream.zeros::<f32>(4).unwrap();
-        let misuse = misuse(kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &a, &mut c, 4));
+        let usage_error =
+            usage_error(kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &a, &mut c, 4));
         assert!(
-            matches!(misuse.problem(), UsageErrorKind::KernelElsewhere { .. }),
-            "{misuse}"
+            matches!(
+                usage_error.problem(),
+                UsageErrorKind::KernelElsewhere { .. }
+            ),
+            "{usage_error}"
         );
-        let text = misuse.to_string();
+        let text = usage_error.to_string();
         assert!(
             text.starts_with("vecadd: the kernel is loaded on device 0 (Simulated GPU"),
             "{text}"
@@ -247,8 +258,8 @@ const CUT: &str = ".target sm_75\n";
 
 #[test]
 fn errors_of_loading_name_module_kernel_and_file() {
-    everywhere(|rig| {
-        let text = misuse(misnamed::load(&rig.device).map(drop)).to_string();
+    everywhere(|harness| {
+        let text = usage_error(misnamed::load(&harness.device).map(drop)).to_string();
         for part in [
             "vecsub: ",
             "kernel `vecsub` of module `misnamed` from include_str!(\"../../../../kernels/vecadd.ptx\")",
@@ -257,14 +268,14 @@ fn errors_of_loading_name_module_kernel_and_file() {
         ] {
             assert!(text.contains(part), "{part} is not in: {text}");
         }
-        let text = misuse(cut::load(&rig.device).map(drop)).to_string();
+        let text = usage_error(cut::load(&harness.device).map(drop)).to_string();
         for part in ["cut: ", "line 2", "module `cut` from CUT, declared at "] {
             assert!(text.contains(part), "{part} is not in: {text}");
         }
         // The declaration is right, and the driver refuses the text; or does not find the kernel.
         let broken = VECADD.replace("ret;", "frobnicate.u32 1;");
         let broken = declare(Box::leak(broken.into_boxed_str()));
-        let text = misuse(kernel::load(&rig.device, broken).map(drop)).to_string();
+        let text = usage_error(kernel::load(&harness.device, broken).map(drop)).to_string();
         for part in [
             "tested: ",
             "cuModuleLoadDataEx",
@@ -273,8 +284,9 @@ fn errors_of_loading_name_module_kernel_and_file() {
         ] {
             assert!(text.contains(part), "{part} is not in: {text}");
         }
-        let absent = kernel::load_generated(&rig.device, VECADD, "absent", || "sum of squares", 4);
-        let text = misuse(absent.map(drop)).to_string();
+        let absent =
+            kernel::load_generated(&harness.device, VECADD, "absent", || "sum of squares", 4);
+        let text = usage_error(absent.map(drop)).to_string();
         for part in [
             "absent: ",
             "kernel `absent` of the module that was generated for `sum of squares`",
@@ -285,7 +297,7 @@ fn errors_of_loading_name_module_kernel_and_file() {
 }
 
 /// A declaration of vecadd; leaked, for declarations are `static`.
-fn declare(ptx: &'static str) -> &'static Source {
+fn declare(ptx: &'static str) -> &'static ModuleSource {
     const SLICE: ParamKind = ParamKind::Slice { writable: true };
     const SCALAR: ParamKind = ParamKind::Scalar { size: 8, align: 8 };
     const PARAMS: &[Param] = &[
@@ -306,7 +318,7 @@ fn declare(ptx: &'static str) -> &'static Source {
             kind: SCALAR,
         },
     ];
-    Box::leak(Box::new(Source {
+    Box::leak(Box::new(ModuleSource {
         module: "tested",
         origin: "a test",
         declared: "here",

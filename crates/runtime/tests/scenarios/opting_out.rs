@@ -11,13 +11,13 @@ use millstream::{Buffer, LaunchConfig, Result, Stream};
 use crate::{
     arrays::sums,
     calls::Calls,
-    rig::{Rig, everywhere_counted},
+    harness::{Harness, everywhere_counted},
 };
 
 const N: usize = 1500;
 
-fn scenario(run: impl Fn(&Rig, &Calls) -> Result<()>) {
-    everywhere_counted(|rig, calls| run(rig, calls).unwrap());
+fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
+    everywhere_counted(|harness, calls| run(harness, calls).unwrap());
 }
 
 /// An array of 2 N zeros that both streams have used, with nothing pending.
@@ -29,13 +29,13 @@ fn shared_zeros(first: &Stream, second: &Stream) -> Result<Buffer<f32>> {
 
 #[test]
 fn a14_an_access_that_opts_out_waits_for_nothing() {
-    scenario(|rig, calls| {
-        let [s1, s2, s3] = rig.streams();
-        let kernels = sums::load(&rig.device)?;
+    scenario(|harness, calls| {
+        let [s1, s2, s3] = harness.streams();
+        let kernels = sums::load(&harness.device)?;
         let ones = s1.upload(&[1.0_f32; N])?;
         let mut array = shared_zeros(&s1, &s2)?;
         s2.synchronize()?;
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         kernels.vecadd(
             &s1,
             LaunchConfig::linear(N),
@@ -68,7 +68,7 @@ fn a14_an_access_that_opts_out_waits_for_nothing() {
             assert_eq!(read.wait()?, [5.0; N], "written while the gate is closed");
         }
         let whole = s2.download(&array)?;
-        rig.assert_pending(&whole);
+        harness.assert_pending(&whole);
         gate.open();
         assert_eq!(whole.wait()?, [[2.0; N], [5.0; N]].concat());
         Ok(())
@@ -77,26 +77,26 @@ fn a14_an_access_that_opts_out_waits_for_nothing() {
 
 #[test]
 fn a14_later_accesses_wait_for_one_that_opted_out() {
-    scenario(|rig, calls| {
-        let [s1, s2, s3] = rig.streams();
+    scenario(|harness, calls| {
+        let [s1, s2, s3] = harness.streams();
         let mut array = shared_zeros(&s1, &s2)?;
-        let gate = rig.gate(&s2);
+        let gate = harness.gate(&s2);
         // SAFETY: all earlier uses are over.
         let held = s2.download(unsafe { array.unordered() })?;
         calls.forget();
         s3.fill(&mut array, 1.0)?;
-        rig.assert_count(calls, "stream_wait_event", 1);
+        harness.assert_count(calls, "stream_wait_event", 1);
         let written = s3.download(&array)?;
-        rig.assert_pending(&written);
+        harness.assert_pending(&written);
         gate.open();
         assert_eq!(held.wait()?, [0.0; 2 * N], "the read saw a later write");
         assert_eq!(written.wait()?, [1.0; 2 * N]);
 
-        let gate = rig.gate(&s2);
+        let gate = harness.gate(&s2);
         // SAFETY: all earlier uses are over.
         s2.fill(unsafe { array.unordered_mut() }, 2.0)?;
         let written = s3.download(&array)?;
-        rig.assert_pending(&written);
+        harness.assert_pending(&written);
         gate.open();
         assert_eq!(written.wait()?, [2.0; 2 * N]);
         Ok(())
@@ -105,10 +105,10 @@ fn a14_later_accesses_wait_for_one_that_opted_out() {
 
 #[test]
 fn a14_the_memory_is_freed_after_an_access_that_opted_out() {
-    scenario(|rig, _| {
-        let [s1, s2, s3] = rig.streams();
+    scenario(|harness, _| {
+        let [s1, s2, s3] = harness.streams();
         let array = shared_zeros(&s1, &s2)?;
-        let gate = rig.gate(&s2);
+        let gate = harness.gate(&s2);
         // SAFETY: all earlier uses are over.
         let held = s2.download(unsafe { array.unordered() })?;
         drop(array);

@@ -15,15 +15,15 @@ use millstream::{
 };
 
 use crate::{
-    places::on_gpu,
-    rig::{CLOSED_WITHIN, Rig, Watch, everywhere, everywhere_counted},
+    configurations::on_gpu,
+    harness::{CLOSED_WITHIN, Harness, Watch, everywhere, everywhere_counted},
 };
 
 /// Elements of a source that may be captured at once.
 const SMALL: usize = 1500;
 
-fn scenario(run: impl Fn(&Rig) -> Result<()>) {
-    everywhere(|rig| run(rig).unwrap());
+fn scenario(run: impl Fn(&Harness) -> Result<()>) {
+    everywhere(|harness| run(harness).unwrap());
 }
 
 fn rising(len: usize, from: u32) -> Vec<u32> {
@@ -32,12 +32,12 @@ fn rising(len: usize, from: u32) -> Vec<u32> {
 
 #[test]
 fn b02_an_owned_source_is_uploaded_behind_a_gate_from_wherever_it_lies() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
-        for len in [0, SMALL, rig.large_len()] {
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
+        for len in [0, SMALL, harness.large_len()] {
             let expected = rising(len, 1);
             let mut target = s1.zeros::<u32>(len)?;
-            let gate = rig.gate(&s1);
+            let gate = harness.gate(&s1);
             let shared: Arc<[u32]> = Arc::from(expected.as_slice());
             let arrays = [
                 s1.upload_owned(expected.clone())?,
@@ -62,16 +62,16 @@ fn b02_an_owned_source_is_uploaded_behind_a_gate_from_wherever_it_lies() {
 
 #[test]
 fn an_owned_source_lives_until_its_upload_is_done_and_no_longer() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
-        let len = rig.large_len();
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
+        let len = harness.large_len();
         let source: Arc<[u32]> = Arc::from(rising(len, 3));
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         let target = s1.upload_owned(Arc::clone(&source))?;
         let mut copy = s2.zeros::<u32>(len)?;
         s2.copy(&target, &mut copy)?;
         drop(target);
-        if rig.gates_hold() {
+        if harness.gates_hold() {
             assert_eq!(Arc::strong_count(&source), 2, "the upload has it");
         }
         gate.open();
@@ -95,14 +95,14 @@ fn wait_until_alone<T: ?Sized>(source: &Arc<T>) {
 
 #[test]
 fn b08_a_dropped_owned_upload_goes_on_and_frees_its_source() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
-        let len = rig.large_len();
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
+        let len = harness.large_len();
         let source = Arc::new(rising(len, 3));
         let mut target = s1.zeros::<u32>(len)?;
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         drop(s1.upload_owned_into(Arc::clone(&source), &mut target)?);
-        rig.leaks();
+        harness.leaks();
         std::mem::forget(s1.upload_owned_into(Arc::new(rising(len, 4)), &mut target)?);
         gate.open();
         assert!(s2.download(&target)?.wait()? == rising(len, 4));
@@ -113,8 +113,8 @@ fn b08_a_dropped_owned_upload_goes_on_and_frees_its_source() {
 
 #[test]
 fn b10_owned_uploads_that_nobody_awaits_stay_bounded() {
-    everywhere_counted(|rig, calls| {
-        let stream = rig.stream();
+    everywhere_counted(|harness, calls| {
+        let stream = harness.stream();
         let rounds = if on_gpu() { 1_000_000 } else { 300 };
         let mut target = stream.zeros::<u32>(SMALL).unwrap();
         calls.forget();
@@ -168,8 +168,8 @@ fn owned_sources_in_waiting_stay_bounded() {
 
 #[test]
 fn b13_a_source_that_is_not_taken_comes_back_with_the_error() {
-    scenario(|rig| {
-        let stream = rig.stream();
+    scenario(|harness| {
+        let stream = harness.stream();
         let mut target = stream.zeros::<u32>(3)?;
         let Err(Rejected { error, source, .. }) =
             stream.upload_owned_into(vec![1, 2, 3, 4], &mut target)
@@ -177,11 +177,11 @@ fn b13_a_source_that_is_not_taken_comes_back_with_the_error() {
             panic!("four elements do not fit in three");
         };
         assert_eq!(source, [1, 2, 3, 4]);
-        let Error::Usage(misuse) = error else {
+        let Error::Usage(usage_error) = error else {
             panic!("{error:?}")
         };
         assert!(matches!(
-            misuse.problem(),
+            usage_error.problem(),
             UsageErrorKind::Length {
                 source_len: 4,
                 target_len: 3
@@ -194,11 +194,11 @@ fn b13_a_source_that_is_not_taken_comes_back_with_the_error() {
         else {
             panic!("the target is on another device");
         };
-        let Error::Usage(misuse) = error else {
+        let Error::Usage(usage_error) = error else {
             panic!("{error:?}")
         };
         assert!(matches!(
-            misuse.problem(),
+            usage_error.problem(),
             UsageErrorKind::OtherDevice { operand: 0, .. }
         ));
         drop(stream.upload_owned_into(source, &mut target)?);
@@ -209,12 +209,12 @@ fn b13_a_source_that_is_not_taken_comes_back_with_the_error() {
 
 #[test]
 fn b11_a_registered_vector_is_read_and_written_between_copies() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
         for len in [1, SMALL] {
-            let mut pinned = Pinned::register(&rig.device, rising(len, 1))?;
+            let mut pinned = Pinned::register(&harness.device, rising(len, 1))?;
             let mut target = s1.zeros::<u32>(len)?;
-            let gate = rig.gate(&s1);
+            let gate = harness.gate(&s1);
             s1.copy(&pinned, &mut target)?;
             assert_eq!(
                 pinned.read()?[0],
@@ -229,7 +229,7 @@ fn b11_a_registered_vector_is_read_and_written_between_copies() {
             assert!(pinned.into_vec()? == rising(len, 1));
         }
         assert!(
-            Pinned::register(&rig.device, Vec::<u64>::new())?
+            Pinned::register(&harness.device, Vec::<u64>::new())?
                 .into_vec()?
                 .is_empty()
         );
@@ -258,20 +258,20 @@ pub(crate) fn comes_back_itself(device: &Device) -> Result<()> {
 
 #[test]
 fn a_registered_vector_comes_back_itself_if_the_device_is_idle_and_as_a_copy_if_not() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
-        if rig.device.stream()?.is_idle()? && s1.is_idle()? && s2.is_idle()? {
-            comes_back_itself(&rig.device)?;
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
+        if harness.device.stream()?.is_idle()? && s1.is_idle()? && s2.is_idle()? {
+            comes_back_itself(&harness.device)?;
         }
         let vector = rising(SMALL, 1);
         let address = vector.as_ptr();
-        let pinned = Pinned::register(&rig.device, vector)?;
+        let pinned = Pinned::register(&harness.device, vector)?;
         let mut target = s1.zeros::<u32>(SMALL)?;
         s1.copy(&pinned, &mut target)?;
         s1.synchronize()?;
-        let gate = rig.gate(&s2);
+        let gate = harness.gate(&s2);
         let copy = pinned.into_vec()?;
-        if rig.gates_hold() {
+        if harness.gates_hold() {
             assert_ne!(
                 copy.as_ptr(),
                 address,
@@ -286,15 +286,15 @@ fn a_registered_vector_comes_back_itself_if_the_device_is_idle_and_as_a_copy_if_
 
 #[test]
 fn b12_a_registered_vector_dropped_in_flight_is_unlocked_when_the_device_is_idle() {
-    everywhere_counted(|rig, calls| {
-        let [s1, s2] = rig.streams();
-        let pinned = Pinned::register(&rig.device, rising(SMALL, 5)).unwrap();
+    everywhere_counted(|harness, calls| {
+        let [s1, s2] = harness.streams();
+        let pinned = Pinned::register(&harness.device, rising(SMALL, 5)).unwrap();
         let mut target = s2.zeros::<u32>(SMALL).unwrap();
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         s1.copy(&pinned, &mut target).unwrap();
         drop(pinned);
-        let other = Pinned::register(&rig.device, rising(SMALL, 6)).unwrap();
-        if rig.gates_hold() {
+        let other = Pinned::register(&harness.device, rising(SMALL, 6)).unwrap();
+        if harness.gates_hold() {
             assert_eq!(
                 calls.count("host_unregister"),
                 0,
@@ -309,7 +309,7 @@ fn b12_a_registered_vector_dropped_in_flight_is_unlocked_when_the_device_is_idle
         drop((other, target));
         for _ in 0..1000 {
             // Looks whether the device is idle.
-            drop(Pinned::register(&rig.device, rising(SMALL, 7)).unwrap());
+            drop(Pinned::register(&harness.device, rising(SMALL, 7)).unwrap());
             if calls.count("host_unregister") >= 2 {
                 return;
             }
@@ -321,12 +321,13 @@ fn b12_a_registered_vector_dropped_in_flight_is_unlocked_when_the_device_is_idle
 
 #[test]
 fn b13_a_vector_that_cannot_be_registered_comes_back_with_the_error() {
-    everywhere_counted(|rig, calls| {
+    everywhere_counted(|harness, calls| {
         calls.fail(|call| {
             let hit = call == "host_register";
             hit.then(|| DriverError::new("cuMemHostRegister", ResultCode::OUT_OF_MEMORY))
         });
-        let Err(Rejected { error, source, .. }) = Pinned::register(&rig.device, rising(SMALL, 5))
+        let Err(Rejected { error, source, .. }) =
+            Pinned::register(&harness.device, rising(SMALL, 5))
         else {
             panic!("it was made to fail");
         };
@@ -338,20 +339,20 @@ fn b13_a_vector_that_cannot_be_registered_comes_back_with_the_error() {
 
 #[test]
 fn awaited_guards_wait_for_the_copies_in_their_way_alone() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
-        let mut pinned = rig.device.pinned::<u32>(SMALL)?;
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
+        let mut pinned = harness.device.pinned::<u32>(SMALL)?;
         let source = s1.upload(&rising(SMALL, 2))?;
-        let (gate, other) = (rig.gate(&s1), rig.gate(&s2));
+        let (gate, other) = (harness.gate(&s1), harness.gate(&s2));
         s1.copy(&source, &mut pinned)?;
         // Work behind the copy that its guard must not wait for.
-        let behind = rig.gate(&s1);
+        let behind = harness.gate(&s1);
         thread::scope(|scope| {
             let guard = scope.spawn(|| {
                 pollster::block_on(async { pinned.read_async().await.map(|v| v.to_vec()) })
             });
             thread::sleep(Duration::from_millis(2));
-            if rig.gates_hold() {
+            if harness.gates_hold() {
                 assert!(!guard.is_finished());
             }
             gate.open();

@@ -7,20 +7,20 @@ use millstream::{
     sim::{Gpu, SimConfig},
 };
 
-use crate::{places::on_gpu, rig::everywhere};
+use crate::{configurations::on_gpu, harness::everywhere};
 
 #[test]
 fn the_properties_of_a_device_agree_with_each_other() {
-    everywhere(|rig| {
-        let properties = rig.device.properties().unwrap();
-        assert_eq!(properties.name, rig.device.name());
+    everywhere(|harness| {
+        let properties = harness.device.properties().unwrap();
+        assert_eq!(properties.name, harness.device.name());
         assert_eq!(
             properties.compute_capability,
-            rig.device.compute_capability()
+            harness.device.compute_capability()
         );
         assert_eq!(
             i64::from(properties.multiprocessors),
-            i64::from(rig.device.multiprocessors())
+            i64::from(harness.device.multiprocessors())
         );
         assert_eq!(properties.warp_size, 32);
         assert!(properties.total_bytes > 1 << 28, "{properties:?}");
@@ -48,7 +48,7 @@ fn the_properties_of_a_device_agree_with_each_other() {
         ] {
             assert!(size > 0, "{properties:?}");
         }
-        assert_eq!(rig.open_again().properties().unwrap(), properties);
+        assert_eq!(harness.open_again().properties().unwrap(), properties);
         assert_ne!(properties.uuid.as_bytes(), &[0; 16]);
     });
 }

@@ -6,13 +6,13 @@ use std::any::Any;
 use millstream::{Device, Error, Result, Stream};
 
 use crate::{
-    places::on_gpu,
+    configurations::on_gpu,
+    harness::{Harness, everywhere},
     program::{
-        Allowed, Machine, Sort, World, check, generate,
-        outcome::{Entry, Outcome},
+        Allowed, Environment, Interpreter, Sort, check, generate,
+        outcome::{LogEntry, Outcome},
         step::Program,
     },
-    rig::{Rig, everywhere},
 };
 
 /// A program of so many steps that keeps to one device and one thread, has memory enough, and
@@ -35,16 +35,16 @@ pub(crate) fn program(seed: u64, steps: usize, gates: bool) -> Program {
 /// # Errors
 ///
 /// The first of a step that was no mistake. The others are carried out all the same.
-pub(crate) fn run(devices: &[Device], gates: Option<&Rig>, program: &Program) -> Result<()> {
+pub(crate) fn run(devices: &[Device], gates: Option<&Harness>, program: &Program) -> Result<()> {
     let close = |stream: &Stream| -> Box<dyn Any + Send> {
-        let rig = gates.expect("gates are closed on a rig");
-        Box::new(rig.gate(stream))
+        let harness = gates.expect("gates are closed on a harness");
+        Box::new(harness.gate(stream))
     };
-    let world = World {
+    let environment = Environment {
         reopen: None,
         gates: if gates.is_some() { Some(&close) } else { None },
     };
-    let log = Machine::new(devices, world, program)?
+    let log = Interpreter::new(devices, environment, program)?
         .run(&program.steps)
         .finish();
     let allowed = Allowed {
@@ -52,7 +52,7 @@ pub(crate) fn run(devices: &[Device], gates: Option<&Rig>, program: &Program) ->
         no_memory: false,
     };
     check(program, &log, allowed).unwrap_or_else(|problem| panic!("{problem}\n{program}"));
-    let failure = |entry: Entry| match entry.outcome {
+    let failure = |entry: LogEntry| match entry.outcome {
         Outcome::Failed(Error::Usage(_)) => None,
         Outcome::Failed(error) => Some(error),
         _ => None,
@@ -63,10 +63,10 @@ pub(crate) fn run(devices: &[Device], gates: Option<&Rig>, program: &Program) ->
 #[test]
 fn random_programs_behind_gates_do_what_plain_vectors_do() {
     let programs = if on_gpu() { 2000 } else { 40 };
-    everywhere(|rig| {
-        let devices = [rig.device.clone()];
+    everywhere(|harness| {
+        let devices = [harness.device.clone()];
         for seed in 0..programs {
-            run(&devices, Some(rig), &program(seed, 50, true))
+            run(&devices, Some(harness), &program(seed, 50, true))
                 .unwrap_or_else(|error| panic!("program {seed}: {error}"));
         }
     });

@@ -6,15 +6,15 @@ use millstream::{Buffer, Device, Result, Stream, UsageErrorKind, View2dMut};
 
 use crate::{
     calls::Calls,
-    rig::{Rig, everywhere_counted, once},
+    harness::{Harness, everywhere_counted, once},
     shapes::problem,
 };
 
 const ROWS: usize = 40;
 const COLS: usize = 50;
 
-fn scenario(run: impl Fn(&Rig, &Calls) -> Result<()>) {
-    everywhere_counted(|rig, calls| run(rig, calls).unwrap());
+fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
+    everywhere_counted(|harness, calls| run(harness, calls).unwrap());
 }
 
 /// An image of zeros that all streams have used, with nothing pending.
@@ -34,10 +34,10 @@ fn halves(middle: usize, left: u8, right: u8) -> Vec<u8> {
 
 #[test]
 fn a03_left_and_right_of_an_image_are_used_side_by_side() {
-    scenario(|rig, calls| {
-        let [s1, s2, s3] = rig.streams();
+    scenario(|harness, calls| {
+        let [s1, s2, s3] = harness.streams();
         let mut image = shared_image(&[&s1, &s2, &s3])?;
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         calls.forget();
         let (mut left, mut right) = image.view_2d_mut(ROWS, COLS)?.split_cols_mut(21);
         thread::scope(|scope| {
@@ -53,7 +53,7 @@ fn a03_left_and_right_of_an_image_are_used_side_by_side() {
             "while the gate is closed"
         );
         let whole = s3.download(&image)?;
-        rig.assert_pending(&whole);
+        harness.assert_pending(&whole);
         gate.open();
         assert_eq!(whole.wait()?, halves(21, 1, 2));
         Ok(())
@@ -62,11 +62,11 @@ fn a03_left_and_right_of_an_image_are_used_side_by_side() {
 
 #[test]
 fn a04_rectangles_are_ordered_exactly_where_they_overlap() {
-    scenario(|rig, calls| {
-        let [s1, s2] = rig.streams();
+    scenario(|harness, calls| {
+        let [s1, s2] = harness.streams();
         let mut image = shared_image(&[&s1, &s2])?;
         let tile = s1.upload(&[7_u8; 10 * 10])?;
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         calls.forget();
         let view = image.view_2d_mut(ROWS, COLS)?;
         s1.copy_2d(tile.view_2d(10, 10)?, view.rect_mut(20..30, 30..40)?)?;
@@ -92,8 +92,8 @@ fn a04_rectangles_are_ordered_exactly_where_they_overlap() {
         let line = s2.download(image.slice(20 * COLS..20 * COLS + 30))?;
         assert_eq!(line.wait()?, [0; 30], "a range between the rows");
         let corner = s2.download_2d(view.rect(29..31, 39..41)?)?;
-        rig.assert_count(calls, "stream_wait_event", 1);
-        rig.assert_pending(&corner);
+        harness.assert_count(calls, "stream_wait_event", 1);
+        harness.assert_pending(&corner);
         gate.open();
         assert_eq!(corner.wait()?, [7, 0, 0, 0]);
         Ok(())
@@ -102,18 +102,18 @@ fn a04_rectangles_are_ordered_exactly_where_they_overlap() {
 
 #[test]
 fn a12_tiles_are_written_on_many_streams_and_read_as_one() {
-    scenario(|rig, _| {
-        let streams: [Stream; 4] = rig.streams();
+    scenario(|harness, _| {
+        let streams: [Stream; 4] = harness.streams();
         let mut image = shared_image(&[&streams[0]])?;
-        let gates: Vec<_> = streams.iter().map(|stream| rig.gate(stream)).collect();
+        let gates: Vec<_> = streams.iter().map(|stream| harness.gate(stream)).collect();
         let tiles: Vec<View2dMut<'_, u8>> =
             image.view_2d_mut(ROWS, COLS)?.tiles_mut(16, 16).collect();
         assert_eq!(tiles.len(), 12);
         for (number, tile) in tiles.into_iter().enumerate() {
             streams[number % 4].fill_2d(tile, number as u8)?;
         }
-        let whole = rig.stream().download(&image)?;
-        rig.assert_pending(&whole);
+        let whole = harness.stream().download(&image)?;
+        harness.assert_pending(&whole);
         gates.into_iter().for_each(|gate| gate.open());
         let expected: Vec<u8> = (0..ROWS * COLS)
             .map(|at| (at / COLS / 16 * 4 + at % COLS / 16) as u8)
@@ -125,15 +125,15 @@ fn a12_tiles_are_written_on_many_streams_and_read_as_one() {
 
 #[test]
 fn b01_a_rectangle_of_pinned_memory_is_not_seen_before_it_has_arrived() {
-    scenario(|rig, _| {
-        let stream = rig.stream();
+    scenario(|harness, _| {
+        let stream = harness.stream();
         let image = stream.upload(&halves(25, 3, 4))?;
-        let mut pinned = rig.device.pinned::<u8>(2 * ROWS * COLS)?;
-        let gate = rig.gate(&stream);
-        let target = pinned.plane_pitched_mut(ROWS, 2, 2 * COLS)?;
+        let mut pinned = harness.device.pinned::<u8>(2 * ROWS * COLS)?;
+        let gate = harness.gate(&stream);
+        let target = pinned.view_2d_pitched_mut(ROWS, 2, 2 * COLS)?;
         stream.copy_2d(image.view_2d(ROWS, COLS)?.rect(.., 24..26)?, target)?;
         let back = stream.download(&image)?;
-        rig.assert_pending(&back);
+        harness.assert_pending(&back);
         gate.open();
         let expected: Vec<u8> = (0..2 * ROWS * COLS)
             .map(|at| [3, 4].get(at % (2 * COLS)).copied().unwrap_or(0))
@@ -154,8 +154,8 @@ fn b01_a_rectangle_of_pinned_memory_is_not_seen_before_it_has_arrived() {
 
 #[test]
 fn what_rectangles_cost() {
-    scenario(|rig, calls| {
-        let stream = rig.stream();
+    scenario(|harness, calls| {
+        let stream = harness.stream();
         let mut image = stream.zeros::<u32>(ROWS * COLS)?;
         let mut small = stream.zeros::<u32>(10 * 10)?;
         calls.forget();
@@ -202,14 +202,14 @@ fn what_rectangles_cost() {
 
 #[test]
 fn b13_rectangles_that_do_not_fit_are_typed_errors_and_enqueue_nothing() {
-    scenario(|rig, calls| {
-        let stream = rig.stream();
+    scenario(|harness, calls| {
+        let stream = harness.stream();
         let mut a = stream.zeros::<[u8; 3]>(12)?;
         let mut b = stream.zeros::<[u8; 3]>(12)?;
         let elsewhere = Device::simulated()?;
         let mut foreign = elsewhere.stream()?.zeros::<[u8; 3]>(12)?;
-        let mut pinned = rig.device.pinned::<[u8; 3]>(12)?;
-        let other_pinned = rig.device.pinned::<[u8; 3]>(12)?;
+        let mut pinned = harness.device.pinned::<[u8; 3]>(12)?;
+        let other_pinned = harness.device.pinned::<[u8; 3]>(12)?;
         calls.forget();
 
         let size = UsageErrorKind::View2dSize {
@@ -230,7 +230,7 @@ fn b13_rectangles_that_do_not_fit_are_typed_errors_and_enqueue_nothing() {
             len: 12,
         };
         assert_eq!(problem(a.view_2d_pitched(3, 3, 5)), pitch);
-        let far = problem(a.plane_pitched_mut(3, 1, usize::MAX));
+        let far = problem(a.view_2d_pitched_mut(3, 1, usize::MAX));
         assert!(matches!(far, UsageErrorKind::View2dPitch { .. }), "{far}");
         let close = UsageErrorKind::View2dRows { cols: 3, pitch: 2 };
         assert_eq!(problem(pinned.view_2d_pitched(3, 3, 2)), close);
@@ -303,11 +303,11 @@ fn b13_rectangles_that_do_not_fit_are_typed_errors_and_enqueue_nothing() {
 
 #[test]
 fn b15_rectangles_without_elements_and_of_single_rows_and_columns() {
-    scenario(|rig, _| {
-        let stream = rig.stream();
+    scenario(|harness, _| {
+        let stream = harness.stream();
         let mut empty = stream.upload::<u16>(&[])?;
         let mut numbers = stream.upload(&[1_u16, 2, 3, 4, 5, 6])?;
-        let mut pinned = rig.device.pinned::<u16>(0)?;
+        let mut pinned = harness.device.pinned::<u16>(0)?;
         for (rows, cols) in [(0, 0), (0, 7), (7, 0), (usize::MAX, 0)] {
             stream.copy_2d(empty.view_2d(rows, cols)?, pinned.view_2d_mut(rows, cols)?)?;
             stream.fill_2d(empty.view_2d_mut(rows, cols)?, 1)?;
@@ -320,7 +320,7 @@ fn b15_rectangles_without_elements_and_of_single_rows_and_columns() {
         }
         let nothing = numbers.view_2d(2, 3)?.rect(1..1, 2..)?;
         assert_eq!(stream.download_2d(nothing)?.wait()?, [0; 0]);
-        let far = empty.plane_pitched_mut(1 << 40, 0, usize::MAX)?;
+        let far = empty.view_2d_pitched_mut(1 << 40, 0, usize::MAX)?;
         let (low, high) = far.rect_mut(1 << 39.., ..)?.split_rows_mut(5);
         assert!(low.is_empty() && high.is_empty() && low.pitch() > 1 << 40);
 
@@ -339,8 +339,8 @@ fn b15_rectangles_without_elements_and_of_single_rows_and_columns() {
 
 #[test]
 fn overlapping_rectangles_of_one_array_are_no_copy() {
-    scenario(|rig, _| {
-        let stream = rig.stream();
+    scenario(|harness, _| {
+        let stream = harness.stream();
         let mut image = stream.upload(&halves(25, 1, 2))?;
         let (left, mut right) = image.view_2d_mut(ROWS, COLS)?.split_cols_mut(25);
         stream.copy_2d(&left, &mut right)?;
@@ -353,11 +353,11 @@ fn overlapping_rectangles_of_one_array_are_no_copy() {
 fn b15_rows_further_apart_than_the_driver_copies_at_once() {
     const PITCH: usize = 1 << 31;
     // Sizes do not depend on the schedule, and so much memory is not to be had for each of them.
-    once(|rig| {
-        let stream = rig.device.stream()?;
+    once(|harness| {
+        let stream = harness.device.stream()?;
         let mut far = stream.zeros::<u8>(PITCH + 4)?;
-        stream.upload_2d(&[1, 2, 3, 4], 2, far.plane_pitched_mut(2, 2, PITCH)?)?;
-        stream.fill_2d(far.slice_mut(2..).plane_pitched_mut(2, 1, PITCH)?, 5)?;
+        stream.upload_2d(&[1, 2, 3, 4], 2, far.view_2d_pitched_mut(2, 2, PITCH)?)?;
+        stream.fill_2d(far.slice_mut(2..).view_2d_pitched_mut(2, 1, PITCH)?, 5)?;
         let view = far.view_2d_pitched(2, 4, PITCH)?;
         assert_eq!(stream.download_2d(view)?.wait()?, [1, 2, 5, 0, 3, 4, 5, 0]);
         Ok(())

@@ -17,15 +17,15 @@ use millstream::{Device, Error, LaunchConfig, Result, Scope, UsageErrorKind, sim
 
 use crate::{
     calls::Calls,
-    rig::{Gate, Rig, everywhere, everywhere_counted, gate_kernel},
+    harness::{Gate, Harness, everywhere, everywhere_counted, gate_kernel},
 };
 
 const N: usize = 1500;
 /// How long a gate stays closed after the body of its scope has ended.
 const A_WHILE: Duration = Duration::from_millis(3);
 
-fn scenario(run: impl Fn(&Rig) -> Result<()>) {
-    everywhere(|rig| run(rig).unwrap());
+fn scenario(run: impl Fn(&Harness) -> Result<()>) {
+    everywhere(|harness| run(harness).unwrap());
 }
 
 /// Runs `scope`, whose body hands over the gate and drops the sender when it ends; a while after
@@ -49,16 +49,16 @@ fn gated<R>(scope: impl FnOnce(mpsc::Sender<Gate>) -> R) -> (R, bool) {
 
 #[test]
 fn b07_forgetting_everything_is_sound() {
-    scenario(|rig| {
-        rig.leaks();
-        let [s1, s2] = rig.streams();
+    scenario(|harness| {
+        harness.leaks();
+        let [s1, s2] = harness.streams();
         let mut a = s1.upload(&vec![1_u32; N])?;
         let (source, mut target) = (vec![2_u32; N / 2], vec![0_u32; N]);
-        let mut pinned = rig.device.pinned_from(&vec![7_u32; N])?;
-        let in_flight = rig.device.pinned::<u32>(N)?;
-        let gate = rig.gate(&s1);
+        let mut pinned = harness.device.pinned_from(&vec![7_u32; N])?;
+        let in_flight = harness.device.pinned::<u32>(N)?;
+        let gate = harness.gate(&s1);
         let (result, waited) = gated(|body| {
-            rig.device.scope(|scope: &Scope<'_>| {
+            harness.device.scope(|scope: &Scope<'_>| {
                 let body = body;
                 body.send(gate).unwrap();
                 scope.upload(&s1, &source, a.slice_mut(..N / 2))?;
@@ -66,7 +66,7 @@ fn b07_forgetting_everything_is_sound() {
                 let mut never_awaited = Box::pin(s1.download(&a)?);
                 let mut context = std::task::Context::from_waker(std::task::Waker::noop());
                 let polled = never_awaited.as_mut().poll(&mut context);
-                assert!(polled.is_pending() || !rig.gates_hold());
+                assert!(polled.is_pending() || !harness.gates_hold());
                 mem::forget(never_awaited);
                 mem::forget(s2.download(&a)?);
                 mem::forget(pinned.write()?);
@@ -82,13 +82,14 @@ fn b07_forgetting_everything_is_sound() {
             })
         });
         result?;
-        assert!(waited || !rig.gates_hold());
+        assert!(waited || !harness.gates_hold());
         assert_eq!(target[..N / 2], [2; N / 2]);
         assert_eq!(target[N / 2..], [1; N / 2]);
         s2.copy(&pinned, &mut a)?;
         mem::forget((s1, s2));
-        let stream = rig.stream();
-        rig.device
+        let stream = harness.stream();
+        harness
+            .device
             .scope(|scope| scope.download(&stream, &a, &mut target))?;
         assert_eq!(target, [7; N]);
         Ok(())
@@ -97,13 +98,13 @@ fn b07_forgetting_everything_is_sound() {
 
 #[test]
 fn b14_a_scope_left_by_return_waits_first() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
         let mut a = s1.upload(&vec![1_u32; N])?;
         let (mut first, mut second) = (vec![0; N], vec![0; N]);
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         let (result, waited) = gated(|body| {
-            rig.device.scope(|scope| {
+            harness.device.scope(|scope| {
                 let body = body;
                 body.send(gate).unwrap();
                 scope.download(&s1, &a, &mut first)?;
@@ -113,7 +114,7 @@ fn b14_a_scope_left_by_return_waits_first() {
             })
         });
         assert_eq!(result?, "the body's value");
-        assert!(waited || !rig.gates_hold());
+        assert!(waited || !harness.gates_hold());
         assert_eq!((first, second), (vec![1; N], vec![2; N]));
         Ok(())
     });
@@ -121,27 +122,27 @@ fn b14_a_scope_left_by_return_waits_first() {
 
 #[test]
 fn b14_a_scope_left_by_an_error_waits_first() {
-    scenario(|rig| {
-        let s1 = rig.stream();
+    scenario(|harness| {
+        let s1 = harness.stream();
         let mut a = s1.upload(&vec![1_u32; N])?;
         let (source, mut target) = (vec![2; N], vec![0; N]);
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         let (result, waited) = gated(|body| {
-            rig.device.scope(|scope| {
+            harness.device.scope(|scope| {
                 let body = body;
                 body.send(gate).unwrap();
                 scope.download(&s1, &a, &mut target)?;
                 scope.upload(&s1, &source, a.slice_mut(1..))
             })
         });
-        let Err(Error::Usage(misuse)) = result else {
+        let Err(Error::Usage(usage_error)) = result else {
             panic!("the lengths differ: {result:?}")
         };
         assert!(
-            matches!(misuse.problem(), UsageErrorKind::Length { .. }),
-            "{misuse}"
+            matches!(usage_error.problem(), UsageErrorKind::Length { .. }),
+            "{usage_error}"
         );
-        assert!(waited || !rig.gates_hold());
+        assert!(waited || !harness.gates_hold());
         assert_eq!(target, [1; N]);
         Ok(())
     });
@@ -149,14 +150,14 @@ fn b14_a_scope_left_by_an_error_waits_first() {
 
 #[test]
 fn b14_a_scope_left_by_a_panic_waits_first() {
-    scenario(|rig| {
-        let s1 = rig.stream();
+    scenario(|harness| {
+        let s1 = harness.stream();
         let mut a = s1.upload(&vec![1_u32; N])?;
         let (source, mut target) = (vec![2_u32; N], vec![0; N]);
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         let (panic, waited) = gated(|body| {
             catch_unwind(AssertUnwindSafe(|| {
-                rig.device.scope(|scope| {
+                harness.device.scope(|scope| {
                     let body = body;
                     body.send(gate).unwrap();
                     scope.download(&s1, &a, &mut target)?;
@@ -169,7 +170,7 @@ fn b14_a_scope_left_by_a_panic_waits_first() {
             }))
         });
         assert_eq!(panic.unwrap_err().downcast_ref(), Some(&"out"));
-        assert!(waited || !rig.gates_hold());
+        assert!(waited || !harness.gates_hold());
         assert_eq!(target, [1; N]);
         assert_eq!(s1.download(&a)?.wait()?, [2; N]);
         Ok(())
@@ -178,22 +179,22 @@ fn b14_a_scope_left_by_a_panic_waits_first() {
 
 #[test]
 fn b14_a_scope_that_only_uploads_waits_for_the_last() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
         let mut a = s1.zeros::<u32>(N)?;
         let mut b = s2.zeros::<u32>(N)?;
         let source = vec![2; N];
         let (result, waited) = gated(|body| {
-            rig.device.scope(|scope| {
+            harness.device.scope(|scope| {
                 let body = body;
                 scope.upload(&s1, &source, &mut a)?;
                 scope.upload(&s2, &source, &mut b)?;
-                body.send(rig.gate(&s1)).unwrap();
+                body.send(harness.gate(&s1)).unwrap();
                 scope.upload(&s1, &source, &mut a)
             })
         });
         result?;
-        assert!(waited || !rig.gates_hold());
+        assert!(waited || !harness.gates_hold());
         assert_eq!(s2.download(&a)?.wait()?, [2; N]);
         assert_eq!(s1.download(&b)?.wait()?, [2; N]);
         Ok(())
@@ -202,20 +203,20 @@ fn b14_a_scope_that_only_uploads_waits_for_the_last() {
 
 #[test]
 fn b14_later_work_of_a_stream_is_not_waited_for() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
         let mut a = s1.upload(&vec![1_u32; N])?;
         let (source, mut target) = (vec![2_u32; N], vec![0; N]);
-        let (first, second) = rig.device.scope(|scope| {
+        let (first, second) = harness.device.scope(|scope| {
             scope.download(&s1, &a, &mut target)?;
             scope.upload(&s1, &source, &mut a)?;
-            let later = rig.gate(&s1);
+            let later = harness.gate(&s1);
             // Neither is what other streams have pending.
-            Ok((later, rig.gate(&s2)))
+            Ok((later, harness.gate(&s2)))
         })?;
         assert_eq!(target, [1; N]);
         let behind = s1.download(&a)?;
-        rig.assert_pending(&behind);
+        harness.assert_pending(&behind);
         first.open();
         second.open();
         assert_eq!(behind.wait()?, [2; N]);
@@ -225,15 +226,15 @@ fn b14_later_work_of_a_stream_is_not_waited_for() {
 
 #[test]
 fn b09_copies_on_one_array_in_one_scope_cost_no_wait_and_no_event() {
-    let run = |rig: &Rig, calls: &Calls| -> Result<()> {
-        let stream = rig.stream();
+    let run = |harness: &Harness, calls: &Calls| -> Result<()> {
+        let stream = harness.stream();
         let mut a = stream.zeros::<u32>(N)?;
         let source = vec![3_u32; N];
         let (mut first, mut second, mut third) = (vec![0; N], vec![0; N], vec![0; N / 2]);
-        let gate = rig.gate(&stream);
+        let gate = harness.gate(&stream);
         calls.forget();
         let (result, _) = gated(|body| {
-            rig.device.scope(|scope| {
+            harness.device.scope(|scope| {
                 let body = body;
                 body.send(gate).unwrap();
                 scope.download(&stream, &a, &mut first)?;
@@ -255,16 +256,16 @@ fn b09_copies_on_one_array_in_one_scope_cost_no_wait_and_no_event() {
         }
         Ok(())
     };
-    everywhere_counted(|rig, calls| run(rig, calls).unwrap());
+    everywhere_counted(|harness, calls| run(harness, calls).unwrap());
 }
 
 #[test]
 fn b15_empty_slices_and_odd_parts_in_a_scope() {
-    scenario(|rig| {
-        let stream = rig.stream();
+    scenario(|harness| {
+        let stream = harness.stream();
         let mut a = stream.upload(&[1_u8, 2, 3, 4, 5])?;
         let mut target = [0_u8; 7];
-        rig.device.scope(|scope| {
+        harness.device.scope(|scope| {
             let (none, rest) = target.split_at_mut(0);
             let (one, rest) = rest.split_at_mut(1);
             scope.upload(&stream, &[], a.slice_mut(2..2))?;
@@ -310,12 +311,12 @@ fn b13_a_stream_of_another_device_in_a_scope_is_an_error() -> Result<()> {
     let a = stream.upload(&[1_u8, 2, 3])?;
     let mut target = [0_u8; 3];
     let ended = here.scope(|scope| scope.download(&stream, &a, &mut target));
-    let Err(Error::Usage(misuse)) = ended else {
+    let Err(Error::Usage(usage_error)) = ended else {
         panic!("the stream is another device's")
     };
     assert!(
-        matches!(misuse.problem(), UsageErrorKind::OtherDevice { .. }),
-        "{misuse}"
+        matches!(usage_error.problem(), UsageErrorKind::OtherDevice { .. }),
+        "{usage_error}"
     );
     assert_eq!(target, [0; 3]);
     Ok(())

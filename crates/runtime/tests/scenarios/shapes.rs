@@ -4,33 +4,33 @@ use millstream::{Device, Error, LaunchConfig, Result, UsageErrorKind};
 
 use crate::{
     arrays::sums,
-    rig::{Rig, everywhere, everywhere_counted, once},
+    harness::{Harness, everywhere, everywhere_counted, once},
 };
 
-fn scenario(run: impl Fn(&Rig) -> Result<()>) {
-    everywhere(|rig| run(rig).unwrap());
+fn scenario(run: impl Fn(&Harness) -> Result<()>) {
+    everywhere(|harness| run(harness).unwrap());
 }
 
 /// The problem of a wrong call.
 pub(crate) fn problem<T>(result: Result<T>) -> UsageErrorKind {
     match result {
-        Err(Error::Usage(misuse)) => misuse.problem().clone(),
-        Err(other) => panic!("not a misuse: {other}"),
+        Err(Error::Usage(usage_error)) => usage_error.problem().clone(),
+        Err(other) => panic!("not a usage error: {other}"),
         Ok(_) => panic!("the call was taken"),
     }
 }
 
 #[test]
 fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
-    everywhere_counted(|rig, calls| {
+    everywhere_counted(|harness, calls| {
         let run = || -> Result<()> {
-            let stream = rig.stream();
-            let kernels = sums::load(&rig.device)?;
+            let stream = harness.stream();
+            let kernels = sums::load(&harness.device)?;
             let a = stream.upload(&[1.0_f32, 2.0, 3.0, 4.0])?;
             let mut b = stream.zeros::<f32>(3)?;
             let elsewhere = Device::simulated()?;
             let mut foreign = elsewhere.stream()?.zeros::<f32>(4)?;
-            let mut short = rig.device.pinned::<f32>(2)?;
+            let mut short = harness.device.pinned::<f32>(2)?;
             calls.forget();
 
             let lengths = UsageErrorKind::Length {
@@ -79,8 +79,8 @@ fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
                     values: "c.len() = 3, n = 4".to_owned()
                 }
             );
-            let grid = LaunchConfig::new([1, 1, 1], [2048, 1, 1]);
-            let block = problem(kernels.vecadd(&stream, grid, &a, &a, &mut b, 3));
+            let config = LaunchConfig::new([1, 1, 1], [2048, 1, 1]);
+            let block = problem(kernels.vecadd(&stream, config, &a, &a, &mut b, 3));
             assert!(
                 matches!(block, UsageErrorKind::LaunchConfig { .. }),
                 "{block}"
@@ -122,9 +122,9 @@ fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
 
 #[test]
 fn b15_empty_single_and_odd() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
-        let kernels = sums::load(&rig.device)?;
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
+        let kernels = sums::load(&harness.device)?;
         let empty = s1.upload::<f32>(&[])?;
         let mut nothing = s2.zeros::<f32>(0)?;
         s2.copy(&empty, &mut nothing)?;
@@ -138,7 +138,7 @@ fn b15_empty_single_and_odd() {
             0,
         )?;
         assert_eq!(s2.download(&nothing)?.wait()?, [0.0; 0]);
-        assert_eq!(*rig.device.pinned::<u64>(0)?.read()?, [0; 0]);
+        assert_eq!(*harness.device.pinned::<u64>(0)?.read()?, [0; 0]);
 
         let one = s1.upload(&[42_u8])?;
         assert_eq!(s2.download(&one)?.wait()?, [42]);
@@ -172,8 +172,8 @@ fn b15_empty_single_and_odd() {
 fn b15_four_gibibytes_and_one_byte() {
     const LEN: usize = (4 << 30) + 1;
     // Sizes do not depend on the schedule, and so much memory is not to be had forty times.
-    once(|rig| {
-        let stream = rig.device.stream()?;
+    once(|harness| {
+        let stream = harness.device.stream()?;
         let mut a = stream.zeros::<u8>(LEN)?;
         stream.fill(a.slice_mut(LEN - 1..), 7)?;
         stream.fill(a.slice_mut((4 << 30) - 2..(4 << 30) - 1), 6)?;
@@ -215,10 +215,10 @@ fn b16_types_with_invalid_bits_or_pointers_are_not_plain_data() {
 
 #[test]
 fn b17_a_copy_longer_than_its_source_is_refused() {
-    scenario(|rig| {
-        let stream = rig.stream();
+    scenario(|harness| {
+        let stream = harness.stream();
         let source = stream.upload(&[1_u8, 2, 3])?;
-        let mut target = rig.device.pinned_from(&[9_u8; 5])?;
+        let mut target = harness.device.pinned_from(&[9_u8; 5])?;
         let lengths = UsageErrorKind::Length {
             source_len: 3,
             target_len: 5,

@@ -11,7 +11,7 @@ use millstream::{
 };
 
 use crate::{
-    rig::{everywhere, everywhere_counted},
+    harness::{everywhere, everywhere_counted},
     shapes::problem,
 };
 
@@ -117,10 +117,10 @@ fn most_bytes(device: &Device) -> u32 {
 
 #[test]
 fn a_kernel_uses_all_the_shared_memory_that_the_device_has() {
-    everywhere(|rig| {
+    everywhere(|harness| {
         let run = || -> Result<()> {
-            let (stream, kernels) = (rig.stream(), shared::load(&rig.device)?);
-            let most = most_bytes(&rig.device);
+            let (stream, kernels) = (harness.stream(), shared::load(&harness.device)?);
+            let most = most_bytes(&harness.device);
             assert!(most > USUAL_BYTES, "{most}");
             for bytes in [
                 1024,
@@ -157,9 +157,9 @@ fn a_kernel_uses_all_the_shared_memory_that_the_device_has() {
 
 #[test]
 fn more_shared_memory_than_the_device_has_is_an_error_with_the_limit() {
-    everywhere_counted(|rig, calls| {
-        let (stream, kernels) = (rig.stream(), shared::load(&rig.device).unwrap());
-        let most = most_bytes(&rig.device);
+    everywhere_counted(|harness, calls| {
+        let (stream, kernels) = (harness.stream(), shared::load(&harness.device).unwrap());
+        let most = most_bytes(&harness.device);
         let mut out = stream.zeros::<u32>(2).unwrap();
         calls.forget();
         for asked in [most + 1, u32::MAX] {
@@ -184,11 +184,11 @@ fn more_shared_memory_than_the_device_has_is_an_error_with_the_limit() {
 
 #[test]
 fn a_kernel_opts_in_once_and_only_if_it_has_to() {
-    everywhere_counted(|rig, calls| {
-        let [s1, s2] = rig.streams();
+    everywhere_counted(|harness, calls| {
+        let [s1, s2] = harness.streams();
         let (kernels, again) = (
-            shared::load(&rig.device).unwrap(),
-            shared::load(&rig.device).unwrap(),
+            shared::load(&harness.device).unwrap(),
+            shared::load(&harness.device).unwrap(),
         );
         let mut out = s1.zeros::<u32>(2).unwrap();
         let opted = || calls.count("function_set_attribute");
@@ -215,9 +215,9 @@ fn a_kernel_opts_in_once_and_only_if_it_has_to() {
 
 #[test]
 fn a_failure_to_opt_in_is_the_answer_and_nothing_is_enqueued() {
-    everywhere_counted(|rig, calls| {
-        let stream = rig.stream();
-        let kernels = shared::load(&rig.device).unwrap();
+    everywhere_counted(|harness, calls| {
+        let stream = harness.stream();
+        let kernels = shared::load(&harness.device).unwrap();
         let mut out = stream.zeros::<u32>(2).unwrap();
         let failure = DriverError::new("cuFuncSetAttribute", ResultCode::UNKNOWN);
         let told = failure.clone();

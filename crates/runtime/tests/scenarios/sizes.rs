@@ -10,10 +10,10 @@ use millstream::{Device, StagingOptions};
 const VARIABLE: &str = "MILLSTREAM_SIZES";
 /// How much of dropped arrays the tiny choice keeps.
 const TINY_CACHE_BYTES: u64 = 64 << 10;
-/// The pieces of the tiny choice.
-const TINY_PIECE_BYTES: usize = 1024;
+/// The chunks of the tiny choice.
+const TINY_CHUNK_BYTES: usize = 1024;
 /// Blocks for two of them.
-const TINY_STAGING_BYTES: u64 = 2 * TINY_PIECE_BYTES as u64;
+const TINY_STAGING_BYTES: u64 = 2 * TINY_CHUNK_BYTES as u64;
 
 /// A choice of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,33 +46,33 @@ impl Sizes {
     /// `is_bounded` says whether page-locked memory is, too: copies then block for those before
     /// them, and nobody may wait for the host meanwhile.
     pub(crate) fn set(self, device: &Device, is_bounded: bool) -> bool {
-        let tuning = match self {
+        let staging_options = match self {
             Self::Own => return true,
             Self::Odd => StagingOptions {
-                piece_bytes: 4093,
-                part_bytes: 500,
+                chunk_bytes: 4093,
+                subchunk_bytes: 500,
                 alone_bytes: 700,
                 threads: 4,
                 small_bytes: 300,
-                section_bytes: 1024,
+                arena_bytes: 1024,
                 captured_bytes: 1000,
-                upload_past_caches: true,
+                upload_non_temporal: true,
                 ..StagingOptions::default()
             },
             Self::Tiny { threads } => StagingOptions {
-                piece_bytes: TINY_PIECE_BYTES,
+                chunk_bytes: TINY_CHUNK_BYTES,
                 block_bytes_min: 64,
-                part_bytes: 256,
+                subchunk_bytes: 256,
                 capturing_max: 2,
                 owned_blocks: 2,
-                landing_blocks: 2,
+                download_blocks: 2,
                 alone_bytes: 100,
                 threads,
                 small_bytes: 200,
-                section_bytes: 512,
+                arena_bytes: 512,
                 captured_bytes: 0,
-                upload_past_caches: true,
-                download_past_caches: false,
+                upload_non_temporal: true,
+                download_non_temporal: false,
             },
         };
         if matches!(self, Self::Tiny { .. }) {
@@ -81,7 +81,7 @@ impl Sizes {
                 device.set_staging_limit(TINY_STAGING_BYTES);
             }
         }
-        device.set_staging_options(tuning)
+        device.set_staging_options(staging_options)
     }
 }
 

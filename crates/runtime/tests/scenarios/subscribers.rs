@@ -15,8 +15,8 @@ use tracing::{
 };
 
 use crate::{
-    rig::Watch,
-    user_code::{NOTICED_WITHIN, User, call_back, one_at_a_time, with_each_deed},
+    harness::Watch,
+    user_code::{NOTICED_WITHIN, User, call_back, one_at_a_time, with_each_action},
 };
 
 /// A subscriber that runs user code for every event of this library.
@@ -64,7 +64,7 @@ fn lose_a_device(call: &str) {
 
 #[test]
 fn a_subscriber_holds_up_nothing_but_log_messages() {
-    with_each_deed(|_, user| {
+    with_each_action(|_, user| {
         let dispatch = Dispatch::new(Listening(Arc::clone(user)));
         // Both fail with a stream's lock held.
         for call in ["cuMemAllocAsync", "cuMemsetD8Async"] {

@@ -19,9 +19,9 @@ use millstream::{
 
 use crate::{
     calls::{Calls, Failure},
-    places::Sizes,
-    rig::{CLOSED_WITHIN, Watch},
-    worlds::worlds,
+    configurations::Sizes,
+    harness::{CLOSED_WITHIN, Watch},
+    instrumented::instrumented_devices,
 };
 
 /// What a run may take on the device's clock, which every wait moves on. Without a fault a program
@@ -39,33 +39,33 @@ pub(crate) const CODES: [ResultCode; 5] = [
 
 /// Which calls fail.
 #[derive(Clone, Copy, Debug)]
-enum Extent {
-    TheNumberth,
-    AllFromThere,
-    AllOfItsName,
+enum FaultTarget {
+    NthCall,
+    FromNthCall,
+    SameFunction,
 }
 
 /// In which way calls fail.
 #[derive(Clone, Copy, Debug)]
-struct Way {
-    extent: Extent,
+struct FaultMode {
+    extent: FaultTarget,
     /// Whether calls are passed on before they fail, but for those that make something: nobody can
     /// give it back then.
     afterwards: bool,
 }
 
-impl Way {
-    const fn new(extent: Extent, afterwards: bool) -> Self {
+impl FaultMode {
+    const fn new(extent: FaultTarget, afterwards: bool) -> Self {
         Self { extent, afterwards }
     }
 }
 
-const WAYS: [Way; 5] = [
-    Way::new(Extent::TheNumberth, false),
-    Way::new(Extent::TheNumberth, true),
-    Way::new(Extent::AllFromThere, false),
-    Way::new(Extent::AllFromThere, true),
-    Way::new(Extent::AllOfItsName, false),
+const FAULT_MODES: [FaultMode; 5] = [
+    FaultMode::new(FaultTarget::NthCall, false),
+    FaultMode::new(FaultTarget::NthCall, true),
+    FaultMode::new(FaultTarget::FromNthCall, false),
+    FaultMode::new(FaultTarget::FromNthCall, true),
+    FaultMode::new(FaultTarget::SameFunction, false),
 ];
 
 /// The calls that make something.
@@ -83,22 +83,22 @@ const MAKING: [&str; 7] = [
 type Failed = Arc<Mutex<BTreeSet<&'static str>>>;
 
 /// Makes calls fail from the `number`th on.
-fn arm(calls: &Calls, number: u64, way: Way, code: ResultCode) -> Failed {
+fn arm(calls: &Calls, number: u64, mode: FaultMode, code: ResultCode) -> Failed {
     let failed = Failed::default();
     let theirs = Arc::clone(&failed);
     let made = AtomicU64::new(0);
     calls.fail_so(move |call| {
         let this = made.fetch_add(1, Ordering::Relaxed) + 1;
         let mut failed = theirs.lock().unwrap();
-        let hit = match way.extent {
-            Extent::TheNumberth => this == number,
-            Extent::AllFromThere => this >= number,
-            Extent::AllOfItsName => this == number || failed.contains(call),
+        let hit = match mode.extent {
+            FaultTarget::NthCall => this == number,
+            FaultTarget::FromNthCall => this >= number,
+            FaultTarget::SameFunction => this == number || failed.contains(call),
         };
         hit.then(|| {
             failed.insert(call);
             let error = DriverError::new(call, code);
-            if way.afterwards && !MAKING.contains(&call) {
+            if mode.afterwards && !MAKING.contains(&call) {
                 Failure::Afterwards(error)
             } else {
                 Failure::Instead(error)
@@ -122,16 +122,16 @@ impl Subject<'_> {
     /// Makes every call fail in every way; gives the number of runs.
     pub(crate) fn sweep(&self) -> usize {
         let mut runs = 0;
-        for way in WAYS {
+        for mode in FAULT_MODES {
             for code in CODES {
                 for number in 1.. {
                     let name = format!(
-                        "{}, {:?}, {}, call {number}, {way:?}, {code}",
+                        "{}, {:?}, {}, call {number}, {mode:?}, {code}",
                         self.name, self.schedule, self.sizes
                     );
                     let _watch = Watch::over(name);
                     runs += 1;
-                    if !self.attempt(number, way, code) {
+                    if !self.attempt(number, mode, code) {
                         break;
                     }
                 }
@@ -141,12 +141,12 @@ impl Subject<'_> {
     }
 
     /// One run; says whether the program got as far as the fault.
-    fn attempt(&self, number: u64, way: Way, code: ResultCode) -> bool {
-        let (gpu, calls, devices) = worlds(self.schedule, self.devices);
+    fn attempt(&self, number: u64, mode: FaultMode, code: ResultCode) -> bool {
+        let (gpu, calls, devices) = instrumented_devices(self.schedule, self.devices);
         for device in &devices {
             assert!(self.sizes.set(device, true), "nothing was copied yet");
         }
-        let failed = arm(&calls, number, way, code);
+        let failed = arm(&calls, number, mode, code);
         let result = (self.run)(&devices);
         calls.fail_no_more();
         let failed = std::mem::take(&mut *failed.lock().unwrap());

@@ -12,11 +12,11 @@ use millstream::{
     sim::{Gpu, Schedule, SimConfig},
 };
 
-use crate::{arrays::sums, rig::Watch};
+use crate::{arrays::sums, harness::Watch};
 
 const N: usize = 64;
 
-fn world(schedule: Schedule) -> (Gpu, Device) {
+fn setup(schedule: Schedule) -> (Gpu, Device) {
     let gpu = Gpu::new(SimConfig::new().schedule(schedule));
     let device = Device::open_simulated(&gpu, 0).expect("the device opens");
     (gpu, device)
@@ -39,7 +39,7 @@ fn a10_launch_and_copy_alternate_a_million_times() {
 fn alternate(schedule: Schedule) {
     const ROUNDS: usize = 10_000;
     let _watch = Watch::over(format!("a10 {schedule:?}"));
-    let (gpu, device) = world(schedule);
+    let (gpu, device) = setup(schedule);
     let kernels = sums::load(&device).unwrap();
     let home = device.stream().unwrap();
     let zeros = || home.zeros::<f32>(N).unwrap();
@@ -113,7 +113,7 @@ fn a11_threads_name_the_same_arrays_in_both_orders_for_a_minute() {
 fn both_orders(schedule: Schedule, rounds: usize) {
     const THREADS: usize = 8;
     let _watch = Watch::over(format!("a11 {schedule:?}"));
-    let (gpu, device) = world(schedule);
+    let (gpu, device) = setup(schedule);
     let kernels = sums::load(&device).unwrap();
     let home = device.stream().unwrap();
     let ones = home.upload(&[1.0_f32; N]).unwrap();
@@ -181,7 +181,7 @@ thread_local! {
 
 #[test]
 fn a_thread_that_ends_may_still_use_the_device() {
-    let (gpu, device) = world(Schedule::Timed);
+    let (gpu, device) = setup(Schedule::Timed);
     for first in [true, false] {
         let device = device.clone();
         // Which of two variables goes first depends on which was used first.
@@ -209,7 +209,7 @@ fn a_timeline_ends_under_every_schedule() {
         Schedule::Random(1),
         Schedule::Random(2),
     ] {
-        let (_gpu, device) = world(schedule);
+        let (_gpu, device) = setup(schedule);
         let timeline = device.timeline().unwrap();
         let stream = device.stream().unwrap();
         let other = device.stream().unwrap();

@@ -1,4 +1,4 @@
-//! Uploads and downloads of pageable memory in many pieces: what is captured when, what lands
+//! Uploads and downloads of pageable memory in many chunks: what is captured when, what lands
 //! where, and how much page-locked memory that takes.
 
 #![allow(unsafe_code, reason = "opens devices of a driver that counts")]
@@ -20,15 +20,15 @@ use millstream::{
 
 use crate::{
     calls::Calls,
-    places::Sizes,
-    rig::{Rig, Watch, assert_nothing_left, everywhere},
+    configurations::Sizes,
+    harness::{Harness, Watch, assert_nothing_left, everywhere},
 };
 
-/// The pieces of [`Sizes::Odd`].
-const PIECE: usize = 4093;
-/// The pieces of [`Sizes::Tiny`].
-const TINY_PIECE: usize = 1024;
-/// Lengths around the ends of pieces, of parts and of what is small, in all choices of sizes.
+/// The chunks of [`Sizes::Odd`].
+const CHUNK: usize = 4093;
+/// The chunks of [`Sizes::Tiny`].
+const TINY_CHUNK: usize = 1024;
+/// Lengths around the ends of chunks, of parts and of what is small, in all choices of sizes.
 const LENGTHS: [usize; 22] = [
     1,
     99,
@@ -43,14 +43,14 @@ const LENGTHS: [usize; 22] = [
     701,
     1000,
     1001,
-    TINY_PIECE,
-    TINY_PIECE + 1,
-    2 * TINY_PIECE + 1,
-    PIECE - 1,
-    PIECE,
-    PIECE + 1,
-    3 * PIECE,
-    9 * PIECE + 7,
+    TINY_CHUNK,
+    TINY_CHUNK + 1,
+    2 * TINY_CHUNK + 1,
+    CHUNK - 1,
+    CHUNK,
+    CHUNK + 1,
+    3 * CHUNK,
+    9 * CHUNK + 7,
     64 << 10,
 ];
 const SCHEDULES: [Schedule; 5] = [
@@ -61,12 +61,12 @@ const SCHEDULES: [Schedule; 5] = [
     Schedule::Random(2),
 ];
 
-fn scenario(run: impl Fn(&Rig) -> Result<()>) {
-    everywhere(|rig| run(rig).unwrap());
+fn scenario(run: impl Fn(&Harness) -> Result<()>) {
+    everywhere(|harness| run(harness).unwrap());
 }
 
 /// A simulated GPU whose device copies in these sizes, behind a driver that counts.
-fn world(schedule: Schedule, sizes: Sizes) -> (Gpu, Arc<Calls>, Device) {
+fn setup(schedule: Schedule, sizes: Sizes) -> (Gpu, Arc<Calls>, Device) {
     let gpu = Gpu::new(SimConfig::new().schedule(schedule));
     let calls = Arc::new(Calls::over(gpu.driver()));
     // SAFETY: the driver passes calls on to one that does what it says.
@@ -80,7 +80,7 @@ fn under_every_schedule(run: impl Fn(&Gpu, &Calls, Device)) {
     for schedule in SCHEDULES {
         for sizes in [Sizes::Odd, Sizes::tiny(0), Sizes::tiny(1)] {
             let _watch = Watch::over(format!("{schedule:?}, {sizes}"));
-            let (gpu, calls, device) = world(schedule, sizes);
+            let (gpu, calls, device) = setup(schedule, sizes);
             run(&gpu, &calls, device);
             assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
             assert_nothing_left(&gpu);
@@ -94,10 +94,10 @@ fn rising(len: usize, from: usize) -> Vec<u8> {
 
 #[test]
 fn b02_every_length_arrives_though_its_source_changes_at_once() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
         for len in LENGTHS {
-            let gate = rig.gate(&s1);
+            let gate = harness.gate(&s1);
             let mut source = rising(len, 1);
             let a = s1.upload(&source)?;
             source.fill(0xEE);
@@ -105,7 +105,8 @@ fn b02_every_length_arrives_though_its_source_changes_at_once() {
             let (there, first) = (s2.download(&a)?, s1.download(&owned)?);
             let mut target = vec![0; len];
             gate.open();
-            rig.device
+            harness
+                .device
                 .scope(|scope| scope.download(&s2, &owned, &mut target))?;
             assert!(there.wait()? == rising(len, 1), "{len}");
             assert!(
@@ -119,19 +120,19 @@ fn b02_every_length_arrives_though_its_source_changes_at_once() {
 
 #[test]
 fn b01_a_download_in_pieces_is_as_old_as_its_call() {
-    scenario(|rig| {
-        let [s1, s2] = rig.streams();
-        let mut a = s1.upload(&rising(9 * PIECE, 1))?;
-        let gate = rig.gate(&s1);
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
+        let mut a = s1.upload(&rising(9 * CHUNK, 1))?;
+        let gate = harness.gate(&s1);
         let old = s1.download(&a)?;
         s2.fill(&mut a, 7)?;
         let new = s2.download(&a)?;
-        rig.assert_pending(&old);
-        rig.assert_pending(&new);
+        harness.assert_pending(&old);
+        harness.assert_pending(&new);
         gate.open();
-        assert!(new.wait()? == vec![7; 9 * PIECE]);
+        assert!(new.wait()? == vec![7; 9 * CHUNK]);
         assert!(
-            old.wait()? == rising(9 * PIECE, 1),
+            old.wait()? == rising(9 * CHUNK, 1),
             "a later write overtook it"
         );
         Ok(())
@@ -140,13 +141,13 @@ fn b01_a_download_in_pieces_is_as_old_as_its_call() {
 
 #[test]
 fn a07_a_download_in_pieces_waits_for_no_later_work() {
-    scenario(|rig| {
-        let stream = rig.stream();
-        let a = stream.upload(&rising(9 * PIECE, 1))?;
+    scenario(|harness| {
+        let stream = harness.stream();
+        let a = stream.upload(&rising(9 * CHUNK, 1))?;
         let [blocking, polled] = [stream.download(&a)?, stream.download(&a)?];
-        let gate = rig.gate(&stream);
-        assert!(blocking.wait()? == rising(9 * PIECE, 1));
-        assert!(pollster::block_on(polled)? == rising(9 * PIECE, 1));
+        let gate = harness.gate(&stream);
+        assert!(blocking.wait()? == rising(9 * CHUNK, 1));
+        assert!(pollster::block_on(polled)? == rising(9 * CHUNK, 1));
         gate.open();
         Ok(())
     });
@@ -157,7 +158,7 @@ fn b08_a_download_may_be_dropped_with_some_of_its_pieces_landed() {
     under_every_schedule(|gpu, _, device| {
         for polls in 0..12 {
             let stream = device.stream().unwrap();
-            let a = stream.upload(&rising(9 * PIECE, polls)).unwrap();
+            let a = stream.upload(&rising(9 * CHUNK, polls)).unwrap();
             let mut pending = stream.download(&a).unwrap();
             let mut context = Context::from_waker(Waker::noop());
             let mut arrived = None;
@@ -169,10 +170,10 @@ fn b08_a_download_may_be_dropped_with_some_of_its_pieces_landed() {
                 gpu.driver().pause(Duration::from_micros(1));
             }
             drop(pending);
-            assert!(arrived.is_none_or(|values| values == rising(9 * PIECE, polls)));
-            let b = stream.upload(&rising(9 * PIECE, polls + 1)).unwrap();
+            assert!(arrived.is_none_or(|values| values == rising(9 * CHUNK, polls)));
+            let b = stream.upload(&rising(9 * CHUNK, polls + 1)).unwrap();
             let values = stream.download(&b).unwrap().wait().unwrap();
-            assert!(values == rising(9 * PIECE, polls + 1));
+            assert!(values == rising(9 * CHUNK, polls + 1));
         }
     });
 }
@@ -183,7 +184,7 @@ fn a_download_larger_than_the_staging_limit_stays_within_it() {
     under_every_schedule(|gpu, _, device| {
         device.set_staging_limit(LIMIT);
         let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
-        let len = 100 * PIECE + 3;
+        let len = 100 * CHUNK + 3;
         let mut a = s1.upload(&rising(len, 1)).unwrap();
         let hold = gpu.hold(s1.as_raw());
         let pending = thread::scope(|scope| {
@@ -215,10 +216,10 @@ fn an_upload_larger_than_the_staging_limit_stays_within_it() {
         device.set_staging_limit(LIMIT);
         let stream = device.stream().unwrap();
         for from in 0..3 {
-            let a = stream.upload(&rising(100 * PIECE + 3, from)).unwrap();
+            let a = stream.upload(&rising(100 * CHUNK + 3, from)).unwrap();
             assert!(device.memory_stats().unwrap().page_locked_bytes <= LIMIT);
-            let tail = stream.download(a.slice(99 * PIECE..)).unwrap();
-            assert!(tail.wait().unwrap() == rising(PIECE + 3, from + 99 * PIECE));
+            let tail = stream.download(a.slice(99 * CHUNK..)).unwrap();
+            assert!(tail.wait().unwrap() == rising(CHUNK + 3, from + 99 * CHUNK));
         }
     });
 }
@@ -228,23 +229,23 @@ fn downloads_that_hold_all_page_locked_memory_keep_none_from_being_made() {
     under_every_schedule(|_, _, device| {
         device.set_staging_limit(16 << 10);
         let stream = device.stream().unwrap();
-        let a = stream.upload(&rising(20 * PIECE, 1)).unwrap();
+        let a = stream.upload(&rising(20 * CHUNK, 1)).unwrap();
         let held: Vec<_> = (0..3).map(|_| stream.download(&a).unwrap()).collect();
         for pending in held.into_iter().rev() {
-            assert!(pending.wait().unwrap() == rising(20 * PIECE, 1));
+            assert!(pending.wait().unwrap() == rising(20 * CHUNK, 1));
         }
     });
 }
 
 #[test]
 fn a_vector_that_is_downloaded_to_keeps_its_memory() {
-    scenario(|rig| {
-        let stream = rig.stream();
-        let a = stream.upload(&rising(3 * PIECE, 1))?;
-        let mut target = Vec::with_capacity(4 * PIECE);
+    scenario(|harness| {
+        let stream = harness.stream();
+        let a = stream.upload(&rising(3 * CHUNK, 1))?;
+        let mut target = Vec::with_capacity(4 * CHUNK);
         target.push(0);
         let address = target.as_ptr();
-        for len in [3 * PIECE, 0, PIECE, 5] {
+        for len in [3 * CHUNK, 0, CHUNK, 5] {
             target = stream.download_into(a.slice(..len), target)?.wait()?;
             assert!(target == rising(len, 1) && target.as_ptr() == address);
         }
@@ -253,11 +254,11 @@ fn a_vector_that_is_downloaded_to_keeps_its_memory() {
             panic!("the array is on another device");
         };
         assert_eq!(source.as_ptr(), address, "it comes back");
-        let Error::Usage(misuse) = error else {
+        let Error::Usage(usage_error) = error else {
             panic!("{error:?}")
         };
         assert!(matches!(
-            misuse.problem(),
+            usage_error.problem(),
             UsageErrorKind::OtherDevice { .. }
         ));
         Ok(())
@@ -276,7 +277,7 @@ fn many_threads_transfer_at_once() {
                     let stream = device.stream().unwrap();
                     start.wait();
                     for round in 0..4 {
-                        let expected = rising(20 * PIECE + thread, round);
+                        let expected = rising(20 * CHUNK + thread, round);
                         let a = stream.upload(&expected).unwrap();
                         let owned = stream.upload_owned(expected.clone()).unwrap();
                         let back = (
@@ -341,37 +342,37 @@ fn small_uploads_on_a_busy_stream_share_blocks_and_their_events() {
 fn blocks_are_used_again_though_the_stream_is_never_idle() {
     under_every_schedule(|gpu, calls, device| {
         let stream = device.stream().unwrap();
-        let mut target = stream.zeros::<u8>(64 * PIECE).unwrap();
+        let mut target = stream.zeros::<u8>(64 * CHUNK).unwrap();
         calls.forget();
         stream
-            .upload_into(&rising(64 * PIECE, 1), &mut target)
+            .upload_into(&rising(64 * CHUNK, 1), &mut target)
             .unwrap();
         stream.synchronize().unwrap();
         let hold = gpu.hold(stream.as_raw());
         // The blocks of the first are free, whatever is on the stream by now.
         stream
-            .upload_into(&rising(64 * PIECE, 2), &mut target)
+            .upload_into(&rising(64 * CHUNK, 2), &mut target)
             .unwrap();
         let pieces = calls.count("copy_host_to_device_async") / 2;
         assert!(calls.count("host_alloc") <= pieces, "{:?}", calls.counts());
         drop(hold);
-        assert!(stream.download(&target).unwrap().wait().unwrap() == rising(64 * PIECE, 2));
+        assert!(stream.download(&target).unwrap().wait().unwrap() == rising(64 * CHUNK, 2));
     });
 }
 
 #[test]
 fn so_many_kept_sources_as_was_said_are_kept() {
     under_every_schedule(|gpu, _, device| {
-        device.set_kept_sources_limit(5 * PIECE);
+        device.set_kept_sources_limit(5 * CHUNK);
         let stream = device.stream().unwrap();
-        let mut target = stream.zeros::<u8>(2 * PIECE).unwrap();
+        let mut target = stream.zeros::<u8>(2 * CHUNK).unwrap();
         let hold = gpu.hold(stream.as_raw());
         thread::scope(|scope| {
             let uploads = scope.spawn(|| {
                 for from in 0..3 {
                     drop(
                         stream
-                            .upload_owned_into(rising(2 * PIECE, from), &mut target)
+                            .upload_owned_into(rising(2 * CHUNK, from), &mut target)
                             .unwrap(),
                     );
                 }
@@ -381,6 +382,6 @@ fn so_many_kept_sources_as_was_said_are_kept() {
             drop(hold);
             uploads.join().unwrap();
         });
-        assert!(stream.download(&target).unwrap().wait().unwrap() == rising(2 * PIECE, 2));
+        assert!(stream.download(&target).unwrap().wait().unwrap() == rising(2 * CHUNK, 2));
     });
 }

@@ -14,16 +14,16 @@ use millstream::{
 
 use crate::{
     arrays::sums,
-    places::on_gpu,
-    rig::{LARGE_LEN, Rig, Watch, everywhere, gate_kernel},
+    configurations::on_gpu,
+    harness::{Harness, LARGE_LEN, Watch, everywhere, gate_kernel},
 };
 
-/// Runs a scenario with the rig's device and a second one.
-fn scenario(run: impl Fn(&Rig, &Device) -> Result<()>) {
-    everywhere(|rig| {
-        let second = rig.second();
-        assert!(rig.device != second);
-        run(rig, &second).unwrap();
+/// Runs a scenario with the harness's device and a second one.
+fn scenario(run: impl Fn(&Harness, &Device) -> Result<()>) {
+    everywhere(|harness| {
+        let second = harness.second();
+        assert!(harness.device != second);
+        run(harness, &second).unwrap();
     });
 }
 
@@ -33,29 +33,29 @@ fn rising(len: usize, from: u32) -> Vec<u32> {
 }
 
 /// The stream of the target's device first, then of the source's: a copy may be made on either.
-fn either(rig: &Rig, second: &Device) -> Result<[(Stream, Stream, bool); 2]> {
-    let stream = || Ok::<_, Error>((rig.stream(), second.stream()?));
+fn either(harness: &Harness, second: &Device) -> Result<[(Stream, Stream, bool); 2]> {
+    let stream = || Ok::<_, Error>((harness.stream(), second.stream()?));
     let (a, b) = (stream()?, stream()?);
     Ok([(a.0, a.1, true), (b.0, b.1, false)])
 }
 
 #[test]
 fn b03_a_copy_between_devices_is_right_behind_a_gate_on_either() {
-    scenario(|rig, second| {
-        let n = rig.large_len();
-        for (s1, s2, on_target) in either(rig, second)? {
+    scenario(|harness, second| {
+        let n = harness.large_len();
+        for (s1, s2, on_target) in either(harness, second)? {
             let copying = if on_target { &s2 } else { &s1 };
             for gated in [&s1, &s2] {
                 let mut source = s1.upload(&rising(n, 1))?;
                 let mut target = s2.zeros::<u32>(n)?;
-                let gate = rig.gate(gated);
+                let gate = harness.gate(gated);
                 s1.fill(source.slice_mut(..5), 9)?;
                 copying.copy(&source, &mut target)?;
                 // The source is written anew behind the copy that reads it, and freed.
-                rig.stream().fill(&mut source, 0)?;
+                harness.stream().fill(&mut source, 0)?;
                 drop(source);
                 let arrived = s2.download(&target)?;
-                rig.assert_pending(&arrived);
+                harness.assert_pending(&arrived);
                 drop(target);
                 gate.open();
                 let mut expected = rising(n, 1);
@@ -69,15 +69,15 @@ fn b03_a_copy_between_devices_is_right_behind_a_gate_on_either() {
 
 #[test]
 fn b03_a_copy_between_devices_waits_for_no_work_but_its_own() {
-    scenario(|rig, second| {
-        let n = rig.large_len();
-        for (s1, s2, on_target) in either(rig, second)? {
+    scenario(|harness, second| {
+        let n = harness.large_len();
+        for (s1, s2, on_target) in either(harness, second)? {
             let copying = if on_target { &s2 } else { &s1 };
             let source = s1.upload(&rising(n, 7))?;
             let mut target = s2.zeros::<u32>(n)?;
-            let (other1, other2) = (rig.stream(), second.stream()?);
+            let (other1, other2) = (harness.stream(), second.stream()?);
             // A reader of the source and a stream of the target's device, both held.
-            let gates = [rig.gate(&other1), rig.gate(&other2)];
+            let gates = [harness.gate(&other1), harness.gate(&other2)];
             let held = other1.download(&source)?;
             copying.copy(&source, &mut target)?;
             assert!(s2.download(&target)?.wait()? == rising(n, 7));
@@ -90,14 +90,14 @@ fn b03_a_copy_between_devices_waits_for_no_work_but_its_own() {
 
 #[test]
 fn b03_a_copy_between_devices_keeps_the_order_of_its_stream() {
-    scenario(|rig, second| {
-        let n = rig.large_len();
-        for (s1, s2, on_target) in either(rig, second)? {
+    scenario(|harness, second| {
+        let n = harness.large_len();
+        for (s1, s2, on_target) in either(harness, second)? {
             let copying = if on_target { &s2 } else { &s1 };
             let mut source = s1.upload(&rising(n, 3))?;
             let mut target = s2.zeros::<u32>(n)?;
             // What holds the copy up is on the other device.
-            let gate = rig.gate(if on_target { &s1 } else { &s2 });
+            let gate = harness.gate(if on_target { &s1 } else { &s2 });
             if on_target {
                 s1.fill(source.slice_mut(..1), 3)?;
             } else {
@@ -105,7 +105,7 @@ fn b03_a_copy_between_devices_keeps_the_order_of_its_stream() {
             }
             copying.copy(&source, &mut target)?;
             let behind = copying.record()?;
-            rig.assert_pending(&behind);
+            harness.assert_pending(&behind);
             gate.open();
             behind.wait()?;
             assert!(s2.download(&target)?.wait()? == rising(n, 3));
@@ -116,28 +116,28 @@ fn b03_a_copy_between_devices_keeps_the_order_of_its_stream() {
 
 #[test]
 fn b03_parts_and_lengths_of_copies_between_devices() {
-    scenario(|rig, second| {
-        let (s1, s2) = (rig.stream(), second.stream()?);
+    scenario(|harness, second| {
+        let (s1, s2) = (harness.stream(), second.stream()?);
         let source = s1.upload(&[1_u8, 2, 3, 4, 5])?;
         let mut target = s2.zeros::<u8>(4)?;
         s2.copy(source.slice(1..4), target.slice_mut(1..))?;
         s2.copy(source.slice(..0), target.slice_mut(..0))?;
         assert_eq!(s2.download(&target)?.wait()?, [0, 2, 3, 4]);
-        let Err(Error::Usage(misuse)) = s2.copy(&source, &mut target) else {
+        let Err(Error::Usage(usage_error)) = s2.copy(&source, &mut target) else {
             panic!("five elements do not fit in four");
         };
         assert!(matches!(
-            misuse.problem(),
+            usage_error.problem(),
             UsageErrorKind::Length {
                 source_len: 5,
                 target_len: 4
             }
         ));
-        let Err(Error::Usage(misuse)) = s2.download(&source) else {
+        let Err(Error::Usage(usage_error)) = s2.download(&source) else {
             panic!("a download takes the stream of its own device");
         };
         assert!(matches!(
-            misuse.problem(),
+            usage_error.problem(),
             UsageErrorKind::OtherDevice { operand: 0, .. }
         ));
         assert_eq!(s2.download(&target)?.wait()?, [0, 2, 3, 4]);
@@ -147,12 +147,12 @@ fn b03_parts_and_lengths_of_copies_between_devices() {
 
 #[test]
 fn b03_devices_may_close_while_a_copy_between_them_is_pending() {
-    scenario(|rig, second| {
-        let n = rig.large_len();
-        let (s1, s2) = (rig.stream(), second.stream()?);
+    scenario(|harness, second| {
+        let n = harness.large_len();
+        let (s1, s2) = (harness.stream(), second.stream()?);
         let mut target = s1.zeros::<u32>(n)?;
         let source = s2.upload(&rising(n, 5))?;
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         s1.copy(&source, &mut target)?;
         let arrived = s1.download(&target)?;
         drop((source, s2, target, s1));
@@ -181,8 +181,8 @@ fn foreign_code(device: &Device) {
 
 #[test]
 fn other_code_of_the_thread_may_make_another_devices_context_current() {
-    scenario(|rig, second| {
-        for (ours, other) in [(&rig.device, second), (second, &rig.device)] {
+    scenario(|harness, second| {
+        for (ours, other) in [(&harness.device, second), (second, &harness.device)] {
             foreign_code(other);
             let (s1, s2) = (ours.stream()?, ours.stream()?);
             foreign_code(other);

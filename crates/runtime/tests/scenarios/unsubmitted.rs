@@ -16,7 +16,7 @@ use millstream::{
 use crate::{
     arrays::sums,
     calls::Calls,
-    rig::{Rig, everywhere_counted},
+    harness::{Harness, everywhere_counted},
 };
 
 const N: usize = 1500;
@@ -71,14 +71,20 @@ fn fail_next(calls: &Calls, call: &'static str, panics: bool) -> Arc<AtomicBool>
 
 /// The target is written by a held stream, the operation on another stream fails, and a third one
 /// looks at the target.
-fn attempt(rig: &Rig, calls: &Calls, verb: Verb, call: &'static str, panics: bool) -> Result<()> {
-    let [writer, failing, reader] = rig.streams();
-    let kernels = sums::load(&rig.device)?;
+fn attempt(
+    harness: &Harness,
+    calls: &Calls,
+    verb: Verb,
+    call: &'static str,
+    panics: bool,
+) -> Result<()> {
+    let [writer, failing, reader] = harness.streams();
+    let kernels = sums::load(&harness.device)?;
     let mut target = writer.upload(&[1.0_f32; N])?;
     let source = failing.upload(&[2.0_f32; N])?;
     // From here on the target is shared, and every operation on it records a point.
     assert_eq!(reader.download(&target)?.wait()?, [1.0; N]);
-    let gate = rig.gate(&writer);
+    let gate = harness.gate(&writer);
     writer.fill(&mut target, 3.0)?;
     let failed = fail_next(calls, call, panics);
     let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -92,7 +98,7 @@ fn attempt(rig: &Rig, calls: &Calls, verb: Verb, call: &'static str, panics: boo
     assert!(outcome.is_ok() || panics && failed.load(Ordering::SeqCst));
 
     let value = reader.download(&target)?;
-    rig.assert_pending(&value);
+    harness.assert_pending(&value);
     gate.open();
     let value = value.wait()?;
     assert!(
@@ -112,11 +118,11 @@ fn attempt(rig: &Rig, calls: &Calls, verb: Verb, call: &'static str, panics: boo
 
 #[test]
 fn a18_an_error_or_a_panic_before_submission_leaves_no_phantom_owner() {
-    everywhere_counted(|rig, calls| {
+    everywhere_counted(|harness, calls| {
         for verb in VERBS {
             for call in CALLS {
                 for panics in [false, true] {
-                    attempt(rig, calls, verb, call, panics).unwrap();
+                    attempt(harness, calls, verb, call, panics).unwrap();
                 }
             }
         }

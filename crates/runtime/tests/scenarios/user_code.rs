@@ -16,7 +16,7 @@ use std::{
 
 use crate::{
     arrays::sums,
-    rig::{Rig, Watch, once},
+    harness::{Harness, Watch, once},
 };
 use bytes::Bytes;
 use millstream::{Device, Error, LaunchConfig, Pending, Pinned, Result};
@@ -54,7 +54,7 @@ impl Barrier {
 
 /// What user code does where the library runs it.
 #[derive(Clone)]
-enum Deed {
+enum CallbackAction {
     /// Blocks until the barrier opens.
     Block(Arc<Barrier>),
     Panic,
@@ -75,7 +75,7 @@ impl Drop for Payload {
     }
 }
 
-impl Deed {
+impl CallbackAction {
     fn all(device: &Device) -> [(&'static str, Self); 4] {
         [
             ("blocks", Self::Block(Arc::default())),
@@ -159,17 +159,17 @@ pub(crate) fn call_back(device: &Device) -> Result<()> {
 }
 
 /// A download that completes when the gate is opened.
-fn gated(rig: &Rig) -> Result<(crate::rig::Gate, Pending<Vec<u8>>)> {
-    let stream = rig.stream();
+fn gated(harness: &Harness) -> Result<(crate::harness::Gate, Pending<Vec<u8>>)> {
+    let stream = harness.stream();
     let buffer = stream.upload(&[1_u8, 2, 3])?;
-    let gate = rig.gate(&stream);
+    let gate = harness.gate(&stream);
     let pending = stream.download(&buffer)?;
     Ok((gate, pending))
 }
 
 /// Futures complete, and owned sources are let go.
-fn assert_alive(rig: &Rig, when: &str) -> Result<()> {
-    let (gate, pending) = gated(rig)?;
+fn assert_alive(harness: &Harness, when: &str) -> Result<()> {
+    let (gate, pending) = gated(harness)?;
     let (tell, told) = mpsc::channel();
     thread::spawn(move || tell.send(pollster::block_on(pending)));
     thread::sleep(Duration::from_millis(3));
@@ -177,8 +177,8 @@ fn assert_alive(rig: &Rig, when: &str) -> Result<()> {
     let value = told.recv_timeout(NOTICED_WITHIN);
     let value = value.unwrap_or_else(|_| panic!("a future hangs when {when}"));
     assert_eq!(value?, [1, 2, 3], "{when}");
-    let source: Arc<[u32]> = vec![7; rig.large_len()].into();
-    drop(rig.stream().upload_owned(Arc::clone(&source))?);
+    let source: Arc<[u32]> = vec![7; harness.large_len()].into();
+    drop(harness.stream().upload_owned(Arc::clone(&source))?);
     let started = Instant::now();
     while Arc::strong_count(&source) > 1 {
         assert!(
@@ -192,17 +192,17 @@ fn assert_alive(rig: &Rig, when: &str) -> Result<()> {
 
 /// Runs a scenario for each deed, and looks whether all else goes on meanwhile and afterwards.
 /// Errors that user code met are failures.
-pub(crate) fn with_each_deed(provoke: impl Fn(&Rig, &Arc<User>) -> Result<()>) {
+pub(crate) fn with_each_action(provoke: impl Fn(&Harness, &Arc<User>) -> Result<()>) {
     let _turn = one_at_a_time();
-    once(|rig| {
-        for (name, deed) in Deed::all(&rig.device) {
+    once(|harness| {
+        for (name, action) in CallbackAction::all(&harness.device) {
             let _watch = Watch::over(String::from(name));
             let user = Arc::new(User {
-                deed: deed.clone(),
+                action: action.clone(),
                 runs: AtomicUsize::new(0),
                 errors: Mutex::default(),
             });
-            provoke(rig, &user)?;
+            provoke(harness, &user)?;
             let started = Instant::now();
             while user.runs.load(Ordering::Acquire) == 0 {
                 assert!(
@@ -211,9 +211,9 @@ pub(crate) fn with_each_deed(provoke: impl Fn(&Rig, &Arc<User>) -> Result<()>) {
                 );
                 thread::sleep(Duration::from_millis(1));
             }
-            assert_alive(rig, &format!("user code {name}"))?;
-            deed.release();
-            assert_alive(rig, &format!("user code {name} and is over"))?;
+            assert_alive(harness, &format!("user code {name}"))?;
+            action.release();
+            assert_alive(harness, &format!("user code {name} and is over"))?;
             let errors = std::mem::take(&mut *user.errors.lock());
             assert!(errors.is_empty(), "{name}: {errors:?}");
         }
@@ -223,7 +223,7 @@ pub(crate) fn with_each_deed(provoke: impl Fn(&Rig, &Arc<User>) -> Result<()>) {
 
 /// User code, and what became of it.
 pub(crate) struct User {
-    deed: Deed,
+    action: CallbackAction,
     runs: AtomicUsize,
     errors: Mutex<Vec<Error>>,
 }
@@ -231,7 +231,7 @@ pub(crate) struct User {
 impl User {
     pub(crate) fn run(&self) {
         self.runs.fetch_add(1, Ordering::Release);
-        if let Err(error) = self.deed.run() {
+        if let Err(error) = self.action.run() {
             self.errors.lock().push(error);
         }
     }
@@ -282,8 +282,8 @@ fn poll_once(pending: &mut Pending<Vec<u8>>, waker: &Waker) -> bool {
 
 #[test]
 fn a_waker_holds_up_nothing_but_itself() {
-    with_each_deed(|rig, user| {
-        let (gate, mut pending) = gated(rig)?;
+    with_each_action(|harness, user| {
+        let (gate, mut pending) = gated(harness)?;
         let waker = Waker::from(Arc::new(Woken(Arc::clone(user))));
         assert!(!poll_once(&mut pending, &waker));
         gate.open();
@@ -301,8 +301,8 @@ fn a_waker_holds_up_nothing_but_itself() {
 
 #[test]
 fn a_displaced_wakers_destructor_holds_up_nothing_but_its_thread() {
-    with_each_deed(|rig, user| {
-        let (gate, mut pending) = gated(rig)?;
+    with_each_action(|harness, user| {
+        let (gate, mut pending) = gated(harness)?;
         let waker = Waker::from(Arc::new(Dropped(Arc::clone(user))));
         assert!(!poll_once(&mut pending, &waker));
         drop(waker);
@@ -324,9 +324,9 @@ fn a_displaced_wakers_destructor_holds_up_nothing_but_its_thread() {
 
 #[test]
 fn a_sources_destructor_holds_up_nothing_but_itself() {
-    with_each_deed(|rig, user| {
-        let owner = Owner(vec![7; 4 * rig.large_len()], Arc::clone(user));
-        let array = rig.stream().upload_owned(Bytes::from_owner(owner))?;
+    with_each_action(|harness, user| {
+        let owner = Owner(vec![7; 4 * harness.large_len()], Arc::clone(user));
+        let array = harness.stream().upload_owned(Bytes::from_owner(owner))?;
         drop(array);
         Ok(())
     });
@@ -349,8 +349,8 @@ fn a_future_holds_up_nothing_but_its_thread() {
         }
     }
 
-    with_each_deed(|rig, user| {
-        let (gate, pending) = gated(rig)?;
+    with_each_action(|harness, user| {
+        let (gate, pending) = gated(harness)?;
         let future = Hostile(Arc::clone(user), pending);
         thread::spawn(move || {
             let awaited = std::panic::AssertUnwindSafe(|| pollster::block_on(future));
@@ -366,9 +366,9 @@ fn a_future_holds_up_nothing_but_its_thread() {
 #[test]
 fn a_waker_may_await_and_its_destructor_too() {
     let _turn = one_at_a_time();
-    once(|rig| {
-        let device = rig.device.clone();
-        let (gate, mut pending) = gated(rig)?;
+    once(|harness| {
+        let device = harness.device.clone();
+        let (gate, mut pending) = gated(harness)?;
         let (tell, told) = mpsc::channel();
         struct Awaiting(Device, mpsc::Sender<Result<Vec<u8>>>);
         impl Wake for Awaiting {

@@ -9,19 +9,19 @@ use millstream::{Result, UsageErrorKind};
 
 use crate::{
     calls::Calls,
-    rig::{Rig, everywhere_counted},
+    harness::{Harness, everywhere_counted},
     shapes::problem,
 };
 
-fn scenario(run: impl Fn(&Rig, &Calls) -> Result<()>) {
-    everywhere_counted(|rig, calls| run(rig, calls).unwrap());
+fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
+    everywhere_counted(|harness, calls| run(harness, calls).unwrap());
 }
 
 #[test]
 fn copies_within_an_array_give_what_a_slice_gives() {
     const LEN: usize = 11;
-    scenario(|rig, _| {
-        let stream = rig.stream();
+    scenario(|harness, _| {
+        let stream = harness.stream();
         let numbers: Vec<[u8; 3]> = (0..LEN as u8).map(|n| [n, n + 50, n + 100]).collect();
         for start in 0..=LEN {
             for end in start..=LEN {
@@ -40,9 +40,9 @@ fn copies_within_an_array_give_what_a_slice_gives() {
 
 #[test]
 fn a_copy_within_an_array_costs_no_more_than_it_must() {
-    scenario(|rig, calls| {
-        rig.device.set_cache_limit(0);
-        let stream = rig.stream();
+    scenario(|harness, calls| {
+        harness.device.set_cache_limit(0);
+        let stream = harness.stream();
         let numbers: Vec<u32> = (0..1000).collect();
         let mut array = stream.upload(&numbers)?;
         let mut expected = numbers;
@@ -76,12 +76,12 @@ fn a_copy_within_an_array_costs_no_more_than_it_must() {
 
 #[test]
 fn a04_a_copy_within_an_array_is_ordered_with_its_own_bytes() {
-    scenario(|rig, calls| {
-        let [s1, s2] = rig.streams();
+    scenario(|harness, calls| {
+        let [s1, s2] = harness.streams();
         let mut array = s1.upload(&[1_u8; 900])?;
         s2.download(&array)?.wait()?;
         s1.fill(array.slice_mut(300..), 2)?;
-        let gate = rig.gate(&s1);
+        let gate = harness.gate(&s1);
         s1.copy_within(&mut array, 0..100, 800)?;
         s1.copy_within(&mut array, 500..600, 520)?;
         calls.forget();
@@ -92,10 +92,10 @@ fn a04_a_copy_within_an_array_is_ordered_with_its_own_bytes() {
             [1; 100],
             "only read there"
         );
-        rig.assert_count(calls, "stream_wait_event", 1);
+        harness.assert_count(calls, "stream_wait_event", 1);
         let tail = s2.download(array.slice(800..))?;
         s2.fill(array.slice_mut(..100), 4)?;
-        rig.assert_pending(&tail);
+        harness.assert_pending(&tail);
         gate.open();
         assert_eq!(tail.wait()?, [1; 100]);
         Ok(())
@@ -104,8 +104,8 @@ fn a04_a_copy_within_an_array_is_ordered_with_its_own_bytes() {
 
 #[test]
 fn b13_a_copy_past_the_ends_of_an_array_is_refused() {
-    scenario(|rig, calls| {
-        let stream = rig.stream();
+    scenario(|harness, calls| {
+        let stream = harness.stream();
         let mut array = stream.upload(&[1_u16, 2, 3])?;
         let elsewhere = millstream::Device::simulated()?.stream()?;
         calls.forget();
@@ -179,8 +179,8 @@ fn b15_fills_with_elements_of_1_to_64_bytes_at_odd_offsets() {
             $(fill_odd::<$size>($stream)?;)*
         };
     }
-    scenario(|rig, _| {
-        let stream = rig.stream();
+    scenario(|harness, _| {
+        let stream = harness.stream();
         sizes!(&stream; 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32);
         sizes!(&stream; 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62);
         sizes!(&stream; 63 64);

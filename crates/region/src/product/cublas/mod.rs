@@ -5,9 +5,9 @@
 //! does destroying it by its documentation, which `Drop` must not. The first product of a type
 //! loads kernels, which may wait as any loading may (rule 53).
 //!
-//! The handle is locked while a product is enqueued, with the stream's lane held; nothing is locked
-//! under it. cuBLAS gets memory of ours to work in, ordered like any other array, so that it
-//! allocates none itself.
+//! The handle is locked while a product is enqueued, with the stream's submit queue held; nothing
+//! is locked under it. cuBLAS gets memory of ours to work in, ordered like any other array, so that
+//! it allocates none itself.
 
 #![allow(unsafe_code, reason = "enqueues calls of cuBLAS on checked operands")]
 
@@ -23,7 +23,7 @@ use std::{
 use millstream::{
     __log as log, Buffer, Device, Result, Stream,
     driver::{ContextHandle, CurrentContext, DevicePtr, DriverError},
-    kernel::{self, Argument, Queue},
+    kernel::{self, Argument, DriverStream},
 };
 use parking_lot::Mutex;
 
@@ -88,12 +88,17 @@ fn enqueue_of<T: Scalar>(
         Err(error) => return Some(Err(error)),
     };
     let (address, bytes) = (workspace.as_raw(), workspace.len());
-    let call = |queue: Queue<'_>| -> Result<(), DriverError> {
+    let call = |driver_stream: DriverStream<'_>| -> Result<(), DriverError> {
         let handle = cublas.handle.lock();
         // SAFETY: the device keeps its context alive.
-        let _entered = unsafe { CurrentContext::enter(queue.driver, queue.context) }?;
+        let _entered =
+            unsafe { CurrentContext::enter(driver_stream.driver, driver_stream.context) }?;
         // SAFETY: the stream is the device's, and the handle is locked.
-        unsafe { cublas.library.direct(*handle, queue.stream, address, bytes) }?;
+        unsafe {
+            cublas
+                .library
+                .direct(*handle, driver_stream.stream, address, bytes)
+        }?;
         // SAFETY: the context is current and the handle locked; the operands were checked to lie in
         // their arrays.
         unsafe { library::multiply::<T>(cublas.library, *handle, &gemm) }
@@ -105,7 +110,7 @@ fn enqueue_of<T: Scalar>(
         Argument::write(&mut whole),
         Argument::write(&mut work),
     ];
-    // SAFETY: the product goes to the queue's stream; it reads the factors, and writes `out` and
+    // SAFETY: the product goes to the stream; it reads the factors, and writes `out` and
     // the workspace.
     Some(unsafe { kernel::enqueue(T::CALL, stream, &arguments, location, call) })
 }

@@ -1,9 +1,10 @@
 //! Polling: how the host learns that an operation is done.
 //!
-//! Nothing is recorded for that. A ticket with a sync point behind it is asked about by that sync point's
-//! event; one without is asked about by its stream, which answers «done» at the latest when the
-//! stream is idle. Whoever wants the answer for the stream's last ticket marks it *awaited*; a
-//! later submission then records a sync point first, so that the wait never becomes one for later work.
+//! Nothing is recorded for that. A ticket with a sync point behind it is asked about by that sync
+//! point's event; one without is asked about by its stream, which answers «done» at the latest when
+//! the stream is idle. Whoever wants the answer for the stream's last ticket marks it *awaited*; a
+//! later submission then records a sync point first, so that the wait never becomes one for later
+//! work.
 //!
 //! The reactor ([`register`]) polls on behalf of futures.
 

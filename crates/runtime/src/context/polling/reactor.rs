@@ -153,7 +153,7 @@ enum Standby {
 }
 
 #[derive(Default)]
-struct State {
+struct ReactorState {
     /// Registrations that the leader has not seen yet.
     incoming: Vec<Registration>,
     /// Those that it polls, while it does not.
@@ -172,7 +172,7 @@ struct State {
 
 #[derive(Default)]
 struct Reactor {
-    state: Mutex<State>,
+    state: Mutex<ReactorState>,
     /// Signalled when a registration arrives.
     registered: IdleCondvar,
     /// Signalled when the standby is to watch.
@@ -318,7 +318,7 @@ impl Reactor {
 
     /// Sees to it that a thread watches the leader, which is about to call a waker; without one, if
     /// the system has no more threads, a waker that blocks holds up the others.
-    fn ensure_standby(&'static self, state: &mut State) {
+    fn ensure_standby(&'static self, state: &mut ReactorState) {
         match state.standby {
             Standby::Watching => {}
             Standby::Asleep => {

@@ -74,13 +74,13 @@ fn run(scheduler: impl Scheduler + 'static, program: impl Fn() + Send + Sync + '
 }
 
 /// A new simulated GPU, which runs operations in random order, behind a driver that can fail.
-struct World {
+struct TestDevice {
     gpu: Gpu,
     calls: Arc<Calls>,
     device: Device,
 }
 
-impl World {
+impl TestDevice {
     fn new() -> Self {
         let schedule = Schedule::Random(thread_rng().r#gen());
         let gpu = Gpu::new(SimConfig::new().schedule(schedule));
@@ -127,24 +127,24 @@ impl World {
 
 /// What becomes of an operation.
 #[derive(Clone, Copy)]
-enum Outcome {
+enum Injected {
     Runs,
     Fails,
     Panics,
 }
 
 /// Two commands of one operation.
-struct Both<C>(C, C, Outcome);
+struct Both<C>(C, C, Injected);
 
 impl<C: Command<Output = ()>> Command for Both<C> {
     type Output = ();
 
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
         match self.2 {
-            Outcome::Runs => {}
-            Outcome::Fails => return Err(DriverError::new("enqueue", ResultCode::INVALID_VALUE)),
+            Injected::Runs => {}
+            Injected::Fails => return Err(DriverError::new("enqueue", ResultCode::INVALID_VALUE)),
             // Without the hook, which would take it for the test's failure.
-            Outcome::Panics => resume_unwind(Box::new("as the test wants")),
+            Injected::Panics => resume_unwind(Box::new("as the test wants")),
         }
         // SAFETY: by this function's contract.
         unsafe { self.0.enqueue(driver_stream) }?;
@@ -158,7 +158,7 @@ struct Arrays([Buffer<u32>; 2]);
 
 impl Arrays {
     /// Writes a value to both; gives whether it will.
-    fn write(&self, stream: &Stream, value: u32, outcome: Outcome) -> bool {
+    fn write(&self, stream: &Stream, value: u32, outcome: Injected) -> bool {
         let fill = |span: &Span<'_>| Fill {
             target: span.pointer(),
             pattern: millstream_driver::FillPattern::U32(value),
@@ -188,7 +188,7 @@ impl Arrays {
         enqueue(
             stream,
             accesses,
-            Both(copy(&a, &c), copy(&b, &d), Outcome::Runs),
+            Both(copy(&a, &c), copy(&b, &d), Injected::Runs),
         )
     }
 
@@ -228,37 +228,43 @@ fn enqueue(stream: &Stream, accesses: Accesses<'_>, command: impl Command<Output
 #[test]
 fn threads_write_and_read_the_same_arrays() {
     explore(|| {
-        let world = World::new();
-        let streams: [Stream; 3] = std::array::from_fn(|_| world.stream());
-        let (first, second) = (world.arrays(&streams[0]), world.arrays(&streams[1]));
+        let test_device = TestDevice::new();
+        let streams: [Stream; 3] = std::array::from_fn(|_| test_device.stream());
+        let (first, second) = (
+            test_device.arrays(&streams[0]),
+            test_device.arrays(&streams[1]),
+        );
         thread::scope(|scope| {
             let (streams, first, second) = (&streams, &first, &second);
             scope.spawn(move || {
-                assert!(first.write(&streams[0], 1, Outcome::Runs));
+                assert!(first.write(&streams[0], 1, Injected::Runs));
                 assert!(first.copy_to(second, &streams[1]));
             });
             scope.spawn(move || assert!(second.copy_to(first, &streams[1])));
             scope.spawn(move || {
-                assert!(second.write(&streams[2], 2, Outcome::Runs));
-                assert!(first.write(&streams[0], 3, Outcome::Runs));
+                assert!(second.write(&streams[2], 2, Injected::Runs));
+                assert!(first.write(&streams[0], 3, Injected::Runs));
             });
         });
         assert!((1..=3).contains(&first.value(&streams[2])));
         assert!(second.value(&streams[0]) <= 3);
         drop((first, second));
-        world.end(streams);
+        test_device.end(streams);
     });
 }
 
 #[test]
 fn submissions_that_fail_or_panic_keep_nobody_waiting_and_hide_nothing() {
-    for outcome in [Outcome::Fails, Outcome::Panics] {
+    for outcome in [Injected::Fails, Injected::Panics] {
         explore(move || {
-            let world = World::new();
-            let streams: [Stream; 3] = std::array::from_fn(|_| world.stream());
-            let (arrays, copies) = (world.arrays(&streams[0]), world.arrays(&streams[2]));
-            let hold = world.gpu.hold(streams[0].as_raw());
-            assert!(arrays.write(&streams[0], 7, Outcome::Runs));
+            let test_device = TestDevice::new();
+            let streams: [Stream; 3] = std::array::from_fn(|_| test_device.stream());
+            let (arrays, copies) = (
+                test_device.arrays(&streams[0]),
+                test_device.arrays(&streams[2]),
+            );
+            let hold = test_device.gpu.hold(streams[0].as_raw());
+            assert!(arrays.write(&streams[0], 7, Injected::Runs));
             thread::scope(|scope| {
                 let (streams, arrays, copies) = (&streams, &arrays, &copies);
                 scope.spawn(move || assert!(!arrays.write(&streams[1], 8, outcome)));
@@ -268,7 +274,7 @@ fn submissions_that_fail_or_panic_keep_nobody_waiting_and_hide_nothing() {
             assert_eq!(copies.value(&streams[1]), 7);
             assert_eq!(arrays.value(&streams[2]), 7);
             drop((arrays, copies));
-            world.end(streams);
+            test_device.end(streams);
         });
     }
 }
@@ -276,14 +282,17 @@ fn submissions_that_fail_or_panic_keep_nobody_waiting_and_hide_nothing() {
 #[test]
 fn a_wait_that_fails_hides_nothing() {
     explore(|| {
-        let world = World::new();
-        let streams: [Stream; 3] = std::array::from_fn(|_| world.stream());
-        let (arrays, copies) = (world.arrays(&streams[0]), world.arrays(&streams[2]));
-        let own_copies = world.arrays(&streams[1]);
-        let hold = world.gpu.hold(streams[0].as_raw());
-        assert!(arrays.write(&streams[0], 7, Outcome::Runs));
+        let test_device = TestDevice::new();
+        let streams: [Stream; 3] = std::array::from_fn(|_| test_device.stream());
+        let (arrays, copies) = (
+            test_device.arrays(&streams[0]),
+            test_device.arrays(&streams[2]),
+        );
+        let own_copies = test_device.arrays(&streams[1]);
+        let hold = test_device.gpu.hold(streams[0].as_raw());
+        assert!(arrays.write(&streams[0], 7, Injected::Runs));
         let refused = Mutex::new(false);
-        world.calls.fail(move |call| {
+        test_device.calls.fail(move |call| {
             // The first wait is whose it happens to be.
             let first =
                 call == "stream_wait_event" && !std::mem::replace(&mut *refused.lock(), true);
@@ -292,7 +301,7 @@ fn a_wait_that_fails_hides_nothing() {
         let (wrote, copied) = thread::scope(|scope| {
             let (streams, arrays, copies, own_copies) = (&streams, &arrays, &copies, &own_copies);
             let wrote = scope.spawn(move || {
-                let wrote = arrays.write(&streams[1], 8, Outcome::Runs);
+                let wrote = arrays.write(&streams[1], 8, Injected::Runs);
                 // Whoever failed is behind nothing by its own failed ticket.
                 assert!(arrays.copy_to(own_copies, &streams[1]));
                 wrote
@@ -309,26 +318,32 @@ fn a_wait_that_fails_hides_nothing() {
         assert_eq!(arrays.value(&streams[2]), if wrote { 8 } else { 7 });
         assert_eq!(own_copies.value(&streams[0]), if wrote { 8 } else { 7 });
         drop((arrays, copies, own_copies));
-        world.end(streams);
+        test_device.end(streams);
     });
 }
 
 #[test]
 fn two_threads_record_late_while_a_third_goes_on() {
     explore(|| {
-        let world = World::new();
-        let streams: [Stream; 3] = std::array::from_fn(|_| world.stream());
-        let (arrays, other) = (world.arrays(&streams[0]), world.arrays(&streams[0]));
-        let copies = [world.arrays(&streams[1]), world.arrays(&streams[2])];
-        assert!(arrays.write(&streams[0], 5, Outcome::Runs));
+        let test_device = TestDevice::new();
+        let streams: [Stream; 3] = std::array::from_fn(|_| test_device.stream());
+        let (arrays, other) = (
+            test_device.arrays(&streams[0]),
+            test_device.arrays(&streams[0]),
+        );
+        let copies = [
+            test_device.arrays(&streams[1]),
+            test_device.arrays(&streams[2]),
+        ];
+        assert!(arrays.write(&streams[0], 5, Injected::Runs));
         thread::scope(|scope| {
             let (streams, arrays, other, copies) = (&streams, &arrays, &other, &copies);
             for at in [0, 1] {
                 scope.spawn(move || assert!(arrays.copy_to(&copies[at], &streams[1 + at])));
             }
             scope.spawn(move || {
-                assert!(other.write(&streams[0], 6, Outcome::Runs));
-                assert!(other.write(&streams[0], 7, Outcome::Runs));
+                assert!(other.write(&streams[0], 6, Injected::Runs));
+                assert!(other.write(&streams[0], 7, Injected::Runs));
             });
         });
         assert_eq!(
@@ -337,19 +352,25 @@ fn two_threads_record_late_while_a_third_goes_on() {
         );
         assert_eq!(other.value(&streams[1]), 7);
         drop((arrays, other, copies));
-        world.end(streams);
+        test_device.end(streams);
     });
 }
 
 #[test]
 fn what_is_dropped_while_lanes_are_taken_is_freed_once() {
     explore(|| {
-        let world = World::new();
-        let streams: [Stream; 2] = std::array::from_fn(|_| world.stream());
-        let (arrays, copies) = (world.arrays(&streams[0]), world.arrays(&streams[1]));
+        let test_device = TestDevice::new();
+        let streams: [Stream; 2] = std::array::from_fn(|_| test_device.stream());
+        let (arrays, copies) = (
+            test_device.arrays(&streams[0]),
+            test_device.arrays(&streams[1]),
+        );
         assert!(arrays.copy_to(&copies, &streams[1]));
-        assert!(arrays.write(&streams[0], 5, Outcome::Runs));
-        let (others, last) = (world.arrays(&streams[0]), world.arrays(&streams[1]));
+        assert!(arrays.write(&streams[0], 5, Injected::Runs));
+        let (others, last) = (
+            test_device.arrays(&streams[0]),
+            test_device.arrays(&streams[1]),
+        );
         thread::scope(|scope| {
             let (streams, others, last) = (&streams, &others, &last);
             scope.spawn(move || drop(arrays));
@@ -357,30 +378,30 @@ fn what_is_dropped_while_lanes_are_taken_is_freed_once() {
                 drop(copies);
                 assert!(others.copy_to(last, &streams[1]));
             });
-            scope.spawn(move || assert!(others.write(&streams[0], 9, Outcome::Runs)));
+            scope.spawn(move || assert!(others.write(&streams[0], 9, Injected::Runs)));
         });
         assert!([0, 9].contains(&last.value(&streams[0])));
         drop((others, last));
-        world.end(streams);
+        test_device.end(streams);
     });
 }
 
 #[test]
 fn a_download_is_waited_for_while_its_stream_goes_on() {
     explore(|| {
-        let world = World::new();
-        let stream = world.stream();
-        let arrays = world.arrays(&stream);
-        assert!(arrays.write(&stream, 3, Outcome::Runs));
+        let test_device = TestDevice::new();
+        let stream = test_device.stream();
+        let arrays = test_device.arrays(&stream);
+        assert!(arrays.write(&stream, 3, Injected::Runs));
         let download = stream.download(&arrays.0[0]).expect("a download");
         thread::scope(|scope| {
             scope.spawn(|| assert_eq!(download.wait().expect("a value"), [3; 16]));
-            scope.spawn(|| assert!(arrays.write(&stream, 4, Outcome::Runs)));
-            scope.spawn(|| assert!(arrays.write(&stream, 4, Outcome::Runs)));
+            scope.spawn(|| assert!(arrays.write(&stream, 4, Injected::Runs)));
+            scope.spawn(|| assert!(arrays.write(&stream, 4, Injected::Runs)));
         });
         assert_eq!(arrays.value(&stream), 4);
         drop(arrays);
-        world.end([stream]);
+        test_device.end([stream]);
     });
 }
 

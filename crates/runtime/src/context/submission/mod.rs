@@ -1,10 +1,10 @@
 //! Submission: the only module that enqueues work.
 //!
-//! One operation goes through these steps: take the stream's submit queue, reserve a ticket, plan and
-//! publish, find a sync point for each dependency, make the waits that no other implies, make the
-//! operation's own driver calls, record a sync point behind it if others will want one, and note it as
-//! submitted. The submit queue is held throughout, so that tickets and queue agree; access histories are held only
-//! while planning. See [`crate::tracker`] for why this is enough.
+//! One operation goes through these steps: take the stream's submit queue, reserve a ticket, plan
+//! and publish, find a sync point for each dependency, make the waits that no other implies, make
+//! the operation's own driver calls, record a sync point behind it if others will want one, and
+//! note it as submitted. The submit queue is held throughout, so that tickets and queue agree;
+//! access histories are held only while planning. See [`crate::tracker`] for why this is enough.
 
 #![allow(unsafe_code, reason = "hands commands to the driver")]
 
@@ -25,8 +25,8 @@ pub(crate) use commands::{
 };
 pub(crate) use commands_2d::{CopyRows, OverlappingCopy, RepeatRows};
 pub(crate) use sync_points::{
-    mark, order_after, record_at_tail, record_event, record_sync_point, sync_point_after,
-    wait_for_mark,
+    order_after, record_at_tail, record_event, record_sync_point, record_with_clock,
+    sync_point_after, wait_with_clock,
 };
 
 use sync_points::{
@@ -173,8 +173,8 @@ impl SubmitGuard<'_, '_> {
         );
     }
 
-    /// Whether something must be enqueued in front of the operation: waits, or a sync point for someone
-    /// on the host.
+    /// Whether something must be enqueued in front of the operation: waits, or a sync point for
+    /// someone on the host.
     #[inline]
     fn has_to_wait(&self) -> bool {
         !self.plan.dependencies.is_empty() || !self.submit_queue.host_waiters.is_empty()
@@ -226,8 +226,8 @@ impl SubmitGuard<'_, '_> {
         );
     }
 
-    /// The operation is enqueued: records a sync point behind it, if others will want one, and notes the
-    /// ticket as submitted.
+    /// The operation is enqueued: records a sync point behind it, if others will want one, and
+    /// notes the ticket as submitted.
     #[inline(always)]
     fn settle(&mut self) {
         let Self { device, stream, .. } = *self;
@@ -272,7 +272,7 @@ impl SubmitGuard<'_, '_> {
         stream.submitted.notify_all();
         // If it tells that the context is lost, this operation is among the suspects by now.
         if let Some(error) = failure {
-            device.noted(error);
+            device.record_failure(error);
         }
         if has_many_points {
             query_middle(device, stream);

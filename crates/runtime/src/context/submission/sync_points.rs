@@ -18,8 +18,8 @@ use crate::{
 /// Sync points to wait for.
 pub(super) type Waits = SmallVec<[PooledEvent; 4]>;
 
-/// Records a sync point behind the stream's last ticket if someone on the host may still wait for it,
-/// unless the operation at hand is one for which `next` waits and continues a chain.
+/// Records a sync point behind the stream's last ticket if someone on the host may still wait for
+/// it, unless the operation at hand is one for which `next` waits and continues a chain.
 #[inline]
 pub(super) fn record_if_awaited(
     device: &DeviceState,
@@ -49,8 +49,8 @@ pub(super) fn record_if_awaited(
     Ok(())
 }
 
-/// Finds a sync point for each dependency that is not done, and leaves out those that others imply. What
-/// a failed submission among the dependencies had displaced becomes one of them.
+/// Finds a sync point for each dependency that is not done, and leaves out those that others imply.
+/// What a failed submission among the dependencies had displaced becomes one of them.
 #[inline]
 pub(super) fn find_sync_points(
     device: &DeviceState,
@@ -113,8 +113,8 @@ pub(crate) fn order_after(
     Ok(())
 }
 
-/// Records a sync point on another stream, behind all that is submitted there: the first crossing, which
-/// may wait for more than it must, once.
+/// Records a sync point on another stream, behind all that is submitted there: the first crossing,
+/// which may wait for more than it must, once.
 fn record_late(device: &DeviceState, other: &StreamState) -> Result<PooledEvent> {
     let point = record_at_tail(device, other)?;
     Ok(insert_late(device, other, point))
@@ -126,8 +126,8 @@ pub(crate) fn record_at_tail(device: &DeviceState, stream: &StreamState) -> Resu
     acquire_and_record(device, stream, stream.ticket(sequence), &clock)
 }
 
-/// Enters a sync point that was recorded late. If another thread was first, its sync point will do and the
-/// event is given back.
+/// Enters a sync point that was recorded late. If another thread was first, its sync point will do
+/// and the event is given back.
 fn insert_late(device: &DeviceState, stream: &StreamState, point: PooledEvent) -> PooledEvent {
     let mut shared = stream.shared.lock();
     shared
@@ -135,8 +135,8 @@ fn insert_late(device: &DeviceState, stream: &StreamState, point: PooledEvent) -
         .record_late(point, |point| device.events.give(point))
 }
 
-/// Records a sync point behind all that is submitted on the stream, so that its completion can be asked
-/// about.
+/// Records a sync point behind all that is submitted on the stream, so that its completion can be
+/// asked about.
 pub(crate) fn record_sync_point(device: &DeviceState, stream: &StreamState) -> Result<()> {
     record_late(device, stream).map(drop)
 }
@@ -162,7 +162,7 @@ pub(crate) fn sync_point_after(
 
 /// Records an event that the device owns behind all that is submitted on the stream; gives what it
 /// is ordered after.
-pub(crate) fn mark(
+pub(crate) fn record_with_clock(
     device: &DeviceState,
     stream: &StreamState,
     event: EventHandle,
@@ -177,7 +177,7 @@ pub(crate) fn mark(
 }
 
 /// Makes the stream's later work wait for an event that is ordered after `clock`.
-pub(crate) fn wait_for_mark(
+pub(crate) fn wait_with_clock(
     device: &DeviceState,
     stream: &StreamState,
     event: EventHandle,

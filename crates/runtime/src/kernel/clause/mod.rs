@@ -124,7 +124,7 @@ impl From<[u32; 3]> for Dim3 {
 
 /// The shape of the launch, under the name `grid`.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct LaunchShape {
     /// Blocks of the grid (CUDA's `gridDim`).
     pub blocks: Dim3,
     /// Threads of a block (CUDA's `blockDim`).
@@ -133,7 +133,7 @@ pub struct Shape {
     pub shared_bytes: Int,
 }
 
-impl Shape {
+impl LaunchShape {
     /// Creates the shape of a launch of `blocks`, each of `block` threads.
     #[must_use]
     #[inline]
@@ -310,7 +310,7 @@ mod tests {
         let slice = Slice::new(usize::MAX);
         assert!(holds(|| slice.len() + 1 > usize::MAX && !slice.is_empty()));
         assert!(Slice::new(0).is_empty());
-        let grid = Shape::new([u32::MAX, 2, 3], [u32::MAX, 1, 1], 16);
+        let grid = LaunchShape::new([u32::MAX, 2, 3], [u32::MAX, 1, 1], 16);
         assert!(holds(
             || grid.blocks.x * grid.block.x > u32::MAX && grid.blocks.y * grid.blocks.z == 6
         ));

@@ -4,7 +4,7 @@ use super::{
     super::{
         Recording,
         engine::{Engine, Work},
-        order::Streams,
+        order::StreamIndices,
     },
     axis::Axis,
 };
@@ -86,7 +86,7 @@ impl Row {
 }
 
 /// All places of a picture.
-pub(super) struct Layout {
+pub(super) struct PictureLayout {
     pub(super) axis: Axis,
     /// In the order of [`Engine::ALL`].
     pub(super) engines: [Row; 3],
@@ -95,8 +95,12 @@ pub(super) struct Layout {
     pub(super) height: f64,
 }
 
-impl Layout {
-    pub(super) fn new(recording: &Recording, work: &[Option<Work>], streams: &Streams) -> Self {
+impl PictureLayout {
+    pub(super) fn new(
+        recording: &Recording,
+        work: &[Option<Work>],
+        streams: &StreamIndices,
+    ) -> Self {
         let times = || {
             recording
                 .operations

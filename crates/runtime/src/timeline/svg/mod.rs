@@ -11,12 +11,12 @@ use std::fmt::{self, Display};
 use super::{
     Recording, TimedOperation,
     engine::{Engine, Work, work},
-    order::{Streams, Wait, waits},
+    order::{StreamIndices, Wait, waits},
     overlap::{Share, total_ns, union},
 };
 use crate::OperationKind;
 use arrows::{ARROWS_MAX, arrow};
-use layout::{BARS_LEFT, BARS_RIGHT, Layout, MARGIN, Row, WIDTH};
+use layout::{BARS_LEFT, BARS_RIGHT, MARGIN, PictureLayout, Row, WIDTH};
 use text::{Escaped, fit, line};
 
 /// Everything is below the class `millstream`, as the picture may become part of a page with styles
@@ -64,8 +64,8 @@ impl Recording {
     /// ```
     #[must_use]
     pub fn to_svg(&self) -> String {
-        let (work, streams) = (work(&self.operations), Streams::of(self));
-        let layout = Layout::new(self, &work, &streams);
+        let (work, streams) = (work(&self.operations), StreamIndices::of(self));
+        let layout = PictureLayout::new(self, &work, &streams);
         Picture {
             recording: self,
             waits: waits(self),
@@ -83,8 +83,8 @@ struct Picture<'a> {
     /// For each operation.
     work: Vec<Option<Work>>,
     waits: Vec<Wait>,
-    streams: Streams,
-    layout: Layout,
+    streams: StreamIndices,
+    layout: PictureLayout,
 }
 
 impl Display for Picture<'_> {
@@ -168,7 +168,7 @@ impl Picture<'_> {
 
     /// The rows' backgrounds, names and headings.
     fn rows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Layout {
+        let PictureLayout {
             engines, streams, ..
         } = &self.layout;
         let span_ns = self.recording.overlap().span_ns;
@@ -234,7 +234,7 @@ impl Picture<'_> {
 
     /// The ticks, through all rows, and their times below.
     fn axis(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Layout {
+        let PictureLayout {
             axis,
             engines,
             streams,

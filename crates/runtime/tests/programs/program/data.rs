@@ -8,8 +8,8 @@ use millstream::{Advice, Buffer, Error, Pinned, Rejected, Result, Stream, View2d
 
 use super::{
     elem::{Elem, content, typed},
-    host::{Bring, coming},
-    machine::{Array, Machine, part, part_mut},
+    host::{AnyPending, pending_bytes},
+    interpreter::{Array, Interpreter, part, part_mut},
     outcome::{Answer, Outcome, Stop},
     step::{Made, Owner, Pages, Part, Rect},
 };
@@ -63,7 +63,7 @@ fn upload_owned<T: Pod + Send + Sync>(
 macro_rules! owned_into {
     ($stream:expr, $target:expr, $source:expr) => {{
         match $stream.upload_owned_into($source, $target) {
-            Ok(pending) => coming(pending, |source| bytes_of(&source[..])),
+            Ok(pending) => pending_bytes(pending, |source| bytes_of(&source[..])),
             Err(error) => return Err(rejected(error, |source| bytes_of(&source[..]))),
         }
     }};
@@ -104,7 +104,7 @@ fn rect_mut<T: Pod>(array: &mut Array, rect: Rect) -> Result<View2dMut<'_, T>, S
     };
     let whole = whole.cast::<T>()?;
     let rows = whole.len() / rect.pitch;
-    let table = whole.plane_pitched_mut(rows, rect.pitch, rect.pitch)?;
+    let table = whole.view_2d_pitched_mut(rows, rect.pitch, rect.pitch)?;
     within(table, rect)
 }
 
@@ -122,12 +122,12 @@ fn pinned_rect(pinned: &Pinned<u8>, rect: Rect) -> Result<View2d<'_, u8>, Stop> 
 fn pinned_rect_mut(pinned: &mut Pinned<u8>, rect: Rect) -> Result<View2dMut<'_, u8>, Stop> {
     let rows = pinned.len() / rect.pitch;
     within(
-        pinned.plane_pitched_mut(rows, rect.pitch, rect.pitch)?,
+        pinned.view_2d_pitched_mut(rows, rect.pitch, rect.pitch)?,
         rect,
     )
 }
 
-impl Machine<'_> {
+impl Interpreter<'_> {
     pub(super) fn make(
         &mut self,
         array: usize,
@@ -222,9 +222,9 @@ impl Machine<'_> {
         pending: usize,
     ) -> Answer {
         let (_, stream) = self.stream(stream)?;
-        self.with(to.array, |machine, array| {
+        self.with(to.array, |interpreter, array| {
             let target = part_mut(array, to, elem)?;
-            let back: Box<dyn Bring> = match owner {
+            let back: Box<dyn AnyPending> = match owner {
                 Owner::Bytes => {
                     let source = Bytes::from(content(value, to.len * elem.bytes()));
                     owned_into!(stream, target, source)
@@ -245,18 +245,18 @@ impl Machine<'_> {
                     owned_into!(stream, target.cast::<T>()?, source)
                 }),
             };
-            machine.pendings[pending] = Some(back);
+            interpreter.pendings[pending] = Some(back);
             Ok(None)
         })
     }
 
     pub(super) fn copy(&mut self, stream: usize, elem: Elem, from: Part, to: Part) -> Answer {
         let (_, stream) = self.stream(stream)?;
-        self.with(to.array, |machine, target| {
+        self.with(to.array, |interpreter, target| {
             copy(
                 &stream,
                 elem,
-                (machine.array(from.array)?, from),
+                (interpreter.array(from.array)?, from),
                 (target, to),
             )
         })
@@ -324,8 +324,8 @@ impl Machine<'_> {
 
     pub(super) fn copy_rows(&mut self, stream: usize, elem: Elem, from: Rect, to: Rect) -> Answer {
         let (_, stream) = self.stream(stream)?;
-        self.with(to.array, |machine, target| {
-            match (machine.array(from.array)?, target) {
+        self.with(to.array, |interpreter, target| {
+            match (interpreter.array(from.array)?, target) {
                 (Array::Pinned(source), Array::Pinned(target)) => {
                     stream.copy_2d(pinned_rect(source, from)?, pinned_rect_mut(target, to)?)?;
                 }
@@ -353,7 +353,7 @@ impl Machine<'_> {
         let (_, stream) = self.stream(stream)?;
         let array = self.array(from.array)?;
         let brings = typed!(elem, T => {
-            coming(stream.download_2d(rect::<T>(array, from)?)?, |value| bytes_of(&value))
+            pending_bytes(stream.download_2d(rect::<T>(array, from)?)?, |value| bytes_of(&value))
         });
         self.pendings[pending] = Some(brings);
         Ok(None)
@@ -369,7 +369,7 @@ impl Machine<'_> {
         let (_, stream) = self.stream(stream)?;
         let source = part(self.array(from.array)?, from, elem)?;
         let brings = typed!(elem, T => {
-            coming(stream.download(source.cast::<T>()?)?, |value| bytes_of(&value))
+            pending_bytes(stream.download(source.cast::<T>()?)?, |value| bytes_of(&value))
         });
         self.pendings[pending] = Some(brings);
         Ok(None)

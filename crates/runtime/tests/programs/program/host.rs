@@ -18,32 +18,32 @@ use millstream::{Pending, Result};
 use super::{
     data::{copy, mistake},
     elem::{Elem, content},
-    machine::{Array, Machine},
+    interpreter::{Array, Interpreter},
     outcome::{Answer, Outcome, Stop},
     step::{Look, Part, Reach, ScopeCopy, ScopeEnd, Settle, TimelineStep},
 };
 
 /// A pending value, whatever its type, that becomes bytes.
-pub(super) trait Bring: Send {
+pub(super) trait AnyPending: Send {
     fn wait(self: Box<Self>) -> Result<Vec<u8>>;
     fn block_on(self: Box<Self>) -> Result<Vec<u8>>;
     fn try_take(&mut self) -> Result<Option<Vec<u8>>>;
     fn poll(&mut self) -> Poll<Result<Vec<u8>>>;
 }
 
-struct Coming<T> {
+struct PendingBytes<T> {
     pending: Pending<T>,
     bytes: fn(T) -> Vec<u8>,
 }
 
-pub(super) fn coming<T: Send + 'static>(
+pub(super) fn pending_bytes<T: Send + 'static>(
     pending: Pending<T>,
     bytes: fn(T) -> Vec<u8>,
-) -> Box<dyn Bring> {
-    Box::new(Coming { pending, bytes })
+) -> Box<dyn AnyPending> {
+    Box::new(PendingBytes { pending, bytes })
 }
 
-impl<T: Send> Bring for Coming<T> {
+impl<T: Send> AnyPending for PendingBytes<T> {
     fn wait(self: Box<Self>) -> Result<Vec<u8>> {
         self.pending.wait().map(self.bytes)
     }
@@ -79,7 +79,7 @@ fn reached<F: Future>(reach: Reach, future: F) -> Option<F::Output> {
     }
 }
 
-impl Machine<'_> {
+impl Interpreter<'_> {
     pub(super) fn settle(&mut self, at: usize, how: Settle) -> Answer {
         let mut pending = self.pendings[at].take().ok_or(Stop::SKIP)?;
         match how {

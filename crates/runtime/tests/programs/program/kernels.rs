@@ -9,7 +9,7 @@ use millstream::{Device, LaunchConfig, Result};
 
 use super::{
     elem::{Elem, content},
-    machine::{Array, Machine, part, part_mut},
+    interpreter::{Array, Interpreter, part, part_mut},
     outcome::{Answer, Stop},
     step::Part,
 };
@@ -58,12 +58,12 @@ impl Kernels {
     }
 }
 
-impl Machine<'_> {
+impl Interpreter<'_> {
     pub(super) fn add(&mut self, stream: usize, terms: [Part; 2], sum: Part) -> Answer {
         let (device, stream) = self.stream(stream)?;
         let kernels = self.kernels(device);
-        self.with(sum.array, |machine, target| {
-            let [first, second] = terms.map(|term| (machine.array(term.array), term));
+        self.with(sum.array, |interpreter, target| {
+            let [first, second] = terms.map(|term| (interpreter.array(term.array), term));
             let (first, second) = ((first.0?, first.1), (second.0?, second.1));
             if first.0.is_pinned() || second.0.is_pinned() || target.is_pinned() {
                 return Err(Stop::SKIP);
@@ -71,10 +71,10 @@ impl Machine<'_> {
             let a = part(first.0, first.1, Elem::F32)?.cast::<f32>()?;
             let b = part(second.0, second.1, Elem::F32)?.cast::<f32>()?;
             let c = part_mut(target, sum, Elem::F32)?.cast::<f32>()?;
-            let grid = LaunchConfig::linear(sum.len);
+            let config = LaunchConfig::linear(sum.len);
             kernels
                 .sums
-                .vecadd(&stream, grid, &a, &b, c, sum.len as u64)?;
+                .vecadd(&stream, config, &a, &b, c, sum.len as u64)?;
             Ok(None)
         })
     }
@@ -82,17 +82,17 @@ impl Machine<'_> {
     pub(super) fn saxpy(&mut self, stream: usize, factor: f32, x: Part, y: Part) -> Answer {
         let (device, stream) = self.stream(stream)?;
         let kernels = self.kernels(device);
-        self.with(y.array, |machine, target| {
-            let source = machine.array(x.array)?;
+        self.with(y.array, |interpreter, target| {
+            let source = interpreter.array(x.array)?;
             if source.is_pinned() || target.is_pinned() {
                 return Err(Stop::SKIP);
             }
             let source = part(source, x, Elem::F32)?.cast::<f32>()?;
             let target = part_mut(target, y, Elem::F32)?.cast::<f32>()?;
-            let grid = LaunchConfig::linear(y.len);
+            let config = LaunchConfig::linear(y.len);
             kernels
                 .products
-                .saxpy(&stream, grid, y.len as i32, factor, source, target)?;
+                .saxpy(&stream, config, y.len as i32, factor, source, target)?;
             Ok(None)
         })
     }
@@ -100,17 +100,17 @@ impl Machine<'_> {
     pub(super) fn luminance(&mut self, stream: usize, pixels: Part, luma: Part) -> Answer {
         let (device, stream) = self.stream(stream)?;
         let kernels = self.kernels(device);
-        self.with(luma.array, |machine, target| {
-            let source = machine.array(pixels.array)?;
+        self.with(luma.array, |interpreter, target| {
+            let source = interpreter.array(pixels.array)?;
             if source.is_pinned() || target.is_pinned() {
                 return Err(Stop::SKIP);
             }
             let source = part(source, pixels, Elem::Rgb)?;
             let target = part_mut(target, luma, Elem::U8)?;
-            let grid = LaunchConfig::linear(luma.len);
+            let config = LaunchConfig::linear(luma.len);
             kernels
                 .pictures
-                .luminance(&stream, grid, source, target, luma.len as i32)?;
+                .luminance(&stream, config, source, target, luma.len as i32)?;
             Ok(None)
         })
     }

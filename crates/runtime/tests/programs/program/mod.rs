@@ -6,13 +6,13 @@ mod data;
 mod elem;
 mod generate;
 mod host;
+mod interpreter;
 mod kernels;
-mod machine;
 mod oracle;
 pub(crate) mod outcome;
 pub(crate) mod step;
 mod together;
 
 pub(crate) use generate::{Sort, generate};
-pub(crate) use machine::{Machine, World};
+pub(crate) use interpreter::{Environment, Interpreter};
 pub(crate) use oracle::{Allowed, check};

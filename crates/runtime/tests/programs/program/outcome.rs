@@ -7,7 +7,7 @@ pub(crate) type Seen = Option<Vec<u8>>;
 
 /// What a step has come to.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct LogEntry {
     pub(crate) outcome: Outcome,
     pub(crate) seen: Seen,
 }
@@ -52,7 +52,7 @@ impl<S> From<Rejected<S>> for Stop {
 
 pub(crate) type Answer = Result<Seen, Stop>;
 
-impl From<Answer> for Entry {
+impl From<Answer> for LogEntry {
     fn from(answer: Answer) -> Self {
         match answer {
             Ok(seen) => Self {

@@ -1,4 +1,4 @@
-//! Programs as data: steps over the whole safe interface. `machine.rs` carries them out,
+//! Programs as data: steps over the whole safe interface. `interpreter.rs` carries them out,
 //! `oracle.rs` says what must come of them.
 //!
 //! Streams, arrays, pending values and events have numbered places. A step that names an empty

@@ -6,12 +6,12 @@ use millstream::{Result, Stream, ViewMut};
 
 use super::{
     elem::content,
-    machine::{Array, Machine},
+    interpreter::{Array, Interpreter},
     outcome::{Answer, Stop},
     step::Step,
 };
 
-impl Machine<'_> {
+impl Interpreter<'_> {
     pub(super) fn apart(&mut self, lists: &[Vec<Step>; 2]) -> Answer {
         let parts = [self.part(0), self.part(1)];
         let both = thread::scope(|scope| {

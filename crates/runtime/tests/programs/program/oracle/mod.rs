@@ -12,7 +12,7 @@ use millstream::Error;
 
 use super::{
     elem::Elem,
-    outcome::{Entry, Outcome},
+    outcome::{LogEntry, Outcome},
     step::{ARRAYS, EVENTS, PENDINGS, Part, Program, STREAMS, Settle, Step},
 };
 use bytes::{Array, Bytes, Range, same};
@@ -59,7 +59,7 @@ struct Oracle {
 /// # Errors
 ///
 /// The first difference, in words.
-pub(crate) fn check(program: &Program, log: &[Entry], allowed: Allowed) -> Result<(), String> {
+pub(crate) fn check(program: &Program, log: &[LogEntry], allowed: Allowed) -> Result<(), String> {
     let mut oracle = Oracle {
         allowed: Allowed {
             no_memory: allowed.no_memory || program.memory_bytes.is_some(),
@@ -103,7 +103,7 @@ impl Oracle {
     fn step<'l>(
         &mut self,
         step: &Step,
-        log: &mut impl Iterator<Item = &'l Entry>,
+        log: &mut impl Iterator<Item = &'l LogEntry>,
     ) -> Result<(), String> {
         if let Step::Apart(lists) = step {
             for (odd, list) in lists.iter().enumerate() {
@@ -131,7 +131,7 @@ impl Oracle {
         &mut self,
         odd: usize,
         list: &[Step],
-        log: &mut impl Iterator<Item = &'l Entry>,
+        log: &mut impl Iterator<Item = &'l LogEntry>,
     ) -> Result<(), String> {
         let mut part = self.clone();
         (part.events, part.has_timeline) = (vec![None; EVENTS], false);
@@ -161,8 +161,8 @@ impl Oracle {
     }
 
     /// Whether a step came to what it should have.
-    fn compare(&self, expected: &Expected, entry: &Entry) -> Result<(), String> {
-        let Entry { outcome, seen } = entry;
+    fn compare(&self, expected: &Expected, entry: &LogEntry) -> Result<(), String> {
+        let LogEntry { outcome, seen } = entry;
         match (expected, outcome) {
             (Expected::Skip, Outcome::Skipped)
             | (Expected::Mistake, Outcome::Failed(Error::Usage(_))) => Ok(()),

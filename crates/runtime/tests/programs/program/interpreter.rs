@@ -12,9 +12,9 @@ use millstream::{Buffer, Device, Event, Managed, Pinned, Result, Stream, Timelin
 
 use super::{
     elem::Elem,
-    host::Bring,
+    host::AnyPending,
     kernels::Kernels,
-    outcome::{Answer, Entry, Stop},
+    outcome::{Answer, LogEntry, Stop},
     step::{
         ARRAYS, EVENTS, PENDINGS, Part, Placed, Program, STREAMS, Settle, Step, StreamOf, THREADS,
         Via,
@@ -28,7 +28,7 @@ pub(crate) type CloseGate<'a> = dyn Fn(&Stream) -> Box<dyn Any + Send> + Sync + 
 
 /// What a program runs in. Without an opener or gates, the steps that want them do nothing.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct World<'a> {
+pub(crate) struct Environment<'a> {
     pub(crate) reopen: Option<&'a Reopen<'a>>,
     pub(crate) gates: Option<&'a CloseGate<'a>>,
 }
@@ -86,40 +86,44 @@ pub(super) fn part_mut(array: &mut Array, part: Part, elem: Elem) -> Result<View
 }
 
 /// A program at work. Places that name a device have its number beside them.
-pub(crate) struct Machine<'a> {
-    pub(super) world: World<'a>,
+pub(crate) struct Interpreter<'a> {
+    pub(super) environment: Environment<'a>,
     pub(super) devices: Vec<Device>,
     kernels: Vec<Arc<Kernels>>,
     streams: Vec<Option<(usize, Stream)>>,
     pub(super) arrays: Vec<Option<(usize, Array)>>,
-    pub(super) pendings: Vec<Option<Box<dyn Bring>>>,
+    pub(super) pendings: Vec<Option<Box<dyn AnyPending>>>,
     pub(super) events: Vec<Option<Event>>,
     pub(super) timeline: Option<Timeline>,
     pub(super) gate: Option<Box<dyn Any + Send>>,
-    pub(super) log: Vec<Entry>,
+    pub(super) log: Vec<LogEntry>,
 }
 
-fn places<T>(count: usize) -> Vec<Option<T>> {
+fn slots<T>(count: usize) -> Vec<Option<T>> {
     (0..count).map(|_| None).collect()
 }
 
-impl<'a> Machine<'a> {
+impl<'a> Interpreter<'a> {
     /// # Errors
     ///
     /// If the kernels that the program launches do not load.
-    pub(crate) fn new(devices: &[Device], world: World<'a>, program: &Program) -> Result<Self> {
+    pub(crate) fn new(
+        devices: &[Device],
+        environment: Environment<'a>,
+        program: &Program,
+    ) -> Result<Self> {
         let kernels = if program.launches() { devices } else { &[] };
         let kernels = kernels
             .iter()
             .map(|device| Kernels::load(device).map(Arc::new));
         Ok(Self {
-            world,
+            environment,
             kernels: kernels.collect::<Result<_>>()?,
             devices: devices.to_vec(),
-            streams: places(STREAMS),
-            arrays: places(ARRAYS),
-            pendings: places(PENDINGS),
-            events: places(EVENTS),
+            streams: slots(STREAMS),
+            arrays: slots(ARRAYS),
+            pendings: slots(PENDINGS),
+            events: slots(EVENTS),
             timeline: None,
             gate: None,
             log: Vec::new(),
@@ -130,19 +134,19 @@ impl<'a> Machine<'a> {
     /// it.
     pub(super) fn part(&mut self, odd: usize) -> Self {
         fn every_second<T>(all: &mut [Option<T>], odd: usize) -> Vec<Option<T>> {
-            let take = |(at, place): (usize, &mut Option<T>)| {
-                if at % 2 == odd { place.take() } else { None }
+            let take = |(at, slot): (usize, &mut Option<T>)| {
+                if at % 2 == odd { slot.take() } else { None }
             };
             all.iter_mut().enumerate().map(take).collect()
         }
         Self {
-            world: World::default(),
+            environment: Environment::default(),
             devices: self.devices.clone(),
             kernels: self.kernels.clone(),
             streams: self.streams.clone(),
             arrays: every_second(&mut self.arrays, odd),
             pendings: every_second(&mut self.pendings, odd),
-            events: places(EVENTS),
+            events: slots(EVENTS),
             timeline: None,
             gate: None,
             log: Vec::new(),
@@ -152,9 +156,9 @@ impl<'a> Machine<'a> {
     /// Takes back what a part has.
     pub(super) fn join(&mut self, part: Self) {
         fn give<T>(all: &mut [Option<T>], back: Vec<Option<T>>) {
-            for (place, back) in all.iter_mut().zip(back) {
+            for (slot, back) in all.iter_mut().zip(back) {
                 if back.is_some() {
-                    *place = back;
+                    *slot = back;
                 }
             }
         }
@@ -168,28 +172,29 @@ impl<'a> Machine<'a> {
         thread::scope(|scope| {
             let mut hands: [Option<_>; THREADS] = [const { None }; THREADS];
             let (back, returned) = mpsc::channel::<Self>();
-            let mut machine = self;
+            let mut interpreter = self;
             for run in steps.chunk_by(|one, next| one.thread == next.thread) {
                 if run[0].thread == 0 {
-                    machine.steps(run);
+                    interpreter.steps(run);
                     continue;
                 }
                 let hand = hands[run[0].thread].get_or_insert_with(|| {
                     let (give, given) = mpsc::channel::<(Self, &[Placed])>();
                     let back = back.clone();
                     scope.spawn(move || {
-                        for (mut machine, run) in given {
-                            machine.steps(run);
-                            back.send(machine).expect("the first thread waits for it");
+                        for (mut interpreter, run) in given {
+                            interpreter.steps(run);
+                            back.send(interpreter)
+                                .expect("the first thread waits for it");
                         }
                     });
                     give
                 });
-                hand.send((machine, run))
+                hand.send((interpreter, run))
                     .expect("the thread waits for steps");
-                machine = returned.recv().expect("a thread has panicked");
+                interpreter = returned.recv().expect("a thread has panicked");
             }
-            machine
+            interpreter
         })
     }
 
@@ -211,7 +216,7 @@ impl<'a> Machine<'a> {
     /// Waits for every value, looks at every array, and gives up everything; gives what was written
     /// down, the last entries being those of pending values and arrays in the order of their
     /// places.
-    pub(crate) fn finish(mut self) -> Vec<Entry> {
+    pub(crate) fn finish(mut self) -> Vec<LogEntry> {
         self.gate = None;
         for pending in 0..PENDINGS {
             let how = Settle::Wait;
@@ -435,7 +440,7 @@ impl<'a> Machine<'a> {
             } => return self.scope(device, copies, end),
             Step::Timeline(timeline) => return self.timeline(timeline),
             Step::OpenAgain(device) => {
-                if let Some(reopen) = self.world.reopen {
+                if let Some(reopen) = self.environment.reopen {
                     self.devices[device] = reopen(device)?;
                 }
             }
@@ -446,7 +451,7 @@ impl<'a> Machine<'a> {
             Step::Close(stream) => {
                 let (_, stream) = self.stream(stream)?;
                 self.gate = None;
-                self.gate = self.world.gates.map(|close| close(&stream));
+                self.gate = self.environment.gates.map(|close| close(&stream));
             }
             Step::Open => self.gate = None,
             Step::Apart(ref lists) => return self.apart(lists),

@@ -28,7 +28,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     calls::Calls,
-    places::{Place, Sizes, on_gpu, places},
+    configurations::{Configuration, Sizes, configurations, on_gpu},
 };
 
 millstream::kernels! {
@@ -46,12 +46,12 @@ const HUNG_AFTER: Duration = Duration::from_secs(120);
 /// How long a device may take to give everything back once it is closed.
 pub(crate) const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Elements of 4 bytes that are more than one piece of every kind of copy, and not a whole number
+/// Elements of 4 bytes that are more than one chunk of every kind of copy, and not a whole number
 /// of them.
 pub(crate) const LARGE_LEN: usize = (4 << 20) / 4 + 777;
 
 /// A device to run a scenario on.
-pub(crate) struct Rig {
+pub(crate) struct Harness {
     pub(crate) device: Device,
     gpu: Option<Gpu>,
     gates_hold: bool,
@@ -62,45 +62,47 @@ pub(crate) struct Rig {
 
 /// Runs the scenario on the GPU that `MILLSTREAM_DEVICE` names, or else on the simulated device
 /// under every schedule and every reading of the disputed rules.
-pub(crate) fn everywhere(scenario: impl Fn(&Rig)) {
+pub(crate) fn everywhere(scenario: impl Fn(&Harness)) {
     let _alone = alone();
-    for place in places() {
-        at(place, &scenario);
+    for configuration in configurations() {
+        run_at(configuration, &scenario);
     }
 }
 
 /// Runs the scenario on the GPU that `MILLSTREAM_DEVICE` names, or else on the simulated device as
 /// it is by default: for scenarios of many operations.
-pub(crate) fn once(scenario: impl Fn(&Rig) -> Result<()>) {
+pub(crate) fn once(scenario: impl Fn(&Harness) -> Result<()>) {
     let _alone = alone();
-    at(places().swap_remove(0), &|rig| scenario(rig).unwrap());
+    run_at(configurations().swap_remove(0), &|harness| {
+        scenario(harness).unwrap()
+    });
 }
 
-fn at(place: Place, scenario: &impl Fn(&Rig)) {
-    let _watch = Watch::over(place.name.clone());
-    let device = match &place.gpu {
+fn run_at(configuration: Configuration, scenario: &impl Fn(&Harness)) {
+    let _watch = Watch::over(configuration.name.clone());
+    let device = match &configuration.gpu {
         Some(gpu) => Device::open_simulated(gpu, 0),
         None => Device::open(Select::Auto),
     };
-    let rig = Rig::new(device, place);
-    scenario(&rig);
-    rig.finish();
+    let harness = Harness::new(device, configuration);
+    scenario(&harness);
+    harness.finish();
 }
 
 /// As [`everywhere`], with every driver call noted down.
-pub(crate) fn everywhere_counted(scenario: impl Fn(&Rig, &Calls)) {
+pub(crate) fn everywhere_counted(scenario: impl Fn(&Harness, &Calls)) {
     let _alone = alone();
-    for place in places() {
-        let _watch = Watch::over(place.name.clone());
-        let (calls, device) = counted(place.gpu.as_ref());
-        // Each piece is a call, so that what is counted would depend on their size.
-        let place = Place {
+    for configuration in configurations() {
+        let _watch = Watch::over(configuration.name.clone());
+        let (calls, device) = counted(configuration.gpu.as_ref());
+        // Each chunk is a call, so that what is counted would depend on their size.
+        let configuration = Configuration {
             sizes: Sizes::Own,
-            ..place
+            ..configuration
         };
-        let rig = Rig::new(device, place);
-        scenario(&rig, &calls);
-        rig.finish();
+        let harness = Harness::new(device, configuration);
+        scenario(&harness, &calls);
+        harness.finish();
     }
 }
 
@@ -118,13 +120,13 @@ fn counted(gpu: Option<&Gpu>) -> (Arc<Calls>, Result<Device>) {
 }
 
 /// The first of those devices.
-pub(crate) fn somewhere() -> Rig {
-    let place = places().swap_remove(0);
-    let device = match &place.gpu {
+pub(crate) fn somewhere() -> Harness {
+    let configuration = configurations().swap_remove(0);
+    let device = match &configuration.gpu {
         Some(gpu) => Device::open_simulated(gpu, 0),
         None => Device::open(Select::Auto),
     };
-    Rig::new(device, place)
+    Harness::new(device, configuration)
 }
 
 /// On a GPU one scenario runs at a time. Loading a module may wait for every kernel of the context,
@@ -157,18 +159,18 @@ impl Ask for Event {
     }
 }
 
-impl Rig {
-    fn new(device: Result<Device>, place: Place) -> Self {
+impl Harness {
+    fn new(device: Result<Device>, configuration: Configuration) -> Self {
         let device = device.expect("the device opens");
         // A GPU's state is the process's, whatever other scenarios have set.
-        device.set_cache_limit(place.cache_bytes.unwrap_or(1 << 30));
-        let is_new = place.sizes.set(&device, !place.gates_hold);
+        device.set_cache_limit(configuration.cache_bytes.unwrap_or(1 << 30));
+        let is_new = configuration.sizes.set(&device, !configuration.gates_hold);
         assert!(is_new, "nothing was copied yet");
         Self {
             device,
-            gpu: place.gpu,
-            gates_hold: place.gates_hold,
-            sizes: place.sizes,
+            gpu: configuration.gpu,
+            gates_hold: configuration.gates_hold,
+            sizes: configuration.sizes,
             leaks: AtomicBool::new(false),
         }
     }
@@ -245,7 +247,7 @@ impl Rig {
         }
     }
 
-    /// Opens the rig's device a second time, as an independent part of a program would.
+    /// Opens the harness's device a second time, as an independent part of a program would.
     pub(crate) fn open_again(&self) -> Device {
         match &self.gpu {
             Some(gpu) => Device::open_simulated(gpu, 0),
@@ -354,9 +356,9 @@ impl Gate {
     fn kernel(stream: &Stream) -> Self {
         let flag = Flag::new();
         let kernels = gate_kernel::load(&stream.device()).expect("the gate kernel loads");
-        let grid = LaunchConfig::new([1, 1, 1], [1, 1, 1]);
+        let config = LaunchConfig::new([1, 1, 1], [1, 1, 1]);
         // SAFETY: the flag's memory is never freed.
-        unsafe { kernels.gate(stream, grid, flag.address()) }.expect("the gate launches");
+        unsafe { kernels.gate(stream, config, flag.address()) }.expect("the gate launches");
         Self::Spinning { flag }
     }
 }

@@ -13,7 +13,7 @@ use millstream::{
 use crate::calls::Calls;
 
 /// A new simulated GPU of so many devices, behind a driver that can fail.
-pub(crate) fn unopened(schedule: Schedule, devices: u32) -> (Gpu, Arc<Calls>) {
+pub(crate) fn instrumented_gpu(schedule: Schedule, devices: u32) -> (Gpu, Arc<Calls>) {
     let gpu = Gpu::new(SimConfig::new().schedule(schedule).devices(devices));
     let calls = Arc::new(Calls::over(gpu.driver()));
     (gpu, calls)
@@ -27,8 +27,11 @@ pub(crate) fn open(calls: &Arc<Calls>, ordinal: i32) -> Result<Device> {
 }
 
 /// All of its devices, opened.
-pub(crate) fn worlds(schedule: Schedule, devices: u32) -> (Gpu, Arc<Calls>, Vec<Device>) {
-    let (gpu, calls) = unopened(schedule, devices);
+pub(crate) fn instrumented_devices(
+    schedule: Schedule,
+    devices: u32,
+) -> (Gpu, Arc<Calls>, Vec<Device>) {
+    let (gpu, calls) = instrumented_gpu(schedule, devices);
     let opened =
         (0..devices as i32).map(|ordinal| open(&calls, ordinal).expect("the device opens"));
     let opened = opened.collect();

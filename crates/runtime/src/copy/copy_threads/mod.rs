@@ -1,17 +1,17 @@
-//! The crew: threads that copy memory of the host for large transfers, shared by all devices of the
+//! The copy threads: they copy memory of the host for large transfers, shared by all devices of the
 //! process.
 //!
-//! A [`Transfer`] is someone's copies, in the order in which they are wanted. Each is cut in parts,
-//! which the crew's threads and the transfer's owner take one at a time: the owner its own, the
-//! crew one of each transfer in turn, so that none has to wait for all of another. The crew only
-//! moves bytes. It never calls a driver, never waits for a device and never runs anybody's code, so
-//! its threads cannot fail, and all that a device sees is done by the thread that owns the
+//! A [`Transfer`] is someone's copies, in the order in which they are wanted. Each is cut in
+//! subchunks, which the copy threads and the transfer's owner take one at a time: the owner its
+//! own, the copy threads one of each transfer in turn, so that none has to wait for all of another.
+//! They only move bytes. They never call a driver, never wait for a device and never run anybody's
+//! code, so they cannot fail, and all that a device sees is done by the thread that owns the
 //! transfer. Where the system has no threads to give the owner copies everything.
 //!
-//! One lock guards all of it; it is held to take a part and to say that it is copied, never while
-//! copying. Threads of the crew sleep on `work` while there is nothing to take, owners on `copied`
-//! while others have the last parts of what they wait for. A thread that has taken a part gives it
-//! back copied before it does anything else, so an owner that sleeps is woken.
+//! One lock guards all of it; it is held to take a subchunk and to say that it is copied, never
+//! while copying. Copy threads sleep on `work` while there is nothing to take, owners on `copied`
+//! while others have the last subchunks of what they wait for. A thread that has taken a subchunk
+//! gives it back copied before it does anything else, so an owner that sleeps is woken.
 
 #![allow(
     unsafe_code,
@@ -47,7 +47,7 @@ unsafe impl Send for CopyRange {}
 
 impl CopyRange {
     /// So many bytes from `start` on.
-    fn part(self, start: usize, bytes_max: usize) -> Self {
+    fn subchunk(self, start: usize, bytes_max: usize) -> Self {
         Self {
             source: self.source.wrapping_add(start),
             target: self.target.wrapping_add(start),
@@ -66,10 +66,10 @@ struct Job {
 }
 
 /// A transfer that has copies to make.
-struct Queue {
+struct TransferQueue {
     id: u64,
     options: TransferOptions,
-    /// Threads of the crew that are copying for it.
+    /// Copy threads that are copying for it.
     helpers: usize,
     /// The number of the first of `jobs`.
     first: u64,
@@ -85,38 +85,38 @@ struct TransferOptions {
     non_temporal: bool,
 }
 
-/// A part of a job that a thread has taken.
-struct Part {
+/// A subchunk of a job that a thread has taken.
+struct Subchunk {
     id: u64,
     job: u64,
     copy: CopyRange,
     non_temporal: bool,
 }
 
-impl Part {
+impl Subchunk {
     fn copy(&self) {
         let CopyRange {
             source,
             target,
             bytes,
         } = self.copy;
-        // SAFETY: the contract of `Transfer::push`, until the transfer is told that this part is
-        // copied. Of the same job no two parts overlap.
+        // SAFETY: the contract of `Transfer::push`, until the transfer is told that this subchunk
+        // is copied. Of the same job no two subchunks overlap.
         unsafe { copy_bytes(source, target, bytes, self.non_temporal) };
     }
 }
 
-impl Queue {
-    /// Takes the next part, if there is one.
-    fn take(&mut self) -> Option<Part> {
+impl TransferQueue {
+    /// Takes the next subchunk, if there is one.
+    fn take(&mut self) -> Option<Subchunk> {
         let at = self
             .jobs
             .iter()
             .position(|job| job.taken < job.copy.bytes)?;
         let job = &mut self.jobs[at];
-        let copy = job.copy.part(job.taken, self.options.subchunk_bytes);
+        let copy = job.copy.subchunk(job.taken, self.options.subchunk_bytes);
         job.taken += copy.bytes;
-        Some(Part {
+        Some(Subchunk {
             id: self.id,
             job: self.first + at as u64,
             copy,
@@ -124,10 +124,10 @@ impl Queue {
         })
     }
 
-    /// Notes that a part is copied; says whether jobs were done by that.
-    fn put_back(&mut self, part: &Part) -> bool {
-        let at = usize::try_from(part.job - self.first).expect("a job stays until it is done");
-        self.jobs[at].left -= part.copy.bytes;
+    /// Notes that a subchunk is copied; says whether jobs were done by that.
+    fn put_back(&mut self, subchunk: &Subchunk) -> bool {
+        let at = usize::try_from(subchunk.job - self.first).expect("a job stays until it is done");
+        self.jobs[at].left -= subchunk.copy.bytes;
         let before = self.first;
         while self.jobs.front().is_some_and(|job| job.left == 0) {
             self.jobs.pop_front();
@@ -138,43 +138,44 @@ impl Queue {
 }
 
 #[derive(Default)]
-struct State {
+struct CopyThreadsState {
     /// Transfers, the next to be helped first.
-    queues: VecDeque<Queue>,
-    /// How many threads the crew has.
+    queues: VecDeque<TransferQueue>,
+    /// How many copy threads there are.
     threads: usize,
     /// How many of them sleep.
     asleep: usize,
 }
 
-impl State {
-    fn queue(&mut self, id: u64) -> Option<&mut Queue> {
+impl CopyThreadsState {
+    fn queue(&mut self, id: u64) -> Option<&mut TransferQueue> {
         self.queues.iter_mut().find(|queue| queue.id == id)
     }
 
-    /// Takes a part for a thread of the crew, and lets the next transfer have its turn.
-    fn take_round_robin(&mut self) -> Option<Part> {
-        let may_help = |queue: &Queue| queue.helpers < queue.options.helpers_max;
-        let has_work = |queue: &Queue| queue.jobs.iter().any(|job| job.taken < job.copy.bytes);
+    /// Takes a subchunk for a copy thread, and lets the next transfer have its turn.
+    fn take_round_robin(&mut self) -> Option<Subchunk> {
+        let may_help = |queue: &TransferQueue| queue.helpers < queue.options.helpers_max;
+        let has_work =
+            |queue: &TransferQueue| queue.jobs.iter().any(|job| job.taken < job.copy.bytes);
         let at = self
             .queues
             .iter()
             .position(|queue| may_help(queue) && has_work(queue))?;
         let mut queue = self.queues.remove(at)?;
-        let part = queue.take();
+        let subchunk = queue.take();
         queue.helpers += 1;
         self.queues.push_back(queue);
-        part
+        subchunk
     }
 }
 
 struct CopyThreads {
-    state: Mutex<State>,
+    state: Mutex<CopyThreadsState>,
     work: IdleCondvar,
     copied: IdleCondvar,
 }
 
-/// The process's crew.
+/// The process's copy threads.
 fn copy_threads() -> &'static CopyThreads {
     static COPY_THREADS: PerProcess<CopyThreads> = PerProcess::new();
     COPY_THREADS.get_or_init(|| CopyThreads {
@@ -190,14 +191,14 @@ impl CopyThreads {
         let mut state = self.state.lock();
         loop {
             match state.take_round_robin() {
-                Some(part) => {
+                Some(subchunk) => {
                     drop(state);
-                    part.copy();
+                    subchunk.copy();
                     state = self.state.lock();
-                    if let Some(queue) = state.queue(part.id) {
+                    if let Some(queue) = state.queue(subchunk.id) {
                         queue.helpers -= 1;
                     }
-                    self.put_back(&mut state, &part);
+                    self.put_back(&mut state, &subchunk);
                 }
                 None => {
                     state.asleep += 1;
@@ -208,16 +209,16 @@ impl CopyThreads {
         }
     }
 
-    fn put_back(&self, state: &mut State, part: &Part) {
-        if let Some(queue) = state.queue(part.id)
-            && queue.put_back(part)
+    fn put_back(&self, state: &mut CopyThreadsState, subchunk: &Subchunk) {
+        if let Some(queue) = state.queue(subchunk.id)
+            && queue.put_back(subchunk)
         {
             self.copied.notify_all();
         }
     }
 
     /// Sees to it that there are so many threads, or as many as the system gives.
-    fn grow(&'static self, state: &mut MutexGuard<'_, State>, threads: usize) {
+    fn grow(&'static self, state: &mut MutexGuard<'_, CopyThreadsState>, threads: usize) {
         while state.threads < threads.min(COPY_THREADS_MAX) {
             let name = format!("millstream-copy-{}", state.threads);
             if let Err(error) = thread::Builder::new().name(name).spawn(|| self.run()) {
@@ -229,8 +230,8 @@ impl CopyThreads {
     }
 }
 
-/// Copies that the crew helps with. Dropping it waits until all of them are made: for bytes on
-/// their way between two places of the host, not for a device.
+/// Copies that the copy threads help with. Dropping it waits until all of them are made: for bytes
+/// on their way between two places of the host, not for a device.
 pub(super) struct Transfer {
     id: u64,
     options: TransferOptions,
@@ -300,7 +301,7 @@ impl Transfer {
         };
         let asleep = state.asleep;
         if state.queue(self.id).is_none() {
-            state.queues.push_back(Queue {
+            state.queues.push_back(TransferQueue {
                 id: self.id,
                 options: self.options,
                 helpers: 0,
@@ -312,8 +313,8 @@ impl Transfer {
         queue.jobs.push_back(job);
         let number = queue.first + queue.jobs.len() as u64 - 1;
         drop(state);
-        let parts = bytes.div_ceil(self.options.subchunk_bytes);
-        for _ in 0..parts.min(asleep).min(self.options.helpers_max) {
+        let subchunks = bytes.div_ceil(self.options.subchunk_bytes);
+        for _ in 0..subchunks.min(asleep).min(self.options.helpers_max) {
             copy_threads.work.notify_one();
         }
         number
@@ -327,17 +328,19 @@ impl Transfer {
             .is_none_or(|queue| queue.first > number)
     }
 
-    /// Copies one part of what was handed on; `false` if others have all that is left.
+    /// Copies one subchunk of what was handed on; `false` if others have all that is left.
     pub(super) fn help(&self) -> bool {
         let copy_threads = copy_threads();
-        let part = copy_threads
+        let subchunk = copy_threads
             .state
             .lock()
             .queue(self.id)
-            .and_then(Queue::take);
-        let Some(part) = part else { return false };
-        part.copy();
-        copy_threads.put_back(&mut copy_threads.state.lock(), &part);
+            .and_then(TransferQueue::take);
+        let Some(subchunk) = subchunk else {
+            return false;
+        };
+        subchunk.copy();
+        copy_threads.put_back(&mut copy_threads.state.lock(), &subchunk);
         true
     }
 
@@ -391,125 +394,4 @@ impl Drop for Transfer {
 }
 
 #[cfg(all(test, not(shuttle)))]
-mod tests {
-    use std::thread;
-
-    use super::*;
-
-    fn staging_options(threads: usize) -> StagingOptions {
-        StagingOptions {
-            subchunk_bytes: 100,
-            alone_bytes: 0,
-            threads,
-            ..StagingOptions::default()
-        }
-    }
-
-    fn rising(len: usize, from: usize) -> Vec<u8> {
-        (from..).take(len).map(|n| (n % 251) as u8).collect()
-    }
-
-    #[test]
-    fn all_is_copied_by_whatever_threads_there_are() {
-        for threads in [1, 2, 4] {
-            let sources: Vec<_> = (0..20).map(|n| rising(n * n * 7 + 1, n)).collect();
-            let mut targets: Vec<_> = sources.iter().map(|source| vec![0; source.len()]).collect();
-            {
-                let transfer = Transfer::new(&staging_options(threads), threads == 2);
-                for (number, (source, target)) in sources.iter().zip(&mut targets).enumerate() {
-                    let bytes = source.len();
-                    // SAFETY: both are so many bytes, different ones, and outlive the transfer.
-                    let pushed =
-                        unsafe { transfer.push(source.as_ptr(), target.as_mut_ptr(), bytes) };
-                    assert_eq!(pushed, number as u64);
-                }
-                transfer.finish(3);
-                assert!(transfer.is_done(3) && transfer.is_done(0));
-            }
-            assert!(sources == targets, "{threads} threads");
-        }
-    }
-
-    #[test]
-    fn transfers_of_many_threads_do_not_mix() {
-        thread::scope(|scope| {
-            for owner in 0..8 {
-                scope.spawn(move || {
-                    for round in 0..50 {
-                        let source = rising(1 + round * 97, owner + round);
-                        let mut target = vec![0; source.len()];
-                        let transfer = Transfer::new(&staging_options(4), false);
-                        let bytes = source.len();
-                        // SAFETY: both are so many bytes, different ones, and outlive the transfer.
-                        let number =
-                            unsafe { transfer.push(source.as_ptr(), target.as_mut_ptr(), bytes) };
-                        transfer.finish(number);
-                        assert!(source == target);
-                    }
-                });
-            }
-        });
-        let left = copy_threads().state.lock().queues.len();
-        // Other tests of this process may have some.
-        assert!(left < 8, "{left} transfers are over and still known");
-    }
-
-    /// A queue that nobody works on, with a job of so many bytes.
-    fn queue(id: u64, bytes: usize, helpers_max: usize) -> Queue {
-        let (mut target, source) = (vec![0; bytes], vec![0; bytes]);
-        let copy = CopyRange {
-            source: source.as_ptr(),
-            target: target.as_mut_ptr(),
-            bytes,
-        };
-        Queue {
-            id,
-            options: TransferOptions {
-                subchunk_bytes: 10,
-                helpers_max,
-                non_temporal: false,
-            },
-            helpers: 0,
-            first: 0,
-            jobs: VecDeque::from([Job {
-                copy,
-                taken: 0,
-                left: bytes,
-            }]),
-        }
-    }
-
-    #[test]
-    fn transfers_are_helped_in_turn_and_by_no_more_threads_than_they_may() {
-        let mut state = State::default();
-        state.queues.push_back(queue(1, 1000, 3));
-        state.queues.push_back(queue(2, 20, 3));
-        state.queues.push_back(queue(3, 1000, 1));
-        let order: Vec<_> = std::iter::from_fn(|| state.take_round_robin())
-            .map(|part| part.id)
-            .collect();
-        assert_eq!(order, [1, 2, 3, 1, 2, 1]);
-    }
-
-    #[test]
-    fn a_job_is_done_when_all_its_parts_are_and_those_before_it() {
-        let mut queue = queue(1, 25, 1);
-        let second = queue.jobs[0].copy.part(0, 5);
-        queue.jobs.push_back(Job {
-            copy: second,
-            taken: 0,
-            left: 5,
-        });
-        let parts: Vec<_> = std::iter::from_fn(|| queue.take()).collect();
-        let sizes: Vec<_> = parts
-            .iter()
-            .map(|part| (part.job, part.copy.bytes))
-            .collect();
-        assert_eq!(sizes, [(0, 10), (0, 10), (0, 5), (1, 5)]);
-        let done: Vec<_> = [3, 0, 2, 1]
-            .iter()
-            .map(|&at| queue.put_back(&parts[at]))
-            .collect();
-        assert_eq!((done, queue.first), (vec![false, false, false, true], 2));
-    }
-}
+mod tests;

@@ -20,7 +20,7 @@ const SEEDS: u64 = 64;
 const SEEDS_WITHOUT_GATES: u64 = 16;
 
 /// One device to run a scenario on, and what to call it when something fails there.
-pub(crate) struct Place {
+pub(crate) struct Configuration {
     pub(crate) name: String,
     /// The simulated GPU; none stands for the GPU that the environment names.
     pub(crate) gpu: Option<Gpu>,
@@ -42,10 +42,10 @@ pub(crate) fn on_gpu() -> bool {
 
 /// Every place: all schedules and rules, each with a new simulated GPU; or the one GPU that the
 /// environment names.
-pub(crate) fn places() -> Vec<Place> {
+pub(crate) fn configurations() -> Vec<Configuration> {
     if on_gpu() {
         let name = String::from("the GPU");
-        return vec![Place {
+        return vec![Configuration {
             name,
             gpu: None,
             gates_hold: true,
@@ -57,20 +57,20 @@ pub(crate) fn places() -> Vec<Place> {
 }
 
 /// All schedules and rules, each with a new simulated GPU.
-fn all_simulated() -> Vec<Place> {
-    let mut places = Vec::new();
+fn all_simulated() -> Vec<Configuration> {
+    let mut configurations = Vec::new();
     for schedule in [Schedule::Timed, Schedule::Eager, Schedule::Lazy] {
         for choice in [0b0_0000, 0b0_1111, 0b1_0000, 0b1_1111] {
-            places.push(simulated(schedule, rules(choice)));
+            configurations.push(simulated(schedule, rules(choice)));
         }
     }
     for seed in 0..SEEDS {
-        places.push(simulated(Schedule::Random(seed), rules(seed % 16)));
+        configurations.push(simulated(Schedule::Random(seed), rules(seed % 16)));
     }
     for seed in SEEDS..SEEDS + SEEDS_WITHOUT_GATES {
-        places.push(simulated(Schedule::Random(seed), rules(16 + seed % 16)));
+        configurations.push(simulated(Schedule::Random(seed), rules(16 + seed % 16)));
     }
-    for (number, place) in places.iter_mut().enumerate() {
+    for (number, configuration) in configurations.iter_mut().enumerate() {
         // Five has no factor in common with the numbers of readings and of caches, so each reading
         // of each rule is met.
         let drawn = match number % 5 {
@@ -78,18 +78,18 @@ fn all_simulated() -> Vec<Place> {
             3 => Sizes::tiny(number),
             _ => Sizes::Own,
         };
-        place.sizes = Sizes::asked(number).unwrap_or(drawn);
-        place.name = format!("{}, {}", place.name, place.sizes);
+        configuration.sizes = Sizes::asked(number).unwrap_or(drawn);
+        configuration.name = format!("{}, {}", configuration.name, configuration.sizes);
     }
-    places
+    configurations
 }
 
-fn simulated(schedule: Schedule, rules: Rules) -> Place {
+fn simulated(schedule: Schedule, rules: Rules) -> Configuration {
     let cache_bytes = match schedule {
         Schedule::Random(seed) => [None, Some(64 << 10), Some(0)][seed as usize % 3],
         _ => None,
     };
-    Place {
+    Configuration {
         name: format!("{schedule:?}, {rules:?}, cache of {cache_bytes:?}"),
         gpu: Some(Gpu::new(
             SimConfig::new().devices(2).schedule(schedule).rules(rules),
@@ -106,11 +106,11 @@ fn both_readings_of_every_rule_are_met_under_every_kind_of_schedule() {
         (rules(0), rules(0b1_1111)),
         (Rules::observed(), Rules::strict())
     );
-    let is_random = |place: &&Place| place.name.starts_with("Random");
+    let is_random = |configuration: &&Configuration| configuration.name.starts_with("Random");
     let random: Vec<_> = all_simulated()
         .iter()
         .filter(is_random)
-        .map(|place| place.name.clone())
+        .map(|configuration| configuration.name.clone())
         .collect();
     for choice in 0..32 {
         let rules = format!("{:?}", rules(choice));
@@ -118,20 +118,23 @@ fn both_readings_of_every_rule_are_met_under_every_kind_of_schedule() {
     }
     let tiny: Vec<_> = all_simulated()
         .into_iter()
-        .filter(|place| matches!(place.sizes, Sizes::Tiny { .. }))
+        .filter(|configuration| matches!(configuration.sizes, Sizes::Tiny { .. }))
         .collect();
     for threads in [1, 4] {
         let sizes = Sizes::Tiny { threads };
         let of = |bounded: bool| {
-            move |place: &&Place| place.sizes == sizes && place.gates_hold != bounded
+            move |configuration: &&Configuration| {
+                configuration.sizes == sizes && configuration.gates_hold != bounded
+            }
         };
         assert!(
-            tiny.iter().any(|place| of(true)(&place)) && tiny.iter().any(|place| of(false)(&place))
+            tiny.iter().any(|configuration| of(true)(&configuration))
+                && tiny.iter().any(|configuration| of(false)(&configuration))
         );
     }
     let fixed = all_simulated()
         .iter()
-        .filter(|place| !is_random(place))
+        .filter(|configuration| !is_random(configuration))
         .count();
     assert_eq!((fixed, random.len()), (12, 80));
 }
