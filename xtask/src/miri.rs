@@ -14,9 +14,9 @@ const UNIT_TESTS: [&str; 7] = [
     "millstream",
     "--lib",
     "--",
-    "tracker::clock",
+    "tracker::vector_clock",
     "tracker::plan",
-    "tracker::points",
+    "tracker::sync_points",
 ];
 
 /// The documentation's examples of what waits for the device and of what shares memory with it, on
@@ -26,14 +26,14 @@ const EXAMPLES: [&str; 14] = [
     "millstream",
     "--doc",
     "--",
-    "completion::pending",
+    "future::pending",
     "copy::Stream::copy",
     "copy::owned::OwnedSource",
-    "copy::within",
+    "copy::overlapping",
     "memory::guard",
     "memory::managed",
     "memory::pinned",
-    "memory::plane",
+    "memory::view_2d",
     "memory::view",
     "scope::",
 ];

@@ -1,3 +1,5 @@
+//! Tests of the copy threads, on transfers between two places of the host.
+
 use std::thread;
 
 use super::*;
