@@ -47,7 +47,7 @@ impl DeviceHooks for Hooks {
         let teardown = Teardown {
             driver: Arc::clone(&device.driver),
             context: device.context,
-            defer: memory.deferred.take_deferred(device),
+            deferred_frees: memory.deferred.take_deferred(device),
             shared: memory.shared,
             streams: device.all_streams(),
             events: std::mem::take(&mut device.events),
@@ -78,13 +78,13 @@ struct Teardown {
     idle_frees: IdleFrees,
     modules: ModuleCache,
     /// Memory that could not be freed yet.
-    defer: Vec<FreeingBlock>,
+    deferred_frees: Vec<FreeingBlock>,
 }
 
 impl Teardown {
     /// Gives everything back. Never blocks: what must wait is left to a thread of its own.
     fn close(self) {
-        if self.defer.is_empty() && self.is_idle().unwrap_or(false) {
+        if self.deferred_frees.is_empty() && self.is_idle().unwrap_or(false) {
             let shared = Arc::clone(&self.shared);
             if let Some(leaving) = shared.try_leave() {
                 return self.give_back(leaving);
@@ -164,7 +164,11 @@ impl Teardown {
     /// whether it could.
     fn free_deferred_until_idle(&mut self) -> bool {
         // Any stream will do, and without one nothing was ever allocated.
-        for (freed, stream) in self.defer.drain(..).zip(self.streams.iter().cycle()) {
+        for (freed, stream) in self
+            .deferred_frees
+            .drain(..)
+            .zip(self.streams.iter().cycle())
+        {
             let driver_stream = DriverStream {
                 driver: &*self.driver,
                 context: self.context,

@@ -13,20 +13,20 @@ use crate::{
 /// The device's frees in waiting.
 #[derive(Debug, Default)]
 pub(crate) struct DeferredFrees {
-    defer: Mutex<Vec<FreeingBlock>>,
+    frees: Mutex<Vec<FreeingBlock>>,
     stream: Mutex<Option<Arc<StreamState>>>,
 }
 
 impl DeferredFrees {
     /// Keeps a free for later.
     pub(crate) fn defer(&self, device: &DeviceState, freed: FreeingBlock) {
-        self.defer.lock().push(freed);
+        self.frees.lock().push(freed);
         device.set_deferred(true);
     }
 
     /// Bytes whose frees were put off.
     pub(crate) fn deferred_bytes(&self) -> u64 {
-        self.defer
+        self.frees
             .lock()
             .iter()
             .map(|freed| freed.block.bytes)
@@ -35,9 +35,9 @@ impl DeferredFrees {
 
     /// Takes all that was put off.
     pub(crate) fn take_deferred(&self, device: &DeviceState) -> Vec<FreeingBlock> {
-        let mut defer = self.defer.lock();
+        let mut frees = self.frees.lock();
         device.set_deferred(false);
-        std::mem::take(&mut *defer)
+        std::mem::take(&mut *frees)
     }
 
     /// The stream on which memory is freed that several streams have used, made by `acquire` on

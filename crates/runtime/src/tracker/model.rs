@@ -95,19 +95,19 @@ struct Recorded {
 
 /// What stands in a queue of the model's device.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Entry {
+enum QueueItem {
     Work(usize),
     Wait(Recorded),
 }
 
 /// A device that only remembers what was enqueued, under the tracker driven as the runtime drives
 /// it.
-struct Machine {
+struct ModelDevice {
     ids: [StreamId; STREAMS],
     clocks: Vec<VectorClock>,
     points: Vec<SyncPoints<Recorded>>,
     done: Vec<Sequence>,
-    queues: Vec<Vec<Entry>>,
+    queues: Vec<Vec<QueueItem>>,
     histories: Vec<AccessHistory>,
     /// Ticket numbers of each step's operation.
     sequences: Vec<Sequence>,
@@ -115,7 +115,7 @@ struct Machine {
     records: usize,
 }
 
-impl Machine {
+impl ModelDevice {
     fn new() -> Self {
         let ids =
             std::array::from_fn(|at| StreamId::at(at as u32).expect("there is such an index"));
@@ -138,7 +138,7 @@ impl Machine {
         self.ids
             .iter()
             .position(|&known| known == id)
-            .expect("a stream of this machine")
+            .expect("a stream of this model")
     }
 
     fn record(&mut self, stream: usize) -> Recorded {
@@ -214,13 +214,13 @@ impl Machine {
             if step.fails_after == Some(made) {
                 break;
             }
-            self.queues[stream].push(Entry::Wait(point.event));
+            self.queues[stream].push(QueueItem::Wait(point.event));
             self.waits += 1;
             clock.join(&point.clock);
         }
         let enqueued = step.fails_after.is_none();
         if enqueued {
-            self.queues[stream].push(Entry::Work(number));
+            self.queues[stream].push(QueueItem::Work(number));
             let own = Ticket::new(self.ids[stream], sequence);
             let point = plan
                 .records_event
@@ -240,7 +240,7 @@ impl Machine {
     fn position(&self, number: usize, stream: usize) -> usize {
         let position = self.queues[stream]
             .iter()
-            .position(|&entry| entry == Entry::Work(number));
+            .position(|&entry| entry == QueueItem::Work(number));
         position.expect("the operation was enqueued")
     }
 
@@ -266,10 +266,10 @@ impl Machine {
                     continue;
                 }
                 match self.queues[stream][at] {
-                    Entry::Work(earlier) => {
+                    QueueItem::Work(earlier) => {
                         found.insert(earlier);
                     }
-                    Entry::Wait(event) => open.push((event.stream, event.position)),
+                    QueueItem::Wait(event) => open.push((event.stream, event.position)),
                 }
             }
             reached[stream] = reached[stream].max(until);
@@ -289,8 +289,8 @@ fn conflict(earlier: &Step, later: &Step) -> bool {
 }
 
 /// Runs a program and compares every pair of its operations.
-fn check(steps: &[Step]) -> Result<Machine, TestCaseError> {
-    let mut machine = Machine::new();
+fn check(steps: &[Step]) -> Result<ModelDevice, TestCaseError> {
+    let mut model = ModelDevice::new();
     let mut enqueued = Vec::new();
     // Operations up to this number finished before the host went on, whatever the queues say.
     let mut finished_before = Vec::new();
@@ -300,13 +300,13 @@ fn check(steps: &[Step]) -> Result<Machine, TestCaseError> {
             finished = number;
         }
         finished_before.push(finished);
-        enqueued.push(machine.run(number, step));
+        enqueued.push(model.run(number, step));
     }
     for later in 0..steps.len() {
         if !enqueued[later] {
             continue;
         }
-        let before = machine.before(later, steps[later].stream);
+        let before = model.before(later, steps[later].stream);
         for earlier in 0..later {
             if enqueued[earlier]
                 && earlier >= finished_before[later]
@@ -319,7 +319,7 @@ fn check(steps: &[Step]) -> Result<Machine, TestCaseError> {
             }
         }
     }
-    Ok(machine)
+    Ok(model)
 }
 
 proptest! {
@@ -351,7 +351,7 @@ proptest! {
         }
         let prologue = all.len();
         all.extend(steps.into_iter().map(|step| Step { finishes: false, ..step }));
-        let machine = check(&all)?;
+        let model = check(&all)?;
         // The pairs that must be ordered, by conflict, by stream, and by what follows from these.
         let mut must: Vec<BTreeSet<usize>> = Vec::new();
         for later in 0..all.len() {
@@ -365,25 +365,25 @@ proptest! {
             must.push(before);
         }
         for later in prologue..all.len() {
-            let before = machine.before(later, all[later].stream);
+            let before = model.before(later, all[later].stream);
             let extra: Vec<_> = before.difference(&must[later]).copied().collect();
             prop_assert!(extra.is_empty(), "operation {later} waits for {extra:?} without need");
             let stream = all[later].stream;
-            let mut at = machine.position(later, stream);
-            while at > 0 && matches!(machine.queues[stream][at - 1], Entry::Wait(_)) {
+            let mut at = model.position(later, stream);
+            while at > 0 && matches!(model.queues[stream][at - 1], QueueItem::Wait(_)) {
                 at -= 1;
-                let without = machine.before_without(later, stream, Some(at));
+                let without = model.before_without(later, stream, Some(at));
                 prop_assert!(without != before, "operation {later} makes a wait that others imply");
             }
         }
-        prop_assert!(machine.records <= all.len(), "more than one record an operation");
+        prop_assert!(model.records <= all.len(), "more than one record an operation");
     }
 
     /// One stream alone records and waits for nothing.
     #[test]
     fn one_stream_costs_nothing(steps in prop::collection::vec(step(false), 1..40)) {
         let steps: Vec<_> = steps.into_iter().map(|step| Step { stream: 2, ..step }).collect();
-        let machine = check(&steps)?;
-        prop_assert_eq!((machine.waits, machine.records), (0, 0));
+        let model = check(&steps)?;
+        prop_assert_eq!((model.waits, model.records), (0, 0));
     }
 }

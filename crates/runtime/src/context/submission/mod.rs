@@ -30,7 +30,7 @@ pub(crate) use sync_points::{
 };
 
 use sync_points::{
-    Waits, enqueue_wait, find_sync_points, query_middle, record_if_awaited, record_pooled,
+    Waits, enqueue_wait, find_sync_points, query_middle, record_for_host_waiters, record_pooled,
 };
 
 use super::{
@@ -192,7 +192,7 @@ impl SubmitGuard<'_, '_> {
                 .host_waiter
                 .as_ref()
                 .filter(|_| waits.is_empty());
-            record_if_awaited(device, stream, self.submit_queue, next)?;
+            record_for_host_waiters(device, stream, self.submit_queue, next)?;
         }
         for point in &waits {
             enqueue_wait(device, stream, point)?;

@@ -21,7 +21,7 @@ pub(super) type Waits = SmallVec<[PooledEvent; 4]>;
 /// Records a sync point behind the stream's last ticket if someone on the host may still wait for
 /// it, unless the operation at hand is one for which `next` waits and continues a chain.
 #[inline]
-pub(super) fn record_if_awaited(
+pub(super) fn record_for_host_waiters(
     device: &DeviceState,
     stream: &StreamState,
     submit_queue: &mut SubmitQueue,
