@@ -1,4 +1,4 @@
-//! Numbers of the world's objects: never reused, ordered, and telling what they number.
+//! Numbers of the simulated objects: never reused, ordered, and telling what they number.
 
 use std::fmt;
 
@@ -34,9 +34,9 @@ pub(crate) trait Handle: Copy + Ord {
         format!("{} {}", Self::NAME, self.number() ^ Self::TAG << TAG_SHIFT)
     }
     /// Whether a handle with the tag of its kind was given out.
-    fn was_given(self, mint: &Mint) -> bool {
+    fn was_allocated(self, handles: &HandleAllocator) -> bool {
         let index = self.number() ^ Self::TAG << TAG_SHIFT;
-        (1..=mint.given[Self::TAG]).contains(&index)
+        (1..=handles.allocated[Self::TAG]).contains(&index)
     }
 }
 
@@ -62,10 +62,10 @@ handles! {
         fn name(self) -> String {
             format!("the context of device {}", device(self.number()))
         }
-        fn was_given(self, mint: &Mint) -> bool {
+        fn was_allocated(self, handles: &HandleAllocator) -> bool {
             let number = low(self.number());
-            self.number() == mint.of_device::<Self>(device(self.number()), number) &&
-                mint.contexts.get(device(self.number())).is_some_and(|given| (1..=*given).contains(&number))
+            self.number() == handles.of_device::<Self>(device(self.number()), number) &&
+                handles.contexts.get(device(self.number())).is_some_and(|allocated| (1..=*allocated).contains(&number))
         }
     };
     StreamHandle 2 "stream" {
@@ -82,13 +82,13 @@ handles! {
                 format!("{stream} of device {}", device(self.number()))
             }
         }
-        fn was_given(self, mint: &Mint) -> bool {
+        fn was_allocated(self, handles: &HandleAllocator) -> bool {
             let (device, number) = (device(self.number()), low(self.number()));
-            self.number() == mint.of_device::<Self>(device, number)
-                && mint.streams.get(device).is_some_and(|given| match number {
-                    LEGACY => given.legacy,
-                    PER_THREAD.. => (1..=given.per_thread).contains(&(number ^ PER_THREAD)),
-                    _ => (1..=given.made).contains(&number),
+            self.number() == handles.of_device::<Self>(device, number)
+                && handles.streams.get(device).is_some_and(|allocated| match number {
+                    LEGACY => allocated.legacy,
+                    PER_THREAD.. => (1..=allocated.per_thread).contains(&(number ^ PER_THREAD)),
+                    _ => (1..=allocated.created).contains(&number),
                 })
         }
     };
@@ -129,32 +129,33 @@ pub(crate) enum StreamKind {
     Legacy,
     PerThread,
     /// A stream that the caller creates.
-    Made,
+    Created,
 }
 
 /// Counts of the streams that a device has had.
 #[derive(Clone, Copy, Debug, Default)]
-struct StreamsGiven {
+struct StreamCounts {
     legacy: bool,
     per_thread: usize,
-    made: usize,
+    created: usize,
 }
 
-/// Hands out handles, numbered for each kind; those of contexts and streams for each device.
+/// Handle allocator: handles are numbered for each kind; those of contexts and streams for each
+/// device.
 #[derive(Debug)]
-pub(crate) struct Mint {
-    given: [usize; TAGS],
+pub(crate) struct HandleAllocator {
+    allocated: [usize; TAGS],
     contexts: Vec<usize>,
-    streams: Vec<StreamsGiven>,
+    streams: Vec<StreamCounts>,
 }
 
-impl Mint {
+impl HandleAllocator {
     /// An allocator for a number of devices.
     pub(crate) fn new(devices: u32) -> Self {
         Self {
-            given: [0; TAGS],
+            allocated: [0; TAGS],
             contexts: vec![0; devices as usize],
-            streams: vec![StreamsGiven::default(); devices as usize],
+            streams: vec![StreamCounts::default(); devices as usize],
         }
     }
 
@@ -165,33 +166,33 @@ impl Mint {
 
     /// A handle that was never given before.
     pub(crate) fn next<H: Handle>(&mut self) -> H {
-        self.given[H::TAG] += 1;
-        H::from_number(H::TAG << TAG_SHIFT | self.given[H::TAG])
+        self.allocated[H::TAG] += 1;
+        H::from_number(H::TAG << TAG_SHIFT | self.allocated[H::TAG])
     }
 
     /// A new handle for a context of a device.
     pub(crate) fn next_context(&mut self, device: u32) -> ContextHandle {
-        let given = &mut self.contexts[device as usize];
-        *given += 1;
-        let number = *given;
+        let allocated = &mut self.contexts[device as usize];
+        *allocated += 1;
+        let number = *allocated;
         Handle::from_number(self.of_device::<ContextHandle>(device as usize, number))
     }
 
     /// A new handle for a stream of a device; the legacy default stream always has the same.
     pub(crate) fn next_stream(&mut self, device: u32, kind: StreamKind) -> StreamHandle {
-        let given = &mut self.streams[device as usize];
+        let allocated = &mut self.streams[device as usize];
         let number = match kind {
             StreamKind::Legacy => {
-                given.legacy = true;
+                allocated.legacy = true;
                 LEGACY
             }
             StreamKind::PerThread => {
-                given.per_thread += 1;
-                PER_THREAD | given.per_thread
+                allocated.per_thread += 1;
+                PER_THREAD | allocated.per_thread
             }
-            StreamKind::Made => {
-                given.made += 1;
-                given.made
+            StreamKind::Created => {
+                allocated.created += 1;
+                allocated.created
             }
         };
         Handle::from_number(self.of_device::<StreamHandle>(device as usize, number))
@@ -209,7 +210,7 @@ impl Mint {
     /// Why a handle names nothing that lives: it did once, or it never did.
     pub(crate) fn explain<H: Handle>(&self, handle: H) -> (ReportKind, String) {
         let (kind, number) = (H::NAME, handle.number());
-        if handle.was_given(self) {
+        if handle.was_allocated(self) {
             (
                 ReportKind::DeadHandle,
                 format!(
@@ -232,7 +233,7 @@ pub(crate) fn name<H: Handle>(handle: H) -> String {
 }
 
 /// A stream's device, if there are several.
-pub(crate) fn told_device(stream: StreamHandle) -> Option<u32> {
+pub(crate) fn device_if_several(stream: StreamHandle) -> Option<u32> {
     let number = stream.as_raw();
     (number & SEVERAL != 0).then_some(device(number) as u32)
 }
@@ -240,9 +241,9 @@ pub(crate) fn told_device(stream: StreamHandle) -> Option<u32> {
 /// A stream's number in texts; `None` for default streams.
 pub(crate) fn stream_number(stream: StreamHandle) -> Option<u64> {
     let number = low(stream.as_raw());
-    let made =
+    let created =
         stream.as_raw() >> TAG_SHIFT == StreamHandle::TAG && (1..PER_THREAD).contains(&number);
-    made.then_some(number as u64)
+    created.then_some(number as u64)
 }
 
 #[cfg(test)]
@@ -251,13 +252,13 @@ mod tests {
 
     #[test]
     fn a_handle_is_known_dead_unknown_or_of_another_kind() {
-        let mut mint = Mint::new(1);
-        let stream = mint.next_stream(0, StreamKind::Made);
+        let mut handles = HandleAllocator::new(1);
+        let stream = handles.next_stream(0, StreamKind::Created);
         assert_eq!(name(stream), "stream 1");
-        assert_eq!(mint.explain(stream).0, ReportKind::DeadHandle);
+        assert_eq!(handles.explain(stream).0, ReportKind::DeadHandle);
         let forged = StreamHandle::from_raw(stream.as_raw() + 1);
-        assert_eq!(mint.explain(forged).0, ReportKind::UnknownHandle);
+        assert_eq!(handles.explain(forged).0, ReportKind::UnknownHandle);
         let event = EventHandle::from_raw(stream.as_raw());
-        assert_eq!(mint.explain(event).0, ReportKind::UnknownHandle);
+        assert_eq!(handles.explain(event).0, ReportKind::UnknownHandle);
     }
 }

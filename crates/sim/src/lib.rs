@@ -2,9 +2,9 @@
 //!
 //! [`Gpu`] is a [`Driver`](millstream_driver::Driver): it obeys CUDA's stream rules
 //! (`docs/semantics.md`), executes PTX, and checks its caller's obligations where a real driver
-//! trusts them. No CUDA is needed. All of its state is one `World` under one lock; a [`Schedule`]
-//! decides when operations that may run do run, and so what the host can see; time is virtual, from
-//! a [`CostModel`], and the same on every run.
+//! trusts them. No CUDA is needed. All of its state is one `SimState` under one lock; a
+//! [`Schedule`] decides when operations that may run do run, and so what the host can see; time is
+//! virtual, from a [`CostModel`], and the same on every run.
 //!
 //! ```
 //! use millstream_driver::{DeviceOrdinal, Driver};
@@ -40,9 +40,10 @@ mod report;
 mod testing;
 
 pub use config::{
-    CostModel, Fault, Reading, ReplayToken, ReplayTokenError, Rules, Schedule, SimConfig, SpecError,
+    ConfigParseError, CostModel, Fault, Reading, ReplayToken, ReplayTokenError, Rules, Schedule,
+    SimConfig,
 };
-pub use core::{gpu::Gpu, op::Span, schedule::Replayed};
-pub use memory::{POISON, cells};
-pub use report::{Grade, Report, ReportKind};
-pub use testing::{Hold, Ledger, LiveKind, LiveObject, Search};
+pub use core::{gpu::Gpu, op::Span, schedule::ReplayStatus};
+pub use memory::{POISON, shared_bytes};
+pub use report::{Report, ReportKind, Severity};
+pub use testing::{Hold, LiveKind, LiveObject, LiveObjectCounts, Search};

@@ -71,11 +71,11 @@ pub enum ReportKind {
 /// The severity of a report.
 ///
 /// ```
-/// use millstream_sim::Grade;
-/// assert!(Grade::Note < Grade::Error);
+/// use millstream_sim::Severity;
+/// assert!(Severity::Note < Severity::Error);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Grade {
+pub enum Severity {
     /// A race that changes no value: threads of a kernel write the same bytes to one place.
     /// Reported only on [request](crate::SimConfig::kernel_race_notes).
     Note,
@@ -84,7 +84,7 @@ pub enum Grade {
     Error,
 }
 
-impl fmt::Display for Grade {
+impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Note => "note",
@@ -107,11 +107,11 @@ pub struct Report {
     /// The sort of breach or fault.
     pub kind: ReportKind,
     /// Its severity.
-    pub grade: Grade,
+    pub severity: Severity,
     /// The driver function during which it was found, by its `cu*` name. For a fault on the device
     /// that is whichever call the operation happened to run in, not the call that enqueued it.
     pub call: &'static str,
-    /// The device that it is about, in a world of several devices.
+    /// The device that it is about, in a simulation with several devices.
     pub device: Option<u32>,
     /// What happened.
     pub text: String,

@@ -4,7 +4,7 @@ use millstream_driver::{DeviceAttribute, ResultCode};
 
 use super::{launch::BLOCK_MAX, module::BLOCK_THREADS_MAX};
 use crate::{
-    core::world::{Answer, Refusal},
+    core::state::{CallError, CallResult},
     exec::SHARED_BYTES_MAX,
 };
 
@@ -31,7 +31,7 @@ pub(crate) fn uuid(device: usize) -> [u8; 16] {
 }
 
 /// The value of an attribute of the device of this index.
-pub(crate) fn value(device: usize, attribute: DeviceAttribute) -> Answer<i32> {
+pub(crate) fn value(device: usize, attribute: DeviceAttribute) -> CallResult<i32> {
     Ok(match attribute {
         DeviceAttribute::MAX_THREADS_PER_BLOCK => BLOCK_THREADS_MAX as i32,
         DeviceAttribute::MAX_BLOCK_DIM_X => BLOCK_MAX[0] as i32,
@@ -69,7 +69,7 @@ pub(crate) fn value(device: usize, attribute: DeviceAttribute) -> Answer<i32> {
         DeviceAttribute::CONCURRENT_MANAGED_ACCESS => 1,
         DeviceAttribute::MEMORY_POOLS_SUPPORTED => 1,
         _ => {
-            return Err(Refusal::new(
+            return Err(CallError::new(
                 ResultCode::INVALID_VALUE,
                 format!(
                     "the simulated device has no attribute {}",

@@ -4,22 +4,22 @@ use millstream_driver::{ContextHandle, DeviceOrdinal, ResultCode};
 
 use crate::{
     ReportKind,
-    core::{context::Context, goal::Goal, gpu::Session, world::Answer},
+    core::{context::Context, gpu::StateGuard, state::CallResult, wait_set::WaitSet},
     ids::StreamKind,
 };
 
-impl Session<'_> {
+impl StateGuard<'_> {
     pub(crate) fn primary_context_retain(
         &mut self,
         ordinal: DeviceOrdinal,
-    ) -> Answer<ContextHandle> {
+    ) -> CallResult<ContextHandle> {
         let index = self.device_index(ordinal)?;
         self.devices[index].references += 1;
         if let Some(context) = self.devices[index].context {
             return Ok(context);
         }
-        let handle = self.mint.next_context(index as u32);
-        let legacy = self.mint.next_stream(index as u32, StreamKind::Legacy);
+        let handle = self.handles.next_context(index as u32);
+        let legacy = self.handles.next_stream(index as u32, StreamKind::Legacy);
         self.add_stream(legacy, handle, false, 0);
         let now_ns = self.now_ns;
         self.contexts.insert(
@@ -29,8 +29,8 @@ impl Session<'_> {
                 legacy,
                 per_thread: Vec::new(),
                 busy_until_ns: now_ns,
-                gone_blocking_until_ns: now_ns,
-                fence: Goal::default(),
+                destroyed_blocking_until_ns: now_ns,
+                fence: WaitSet::default(),
                 lost: None,
             },
         );
@@ -38,10 +38,10 @@ impl Session<'_> {
         Ok(handle)
     }
 
-    pub(crate) fn primary_context_release(&mut self, ordinal: DeviceOrdinal) -> Answer<()> {
+    pub(crate) fn primary_context_release(&mut self, ordinal: DeviceOrdinal) -> CallResult<()> {
         let index = self.device_index(ordinal)?;
         let Some(context) = self.devices[index].context else {
-            return Err(self.breach(
+            return Err(self.violation(
                 ReportKind::DeadHandle,
                 ResultCode::INVALID_CONTEXT,
                 format!("device {index} has no primary context to release"),
@@ -53,10 +53,10 @@ impl Session<'_> {
         }
         self.devices[index].context = None;
         self.release_holds(context);
-        let goal = self.context_goal(context);
-        let seen = self.context_seen(context);
-        self.wait(&goal);
-        self.race.host_saw(&seen);
+        let wait_set = self.context_wait_set(context);
+        let seen = self.context_snapshot(context);
+        self.wait(&wait_set);
+        self.race_checker.host_observed(&seen);
         self.destroy_context(context);
         Ok(())
     }
@@ -66,32 +66,32 @@ impl Session<'_> {
         for base in self.memory.live_in(context) {
             self.end_allocation(base, None);
         }
-        let world = &mut **self;
-        if let Some(gone) = world.contexts.remove(&context) {
+        let state = &mut **self;
+        if let Some(gone) = state.contexts.remove(&context) {
             // All of its memory is idle now, and nothing is kept for a context that may never come.
-            let pool = &mut world.devices[gone.device as usize].pool;
+            let pool = &mut state.devices[gone.device as usize].pool;
             pool.synchronised();
             pool.trim(0);
         }
-        world.streams.retain(|_, stream| stream.context != context);
-        world.race.context_gone(context);
-        world.events.retain(|_, event| event.context != context);
-        world
+        state.streams.retain(|_, stream| stream.context != context);
+        state.race_checker.context_destroyed(context);
+        state.events.retain(|_, event| event.context != context);
+        state
             .functions
             .retain(|_, function| function.context != context);
-        world.modules.retain(|_, module| module.context != context);
+        state.modules.retain(|_, module| module.context != context);
     }
 
-    pub(crate) fn context_synchronize(&mut self, context: ContextHandle) -> Answer<()> {
+    pub(crate) fn context_synchronize(&mut self, context: ContextHandle) -> CallResult<()> {
         self.context(context)?;
-        let goal = self.context_goal(context);
-        let seen = self.context_seen(context);
-        self.wait(&goal);
-        self.race.host_saw(&seen);
+        let wait_set = self.context_wait_set(context);
+        let seen = self.context_snapshot(context);
+        self.wait(&wait_set);
+        self.race_checker.host_observed(&seen);
         self.synchronised(context)
     }
 
-    pub(crate) fn mem_info(&mut self, context: ContextHandle) -> Answer<(u64, u64)> {
+    pub(crate) fn mem_info(&mut self, context: ContextHandle) -> CallResult<(u64, u64)> {
         let device = self.context(context)?;
         Ok((self.free_bytes(device), self.config.memory_bytes))
     }

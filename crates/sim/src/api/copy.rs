@@ -6,13 +6,16 @@ use super::attributes::PITCH_MAX;
 use crate::{
     CostModel, ReportKind,
     core::{
-        goal::Goal,
-        gpu::Session,
-        op::{Copy, Fill, OpKind, Source, Target},
-        world::{Answer, Refusal},
+        gpu::StateGuard,
+        op::{CopyOp, CopySource, CopyTarget, FillOp, OpKind},
+        state::{CallError, CallResult},
+        wait_set::WaitSet,
     },
-    memory::{AccessError, Direction, HostMemory, Kind, MemoryMap, Moment, Rows, host::HostRange},
-    race::Seen,
+    memory::{
+        AccessError, AccessTime, Direction, HostMemoryKind, MemoryKind, MemoryMap, Rows,
+        host::HostRange,
+    },
+    race::ClockSnapshot,
 };
 
 /// The largest copy that the synchronous form may leave pending (rule 6).
@@ -22,7 +25,7 @@ const STAGED_BYTES: u64 = 1 << 20;
 
 /// One end of a copy, as the call names it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum End {
+pub(crate) enum CopyOperand {
     /// A device address, which may also be that of page-locked or managed memory.
     Device(DevicePtr),
     /// Host memory.
@@ -33,7 +36,7 @@ pub(crate) enum End {
 
 /// One end of a copy, looked up.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum CopyLocation {
     Device { address: u64, device: u32 },
     Managed { address: u64 },
     Pinned { address: u64 },
@@ -42,7 +45,7 @@ enum Place {
 
 /// Which family of functions the call is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum CopyForm {
     Synchronous,
     Async,
     /// Asynchronous, with a source of the host that is read during the call (rule 14).
@@ -51,26 +54,26 @@ pub(crate) enum Form {
 
 /// For what the host waits before the call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Blocks {
+enum HostWait {
     Not,
     ForEarlierWork,
     ForTheCopy,
 }
 
-impl Session<'_> {
-    fn invalid_range(&mut self, error: AccessError) -> Refusal {
-        self.breach(error.kind, ResultCode::INVALID_VALUE, error.to_string())
+impl StateGuard<'_> {
+    fn invalid_range(&mut self, error: AccessError) -> CallError {
+        self.violation(error.kind, ResultCode::INVALID_VALUE, error.to_string())
     }
 
     /// Where `rows`, of which each has a pitch of `pitch`, lie at `end`: each of them whole, and
     /// all in one memory.
-    fn place(&mut self, end: End, pitch: u64, rows: &Rows) -> Answer<Place> {
+    fn locate(&mut self, end: CopyOperand, pitch: u64, rows: &Rows) -> CallResult<CopyLocation> {
         let mut first = None;
         for row in 0..rows.height {
-            let found = self.place_row(end.address() + row * pitch, end, rows.width);
+            let found = self.locate_row(end.address() + row * pitch, end, rows.width);
             let found = match (found, first) {
-                (Ok((place, base)), None) => {
-                    first = Some((place, base));
+                (Ok((location, base)), None) => {
+                    first = Some((location, base));
                     continue;
                 }
                 (Ok((_, base)), Some((_, first_base))) if base == first_base => continue,
@@ -88,52 +91,52 @@ impl Session<'_> {
             let what = row + &found.what;
             return Err(self.invalid_range(AccessError { what, ..found }));
         }
-        let (place, _) = first.expect("a copy has at least one row");
-        Ok(place)
+        let (location, _) = first.expect("a copy has at least one row");
+        Ok(location)
     }
 
     /// Where one row lies, with the base of its allocation; pageable memory has none.
-    fn place_row(
+    fn locate_row(
         &self,
         address: u64,
-        end: End,
+        end: CopyOperand,
         bytes: u64,
-    ) -> Result<(Place, Option<u64>), AccessError> {
+    ) -> Result<(CopyLocation, Option<u64>), AccessError> {
         let host = match end {
-            End::Device(_) => return self.mapped(address, bytes),
-            End::Unified(_) if MemoryMap::is_device_address(address) => {
+            CopyOperand::Device(_) => return self.mapped(address, bytes),
+            CopyOperand::Unified(_) if MemoryMap::is_device_address(address) => {
                 return self.mapped(address, bytes);
             }
-            End::Host(range) | End::Unified(range) => range,
+            CopyOperand::Host(range) | CopyOperand::Unified(range) => range,
         };
         match self.memory.classify_host(address, bytes)? {
-            HostMemory::Pinned | HostMemory::Managed => self.mapped(address, bytes),
-            HostMemory::Pageable => Ok((Place::Pageable(host), None)),
+            HostMemoryKind::Pinned | HostMemoryKind::Managed => self.mapped(address, bytes),
+            HostMemoryKind::Pageable => Ok((CopyLocation::Pageable(host), None)),
         }
     }
 
-    fn mapped(&self, address: u64, bytes: u64) -> Result<(Place, Option<u64>), AccessError> {
-        let (found, _) = self.memory.locate(address, bytes, Moment::Call)?;
-        let place = match found.kind {
-            Kind::Managed => Place::Managed { address },
-            kind if kind.is_host() => Place::Pinned { address },
-            _ => Place::Device {
+    fn mapped(&self, address: u64, bytes: u64) -> Result<(CopyLocation, Option<u64>), AccessError> {
+        let (found, _) = self.memory.locate(address, bytes, AccessTime::Call)?;
+        let location = match found.kind {
+            MemoryKind::Managed => CopyLocation::Managed { address },
+            kind if kind.is_host() => CopyLocation::Pinned { address },
+            _ => CopyLocation::Device {
                 address,
                 device: found.device,
             },
         };
-        Ok((place, Some(found.base)))
+        Ok((location, Some(found.base)))
     }
 
     /// A copy of `bytes` on `stream`.
     pub(crate) fn copy(
         &mut self,
         context: ContextHandle,
-        ends: (End, End),
+        ends: (CopyOperand, CopyOperand),
         bytes: usize,
         stream: StreamHandle,
-        form: Form,
-    ) -> Answer<()> {
+        form: CopyForm,
+    ) -> CallResult<()> {
         let stream = self.stream(context, stream)?;
         if bytes == 0 {
             return Ok(());
@@ -145,10 +148,10 @@ impl Session<'_> {
     pub(crate) fn copy_2d(
         &mut self,
         context: ContextHandle,
-        ends: (End, End),
+        ends: (CopyOperand, CopyOperand),
         copy: &Copy2d,
         stream: StreamHandle,
-    ) -> Answer<()> {
+    ) -> CallResult<()> {
         let stream = self.stream(context, stream)?;
         if copy.is_empty() {
             return Ok(());
@@ -166,7 +169,7 @@ impl Session<'_> {
             } else {
                 continue;
             };
-            return Err(self.breach(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text));
+            return Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text));
         }
         let rows = Rows {
             width: width as u64,
@@ -174,30 +177,30 @@ impl Session<'_> {
             source_pitch: copy.source.pitch_bytes as u64,
             target_pitch: copy.target.pitch_bytes as u64,
         };
-        self.copy_rows(context, ends, rows, stream, Form::Async)
+        self.copy_rows(context, ends, rows, stream, CopyForm::Async)
     }
 
     fn copy_rows(
         &mut self,
         context: ContextHandle,
-        (target, source): (End, End),
+        (target, source): (CopyOperand, CopyOperand),
         mut rows: Rows,
         stream: StreamHandle,
-        form: Form,
-    ) -> Answer<()> {
-        self.make_room(context, stream)?;
+        form: CopyForm,
+    ) -> CallResult<()> {
+        self.wait_for_queue_space(context, stream)?;
         let bytes = rows.bytes();
-        let target = self.place(target, rows.target_pitch, &rows)?;
+        let target = self.locate(target, rows.target_pitch, &rows)?;
         let captured = match source {
-            End::Host(range) if form == Form::AsyncCaptured => Some(range),
+            CopyOperand::Host(range) if form == CopyForm::AsyncCaptured => Some(range),
             _ => None,
         };
-        let source = self.place(source, rows.source_pitch, &rows)?;
+        let source = self.locate(source, rows.source_pitch, &rows)?;
         let direction = direction(target, source);
         self.now_ns += self.call_ns(direction);
         self.check_overlap(target, source, &rows);
-        let blocks = self.blocks(form, direction, bytes);
-        if let (Some(range), _) | (None, Place::Pageable(range)) = (captured, source)
+        let host_wait = self.host_wait(form, direction, bytes);
+        if let (Some(range), _) | (None, CopyLocation::Pageable(range)) = (captured, source)
             && direction != Direction::HostToHost
         {
             self.race_captures(range.address(), &rows);
@@ -206,14 +209,14 @@ impl Session<'_> {
             (Some(range), _) => capture(range, &mut rows),
             (
                 None,
-                Place::Device { address, .. }
-                | Place::Managed { address }
-                | Place::Pinned { address },
-            ) => Source::Mapped(address),
-            (None, Place::Pageable(range)) if direction == Direction::HostToHost => {
-                Source::Host(range)
+                CopyLocation::Device { address, .. }
+                | CopyLocation::Managed { address }
+                | CopyLocation::Pinned { address },
+            ) => CopySource::Mapped(address),
+            (None, CopyLocation::Pageable(range)) if direction == Direction::HostToHost => {
+                CopySource::Host(range)
             }
-            (None, Place::Pageable(range)) => {
+            (None, CopyLocation::Pageable(range)) => {
                 if bytes <= STAGED_BYTES {
                     // Staging by the host. Beyond this size the rate of the whole copy includes it.
                     self.now_ns += CostModel::transfer_ns(bytes, self.config.cost.host_memcpy_gb_s);
@@ -222,30 +225,34 @@ impl Session<'_> {
             }
         };
         let target = match target {
-            Place::Device { address, .. }
-            | Place::Managed { address }
-            | Place::Pinned { address } => Target::Mapped(address),
-            Place::Pageable(range) => Target::Host(range),
+            CopyLocation::Device { address, .. }
+            | CopyLocation::Managed { address }
+            | CopyLocation::Pinned { address } => CopyTarget::Mapped(address),
+            CopyLocation::Pageable(range) => CopyTarget::Host(range),
         };
-        let kind = OpKind::Copy(Copy {
+        let kind = OpKind::Copy(CopyOp {
             source,
             target,
             rows,
             direction,
         });
-        let goal = if direction == Direction::WithinDevice {
+        let wait_set = if direction == Direction::WithinDevice {
             self.enqueue_fenced(context, stream, kind)
         } else {
             self.enqueue_plain(stream, kind)
         };
         let promised = match (form, direction) {
             // Rules 8 and 9: the documentation says "might".
-            (Form::Async, Direction::PageableToDevice | Direction::DeviceToPageable) => Blocks::Not,
+            (CopyForm::Async, Direction::PageableToDevice | Direction::DeviceToPageable) => {
+                HostWait::Not
+            }
             // Rule 6.
-            (Form::Synchronous, Direction::PageableToDevice) if bytes <= SMALL_BYTES => Blocks::Not,
-            _ => blocks,
+            (CopyForm::Synchronous, Direction::PageableToDevice) if bytes <= SMALL_BYTES => {
+                HostWait::Not
+            }
+            _ => host_wait,
         };
-        self.block(context, blocks, promised, goal)
+        self.block(context, host_wait, promised, wait_set)
     }
 
     fn call_ns(&self, direction: Direction) -> u64 {
@@ -258,15 +265,15 @@ impl Session<'_> {
         }
     }
 
-    fn enqueue_plain(&mut self, stream: StreamHandle, kind: OpKind) -> Goal {
-        let id = self.enqueue(stream, kind, &Goal::default());
-        Goal {
+    fn enqueue_plain(&mut self, stream: StreamHandle, kind: OpKind) -> WaitSet {
+        let id = self.enqueue(stream, kind, &WaitSet::default());
+        WaitSet {
             ops: vec![id],
             finish_ns: 0,
         }
     }
 
-    fn check_overlap(&mut self, target: Place, source: Place, rows: &Rows) {
+    fn check_overlap(&mut self, target: CopyLocation, source: CopyLocation, rows: &Rows) {
         let (to, from) = (target.address(), source.address());
         // Rows rise on both sides, so one walk along both finds a pair that overlaps if there is
         // one.
@@ -287,41 +294,45 @@ impl Session<'_> {
         }
     }
 
-    fn blocks(&self, form: Form, direction: Direction, bytes: u64) -> Blocks {
+    fn host_wait(&self, form: CopyForm, direction: Direction, bytes: u64) -> HostWait {
         let rules = &self.config.rules;
         match (form, direction) {
             // Rules 1 and 6: the source has been read, the rest may be pending.
-            (Form::Synchronous, Direction::PageableToDevice) => {
+            (CopyForm::Synchronous, Direction::PageableToDevice) => {
                 if bytes <= SMALL_BYTES && rules.small_upload.is_strict() {
-                    Blocks::Not
+                    HostWait::Not
                 } else {
-                    Blocks::ForEarlierWork
+                    HostWait::ForEarlierWork
                 }
             }
             // Rule 4.
-            (Form::Synchronous, Direction::WithinDevice | Direction::BetweenDevices) => Blocks::Not,
+            (CopyForm::Synchronous, Direction::WithinDevice | Direction::BetweenDevices) => {
+                HostWait::Not
+            }
             // Rules 2, 3 and 5.
-            (Form::Synchronous, _) => Blocks::ForTheCopy,
+            (CopyForm::Synchronous, _) => HostWait::ForTheCopy,
             // Rule 8.
-            (Form::Async, Direction::PageableToDevice) => {
+            (CopyForm::Async, Direction::PageableToDevice) => {
                 if rules.pageable_upload.is_strict() {
-                    Blocks::ForEarlierWork
+                    HostWait::ForEarlierWork
                 } else if bytes > STAGED_BYTES {
-                    Blocks::ForTheCopy
+                    HostWait::ForTheCopy
                 } else {
-                    Blocks::Not
+                    HostWait::Not
                 }
             }
             // Rule 9.
-            (Form::Async, Direction::DeviceToPageable) if rules.pageable_download.is_strict() => {
-                Blocks::Not
+            (CopyForm::Async, Direction::DeviceToPageable)
+                if rules.pageable_download.is_strict() =>
+            {
+                HostWait::Not
             }
             // Rules 9 and 11.
-            (Form::Async, Direction::DeviceToPageable | Direction::HostToHost) => {
-                Blocks::ForTheCopy
+            (CopyForm::Async, Direction::DeviceToPageable | Direction::HostToHost) => {
+                HostWait::ForTheCopy
             }
             // Rules 7 and 14.
-            (Form::Async | Form::AsyncCaptured, _) => Blocks::Not,
+            (CopyForm::Async | CopyForm::AsyncCaptured, _) => HostWait::Not,
         }
     }
 
@@ -329,27 +340,29 @@ impl Session<'_> {
     fn block(
         &mut self,
         context: ContextHandle,
-        blocks: Blocks,
-        promised: Blocks,
-        copy: Goal,
-    ) -> Answer<()> {
+        host_wait: HostWait,
+        promised: HostWait,
+        copy: WaitSet,
+    ) -> CallResult<()> {
         let seen = match (promised, copy.ops.first()) {
-            (Blocks::Not, _) | (_, None) => Seen::default(),
-            (_, Some(id)) => self.race.operation(*id, promised == Blocks::ForTheCopy),
+            (HostWait::Not, _) | (_, None) => ClockSnapshot::default(),
+            (_, Some(id)) => self
+                .race_checker
+                .operation(*id, promised == HostWait::ForTheCopy),
         };
-        let goal = match blocks {
-            Blocks::Not => return Ok(()),
-            Blocks::ForTheCopy => copy,
-            Blocks::ForEarlierWork => {
+        let wait_set = match host_wait {
+            HostWait::Not => return Ok(()),
+            HostWait::ForTheCopy => copy,
+            HostWait::ForEarlierWork => {
                 let in_flight = copy.ops.first().and_then(|id| self.ops.get(id));
-                in_flight.map_or(Goal::default(), |op| Goal {
+                in_flight.map_or(WaitSet::default(), |op| WaitSet {
                     ops: op.predecessors.to_vec(),
                     finish_ns: op.ready_ns,
                 })
             }
         };
-        self.wait(&goal);
-        self.race.host_saw(&seen);
+        self.wait(&wait_set);
+        self.race_checker.host_observed(&seen);
         self.synchronised(context)
     }
 
@@ -361,18 +374,18 @@ impl Session<'_> {
         pattern: FillPattern,
         count: usize,
         stream: StreamHandle,
-    ) -> Answer<()> {
+    ) -> CallResult<()> {
         let stream = self.stream(context, stream)?;
         let address = target.as_raw();
         if !address.is_multiple_of(pattern.size() as u64) {
             let text = format!("a fill of {}-byte elements at {address:#x}", pattern.size());
-            return Err(self.breach(ReportKind::Misaligned, ResultCode::INVALID_VALUE, text));
+            return Err(self.violation(ReportKind::Misaligned, ResultCode::INVALID_VALUE, text));
         }
         if count == 0 {
             return Ok(());
         }
         let bytes = (count as u64).saturating_mul(pattern.size() as u64);
-        let (place, _) = self
+        let (location, _) = self
             .mapped(address, bytes)
             .map_err(|error| self.invalid_range(error))?;
         let (pattern, pattern_bytes) = match pattern {
@@ -383,25 +396,28 @@ impl Session<'_> {
             }
             FillPattern::U32(value) => (value.to_le_bytes(), 4),
         };
-        self.make_room(context, stream)?;
-        let fill = OpKind::Fill(Fill {
+        self.wait_for_queue_space(context, stream)?;
+        let fill = OpKind::Fill(FillOp {
             target: address,
             bytes,
             pattern,
             pattern_bytes,
         });
-        let goal = self.enqueue_fenced(context, stream, fill);
+        let wait_set = self.enqueue_fenced(context, stream, fill);
         // Rule 12.
-        match place {
-            Place::Pinned { .. } | Place::Managed { .. } => {
-                self.block(context, Blocks::ForTheCopy, Blocks::ForTheCopy, goal)
-            }
-            Place::Device { .. } | Place::Pageable(_) => Ok(()),
+        match location {
+            CopyLocation::Pinned { .. } | CopyLocation::Managed { .. } => self.block(
+                context,
+                HostWait::ForTheCopy,
+                HostWait::ForTheCopy,
+                wait_set,
+            ),
+            CopyLocation::Device { .. } | CopyLocation::Pageable(_) => Ok(()),
         }
     }
 }
 
-impl End {
+impl CopyOperand {
     /// The first address.
     fn address(self) -> u64 {
         match self {
@@ -411,7 +427,7 @@ impl End {
     }
 }
 
-impl Place {
+impl CopyLocation {
     fn address(self) -> u64 {
         match self {
             Self::Device { address, .. } | Self::Managed { address } | Self::Pinned { address } => {
@@ -423,34 +439,43 @@ impl Place {
 }
 
 /// What a host source holds now. The rows that remain to be copied follow each other.
-fn capture(source: HostRange, rows: &mut Rows) -> Source {
+fn capture(source: HostRange, rows: &mut Rows) -> CopySource {
     let pitch = std::mem::replace(&mut rows.source_pitch, rows.width);
-    Source::Captured(source.read_rows(rows.width as usize, rows.height as usize, pitch as usize))
+    CopySource::Captured(source.read_rows(
+        rows.width as usize,
+        rows.height as usize,
+        pitch as usize,
+    ))
 }
 
-fn direction(target: Place, source: Place) -> Direction {
+fn direction(target: CopyLocation, source: CopyLocation) -> Direction {
     match (source, target) {
-        (Place::Pinned { .. }, Place::Device { .. } | Place::Managed { .. }) => {
-            Direction::PinnedToDevice
-        }
-        (Place::Pageable(_), Place::Device { .. } | Place::Managed { .. }) => {
+        (
+            CopyLocation::Pinned { .. },
+            CopyLocation::Device { .. } | CopyLocation::Managed { .. },
+        ) => Direction::PinnedToDevice,
+        (CopyLocation::Pageable(_), CopyLocation::Device { .. } | CopyLocation::Managed { .. }) => {
             Direction::PageableToDevice
         }
-        (Place::Device { .. } | Place::Managed { .. }, Place::Pinned { .. }) => {
-            Direction::DeviceToPinned
-        }
-        (Place::Device { .. } | Place::Managed { .. }, Place::Pageable(_)) => {
+        (
+            CopyLocation::Device { .. } | CopyLocation::Managed { .. },
+            CopyLocation::Pinned { .. },
+        ) => Direction::DeviceToPinned,
+        (CopyLocation::Device { .. } | CopyLocation::Managed { .. }, CopyLocation::Pageable(_)) => {
             Direction::DeviceToPageable
         }
-        (Place::Device { device: from, .. }, Place::Device { device: to, .. }) if from != to => {
+        (CopyLocation::Device { device: from, .. }, CopyLocation::Device { device: to, .. })
+            if from != to =>
+        {
             Direction::BetweenDevices
         }
         (
-            Place::Device { .. } | Place::Managed { .. },
-            Place::Device { .. } | Place::Managed { .. },
+            CopyLocation::Device { .. } | CopyLocation::Managed { .. },
+            CopyLocation::Device { .. } | CopyLocation::Managed { .. },
         ) => Direction::WithinDevice,
-        (Place::Pinned { .. } | Place::Pageable(_), Place::Pinned { .. } | Place::Pageable(_)) => {
-            Direction::HostToHost
-        }
+        (
+            CopyLocation::Pinned { .. } | CopyLocation::Pageable(_),
+            CopyLocation::Pinned { .. } | CopyLocation::Pageable(_),
+        ) => Direction::HostToHost,
     }
 }

@@ -6,22 +6,25 @@ use millstream_driver::{
 
 use crate::{
     ReportKind,
-    core::{budgeted, goal::Goal, gpu::Session, host_out_of_memory, op::OpKind, world::Answer},
+    core::{
+        budgeted, gpu::StateGuard, host_out_of_memory, op::OpKind, state::CallResult,
+        wait_set::WaitSet,
+    },
     ids::OpId,
-    memory::Kind,
+    memory::MemoryKind,
 };
 
-impl Session<'_> {
-    pub(crate) fn refuse_empty(&mut self, bytes: usize) -> Answer<()> {
+impl StateGuard<'_> {
+    pub(crate) fn refuse_empty(&mut self, bytes: usize) -> CallResult<()> {
         if bytes > 0 {
             return Ok(());
         }
         let text = "an allocation of 0 bytes".to_owned();
-        Err(self.breach(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text))
+        Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text))
     }
 
     /// Refuses an address that no allocation starts at, or one that is dead.
-    pub(crate) fn freeable(&mut self, pointer: DevicePtr, kinds: &[Kind]) -> Answer<u64> {
+    pub(crate) fn freeable(&mut self, pointer: DevicePtr, kinds: &[MemoryKind]) -> CallResult<u64> {
         let base = pointer.as_raw();
         let (kind, text) = match self.memory.at(base) {
             Some(found) if found.is_dead_to_new_work() => (
@@ -38,19 +41,28 @@ impl Session<'_> {
                 format!("no allocation starts at {base:#x}"),
             ),
         };
-        Err(self.breach(kind, ResultCode::INVALID_VALUE, text))
+        Err(self.violation(kind, ResultCode::INVALID_VALUE, text))
     }
 
-    pub(crate) fn mem_alloc(&mut self, context: ContextHandle, bytes: usize) -> Answer<DevicePtr> {
+    pub(crate) fn mem_alloc(
+        &mut self,
+        context: ContextHandle,
+        bytes: usize,
+    ) -> CallResult<DevicePtr> {
         let device = self.context(context)?;
         self.refuse_empty(bytes)?;
-        let base = self.allocate_plain(Kind::Device, context, device, bytes)?;
+        let base = self.allocate_non_pool(MemoryKind::Device, context, device, bytes)?;
         self.fence(context);
         Ok(DevicePtr::from_raw(base))
     }
 
-    pub(crate) fn mem_free(&mut self, context: ContextHandle, pointer: DevicePtr) -> Answer<()> {
-        const FREEABLE: [Kind; 3] = [Kind::Device, Kind::Pool, Kind::Managed];
+    pub(crate) fn mem_free(
+        &mut self,
+        context: ContextHandle,
+        pointer: DevicePtr,
+    ) -> CallResult<()> {
+        const FREEABLE: [MemoryKind; 3] =
+            [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Managed];
         // Also in a lost context; the synchronisation at the end answers that.
         self.known_context(context)?;
         let base = self.freeable(pointer, &FREEABLE)?;
@@ -64,10 +76,10 @@ impl Session<'_> {
     /// Rule 30: blocks until every device is idle. (Page-locked memory is every device's.)
     pub(crate) fn wait_for_devices(&mut self) {
         let contexts: Vec<_> = self.contexts.keys().copied().collect();
-        let goals = contexts
+        let wait_sets = contexts
             .into_iter()
-            .map(|context| self.context_goal(context));
-        let goal = goals.fold(Goal::default(), |mut all, one| {
+            .map(|context| self.context_wait_set(context));
+        let wait_set = wait_sets.fold(WaitSet::default(), |mut all, one| {
             all.ops.extend(one.ops);
             all.finish_ns = all.finish_ns.max(one.finish_ns);
             all
@@ -75,11 +87,11 @@ impl Session<'_> {
         let seen: Vec<_> = self
             .contexts
             .keys()
-            .map(|context| self.context_seen(*context))
+            .map(|context| self.context_snapshot(*context))
             .collect();
-        self.wait(&goal);
+        self.wait(&wait_set);
         for seen in &seen {
-            self.race.host_saw(seen);
+            self.race_checker.host_observed(seen);
         }
     }
 
@@ -88,7 +100,7 @@ impl Session<'_> {
         context: ContextHandle,
         bytes: usize,
         stream: StreamHandle,
-    ) -> Answer<DevicePtr> {
+    ) -> CallResult<DevicePtr> {
         let stream = self.stream(context, stream)?;
         self.refuse_empty(bytes)?;
         let device = self.context(context)?;
@@ -101,13 +113,13 @@ impl Session<'_> {
         let birth = Some((OpId(self.ops_enqueued + 1), stream));
         let Some(base) = self
             .memory
-            .add_device(Kind::Pool, context, device, bytes, birth)
+            .add_device(MemoryKind::Pool, context, device, bytes, birth)
         else {
             let pool = &mut self.devices[device as usize].pool;
             pool.freed_synchronously(budgeted(bytes as u64));
             return Err(host_out_of_memory(bytes));
         };
-        let after = Goal {
+        let after = WaitSet {
             ops: frees,
             finish_ns: 0,
         };
@@ -120,17 +132,17 @@ impl Session<'_> {
         context: ContextHandle,
         pointer: DevicePtr,
         stream: StreamHandle,
-    ) -> Answer<()> {
+    ) -> CallResult<()> {
         let lost = self.context_even_lost(context)?;
         let stream = self.stream_even_lost(context, stream)?;
-        let base = self.freeable(pointer, &[Kind::Device, Kind::Pool])?;
-        if let Err(refusal) = lost {
+        let base = self.freeable(pointer, &[MemoryKind::Device, MemoryKind::Pool])?;
+        if let Err(error) = lost {
             self.end_allocation(base, None);
-            return Err(refusal);
+            return Err(error);
         }
-        let id = self.enqueue(stream, OpKind::Free(base), &Goal::default());
+        let id = self.enqueue(stream, OpKind::Free(base), &WaitSet::default());
         if let Some(allocation) = self.memory.at(base)
-            && allocation.kind == Kind::Pool
+            && allocation.kind == MemoryKind::Pool
         {
             let (device, bytes) = (allocation.device, budgeted(allocation.bytes));
             self.devices[device as usize]
@@ -142,14 +154,14 @@ impl Session<'_> {
     }
 
     /// The pool that `pool` names, by its device.
-    fn pool_device(&mut self, pool: PoolHandle) -> Answer<usize> {
+    fn pool_device(&mut self, pool: PoolHandle) -> CallResult<usize> {
         let found = self
             .devices
             .iter()
             .position(|device| device.pool_handle == pool);
         found.ok_or_else(|| {
-            let (kind, text) = self.mint.explain(pool);
-            self.breach(kind, ResultCode::INVALID_VALUE, text)
+            let (kind, text) = self.handles.explain(pool);
+            self.violation(kind, ResultCode::INVALID_VALUE, text)
         })
     }
 
@@ -157,19 +169,19 @@ impl Session<'_> {
         &mut self,
         pool: PoolHandle,
         bytes: u64,
-    ) -> Answer<()> {
+    ) -> CallResult<()> {
         let device = self.pool_device(pool)?;
         self.devices[device].pool.set_release_threshold(bytes);
         Ok(())
     }
 
-    pub(crate) fn pool_trim(&mut self, pool: PoolHandle, keep_bytes: usize) -> Answer<()> {
+    pub(crate) fn pool_trim(&mut self, pool: PoolHandle, keep_bytes: usize) -> CallResult<()> {
         let device = self.pool_device(pool)?;
         self.devices[device].pool.trim(keep_bytes as u64);
         Ok(())
     }
 
-    pub(crate) fn pool_usage(&mut self, pool: PoolHandle) -> Answer<PoolUsage> {
+    pub(crate) fn pool_usage(&mut self, pool: PoolHandle) -> CallResult<PoolUsage> {
         let device = self.pool_device(pool)?;
         Ok(self.devices[device].pool.usage())
     }

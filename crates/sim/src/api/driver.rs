@@ -1,4 +1,5 @@
-//! The seam: each method of [`Driver`] enters the world with its name and cost, and delegates.
+//! The seam: each method of [`Driver`] locks the simulator state with its name and cost, and
+//! delegates.
 
 #![allow(
     unsafe_code,
@@ -16,7 +17,7 @@ use millstream_driver::{
 
 use super::{
     attributes,
-    copy::{End, Form},
+    copy::{CopyForm, CopyOperand},
     stream::PRIORITIES,
 };
 use crate::{
@@ -40,8 +41,8 @@ fn counted_inside(_: &CostModel) -> u64 {
 }
 
 /// A device address as one end of a copy.
-fn device(pointer: DevicePtr) -> End {
-    End::Device(pointer)
+fn device(pointer: DevicePtr) -> CopyOperand {
+    CopyOperand::Device(pointer)
 }
 
 /// Host memory as one end of a copy.
@@ -49,9 +50,9 @@ fn device(pointer: DevicePtr) -> End {
 /// # Safety
 ///
 /// As [`HostRange::new`].
-unsafe fn host(pointer: *const u8, bytes: usize) -> End {
+unsafe fn host(pointer: *const u8, bytes: usize) -> CopyOperand {
     // SAFETY: this function's contract is that one's.
-    End::Host(unsafe { HostRange::new(pointer, bytes) })
+    CopyOperand::Host(unsafe { HostRange::new(pointer, bytes) })
 }
 
 /// Any address as one end of a copy.
@@ -59,11 +60,11 @@ unsafe fn host(pointer: *const u8, bytes: usize) -> End {
 /// # Safety
 ///
 /// As [`HostRange::new`] if the address is the host's.
-unsafe fn unified(pointer: DevicePtr, bytes: usize) -> End {
+unsafe fn unified(pointer: DevicePtr, bytes: usize) -> CopyOperand {
     let pointer = std::ptr::with_exposed_provenance(pointer.as_raw() as usize);
     // SAFETY: a range at a device's address is never accessed through this; for others this
     // function's contract is that one's.
-    End::Unified(unsafe { HostRange::new(pointer, bytes) })
+    CopyOperand::Unified(unsafe { HostRange::new(pointer, bytes) })
 }
 
 /// A side of a copy of rows as one end of a copy.
@@ -71,7 +72,7 @@ unsafe fn unified(pointer: DevicePtr, bytes: usize) -> End {
 /// # Safety
 ///
 /// As [`HostRange::new`] for the rows, if they are the host's.
-unsafe fn side(side: &Side2d, copy: &Copy2d) -> End {
+unsafe fn side(side: &Side2d, copy: &Copy2d) -> CopyOperand {
     match side.memory {
         Memory2d::Device(first) => device(first),
         Memory2d::Host(first) => {
@@ -89,7 +90,7 @@ impl Driver for Gpu {
     }
 
     fn identity(&self) -> usize {
-        Arc::as_ptr(&self.shared).addr()
+        Arc::as_ptr(&self.inner).addr()
     }
 
     fn is_simulated(&self) -> bool {
@@ -100,27 +101,27 @@ impl Driver for Gpu {
         if !self.is_of_this_process() {
             return 0;
         }
-        let mut session = self.enter();
+        let mut state = self.enter();
         // Reading the clock takes time as well, so that a loop which waits for a time ends.
-        session.now_ns += session.config.cost.other_call_ns;
-        session.now_ns
+        state.now_ns += state.config.cost.other_call_ns;
+        state.now_ns
     }
 
     fn pause(&self, duration: Duration) {
         if !self.is_of_this_process() {
             return;
         }
-        let mut session = self.enter();
-        let before = session.progress;
-        session.now_ns += u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        session.pause();
-        session.settle();
-        if session.progress == before {
+        let mut state = self.enter();
+        let before = state.progress;
+        state.now_ns += u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        state.pause();
+        state.settle();
+        if state.progress == before {
             // Held, or nothing to do: whoever polls is not to burn a core meanwhile.
-            session.sleep(PAUSE_MAX.min(duration));
+            state.sleep(PAUSE_MAX.min(duration));
         } else {
-            drop(session);
-            self.shared.changed.notify_all();
+            drop(state);
+            self.inner.changed.notify_all();
         }
     }
 
@@ -151,48 +152,46 @@ impl Driver for Gpu {
     }
 
     fn device_count(&self) -> Result<i32> {
-        self.call("cuDeviceGetCount", other, |session| {
-            Ok(session.devices.len() as i32)
+        self.call("cuDeviceGetCount", other, |state| {
+            Ok(state.devices.len() as i32)
         })
     }
 
     fn device_name(&self, device: DeviceOrdinal) -> Result<String> {
-        self.call("cuDeviceGetName", other, |session| {
-            session
-                .device_index(device)
-                .map(|_| attributes::NAME.into())
+        self.call("cuDeviceGetName", other, |state| {
+            state.device_index(device).map(|_| attributes::NAME.into())
         })
     }
 
     fn device_uuid(&self, device: DeviceOrdinal) -> Result<[u8; 16]> {
-        self.call("cuDeviceGetUuid", other, |session| {
-            session.device_index(device).map(attributes::uuid)
+        self.call("cuDeviceGetUuid", other, |state| {
+            state.device_index(device).map(attributes::uuid)
         })
     }
 
     fn device_total_bytes(&self, device: DeviceOrdinal) -> Result<u64> {
-        self.call("cuDeviceTotalMem", other, |session| {
-            session
+        self.call("cuDeviceTotalMem", other, |state| {
+            state
                 .device_index(device)
-                .map(|_| session.config.memory_bytes)
+                .map(|_| state.config.memory_bytes)
         })
     }
 
     fn device_attribute(&self, device: DeviceOrdinal, attribute: DeviceAttribute) -> Result<i32> {
-        self.call("cuDeviceGetAttribute", other, |session| {
-            attributes::value(session.device_index(device)?, attribute)
+        self.call("cuDeviceGetAttribute", other, |state| {
+            attributes::value(state.device_index(device)?, attribute)
         })
     }
 
     fn primary_context_retain(&self, device: DeviceOrdinal) -> Result<ContextHandle> {
-        self.call("cuDevicePrimaryCtxRetain", other, |session| {
-            session.primary_context_retain(device)
+        self.call("cuDevicePrimaryCtxRetain", other, |state| {
+            state.primary_context_retain(device)
         })
     }
 
     unsafe fn primary_context_release(&self, device: DeviceOrdinal) -> Result<()> {
-        self.call("cuDevicePrimaryCtxRelease", other, |session| {
-            session.primary_context_release(device)
+        self.call("cuDevicePrimaryCtxRelease", other, |state| {
+            state.primary_context_release(device)
         })
     }
 
@@ -200,13 +199,13 @@ impl Driver for Gpu {
         self.call(
             "cuCtxSynchronize",
             |cost| cost.synchronize_call_ns,
-            |session| session.context_synchronize(context),
+            |state| state.context_synchronize(context),
         )
     }
 
     unsafe fn stream_priority_range(&self, context: ContextHandle) -> Result<PriorityRange> {
-        self.call("cuCtxGetStreamPriorityRange", other, |session| {
-            session.context(context).map(|_| PRIORITIES)
+        self.call("cuCtxGetStreamPriorityRange", other, |state| {
+            state.context(context).map(|_| PRIORITIES)
         })
     }
 
@@ -219,7 +218,7 @@ impl Driver for Gpu {
         self.call(
             "cuStreamCreateWithPriority",
             |cost| cost.stream_lifetime_call_ns,
-            |session| session.stream_create(context, non_blocking, priority),
+            |state| state.stream_create(context, non_blocking, priority),
         )
     }
 
@@ -227,7 +226,7 @@ impl Driver for Gpu {
         self.call(
             "cuStreamDestroy",
             |cost| cost.stream_lifetime_call_ns,
-            |session| session.stream_destroy(context, stream),
+            |state| state.stream_destroy(context, stream),
         )
     }
 
@@ -239,7 +238,7 @@ impl Driver for Gpu {
         self.call(
             "cuStreamQuery",
             |cost| cost.query_call_ns,
-            |session| session.stream_query(context, stream),
+            |state| state.stream_query(context, stream),
         )
     }
 
@@ -251,7 +250,7 @@ impl Driver for Gpu {
         self.call(
             "cuStreamSynchronize",
             |cost| cost.synchronize_call_ns,
-            |session| session.stream_synchronize(context, stream),
+            |state| state.stream_synchronize(context, stream),
         )
     }
 
@@ -264,7 +263,7 @@ impl Driver for Gpu {
         self.call(
             "cuStreamWaitEvent",
             |cost| cost.wait_call_ns,
-            |session| session.stream_wait_event(context, stream, event),
+            |state| state.stream_wait_event(context, stream, event),
         )
     }
 
@@ -272,7 +271,7 @@ impl Driver for Gpu {
         self.call(
             "cuEventCreate",
             |cost| cost.event_lifetime_call_ns,
-            |session| session.event_create(context, kind),
+            |state| state.event_create(context, kind),
         )
     }
 
@@ -280,7 +279,7 @@ impl Driver for Gpu {
         self.call(
             "cuEventDestroy",
             |cost| cost.event_lifetime_call_ns,
-            |session| session.event_destroy(context, event),
+            |state| state.event_destroy(context, event),
         )
     }
 
@@ -293,7 +292,7 @@ impl Driver for Gpu {
         self.call(
             "cuEventRecord",
             |cost| cost.record_call_ns,
-            |session| session.event_record(context, event, stream),
+            |state| state.event_record(context, event, stream),
         )
     }
 
@@ -301,7 +300,7 @@ impl Driver for Gpu {
         self.call(
             "cuEventQuery",
             |cost| cost.query_call_ns,
-            |session| session.event_query(context, event),
+            |state| state.event_query(context, event),
         )
     }
 
@@ -309,7 +308,7 @@ impl Driver for Gpu {
         self.call(
             "cuEventSynchronize",
             |cost| cost.synchronize_call_ns,
-            |session| session.event_synchronize(context, event),
+            |state| state.event_synchronize(context, event),
         )
     }
 
@@ -319,20 +318,20 @@ impl Driver for Gpu {
         start: EventHandle,
         end: EventHandle,
     ) -> Result<f32> {
-        self.call("cuEventElapsedTime", other, |session| {
-            session.event_elapsed_ms(context, start, end)
+        self.call("cuEventElapsedTime", other, |state| {
+            state.event_elapsed_ms(context, start, end)
         })
     }
 
     unsafe fn mem_info(&self, context: ContextHandle) -> Result<(u64, u64)> {
-        self.call("cuMemGetInfo", other, |session| session.mem_info(context))
+        self.call("cuMemGetInfo", other, |state| state.mem_info(context))
     }
 
     unsafe fn mem_alloc(&self, context: ContextHandle, bytes: usize) -> Result<DevicePtr> {
         self.call(
             "cuMemAlloc",
             |cost| cost.device_memory_call_ns,
-            |session| session.mem_alloc(context, bytes),
+            |state| state.mem_alloc(context, bytes),
         )
     }
 
@@ -340,7 +339,7 @@ impl Driver for Gpu {
         self.call(
             "cuMemAllocManaged",
             |cost| cost.device_memory_call_ns,
-            |session| session.mem_alloc_managed(context, bytes),
+            |state| state.mem_alloc_managed(context, bytes),
         )
     }
 
@@ -355,7 +354,7 @@ impl Driver for Gpu {
         self.call(
             "cuMemPrefetchAsync",
             |cost| cost.prefetch_call_ns,
-            |session| session.mem_prefetch_async(context, pointer, bytes, location, stream),
+            |state| state.mem_prefetch_async(context, pointer, bytes, location, stream),
         )
     }
 
@@ -367,8 +366,8 @@ impl Driver for Gpu {
         advice: ManagedAdvice,
         location: ManagedLocation,
     ) -> Result<()> {
-        self.call("cuMemAdvise", other, |session| {
-            session.mem_advise(context, pointer, bytes, advice, location)
+        self.call("cuMemAdvise", other, |state| {
+            state.mem_advise(context, pointer, bytes, advice, location)
         })
     }
 
@@ -376,7 +375,7 @@ impl Driver for Gpu {
         self.call(
             "cuMemFree",
             |cost| cost.device_memory_call_ns,
-            |session| session.mem_free(context, pointer),
+            |state| state.mem_free(context, pointer),
         )
     }
 
@@ -389,7 +388,7 @@ impl Driver for Gpu {
         self.call(
             "cuMemAllocAsync",
             |cost| cost.pool_call_ns,
-            |session| session.mem_alloc_async(context, bytes, stream),
+            |state| state.mem_alloc_async(context, bytes, stream),
         )
     }
 
@@ -402,32 +401,32 @@ impl Driver for Gpu {
         self.call(
             "cuMemFreeAsync",
             |cost| cost.pool_call_ns,
-            |session| session.mem_free_async(context, pointer, stream),
+            |state| state.mem_free_async(context, pointer, stream),
         )
     }
 
     fn default_pool(&self, device: DeviceOrdinal) -> Result<PoolHandle> {
-        self.call("cuDeviceGetDefaultMemPool", other, |session| {
-            let index = session.device_index(device)?;
-            Ok(session.devices[index].pool_handle)
+        self.call("cuDeviceGetDefaultMemPool", other, |state| {
+            let index = state.device_index(device)?;
+            Ok(state.devices[index].pool_handle)
         })
     }
 
     unsafe fn pool_set_release_threshold(&self, pool: PoolHandle, bytes: u64) -> Result<()> {
-        self.call("cuMemPoolSetAttribute", other, |session| {
-            session.pool_set_release_threshold(pool, bytes)
+        self.call("cuMemPoolSetAttribute", other, |state| {
+            state.pool_set_release_threshold(pool, bytes)
         })
     }
 
     unsafe fn pool_trim(&self, pool: PoolHandle, keep_bytes: usize) -> Result<()> {
-        self.call("cuMemPoolTrimTo", other, |session| {
-            session.pool_trim(pool, keep_bytes)
+        self.call("cuMemPoolTrimTo", other, |state| {
+            state.pool_trim(pool, keep_bytes)
         })
     }
 
     unsafe fn pool_usage(&self, pool: PoolHandle) -> Result<PoolUsage> {
-        self.call("cuMemPoolGetAttribute", other, |session| {
-            session.pool_usage(pool)
+        self.call("cuMemPoolGetAttribute", other, |state| {
+            state.pool_usage(pool)
         })
     }
 
@@ -435,7 +434,7 @@ impl Driver for Gpu {
         self.call(
             "cuMemHostAlloc",
             |cost| cost.pinned_memory_call_ns,
-            |session| session.host_alloc(context, bytes),
+            |state| state.host_alloc(context, bytes),
         )
     }
 
@@ -443,7 +442,7 @@ impl Driver for Gpu {
         self.call(
             "cuMemFreeHost",
             |cost| cost.pinned_memory_call_ns,
-            |session| session.host_free(context, pointer),
+            |state| state.host_free(context, pointer),
         )
     }
 
@@ -458,7 +457,7 @@ impl Driver for Gpu {
         self.call(
             "cuMemHostRegister",
             |cost| cost.register_call_ns,
-            |session| session.host_register(context, range),
+            |state| state.host_register(context, range),
         )
     }
 
@@ -466,7 +465,7 @@ impl Driver for Gpu {
         self.call(
             "cuMemHostUnregister",
             |cost| cost.register_call_ns,
-            |session| session.host_unregister(context, pointer),
+            |state| state.host_unregister(context, pointer),
         )
     }
 
@@ -479,13 +478,13 @@ impl Driver for Gpu {
     ) -> Result<()> {
         // SAFETY: the caller promises a source that is readable until the copy is done.
         let ends = (device(target), unsafe { host(source, bytes) });
-        self.call("cuMemcpyHtoD", counted_inside, |session| {
-            session.copy(
+        self.call("cuMemcpyHtoD", counted_inside, |state| {
+            state.copy(
                 context,
                 ends,
                 bytes,
                 StreamHandle::LEGACY,
-                Form::Synchronous,
+                CopyForm::Synchronous,
             )
         })
     }
@@ -500,13 +499,13 @@ impl Driver for Gpu {
         // SAFETY: the caller promises a target that is writable, and its own to the copy, until the
         // copy is done.
         let ends = (unsafe { host(target, bytes) }, device(source));
-        self.call("cuMemcpyDtoH", counted_inside, |session| {
-            session.copy(
+        self.call("cuMemcpyDtoH", counted_inside, |state| {
+            state.copy(
                 context,
                 ends,
                 bytes,
                 StreamHandle::LEGACY,
-                Form::Synchronous,
+                CopyForm::Synchronous,
             )
         })
     }
@@ -519,13 +518,13 @@ impl Driver for Gpu {
         bytes: usize,
     ) -> Result<()> {
         let ends = (device(target), device(source));
-        self.call("cuMemcpyDtoD", counted_inside, |session| {
-            session.copy(
+        self.call("cuMemcpyDtoD", counted_inside, |state| {
+            state.copy(
                 context,
                 ends,
                 bytes,
                 StreamHandle::LEGACY,
-                Form::Synchronous,
+                CopyForm::Synchronous,
             )
         })
     }
@@ -540,8 +539,8 @@ impl Driver for Gpu {
     ) -> Result<()> {
         // SAFETY: the caller promises a source that is readable until the copy is done.
         let ends = (device(target), unsafe { host(source, bytes) });
-        self.call("cuMemcpyHtoDAsync", counted_inside, |session| {
-            session.copy(context, ends, bytes, stream, Form::Async)
+        self.call("cuMemcpyHtoDAsync", counted_inside, |state| {
+            state.copy(context, ends, bytes, stream, CopyForm::Async)
         })
     }
 
@@ -556,8 +555,8 @@ impl Driver for Gpu {
         // SAFETY: the caller promises a target that is writable, and its own to the copy, until the
         // copy is done.
         let ends = (unsafe { host(target, bytes) }, device(source));
-        self.call("cuMemcpyDtoHAsync", counted_inside, |session| {
-            session.copy(context, ends, bytes, stream, Form::Async)
+        self.call("cuMemcpyDtoHAsync", counted_inside, |state| {
+            state.copy(context, ends, bytes, stream, CopyForm::Async)
         })
     }
 
@@ -570,8 +569,8 @@ impl Driver for Gpu {
         stream: StreamHandle,
     ) -> Result<()> {
         let ends = (device(target), device(source));
-        self.call("cuMemcpyDtoDAsync", counted_inside, |session| {
-            session.copy(context, ends, bytes, stream, Form::Async)
+        self.call("cuMemcpyDtoDAsync", counted_inside, |state| {
+            state.copy(context, ends, bytes, stream, CopyForm::Async)
         })
     }
 
@@ -589,13 +588,13 @@ impl Driver for Gpu {
         // copy is done.
         let source = unsafe { unified(source, bytes) };
         let ends = (target, source);
-        self.call("cuMemcpy", counted_inside, |session| {
-            session.copy(
+        self.call("cuMemcpy", counted_inside, |state| {
+            state.copy(
                 context,
                 ends,
                 bytes,
                 StreamHandle::LEGACY,
-                Form::Synchronous,
+                CopyForm::Synchronous,
             )
         })
     }
@@ -611,8 +610,8 @@ impl Driver for Gpu {
         // SAFETY: the caller promises a source that is readable during the call, and later it is
         // not read.
         let ends = (device(target), unsafe { host(source, bytes) });
-        self.call("cuMemcpyBatchAsync", counted_inside, |session| {
-            session.copy(context, ends, bytes, stream, Form::AsyncCaptured)
+        self.call("cuMemcpyBatchAsync", counted_inside, |state| {
+            state.copy(context, ends, bytes, stream, CopyForm::AsyncCaptured)
         })
     }
 
@@ -631,8 +630,8 @@ impl Driver for Gpu {
         // copy is done.
         let source = unsafe { unified(source, bytes) };
         let ends = (target, source);
-        self.call("cuMemcpyAsync", counted_inside, |session| {
-            session.copy(context, ends, bytes, stream, Form::Async)
+        self.call("cuMemcpyAsync", counted_inside, |state| {
+            state.copy(context, ends, bytes, stream, CopyForm::Async)
         })
     }
 
@@ -648,8 +647,8 @@ impl Driver for Gpu {
         // SAFETY: the caller promises rows that are readable until the copy is done.
         let source = unsafe { side(&copy.source, copy) };
         let ends = (target, source);
-        self.call("cuMemcpy2DAsync", counted_inside, |session| {
-            session.copy_2d(context, ends, copy, stream)
+        self.call("cuMemcpy2DAsync", counted_inside, |state| {
+            state.copy_2d(context, ends, copy, stream)
         })
     }
 
@@ -669,7 +668,7 @@ impl Driver for Gpu {
         self.call(
             name,
             |cost| cost.memset_call_ns,
-            |session| session.memset(context, target, pattern, count, stream),
+            |state| state.memset(context, target, pattern, count, stream),
         )
     }
 
@@ -677,7 +676,7 @@ impl Driver for Gpu {
         self.call(
             "cuModuleLoadDataEx",
             |cost| cost.module_call_ns,
-            |session| session.module_load(context, image),
+            |state| state.module_load(context, image),
         )
     }
 
@@ -685,7 +684,7 @@ impl Driver for Gpu {
         self.call(
             "cuModuleUnload",
             |cost| cost.module_call_ns,
-            |session| session.module_unload(context, module),
+            |state| state.module_unload(context, module),
         )
     }
 
@@ -695,8 +694,8 @@ impl Driver for Gpu {
         module: ModuleHandle,
         name: &str,
     ) -> Result<FunctionHandle> {
-        self.call("cuModuleGetFunction", other, |session| {
-            session.module_function(context, module, name)
+        self.call("cuModuleGetFunction", other, |state| {
+            state.module_function(context, module, name)
         })
     }
 
@@ -706,14 +705,14 @@ impl Driver for Gpu {
         module: ModuleHandle,
         name: &str,
     ) -> Result<(DevicePtr, usize)> {
-        self.call("cuModuleGetGlobal", other, |session| {
-            session.module_global(context, module, name)
+        self.call("cuModuleGetGlobal", other, |state| {
+            state.module_global(context, module, name)
         })
     }
 
     unsafe fn function_load(&self, context: ContextHandle, function: FunctionHandle) -> Result<()> {
-        self.call("cuFuncLoad", other, |session| {
-            session.function(context, function).map(|_| ())
+        self.call("cuFuncLoad", other, |state| {
+            state.function(context, function).map(|_| ())
         })
     }
 
@@ -723,8 +722,8 @@ impl Driver for Gpu {
         function: FunctionHandle,
         attribute: FunctionAttribute,
     ) -> Result<i32> {
-        self.call("cuFuncGetAttribute", other, |session| {
-            session.function_attribute(context, function, attribute)
+        self.call("cuFuncGetAttribute", other, |state| {
+            state.function_attribute(context, function, attribute)
         })
     }
 
@@ -735,8 +734,8 @@ impl Driver for Gpu {
         attribute: FunctionAttribute,
         value: i32,
     ) -> Result<()> {
-        self.call("cuFuncSetAttribute", other, |session| {
-            session.function_set_attribute(context, function, attribute, value)
+        self.call("cuFuncSetAttribute", other, |state| {
+            state.function_set_attribute(context, function, attribute, value)
         })
     }
 
@@ -753,7 +752,7 @@ impl Driver for Gpu {
         self.call(
             "cuLaunchKernel",
             |cost| cost.launch_call_ns,
-            |session| session.launch_kernel(context, function, dims, stream, params),
+            |state| state.launch_kernel(context, function, dims, stream, params),
         )
     }
 
@@ -769,7 +768,7 @@ impl Driver for Gpu {
         self.call(
             "cuLaunchHostFunc",
             |cost| cost.host_function_call_ns,
-            |session| session.launch_host_function(context, stream, &mut function),
+            |state| state.launch_host_function(context, stream, &mut function),
         )
     }
 }

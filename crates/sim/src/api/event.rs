@@ -9,20 +9,20 @@ use super::stream::completion;
 use crate::{
     ReportKind,
     core::{
-        goal::Goal,
-        gpu::Session,
+        gpu::StateGuard,
         op::OpKind,
-        world::{Answer, Capture, Event, Refusal, World},
+        state::{CallError, CallResult, Capture, Event, SimState},
+        wait_set::WaitSet,
     },
     ids::name,
 };
 
-impl Session<'_> {
+impl StateGuard<'_> {
     /// The event behind a handle.
-    pub(crate) fn event(&mut self, handle: EventHandle) -> Answer<&Event> {
+    pub(crate) fn event(&mut self, handle: EventHandle) -> CallResult<&Event> {
         if !self.events.contains_key(&handle) {
-            let (kind, text) = self.mint.explain(handle);
-            return Err(self.breach(kind, ResultCode::INVALID_HANDLE, text));
+            let (kind, text) = self.handles.explain(handle);
+            return Err(self.violation(kind, ResultCode::INVALID_HANDLE, text));
         }
         Ok(&self.events[&handle])
     }
@@ -31,9 +31,9 @@ impl Session<'_> {
         &mut self,
         context: ContextHandle,
         kind: EventKind,
-    ) -> Answer<EventHandle> {
+    ) -> CallResult<EventHandle> {
         self.context(context)?;
-        let handle = self.mint.next();
+        let handle = self.handles.next();
         self.events.insert(
             handle,
             Event {
@@ -50,11 +50,11 @@ impl Session<'_> {
         &mut self,
         context: ContextHandle,
         event: EventHandle,
-    ) -> Answer<()> {
+    ) -> CallResult<()> {
         let lost = self.context_even_lost(context)?;
         self.event(event)?;
         self.events.remove(&event);
-        self.race.event_gone(event);
+        self.race_checker.event_destroyed(event);
         lost
     }
 
@@ -63,7 +63,7 @@ impl Session<'_> {
         context: ContextHandle,
         handle: EventHandle,
         stream: StreamHandle,
-    ) -> Answer<()> {
+    ) -> CallResult<()> {
         let stream = self.stream(context, stream)?;
         let owner = self.event(handle)?.context;
         if owner != context {
@@ -73,10 +73,10 @@ impl Session<'_> {
                 name(owner),
                 name(context)
             );
-            return Err(self.breach(ReportKind::WrongContext, ResultCode::INVALID_HANDLE, text));
+            return Err(self.violation(ReportKind::WrongContext, ResultCode::INVALID_HANDLE, text));
         }
-        let op = self.enqueue(stream, OpKind::Record(handle), &Goal::default());
-        self.race.recorded(handle, stream);
+        let op = self.enqueue(stream, OpKind::Record(handle), &WaitSet::default());
+        self.race_checker.recorded(handle, stream);
         if let Some(event) = self.events.get_mut(&handle) {
             event.capture = Some(Capture {
                 op,
@@ -90,14 +90,14 @@ impl Session<'_> {
         &mut self,
         current: ContextHandle,
         handle: EventHandle,
-    ) -> Answer<Completion> {
+    ) -> CallResult<Completion> {
         self.context(current)?;
         let context = self.event(handle)?.context;
         self.context(context)?;
-        let done = self.query(|world| World::event_goal(&world.events[&handle]));
+        let done = self.query(|state| SimState::event_wait_set(&state.events[&handle]));
         if done {
-            let seen = self.race.event(handle);
-            self.race.host_saw(&seen);
+            let seen = self.race_checker.event(handle);
+            self.race_checker.host_observed(&seen);
         }
         self.context(context)?;
         Ok(completion(done))
@@ -107,14 +107,14 @@ impl Session<'_> {
         &mut self,
         current: ContextHandle,
         handle: EventHandle,
-    ) -> Answer<()> {
+    ) -> CallResult<()> {
         self.context(current)?;
         let event = self.event(handle)?;
-        let (context, goal) = (event.context, World::event_goal(event));
+        let (context, wait_set) = (event.context, SimState::event_wait_set(event));
         self.context(context)?;
-        let seen = self.race.event(handle);
-        self.wait(&goal);
-        self.race.host_saw(&seen);
+        let seen = self.race_checker.event(handle);
+        self.wait(&wait_set);
+        self.race_checker.host_observed(&seen);
         self.synchronised(context)
     }
 
@@ -123,13 +123,13 @@ impl Session<'_> {
         current: ContextHandle,
         start: EventHandle,
         end: EventHandle,
-    ) -> Answer<f32> {
+    ) -> CallResult<f32> {
         self.context(current)?;
         let (start_ns, end_ns) = (self.time_stamp(start)?, self.time_stamp(end)?);
         Ok((end_ns as f64 - start_ns as f64) as f32 / 1e6)
     }
 
-    fn time_stamp(&mut self, handle: EventHandle) -> Answer<u64> {
+    fn time_stamp(&mut self, handle: EventHandle) -> CallResult<u64> {
         let event = self.event(handle)?;
         let (context, kind, capture) = (event.context, event.kind, event.capture);
         self.context(context)?;
@@ -140,11 +140,11 @@ impl Session<'_> {
         };
         if !problem.is_empty() {
             let text = format!("{} {problem}", name(handle));
-            return Err(self.breach(ReportKind::BadArgument, ResultCode::INVALID_HANDLE, text));
+            return Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_HANDLE, text));
         }
         match capture.and_then(|capture| capture.finish_ns) {
             Some(finish_ns) if self.has_passed(finish_ns) => Ok(finish_ns),
-            _ => Err(Refusal::new(
+            _ => Err(CallError::new(
                 ResultCode::NOT_READY,
                 format!("{} is not complete", name(handle)),
             )),

@@ -9,7 +9,7 @@ use millstream_ptx::Site;
 use crate::{
     Gpu,
     core::host_functions,
-    memory::{MemoryMap, Rows, Touch},
+    memory::{AccessFlags, MemoryMap, Rows},
     race::{Effect, Label},
 };
 
@@ -46,7 +46,7 @@ impl Gpu {
         self.host_access(
             pointer.addr() as u64,
             bytes,
-            Touch::READ,
+            AccessFlags::READ,
             Location::caller(),
         );
     }
@@ -59,7 +59,7 @@ impl Gpu {
         self.host_access(
             pointer.addr() as u64,
             bytes,
-            Touch::WRITE,
+            AccessFlags::WRITE,
             Location::caller(),
         );
     }
@@ -68,9 +68,9 @@ impl Gpu {
     pub(crate) fn host_accesses(&self, access: &HostAccess) {
         let _label = Label::at(access.label, access.location);
         let touch = if access.writes {
-            Touch::WRITE
+            AccessFlags::WRITE
         } else {
-            Touch::READ
+            AccessFlags::READ
         };
         self.host_access(access.address, access.bytes, touch, access.location);
     }
@@ -79,44 +79,46 @@ impl Gpu {
         &self,
         address: u64,
         bytes: usize,
-        touch: Touch,
+        touch: AccessFlags,
         location: &'static Location<'static>,
     ) {
         if bytes == 0 || MemoryMap::is_device_address(address) {
             return;
         }
-        let mut session = self.enter();
-        if !session.race.is_on() {
+        let mut state = self.enter();
+        if !state.race_checker.is_on() {
             return;
         }
         let effects = vec![
-            session
-                .host_spot(address, &Rows::one(bytes as u64), bytes as u64)
-                .touched(touch),
+            state
+                .host_byte_ranges(address, &Rows::one(bytes as u64), bytes as u64)
+                .accessed(touch),
         ];
-        match host_functions::operation_here(&self.shared) {
-            Some(op) => session.race.did(op, effects, false),
+        match host_functions::operation_here(&self.inner) {
+            Some(op) => state.race_checker.did(op, effects, false),
             None => {
                 let site = Site::current().unwrap_or_else(|| Site::at(location));
-                session.race.host_did(effects, "the host", Some(site));
+                state.race_checker.host_did(effects, "the host", Some(site));
             }
         }
-        session.take_findings();
+        state.take_findings();
     }
 
     /// An allocation is given out again: what is enqueued from here on finds it without a content,
     /// and by its new name.
     pub(crate) fn memory_is_reused(&self, reuse: &MemoryReuse) {
         let _label = Label::at(reuse.label, reuse.location);
-        let mut session = self.enter();
-        let Some(tag) = session.memory.rename(reuse.pointer.as_raw()) else {
+        let mut state = self.enter();
+        let Some(info) = state.memory.rename(reuse.pointer.as_raw()) else {
             return;
         };
         // The host may have written memory that it can reach.
-        if session.race.is_on() && !tag.filled {
-            let effects = vec![Effect::Empty(tag)];
-            session.race.host_did(effects, "the host", Site::current());
-            session.take_findings();
+        if state.race_checker.is_on() && !info.initialised {
+            let effects = vec![Effect::Reuse(info)];
+            state
+                .race_checker
+                .host_did(effects, "the host", Site::current());
+            state.take_findings();
         }
     }
 }

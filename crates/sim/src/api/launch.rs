@@ -13,10 +13,10 @@ use super::{
 use crate::{
     ReportKind,
     core::{
-        goal::Goal,
-        gpu::Session,
+        gpu::StateGuard,
         op::{KernelLaunch, OpKind},
-        world::Answer,
+        state::CallResult,
+        wait_set::WaitSet,
     },
     exec::SHARED_BYTES_MAX,
     memory::host::HostParams,
@@ -96,18 +96,18 @@ pub(crate) fn dynamic_shared_limit(kernel: &Kernel) -> u32 {
     SHARED_BYTES_MAX.saturating_sub(kernel.static_shared_bytes())
 }
 
-impl Session<'_> {
+impl StateGuard<'_> {
     pub(crate) fn launch_host_function(
         &mut self,
         context: ContextHandle,
         stream: StreamHandle,
         function: &mut Option<HostFunction>,
-    ) -> Answer<()> {
+    ) -> CallResult<()> {
         let stream = self.stream(context, stream)?;
         let id = self.enqueue(
             stream,
             OpKind::HostFunction(function.take()),
-            &Goal::default(),
+            &WaitSet::default(),
         );
         self.host_functions.enqueued(id);
         self.wake_callback_thread();
@@ -121,7 +121,7 @@ impl Session<'_> {
         dims: &LaunchDims,
         stream: StreamHandle,
         params: HostParams<'_>,
-    ) -> Answer<()> {
+    ) -> CallResult<()> {
         let (module_handle, module, name) = self.function(context, function)?;
         let stream = self.stream(context, stream)?;
         let kernel = module
@@ -131,7 +131,7 @@ impl Session<'_> {
         let opted_in = self.functions[&function].dynamic_shared_bytes;
         let dynamic_max = opted_in.unwrap_or_else(|| dynamic_shared_default(kernel));
         if let Some((code, text)) = wrong_shape(kernel, dynamic_max, dims) {
-            return Err(self.breach(
+            return Err(self.violation(
                 ReportKind::BadLaunch,
                 code,
                 format!("kernel `{name}`: {text}"),
@@ -140,9 +140,9 @@ impl Session<'_> {
         let signature = kernel.signature();
         let bytes = collect(signature, params).map_err(|text| {
             let text = format!("kernel `{name}`: {text}");
-            self.breach(ReportKind::BadLaunch, ResultCode::INVALID_VALUE, text)
+            self.violation(ReportKind::BadLaunch, ResultCode::INVALID_VALUE, text)
         })?;
-        self.make_room(context, stream)?;
+        self.wait_for_queue_space(context, stream)?;
         let mismatches = self
             .functions
             .get(&function)
@@ -157,7 +157,11 @@ impl Session<'_> {
             module,
             mismatches,
         };
-        self.enqueue(stream, OpKind::Kernel(Box::new(launch)), &Goal::default());
+        self.enqueue(
+            stream,
+            OpKind::Kernel(Box::new(launch)),
+            &WaitSet::default(),
+        );
         Ok(())
     }
 }

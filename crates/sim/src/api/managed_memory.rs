@@ -7,26 +7,26 @@ use millstream_driver::{
 use crate::{
     ReportKind,
     core::{
-        goal::Goal,
-        gpu::Session,
+        gpu::StateGuard,
         host_out_of_memory,
-        op::{OpKind, Prefetch},
-        world::Answer,
+        op::{OpKind, PrefetchOp},
+        state::CallResult,
+        wait_set::WaitSet,
     },
-    memory::{Kind, Moment},
+    memory::{AccessTime, MemoryKind},
 };
 
-impl Session<'_> {
+impl StateGuard<'_> {
     pub(crate) fn mem_alloc_managed(
         &mut self,
         context: ContextHandle,
         bytes: usize,
-    ) -> Answer<DevicePtr> {
+    ) -> CallResult<DevicePtr> {
         let device = self.context(context)?;
         self.refuse_empty(bytes)?;
         let start = self
             .memory
-            .add_host(Kind::Managed, context, device, bytes)
+            .add_host(MemoryKind::Managed, context, device, bytes)
             .ok_or_else(|| host_out_of_memory(bytes))?;
         self.fence(context);
         Ok(DevicePtr::from_raw(
@@ -40,7 +40,7 @@ impl Session<'_> {
         pointer: DevicePtr,
         bytes: usize,
         location: ManagedLocation,
-    ) -> Answer<()> {
+    ) -> CallResult<()> {
         if let ManagedLocation::Device(ordinal) = location {
             self.device_index(ordinal)?;
         }
@@ -49,9 +49,9 @@ impl Session<'_> {
         } else {
             match self
                 .memory
-                .locate(pointer.as_raw(), bytes as u64, Moment::Call)
+                .locate(pointer.as_raw(), bytes as u64, AccessTime::Call)
             {
-                Ok((found, _)) if found.kind == Kind::Managed => return Ok(()),
+                Ok((found, _)) if found.kind == MemoryKind::Managed => return Ok(()),
                 Ok((found, _)) => (
                     ReportKind::BadArgument,
                     format!(
@@ -62,7 +62,7 @@ impl Session<'_> {
                 Err(error) => (error.kind, error.to_string()),
             }
         };
-        Err(self.breach(kind, ResultCode::INVALID_VALUE, text))
+        Err(self.violation(kind, ResultCode::INVALID_VALUE, text))
     }
 
     pub(crate) fn mem_prefetch_async(
@@ -72,15 +72,15 @@ impl Session<'_> {
         bytes: usize,
         location: ManagedLocation,
         stream: StreamHandle,
-    ) -> Answer<()> {
+    ) -> CallResult<()> {
         let stream = self.stream(context, stream)?;
         self.managed_range(pointer, bytes, location)?;
-        let prefetch = Prefetch {
+        let prefetch = PrefetchOp {
             start: pointer.as_raw(),
             bytes: bytes as u64,
             location,
         };
-        self.enqueue(stream, OpKind::Prefetch(prefetch), &Goal::default());
+        self.enqueue(stream, OpKind::Prefetch(prefetch), &WaitSet::default());
         Ok(())
     }
 
@@ -91,7 +91,7 @@ impl Session<'_> {
         bytes: usize,
         advice: ManagedAdvice,
         location: ManagedLocation,
-    ) -> Answer<()> {
+    ) -> CallResult<()> {
         self.context(context)?;
         let location = if advice.is_about_a_location() {
             location

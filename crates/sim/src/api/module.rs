@@ -12,27 +12,27 @@ use super::launch::{dynamic_shared_default, dynamic_shared_limit};
 use crate::{
     ReportKind,
     core::{
-        gpu::Session,
+        gpu::StateGuard,
         module::{Function, LoadedModule},
         op::OpKind,
-        world::{Answer, Refusal},
+        state::{CallError, CallResult},
     },
     ids::name,
-    memory::Kind,
+    memory::MemoryKind,
     ptx::{self, Kernel, PtxError, PtxErrorKind},
-    race::Mismatch,
+    race::ElementMismatch,
 };
 
 /// Threads of a block, at most.
 pub(crate) const BLOCK_THREADS_MAX: u32 = 1024;
 
 /// The PTX text of an image.
-fn text(image: &[u8]) -> Answer<&str> {
+fn text(image: &[u8]) -> CallResult<&str> {
     let end = image
         .iter()
         .rposition(|&byte| byte != 0)
         .map_or(0, |last| last + 1);
-    let invalid = |what: &str| Err(Refusal::new(ResultCode::INVALID_IMAGE, what));
+    let invalid = |what: &str| Err(CallError::new(ResultCode::INVALID_IMAGE, what));
     match std::str::from_utf8(&image[..end]) {
         Ok("") => invalid("the image is empty"),
         Ok(text) if text.contains('\0') => invalid(
@@ -45,20 +45,20 @@ fn text(image: &[u8]) -> Answer<&str> {
     }
 }
 
-fn refused(error: &PtxError) -> Refusal {
+fn refused(error: &PtxError) -> CallError {
     let code = match error.kind {
         PtxErrorKind::UnsupportedVersion(_) => ResultCode::UNSUPPORTED_PTX_VERSION,
         _ => ResultCode::INVALID_PTX,
     };
-    Refusal::new(code, error.to_string())
+    CallError::new(code, error.to_string())
 }
 
-impl Session<'_> {
+impl StateGuard<'_> {
     fn module(
         &mut self,
         context: ContextHandle,
         handle: ModuleHandle,
-    ) -> Answer<Arc<LoadedModule>> {
+    ) -> CallResult<Arc<LoadedModule>> {
         self.context(context)?;
         self.module_even_lost(context, handle)
     }
@@ -67,23 +67,23 @@ impl Session<'_> {
         &mut self,
         context: ContextHandle,
         handle: ModuleHandle,
-    ) -> Answer<Arc<LoadedModule>> {
+    ) -> CallResult<Arc<LoadedModule>> {
         let (kind, text) = match self.modules.get(&handle) {
             Some(module) if module.context == context => return Ok(Arc::clone(module)),
             Some(module) => (
                 ReportKind::WrongContext,
                 format!("{} belongs to {}", name(handle), name(module.context)),
             ),
-            None => self.mint.explain(handle),
+            None => self.handles.explain(handle),
         };
-        Err(self.breach(kind, ResultCode::INVALID_HANDLE, text))
+        Err(self.violation(kind, ResultCode::INVALID_HANDLE, text))
     }
 
     pub(crate) fn module_load(
         &mut self,
         context: ContextHandle,
         image: &[u8],
-    ) -> Answer<ModuleHandle> {
+    ) -> CallResult<ModuleHandle> {
         let device = self.context(context)?;
         let module = ptx::parse(text(image)?).map_err(|error| refused(&error))?;
         for note in module.notes() {
@@ -94,20 +94,20 @@ impl Session<'_> {
         let mut variables = Vec::new();
         for variable in module.variables() {
             let kind = if variable.constant {
-                Kind::Constant
+                MemoryKind::Constant
             } else {
-                Kind::Variable
+                MemoryKind::Variable
             };
-            // A variable without a size (`.extern .shared` apart) still has an address.
-            match self.allocate_plain(kind, context, device, variable.size.max(1)) {
+            // A variable without a size (`.extern .inner` apart) still has an address.
+            match self.allocate_non_pool(kind, context, device, variable.size.max(1)) {
                 Ok(base) => {
                     // Unlike other memory, what a variable does not initialise is zero.
                     self.memory.initialise(base, &vec![0; variable.size]);
                     variables.push(base);
                 }
-                Err(refusal) => {
+                Err(error) => {
                     self.end_variables(&variables);
-                    return Err(refusal);
+                    return Err(error);
                 }
             }
         }
@@ -115,7 +115,7 @@ impl Session<'_> {
             self.memory
                 .initialise(*base, &variable.initial_at(&variables));
         }
-        let handle = self.mint.next();
+        let handle = self.handles.next();
         let loaded = LoadedModule {
             context,
             ptx: module,
@@ -136,11 +136,13 @@ impl Session<'_> {
         &mut self,
         context: ContextHandle,
         handle: ModuleHandle,
-    ) -> Answer<()> {
+    ) -> CallResult<()> {
         let lost = self.context_even_lost(context)?;
         let module = self.module_even_lost(context, handle)?;
         let in_use = self.ops.iter().find_map(|(id, op)| match &op.kind {
-            OpKind::Kernel(launch) if launch.module_handle == handle => Some((*id, op.kind.word())),
+            OpKind::Kernel(launch) if launch.module_handle == handle => {
+                Some((*id, op.kind.summary()))
+            }
             _ => None,
         });
         if let Some((id, word)) = in_use {
@@ -162,11 +164,11 @@ impl Session<'_> {
         context: ContextHandle,
         handle: ModuleHandle,
         kernel: &str,
-    ) -> Answer<FunctionHandle> {
+    ) -> CallResult<FunctionHandle> {
         let module = self.module(context, handle)?;
         if module.ptx.kernel(kernel).is_none() {
             let names: Vec<_> = module.ptx.kernels().map(|kernel| kernel.name()).collect();
-            return Err(Refusal::new(
+            return Err(CallError::new(
                 ResultCode::NOT_FOUND,
                 format!(
                     "no kernel `{kernel}` in the module; there are: {}",
@@ -181,7 +183,7 @@ impl Session<'_> {
         if let Some((known, _)) = known {
             return Ok(*known);
         }
-        let function = self.mint.next();
+        let function = self.handles.next();
         self.functions.insert(
             function,
             Function {
@@ -200,12 +202,12 @@ impl Session<'_> {
         context: ContextHandle,
         handle: ModuleHandle,
         variable: &str,
-    ) -> Answer<(DevicePtr, usize)> {
+    ) -> CallResult<(DevicePtr, usize)> {
         let module = self.module(context, handle)?;
         let mut variables = module.ptx.variables().iter().zip(&module.variables);
         match variables.find(|(known, _)| known.name == variable && !known.in_function) {
             Some((known, base)) => Ok((DevicePtr::from_raw(*base), known.size)),
-            None => Err(Refusal::new(
+            None => Err(CallError::new(
                 ResultCode::NOT_FOUND,
                 format!("no variable `{variable}` in the module"),
             )),
@@ -217,7 +219,7 @@ impl Session<'_> {
         &mut self,
         context: ContextHandle,
         handle: FunctionHandle,
-    ) -> Answer<(ModuleHandle, Arc<LoadedModule>, Arc<str>)> {
+    ) -> CallResult<(ModuleHandle, Arc<LoadedModule>, Arc<str>)> {
         self.context(context)?;
         let (kind, text) = match self.functions.get(&handle) {
             Some(function) if function.context == context => {
@@ -232,9 +234,9 @@ impl Session<'_> {
                     name(function.context)
                 ),
             ),
-            None => self.mint.explain(handle),
+            None => self.handles.explain(handle),
         };
-        Err(self.breach(kind, ResultCode::INVALID_HANDLE, text))
+        Err(self.violation(kind, ResultCode::INVALID_HANDLE, text))
     }
 
     /// Compares a kernel's accesses with the declared element types of its arrays.
@@ -259,7 +261,7 @@ impl Session<'_> {
                     .iter()
                     .find(|operand| operand.param == access.param)?;
                 let differ = declared.element_bytes != access.ty.bytes();
-                differ.then_some(Mismatch {
+                differ.then_some(ElementMismatch {
                     pc: access.pc,
                     accessed: access.ty,
                     declared: *declared,
@@ -276,7 +278,7 @@ impl Session<'_> {
         context: ContextHandle,
         function: FunctionHandle,
         attribute: FunctionAttribute,
-    ) -> Answer<i32> {
+    ) -> CallResult<i32> {
         let (_, module, name) = self.function(context, function)?;
         let kernel = kernel_of(&module, &name);
         let value = match attribute {
@@ -299,7 +301,7 @@ impl Session<'_> {
         function: FunctionHandle,
         attribute: FunctionAttribute,
         value: i32,
-    ) -> Answer<()> {
+    ) -> CallResult<()> {
         let (_, module, name) = self.function(context, function)?;
         if attribute != FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES {
             return Err(no_attribute(attribute));
@@ -309,7 +311,7 @@ impl Session<'_> {
         let Some(bytes) = within else {
             let text =
                 format!("kernel `{name}`: {value} bytes of dynamic shared memory, of 0 to {limit}");
-            return Err(self.breach(ReportKind::BadLaunch, ResultCode::INVALID_VALUE, text));
+            return Err(self.violation(ReportKind::BadLaunch, ResultCode::INVALID_VALUE, text));
         };
         let known = self
             .functions
@@ -326,10 +328,10 @@ fn kernel_of<'a>(module: &'a LoadedModule, name: &str) -> &'a ptx::Kernel {
     kernel.expect("a function handle is only made for a kernel of its module")
 }
 
-fn no_attribute(attribute: FunctionAttribute) -> Refusal {
+fn no_attribute(attribute: FunctionAttribute) -> CallError {
     let text = format!(
         "attribute {} of a kernel is none that the simulated device has, or can set",
         attribute.as_raw()
     );
-    Refusal::new(ResultCode::INVALID_VALUE, text)
+    CallError::new(ResultCode::INVALID_VALUE, text)
 }

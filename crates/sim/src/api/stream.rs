@@ -7,10 +7,10 @@ use millstream_driver::{
 use crate::{
     ReportKind,
     core::{
-        goal::Goal,
-        gpu::Session,
+        gpu::StateGuard,
         op::OpKind,
-        world::{Answer, World},
+        state::{CallResult, SimState},
+        wait_set::WaitSet,
     },
     ids::StreamKind,
 };
@@ -21,16 +21,16 @@ pub(crate) const PRIORITIES: PriorityRange = PriorityRange {
     greatest: -5,
 };
 
-impl Session<'_> {
+impl StateGuard<'_> {
     pub(crate) fn stream_create(
         &mut self,
         context: ContextHandle,
         non_blocking: bool,
         priority: i32,
-    ) -> Answer<StreamHandle> {
+    ) -> CallResult<StreamHandle> {
         let device = self.context(context)?;
         let priority = priority.clamp(PRIORITIES.greatest, PRIORITIES.least);
-        let handle = self.mint.next_stream(device, StreamKind::Made);
+        let handle = self.handles.next_stream(device, StreamKind::Created);
         self.add_stream(handle, context, non_blocking, priority);
         Ok(handle)
     }
@@ -39,13 +39,13 @@ impl Session<'_> {
         &mut self,
         context: ContextHandle,
         handle: StreamHandle,
-    ) -> Answer<()> {
+    ) -> CallResult<()> {
         let lost = self.context_even_lost(context)?;
         let stream = self.stream_even_lost(context, handle)?;
         let owner = &self.contexts[&context];
         if stream == owner.legacy || owner.per_thread.iter().any(|(_, own)| *own == stream) {
             let text = "a default stream cannot be destroyed".to_owned();
-            return Err(self.breach(ReportKind::BadArgument, ResultCode::INVALID_HANDLE, text));
+            return Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_HANDLE, text));
         }
         if let Some(found) = self.streams.get_mut(&stream) {
             found.destroyed = true;
@@ -60,12 +60,12 @@ impl Session<'_> {
         &mut self,
         context: ContextHandle,
         stream: StreamHandle,
-    ) -> Answer<Completion> {
+    ) -> CallResult<Completion> {
         let stream = self.stream(context, stream)?;
-        let done = self.query(|world| world.stream_goal(stream));
+        let done = self.query(|state| state.stream_wait_set(stream));
         if done {
-            let seen = self.stream_seen(stream);
-            self.race.host_saw(&seen);
+            let seen = self.stream_snapshot(stream);
+            self.race_checker.host_observed(&seen);
         }
         self.context(context)?;
         Ok(completion(done))
@@ -75,12 +75,12 @@ impl Session<'_> {
         &mut self,
         context: ContextHandle,
         stream: StreamHandle,
-    ) -> Answer<()> {
+    ) -> CallResult<()> {
         let stream = self.stream(context, stream)?;
-        let goal = self.stream_goal(stream);
-        let seen = self.stream_seen(stream);
-        self.wait(&goal);
-        self.race.host_saw(&seen);
+        let wait_set = self.stream_wait_set(stream);
+        let seen = self.stream_snapshot(stream);
+        self.wait(&wait_set);
+        self.race_checker.host_observed(&seen);
         self.synchronised(context)
     }
 
@@ -89,11 +89,11 @@ impl Session<'_> {
         context: ContextHandle,
         stream: StreamHandle,
         event: EventHandle,
-    ) -> Answer<()> {
+    ) -> CallResult<()> {
         let stream = self.stream(context, stream)?;
-        let goal = World::event_goal(self.event(event)?);
-        self.race.waits(stream, event);
-        self.enqueue(stream, OpKind::Marker, &goal);
+        let wait_set = SimState::event_wait_set(self.event(event)?);
+        self.race_checker.waits(stream, event);
+        self.enqueue(stream, OpKind::Marker, &wait_set);
         Ok(())
     }
 
@@ -101,9 +101,9 @@ impl Session<'_> {
     /// of the context.
     pub(crate) fn fence(&mut self, context: ContextHandle) {
         if self.config.rules.implicit_synchronisation.is_strict() {
-            let goal = self.context_goal(context);
+            let wait_set = self.context_wait_set(context);
             if let Some(context) = self.contexts.get_mut(&context) {
-                context.fence = goal;
+                context.fence = wait_set;
             }
         }
     }
@@ -115,11 +115,11 @@ impl Session<'_> {
         context: ContextHandle,
         stream: StreamHandle,
         kind: OpKind,
-    ) -> Goal {
+    ) -> WaitSet {
         self.fence(context);
-        let id = self.enqueue(stream, kind, &Goal::default());
+        let id = self.enqueue(stream, kind, &WaitSet::default());
         self.fence(context);
-        Goal {
+        WaitSet {
             ops: vec![id],
             finish_ns: 0,
         }

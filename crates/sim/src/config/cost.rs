@@ -1,7 +1,7 @@
 //! The cost model: what each call costs the host and each operation the device, in virtual
 //! nanoseconds.
 
-use crate::exec::Stats;
+use crate::exec::KernelStats;
 
 /// Virtual costs. The default holds the figures measured on an H200 (`docs/semantics.md`, costs and
 /// bandwidth); fields that were not measured there say so. A rate in GB/s is the same number in
@@ -142,7 +142,7 @@ impl CostModel {
     }
 
     /// How long a kernel runs that did `stats` on `threads` of the device's threads.
-    pub(crate) fn kernel_ns(&self, stats: &Stats, threads: u64) -> u64 {
+    pub(crate) fn kernel_ns(&self, stats: &KernelStats, threads: u64) -> u64 {
         let share = threads as f64 / self.resident_threads as f64;
         let compute = stats.thread_instructions as f64 / (self.instructions_per_ns * share);
         let bytes = stats

@@ -24,41 +24,41 @@ use millstream_driver::{DeviceOrdinal, ResultCode};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
     pub(crate) of: Option<String>,
-    pub(crate) when: When,
-    pub(crate) effect: Effect,
+    pub(crate) trigger: Trigger,
+    pub(crate) action: FaultAction,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum When {
+pub(crate) enum Trigger {
     Nth(u64),
     Random { probability: f64, seed: u64 },
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Effect {
-    Answer(ResultCode),
-    Lose(DeviceOrdinal, ResultCode),
+pub(crate) enum FaultAction {
+    Fail(ResultCode),
+    LoseContext(DeviceOrdinal, ResultCode),
 }
 
 impl Fault {
-    fn new(when: When) -> Self {
+    fn new(trigger: Trigger) -> Self {
         Self {
             of: None,
-            when,
-            effect: Effect::Answer(ResultCode::OUT_OF_MEMORY),
+            trigger,
+            action: FaultAction::Fail(ResultCode::OUT_OF_MEMORY),
         }
     }
 
     /// Hits the `nth` call from now on, counted from 1, and no other.
     #[must_use]
     pub fn nth(nth: u64) -> Self {
-        Self::new(When::Nth(nth))
+        Self::new(Trigger::Nth(nth))
     }
 
     /// Hits every call with this probability, from 0 (none) to 1 (all); the seed decides which.
     #[must_use]
     pub fn random(probability: f64, seed: u64) -> Self {
-        Self::new(When::Random { probability, seed })
+        Self::new(Trigger::Random { probability, seed })
     }
 
     /// Counts and hits only calls of this driver function, by the `cu*` name that its errors have.
@@ -73,7 +73,7 @@ impl Fault {
     /// [`losing`](Self::losing).
     #[must_use]
     pub fn answering(mut self, code: ResultCode) -> Self {
-        self.effect = Effect::Answer(code);
+        self.action = FaultAction::Fail(code);
         self
     }
 
@@ -84,7 +84,7 @@ impl Fault {
     /// [`is_sticky`](ResultCode::is_sticky) holds.
     #[must_use]
     pub fn losing(mut self, device: DeviceOrdinal, code: ResultCode) -> Self {
-        self.effect = Effect::Lose(device, code);
+        self.action = FaultAction::LoseContext(device, code);
         self
     }
 }

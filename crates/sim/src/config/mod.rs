@@ -2,8 +2,8 @@
 
 mod cost;
 pub(crate) mod fault;
+mod parse;
 mod rules;
-mod spec;
 mod token;
 
 use std::fmt;
@@ -12,12 +12,12 @@ use crate::exec::Launch;
 
 pub use cost::CostModel;
 pub use fault::Fault;
+pub use parse::ConfigParseError;
 pub use rules::{Reading, Rules};
-pub use spec::SpecError;
 pub use token::{ReplayToken, ReplayTokenError};
 
 /// When operations that may run do run, and so what the host can see. Every schedule obeys every
-/// rule. As text it is what [`SimConfig::from_spec`] reads.
+/// rule. As text it is what [`SimConfig::parse`] reads.
 ///
 /// ```
 /// use millstream_sim::Schedule;
@@ -67,7 +67,7 @@ impl fmt::Display for Schedule {
 /// ```
 /// use millstream_sim::{Rules, Schedule, SimConfig};
 /// let config = SimConfig::new().devices(2).schedule(Schedule::Lazy).rules(Rules::strict());
-/// assert_eq!(config, SimConfig::from_spec("sim:schedule=lazy,devices=2,rules=strict").unwrap());
+/// assert_eq!(config, SimConfig::parse("sim:schedule=lazy,devices=2,rules=strict").unwrap());
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimConfig {
@@ -111,7 +111,7 @@ impl Default for SimConfig {
 }
 
 impl SimConfig {
-    /// Most devices of one world; each has an address range of its own.
+    /// Most devices of one simulated GPU; each has an address range of its own.
     pub const DEVICES_MAX: u32 = 64;
 
     /// How many kernels, copies and fills a stream of an H200 takes behind a kernel that runs, with
@@ -166,7 +166,7 @@ impl SimConfig {
     ///
     /// ```
     /// use millstream_driver::Driver;
-    /// use millstream_sim::{Gpu, Replayed, Schedule, SimConfig};
+    /// use millstream_sim::{Gpu, ReplayStatus, Schedule, SimConfig};
     /// let program = |config| {
     ///     let gpu = Gpu::new(config);
     ///     gpu.device_count().unwrap();
@@ -174,7 +174,7 @@ impl SimConfig {
     /// };
     /// let first = program(SimConfig::new().schedule(Schedule::Random(7)));
     /// let again = program(SimConfig::new().replay(first.replay_token()));
-    /// assert_eq!(again.replayed(), Replayed::Exactly);
+    /// assert_eq!(again.replay_status(), ReplayStatus::Exactly);
     /// assert_eq!(again.virtual_time_ns(), first.virtual_time_ns());
     /// ```
     #[must_use]
@@ -249,13 +249,13 @@ impl SimConfig {
 
     /// Whether races within kernels that change no value are reported: threads that write the same
     /// bytes to one place, with no other access racing for them. Such reports are
-    /// [notes](crate::Grade::Note). Off by default. Takes effect only with
+    /// [notes](crate::Severity::Note). Off by default. Takes effect only with
     /// [`kernel_race_check`](Self::kernel_race_check).
     ///
     /// ```
     /// use millstream_sim::SimConfig;
     /// let config = SimConfig::new().kernel_race_check(true).kernel_race_notes(true);
-    /// assert_eq!(config, SimConfig::from_spec("sim:race=notes").unwrap());
+    /// assert_eq!(config, SimConfig::parse("sim:race=notes").unwrap());
     /// ```
     #[must_use]
     pub fn kernel_race_notes(mut self, report: bool) -> Self {

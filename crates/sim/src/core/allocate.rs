@@ -2,10 +2,10 @@
 
 use millstream_driver::{ContextHandle, ResultCode};
 
-use super::world::{Answer, Refusal, World};
+use super::state::{CallError, CallResult, SimState};
 use crate::{
     ids::OpId,
-    memory::{ALIGN, Kind},
+    memory::{ALIGN, MemoryKind},
 };
 
 /// What an allocation takes of the budget.
@@ -13,12 +13,12 @@ pub(crate) fn budgeted(bytes: u64) -> u64 {
     bytes.div_ceil(ALIGN).saturating_mul(ALIGN)
 }
 
-impl World {
+impl SimState {
     /// The allocation's life ends, by the operation `op` or by a call that waited; its bytes go
     /// back where they came from.
     pub(crate) fn end_allocation(&mut self, base: u64, op: Option<OpId>) {
         if op.is_none() {
-            self.race_ended(base);
+            self.race_freed(base);
         }
         let Some(allocation) = self.memory.at(base) else {
             return;
@@ -26,17 +26,19 @@ impl World {
         let (kind, bytes) = (allocation.kind, budgeted(allocation.bytes));
         let device = &mut self.devices[allocation.device as usize];
         match (kind, op) {
-            (Kind::Device | Kind::Variable | Kind::Constant, _) => device.plain_bytes -= bytes,
-            (Kind::Pool, Some(op)) => device.pool.free_ran(op),
-            (Kind::Pool, None) => device.pool.freed_synchronously(bytes),
-            (Kind::Pinned | Kind::Registered | Kind::Managed, _) => {}
+            (MemoryKind::Device | MemoryKind::Variable | MemoryKind::Constant, _) => {
+                device.non_pool_bytes -= bytes
+            }
+            (MemoryKind::Pool, Some(op)) => device.pool.free_ran(op),
+            (MemoryKind::Pool, None) => device.pool.freed_synchronously(bytes),
+            (MemoryKind::Pinned | MemoryKind::Registered | MemoryKind::Managed, _) => {}
         }
         self.memory.end(base);
     }
 
-    pub(crate) fn out_of_memory(&self, bytes: u64, device: u32) -> Refusal {
+    pub(crate) fn out_of_memory(&self, bytes: u64, device: u32) -> CallError {
         let usage = self.devices[device as usize].pool.usage();
-        Refusal::new(
+        CallError::new(
             ResultCode::OUT_OF_MEMORY,
             format!(
                 "{bytes} bytes asked for, {} of {} free, {} reserved by the pool of which {} are used",
@@ -49,13 +51,13 @@ impl World {
     }
 
     /// Device memory outside the pool.
-    pub(crate) fn allocate_plain(
+    pub(crate) fn allocate_non_pool(
         &mut self,
-        kind: Kind,
+        kind: MemoryKind,
         context: ContextHandle,
         device: u32,
         bytes: usize,
-    ) -> Answer<u64> {
+    ) -> CallResult<u64> {
         let budget = budgeted(bytes as u64);
         if budget > self.free_bytes(device) {
             return Err(self.out_of_memory(bytes as u64, device));
@@ -63,14 +65,14 @@ impl World {
         let Some(base) = self.memory.add_device(kind, context, device, bytes, None) else {
             return Err(host_out_of_memory(bytes));
         };
-        self.devices[device as usize].plain_bytes += budget;
+        self.devices[device as usize].non_pool_bytes += budget;
         Ok(base)
     }
 }
 
 /// The machine under the simulation has no room.
-pub(crate) fn host_out_of_memory(bytes: usize) -> Refusal {
-    Refusal::new(
+pub(crate) fn host_out_of_memory(bytes: usize) -> CallError {
+    CallError::new(
         ResultCode::OUT_OF_MEMORY,
         format!("the host has no {bytes} bytes to stand behind the simulated memory"),
     )

@@ -7,9 +7,9 @@ use millstream_ptx::Site;
 
 use super::{
     engine::Engines,
-    goal::Goal,
     op::OpKind,
-    world::{Answer, Refusal, Stream, World},
+    state::{CallError, CallResult, SimState, Stream},
+    wait_set::WaitSet,
 };
 use crate::{
     ReportKind,
@@ -23,7 +23,7 @@ pub(crate) struct Device {
     pub(crate) pool_handle: PoolHandle,
     pub(crate) pool: Pool,
     /// Bytes of memory outside the pool.
-    pub(crate) plain_bytes: u64,
+    pub(crate) non_pool_bytes: u64,
     pub(crate) context: Option<ContextHandle>,
     pub(crate) references: u64,
     pub(crate) engines: Engines,
@@ -40,21 +40,21 @@ pub(crate) struct Context {
     /// When the last of the finished work was done.
     pub(crate) busy_until_ns: u64,
     /// The same for the work of blocking streams that were destroyed.
-    pub(crate) gone_blocking_until_ns: u64,
+    pub(crate) destroyed_blocking_until_ns: u64,
     /// What all later work waits for, when rule 29 is read strictly.
-    pub(crate) fence: Goal,
+    pub(crate) fence: WaitSet,
     /// The sticky error, once there is one.
-    pub(crate) lost: Option<Refusal>,
+    pub(crate) lost: Option<CallError>,
 }
 
-impl World {
+impl SimState {
     /// The device that `ordinal` names.
-    pub(crate) fn device_index(&self, ordinal: DeviceOrdinal) -> Answer<usize> {
+    pub(crate) fn device_index(&self, ordinal: DeviceOrdinal) -> CallResult<usize> {
         usize::try_from(ordinal.as_raw())
             .ok()
             .filter(|&index| index < self.devices.len())
             .ok_or_else(|| {
-                Refusal::new(
+                CallError::new(
                     ResultCode::INVALID_DEVICE,
                     format!("there are {} devices", self.devices.len()),
                 )
@@ -62,24 +62,27 @@ impl World {
     }
 
     /// Refuses a context that is not alive. A lost one is alive.
-    pub(crate) fn known_context(&mut self, context: ContextHandle) -> Answer<()> {
+    pub(crate) fn known_context(&mut self, context: ContextHandle) -> CallResult<()> {
         if let Some(found) = self.contexts.get(&context) {
             self.call_device.get_or_insert(found.device);
             return Ok(());
         }
-        let (kind, text) = self.mint.explain(context);
-        Err(self.breach(kind, ResultCode::INVALID_CONTEXT, text))
+        let (kind, text) = self.handles.explain(context);
+        Err(self.violation(kind, ResultCode::INVALID_CONTEXT, text))
     }
 
     /// The context's sticky error, if it has one: for calls that clean up even when the context is
     /// lost.
-    pub(crate) fn context_even_lost(&mut self, context: ContextHandle) -> Answer<Answer<()>> {
+    pub(crate) fn context_even_lost(
+        &mut self,
+        context: ContextHandle,
+    ) -> CallResult<CallResult<()>> {
         self.known_context(context)?;
         Ok(self.contexts[&context].lost.clone().map_or(Ok(()), Err))
     }
 
     /// The context's device, or the context's sticky error.
-    pub(crate) fn context(&mut self, context: ContextHandle) -> Answer<u32> {
+    pub(crate) fn context(&mut self, context: ContextHandle) -> CallResult<u32> {
         self.context_even_lost(context)??;
         Ok(self.contexts[&context].device)
     }
@@ -89,7 +92,7 @@ impl World {
         let device = &self.devices[device as usize];
         self.config
             .memory_bytes
-            .saturating_sub(device.plain_bytes + device.pool.usage().reserved_bytes)
+            .saturating_sub(device.non_pool_bytes + device.pool.usage().reserved_bytes)
     }
 
     /// Makes a stream record for a new handle.
@@ -120,11 +123,14 @@ impl World {
     /// lost.
     pub(crate) fn lose_context(&mut self, context: ContextHandle, code: ResultCode, by: &str) {
         if let Some(context) = self.contexts.get_mut(&context) {
-            context.lost = Some(Refusal::new(code, format!("the context was lost by {by}")));
+            context.lost = Some(CallError::new(
+                code,
+                format!("the context was lost by {by}"),
+            ));
         }
         // Nothing of it will run any more.
-        let seen = self.context_seen(context);
-        self.race.host_saw(&seen);
+        let seen = self.context_snapshot(context);
+        self.race_checker.host_observed(&seen);
         self.drain(context);
     }
 
@@ -154,10 +160,10 @@ impl World {
     }
 }
 
-impl World {
+impl SimState {
     /// The host has waited for work of the context: its pool may reuse and release, and the wait
     /// may have failed.
-    pub(crate) fn synchronised(&mut self, context: ContextHandle) -> Answer<()> {
+    pub(crate) fn synchronised(&mut self, context: ContextHandle) -> CallResult<()> {
         let device = self.context(context)?;
         self.devices[device as usize].pool.synchronised();
         Ok(())
@@ -168,7 +174,7 @@ impl World {
         &mut self,
         context: ContextHandle,
         handle: StreamHandle,
-    ) -> Answer<StreamHandle> {
+    ) -> CallResult<StreamHandle> {
         self.context(context)?;
         self.stream_even_lost(context, handle)
     }
@@ -178,7 +184,7 @@ impl World {
         &mut self,
         context: ContextHandle,
         handle: StreamHandle,
-    ) -> Answer<StreamHandle> {
+    ) -> CallResult<StreamHandle> {
         let null = StreamHandle::from_raw(0);
         if handle == StreamHandle::LEGACY || handle == null {
             return Ok(self.contexts[&context].legacy);
@@ -197,9 +203,9 @@ impl World {
                     name(context)
                 ),
             ),
-            _ => self.mint.explain(handle),
+            _ => self.handles.explain(handle),
         };
-        Err(self.breach(kind, ResultCode::INVALID_HANDLE, text))
+        Err(self.violation(kind, ResultCode::INVALID_HANDLE, text))
     }
 
     fn per_thread_stream(&mut self, context: ContextHandle) -> StreamHandle {
@@ -209,7 +215,7 @@ impl World {
             return *stream;
         }
         let device = self.contexts[&context].device;
-        let stream = self.mint.next_stream(device, StreamKind::PerThread);
+        let stream = self.handles.next_stream(device, StreamKind::PerThread);
         self.add_stream(stream, context, false, 0);
         if let Some(context) = self.contexts.get_mut(&context) {
             context.per_thread.push((thread, stream));

@@ -18,7 +18,7 @@ pub(crate) enum Engine {
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningKernel {
     finish_ns: u64,
     threads: u64,
 }
@@ -28,7 +28,7 @@ struct Running {
 pub(crate) struct Engines {
     upload_free_ns: u64,
     download_free_ns: u64,
-    running: Vec<Running>,
+    running: Vec<RunningKernel>,
     resident_threads: u64,
 }
 
@@ -81,7 +81,8 @@ impl Engines {
                 let past = self.running.partition_point(|r| r.finish_ns <= horizon_ns);
                 self.running.drain(..past);
                 let at = self.running.partition_point(|r| r.finish_ns <= finish_ns);
-                self.running.insert(at, Running { finish_ns, threads });
+                self.running
+                    .insert(at, RunningKernel { finish_ns, threads });
             }
         }
     }

@@ -7,19 +7,19 @@ use millstream_driver::{ContextHandle, StreamHandle};
 use millstream_ptx::Site;
 
 use super::{
-    goal::Goal,
-    op::{Op, OpKind, Successor},
-    world::{Waiter, World},
+    op::{OpKind, StreamOp, Successor},
+    state::{SimState, Waiter},
+    wait_set::WaitSet,
 };
 use crate::{
     ids::OpId,
-    race::{Enqueued, Gone},
+    race::{DestroyedStreams, EnqueuedOp},
 };
 
-impl World {
+impl SimState {
     /// Puts an operation at the end of `stream`, behind `after` and the barriers that the stream's
     /// kind brings.
-    pub(crate) fn enqueue(&mut self, stream: StreamHandle, kind: OpKind, after: &Goal) -> OpId {
+    pub(crate) fn enqueue(&mut self, stream: StreamHandle, kind: OpKind, after: &WaitSet) -> OpId {
         self.ops_enqueued += 1;
         let id = OpId(self.ops_enqueued);
         let context_handle = self.streams[&stream].context;
@@ -41,24 +41,24 @@ impl World {
             .copied()
             .collect();
         let device = context.device;
-        let mut gone = Gone::None;
+        let mut gone = DestroyedStreams::None;
         let queues = if stream == context.legacy {
-            gone = Gone::Blocking(context_handle);
-            ready_ns = ready_ns.max(context.gone_blocking_until_ns);
+            gone = DestroyedStreams::Blocking(context_handle);
+            ready_ns = ready_ns.max(context.destroyed_blocking_until_ns);
             self.blocking_streams(context_handle).collect()
         } else if self.streams[&stream].non_blocking {
             vec![stream]
         } else {
             vec![stream, context.legacy]
         };
-        let word = (self.race.is_on() && kind.touches_memory()).then(|| kind.word());
-        self.race.enqueued(Enqueued {
+        let summary = (self.race_checker.is_on() && kind.accesses_memory()).then(|| kind.summary());
+        self.race_checker.enqueued(EnqueuedOp {
             id,
             stream,
             queues: &queues,
             gone,
             after: &after.ops,
-            word,
+            summary,
             call: self.call,
         });
         for queue in queues {
@@ -77,7 +77,7 @@ impl World {
         let bounded = kind.is_bounded();
         self.ops.insert(
             id,
-            Op {
+            StreamOp {
                 stream,
                 context: context_handle,
                 device,
@@ -102,7 +102,7 @@ impl World {
     }
 
     /// Takes a finished operation out and tells whoever waited for it.
-    pub(crate) fn retire(&mut self, id: OpId, op: Op, finish_ns: u64) {
+    pub(crate) fn retire(&mut self, id: OpId, op: StreamOp, finish_ns: u64) {
         self.progress += 1;
         if let Some(stream) = self.streams.get_mut(&op.stream) {
             stream.last_finish_ns = stream.last_finish_ns.max(finish_ns);
@@ -149,12 +149,12 @@ impl World {
         }
     }
 
-    /// Begins a host thread's wait for a goal.
-    pub(crate) fn add_waiter(&mut self, goal: &Goal) -> u64 {
+    /// Begins a host thread's wait for a wait set.
+    pub(crate) fn add_waiter(&mut self, wait_set: &WaitSet) -> u64 {
         self.waiters_made += 1;
         let id = self.waiters_made;
         let mut unmet = 0;
-        for op in &goal.ops {
+        for op in &wait_set.ops {
             if let Some(op) = self.ops.get_mut(op) {
                 op.successors.push(Successor::Waiter(id));
                 unmet += 1;
@@ -163,9 +163,9 @@ impl World {
         self.waiters.insert(
             id,
             Waiter {
-                ops: goal.ops.clone(),
+                ops: wait_set.ops.clone(),
                 unmet,
-                finish_ns: goal.finish_ns,
+                finish_ns: wait_set.finish_ns,
             },
         );
         id
@@ -180,11 +180,12 @@ impl World {
         if let Some(context) = self.contexts.get_mut(&stream.context)
             && !stream.non_blocking
         {
-            let until_ns = &mut context.gone_blocking_until_ns;
+            let until_ns = &mut context.destroyed_blocking_until_ns;
             *until_ns = stream.last_finish_ns.max(*until_ns);
         }
         let blocking = !stream.non_blocking;
-        self.race.stream_gone(handle, stream.context, blocking);
+        self.race_checker
+            .stream_destroyed(handle, stream.context, blocking);
     }
 
     /// Opens the gate of a hold.

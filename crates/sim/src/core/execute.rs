@@ -4,29 +4,29 @@ use millstream_driver::{ManagedLocation, ResultCode};
 use parking_lot::Mutex;
 
 use super::{
-    kernel_threads,
+    kernel_pool,
     kernel_view::KernelView,
-    op::{Copy, Fill, KernelLaunch, Op, OpKind, Prefetch, Source, Target},
-    world::World,
+    op::{CopyOp, CopySource, CopyTarget, FillOp, KernelLaunch, OpKind, PrefetchOp, StreamOp},
+    state::SimState,
 };
 use crate::{
     ReportKind, Span,
-    exec::{self, Checked, Fault, FaultKind, Noticed, Stats},
+    exec::{self, CheckFindings, CheckOptions, KernelFault, KernelFaultKind, KernelStats},
     ids::{OpId, name},
-    memory::{AccessError, Direction, Moment},
+    memory::{AccessError, AccessTime, Direction},
     race::Effect,
 };
 
 /// A failure of an operation, which loses its context.
-struct Failure {
+struct OpFailure {
     kind: ReportKind,
     code: ResultCode,
     text: String,
     /// How the kernel failed, if it is one.
-    fault: Option<Box<Fault>>,
+    fault: Option<Box<KernelFault>>,
 }
 
-impl Failure {
+impl OpFailure {
     /// An access of a copy, fill or prefetch that went wrong: what it did, and the memory that it
     /// did it to.
     fn access(verb: &str, error: AccessError) -> Self {
@@ -39,9 +39,9 @@ impl Failure {
     }
 }
 
-impl World {
+impl SimState {
     /// When an eligible operation would start if it ran next.
-    pub(crate) fn start_ns(&self, op: &Op) -> u64 {
+    pub(crate) fn start_ns(&self, op: &StreamOp) -> u64 {
         let not_before_ns = match op.kind {
             OpKind::Hold(Some(released_ns)) => op.ready_ns.max(released_ns),
             OpKind::HostFunction(_) => op.ready_ns + self.config.cost.host_function_latency_ns,
@@ -90,10 +90,10 @@ impl World {
     fn finish(
         &mut self,
         id: OpId,
-        op: Op,
+        op: StreamOp,
         start_ns: u64,
         duration_ns: u64,
-        failure: Option<Failure>,
+        failure: Option<OpFailure>,
     ) {
         let finish_ns = start_ns.saturating_add(duration_ns);
         let engine = op.kind.engine(|bytes| self.config.cost.bulk_threads(bytes));
@@ -109,32 +109,42 @@ impl World {
                 operation: id.0,
                 stream: op.stream,
                 device: op.device,
-                what: op.kind.word().to_string(),
+                what: op.kind.summary().to_string(),
                 start_ns,
                 finish_ns,
             });
         }
-        let (context, stream, device, word) = (op.context, op.stream, op.device, op.kind.word());
+        let (context, stream, device, summary) =
+            (op.context, op.stream, op.device, op.kind.summary());
         let site = op
             .site
             .as_ref()
             .map_or_else(String::new, |site| format!(", {site}"));
         self.retire(id, op, finish_ns);
         if let Some(failure) = failure {
-            let text = format!("{word}, {id} on {}{site}: {}", name(stream), failure.text);
+            let text = format!(
+                "{summary}, {id} on {}{site}: {}",
+                name(stream),
+                failure.text
+            );
             self.lose_context(context, failure.code, &text);
-            self.report_of(Some(device), failure.kind, text);
+            self.report_for_device(Some(device), failure.kind, text);
         }
     }
 
     /// Does what the operation does; answers how long that takes on the device.
-    fn effect(&mut self, id: OpId, op: &mut Op, effects: &mut Vec<Effect>) -> Result<u64, Failure> {
+    fn effect(
+        &mut self,
+        id: OpId,
+        op: &mut StreamOp,
+        effects: &mut Vec<Effect>,
+    ) -> Result<u64, OpFailure> {
         match &op.kind {
             OpKind::Kernel(launch) => {
-                let touched = self.race.is_on().then(Mutex::default);
-                let mut noticed = Noticed::default();
+                let accessed = self.race_checker.is_on().then(Mutex::default);
+                let mut findings = CheckFindings::default();
                 let outcome =
-                    self.run_kernel(id, op.device, launch, touched.as_ref(), &mut noticed);
+                    self.run_kernel(id, op.device, launch, accessed.as_ref(), &mut findings);
                 let outcome = outcome.map(|stats| {
                     self.kernel_stats += stats;
                     self.config.cost.kernel_ns(&stats, launch.threads)
@@ -143,8 +153,8 @@ impl World {
                     .as_ref()
                     .err()
                     .and_then(|failure| failure.fault.as_deref());
-                let touched = touched.map(Mutex::into_inner).unwrap_or_default();
-                *effects = self.effects_of_kernel(launch, touched, noticed, fault);
+                let accessed = accessed.map(Mutex::into_inner).unwrap_or_default();
+                *effects = self.effects_of_kernel(launch, accessed, findings, fault);
                 outcome
             }
             OpKind::Copy(copy) => self.run_copy(id, copy),
@@ -167,9 +177,9 @@ impl World {
         id: OpId,
         device: u32,
         launch: &KernelLaunch,
-        touched: Option<&Mutex<Vec<u64>>>,
-        noticed: &mut Noticed,
-    ) -> Result<Stats, Failure> {
+        accessed: Option<&Mutex<Vec<u64>>>,
+        findings: &mut CheckFindings,
+    ) -> Result<KernelStats, OpFailure> {
         let kernel = launch
             .module
             .ptx
@@ -179,8 +189,8 @@ impl World {
             map: &self.memory,
             device,
             op: id,
-            touched,
-            printed: &self.printed,
+            accessed,
+            printf_output: &self.printf_output,
         };
         let shape = exec::Launch {
             grid: launch.dims.grid,
@@ -193,29 +203,29 @@ impl World {
         let run = || exec::run(kernel, &shape, &view);
         // What runs in order needs no other threads.
         let alone = kernel.is_ordered() || launch.dims.grid == [1; 3];
-        let mut watched: Vec<u32> = launch
+        let mut traced_region: Vec<u32> = launch
             .mismatches
             .iter()
             .map(|mismatch| mismatch.pc)
             .collect();
-        watched.sort_unstable();
-        let checked = Checked {
+        traced_region.sort_unstable();
+        let checked = CheckOptions {
             races: self.config.kernel_race_check,
-            instructions: &watched,
+            instructions: &traced_region,
         };
-        let ran = if touched.is_some() && (checked.races || !watched.is_empty()) {
-            let (ran, found) = exec::run_watched(kernel, &shape, &view, checked);
-            *noticed = found;
+        let ran = if accessed.is_some() && (checked.races || !traced_region.is_empty()) {
+            let (ran, found) = exec::run_traced(kernel, &shape, &view, checked);
+            *findings = found;
             ran
         } else if alone {
             run()
         } else {
-            kernel_threads::install(run)
+            kernel_pool::install(run)
         };
         ran.map_err(|fault| self.explain_fault(id, launch, fault))
     }
 
-    fn explain_fault(&self, id: OpId, launch: &KernelLaunch, fault: Fault) -> Failure {
+    fn explain_fault(&self, id: OpId, launch: &KernelLaunch, fault: KernelFault) -> OpFailure {
         let ([bx, by, bz], [tx, ty, tz]) = (fault.block, fault.thread);
         let source = fault.source_line.as_ref();
         let source = source.map_or_else(String::new, |source| format!(" ({source})"));
@@ -228,13 +238,16 @@ impl World {
             }
         };
         let what = match fault.kind {
-            FaultKind::OutOfBounds {
+            KernelFaultKind::OutOfBounds {
                 address,
                 bytes,
                 write,
             } => {
                 let does = if write { "write" } else { "read" };
-                match self.memory.locate(address, bytes.into(), Moment::Run(id)) {
+                match self
+                    .memory
+                    .locate(address, bytes.into(), AccessTime::Run(id))
+                {
                     Err(error) => format!("{does} of {}, which {}", error.what, error.problem),
                     Ok((other, _)) => format!(
                         "{does} of {bytes} bytes at {address:#x}, which are memory of device {}: {}",
@@ -246,18 +259,17 @@ impl World {
             _ => fault.kind.to_string(),
         };
         let text = format!("{line}in block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}): {what}");
-        Failure {
+        OpFailure {
             kind: ReportKind::KernelFault,
             code: match fault.kind {
-                FaultKind::OutOfBounds { .. } | FaultKind::ReadOnly { .. } => {
+                KernelFaultKind::OutOfBounds { .. } | KernelFaultKind::ReadOnly { .. } => {
                     ResultCode::ILLEGAL_ADDRESS
                 }
-                FaultKind::Misaligned { .. } => ResultCode::MISALIGNED_ADDRESS,
-                FaultKind::SharedOutOfBounds { .. } | FaultKind::LocalOutOfBounds { .. } => {
-                    ResultCode::ILLEGAL_ADDRESS
-                }
-                FaultKind::StepLimit { .. } => ResultCode::LAUNCH_TIMEOUT,
-                FaultKind::Assertion(_) => ResultCode::ASSERT,
+                KernelFaultKind::Misaligned { .. } => ResultCode::MISALIGNED_ADDRESS,
+                KernelFaultKind::SharedOutOfBounds { .. }
+                | KernelFaultKind::LocalOutOfBounds { .. } => ResultCode::ILLEGAL_ADDRESS,
+                KernelFaultKind::StepLimit { .. } => ResultCode::LAUNCH_TIMEOUT,
+                KernelFaultKind::Assertion(_) => ResultCode::ASSERT,
                 _ => ResultCode::LAUNCH_FAILED,
             },
             text,
@@ -265,30 +277,34 @@ impl World {
         }
     }
 
-    fn run_copy(&self, id: OpId, copy: &Copy) -> Result<u64, Failure> {
+    fn run_copy(&self, id: OpId, copy: &CopyOp) -> Result<u64, OpFailure> {
         let (host_target, mapped_target);
         let (target, target_at) = match &copy.target {
-            Target::Mapped(address) => {
-                let cells = self.memory.cells(*address, copy.rows.target_span(), id);
-                mapped_target = cells.map_err(|error| Failure::access("write", error))?;
+            CopyTarget::Mapped(address) => {
+                let shared_bytes = self
+                    .memory
+                    .shared_bytes(*address, copy.rows.target_span(), id);
+                mapped_target = shared_bytes.map_err(|error| OpFailure::access("write", error))?;
                 mapped_target
             }
-            Target::Host(range) => {
+            CopyTarget::Host(range) => {
                 host_target = *range;
-                (host_target.cells(), 0)
+                (host_target.shared_bytes(), 0)
             }
         };
         let (host_source, mapped_source);
         let source = match &copy.source {
-            Source::Mapped(address) => {
-                let cells = self.memory.cells(*address, copy.rows.source_span(), id);
-                mapped_source = cells.map_err(|error| Failure::access("read", error))?;
+            CopySource::Mapped(address) => {
+                let shared_bytes = self
+                    .memory
+                    .shared_bytes(*address, copy.rows.source_span(), id);
+                mapped_source = shared_bytes.map_err(|error| OpFailure::access("read", error))?;
                 Some(mapped_source)
             }
-            Source::Captured(_) => None,
-            Source::Host(range) => {
+            CopySource::Captured(_) => None,
+            CopySource::Host(range) => {
                 host_source = *range;
-                Some((host_source.cells(), 0))
+                Some((host_source.shared_bytes(), 0))
             }
         };
         let width = copy.rows.width as usize;
@@ -298,7 +314,9 @@ impl World {
                 (Some((source, source_at)), _) => {
                     target.copy_between(to, source, source_at + from, width)
                 }
-                (None, Source::Captured(bytes)) => target.copy_from(to, &bytes[from..from + width]),
+                (None, CopySource::Captured(bytes)) => {
+                    target.copy_from(to, &bytes[from..from + width])
+                }
                 (None, _) => None,
             };
             done.expect("both sides were located, whole");
@@ -306,7 +324,7 @@ impl World {
         Ok(self.copy_ns(copy))
     }
 
-    fn copy_ns(&self, copy: &Copy) -> u64 {
+    fn copy_ns(&self, copy: &CopyOp) -> u64 {
         let cost = &self.config.cost;
         let bytes = copy.rows.bytes();
         let (bytes, gb_s) = match copy.direction {
@@ -324,10 +342,10 @@ impl World {
     }
 
     /// A prefetch changes no value; that the memory lives is all there is to see to.
-    fn run_prefetch(&self, id: OpId, prefetch: &Prefetch) -> Result<u64, Failure> {
+    fn run_prefetch(&self, id: OpId, prefetch: &PrefetchOp) -> Result<u64, OpFailure> {
         self.memory
-            .cells(prefetch.start, prefetch.bytes, id)
-            .map_err(|error| Failure::access("move", error))?;
+            .shared_bytes(prefetch.start, prefetch.bytes, id)
+            .map_err(|error| OpFailure::access("move", error))?;
         let cost = &self.config.cost;
         let gb_s = match prefetch.location {
             ManagedLocation::Host => cost.pinned_download_gb_s,
@@ -338,10 +356,10 @@ impl World {
             .saturating_add(crate::CostModel::transfer_ns(prefetch.bytes, gb_s)))
     }
 
-    fn run_fill(&self, id: OpId, fill: &Fill) -> Result<u64, Failure> {
-        let cells = self.memory.cells(fill.target, fill.bytes, id);
-        let (cells, at) = cells.map_err(|error| Failure::access("write", error))?;
-        cells
+    fn run_fill(&self, id: OpId, fill: &FillOp) -> Result<u64, OpFailure> {
+        let shared_bytes = self.memory.shared_bytes(fill.target, fill.bytes, id);
+        let (shared_bytes, at) = shared_bytes.map_err(|error| OpFailure::access("write", error))?;
+        shared_bytes
             .fill(at, fill.bytes as usize, &fill.pattern[..fill.pattern_bytes])
             .expect("the range was located, whole");
         let cost = &self.config.cost;

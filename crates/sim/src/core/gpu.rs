@@ -11,10 +11,10 @@ use millstream_driver::{DriverError, ResultCode};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{
-    goal::Goal,
     host_functions::{self, Signal},
     schedule::Scheduler,
-    world::{Answer, World},
+    state::{CallResult, SimState},
+    wait_set::WaitSet,
 };
 use crate::{ReportKind, SimConfig, ids::OpId};
 
@@ -31,25 +31,26 @@ use crate::{ReportKind, SimConfig, ids::OpId};
 /// ```
 #[derive(Clone)]
 pub struct Gpu {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) inner: Arc<GpuInner>,
 }
 
 /// What the host's threads share.
-pub(crate) struct Shared {
+pub(crate) struct GpuInner {
     /// The process that made it. Its threads are gone in a forked child, and its lock may be held
     /// there for ever.
     process: u32,
-    pub(crate) world: Mutex<World>,
+    pub(crate) state: Mutex<SimState>,
     /// Something ran, was released, or failed.
     pub(crate) changed: Condvar,
-    /// Wakes the callback thread: a host function is pending or started, or the world ends.
+    /// Wakes the callback thread: a host function is pending or started, or the last clone of the
+    /// GPU is dropped.
     pub(crate) callback: Arc<Signal>,
 }
 
-/// A call at work: it holds the world.
-pub(crate) struct Session<'a> {
-    world: MutexGuard<'a, World>,
-    shared: &'a Arc<Shared>,
+/// Guard of the simulator state: a driver call holds the lock with it.
+pub(crate) struct StateGuard<'a> {
+    state: MutexGuard<'a, SimState>,
+    inner: &'a Arc<GpuInner>,
 }
 
 /// How long a call waits, in real time, for a host function that it started. Functions are short;
@@ -59,9 +60,9 @@ const SETTLE: Duration = Duration::from_millis(1);
 impl Gpu {
     pub(crate) fn with_scheduler(config: SimConfig, scheduler: Scheduler) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            inner: Arc::new(GpuInner {
                 process: std::process::id(),
-                world: Mutex::new(World::new(config, scheduler)),
+                state: Mutex::new(SimState::new(config, scheduler)),
                 changed: Condvar::new(),
                 callback: Arc::default(),
             }),
@@ -74,49 +75,49 @@ impl Gpu {
         &self,
         name: &'static str,
         cost_ns: impl FnOnce(&crate::CostModel) -> u64,
-        body: impl FnOnce(&mut Session<'_>) -> Answer<R>,
+        body: impl FnOnce(&mut StateGuard<'_>) -> CallResult<R>,
     ) -> Result<R, DriverError> {
         if !self.is_of_this_process() {
             return Err(DriverError::new(name, ResultCode::NOT_INITIALIZED).with_detail(
                 "this process was forked after the simulated GPU was made: open a device in the child",
             ));
         }
-        let mut session = Session {
-            world: self.shared.world.lock(),
-            shared: &self.shared,
+        let mut state = StateGuard {
+            state: self.inner.state.lock(),
+            inner: &self.inner,
         };
-        let progress_before = session.progress;
-        session.call = name;
-        session.call_device = None;
-        session.calls += 1;
-        session.now_ns += cost_ns(&session.config.cost);
-        let mut told_device = None;
-        let answer = if host_functions::is_running_here(&self.shared) {
+        let progress_before = state.progress;
+        state.call = name;
+        state.call_device = None;
+        state.calls += 1;
+        state.now_ns += cost_ns(&state.config.cost);
+        let mut device_if_several = None;
+        let answer = if host_functions::is_running_here(&self.inner) {
             let text = format!("a host function calls {name} (rule 27)");
-            Err(session.breach(
+            Err(state.violation(
                 ReportKind::HostFunctionCalledDriver,
                 ResultCode::NOT_PERMITTED,
                 text,
             ))
         } else {
-            let answer = match session.injected(name) {
-                Some(refusal) => Err(refusal),
-                None => body(&mut session),
+            let answer = match state.injected_error(name) {
+                Some(error) => Err(error),
+                None => body(&mut state),
             };
-            told_device = session
+            device_if_several = state
                 .call_device
-                .filter(|_| session.mint.has_several_devices());
-            session.run_after_call();
-            session.settle();
+                .filter(|_| state.handles.has_several_devices());
+            state.run_after_call();
+            state.settle();
             answer
         };
-        if session.progress != progress_before {
-            self.shared.changed.notify_all();
+        if state.progress != progress_before {
+            self.inner.changed.notify_all();
         }
-        drop(session);
-        answer.map_err(|refusal| {
-            let error = DriverError::new(name, refusal.code);
-            match (refusal.detail, told_device) {
+        drop(state);
+        answer.map_err(|call_error| {
+            let error = DriverError::new(name, call_error.code);
+            match (call_error.detail, device_if_several) {
                 (Some(detail), Some(device)) => {
                     error.with_detail(format!("{detail} (on device {device})"))
                 }
@@ -129,41 +130,41 @@ impl Gpu {
     /// Whether this process made the GPU. In a child that was forked since, every call fails, as
     /// libcuda's do.
     pub(crate) fn is_of_this_process(&self) -> bool {
-        self.shared.process == std::process::id()
+        self.inner.process == std::process::id()
     }
 
     /// Enters outside a driver call.
-    pub(crate) fn enter(&self) -> Session<'_> {
-        Session {
-            world: self.shared.world.lock(),
-            shared: &self.shared,
+    pub(crate) fn enter(&self) -> StateGuard<'_> {
+        StateGuard {
+            state: self.inner.state.lock(),
+            inner: &self.inner,
         }
     }
 }
 
-impl Session<'_> {
-    /// Blocks the host thread until the goal is done, and moves the clock there. The lock is free
-    /// while it sleeps.
-    pub(crate) fn wait(&mut self, goal: &Goal) {
-        self.beside_others(|session| session.wait_for(goal));
+impl StateGuard<'_> {
+    /// Blocks the host thread until the wait set is done, and moves the clock there. The lock is
+    /// free while it sleeps.
+    pub(crate) fn wait(&mut self, wait_set: &WaitSet) {
+        self.with_call_restored(|state| state.wait_for(wait_set));
     }
 
     /// Does work during which other threads may call, and restores this call's name and device.
-    pub(crate) fn beside_others<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
+    pub(crate) fn with_call_restored<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
         let call = (self.call, self.call_device);
         let result = work(self);
         (self.call, self.call_device) = call;
         result
     }
 
-    fn wait_for(&mut self, goal: &Goal) {
-        let waiter = self.add_waiter(goal);
+    fn wait_for(&mut self, wait_set: &WaitSet) {
+        let waiter = self.add_waiter(wait_set);
         while self.waiters[&waiter].unmet > 0 {
             let wanted = std::mem::take(&mut self.waiter(waiter).ops);
             let progress = self.advance_one(&wanted);
             self.waiter(waiter).ops = wanted;
             if !progress {
-                self.shared.changed.wait(&mut self.world);
+                self.inner.changed.wait(&mut self.state);
             }
         }
         let finish_ns = self.waiter(waiter).finish_ns;
@@ -177,14 +178,14 @@ impl Session<'_> {
         let progress = self.advance(wanted);
         if progress {
             self.settle();
-            self.shared.changed.notify_all();
+            self.inner.changed.notify_all();
             // Others get their turn: a wait may run many kernels.
-            MutexGuard::bump(&mut self.world);
+            MutexGuard::bump(&mut self.state);
         }
         progress
     }
 
-    fn waiter(&mut self, id: u64) -> &mut crate::core::world::Waiter {
+    fn waiter(&mut self, id: u64) -> &mut crate::core::state::Waiter {
         self.waiters
             .get_mut(&id)
             .expect("a waiter lives as long as its wait")
@@ -193,13 +194,13 @@ impl Session<'_> {
     /// Gives host functions that were just started a moment to return, and runs what may run then.
     pub(crate) fn settle(&mut self) {
         while self.host_functions.take_started() {
-            self.shared.callback.raise();
+            self.inner.callback.raise();
             let deadline = Instant::now() + SETTLE;
             while self.host_functions.running > 0
                 && !self
-                    .shared
+                    .inner
                     .changed
-                    .wait_until(&mut self.world, deadline)
+                    .wait_until(&mut self.state, deadline)
                     .timed_out()
             {}
             self.run_after_call();
@@ -208,27 +209,27 @@ impl Session<'_> {
 
     /// Sleeps until something changes, `limit` of real time at most.
     pub(crate) fn sleep(&mut self, limit: Duration) {
-        self.shared.changed.wait_for(&mut self.world, limit);
+        self.inner.changed.wait_for(&mut self.state, limit);
     }
 
     /// The callback thread is there, for the functions now pending.
     pub(crate) fn wake_callback_thread(&mut self) {
-        self.shared.ensure_callback_thread(&mut self.world);
-        self.shared.callback.raise();
+        self.inner.ensure_callback_thread(&mut self.state);
+        self.inner.callback.raise();
     }
 }
 
-impl Deref for Session<'_> {
-    type Target = World;
+impl Deref for StateGuard<'_> {
+    type Target = SimState;
 
-    fn deref(&self) -> &World {
-        &self.world
+    fn deref(&self) -> &SimState {
+        &self.state
     }
 }
 
-impl DerefMut for Session<'_> {
-    fn deref_mut(&mut self) -> &mut World {
-        &mut self.world
+impl DerefMut for StateGuard<'_> {
+    fn deref_mut(&mut self) -> &mut SimState {
+        &mut self.state
     }
 }
 

@@ -1,11 +1,11 @@
-//! Host functions: they run on one thread of the world, outside its lock, in stream order (rule
-//! 27).
+//! Host functions: they run on one thread of the simulated GPU, outside the lock, in stream order
+//! (rule 27).
 //!
 //! The thread is started with the first function, sleeps while there is none, and ends with the
-//! world. It also plays the part of the device that nobody watches: a function is awaited by
-//! whoever passed it, perhaps by a thread that sleeps and makes no driver call. So when functions
-//! are pending and no call has been made for a while, this thread forces the oldest of them to run,
-//! as a wait would.
+//! simulated GPU. It also plays the part of the device that nobody watches: a function is awaited
+//! by whoever passed it, perhaps by a thread that sleeps and makes no driver call. So when
+//! functions are pending and no call has been made for a while, this thread forces the oldest of
+//! them to run, as a wait would.
 
 use std::{
     cell::Cell,
@@ -20,13 +20,13 @@ use std::{
 use millstream_driver::HostFunction;
 use parking_lot::MutexGuard;
 
-use super::{gpu::Shared, world::World};
+use super::{gpu::GpuInner, state::SimState};
 use crate::{Gpu, ids::OpId};
 
 /// How long, in real time, no call is made before a pending function is forced.
 const QUIET: Duration = Duration::from_millis(2);
 
-/// The world's side of the callback thread.
+/// The simulator state's side of the callback thread.
 #[derive(Default)]
 pub(crate) struct HostFunctions {
     queue: VecDeque<(OpId, HostFunction)>,
@@ -60,46 +60,48 @@ impl HostFunctions {
 }
 
 thread_local! {
-    /// Which world's callback thread this is, by the address of what its handles share; 0: none.
+    /// Which simulated GPU's callback thread this is, by the address of what its handles share; 0:
+    /// none.
     static RUNS_FOR: Cell<usize> = const { Cell::new(0) };
     /// The host function's operation, while one runs.
     static OPERATION: Cell<Option<OpId>> = const { Cell::new(None) };
 }
 
-/// Whether the calling thread is in a host function of this world.
-pub(crate) fn is_running_here(shared: &Arc<Shared>) -> bool {
-    RUNS_FOR.get() == Arc::as_ptr(shared).addr()
+/// Whether the calling thread is in a host function of this simulated GPU.
+pub(crate) fn is_running_here(inner: &Arc<GpuInner>) -> bool {
+    RUNS_FOR.get() == Arc::as_ptr(inner).addr()
 }
 
-/// The operation of the host function of this world that the calling thread is in, if it is in one.
-pub(crate) fn operation_here(shared: &Arc<Shared>) -> Option<OpId> {
-    OPERATION.get().filter(|_| is_running_here(shared))
+/// The operation of the host function of this simulated GPU that the calling thread is in, if it is
+/// in one.
+pub(crate) fn operation_here(inner: &Arc<GpuInner>) -> Option<OpId> {
+    OPERATION.get().filter(|_| is_running_here(inner))
 }
 
-impl Shared {
+impl GpuInner {
     /// Starts the callback thread if there is none.
-    pub(crate) fn ensure_callback_thread(self: &Arc<Self>, world: &mut MutexGuard<'_, World>) {
-        if world.host_functions.has_thread {
+    pub(crate) fn ensure_callback_thread(self: &Arc<Self>, state: &mut MutexGuard<'_, SimState>) {
+        if state.host_functions.has_thread {
             return;
         }
-        world.host_functions.has_thread = true;
-        let (world_of_thread, signal) = (Arc::downgrade(self), Arc::clone(&self.callback));
+        state.host_functions.has_thread = true;
+        let (gpu_of_thread, signal) = (Arc::downgrade(self), Arc::clone(&self.callback));
         thread::Builder::new()
             .name("sim-host-functions".into())
-            .spawn(move || serve(&world_of_thread, &signal))
+            .spawn(move || serve(&gpu_of_thread, &signal))
             .expect("the host can start a thread");
     }
 }
 
-/// The callback thread. It holds the world while it looks, and while a function runs, for that may
-/// use memory of the world's; not while it sleeps, so that the world can end.
-fn serve(world: &Weak<Shared>, signal: &Signal) {
-    RUNS_FOR.set(world.as_ptr().addr());
+/// The callback thread. It holds the simulated GPU while it looks, and while a function runs, for
+/// that may use its memory; not while it sleeps, so that the simulated GPU can be dropped.
+fn serve(weak: &Weak<GpuInner>, signal: &Signal) {
+    RUNS_FOR.set(weak.as_ptr().addr());
     let mut calls_seen = 0;
-    while let Some(shared) = world.upgrade() {
-        let gpu = Gpu { shared };
+    while let Some(inner) = weak.upgrade() {
+        let gpu = Gpu { inner };
         match look(&gpu, &mut calls_seen) {
-            Next::Run(id, function) => {
+            CallbackAction::Run(id, function) => {
                 OPERATION.set(Some(id));
                 if let Err(payload) = catch_unwind(AssertUnwindSafe(function)) {
                     // Not dropped: a payload's destructor may panic too, and this thread serves
@@ -109,8 +111,8 @@ fn serve(world: &Weak<Shared>, signal: &Signal) {
                 OPERATION.set(None);
                 returned(&gpu, id);
             }
-            Next::Look => {}
-            Next::Sleep(limit) => {
+            CallbackAction::Look => {}
+            CallbackAction::Sleep(limit) => {
                 drop(gpu);
                 signal.wait(limit);
             }
@@ -119,51 +121,51 @@ fn serve(world: &Weak<Shared>, signal: &Signal) {
 }
 
 /// What the callback thread does next.
-enum Next {
+enum CallbackAction {
     Run(OpId, HostFunction),
     Look,
     /// Until it is signalled, or for this long.
     Sleep(Option<Duration>),
 }
 
-fn look(gpu: &Gpu, calls_seen: &mut u64) -> Next {
-    let mut session = gpu.enter();
-    if let Some((id, function)) = session.host_functions.queue.pop_front() {
-        if session.ops.contains_key(&id) {
+fn look(gpu: &Gpu, calls_seen: &mut u64) -> CallbackAction {
+    let mut state = gpu.enter();
+    if let Some((id, function)) = state.host_functions.queue.pop_front() {
+        if state.ops.contains_key(&id) {
             // Whoever it wakes is behind all that is in front of it.
-            let seen = session.race.operation(id, true);
-            session.race.host_saw(&seen);
-            return Next::Run(id, function);
+            let seen = state.race_checker.operation(id, true);
+            state.race_checker.host_observed(&seen);
+            return CallbackAction::Run(id, function);
         }
         // The context was lost meanwhile: never called, and leaked (rule 28).
         std::mem::forget(function);
-        session.host_functions.running -= 1;
-        return Next::Look;
+        state.host_functions.running -= 1;
+        return CallbackAction::Look;
     }
-    while let Some(oldest) = session.host_functions.pending.front().copied()
-        && !session.ops.contains_key(&oldest)
+    while let Some(oldest) = state.host_functions.pending.front().copied()
+        && !state.ops.contains_key(&oldest)
     {
-        session.host_functions.pending.pop_front();
+        state.host_functions.pending.pop_front();
     }
-    let Some(oldest) = session.host_functions.pending.front().copied() else {
-        return Next::Sleep(None);
+    let Some(oldest) = state.host_functions.pending.front().copied() else {
+        return CallbackAction::Sleep(None);
     };
-    let quiet = session.calls == *calls_seen;
-    *calls_seen = session.calls;
-    if quiet && session.advance(&[oldest]) {
-        gpu.shared.changed.notify_all();
-        return Next::Look;
+    let quiet = state.calls == *calls_seen;
+    *calls_seen = state.calls;
+    if quiet && state.advance(&[oldest]) {
+        gpu.inner.changed.notify_all();
+        return CallbackAction::Look;
     }
-    Next::Sleep(Some(QUIET))
+    CallbackAction::Sleep(Some(QUIET))
 }
 
 /// The function of operation `id` has returned.
 fn returned(gpu: &Gpu, id: OpId) {
-    let mut session = gpu.enter();
-    session.host_function_returned(id);
-    session.run_after_call();
-    drop(session);
-    gpu.shared.changed.notify_all();
+    let mut state = gpu.enter();
+    state.host_function_returned(id);
+    state.run_after_call();
+    drop(state);
+    gpu.inner.changed.notify_all();
 }
 
 /// A flag that a thread waits for.
@@ -200,9 +202,9 @@ impl Signal {
     }
 }
 
-impl Drop for Shared {
+impl Drop for GpuInner {
     fn drop(&mut self) {
-        // The callback thread finds the world gone, and ends.
+        // The callback thread finds the simulated GPU gone, and ends.
         self.callback.raise();
     }
 }
@@ -232,25 +234,25 @@ mod tests {
         let enqueued = gpu.call(
             "cuLaunchHostFunc",
             |_| 0,
-            |session| {
-                let context = session.primary_context_retain(DeviceOrdinal::from_raw(0))?;
+            |state| {
+                let context = state.primary_context_retain(DeviceOrdinal::from_raw(0))?;
                 let mut function: Option<HostFunction> = Some(Box::new(move || {
                     started.send(()).unwrap();
                     gate.recv().unwrap();
                 }));
-                session.launch_host_function(context, StreamHandle::LEGACY, &mut function)
+                state.launch_host_function(context, StreamHandle::LEGACY, &mut function)
             },
         );
         enqueued.expect("it is enqueued");
-        let world = Arc::downgrade(&gpu.shared);
+        let weak = Arc::downgrade(&gpu.inner);
         starts.recv().expect("it starts");
         drop(gpu);
         assert!(
-            world.upgrade().is_some(),
-            "the function may use the world's memory"
+            weak.upgrade().is_some(),
+            "the function may use the simulated GPU's memory"
         );
         open.send(()).unwrap();
-        while world.strong_count() > 0 {
+        while weak.strong_count() > 0 {
             thread::yield_now();
         }
     }

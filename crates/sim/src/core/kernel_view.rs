@@ -5,9 +5,9 @@ use std::io::Write;
 use parking_lot::Mutex;
 
 use crate::{
-    exec::{GlobalMemory, Region, Watched},
+    exec::{GlobalMemory, Region, TracedRegion},
     ids::OpId,
-    memory::{Allocation, Kind, Marks, MemoryMap, Moment},
+    memory::{AccessBitmap, AccessTime, Allocation, MemoryKind, MemoryMap},
 };
 
 /// What a kernel of one device sees while it runs.
@@ -16,14 +16,14 @@ pub(crate) struct KernelView<'a> {
     pub(crate) device: u32,
     pub(crate) op: OpId,
     /// The allocations that it has touched by now, by base, if someone wants to know.
-    pub(crate) touched: Option<&'a Mutex<Vec<u64>>>,
+    pub(crate) accessed: Option<&'a Mutex<Vec<u64>>>,
     /// What kernels have printed.
-    pub(crate) printed: &'a Printed,
+    pub(crate) printf_output: &'a PrintfOutput,
 }
 
 impl KernelView<'_> {
     fn find(&self, address: u64) -> Option<(&Allocation, Region<'_>)> {
-        let (allocation, _) = self.map.locate(address, 1, Moment::Run(self.op)).ok()?;
+        let (allocation, _) = self.map.locate(address, 1, AccessTime::Run(self.op)).ok()?;
         // A kernel reaches its own device, page-locked and managed memory. Peers' memory is reached
         // by copies alone.
         if !allocation.kind.is_everyones() && allocation.device != self.device {
@@ -31,8 +31,8 @@ impl KernelView<'_> {
         }
         let region = Region {
             base: allocation.base,
-            cells: allocation.cells()?,
-            writable: allocation.kind != Kind::Constant,
+            bytes: allocation.shared_bytes()?,
+            writable: allocation.kind != MemoryKind::Constant,
         };
         Some((allocation, region))
     }
@@ -43,19 +43,19 @@ impl GlobalMemory for KernelView<'_> {
         Some(self.find(address)?.1)
     }
 
-    fn watched(&self, address: u64) -> Option<Watched<'_>> {
+    fn traced_region(&self, address: u64) -> Option<TracedRegion<'_>> {
         let (allocation, region) = self.find(address)?;
-        let marks = self.touched.map(|touched| {
-            &**allocation.marks.get_or_init(|| {
-                touched.lock().push(allocation.base);
-                Box::new(Marks::new(region.cells.len()))
+        let bitmap = self.accessed.map(|accessed| {
+            &**allocation.bitmap.get_or_init(|| {
+                accessed.lock().push(allocation.base);
+                Box::new(AccessBitmap::new(region.bytes.len()))
             })
         });
-        Some(Watched { region, marks })
+        Some(TracedRegion { region, bitmap })
     }
 
     fn print(&self, text: &str) {
-        self.printed.add(text);
+        self.printf_output.add(text);
     }
 }
 
@@ -64,11 +64,11 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// What kernels have printed, in the order of launches, blocks and threads.
 #[derive(Debug, Default)]
-pub(crate) struct Printed {
+pub(crate) struct PrintfOutput {
     text: Mutex<String>,
 }
 
-impl Printed {
+impl PrintfOutput {
     /// Adds what a thread prints, and writes it to the standard output.
     pub(crate) fn add(&self, text: &str) {
         let mut kept = self.text.lock();

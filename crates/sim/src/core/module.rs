@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millstream_driver::{ContextHandle, ModuleHandle};
 use millstream_ptx::Site;
 
-use crate::{ids::name, ptx, race::Mismatch};
+use crate::{ids::name, ptx, race::ElementMismatch};
 
 /// A loaded module.
 pub(crate) struct LoadedModule {
@@ -33,7 +33,7 @@ pub(crate) struct Function {
     pub(crate) module: ModuleHandle,
     pub(crate) name: Arc<str>,
     /// Floating-point accesses that do not fit the declared element types.
-    pub(crate) mismatches: Arc<[Mismatch]>,
+    pub(crate) mismatches: Arc<[ElementMismatch]>,
     /// The dynamic shared memory that its launches may ask for, if that was set.
     pub(crate) dynamic_shared_bytes: Option<u32>,
 }

@@ -13,11 +13,11 @@ use super::{engine::Engine, module::LoadedModule};
 use crate::{
     ids::OpId,
     memory::{Direction, Rows, host::HostRange},
-    race::{Mismatch, Word},
+    race::{ElementMismatch, OperationSummary},
 };
 
 /// One operation that has not finished.
-pub(crate) struct Op {
+pub(crate) struct StreamOp {
     pub(crate) stream: StreamHandle,
     pub(crate) context: ContextHandle,
     pub(crate) device: u32,
@@ -46,9 +46,9 @@ pub(crate) enum Successor {
 /// What an operation does.
 pub(crate) enum OpKind {
     Kernel(Box<KernelLaunch>),
-    Copy(Copy),
-    Fill(Fill),
-    Prefetch(Prefetch),
+    Copy(CopyOp),
+    Fill(FillOp),
+    Prefetch(PrefetchOp),
     Record(EventHandle),
     /// A wait for an event, or another point that only carries predecessors.
     Marker,
@@ -71,12 +71,12 @@ pub(crate) struct KernelLaunch {
     pub(crate) params: Box<[u8]>,
     pub(crate) threads: u64,
     /// Floating-point accesses that do not fit the declared element types.
-    pub(crate) mismatches: Arc<[Mismatch]>,
+    pub(crate) mismatches: Arc<[ElementMismatch]>,
 }
 
 /// Where a copy reads.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum CopySource {
     /// An address of the map: device, page-locked or managed memory.
     Mapped(u64),
     /// Pageable memory, read at call time (rules 8 and 10).
@@ -87,7 +87,7 @@ pub(crate) enum Source {
 
 /// Where a copy writes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Target {
+pub(crate) enum CopyTarget {
     /// An address of the map: device, page-locked or managed memory.
     Mapped(u64),
     /// Pageable memory.
@@ -96,16 +96,16 @@ pub(crate) enum Target {
 
 /// A copy.
 #[derive(Debug)]
-pub(crate) struct Copy {
-    pub(crate) source: Source,
-    pub(crate) target: Target,
+pub(crate) struct CopyOp {
+    pub(crate) source: CopySource,
+    pub(crate) target: CopyTarget,
     pub(crate) rows: Rows,
     pub(crate) direction: Direction,
 }
 
 /// A move of managed memory to where it will be used.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Prefetch {
+pub(crate) struct PrefetchOp {
     pub(crate) start: u64,
     pub(crate) bytes: u64,
     pub(crate) location: ManagedLocation,
@@ -113,7 +113,7 @@ pub(crate) struct Prefetch {
 
 /// A fill.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fill {
+pub(crate) struct FillOp {
     pub(crate) target: u64,
     pub(crate) bytes: u64,
     pub(crate) pattern: [u8; 4],
@@ -122,24 +122,26 @@ pub(crate) struct Fill {
 
 impl OpKind {
     /// The operation in a word, for reports.
-    pub(crate) fn word(&self) -> Word {
+    pub(crate) fn summary(&self) -> OperationSummary {
         match self {
-            Self::Kernel(launch) => Word::Kernel(Arc::clone(&launch.name)),
-            Self::Copy(copy) => Word::Copy(copy.direction, copy.rows),
-            Self::Fill(fill) => Word::Fill(fill.bytes),
-            Self::Prefetch(prefetch) => Word::Prefetch(prefetch.bytes, prefetch.location),
-            Self::Record(_) => Word::Plain("event record"),
-            Self::Marker => Word::Plain("wait"),
-            Self::HostFunction(_) => Word::Plain("host function"),
-            Self::Allocation(_) => Word::Plain("allocation"),
-            Self::Free(_) => Word::Plain("free"),
-            Self::Hold(_) => Word::Plain("hold"),
+            Self::Kernel(launch) => OperationSummary::Kernel(Arc::clone(&launch.name)),
+            Self::Copy(copy) => OperationSummary::Copy(copy.direction, copy.rows),
+            Self::Fill(fill) => OperationSummary::Fill(fill.bytes),
+            Self::Prefetch(prefetch) => {
+                OperationSummary::Prefetch(prefetch.bytes, prefetch.location)
+            }
+            Self::Record(_) => OperationSummary::Plain("event record"),
+            Self::Marker => OperationSummary::Plain("wait"),
+            Self::HostFunction(_) => OperationSummary::Plain("host function"),
+            Self::Allocation(_) => OperationSummary::Plain("allocation"),
+            Self::Free(_) => OperationSummary::Plain("free"),
+            Self::Hold(_) => OperationSummary::Plain("hold"),
         }
     }
 
     /// Whether the race checker has to know of the operation. Markers, records and holds touch
     /// nothing, and a prefetch changes nothing (rule 51).
-    pub(crate) fn touches_memory(&self) -> bool {
+    pub(crate) fn accesses_memory(&self) -> bool {
         !matches!(
             self,
             Self::Marker | Self::Record(_) | Self::Hold(_) | Self::Prefetch(_)

@@ -3,11 +3,11 @@
 use super::float::canonical;
 use super::half;
 use super::launch::Region;
-use super::memory::{Cached, Memory, in_window};
-use super::observe::AtomicOperands;
-use super::place::{Failure, Place};
+use super::memory::{CachedRegion, WarpMemory, in_window};
+use super::observer::AtomicOperands;
 use super::registers::{LANES, Registers, lanes};
-use crate::memory::Touch;
+use super::warp_access::{LaneFault, WarpAccess};
+use crate::memory::AccessFlags;
 use crate::ptx::ir::{AccessSpace, Atomic, AtomicOp, HighHalves, Window};
 use millstream_ptx::Type;
 
@@ -19,7 +19,7 @@ pub(super) fn may_wait(atomic: &Atomic) -> bool {
 /// What the atomic is about to be given.
 pub(super) fn operands(r: &Registers, atomic: &Atomic, mask: u32) -> AtomicOperands {
     AtomicOperands {
-        place: Place::new(r, atomic.address, mask, atomic.bytes(), true),
+        warp_access: WarpAccess::new(r, atomic.address, mask, atomic.bytes(), true),
         compared: if atomic.ty.bytes() == 8 {
             *r.double(atomic.b)
         } else {
@@ -29,22 +29,22 @@ pub(super) fn operands(r: &Registers, atomic: &Atomic, mask: u32) -> AtomicOpera
     }
 }
 
-impl<'m> Memory<'_, 'm> {
+impl<'m> WarpMemory<'_, 'm> {
     pub(super) fn atomic(
         &mut self,
         r: &mut Registers,
         atomic: &Atomic,
-        cached: &mut Cached<'m>,
+        cached: &mut CachedRegion<'m>,
         mask: u32,
-    ) -> Result<(), Failure> {
-        let place = Place::new(r, atomic.address, mask, atomic.bytes(), true);
-        place.check_alignment()?;
+    ) -> Result<(), LaneFault> {
+        let warp_access = WarpAccess::new(r, atomic.address, mask, atomic.bytes(), true);
+        warp_access.check_alignment()?;
         match atomic.space {
-            AccessSpace::Is(window) => self.atomic_in(window, r, atomic, cached, &place),
+            AccessSpace::Is(window) => self.atomic_in(window, r, atomic, cached, &warp_access),
             AccessSpace::Generic => {
                 for window in [Window::Global, Window::Shared, Window::Local, Window::Param] {
-                    if let Some(place) = in_window(&place, window) {
-                        self.atomic_in(window, r, atomic, cached, &place)?;
+                    if let Some(warp_access) = in_window(&warp_access, window) {
+                        self.atomic_in(window, r, atomic, cached, &warp_access)?;
                     }
                 }
                 Ok(())
@@ -57,46 +57,48 @@ impl<'m> Memory<'_, 'm> {
         window: Window,
         r: &mut Registers,
         atomic: &Atomic,
-        cached: &mut Cached<'m>,
-        place: &Place,
-    ) -> Result<(), Failure> {
+        cached: &mut CachedRegion<'m>,
+        warp_access: &WarpAccess,
+    ) -> Result<(), LaneFault> {
         if window == Window::Global {
-            self.traffic.atomics += u64::from(place.mask.count_ones());
+            self.traffic.atomics += u64::from(warp_access.mask.count_ones());
         }
         if let Some(high) = atomic.high {
-            return self.atomic_wide(window, r, atomic, high, cached, place);
+            return self.atomic_wide(window, r, atomic, high, cached, warp_access);
         }
-        if place.bytes == 8 {
+        if warp_access.bytes == 8 {
             let (b, c) = (*r.double(atomic.b), *r.double(atomic.c));
             let mut old = [0; LANES];
-            for lane in lanes(place.mask) {
+            for lane in lanes(warp_access.mask) {
                 let change = |old| apply_double(atomic, old, b[lane], c[lane]);
                 if window == Window::Global {
-                    let (region, offset) = self.writable(cached, place, lane, Touch::UPDATE)?;
-                    let found = region.cells.update_u64(offset, change);
-                    old[lane] = found.ok_or_else(|| place.out_of_bounds(lane))?;
+                    let (region, offset) =
+                        self.writable(cached, warp_access, lane, AccessFlags::UPDATE)?;
+                    let found = region.bytes.update_u64(offset, change);
+                    old[lane] = found.ok_or_else(|| warp_access.out_of_bounds(lane))?;
                 } else {
-                    let cell = self.own_bytes::<8>(window, place, lane)?;
+                    let cell = self.own_bytes::<8>(window, warp_access, lane)?;
                     old[lane] = u64::from_le_bytes(*cell);
                     *cell = change(old[lane]).to_le_bytes();
                 }
             }
             if let Some(d) = atomic.result {
-                r.set_double(d, place.mask, &old);
+                r.set_double(d, warp_access.mask, &old);
             }
             return Ok(());
         }
         let (b, c) = (*r.word(atomic.b), *r.word(atomic.c));
         let mut old = [0; LANES];
-        if place.bytes == 2 {
-            for lane in lanes(place.mask) {
+        if warp_access.bytes == 2 {
+            for lane in lanes(warp_access.mask) {
                 let change = |old| apply_word(atomic, u32::from(old), b[lane], c[lane]) as u16;
                 let found = if window == Window::Global {
-                    let (region, offset) = self.writable(cached, place, lane, Touch::UPDATE)?;
-                    let found = region.cells.update_u16(offset, change);
-                    found.ok_or_else(|| place.out_of_bounds(lane))?
+                    let (region, offset) =
+                        self.writable(cached, warp_access, lane, AccessFlags::UPDATE)?;
+                    let found = region.bytes.update_u16(offset, change);
+                    found.ok_or_else(|| warp_access.out_of_bounds(lane))?
                 } else {
-                    let cell = self.own_bytes::<2>(window, place, lane)?;
+                    let cell = self.own_bytes::<2>(window, warp_access, lane)?;
                     let found = u16::from_le_bytes(*cell);
                     *cell = change(found).to_le_bytes();
                     found
@@ -104,24 +106,25 @@ impl<'m> Memory<'_, 'm> {
                 old[lane] = u32::from(found);
             }
             if let Some(d) = atomic.result {
-                r.set_word(d, place.mask, &old);
+                r.set_word(d, warp_access.mask, &old);
             }
             return Ok(());
         }
-        for lane in lanes(place.mask) {
+        for lane in lanes(warp_access.mask) {
             let change = |old| apply_word(atomic, old, b[lane], c[lane]);
             if window == Window::Global {
-                let (region, offset) = self.writable(cached, place, lane, Touch::UPDATE)?;
-                let found = region.cells.update_u32(offset, change);
-                old[lane] = found.ok_or_else(|| place.out_of_bounds(lane))?;
+                let (region, offset) =
+                    self.writable(cached, warp_access, lane, AccessFlags::UPDATE)?;
+                let found = region.bytes.update_u32(offset, change);
+                old[lane] = found.ok_or_else(|| warp_access.out_of_bounds(lane))?;
             } else {
-                let cell = self.own_bytes::<4>(window, place, lane)?;
+                let cell = self.own_bytes::<4>(window, warp_access, lane)?;
                 old[lane] = u32::from_le_bytes(*cell);
                 *cell = change(old[lane]).to_le_bytes();
             }
         }
         if let Some(d) = atomic.result {
-            r.set_word(d, place.mask, &old);
+            r.set_word(d, warp_access.mask, &old);
         }
         Ok(())
     }
@@ -135,23 +138,25 @@ impl<'m> Memory<'_, 'm> {
         r: &mut Registers,
         atomic: &Atomic,
         high: HighHalves,
-        cached: &mut Cached<'m>,
-        place: &Place,
-    ) -> Result<(), Failure> {
+        cached: &mut CachedRegion<'m>,
+        warp_access: &WarpAccess,
+    ) -> Result<(), LaneFault> {
         let pair = |low, high| (*r.double(low), *r.double(high));
         let ((b, b_high), (c, c_high)) = (pair(atomic.b, high.b), pair(atomic.c, high.c));
         let (mut old, mut old_high) = ([0; LANES], [0; LANES]);
-        for lane in lanes(place.mask) {
+        for lane in lanes(warp_access.mask) {
             let change = |old: [u64; 2]| match atomic.f {
                 AtomicOp::Exchange => [b[lane], b_high[lane]],
                 _ if old == [b[lane], b_high[lane]] => [c[lane], c_high[lane]],
                 _ => old,
             };
             let found = if window == Window::Global {
-                let (region, offset) = self.writable(cached, place, lane, Touch::UPDATE)?;
-                update_wide(&region, offset, change).ok_or_else(|| place.out_of_bounds(lane))?
+                let (region, offset) =
+                    self.writable(cached, warp_access, lane, AccessFlags::UPDATE)?;
+                update_wide(&region, offset, change)
+                    .ok_or_else(|| warp_access.out_of_bounds(lane))?
             } else {
-                let cell = self.own_bytes::<16>(window, place, lane)?;
+                let cell = self.own_bytes::<16>(window, warp_access, lane)?;
                 let found = u128::from_le_bytes(*cell);
                 let found = [found as u64, (found >> 64) as u64];
                 let [low, high] = change(found);
@@ -161,8 +166,8 @@ impl<'m> Memory<'_, 'm> {
             (old[lane], old_high[lane]) = (found[0], found[1]);
         }
         if let (Some(low), Some(high)) = (atomic.result, high.result) {
-            r.set_double(low, place.mask, &old);
-            r.set_double(high, place.mask, &old_high);
+            r.set_double(low, warp_access.mask, &old);
+            r.set_double(high, warp_access.mask, &old_high);
         }
         Ok(())
     }
@@ -172,24 +177,24 @@ impl<'m> Memory<'_, 'm> {
     pub(super) fn own_bytes<const N: usize>(
         &mut self,
         window: Window,
-        place: &Place,
+        warp_access: &WarpAccess,
         lane: usize,
-    ) -> Result<&mut [u8; N], Failure> {
+    ) -> Result<&mut [u8; N], LaneFault> {
         let size = match window {
             Window::Shared => self.shared.len(),
             Window::Local => self.local_bytes,
             Window::Global | Window::Param => 0,
         };
-        if place.addresses[lane] > size.saturating_sub(N) as u64 || size < N {
-            return Err((lane, self.outside(window, place, lane)));
+        if warp_access.addresses[lane] > size.saturating_sub(N) as u64 || size < N {
+            return Err((lane, self.outside(window, warp_access, lane)));
         }
         let memory: &mut [u8] = match window {
             Window::Local => &mut self.local[lane * self.local_bytes..],
             _ => self.shared,
         };
-        memory[place.addresses[lane] as usize..]
+        memory[warp_access.addresses[lane] as usize..]
             .first_chunk_mut()
-            .ok_or_else(|| place.out_of_bounds(lane))
+            .ok_or_else(|| warp_access.out_of_bounds(lane))
     }
 }
 
@@ -200,12 +205,12 @@ fn update_wide(
     change: impl Fn([u64; 2]) -> [u64; 2],
 ) -> Option<[u64; 2]> {
     let found = [
-        region.cells.load_u64(offset)?,
-        region.cells.load_u64(offset + 8)?,
+        region.bytes.load_u64(offset)?,
+        region.bytes.load_u64(offset + 8)?,
     ];
     let [low, high] = change(found);
-    region.cells.store_u64(offset, low)?;
-    region.cells.store_u64(offset + 8, high)?;
+    region.bytes.store_u64(offset, low)?;
+    region.bytes.store_u64(offset + 8, high)?;
     Some(found)
 }
 

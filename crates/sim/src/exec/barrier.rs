@@ -13,7 +13,7 @@ pub(super) struct Completion {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct State {
+struct BarrierState {
     /// How often the barrier has completed.
     generation: u64,
     /// Threads that have arrived since.
@@ -29,13 +29,13 @@ struct State {
 /// The barriers of one block.
 #[derive(Debug, Default)]
 pub(super) struct Barriers {
-    states: [State; BARRIERS],
+    states: [BarrierState; BARRIERS],
     /// Threads of the block that have not exited.
     live: u32,
 }
 
 /// Threads arriving at a barrier.
-pub(super) struct Arrival {
+pub(super) struct BarrierArrival {
     pub(super) id: u32,
     /// How many the barrier waits for, if it is said.
     pub(super) threads: Option<u32>,
@@ -55,7 +55,7 @@ impl Barriers {
     }
 
     /// Lets threads arrive, and returns the generation that completes with them or later.
-    pub(super) fn arrive(&mut self, arrival: &Arrival) -> u64 {
+    pub(super) fn arrive(&mut self, arrival: &BarrierArrival) -> u64 {
         let state = &mut self.states[arrival.id as usize % BARRIERS];
         let generation = state.generation;
         state.arrived += arrival.arriving;
@@ -84,10 +84,10 @@ impl Barriers {
                     count_true: state.count_true,
                     arrived: state.arrived,
                 };
-                *state = State {
+                *state = BarrierState {
                     generation: state.generation + 1,
                     last,
-                    ..State::default()
+                    ..BarrierState::default()
                 };
             }
         }

@@ -1,36 +1,36 @@
 //! A block: its warps in turn, its shared memory and its barriers.
 
 use super::barrier::Barriers;
-use super::copy::Copies;
+use super::copy::BlockCopies;
 use super::dispatch;
 use super::launch::{GlobalMemory, Launch};
-use super::memory::{Cached, Memory, Traffic};
-use super::observe::Observer;
-use super::step::Failed;
-use super::warp::{Group, Pause, Shape, Wait, Warp, deadlock};
+use super::memory::{CachedRegion, Traffic, WarpMemory};
+use super::observer::Observer;
+use super::step::WarpFault;
+use super::warp::{BlockInfo, WaitReason, Warp, WarpSplit, WarpStatus, deadlock};
 use crate::ptx::ir::Code;
 
 /// What has been done so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct Counters {
     pub(super) warp: u64,
     pub(super) thread: u64,
     pub(super) traffic: Traffic,
 }
 
 /// What a warp uses besides its own state.
-pub(super) struct Shared<'r, 'm> {
+pub(super) struct WarpContext<'r, 'm> {
     pub(super) code: &'r Code,
     pub(super) global: &'m dyn GlobalMemory,
     pub(super) params: &'r [u8],
     pub(super) step_limit: u64,
     pub(super) memory: &'r mut [u8],
     pub(super) barriers: &'r mut Barriers,
-    pub(super) copies: &'r mut Copies,
-    pub(super) counts: &'r mut Counts,
-    pub(super) cached_loads: &'r mut [Cached<'m>],
-    pub(super) cached_stores: &'r mut [Cached<'m>],
-    pub(super) cached_atomics: &'r mut [Cached<'m>],
+    pub(super) copies: &'r mut BlockCopies,
+    pub(super) counters: &'r mut Counters,
+    pub(super) cached_loads: &'r mut [CachedRegion<'m>],
+    pub(super) cached_stores: &'r mut [CachedRegion<'m>],
+    pub(super) cached_atomics: &'r mut [CachedRegion<'m>],
 }
 
 /// The memory that the warp with this local memory can reach, and where an instruction remembers
@@ -42,34 +42,34 @@ macro_rules! reach {
             &'s mut self,
             local: &'s mut [u8],
             index: u32,
-        ) -> (Memory<'s, 'm>, &'s mut Cached<'m>) {
-            let memory = Memory {
+        ) -> (WarpMemory<'s, 'm>, &'s mut CachedRegion<'m>) {
+            let memory = WarpMemory {
                 global: self.global,
                 shared: self.memory,
                 local,
                 local_bytes: self.code.local_bytes as usize,
                 params: self.params,
-                traffic: &mut self.counts.traffic,
+                traffic: &mut self.counters.traffic,
             };
             (memory, &mut self.$cached[index as usize])
         }
     };
 }
 
-impl<'m> Shared<'_, 'm> {
+impl<'m> WarpContext<'_, 'm> {
     reach!(loads, cached_loads);
     reach!(stores, cached_stores);
     reach!(atomics, cached_atomics);
 
     /// The same memory, for what looks regions up each time.
-    pub(super) fn all<'s>(&'s mut self, local: &'s mut [u8]) -> Memory<'s, 'm> {
-        Memory {
+    pub(super) fn all<'s>(&'s mut self, local: &'s mut [u8]) -> WarpMemory<'s, 'm> {
+        WarpMemory {
             global: self.global,
             shared: self.memory,
             local,
             local_bytes: self.code.local_bytes as usize,
             params: self.params,
-            traffic: &mut self.counts.traffic,
+            traffic: &mut self.counters.traffic,
         }
     }
 }
@@ -77,17 +77,17 @@ impl<'m> Shared<'_, 'm> {
 /// What one worker keeps from block to block.
 pub(super) struct Worker<'m> {
     global: &'m dyn GlobalMemory,
-    pub(super) counts: Counts,
-    cached_loads: Vec<Cached<'m>>,
-    cached_stores: Vec<Cached<'m>>,
-    cached_atomics: Vec<Cached<'m>>,
+    pub(super) counters: Counters,
+    cached_loads: Vec<CachedRegion<'m>>,
+    cached_stores: Vec<CachedRegion<'m>>,
+    cached_atomics: Vec<CachedRegion<'m>>,
 }
 
 impl<'m> Worker<'m> {
     pub(super) fn new(code: &Code, global: &'m dyn GlobalMemory) -> Self {
         Self {
             global,
-            counts: Counts::default(),
+            counters: Counters::default(),
             cached_loads: vec![None; code.loads.len()],
             cached_stores: vec![None; code.stores.len()],
             cached_atomics: vec![None; code.atomics.len()],
@@ -97,7 +97,7 @@ impl<'m> Worker<'m> {
 
 /// Why a block stopped running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum BlockStatus {
     /// All its threads have exited.
     Done,
     /// Some of its warps seem to wait for something outside of it.
@@ -107,9 +107,9 @@ pub(super) enum Progress {
 }
 
 /// A block that failed: the thread's number in the block, and where.
-pub(super) struct FailedThread {
+pub(super) struct BlockFault {
     pub(super) thread: u32,
-    pub(super) failed: Failed,
+    pub(super) failed: WarpFault,
 }
 
 /// A block that runs.
@@ -120,7 +120,7 @@ pub(super) struct Block {
     memory: Vec<u8>,
     barriers: Barriers,
     /// Asynchronous copies that no thread has waited for.
-    copies: Copies,
+    copies: BlockCopies,
     /// Warps with threads that live.
     running: Vec<usize>,
 }
@@ -131,7 +131,7 @@ impl Block {
     pub(super) fn start(&mut self, index: u64, code: &Code, launch: &Launch<'_>) {
         let threads = launch.block.iter().product::<u32>();
         let warp_count = threads.div_ceil(32);
-        let shape = Shape {
+        let block_info = BlockInfo {
             grid: launch.grid,
             block: launch.block,
             block_index: coordinates(index, launch.grid),
@@ -151,7 +151,7 @@ impl Block {
         self.running.clear();
         self.running.extend(0..self.warps.len());
         for (warp, number) in self.warps.iter_mut().zip(0..) {
-            warp.start(number, threads - number * 32, code, &shape);
+            warp.start(number, threads - number * 32, code, &block_info);
         }
     }
 
@@ -162,7 +162,7 @@ impl Block {
         launch: &Launch<'_>,
         worker: &mut Worker<'_>,
         observer: &mut O,
-    ) -> Result<Progress, FailedThread> {
+    ) -> Result<BlockStatus, BlockFault> {
         let Self {
             warps,
             memory,
@@ -179,7 +179,7 @@ impl Block {
             if failure.is_some() {
                 return true;
             }
-            let mut shared = Shared {
+            let mut shared = WarpContext {
                 code,
                 global: worker.global,
                 params: launch.params,
@@ -187,28 +187,28 @@ impl Block {
                 memory,
                 barriers,
                 copies,
-                counts: &mut worker.counts,
+                counters: &mut worker.counters,
                 cached_loads: &mut worker.cached_loads,
                 cached_stores: &mut worker.cached_stores,
                 cached_atomics: &mut worker.cached_atomics,
             };
-            let before = shared.counts.warp;
+            let before = shared.counters.warp;
             match dispatch::run(&mut warps[number], &mut shared, observer) {
-                Ok(Pause::Done) => {
+                Ok(WarpStatus::Done) => {
                     moved = true;
                     false
                 }
-                Ok(Pause::Blocked) => {
-                    moved |= shared.counts.warp > before;
+                Ok(WarpStatus::Blocked) => {
+                    moved |= shared.counters.warp > before;
                     true
                 }
-                Ok(Pause::Yield { waiting: waits }) => {
+                Ok(WarpStatus::Yield { waiting: waits }) => {
                     moved = true;
                     waiting |= waits;
                     true
                 }
                 Err(failed) => {
-                    failure = Some(FailedThread {
+                    failure = Some(BlockFault {
                         thread: number as u32 * 32 + failed.lane as u32,
                         failed,
                     });
@@ -221,44 +221,44 @@ impl Block {
         }
         if running.is_empty() {
             observer.leave(self.index);
-            return Ok(Progress::Done);
+            return Ok(BlockStatus::Done);
         }
         if !moved {
             return Err(self.stuck(code));
         }
         Ok(if waiting {
-            Progress::Waiting
+            BlockStatus::Waiting
         } else {
-            Progress::Running
+            BlockStatus::Running
         })
     }
 
     /// The first thread of a block that can never go on.
-    fn stuck(&self, code: &Code) -> FailedThread {
+    fn stuck(&self, code: &Code) -> BlockFault {
         let first = self
             .running
             .iter()
-            .find_map(|number| Some((*number, self.warps[*number].groups.first()?)));
-        let (number, group) = match first {
-            Some((number, group)) => (number, *group),
+            .find_map(|number| Some((*number, self.warps[*number].splits.first()?)));
+        let (number, split) = match first {
+            Some((number, split)) => (number, *split),
             None => (
                 0,
-                Group {
+                WarpSplit {
                     pc: 0,
                     mask: 1,
-                    wait: Wait::Nothing,
+                    wait: WaitReason::Nothing,
                 },
             ),
         };
-        let lane = group.mask.trailing_zeros() as usize;
-        // A group that waits for the block is already behind the barrier.
-        let behind = matches!(group.wait, Wait::Barrier { .. });
-        let failed = Failed {
+        let lane = split.mask.trailing_zeros() as usize;
+        // A warp split that waits for the block is already behind the barrier.
+        let behind = matches!(split.wait, WaitReason::Barrier { .. });
+        let failed = WarpFault {
             lane,
-            pc: group.pc - u32::from(behind),
-            kind: deadlock(code, &group),
+            pc: split.pc - u32::from(behind),
+            kind: deadlock(code, &split),
         };
-        FailedThread {
+        BlockFault {
             thread: number as u32 * 32 + lane as u32,
             failed,
         }
@@ -266,7 +266,7 @@ impl Block {
 }
 
 /// The coordinates of the `index`-th block or thread, x fastest.
-pub(super) fn coordinates(index: u64, shape: [u32; 3]) -> [u32; 3] {
-    let [x, y, _] = shape.map(u64::from);
+pub(super) fn coordinates(index: u64, block_info: [u32; 3]) -> [u32; 3] {
+    let [x, y, _] = block_info.map(u64::from);
     [index % x, index / x % y, index / x / y].map(|value| value as u32)
 }

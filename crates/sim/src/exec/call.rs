@@ -1,9 +1,9 @@
 //! Calls at run time: of functions that call themselves, or through pointers.
 
-use super::fault::FaultKind;
-use super::place::Failure;
+use super::fault::KernelFaultKind;
 use super::registers::{LANES, lanes};
-use super::warp::{Group, Wait, Warp};
+use super::warp::{WaitReason, Warp, WarpSplit};
+use super::warp_access::LaneFault;
 use crate::ptx::ir::{Call, CallTarget, Callee, Code, Op};
 
 /// How deep calls may nest.
@@ -11,66 +11,71 @@ const DEPTH_MAX: usize = 1024;
 
 /// One call that has not returned.
 #[derive(Clone, Copy, Debug)]
-struct Frame {
+struct CallFrame {
     callee: u32,
     /// Where the thread goes on.
-    back: u32,
+    return_pc: u32,
 }
 
 /// What the calls of one thread have put aside.
 #[derive(Debug, Default)]
-struct Stack {
-    frames: Vec<Frame>,
-    kept: Vec<u64>,
+struct CallStack {
+    frames: Vec<CallFrame>,
+    saved: Vec<u64>,
 }
 
 /// The calls of a warp's threads.
 #[derive(Debug, Default)]
-pub(super) struct Stacks {
+pub(super) struct CallStacks {
     /// Empty until the first call.
-    threads: Vec<Stack>,
+    threads: Vec<CallStack>,
 }
 
-impl Stacks {
+impl CallStacks {
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
         for thread in &mut self.threads {
             thread.frames.clear();
-            thread.kept.clear();
+            thread.saved.clear();
         }
     }
 }
 
-/// Runs the call or return where `group` is, for `mask` of its lanes, and puts all its lanes on the
+/// Runs the call or return where `split` is, for `mask` of its lanes, and puts all its lanes on the
 /// warp's list.
 #[cold]
-pub(super) fn run(warp: &mut Warp, code: &Code, group: &Group, mask: u32) -> Result<(), Failure> {
-    warp.stacks.threads.resize_with(LANES, Stack::default);
-    let op = code.instrs[group.pc as usize].op;
+pub(super) fn run(
+    warp: &mut Warp,
+    code: &Code,
+    split: &WarpSplit,
+    mask: u32,
+) -> Result<(), LaneFault> {
+    warp.stacks.threads.resize_with(LANES, CallStack::default);
+    let op = code.instrs[split.pc as usize].op;
     for lane in lanes(mask) {
         let pc = match op {
-            Op::Call(index) => enter(warp, code, &code.calls[index as usize], lane, group.pc + 1)?,
+            Op::Call(index) => enter(warp, code, &code.calls[index as usize], lane, split.pc + 1)?,
             _ => leave(warp, code, lane),
         };
-        warp.put(Group {
+        warp.push_split(WarpSplit {
             pc,
             mask: 1 << lane,
-            wait: Wait::Nothing,
+            wait: WaitReason::Nothing,
         });
     }
-    let rest = group.mask & !mask;
+    let rest = split.mask & !mask;
     if rest != 0 {
-        warp.put(Group {
-            pc: group.pc + 1,
+        warp.push_split(WarpSplit {
+            pc: split.pc + 1,
             mask: rest,
-            wait: Wait::Nothing,
+            wait: WaitReason::Nothing,
         });
     }
     Ok(())
 }
 
 /// The function that one lane calls.
-fn callee(warp: &Warp, code: &Code, call: &Call, lane: usize) -> Result<u32, Failure> {
+fn callee(warp: &Warp, code: &Code, call: &Call, lane: usize) -> Result<u32, LaneFault> {
     let pointer = match call.target {
         CallTarget::Function(callee) => return Ok(callee),
         CallTarget::Pointer(slot) => warp.registers.double(slot)[lane],
@@ -79,7 +84,7 @@ fn callee(warp: &Warp, code: &Code, call: &Call, lane: usize) -> Result<u32, Fai
     let found = code.callees.iter().position(fits);
     match found {
         Some(callee) => Ok(callee as u32),
-        None => Err((lane, FaultKind::InvalidCall { pointer })),
+        None => Err((lane, KernelFaultKind::InvalidCall { pointer })),
     }
 }
 
@@ -89,23 +94,23 @@ fn enter(
     code: &Code,
     call: &Call,
     lane: usize,
-    back: u32,
-) -> Result<u32, Failure> {
+    return_pc: u32,
+) -> Result<u32, LaneFault> {
     let index = callee(warp, code, call, lane)?;
     let callee = &code.callees[index as usize];
     let stack = &mut warp.stacks.threads[lane];
     if stack.frames.len() == DEPTH_MAX {
-        let kind = FaultKind::CallDepth {
+        let kind = KernelFaultKind::CallDepth {
             function: callee.name.clone(),
             limit: DEPTH_MAX,
         };
         return Err((lane, kind));
     }
-    stack.frames.push(Frame {
+    stack.frames.push(CallFrame {
         callee: index,
-        back,
+        return_pc,
     });
-    warp.registers.keep(callee, lane, &mut stack.kept);
+    warp.registers.keep(callee, lane, &mut stack.saved);
     Ok(callee.entry)
 }
 
@@ -117,6 +122,6 @@ fn leave(warp: &mut Warp, code: &Code, lane: usize) -> u32 {
         .pop()
         .expect("a function's code is only reached by calls");
     let callee = &code.callees[frame.callee as usize];
-    warp.registers.give_back(callee, lane, &mut stack.kept);
-    frame.back
+    warp.registers.give_back(callee, lane, &mut stack.saved);
+    frame.return_pc
 }

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use super::barrier::Barriers;
 use super::block::coordinates;
 use super::launch::Launch;
-use super::observe::{Arrived, At, AtomicOperands, Observer};
-use super::place::Place;
-use super::races::{KernelAccess, KernelRace, Races};
+use super::observer::{AtomicOperands, BarrierArrivalEvent, IssuePoint, Observer};
+use super::races::{KernelAccess, KernelRace, RaceDetector};
 use super::registers::Words;
 use super::warp::Warp;
+use super::warp_access::WarpAccess;
 use crate::ptx::Kernel;
 use crate::ptx::ir::{Access, Atomic, Exchange, Mbarrier};
 
 /// The checks that a launch runs under.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Checked<'a> {
+pub(crate) struct CheckOptions<'a> {
     /// Whether races between its threads are looked for.
     pub(crate) races: bool,
     /// The instructions whose first execution is wanted, in ascending order.
@@ -24,27 +24,27 @@ pub(crate) struct Checked<'a> {
 
 /// The findings of the checks.
 #[derive(Debug, Default)]
-pub(crate) struct Noticed {
+pub(crate) struct CheckFindings {
     pub(crate) races: Vec<KernelRace>,
     /// Of each instruction that was watched and executed, the first execution.
     pub(crate) executed: Vec<(u32, KernelAccess)>,
 }
 
 /// The checks of one launch.
-pub(super) struct Checks<'a> {
+pub(super) struct LaunchChecks<'a> {
     kernel: &'a Kernel,
     launch: &'a Launch<'a>,
-    races: Option<Races<'a>>,
+    races: Option<RaceDetector<'a>>,
     instructions: &'a [u32],
     executed: BTreeMap<u32, KernelAccess>,
     block: u64,
 }
 
-impl<'a> Checks<'a> {
+impl<'a> LaunchChecks<'a> {
     pub(super) fn new(
         kernel: &'a Kernel,
         launch: &'a Launch<'a>,
-        races: Option<Races<'a>>,
+        races: Option<RaceDetector<'a>>,
         instructions: &'a [u32],
     ) -> Self {
         Self {
@@ -57,14 +57,14 @@ impl<'a> Checks<'a> {
         }
     }
 
-    pub(super) fn noticed(self) -> Noticed {
-        Noticed {
-            races: self.races.map(Races::found).unwrap_or_default(),
+    pub(super) fn findings(self) -> CheckFindings {
+        CheckFindings {
+            races: self.races.map(RaceDetector::into_races).unwrap_or_default(),
             executed: self.executed.into_iter().collect(),
         }
     }
 
-    fn watch(&mut self, warp: &Warp, at: At, (write, atomic): (bool, bool)) {
+    fn watch(&mut self, warp: &Warp, at: IssuePoint, (write, atomic): (bool, bool)) {
         if self.instructions.binary_search(&at.pc).is_err() {
             return;
         }
@@ -83,7 +83,7 @@ impl<'a> Checks<'a> {
     }
 }
 
-impl Observer for Checks<'_> {
+impl Observer for LaunchChecks<'_> {
     const ON: bool = true;
 
     fn enter(&mut self, block: u64) {
@@ -99,42 +99,48 @@ impl Observer for Checks<'_> {
         }
     }
 
-    fn load(&mut self, warp: &Warp, at: At, access: &Access) {
+    fn load(&mut self, warp: &Warp, at: IssuePoint, access: &Access) {
         self.watch(warp, at, (false, access.synchronises));
         if let Some(races) = &mut self.races {
             races.load(warp, at, access);
         }
     }
 
-    fn store(&mut self, warp: &Warp, at: At, access: &Access) {
+    fn store(&mut self, warp: &Warp, at: IssuePoint, access: &Access) {
         self.watch(warp, at, (true, access.synchronises));
         if let Some(races) = &mut self.races {
             races.store(warp, at, access);
         }
     }
 
-    fn atomic(&mut self, warp: &Warp, at: At, atomic: &Atomic, operands: &AtomicOperands) {
+    fn atomic(&mut self, warp: &Warp, at: IssuePoint, atomic: &Atomic, operands: &AtomicOperands) {
         self.watch(warp, at, (true, true));
         if let Some(races) = &mut self.races {
             races.atomic(warp, at, atomic, operands);
         }
     }
 
-    fn object(&mut self, warp: &Warp, at: At, place: &Place, operation: &Mbarrier) {
+    fn mbarrier(
+        &mut self,
+        warp: &Warp,
+        at: IssuePoint,
+        warp_access: &WarpAccess,
+        operation: &Mbarrier,
+    ) {
         if let Some(races) = &mut self.races {
-            races.object(warp, at, place, operation);
+            races.mbarrier(warp, at, warp_access, operation);
         }
     }
 
-    fn object_arrived(&mut self, thread: (u32, usize), at: u64, releases: bool, completes: bool) {
+    fn mbarrier_arrived(&mut self, thread: (u32, usize), at: u64, releases: bool, completes: bool) {
         if let Some(races) = &mut self.races {
-            races.object_arrived(thread, at, releases, completes);
+            races.mbarrier_arrived(thread, at, releases, completes);
         }
     }
 
-    fn object_waited(&mut self, warp: u32, lane: usize, at: u64) {
+    fn mbarrier_waited(&mut self, warp: u32, lane: usize, at: u64) {
         if let Some(races) = &mut self.races {
-            races.object_waited(warp, lane, at);
+            races.mbarrier_waited(warp, lane, at);
         }
     }
 
@@ -150,13 +156,13 @@ impl Observer for Checks<'_> {
         }
     }
 
-    fn met(&mut self, warp: &Warp, lanes: u32) {
+    fn converged(&mut self, warp: &Warp, lanes: u32) {
         if let Some(races) = &mut self.races {
-            races.met(warp, lanes);
+            races.converged(warp, lanes);
         }
     }
 
-    fn arrived(&mut self, warp: &Warp, arrived: &Arrived, barriers: &Barriers) {
+    fn arrived(&mut self, warp: &Warp, arrived: &BarrierArrivalEvent, barriers: &Barriers) {
         if let Some(races) = &mut self.races {
             races.arrived(warp, arrived, barriers);
         }

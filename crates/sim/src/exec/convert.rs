@@ -1,6 +1,6 @@
 //! Conversions that have no operation of their own: every pair of types, every rounding mode.
 
-use super::exact::{self, BRAIN, DOUBLE, Finite, Format, HALF, Number, SINGLE, pack, unpack};
+use super::exact::{self, BRAIN, DOUBLE, Finite, Format, HALF, SINGLE, Unpacked, pack, unpack};
 use super::float::{canonical, flush};
 use super::registers::Registers;
 use crate::ptx::ir::{Convert, Round, Slot};
@@ -30,7 +30,7 @@ fn convert(how: Convert, bits: u64) -> u64 {
     };
     match format(how.to) {
         None => to_integer(how, number),
-        Some(_) if number == Number::Nan => nan(how, bits),
+        Some(_) if number == Unpacked::Nan => nan(how, bits),
         Some(to) => to_float(how, to, number),
     }
 }
@@ -67,21 +67,21 @@ fn range(ty: Type) -> (i128, i128) {
     }
 }
 
-fn to_integer(how: Convert, number: Number) -> u64 {
+fn to_integer(how: Convert, number: Unpacked) -> u64 {
     let (low, high) = range(how.to);
     // A NaN becomes 0, or, where either side has 64 bits, only the highest bit.
     let wide = how.from.bytes() == 8 || how.to.bytes() == 8;
     let value = match number {
-        Number::Nan if wide => 1 << (8 * how.to.bytes() - 1),
-        Number::Nan => 0,
-        Number::Infinite { negative } => {
+        Unpacked::Nan if wide => 1 << (8 * how.to.bytes() - 1),
+        Unpacked::Nan => 0,
+        Unpacked::Infinite { negative } => {
             if negative {
                 low
             } else {
                 high
             }
         }
-        Number::Finite(finite) => {
+        Unpacked::Finite(finite) => {
             let magnitude = i128::try_from(finite.to_integer(how.round)).unwrap_or(i128::MAX);
             let value = if finite.negative {
                 -magnitude
@@ -101,15 +101,15 @@ fn to_integer(how: Convert, number: Number) -> u64 {
     extended & (u64::MAX >> (64 - 8 * u32::from(how.register_bytes)))
 }
 
-fn to_float(how: Convert, to: Format, number: Number) -> u64 {
+fn to_float(how: Convert, to: Format, number: Unpacked) -> u64 {
     let number = match number {
-        Number::Finite(finite) if how.integral => {
+        Unpacked::Finite(finite) if how.integral => {
             let significand = finite.to_integer(how.round);
             // Numbers too large for this have no fraction.
             if significand == u128::MAX {
                 number
             } else {
-                Number::Finite(Finite {
+                Unpacked::Finite(Finite {
                     significand,
                     exponent: 0,
                     ..finite

@@ -6,18 +6,18 @@
 
 use smallvec::SmallVec;
 
-use super::block::Shared;
-use super::fault::FaultKind;
+use super::block::WarpContext;
+use super::fault::KernelFaultKind;
 use super::mbarrier;
-use super::memory::{Memory, in_window};
-use super::place::{Failure, Place};
+use super::memory::{WarpMemory, in_window};
 use super::registers::lanes;
 use super::warp::Warp;
+use super::warp_access::{LaneFault, WarpAccess};
 use crate::ptx::ir::{AccessSpace, AsyncCopy, Window};
 
 /// A copy of one thread whose bytes have been read.
 #[derive(Clone, Copy, Debug)]
-struct Pending {
+struct PendingCopy {
     lane: u32,
     /// The thread's group that it belongs to: how many it had committed before.
     group: u32,
@@ -29,7 +29,7 @@ struct Pending {
     value: [u8; 16],
 }
 
-impl Pending {
+impl PendingCopy {
     fn write(&self, memory: &mut [u8]) {
         memory[self.offset..][..self.bytes].copy_from_slice(&self.value[..self.bytes]);
     }
@@ -37,7 +37,7 @@ impl Pending {
 
 /// An arrival on a barrier object that waits for copies.
 #[derive(Clone, Copy, Debug)]
-struct Arrival {
+struct MbarrierArrival {
     /// Where the object lies in shared memory.
     object: u64,
     warp: u32,
@@ -49,7 +49,7 @@ struct Arrival {
 /// The copies of a warp's threads that no thread has waited for.
 #[derive(Debug, Default)]
 struct WarpCopies {
-    pending: Vec<Pending>,
+    pending: Vec<PendingCopy>,
     /// How many groups each thread has committed.
     committed: [u32; 32],
     /// How many copies there have been.
@@ -58,12 +58,12 @@ struct WarpCopies {
 
 /// The copies of a block's threads that no thread has waited for.
 #[derive(Debug, Default)]
-pub(super) struct Copies {
+pub(super) struct BlockCopies {
     warps: Vec<WarpCopies>,
-    arrivals: Vec<Arrival>,
+    arrivals: Vec<MbarrierArrival>,
 }
 
-impl Copies {
+impl BlockCopies {
     /// Starts a block of so many warps.
     pub(super) fn start(&mut self, warps: usize) {
         self.warps.resize_with(warps, WarpCopies::default);
@@ -82,7 +82,7 @@ impl Copies {
             .arrivals
             .iter()
             .position(|arrival| arrival.object == object)?;
-        let Arrival {
+        let MbarrierArrival {
             warp, lane, end, ..
         } = self.arrivals.remove(at);
         self.warps[warp as usize].pending.retain(|copy| {
@@ -106,9 +106,9 @@ impl Copies {
 pub(super) fn run(
     copy: &AsyncCopy,
     warp: &mut Warp,
-    shared: &mut Shared<'_, '_>,
+    shared: &mut WarpContext<'_, '_>,
     mask: u32,
-) -> Result<(), Failure> {
+) -> Result<(), LaneFault> {
     let copies = &mut shared.copies.warps[warp.index as usize];
     match *copy {
         AsyncCopy::Commit => {
@@ -138,17 +138,19 @@ pub(super) fn run(
             space,
             increments,
         } => {
-            let place = Place::new(&warp.registers, object, mask, 8, true);
-            let place = match space {
-                AccessSpace::Generic => in_window(&place, Window::Shared).unwrap_or(place),
-                AccessSpace::Is(_) => place,
+            let warp_access = WarpAccess::new(&warp.registers, object, mask, 8, true);
+            let warp_access = match space {
+                AccessSpace::Generic => {
+                    in_window(&warp_access, Window::Shared).unwrap_or(warp_access)
+                }
+                AccessSpace::Is(_) => warp_access,
             };
-            place.check_alignment()?;
+            warp_access.check_alignment()?;
             for lane in lanes(mask) {
-                mbarrier::arrive_behind_copies(shared, &place, lane, increments)?;
+                mbarrier::arrive_behind_copies(shared, &warp_access, lane, increments)?;
                 let end = shared.copies.warps[warp.index as usize].started;
-                shared.copies.arrivals.push(Arrival {
-                    object: place.addresses[lane],
+                shared.copies.arrivals.push(MbarrierArrival {
+                    object: warp_access.addresses[lane],
                     warp: warp.index,
                     lane: lane as u32,
                     end,
@@ -162,9 +164,9 @@ pub(super) fn run(
 fn start(
     copy: &AsyncCopy,
     warp: &mut Warp,
-    shared: &mut Shared<'_, '_>,
+    shared: &mut WarpContext<'_, '_>,
     mask: u32,
-) -> Result<(), Failure> {
+) -> Result<(), LaneFault> {
     let AsyncCopy::Start {
         target,
         source,
@@ -176,16 +178,16 @@ fn start(
     else {
         return Ok(());
     };
-    let targets = Place::new(&warp.registers, target, mask, bytes, true);
-    let sources = Place::new(&warp.registers, source, mask, bytes, false);
+    let targets = WarpAccess::new(&warp.registers, target, mask, bytes, true);
+    let sources = WarpAccess::new(&warp.registers, source, mask, bytes, false);
     targets.check_alignment()?;
     sources.check_alignment()?;
     let ignored = ignore.map_or(0, |slot| warp.registers.predicate(slot));
-    let counts = source_bytes.map(|slot| *warp.registers.word(slot));
+    let counters = source_bytes.map(|slot| *warp.registers.word(slot));
     let memory = shared.all(&mut warp.local);
-    let mut started: SmallVec<[Pending; 32]> = SmallVec::new();
+    let mut started: SmallVec<[PendingCopy; 32]> = SmallVec::new();
     for lane in lanes(mask) {
-        let count = counts.map_or(bytes, |counts| (counts[lane] as usize).min(bytes));
+        let count = counters.map_or(bytes, |counters| (counters[lane] as usize).min(bytes));
         let count = if ignored >> lane & 1 == 1 { 0 } else { count };
         let offset = target_offset(&memory, &targets, lane)?;
         let mut value = [0; 16];
@@ -199,7 +201,7 @@ fn start(
             return Err(sources.out_of_bounds(lane));
         }
         memory.traffic.read_bytes += count as u64;
-        started.push(Pending {
+        started.push(PendingCopy {
             lane: lane as u32,
             group: 0,
             number: 0,
@@ -219,13 +221,17 @@ fn start(
 }
 
 /// Where in shared memory a lane's copy goes, which must be inside.
-fn target_offset(memory: &Memory<'_, '_>, targets: &Place, lane: usize) -> Result<usize, Failure> {
+fn target_offset(
+    memory: &WarpMemory<'_, '_>,
+    targets: &WarpAccess,
+    lane: usize,
+) -> Result<usize, LaneFault> {
     let offset = usize::try_from(targets.addresses[lane]).unwrap_or(usize::MAX);
     let end = offset.checked_add(targets.bytes);
     if end.is_some_and(|end| end <= memory.shared.len()) {
         Ok(offset)
     } else {
-        let kind: FaultKind = memory.outside(Window::Shared, targets, lane);
+        let kind: KernelFaultKind = memory.outside(Window::Shared, targets, lane);
         Err((lane, kind))
     }
 }

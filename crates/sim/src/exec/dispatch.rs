@@ -4,18 +4,18 @@
     reason = "calling a function built for more processor features than the rest of the program assumes"
 )]
 
-use super::block::Shared;
-use super::observe::{Nobody, Observer};
-use super::step::{self, Failed};
-use super::warp::{Pause, Warp};
+use super::block::WarpContext;
+use super::observer::{NoObserver, Observer};
+use super::step::{self, WarpFault};
+use super::warp::{Warp, WarpStatus};
 
 /// Runs the warp until it pauses, and tells the observer. One that is told anything takes far
 /// longer than the loop: it has one build of the loop, for any processor.
 pub(super) fn run<O: Observer>(
     warp: &mut Warp,
-    shared: &mut Shared<'_, '_>,
+    shared: &mut WarpContext<'_, '_>,
     observer: &mut O,
-) -> Result<Pause, Failed> {
+) -> Result<WarpStatus, WarpFault> {
     if O::ON {
         step::run(warp, shared, observer)
     } else {
@@ -24,7 +24,10 @@ pub(super) fn run<O: Observer>(
 }
 
 /// Runs the warp until it pauses.
-fn run_unobserved(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause, Failed> {
+fn run_unobserved(
+    warp: &mut Warp,
+    shared: &mut WarpContext<'_, '_>,
+) -> Result<WarpStatus, WarpFault> {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2")
         && std::arch::is_x86_feature_detected!("fma")
@@ -36,12 +39,12 @@ fn run_unobserved(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause,
         // SAFETY: the processor has all the features that the function is built for.
         return unsafe { run_avx2(warp, shared) };
     }
-    step::run(warp, shared, &mut Nobody)
+    step::run(warp, shared, &mut NoObserver)
 }
 
 /// The loop with 256-bit vectors and fused multiply-add.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-fn run_avx2(warp: &mut Warp, shared: &mut Shared<'_, '_>) -> Result<Pause, Failed> {
-    step::run(warp, shared, &mut Nobody)
+fn run_avx2(warp: &mut Warp, shared: &mut WarpContext<'_, '_>) -> Result<WarpStatus, WarpFault> {
+    step::run(warp, shared, &mut NoObserver)
 }

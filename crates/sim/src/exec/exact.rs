@@ -70,7 +70,7 @@ impl Format {
 
 /// The value of a number: `±significand · 2^exponent`, or none of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Number {
+pub(super) enum Unpacked {
     Nan,
     Infinite { negative: bool },
     Finite(Finite),
@@ -167,20 +167,20 @@ fn rounded(value: u128, shift: u32, negative: bool, round: Round) -> u128 {
 }
 
 /// The value of some bits.
-pub(super) fn unpack(bits: u64, format: Format) -> Number {
+pub(super) fn unpack(bits: u64, format: Format) -> Unpacked {
     let negative = bits & format.sign() != 0;
     let magnitude = bits & (format.sign() - 1);
     if magnitude >= format.infinity() {
         return if magnitude == format.infinity() {
-            Number::Infinite { negative }
+            Unpacked::Infinite { negative }
         } else {
-            Number::Nan
+            Unpacked::Nan
         };
     }
     let field = (magnitude >> format.fraction) as i32;
     let fraction = magnitude & ((1 << format.fraction) - 1);
     let hidden = u64::from(field > 0) << format.fraction;
-    Number::Finite(Finite {
+    Unpacked::Finite(Finite {
         negative,
         significand: u128::from(fraction | hidden),
         exponent: field.max(1) - 1 + format.exponent_min() - format.fraction as i32,
@@ -188,12 +188,12 @@ pub(super) fn unpack(bits: u64, format: Format) -> Number {
 }
 
 /// The bits of a value, rounded.
-pub(super) fn pack(number: Number, format: Format, round: Round) -> u64 {
+pub(super) fn pack(number: Unpacked, format: Format, round: Round) -> u64 {
     let sign = |negative: bool| if negative { format.sign() } else { 0 };
     match number {
-        Number::Nan => format.nan(),
-        Number::Infinite { negative } => sign(negative) | format.infinity(),
-        Number::Finite(finite) => {
+        Unpacked::Nan => format.nan(),
+        Unpacked::Infinite { negative } => sign(negative) | format.infinity(),
+        Unpacked::Finite(finite) => {
             let negative = finite.negative;
             let finite = finite.normalized();
             let leading = (finite.exponent + TOP as i32).max(format.exponent_min());
@@ -221,9 +221,9 @@ pub(super) fn pack(number: Number, format: Format, round: Round) -> u64 {
 }
 
 /// Whether a value, before any rounding, is below the format's normal numbers. Zero is not.
-pub(super) fn is_tiny(number: Number, format: Format) -> bool {
+pub(super) fn is_tiny(number: Unpacked, format: Format) -> bool {
     match number {
-        Number::Finite(finite) if finite.significand != 0 => {
+        Unpacked::Finite(finite) if finite.significand != 0 => {
             finite.normalized().exponent + (TOP as i32) < format.exponent_min()
         }
         _ => false,
@@ -231,8 +231,8 @@ pub(super) fn is_tiny(number: Number, format: Format) -> bool {
 }
 
 /// An integer's value.
-pub(super) fn integer(value: i128) -> Number {
-    Number::Finite(Finite {
+pub(super) fn integer(value: i128) -> Unpacked {
+    Unpacked::Finite(Finite {
         negative: value < 0,
         significand: value.unsigned_abs(),
         exponent: 0,
@@ -240,16 +240,16 @@ pub(super) fn integer(value: i128) -> Number {
 }
 
 /// `a + b`. The rounding mode decides the sign of an exact zero.
-pub(super) fn add(a: Number, b: Number, round: Round) -> Number {
+pub(super) fn add(a: Unpacked, b: Unpacked, round: Round) -> Unpacked {
     match (a, b) {
-        (Number::Nan, _) | (_, Number::Nan) => Number::Nan,
-        (Number::Infinite { negative: x }, Number::Infinite { negative: y }) if x != y => {
-            Number::Nan
+        (Unpacked::Nan, _) | (_, Unpacked::Nan) => Unpacked::Nan,
+        (Unpacked::Infinite { negative: x }, Unpacked::Infinite { negative: y }) if x != y => {
+            Unpacked::Nan
         }
-        (infinite @ Number::Infinite { .. }, _) | (_, infinite @ Number::Infinite { .. }) => {
+        (infinite @ Unpacked::Infinite { .. }, _) | (_, infinite @ Unpacked::Infinite { .. }) => {
             infinite
         }
-        (Number::Finite(a), Number::Finite(b)) => Number::Finite(add_finite(a, b, round)),
+        (Unpacked::Finite(a), Unpacked::Finite(b)) => Unpacked::Finite(add_finite(a, b, round)),
     }
 }
 
@@ -278,59 +278,59 @@ fn add_finite(a: Finite, b: Finite, round: Round) -> Finite {
 }
 
 /// `a · b`, exactly.
-pub(super) fn mul(a: Number, b: Number) -> Number {
+pub(super) fn mul(a: Unpacked, b: Unpacked) -> Unpacked {
     match (a, b) {
-        (Number::Nan, _) | (_, Number::Nan) => Number::Nan,
-        (Number::Finite(a), Number::Finite(b)) => Number::Finite(Finite {
+        (Unpacked::Nan, _) | (_, Unpacked::Nan) => Unpacked::Nan,
+        (Unpacked::Finite(a), Unpacked::Finite(b)) => Unpacked::Finite(Finite {
             negative: a.negative != b.negative,
             significand: a.significand * b.significand,
             exponent: a.exponent + b.exponent,
         }),
-        (Number::Infinite { negative }, Number::Finite(finite))
-        | (Number::Finite(finite), Number::Infinite { negative }) => match finite.significand {
-            0 => Number::Nan,
-            _ => Number::Infinite {
+        (Unpacked::Infinite { negative }, Unpacked::Finite(finite))
+        | (Unpacked::Finite(finite), Unpacked::Infinite { negative }) => match finite.significand {
+            0 => Unpacked::Nan,
+            _ => Unpacked::Infinite {
                 negative: negative != finite.negative,
             },
         },
-        (Number::Infinite { negative: x }, Number::Infinite { negative: y }) => {
-            Number::Infinite { negative: x != y }
+        (Unpacked::Infinite { negative: x }, Unpacked::Infinite { negative: y }) => {
+            Unpacked::Infinite { negative: x != y }
         }
     }
 }
 
 /// `a · b + c`.
-pub(super) fn fma(a: Number, b: Number, c: Number, round: Round) -> Number {
+pub(super) fn fma(a: Unpacked, b: Unpacked, c: Unpacked, round: Round) -> Unpacked {
     add(mul(a, b), c, round)
 }
 
 /// `a / b`.
-pub(super) fn div(a: Number, b: Number) -> Number {
+pub(super) fn div(a: Unpacked, b: Unpacked) -> Unpacked {
     match (a, b) {
-        (Number::Nan, _) | (_, Number::Nan) => Number::Nan,
-        (Number::Infinite { .. }, Number::Infinite { .. }) => Number::Nan,
-        (Number::Infinite { negative }, Number::Finite(b)) => Number::Infinite {
+        (Unpacked::Nan, _) | (_, Unpacked::Nan) => Unpacked::Nan,
+        (Unpacked::Infinite { .. }, Unpacked::Infinite { .. }) => Unpacked::Nan,
+        (Unpacked::Infinite { negative }, Unpacked::Finite(b)) => Unpacked::Infinite {
             negative: negative != b.negative,
         },
-        (Number::Finite(a), Number::Infinite { negative }) => Number::Finite(Finite {
+        (Unpacked::Finite(a), Unpacked::Infinite { negative }) => Unpacked::Finite(Finite {
             negative: a.negative != negative,
             significand: 0,
             exponent: 0,
         }),
-        (Number::Finite(a), Number::Finite(b)) => {
+        (Unpacked::Finite(a), Unpacked::Finite(b)) => {
             let negative = a.negative != b.negative;
             if b.significand == 0 {
                 return if a.significand == 0 {
-                    Number::Nan
+                    Unpacked::Nan
                 } else {
-                    Number::Infinite { negative }
+                    Unpacked::Infinite { negative }
                 };
             }
             let a = a.normalized();
             let quotient = a.significand / b.significand;
             let inexact = a.significand % b.significand != 0;
             // At least 72 bits of quotient, so one more below them is out of any rounding's sight.
-            Number::Finite(Finite {
+            Unpacked::Finite(Finite {
                 negative,
                 significand: quotient << 1 | u128::from(inexact),
                 exponent: a.exponent - b.exponent - 1,
@@ -340,20 +340,20 @@ pub(super) fn div(a: Number, b: Number) -> Number {
 }
 
 /// The square root.
-pub(super) fn sqrt(a: Number) -> Number {
+pub(super) fn sqrt(a: Unpacked) -> Unpacked {
     match a {
-        Number::Finite(a) if a.significand == 0 => Number::Finite(a),
-        Number::Finite(Finite { negative: true, .. })
-        | Number::Infinite { negative: true }
-        | Number::Nan => Number::Nan,
-        Number::Infinite { .. } => a,
-        Number::Finite(a) => {
+        Unpacked::Finite(a) if a.significand == 0 => Unpacked::Finite(a),
+        Unpacked::Finite(Finite { negative: true, .. })
+        | Unpacked::Infinite { negative: true }
+        | Unpacked::Nan => Unpacked::Nan,
+        Unpacked::Infinite { .. } => a,
+        Unpacked::Finite(a) => {
             let a = a.normalized();
             // The exponent has to be even.
             let odd = a.exponent.rem_euclid(2);
             let square = a.significand << odd;
             let root = square.isqrt();
-            Number::Finite(Finite {
+            Unpacked::Finite(Finite {
                 negative: false,
                 significand: root << 1 | u128::from(root * root != square),
                 exponent: (a.exponent - odd) / 2 - 1,
@@ -367,11 +367,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn double(value: f64) -> Number {
+    fn double(value: f64) -> Unpacked {
         unpack(value.to_bits(), DOUBLE)
     }
 
-    fn same(exact: Number, value: f64) -> bool {
+    fn same(exact: Unpacked, value: f64) -> bool {
         let bits = pack(exact, DOUBLE, Round::Nearest);
         bits == value.to_bits() || (DOUBLE.is_nan(bits) && value.is_nan())
     }

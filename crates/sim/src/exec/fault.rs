@@ -8,7 +8,7 @@ use thiserror::Error;
     "kernel `{kernel}` failed at line {ptx_line} in block ({}, {}, {}), thread ({}, {}, {}): {kind}",
     block[0], block[1], block[2], thread[0], thread[1], thread[2]
 )]
-pub struct Fault {
+pub struct KernelFault {
     /// The kernel's name.
     pub kernel: Box<str>,
     /// The block's index.
@@ -20,13 +20,13 @@ pub struct Fault {
     /// File and line of the source, if the PTX has them (NVRTC's `-lineinfo`).
     pub source_line: Option<Box<str>>,
     /// What happened.
-    pub kind: FaultKind,
+    pub kind: KernelFaultKind,
 }
 
 /// What made a kernel fail.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum FaultKind {
+pub enum KernelFaultKind {
     /// A global access that no live allocation contains.
     #[error("{} of {bytes} bytes at {address:#x}, which no allocation contains", verb(*write))]
     OutOfBounds {

@@ -8,7 +8,7 @@
 //! at most 2^-10. A program that depends on more than that is wrong on both.
 
 use super::registers::{LANES, Registers, Words, lanes};
-use super::rounding::{self, Operation};
+use super::rounding::{self, ArithmeticOp};
 use crate::ptx::ir::{CompareFloat, FloatBin, FloatMode, FloatUn, Round, Slot, Test};
 
 /// The NaN that every single-precision operation gives.
@@ -90,7 +90,7 @@ const NORMAL_MIN_32: u32 = 0x0080_0000;
 /// Corrects results that were rounded up to the smallest normal number: a GPU flushes what is too
 /// small before it is rounded.
 #[inline(always)]
-fn flush_rounded_up(r: &mut Registers, mask: u32, op: Operation, d: Slot, old: [Words; 3]) {
+fn flush_rounded_up(r: &mut Registers, mask: u32, op: ArithmeticOp, d: Slot, old: [Words; 3]) {
     let results = r.word(d);
     let mut edge = 0;
     for lane in 0..LANES {
@@ -106,7 +106,7 @@ fn flush_rounded_up(r: &mut Registers, mask: u32, op: Operation, d: Slot, old: [
 }
 
 #[cold]
-fn redo(r: &mut Registers, mask: u32, op: Operation, d: Slot, [a, b, c]: [Words; 3]) {
+fn redo(r: &mut Registers, mask: u32, op: ArithmeticOp, d: Slot, [a, b, c]: [Words; 3]) {
     let mode = FloatMode {
         round: Round::Nearest,
         flush: true,
@@ -135,8 +135,8 @@ pub(super) fn f32_bin(
         let old = [*r.word(a), *r.word(b), [0; LANES]];
         nearest_bin::<true>(r, mask, op, d, a, b);
         match op {
-            FloatBin::Mul => flush_rounded_up(r, mask, Operation::Mul, d, old),
-            FloatBin::Div => flush_rounded_up(r, mask, Operation::Div, d, old),
+            FloatBin::Mul => flush_rounded_up(r, mask, ArithmeticOp::Mul, d, old),
+            FloatBin::Div => flush_rounded_up(r, mask, ArithmeticOp::Div, d, old),
             _ => {}
         }
         return;
@@ -149,17 +149,17 @@ pub(super) fn f32_bin(
 
 /// The operation of the slow way. The approximate division, minimum and maximum have no rounding
 /// mode, and do not come here.
-fn operation(op: FloatBin) -> Operation {
+fn operation(op: FloatBin) -> ArithmeticOp {
     match op {
-        FloatBin::Sub => Operation::Sub,
-        FloatBin::Mul => Operation::Mul,
-        FloatBin::Div => Operation::Div,
+        FloatBin::Sub => ArithmeticOp::Sub,
+        FloatBin::Mul => ArithmeticOp::Mul,
+        FloatBin::Div => ArithmeticOp::Div,
         FloatBin::Add
         | FloatBin::DivApprox
         | FloatBin::Min
         | FloatBin::Max
         | FloatBin::MinNan
-        | FloatBin::MaxNan => Operation::Add,
+        | FloatBin::MaxNan => ArithmeticOp::Add,
     }
 }
 
@@ -222,10 +222,10 @@ pub(super) fn f32_fma(r: &mut Registers, mask: u32, mode: FloatMode, d: Slot, ab
             r.w_www(mask, d, abc, |a, b, c| {
                 flush(canonical(f(flush(a)).mul_add(f(flush(b)), f(flush(c)))))
             });
-            flush_rounded_up(r, mask, Operation::Fma, d, old);
+            flush_rounded_up(r, mask, ArithmeticOp::Fma, d, old);
         }
         _ => r.w_www(mask, d, abc, |a, b, c| {
-            rounding::single(Operation::Fma, [a, b, c], mode)
+            rounding::single(ArithmeticOp::Fma, [a, b, c], mode)
         }),
     }
 }
@@ -257,7 +257,7 @@ pub(super) fn f32_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot
                 flush: false,
             };
             r.w_w(mask, d, a, |a| {
-                rounding::single(Operation::Sqrt, [a, 0, 0], mode)
+                rounding::single(ArithmeticOp::Sqrt, [a, 0, 0], mode)
             });
         }
         FloatUn::Rcp(Round::Nearest) | FloatUn::RcpApprox => {
@@ -269,7 +269,7 @@ pub(super) fn f32_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot
                 flush: false,
             };
             r.w_w(mask, d, a, |a| {
-                rounding::single(Operation::Div, [1f32.to_bits(), a, 0], mode)
+                rounding::single(ArithmeticOp::Div, [1f32.to_bits(), a, 0], mode)
             });
         }
         FloatUn::RsqrtApprox | FloatUn::RsqrtApproxHigh => {
@@ -338,7 +338,7 @@ pub(super) fn f64_fma(r: &mut Registers, mask: u32, mode: FloatMode, d: Slot, ab
             nan_double([b, c, a]).unwrap_or(value.to_bits())
         }),
         round => r.d_ddd(mask, d, abc, |a, b, c| {
-            rounding::double(Operation::Fma, [a, b, c], round)
+            rounding::double(ArithmeticOp::Fma, [a, b, c], round)
         }),
     }
 }
@@ -382,12 +382,12 @@ pub(super) fn f64_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot
         ),
         FloatUn::Sqrt(Round::Nearest) => r.d_d(mask, d, a, |a| settled(g(a).sqrt(), a, 0)),
         FloatUn::Sqrt(round) => r.d_d(mask, d, a, |a| {
-            rounding::double(Operation::Sqrt, [a, 0, 0], round)
+            rounding::double(ArithmeticOp::Sqrt, [a, 0, 0], round)
         }),
         FloatUn::Rcp(Round::Nearest) => r.d_d(mask, d, a, |a| settled(1.0 / g(a), a, 0)),
         FloatUn::Rcp(round) => {
             r.d_d(mask, d, a, |a| {
-                rounding::double(Operation::Div, [1f64.to_bits(), a, 0], round)
+                rounding::double(ArithmeticOp::Div, [1f64.to_bits(), a, 0], round)
             });
         }
         FloatUn::RcpApprox => r.d_d(mask, d, a, |a| high_word(1.0 / g(flush_double(a)))),

@@ -1,6 +1,6 @@
 //! Floats of 8 bits, and singles with a short fraction.
 
-use super::exact::{self, HALF, Number, SINGLE, unpack};
+use super::exact::{self, HALF, SINGLE, Unpacked, unpack};
 use crate::ptx::ir::{Float8, Round, TensorRound};
 
 /// The magnitudes of a format below its NaNs and infinities, in order: the value of bits `n` is
@@ -107,10 +107,10 @@ pub(super) fn to_halves(format: Float8, relu: bool, a: u32) -> u32 {
 pub(super) fn tensor(round: TensorRound, relu: bool, a: u32) -> u32 {
     const CUT: u32 = 13;
     match unpack(u64::from(a), SINGLE) {
-        Number::Nan => return 0x7fff_ffff,
+        Unpacked::Nan => return 0x7fff_ffff,
         _ if relu && a >> 31 == 1 => return 0,
-        Number::Infinite { .. } => return a,
-        Number::Finite(_) => {}
+        Unpacked::Infinite { .. } => return a,
+        Unpacked::Finite(_) => {}
     }
     let half = 1 << (CUT - 1);
     // A carry runs into the exponent, as it should.

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use rayon::prelude::*;
 
 use super::SHARED_BYTES_MAX;
-use super::block::{Block, Counts, FailedThread, Progress, Worker, coordinates};
-use super::checks::{Checked, Checks, Noticed};
-use super::fault::{Fault, FaultKind};
-use super::launch::{GlobalMemory, Launch, Stats};
-use super::observe::{Nobody, Observer};
-use super::races::{KernelRace, Races};
+use super::block::{Block, BlockFault, BlockStatus, Counters, Worker, coordinates};
+use super::checks::{CheckFindings, CheckOptions, LaunchChecks};
+use super::fault::{KernelFault, KernelFaultKind};
+use super::launch::{GlobalMemory, KernelStats, Launch};
+use super::observer::{NoObserver, Observer};
+use super::races::{KernelRace, RaceDetector};
 use crate::ptx::Kernel;
 
 /// The most threads of a block.
@@ -37,14 +37,14 @@ pub fn run(
     kernel: &Kernel,
     launch: &Launch<'_>,
     memory: &dyn GlobalMemory,
-) -> Result<Stats, Fault> {
+) -> Result<KernelStats, KernelFault> {
     let blocks = check(kernel, launch)?;
-    let counts = if kernel.is_ordered() || blocks == 1 {
-        run_in_order(kernel, launch, memory, blocks, &mut Nobody)
+    let counters = if kernel.is_ordered() || blocks == 1 {
+        run_in_order(kernel, launch, memory, blocks, &mut NoObserver)
     } else {
         run_in_parallel(kernel, launch, memory, blocks)
     };
-    counts.map(|counts| counts.stats(blocks))
+    counters.map(|counters| counters.stats(blocks))
 }
 
 /// Runs a kernel, and looks for [races within it](KernelRace) meanwhile.
@@ -59,43 +59,48 @@ pub fn run_checked(
     kernel: &Kernel,
     launch: &Launch<'_>,
     memory: &dyn GlobalMemory,
-) -> (Result<Stats, Fault>, Vec<KernelRace>) {
-    let checked = Checked {
+) -> (Result<KernelStats, KernelFault>, Vec<KernelRace>) {
+    let checked = CheckOptions {
         races: true,
         instructions: &[],
     };
-    let (ran, noticed) = run_watched(kernel, launch, memory, checked);
-    (ran, noticed.races)
+    let (ran, findings) = run_traced(kernel, launch, memory, checked);
+    (ran, findings.races)
 }
 
 /// Runs a kernel under checks, otherwise as [`run_checked`].
-pub(crate) fn run_watched(
+pub(crate) fn run_traced(
     kernel: &Kernel,
     launch: &Launch<'_>,
     memory: &dyn GlobalMemory,
-    checked: Checked<'_>,
-) -> (Result<Stats, Fault>, Noticed) {
+    checked: CheckOptions<'_>,
+) -> (Result<KernelStats, KernelFault>, CheckFindings) {
     let blocks = match check(kernel, launch) {
         Ok(blocks) => blocks,
-        Err(fault) => return (Err(fault), Noticed::default()),
+        Err(fault) => return (Err(fault), CheckFindings::default()),
     };
-    let races = checked.races.then(|| Races::new(kernel, launch, memory));
-    let mut checks = Checks::new(kernel, launch, races, checked.instructions);
-    let counts = run_in_order(kernel, launch, memory, blocks, &mut checks);
-    (counts.map(|counts| counts.stats(blocks)), checks.noticed())
+    let races = checked
+        .races
+        .then(|| RaceDetector::new(kernel, launch, memory));
+    let mut checks = LaunchChecks::new(kernel, launch, races, checked.instructions);
+    let counters = run_in_order(kernel, launch, memory, blocks, &mut checks);
+    (
+        counters.map(|counters| counters.stats(blocks)),
+        checks.findings(),
+    )
 }
 
 /// Refuses what a driver refuses: a launch that does not fit the kernel. Gives the number of its
 /// blocks.
-fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<u64, Fault> {
+fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<u64, KernelFault> {
     let invalid = |problem: String| {
-        Err(Fault {
+        Err(KernelFault {
             kernel: kernel.name().into(),
             block: [0; 3],
             thread: [0; 3],
             ptx_line: 0,
             source_line: None,
-            kind: FaultKind::InvalidLaunch(problem),
+            kind: KernelFaultKind::InvalidLaunch(problem),
         })
     };
     let threads = launch
@@ -156,8 +161,8 @@ fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<u64, Fault> {
     Ok(launch.grid.iter().map(|size| u64::from(*size)).product())
 }
 
-fn fault(kernel: &Kernel, launch: &Launch<'_>, block: u64, failure: FailedThread) -> Fault {
-    Fault {
+fn fault(kernel: &Kernel, launch: &Launch<'_>, block: u64, failure: BlockFault) -> KernelFault {
+    KernelFault {
         kernel: kernel.name().into(),
         block: coordinates(block, launch.grid),
         thread: coordinates(u64::from(failure.thread), launch.block),
@@ -175,7 +180,7 @@ fn run_in_order<O: Observer>(
     memory: &dyn GlobalMemory,
     blocks: u64,
     observer: &mut O,
-) -> Result<Counts, Fault> {
+) -> Result<Counters, KernelFault> {
     let code = &kernel.code;
     let mut worker = Worker::new(code, memory);
     let mut resident: VecDeque<Block> = VecDeque::new();
@@ -192,16 +197,16 @@ fn run_in_order<O: Observer>(
             rounds_waited = 0;
         }
         let Some(mut block) = resident.pop_front() else {
-            return Ok(worker.counts);
+            return Ok(worker.counters);
         };
         let index = block.index;
         match block.run_round(code, launch, &mut worker, observer) {
-            Ok(Progress::Done) => {
+            Ok(BlockStatus::Done) => {
                 rounds_waited = 0;
                 spare.push(block);
             }
             Ok(progress) => {
-                rounds_waited = if progress == Progress::Waiting {
+                rounds_waited = if progress == BlockStatus::Waiting {
                     rounds_waited + 1
                 } else {
                     0
@@ -219,7 +224,7 @@ fn run_in_parallel(
     launch: &Launch<'_>,
     memory: &dyn GlobalMemory,
     blocks: u64,
-) -> Result<Counts, Fault> {
+) -> Result<Counters, KernelFault> {
     let code = &kernel.code;
     // Blocks behind one that failed need not run; those before it must, as one of them may fail
     // too.
@@ -228,31 +233,31 @@ fn run_in_parallel(
     let chunk = CHUNK.min(blocks.div_ceil(4)).max(1);
     let run_chunk = |(worker, block): &mut (Worker<'_>, Block),
                      chunk_index: u64|
-     -> Result<Counts, (u64, Fault)> {
-        worker.counts = Counts::default();
+     -> Result<Counters, (u64, KernelFault)> {
+        worker.counters = Counters::default();
         for index in chunk_index * chunk..blocks.min((chunk_index + 1) * chunk) {
             if index > first_failed.load(Relaxed) {
                 break;
             }
-            let before = worker.counts.warp;
+            let before = worker.counters.warp;
             block.start(index, code, launch);
             let failure = loop {
-                match block.run_round(code, launch, worker, &mut Nobody) {
-                    Ok(Progress::Done) => break None,
+                match block.run_round(code, launch, worker, &mut NoObserver) {
+                    Ok(BlockStatus::Done) => break None,
                     Ok(_) => {}
                     Err(failure) => break Some(fault(kernel, launch, index, failure)),
                 }
             };
-            let done = worker.counts.warp - before;
+            let done = worker.counters.warp - before;
             let over = steps.fetch_add(done, Relaxed) + done > launch.step_limit;
             let failure = failure.or_else(|| {
-                over.then(|| Fault {
+                over.then(|| KernelFault {
                     kernel: kernel.name().into(),
                     block: coordinates(index, launch.grid),
                     thread: [0; 3],
                     ptx_line: 0,
                     source_line: None,
-                    kind: FaultKind::StepLimit {
+                    kind: KernelFaultKind::StepLimit {
                         limit: launch.step_limit,
                     },
                 })
@@ -262,24 +267,25 @@ fn run_in_parallel(
                 return Err((index, failure));
             }
         }
-        Ok(worker.counts)
+        Ok(worker.counters)
     };
     let outcomes = (0..blocks.div_ceil(chunk))
         .into_par_iter()
         .map_init(|| (Worker::new(code, memory), Block::default()), run_chunk);
-    let first = |a: Result<Counts, (u64, Fault)>, b: Result<Counts, (u64, Fault)>| match (a, b) {
+    let first = |a: Result<Counters, (u64, KernelFault)>,
+                 b: Result<Counters, (u64, KernelFault)>| match (a, b) {
         (Ok(a), Ok(b)) => Ok(a.plus(b)),
         (Err(a), Err(b)) => Err(if a.0 <= b.0 { a } else { b }),
         (Err(failure), Ok(_)) | (Ok(_), Err(failure)) => Err(failure),
     };
     outcomes
-        .reduce(|| Ok(Counts::default()), first)
+        .reduce(|| Ok(Counters::default()), first)
         .map_err(|(_, fault)| fault)
 }
 
-impl Counts {
-    fn stats(&self, blocks: u64) -> Stats {
-        Stats {
+impl Counters {
+    fn stats(&self, blocks: u64) -> KernelStats {
+        KernelStats {
             thread_instructions: self.thread,
             warp_instructions: self.warp,
             global_bytes_read: self.traffic.read_bytes,

@@ -1,6 +1,6 @@
 //! 16-bit floats: IEEE half precision and bfloat16.
 
-use super::exact::{self, BRAIN, Format, HALF, Number, pack, unpack};
+use super::exact::{self, BRAIN, Format, HALF, Unpacked, pack, unpack};
 use super::registers::Registers;
 use crate::ptx::ir::{HalfFormat, HalfOp, Round, Slot};
 use millstream_ptx::Type;
@@ -52,21 +52,21 @@ fn operate(op: HalfOp, format: Format, a: u16, b: u16, c: u16) -> u16 {
         HalfOp::Sub => operate(HalfOp::Add, format, a, b ^ 0x8000, c),
         HalfOp::Mul => nearest(exact::mul(x, y)),
         HalfOp::Fma => nearest(exact::fma(x, y, z, Round::Nearest)),
-        HalfOp::Neg | HalfOp::Abs if x == Number::Nan => nan,
+        HalfOp::Neg | HalfOp::Abs if x == Unpacked::Nan => nan,
         HalfOp::Neg => a ^ 0x8000,
         HalfOp::Abs => a & 0x7fff,
         HalfOp::Min => smallest(a, b, format, false),
         HalfOp::Max => smallest(a ^ 0x8000, b ^ 0x8000, format, true),
-        HalfOp::MinNan | HalfOp::MaxNan if x == Number::Nan || y == Number::Nan => nan,
+        HalfOp::MinNan | HalfOp::MaxNan if x == Unpacked::Nan || y == Unpacked::Nan => nan,
         HalfOp::MinNan => smallest(a, b, format, false),
         HalfOp::MaxNan => smallest(a ^ 0x8000, b ^ 0x8000, format, true),
         // A NaN stays one; -0 becomes +0.
-        HalfOp::Relu if x == Number::Nan => nan,
+        HalfOp::Relu if x == Unpacked::Nan => nan,
         HalfOp::Relu if a & 0x8000 != 0 => 0,
         HalfOp::Relu => a,
         HalfOp::Flush if exact::is_tiny(x, format) => a & 0x8000,
         HalfOp::Flush => a,
-        HalfOp::Finite if matches!(x, Number::Infinite { .. }) => a - 1,
+        HalfOp::Finite if matches!(x, Unpacked::Infinite { .. }) => a - 1,
         HalfOp::Finite => a,
         HalfOp::Ex2 => function(f64::exp2),
         HalfOp::Tanh => function(f64::tanh),

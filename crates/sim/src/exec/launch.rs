@@ -1,7 +1,7 @@
 //! What a launch is given and what it reports.
 
-use crate::memory::Cells;
-use crate::memory::Marks;
+use crate::memory::AccessBitmap;
+use crate::memory::SharedBytes;
 
 /// The most shared memory that a block can have, static and dynamic together, in bytes: what an
 /// H200 allows a kernel to opt in to.
@@ -13,13 +13,13 @@ pub trait GlobalMemory: Sync {
     /// launch.
     fn region(&self, address: u64) -> Option<Region<'_>>;
 
-    /// The same, with the marks to make of what is accessed there; none, unless an implementation
+    /// The same, with the access bitmap of what is accessed there; none, unless an implementation
     /// wants to know.
-    fn watched(&self, address: u64) -> Option<Watched<'_>> {
+    fn traced_region(&self, address: u64) -> Option<TracedRegion<'_>> {
         let region = self.region(address)?;
-        Some(Watched {
+        Some(TracedRegion {
             region,
-            marks: None,
+            bitmap: None,
         })
     }
 
@@ -29,11 +29,11 @@ pub trait GlobalMemory: Sync {
 
 /// An allocation that a kernel can reach, and where it is noted what the kernel does to it.
 #[derive(Clone, Copy, Debug)]
-pub struct Watched<'a> {
+pub struct TracedRegion<'a> {
     /// The allocation.
     pub region: Region<'a>,
-    /// The marks of the whole allocation, if anyone wants them.
-    pub marks: Option<&'a Marks>,
+    /// The access bitmap of the whole allocation, if there is one.
+    pub bitmap: Option<&'a AccessBitmap>,
 }
 
 /// An allocation that a kernel can reach.
@@ -42,7 +42,7 @@ pub struct Region<'a> {
     /// The address of its first byte.
     pub base: u64,
     /// Its bytes.
-    pub cells: Cells<'a>,
+    pub bytes: SharedBytes<'a>,
     /// Whether kernels may write it.
     pub writable: bool,
 }
@@ -85,7 +85,7 @@ impl Launch<'_> {
 /// What a launch did. The same on every run of the same launch on the same memory, if the kernel
 /// does not race.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct KernelStats {
     /// Instructions executed, counted once for each thread that executed them.
     pub thread_instructions: u64,
     /// Instructions executed, counted once for each warp, or part of a warp, that executed them
@@ -101,7 +101,7 @@ pub struct Stats {
     pub blocks: u64,
 }
 
-impl std::ops::AddAssign for Stats {
+impl std::ops::AddAssign for KernelStats {
     fn add_assign(&mut self, other: Self) {
         self.thread_instructions += other.thread_instructions;
         self.warp_instructions += other.warp_instructions;

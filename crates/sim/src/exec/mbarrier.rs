@@ -1,17 +1,17 @@
-//! Barrier objects: `mbarrier` and the arrivals of asynchronous copies.
+//! Barrier objects: `object` and the arrivals of asynchronous copies.
 //!
 //! An object lies in eight bytes of shared memory, as on a GPU, where programs may put it anywhere
 //! and move on. Its format is ours: arrivals that the phase waits for, arrivals that each phase
 //! begins with, bytes that the phase waits for, and the phase's parity. What an arrival returns is
 //! the object as it was before.
 
-use super::block::Shared;
-use super::fault::FaultKind;
+use super::block::WarpContext;
+use super::fault::KernelFaultKind;
 use super::memory::in_window;
-use super::observe::{At, Observer};
-use super::place::{Failure, Place};
+use super::observer::{IssuePoint, Observer};
 use super::registers::{LANES, lanes};
 use super::warp::Warp;
+use super::warp_access::{LaneFault, WarpAccess};
 use crate::ptx::ir::{AccessSpace, Mbarrier, MbarrierOp, PENDING_MASK, Window};
 
 /// The most arrivals of a phase, and the most bytes that it waits for.
@@ -27,7 +27,7 @@ const BYTES_BITS: u32 = 21;
 
 /// An object's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Object {
+pub(super) struct BarrierObject {
     /// Arrivals that the phase still waits for.
     pending: u64,
     /// Arrivals that each phase begins with.
@@ -37,7 +37,7 @@ pub(super) struct Object {
     parity: bool,
 }
 
-impl Object {
+impl BarrierObject {
     /// The state in the bytes of an object, if they are one.
     fn of(bits: u64) -> Option<Self> {
         (bits & ALIVE != 0).then_some(Self {
@@ -94,7 +94,7 @@ impl Object {
 }
 
 /// What a lane does to an object.
-struct Done {
+struct MbarrierUpdate {
     /// The eight bytes from now on.
     bits: u64,
     /// Whether a phase has completed by it.
@@ -103,45 +103,45 @@ struct Done {
     answer: bool,
 }
 
-/// Runs an `mbarrier` instruction, the lowest lane first.
+/// Runs an `object` instruction, the lowest lane first.
 #[cold]
 pub(super) fn run<O: Observer>(
     op: &Mbarrier,
     warp: &mut Warp,
-    shared: &mut Shared<'_, '_>,
+    shared: &mut WarpContext<'_, '_>,
     observer: &mut O,
-    at: At,
-) -> Result<(), Failure> {
+    at: IssuePoint,
+) -> Result<(), LaneFault> {
     let is_wait = matches!(op.f, MbarrierOp::Wait { .. });
-    let place = Place::new(&warp.registers, op.address, at.mask, 8, !is_wait);
-    let place = in_shared_memory(op, place)?;
-    place.check_alignment()?;
-    observer.object(warp, at, &place, op);
-    let counts = *warp.registers.word(op.count);
+    let warp_access = WarpAccess::new(&warp.registers, op.address, at.mask, 8, !is_wait);
+    let warp_access = in_shared_memory(op, warp_access)?;
+    warp_access.check_alignment()?;
+    observer.mbarrier(warp, at, &warp_access, op);
+    let counters = *warp.registers.word(op.count);
     let given = op
         .state
         .map_or([0; LANES], |slot| *warp.registers.double(slot));
     let (mut states, mut answers) = ([0; LANES], 0);
     for lane in lanes(at.mask) {
-        let offset = place.addresses[lane];
+        let offset = warp_access.addresses[lane];
         match op.f {
             MbarrierOp::Wait { .. } => arrivals_of_copies(shared, observer, offset, lane)?,
             MbarrierOp::Init | MbarrierOp::Invalidate => shared.copies.forget_arrivals(offset),
             _ => {}
         }
-        let bits = read(shared, &place, lane)?;
-        let done = apply(op, bits, counts[lane], given[lane])
+        let bits = read(shared, &warp_access, lane)?;
+        let done = apply(op, bits, counters[lane], given[lane])
             .map_err(|problem| invalid(op.name(), offset, lane, problem))?;
         states[lane] = bits;
         if is_wait {
             answers |= u32::from(done.answer) << lane;
             if done.answer && op.orders {
-                observer.object_waited(warp.index, lane, offset);
+                observer.mbarrier_waited(warp.index, lane, offset);
             }
         } else {
-            write(shared, &place, lane, done.bits)?;
+            write(shared, &warp_access, lane, done.bits)?;
             let arrives = matches!(op.f, MbarrierOp::Arrive { .. });
-            observer.object_arrived(
+            observer.mbarrier_arrived(
                 (warp.index, lane),
                 offset,
                 arrives && op.orders,
@@ -152,7 +152,7 @@ pub(super) fn run<O: Observer>(
     if is_wait {
         warp.registers.set_predicate(op.answer, at.mask, answers);
         if answers != at.mask {
-            warp.expect_others();
+            warp.yield_soon();
         }
     } else if let Some(slot) = op.state {
         warp.registers.set_double(slot, at.mask, &states);
@@ -162,15 +162,15 @@ pub(super) fn run<O: Observer>(
 
 /// Makes the thread's arrival on an object follow its copies so far.
 pub(super) fn arrive_behind_copies(
-    shared: &mut Shared<'_, '_>,
-    place: &Place,
+    shared: &mut WarpContext<'_, '_>,
+    warp_access: &WarpAccess,
     lane: usize,
     increments: bool,
-) -> Result<(), Failure> {
-    let offset = place.addresses[lane];
+) -> Result<(), LaneFault> {
+    let offset = warp_access.addresses[lane];
     let name = "cp.async.mbarrier.arrive";
     let wrong = |problem: String| invalid(name, offset, lane, problem);
-    let found = Object::of(read(shared, place, lane)?);
+    let found = BarrierObject::of(read(shared, warp_access, lane)?);
     let mut object = found.ok_or_else(|| wrong(NO_OBJECT.to_owned()))?;
     if increments {
         object.pending += 1;
@@ -181,30 +181,30 @@ pub(super) fn arrive_behind_copies(
             )));
         }
     }
-    write(shared, place, lane, object.bits())
+    write(shared, warp_access, lane, object.bits())
 }
 
 /// Lets the arrivals on an object take place that wait for copies, and the copies before them.
 fn arrivals_of_copies<O: Observer>(
-    shared: &mut Shared<'_, '_>,
+    shared: &mut WarpContext<'_, '_>,
     observer: &mut O,
     offset: u64,
     waiting: usize,
-) -> Result<(), Failure> {
+) -> Result<(), LaneFault> {
     while let Some((warp, lane)) = shared.copies.arrive(offset, shared.memory) {
-        let place = Place {
+        let warp_access = WarpAccess {
             addresses: [offset; LANES],
             mask: 1 << waiting,
             bytes: 8,
             write: true,
         };
         let wrong = |problem| invalid("cp.async.mbarrier.arrive", offset, waiting, problem);
-        let found = Object::of(read(shared, &place, waiting)?);
+        let found = BarrierObject::of(read(shared, &warp_access, waiting)?);
         let mut object = found.ok_or_else(|| wrong(NO_OBJECT.to_owned()))?;
         object.arrive(1, false).map_err(wrong)?;
         let completes = object.settle();
-        write(shared, &place, waiting, object.bits())?;
-        observer.object_arrived((warp, lane), offset, false, completes);
+        write(shared, &warp_access, waiting, object.bits())?;
+        observer.mbarrier_arrived((warp, lane), offset, false, completes);
     }
     Ok(())
 }
@@ -212,8 +212,8 @@ fn arrivals_of_copies<O: Observer>(
 const NO_OBJECT: &str = "there is none: `mbarrier.init` makes one";
 
 /// What the instruction makes of an object, or why it cannot.
-fn apply(op: &Mbarrier, bits: u64, count: u32, given: u64) -> Result<Done, String> {
-    let done = |bits, completes| Done {
+fn apply(op: &Mbarrier, bits: u64, count: u32, given: u64) -> Result<MbarrierUpdate, String> {
+    let done = |bits, completes| MbarrierUpdate {
         bits,
         completes,
         answer: false,
@@ -223,7 +223,7 @@ fn apply(op: &Mbarrier, bits: u64, count: u32, given: u64) -> Result<Done, Strin
         if count == 0 || count > COUNT_MAX {
             return Err(format!("{count} arrivals are not from 1 to {COUNT_MAX}"));
         }
-        let object = Object {
+        let object = BarrierObject {
             pending: count,
             expected: count,
             bytes: 0,
@@ -231,7 +231,7 @@ fn apply(op: &Mbarrier, bits: u64, count: u32, given: u64) -> Result<Done, Strin
         };
         return Ok(done(object.bits(), false));
     }
-    let mut object = Object::of(bits).ok_or(NO_OBJECT)?;
+    let mut object = BarrierObject::of(bits).ok_or(NO_OBJECT)?;
     match op.f {
         MbarrierOp::Init => {}
         MbarrierOp::Invalidate => return Ok(done(0, false)),
@@ -256,11 +256,11 @@ fn apply(op: &Mbarrier, bits: u64, count: u32, given: u64) -> Result<Done, Strin
             let asked = if parity {
                 count & 1 == 1
             } else {
-                Object::of(given)
+                BarrierObject::of(given)
                     .ok_or("the state is not what an arrival has returned")?
                     .parity
             };
-            return Ok(Done {
+            return Ok(MbarrierUpdate {
                 bits,
                 completes: false,
                 answer: object.parity != asked,
@@ -272,40 +272,49 @@ fn apply(op: &Mbarrier, bits: u64, count: u32, given: u64) -> Result<Done, Strin
 }
 
 /// The addresses as offsets in shared memory.
-fn in_shared_memory(op: &Mbarrier, place: Place) -> Result<Place, Failure> {
+fn in_shared_memory(op: &Mbarrier, warp_access: WarpAccess) -> Result<WarpAccess, LaneFault> {
     if op.space != AccessSpace::Generic {
-        return Ok(place);
+        return Ok(warp_access);
     }
-    let outside = |lane: &usize| Window::of(place.addresses[*lane]) != Window::Shared;
-    match lanes(place.mask).find(outside) {
+    let outside = |lane: &usize| Window::of(warp_access.addresses[*lane]) != Window::Shared;
+    match lanes(warp_access.mask).find(outside) {
         Some(lane) => {
             let problem = "the address is not one of the block's shared memory".to_owned();
-            Err(invalid(op.name(), place.addresses[lane], lane, problem))
+            Err(invalid(
+                op.name(),
+                warp_access.addresses[lane],
+                lane,
+                problem,
+            ))
         }
-        None => Ok(in_window(&place, Window::Shared).unwrap_or(place)),
+        None => Ok(in_window(&warp_access, Window::Shared).unwrap_or(warp_access)),
     }
 }
 
 /// The eight bytes of a lane's object.
-fn read(shared: &mut Shared<'_, '_>, place: &Place, lane: usize) -> Result<u64, Failure> {
+fn read(
+    shared: &mut WarpContext<'_, '_>,
+    warp_access: &WarpAccess,
+    lane: usize,
+) -> Result<u64, LaneFault> {
     let mut memory = shared.all(&mut []);
-    let cell = memory.own_bytes::<8>(Window::Shared, place, lane)?;
+    let cell = memory.own_bytes::<8>(Window::Shared, warp_access, lane)?;
     Ok(u64::from_le_bytes(*cell))
 }
 
 fn write(
-    shared: &mut Shared<'_, '_>,
-    place: &Place,
+    shared: &mut WarpContext<'_, '_>,
+    warp_access: &WarpAccess,
     lane: usize,
     bits: u64,
-) -> Result<(), Failure> {
+) -> Result<(), LaneFault> {
     let mut memory = shared.all(&mut []);
-    *memory.own_bytes::<8>(Window::Shared, place, lane)? = bits.to_le_bytes();
+    *memory.own_bytes::<8>(Window::Shared, warp_access, lane)? = bits.to_le_bytes();
     Ok(())
 }
 
-fn invalid(operation: &'static str, offset: u64, lane: usize, problem: String) -> Failure {
-    let kind = FaultKind::InvalidBarrierObject {
+fn invalid(operation: &'static str, offset: u64, lane: usize, problem: String) -> LaneFault {
+    let kind = KernelFaultKind::InvalidBarrierObject {
         operation,
         offset,
         problem,
@@ -321,21 +330,21 @@ mod tests {
     fn states_survive_their_bytes() {
         for bytes in [0, 1, -1, 1_048_575, -1_048_575] {
             for parity in [false, true] {
-                let object = Object {
+                let object = BarrierObject {
                     pending: 7,
                     expected: COUNT_MAX,
                     bytes,
                     parity,
                 };
-                assert_eq!(Object::of(object.bits()), Some(object));
+                assert_eq!(BarrierObject::of(object.bits()), Some(object));
             }
         }
-        assert_eq!(Object::of(0), None);
+        assert_eq!(BarrierObject::of(0), None);
     }
 
     #[test]
     fn a_phase_completes_when_arrivals_and_bytes_have_come() {
-        let mut object = Object {
+        let mut object = BarrierObject {
             pending: 2,
             expected: 2,
             bytes: 0,

@@ -1,12 +1,14 @@
 //! Loads and stores of a warp.
 
-use super::fault::FaultKind;
-use super::launch::{GlobalMemory, Region, Watched};
-use super::place::{Extent, Failure, Pattern, Place, indices};
+use super::access_marking::{note, read_flags, write_flags};
+use super::fault::KernelFaultKind;
+use super::launch::{GlobalMemory, Region, TracedRegion};
 use super::registers::{FULL, LANES, Registers, lanes};
-use super::staging::{LANE_BYTES_MAX, Stage, gather, scatter, splat, staged};
-use super::watch::{note, read_touch, write_touch};
-use crate::memory::Touch;
+use super::staging::{
+    LANE_BYTES_MAX, Stage, gather, load_lane, scatter, splat, staged, store_lane,
+};
+use super::warp_access::{AddressPattern, LaneFault, WarpAccess, WindowLayout, indices};
+use crate::memory::AccessFlags;
 use crate::ptx::ir::{Access, AccessSpace, AddressBase, Window};
 
 /// How much global memory was accessed.
@@ -18,7 +20,7 @@ pub(super) struct Traffic {
 }
 
 /// The memory that a warp can reach.
-pub(super) struct Memory<'r, 'm> {
+pub(super) struct WarpMemory<'r, 'm> {
     pub(super) global: &'m dyn GlobalMemory,
     pub(super) shared: &'r mut [u8],
     /// The warp's local memory: `local_bytes` for each lane.
@@ -29,36 +31,37 @@ pub(super) struct Memory<'r, 'm> {
 }
 
 /// The region that an instruction last accessed: most go on in the same one.
-pub(super) type Cached<'m> = Option<Watched<'m>>;
+pub(super) type CachedRegion<'m> = Option<TracedRegion<'m>>;
 
 const WINDOWS: [Window; 4] = [Window::Global, Window::Shared, Window::Local, Window::Param];
 
 /// The part of an access to generic addresses that lies in `window`, with addresses relative to it.
-pub(super) fn in_window(place: &Place, window: Window) -> Option<Place> {
-    let inside = lanes(place.mask).filter(|lane| Window::of(place.addresses[*lane]) == window);
+pub(super) fn in_window(warp_access: &WarpAccess, window: Window) -> Option<WarpAccess> {
+    let inside =
+        lanes(warp_access.mask).filter(|lane| Window::of(warp_access.addresses[*lane]) == window);
     let mask = inside.fold(0, |mask, lane| mask | 1 << lane);
-    let addresses = place
+    let addresses = warp_access
         .addresses
         .map(|address| address.wrapping_sub(window.base()));
-    (mask != 0).then_some(Place {
+    (mask != 0).then_some(WarpAccess {
         addresses,
         mask,
-        ..*place
+        ..*warp_access
     })
 }
 
-impl<'m> Memory<'_, 'm> {
+impl<'m> WarpMemory<'_, 'm> {
     /// The region that contains `bytes` from `address`, and the offset there.
     #[inline(always)]
     pub(super) fn region(
         &self,
-        cached: &mut Cached<'m>,
+        cached: &mut CachedRegion<'m>,
         address: u64,
         bytes: usize,
-    ) -> Option<(Watched<'m>, usize)> {
+    ) -> Option<(TracedRegion<'m>, usize)> {
         if let Some(found) = cached {
             let offset = address.wrapping_sub(found.region.base);
-            let len = found.region.cells.len() as u64;
+            let len = found.region.bytes.len() as u64;
             if offset < len && len - offset >= bytes as u64 {
                 return Some((*found, offset as usize));
             }
@@ -69,13 +72,13 @@ impl<'m> Memory<'_, 'm> {
     #[cold]
     fn find_region(
         &self,
-        cached: &mut Cached<'m>,
+        cached: &mut CachedRegion<'m>,
         address: u64,
         bytes: usize,
-    ) -> Option<(Watched<'m>, usize)> {
-        let found = self.global.watched(address)?;
+    ) -> Option<(TracedRegion<'m>, usize)> {
+        let found = self.global.traced_region(address)?;
         let offset = usize::try_from(address.checked_sub(found.region.base)?).ok()?;
-        if offset.checked_add(bytes)? > found.region.cells.len() {
+        if offset.checked_add(bytes)? > found.region.bytes.len() {
             return None;
         }
         *cached = Some(found);
@@ -85,23 +88,24 @@ impl<'m> Memory<'_, 'm> {
     /// The region that one lane of an access may write, where it then does so.
     pub(super) fn writable(
         &self,
-        cached: &mut Cached<'m>,
-        place: &Place,
+        cached: &mut CachedRegion<'m>,
+        warp_access: &WarpAccess,
         lane: usize,
-        touch: Touch,
-    ) -> Result<(Region<'m>, usize), Failure> {
-        let found = self.region(cached, place.addresses[lane], place.bytes);
-        let (Watched { region, marks }, offset) = found.ok_or_else(|| place.out_of_bounds(lane))?;
+        flags: AccessFlags,
+    ) -> Result<(Region<'m>, usize), LaneFault> {
+        let found = self.region(cached, warp_access.addresses[lane], warp_access.bytes);
+        let (TracedRegion { region, bitmap }, offset) =
+            found.ok_or_else(|| warp_access.out_of_bounds(lane))?;
         if !region.writable {
             return Err((
                 lane,
-                FaultKind::ReadOnly {
-                    address: place.addresses[lane],
+                KernelFaultKind::ReadOnly {
+                    address: warp_access.addresses[lane],
                 },
             ));
         }
-        if let Some(marks) = marks {
-            marks.note(touch, offset, place.bytes);
+        if let Some(bitmap) = bitmap {
+            bitmap.note(flags, offset, warp_access.bytes);
         }
         Ok((region, offset))
     }
@@ -111,16 +115,16 @@ impl<'m> Memory<'_, 'm> {
         &mut self,
         r: &mut Registers,
         access: &Access,
-        cached: &mut Cached<'m>,
+        cached: &mut CachedRegion<'m>,
         mask: u32,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), LaneFault> {
         match access.space {
             AccessSpace::Is(Window::Global) => {
-                let place = Place::new(r, access.address, mask, access.bytes(), false);
-                self.load_global(r, access, cached, &place)
+                let warp_access = WarpAccess::new(r, access.address, mask, access.bytes(), false);
+                self.load_global(r, access, cached, &warp_access)
             }
             AccessSpace::Is(window) => {
-                let extent = self.extent(window);
+                let layout = self.layout(window);
                 let unit_shift = access.width.trailing_zeros();
                 if window == Window::Param && access.address.base == AddressBase::None {
                     let offset = usize::try_from(access.address.offset).unwrap_or(usize::MAX);
@@ -128,11 +132,12 @@ impl<'m> Memory<'_, 'm> {
                         return Ok(());
                     }
                 }
-                match indices(r, access.address, mask, access.bytes(), extent, unit_shift) {
+                match indices(r, access.address, mask, access.bytes(), layout, unit_shift) {
                     Some(indices) => gather(r, access, self.bytes(window), &indices, mask),
                     None => {
-                        let place = Place::new(r, access.address, mask, access.bytes(), false);
-                        return Err(self.fault(window, &place));
+                        let warp_access =
+                            WarpAccess::new(r, access.address, mask, access.bytes(), false);
+                        return Err(self.fault(window, &warp_access));
                     }
                 }
                 Ok(())
@@ -145,21 +150,21 @@ impl<'m> Memory<'_, 'm> {
         &mut self,
         r: &mut Registers,
         access: &Access,
-        cached: &mut Cached<'m>,
+        cached: &mut CachedRegion<'m>,
         mask: u32,
-    ) -> Result<(), Failure> {
-        let all = Place::new(r, access.address, mask, access.bytes(), false);
+    ) -> Result<(), LaneFault> {
+        let all = WarpAccess::new(r, access.address, mask, access.bytes(), false);
         for window in WINDOWS {
-            let Some(place) = in_window(&all, window) else {
+            let Some(warp_access) = in_window(&all, window) else {
                 continue;
             };
             if window == Window::Global {
-                self.load_global(r, access, cached, &place)?;
+                self.load_global(r, access, cached, &warp_access)?;
                 continue;
             }
-            let indices = place.indices(self.extent(window), access.width.trailing_zeros());
-            let indices = indices.ok_or_else(|| self.fault(window, &place))?;
-            gather(r, access, self.bytes(window), &indices, place.mask);
+            let indices = warp_access.indices(self.layout(window), access.width.trailing_zeros());
+            let indices = indices.ok_or_else(|| self.fault(window, &warp_access))?;
+            gather(r, access, self.bytes(window), &indices, warp_access.mask);
         }
         Ok(())
     }
@@ -169,81 +174,82 @@ impl<'m> Memory<'_, 'm> {
         &mut self,
         r: &mut Registers,
         access: &Access,
-        cached: &mut Cached<'m>,
-        place: &Place,
-    ) -> Result<(), Failure> {
-        let bytes = place.bytes;
-        self.traffic.read_bytes += u64::from(place.mask.count_ones()) * bytes as u64;
-        let first = place.first();
-        let start = place.addresses[first];
-        let pattern = place.pattern();
-        if pattern != Pattern::Scattered && start & (bytes as u64 - 1) == 0 {
-            let span = if pattern == Pattern::Uniform {
+        cached: &mut CachedRegion<'m>,
+        warp_access: &WarpAccess,
+    ) -> Result<(), LaneFault> {
+        let bytes = warp_access.bytes;
+        self.traffic.read_bytes += u64::from(warp_access.mask.count_ones()) * bytes as u64;
+        let first = warp_access.first();
+        let start = warp_access.addresses[first];
+        let pattern = warp_access.pattern();
+        if pattern != AddressPattern::Scattered && start & (bytes as u64 - 1) == 0 {
+            let span = if pattern == AddressPattern::Uniform {
                 first..first + 1
             } else {
-                place.span()
+                warp_access.span()
             };
             let total = span.len() * bytes;
             if let Some((found, offset)) = self.region(cached, start, total) {
                 let region = found.region;
-                note(&found, offset, read_touch(access), place, pattern);
+                note(&found, offset, read_flags(access), warp_access, pattern);
                 if bytes == 4 && access.width == 4 && !access.double {
                     let mut values = [0; LANES];
                     if region
-                        .cells
+                        .bytes
                         .load_run_u32(offset, &mut values[span])
                         .is_some()
                     {
-                        if pattern == Pattern::Uniform {
+                        if pattern == AddressPattern::Uniform {
                             values = [values[first]; LANES];
                         }
-                        r.set_word(access.values[0], place.mask, &values);
+                        r.set_word(access.values[0], warp_access.mask, &values);
                         return Ok(());
                     }
                 }
                 let mut stage: Stage = [0; LANES * LANE_BYTES_MAX];
-                let (at, stride) = if pattern == Pattern::Uniform {
+                let (at, stride) = if pattern == AddressPattern::Uniform {
                     (0, 0)
                 } else {
                     (first * bytes, bytes)
                 };
                 if region
-                    .cells
+                    .bytes
                     .copy_to(offset, &mut stage[at..][..total])
                     .is_some()
                 {
-                    gather(r, access, &stage, &staged(access, stride), place.mask);
+                    gather(r, access, &stage, &staged(access, stride), warp_access.mask);
                     return Ok(());
                 }
             }
         }
-        self.load_scattered(r, access, cached, place)
+        self.load_scattered(r, access, cached, warp_access)
     }
 
     fn load_scattered(
         &mut self,
         r: &mut Registers,
         access: &Access,
-        cached: &mut Cached<'m>,
-        place: &Place,
-    ) -> Result<(), Failure> {
-        place.check_alignment()?;
+        cached: &mut CachedRegion<'m>,
+        warp_access: &WarpAccess,
+    ) -> Result<(), LaneFault> {
+        warp_access.check_alignment()?;
         if access.width == 4 && access.count == 1 && !access.double {
-            return self.load_runs(r, access, cached, place);
+            return self.load_runs(r, access, cached, warp_access);
         }
-        let bytes = place.bytes;
+        let bytes = warp_access.bytes;
         let mut stage: Stage = [0; LANES * LANE_BYTES_MAX];
-        for lane in lanes(place.mask) {
-            let found = self.region(cached, place.addresses[lane], bytes);
-            let (Watched { region, marks }, offset) =
-                found.ok_or_else(|| place.out_of_bounds(lane))?;
-            if let Some(marks) = marks {
-                marks.note(read_touch(access), offset, bytes);
+        for lane in lanes(warp_access.mask) {
+            let found = self.region(cached, warp_access.addresses[lane], bytes);
+            let (TracedRegion { region, bitmap }, offset) =
+                found.ok_or_else(|| warp_access.out_of_bounds(lane))?;
+            if let Some(bitmap) = bitmap {
+                bitmap.note(read_flags(access), offset, bytes);
             }
             let target = &mut stage[lane * bytes..][..bytes];
-            load_lane(&region, offset, access, target).ok_or_else(|| place.out_of_bounds(lane))?;
+            load_lane(&region, offset, access, target)
+                .ok_or_else(|| warp_access.out_of_bounds(lane))?;
         }
-        gather(r, access, &stage, &staged(access, bytes), place.mask);
+        gather(r, access, &stage, &staged(access, bytes), warp_access.mask);
         Ok(())
     }
 
@@ -252,22 +258,23 @@ impl<'m> Memory<'_, 'm> {
         &mut self,
         r: &Registers,
         access: &Access,
-        cached: &mut Cached<'m>,
+        cached: &mut CachedRegion<'m>,
         mask: u32,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), LaneFault> {
         match access.space {
             AccessSpace::Is(Window::Global) => {
-                let place = Place::new(r, access.address, mask, access.bytes(), true);
-                self.store_global(r, access, cached, &place)
+                let warp_access = WarpAccess::new(r, access.address, mask, access.bytes(), true);
+                self.store_global(r, access, cached, &warp_access)
             }
             AccessSpace::Is(window) => {
-                let extent = self.extent(window);
+                let layout = self.layout(window);
                 let unit_shift = access.width.trailing_zeros();
-                match indices(r, access.address, mask, access.bytes(), extent, unit_shift) {
+                match indices(r, access.address, mask, access.bytes(), layout, unit_shift) {
                     Some(indices) => scatter(r, access, self.bytes_mut(window), &indices, mask),
                     None => {
-                        let place = Place::new(r, access.address, mask, access.bytes(), true);
-                        return Err(self.fault(window, &place));
+                        let warp_access =
+                            WarpAccess::new(r, access.address, mask, access.bytes(), true);
+                        return Err(self.fault(window, &warp_access));
                     }
                 }
                 Ok(())
@@ -280,24 +287,30 @@ impl<'m> Memory<'_, 'm> {
         &mut self,
         r: &Registers,
         access: &Access,
-        cached: &mut Cached<'m>,
+        cached: &mut CachedRegion<'m>,
         mask: u32,
-    ) -> Result<(), Failure> {
-        let all = Place::new(r, access.address, mask, access.bytes(), true);
+    ) -> Result<(), LaneFault> {
+        let all = WarpAccess::new(r, access.address, mask, access.bytes(), true);
         for window in WINDOWS {
-            let Some(place) = in_window(&all, window) else {
+            let Some(warp_access) = in_window(&all, window) else {
                 continue;
             };
             if window == Window::Global {
-                self.store_global(r, access, cached, &place)?;
+                self.store_global(r, access, cached, &warp_access)?;
                 continue;
             }
             if window == Window::Param {
-                return Err(self.fault(window, &place));
+                return Err(self.fault(window, &warp_access));
             }
-            let indices = place.indices(self.extent(window), access.width.trailing_zeros());
-            let indices = indices.ok_or_else(|| self.fault(window, &place))?;
-            scatter(r, access, self.bytes_mut(window), &indices, place.mask);
+            let indices = warp_access.indices(self.layout(window), access.width.trailing_zeros());
+            let indices = indices.ok_or_else(|| self.fault(window, &warp_access))?;
+            scatter(
+                r,
+                access,
+                self.bytes_mut(window),
+                &indices,
+                warp_access.mask,
+            );
         }
         Ok(())
     }
@@ -307,16 +320,19 @@ impl<'m> Memory<'_, 'm> {
         &mut self,
         r: &Registers,
         access: &Access,
-        cached: &mut Cached<'m>,
-        place: &Place,
-    ) -> Result<(), Failure> {
-        let bytes = place.bytes;
-        self.traffic.written_bytes += u64::from(place.mask.count_ones()) * bytes as u64;
-        let first = place.first();
-        let start = place.addresses[first];
+        cached: &mut CachedRegion<'m>,
+        warp_access: &WarpAccess,
+    ) -> Result<(), LaneFault> {
+        let bytes = warp_access.bytes;
+        self.traffic.written_bytes += u64::from(warp_access.mask.count_ones()) * bytes as u64;
+        let first = warp_access.first();
+        let start = warp_access.addresses[first];
         let aligned = start & (bytes as u64 - 1) == 0;
-        if aligned && place.is_gapless() && place.pattern() == Pattern::Consecutive {
-            let span = place.span();
+        if aligned
+            && warp_access.is_gapless()
+            && warp_access.pattern() == AddressPattern::Consecutive
+        {
+            let span = warp_access.span();
             let total = span.len() * bytes;
             if let Some((found, offset)) = self.region(cached, start, total)
                 && found.region.writable
@@ -325,20 +341,20 @@ impl<'m> Memory<'_, 'm> {
                 note(
                     &found,
                     offset,
-                    write_touch(access),
-                    place,
-                    Pattern::Consecutive,
+                    write_flags(access),
+                    warp_access,
+                    AddressPattern::Consecutive,
                 );
                 if bytes == 4 && access.width == 4 {
                     let values = r.word(access.values[0]);
-                    if region.cells.store_run_u32(offset, &values[span]).is_some() {
+                    if region.bytes.store_run_u32(offset, &values[span]).is_some() {
                         return Ok(());
                     }
                 } else {
                     let mut stage: Stage = [0; LANES * LANE_BYTES_MAX];
                     scatter(r, access, &mut stage, &staged(access, bytes), FULL);
                     if region
-                        .cells
+                        .bytes
                         .copy_from(offset, &stage[first * bytes..][..total])
                         .is_some()
                     {
@@ -347,40 +363,41 @@ impl<'m> Memory<'_, 'm> {
                 }
             }
         }
-        self.store_scattered(r, access, cached, place)
+        self.store_scattered(r, access, cached, warp_access)
     }
 
     fn store_scattered(
         &mut self,
         r: &Registers,
         access: &Access,
-        cached: &mut Cached<'m>,
-        place: &Place,
-    ) -> Result<(), Failure> {
-        place.check_alignment()?;
+        cached: &mut CachedRegion<'m>,
+        warp_access: &WarpAccess,
+    ) -> Result<(), LaneFault> {
+        warp_access.check_alignment()?;
         if access.width == 4 && access.count == 1 {
-            return self.store_runs(r, access, cached, place);
+            return self.store_runs(r, access, cached, warp_access);
         }
-        let bytes = place.bytes;
+        let bytes = warp_access.bytes;
         let mut stage: Stage = [0; LANES * LANE_BYTES_MAX];
         scatter(r, access, &mut stage, &staged(access, bytes), FULL);
-        for lane in lanes(place.mask) {
-            let (region, offset) = self.writable(cached, place, lane, write_touch(access))?;
+        for lane in lanes(warp_access.mask) {
+            let (region, offset) = self.writable(cached, warp_access, lane, write_flags(access))?;
             let source = &stage[lane * bytes..][..bytes];
-            store_lane(&region, offset, access, source).ok_or_else(|| place.out_of_bounds(lane))?;
+            store_lane(&region, offset, access, source)
+                .ok_or_else(|| warp_access.out_of_bounds(lane))?;
         }
         Ok(())
     }
 
     /// What a lane can reach of a memory of the block or the thread.
     #[inline(always)]
-    fn extent(&self, window: Window) -> Extent {
+    fn layout(&self, window: Window) -> WindowLayout {
         match window {
-            Window::Local => Extent {
+            Window::Local => WindowLayout {
                 bytes: self.local_bytes,
                 stride: self.local_bytes,
             },
-            window => Extent {
+            window => WindowLayout {
                 bytes: self.bytes(window).len(),
                 stride: 0,
             },
@@ -410,78 +427,51 @@ impl<'m> Memory<'_, 'm> {
     /// The fault of the first lane that reaches outside of a memory of the block or the thread, or
     /// is not aligned.
     #[cold]
-    fn fault(&self, window: Window, place: &Place) -> Failure {
-        if let Err(failure) = place.check_alignment() {
+    fn fault(&self, window: Window, warp_access: &WarpAccess) -> LaneFault {
+        if let Err(failure) = warp_access.check_alignment() {
             return failure;
         }
-        let end = (self.extent(window).bytes + 1).saturating_sub(place.bytes) as u64;
-        let outside = lanes(place.mask).find(|lane| place.addresses[*lane] >= end);
-        let lane = outside.unwrap_or(place.first());
-        (lane, self.outside(window, place, lane))
+        let end = (self.layout(window).bytes + 1).saturating_sub(warp_access.bytes) as u64;
+        let outside = lanes(warp_access.mask).find(|lane| warp_access.addresses[*lane] >= end);
+        let lane = outside.unwrap_or(warp_access.first());
+        (lane, self.outside(window, warp_access, lane))
     }
 
     /// What is wrong with a lane that reaches outside of a window of the block or the thread.
     #[cold]
-    pub(super) fn outside(&self, window: Window, place: &Place, lane: usize) -> FaultKind {
-        let (offset, bytes, write) = (place.addresses[lane], place.bytes as u32, place.write);
+    pub(super) fn outside(
+        &self,
+        window: Window,
+        warp_access: &WarpAccess,
+        lane: usize,
+    ) -> KernelFaultKind {
+        let (offset, bytes, write) = (
+            warp_access.addresses[lane],
+            warp_access.bytes as u32,
+            warp_access.write,
+        );
         match window {
-            Window::Shared => FaultKind::SharedOutOfBounds {
+            Window::Shared => KernelFaultKind::SharedOutOfBounds {
                 offset,
                 bytes,
                 size: self.shared.len() as u32,
                 write,
             },
-            Window::Local => FaultKind::LocalOutOfBounds {
+            Window::Local => KernelFaultKind::LocalOutOfBounds {
                 offset,
                 bytes,
                 size: self.local_bytes as u32,
                 write,
             },
-            Window::Param if write => FaultKind::ReadOnly {
+            Window::Param if write => KernelFaultKind::ReadOnly {
                 address: offset.wrapping_add(Window::PARAM),
             },
-            Window::Param => FaultKind::ParamOutOfBounds { offset, bytes },
-            Window::Global => FaultKind::OutOfBounds {
+            Window::Param => KernelFaultKind::ParamOutOfBounds { offset, bytes },
+            Window::Global => KernelFaultKind::OutOfBounds {
                 address: offset,
                 bytes,
                 write,
             },
         }
     }
-}
-
-/// Loads one lane's values into `target`, each as a whole.
-fn load_lane(region: &Region<'_>, offset: usize, access: &Access, target: &mut [u8]) -> Option<()> {
-    let width = usize::from(access.width);
-    for (part, target) in target.chunks_exact_mut(width).enumerate() {
-        let at = offset + part * width;
-        match width {
-            1 => target.copy_from_slice(&region.cells.load_u8(at)?.to_le_bytes()),
-            2 => target.copy_from_slice(&region.cells.load_u16(at)?.to_le_bytes()),
-            4 => target.copy_from_slice(&region.cells.load_u32(at)?.to_le_bytes()),
-            _ => target.copy_from_slice(&region.cells.load_u64(at)?.to_le_bytes()),
-        }
-    }
-    Some(())
-}
-
-/// Stores one lane's values from `source`, each as a whole.
-fn store_lane(region: &Region<'_>, offset: usize, access: &Access, source: &[u8]) -> Option<()> {
-    let width = usize::from(access.width);
-    for (part, source) in source.chunks_exact(width).enumerate() {
-        let at = offset + part * width;
-        match width {
-            1 => region.cells.store_u8(at, source[0])?,
-            2 => region
-                .cells
-                .store_u16(at, u16::from_le_bytes(*source.first_chunk()?))?,
-            4 => region
-                .cells
-                .store_u32(at, u32::from_le_bytes(*source.first_chunk()?))?,
-            _ => region
-                .cells
-                .store_u64(at, u64::from_le_bytes(*source.first_chunk()?))?,
-        }
-    }
-    Some(())
 }

@@ -10,6 +10,7 @@
     reason = "loops over lanes index several registers at once"
 )]
 
+mod access_marking;
 mod atomic;
 mod barrier;
 mod bits;
@@ -31,8 +32,7 @@ mod integer;
 mod launch;
 mod mbarrier;
 mod memory;
-mod observe;
-mod place;
+mod observer;
 mod printf;
 mod races;
 mod registers;
@@ -43,13 +43,13 @@ mod step;
 mod system;
 mod video;
 mod warp;
-mod watch;
+mod warp_access;
 
-pub use crate::memory::{Marks, Touch};
-pub(crate) use checks::{Checked, Noticed};
-pub use fault::{Assertion, Fault, FaultKind};
-pub(crate) use grid::run_watched;
+pub use crate::memory::{AccessBitmap, AccessFlags};
+pub(crate) use checks::{CheckFindings, CheckOptions};
+pub use fault::{Assertion, KernelFault, KernelFaultKind};
+pub(crate) use grid::run_traced;
 pub use grid::{run, run_checked};
 pub(crate) use launch::SHARED_BYTES_MAX;
-pub use launch::{GlobalMemory, Launch, Region, Stats, Watched};
-pub use races::{KernelAccess, KernelRace, MissingOrder, RacedMemory, Verdict};
+pub use launch::{GlobalMemory, KernelStats, Launch, Region, TracedRegion};
+pub use races::{KernelAccess, KernelRace, MissingOrder, RaceClass, RacedMemory};

@@ -1,13 +1,13 @@
 //! Single- and double-precision arithmetic with directed rounding, and the edge where small results
 //! are flushed.
 
-use super::exact::{self, DOUBLE, Format, Number, SINGLE, pack, unpack};
+use super::exact::{self, DOUBLE, Format, SINGLE, Unpacked, pack, unpack};
 use super::float::{flush, nan_double};
 use crate::ptx::ir::{FloatMode, Round};
 
 /// An operation on numbers; the last operand is not used by all.
 #[derive(Clone, Copy)]
-pub(super) enum Operation {
+pub(super) enum ArithmeticOp {
     Add,
     Sub,
     Mul,
@@ -16,21 +16,21 @@ pub(super) enum Operation {
     Sqrt,
 }
 
-fn operate(op: Operation, [a, b, c]: [u64; 3], format: Format, round: Round) -> Number {
+fn operate(op: ArithmeticOp, [a, b, c]: [u64; 3], format: Format, round: Round) -> Unpacked {
     let number = |bits| unpack(bits, format);
     match op {
-        Operation::Add => exact::add(number(a), number(b), round),
-        Operation::Sub => exact::add(number(a), number(b ^ format.sign()), round),
-        Operation::Mul => exact::mul(number(a), number(b)),
-        Operation::Div => exact::div(number(a), number(b)),
-        Operation::Fma => exact::fma(number(a), number(b), number(c), round),
-        Operation::Sqrt => exact::sqrt(number(a)),
+        ArithmeticOp::Add => exact::add(number(a), number(b), round),
+        ArithmeticOp::Sub => exact::add(number(a), number(b ^ format.sign()), round),
+        ArithmeticOp::Mul => exact::mul(number(a), number(b)),
+        ArithmeticOp::Div => exact::div(number(a), number(b)),
+        ArithmeticOp::Fma => exact::fma(number(a), number(b), number(c), round),
+        ArithmeticOp::Sqrt => exact::sqrt(number(a)),
     }
 }
 
 /// A single-precision operation. With `flush`, subnormal operands are zeros, and so are results
 /// that were too small before they were rounded.
-pub(super) fn single(op: Operation, operands: [u32; 3], mode: FloatMode) -> u32 {
+pub(super) fn single(op: ArithmeticOp, operands: [u32; 3], mode: FloatMode) -> u32 {
     let operands = operands.map(|bits| u64::from(if mode.flush { flush(bits) } else { bits }));
     let number = operate(op, operands, SINGLE, mode.round);
     let bits = pack(number, SINGLE, mode.round) as u32;
@@ -42,10 +42,10 @@ pub(super) fn single(op: Operation, operands: [u32; 3], mode: FloatMode) -> u32 
 }
 
 /// A double-precision operation.
-pub(super) fn double(op: Operation, operands: [u64; 3], round: Round) -> u64 {
+pub(super) fn double(op: ArithmeticOp, operands: [u64; 3], round: Round) -> u64 {
     let [a, b, c] = operands;
     // A division is a program of the GPU's, and takes its NaN from the dividend.
-    let nan = nan_double(if matches!(op, Operation::Div) {
+    let nan = nan_double(if matches!(op, ArithmeticOp::Div) {
         [a, b, c]
     } else {
         [b, c, a]

@@ -1,51 +1,51 @@
 //! Loads and stores of 32-bit values whose lanes do not all lie behind each other: piece by piece,
 //! each as far as it goes.
 
-use super::launch::Watched;
-use super::memory::{Cached, Memory};
-use super::place::{Failure, Place};
+use super::access_marking::{read_flags, write_flags};
+use super::launch::TracedRegion;
+use super::memory::{CachedRegion, WarpMemory};
 use super::registers::{LANES, Registers};
-use super::watch::{read_touch, write_touch};
+use super::warp_access::{LaneFault, WarpAccess};
 use crate::ptx::ir::Access;
 
-impl<'m> Memory<'_, 'm> {
+impl<'m> WarpMemory<'_, 'm> {
     /// Loads 32-bit values run by run: the rows of a narrow block lie apart, but each is one piece.
     pub(super) fn load_runs(
         &mut self,
         r: &mut Registers,
         access: &Access,
-        cached: &mut Cached<'m>,
-        place: &Place,
-    ) -> Result<(), Failure> {
+        cached: &mut CachedRegion<'m>,
+        warp_access: &WarpAccess,
+    ) -> Result<(), LaneFault> {
         let mut values = [0; LANES];
-        for run in place.runs() {
-            let (address, total) = (place.addresses[run.start], run.len() * 4);
+        for run in warp_access.runs() {
+            let (address, total) = (warp_access.addresses[run.start], run.len() * 4);
             let found = self
                 .region(cached, address, total)
                 .and_then(|(found, offset)| {
-                    if let Some(marks) = found.marks {
-                        marks.note(read_touch(access), offset, total);
+                    if let Some(bitmap) = found.bitmap {
+                        bitmap.note(read_flags(access), offset, total);
                     }
                     found
                         .region
-                        .cells
+                        .bytes
                         .load_run_u32(offset, &mut values[run.clone()])
                 });
             if found.is_none() {
                 // Not all of it is in one allocation.
                 for lane in run {
-                    let found = self.region(cached, place.addresses[lane], place.bytes);
-                    let (Watched { region, marks }, offset) =
-                        found.ok_or_else(|| place.out_of_bounds(lane))?;
-                    if let Some(marks) = marks {
-                        marks.note(read_touch(access), offset, place.bytes);
+                    let found = self.region(cached, warp_access.addresses[lane], warp_access.bytes);
+                    let (TracedRegion { region, bitmap }, offset) =
+                        found.ok_or_else(|| warp_access.out_of_bounds(lane))?;
+                    if let Some(bitmap) = bitmap {
+                        bitmap.note(read_flags(access), offset, warp_access.bytes);
                     }
-                    let value = region.cells.load_u32(offset);
-                    values[lane] = value.ok_or_else(|| place.out_of_bounds(lane))?;
+                    let value = region.bytes.load_u32(offset);
+                    values[lane] = value.ok_or_else(|| warp_access.out_of_bounds(lane))?;
                 }
             }
         }
-        r.set_word(access.values[0], place.mask, &values);
+        r.set_word(access.values[0], warp_access.mask, &values);
         Ok(())
     }
 
@@ -55,32 +55,32 @@ impl<'m> Memory<'_, 'm> {
         &mut self,
         r: &Registers,
         access: &Access,
-        cached: &mut Cached<'m>,
-        place: &Place,
-    ) -> Result<(), Failure> {
+        cached: &mut CachedRegion<'m>,
+        warp_access: &WarpAccess,
+    ) -> Result<(), LaneFault> {
         let values = r.word(access.values[0]);
-        for run in place.runs() {
-            let (address, total) = (place.addresses[run.start], run.len() * 4);
+        for run in warp_access.runs() {
+            let (address, total) = (warp_access.addresses[run.start], run.len() * 4);
             let found = self.region(cached, address, total);
             let stored =
                 found
                     .filter(|(found, _)| found.region.writable)
                     .and_then(|(found, offset)| {
-                        if let Some(marks) = found.marks {
-                            marks.note(write_touch(access), offset, total);
+                        if let Some(bitmap) = found.bitmap {
+                            bitmap.note(write_flags(access), offset, total);
                         }
                         found
                             .region
-                            .cells
+                            .bytes
                             .store_run_u32(offset, &values[run.clone()])
                     });
             if stored.is_none() {
                 // What comes before the lane that fails is written.
                 for lane in run {
                     let (region, offset) =
-                        self.writable(cached, place, lane, write_touch(access))?;
-                    let stored = region.cells.store_u32(offset, values[lane]);
-                    stored.ok_or_else(|| place.out_of_bounds(lane))?;
+                        self.writable(cached, warp_access, lane, write_flags(access))?;
+                    let stored = region.bytes.store_u32(offset, values[lane]);
+                    stored.ok_or_else(|| warp_access.out_of_bounds(lane))?;
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! Between registers and bytes: values of an access are gathered from a slice, or scattered to one.
 
+use super::launch::Region;
 use super::registers::{LANES, Registers, Words};
 use crate::ptx::ir::Access;
 
@@ -188,4 +189,50 @@ fn put<const N: usize>(
             *target = value(lane);
         }
     }
+}
+
+/// Loads one lane's values into `target`, each as a whole.
+pub(super) fn load_lane(
+    region: &Region<'_>,
+    offset: usize,
+    access: &Access,
+    target: &mut [u8],
+) -> Option<()> {
+    let width = usize::from(access.width);
+    for (part, target) in target.chunks_exact_mut(width).enumerate() {
+        let at = offset + part * width;
+        match width {
+            1 => target.copy_from_slice(&region.bytes.load_u8(at)?.to_le_bytes()),
+            2 => target.copy_from_slice(&region.bytes.load_u16(at)?.to_le_bytes()),
+            4 => target.copy_from_slice(&region.bytes.load_u32(at)?.to_le_bytes()),
+            _ => target.copy_from_slice(&region.bytes.load_u64(at)?.to_le_bytes()),
+        }
+    }
+    Some(())
+}
+
+/// Stores one lane's values from `source`, each as a whole.
+pub(super) fn store_lane(
+    region: &Region<'_>,
+    offset: usize,
+    access: &Access,
+    source: &[u8],
+) -> Option<()> {
+    let width = usize::from(access.width);
+    for (part, source) in source.chunks_exact(width).enumerate() {
+        let at = offset + part * width;
+        match width {
+            1 => region.bytes.store_u8(at, source[0])?,
+            2 => region
+                .bytes
+                .store_u16(at, u16::from_le_bytes(*source.first_chunk()?))?,
+            4 => region
+                .bytes
+                .store_u32(at, u32::from_le_bytes(*source.first_chunk()?))?,
+            _ => region
+                .bytes
+                .store_u64(at, u64::from_le_bytes(*source.first_chunk()?))?,
+        }
+    }
+    Some(())
 }

@@ -1,20 +1,20 @@
 //! Runs a warp until it pauses: the loop over its operations.
 
-use super::barrier::{Arrival, BARRIERS};
-use super::block::Shared;
-use super::fault::FaultKind;
-use super::observe::{Arrived, At, Observer};
+use super::barrier::{BARRIERS, BarrierArrival};
+use super::block::WarpContext;
+use super::fault::KernelFaultKind;
+use super::observer::{BarrierArrivalEvent, IssuePoint, Observer};
 use super::registers::{LANES, Registers, lanes};
-use super::warp::{Group, NOWHERE, Pause, Wait, Warp, deadlock};
+use super::warp::{NOWHERE, WaitReason, Warp, WarpSplit, WarpStatus, deadlock};
 use super::{atomic, bits, call, convert, copy, extra, float, half, integer, mbarrier, system};
 use crate::ptx::ir::{BarrierOp, GUARD_NEGATED, NO_GUARD, Op, Slot, Window, register_operations};
 
 /// A thread that failed.
 #[derive(Debug)]
-pub(super) struct Failed {
+pub(super) struct WarpFault {
     pub(super) lane: usize,
     pub(super) pc: u32,
-    pub(super) kind: FaultKind,
+    pub(super) kind: KernelFaultKind,
 }
 
 /// Runs the warp until it pauses.
@@ -23,50 +23,50 @@ pub(super) struct Failed {
 #[inline(always)]
 pub(super) fn run<O: Observer>(
     warp: &mut Warp,
-    shared: &mut Shared<'_, '_>,
+    shared: &mut WarpContext<'_, '_>,
     observer: &mut O,
-) -> Result<Pause, Failed> {
+) -> Result<WarpStatus, WarpFault> {
     let code = shared.code;
-    let mut group = match select(warp, shared, observer)? {
-        Some(group) => group,
+    let mut split = match select(warp, shared, observer)? {
+        Some(split) => split,
         None => {
             return Ok(if warp.live == 0 {
-                Pause::Done
+                WarpStatus::Done
             } else {
-                Pause::Blocked
+                WarpStatus::Blocked
             });
         }
     };
-    let mut stop = warp.stop(group.pc);
+    let mut stop = warp.stop(split.pc);
     loop {
-        if group.pc >= stop {
-            group = warp.regroup(group);
-            stop = warp.stop(group.pc);
+        if split.pc >= stop {
+            split = warp.reconverge(split);
+            stop = warp.stop(split.pc);
         }
-        let instr = &code.instrs[group.pc as usize];
+        let instr = &code.instrs[split.pc as usize];
         let mask = if instr.guard == NO_GUARD {
-            group.mask
+            split.mask
         } else {
             let bits = warp.registers.predicate(instr.guard & !GUARD_NEGATED);
-            group.mask
+            split.mask
                 & if instr.guard & GUARD_NEGATED == 0 {
                     bits
                 } else {
                     !bits
                 }
         };
-        shared.counts.warp += u64::from(instr.counted);
-        shared.counts.thread += u64::from(instr.counted * mask.count_ones());
+        shared.counters.warp += u64::from(instr.counted);
+        shared.counters.thread += u64::from(instr.counted * mask.count_ones());
         if mask == 0 {
-            group.pc += 1;
+            split.pc += 1;
             continue;
         }
-        let failed = |(lane, kind)| Failed {
+        let failed = |(lane, kind)| WarpFault {
             lane,
-            pc: group.pc,
+            pc: split.pc,
             kind,
         };
-        let at = At { pc: group.pc, mask };
+        let at = IssuePoint { pc: split.pc, mask };
         match instr.op {
             Op::Load(index) => {
                 let access = &code.loads[index as usize];
@@ -98,26 +98,26 @@ pub(super) fn run<O: Observer>(
                 }
             }
             Op::Branch { target } => {
-                let rest = group.mask & !mask;
-                let from = group.pc;
-                group = Group {
+                let rest = split.mask & !mask;
+                let from = split.pc;
+                split = WarpSplit {
                     pc: target,
                     mask,
-                    wait: Wait::Nothing,
+                    wait: WaitReason::Nothing,
                 };
                 if rest != 0 {
-                    warp.put(Group {
+                    warp.push_split(WarpSplit {
                         pc: from + 1,
                         mask: rest,
-                        wait: Wait::Nothing,
+                        wait: WaitReason::Nothing,
                     });
                 }
                 if target <= from
-                    && let Some(pause) = back(warp, shared, &group)?
+                    && let Some(pause) = back(warp, shared, &split)?
                 {
                     return Ok(pause);
                 }
-                stop = if warp.groups.is_empty() {
+                stop = if warp.splits.is_empty() {
                     NOWHERE
                 } else {
                     warp.stop(target)
@@ -127,52 +127,52 @@ pub(super) fn run<O: Observer>(
             Op::BranchIndexed { table, index } => {
                 let targets = &code.tables[table as usize];
                 let chosen = *warp.registers.word(index);
-                let from = group.pc;
+                let from = split.pc;
                 for lane in lanes(mask) {
                     let Some(pc) = targets.get(chosen[lane] as usize) else {
-                        let kind = FaultKind::InvalidBranch {
+                        let kind = KernelFaultKind::InvalidBranch {
                             index: chosen[lane],
                             targets: targets.len() as u32,
                         };
-                        return Err(Failed {
+                        return Err(WarpFault {
                             lane,
                             pc: from,
                             kind,
                         });
                     };
-                    warp.put(Group {
+                    warp.push_split(WarpSplit {
                         pc: *pc,
                         mask: 1 << lane,
-                        wait: Wait::Nothing,
+                        wait: WaitReason::Nothing,
                     });
                 }
-                let rest = group.mask & !mask;
+                let rest = split.mask & !mask;
                 if rest != 0 {
-                    warp.put(Group {
+                    warp.push_split(WarpSplit {
                         pc: from + 1,
                         mask: rest,
-                        wait: Wait::Nothing,
+                        wait: WaitReason::Nothing,
                     });
                 }
                 let Some(next) = select(warp, shared, observer)? else {
-                    return Ok(Pause::Blocked);
+                    return Ok(WarpStatus::Blocked);
                 };
-                group = next;
-                stop = warp.stop(group.pc);
-                if group.pc <= from
-                    && let Some(pause) = back(warp, shared, &group)?
+                split = next;
+                stop = warp.stop(split.pc);
+                if split.pc <= from
+                    && let Some(pause) = back(warp, shared, &split)?
                 {
                     return Ok(pause);
                 }
                 continue;
             }
             Op::Call(_) | Op::Return => {
-                call::run(warp, code, &group, mask).map_err(failed)?;
+                call::run(warp, code, &split, mask).map_err(failed)?;
                 let Some(next) = select(warp, shared, observer)? else {
-                    return Ok(Pause::Blocked);
+                    return Ok(WarpStatus::Blocked);
                 };
-                group = next;
-                stop = warp.stop(group.pc);
+                split = next;
+                stop = warp.stop(split.pc);
                 continue;
             }
             Op::Extra { f, d, a, b, c } => {
@@ -184,8 +184,8 @@ pub(super) fn run<O: Observer>(
                     [a, b, c],
                 );
             }
-            Op::System(index) => {
-                let system = code.systems[index as usize];
+            Op::SystemCall(index) => {
+                let system = code.system_calls[index as usize];
                 system::run(system, warp, shared, mask).map_err(failed)?;
             }
             Op::Copy(index) => {
@@ -200,50 +200,50 @@ pub(super) fn run<O: Observer>(
                 warp.exit(mask);
                 shared.barriers.exit(mask.count_ones());
                 observer.exited(warp, mask, shared.barriers);
-                group.mask &= !mask;
-                if group.mask == 0 {
+                split.mask &= !mask;
+                if split.mask == 0 {
                     match select(warp, shared, observer)? {
                         Some(next) => {
-                            group = next;
-                            stop = warp.stop(group.pc);
+                            split = next;
+                            stop = warp.stop(split.pc);
                             continue;
                         }
                         None => {
                             return Ok(if warp.live == 0 {
-                                Pause::Done
+                                WarpStatus::Done
                             } else {
-                                Pause::Blocked
+                                WarpStatus::Blocked
                             });
                         }
                     }
                 }
-                stop = warp.stop(group.pc + 1);
+                stop = warp.stop(split.pc + 1);
             }
             Op::Trap => {
                 let lane = mask.trailing_zeros() as usize;
-                return Err(Failed {
+                return Err(WarpFault {
                     lane,
-                    pc: group.pc,
-                    kind: FaultKind::Trap,
+                    pc: split.pc,
+                    kind: KernelFaultKind::Trap,
                 });
             }
             Op::Barrier(index) => {
                 arrive(warp, shared, observer, index, at)?;
-                let rest = group.mask & !mask;
+                let rest = split.mask & !mask;
                 if rest != 0 {
-                    warp.put(Group {
-                        pc: group.pc + 1,
+                    warp.push_split(WarpSplit {
+                        pc: split.pc + 1,
                         mask: rest,
-                        wait: Wait::Nothing,
+                        wait: WaitReason::Nothing,
                     });
                 }
                 match select(warp, shared, observer)? {
                     Some(next) => {
-                        group = next;
-                        stop = warp.stop(group.pc);
+                        split = next;
+                        stop = warp.stop(split.pc);
                         continue;
                     }
-                    None => return Ok(Pause::Blocked),
+                    None => return Ok(WarpStatus::Blocked),
                 }
             }
             Op::Exchange(index) => {
@@ -254,117 +254,123 @@ pub(super) fn run<O: Observer>(
                     observer.exchanged(warp, exchange, &members, mask & !waiting);
                 }
                 if waiting != 0 {
-                    warp.put(Group {
-                        pc: group.pc,
+                    warp.push_split(WarpSplit {
+                        pc: split.pc,
                         mask: waiting,
-                        wait: Wait::Lanes,
+                        wait: WaitReason::Lanes,
                     });
-                    group.mask &= !waiting;
-                    if group.mask == 0 {
+                    split.mask &= !waiting;
+                    if split.mask == 0 {
                         match select(warp, shared, observer)? {
                             Some(next) => {
-                                group = next;
-                                stop = warp.stop(group.pc);
+                                split = next;
+                                stop = warp.stop(split.pc);
                                 continue;
                             }
-                            None => return Ok(Pause::Blocked),
+                            None => return Ok(WarpStatus::Blocked),
                         }
                     }
-                    stop = warp.stop(group.pc + 1);
+                    stop = warp.stop(split.pc + 1);
                 }
             }
             Op::ActiveMask { d } => warp.registers.set_word(d, mask, &[mask; LANES]),
             Op::Clock32 { d } => {
                 warp.registers
-                    .set_word(d, mask, &[shared.counts.warp as u32; LANES])
+                    .set_word(d, mask, &[shared.counters.warp as u32; LANES])
             }
             Op::Clock64 { d } => warp
                 .registers
-                .set_double(d, mask, &[shared.counts.warp; LANES]),
+                .set_double(d, mask, &[shared.counters.warp; LANES]),
             Op::Fence { block_only } => observer.fence(warp, mask, block_only),
             Op::Pause => warp.may_wait = true,
             Op::Nop => {}
             op => arithmetic(&mut warp.registers, mask, op),
         }
-        group.pc += 1;
+        split.pc += 1;
     }
 }
 
-/// Chooses the group to run next; none if all wait for barriers of the block or have exited.
+/// Chooses the warp split to run next; none if all wait for barriers of the block or have exited.
 fn select<O: Observer>(
     warp: &mut Warp,
-    shared: &Shared<'_, '_>,
+    shared: &WarpContext<'_, '_>,
     observer: &mut O,
-) -> Result<Option<Group>, Failed> {
+) -> Result<Option<WarpSplit>, WarpFault> {
     let selected = warp.select(shared.code, shared.barriers);
     if O::ON {
-        for (_, lanes) in std::mem::take(&mut warp.met) {
-            observer.met(warp, lanes);
+        for (_, lanes) in std::mem::take(&mut warp.converged) {
+            observer.converged(warp, lanes);
         }
     }
-    selected.map_err(|group| Failed {
-        lane: group.mask.trailing_zeros() as usize,
-        pc: group.pc,
-        kind: deadlock(shared.code, &group),
+    selected.map_err(|split| WarpFault {
+        lane: split.mask.trailing_zeros() as usize,
+        pc: split.pc,
+        kind: deadlock(shared.code, &split),
     })
 }
 
-/// Counts a backward branch of the running group: the warp may have to give way, or the launch to
-/// end.
+/// Counts a backward branch of the running warp split: the warp may have to give way, or the launch
+/// to end.
 #[inline(always)]
-fn back(warp: &mut Warp, shared: &Shared<'_, '_>, group: &Group) -> Result<Option<Pause>, Failed> {
-    if shared.counts.warp > shared.step_limit {
-        let lane = group.mask.trailing_zeros() as usize;
-        return Err(Failed {
+fn back(
+    warp: &mut Warp,
+    shared: &WarpContext<'_, '_>,
+    split: &WarpSplit,
+) -> Result<Option<WarpStatus>, WarpFault> {
+    if shared.counters.warp > shared.step_limit {
+        let lane = split.mask.trailing_zeros() as usize;
+        return Err(WarpFault {
             lane,
-            pc: group.pc,
-            kind: FaultKind::StepLimit {
+            pc: split.pc,
+            kind: KernelFaultKind::StepLimit {
                 limit: shared.step_limit,
             },
         });
     }
-    Ok(warp.lose_patience().then(|| warp.give_way(*group)))
+    Ok(warp
+        .spend_yield_budget()
+        .then(|| warp.yield_to_others(*split)))
 }
 
 /// Lets the lanes arrive at a barrier of the block, and puts them on the list.
 fn arrive<O: Observer>(
     warp: &mut Warp,
-    shared: &mut Shared<'_, '_>,
+    shared: &mut WarpContext<'_, '_>,
     observer: &mut O,
     index: u32,
-    At { pc, mask }: At,
-) -> Result<(), Failed> {
+    IssuePoint { pc, mask }: IssuePoint,
+) -> Result<(), WarpFault> {
     let barrier = &shared.code.barriers[index as usize];
     let lane = mask.trailing_zeros() as usize & 31;
     let id = warp.registers.word(barrier.id)[lane];
     let threads = barrier.threads.map(|slot| warp.registers.word(slot)[lane]);
     if id as usize >= BARRIERS || threads.is_some_and(|threads| threads == 0 || threads % 32 != 0) {
-        return Err(Failed {
+        return Err(WarpFault {
             lane,
             pc,
-            kind: FaultKind::InvalidBarrier { id, threads },
+            kind: KernelFaultKind::InvalidBarrier { id, threads },
         });
     }
-    let here = |group: &Group| matches!(group.wait, Wait::Barrier { id: other, .. } if other == id);
+    let here = |split: &WarpSplit| matches!(split.wait, WaitReason::Barrier { id: other, .. } if other == id);
     let arrived = warp
-        .groups
+        .splits
         .iter()
-        .filter(|group| here(group))
-        .fold(mask, |all, group| all | group.mask);
+        .filter(|split| here(split))
+        .fold(mask, |all, split| all | split.mask);
     // The last lanes of a warp bring along those that do not exist or have exited.
     let padding = if arrived == warp.live {
         32 - warp.live.count_ones()
     } else {
         0
     };
-    let generation = shared.barriers.arrive(&Arrival {
+    let generation = shared.barriers.arrive(&BarrierArrival {
         id,
         threads,
         arriving: mask.count_ones(),
         padding,
         count_true: (warp.registers.predicate(barrier.predicate) & mask).count_ones(),
     });
-    let arrived = Arrived {
+    let arrived = BarrierArrivalEvent {
         mask,
         id,
         generation,
@@ -373,10 +379,10 @@ fn arrive<O: Observer>(
     };
     observer.arrived(warp, &arrived, shared.barriers);
     let wait = match barrier.f {
-        BarrierOp::Arrive => Wait::Nothing,
-        _ => Wait::Barrier { id, generation },
+        BarrierOp::Arrive => WaitReason::Nothing,
+        _ => WaitReason::Barrier { id, generation },
     };
-    warp.put(Group {
+    warp.push_split(WarpSplit {
         pc: pc + 1,
         mask,
         wait,
@@ -404,7 +410,7 @@ fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
                 | Op::BranchIndexed { .. }
                 | Op::Call(_)
                 | Op::Return
-                | Op::System(_)
+                | Op::SystemCall(_)
                 | Op::Copy(_)
                 | Op::Mbarrier(_)
                 | Op::Extra { .. }

@@ -1,14 +1,14 @@
 //! What the driver does for a kernel: `printf` and `assert`.
 
-use super::block::Shared;
-use super::fault::{Assertion, FaultKind};
-use super::memory::Memory;
-use super::place::Failure;
+use super::block::WarpContext;
+use super::fault::{Assertion, KernelFaultKind};
+use super::memory::WarpMemory;
 use super::printf;
 use super::registers::{LANES, lanes};
 use super::warp::Warp;
-use crate::memory::Touch;
-use crate::ptx::ir::{System, Window};
+use super::warp_access::LaneFault;
+use crate::memory::AccessFlags;
+use crate::ptx::ir::{SystemCall, Window};
 
 /// The longest text that is read.
 const TEXT_BYTES_MAX: usize = 1 << 16;
@@ -16,14 +16,14 @@ const TEXT_BYTES_MAX: usize = 1 << 16;
 /// Serves the lanes of `mask`, the lowest first.
 #[cold]
 pub(super) fn run(
-    system: System,
+    system: SystemCall,
     warp: &mut Warp,
-    shared: &mut Shared<'_, '_>,
+    shared: &mut WarpContext<'_, '_>,
     mask: u32,
-) -> Result<(), Failure> {
+) -> Result<(), LaneFault> {
     let memory = shared.all(&mut warp.local);
     match system {
-        System::Print {
+        SystemCall::Print {
             format,
             arguments,
             result,
@@ -39,17 +39,17 @@ pub(super) fn run(
             warp.registers.set_word(result, mask, &results);
             Ok(())
         }
-        System::Free { pointer } => {
+        SystemCall::Free { pointer } => {
             let pointers = warp.registers.double(pointer);
             match lanes(mask).find(|lane| pointers[*lane] != 0) {
                 Some(lane) => {
                     let address = pointers[lane];
-                    Err((lane, FaultKind::InvalidFree { address }))
+                    Err((lane, KernelFaultKind::InvalidFree { address }))
                 }
                 None => Ok(()),
             }
         }
-        System::Assert {
+        SystemCall::Assert {
             message,
             file,
             line,
@@ -64,24 +64,24 @@ pub(super) fn run(
                 line: r.word(line)[lane],
                 function: text(function)?,
             };
-            Err((lane, FaultKind::Assertion(Box::new(failed))))
+            Err((lane, KernelFaultKind::Assertion(Box::new(failed))))
         }
     }
 }
 
-fn text(memory: &Memory<'_, '_>, lane: usize, address: u64) -> Result<String, Failure> {
+fn text(memory: &WarpMemory<'_, '_>, lane: usize, address: u64) -> Result<String, LaneFault> {
     let bytes = memory.read_text(lane, address);
-    let bytes = bytes.ok_or((lane, FaultKind::Unreadable { address }))?;
+    let bytes = bytes.ok_or((lane, KernelFaultKind::Unreadable { address }))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Prints for one lane, and returns how many arguments there were, or -1 for a format that is none.
 fn print(
-    memory: &Memory<'_, '_>,
+    memory: &WarpMemory<'_, '_>,
     lane: usize,
     format: u64,
     arguments: u64,
-) -> Result<i32, Failure> {
+) -> Result<i32, LaneFault> {
     let format = text(memory, lane, format)?;
     let mut at = arguments;
     let mut unreadable = None;
@@ -100,7 +100,7 @@ fn print(
     let mut read_text = |address| memory.read_text(lane, address);
     let printed = printf::format(&format, &mut next, &mut read_text);
     if let Some(address) = unreadable {
-        return Err((lane, FaultKind::Unreadable { address }));
+        return Err((lane, KernelFaultKind::Unreadable { address }));
     }
     match printed {
         Some((text, count)) => {
@@ -111,18 +111,18 @@ fn print(
     }
 }
 
-impl Memory<'_, '_> {
+impl WarpMemory<'_, '_> {
     /// Reads bytes at a lane's generic address; `None` if they are not all there.
     pub(super) fn read_generic(&self, lane: usize, address: u64, target: &mut [u8]) -> Option<()> {
         let window = Window::of(address);
         let offset = usize::try_from(address.wrapping_sub(window.base())).ok()?;
         let bytes = match window {
             Window::Global => {
-                let found = self.global.watched(address)?;
+                let found = self.global.traced_region(address)?;
                 let offset = usize::try_from(address.checked_sub(found.region.base)?).ok()?;
-                found.region.cells.copy_to(offset, target)?;
-                if let Some(marks) = found.marks {
-                    marks.note(Touch::READ, offset, target.len());
+                found.region.bytes.copy_to(offset, target)?;
+                if let Some(bitmap) = found.bitmap {
+                    bitmap.note(AccessFlags::READ, offset, target.len());
                 }
                 return Some(());
             }

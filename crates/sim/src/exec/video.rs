@@ -1,6 +1,6 @@
 //! The video instructions, lane by lane.
 
-use crate::ptx::ir::{Packed, PackedOp, Part, Second, Shift, Video, VideoOp};
+use crate::ptx::ir::{Packed, PackedOp, RegisterPart, SecondaryOp, Shift, Video, VideoOp};
 use millstream_ptx::Type;
 
 /// `bits` bits of a register from bit `from` on, extended by the type's sign.
@@ -80,7 +80,7 @@ pub(super) fn scalar(how: Video, a: u32, b: u32, c: u32) -> u32 {
     {
         let signed = a_type.is_signed() || b_type.is_signed() || negate || subtract;
         let ty = if signed { Type::S32 } else { Type::U32 };
-        let added = i128::from(part(c, Part::Whole, ty));
+        let added = i128::from(part(c, RegisterPart::Whole, ty));
         let product = if negate { -(x * y) } else { x * y };
         let added = if subtract { -added } else { added };
         let value = (product + added + i128::from(one)) >> scale;
@@ -106,32 +106,32 @@ pub(super) fn scalar(how: Video, a: u32, b: u32, c: u32) -> u32 {
         VideoOp::MultiplyAdd { .. } => 0,
     };
     let (bits, at) = match how.d_part {
-        Part::Whole => (32, 0),
-        Part::Half(index) => (16, 16 * u32::from(index)),
-        Part::Byte(index) => (8, 8 * u32::from(index)),
+        RegisterPart::Whole => (32, 0),
+        RegisterPart::Half(index) => (16, 16 * u32::from(index)),
+        RegisterPart::Byte(index) => (8, 8 * u32::from(index)),
     };
     let value = if how.saturate {
         clamp(value, bits, d_type)
     } else {
         value
     };
-    let third = i128::from(part(c, Part::Whole, d_type));
+    let third = i128::from(part(c, RegisterPart::Whole, d_type));
     let value = match how.second {
         None => value,
-        Some(Second::Add) => value + third,
-        Some(Second::Min) => value.min(third),
-        Some(Second::Max) => value.max(third),
+        Some(SecondaryOp::Add) => value + third,
+        Some(SecondaryOp::Min) => value.min(third),
+        Some(SecondaryOp::Max) => value.max(third),
     };
     let ones = u32::MAX >> (32 - bits);
     let kept = if bits < 32 { c & !(ones << at) } else { 0 };
     (value as u32 & ones) << at | kept
 }
 
-fn part(value: u32, part: Part, ty: Type) -> i64 {
+fn part(value: u32, part: RegisterPart, ty: Type) -> i64 {
     match part {
-        Part::Whole => field(value, 0, 32, ty),
-        Part::Byte(index) => field(value, 8 * u32::from(index), 8, ty),
-        Part::Half(index) => field(value, 16 * u32::from(index), 16, ty),
+        RegisterPart::Whole => field(value, 0, 32, ty),
+        RegisterPart::Byte(index) => field(value, 8 * u32::from(index), 8, ty),
+        RegisterPart::Half(index) => field(value, 16 * u32::from(index), 16, ty),
     }
 }
 

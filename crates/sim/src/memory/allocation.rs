@@ -5,12 +5,12 @@ use std::sync::{Arc, OnceLock};
 use millstream_driver::{ContextHandle, StreamHandle};
 use millstream_ptx::Site;
 
-use super::{Cells, Marks, MemoryMap, backing::Backing, host::HostRange};
+use super::{AccessBitmap, MemoryMap, SharedBytes, backing::Backing, host::HostRange};
 use crate::ids::{OpId, name};
 
 /// Where an allocation came from, and so what may free it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MemoryKind {
     /// `cuMemAlloc`.
     Device,
     /// `cuMemAllocAsync`.
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     Constant,
 }
 
-impl Kind {
+impl MemoryKind {
     /// Whether the memory is the host's, page-locked.
     pub(crate) fn is_host(self) -> bool {
         matches!(self, Self::Pinned | Self::Registered)
@@ -52,7 +52,7 @@ impl Kind {
 
 /// An allocation, for findings.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tag {
+pub(crate) struct AllocationInfo {
     /// Allocations are numbered from 1 in the order in which they are made; 0 is pageable memory.
     pub(crate) number: u64,
     pub(crate) bytes: u64,
@@ -61,18 +61,18 @@ pub(crate) struct Tag {
     /// The device whose memory it is, if there are several.
     pub(crate) device: Option<u32>,
     /// The operation that begins its life, for pool memory.
-    pub(crate) born: Option<(OpId, StreamHandle)>,
+    pub(crate) allocated_by: Option<(OpId, StreamHandle)>,
     pub(crate) site: Option<Site>,
     /// Whether it holds something from the beginning: the host may write it unseen, or it is a
     /// variable.
-    pub(crate) filled: bool,
+    pub(crate) initialised: bool,
     /// Whether the host reads it: what is copied there has arrived.
-    pub(crate) of_host: bool,
+    pub(crate) is_host_memory: bool,
     /// Whether it is the driver that ends its life, along with its module.
     pub(crate) variable: bool,
 }
 
-impl Tag {
+impl AllocationInfo {
     pub(crate) fn describe(&self) -> String {
         if self.number == 0 {
             return "pageable host memory".into();
@@ -91,7 +91,7 @@ impl Tag {
         if let Some(device) = self.device {
             text += &format!(" on device {device}");
         }
-        if let Some((op, stream)) = self.born {
+        if let Some((op, stream)) = self.allocated_by {
             text += &format!(" by {op} on {}", name(stream));
         }
         if let Some(site) = &self.site {
@@ -102,7 +102,7 @@ impl Tag {
 }
 
 #[derive(Debug)]
-pub(super) enum Store {
+pub(super) enum Storage {
     Owned(Backing),
     Registered(HostRange),
     Gone,
@@ -116,7 +116,7 @@ pub(crate) struct Allocation {
     /// Length in bytes.
     pub(crate) bytes: u64,
     /// Where it came from.
-    pub(crate) kind: Kind,
+    pub(crate) kind: MemoryKind,
     /// The context it was made in.
     pub(crate) context: ContextHandle,
     /// The device whose memory it is, for device memory.
@@ -127,11 +127,11 @@ pub(crate) struct Allocation {
     pub(crate) free: Option<(OpId, StreamHandle)>,
     /// Whether it has been freed.
     pub(super) freed: bool,
-    pub(super) store: Store,
+    pub(super) storage: Storage,
     /// What the race checker calls it.
-    pub(crate) tag: Arc<Tag>,
+    pub(crate) info: Arc<AllocationInfo>,
     /// What the kernel that runs has done to it so far, if someone wants to know.
-    pub(crate) marks: OnceLock<Box<Marks>>,
+    pub(crate) bitmap: OnceLock<Box<AccessBitmap>>,
 }
 
 impl Allocation {
@@ -144,20 +144,20 @@ impl Allocation {
         self.freed || self.free.is_some()
     }
 
-    pub(crate) fn cells(&self) -> Option<Cells<'_>> {
-        match &self.store {
-            Store::Owned(backing) => Some(backing.cells()),
-            Store::Registered(range) => Some(range.cells()),
-            Store::Gone => None,
+    pub(crate) fn shared_bytes(&self) -> Option<SharedBytes<'_>> {
+        match &self.storage {
+            Storage::Owned(backing) => Some(backing.shared_bytes()),
+            Storage::Registered(range) => Some(range.shared_bytes()),
+            Storage::Gone => None,
         }
     }
 
     /// The allocation and its history, for reports.
     pub(crate) fn describe(&self) -> String {
-        let (number, base, end) = (self.tag.number, self.base, self.end());
+        let (number, base, end) = (self.info.number, self.base, self.end());
         let mut text = format!(
             "allocation {number} at {base:#x}..{end:#x} ({}",
-            self.tag.origin()
+            self.info.origin()
         );
         match (self.free, self.freed) {
             (Some((op, stream)), true) => text += &format!(", freed by {op} on {}", name(stream)),
@@ -173,16 +173,16 @@ impl Allocation {
 
 impl MemoryMap {
     /// Calls a live allocation by what the caller says, from here on; gives its new name.
-    pub(crate) fn rename(&mut self, base: u64) -> Option<Arc<Tag>> {
+    pub(crate) fn rename(&mut self, base: u64) -> Option<Arc<AllocationInfo>> {
         let allocation = self.allocations.get_mut(&base)?;
         if allocation.is_dead_to_new_work() {
             return None;
         }
-        let tag = Tag {
+        let info = AllocationInfo {
             site: Site::current(),
-            ..(*allocation.tag).clone()
+            ..(*allocation.info).clone()
         };
-        allocation.tag = Arc::new(tag);
-        Some(Arc::clone(&allocation.tag))
+        allocation.info = Arc::new(info);
+        Some(Arc::clone(&allocation.info))
     }
 }

@@ -1,5 +1,5 @@
 //! Real memory that stands behind simulated memory. Everything that touches it goes through
-//! [`Cells`].
+//! [`SharedBytes`].
 
 #![allow(
     unsafe_code,
@@ -11,7 +11,7 @@ use std::{
     ptr::NonNull,
 };
 
-use super::Cells;
+use super::SharedBytes;
 
 /// Zeroed memory of the host's allocator, at an address aligned as asked. The system backs it page
 /// by page, when touched.
@@ -23,10 +23,10 @@ pub(crate) struct Backing {
     bytes: usize,
 }
 
-// SAFETY: the block belongs to this value alone, and is reached only through `Cells`, whose
+// SAFETY: the block belongs to this value alone, and is reached only through `SharedBytes`, whose
 // accesses are atomic.
 unsafe impl Send for Backing {}
-// SAFETY: as above: `Cells` makes concurrent accesses atomic.
+// SAFETY: as above: `SharedBytes` makes concurrent accesses atomic.
 unsafe impl Sync for Backing {}
 
 impl Backing {
@@ -59,19 +59,19 @@ impl Backing {
     }
 
     /// The memory.
-    pub(crate) fn cells(&self) -> Cells<'_> {
+    pub(crate) fn shared_bytes(&self) -> SharedBytes<'_> {
         // SAFETY: the block is valid as long as `self` is, and this type gives access through
-        // `Cells` only. Page-locked and managed memory is also given to the host by its address,
-        // whose owner keeps to the `Driver` contract: no access of the host while the device uses
-        // it.
-        unsafe { Cells::from_raw(self.start.as_ptr(), self.bytes) }
+        // `SharedBytes` only. Page-locked and managed memory is also given to the host by its
+        // address, whose owner keeps to the `Driver` contract: no access of the host while the
+        // device uses it.
+        unsafe { SharedBytes::from_raw(self.start.as_ptr(), self.bytes) }
     }
 }
 
 impl Drop for Backing {
     fn drop(&mut self) {
-        // SAFETY: the block came from `alloc_zeroed` with this layout, and no `Cells` outlives
-        // `self`.
+        // SAFETY: the block came from `alloc_zeroed` with this layout, and no `SharedBytes`
+        // outlives `self`.
         unsafe { dealloc(self.block.as_ptr(), self.layout) }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::ffi::c_void;
 
-use super::Cells;
+use super::SharedBytes;
 
 /// A range of host memory that the caller vouches for.
 #[derive(Clone, Copy, Debug)]
@@ -42,19 +42,19 @@ impl HostRange {
     }
 
     /// The memory.
-    pub(crate) fn cells(&self) -> Cells<'_> {
+    pub(crate) fn shared_bytes(&self) -> SharedBytes<'_> {
         let pointer = std::ptr::with_exposed_provenance_mut(self.address);
         // SAFETY: whoever made this range promised that it is valid and accessed without conflict
         // while it is in use.
-        unsafe { Cells::from_raw(pointer, self.bytes) }
+        unsafe { SharedBytes::from_raw(pointer, self.bytes) }
     }
 
     /// What `height` rows of `width` bytes in the range hold now, one after the other.
     pub(crate) fn read_rows(&self, width: usize, height: usize, pitch: usize) -> Box<[u8]> {
         let mut bytes = vec![0; width * height];
-        let cells = self.cells();
+        let shared_bytes = self.shared_bytes();
         for (row, to) in bytes.chunks_exact_mut(width).enumerate() {
-            cells.copy_to(row * pitch, to);
+            shared_bytes.copy_to(row * pitch, to);
         }
         bytes.into_boxed_slice()
     }

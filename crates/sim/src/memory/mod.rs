@@ -5,14 +5,14 @@
 //! dead allocation keeps its entry, without its bytes, so that a late access can be told what it
 //! hit.
 
+mod access_bitmap;
 mod allocation;
 mod backing;
-pub mod cells;
 pub(crate) mod host;
-mod marks;
-mod outside;
+mod nearest_allocation;
 pub(crate) mod pool;
 mod rows;
+pub mod shared_bytes;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -23,14 +23,14 @@ use std::{
 use millstream_driver::{ALLOCATION_ALIGNMENT, ContextHandle, StreamHandle};
 use millstream_ptx::Site;
 
-use self::{allocation::Store, backing::Backing, host::HostRange};
+use self::{allocation::Storage, backing::Backing, host::HostRange};
 use crate::{ReportKind, ids::OpId};
 
-pub use self::marks::{Marks, Touch};
+pub use self::access_bitmap::{AccessBitmap, AccessFlags};
 pub(crate) use self::{
-    allocation::{Allocation, Kind, Tag},
-    cells::Cells,
+    allocation::{Allocation, AllocationInfo, MemoryKind},
     rows::{Direction, Rows},
+    shared_bytes::SharedBytes,
 };
 
 /// What fresh memory holds, repeated: a NaN as `f32` and as `f64`, and `0x7ffb_dead` to the eye.
@@ -62,7 +62,7 @@ const QUARANTINE_MAX_BYTES: u64 = 16 << 20;
 
 /// When an access is judged.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Moment {
+pub(crate) enum AccessTime {
     /// At the call: the memory is promised, though its life may begin only later.
     Call,
     /// When this operation runs.
@@ -97,7 +97,7 @@ impl fmt::Display for AccessError {
 
 /// Whether the device can reach host memory by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HostMemory {
+pub(crate) enum HostMemoryKind {
     /// Page-locked.
     Pinned,
     /// Managed: the device's as much as the host's.
@@ -106,7 +106,7 @@ pub(crate) enum HostMemory {
     Pageable,
 }
 
-/// Every allocation of the world by its first address.
+/// Every allocation of the simulated GPU by its first address.
 #[derive(Debug)]
 pub(crate) struct MemoryMap {
     allocations: BTreeMap<u64, Allocation>,
@@ -134,33 +134,33 @@ impl MemoryMap {
         }
     }
 
-    /// Maps `bytes` (not 0) of device memory. With `born`, it lives once that operation has run.
-    /// `None` if the host has no such memory.
+    /// Maps `bytes` (not 0) of device memory. With `allocated_by`, it lives once that operation has
+    /// run. `None` if the host has no such memory.
     pub(crate) fn add_device(
         &mut self,
-        kind: Kind,
+        kind: MemoryKind,
         context: ContextHandle,
         device: u32,
         bytes: usize,
-        born: Option<(OpId, StreamHandle)>,
+        allocated_by: Option<(OpId, StreamHandle)>,
     ) -> Option<u64> {
         let backing = self.fresh(bytes, 16)?;
         let next = &mut self.next_address[device as usize];
         let base = *next;
         *next = (base + bytes as u64 + GAP).next_multiple_of(ALIGN);
-        let tag = self.tag(kind, device, bytes, born);
+        let info = self.info(kind, device, bytes, allocated_by);
         self.insert(Allocation {
             base,
             bytes: bytes as u64,
             kind,
             context,
             device,
-            alive: born.is_none(),
+            alive: allocated_by.is_none(),
             free: None,
             freed: false,
-            store: Store::Owned(backing),
-            tag,
-            marks: OnceLock::new(),
+            storage: Storage::Owned(backing),
+            info,
+            bitmap: OnceLock::new(),
         });
         Some(base)
     }
@@ -168,67 +168,67 @@ impl MemoryMap {
     /// Maps fresh page-locked or managed memory. `None` if the host has no such memory.
     pub(crate) fn add_host(
         &mut self,
-        kind: Kind,
+        kind: MemoryKind,
         context: ContextHandle,
         device: u32,
         bytes: usize,
     ) -> Option<std::ptr::NonNull<u8>> {
         let backing = self.fresh(bytes, PAGE_BYTES)?;
         let start = backing.start();
-        let tag = self.tag(kind, device, bytes, None);
+        let info = self.info(kind, device, bytes, None);
         self.insert(Self::host_allocation(
-            (kind, tag),
+            (kind, info),
             context,
             device,
             start.as_ptr().expose_provenance() as u64,
             bytes,
-            Store::Owned(backing),
+            Storage::Owned(backing),
         ));
         Some(start)
     }
 
     /// Maps memory of the caller, which no mapped range overlaps.
     pub(crate) fn add_registered(&mut self, context: ContextHandle, device: u32, range: HostRange) {
-        let tag = self.tag(Kind::Registered, device, range.bytes(), None);
+        let info = self.info(MemoryKind::Registered, device, range.bytes(), None);
         self.insert(Self::host_allocation(
-            (Kind::Registered, tag),
+            (MemoryKind::Registered, info),
             context,
             device,
             range.address(),
             range.bytes(),
-            Store::Registered(range),
+            Storage::Registered(range),
         ));
     }
 
-    fn tag(
+    fn info(
         &mut self,
-        kind: Kind,
+        kind: MemoryKind,
         device: u32,
         bytes: usize,
-        born: Option<(OpId, StreamHandle)>,
-    ) -> Arc<Tag> {
+        allocated_by: Option<(OpId, StreamHandle)>,
+    ) -> Arc<AllocationInfo> {
         self.made += 1;
-        let variable = matches!(kind, Kind::Variable | Kind::Constant);
-        Arc::new(Tag {
+        let variable = matches!(kind, MemoryKind::Variable | MemoryKind::Constant);
+        Arc::new(AllocationInfo {
             number: self.made,
             bytes: bytes as u64,
             origin: kind.origin(),
             device: (self.next_address.len() > 1 && !kind.is_everyones()).then_some(device),
-            born,
+            allocated_by,
             site: Site::current(),
-            filled: kind.is_everyones() || variable,
-            of_host: kind.is_host(),
+            initialised: kind.is_everyones() || variable,
+            is_host_memory: kind.is_host(),
             variable,
         })
     }
 
     fn host_allocation(
-        (kind, tag): (Kind, Arc<Tag>),
+        (kind, info): (MemoryKind, Arc<AllocationInfo>),
         context: ContextHandle,
         device: u32,
         base: u64,
         bytes: usize,
-        store: Store,
+        storage: Storage,
     ) -> Allocation {
         Allocation {
             base,
@@ -239,16 +239,16 @@ impl MemoryMap {
             alive: true,
             free: None,
             freed: false,
-            store,
-            tag,
-            marks: OnceLock::new(),
+            storage,
+            info,
+            bitmap: OnceLock::new(),
         }
     }
 
     fn fresh(&self, bytes: usize, align: usize) -> Option<Backing> {
         let backing = Backing::zeroed(bytes, align)?;
         if bytes <= self.poison_max_bytes {
-            backing.cells().fill(0, bytes, &POISON);
+            backing.shared_bytes().fill(0, bytes, &POISON);
         }
         Some(backing)
     }
@@ -284,10 +284,10 @@ impl MemoryMap {
         };
         allocation.freed = true;
         match allocation.kind {
-            Kind::Registered => {
+            MemoryKind::Registered => {
                 self.allocations.remove(&base);
             }
-            Kind::Pinned | Kind::Managed => {
+            MemoryKind::Pinned | MemoryKind::Managed => {
                 self.quarantine_bytes += allocation.bytes;
                 self.quarantine.push_back(base);
                 while self.quarantine_bytes > QUARANTINE_MAX_BYTES
@@ -297,8 +297,8 @@ impl MemoryMap {
                     self.quarantine_bytes -= gone.bytes;
                 }
             }
-            Kind::Device | Kind::Pool | Kind::Variable | Kind::Constant => {
-                allocation.store = Store::Gone;
+            MemoryKind::Device | MemoryKind::Pool | MemoryKind::Variable | MemoryKind::Constant => {
+                allocation.storage = Storage::Gone;
                 self.dead.push_back(base);
                 if self.dead.len() > DEAD_MAX
                     && let Some(oldest) = self.dead.pop_front()
@@ -323,7 +323,7 @@ impl MemoryMap {
     }
 
     /// Bytes of live memory of the kinds that `of` picks.
-    pub(crate) fn live_bytes(&self, of: impl Fn(Kind) -> bool) -> u64 {
+    pub(crate) fn live_bytes(&self, of: impl Fn(MemoryKind) -> bool) -> u64 {
         self.live().filter(|a| of(a.kind)).map(|a| a.bytes).sum()
     }
 
@@ -339,9 +339,12 @@ impl MemoryMap {
     }
 
     /// What a kernel that has run did to the allocation that starts at `base`.
-    pub(crate) fn take_marks(&mut self, base: u64) -> Option<(Arc<Tag>, Box<Marks>)> {
+    pub(crate) fn take_bitmap(
+        &mut self,
+        base: u64,
+    ) -> Option<(Arc<AllocationInfo>, Box<AccessBitmap>)> {
         let allocation = self.allocations.get_mut(&base)?;
-        Some((Arc::clone(&allocation.tag), allocation.marks.take()?))
+        Some((Arc::clone(&allocation.info), allocation.bitmap.take()?))
     }
 
     /// The live allocation that holds all of the range, and the range's offset in it.
@@ -349,14 +352,14 @@ impl MemoryMap {
         &self,
         address: u64,
         bytes: u64,
-        moment: Moment,
+        time: AccessTime,
     ) -> Result<(&Allocation, usize), AccessError> {
         let out_of_bounds = || {
-            let outside = self.outside(address, bytes);
-            let nearest = outside
+            let nearest_allocation = self.nearest_allocation(address, bytes);
+            let nearest = nearest_allocation
                 .nearest()
                 .map_or_else(String::new, Allocation::describe);
-            let problem = format!("{} {nearest}", outside.words());
+            let problem = format!("{} {nearest}", nearest_allocation.describe());
             let problem = problem.trim_end().to_owned();
             AccessError::new(ReportKind::OutOfBounds, (address, bytes), problem)
         };
@@ -367,20 +370,20 @@ impl MemoryMap {
             let problem = format!("{what}{}", allocation.describe());
             Err(AccessError::new(kind, (address, bytes), problem))
         };
-        match (allocation.freed, allocation.free, moment) {
+        match (allocation.freed, allocation.free, time) {
             (true, ..) => {
                 return wrong(
                     ReportKind::UseAfterFree,
                     "are used after the end of ".into(),
                 );
             }
-            (false, Some(_), Moment::Call) => {
+            (false, Some(_), AccessTime::Call) => {
                 return wrong(
                     ReportKind::UseAfterFree,
                     "are used by work enqueued after the free of ".into(),
                 );
             }
-            (false, Some((free, _)), Moment::Run(op)) if op > free => {
+            (false, Some((free, _)), AccessTime::Run(op)) if op > free => {
                 return wrong(
                     ReportKind::UseAfterFree,
                     format!("are used by {op}, enqueued after the free of "),
@@ -388,7 +391,7 @@ impl MemoryMap {
             }
             _ => {}
         }
-        if matches!(moment, Moment::Run(_)) && !allocation.alive {
+        if matches!(time, AccessTime::Run(_)) && !allocation.alive {
             return wrong(
                 ReportKind::UseBeforeAllocation,
                 "are used before the beginning of ".into(),
@@ -401,23 +404,27 @@ impl MemoryMap {
     }
 
     /// The memory of a range, for an operation that runs.
-    pub(crate) fn cells(
+    pub(crate) fn shared_bytes(
         &self,
         address: u64,
         bytes: u64,
         op: OpId,
-    ) -> Result<(Cells<'_>, usize), AccessError> {
-        let (allocation, offset) = self.locate(address, bytes, Moment::Run(op))?;
-        let cells = allocation
-            .cells()
+    ) -> Result<(SharedBytes<'_>, usize), AccessError> {
+        let (allocation, offset) = self.locate(address, bytes, AccessTime::Run(op))?;
+        let shared_bytes = allocation
+            .shared_bytes()
             .expect("an allocation that is not freed has its memory");
-        Ok((cells, offset))
+        Ok((shared_bytes, offset))
     }
 
     /// Writes to memory that no operation uses yet: a module's variables.
     pub(crate) fn initialise(&self, base: u64, bytes: &[u8]) {
-        if let Some(cells) = self.allocations.get(&base).and_then(Allocation::cells) {
-            cells.copy_from(0, bytes);
+        if let Some(shared_bytes) = self
+            .allocations
+            .get(&base)
+            .and_then(Allocation::shared_bytes)
+        {
+            shared_bytes.copy_from(0, bytes);
         }
     }
 
@@ -432,7 +439,7 @@ impl MemoryMap {
         &self,
         address: u64,
         bytes: u64,
-    ) -> Result<HostMemory, AccessError> {
+    ) -> Result<HostMemoryKind, AccessError> {
         let last = address.saturating_add(bytes.max(1) - 1);
         if address < NULL_PAGE_BYTES || last >= DEVICE_BASE {
             let problem = "are not host memory".to_owned();
@@ -443,10 +450,10 @@ impl MemoryMap {
             ));
         }
         let Some((_, found)) = self.allocations.range(..=last).next_back() else {
-            return Ok(HostMemory::Pageable);
+            return Ok(HostMemoryKind::Pageable);
         };
         if found.end() <= address {
-            return Ok(HostMemory::Pageable);
+            return Ok(HostMemoryKind::Pageable);
         }
         let wrong = |kind, what| {
             Err(AccessError {
@@ -457,11 +464,11 @@ impl MemoryMap {
         };
         if found.freed {
             wrong(ReportKind::UseAfterFree, "are used after the end of")
-        } else if found.kind == Kind::Managed {
+        } else if found.kind == MemoryKind::Managed {
             if found.base > address || last >= found.end() {
                 wrong(ReportKind::OutOfBounds, "reach beyond")
             } else {
-                Ok(HostMemory::Managed)
+                Ok(HostMemoryKind::Managed)
             }
         } else if found.base > address || last >= found.end() {
             wrong(
@@ -469,7 +476,7 @@ impl MemoryMap {
                 "are only partly page-locked: they leave",
             )
         } else {
-            Ok(HostMemory::Pinned)
+            Ok(HostMemoryKind::Pinned)
         }
     }
 }

@@ -43,7 +43,7 @@ pub struct FloatAccess {
 
 /// The provenance of a 64-bit register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Origin {
+enum Provenance {
     /// No writer has been seen.
     Unwritten,
     /// Not derived from a pointer parameter.
@@ -54,7 +54,7 @@ enum Origin {
     Mixed,
 }
 
-impl Origin {
+impl Provenance {
     /// The provenance of a value computed from both.
     fn with(self, other: Self) -> Self {
         match (self, other) {
@@ -81,7 +81,7 @@ impl Kernel {
     /// Vectors and packed pairs are left out.
     #[must_use]
     pub fn float_accesses(&self) -> Vec<FloatAccess> {
-        let origins = Origins::of(self);
+        let origins = ProvenanceMap::of(self);
         let mut found = Vec::new();
         for (pc, instr) in (0..).zip(&self.code.instrs) {
             let Some((address, space, ty)) = float_access(&self.code, &instr.op) else {
@@ -122,14 +122,14 @@ fn float_access(code: &Code, op: &Op) -> Option<(Address, AccessSpace, ParamType
 }
 
 /// The origin of each 64-bit register.
-struct Origins(Vec<Origin>);
+struct ProvenanceMap(Vec<Provenance>);
 
-impl Origins {
+impl ProvenanceMap {
     fn of(kernel: &Kernel) -> Self {
         let code = &kernel.code;
-        let mut origins = Self(vec![Origin::Unwritten; code.doubles as usize]);
+        let mut origins = Self(vec![Provenance::Unwritten; code.doubles as usize]);
         for (slot, _) in &code.initial_doubles {
-            origins.write(*slot, Origin::Other);
+            origins.write(*slot, Provenance::Other);
         }
         // Origins only rise in a lattice of height 3, so this ends.
         loop {
@@ -145,13 +145,13 @@ impl Origins {
         }
     }
 
-    fn write(&mut self, slot: Slot, origin: Origin) -> bool {
+    fn write(&mut self, slot: Slot, origin: Provenance) -> bool {
         let known = &mut self.0[slot as usize];
         let new = known.or(origin);
         std::mem::replace(known, new) != new
     }
 
-    fn get(&self, slot: Slot) -> Origin {
+    fn get(&self, slot: Slot) -> Provenance {
         self.0[slot as usize]
     }
 
@@ -159,7 +159,7 @@ impl Origins {
     fn param(&self, address: Address) -> Option<usize> {
         match address.base {
             AddressBase::Double(slot) => match self.get(slot) {
-                Origin::Param(param) => Some(param),
+                Provenance::Param(param) => Some(param),
                 _ => None,
             },
             AddressBase::Word(_) | AddressBase::None => None,
@@ -171,7 +171,7 @@ impl Origins {
         &mut self,
         kernel: &Kernel,
         op: &Op,
-        write: &mut dyn FnMut(&mut Self, Slot, Origin),
+        write: &mut dyn FnMut(&mut Self, Slot, Provenance),
     ) {
         let code = &kernel.code;
         let result = match *op {
@@ -198,7 +198,7 @@ impl Origins {
                     result: Some(d),
                     ty,
                     ..
-                } if ty.bytes() == 8 => (d, Origin::Other),
+                } if ty.bytes() == 8 => (d, Provenance::Other),
                 _ => return,
             },
             Op::Widen { d, .. }
@@ -206,8 +206,8 @@ impl Origins {
             | Op::F64Un { d, .. }
             | Op::F64Bin { d, .. }
             | Op::F64Fma { d, .. }
-            | Op::Clock64 { d } => (d, Origin::Other),
-            Op::Convert { how, d, .. } if how.to.bytes() == 8 => (d, Origin::Other),
+            | Op::Clock64 { d } => (d, Provenance::Other),
+            Op::Convert { how, d, .. } if how.to.bytes() == 8 => (d, Provenance::Other),
             _ => return,
         };
         write(self, result.0, result.1);
@@ -215,11 +215,11 @@ impl Origins {
 }
 
 /// The origin of a loaded value: a pointer parameter or other memory.
-fn loaded(kernel: &Kernel, load: &Access, at: usize) -> Origin {
+fn loaded(kernel: &Kernel, load: &Access, at: usize) -> Provenance {
     let of_params =
         load.space == AccessSpace::Is(Window::Param) && load.address.base == AddressBase::None;
     if !of_params || load.width != 8 {
-        return Origin::Other;
+        return Provenance::Other;
     }
     let offset = usize::try_from(load.address.offset).unwrap_or(usize::MAX);
     let offset = offset.saturating_add(8 * at);
@@ -227,5 +227,5 @@ fn loaded(kernel: &Kernel, load: &Access, at: usize) -> Origin {
     let found = params
         .iter()
         .position(|param| (param.offset, param.size) == (offset, 8));
-    found.map_or(Origin::Other, Origin::Param)
+    found.map_or(Provenance::Other, Provenance::Param)
 }

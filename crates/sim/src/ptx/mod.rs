@@ -33,8 +33,8 @@
 //!
 //! A barrier object (`mbarrier`) lies in eight bytes of shared memory, in a format of the simulated
 //! device. An operation that its state does not allow, such as more arrivals than its phase waits
-//! for, is a [fault](crate::exec::FaultKind::InvalidBarrierObject). Arrivals that follow `cp.async`
-//! take place when a thread asks the object.
+//! for, is a [fault](crate::exec::KernelFaultKind::InvalidBarrierObject). Arrivals that follow
+//! `cp.async` take place when a thread asks the object.
 //!
 //! # What is refused
 //! When a module is loaded, by opcode and line ([`PtxErrorKind::RefusedOpcode`]), because the

@@ -57,12 +57,12 @@ pub struct Variable {
     pub constant: bool,
     /// Whether a function declares it: then the host cannot find it by its name.
     pub in_function: bool,
-    references: Vec<Reference>,
+    relocations: Vec<Relocation>,
 }
 
 /// An address in an initial value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Reference {
+struct Relocation {
     /// The variable whose address it is; none where that is known already.
     variable: Option<usize>,
     /// What is added to the address.
@@ -78,7 +78,7 @@ impl Variable {
     #[must_use]
     pub fn initial_at(&self, addresses: &[u64]) -> Vec<u8> {
         let mut bytes = self.initial.clone();
-        for reference in &self.references {
+        for reference in &self.relocations {
             let base = reference
                 .variable
                 .map_or(0, |index| addresses.get(index).copied().unwrap_or(0));
@@ -221,7 +221,7 @@ fn device_variable(
     variable: &VariableAst<'_>,
     in_function: bool,
 ) -> Result<Variable, PtxError> {
-    let references = variable.references.iter().map(|found| {
+    let relocations = variable.references.iter().map(|found| {
         let function = module.function(found.name);
         let index = device_variable_index(module, found.name);
         let start = match (index, function) {
@@ -231,7 +231,7 @@ fn device_variable(
                 return Err(PtxErrorKind::UndefinedSymbol(found.name.to_owned()).at(found.line));
             }
         };
-        Ok(Reference {
+        Ok(Relocation {
             variable: index,
             addend: start.wrapping_add(found.addend.cast_unsigned()),
             offset: found.offset,
@@ -246,7 +246,7 @@ fn device_variable(
         initial: variable.initial.clone(),
         constant: variable.space == Space::Const,
         in_function,
-        references: references.collect::<Result<_, PtxError>>()?,
+        relocations: relocations.collect::<Result<_, PtxError>>()?,
     })
 }
 

@@ -8,39 +8,42 @@ use std::{
 };
 
 use super::{
-    effect::{Effect, Spot},
-    finding::{Finding, FoundMemory, Party},
+    describe::{missing_edge, noun, verb},
+    effect::{ByteRanges, Effect},
+    finding::{Finding, FindingMemory, Party},
+    history::{
+        Actor, ActorKind, Histories, INITIALISED, MemoryAccess, OperationInfo, PriorAccess,
+        TransitionCache, UNINITIALISED,
+    },
     pages::Pages,
-    state::{Access, Actor, BLANK, Deed, FILLED, Made, States, Use, Who},
-    words::{missing_edge, noun, verb},
 };
 use crate::{
-    Grade, ReportKind, SimConfig,
-    memory::{Tag, Touch},
+    ReportKind, Severity, SimConfig,
+    memory::{AccessFlags, AllocationInfo},
 };
 
 /// How many ended allocations are remembered.
-const ENDED_MAX: usize = 1 << 12;
+const FREED_MAX: usize = 1 << 12;
 /// How many findings are kept.
 const FINDINGS_MAX: usize = 1 << 10;
 
 /// One allocation.
 #[derive(Debug)]
-struct Shadow {
+struct AllocationShadow {
     pages: Pages,
-    born: Option<Arc<Deed>>,
-    ended: Option<Arc<Deed>>,
+    allocated_by: Option<Arc<OperationInfo>>,
+    freed_by: Option<Arc<OperationInfo>>,
 }
 
 /// What is known of all memory.
 #[derive(Debug)]
-pub(super) struct Checker {
-    shadows: BTreeMap<u64, Shadow>,
+pub(super) struct AccessChecker {
+    shadows: BTreeMap<u64, AllocationShadow>,
     /// Ended allocations by number, oldest first.
-    ended: VecDeque<u64>,
-    states: States,
+    freed: VecDeque<u64>,
+    histories: Histories,
     /// Whether reads of bytes that nobody wrote are findings.
-    blank_reads: bool,
+    uninitialised_reads: bool,
     /// Whether notes about races within kernels are findings.
     pub(super) notes: bool,
     pub(super) findings: Vec<Finding>,
@@ -49,17 +52,17 @@ pub(super) struct Checker {
 /// The conflicts of one actor with bytes of one allocation, by the operation on the other side.
 #[derive(Default)]
 struct Conflicts {
-    by: BTreeMap<u64, (Use, Touch, Vec<Range<u64>>)>,
-    blank: Vec<Range<u64>>,
+    by: BTreeMap<u64, (PriorAccess, AccessFlags, Vec<Range<u64>>)>,
+    uninitialised: Vec<Range<u64>>,
 }
 
-impl Checker {
+impl AccessChecker {
     pub(super) fn new(config: &SimConfig) -> Self {
         Self {
             shadows: BTreeMap::new(),
-            ended: VecDeque::new(),
-            states: States::default(),
-            blank_reads: config.uninitialised_reads,
+            freed: VecDeque::new(),
+            histories: Histories::default(),
+            uninitialised_reads: config.uninitialised_reads,
             notes: config.kernel_race_notes,
             findings: Vec::new(),
         }
@@ -67,35 +70,41 @@ impl Checker {
 
     /// Judges all that one actor did.
     pub(super) fn judge(&mut self, actor: &Actor, effects: &[Effect]) {
-        let mut made = Made::default();
+        let mut cache = TransitionCache::default();
         for effect in effects {
             match effect {
-                Effect::Touch(tag, runs) => {
+                Effect::Access(info, runs) => {
                     let runs: Vec<_> = runs
                         .iter()
-                        .map(|(range, touch)| (range.clone(), Access::of(*touch)))
+                        .map(|(range, flags)| (range.clone(), MemoryAccess::of(*flags)))
                         .collect();
-                    self.touch(&mut made, actor, tag, &runs);
+                    self.flags(&mut cache, actor, info, &runs);
                 }
                 Effect::Copy { from, to } => {
-                    self.copy(&mut made, actor, from.as_ref(), to.as_ref())
+                    self.copy(&mut cache, actor, from.as_ref(), to.as_ref())
                 }
-                Effect::Birth(tag) => {
-                    self.shadow(tag).born = actor.deed().cloned();
+                Effect::Allocate(info) => {
+                    self.shadow(info).allocated_by = actor.operation().cloned();
                 }
-                Effect::Empty(tag) => self.empty(&mut made, tag),
-                Effect::End(tag) => self.end(actor, tag),
-                Effect::Forget(tag) => {
-                    self.shadows.remove(&tag.number);
+                Effect::Reuse(info) => self.empty(&mut cache, info),
+                Effect::Free(info) => self.end(actor, info),
+                Effect::Discard(info) => {
+                    self.shadows.remove(&info.number);
                 }
-                Effect::KernelRace(tag, race) => self.tell_kernel_race(actor, tag.as_ref(), race),
-                Effect::Mismatch(found) => self.tell_mismatch(actor, &found.0, &found.1),
-                Effect::Stray(stray) => self.tell_stray(actor, stray),
+                Effect::KernelRace(info, race) => {
+                    self.report_kernel_race(actor, info.as_ref(), race)
+                }
+                Effect::ElementMismatch(found) => {
+                    self.report_element_mismatch(actor, &found.0, &found.1)
+                }
+                Effect::InvalidAccess(invalid_access) => {
+                    self.report_invalid_access(actor, invalid_access)
+                }
             }
         }
-        if self.states.is_full() {
+        if self.histories.is_full() {
             let shadows = &mut self.shadows;
-            self.states.clear_out(|renumber| {
+            self.histories.clear_out(|renumber| {
                 for shadow in shadows.values_mut() {
                     shadow.pages.renumber(renumber);
                 }
@@ -103,118 +112,128 @@ impl Checker {
         }
     }
 
-    fn shadow(&mut self, tag: &Arc<Tag>) -> &mut Shadow {
-        self.shadows.entry(tag.number).or_insert_with(|| Shadow {
-            pages: Pages::new(
-                if tag.filled { FILLED } else { BLANK },
-                // Pageable memory is all that the host can address.
-                if tag.number == 0 { u64::MAX } else { tag.bytes },
-            ),
-            born: None,
-            ended: None,
-        })
+    fn shadow(&mut self, info: &Arc<AllocationInfo>) -> &mut AllocationShadow {
+        self.shadows
+            .entry(info.number)
+            .or_insert_with(|| AllocationShadow {
+                pages: Pages::new(
+                    if info.initialised {
+                        INITIALISED
+                    } else {
+                        UNINITIALISED
+                    },
+                    // Pageable memory is all that the host can address.
+                    if info.number == 0 {
+                        u64::MAX
+                    } else {
+                        info.bytes
+                    },
+                ),
+                allocated_by: None,
+                freed_by: None,
+            })
     }
 
     /// Whether the actor may use the allocation at all.
-    fn lives(&mut self, actor: &Actor, tag: &Arc<Tag>, does: &'static str) -> bool {
-        let shadow = self.shadow(tag);
-        if let Some(end) = shadow.ended.clone() {
+    fn lives(&mut self, actor: &Actor, info: &Arc<AllocationInfo>, does: &'static str) -> bool {
+        let shadow = self.shadow(info);
+        if let Some(end) = shadow.freed_by.clone() {
             let missing = "it was enqueued after the free".to_owned();
             let problem = "use after free of".to_owned();
             self.find(
                 ReportKind::UseAfterFree,
                 problem,
-                Some((tag, Vec::new())),
+                Some((info, Vec::new())),
                 (actor, does),
                 Some((Party::of(&end, "ends it"), missing)),
             );
             return false;
         }
-        let Some(born) = shadow.born.clone() else {
+        let Some(allocated_by) = shadow.allocated_by.clone() else {
             return true;
         };
-        if actor.known.last_of(born.slot) >= born.op {
-            shadow.born = None;
+        if actor.host_clock.last_of(allocated_by.slot) >= allocated_by.op {
+            shadow.allocated_by = None;
             return true;
         }
-        if !actor.is_after(&born) {
-            let missing = missing_edge(actor, &born);
+        if !actor.is_after(&allocated_by) {
+            let missing = missing_edge(actor, &allocated_by);
             self.find(
                 ReportKind::UseBeforeAllocation,
                 "use before the allocation of".to_owned(),
-                Some((tag, Vec::new())),
+                Some((info, Vec::new())),
                 (actor, does),
-                Some((Party::of(&born, "begins it"), missing)),
+                Some((Party::of(&allocated_by, "begins it"), missing)),
             );
         }
         true
     }
 
-    fn touch(
+    fn flags(
         &mut self,
-        made: &mut Made,
+        cache: &mut TransitionCache,
         actor: &Actor,
-        tag: &Arc<Tag>,
-        runs: &[(Range<u64>, Access)],
+        info: &Arc<AllocationInfo>,
+        runs: &[(Range<u64>, MemoryAccess)],
     ) {
         let Some(does) = runs
             .iter()
-            .map(|(_, access)| access.touch)
+            .map(|(_, access)| access.flags)
             .reduce(|one, other| one | other)
         else {
             return;
         };
-        if !self.lives(actor, tag, verb(does)) {
+        if !self.lives(actor, info, verb(does)) {
             return;
         }
         let Self {
-            shadows, states, ..
+            shadows, histories, ..
         } = self;
-        let Some(shadow) = shadows.get_mut(&tag.number) else {
+        let Some(shadow) = shadows.get_mut(&info.number) else {
             return;
         };
         let mut conflicts = Conflicts::default();
         shadow
             .pages
-            .visit(runs, &mut |old, range, access: &Access| {
-                let outcome = states.access(made, actor, old, *access);
+            .visit(runs, &mut |old, range, access: &MemoryAccess| {
+                let outcome = histories.access(cache, actor, old, *access);
                 for conflict in &outcome.conflicts {
                     let entry = conflicts.by.entry(conflict.by.op);
-                    let (used, touch, ranges) =
-                        entry.or_insert_with(|| (conflict.clone(), access.touch, Vec::new()));
-                    used.touch = used.touch | conflict.touch;
-                    *touch = *touch | access.touch;
+                    let (used, flags, ranges) =
+                        entry.or_insert_with(|| (conflict.clone(), access.flags, Vec::new()));
+                    used.flags = used.flags | conflict.flags;
+                    *flags = *flags | access.flags;
                     add(ranges, range.clone());
                 }
-                if outcome.blank {
-                    add(&mut conflicts.blank, range);
+                if outcome.uninitialised {
+                    add(&mut conflicts.uninitialised, range);
                 }
                 outcome.next
             });
-        self.tell(actor, tag, conflicts);
+        self.report(actor, info, conflicts);
     }
 
-    fn tell(&mut self, actor: &Actor, tag: &Arc<Tag>, conflicts: Conflicts) {
-        for (used, touch, ranges) in conflicts.by.into_values() {
-            let (kind, with) = match actor.who {
-                Who::Operation(..) => (ReportKind::Race, ""),
-                Who::Host(..) => (ReportKind::HostRace, " with the host"),
+    fn report(&mut self, actor: &Actor, info: &Arc<AllocationInfo>, conflicts: Conflicts) {
+        for (used, flags, ranges) in conflicts.by.into_values() {
+            let (kind, with) = match actor.kind {
+                ActorKind::Operation(..) => (ReportKind::Race, ""),
+                ActorKind::Host(..) => (ReportKind::HostRace, " with the host"),
             };
-            let problem = format!("{}/{} race{with} on", noun(used.touch), noun(touch));
+            let problem = format!("{}/{} race{with} on", noun(used.flags), noun(flags));
             let missing = missing_edge(actor, &used.by);
             self.find(
                 kind,
                 problem,
-                Some((tag, ranges)),
-                (actor, verb(touch)),
-                Some((Party::of(&used.by, verb(used.touch)), missing)),
+                Some((info, ranges)),
+                (actor, verb(flags)),
+                Some((Party::of(&used.by, verb(used.flags)), missing)),
             );
         }
-        if !conflicts.blank.is_empty() && self.blank_reads {
+        if !conflicts.uninitialised.is_empty() && self.uninitialised_reads {
             self.find(
                 ReportKind::UninitialisedRead,
                 "uninitialised read of".to_owned(),
-                Some((tag, conflicts.blank)),
+                Some((info, conflicts.uninitialised)),
                 (actor, "reads what nobody wrote"),
                 None,
             );
@@ -223,104 +242,110 @@ impl Checker {
 
     /// A copy: what it reads must hold something only if it arrives at the host; else what it
     /// writes holds as little.
-    fn copy(&mut self, made: &mut Made, actor: &Actor, from: Option<&Spot>, to: Option<&Spot>) {
-        let to_host = to.is_some_and(|to| to.tag.of_host);
-        let mut blank: Vec<Range<u64>> = Vec::new();
+    fn copy(
+        &mut self,
+        cache: &mut TransitionCache,
+        actor: &Actor,
+        from: Option<&ByteRanges>,
+        to: Option<&ByteRanges>,
+    ) {
+        let to_host = to.is_some_and(|to| to.info.is_host_memory);
+        let mut uninitialised: Vec<Range<u64>> = Vec::new();
         if let Some(from) = from {
-            let access = Access {
+            let access = MemoryAccess {
                 passes: !to_host,
-                ..Access::of(Touch::READ)
+                ..MemoryAccess::of(AccessFlags::READ)
             };
             if !to_host {
-                blank = self.blank_bytes(from);
+                uninitialised = self.uninitialised_bytes(from);
             }
             let runs: Vec<_> = from
                 .runs
                 .iter()
                 .map(|range| (range.clone(), access))
                 .collect();
-            self.touch(made, actor, &from.tag, &runs);
+            self.flags(cache, actor, &from.info, &runs);
         }
         if let Some(to) = to {
-            let runs = split_blank(&to.runs, &blank);
-            self.touch(made, actor, &to.tag, &runs);
+            let runs = split_uninitialised(&to.runs, &uninitialised);
+            self.flags(cache, actor, &to.info, &runs);
         }
     }
 
     /// Which bytes nobody wrote, counted from the beginning of what is copied.
-    fn blank_bytes(&mut self, from: &Spot) -> Vec<Range<u64>> {
-        self.shadow(&from.tag);
+    fn uninitialised_bytes(&mut self, from: &ByteRanges) -> Vec<Range<u64>> {
+        self.shadow(&from.info);
         let Self {
-            shadows, states, ..
+            shadows, histories, ..
         } = self;
-        let mut blank = Vec::new();
-        if let Some(shadow) = shadows.get_mut(&from.tag.number) {
+        let mut uninitialised = Vec::new();
+        if let Some(shadow) = shadows.get_mut(&from.info.number) {
             let mut at = 0;
             let runs: Vec<_> = from.runs.iter().map(|range| (range.clone(), ())).collect();
-            shadow.pages.visit(&runs, &mut |state, range, ()| {
+            shadow.pages.visit(&runs, &mut |history, range, ()| {
                 let bytes = range.end - range.start;
-                if !states.is_filled(state) {
-                    add(&mut blank, at..at + bytes);
+                if !histories.is_initialised(history) {
+                    add(&mut uninitialised, at..at + bytes);
                 }
                 at += bytes;
-                state
+                history
             });
         }
-        blank
+        uninitialised
     }
 
     /// The allocation holds nothing any more. Whoever uses it may still do so: what comes next has
     /// to be ordered behind them.
-    fn empty(&mut self, made: &mut Made, tag: &Arc<Tag>) {
-        self.shadow(tag);
+    fn empty(&mut self, cache: &mut TransitionCache, info: &Arc<AllocationInfo>) {
+        self.shadow(info);
         let Self {
-            shadows, states, ..
+            shadows, histories, ..
         } = self;
-        if let Some(shadow) = shadows.get_mut(&tag.number)
-            && shadow.ended.is_none()
+        if let Some(shadow) = shadows.get_mut(&info.number)
+            && shadow.freed_by.is_none()
         {
-            let whole = [(0..tag.bytes, ())];
+            let whole = [(0..info.bytes, ())];
             shadow
                 .pages
-                .visit(&whole, &mut |old, _, ()| states.emptied(made, old));
+                .visit(&whole, &mut |old, _, ()| histories.emptied(cache, old));
         }
     }
 
     /// The allocation's life ends. Whoever uses it has to be done.
-    fn end(&mut self, actor: &Actor, tag: &Arc<Tag>) {
-        if tag.variable {
-            self.shadows.remove(&tag.number);
+    fn end(&mut self, actor: &Actor, info: &Arc<AllocationInfo>) {
+        if info.variable {
+            self.shadows.remove(&info.number);
             return;
         }
-        if !self.lives(actor, tag, "frees it") {
+        if !self.lives(actor, info, "frees it") {
             return;
         }
-        let Some(shadow) = self.shadows.get_mut(&tag.number) else {
+        let Some(shadow) = self.shadows.get_mut(&info.number) else {
             return;
         };
-        let mut users: BTreeMap<u64, Use> = BTreeMap::new();
-        let states = &self.states;
-        shadow.pages.each(|state| {
-            for used in states.uses(state) {
+        let mut users: BTreeMap<u64, PriorAccess> = BTreeMap::new();
+        let histories = &self.histories;
+        shadow.pages.each(|history| {
+            for used in histories.accesses(history) {
                 if !actor.is_after(&used.by) {
-                    let known = users.entry(used.by.op).or_insert_with(|| used.clone());
-                    known.touch = known.touch | used.touch;
+                    let host_clock = users.entry(used.by.op).or_insert_with(|| used.clone());
+                    host_clock.flags = host_clock.flags | used.flags;
                 }
             }
         });
-        match actor.deed() {
-            Some(deed) => {
-                shadow.ended = Some(Arc::clone(deed));
-                shadow.pages = Pages::new(FILLED, tag.bytes);
-                self.ended.push_back(tag.number);
+        match actor.operation() {
+            Some(operation) => {
+                shadow.freed_by = Some(Arc::clone(operation));
+                shadow.pages = Pages::new(INITIALISED, info.bytes);
+                self.freed.push_back(info.number);
             }
             // The call has waited, and the address is gone.
             None => {
-                self.shadows.remove(&tag.number);
+                self.shadows.remove(&info.number);
             }
         }
-        if self.ended.len() > ENDED_MAX
-            && let Some(oldest) = self.ended.pop_front()
+        if self.freed.len() > FREED_MAX
+            && let Some(oldest) = self.freed.pop_front()
         {
             self.shadows.remove(&oldest);
         }
@@ -329,9 +354,9 @@ impl Checker {
             self.find(
                 ReportKind::FreeInFlight,
                 "free in flight of".to_owned(),
-                Some((tag, Vec::new())),
+                Some((info, Vec::new())),
                 (actor, "frees it"),
-                Some((Party::of(&used.by, verb(used.touch)), missing)),
+                Some((Party::of(&used.by, verb(used.flags)), missing)),
             );
         }
     }
@@ -340,31 +365,31 @@ impl Checker {
         &mut self,
         kind: ReportKind,
         problem: String,
-        memory: Option<(&Arc<Tag>, Vec<Range<u64>>)>,
+        memory: Option<(&Arc<AllocationInfo>, Vec<Range<u64>>)>,
         (actor, does): (&Actor, &'static str),
         earlier: Option<(Party, String)>,
     ) {
-        let later = match &actor.who {
-            Who::Operation(_, deed) => Party::of(deed, does),
-            Who::Host(call, site) => Party::host(call, site.as_ref(), does),
+        let later = match &actor.kind {
+            ActorKind::Operation(_, operation) => Party::of(operation, does),
+            ActorKind::Host(call, site) => Party::host(call, site.as_ref(), does),
         };
         let (earlier, missing) = earlier.unzip();
         let finding = Finding {
             kind,
-            grade: Grade::Error,
+            severity: Severity::Error,
             problem,
-            memory: memory.map(|(tag, ranges)| FoundMemory::of(tag, ranges)),
+            memory: memory.map(|(info, ranges)| FindingMemory::of(info, ranges)),
             later,
             earlier,
             missing,
-            verdict: None,
+            class: None,
         };
         // An access of the host's may be judged at both its ends.
-        let is_told = actor.deed().is_none()
+        let is_told = actor.operation().is_none()
             && self
                 .findings
                 .iter()
-                .any(|told| told.is_the_race_of(&finding));
+                .any(|reported| reported.is_the_race_of(&finding));
         if !is_told {
             self.add(finding);
         }
@@ -386,13 +411,16 @@ fn add(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
     }
 }
 
-/// The runs of a copy's target, apart where what arrives holds nothing. `blank` counts from the
-/// beginning of the copy.
-fn split_blank(runs: &[Range<u64>], blank: &[Range<u64>]) -> Vec<(Range<u64>, Access)> {
-    let write = |range, blank| {
-        let access = Access {
-            blank,
-            ..Access::of(Touch::WRITE)
+/// The runs of a copy's target, apart where what arrives holds nothing. `uninitialised` counts from
+/// the beginning of the copy.
+fn split_uninitialised(
+    runs: &[Range<u64>],
+    uninitialised: &[Range<u64>],
+) -> Vec<(Range<u64>, MemoryAccess)> {
+    let write = |range, uninitialised| {
+        let access = MemoryAccess {
+            uninitialised,
+            ..MemoryAccess::of(AccessFlags::WRITE)
         };
         (range, access)
     };
@@ -401,7 +429,7 @@ fn split_blank(runs: &[Range<u64>], blank: &[Range<u64>]) -> Vec<(Range<u64>, Ac
     for run in runs {
         let bytes = run.end - run.start;
         let mut at = 0;
-        for hole in blank {
+        for hole in uninitialised {
             let from = hole.start.clamp(copied, copied + bytes) - copied;
             let to = hole.end.clamp(copied, copied + bytes) - copied;
             if from < to {

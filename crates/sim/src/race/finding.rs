@@ -5,8 +5,8 @@ use std::{fmt, ops::Range};
 use serde_json::{Value, json};
 
 use crate::{
-    Grade, ReportKind,
-    exec::{KernelAccess, Verdict},
+    ReportKind, Severity,
+    exec::{KernelAccess, RaceClass},
 };
 
 /// How many byte ranges a text lists.
@@ -39,20 +39,20 @@ const RANGES_SHOWN: usize = 4;
 pub struct Finding {
     /// The sort.
     pub kind: ReportKind,
-    /// Its grade.
-    pub grade: Grade,
+    /// Its severity.
+    pub severity: Severity,
     /// What is wrong, in a few words.
     pub problem: String,
     /// Where, if it is about an allocation.
-    pub memory: Option<FoundMemory>,
+    pub memory: Option<FindingMemory>,
     /// Who did it; of two, the one that was enqueued or called later.
     pub later: Party,
     /// With whom the later one is in conflict.
     pub earlier: Option<Party>,
     /// Which edge is missing between the two.
     pub missing: Option<String>,
-    /// The reason for the grade of a race within a kernel.
-    pub verdict: Option<Verdict>,
+    /// The reason for the severity of a race within a kernel.
+    pub class: Option<RaceClass>,
 }
 
 /// An allocation and the bytes of it that a [`Finding`] is about; see there.
@@ -60,12 +60,12 @@ pub struct Finding {
 /// ```
 /// # use millstream_sim::{Gpu, SimConfig};
 /// # let gpu = Gpu::new(SimConfig::new());
-/// let whole = |found: &millstream_sim::race::FoundMemory| found.ranges == [0..found.allocation_bytes];
+/// let whole = |found: &millstream_sim::race::FindingMemory| found.ranges == [0..found.allocation_bytes];
 /// assert!(gpu.findings().iter().all(|finding| finding.memory.as_ref().is_none_or(whole)));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct FoundMemory {
+pub struct FindingMemory {
     /// The allocation's number: they rise from 1 in the order in which they were made. 0 is what is
     /// no allocation: pageable host memory, or a variable in a block's shared memory.
     pub allocation: u64,
@@ -112,13 +112,13 @@ impl Finding {
     pub fn to_json(&self) -> String {
         json!({
             "kind": format!("{:?}", self.kind),
-            "grade": self.grade.to_string(),
+            "severity": self.severity.to_string(),
             "problem": self.problem,
-            "memory": self.memory.as_ref().map(FoundMemory::json),
+            "memory": self.memory.as_ref().map(FindingMemory::json),
             "later": self.later.json(),
             "earlier": self.earlier.as_ref().map(Party::json),
             "missing": self.missing,
-            "verdict": self.verdict.map(|verdict| verdict.to_string()),
+            "class": self.class.map(|class| class.to_string()),
         })
         .to_string()
     }
@@ -131,7 +131,7 @@ impl Finding {
     }
 }
 
-impl FoundMemory {
+impl FindingMemory {
     fn json(&self) -> Value {
         let ranges: Vec<_> = self
             .ranges
@@ -185,14 +185,14 @@ impl fmt::Display for Finding {
         if let Some(missing) = &self.missing {
             write!(f, "\n  {missing}")?;
         }
-        if let Some(verdict) = &self.verdict {
-            write!(f, "\n  {}: {verdict}", self.grade)?;
+        if let Some(class) = &self.class {
+            write!(f, "\n  {}: {class}", self.severity)?;
         }
         Ok(())
     }
 }
 
-impl fmt::Display for FoundMemory {
+impl fmt::Display for FindingMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             ranges,
@@ -207,8 +207,8 @@ impl fmt::Display for FoundMemory {
             return write!(f, " {bytes} bytes of {description}");
         }
         for (index, range) in ranges.iter().take(RANGES_SHOWN).enumerate() {
-            let word = if index == 0 { " bytes" } else { "," };
-            write!(f, "{word} {}..{}", range.start, range.end)?;
+            let summary = if index == 0 { " bytes" } else { "," };
+            write!(f, "{summary} {}..{}", range.start, range.end)?;
         }
         if ranges.len() > RANGES_SHOWN {
             write!(f, " and {} more ranges", ranges.len() - RANGES_SHOWN)?;

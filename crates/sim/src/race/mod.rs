@@ -1,6 +1,6 @@
 //! The race checker: finds what is not ordered, whatever the schedule made of it.
 //!
-//! Each operation that touches memory has a place in an order (a vector clock, `clock`) that
+//! Each operation that touches memory has a place in an order (a vector clock, `vector_clock`) that
 //! follows from the calls alone, and a list of what it touched, made when it runs (`effect`). Two
 //! operations race if they touch the same byte, one of them writes it, and neither comes before the
 //! other in that order. When they happened to run does not matter: operations are judged in the
@@ -84,17 +84,17 @@
 //! plain read and an atomic race even where the program makes nothing of what it read.
 //!
 //! Threads that write the same bytes to one place race, too, also lanes with one instruction. Such
-//! a race is a [note](crate::Grade::Note) instead of an error if no other access races for these
+//! a race is a [note](crate::Severity::Note) instead of an error if no other access races for these
 //! bytes: no read, no atomic, and no write of other values. Accesses of different widths are
 //! compared byte by byte. If all races of a launch are notes, none of them changes a value in any
-//! schedule, so that the grade is the same in every order; the exception are values that depend on
-//! the order of atomics. Notes are reported with
+//! schedule, so that the severity is the same in every order; the exception are values that depend
+//! on the order of atomics. Notes are reported with
 //! [`SimConfig::kernel_race_notes`](crate::SimConfig::kernel_race_notes).
 //!
 //! Of all races at the same two lines of the PTX, a launch reports one, with the bytes of all that
-//! lie in the same allocation or variable, and the worst grade; of each grade, 256 pairs of lines
-//! at most. Not seen are accesses on ways that the run did not take, what `cp.async` copies, and of
-//! each word, more than the last 64 accesses that nothing orders.
+//! lie in the same allocation or variable, and the worst severity; of each severity, 256 pairs of
+//! lines at most. Not seen are accesses on ways that the run did not take, what `cp.async` copies,
+//! and of each word, more than the last 64 accesses that nothing orders.
 //!
 //! # Labels
 //!
@@ -123,82 +123,82 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `clock` | vector clocks, places in the order |
-//! | `order` | the order of streams, events, barriers and the host |
+//! | `vector_clock` | vector clocks, places in the order |
+//! | `happens_before` | the order of streams, events, barriers and the host |
 //! | `effect` | what operations did |
-//! | `queue` | operations that are not judged yet |
-//! | `state`, `pages` | who used each byte: histories, and which bytes have which |
+//! | `pending` | operations that are not judged yet |
+//! | `history`, `pages` | who used each byte: histories, and which bytes have which |
 //! | `check` | judging |
-//! | `finding`, `words` | what was found, and how it is said |
-//! | `within` | findings within one kernel: races, failing accesses, element types |
+//! | `finding`, `describe` | what was found, and how it is said |
+//! | `intra_kernel` | findings within one kernel: races, failing accesses, element types |
 //!
-//! The simulated state tells the checker what its operations did (`core/checked.rs`), the host what
-//! it does itself (`api/host_access.rs`).
+//! The simulated state tells the checker what its operations did (`core/race_hooks.rs`), the host
+//! what it does itself (`api/host_access.rs`).
 
 mod check;
-mod clock;
+mod describe;
 mod effect;
 mod finding;
-mod order;
+mod happens_before;
+mod history;
+mod intra_kernel;
 mod pages;
-mod queue;
-mod state;
-mod within;
-mod words;
+mod pending;
+mod vector_clock;
 
 use std::sync::Arc;
 
 use millstream_driver::{ContextHandle, EventHandle, StreamHandle};
 use millstream_ptx::Site;
 
-pub use finding::{Finding, FoundMemory, Party};
+pub use finding::{Finding, FindingMemory, Party};
 pub use millstream_ptx::Label;
 
-pub(crate) use effect::{Effect, Mismatch, Spot, Stray};
-pub(crate) use order::{Gone, Seen};
-pub(crate) use words::Word;
+pub(crate) use describe::OperationSummary;
+pub(crate) use effect::{ByteRanges, Effect, ElementMismatch, InvalidAccess};
+pub(crate) use happens_before::{ClockSnapshot, DestroyedStreams};
 
-use check::Checker;
-use order::Order;
-use queue::Queue;
-use state::{Actor, Deed, Who};
+use check::AccessChecker;
+use happens_before::HappensBefore;
+use history::{Actor, ActorKind, OperationInfo};
+use pending::PendingChecks;
 
 use crate::{SimConfig, ids::OpId};
 
-/// The checker of one world; does nothing when it is off.
+/// The race checker of one simulated GPU; does nothing when it is off.
 #[derive(Debug)]
-pub(crate) struct Race {
-    on: Option<Box<Parts>>,
+pub(crate) struct RaceChecker {
+    on: Option<Box<CheckerParts>>,
 }
 
 #[derive(Debug)]
-struct Parts {
-    order: Order,
-    queue: Queue,
-    checker: Checker,
+struct CheckerParts {
+    happens_before: HappensBefore,
+    pending: PendingChecks,
+    checker: AccessChecker,
 }
 
 /// An operation at its enqueueing.
-pub(crate) struct Enqueued<'a> {
+pub(crate) struct EnqueuedOp<'a> {
     pub(crate) id: OpId,
     pub(crate) stream: StreamHandle,
     /// The streams whose ends it comes after.
     pub(crate) queues: &'a [StreamHandle],
     /// The destroyed streams whose ends it comes after.
-    pub(crate) gone: Gone,
+    pub(crate) gone: DestroyedStreams,
     /// Pending operations that it is made to wait for besides.
     pub(crate) after: &'a [OpId],
     /// The operation in a word; `None` for one that touches no memory.
-    pub(crate) word: Option<Word>,
+    pub(crate) summary: Option<OperationSummary>,
     pub(crate) call: &'static str,
 }
 
-impl Race {
+impl RaceChecker {
     pub(crate) fn new(config: &SimConfig) -> Self {
-        let parts = || Parts {
-            order: Order::default(),
-            queue: Queue::default(),
-            checker: Checker::new(config),
+        let parts = || CheckerParts {
+            happens_before: HappensBefore::default(),
+            pending: PendingChecks::default(),
+            checker: AccessChecker::new(config),
         };
         Self {
             on: config.race_check.then(|| Box::new(parts())),
@@ -210,110 +210,131 @@ impl Race {
     }
 
     /// An operation is enqueued.
-    pub(crate) fn enqueued(&mut self, op: Enqueued<'_>) {
-        let Some(Parts { order, queue, .. }) = self.on.as_deref_mut() else {
+    pub(crate) fn enqueued(&mut self, op: EnqueuedOp<'_>) {
+        let Some(CheckerParts {
+            happens_before,
+            pending,
+            ..
+        }) = self.on.as_deref_mut()
+        else {
             return;
         };
         let after: Vec<_> = op
             .after
             .iter()
-            .filter_map(|op| match &queue.actor(*op)?.who {
-                Who::Operation(point, _) => Some(point.clone()),
-                Who::Host(..) => None,
+            .filter_map(|op| match &pending.actor(*op)?.kind {
+                ActorKind::Operation(timestamp, _) => Some(timestamp.clone()),
+                ActorKind::Host(..) => None,
             })
             .collect();
-        let point = order.enqueue(op.stream, op.id.0, (op.queues, op.gone), after.into_iter());
-        let Some(word) = op.word else {
+        let timestamp =
+            happens_before.enqueue(op.stream, op.id.0, (op.queues, op.gone), after.into_iter());
+        let Some(summary) = op.summary else {
             return;
         };
-        let deed = Deed {
+        let operation = OperationInfo {
             op: op.id.0,
-            slot: point.slot,
+            slot: timestamp.slot,
             stream: op.stream,
-            word,
+            summary,
             call: op.call,
             site: Site::current(),
         };
         let actor = Actor {
-            who: Who::Operation(point, Arc::new(deed)),
-            known: Arc::clone(order.known()),
+            kind: ActorKind::Operation(timestamp, Arc::new(operation)),
+            host_clock: Arc::clone(happens_before.host_clock()),
         };
-        queue.push_operation(op.id, actor);
+        pending.push_operation(op.id, actor);
     }
 
     /// An event is recorded: the operation is the last of its stream.
     pub(crate) fn recorded(&mut self, event: EventHandle, stream: StreamHandle) {
         if let Some(parts) = self.on.as_deref_mut() {
-            parts.order.record(event, stream);
+            parts.happens_before.record(event, stream);
         }
     }
 
     /// What is enqueued on the stream from here on waits for the event.
     pub(crate) fn waits(&mut self, stream: StreamHandle, event: EventHandle) {
         if let Some(parts) = self.on.as_deref_mut() {
-            parts.order.wait(stream, event);
+            parts.happens_before.wait(stream, event);
         }
     }
 
     /// The event is given up.
-    pub(crate) fn event_gone(&mut self, event: EventHandle) {
+    pub(crate) fn event_destroyed(&mut self, event: EventHandle) {
         if let Some(parts) = self.on.as_deref_mut() {
-            parts.order.forget_event(event);
+            parts.happens_before.forget_event(event);
         }
     }
 
     /// All that is on these streams by now.
-    pub(crate) fn ends_of(&self, streams: impl Iterator<Item = StreamHandle>, gone: Gone) -> Seen {
+    pub(crate) fn snapshot_of(
+        &self,
+        streams: impl Iterator<Item = StreamHandle>,
+        gone: DestroyedStreams,
+    ) -> ClockSnapshot {
         self.on
             .as_deref()
-            .map_or_else(Seen::default, |parts| parts.order.ends_of(streams, gone))
+            .map_or_else(ClockSnapshot::default, |parts| {
+                parts.happens_before.snapshot_of(streams, gone)
+            })
     }
 
     /// The stream was destroyed, and its work is done.
-    pub(crate) fn stream_gone(&mut self, stream: StreamHandle, of: ContextHandle, blocking: bool) {
+    pub(crate) fn stream_destroyed(
+        &mut self,
+        stream: StreamHandle,
+        of: ContextHandle,
+        blocking: bool,
+    ) {
         if let Some(parts) = self.on.as_deref_mut() {
-            parts.order.forget_stream(stream, of, blocking);
+            parts.happens_before.forget_stream(stream, of, blocking);
         }
     }
 
     /// The context was destroyed, with all of its streams.
-    pub(crate) fn context_gone(&mut self, context: ContextHandle) {
+    pub(crate) fn context_destroyed(&mut self, context: ContextHandle) {
         if let Some(parts) = self.on.as_deref_mut() {
-            parts.order.forget_context(context);
+            parts.happens_before.forget_context(context);
         }
     }
 
     /// What the event captured.
-    pub(crate) fn event(&self, event: EventHandle) -> Seen {
+    pub(crate) fn event(&self, event: EventHandle) -> ClockSnapshot {
         self.on
             .as_deref()
-            .map_or_else(Seen::default, |parts| parts.order.event(event))
+            .map_or_else(ClockSnapshot::default, |parts| {
+                parts.happens_before.event(event)
+            })
     }
 
     /// The operation and all in front of it, or only the latter. It has not run.
-    pub(crate) fn operation(&mut self, op: OpId, itself: bool) -> Seen {
-        let queue = self.on.as_deref_mut().map(|parts| &mut parts.queue);
-        match queue
-            .and_then(|queue| queue.actor(op))
-            .map(|actor| &actor.who)
+    pub(crate) fn operation(&mut self, op: OpId, itself: bool) -> ClockSnapshot {
+        let pending = self.on.as_deref_mut().map(|parts| &mut parts.pending);
+        match pending
+            .and_then(|pending| pending.actor(op))
+            .map(|actor| &actor.kind)
         {
-            Some(Who::Operation(point, _)) if itself => Seen::point(point),
-            Some(Who::Operation(point, _)) => Seen::before(point),
-            _ => Seen::default(),
+            Some(ActorKind::Operation(timestamp, _)) if itself => {
+                ClockSnapshot::timestamp(timestamp)
+            }
+            Some(ActorKind::Operation(timestamp, _)) => ClockSnapshot::before(timestamp),
+            _ => ClockSnapshot::default(),
         }
     }
 
     /// The host has seen all of this complete.
-    pub(crate) fn host_saw(&mut self, seen: &Seen) {
+    pub(crate) fn host_observed(&mut self, snapshot: &ClockSnapshot) {
         if let Some(parts) = self.on.as_deref_mut() {
-            parts.order.host_saw(seen);
+            parts.happens_before.host_observed(snapshot);
         }
     }
 
     /// The operation did this; with `over`, it is done.
     pub(crate) fn did(&mut self, op: OpId, effects: Vec<Effect>, over: bool) {
         if let Some(parts) = self.on.as_deref_mut() {
-            parts.queue.note(op, effects, over);
+            parts.pending.note(op, effects, over);
             parts.judge();
         }
     }
@@ -327,10 +348,10 @@ impl Race {
     ) {
         if let Some(parts) = self.on.as_deref_mut() {
             let actor = Actor {
-                who: Who::Host(call, site),
-                known: Arc::clone(parts.order.known()),
+                kind: ActorKind::Host(call, site),
+                host_clock: Arc::clone(parts.happens_before.host_clock()),
             };
-            parts.queue.push_host(actor, effects);
+            parts.pending.push_host(actor, effects);
             parts.judge();
         }
     }
@@ -343,10 +364,10 @@ impl Race {
     }
 }
 
-impl Parts {
+impl CheckerParts {
     /// Judges what can be judged.
     fn judge(&mut self) {
-        while let Some((actor, effects)) = self.queue.next() {
+        while let Some((actor, effects)) = self.pending.next() {
             self.checker.judge(&actor, &effects);
         }
     }

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use super::state::StateId;
+use super::history::HistoryId;
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -12,16 +12,16 @@ const WORD: u64 = 4;
 
 /// The bytes of one page, or of several that are all the same.
 #[derive(Clone, Debug)]
-enum Cells {
+enum PageHistories {
     /// So many pages of this history.
-    Same(StateId, u64),
+    Same(HistoryId, u64),
     /// One page, by words.
-    Words(Box<[StateId]>),
+    Words(Box<[HistoryId]>),
     /// One page, by bytes.
-    Bytes(Box<[StateId]>),
+    Bytes(Box<[HistoryId]>),
 }
 
-impl Cells {
+impl PageHistories {
     fn pages(&self) -> u64 {
         match self {
             Self::Same(_, pages) => *pages,
@@ -30,18 +30,18 @@ impl Cells {
     }
 
     /// The history that the first `bytes` bytes share, if they do.
-    fn uniform(&self, bytes: u64) -> Option<StateId> {
-        let same = |states: &[StateId], size: u64| {
-            let states = &states[..bytes.div_ceil(size) as usize];
-            states
+    fn uniform(&self, bytes: u64) -> Option<HistoryId> {
+        let same = |histories: &[HistoryId], size: u64| {
+            let histories = &histories[..bytes.div_ceil(size) as usize];
+            histories
                 .iter()
-                .all(|state| *state == states[0])
-                .then(|| states[0])
+                .all(|history| *history == histories[0])
+                .then(|| histories[0])
         };
         match self {
-            Self::Same(state, _) => Some(*state),
-            Self::Words(states) => same(states, WORD),
-            Self::Bytes(states) => same(states, 1),
+            Self::Same(history, _) => Some(*history),
+            Self::Words(histories) => same(histories, WORD),
+            Self::Bytes(histories) => same(histories, 1),
         }
     }
 }
@@ -49,28 +49,28 @@ impl Cells {
 /// The histories of all bytes of an allocation. Those of pages that nobody used are not stored.
 #[derive(Clone, Debug)]
 pub(super) struct Pages {
-    fresh: StateId,
+    fresh: HistoryId,
     bytes: u64,
     /// By the number of the first page.
-    cells: BTreeMap<u64, Cells>,
+    page_histories: BTreeMap<u64, PageHistories>,
 }
 
 /// What a visitor does with bytes of one history: gives the history that they have from now on.
-type Visit<'v, T> = dyn FnMut(StateId, Range<u64>, &T) -> StateId + 'v;
+type Visit<'v, T> = dyn FnMut(HistoryId, Range<u64>, &T) -> HistoryId + 'v;
 
 impl Pages {
     /// An allocation of that many bytes, all of history `fresh`.
-    pub(super) fn new(fresh: StateId, bytes: u64) -> Self {
+    pub(super) fn new(fresh: HistoryId, bytes: u64) -> Self {
         Self {
             fresh,
             bytes,
-            cells: BTreeMap::new(),
+            page_histories: BTreeMap::new(),
         }
     }
 
     /// Visits the bytes of ascending, disjoint runs, piece by piece, each piece of one history.
     pub(super) fn visit<T>(&mut self, runs: &[(Range<u64>, T)], visit: &mut Visit<'_, T>) {
-        let mut open: Option<(u64, Cells)> = None;
+        let mut open: Option<(u64, PageHistories)> = None;
         for (range, tag) in runs {
             let range = range.start..range.end.min(self.bytes);
             let mut at = range.start;
@@ -90,15 +90,22 @@ impl Pages {
                     continue;
                 }
                 let end = range.end.min(page_end);
-                let mut cells = match open.take() {
-                    Some((opened, cells)) if opened == page => cells,
+                let mut page_histories = match open.take() {
+                    Some((opened, page_histories)) if opened == page => page_histories,
                     other => {
                         self.close(other);
                         self.open(page)
                     }
                 };
-                visit_part(&mut cells, page * PAGE, at..end, self.bytes, tag, visit);
-                open = Some((page, cells));
+                visit_part(
+                    &mut page_histories,
+                    page * PAGE,
+                    at..end,
+                    self.bytes,
+                    tag,
+                    visit,
+                );
+                open = Some((page, page_histories));
                 at = end;
             }
         }
@@ -106,17 +113,17 @@ impl Pages {
     }
 
     /// All histories that bytes have, with those bytes. Bytes that nobody used are left out.
-    pub(super) fn each(&self, mut each: impl FnMut(StateId)) {
-        for cells in self.cells.values() {
-            match cells {
-                Cells::Same(state, _) => each(*state),
-                Cells::Words(states) | Cells::Bytes(states) => {
+    pub(super) fn each(&self, mut each: impl FnMut(HistoryId)) {
+        for page_histories in self.page_histories.values() {
+            match page_histories {
+                PageHistories::Same(history, _) => each(*history),
+                PageHistories::Words(histories) | PageHistories::Bytes(histories) => {
                     let mut last = None;
-                    for state in states {
-                        if last != Some(*state) {
-                            each(*state);
+                    for history in histories {
+                        if last != Some(*history) {
+                            each(*history);
                         }
-                        last = Some(*state);
+                        last = Some(*history);
                     }
                 }
             }
@@ -124,52 +131,53 @@ impl Pages {
     }
 
     /// Renumbers histories.
-    pub(super) fn renumber(&mut self, renumber: &mut dyn FnMut(&mut StateId)) {
-        for cells in self.cells.values_mut() {
-            match cells {
-                Cells::Same(state, _) => renumber(state),
-                Cells::Words(states) | Cells::Bytes(states) => {
-                    states.iter_mut().for_each(&mut *renumber)
+    pub(super) fn renumber(&mut self, renumber: &mut dyn FnMut(&mut HistoryId)) {
+        for page_histories in self.page_histories.values_mut() {
+            match page_histories {
+                PageHistories::Same(history, _) => renumber(history),
+                PageHistories::Words(histories) | PageHistories::Bytes(histories) => {
+                    histories.iter_mut().for_each(&mut *renumber)
                 }
             }
         }
     }
 
     /// Takes one page out.
-    fn open(&mut self, page: u64) -> Cells {
+    fn open(&mut self, page: u64) -> PageHistories {
         self.split(page);
         self.split(page + 1);
-        self.cells
+        self.page_histories
             .remove(&page)
-            .unwrap_or(Cells::Same(self.fresh, 1))
+            .unwrap_or(PageHistories::Same(self.fresh, 1))
     }
 
     /// Puts a page back that was taken out.
-    fn close(&mut self, page: Option<(u64, Cells)>) {
-        let Some((page, cells)) = page else {
+    fn close(&mut self, page: Option<(u64, PageHistories)>) {
+        let Some((page, page_histories)) = page else {
             return;
         };
-        match cells.uniform(PAGE.min(self.bytes - page * PAGE)) {
-            Some(state) if state == self.fresh => {}
-            Some(state) => {
-                self.cells.insert(page, Cells::Same(state, 1));
+        match page_histories.uniform(PAGE.min(self.bytes - page * PAGE)) {
+            Some(history) if history == self.fresh => {}
+            Some(history) => {
+                self.page_histories
+                    .insert(page, PageHistories::Same(history, 1));
                 self.join(page..page + 1);
             }
             None => {
-                self.cells.insert(page, cells);
+                self.page_histories.insert(page, page_histories);
             }
         }
     }
 
     /// Makes a page begin a run of pages of its own, if it is inside one.
     fn split(&mut self, page: u64) {
-        if let Some((&first, cells)) = self.cells.range_mut(..page).next_back()
-            && let Cells::Same(state, pages) = cells
+        if let Some((&first, page_histories)) = self.page_histories.range_mut(..page).next_back()
+            && let PageHistories::Same(history, pages) = page_histories
             && first + *pages > page
         {
-            let rest = Cells::Same(*state, first + *pages - page);
+            let rest = PageHistories::Same(*history, first + *pages - page);
             *pages = page - first;
-            self.cells.insert(page, rest);
+            self.page_histories.insert(page, rest);
         }
     }
 
@@ -178,15 +186,15 @@ impl Pages {
         self.split(range.start);
         self.split(range.end);
         self.store_fresh(range.clone());
-        for (&page, cells) in self.cells.range_mut(range.clone()) {
+        for (&page, page_histories) in self.page_histories.range_mut(range.clone()) {
             let from = page * PAGE;
-            let to = ((page + cells.pages()) * PAGE).min(self.bytes);
-            match cells {
-                Cells::Same(state, _) => *state = visit(*state, from..to, tag),
-                Cells::Words(_) | Cells::Bytes(_) => {
-                    visit_part(cells, from, from..to, self.bytes, tag, visit);
-                    if let Some(state) = cells.uniform(to - from) {
-                        *cells = Cells::Same(state, 1);
+            let to = ((page + page_histories.pages()) * PAGE).min(self.bytes);
+            match page_histories {
+                PageHistories::Same(history, _) => *history = visit(*history, from..to, tag),
+                PageHistories::Words(_) | PageHistories::Bytes(_) => {
+                    visit_part(page_histories, from, from..to, self.bytes, tag, visit);
+                    if let Some(history) = page_histories.uniform(to - from) {
+                        *page_histories = PageHistories::Same(history, 1);
                     }
                 }
             }
@@ -198,43 +206,47 @@ impl Pages {
     fn store_fresh(&mut self, range: Range<u64>) {
         let mut at = range.start;
         let mut gaps = Vec::new();
-        for (&page, cells) in self.cells.range(range.clone()) {
+        for (&page, page_histories) in self.page_histories.range(range.clone()) {
             if page > at {
                 gaps.push((at, page - at));
             }
-            at = page + cells.pages();
+            at = page + page_histories.pages();
         }
         if at < range.end {
             gaps.push((at, range.end - at));
         }
         for (page, pages) in gaps {
-            self.cells.insert(page, Cells::Same(self.fresh, pages));
+            self.page_histories
+                .insert(page, PageHistories::Same(self.fresh, pages));
         }
     }
 
     /// Joins neighbours of one history, in the range and at its edges.
     fn join(&mut self, range: Range<u64>) {
         let before = self
-            .cells
+            .page_histories
             .range(..range.start)
             .next_back()
             .map(|(page, _)| *page);
-        let mut last: Option<(u64, StateId, u64)> = None;
+        let mut last: Option<(u64, HistoryId, u64)> = None;
         let mut absorbed = Vec::new();
         let mut grown = Vec::new();
-        for (&page, cells) in self.cells.range(before.unwrap_or(range.start)..=range.end) {
-            let Cells::Same(state, pages) = cells else {
+        for (&page, page_histories) in self
+            .page_histories
+            .range(before.unwrap_or(range.start)..=range.end)
+        {
+            let PageHistories::Same(history, pages) = page_histories else {
                 grown.extend(last.take());
                 continue;
             };
             match &mut last {
-                Some((first, same, count)) if *same == *state && *first + *count == page => {
+                Some((first, same, count)) if *same == *history && *first + *count == page => {
                     *count += pages;
                     absorbed.push(page);
                 }
                 _ => {
                     grown.extend(last.take());
-                    last = Some((page, *state, *pages));
+                    last = Some((page, *history, *pages));
                 }
             }
         }
@@ -243,17 +255,18 @@ impl Pages {
         }
         grown.extend(last);
         for page in absorbed {
-            self.cells.remove(&page);
+            self.page_histories.remove(&page);
         }
-        for (page, state, pages) in grown {
-            self.cells.insert(page, Cells::Same(state, pages));
+        for (page, history, pages) in grown {
+            self.page_histories
+                .insert(page, PageHistories::Same(history, pages));
         }
     }
 }
 
 /// Visits a part of one page that begins at `base`.
 fn visit_part<T>(
-    cells: &mut Cells,
+    page_histories: &mut PageHistories,
     base: u64,
     range: Range<u64>,
     end_of_all: u64,
@@ -263,50 +276,50 @@ fn visit_part<T>(
     // What is behind the end of the allocation may be visited along with its last bytes.
     let by_words = range.start.is_multiple_of(WORD)
         && (range.end.is_multiple_of(WORD) || range.end == end_of_all);
-    refine(cells, by_words);
-    let (states, size) = match cells {
-        Cells::Same(..) => return,
-        Cells::Words(states) => (states, WORD),
-        Cells::Bytes(states) => (states, 1),
+    refine(page_histories, by_words);
+    let (histories, size) = match page_histories {
+        PageHistories::Same(..) => return,
+        PageHistories::Words(histories) => (histories, WORD),
+        PageHistories::Bytes(histories) => (histories, 1),
     };
     let (first, last) = (
         (range.start - base) / size,
         (range.end - base).div_ceil(size),
     );
-    let states = &mut states[first as usize..last as usize];
+    let histories = &mut histories[first as usize..last as usize];
     let mut at = 0;
-    while at < states.len() {
-        let old = states[at];
-        let count = states[at..]
+    while at < histories.len() {
+        let old = histories[at];
+        let count = histories[at..]
             .iter()
-            .take_while(|state| **state == old)
+            .take_while(|history| **history == old)
             .count();
         let from = range.start + at as u64 * size;
         let to = (from + count as u64 * size).min(range.end);
         let new = visit(old, from..to, tag);
-        states[at..at + count].fill(new);
+        histories[at..at + count].fill(new);
         at += count;
     }
 }
 
 /// Gives each word of the page its own history, or each byte.
-fn refine(cells: &mut Cells, by_words: bool) {
-    match cells {
-        Cells::Same(state, _) => {
-            *cells = if by_words {
-                Cells::Words(vec![*state; (PAGE / WORD) as usize].into())
+fn refine(page_histories: &mut PageHistories, by_words: bool) {
+    match page_histories {
+        PageHistories::Same(history, _) => {
+            *page_histories = if by_words {
+                PageHistories::Words(vec![*history; (PAGE / WORD) as usize].into())
             } else {
-                Cells::Bytes(vec![*state; PAGE as usize].into())
+                PageHistories::Bytes(vec![*history; PAGE as usize].into())
             };
         }
-        Cells::Words(states) if !by_words => {
-            let bytes = states
+        PageHistories::Words(histories) if !by_words => {
+            let bytes = histories
                 .iter()
-                .flat_map(|state| [*state; WORD as usize])
+                .flat_map(|history| [*history; WORD as usize])
                 .collect();
-            *cells = Cells::Bytes(bytes);
+            *page_histories = PageHistories::Bytes(bytes);
         }
-        Cells::Words(_) | Cells::Bytes(_) => {}
+        PageHistories::Words(_) | PageHistories::Bytes(_) => {}
     }
 }
 
@@ -329,7 +342,7 @@ mod tests {
             for step in steps {
                 let mut runs = Vec::new();
                 let mut at = 0;
-                for (start, count, even, state) in step {
+                for (start, count, even, history) in step {
                     let mut range = at + start % 6_000..at + start % 6_000 + count;
                     if even {
                         range = range.start / 4096 * 4096..range.end.next_multiple_of(4096);
@@ -337,21 +350,21 @@ mod tests {
                     }
                     at = range.end;
                     if range.start < bytes {
-                        runs.push((range.start..range.end.min(bytes), state));
+                        runs.push((range.start..range.end.min(bytes), history));
                     }
                 }
                 let mut seen = Vec::new();
-                pages.visit(&runs, &mut |old, range, state| {
+                pages.visit(&runs, &mut |old, range, history| {
                     seen.push((old, range));
-                    if *state == 3 { old } else { *state * 2 + u32::from(old == 2) }
+                    if *history == 3 { old } else { *history * 2 + u32::from(old == 2) }
                 });
                 let mut expected = seen.iter().flat_map(|(old, range)| range.clone().map(|at| (at, *old)));
-                for (range, state) in &runs {
+                for (range, history) in &runs {
                     for at in range.clone() {
                         let old = plain[at as usize];
                         prop_assert_eq!(expected.next(), Some((at, old)));
-                        if *state != 3 {
-                            plain[at as usize] = *state * 2 + u32::from(old == 2);
+                        if *history != 3 {
+                            plain[at as usize] = *history * 2 + u32::from(old == 2);
                         }
                     }
                 }
@@ -370,18 +383,18 @@ mod tests {
     fn whole_uses_of_large_arrays_are_one_piece() {
         let mut pages = Pages::new(0, 1 << 32);
         let mut pieces = 0;
-        for (range, state) in [
+        for (range, history) in [
             (0..1 << 32, 1),
             (10..20, 2),
             (0..1 << 32, 3),
             (0..1 << 32, 4),
         ] {
-            pages.visit(&[(range, state)], &mut |_, _, state| {
+            pages.visit(&[(range, history)], &mut |_, _, history| {
                 pieces += 1;
-                *state
+                *history
             });
         }
         assert_eq!(pieces, 1 + 1 + 4 + 1);
-        assert_eq!(pages.cells.len(), 1);
+        assert_eq!(pages.page_histories.len(), 1);
     }
 }

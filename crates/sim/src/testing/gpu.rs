@@ -5,15 +5,16 @@ use std::sync::Arc;
 use millstream_driver::{Driver, StreamHandle};
 
 use crate::{
-    Fault, Gpu, Hold, Ledger, LiveObject, ReplayToken, Replayed, Report, SimConfig, Span,
-    core::{injected::Armed, schedule::Scheduler},
-    exec::Stats,
-    memory::Kind,
+    Fault, Gpu, Hold, LiveObject, LiveObjectCounts, ReplayStatus, ReplayToken, Report, SimConfig,
+    Span,
+    core::{fault_injection::ActiveFault, schedule::Scheduler},
+    exec::KernelStats,
+    memory::MemoryKind,
     race::Finding,
 };
 
 impl Gpu {
-    /// A GPU, or several, in a world of its own.
+    /// A GPU, or several, with a simulator state of its own.
     #[must_use]
     pub fn new(config: SimConfig) -> Self {
         let scheduler = Scheduler::new(&config);
@@ -42,7 +43,7 @@ impl Gpu {
     /// All that was found wrong so far, in the order found.
     #[must_use]
     pub fn reports(&self) -> Vec<Report> {
-        self.shared.world.lock().reports.clone()
+        self.inner.state.lock().reports.clone()
     }
 
     /// The race checker's findings so far, in order; at most 1024 are kept. Each is a
@@ -53,48 +54,48 @@ impl Gpu {
     /// first.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
-        self.shared.world.lock().race.findings().to_vec()
+        self.inner.state.lock().race_checker.findings().to_vec()
     }
 
     /// Remarks about the modules loaded so far that are no errors, each once: a target newer than
     /// those whose instructions the simulated device knows.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        self.shared.world.lock().notes.clone()
+        self.inner.state.lock().notes.clone()
     }
 
     /// What kernels have printed with `printf` so far, in the order in which they ran; the first
     /// mebibyte. It is written to the standard output as well.
     #[must_use]
-    pub fn printed(&self) -> String {
-        self.shared.world.lock().printed.text()
+    pub fn printf_output(&self) -> String {
+        self.inner.state.lock().printf_output.text()
     }
 
     /// Counts of what is alive.
     #[must_use]
-    pub fn ledger(&self) -> Ledger {
-        let world = self.shared.world.lock();
+    pub fn live_object_counts(&self) -> LiveObjectCounts {
+        let state = self.inner.state.lock();
         let default_streams = |handle: &StreamHandle| {
-            world.contexts.values().any(|context| {
+            state.contexts.values().any(|context| {
                 context.legacy == *handle || context.per_thread.iter().any(|(_, own)| own == handle)
             })
         };
-        let streams = world.streams.iter().filter(|(_, stream)| !stream.destroyed);
-        Ledger {
-            contexts: world.contexts.len(),
+        let streams = state.streams.iter().filter(|(_, stream)| !stream.destroyed);
+        LiveObjectCounts {
+            contexts: state.contexts.len(),
             streams: streams
                 .filter(|(handle, _)| !default_streams(handle))
                 .count(),
-            events: world.events.len(),
-            modules: world.modules.len(),
-            device_bytes: world
+            events: state.events.len(),
+            modules: state.modules.len(),
+            device_bytes: state
                 .devices
                 .iter()
-                .map(|device| device.plain_bytes + device.pool.usage().used_bytes)
+                .map(|device| device.non_pool_bytes + device.pool.usage().used_bytes)
                 .sum(),
-            pinned_bytes: world.memory.live_bytes(Kind::is_host),
-            managed_bytes: world.memory.live_bytes(|kind| kind == Kind::Managed),
-            pending_operations: world.ops.len(),
+            pinned_bytes: state.memory.live_bytes(MemoryKind::is_host),
+            managed_bytes: state.memory.live_bytes(|kind| kind == MemoryKind::Managed),
+            pending_operations: state.ops.len(),
         }
     }
 
@@ -102,7 +103,7 @@ impl Gpu {
     /// left out, because they stay with the process.
     #[must_use]
     pub fn live_objects(&self) -> Vec<LiveObject> {
-        self.shared.world.lock().live_objects()
+        self.inner.state.lock().live_objects()
     }
 
     /// Makes a driver call of the future fail, or a context be lost. Faults add up; see [`Fault`].
@@ -130,43 +131,43 @@ impl Gpu {
     /// }
     /// ```
     pub fn inject(&self, fault: Fault) {
-        self.shared.world.lock().faults.push(Armed::new(fault));
+        self.inner.state.lock().faults.push(ActiveFault::new(fault));
     }
 
     /// Takes back every fault that has been injected and has not hit yet.
-    pub fn inject_no_more(&self) {
-        self.shared.world.lock().faults.clear();
+    pub fn clear_faults(&self) {
+        self.inner.state.lock().faults.clear();
     }
 
     /// How many calls were made to fail, and contexts to be lost, by injected faults.
     #[must_use]
     pub fn faults_injected(&self) -> u64 {
-        self.shared.world.lock().faults_injected
+        self.inner.state.lock().faults_injected
     }
 
     /// Sets the memory of each device anew, in bytes: as if other programs took the rest, or gave
     /// it back. What is allocated stays; what goes beyond is
     /// [`OUT_OF_MEMORY`](millstream_driver::ResultCode::OUT_OF_MEMORY).
     pub fn set_memory_bytes(&self, bytes: u64) {
-        self.shared.world.lock().config.memory_bytes = bytes;
+        self.inner.state.lock().config.memory_bytes = bytes;
     }
 
     /// The virtual clock, in nanoseconds. Reading it here does not move it.
     #[must_use]
     pub fn virtual_time_ns(&self) -> u64 {
-        self.shared.world.lock().now_ns
+        self.inner.state.lock().now_ns
     }
 
     /// What all kernels have done so far, taken together; those that failed are left out.
     #[must_use]
-    pub fn kernel_stats(&self) -> Stats {
-        self.shared.world.lock().kernel_stats
+    pub fn kernel_stats(&self) -> KernelStats {
+        self.inner.state.lock().kernel_stats
     }
 
     /// What has run so far, in the order in which it ran, if [`SimConfig::timeline`] asked for it.
     #[must_use]
     pub fn timeline(&self) -> Vec<Span> {
-        self.shared.world.lock().timeline.clone()
+        self.inner.state.lock().timeline.clone()
     }
 
     /// What the schedule has chosen so far. A GPU of the same configuration that
@@ -176,18 +177,21 @@ impl Gpu {
     /// Threads of the host are real: the schedule neither starts nor stops them. A replay is exact
     /// for programs whose calls come in the same order on every run, from one thread, or from
     /// threads that wait for each other; that includes the thread that runs host functions.
-    /// [`Gpu::replayed`] says whether it was.
+    /// [`Gpu::replay_status`] says whether it was.
     #[must_use]
     pub fn replay_token(&self) -> ReplayToken {
-        self.shared.world.lock().scheduler.token()
+        self.inner.state.lock().scheduler.token()
     }
 
     /// How the replay stands that this GPU was made for. A divergence is also among the
     /// [reports](Gpu::reports) as soon as it is seen: at once when a choice cannot be made, or else
     /// at the end of the recorded choices.
     #[must_use]
-    pub fn replayed(&self) -> Replayed {
-        let world = self.shared.world.lock();
-        world.scheduler.policy.replayed(&world.scheduler.record)
+    pub fn replay_status(&self) -> ReplayStatus {
+        let state = self.inner.state.lock();
+        state
+            .scheduler
+            .policy
+            .replay_status(&state.scheduler.choice_log)
     }
 }

@@ -6,7 +6,7 @@ use millstream_driver::StreamHandle;
 
 use crate::{
     Gpu,
-    core::{goal::Goal, gpu::Shared, op::OpKind},
+    core::{gpu::GpuInner, op::OpKind, wait_set::WaitSet},
     ids::OpId,
 };
 
@@ -29,22 +29,22 @@ use crate::{
 #[derive(Debug)]
 #[must_use = "dropping a hold releases it"]
 pub struct Hold {
-    world: Weak<Shared>,
+    gpu: Weak<GpuInner>,
     operation: OpId,
 }
 
 impl Hold {
     pub(crate) fn new(gpu: &Gpu, stream: StreamHandle) -> Self {
-        let mut session = gpu.enter();
-        let context = match session.streams.get(&stream) {
+        let mut state = gpu.enter();
+        let context = match state.streams.get(&stream) {
             Some(known) => Some(known.context),
-            None => session.devices.iter().find_map(|device| device.context),
+            None => state.devices.iter().find_map(|device| device.context),
         };
-        let stream = context.and_then(|context| session.stream_even_lost(context, stream).ok());
+        let stream = context.and_then(|context| state.stream_even_lost(context, stream).ok());
         let stream = stream.expect("a hold needs a stream that is alive");
-        let operation = session.enqueue(stream, OpKind::Hold(None), &Goal::default());
+        let operation = state.enqueue(stream, OpKind::Hold(None), &WaitSet::default());
         Self {
-            world: Arc::downgrade(&gpu.shared),
+            gpu: Arc::downgrade(&gpu.inner),
             operation,
         }
     }
@@ -57,14 +57,14 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if let Some(shared) = self.world.upgrade() {
-            let gpu = Gpu { shared };
-            let mut session = gpu.enter();
-            session.release_hold(self.operation);
-            session.run_after_call();
-            session.settle();
-            drop(session);
-            gpu.shared.changed.notify_all();
+        if let Some(inner) = self.gpu.upgrade() {
+            let gpu = Gpu { inner };
+            let mut state = gpu.enter();
+            state.release_hold(self.operation);
+            state.run_after_call();
+            state.settle();
+            drop(state);
+            gpu.inner.changed.notify_all();
         }
     }
 }

@@ -5,9 +5,9 @@ use std::fmt;
 use millstream_ptx::Site;
 
 use crate::{
-    core::world::World,
+    core::state::SimState,
     ids::name,
-    memory::{Allocation, Kind},
+    memory::{Allocation, MemoryKind},
 };
 
 /// An object of a simulated GPU that was created and not given back, by
@@ -104,7 +104,7 @@ impl fmt::Display for LiveObject {
     }
 }
 
-impl World {
+impl SimState {
     pub(super) fn live_objects(&self) -> Vec<LiveObject> {
         let mut objects: Vec<_> = self.memory.live().filter_map(memory).collect();
         objects.sort_by_key(|(kind, number, _)| (*kind, *number));
@@ -119,7 +119,7 @@ impl World {
                 .contexts
                 .get(&context)
                 .map_or(0, |context| context.device);
-            let told = self.mint.has_several_devices() && kind != LiveKind::Stream;
+            let told = self.handles.has_several_devices() && kind != LiveKind::Stream;
             LiveObject {
                 kind,
                 device,
@@ -157,20 +157,20 @@ impl World {
 
 fn memory(found: &Allocation) -> Option<(LiveKind, u64, LiveObject)> {
     let kind = match found.kind {
-        Kind::Device | Kind::Pool => LiveKind::DeviceMemory,
-        Kind::Pinned => LiveKind::PageLockedMemory,
-        Kind::Registered => LiveKind::RegisteredMemory,
-        Kind::Managed => LiveKind::ManagedMemory,
-        Kind::Variable | Kind::Constant => return None,
+        MemoryKind::Device | MemoryKind::Pool => LiveKind::DeviceMemory,
+        MemoryKind::Pinned => LiveKind::PageLockedMemory,
+        MemoryKind::Registered => LiveKind::RegisteredMemory,
+        MemoryKind::Managed => LiveKind::ManagedMemory,
+        MemoryKind::Variable | MemoryKind::Constant => return None,
     };
-    let number = found.tag.number;
+    let number = found.info.number;
     let object = LiveObject {
         kind,
         device: found.device,
         bytes: found.bytes,
         name: format!("allocation {number}"),
-        site: found.tag.site.as_ref().map(ToString::to_string),
-        origin: found.tag.made(),
+        site: found.info.site.as_ref().map(ToString::to_string),
+        origin: found.info.made(),
     };
     Some((kind, number, object))
 }
@@ -178,11 +178,11 @@ fn memory(found: &Allocation) -> Option<(LiveKind, u64, LiveObject)> {
 /// What lives in a simulated GPU.
 ///
 /// ```
-/// # use millstream_sim::{Gpu, Ledger, SimConfig};
-/// assert_eq!(Gpu::new(SimConfig::new()).ledger(), Ledger::default());
+/// # use millstream_sim::{Gpu, LiveObjectCounts, SimConfig};
+/// assert_eq!(Gpu::new(SimConfig::new()).live_object_counts(), LiveObjectCounts::default());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ledger {
+pub struct LiveObjectCounts {
     /// Primary contexts.
     pub contexts: usize,
     /// Streams made and not given up; the default streams are not counted.

@@ -7,5 +7,5 @@ mod live;
 mod search;
 
 pub use hold::Hold;
-pub use live::{Ledger, LiveKind, LiveObject};
+pub use live::{LiveKind, LiveObject, LiveObjectCounts};
 pub use search::Search;

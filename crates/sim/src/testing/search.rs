@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use crate::{
     Gpu, SimConfig,
     core::{
-        schedule::{Moment, Policy, Reluctant, Scheduler},
-        world::World,
+        schedule::{AsLateAsPossible, Policy, SchedulePoint, Scheduler},
+        state::SimState,
     },
     ids::OpId,
 };
@@ -16,7 +16,7 @@ use crate::{
 /// Runs a small program under every schedule that the host could tell from others.
 ///
 /// Work runs when the host looks, not earlier: at a query any number of the operations that may
-/// run, and while it waits one after the other, in every order. After three queries in vain one
+/// run, and while it waits one after the other, in every order. After three idle queries one
 /// operation must run, so that a program that polls has an end. What only the clock tells apart is
 /// not told apart.
 ///
@@ -50,12 +50,12 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Search {
     runs: u64,
-    state: State,
-    shared: Arc<Mutex<Path>>,
+    state: SearchState,
+    shared: Arc<Mutex<ChoicePath>>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-enum State {
+enum SearchState {
     #[default]
     Going,
     Complete,
@@ -64,16 +64,16 @@ enum State {
 
 /// One choice of a run, and the last there was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Step {
+struct Choice {
     choice: u32,
     last: u32,
 }
 
 /// What a run is to choose first, and what it has chosen.
 #[derive(Debug, Default)]
-struct Path {
-    given: Vec<Step>,
-    taken: Vec<Step>,
+struct ChoicePath {
+    given: Vec<Choice>,
+    taken: Vec<Choice>,
     /// A given choice was not there, or among others.
     diverged: bool,
     /// What is chosen from now on does not count.
@@ -91,11 +91,11 @@ impl Search {
     /// other, or when the program turned out to make other calls although it was answered the same.
     /// The configuration's schedule does not count.
     pub fn next_gpu(&mut self, config: &SimConfig) -> Option<Gpu> {
-        if self.state != State::Going {
+        if self.state != SearchState::Going {
             return None;
         }
         // A run of its own path: what is left of an earlier run does not write into it.
-        let Path {
+        let ChoicePath {
             given,
             mut taken,
             diverged,
@@ -103,24 +103,24 @@ impl Search {
         } = mem::take(&mut *self.shared.lock());
         if self.runs > 0 {
             if diverged || taken.len() < given.len() {
-                self.state = State::Diverged;
+                self.state = SearchState::Diverged;
                 return None;
             }
             while taken.pop_if(|step| step.choice == step.last).is_some() {}
             let Some(step) = taken.last_mut() else {
-                self.state = State::Complete;
+                self.state = SearchState::Complete;
                 return None;
             };
             step.choice += 1;
         }
-        self.shared = Arc::new(Mutex::new(Path {
+        self.shared = Arc::new(Mutex::new(ChoicePath {
             given: taken,
-            ..Path::default()
+            ..ChoicePath::default()
         }));
         self.runs += 1;
-        let branch = Branch {
+        let branch = SearchPolicy {
             path: Arc::clone(&self.shared),
-            reluctant: Reluctant::default(),
+            latest: AsLateAsPossible::default(),
         };
         Some(Gpu::with_scheduler(
             config.clone(),
@@ -143,36 +143,36 @@ impl Search {
     /// Whether every schedule was run. Known once [`next_gpu`](Self::next_gpu) has given `None`.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.state == State::Complete
+        self.state == SearchState::Complete
     }
 
     /// Whether the search ended because the program made other calls although it was answered the
     /// same.
     #[must_use]
     pub fn has_diverged(&self) -> bool {
-        self.state == State::Diverged
+        self.state == SearchState::Diverged
     }
 }
 
 /// One run of a search.
 #[derive(Debug)]
-struct Branch {
-    path: Arc<Mutex<Path>>,
+struct SearchPolicy {
+    path: Arc<Mutex<ChoicePath>>,
     /// What must run, and what the first choice is.
-    reluctant: Reluctant,
+    latest: AsLateAsPossible,
 }
 
-impl Policy for Branch {
-    fn begin(&mut self, moment: Moment, goal: &[OpId], world: &World) {
-        self.reluctant.begin(moment, goal, world);
+impl Policy for SearchPolicy {
+    fn begin(&mut self, point: SchedulePoint, awaited: &[OpId], state: &SimState) {
+        self.latest.begin(point, awaited, state);
     }
 
-    fn pick(&mut self, moment: Moment, goal: &[OpId], world: &World) -> Option<OpId> {
-        let first = u32::from(self.reluctant.pick(moment, goal, world).is_some());
-        if moment == Moment::AfterCall {
+    fn pick(&mut self, point: SchedulePoint, awaited: &[OpId], state: &SimState) -> Option<OpId> {
+        let first = u32::from(self.latest.pick(point, awaited, state).is_some());
+        if point == SchedulePoint::AfterCall {
             return None;
         }
-        let last = world.eligible.len() as u32;
+        let last = state.eligible.len() as u32;
         let mut choice = first;
         let mut path = self.path.lock();
         if first < last && !path.ended {
@@ -182,9 +182,9 @@ impl Policy for Branch {
                 path.diverged |= !fits;
                 choice = given.choice.clamp(first, last);
             }
-            path.taken.push(Step { choice, last });
+            path.taken.push(Choice { choice, last });
         }
         let place = choice.checked_sub(1)?;
-        world.eligible.iter().nth(place as usize).copied()
+        state.eligible.iter().nth(place as usize).copied()
     }
 }

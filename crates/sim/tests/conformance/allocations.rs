@@ -3,25 +3,25 @@
 use libtest_mimic::Failed;
 use millstream_driver::{ALLOCATION_ALIGNMENT, StreamHandle};
 
-use crate::rig::{Outcome, Rig, check};
+use crate::device_harness::{DeviceHarness, Observation, check};
 
 /// Sizes about those at which allocators change their ways.
 const SIZES: [usize; 8] = [1, 4, 100, 4096, 5000, 65_536, 70_000, 3 << 20];
 
-pub(crate) fn r56(rig: &Rig) -> Outcome {
-    let stream = rig.stream()?;
-    let device = least_alignment(|bytes| Ok(rig.memory_to_keep(bytes)?.as_raw()))?;
+pub(crate) fn r56(dev: &DeviceHarness) -> Observation {
+    let stream = dev.stream()?;
+    let device = least_alignment(|bytes| Ok(dev.memory_to_keep(bytes)?.as_raw()))?;
     let pooled = least_alignment(|bytes| {
-        let pointer = rig.mem_alloc_async(bytes, stream)?;
-        rig.mem_free_async(pointer, stream)?;
+        let pointer = dev.mem_alloc_async(bytes, stream)?;
+        dev.mem_free_async(pointer, stream)?;
         Ok(pointer.as_raw())
     })?;
-    rig.stream_synchronize(stream)?;
-    let pinned = least_alignment(|bytes| Ok(rig.pinned(bytes, 0)?.address().as_raw()))?;
+    dev.stream_synchronize(stream)?;
+    let pinned = least_alignment(|bytes| Ok(dev.pinned(bytes, 0)?.address().as_raw()))?;
     let managed = least_alignment(|bytes| {
-        let host = rig.managed(bytes)?;
-        rig.stream_synchronize(StreamHandle::LEGACY)?;
-        rig.mem_free(host.address())?;
+        let host = dev.managed(bytes)?;
+        dev.stream_synchronize(StreamHandle::LEGACY)?;
+        dev.mem_free(host.address())?;
         Ok(host.address().as_raw())
     })?;
     for (memory, alignment) in [

@@ -13,9 +13,9 @@ use std::{
 use libtest_mimic::Failed;
 
 use crate::{
-    async_copies, host_functions, managed, places,
-    rig::{Outcome, Rig},
-    two_devices,
+    async_copies, configurations,
+    device_harness::{DeviceHarness, Observation},
+    host_functions, managed, two_devices,
 };
 
 /// The environment variable that names the probe which a process is to run.
@@ -24,7 +24,7 @@ const VARIABLE: &str = "MILLSTREAM_CONFORMANCE_PROBE";
 /// How long a probe may take on a GPU.
 const PROBE_MAX: Duration = Duration::from_secs(12);
 
-type Probe = (&'static str, fn(&Rig) -> Outcome);
+type Probe = (&'static str, fn(&DeviceHarness) -> Observation);
 
 const PROBES: &[Probe] = &[
     ("partly registered", async_copies::partly_registered),
@@ -35,14 +35,14 @@ const PROBES: &[Probe] = &[
     ("foreign record", two_devices::foreign_record),
 ];
 
-/// Runs the probe of this name: here, or in a process of its own if `rig` is a GPU's.
-pub(crate) fn run(rig: &Rig, name: &str) -> Outcome {
+/// Runs the probe of this name: here, or in a process of its own if `dev` is a GPU's.
+pub(crate) fn run(dev: &DeviceHarness, name: &str) -> Observation {
     let (_, probe) = PROBES
         .iter()
         .find(|(known, _)| *known == name)
         .ok_or("a probe of this name")?;
-    if rig.is_simulated() {
-        return probe(rig);
+    if dev.is_simulated() {
+        return probe(dev);
     }
     let mut child = Command::new(env::current_exe()?)
         .env(VARIABLE, name)
@@ -75,15 +75,15 @@ pub(crate) fn run(rig: &Rig, name: &str) -> Outcome {
 /// If this process is to run a probe: runs it, prints what it saw, and says how to end.
 pub(crate) fn asked_for() -> Option<ExitCode> {
     let name = env::var(VARIABLE).ok()?;
-    let run = || -> Outcome {
+    let run = || -> Observation {
         let (_, probe) = PROBES
             .iter()
             .find(|(known, _)| *known == name)
             .ok_or("a probe of this name")?;
-        let rig = places::open_gpu()?;
-        let seen = probe(&rig);
+        let dev = configurations::open_gpu()?;
+        let seen = probe(&dev);
         // Its context may be lost, and giving things back would only tell so again.
-        std::mem::forget(rig);
+        std::mem::forget(dev);
         seen
     };
     Some(match run() {

@@ -1,90 +1,90 @@
 //! Rules 22 to 25: what events capture, and what waits for them hold back.
 
-use crate::rig::{Outcome, Rig, check};
+use crate::device_harness::{DeviceHarness, Observation, check};
 
-pub(crate) fn r22(rig: &Rig) -> Outcome {
-    let (stream, event) = (rig.stream()?, rig.event()?);
+pub(crate) fn r22(dev: &DeviceHarness) -> Observation {
+    let (stream, event) = (dev.stream()?, dev.event()?);
     check(
-        rig.event_query(event)?.is_complete(),
+        dev.event_query(event)?.is_complete(),
         "complete, for it was never recorded",
     )?;
-    rig.event_synchronize(event)?;
-    rig.stream_wait_event(stream, event)?;
-    rig.stream_synchronize(stream)?;
+    dev.event_synchronize(event)?;
+    dev.stream_wait_event(stream, event)?;
+    dev.stream_synchronize(stream)?;
 
-    let gate = rig.gate(stream)?;
-    rig.event_record(event, stream)?;
+    let gate = dev.gate(stream)?;
+    dev.event_record(event, stream)?;
     check(
-        !rig.event_query(event)?.is_complete(),
+        !dev.event_query(event)?.is_complete(),
         "pending with the work before it",
     )?;
     gate.open();
-    rig.event_synchronize(event)?;
-    rig.event_record(event, stream)?;
-    let later = rig.gate(stream)?;
-    rig.event_synchronize(event)?;
+    dev.event_synchronize(event)?;
+    dev.event_record(event, stream)?;
+    let later = dev.gate(stream)?;
+    dev.event_synchronize(event)?;
     check(
-        rig.event_query(event)?.is_complete(),
+        dev.event_query(event)?.is_complete(),
         "complete beside later work",
     )?;
-    check(rig.pending(stream)?, "the later work is not done")?;
+    check(dev.pending(stream)?, "the later work is not done")?;
     later.open();
-    rig.stream_synchronize(stream)?;
-    rig.event_destroy(event)?;
+    dev.stream_synchronize(stream)?;
+    dev.event_destroy(event)?;
     Ok("complete before it is recorded, and beside later work".into())
 }
 
-pub(crate) fn r23(rig: &Rig) -> Outcome {
-    let (first, second, waiting) = (rig.stream()?, rig.stream()?, rig.stream()?);
-    let event = rig.recorded(first)?;
-    rig.stream_wait_event(waiting, event)?;
-    let gate = rig.gate(second)?;
-    rig.event_record(event, second)?;
-    rig.stream_synchronize(waiting)?;
+pub(crate) fn r23(dev: &DeviceHarness) -> Observation {
+    let (first, second, waiting) = (dev.stream()?, dev.stream()?, dev.stream()?);
+    let event = dev.recorded(first)?;
+    dev.stream_wait_event(waiting, event)?;
+    let gate = dev.gate(second)?;
+    dev.event_record(event, second)?;
+    dev.stream_synchronize(waiting)?;
     check(
-        !rig.event_query(event)?.is_complete(),
+        !dev.event_query(event)?.is_complete(),
         "the event has the later capture",
     )?;
-    rig.stream_wait_event(waiting, event)?;
-    check(rig.stays_pending(waiting)?, "a later wait has it, too")?;
+    dev.stream_wait_event(waiting, event)?;
+    check(dev.stays_pending(waiting)?, "a later wait has it, too")?;
     gate.open();
-    rig.stream_synchronize(waiting)?;
-    rig.event_destroy(event)?;
+    dev.stream_synchronize(waiting)?;
+    dev.event_destroy(event)?;
     Ok("the earlier capture".into())
 }
 
-pub(crate) fn r24(rig: &Rig) -> Outcome {
-    let (writer, reader, memory) = (rig.stream()?, rig.stream()?, rig.memory(4)?);
-    let (one, two, target) = (rig.pinned(4, 1)?, rig.pinned(4, 2)?, rig.pinned(4, 0)?);
-    rig.upload(memory, one, reader)?;
-    let before = rig.recorded(reader)?;
-    rig.stream_wait_event(writer, before)?;
-    let gate = rig.gate(writer)?;
-    rig.upload(memory, two, writer)?;
-    let written = rig.recorded(writer)?;
-    let gate = rig.returns(gate, || {
-        rig.stream_wait_event(reader, written)?;
-        rig.download(target, memory, reader)
+pub(crate) fn r24(dev: &DeviceHarness) -> Observation {
+    let (writer, reader, memory) = (dev.stream()?, dev.stream()?, dev.memory(4)?);
+    let (one, two, target) = (dev.pinned(4, 1)?, dev.pinned(4, 2)?, dev.pinned(4, 0)?);
+    dev.upload(memory, one, reader)?;
+    let before = dev.recorded(reader)?;
+    dev.stream_wait_event(writer, before)?;
+    let gate = dev.gate(writer)?;
+    dev.upload(memory, two, writer)?;
+    let written = dev.recorded(writer)?;
+    let gate = dev.returns(gate, || {
+        dev.stream_wait_event(reader, written)?;
+        dev.download(target, memory, reader)
     })?;
-    rig.event_synchronize(before)?;
-    check(rig.stays_pending(reader)?, "later work waits")?;
+    dev.event_synchronize(before)?;
+    check(dev.stays_pending(reader)?, "later work waits")?;
     check(target.is(0), "and has not run")?;
     gate.open();
-    rig.stream_synchronize(reader)?;
+    dev.stream_synchronize(reader)?;
     check(target.is(2), "it comes behind what it waited for")?;
-    rig.event_destroy(before)?;
-    rig.event_destroy(written)?;
+    dev.event_destroy(before)?;
+    dev.event_destroy(written)?;
     Ok("returns; later work waits, earlier does not".into())
 }
 
-pub(crate) fn r25(rig: &Rig) -> Outcome {
-    let (first, second) = (rig.stream()?, rig.stream()?);
-    let gate = rig.gate(first)?;
-    let event = rig.recorded(first)?;
-    rig.stream_wait_event(second, event)?;
-    let gate = rig.returns(gate, || rig.event_destroy(event))?;
-    check(rig.stays_pending(second)?, "the wait stays")?;
+pub(crate) fn r25(dev: &DeviceHarness) -> Observation {
+    let (first, second) = (dev.stream()?, dev.stream()?);
+    let gate = dev.gate(first)?;
+    let event = dev.recorded(first)?;
+    dev.stream_wait_event(second, event)?;
+    let gate = dev.returns(gate, || dev.event_destroy(event))?;
+    check(dev.stays_pending(second)?, "the wait stays")?;
     gate.open();
-    rig.stream_synchronize(second)?;
+    dev.stream_synchronize(second)?;
     Ok("returns; the wait stays".into())
 }

@@ -15,7 +15,7 @@ use libtest_mimic::Failed;
 use millstream_driver::{DriverError, StreamHandle};
 use millstream_sim::Hold;
 
-use crate::{harness::Host, rig::Rig};
+use crate::{device_harness::DeviceHarness, harness::Host};
 
 type Result<T, E = DriverError> = std::result::Result<T, E>;
 
@@ -43,7 +43,7 @@ impl Drop for Gate {
             Self::Held { .. } => {}
             Self::Spinning(flag) => {
                 let word = flag.pointer.cast::<AtomicU32>();
-                // SAFETY: the word is page-locked memory of the rig, aligned to a page.
+                // SAFETY: the word is page-locked memory of the harness, aligned to a page.
                 unsafe { word.as_ref() }.store(1, SeqCst);
             }
         }
@@ -51,14 +51,14 @@ impl Drop for Gate {
 }
 
 /// What a call did while a gate was closed.
-pub(crate) enum Call {
+pub(crate) enum CallOutcome {
     /// It returned; the gate is still closed.
     Returned(Gate),
     /// It returned only once the gate was open.
     Blocked,
 }
 
-impl Call {
+impl CallOutcome {
     /// In a word.
     pub(crate) fn word(&self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ impl Call {
     }
 }
 
-impl Rig {
+impl DeviceHarness {
     /// How long a call is given before it counts as blocked.
     pub(crate) fn patience(&self) -> Duration {
         Duration::from_millis(if self.is_simulated() { 25 } else { 150 })
@@ -91,7 +91,7 @@ impl Rig {
         &self,
         gate: Gate,
         call: impl FnOnce() -> Result<()> + Send,
-    ) -> Result<Call, Failed> {
+    ) -> Result<CallOutcome, Failed> {
         self.probe(gate, self.patience(), call)
     }
 
@@ -102,8 +102,8 @@ impl Rig {
         call: impl FnOnce() -> Result<()> + Send,
     ) -> Result<Gate, Failed> {
         match self.probe(gate, AT_ONCE, call)? {
-            Call::Returned(gate) => Ok(gate),
-            Call::Blocked => Err("the call was to return, and blocked".into()),
+            CallOutcome::Returned(gate) => Ok(gate),
+            CallOutcome::Blocked => Err("the call was to return, and blocked".into()),
         }
     }
 
@@ -114,8 +114,8 @@ impl Rig {
         call: impl FnOnce() -> Result<()> + Send,
     ) -> Result<(), Failed> {
         match self.either(gate, call)? {
-            Call::Returned(_) => Err("the call was to block, and returned".into()),
-            Call::Blocked => Ok(()),
+            CallOutcome::Returned(_) => Err("the call was to block, and returned".into()),
+            CallOutcome::Blocked => Ok(()),
         }
     }
 
@@ -124,19 +124,19 @@ impl Rig {
         gate: Gate,
         patience: Duration,
         call: impl FnOnce() -> Result<()> + Send,
-    ) -> Result<Call, Failed> {
+    ) -> Result<CallOutcome, Failed> {
         thread::scope(|scope| {
             let (done, is_done) = mpsc::channel();
             scope.spawn(move || done.send(call()));
             match is_done.recv_timeout(patience) {
                 Ok(answer) => {
                     answer?;
-                    Ok(Call::Returned(gate))
+                    Ok(CallOutcome::Returned(gate))
                 }
                 Err(_) => {
                     gate.open();
                     is_done.recv().map_err(|_| "the call panicked")??;
-                    Ok(Call::Blocked)
+                    Ok(CallOutcome::Blocked)
                 }
             }
         })

@@ -13,27 +13,27 @@ use std::{
 
 use crate::{
     apart,
-    rig::{Outcome, Rig, check},
+    device_harness::{DeviceHarness, Observation, check},
 };
 
 const LONG: Duration = Duration::from_secs(10);
 
-pub(crate) fn r27(rig: &Rig) -> Outcome {
-    let (stream, memory, target) = (rig.stream()?, rig.memory(4)?, rig.pinned(4, 0)?);
-    let (one, two) = (rig.pinned(4, 1)?, rig.pinned(4, 2)?);
+pub(crate) fn r27(dev: &DeviceHarness) -> Observation {
+    let (stream, memory, target) = (dev.stream()?, dev.memory(4)?, dev.pinned(4, 0)?);
+    let (one, two) = (dev.pinned(4, 1)?, dev.pinned(4, 2)?);
     let (open, closed) = mpsc::channel::<()>();
     let (sees, seen) = mpsc::channel();
-    rig.upload(memory, one, stream)?;
-    rig.download(target, memory, stream)?;
-    rig.host_function(stream, move || {
+    dev.upload(memory, one, stream)?;
+    dev.download(target, memory, stream)?;
+    dev.host_function(stream, move || {
         let _ = sees.send(target.read());
         // Ends when the other side is gone, too.
         let _ = closed.recv_timeout(LONG);
     })?;
-    rig.upload(memory, two, stream)?;
-    rig.download(target, memory, stream)?;
+    dev.upload(memory, two, stream)?;
+    dev.download(target, memory, stream)?;
     thread::scope(|scope| -> Result<(), libtest_mimic::Failed> {
-        let waits = scope.spawn(|| rig.stream_synchronize(stream));
+        let waits = scope.spawn(|| dev.stream_synchronize(stream));
         let before = seen.recv_timeout(LONG).map_err(|_| "the function runs")?;
         check(before == [1; 4], "what came before is done")?;
         thread::sleep(Duration::from_millis(5));
@@ -49,7 +49,7 @@ pub(crate) fn r27(rig: &Rig) -> Outcome {
     let (number, numbers) = mpsc::channel();
     for index in 0..4 {
         let number = number.clone();
-        rig.host_function(stream, move || {
+        dev.host_function(stream, move || {
             let _ = number.send(index);
             if index == 1 {
                 // A panic in a host function is dropped. This one says nothing on its way.
@@ -57,23 +57,23 @@ pub(crate) fn r27(rig: &Rig) -> Outcome {
             }
         })?;
     }
-    rig.stream_synchronize(stream)?;
+    dev.stream_synchronize(stream)?;
     drop(number);
     check(
         numbers.iter().collect::<Vec<_>>() == [0, 1, 2, 3],
         "in order, the one that panics too",
     )?;
-    let calls = apart::run(rig, "driver called")?;
+    let calls = apart::run(dev, "driver called")?;
     Ok(format!("in order; a driver call in one: {calls}"))
 }
 
 /// What a call answers that a host function makes, which it must not.
-pub(crate) fn driver_called(rig: &Rig) -> Outcome {
-    rig.does_wrong();
-    let (stream, other) = (rig.stream()?, rig.stream()?);
+pub(crate) fn driver_called(dev: &DeviceHarness) -> Observation {
+    dev.does_wrong();
+    let (stream, other) = (dev.stream()?, dev.stream()?);
     let (answer, answers) = mpsc::channel();
-    let query = rig.query_later(other);
-    rig.host_function(stream, move || {
+    let query = dev.query_later(other);
+    dev.host_function(stream, move || {
         let _ = answer.send(query());
     })?;
     Ok(match answers.recv_timeout(LONG / 2) {
@@ -83,26 +83,26 @@ pub(crate) fn driver_called(rig: &Rig) -> Outcome {
     })
 }
 
-pub(crate) fn r28(rig: &Rig) -> Outcome {
-    apart::run(rig, "after an error")
+pub(crate) fn r28(dev: &DeviceHarness) -> Observation {
+    apart::run(dev, "after an error")
 }
 
 /// Whether a function behind a fault is called.
-pub(crate) fn after_an_error(rig: &Rig) -> Outcome {
-    rig.does_wrong();
-    let stream = rig.stream()?;
+pub(crate) fn after_an_error(dev: &DeviceHarness) -> Observation {
+    dev.does_wrong();
+    let stream = dev.stream()?;
     let called = Arc::new(AtomicU32::new(0));
     let (before, behind) = (Arc::clone(&called), Arc::clone(&called));
-    let gate = rig.gate(stream)?;
-    rig.host_function(stream, move || {
+    let gate = dev.gate(stream)?;
+    dev.host_function(stream, move || {
         before.fetch_add(1, SeqCst);
     })?;
-    rig.fail(stream)?;
-    rig.host_function(stream, move || {
+    dev.fail(stream)?;
+    dev.host_function(stream, move || {
         behind.fetch_add(100, SeqCst);
     })?;
     gate.open();
-    let first = match rig.stream_synchronize(stream) {
+    let first = match dev.stream_synchronize(stream) {
         Ok(()) => return Err("the fault was not told".into()),
         Err(error) => error.code(),
     };
@@ -113,9 +113,9 @@ pub(crate) fn after_an_error(rig: &Rig) -> Outcome {
     )?;
     check(called.load(SeqCst) < 100, "the one behind it is not")?;
     check(first.is_sticky(), &format!("{first} is sticky"))?;
-    let later = rig.stream_synchronize(stream).map_err(|error| error.code());
+    let later = dev.stream_synchronize(stream).map_err(|error| error.code());
     check(later == Err(first), "later calls answer the same")?;
-    let refused = rig
+    let refused = dev
         .host_function(stream, || {})
         .map_err(|error| error.code());
     check(refused == Err(first), "and no function is taken any more")?;

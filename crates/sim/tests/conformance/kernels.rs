@@ -12,7 +12,7 @@ use millstream_driver::{
     ContextHandle, DevicePtr, Driver, DriverError, FunctionHandle, StreamHandle,
 };
 
-use crate::{harness::Host, rig::Rig};
+use crate::{device_harness::DeviceHarness, harness::Host};
 
 type Result<T, E = DriverError> = std::result::Result<T, E>;
 
@@ -69,7 +69,7 @@ const SHARED_PTX: &str = r"
 }
 ";
 
-/// The kernels of a rig.
+/// The kernels of a harness.
 pub(crate) struct Kernels {
     gate: FunctionHandle,
     pub(crate) store: FunctionHandle,
@@ -104,7 +104,7 @@ fn function(
     Ok(function)
 }
 
-impl Rig {
+impl DeviceHarness {
     /// Enqueues a kernel of one thread that stores `value`.
     pub(crate) fn store(&self, target: DevicePtr, value: u32, stream: StreamHandle) -> Result<()> {
         self.launch_store(self.kernels().store, target, value, stream)
@@ -127,7 +127,8 @@ impl Rig {
     pub(crate) fn spin(&self, flag: Host, stream: StreamHandle) -> Result<()> {
         let address = flag.address();
         let params: [*const c_void; 1] = [(&raw const address).cast()];
-        // SAFETY: the kernel has one argument, a pointer, and the word lives as long as the rig.
+        // SAFETY: the kernel has one argument, a pointer, and the word lives as long as the
+        // harness.
         unsafe { self.launch(self.kernels().gate, stream, &params) }
     }
 

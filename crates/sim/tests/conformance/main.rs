@@ -8,6 +8,8 @@
 mod allocations;
 mod apart;
 mod async_copies;
+mod configurations;
+mod device_harness;
 mod events;
 mod gate;
 #[path = "../harness/mod.rs"]
@@ -18,10 +20,8 @@ mod kernels;
 mod legacy;
 mod managed;
 mod modules;
-mod places;
 mod pool;
 mod queues;
-mod rig;
 mod rows;
 mod rules;
 mod shared_memory;
@@ -35,7 +35,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
-use places::on_gpu;
+use configurations::on_gpu;
 use rules::{RULES, Rule};
 
 fn main() -> ExitCode {
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         // One at a time: loading a module, or freeing, would wait for another test's gate.
         arguments.test_threads = Some(1);
     }
-    let devices = places::device_count();
+    let devices = configurations::device_count();
     let trials = RULES.iter().map(|rule| trial(rule, devices)).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list {
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
 fn trial(rule: &'static Rule, devices: i32) -> Trial {
     let ignored = rule.devices > devices;
     let kind = if ignored { "needs two GPUs" } else { "" };
-    Trial::test(rule.test_name(), || places::run(rule))
+    Trial::test(rule.test_name(), || configurations::run(rule))
         .with_kind(kind)
         .with_ignored_flag(ignored)
 }

@@ -4,51 +4,51 @@ use millstream_driver::{DeviceAttribute, FillPattern, ManagedAdvice, ManagedLoca
 
 use crate::{
     apart,
-    rig::{Outcome, Rig, check},
+    device_harness::{DeviceHarness, Observation, check},
 };
 
 const BYTES: usize = 1 << 16;
 
 /// Whether host and device may use managed memory at the same time.
-fn concurrent(rig: &Rig) -> Result<bool, libtest_mimic::Failed> {
-    Ok(rig.attribute(DeviceAttribute::CONCURRENT_MANAGED_ACCESS)? == 1)
+fn concurrent(dev: &DeviceHarness) -> Result<bool, libtest_mimic::Failed> {
+    Ok(dev.attribute(DeviceAttribute::CONCURRENT_MANAGED_ACCESS)? == 1)
 }
 
-pub(crate) fn r49(rig: &Rig) -> Outcome {
+pub(crate) fn r49(dev: &DeviceHarness) -> Observation {
     check(
-        rig.attribute(DeviceAttribute::MANAGED_MEMORY)? == 1,
+        dev.attribute(DeviceAttribute::MANAGED_MEMORY)? == 1,
         "the device has managed memory",
     )?;
-    let (stream, managed) = (rig.stream()?, rig.managed(BYTES)?);
+    let (stream, managed) = (dev.stream()?, dev.managed(BYTES)?);
     managed.fill(3);
     check(
-        rig.holds(managed.address(), 3, BYTES, stream)?,
+        dev.holds(managed.address(), 3, BYTES, stream)?,
         "the device sees what the host wrote",
     )?;
-    rig.memset_async(managed.address(), FillPattern::U8(9), BYTES, stream)?;
-    rig.stream_synchronize(stream)?;
+    dev.memset_async(managed.address(), FillPattern::U8(9), BYTES, stream)?;
+    dev.stream_synchronize(stream)?;
     check(managed.is(9), "the host sees what a fill wrote")?;
-    rig.store(managed.address(), 0x0101_0101, stream)?;
-    rig.stream_synchronize(stream)?;
+    dev.store(managed.address(), 0x0101_0101, stream)?;
+    dev.stream_synchronize(stream)?;
     check(managed.part(0, 4).is(1), "and what a kernel wrote")?;
     let values: Vec<u8> = (0..BYTES).map(|index| index as u8).collect();
-    let source = rig.pinned(BYTES, 0)?;
+    let source = dev.pinned(BYTES, 0)?;
     source.write(&values);
-    rig.upload(managed.address(), source, stream)?;
-    rig.stream_synchronize(stream)?;
+    dev.upload(managed.address(), source, stream)?;
+    dev.stream_synchronize(stream)?;
     check(managed.read() == values, "copies take it for device memory")?;
-    rig.mem_free(managed.address())?;
-    let ordered = apart::run(rig, "managed freed in order")?;
+    dev.mem_free(managed.address())?;
+    let ordered = apart::run(dev, "managed freed in order")?;
     Ok(format!("values go round; cuMemFreeAsync: {ordered}"))
 }
 
 /// What a free in stream order makes of managed memory.
-pub(crate) fn freed_in_stream_order(rig: &Rig) -> Outcome {
-    rig.does_wrong();
-    let (stream, managed) = (rig.stream()?, rig.managed(BYTES)?);
+pub(crate) fn freed_in_stream_order(dev: &DeviceHarness) -> Observation {
+    dev.does_wrong();
+    let (stream, managed) = (dev.stream()?, dev.managed(BYTES)?);
     managed.fill(1);
-    let answer = rig.mem_free_async(managed.address(), stream);
-    let after = rig.stream_synchronize(stream);
+    let answer = dev.mem_free_async(managed.address(), stream);
+    let after = dev.stream_synchronize(stream);
     Ok(match (answer, after) {
         (Err(error), Ok(())) => error.code().to_string(),
         (Ok(()), Ok(())) => "works".into(),
@@ -57,43 +57,43 @@ pub(crate) fn freed_in_stream_order(rig: &Rig) -> Outcome {
     })
 }
 
-pub(crate) fn r50(rig: &Rig) -> Outcome {
-    if !concurrent(rig)? {
+pub(crate) fn r50(dev: &DeviceHarness) -> Observation {
+    if !concurrent(dev)? {
         return Ok("the attribute is 0".into());
     }
-    let (stream, held) = (rig.stream()?, rig.stream()?);
-    let managed = rig.managed(2 * BYTES)?;
+    let (stream, held) = (dev.stream()?, dev.stream()?);
+    let managed = dev.managed(2 * BYTES)?;
     managed.fill(5);
     let (mine, other) = (managed.part(0, BYTES), managed.part(BYTES, BYTES));
-    let gate = rig.gate(held)?;
+    let gate = dev.gate(held)?;
     check(mine.is(5), "read while a kernel runs")?;
     mine.fill(6);
-    rig.store(other.address(), 0x0707_0707, stream)?;
-    rig.stream_synchronize(stream)?;
+    dev.store(other.address(), 0x0707_0707, stream)?;
+    dev.stream_synchronize(stream)?;
     check(
         mine.is(6) && other.part(0, 4).is(7),
         "written beside each other",
     )?;
-    check(rig.pending(held)?, "the gate is closed")?;
+    check(dev.pending(held)?, "the gate is closed")?;
     gate.open();
-    rig.stream_synchronize(held)?;
-    rig.mem_free(managed.address())?;
+    dev.stream_synchronize(held)?;
+    dev.mem_free(managed.address())?;
     Ok("the attribute is 1; read and written beside a kernel".into())
 }
 
-pub(crate) fn r51(rig: &Rig) -> Outcome {
-    let (stream, plain) = (rig.stream()?, rig.memory(BYTES)?);
-    let here = ManagedLocation::Device(rig.device);
-    let prefetch = rig.refusal(rig.mem_prefetch_async(plain, BYTES, here, stream))?;
-    let advice = rig.refusal(rig.mem_advise(plain, BYTES, ManagedAdvice::SetReadMostly, here))?;
+pub(crate) fn r51(dev: &DeviceHarness) -> Observation {
+    let (stream, plain) = (dev.stream()?, dev.memory(BYTES)?);
+    let here = ManagedLocation::Device(dev.device);
+    let prefetch = dev.refusal(dev.mem_prefetch_async(plain, BYTES, here, stream))?;
+    let advice = dev.refusal(dev.mem_advise(plain, BYTES, ManagedAdvice::SetReadMostly, here))?;
     check(
         prefetch == ResultCode::INVALID_VALUE && advice == ResultCode::INVALID_VALUE,
         &format!("other memory is refused: {prefetch}, {advice}"),
     )?;
-    if !concurrent(rig)? {
+    if !concurrent(dev)? {
         return Ok("other memory is refused; the device takes no hints".into());
     }
-    let managed = rig.managed(BYTES)?;
+    let managed = dev.managed(BYTES)?;
     let address = managed.address();
     managed.fill(3);
     for (advice, location) in [
@@ -102,28 +102,28 @@ pub(crate) fn r51(rig: &Rig) -> Outcome {
         (ManagedAdvice::SetReadMostly, ManagedLocation::Host),
         (ManagedAdvice::UnsetReadMostly, ManagedLocation::Host),
     ] {
-        rig.mem_advise(address, BYTES, advice, location)?;
+        dev.mem_advise(address, BYTES, advice, location)?;
     }
-    let call = rig.either(rig.gate(stream)?, || {
-        rig.mem_prefetch_async(address, BYTES, here, stream)
+    let call = dev.either(dev.gate(stream)?, || {
+        dev.mem_prefetch_async(address, BYTES, here, stream)
     })?;
     let word = call.word();
     drop(call);
     check(
-        rig.holds(address, 3, BYTES, stream)?,
+        dev.holds(address, 3, BYTES, stream)?,
         "no value changes on the way there",
     )?;
-    rig.mem_prefetch_async(address, BYTES, ManagedLocation::Host, stream)?;
-    rig.stream_synchronize(stream)?;
+    dev.mem_prefetch_async(address, BYTES, ManagedLocation::Host, stream)?;
+    dev.stream_synchronize(stream)?;
     check(managed.is(3), "nor on the way back")?;
-    rig.mem_advise(address, BYTES, ManagedAdvice::UnsetPreferredLocation, here)?;
-    rig.mem_advise(
+    dev.mem_advise(address, BYTES, ManagedAdvice::UnsetPreferredLocation, here)?;
+    dev.mem_advise(
         address,
         BYTES,
         ManagedAdvice::UnsetAccessedBy,
         ManagedLocation::Host,
     )?;
-    rig.mem_free(address)?;
+    dev.mem_free(address)?;
     Ok(format!(
         "values stay; a prefetch {word}; other memory: {prefetch}"
     ))

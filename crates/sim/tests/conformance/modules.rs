@@ -5,38 +5,38 @@ use libtest_mimic::Failed;
 use millstream_driver::{DevicePtr, DriverError, FunctionHandle, StreamHandle};
 
 use crate::{
-    gate::Call,
+    device_harness::{DeviceHarness, Observation, check},
+    gate::CallOutcome,
     kernels::KERNELS_PTX,
-    rig::{Outcome, Rig, check},
 };
 
-pub(crate) fn r53(rig: &Rig) -> Outcome {
-    let beside = Beside {
-        rig,
-        held: rig.stream()?,
-        stream: rig.stream()?,
-        memory: rig.memory(4)?,
+pub(crate) fn r53(dev: &DeviceHarness) -> Observation {
+    let beside = ConcurrentCall {
+        dev,
+        held: dev.stream()?,
+        stream: dev.stream()?,
+        memory: dev.memory(4)?,
     };
-    let loaded_before = beside.launch(rig.kernels().store, 1)?;
+    let loaded_before = beside.launch(dev.kernels().store, 1)?;
 
     let ptx = KERNELS_PTX.as_bytes();
     let mut module = None;
     let load = beside.call(|| {
-        module = Some(rig.module_load(ptx)?);
+        module = Some(dev.module_load(ptx)?);
         Ok(())
     })?;
     let module = module.ok_or("a module")?;
     let mut function = None;
     let find = beside.call(|| {
-        function = Some(rig.module_function(module, "store")?);
+        function = Some(dev.module_function(module, "store")?);
         Ok(())
     })?;
     let function = function.ok_or("a function")?;
-    let load_function = beside.call(|| rig.function_load(function))?;
+    let load_function = beside.call(|| dev.function_load(function))?;
     let loaded_beside = beside.launch(function, 2)?;
     let run_before = beside.launch(function, 3)?;
 
-    let lazy = rig.module_function(rig.module_load(ptx)?, "store")?;
+    let lazy = dev.module_function(dev.module_load(ptx)?, "store")?;
     let not_loaded = beside.launch(lazy, 4)?;
     Ok(format!(
         "beside a kernel: cuModuleLoadDataEx {load}, cuModuleGetFunction {find}, cuFuncLoad {load_function}; a launch of \
@@ -46,43 +46,43 @@ pub(crate) fn r53(rig: &Rig) -> Outcome {
 }
 
 /// What is done on one stream while a gate holds another.
-struct Beside<'a> {
-    rig: &'a Rig,
+struct ConcurrentCall<'a> {
+    dev: &'a DeviceHarness,
     held: StreamHandle,
     stream: StreamHandle,
     memory: DevicePtr,
 }
 
-impl Beside<'_> {
+impl ConcurrentCall<'_> {
     /// What the call does.
     fn call(
         &self,
         call: impl FnOnce() -> Result<(), DriverError> + Send,
     ) -> Result<&'static str, Failed> {
-        let word = self.rig.either(self.rig.gate(self.held)?, call)?.word();
-        self.rig.stream_synchronize(self.held)?;
+        let word = self.dev.either(self.dev.gate(self.held)?, call)?.word();
+        self.dev.stream_synchronize(self.held)?;
         Ok(word)
     }
 
     /// What a launch does, which stores `value`, and the kernel with it.
     fn launch(&self, function: FunctionHandle, value: u32) -> Result<&'static str, Failed> {
         let Self {
-            rig,
+            dev,
             held,
             stream,
             memory,
         } = *self;
-        let gate = rig.gate(held)?;
-        let launch = rig.either(gate, || rig.launch_store(function, memory, value, stream))?;
+        let gate = dev.gate(held)?;
+        let launch = dev.either(gate, || dev.launch_store(function, memory, value, stream))?;
         let word = match &launch {
-            Call::Returned(_) if rig.gets_done(stream)? => "returns and runs",
-            Call::Returned(_) => "returns and the kernel waits",
-            Call::Blocked => "blocks",
+            CallOutcome::Returned(_) if dev.gets_done(stream)? => "returns and runs",
+            CallOutcome::Returned(_) => "returns and the kernel waits",
+            CallOutcome::Blocked => "blocks",
         };
         drop(launch);
-        rig.stream_synchronize(held)?;
+        dev.stream_synchronize(held)?;
         check(
-            rig.read(memory, 4, stream)? == value.to_le_bytes(),
+            dev.read(memory, 4, stream)? == value.to_le_bytes(),
             "the kernel runs in the end",
         )?;
         Ok(word)

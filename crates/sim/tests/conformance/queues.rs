@@ -12,7 +12,7 @@ use std::{
 use libtest_mimic::Failed;
 use millstream_driver::{DriverError, FillPattern, StreamHandle};
 
-use crate::rig::{Outcome, Rig, check};
+use crate::device_harness::{DeviceHarness, Observation, check};
 
 /// How many operations are tried.
 const MOST: usize = 1500;
@@ -21,53 +21,53 @@ const LEAST: usize = 256;
 /// A call that has not returned for so long is blocked.
 const BLOCKED_AFTER: Duration = Duration::from_millis(300);
 
-pub(crate) fn r54(rig: &Rig) -> Outcome {
-    let (memory, other, pinned) = (rig.memory(8)?, rig.stream()?, rig.pinned(4, 1)?);
-    let event = rig.recorded(other)?;
+pub(crate) fn r54(dev: &DeviceHarness) -> Observation {
+    let (memory, other, pinned) = (dev.memory(8)?, dev.stream()?, dev.pinned(4, 1)?);
+    let event = dev.recorded(other)?;
     let fill = FillPattern::U8(2);
     let depths = [
         (
             "kernels",
-            depth(rig, &|stream| rig.store(memory, 1, stream))?,
+            depth(dev, &|stream| dev.store(memory, 1, stream))?,
         ),
         (
             "copies up",
-            depth(rig, &|stream| rig.upload(memory, pinned, stream))?,
+            depth(dev, &|stream| dev.upload(memory, pinned, stream))?,
         ),
         (
             "copies down",
-            depth(rig, &|stream| rig.download(pinned, memory, stream))?,
+            depth(dev, &|stream| dev.download(pinned, memory, stream))?,
         ),
         (
             "copies within the device",
-            depth(rig, &|stream| {
-                rig.copy_device_to_device_async(memory.offset(4), memory, 4, stream)
+            depth(dev, &|stream| {
+                dev.copy_device_to_device_async(memory.offset(4), memory, 4, stream)
             })?,
         ),
         (
             "fills",
-            depth(rig, &|stream| rig.memset_async(memory, fill, 4, stream))?,
+            depth(dev, &|stream| dev.memset_async(memory, fill, 4, stream))?,
         ),
         (
             "event records",
-            depth(rig, &|stream| rig.event_record(event, stream))?,
+            depth(dev, &|stream| dev.event_record(event, stream))?,
         ),
         (
             "event waits",
-            depth(rig, &|stream| {
-                rig.event_record(event, other)?;
-                rig.stream_wait_event(stream, event)
+            depth(dev, &|stream| {
+                dev.event_record(event, other)?;
+                dev.stream_wait_event(stream, event)
             })?,
         ),
         (
             "allocations with their frees",
-            depth(rig, &|stream| {
-                let memory = rig.mem_alloc_async(4096, stream)?;
-                rig.mem_free_async(memory, stream)
+            depth(dev, &|stream| {
+                let memory = dev.mem_alloc_async(4096, stream)?;
+                dev.mem_free_async(memory, stream)
             })?,
         ),
     ];
-    rig.event_destroy(event)?;
+    dev.event_destroy(event)?;
     let mut said: Vec<(String, Vec<&str>)> = Vec::new();
     for (what, depth) in depths {
         let word = depth.map_or(format!("{MOST} do not block"), |depth| {
@@ -86,12 +86,12 @@ pub(crate) fn r54(rig: &Rig) -> Outcome {
 
 /// How many operations are taken behind a closed gate before a call blocks, if one does.
 fn depth(
-    rig: &Rig,
+    dev: &DeviceHarness,
     enqueue: &(dyn Fn(StreamHandle) -> Result<(), DriverError> + Sync),
 ) -> Result<Option<usize>, Failed> {
-    let stream = rig.stream()?;
+    let stream = dev.stream()?;
     let taken = AtomicUsize::new(0);
-    let gate = rig.gate(stream)?;
+    let gate = dev.gate(stream)?;
     let depth = thread::scope(|scope| -> Result<Option<usize>, Failed> {
         let (done, is_done) = mpsc::channel();
         let taken = &taken;
@@ -123,7 +123,7 @@ fn depth(
         };
         Ok(depth)
     })?;
-    rig.stream_synchronize(stream)?;
+    dev.stream_synchronize(stream)?;
     check(taken.load(SeqCst) == MOST, "all are taken in the end")?;
     check(
         depth.is_none_or(|depth| depth >= LEAST),

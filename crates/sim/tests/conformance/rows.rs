@@ -6,21 +6,21 @@ use millstream_driver::{
 };
 
 use crate::{
-    gate::Call,
+    device_harness::{DeviceHarness, Observation, check},
+    gate::CallOutcome,
     harness::Host,
-    rig::{Outcome, Rig, check},
 };
 
 const HEIGHT: usize = 5;
 
-pub(crate) fn r52(rig: &Rig) -> Outcome {
+pub(crate) fn r52(dev: &DeviceHarness) -> Observation {
     for width in [1, 3, 64, 333] {
-        goes_round(rig, width)?;
+        goes_round(dev, width)?;
     }
-    page_locked_rows_are_read_when_the_copy_runs(rig)?;
-    let pageable = pageable_word(rig)?;
-    no_rows_are_nothing(rig)?;
-    let pitches = pitches(rig)?;
+    page_locked_rows_are_read_when_the_copy_runs(dev)?;
+    let pageable = pageable_word(dev)?;
+    no_rows_are_nothing(dev)?;
+    let pitches = pitches(dev)?;
     Ok(format!(
         "in each direction; page-locked: returns; pageable: {pageable}; {pitches}"
     ))
@@ -53,49 +53,49 @@ fn on_host(host: Host, pitch: usize) -> Side2d {
 }
 
 /// Up from the host, across the device and down again, with other pitches on every side.
-fn goes_round(rig: &Rig, width: usize) -> Result<(), Failed> {
+fn goes_round(dev: &DeviceHarness, width: usize) -> Result<(), Failed> {
     const ROOM: usize = HEIGHT * 1024;
-    let stream = rig.stream()?;
+    let stream = dev.stream()?;
     let (up, first_pitch, second_pitch, down) = (width + 2, width + 7, width, width + 13);
     let (source, target) = (
-        rig.pageable(HEIGHT * up, 0),
-        rig.pageable(HEIGHT * down, 201),
+        dev.pageable(HEIGHT * up, 0),
+        dev.pageable(HEIGHT * down, 201),
     );
     source.write(&spread(width, up, 200));
-    let (first, second) = (rig.memory(ROOM)?, rig.memory(ROOM)?);
-    rig.memset_async(first, FillPattern::U8(202), ROOM, stream)?;
-    rig.memset_async(second, FillPattern::U8(203), ROOM, stream)?;
+    let (first, second) = (dev.memory(ROOM)?, dev.memory(ROOM)?);
+    dev.memset_async(first, FillPattern::U8(202), ROOM, stream)?;
+    dev.memset_async(second, FillPattern::U8(203), ROOM, stream)?;
     let on_first = Side2d::device(first, first_pitch);
     let on_second = Side2d::device(second.offset(5), second_pitch);
-    rig.copy_2d_async(&copy(on_first, on_host(source, up), width, HEIGHT), stream)?;
-    rig.copy_2d_async(&copy(on_second, on_first, width, HEIGHT), stream)?;
-    rig.copy_2d_async(
+    dev.copy_2d_async(&copy(on_first, on_host(source, up), width, HEIGHT), stream)?;
+    dev.copy_2d_async(&copy(on_second, on_first, width, HEIGHT), stream)?;
+    dev.copy_2d_async(
         &copy(on_host(target, down), on_second, width, HEIGHT),
         stream,
     )?;
-    rig.stream_synchronize(stream)?;
+    dev.stream_synchronize(stream)?;
     check(
         target.read() == spread(width, down, 201),
         &format!("rows of {width} bytes are back, with nothing between them touched"),
     )?;
     check(
-        rig.read(first, HEIGHT * first_pitch, stream)? == spread(width, first_pitch, 202),
+        dev.read(first, HEIGHT * first_pitch, stream)? == spread(width, first_pitch, 202),
         "what lies between the rows on the device is as it was",
     )?;
     check(
-        rig.read(second, 5, stream)? == [203; 5],
+        dev.read(second, 5, stream)? == [203; 5],
         "what lies before the first row is as it was",
     )
 }
 
-fn page_locked_rows_are_read_when_the_copy_runs(rig: &Rig) -> Result<(), Failed> {
+fn page_locked_rows_are_read_when_the_copy_runs(dev: &DeviceHarness) -> Result<(), Failed> {
     const WIDTH: usize = 100;
     const PITCH: usize = 128;
-    let (stream, memory) = (rig.stream()?, rig.memory(HEIGHT * WIDTH)?);
-    let pinned = rig.pinned(HEIGHT * PITCH, 9)?;
+    let (stream, memory) = (dev.stream()?, dev.memory(HEIGHT * WIDTH)?);
+    let pinned = dev.pinned(HEIGHT * PITCH, 9)?;
     let on_device = || Side2d::device(memory, WIDTH);
-    let gate = rig.returns(rig.gate(stream)?, || {
-        rig.copy_2d_async(
+    let gate = dev.returns(dev.gate(stream)?, || {
+        dev.copy_2d_async(
             &copy(on_device(), on_host(pinned, PITCH), WIDTH, HEIGHT),
             stream,
         )
@@ -103,13 +103,13 @@ fn page_locked_rows_are_read_when_the_copy_runs(rig: &Rig) -> Result<(), Failed>
     pinned.write(&spread(WIDTH, PITCH, 9));
     gate.open();
     check(
-        rig.read(memory, HEIGHT * WIDTH, stream)? == spread(WIDTH, WIDTH, 0),
+        dev.read(memory, HEIGHT * WIDTH, stream)? == spread(WIDTH, WIDTH, 0),
         "what was written after the call was copied, and lies together on the device",
     )?;
-    let gate = rig.gate(stream)?;
-    rig.memset_async(memory, FillPattern::U8(77), HEIGHT * WIDTH, stream)?;
-    let gate = rig.returns(gate, || {
-        rig.copy_2d_async(
+    let gate = dev.gate(stream)?;
+    dev.memset_async(memory, FillPattern::U8(77), HEIGHT * WIDTH, stream)?;
+    let gate = dev.returns(gate, || {
+        dev.copy_2d_async(
             &copy(on_host(pinned, PITCH), on_device(), WIDTH, HEIGHT),
             stream,
         )
@@ -119,7 +119,7 @@ fn page_locked_rows_are_read_when_the_copy_runs(rig: &Rig) -> Result<(), Failed>
         "nothing has come back",
     )?;
     gate.open();
-    rig.stream_synchronize(stream)?;
+    dev.stream_synchronize(stream)?;
     let right = pinned
         .read()
         .chunks(PITCH)
@@ -130,16 +130,16 @@ fn page_locked_rows_are_read_when_the_copy_runs(rig: &Rig) -> Result<(), Failed>
     )
 }
 
-fn pageable_word(rig: &Rig) -> Result<String, Failed> {
+fn pageable_word(dev: &DeviceHarness) -> Result<String, Failed> {
     const WIDTH: usize = 100;
-    let (stream, memory) = (rig.stream()?, rig.memory(HEIGHT * WIDTH)?);
+    let (stream, memory) = (dev.stream()?, dev.memory(HEIGHT * WIDTH)?);
     let on_device = || Side2d::device(memory, WIDTH);
     let (source, target) = (
-        rig.pageable(HEIGHT * WIDTH, 4),
-        rig.pageable(HEIGHT * WIDTH, 0),
+        dev.pageable(HEIGHT * WIDTH, 4),
+        dev.pageable(HEIGHT * WIDTH, 0),
     );
-    let up = rig.either(rig.gate(stream)?, || {
-        rig.copy_2d_async(
+    let up = dev.either(dev.gate(stream)?, || {
+        dev.copy_2d_async(
             &copy(on_device(), on_host(source, WIDTH), WIDTH, HEIGHT),
             stream,
         )
@@ -148,43 +148,43 @@ fn pageable_word(rig: &Rig) -> Result<String, Failed> {
     let up_word = up.word();
     drop(up);
     check(
-        rig.holds(memory, 4, HEIGHT * WIDTH, stream)?,
+        dev.holds(memory, 4, HEIGHT * WIDTH, stream)?,
         "the source was read before the return",
     )?;
-    let down = rig.either(rig.gate(stream)?, || {
-        rig.copy_2d_async(
+    let down = dev.either(dev.gate(stream)?, || {
+        dev.copy_2d_async(
             &copy(on_host(target, WIDTH), on_device(), WIDTH, HEIGHT),
             stream,
         )
     })?;
     let down_word = down.word();
-    if let Call::Returned(gate) = down {
+    if let CallOutcome::Returned(gate) = down {
         check(target.is(0), "nothing has arrived")?;
         gate.open();
     }
-    rig.stream_synchronize(stream)?;
+    dev.stream_synchronize(stream)?;
     check(target.is(4), "it arrives")?;
     Ok(format!("{up_word} up, {down_word} down"))
 }
 
-fn no_rows_are_nothing(rig: &Rig) -> Result<(), Failed> {
+fn no_rows_are_nothing(dev: &DeviceHarness) -> Result<(), Failed> {
     let nowhere = Side2d::device(DevicePtr::from_raw(0), 0);
-    let stream = rig.stream()?;
+    let stream = dev.stream()?;
     for (width, height) in [(0, HEIGHT), (10, 0)] {
-        rig.copy_2d_async(&copy(nowhere, nowhere, width, height), stream)?;
+        dev.copy_2d_async(&copy(nowhere, nowhere, width, height), stream)?;
     }
-    Ok(rig.stream_synchronize(stream)?)
+    Ok(dev.stream_synchronize(stream)?)
 }
 
 /// Pitches that are too short or too long, documented to be refused, and the longest one, which is
 /// not.
-fn pitches(rig: &Rig) -> Result<String, Failed> {
+fn pitches(dev: &DeviceHarness) -> Result<String, Failed> {
     const WIDTH: usize = 10;
-    let stream = rig.stream()?;
-    let longest = usize::try_from(rig.attribute(DeviceAttribute::MAX_PITCH)?)?;
+    let stream = dev.stream()?;
+    let longest = usize::try_from(dev.attribute(DeviceAttribute::MAX_PITCH)?)?;
     // Room for two rows of the first pitch that is too long.
-    let spare = rig.memory_to_keep(longest + 4096)?;
-    let memory = rig.memory(4096)?;
+    let spare = dev.memory_to_keep(longest + 4096)?;
+    let memory = dev.memory(4096)?;
     let here = Side2d::device(memory, WIDTH);
     let mut short = Vec::new();
     for pitch in [0, WIDTH - 1] {
@@ -192,23 +192,23 @@ fn pitches(rig: &Rig) -> Result<String, Failed> {
             ("source", here, Side2d::device(spare, pitch)),
             ("target", Side2d::device(spare, pitch), here),
         ] {
-            let answer = rig.copy_2d_async(&copy(target, source, WIDTH, 2), stream);
+            let answer = dev.copy_2d_async(&copy(target, source, WIDTH, 2), stream);
             short.push(format!(
                 "{pitch} of a {name}: {}",
-                rig.taken_or_code(answer)
+                dev.taken_or_code(answer)
             ));
         }
     }
-    rig.memset_async(spare, FillPattern::U8(1), WIDTH, stream)?;
+    dev.memset_async(spare, FillPattern::U8(1), WIDTH, stream)?;
     let second_row = spare.offset(longest as u64);
-    rig.memset_async(second_row, FillPattern::U8(1), WIDTH + 1, stream)?;
+    dev.memset_async(second_row, FillPattern::U8(1), WIDTH + 1, stream)?;
     let mut answers = Vec::new();
     for (pitch, height) in [(longest, 2), (longest + 1, 1), (longest + 1, 2)] {
         let side = Side2d::device(spare, pitch);
-        let answer = rig.copy_2d_async(&copy(here, side, WIDTH, height), stream);
-        answers.push(rig.taken_or_code(answer));
+        let answer = dev.copy_2d_async(&copy(here, side, WIDTH, height), stream);
+        answers.push(dev.taken_or_code(answer));
     }
-    rig.stream_synchronize(stream)?;
+    dev.stream_synchronize(stream)?;
     check(answers[0] == "taken", "a pitch of MAX_PITCH is taken")?;
     if answers[1..]
         == [
@@ -217,7 +217,7 @@ fn pitches(rig: &Rig) -> Result<String, Failed> {
         ]
     {
         check(
-            rig.read(memory, 2 * WIDTH, StreamHandle::LEGACY)? == [1; 2 * WIDTH],
+            dev.read(memory, 2 * WIDTH, StreamHandle::LEGACY)? == [1; 2 * WIDTH],
             "and copied",
         )?;
     }

@@ -2,9 +2,10 @@
 //! show.
 
 use crate::{
-    allocations, async_copies, events, host_functions, legacy, managed, modules, pool, queues,
-    rig::{Outcome, Rig},
-    rows, shared_memory, streams, sync_copies, synchronisation, two_devices,
+    allocations, async_copies,
+    device_harness::{DeviceHarness, Observation},
+    events, host_functions, legacy, managed, modules, pool, queues, rows, shared_memory, streams,
+    sync_copies, synchronisation, two_devices,
 };
 
 /// One rule with its test.
@@ -16,7 +17,7 @@ pub(crate) struct Rule {
     claim: &'static str,
     /// What the test accepts, for the table.
     pub(crate) allowed: &'static str,
-    pub(crate) test: fn(&Rig) -> Outcome,
+    pub(crate) test: fn(&DeviceHarness) -> Observation,
 }
 
 impl Rule {
@@ -37,7 +38,7 @@ const fn rule(
     number: u32,
     claim: &'static str,
     allowed: &'static str,
-    test: fn(&Rig) -> Outcome,
+    test: fn(&DeviceHarness) -> Observation,
 ) -> Rule {
     Rule {
         number,

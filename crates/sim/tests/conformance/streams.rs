@@ -7,102 +7,102 @@ use std::thread;
 
 use millstream_driver::{FillPattern, StreamHandle};
 
-use crate::rig::{Outcome, Rig, check};
+use crate::device_harness::{DeviceHarness, Observation, check};
 
 const LEGACY: StreamHandle = StreamHandle::LEGACY;
 
-pub(crate) fn r16(rig: &Rig) -> Outcome {
-    let (stream, memory) = (rig.stream()?, rig.memory(64)?);
+pub(crate) fn r16(dev: &DeviceHarness) -> Observation {
+    let (stream, memory) = (dev.stream()?, dev.memory(64)?);
     for value in 0..20 {
         let count = 64 - usize::from(value);
-        rig.memset_async(memory, FillPattern::U8(value), count, stream)?;
+        dev.memset_async(memory, FillPattern::U8(value), count, stream)?;
     }
     let expected: Vec<u8> = (0..64)
         .map(|at: u8| if at < 45 { 19 } else { 63 - at })
         .collect();
-    check(rig.read(memory, 64, stream)? == expected, "in order")?;
+    check(dev.read(memory, 64, stream)? == expected, "in order")?;
 
-    let (held, source) = (rig.stream()?, rig.pinned(4, 1)?);
-    let gate = rig.gate(held)?;
-    rig.upload(memory, source, stream)?;
-    rig.stream_synchronize(stream)?;
-    check(rig.pending(held)?, "the gate is closed")?;
+    let (held, source) = (dev.stream()?, dev.pinned(4, 1)?);
+    let gate = dev.gate(held)?;
+    dev.upload(memory, source, stream)?;
+    dev.stream_synchronize(stream)?;
+    check(dev.pending(held)?, "the gate is closed")?;
     gate.open();
     Ok("in order; not held by another stream".into())
 }
 
-pub(crate) fn r17(rig: &Rig) -> Outcome {
+pub(crate) fn r17(dev: &DeviceHarness) -> Observation {
     let (first, second, memory) = (
-        rig.blocking_stream()?,
-        rig.blocking_stream()?,
-        rig.memory(4)?,
+        dev.blocking_stream()?,
+        dev.blocking_stream()?,
+        dev.memory(4)?,
     );
-    let (one, two) = (rig.pinned(4, 1)?, rig.pinned(4, 2)?);
-    let gate = rig.gate(first)?;
-    rig.upload(memory, one, LEGACY)?;
-    rig.upload(memory, two, second)?;
+    let (one, two) = (dev.pinned(4, 1)?, dev.pinned(4, 2)?);
+    let gate = dev.gate(first)?;
+    dev.upload(memory, one, LEGACY)?;
+    dev.upload(memory, two, second)?;
     check(
-        rig.stays_pending(LEGACY)?,
+        dev.stays_pending(LEGACY)?,
         "the legacy stream waits for the first",
     )?;
     check(
-        rig.stays_pending(second)?,
+        dev.stays_pending(second)?,
         "the second waits for the legacy stream",
     )?;
     gate.open();
-    check(rig.holds(memory, 2, 4, second)?, "and comes behind it")?;
+    check(dev.holds(memory, 2, 4, second)?, "and comes behind it")?;
     Ok("both wait".into())
 }
 
-pub(crate) fn r18(rig: &Rig) -> Outcome {
-    let (stream, memory, source) = (rig.stream()?, rig.memory(4)?, rig.pinned(4, 1)?);
-    let gate = rig.gate(stream)?;
-    rig.upload(memory, source, LEGACY)?;
-    rig.stream_synchronize(LEGACY)?;
+pub(crate) fn r18(dev: &DeviceHarness) -> Observation {
+    let (stream, memory, source) = (dev.stream()?, dev.memory(4)?, dev.pinned(4, 1)?);
+    let gate = dev.gate(stream)?;
+    dev.upload(memory, source, LEGACY)?;
+    dev.stream_synchronize(LEGACY)?;
     gate.open();
-    rig.stream_synchronize(stream)?;
-    let gate = rig.gate(LEGACY)?;
-    rig.upload(memory, source, stream)?;
-    rig.stream_synchronize(stream)?;
-    check(rig.pending(LEGACY)?, "the gate is closed")?;
+    dev.stream_synchronize(stream)?;
+    let gate = dev.gate(LEGACY)?;
+    dev.upload(memory, source, stream)?;
+    dev.stream_synchronize(stream)?;
+    check(dev.pending(LEGACY)?, "the gate is closed")?;
     gate.open();
     Ok("neither waits".into())
 }
 
-pub(crate) fn r19(rig: &Rig) -> Outcome {
+pub(crate) fn r19(dev: &DeviceHarness) -> Observation {
     const MINE: StreamHandle = StreamHandle::PER_THREAD;
-    let memory = rig.memory(4)?;
-    let (one, two) = (rig.pinned(4, 1)?, rig.pinned(4, 2)?);
-    let gate = rig.gate(MINE)?;
+    let memory = dev.memory(4)?;
+    let (one, two) = (dev.pinned(4, 1)?, dev.pinned(4, 2)?);
+    let gate = dev.gate(MINE)?;
     thread::scope(|scope| {
         let other = scope.spawn(|| {
-            rig.upload(memory, one, MINE)?;
-            rig.stream_synchronize(MINE)
+            dev.upload(memory, one, MINE)?;
+            dev.stream_synchronize(MINE)
         });
         other.join().map_err(|_| "the other thread panicked")
     })??;
-    check(rig.pending(MINE)?, "the gate is closed")?;
-    rig.upload(memory, two, LEGACY)?;
+    check(dev.pending(MINE)?, "the gate is closed")?;
+    dev.upload(memory, two, LEGACY)?;
     check(
-        rig.stays_pending(LEGACY)?,
+        dev.stays_pending(LEGACY)?,
         "the legacy stream waits for this thread's",
     )?;
     gate.open();
-    check(rig.holds(memory, 2, 4, LEGACY)?, "and goes on")?;
+    check(dev.holds(memory, 2, 4, LEGACY)?, "and goes on")?;
     Ok("one for each thread; the legacy stream waits".into())
 }
 
-pub(crate) fn r21(rig: &Rig) -> Outcome {
-    let (dying, other) = (rig.stream_create(true, 0)?, rig.stream()?);
-    let (memory, source) = (rig.memory(4)?, rig.pinned(4, 5)?);
-    let gate = rig.gate(dying)?;
-    rig.upload(memory, source, dying)?;
-    let event = rig.recorded(dying)?;
-    let gate = rig.returns(gate, || rig.stream_destroy(dying))?;
-    rig.stream_wait_event(other, event)?;
-    check(rig.stays_pending(other)?, "its work is still to be done")?;
+pub(crate) fn r21(dev: &DeviceHarness) -> Observation {
+    let (dying, other) = (dev.stream_create(true, 0)?, dev.stream()?);
+    let (memory, source) = (dev.memory(4)?, dev.pinned(4, 5)?);
+    let gate = dev.gate(dying)?;
+    dev.upload(memory, source, dying)?;
+    let event = dev.recorded(dying)?;
+    let gate = dev.returns(gate, || dev.stream_destroy(dying))?;
+    dev.stream_wait_event(other, event)?;
+    check(dev.stays_pending(other)?, "its work is still to be done")?;
     gate.open();
-    check(rig.holds(memory, 5, 4, other)?, "and is done")?;
-    rig.event_destroy(event)?;
+    check(dev.holds(memory, 5, 4, other)?, "and is done")?;
+    dev.event_destroy(event)?;
     Ok("returns; the work completes".into())
 }

@@ -4,49 +4,49 @@
 use libtest_mimic::Failed;
 use millstream_driver::{DriverError, FillPattern, StreamHandle};
 
-use crate::rig::{Outcome, Rig};
+use crate::device_harness::{DeviceHarness, Observation};
 
 const BYTES: usize = 4096;
 
 /// A call of rule 29: what it is called, and what makes it on a stream.
-type Made<'a> = (
+type SynchronisingCall<'a> = (
     &'static str,
     Box<dyn FnOnce(StreamHandle) -> Result<(), DriverError> + Send + 'a>,
 );
 
-pub(crate) fn r29(rig: &Rig) -> Outcome {
-    let (a, b) = (rig.memory(BYTES)?, rig.memory(BYTES)?);
-    let host = rig.pageable(BYTES, 0);
+pub(crate) fn r29(dev: &DeviceHarness) -> Observation {
+    let (a, b) = (dev.memory(BYTES)?, dev.memory(BYTES)?);
+    let host = dev.pageable(BYTES, 0);
     let fill = FillPattern::U8(1);
-    let calls: [Made<'_>; 6] = [
+    let calls: [SynchronisingCall<'_>; 6] = [
         (
             "device allocation",
-            Box::new(|_| rig.memory_to_keep(BYTES).map(drop)),
+            Box::new(|_| dev.memory_to_keep(BYTES).map(drop)),
         ),
         (
             "page-locked allocation",
-            Box::new(|_| rig.pinned(BYTES, 0).map(drop)),
+            Box::new(|_| dev.pinned(BYTES, 0).map(drop)),
         ),
-        ("page-locking", Box::new(|_| rig.host_register(host))),
-        ("stream", Box::new(|_| rig.stream().map(drop))),
+        ("page-locking", Box::new(|_| dev.host_register(host))),
+        ("stream", Box::new(|_| dev.stream().map(drop))),
         (
             "fill",
-            Box::new(|stream| rig.memset_async(a, fill, BYTES, stream)),
+            Box::new(|stream| dev.memset_async(a, fill, BYTES, stream)),
         ),
         (
             "copy within the device",
-            Box::new(|stream| rig.copy_device_to_device_async(b, a, BYTES, stream)),
+            Box::new(|stream| dev.copy_device_to_device_async(b, a, BYTES, stream)),
         ),
     ];
     let (mut barriers, mut none) = (Vec::new(), Vec::new());
     for (what, call) in calls {
-        if is_a_barrier(rig, call)? {
+        if is_a_barrier(dev, call)? {
             barriers.push(what);
         } else {
             none.push(what);
         }
     }
-    rig.host_unregister(host)?;
+    dev.host_unregister(host)?;
     Ok(match (&barriers[..], &none[..]) {
         (_, []) => "return; each is a barrier".into(),
         ([], _) => "return; none is a barrier".into(),
@@ -56,40 +56,40 @@ pub(crate) fn r29(rig: &Rig) -> Outcome {
 
 /// Whether work behind the call waits for the work of another stream. The call itself must not.
 fn is_a_barrier(
-    rig: &Rig,
+    dev: &DeviceHarness,
     call: impl FnOnce(StreamHandle) -> Result<(), DriverError> + Send,
 ) -> Result<bool, Failed> {
-    let (held, stream, later) = (rig.stream()?, rig.stream()?, rig.stream()?);
-    let (memory, source) = (rig.memory(4)?, rig.pinned(4, 1)?);
-    let gate = rig.returns(rig.gate(held)?, || call(stream))?;
-    rig.upload(memory, source, later)?;
-    let goes_on = rig.gets_done(later)?;
+    let (held, stream, later) = (dev.stream()?, dev.stream()?, dev.stream()?);
+    let (memory, source) = (dev.memory(4)?, dev.pinned(4, 1)?);
+    let gate = dev.returns(dev.gate(held)?, || call(stream))?;
+    dev.upload(memory, source, later)?;
+    let goes_on = dev.gets_done(later)?;
     gate.open();
-    rig.stream_synchronize(held)?;
-    rig.stream_synchronize(later)?;
-    rig.stream_synchronize(stream)?;
+    dev.stream_synchronize(held)?;
+    dev.stream_synchronize(later)?;
+    dev.stream_synchronize(stream)?;
     Ok(!goes_on)
 }
 
-pub(crate) fn r30(rig: &Rig) -> Outcome {
-    let held = rig.stream()?;
-    let memory = rig.mem_alloc(BYTES)?;
-    let device = rig.either(rig.gate(held)?, || rig.mem_free(memory))?.word();
-    let pinned = rig.pinned_to_free(BYTES, 0)?;
-    let page_locked = rig
-        .either(rig.gate(held)?, || rig.host_free(pinned))?
+pub(crate) fn r30(dev: &DeviceHarness) -> Observation {
+    let held = dev.stream()?;
+    let memory = dev.mem_alloc(BYTES)?;
+    let device = dev.either(dev.gate(held)?, || dev.mem_free(memory))?.word();
+    let pinned = dev.pinned_to_free(BYTES, 0)?;
+    let page_locked = dev
+        .either(dev.gate(held)?, || dev.host_free(pinned))?
         .word();
-    let host = rig.pageable(BYTES, 0);
-    rig.host_register(host)?;
-    let registered = rig
-        .either(rig.gate(held)?, || rig.host_unregister(host))?
+    let host = dev.pageable(BYTES, 0);
+    dev.host_register(host)?;
+    let registered = dev
+        .either(dev.gate(held)?, || dev.host_unregister(host))?
         .word();
 
-    let stream = rig.stream()?;
-    let ordered = rig.mem_alloc_async(BYTES, stream)?;
-    let gate = rig.returns(rig.gate(held)?, || rig.mem_free_async(ordered, stream))?;
+    let stream = dev.stream()?;
+    let ordered = dev.mem_alloc_async(BYTES, stream)?;
+    let gate = dev.returns(dev.gate(held)?, || dev.mem_free_async(ordered, stream))?;
     gate.open();
-    rig.stream_synchronize(stream)?;
+    dev.stream_synchronize(stream)?;
     Ok(format!(
         "cuMemFree {device}, cuMemFreeHost {page_locked}, cuMemHostUnregister {registered}, cuMemFreeAsync returns"
     ))

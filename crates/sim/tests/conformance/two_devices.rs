@@ -4,37 +4,37 @@ use millstream_driver::ResultCode;
 
 use crate::{
     apart,
-    rig::{Outcome, Rig, check},
+    device_harness::{DeviceHarness, Observation, check},
 };
 
-pub(crate) fn r20(rig: &Rig) -> Outcome {
-    apart::run(rig, "foreign stream")
+pub(crate) fn r20(dev: &DeviceHarness) -> Observation {
+    apart::run(dev, "foreign stream")
 }
 
 /// A launch and a copy on a stream of another context.
-pub(crate) fn foreign_stream(rig: &Rig) -> Outcome {
-    let second = rig.second()?;
-    let (foreign, memory, source) = (second.stream()?, rig.memory(4)?, rig.pinned(4, 1)?);
-    let launch = rig.refusal(rig.store(memory, 1, foreign))?;
-    let copy = match rig.upload(memory, source, foreign) {
+pub(crate) fn foreign_stream(dev: &DeviceHarness) -> Observation {
+    let second = dev.second()?;
+    let (foreign, memory, source) = (second.stream()?, dev.memory(4)?, dev.pinned(4, 1)?);
+    let launch = dev.refusal(dev.store(memory, 1, foreign))?;
+    let copy = match dev.upload(memory, source, foreign) {
         Ok(()) => {
             second.stream_synchronize(foreign)?;
             check(
-                rig.holds(memory, 1, 4, rig.stream()?)?,
+                dev.holds(memory, 1, 4, dev.stream()?)?,
                 "a copy that is taken copies",
             )?;
             "works".to_owned()
         }
-        refused @ Err(_) => rig.refusal(refused)?.to_string(),
+        refused @ Err(_) => dev.refusal(refused)?.to_string(),
     };
     Ok(format!("a launch: {launch}; a copy: {copy}"))
 }
 
-pub(crate) fn r26(rig: &Rig) -> Outcome {
-    let second = rig.second()?;
-    let (here, there) = (rig.stream()?, second.stream()?);
-    let gate = rig.gate(here)?;
-    let event = rig.recorded(here)?;
+pub(crate) fn r26(dev: &DeviceHarness) -> Observation {
+    let second = dev.second()?;
+    let (here, there) = (dev.stream()?, second.stream()?);
+    let gate = dev.gate(here)?;
+    let event = dev.recorded(here)?;
     second.stream_wait_event(there, event)?;
     check(
         second.stays_pending(there)?,
@@ -47,18 +47,18 @@ pub(crate) fn r26(rig: &Rig) -> Outcome {
     gate.open();
     second.event_synchronize(event)?;
     second.stream_synchronize(there)?;
-    rig.event_destroy(event)?;
-    let record = apart::run(rig, "foreign record")?;
+    dev.event_destroy(event)?;
+    let record = apart::run(dev, "foreign record")?;
     Ok(format!(
         "waits and queries work; a foreign record: {record}"
     ))
 }
 
 /// A record on a stream of another context than the event's.
-pub(crate) fn foreign_record(rig: &Rig) -> Outcome {
-    let second = rig.second()?;
-    let (event, there) = (rig.event()?, second.stream()?);
-    let code = rig.refusal(rig.event_record(event, there))?;
+pub(crate) fn foreign_record(dev: &DeviceHarness) -> Observation {
+    let second = dev.second()?;
+    let (event, there) = (dev.event()?, second.stream()?);
+    let code = dev.refusal(dev.event_record(event, there))?;
     check(
         code == ResultCode::INVALID_HANDLE || code == ResultCode::INVALID_CONTEXT,
         &format!("it answers {code}"),
@@ -66,18 +66,18 @@ pub(crate) fn foreign_record(rig: &Rig) -> Outcome {
     Ok(code.to_string())
 }
 
-pub(crate) fn r31(rig: &Rig) -> Outcome {
+pub(crate) fn r31(dev: &DeviceHarness) -> Observation {
     const BYTES: u64 = 64 << 20;
-    let second = rig.second()?;
+    let second = dev.second()?;
     let stream = second.stream()?;
     let usage = || -> Result<(u64, u64), libtest_mimic::Failed> {
         Ok((
-            rig.pool_usage()?.used_bytes,
+            dev.pool_usage()?.used_bytes,
             second.pool_usage()?.used_bytes,
         ))
     };
     // This makes the first device's context current.
-    rig.memory(4)?;
+    dev.memory(4)?;
     let before = usage()?;
     let memory = second.mem_alloc_async(BYTES as usize, stream)?;
     let during = usage()?;

@@ -1,6 +1,6 @@
 //! Kernels that meet in memory.
 
-use crate::memory::{Memory, Value, floats, launch, load, numbers};
+use crate::memory::{DeviceMemory, Value, floats, launch, load, numbers};
 
 #[test]
 fn histogram_counts_every_byte() {
@@ -16,7 +16,7 @@ fn histogram_counts_every_byte() {
             .into_iter()
             .map(|bits| (bits >> 9) as u8)
             .collect();
-        let mut memory = Memory::default();
+        let mut memory = DeviceMemory::default();
         let (din, dbins) = (memory.put(&input), memory.put(&[3u32; 256]));
         let values = [din.bytes(), dbins.bytes(), (n as u32).bytes()];
         launch(
@@ -41,7 +41,7 @@ fn cas_max_and_the_other_atomics() {
     let module = load("histogram");
     for n in [1usize, 32, 100, 3000] {
         let input: Vec<f32> = floats(n, 1).into_iter().map(f32::abs).collect();
-        let mut memory = Memory::default();
+        let mut memory = DeviceMemory::default();
         let (din, dout) = (memory.put(&input), memory.put(&[0u32; 4]));
         let values = [din.bytes(), dout.bytes(), (n as u32).bytes()];
         let grid = [(n as u32).div_ceil(96), 1, 1];
@@ -51,7 +51,7 @@ fn cas_max_and_the_other_atomics() {
         let expected = [greatest.to_bits(), 1, n as u32 - 1, (n % 101) as u32];
         assert_eq!(memory.get::<u32>(dout), expected, "n {n}");
 
-        let mut memory = Memory::default();
+        let mut memory = DeviceMemory::default();
         let (din, dout) = (memory.put(&input), memory.put(&[0u32; 4]));
         let values = [din.bytes(), dout.bytes(), (n as u32).bytes()];
         let second = launch(&module, "cas_max", grid, [96, 1, 1], &memory, &values).unwrap();

@@ -1,10 +1,12 @@
 //! Barrier objects in shared memory: what `cuda::barrier` and `cuda::pipeline` make of them, what
 //! they order for the race check, and what their misuse is told.
 
-use millstream_sim::exec::{Fault, FaultKind, KernelRace, Launch, MissingOrder, run, run_checked};
+use millstream_sim::exec::{
+    KernelFault, KernelFaultKind, KernelRace, Launch, MissingOrder, run, run_checked,
+};
 use millstream_sim::ptx;
 
-use crate::memory::{Memory, Value, launch, params};
+use crate::memory::{DeviceMemory, Value, launch, params};
 
 /// What NVRTC 12.0 and 13.0 make of the same kernels for sm_80 and sm_90.
 const COMPILED: [&str; 4] = [
@@ -30,7 +32,7 @@ fn barriers_and_pipelines_order_their_threads() {
             ("halves", 128, 5),
         ];
         for (kernel, threads, count) in stages.into_iter().chain(loops) {
-            let mut memory = Memory::default();
+            let mut memory = DeviceMemory::default();
             let source = memory.put(&(0..640).collect::<Vec<i32>>());
             let target = memory.put(&[0i32; 640]);
             let pointers = match kernel {
@@ -61,7 +63,7 @@ fn source(body: &str) -> String {
 fn races(body: &str) -> Vec<KernelRace> {
     let module = ptx::parse(&source(body)).unwrap();
     let kernel = module.kernel("k").unwrap();
-    let mut memory = Memory::default();
+    let mut memory = DeviceMemory::default();
     let params = params(kernel, &[memory.put(&[0u32; 64]).bytes()]);
     let launch = Launch {
         params: &params,
@@ -166,10 +168,10 @@ fn the_phase_before_the_first_has_completed_and_orders_nothing() {
 }
 
 /// The fault of a single thread that runs the body.
-fn fault(body: &str) -> Fault {
+fn fault(body: &str) -> KernelFault {
     let module = ptx::parse(&source(body)).unwrap();
     let kernel = module.kernel("k").unwrap();
-    let mut memory = Memory::default();
+    let mut memory = DeviceMemory::default();
     let params = params(kernel, &[memory.put(&[0u32; 64]).bytes()]);
     let launch = Launch {
         params: &params,
@@ -236,7 +238,7 @@ fn misuse_is_a_fault_that_says_what_is_wrong() {
         ),
     ] {
         let found = fault(&body);
-        let FaultKind::InvalidBarrierObject {
+        let KernelFaultKind::InvalidBarrierObject {
             operation: at,
             problem: why,
             ..
@@ -251,12 +253,12 @@ fn misuse_is_a_fault_that_says_what_is_wrong() {
     }
     let found = fault("mbarrier.init.shared.b64 [data+4], 1;");
     assert!(
-        matches!(found.kind, FaultKind::Misaligned { .. }),
+        matches!(found.kind, KernelFaultKind::Misaligned { .. }),
         "{found}"
     );
     let found = fault("mbarrier.init.shared.b64 [data+64], 1;");
     assert!(
-        matches!(found.kind, FaultKind::SharedOutOfBounds { .. }),
+        matches!(found.kind, KernelFaultKind::SharedOutOfBounds { .. }),
         "{found}"
     );
 }
@@ -270,7 +272,7 @@ fn what_libraries_make_does_not_race() {
         let module = ptx::parse(text).unwrap();
         // In `large_tiles` all lanes of a warp store one value to one place.
         for (kernel, threads) in [("tiles", 64), ("sort", 128), ("scan", 128), ("atomics", 64)] {
-            let mut memory = Memory::default();
+            let mut memory = DeviceMemory::default();
             let source = memory.put(&(0..640).collect::<Vec<i32>>());
             let target = memory.put(&[0i32; 640]);
             let values = match kernel {

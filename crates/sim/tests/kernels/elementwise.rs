@@ -1,6 +1,6 @@
 //! Kernels whose threads do not talk to each other.
 
-use crate::memory::{Memory, Value, floats, launch, load};
+use crate::memory::{DeviceMemory, Value, floats, launch, load};
 
 #[test]
 fn saxpy_is_fused() {
@@ -8,7 +8,7 @@ fn saxpy_is_fused() {
     for n in [0, 1, 31, 32, 33, 1000, 4096 + 5] {
         for block in [1, 32, 33, 128, 1024] {
             let (x, y) = (floats(n + 1, 1), floats(n + 1, 2));
-            let mut memory = Memory::default();
+            let mut memory = DeviceMemory::default();
             let (dx, dy) = (memory.put(&x), memory.put(&y));
             let grid = [(n as u32).div_ceil(block).max(1), 1, 1];
             let values = [(n as u32).bytes(), 2.5f32.bytes(), dx.bytes(), dy.bytes()];
@@ -37,7 +37,7 @@ fn vecadd_strides_over_the_grid() {
         (777, 100, 32),
     ] {
         let (a, b) = (floats(n + 1, 3), floats(n + 1, 4));
-        let mut memory = Memory::default();
+        let mut memory = DeviceMemory::default();
         let (da, db, dc) = (
             memory.put(&a),
             memory.put(&b),
@@ -64,7 +64,7 @@ fn vecadd4_loads_and_stores_vectors() {
     let module = load("vecadd");
     for n in [0usize, 1, 37, 256] {
         let (a, b) = (floats(4 * n + 4, 5), floats(4 * n + 4, 6));
-        let mut memory = Memory::default();
+        let mut memory = DeviceMemory::default();
         let (da, db, dc) = (
             memory.put(&a),
             memory.put(&b),
@@ -90,7 +90,7 @@ fn stencil_reads_its_neighbours() {
     ] {
         let input = floats(w * h, 7);
         let k = 0.25f32;
-        let mut memory = Memory::default();
+        let mut memory = DeviceMemory::default();
         let (din, dout) = (memory.put(&input), memory.put(&vec![-1f32; w * h]));
         let grid = [
             (w as u32).div_ceil(block[0]),
@@ -159,7 +159,7 @@ fn mandel_diverges_and_counts_exactly() {
             (h as u32).div_ceil(block[1]),
             1,
         ];
-        let mut memory = Memory::default();
+        let mut memory = DeviceMemory::default();
         let dout = memory.put(&vec![-1i32; w * h]);
         let size = [(w as i32).bytes(), (h as i32).bytes()];
         let [dw, dh] = size.clone();

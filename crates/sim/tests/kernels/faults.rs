@@ -1,13 +1,18 @@
 //! What goes wrong is reported: which thread, which line, how.
 
-use millstream_sim::exec::{Fault, FaultKind, Launch, run};
+use millstream_sim::exec::{KernelFault, KernelFaultKind, Launch, run};
 use millstream_sim::ptx;
 
-use crate::memory::{Memory, Value, launch, load, params};
+use crate::memory::{DeviceMemory, Value, launch, load, params};
 
 /// Runs a kernel `k` with the given body and one pointer parameter, whose address it finds in
 /// `%rd1`.
-fn run_body(body: &str, block: u32, memory: &Memory, pointer: u64) -> Result<(), Fault> {
+fn run_body(
+    body: &str,
+    block: u32,
+    memory: &DeviceMemory,
+    pointer: u64,
+) -> Result<(), KernelFault> {
     let source = format!(
         ".version 8.0\n.target sm_75\n.address_size 64\n\
          .visible .entry k(.param .u64 p) {{\n\
@@ -25,8 +30,8 @@ fn run_body(body: &str, block: u32, memory: &Memory, pointer: u64) -> Result<(),
     run(kernel, &launch, memory).map(|_| ())
 }
 
-fn kind_of(body: &str, block: u32) -> FaultKind {
-    let mut memory = Memory::default();
+fn kind_of(body: &str, block: u32) -> KernelFaultKind {
+    let mut memory = DeviceMemory::default();
     let pointer = memory.put(&[0u32; 32]);
     let fault = run_body(body, block, &memory, pointer).unwrap_err();
     assert_eq!(&*fault.kernel, "k");
@@ -37,13 +42,13 @@ fn kind_of(body: &str, block: u32) -> FaultKind {
 #[test]
 fn out_of_bounds_names_thread_and_line() {
     let module = load("saxpy");
-    let mut memory = Memory::default();
+    let mut memory = DeviceMemory::default();
     let (dx, dy) = (memory.put(&[1f32; 100]), memory.put(&[1f32; 90]));
     let values = [100u32.bytes(), 1f32.bytes(), dx.bytes(), dy.bytes()];
     let fault = launch(&module, "saxpy", [2, 1, 1], [64, 1, 1], &memory, &values).unwrap_err();
     assert_eq!(
         fault.kind,
-        FaultKind::OutOfBounds {
+        KernelFaultKind::OutOfBounds {
             address: dy + 360,
             bytes: 4,
             write: false
@@ -64,11 +69,11 @@ fn out_of_bounds_names_thread_and_line() {
 
 #[test]
 fn null_is_out_of_bounds() {
-    let memory = Memory::default();
+    let memory = DeviceMemory::default();
     let fault = run_body("st.global.u32 [%rd1], %r1;", 1, &memory, 0).unwrap_err();
     assert_eq!(
         fault.kind,
-        FaultKind::OutOfBounds {
+        KernelFaultKind::OutOfBounds {
             address: 0,
             bytes: 4,
             write: true
@@ -80,7 +85,7 @@ fn null_is_out_of_bounds() {
 fn misaligned_accesses() {
     assert!(matches!(
         kind_of("ld.global.u32 %r2, [%rd1+2];", 1),
-        FaultKind::Misaligned {
+        KernelFaultKind::Misaligned {
             bytes: 4,
             write: false,
             ..
@@ -88,7 +93,7 @@ fn misaligned_accesses() {
     ));
     assert!(matches!(
         kind_of("ld.shared.v2.u32 {%r2, %r3}, [s+4];", 1),
-        FaultKind::Misaligned {
+        KernelFaultKind::Misaligned {
             address: 4,
             bytes: 8,
             write: false
@@ -103,21 +108,21 @@ fn shared_and_read_only_memory() {
             "mul.wide.u32 %rd2, %r1, 4; mov.u64 %rd3, s; add.s64 %rd2, %rd2, %rd3; st.shared.u32 [%rd2], %r1;",
             32
         ),
-        FaultKind::SharedOutOfBounds {
+        KernelFaultKind::SharedOutOfBounds {
             offset: 64,
             bytes: 4,
             size: 64,
             write: true
         }
     );
-    let mut memory = Memory::default();
+    let mut memory = DeviceMemory::default();
     let pointer = memory.put(&[0u32; 32]);
     memory.protect(pointer);
     assert_eq!(
         run_body("st.global.u32 [%rd1+8], %r1;", 1, &memory, pointer)
             .unwrap_err()
             .kind,
-        FaultKind::ReadOnly {
+        KernelFaultKind::ReadOnly {
             address: pointer + 8
         }
     );
@@ -125,7 +130,7 @@ fn shared_and_read_only_memory() {
         run_body("red.global.add.u32 [%rd1+8], %r1;", 1, &memory, pointer)
             .unwrap_err()
             .kind,
-        FaultKind::ReadOnly {
+        KernelFaultKind::ReadOnly {
             address: pointer + 8
         }
     );
@@ -135,11 +140,11 @@ fn shared_and_read_only_memory() {
 fn trap_and_endless_loops() {
     assert_eq!(
         kind_of("setp.eq.u32 %p1, %r1, 5; @%p1 trap;", 32),
-        FaultKind::Trap
+        KernelFaultKind::Trap
     );
     assert_eq!(
         kind_of("L: bra L;", 1),
-        FaultKind::StepLimit { limit: 100_000 }
+        KernelFaultKind::StepLimit { limit: 100_000 }
     );
 }
 
@@ -149,25 +154,25 @@ fn barriers_that_can_never_complete() {
     let split = "setp.lt.u32 %p1, %r1, 32; @%p1 bra A; bar.sync 1; bra B; A: bar.sync 2; B:";
     assert_eq!(
         kind_of(split, 64),
-        FaultKind::BarrierDeadlock { what: "bar.sync" }
+        KernelFaultKind::BarrierDeadlock { what: "bar.sync" }
     );
     // More threads are waited for than there are.
     assert_eq!(
         kind_of("bar.sync 0, 128;", 64),
-        FaultKind::BarrierDeadlock { what: "bar.sync" }
+        KernelFaultKind::BarrierDeadlock { what: "bar.sync" }
     );
     // The other half of the warp waits for the block.
     let half = "setp.lt.u32 %p1, %r1, 16; @%p1 bra A; bar.warp.sync -1; bra B; A: bar.sync 0; B:";
     assert!(matches!(
         kind_of(half, 32),
-        FaultKind::BarrierDeadlock { .. }
+        KernelFaultKind::BarrierDeadlock { .. }
     ));
     // A warp-wide operation that half of the warp never comes to.
     let half = "setp.lt.u32 %p1, %r1, 16; @%p1 bra A; vote.sync.ballot.b32 %r2, %p1, -1; bra B; \
                 A: vote.sync.ballot.b32 %r2, %p1, -1; B:";
     assert_eq!(
         kind_of(half, 32),
-        FaultKind::BarrierDeadlock { what: "vote.sync" }
+        KernelFaultKind::BarrierDeadlock { what: "vote.sync" }
     );
 }
 
@@ -175,14 +180,14 @@ fn barriers_that_can_never_complete() {
 fn barriers_that_do_not_exist() {
     assert_eq!(
         kind_of("bar.sync 16;", 32),
-        FaultKind::InvalidBarrier {
+        KernelFaultKind::InvalidBarrier {
             id: 16,
             threads: None
         }
     );
     assert_eq!(
         kind_of("bar.sync 1, 33;", 64),
-        FaultKind::InvalidBarrier {
+        KernelFaultKind::InvalidBarrier {
             id: 1,
             threads: Some(33)
         }
@@ -194,7 +199,7 @@ fn indexed_branches_beyond_their_list() {
     let body = "T: .branchtargets A, B; brx.idx %r1, T; A: ret; B:";
     assert_eq!(
         kind_of(body, 32),
-        FaultKind::InvalidBranch {
+        KernelFaultKind::InvalidBranch {
             index: 2,
             targets: 2
         }
@@ -203,7 +208,7 @@ fn indexed_branches_beyond_their_list() {
 
 #[test]
 fn exited_threads_are_not_waited_for() {
-    let mut memory = Memory::default();
+    let mut memory = DeviceMemory::default();
     let pointer = memory.put(&[0u32; 32]);
     let early = "setp.lt.u32 %p1, %r1, 40; @%p1 bra A; ret; A: bar.sync 0; vote.sync.ballot.b32 %r2, %p1, -1; \
                  setp.eq.u32 %p2, %r1, 32; @%p2 st.global.u32 [%rd1], %r2;";
@@ -215,7 +220,7 @@ fn exited_threads_are_not_waited_for() {
 fn launches_that_do_not_fit() {
     let module = load("saxpy");
     let kernel = module.kernel("saxpy").unwrap();
-    let memory = Memory::default();
+    let memory = DeviceMemory::default();
     let params = [0; 24];
     for launch in [
         Launch::new([1, 1, 1], [32, 1, 1]),
@@ -238,6 +243,9 @@ fn launches_that_do_not_fit() {
         },
     ] {
         let fault = run(kernel, &launch, &memory).unwrap_err();
-        assert!(matches!(fault.kind, FaultKind::InvalidLaunch(_)), "{fault}");
+        assert!(
+            matches!(fault.kind, KernelFaultKind::InvalidLaunch(_)),
+            "{fault}"
+        );
     }
 }

@@ -4,9 +4,9 @@
     reason = "the tests stand in for the device that owns the memory"
 )]
 
-use millstream_sim::cells::Cells;
-use millstream_sim::exec::{self, Fault, GlobalMemory, Launch, Region, Stats};
+use millstream_sim::exec::{self, GlobalMemory, KernelFault, KernelStats, Launch, Region};
 use millstream_sim::ptx::{self, Kernel, Module};
+use millstream_sim::shared_bytes::SharedBytes;
 
 /// Where the first allocation lies; the others follow at this distance.
 const BASE: u64 = 0x1_0000_0000_0000;
@@ -35,12 +35,12 @@ value!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
 /// Device memory.
 #[derive(Clone, Default, PartialEq)]
-pub(crate) struct Memory {
+pub(crate) struct DeviceMemory {
     // Words, so that allocations are aligned.
     allocations: Vec<(Vec<u64>, usize, bool)>,
 }
 
-impl Memory {
+impl DeviceMemory {
     /// Allocates memory that holds `values`, and returns its address.
     pub(crate) fn put<T: Value>(&mut self, values: &[T]) -> u64 {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.bytes()).collect();
@@ -70,7 +70,7 @@ impl Memory {
     }
 }
 
-impl GlobalMemory for Memory {
+impl GlobalMemory for DeviceMemory {
     fn region(&self, address: u64) -> Option<Region<'_>> {
         let number = (address / BASE).checked_sub(1)?;
         let (words, len, writable) = self.allocations.get(usize::try_from(number).ok()?)?;
@@ -79,12 +79,12 @@ impl GlobalMemory for Memory {
             return None;
         }
         let pointer = words.as_ptr().cast_mut().cast::<u8>();
-        // SAFETY: the words live as long as `self`; they are reached through `Cells` only while a
-        // launch runs, and `put` and `get` cannot run then.
-        let cells = unsafe { Cells::from_raw(pointer, *len) };
+        // SAFETY: the words live as long as `self`; they are reached through `SharedBytes` only
+        // while a launch runs, and `put` and `get` cannot run then.
+        let shared_bytes = unsafe { SharedBytes::from_raw(pointer, *len) };
         Some(Region {
             base,
-            cells,
+            bytes: shared_bytes,
             writable: *writable,
         })
     }
@@ -118,9 +118,9 @@ pub(crate) fn launch(
     kernel: &str,
     grid: [u32; 3],
     block: [u32; 3],
-    memory: &Memory,
+    memory: &DeviceMemory,
     values: &[Vec<u8>],
-) -> Result<Stats, Fault> {
+) -> Result<KernelStats, KernelFault> {
     let kernel = module.kernel(kernel).unwrap();
     let params = params(kernel, values);
     let launch = Launch {

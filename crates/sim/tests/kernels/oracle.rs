@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use millstream_sim::exec::{self, Launch};
 use millstream_sim::ptx;
 
-use crate::memory::{Memory, Value, params};
+use crate::memory::{DeviceMemory, Value, params};
 
 /// Threads, each with inputs of its own.
 const THREADS: usize = 2048;
@@ -210,7 +210,7 @@ pub(crate) fn run_instruction(mode: char, result: char, body: &str) -> Result<Ve
     };
     let source = format!("{HEAD}{body}\n{tail}\nst.global.u64 [%a2], %rd9;\nret;\n}}\n");
     let module = ptx::parse(&source).map_err(|error| error.to_string())?;
-    let mut memory = Memory::default();
+    let mut memory = DeviceMemory::default();
     let input = memory.put(&inputs(mode).concat());
     let output = memory.put(&[0u64; THREADS]);
     let kernel = module.kernel("k").ok_or("no kernel")?;
@@ -360,7 +360,7 @@ fn approximations_are_near_to_the_gpus() {
 /// What a kernel of `kernels.txt` is given: `z:bytes` zeros, `b:bytes:seed` bytes,
 /// `i:count:seed:limit` small integers, `w:count:seed` words, `f:` and `d:count:seed` numbers from
 /// -1 to 1, `v3:x,y,z` three singles by value, or a typed scalar.
-fn argument(text: &str, memory: &mut Memory, buffers: &mut Vec<u64>) -> Vec<u8> {
+fn argument(text: &str, memory: &mut DeviceMemory, buffers: &mut Vec<u64>) -> Vec<u8> {
     let parts: Vec<&str> = text.split(':').collect();
     let number = |at: usize| parts[at].parse::<u64>().unwrap();
     let values = |count: u64, seed: u64| -> Vec<u64> {
@@ -421,7 +421,7 @@ pub(crate) fn run_kernel(line: &str) -> Vec<Vec<u8>> {
     };
     let module = ptx::parse(&file(&format!("{name}.ptx"))).unwrap();
     let kernel = module.kernel(kernel).unwrap();
-    let mut memory = Memory::default();
+    let mut memory = DeviceMemory::default();
     let mut buffers = Vec::new();
     let values: Vec<_> = arguments
         .iter()

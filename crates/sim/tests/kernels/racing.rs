@@ -9,12 +9,12 @@ mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millstream_sim::Grade;
+use millstream_sim::Severity;
 use millstream_sim::exec::{Launch, RacedMemory, run_checked};
 use millstream_sim::ptx;
 
-use crate::memory::{Memory, Value, params};
-use steps::{Access, Draw, Step, text};
+use crate::memory::{DeviceMemory, Value, params};
+use steps::{KernelGenerator, Step, StepAccess, text};
 
 const KERNELS: u64 = 4000;
 const STEPS_MAX: usize = 14;
@@ -26,18 +26,18 @@ const BYTES: usize = 8;
 
 /// An access of a thread: its kind, memory, offset and width.
 #[derive(Clone, Copy)]
-struct Accessed {
-    what: Access,
+struct ThreadAccess {
+    what: StepAccess,
     shared: bool,
     at: usize,
     width: usize,
 }
 
 /// Something that a thread did, and what comes before it.
-struct Event {
+struct ModelEvent {
     block: usize,
     thread: usize,
-    access: Option<Accessed>,
+    access: Option<ThreadAccess>,
     /// For all, or for the block.
     fence: Option<bool>,
     before: BTreeSet<usize>,
@@ -46,20 +46,26 @@ struct Event {
 /// The order of everything, worked out from the order in which it is run.
 #[derive(Default)]
 struct Model {
-    events: Vec<Event>,
+    events: Vec<ModelEvent>,
     /// Of each thread, what comes before what it does next.
     tails: BTreeMap<(usize, usize), BTreeSet<usize>>,
 }
 
 impl Model {
-    fn push(&mut self, block: usize, thread: usize, access: Option<Accessed>, fence: Option<bool>) {
+    fn push(
+        &mut self,
+        block: usize,
+        thread: usize,
+        access: Option<ThreadAccess>,
+        fence: Option<bool>,
+    ) {
         let mut before = self
             .tails
             .get(&(block, thread))
             .cloned()
             .unwrap_or_default();
         let mut told = BTreeSet::new();
-        if let Some(Accessed {
+        if let Some(ThreadAccess {
             what, shared, at, ..
         }) = access
             && what.acquires()
@@ -67,7 +73,7 @@ impl Model {
             told = self.released(block, what, shared, at);
         }
         let number = self.events.len();
-        self.events.push(Event {
+        self.events.push(ModelEvent {
             block,
             thread,
             access,
@@ -81,13 +87,19 @@ impl Model {
     }
 
     /// What was released with the value at a place, for a reader in a block.
-    fn released(&self, block: usize, reader: Access, shared: bool, at: usize) -> BTreeSet<usize> {
+    fn released(
+        &self,
+        block: usize,
+        reader: StepAccess,
+        shared: bool,
+        at: usize,
+    ) -> BTreeSet<usize> {
         let mut all = BTreeSet::new();
         for (number, writer) in self.events.iter().enumerate().rev() {
-            let Some(Accessed { what, .. }) = writer.access else {
+            let Some(ThreadAccess { what, .. }) = writer.access else {
                 continue;
             };
-            let is_here = |other: Accessed| (other.shared, other.at) == (shared, at);
+            let is_here = |other: ThreadAccess| (other.shared, other.at) == (shared, at);
             let here = writer.access.is_some_and(is_here) && (!shared || writer.block == block);
             if !here || !what.strong() || !what.writes() {
                 continue;
@@ -110,7 +122,7 @@ impl Model {
                     all.extend(&self.events[*fence].before);
                 }
             }
-            if matches!(what, Access::StoreStrong { .. }) {
+            if matches!(what, StepAccess::StoreStrong { .. }) {
                 break;
             }
         }
@@ -136,7 +148,7 @@ impl Model {
                             width,
                             by,
                         } => {
-                            let accessed = Accessed {
+                            let accessed = ThreadAccess {
                                 what,
                                 shared,
                                 at,
@@ -195,9 +207,9 @@ impl Model {
         }
     }
 
-    /// The worst grade of the races for each byte of global and of shared memory.
-    fn races(&self) -> Races {
-        let mut races = Races::default();
+    /// The worst severity of the races for each byte of global and of shared memory.
+    fn races(&self) -> RaceSeverities {
+        let mut races = RaceSeverities::default();
         for (number, later) in self.events.iter().enumerate() {
             for (earlier_number, earlier) in self.events[..number].iter().enumerate() {
                 let (Some(one), Some(other)) = (later.access, earlier.access) else {
@@ -217,19 +229,19 @@ impl Model {
                 {
                     continue;
                 }
-                let value = |event: &Event, accessed: Accessed, byte: usize| {
+                let value = |event: &ModelEvent, accessed: ThreadAccess, byte: usize| {
                     let word = accessed.what.written(event.thread)?;
                     Some(word.to_le_bytes()[byte - accessed.at])
                 };
                 let end = (one.at + one.width).min(other.at + other.width);
                 for byte in one.at.max(other.at)..end {
                     let values = (value(later, one, byte), value(earlier, other, byte));
-                    let grade = match values {
-                        (Some(one), Some(other)) if one == other => Grade::Note,
-                        _ => Grade::Error,
+                    let severity = match values {
+                        (Some(one), Some(other)) if one == other => Severity::Note,
+                        _ => Severity::Error,
                     };
                     let known = &mut races.0[usize::from(one.shared)][byte];
-                    *known = (*known).max(Some(grade));
+                    *known = (*known).max(Some(severity));
                 }
             }
         }
@@ -237,17 +249,17 @@ impl Model {
     }
 }
 
-/// The worst grade of the races for each byte of global and of shared memory.
+/// The worst severity of the races for each byte of global and of shared memory.
 #[derive(Debug, Default, PartialEq)]
-struct Races([[Option<Grade>; BYTES]; 2]);
+struct RaceSeverities([[Option<Severity>; BYTES]; 2]);
 
-/// The bytes that threads race for by the check. Each race must have the worst grade of its bytes
-/// in `expected`.
-fn found(steps: &[Step], expected: &Races) -> [[bool; BYTES]; 2] {
+/// The bytes that threads race for by the check. Each race must have the worst severity of its
+/// bytes in `expected`.
+fn found(steps: &[Step], expected: &RaceSeverities) -> [[bool; BYTES]; 2] {
     let text = text(steps);
     let module = ptx::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let kernel = module.kernel("k").unwrap();
-    let mut memory = Memory::default();
+    let mut memory = DeviceMemory::default();
     let array = memory.put(&[0u8; BYTES]);
     let params = params(kernel, &[array.bytes()]);
     let launch = Launch {
@@ -265,7 +277,7 @@ fn found(steps: &[Step], expected: &Races) -> [[bool; BYTES]; 2] {
             worst = worst.max(expected.0[shared][byte as usize]);
         }
         assert_eq!(
-            Some(race.verdict.grade()),
+            Some(race.class.severity()),
             worst,
             "{race:#?}\n{expected:?}\n{text}"
         );
@@ -277,7 +289,7 @@ fn found(steps: &[Step], expected: &Races) -> [[bool; BYTES]; 2] {
 fn compare(alike: bool) -> [u64; 3] {
     let mut counts = [0; 3];
     for seed in 0..KERNELS {
-        let mut draw = Draw { state: seed, alike };
+        let mut draw = KernelGenerator { state: seed, alike };
         let count = 2 + draw.below(STEPS_MAX - 1);
         let steps: Vec<Step> = (0..count).map(|_| draw.step()).collect();
         let mut model = Model::default();
@@ -285,10 +297,12 @@ fn compare(alike: bool) -> [u64; 3] {
             model.run(block, &steps);
         }
         let expected = model.races();
-        let bytes = expected.0.map(|bytes| bytes.map(|grade| grade.is_some()));
+        let bytes = expected
+            .0
+            .map(|bytes| bytes.map(|severity| severity.is_some()));
         assert_eq!(found(&steps, &expected), bytes, "kernel {seed}: {steps:#?}");
         let worst = expected.0.iter().flatten().max().copied().flatten();
-        counts[worst.map_or(0, |grade| grade as usize + 1)] += 1;
+        counts[worst.map_or(0, |severity| severity as usize + 1)] += 1;
     }
     counts
 }

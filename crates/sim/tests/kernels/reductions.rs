@@ -1,6 +1,6 @@
 //! Kernels whose lanes exchange values.
 
-use crate::memory::{Memory, Value, floats, launch, load};
+use crate::memory::{DeviceMemory, Value, floats, launch, load};
 
 /// A warp's sum, in the order of `shfl.down`.
 fn warp_sum(mut lanes: [f32; 32]) -> f32 {
@@ -28,7 +28,7 @@ fn reduce_sums_in_a_fixed_order() {
         (77, 2, 32),
     ] {
         let input = floats(n + 1, 1);
-        let mut memory = Memory::default();
+        let mut memory = DeviceMemory::default();
         let (din, dout) = (memory.put(&input), memory.put(&[100f32]));
         let values = [din.bytes(), dout.bytes(), (n as u32).bytes()];
         launch(
@@ -67,7 +67,7 @@ fn argmax_finds_the_first_of_the_greatest() {
             input[n / 3] = 2.0;
             input[n / 2] = 2.0;
         }
-        let mut memory = Memory::default();
+        let mut memory = DeviceMemory::default();
         let (din, dout) = (memory.put(&input), memory.put(&[77i32, 77]));
         let values = [din.bytes(), dout.bytes(), (n as u32).bytes()];
         launch(

@@ -1,6 +1,6 @@
 //! Kernels that share tiles through shared memory and barriers.
 
-use crate::memory::{Memory, Value, floats, launch, load};
+use crate::memory::{DeviceMemory, Value, floats, launch, load};
 
 #[test]
 fn matmul_accumulates_in_order() {
@@ -13,7 +13,7 @@ fn matmul_accumulates_in_order() {
         (3, 50, 0),
     ] {
         let (a, b) = (floats(m * k, 1), floats(k * n, 2));
-        let mut memory = Memory::default();
+        let mut memory = DeviceMemory::default();
         let (da, db, dc) = (
             memory.put(&a),
             memory.put(&b),
@@ -40,7 +40,7 @@ fn transpose_is_exact() {
     let module = load("transpose");
     for (w, h) in [(1, 1), (32, 32), (33, 65), (100, 7), (64, 96)] {
         let input = floats(w * h, 3);
-        let mut memory = Memory::default();
+        let mut memory = DeviceMemory::default();
         let (din, dout) = (memory.put(&input), memory.put(&vec![7f32; w * h]));
         let grid = [w.div_ceil(32) as u32, h.div_ceil(32) as u32, 1];
         let values = [
@@ -67,7 +67,7 @@ fn nbody_follows_the_kernel_step_by_step() {
     ] {
         let (positions, velocities) = (floats(4 * n, 4), floats(4 * n, 5));
         let dt = 0.01f32;
-        let mut memory = Memory::default();
+        let mut memory = DeviceMemory::default();
         let (dp, dv) = (memory.put(&positions), memory.put(&velocities));
         let blocks = n.div_ceil(block);
         let values = [dp.bytes(), dv.bytes(), (n as u32).bytes(), dt.bytes()];

@@ -1,13 +1,13 @@
 //! Threads that wait for others: in their warp, their block, their grid.
 
-use millstream_sim::exec::{Launch, Stats, run};
+use millstream_sim::exec::{KernelStats, Launch, run};
 use millstream_sim::ptx;
 
-use crate::memory::{Memory, Value, params};
+use crate::memory::{DeviceMemory, Value, params};
 
 /// Runs a kernel `k` with the given body and one pointer parameter, whose address it finds in
 /// `%rd1`; `%r1` is the thread's index and `%r2` the block's.
-fn run_body(body: &str, grid: u32, block: u32, memory: &Memory, pointer: u64) -> Stats {
+fn run_body(body: &str, grid: u32, block: u32, memory: &DeviceMemory, pointer: u64) -> KernelStats {
     let source = format!(
         ".version 8.0\n.target sm_75\n.address_size 64\n\
          .visible .entry k(.param .u64 p) {{\n\
@@ -30,7 +30,7 @@ fn run_body(body: &str, grid: u32, block: u32, memory: &Memory, pointer: u64) ->
 
 #[test]
 fn blocks_wait_for_later_blocks() {
-    let mut memory = Memory::default();
+    let mut memory = DeviceMemory::default();
     let counter = memory.put(&[0u32; 65]);
     // A barrier of the whole grid: each block counts itself, and waits until all have.
     let body = "
@@ -46,7 +46,7 @@ fn blocks_wait_for_later_blocks() {
 
 #[test]
 fn a_warp_waits_for_a_later_one_through_shared_memory() {
-    let mut memory = Memory::default();
+    let mut memory = DeviceMemory::default();
     let result = memory.put(&[0u32; 1]);
     let body = "
         setp.eq.u32 %p1, %r1, 64; @%p1 bra SET; setp.ne.u32 %p2, %r1, 0; @%p2 bra END;
@@ -60,7 +60,7 @@ fn a_warp_waits_for_a_later_one_through_shared_memory() {
 
 #[test]
 fn a_lane_waits_for_another_one_of_its_warp() {
-    let mut memory = Memory::default();
+    let mut memory = DeviceMemory::default();
     let result = memory.put(&[0u32; 2]);
     // The lanes that wait come first in the program; the one that they wait for comes behind their
     // loop.
@@ -76,7 +76,7 @@ fn a_lane_waits_for_another_one_of_its_warp() {
 
 #[test]
 fn producers_do_not_wait_at_a_barrier_that_consumers_wait_at() {
-    let mut memory = Memory::default();
+    let mut memory = DeviceMemory::default();
     let result = memory.put(&[0u32; 32]);
     // The first warp only arrives; the second waits for both.
     let body = "
@@ -96,7 +96,7 @@ fn blocks_on_all_cores_count_the_same_every_time() {
         red.global.add.u32 [%rd1], %r3;";
     let outcomes: Vec<_> = (0..4)
         .map(|_| {
-            let mut memory = Memory::default();
+            let mut memory = DeviceMemory::default();
             let sum = memory.put(&[0u32; 1]);
             (
                 run_body(body, 300, 96, &memory, sum),
@@ -113,7 +113,7 @@ fn blocks_on_all_cores_count_the_same_every_time() {
 
 #[test]
 fn generic_addresses_reach_every_memory() {
-    let mut memory = Memory::default();
+    let mut memory = DeviceMemory::default();
     let result = memory.put(&[5u32, 0, 0, 0, 0]);
     let body = "
         .local .align 8 .b8 l[16];

@@ -13,7 +13,7 @@ use millstream_driver::{
 use millstream_sim::{Gpu, SimConfig};
 
 /// A device with a stream.
-pub(crate) struct Device {
+pub(crate) struct TestDevice {
     driver: Arc<dyn Driver>,
     /// The simulated GPU, if it is one.
     pub(crate) simulated: Option<Gpu>,
@@ -22,7 +22,7 @@ pub(crate) struct Device {
     ordinal: DeviceOrdinal,
 }
 
-impl Device {
+impl TestDevice {
     /// The GPU of that number, or without one a simulated GPU of its own.
     pub(crate) fn open(cuda: Option<i32>) -> Result<Self, Failed> {
         let (driver, simulated): (Arc<dyn Driver>, _) = match cuda {

@@ -1,6 +1,6 @@
 //! The expressions of run lines: what stands in a buffer at index `i`.
 
-use super::values::{Number, Type};
+use super::values::{ElementType, Number};
 
 /// What names stand for.
 pub(crate) trait Names {
@@ -276,16 +276,16 @@ fn apply(operator: &str, a: Number, b: Number) -> Result<Number, String> {
 }
 
 fn function(name: &str, arguments: &[Number]) -> Result<Number, String> {
-    if let (Some(ty), [value]) = (Type::from_name(name), arguments) {
+    if let (Some(ty), [value]) = (ElementType::from_name(name), arguments) {
         return Ok(ty.decode(ty.encode(*value)));
     }
     let real = |f: fn(f64) -> f64, value: &Number| Ok(Number::Real(f(value.real())));
     let int = |value: i128| Ok(Number::Int(value));
     match (name, arguments) {
         ("bits", [value]) => Ok(Number::Bits(value.int() as u64)),
-        ("bits_of_f32", [value]) => int(i128::from(Type::F32.encode(*value))),
-        ("bits_of_f64", [value]) => int(i128::from(Type::F64.encode(*value))),
-        ("bits_of_f16", [value]) => int(i128::from(Type::F16.encode(*value))),
+        ("bits_of_f32", [value]) => int(i128::from(ElementType::F32.encode(*value))),
+        ("bits_of_f64", [value]) => int(i128::from(ElementType::F64.encode(*value))),
+        ("bits_of_f16", [value]) => int(i128::from(ElementType::F16.encode(*value))),
         ("sqrt", [a]) => real(f64::sqrt, a),
         ("cbrt", [a]) => real(f64::cbrt, a),
         ("exp", [a]) => real(f64::exp, a),

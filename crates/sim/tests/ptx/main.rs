@@ -17,9 +17,9 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Failed, Trial};
 use millstream_driver::{DevicePtr, LaunchDims};
 
-use device::Device;
+use device::TestDevice;
 use expression::{Names, evaluate};
-use run_line::{Directives, Kind, Run, Within};
+use run_line::{ArgumentKind, Directives, Run, Tolerance};
 use values::Number;
 
 fn main() -> ExitCode {
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     ];
     // One context serves all files on a GPU; without one, or where it cannot be opened, each trial
     // says why.
-    let device = cuda.map(|_| Device::open(cuda).map(Arc::new));
+    let device = cuda.map(|_| TestDevice::open(cuda).map(Arc::new));
     for (name, lines, source) in list::FILES {
         match run_line::read(lines) {
             Ok(directives) => add(&mut trials, name, source, directives, device.as_ref()),
@@ -44,10 +44,10 @@ fn main() -> ExitCode {
 }
 
 /// The device of a trial: the GPU, or a simulated one of its own.
-fn device(gpu: Option<&Result<Arc<Device>, Failed>>) -> Result<Arc<Device>, Failed> {
+fn device(gpu: Option<&Result<Arc<TestDevice>, Failed>>) -> Result<Arc<TestDevice>, Failed> {
     match gpu {
         Some(opened) => opened.clone(),
-        None => Device::open(None).map(Arc::new),
+        None => TestDevice::open(None).map(Arc::new),
     }
 }
 
@@ -56,7 +56,7 @@ fn add(
     name: &'static str,
     source: &'static str,
     directives: Directives,
-    gpu: Option<&Result<Arc<Device>, Failed>>,
+    gpu: Option<&Result<Arc<TestDevice>, Failed>>,
 ) {
     let architecture = match gpu {
         Some(Ok(gpu)) => gpu.architecture().ok(),
@@ -171,7 +171,7 @@ fn numbers(text: &str, count: usize, names: &dyn Names) -> Result<Vec<Number>, S
     }
 }
 
-fn launch(device: &Device, source: &str, run: &Run) -> Result<(), Failed> {
+fn launch(device: &TestDevice, source: &str, run: &Run) -> Result<(), Failed> {
     let module = device.load(source)?;
     let mut buffers = Buffers {
         run,
@@ -192,7 +192,7 @@ fn launch(device: &Device, source: &str, run: &Run) -> Result<(), Failed> {
             }
             None => bytes.resize(count * argument.ty.bytes(), 0),
         }
-        let is_buffer = matches!(argument.kind, Kind::Buffer(_));
+        let is_buffer = matches!(argument.kind, ArgumentKind::Buffer(_));
         let address = is_buffer.then(|| device.put(&bytes)).transpose()?;
         arguments.push(match address {
             Some(address) => vec![address.as_raw()],
@@ -231,8 +231,8 @@ fn launch(device: &Device, source: &str, run: &Run) -> Result<(), Failed> {
         }
     }
     if let Some(gpu) = &device.simulated {
-        if gpu.printed() != run.prints {
-            return Err(format!("printed {:?}, not {:?}", gpu.printed(), run.prints).into());
+        if gpu.printf_output() != run.prints {
+            return Err(format!("printed {:?}, not {:?}", gpu.printf_output(), run.prints).into());
         }
         if let Some(report) = gpu.reports().first() {
             return Err(format!("reported: {report}").into());
@@ -252,7 +252,7 @@ fn words(bytes: &[u8]) -> Vec<u64> {
 }
 
 /// A kernel that must have failed, with a report that says so.
-fn fault(device: &Device, launched: Result<(), String>, text: &str) -> Result<(), Failed> {
+fn fault(device: &TestDevice, launched: Result<(), String>, text: &str) -> Result<(), Failed> {
     if launched.is_ok() {
         return Err("the kernel did not fail".into());
     }
@@ -271,14 +271,14 @@ fn fault(device: &Device, launched: Result<(), String>, text: &str) -> Result<()
     }
 }
 
-fn is_close(ty: values::Type, within: Within, found: u64, wanted: u64) -> bool {
+fn is_close(ty: values::ElementType, within: Tolerance, found: u64, wanted: u64) -> bool {
     let is_float = matches!(ty.decode(0), Number::Real(_));
     let (a, b) = (ty.decode(found).real(), ty.decode(wanted).real());
     match within {
         // Which NaN a result is matters only where its bits are asked for, in an integer type.
-        Within::Exact => found == wanted || is_float && a.is_nan() && b.is_nan(),
-        Within::Ulp(most) => ty.steps_between(found, wanted) <= most,
-        Within::Relative(most) => a == b || (a - b).abs() <= most * b.abs().max(1.0),
+        Tolerance::Exact => found == wanted || is_float && a.is_nan() && b.is_nan(),
+        Tolerance::Ulp(most) => ty.steps_between(found, wanted) <= most,
+        Tolerance::Relative(most) => a == b || (a - b).abs() <= most * b.abs().max(1.0),
     }
 }
 

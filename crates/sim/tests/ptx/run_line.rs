@@ -17,18 +17,18 @@
 //! An expression gives the value at index `i`; `a[k]` in it is the element of a buffer as it was
 //! before the launch.
 
-use super::values::Type;
+use super::values::ElementType;
 
 /// What a file says about itself.
 #[derive(Debug, Default)]
 pub(crate) struct Directives {
     pub(crate) runs: Vec<Run>,
-    pub(crate) refused: Option<Refused>,
+    pub(crate) refused: Option<LoadRefusal>,
 }
 
 /// Why a file cannot be loaded.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct LoadRefusal {
     pub(crate) text: String,
     pub(crate) by_everyone: bool,
 }
@@ -49,14 +49,14 @@ pub(crate) struct Run {
 #[derive(Debug)]
 pub(crate) struct Argument {
     pub(crate) name: String,
-    pub(crate) ty: Type,
-    pub(crate) kind: Kind,
+    pub(crate) ty: ElementType,
+    pub(crate) kind: ArgumentKind,
     pub(crate) initial: Option<String>,
     pub(crate) expected: Option<Expected>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum ArgumentKind {
     Scalar,
     /// So many elements in device memory.
     Buffer(usize),
@@ -64,7 +64,7 @@ pub(crate) enum Kind {
     Array(usize),
 }
 
-impl Kind {
+impl ArgumentKind {
     pub(crate) fn elements(self) -> usize {
         match self {
             Self::Scalar => 1,
@@ -76,12 +76,12 @@ impl Kind {
 #[derive(Debug)]
 pub(crate) struct Expected {
     pub(crate) expression: String,
-    pub(crate) within: Within,
+    pub(crate) within: Tolerance,
 }
 
 /// How far from the expected value a result may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Within {
+pub(crate) enum Tolerance {
     Exact,
     Ulp(u64),
     /// Of the expected value, or of 1 where that is less.
@@ -100,7 +100,7 @@ pub(crate) fn read(source: &str) -> Result<Directives, String> {
         };
         let text = comment.trim();
         let refused = |by_everyone| {
-            move |text: &str| Refused {
+            move |text: &str| LoadRefusal {
                 text: text.trim().to_owned(),
                 by_everyone,
             }
@@ -201,16 +201,16 @@ fn argument(text: &str) -> Result<Argument, String> {
     };
     let (ty_name, kind) = if let Some(inside) = ty.strip_suffix(']') {
         let (ty, length) = inside.split_once('[').ok_or_else(|| format!("`{ty}`"))?;
-        (ty, Kind::Buffer(count(length)?))
+        (ty, ArgumentKind::Buffer(count(length)?))
     } else if let Some(inside) = ty.strip_suffix(')') {
         let (ty, length) = inside.split_once('(').ok_or_else(|| format!("`{ty}`"))?;
-        (ty, Kind::Array(count(length)?))
+        (ty, ArgumentKind::Array(count(length)?))
     } else {
-        (ty, Kind::Scalar)
+        (ty, ArgumentKind::Scalar)
     };
-    let ty = Type::from_name(ty_name).ok_or_else(|| format!("no type `{ty_name}`"))?;
+    let ty = ElementType::from_name(ty_name).ok_or_else(|| format!("no type `{ty_name}`"))?;
     let expected = expected.map(expectation).transpose()?;
-    if expected.is_some() && !matches!(kind, Kind::Buffer(_)) {
+    if expected.is_some() && !matches!(kind, ArgumentKind::Buffer(_)) {
         return Err(format!("`{name}` is no buffer"));
     }
     Ok(Argument {
@@ -224,12 +224,12 @@ fn argument(text: &str) -> Result<Argument, String> {
 
 fn expectation(text: &str) -> Result<Expected, String> {
     let (expression, within) = match text.split_once(" within ") {
-        None => (text, Within::Exact),
+        None => (text, Tolerance::Exact),
         Some((expression, within)) => {
             let wrong = || format!("`within {within}`");
             let within = match within.trim().strip_suffix("ulp") {
-                Some(count) => Within::Ulp(count.trim().parse().map_err(|_| wrong())?),
-                None => Within::Relative(within.trim().parse().map_err(|_| wrong())?),
+                Some(count) => Tolerance::Ulp(count.trim().parse().map_err(|_| wrong())?),
+                None => Tolerance::Relative(within.trim().parse().map_err(|_| wrong())?),
             };
             (expression, within)
         }

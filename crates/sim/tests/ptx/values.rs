@@ -37,7 +37,7 @@ impl Number {
 
 /// The type of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Type {
+pub(crate) enum ElementType {
     Unsigned(usize),
     Signed(usize),
     F16,
@@ -46,22 +46,22 @@ pub(crate) enum Type {
     F64,
 }
 
-const NAMES: [(&str, Type); 12] = [
-    ("u8", Type::Unsigned(1)),
-    ("u16", Type::Unsigned(2)),
-    ("u32", Type::Unsigned(4)),
-    ("u64", Type::Unsigned(8)),
-    ("s8", Type::Signed(1)),
-    ("s16", Type::Signed(2)),
-    ("s32", Type::Signed(4)),
-    ("s64", Type::Signed(8)),
-    ("f16", Type::F16),
-    ("bf16", Type::Bf16),
-    ("f32", Type::F32),
-    ("f64", Type::F64),
+const NAMES: [(&str, ElementType); 12] = [
+    ("u8", ElementType::Unsigned(1)),
+    ("u16", ElementType::Unsigned(2)),
+    ("u32", ElementType::Unsigned(4)),
+    ("u64", ElementType::Unsigned(8)),
+    ("s8", ElementType::Signed(1)),
+    ("s16", ElementType::Signed(2)),
+    ("s32", ElementType::Signed(4)),
+    ("s64", ElementType::Signed(8)),
+    ("f16", ElementType::F16),
+    ("bf16", ElementType::Bf16),
+    ("f32", ElementType::F32),
+    ("f64", ElementType::F64),
 ];
 
-impl Type {
+impl ElementType {
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         let found = NAMES.iter().find(|(known, _)| *known == name);
         found.map(|(_, ty)| *ty)
@@ -177,7 +177,7 @@ fn long(bits: u64, exponent_bits: i32, fraction_bits: i32) -> f64 {
     }
 }
 
-impl fmt::Display for Type {
+impl fmt::Display for ElementType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let found = NAMES.iter().find(|(_, ty)| ty == self);
         f.write_str(found.map_or("?", |(name, _)| name))
@@ -187,17 +187,17 @@ impl fmt::Display for Type {
 /// The run lines' own arithmetic is right.
 pub(crate) fn check() -> Result<(), String> {
     let cases = [
-        (Type::F16, 1.0, 0x3c00),
-        (Type::F16, -65504.0, 0xfbff),
-        (Type::F16, 65520.0, 0x7c00),
-        (Type::F16, 5.960_464_477_539_063e-8, 1),
-        (Type::F16, 0.1, 0x2e66),
-        (Type::F16, 2049.0, 0x6800),
-        (Type::Bf16, 1.0, 0x3f80),
-        (Type::Bf16, -3.140_625, 0xc049),
-        (Type::Bf16, 1.003_906_25, 0x3f80),
-        (Type::F32, 0.1, 0x3dcc_cccd),
-        (Type::Signed(2), -2.0, 0xfffe),
+        (ElementType::F16, 1.0, 0x3c00),
+        (ElementType::F16, -65504.0, 0xfbff),
+        (ElementType::F16, 65520.0, 0x7c00),
+        (ElementType::F16, 5.960_464_477_539_063e-8, 1),
+        (ElementType::F16, 0.1, 0x2e66),
+        (ElementType::F16, 2049.0, 0x6800),
+        (ElementType::Bf16, 1.0, 0x3f80),
+        (ElementType::Bf16, -3.140_625, 0xc049),
+        (ElementType::Bf16, 1.003_906_25, 0x3f80),
+        (ElementType::F32, 0.1, 0x3dcc_cccd),
+        (ElementType::Signed(2), -2.0, 0xfffe),
     ];
     for (ty, value, bits) in cases {
         let found = ty.encode(Number::Real(value));
@@ -206,7 +206,7 @@ pub(crate) fn check() -> Result<(), String> {
         }
     }
     for bits in (0..0x7c00).chain(0x8000..0xfc00) {
-        if Type::F16.encode(Type::F16.decode(bits)) != bits {
+        if ElementType::F16.encode(ElementType::F16.decode(bits)) != bits {
             return Err(format!("{bits:#x} does not come back"));
         }
     }

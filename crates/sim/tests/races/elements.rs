@@ -12,7 +12,7 @@ use millstream_sim::{ReportKind, SimConfig, ptx, race::Finding};
 use crate::{
     expect::expect,
     kernels::zeros,
-    rig::{Arg, Rig},
+    sim_harness::{Arg, SimHarness},
 };
 
 /// A kernel of two arrays, `%rd1` and `%rd2`, and a number, `%r1`.
@@ -38,38 +38,38 @@ ret;
 }
 
 /// `x` holds the first, `y` the second.
-fn declare(rig: &Rig, function: FunctionHandle, elements: [(&'static str, usize); 2]) {
+fn declare(sim: &SimHarness, function: FunctionHandle, elements: [(&'static str, usize); 2]) {
     let operands = [(0, "x"), (1, "y")].map(|(param, name)| FloatOperand {
         param,
         name,
         element: elements[param].0,
         element_bytes: elements[param].1,
     });
-    rig.gpu.note_float_operands(function, &operands);
+    sim.gpu.note_float_operands(function, &operands);
 }
 
 const F32: (&str, usize) = ("f32", 4);
 const F64: (&str, usize) = ("f64", 8);
 const F16: (&str, usize) = ("f16", 2);
 
-fn launch(rig: &Rig, body: &str, elements: [(&'static str, usize); 2]) {
-    let function = rig.kernel(&kernel(body), "k");
-    declare(rig, function, elements);
-    let (stream, x, y) = (rig.stream(), zeros(rig, 1024), zeros(rig, 1024));
+fn launch(sim: &SimHarness, body: &str, elements: [(&'static str, usize); 2]) {
+    let function = sim.kernel(&kernel(body), "k");
+    declare(sim, function, elements);
+    let (stream, x, y) = (sim.stream(), zeros(sim, 1024), zeros(sim, 1024));
     let args = [Arg::Pointer(x), Arg::Pointer(y), Arg::U32(0)];
     for _ in 0..2 {
-        rig.launch(function, (2, 64), stream, &args).unwrap();
+        sim.launch(function, (2, 64), stream, &args).unwrap();
     }
-    rig.stream_synchronize(stream).unwrap();
+    sim.stream_synchronize(stream).unwrap();
 }
 
 /// The parameters of which something is found.
 fn found(config: &SimConfig, body: &str, elements: [(&'static str, usize); 2]) -> Vec<String> {
-    let rig = Rig::new(config.clone());
-    launch(&rig, body, elements);
-    let mut findings = rig.gpu.findings();
+    let sim = SimHarness::new(config.clone());
+    launch(&sim, body, elements);
+    let mut findings = sim.gpu.findings();
     findings.retain(|finding| finding.kind == ReportKind::ElementType);
-    let mut reports = rig.gpu.reports();
+    let mut reports = sim.gpu.reports();
     reports.retain(|report| report.kind == ReportKind::ElementType);
     assert_eq!(reports.len(), findings.len());
     let param = |finding: &Finding| finding.problem.split('`').nth(5).unwrap().to_owned();
@@ -80,7 +80,7 @@ fn assert_found(body: &str, elements: [(&'static str, usize); 2], params: &[&str
     for config in [SimConfig::new(), SimConfig::new().kernel_race_check(true)] {
         assert_eq!(found(&config, body, elements), params, "{body}");
     }
-    let off = Rig::new(SimConfig::new().race_check(false));
+    let off = SimHarness::new(SimConfig::new().race_check(false));
     launch(&off, body, elements);
     off.assert_clean();
 }
@@ -94,7 +94,7 @@ fn a_float_of_another_size_is_found_once_for_each_array() {
     assert_found(body, [F64, F64], &["x", "y"]);
     assert_found(body, [F16, F16], &["x", "y"]);
     assert_found(body, [F32, F32], &[]);
-    expect("element_type", |rig| launch(rig, body, [F32, F64]));
+    expect("element_type", |sim| launch(sim, body, [F32, F64]));
 }
 
 #[test]
@@ -144,13 +144,13 @@ fn nothing_else_is_taken_for_one() {
         &[],
     );
     // Only what is declared is compared.
-    let rig = Rig::new(SimConfig::new());
-    let function = rig.kernel(&kernel("ld.global.f64 %d1, [%rd1];"), "k");
-    rig.gpu.note_float_operands(function, &[]);
-    let args = [Arg::Pointer(zeros(&rig, 64)), Arg::U64(0), Arg::U32(0)];
-    rig.launch(function, (1, 1), rig.stream(), &args).unwrap();
-    rig.context_synchronize().unwrap();
-    rig.assert_clean();
+    let sim = SimHarness::new(SimConfig::new());
+    let function = sim.kernel(&kernel("ld.global.f64 %d1, [%rd1];"), "k");
+    sim.gpu.note_float_operands(function, &[]);
+    let args = [Arg::Pointer(zeros(&sim, 64)), Arg::U64(0), Arg::U32(0)];
+    sim.launch(function, (1, 1), sim.stream(), &args).unwrap();
+    sim.context_synchronize().unwrap();
+    sim.assert_clean();
 }
 
 /// All PTX files below a folder.

@@ -4,7 +4,7 @@ use millstream_driver::{DevicePtr, FillPattern, StreamHandle};
 
 use crate::{
     expect::{clean, expect},
-    rig::{Arg, Rig},
+    sim_harness::{Arg, SimHarness},
 };
 
 /// 64 threads each: `read(from, to)` copies a word, `write(to)` stores one, `add(to)` adds 1 to the
@@ -87,101 +87,101 @@ pub(crate) const PTX: &str = "
 pub(crate) const BYTES: usize = 256;
 
 /// Launches a kernel with pointers for arguments.
-pub(crate) fn launch(rig: &Rig, name: &str, stream: StreamHandle, args: &[DevicePtr]) {
-    let kernel = rig.kernel(PTX, name);
+pub(crate) fn launch(sim: &SimHarness, name: &str, stream: StreamHandle, args: &[DevicePtr]) {
+    let kernel = sim.kernel(PTX, name);
     let args: Vec<_> = args.iter().map(|pointer| Arg::Pointer(*pointer)).collect();
-    rig.launch(kernel, (1, 64), stream, &args).unwrap();
+    sim.launch(kernel, (1, 64), stream, &args).unwrap();
 }
 
 /// An array of zeros that all streams may use.
-pub(crate) fn zeros(rig: &Rig, bytes: usize) -> DevicePtr {
-    let memory = rig.mem_alloc(bytes).unwrap();
-    let stream = rig.stream();
-    rig.memset_async(memory, FillPattern::U8(0), bytes, stream)
+pub(crate) fn zeros(sim: &SimHarness, bytes: usize) -> DevicePtr {
+    let memory = sim.mem_alloc(bytes).unwrap();
+    let stream = sim.stream();
+    sim.memset_async(memory, FillPattern::U8(0), bytes, stream)
         .unwrap();
-    rig.stream_synchronize(stream).unwrap();
+    sim.stream_synchronize(stream).unwrap();
     memory
 }
 
 #[test]
 fn a_kernel_races_with_what_its_instructions_touch_and_no_more() {
-    expect("kernels", |rig| {
-        let (one, other) = (rig.stream(), rig.stream());
-        let (memory, copy) = (zeros(rig, 4 * BYTES), zeros(rig, BYTES));
-        launch(rig, "write", one, &[memory.offset(BYTES as u64)]);
+    expect("kernels", |sim| {
+        let (one, other) = (sim.stream(), sim.stream());
+        let (memory, copy) = (zeros(sim, 4 * BYTES), zeros(sim, BYTES));
+        launch(sim, "write", one, &[memory.offset(BYTES as u64)]);
         // The second half of what the first writes.
         launch(
-            rig,
+            sim,
             "read",
             other,
             &[memory.offset(BYTES as u64 * 3 / 2), copy],
         );
-        launch(rig, "write", other, &[memory.offset(BYTES as u64 * 3)]);
+        launch(sim, "write", other, &[memory.offset(BYTES as u64 * 3)]);
     });
 }
 
 #[test]
 fn every_other_word_is_told_apart_from_its_neighbours() {
-    let interleaved = |rig: &Rig, shift| {
-        let (one, other) = (rig.stream(), rig.stream());
-        let memory = zeros(rig, 3 * BYTES);
-        launch(rig, "halves", one, &[memory]);
-        launch(rig, "halves", other, &[memory.offset(shift)]);
+    let interleaved = |sim: &SimHarness, shift| {
+        let (one, other) = (sim.stream(), sim.stream());
+        let memory = zeros(sim, 3 * BYTES);
+        launch(sim, "halves", one, &[memory]);
+        launch(sim, "halves", other, &[memory.offset(shift)]);
     };
-    clean(|rig| interleaved(rig, 4));
-    expect("every_other_word", |rig| interleaved(rig, 8));
+    clean(|sim| interleaved(sim, 4));
+    expect("every_other_word", |sim| interleaved(sim, 8));
 }
 
 #[test]
 fn lanes_that_take_no_part_touch_nothing() {
-    let odd_and_even = |rig: &Rig, shift| {
-        let (one, other) = (rig.stream(), rig.stream());
-        let memory = zeros(rig, 3 * BYTES);
-        launch(rig, "halves", one, &[memory.offset(shift)]);
-        launch(rig, "even", other, &[memory]);
+    let odd_and_even = |sim: &SimHarness, shift| {
+        let (one, other) = (sim.stream(), sim.stream());
+        let memory = zeros(sim, 3 * BYTES);
+        launch(sim, "halves", one, &[memory.offset(shift)]);
+        launch(sim, "even", other, &[memory]);
     };
-    clean(|rig| odd_and_even(rig, 4));
-    expect("lanes", |rig| odd_and_even(rig, 0));
+    clean(|sim| odd_and_even(sim, 4));
+    expect("lanes", |sim| odd_and_even(sim, 0));
 }
 
 #[test]
 fn atomics_of_two_streams_do_not_race_but_plain_accesses_race_with_them() {
-    let updates = |rig: &Rig| {
-        let (one, other) = (rig.stream(), rig.stream());
-        let memory = zeros(rig, BYTES);
-        launch(rig, "add", one, &[memory]);
-        launch(rig, "add", other, &[memory]);
+    let updates = |sim: &SimHarness| {
+        let (one, other) = (sim.stream(), sim.stream());
+        let memory = zeros(sim, BYTES);
+        launch(sim, "add", one, &[memory]);
+        launch(sim, "add", other, &[memory]);
         (memory, other)
     };
-    clean(|rig| {
-        updates(rig);
+    clean(|sim| {
+        updates(sim);
     });
-    expect("atomics", |rig| {
-        let (memory, other) = updates(rig);
-        let copy = zeros(rig, BYTES);
-        launch(rig, "read", other, &[memory, copy]);
+    expect("atomics", |sim| {
+        let (memory, other) = updates(sim);
+        let copy = zeros(sim, BYTES);
+        launch(sim, "read", other, &[memory, copy]);
     });
 }
 
 #[test]
 fn an_access_behind_the_end_is_found() {
-    expect("out_of_bounds", |rig| {
-        let stream = rig.stream();
-        let memory = zeros(rig, BYTES);
-        launch(rig, "at", stream, &[memory.offset(BYTES as u64)]);
+    expect("out_of_bounds", |sim| {
+        let stream = sim.stream();
+        let memory = zeros(sim, BYTES);
+        launch(sim, "at", stream, &[memory.offset(BYTES as u64)]);
     });
-    clean(|rig| {
-        let stream = rig.stream();
-        let memory = zeros(rig, BYTES);
-        launch(rig, "at", stream, &[memory.offset(BYTES as u64 - 4)]);
+    clean(|sim| {
+        let stream = sim.stream();
+        let memory = zeros(sim, BYTES);
+        launch(sim, "at", stream, &[memory.offset(BYTES as u64 - 4)]);
     });
 }
 
 #[test]
 fn a_misaligned_access_is_found() {
-    expect("misaligned", |rig| {
-        let stream = rig.stream();
-        let memory = zeros(rig, BYTES);
-        launch(rig, "at", stream, &[memory.offset(2)]);
+    expect("misaligned", |sim| {
+        let stream = sim.stream();
+        let memory = zeros(sim, BYTES);
+        launch(sim, "at", stream, &[memory.offset(2)]);
     });
 }

@@ -3,16 +3,16 @@
 use millstream_driver::FillPattern;
 use millstream_sim::{SimConfig, race::Label};
 
-use crate::{expect::expect, rig::Rig};
+use crate::{expect::expect, sim_harness::SimHarness};
 
-fn two_fills(rig: &Rig) {
+fn two_fills(sim: &SimHarness) {
     let memory = {
         let _label = Label::new("the array");
-        rig.mem_alloc(64).unwrap()
+        sim.mem_alloc(64).unwrap()
     };
     for name in ["first", "second"] {
         let _label = Label::new(name);
-        rig.memset_async(memory, FillPattern::U8(1), 64, rig.stream())
+        sim.memset_async(memory, FillPattern::U8(1), 64, sim.stream())
             .unwrap();
     }
 }
@@ -24,18 +24,18 @@ fn findings_name_the_labels_and_lines_of_both_sides() {
 
 #[test]
 fn an_inner_label_gives_way_to_the_outer_one() {
-    let rig = Rig::new(SimConfig::new());
-    let memory = rig.mem_alloc(64).unwrap();
+    let sim = SimHarness::new(SimConfig::new());
+    let memory = sim.mem_alloc(64).unwrap();
     {
         let _outer = Label::new("outer");
         drop(Label::new("inner"));
-        rig.memset_async(memory, FillPattern::U8(1), 64, rig.stream())
+        sim.memset_async(memory, FillPattern::U8(1), 64, sim.stream())
             .unwrap();
     }
-    rig.memset_async(memory, FillPattern::U8(1), 64, rig.stream())
+    sim.memset_async(memory, FillPattern::U8(1), 64, sim.stream())
         .unwrap();
-    rig.context_synchronize().unwrap();
-    let [race] = &rig.gpu.findings()[..] else {
+    sim.context_synchronize().unwrap();
+    let [race] = &sim.gpu.findings()[..] else {
         panic!("one race");
     };
     assert!(
@@ -52,15 +52,15 @@ fn an_inner_label_gives_way_to_the_outer_one() {
 
 #[test]
 fn a_finding_is_a_json_object_and_a_report() {
-    let rig = Rig::new(SimConfig::new());
+    let sim = SimHarness::new(SimConfig::new());
     let _label = Label::new("a \"quoted\"\tlabel \\");
-    let memory = rig.mem_alloc(64).unwrap();
+    let memory = sim.mem_alloc(64).unwrap();
     for _ in 0..2 {
-        rig.memset_async(memory, FillPattern::U8(1), 64, rig.stream())
+        sim.memset_async(memory, FillPattern::U8(1), 64, sim.stream())
             .unwrap();
     }
-    rig.context_synchronize().unwrap();
-    let finding = &rig.gpu.findings()[0];
+    sim.context_synchronize().unwrap();
+    let finding = &sim.gpu.findings()[0];
     let value: serde_json::Value = serde_json::from_str(&finding.to_json()).unwrap();
     assert_eq!(value["kind"], "Race");
     assert_eq!(value["memory"]["ranges"][0][1], 64);
@@ -68,7 +68,7 @@ fn a_finding_is_a_json_object_and_a_report() {
     assert_eq!(value["earlier"]["stream"], "stream 1");
     let site = value["later"]["site"].as_str().unwrap();
     assert!(site.starts_with("`a \"quoted\"\tlabel \\` at "), "{site}");
-    let report = &rig.gpu.reports()[0];
+    let report = &sim.gpu.reports()[0];
     assert_eq!(
         (report.kind, &report.text),
         (finding.kind, &finding.to_string())
@@ -78,9 +78,9 @@ fn a_finding_is_a_json_object_and_a_report() {
 
 #[test]
 fn without_the_check_nothing_is_found() {
-    let rig = Rig::new(SimConfig::from_spec("sim:race=off").unwrap());
-    two_fills(&rig);
-    rig.context_synchronize().unwrap();
-    rig.assert_clean();
-    assert!(rig.gpu.findings().is_empty());
+    let sim = SimHarness::new(SimConfig::parse("sim:race=off").unwrap());
+    two_fills(&sim);
+    sim.context_synchronize().unwrap();
+    sim.assert_clean();
+    assert!(sim.gpu.findings().is_empty());
 }

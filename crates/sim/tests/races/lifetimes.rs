@@ -5,78 +5,78 @@ use millstream_driver::{DevicePtr, FillPattern, StreamHandle};
 use crate::{
     expect::{clean, expect},
     kernels::{BYTES, launch, zeros},
-    rig::Rig,
+    sim_harness::SimHarness,
 };
 
 /// Pool memory of `stream`, written there.
-fn allocate(rig: &Rig, stream: StreamHandle) -> DevicePtr {
-    let memory = rig.mem_alloc_async(BYTES, stream).unwrap();
-    rig.memset_async(memory, FillPattern::U8(0), BYTES, stream)
+fn allocate(sim: &SimHarness, stream: StreamHandle) -> DevicePtr {
+    let memory = sim.mem_alloc_async(BYTES, stream).unwrap();
+    sim.memset_async(memory, FillPattern::U8(0), BYTES, stream)
         .unwrap();
     memory
 }
 
-fn free_while_read(rig: &Rig, waits: bool) {
-    let (owner, reader) = (rig.stream(), rig.stream());
-    let copy = zeros(rig, BYTES);
-    let memory = allocate(rig, owner);
-    rig.stream_wait_event(reader, rig.recorded(owner)).unwrap();
-    launch(rig, "read", reader, &[memory, copy]);
+fn free_while_read(sim: &SimHarness, waits: bool) {
+    let (owner, reader) = (sim.stream(), sim.stream());
+    let copy = zeros(sim, BYTES);
+    let memory = allocate(sim, owner);
+    sim.stream_wait_event(reader, sim.recorded(owner)).unwrap();
+    launch(sim, "read", reader, &[memory, copy]);
     if waits {
-        rig.stream_wait_event(owner, rig.recorded(reader)).unwrap();
+        sim.stream_wait_event(owner, sim.recorded(reader)).unwrap();
     }
-    rig.mem_free_async(memory, owner).unwrap();
+    sim.mem_free_async(memory, owner).unwrap();
 }
 
 #[test]
 fn a_free_waits_for_readers_of_other_streams() {
-    expect("free_in_flight", |rig| free_while_read(rig, false));
-    clean(|rig| free_while_read(rig, true));
+    expect("free_in_flight", |sim| free_while_read(sim, false));
+    clean(|sim| free_while_read(sim, true));
 }
 
 #[test]
 fn memory_is_not_used_before_its_allocation() {
-    let program = |rig: &Rig, waits: bool| {
-        let (owner, user) = (rig.stream(), rig.stream());
-        let memory = rig.mem_alloc_async(BYTES, owner).unwrap();
+    let program = |sim: &SimHarness, waits: bool| {
+        let (owner, user) = (sim.stream(), sim.stream());
+        let memory = sim.mem_alloc_async(BYTES, owner).unwrap();
         if waits {
-            rig.stream_wait_event(user, rig.recorded(owner)).unwrap();
+            sim.stream_wait_event(user, sim.recorded(owner)).unwrap();
         }
-        launch(rig, "write", user, &[memory]);
+        launch(sim, "write", user, &[memory]);
     };
-    expect("use_before_allocation", |rig| program(rig, false));
-    clean(|rig| program(rig, true));
+    expect("use_before_allocation", |sim| program(sim, false));
+    clean(|sim| program(sim, true));
 }
 
 #[test]
 fn a_kernel_launched_after_the_free_is_found() {
-    expect("use_after_free", |rig| {
-        let stream = rig.stream();
-        let copy = zeros(rig, BYTES);
-        let memory = allocate(rig, stream);
-        rig.mem_free_async(memory, stream).unwrap();
-        launch(rig, "read", stream, &[memory, copy]);
+    expect("use_after_free", |sim| {
+        let stream = sim.stream();
+        let copy = zeros(sim, BYTES);
+        let memory = allocate(sim, stream);
+        sim.mem_free_async(memory, stream).unwrap();
+        launch(sim, "read", stream, &[memory, copy]);
     });
-    clean(|rig| {
-        let stream = rig.stream();
-        let copy = zeros(rig, BYTES);
-        let memory = allocate(rig, stream);
-        launch(rig, "read", stream, &[memory, copy]);
-        rig.mem_free_async(memory, stream).unwrap();
+    clean(|sim| {
+        let stream = sim.stream();
+        let copy = zeros(sim, BYTES);
+        let memory = allocate(sim, stream);
+        launch(sim, "read", stream, &[memory, copy]);
+        sim.mem_free_async(memory, stream).unwrap();
     });
 }
 
 #[test]
 fn a_free_that_blocks_needs_no_other_order() {
-    clean(|rig| {
-        let (one, other) = (rig.stream(), rig.stream());
-        let (a, b) = (zeros(rig, BYTES), zeros(rig, BYTES));
-        let pinned = rig.pinned(BYTES);
-        launch(rig, "read", one, &[a, b]);
-        rig.download(pinned, a, other).unwrap();
-        rig.mem_free(a).unwrap();
-        rig.host_free(pinned).unwrap();
+    clean(|sim| {
+        let (one, other) = (sim.stream(), sim.stream());
+        let (a, b) = (zeros(sim, BYTES), zeros(sim, BYTES));
+        let pinned = sim.pinned(BYTES);
+        launch(sim, "read", one, &[a, b]);
+        sim.download(pinned, a, other).unwrap();
+        sim.mem_free(a).unwrap();
+        sim.host_free(pinned).unwrap();
         // What waited for all is a synchronisation.
-        launch(rig, "write", other, &[b]);
+        launch(sim, "write", other, &[b]);
     });
 }

@@ -6,7 +6,6 @@
 
 mod elements;
 mod expect;
-mod grades;
 #[path = "../harness/mod.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod harness;
@@ -17,10 +16,11 @@ mod lifetimes;
 mod model;
 mod orders;
 mod planted;
-#[path = "../rules/rig.rs"]
-#[allow(dead_code, reason = "these tests use a part of it")]
-mod rig;
 mod rows;
+mod severities;
+#[path = "../rules/sim_harness.rs"]
+#[allow(dead_code, reason = "these tests use a part of it")]
+mod sim_harness;
 mod streams;
 mod threads;
 mod uninitialised;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use millstream_driver::{EventHandle, FillPattern, StreamHandle};
 use millstream_sim::{ReportKind, Schedule, SimConfig};
 
-use crate::rig::Rig;
+use crate::sim_harness::SimHarness;
 
 /// Bytes of the array: a page and a part of the next.
 const BYTES: usize = 5000;
@@ -18,11 +18,11 @@ const PROGRAMS: u64 = 60;
 type Before = BTreeSet<usize>;
 
 /// Of each operation that races with some earlier one, by its number, the bytes with which it does.
-type Races = BTreeMap<u64, Vec<bool>>;
+type RacingBytes = BTreeMap<u64, Vec<bool>>;
 
 /// An operation of the model: which bytes it uses, whether it writes them, and what comes before
 /// it.
-struct Op {
+struct ModelOp {
     number: u64,
     bytes: std::ops::Range<usize>,
     writes: bool,
@@ -31,11 +31,11 @@ struct Op {
 
 /// A program while it is written: what the simulator is told, and what the model makes of it.
 struct Program<'r> {
-    rig: &'r Rig,
+    sim: &'r SimHarness,
     state: u64,
     streams: Vec<StreamHandle>,
     events: Vec<EventHandle>,
-    ops: Vec<Op>,
+    ops: Vec<ModelOp>,
     tails: Vec<Before>,
     captures: Vec<Before>,
     host: Before,
@@ -68,26 +68,26 @@ impl Program<'_> {
         memory: millstream_driver::DevicePtr,
         scratch: millstream_driver::DevicePtr,
     ) {
-        let (rig, at) = (self.rig, self.draw(STREAMS));
+        let (sim, at) = (self.sim, self.draw(STREAMS));
         let (stream, event) = (self.streams[at], self.draw(EVENTS));
         match self.draw(8) {
             0..4 => {
                 let (bytes, writes) = (self.range(), self.draw(2) == 0);
                 let (place, count) = (memory.offset(bytes.start as u64), bytes.len());
                 if writes {
-                    rig.memset_async(place, FillPattern::U8(1), count, stream)
+                    sim.memset_async(place, FillPattern::U8(1), count, stream)
                         .unwrap();
                 } else {
                     // A place of its own for each stream.
                     let target = scratch.offset((at * BYTES) as u64);
-                    rig.copy_device_to_device_async(target, place, count, stream)
+                    sim.copy_device_to_device_async(target, place, count, stream)
                         .unwrap();
                 }
                 self.enqueued += 1;
                 let before = &self.tails[at] | &self.host;
                 self.tails[at] = before.clone();
                 self.tails[at].insert(self.ops.len());
-                self.ops.push(Op {
+                self.ops.push(ModelOp {
                     number: self.enqueued,
                     bytes,
                     writes,
@@ -95,28 +95,28 @@ impl Program<'_> {
                 });
             }
             4 => {
-                rig.event_record(self.events[event], stream).unwrap();
+                sim.event_record(self.events[event], stream).unwrap();
                 self.enqueued += 1;
                 self.captures[event] = &self.tails[at] | &self.host;
             }
             5 | 6 => {
-                rig.stream_wait_event(stream, self.events[event]).unwrap();
+                sim.stream_wait_event(stream, self.events[event]).unwrap();
                 self.enqueued += 1;
                 self.tails[at] = &self.tails[at] | &self.captures[event];
             }
             _ if self.draw(3) == 0 => {
-                rig.stream_synchronize(stream).unwrap();
+                sim.stream_synchronize(stream).unwrap();
                 self.host = &self.host | &self.tails[at];
             }
             _ => {
-                rig.event_synchronize(self.events[event]).unwrap();
+                sim.event_synchronize(self.events[event]).unwrap();
                 self.host = &self.host | &self.captures[event];
             }
         }
     }
 
-    fn races(&self) -> Races {
-        let mut races = Races::new();
+    fn races(&self) -> RacingBytes {
+        let mut races = RacingBytes::new();
         for (at, later) in self.ops.iter().enumerate() {
             for (earlier_at, earlier) in self.ops[..at].iter().enumerate() {
                 if !later.before.contains(&earlier_at) && (later.writes || earlier.writes) {
@@ -130,7 +130,7 @@ impl Program<'_> {
     }
 }
 
-fn mark(races: &mut Races, later: u64, bytes: std::ops::Range<usize>) {
+fn mark(races: &mut RacingBytes, later: u64, bytes: std::ops::Range<usize>) {
     if !bytes.is_empty() {
         let marks = races.entry(later).or_insert_with(|| vec![false; BYTES]);
         marks[bytes].fill(true);
@@ -138,16 +138,16 @@ fn mark(races: &mut Races, later: u64, bytes: std::ops::Range<usize>) {
 }
 
 /// Runs the program of a seed; gives its races, by the model and by the checker.
-fn run(seed: u64, schedule: Schedule) -> [Races; 2] {
-    let rig = Rig::new(SimConfig::new().schedule(schedule));
+fn run(seed: u64, schedule: Schedule) -> [RacingBytes; 2] {
+    let sim = SimHarness::new(SimConfig::new().schedule(schedule));
     let (memory, scratch) = (
-        rig.mem_alloc(BYTES).unwrap(),
-        rig.mem_alloc(BYTES * STREAMS).unwrap(),
+        sim.mem_alloc(BYTES).unwrap(),
+        sim.mem_alloc(BYTES * STREAMS).unwrap(),
     );
     let mut program = Program {
-        streams: (0..STREAMS).map(|_| rig.stream()).collect(),
-        events: (0..EVENTS).map(|_| rig.event()).collect(),
-        rig: &rig,
+        streams: (0..STREAMS).map(|_| sim.stream()).collect(),
+        events: (0..EVENTS).map(|_| sim.event()).collect(),
+        sim: &sim,
         state: seed,
         ops: Vec::new(),
         tails: vec![Before::new(); STREAMS],
@@ -158,9 +158,9 @@ fn run(seed: u64, schedule: Schedule) -> [Races; 2] {
     for _ in 0..=seed % STEPS_MAX {
         program.step(memory, scratch);
     }
-    rig.context_synchronize().unwrap();
-    let mut found = Races::new();
-    for finding in rig.gpu.findings() {
+    sim.context_synchronize().unwrap();
+    let mut found = RacingBytes::new();
+    for finding in sim.gpu.findings() {
         assert_eq!(finding.kind, ReportKind::Race, "{finding}");
         let memory = finding.memory.unwrap();
         assert_eq!(memory.allocation, 1, "{memory}");

@@ -8,7 +8,7 @@ use millstream_sim::{ReportKind, Schedule, SimConfig, race::Finding};
 
 use crate::{
     kernels::{BYTES as KERNEL_BYTES, PTX},
-    rig::{Arg, Rig},
+    sim_harness::{Arg, SimHarness},
 };
 
 /// Bytes of each array.
@@ -20,14 +20,14 @@ const PROGRAMS: u64 = 150;
 /// What an operation does with some bytes of an array. Arrays are numbered in the order in which
 /// they are made, and what begins or ends one writes all of it.
 #[derive(Clone, Debug)]
-struct Touch {
+struct ArrayAccess {
     array: usize,
     bytes: Range<usize>,
     writes: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Call {
+enum DriverCall {
     Allocate,
     Free,
     Fill,
@@ -37,15 +37,15 @@ enum Call {
 }
 
 #[derive(Clone, Debug)]
-struct Op {
+struct PlannedOp {
     stream: usize,
-    call: Call,
-    touches: Vec<Touch>,
+    call: DriverCall,
+    accesses: Vec<ArrayAccess>,
 }
 
 /// What puts all that one stream holds in front of later work.
 #[derive(Clone, Copy, Debug)]
-enum Edge {
+enum OrderingEdge {
     /// An event of the one stream that the other waits for.
     Event { from: usize, to: usize },
     /// The host waits for the stream.
@@ -56,8 +56,8 @@ enum Edge {
 
 #[derive(Clone, Debug)]
 enum Action {
-    Op(Op),
-    Edge(Edge),
+    Op(PlannedOp),
+    Edge(OrderingEdge),
 }
 
 type Before = BTreeSet<usize>;
@@ -66,20 +66,24 @@ type Pairs = BTreeSet<(u64, u64)>;
 
 /// What is ordered before the end of each stream, and before what the host does next.
 #[derive(Clone, Default)]
-struct Order {
+struct ModelOrder {
     tails: [Before; STREAMS],
     host: Before,
 }
 
-impl Order {
+impl ModelOrder {
     fn before(&self, stream: usize) -> Before {
         &self.tails[stream] | &self.host
     }
 
-    fn edge(&mut self, edge: Edge) {
+    fn edge(&mut self, edge: OrderingEdge) {
         match edge {
-            Edge::Event { from, to } => self.tails[to] = &self.tails[to] | &self.before(from),
-            Edge::Host { from } | Edge::HostEvent { from } => self.host = self.before(from),
+            OrderingEdge::Event { from, to } => {
+                self.tails[to] = &self.tails[to] | &self.before(from)
+            }
+            OrderingEdge::Host { from } | OrderingEdge::HostEvent { from } => {
+                self.host = self.before(from)
+            }
         }
     }
 
@@ -92,29 +96,29 @@ impl Order {
     }
 }
 
-impl Op {
+impl PlannedOp {
     fn conflicts_with(&self, other: &Self) -> bool {
-        let meet = |one: &Touch, other: &Touch| {
+        let meet = |one: &ArrayAccess, other: &ArrayAccess| {
             let overlap = one.bytes.start < other.bytes.end && other.bytes.start < one.bytes.end;
             one.array == other.array && overlap && (one.writes || other.writes)
         };
-        self.touches
+        self.accesses
             .iter()
-            .any(|one| other.touches.iter().any(|other| meet(one, other)))
+            .any(|one| other.accesses.iter().any(|other| meet(one, other)))
     }
 }
 
-struct Draw {
+struct ProgramGenerator {
     state: u64,
-    order: Order,
-    ops: Vec<Op>,
+    order: ModelOrder,
+    ops: Vec<PlannedOp>,
     actions: Vec<Action>,
     /// Those that live.
     arrays: Vec<usize>,
     made: usize,
 }
 
-impl Draw {
+impl ProgramGenerator {
     fn below(&mut self, bound: usize) -> usize {
         self.state = self
             .state
@@ -123,7 +127,7 @@ impl Draw {
         (self.state >> 33) as usize % bound
     }
 
-    fn touch(&mut self, writes: bool, of_kernel: bool) -> Touch {
+    fn access(&mut self, writes: bool, of_kernel: bool) -> ArrayAccess {
         let at = self.below(self.arrays.len());
         let bytes = if of_kernel {
             let from = KERNEL_BYTES * self.below(BYTES / KERNEL_BYTES);
@@ -132,7 +136,7 @@ impl Draw {
             let from = self.below(BYTES);
             from..from + 1 + self.below(BYTES - from)
         };
-        Touch {
+        ArrayAccess {
             array: self.arrays[at],
             bytes,
             writes,
@@ -140,16 +144,16 @@ impl Draw {
     }
 
     /// Adds an operation, behind edges from everything that it conflicts with.
-    fn add(&mut self, call: Call, touches: Vec<Touch>) {
+    fn add(&mut self, call: DriverCall, accesses: Vec<ArrayAccess>) {
         let stream = self.below(STREAMS);
-        self.add_on(stream, call, touches);
+        self.add_on(stream, call, accesses);
     }
 
-    fn add_on(&mut self, stream: usize, call: Call, touches: Vec<Touch>) {
-        let op = Op {
+    fn add_on(&mut self, stream: usize, call: DriverCall, accesses: Vec<ArrayAccess>) {
+        let op = PlannedOp {
             stream,
             call,
-            touches,
+            accesses,
         };
         for earlier in 0..self.ops.len() {
             let is_ordered = self.order.before(stream).contains(&earlier);
@@ -158,9 +162,9 @@ impl Draw {
             }
             let from = self.ops[earlier].stream;
             let edge = match self.below(8) {
-                0 => Edge::Host { from },
-                1 => Edge::HostEvent { from },
-                _ => Edge::Event { from, to: stream },
+                0 => OrderingEdge::Host { from },
+                1 => OrderingEdge::HostEvent { from },
+                _ => OrderingEdge::Event { from, to: stream },
             };
             self.order.edge(edge);
             self.actions.push(Action::Edge(edge));
@@ -170,8 +174,8 @@ impl Draw {
         self.actions.push(Action::Op(op));
     }
 
-    fn whole(array: usize) -> Vec<Touch> {
-        vec![Touch {
+    fn whole(array: usize) -> Vec<ArrayAccess> {
+        vec![ArrayAccess {
             array,
             bytes: 0..BYTES,
             writes: true,
@@ -184,42 +188,42 @@ impl Draw {
         let array = self.made;
         self.made += 1;
         self.arrays.push(array);
-        self.add_on(stream, Call::Allocate, Self::whole(array));
-        self.add_on(stream, Call::Fill, Self::whole(array));
+        self.add_on(stream, DriverCall::Allocate, Self::whole(array));
+        self.add_on(stream, DriverCall::Fill, Self::whole(array));
     }
 
     fn step(&mut self) {
         match self.below(10) {
             0..3 => {
-                let touch = self.touch(true, false);
-                self.add(Call::Fill, vec![touch]);
+                let access = self.access(true, false);
+                self.add(DriverCall::Fill, vec![access]);
             }
             3..6 => {
-                let (from, mut to) = (self.touch(false, false), self.touch(true, false));
+                let (from, mut to) = (self.access(false, false), self.access(true, false));
                 let len = from.bytes.len().min(to.bytes.len());
                 to.bytes.end = to.bytes.start + len;
-                let from = Touch {
+                let from = ArrayAccess {
                     bytes: from.bytes.start..from.bytes.start + len,
                     ..from
                 };
                 if from.array != to.array {
-                    self.add(Call::Copy, vec![from, to]);
+                    self.add(DriverCall::Copy, vec![from, to]);
                 }
             }
             6 | 7 => {
-                let touch = self.touch(true, true);
-                self.add(Call::WriteKernel, vec![touch]);
+                let access = self.access(true, true);
+                self.add(DriverCall::WriteKernel, vec![access]);
             }
             8 => {
-                let touches = vec![self.touch(false, true), self.touch(true, true)];
-                if touches[0].array != touches[1].array {
-                    self.add(Call::ReadKernel, touches);
+                let accesses = vec![self.access(false, true), self.access(true, true)];
+                if accesses[0].array != accesses[1].array {
+                    self.add(DriverCall::ReadKernel, accesses);
                 }
             }
             _ => {
                 let at = self.below(self.arrays.len());
                 let freed = self.arrays.remove(at);
-                self.add(Call::Free, Self::whole(freed));
+                self.add(DriverCall::Free, Self::whole(freed));
                 self.allocate();
             }
         }
@@ -228,9 +232,9 @@ impl Draw {
 
 /// A program that is ordered rightly.
 fn program(seed: u64) -> Vec<Action> {
-    let mut draw = Draw {
+    let mut draw = ProgramGenerator {
         state: seed,
-        order: Order::default(),
+        order: ModelOrder::default(),
         ops: Vec::new(),
         actions: Vec::new(),
         arrays: Vec::new(),
@@ -245,8 +249,8 @@ fn program(seed: u64) -> Vec<Action> {
 
 /// The pairs of operations that are in conflict and not ordered.
 fn unordered(actions: &[Action]) -> Pairs {
-    let (mut order, mut pairs, mut count) = (Order::default(), Pairs::new(), 0);
-    let mut ops: Vec<(u64, &Op)> = Vec::new();
+    let (mut order, mut pairs, mut count) = (ModelOrder::default(), Pairs::new(), 0);
+    let mut ops: Vec<(u64, &PlannedOp)> = Vec::new();
     for action in actions {
         match action {
             Action::Edge(edge) => {
@@ -278,7 +282,7 @@ fn begins_or_ends(actions: &[Action], pairs: &Pairs) -> bool {
         }
         Action::Op(op) => {
             count += 1;
-            let is_either = matches!(op.call, Call::Allocate | Call::Free);
+            let is_either = matches!(op.call, DriverCall::Allocate | DriverCall::Free);
             is_either
                 && pairs
                     .iter()
@@ -288,16 +292,16 @@ fn begins_or_ends(actions: &[Action], pairs: &Pairs) -> bool {
 }
 
 /// How many operations an edge is in the driver's count: a record, and a wait of a stream.
-fn calls_enqueued(edge: Edge) -> u64 {
+fn calls_enqueued(edge: OrderingEdge) -> u64 {
     match edge {
-        Edge::Event { .. } => 2,
-        Edge::Host { .. } => 0,
-        Edge::HostEvent { .. } => 1,
+        OrderingEdge::Event { .. } => 2,
+        OrderingEdge::Host { .. } => 0,
+        OrderingEdge::HostEvent { .. } => 1,
     }
 }
 
 /// What came of a run.
-struct Found {
+struct RunFindings {
     /// The operations that the checker finds fault with.
     pairs: Pairs,
     /// Whether an operation met memory that did not live, which ends a run.
@@ -307,10 +311,10 @@ struct Found {
 }
 
 /// Runs a program under the checker.
-fn run(actions: &[Action], schedule: Schedule) -> Found {
-    let rig = Rig::new(SimConfig::new().schedule(schedule));
-    let is_lost = enqueue(&rig, actions).is_err();
-    let findings = rig.gpu.findings();
+fn run(actions: &[Action], schedule: Schedule) -> RunFindings {
+    let sim = SimHarness::new(SimConfig::new().schedule(schedule));
+    let is_lost = enqueue(&sim, actions).is_err();
+    let findings = sim.gpu.findings();
     let count = findings.len();
     let pair = |finding: Finding| {
         // Who reads too early may read what nobody has written yet, and pass it on.
@@ -331,8 +335,8 @@ fn run(actions: &[Action], schedule: Schedule) -> Found {
         pair
     };
     let pairs = findings.into_iter().filter_map(pair).collect();
-    assert!(!is_lost || !rig.gpu.reports().is_empty());
-    Found {
+    assert!(!is_lost || !sim.gpu.reports().is_empty());
+    RunFindings {
         pairs,
         is_lost,
         count,
@@ -340,56 +344,56 @@ fn run(actions: &[Action], schedule: Schedule) -> Found {
 }
 
 /// Enqueues all of a program, and waits for it.
-fn enqueue(rig: &Rig, actions: &[Action]) -> Result<(), DriverError> {
-    let streams: Vec<_> = (0..STREAMS).map(|_| rig.stream()).collect();
+fn enqueue(sim: &SimHarness, actions: &[Action]) -> Result<(), DriverError> {
+    let streams: Vec<_> = (0..STREAMS).map(|_| sim.stream()).collect();
     let mut arrays: Vec<DevicePtr> = Vec::new();
     let recorded = |stream: StreamHandle| {
-        let event = rig.event_create(EventKind::Ordering)?;
-        rig.event_record(event, stream).map(|()| event)
+        let event = sim.event_create(EventKind::Ordering)?;
+        sim.event_record(event, stream).map(|()| event)
     };
     for action in actions {
         match action {
-            Action::Op(op) => carry_out(rig, streams[op.stream], op, &mut arrays)?,
-            Action::Edge(Edge::Event { from, to }) => {
-                rig.stream_wait_event(streams[*to], recorded(streams[*from])?)?;
+            Action::Op(op) => carry_out(sim, streams[op.stream], op, &mut arrays)?,
+            Action::Edge(OrderingEdge::Event { from, to }) => {
+                sim.stream_wait_event(streams[*to], recorded(streams[*from])?)?;
             }
-            Action::Edge(Edge::Host { from }) => rig.stream_synchronize(streams[*from])?,
-            Action::Edge(Edge::HostEvent { from }) => {
-                rig.event_synchronize(recorded(streams[*from])?)?
+            Action::Edge(OrderingEdge::Host { from }) => sim.stream_synchronize(streams[*from])?,
+            Action::Edge(OrderingEdge::HostEvent { from }) => {
+                sim.event_synchronize(recorded(streams[*from])?)?
             }
         }
     }
-    rig.context_synchronize()
+    sim.context_synchronize()
 }
 
 fn carry_out(
-    rig: &Rig,
+    sim: &SimHarness,
     stream: StreamHandle,
-    op: &Op,
+    op: &PlannedOp,
     arrays: &mut Vec<DevicePtr>,
 ) -> Result<(), DriverError> {
-    if let Call::Allocate = op.call {
-        arrays.push(rig.mem_alloc_async(BYTES, stream)?);
+    if let DriverCall::Allocate = op.call {
+        arrays.push(sim.mem_alloc_async(BYTES, stream)?);
         return Ok(());
     }
     let places: Vec<_> = op
-        .touches
+        .accesses
         .iter()
-        .map(|touch| arrays[touch.array].offset(touch.bytes.start as u64))
+        .map(|access| arrays[access.array].offset(access.bytes.start as u64))
         .collect();
-    let bytes = op.touches[0].bytes.len();
+    let bytes = op.accesses[0].bytes.len();
     let kernel = |name: &str| {
         let args: Vec<_> = places.iter().map(|&place| Arg::Pointer(place)).collect();
-        let module = rig.module_load(PTX.as_bytes())?;
-        rig.launch(rig.module_function(module, name)?, (1, 64), stream, &args)
+        let module = sim.module_load(PTX.as_bytes())?;
+        sim.launch(sim.module_function(module, name)?, (1, 64), stream, &args)
     };
     match op.call {
-        Call::Allocate => Ok(()),
-        Call::Free => rig.mem_free_async(places[0], stream),
-        Call::Fill => rig.memset_async(places[0], FillPattern::U8(1), bytes, stream),
-        Call::Copy => rig.copy_device_to_device_async(places[1], places[0], bytes, stream),
-        Call::WriteKernel => kernel("write"),
-        Call::ReadKernel => kernel("read"),
+        DriverCall::Allocate => Ok(()),
+        DriverCall::Free => sim.mem_free_async(places[0], stream),
+        DriverCall::Fill => sim.memset_async(places[0], FillPattern::U8(1), bytes, stream),
+        DriverCall::Copy => sim.copy_device_to_device_async(places[1], places[0], bytes, stream),
+        DriverCall::WriteKernel => kernel("write"),
+        DriverCall::ReadKernel => kernel("read"),
     }
 }
 

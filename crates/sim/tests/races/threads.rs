@@ -9,17 +9,17 @@ use std::{
 use millstream_driver::FillPattern;
 use millstream_sim::{SimConfig, race::Label};
 
-use crate::rig::Rig;
+use crate::sim_harness::SimHarness;
 
 /// Fills memory when it is dropped.
-struct Last(Rig, Sender<()>);
+struct FillOnDrop(SimHarness, Sender<()>);
 
-impl Drop for Last {
+impl Drop for FillOnDrop {
     fn drop(&mut self) {
         let _label = Label::new("last");
-        let Self(rig, done) = self;
-        let (stream, memory) = (rig.stream(), rig.mem_alloc(64).unwrap());
-        rig.memset_async(memory, FillPattern::U8(1), 64, stream)
+        let Self(sim, done) = self;
+        let (stream, memory) = (sim.stream(), sim.mem_alloc(64).unwrap());
+        sim.memset_async(memory, FillPattern::U8(1), 64, stream)
             .unwrap();
         done.send(()).unwrap();
     }
@@ -28,12 +28,12 @@ impl Drop for Last {
 #[test]
 fn a_thread_may_call_while_it_destroys_its_variables() {
     thread_local! {
-        static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+        static LAST: RefCell<Option<FillOnDrop>> = const { RefCell::new(None) };
     }
     let (done, ended) = channel();
     let thread = thread::spawn(move || {
-        let rig = Rig::new(SimConfig::new());
-        LAST.set(Some(Last(rig, done)));
+        let sim = SimHarness::new(SimConfig::new());
+        LAST.set(Some(FillOnDrop(sim, done)));
         // Used later than the variable above, the label's variable is destroyed first.
         drop(Label::new("first"));
     });

@@ -8,73 +8,73 @@ use millstream_sim::{ReportKind, SimConfig};
 use crate::{
     expect::{clean, expect},
     kernels::{BYTES, launch, zeros},
-    rig::Rig,
+    sim_harness::SimHarness,
 };
 
 #[test]
 fn a_kernel_that_reads_what_nobody_wrote_is_found() {
-    expect("uninitialised_kernel", |rig| {
-        let (stream, copy) = (rig.stream(), zeros(rig, BYTES));
-        let memory = rig.mem_alloc_async(BYTES, stream).unwrap();
-        rig.memset_async(memory, FillPattern::U8(0), 100, stream)
+    expect("uninitialised_kernel", |sim| {
+        let (stream, copy) = (sim.stream(), zeros(sim, BYTES));
+        let memory = sim.mem_alloc_async(BYTES, stream).unwrap();
+        sim.memset_async(memory, FillPattern::U8(0), 100, stream)
             .unwrap();
-        launch(rig, "read", stream, &[memory, copy]);
+        launch(sim, "read", stream, &[memory, copy]);
     });
 }
 
 /// Padding is copied and never looked at.
 #[test]
 fn copies_within_the_device_pass_on_what_nobody_wrote() {
-    let program = |rig: &Rig, bytes| {
-        let (stream, target) = (rig.stream(), rig.pinned(bytes));
-        let [a, b] = [(); 2].map(|()| rig.mem_alloc_async(BYTES, stream).unwrap());
-        rig.memset_async(a.offset(8), FillPattern::U8(0), 16, stream)
+    let program = |sim: &SimHarness, bytes| {
+        let (stream, target) = (sim.stream(), sim.pinned(bytes));
+        let [a, b] = [(); 2].map(|()| sim.mem_alloc_async(BYTES, stream).unwrap());
+        sim.memset_async(a.offset(8), FillPattern::U8(0), 16, stream)
             .unwrap();
-        rig.copy_device_to_device_async(b, a, BYTES, stream)
+        sim.copy_device_to_device_async(b, a, BYTES, stream)
             .unwrap();
-        rig.download(target, b.offset(8), stream).unwrap();
+        sim.download(target, b.offset(8), stream).unwrap();
     };
-    clean(|rig| program(rig, 16));
-    expect("uninitialised_download", |rig| program(rig, 20));
+    clean(|sim| program(sim, 16));
+    expect("uninitialised_download", |sim| program(sim, 20));
 }
 
 #[test]
 fn memory_that_the_host_may_have_written_counts_as_written() {
-    clean(|rig| {
-        let (stream, source, target) = (rig.stream(), rig.pinned(BYTES), rig.pinned(BYTES));
-        let memory = rig.mem_alloc_async(BYTES, stream).unwrap();
-        rig.upload(memory, source, stream).unwrap();
-        rig.download(target, memory, stream).unwrap();
+    clean(|sim| {
+        let (stream, source, target) = (sim.stream(), sim.pinned(BYTES), sim.pinned(BYTES));
+        let memory = sim.mem_alloc_async(BYTES, stream).unwrap();
+        sim.upload(memory, source, stream).unwrap();
+        sim.download(target, memory, stream).unwrap();
     });
 }
 
 #[test]
 fn the_check_can_be_turned_off_by_itself() {
-    let rig = Rig::new(SimConfig::new().uninitialised_reads(false));
-    let (stream, copy) = (rig.stream(), zeros(&rig, BYTES));
-    let memory = rig.mem_alloc_async(BYTES, stream).unwrap();
-    launch(&rig, "read", stream, &[memory, copy]);
-    launch(&rig, "write", rig.stream(), &[copy]);
-    rig.context_synchronize().unwrap();
-    let findings = rig.gpu.findings();
+    let sim = SimHarness::new(SimConfig::new().uninitialised_reads(false));
+    let (stream, copy) = (sim.stream(), zeros(&sim, BYTES));
+    let memory = sim.mem_alloc_async(BYTES, stream).unwrap();
+    launch(&sim, "read", stream, &[memory, copy]);
+    launch(&sim, "write", sim.stream(), &[copy]);
+    sim.context_synchronize().unwrap();
+    let findings = sim.gpu.findings();
     assert_eq!(findings.len(), 1, "{findings:?}");
     assert!(findings[0].problem.contains("race"));
 }
 
 #[test]
 fn memory_that_is_given_out_again_holds_nothing_and_keeps_its_users() {
-    let rig = Rig::new(SimConfig::new());
-    let (stream, other) = (rig.stream(), rig.stream());
-    let (memory, copy) = (zeros(&rig, BYTES), zeros(&rig, BYTES));
-    launch(&rig, "write", stream, &[memory]);
-    rig.gpu.note_memory_reuse(&MemoryReuse {
+    let sim = SimHarness::new(SimConfig::new());
+    let (stream, other) = (sim.stream(), sim.stream());
+    let (memory, copy) = (zeros(&sim, BYTES), zeros(&sim, BYTES));
+    launch(&sim, "write", stream, &[memory]);
+    sim.gpu.note_memory_reuse(&MemoryReuse {
         pointer: memory,
         label: "second life",
         location: Location::caller(),
     });
-    launch(&rig, "read", stream, &[memory, copy]);
-    rig.context_synchronize().unwrap();
-    let findings = rig.gpu.findings();
+    launch(&sim, "read", stream, &[memory, copy]);
+    sim.context_synchronize().unwrap();
+    let findings = sim.gpu.findings();
     assert_eq!(findings.len(), 1, "{findings:?}");
     assert_eq!(findings[0].kind, ReportKind::UninitialisedRead);
     assert!(
@@ -83,16 +83,16 @@ fn memory_that_is_given_out_again_holds_nothing_and_keeps_its_users() {
         findings[0]
     );
 
-    launch(&rig, "write", stream, &[memory]);
-    rig.gpu.note_memory_reuse(&MemoryReuse {
+    launch(&sim, "write", stream, &[memory]);
+    sim.gpu.note_memory_reuse(&MemoryReuse {
         pointer: memory,
         label: "third life",
         location: Location::caller(),
     });
-    launch(&rig, "write", other, &[memory]);
-    launch(&rig, "read", other, &[memory, copy]);
-    rig.context_synchronize().unwrap();
-    let findings = rig.gpu.findings();
+    launch(&sim, "write", other, &[memory]);
+    launch(&sim, "read", other, &[memory, copy]);
+    sim.context_synchronize().unwrap();
+    let findings = sim.gpu.findings();
     let later = &findings[1..];
     assert!(!later.is_empty() && later.iter().all(|found| found.kind == ReportKind::Race));
     assert!(

@@ -9,20 +9,26 @@ use millstream_sim::{ReportKind, SimConfig};
 use crate::{
     expect::{clean_with, expect_with},
     kernels::zeros,
-    rig::{Arg, Rig},
+    sim_harness::{Arg, SimHarness},
 };
 
 /// Bytes of each array that the kernels are given.
 const BYTES: usize = 4096;
 
 fn config() -> SimConfig {
-    SimConfig::from_spec("sim:race=kernels").unwrap()
+    SimConfig::parse("sim:race=kernels").unwrap()
 }
 
 /// Launches a kernel with `arrays` arrays of zeros and, if it takes one, a number.
-fn launch(rig: &Rig, name: &str, (grid, block): (u32, u32), arrays: usize, number: Option<u32>) {
-    let stream = rig.stream();
-    let arrays: Vec<DevicePtr> = (0..arrays).map(|_| zeros(rig, BYTES)).collect();
+fn launch(
+    sim: &SimHarness,
+    name: &str,
+    (grid, block): (u32, u32),
+    arrays: usize,
+    number: Option<u32>,
+) {
+    let stream = sim.stream();
+    let arrays: Vec<DevicePtr> = (0..arrays).map(|_| zeros(sim, BYTES)).collect();
     let pointers = arrays.iter().map(|array| Arg::Pointer(*array));
     let args: Vec<Arg> = pointers.chain(number.map(Arg::U32)).collect();
     let dims = LaunchDims {
@@ -30,22 +36,22 @@ fn launch(rig: &Rig, name: &str, (grid, block): (u32, u32), arrays: usize, numbe
         block: [block, 1, 1],
         shared_bytes: if name.starts_with("warp_sum") { 128 } else { 0 },
     };
-    let kernel = rig.kernel(include_str!("within/kernels.ptx"), name);
-    rig.launch_shaped(kernel, &dims, stream, &args).unwrap();
-    rig.stream_synchronize(stream).unwrap();
+    let kernel = sim.kernel(include_str!("within/kernels.ptx"), name);
+    sim.launch_shaped(kernel, &dims, stream, &args).unwrap();
+    sim.stream_synchronize(stream).unwrap();
 }
 
 fn racy(name: &str, shape: (u32, u32), arrays: usize, number: Option<u32>) {
-    let program = |rig: &Rig| launch(rig, name, shape, arrays, number);
+    let program = |sim: &SimHarness| launch(sim, name, shape, arrays, number);
     expect_with(config(), &format!("within/{name}"), program);
     // Without the option nothing is looked for.
-    let off = Rig::new(SimConfig::new());
+    let off = SimHarness::new(SimConfig::new());
     program(&off);
     off.assert_clean();
 }
 
 fn right(name: &str, shape: (u32, u32), arrays: usize, number: Option<u32>) {
-    clean_with(config(), |rig| launch(rig, name, shape, arrays, number));
+    clean_with(config(), |sim| launch(sim, name, shape, arrays, number));
 }
 
 #[test]
@@ -111,9 +117,9 @@ fn barriers_with_numbers_and_counts_order_those_that_arrive() {
 
 #[test]
 fn bytes_are_told_apart_and_lanes_of_one_instruction_race() {
-    let all_write = |rig: &Rig| launch(rig, "all_write", (1, 96), 1, None);
+    let all_write = |sim: &SimHarness| launch(sim, "all_write", (1, 96), 1, None);
     // All write the same, which is a note.
-    let notes = SimConfig::from_spec("sim:race=notes").unwrap();
+    let notes = SimConfig::parse("sim:race=notes").unwrap();
     expect_with(notes, "within/all_write", all_write);
     clean_with(config(), all_write);
 }
@@ -136,14 +142,14 @@ fn a_barrier_for_all_comes_after_those_that_have_exited() {
 #[test]
 fn one_block_among_many_is_not_forgotten() {
     for blocks in 2..20 {
-        let rig = Rig::new(config());
-        launch(&rig, "read_by_all", (blocks, 32), 2, None);
-        assert_eq!(rig.gpu.findings().len(), 1, "{blocks} blocks");
+        let sim = SimHarness::new(config());
+        launch(&sim, "read_by_all", (blocks, 32), 2, None);
+        assert_eq!(sim.gpu.findings().len(), 1, "{blocks} blocks");
     }
     for silent in 0..12 {
-        let rig = Rig::new(config());
-        launch(&rig, "read_by_most", (12, 32), 3, Some(silent));
-        let findings = rig.gpu.findings();
+        let sim = SimHarness::new(config());
+        launch(&sim, "read_by_most", (12, 32), 3, Some(silent));
+        let findings = sim.gpu.findings();
         // The last block has read the place itself.
         assert_eq!(
             findings.len(),
@@ -159,12 +165,12 @@ fn one_block_among_many_is_not_forgotten() {
 
 #[test]
 fn findings_are_in_parts_and_in_json() {
-    let rig = Rig::new(config());
-    launch(&rig, "shift_unsynced", (1, 64), 2, None);
-    let findings = rig.gpu.findings();
+    let sim = SimHarness::new(config());
+    launch(&sim, "shift_unsynced", (1, 64), 2, None);
+    let findings = sim.gpu.findings();
     let finding = &findings[0];
     assert_eq!(finding.kind, ReportKind::SharedMemoryRace);
-    assert_eq!(rig.gpu.reports()[0].text, finding.to_string());
+    assert_eq!(sim.gpu.reports()[0].text, finding.to_string());
     let json: serde_json::Value = serde_json::from_str(&finding.to_json()).unwrap();
     assert_eq!(json["kind"], "SharedMemoryRace");
     assert_eq!(json["earlier"]["thread"]["source"], "kernels.cu:9");
@@ -177,18 +183,18 @@ fn findings_are_in_parts_and_in_json() {
         finding.later.thread.as_ref().unwrap().write
     );
     assert_eq!(json["memory"]["allocation_bytes"], 256);
-    assert_eq!(json["grade"], "error");
-    assert_eq!(json["verdict"], "one of the two reads the bytes");
+    assert_eq!(json["severity"], "error");
+    assert_eq!(json["class"], "one of the two reads the bytes");
 }
 
 #[test]
 fn a_kernel_that_fails_tells_its_races_first() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/transpose.ptx");
     let ptx = std::fs::read_to_string(folder).unwrap();
-    let rig = Rig::new(config());
+    let sim = SimHarness::new(config());
     // Without the barrier it races; with sizes that are too large it leaves its arrays.
-    let kernel = rig.kernel(&ptx.replace("bar.sync", "// bar.sync"), "transpose");
-    let (one, other) = (zeros(&rig, BYTES), zeros(&rig, BYTES));
+    let kernel = sim.kernel(&ptx.replace("bar.sync", "// bar.sync"), "transpose");
+    let (one, other) = (zeros(&sim, BYTES), zeros(&sim, BYTES));
     let args = [
         Arg::Pointer(one),
         Arg::Pointer(other),
@@ -200,10 +206,10 @@ fn a_kernel_that_fails_tells_its_races_first() {
         block: [32, 8, 1],
         shared_bytes: 0,
     };
-    let stream = rig.stream();
-    rig.launch_shaped(kernel, &dims, stream, &args).unwrap();
-    rig.stream_synchronize(stream).unwrap_err();
-    let kinds: Vec<_> = rig
+    let stream = sim.stream();
+    sim.launch_shaped(kernel, &dims, stream, &args).unwrap();
+    sim.stream_synchronize(stream).unwrap_err();
+    let kinds: Vec<_> = sim
         .gpu
         .findings()
         .iter()

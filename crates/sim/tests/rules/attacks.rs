@@ -7,12 +7,12 @@ use millstream_driver::{
 };
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::rig::{DEVICE, Host, Rig, assert_code, each_schedule};
+use crate::sim_harness::{DEVICE, Host, SimHarness, assert_code, each_schedule};
 
 #[test]
 fn handles_that_were_never_given() {
-    each_schedule(|rig| {
-        let stream = rig.stream();
+    each_schedule(|sim| {
+        let stream = sim.stream();
         for raw in [
             3,
             7,
@@ -21,58 +21,58 @@ fn handles_that_were_never_given() {
             stream.as_raw() ^ (1 << 40),
         ] {
             let handle = StreamHandle::from_raw(raw);
-            assert_code(rig.stream_query(handle), ResultCode::INVALID_HANDLE);
-            rig.assert_reported(ReportKind::UnknownHandle, &["is no stream"]);
-            assert_code(rig.stream_destroy(handle), ResultCode::INVALID_HANDLE);
+            assert_code(sim.stream_query(handle), ResultCode::INVALID_HANDLE);
+            sim.assert_reported(ReportKind::UnknownHandle, &["is no stream"]);
+            assert_code(sim.stream_destroy(handle), ResultCode::INVALID_HANDLE);
             assert_code(
-                rig.event_query(EventHandle::from_raw(raw)),
+                sim.event_query(EventHandle::from_raw(raw)),
                 ResultCode::INVALID_HANDLE,
             );
             let module = ModuleHandle::from_raw(raw);
-            assert_code(rig.module_function(module, "k"), ResultCode::INVALID_HANDLE);
-            assert_code(rig.module_unload(module), ResultCode::INVALID_HANDLE);
+            assert_code(sim.module_function(module, "k"), ResultCode::INVALID_HANDLE);
+            assert_code(sim.module_unload(module), ResultCode::INVALID_HANDLE);
             let function = FunctionHandle::from_raw(raw);
             assert_code(
-                rig.launch(function, (1, 1), stream, &[]),
+                sim.launch(function, (1, 1), stream, &[]),
                 ResultCode::INVALID_HANDLE,
             );
         }
         assert_code(
-            rig.stream_wait_event(stream, EventHandle::from_raw(0)),
+            sim.stream_wait_event(stream, EventHandle::from_raw(0)),
             ResultCode::INVALID_HANDLE,
         );
-        rig.stream_synchronize(stream).unwrap();
+        sim.stream_synchronize(stream).unwrap();
     });
 }
 
 #[test]
 fn handles_used_after_they_were_given_up() {
-    each_schedule(|rig| {
-        let (stream, event) = (rig.stream(), rig.event());
-        rig.stream_destroy(stream).unwrap();
-        assert_code(rig.stream_destroy(stream), ResultCode::INVALID_HANDLE);
-        rig.assert_reported(ReportKind::DeadHandle, &["stream 1"]);
-        rig.event_destroy(event).unwrap();
-        assert_code(rig.event_destroy(event), ResultCode::INVALID_HANDLE);
-        rig.assert_reported(ReportKind::DeadHandle, &["event 1"]);
+    each_schedule(|sim| {
+        let (stream, event) = (sim.stream(), sim.event());
+        sim.stream_destroy(stream).unwrap();
+        assert_code(sim.stream_destroy(stream), ResultCode::INVALID_HANDLE);
+        sim.assert_reported(ReportKind::DeadHandle, &["stream 1"]);
+        sim.event_destroy(event).unwrap();
+        assert_code(sim.event_destroy(event), ResultCode::INVALID_HANDLE);
+        sim.assert_reported(ReportKind::DeadHandle, &["event 1"]);
     });
 }
 
 #[test]
 fn default_streams_cannot_be_destroyed() {
-    let rig = Rig::new(SimConfig::new());
+    let sim = SimHarness::new(SimConfig::new());
     for stream in [StreamHandle::LEGACY, StreamHandle::PER_THREAD] {
-        assert_code(rig.stream_destroy(stream), ResultCode::INVALID_HANDLE);
-        rig.stream_synchronize(stream).unwrap();
+        assert_code(sim.stream_destroy(stream), ResultCode::INVALID_HANDLE);
+        sim.stream_synchronize(stream).unwrap();
     }
 }
 
 #[test]
 fn device_ranges_must_lie_in_one_live_allocation() {
-    each_schedule(|rig| {
-        let stream = rig.stream();
-        let memory = rig.mem_alloc(100).unwrap();
-        let neighbour = rig.mem_alloc(100).unwrap();
+    each_schedule(|sim| {
+        let stream = sim.stream();
+        let memory = sim.mem_alloc(100).unwrap();
+        let neighbour = sim.mem_alloc(100).unwrap();
         let wrong = [
             (
                 memory.offset(1),
@@ -107,111 +107,114 @@ fn device_ranges_must_lie_in_one_live_allocation() {
             ),
         ];
         for (target, bytes, why) in wrong {
-            let fill = rig.memset_async(target, FillPattern::U8(0), bytes, stream);
+            let fill = sim.memset_async(target, FillPattern::U8(0), bytes, stream);
             assert_code(fill, ResultCode::INVALID_VALUE);
-            rig.assert_reported(ReportKind::OutOfBounds, &[why]);
+            sim.assert_reported(ReportKind::OutOfBounds, &[why]);
         }
         let host = Host::pageable(101);
-        assert_code(rig.upload(memory, host, stream), ResultCode::INVALID_VALUE);
+        assert_code(sim.upload(memory, host, stream), ResultCode::INVALID_VALUE);
         assert_code(
-            rig.download(host, memory, stream),
+            sim.download(host, memory, stream),
             ResultCode::INVALID_VALUE,
         );
         assert_code(
-            rig.copy_device_to_device(memory, memory.offset(50), 51),
+            sim.copy_device_to_device(memory, memory.offset(50), 51),
             ResultCode::INVALID_VALUE,
         );
         assert_eq!(
-            rig.gpu.ledger().pending_operations,
+            sim.gpu.live_object_counts().pending_operations,
             0,
             "nothing was enqueued"
         );
-        let overflowing = rig.memset_async(memory, FillPattern::U32(0), usize::MAX, stream);
+        let overflowing = sim.memset_async(memory, FillPattern::U32(0), usize::MAX, stream);
         assert_code(overflowing, ResultCode::INVALID_VALUE);
     });
 }
 
 #[test]
 fn misaligned_fills_and_overlapping_copies_are_reported() {
-    let rig = Rig::new(SimConfig::new());
-    let stream = rig.stream();
-    let memory = rig.mem_alloc(100).unwrap();
-    let fill = rig.memset_async(memory.offset(2), FillPattern::U32(0), 1, stream);
+    let sim = SimHarness::new(SimConfig::new());
+    let stream = sim.stream();
+    let memory = sim.mem_alloc(100).unwrap();
+    let fill = sim.memset_async(memory.offset(2), FillPattern::U32(0), 1, stream);
     assert_code(fill, ResultCode::INVALID_VALUE);
-    rig.assert_reported(ReportKind::Misaligned, &["4-byte"]);
-    rig.copy_device_to_device_async(memory, memory.offset(10), 11, stream)
+    sim.assert_reported(ReportKind::Misaligned, &["4-byte"]);
+    sim.copy_device_to_device_async(memory, memory.offset(10), 11, stream)
         .unwrap();
-    rig.assert_reported(ReportKind::Overlap, &["11 bytes"]);
-    rig.copy_device_to_device_async(memory, memory.offset(10), 10, stream)
+    sim.assert_reported(ReportKind::Overlap, &["11 bytes"]);
+    sim.copy_device_to_device_async(memory, memory.offset(10), 10, stream)
         .unwrap();
-    assert_eq!(rig.gpu.reports().len(), 2);
+    assert_eq!(sim.gpu.reports().len(), 2);
 }
 
 #[test]
 fn null_host_pointers_are_refused() {
-    let rig = Rig::new(SimConfig::new());
-    let stream = rig.stream();
-    let memory = rig.mem_alloc(4).unwrap();
-    let copy = rig.copy_unified_async(memory, DevicePtr::from_raw(0), 4, stream);
+    let sim = SimHarness::new(SimConfig::new());
+    let stream = sim.stream();
+    let memory = sim.mem_alloc(4).unwrap();
+    let copy = sim.copy_unified_async(memory, DevicePtr::from_raw(0), 4, stream);
     assert_code(copy, ResultCode::INVALID_VALUE);
-    rig.assert_reported(ReportKind::BadArgument, &["not host memory"]);
+    sim.assert_reported(ReportKind::BadArgument, &["not host memory"]);
 }
 
 #[test]
 fn frees_of_what_is_not_an_allocation() {
-    each_schedule(|rig| {
-        let stream = rig.stream();
-        let memory = rig.mem_alloc_async(100, stream).unwrap();
+    each_schedule(|sim| {
+        let stream = sim.stream();
+        let memory = sim.mem_alloc_async(100, stream).unwrap();
         for wrong in [
             memory.offset(1),
             DevicePtr::from_raw(0),
-            rig.pinned(4).address(),
+            sim.pinned(4).address(),
         ] {
-            assert_code(rig.mem_free_async(wrong, stream), ResultCode::INVALID_VALUE);
-            assert_code(rig.mem_free(wrong), ResultCode::INVALID_VALUE);
-            rig.assert_reported(ReportKind::WrongFree, &[]);
+            assert_code(sim.mem_free_async(wrong, stream), ResultCode::INVALID_VALUE);
+            assert_code(sim.mem_free(wrong), ResultCode::INVALID_VALUE);
+            sim.assert_reported(ReportKind::WrongFree, &[]);
         }
-        rig.mem_free(memory).unwrap();
-        assert_code(rig.mem_free(memory), ResultCode::INVALID_VALUE);
-        rig.assert_reported(ReportKind::DoubleFree, &["cuMemAllocAsync"]);
+        sim.mem_free(memory).unwrap();
+        assert_code(sim.mem_free(memory), ResultCode::INVALID_VALUE);
+        sim.assert_reported(ReportKind::DoubleFree, &["cuMemAllocAsync"]);
     });
 }
 
 #[test]
 fn contexts_are_counted_and_gone_with_all_they_hold() {
-    each_schedule(|rig| {
-        let again = rig.gpu.primary_context_retain(DEVICE).unwrap();
-        assert_eq!(again, rig.context);
-        rig.release_context().unwrap();
-        let stream = rig.stream();
-        let memory = rig.mem_alloc(64).unwrap();
-        let pooled = rig.mem_alloc_async(64, stream).unwrap();
-        rig.pinned(64);
-        rig.event();
-        rig.memset_async(pooled, FillPattern::U8(0), 64, stream)
+    each_schedule(|sim| {
+        let again = sim.gpu.primary_context_retain(DEVICE).unwrap();
+        assert_eq!(again, sim.context);
+        sim.release_context().unwrap();
+        let stream = sim.stream();
+        let memory = sim.mem_alloc(64).unwrap();
+        let pooled = sim.mem_alloc_async(64, stream).unwrap();
+        sim.pinned(64);
+        sim.event();
+        sim.memset_async(pooled, FillPattern::U8(0), 64, stream)
             .unwrap();
-        rig.release_context().unwrap();
-        assert_eq!(rig.gpu.ledger(), millstream_sim::Ledger::default());
-        assert_code(rig.context_synchronize(), ResultCode::INVALID_CONTEXT);
-        rig.assert_reported(ReportKind::DeadHandle, &["the context of device 0"]);
-        assert_code(rig.mem_free(memory), ResultCode::INVALID_CONTEXT);
-        assert_code(rig.release_context(), ResultCode::INVALID_CONTEXT);
-        let fresh = rig.gpu.primary_context_retain(DEVICE).unwrap();
-        assert_ne!(fresh, rig.context, "handles are never given twice");
+        sim.release_context().unwrap();
+        assert_eq!(
+            sim.gpu.live_object_counts(),
+            millstream_sim::LiveObjectCounts::default()
+        );
+        assert_code(sim.context_synchronize(), ResultCode::INVALID_CONTEXT);
+        sim.assert_reported(ReportKind::DeadHandle, &["the context of device 0"]);
+        assert_code(sim.mem_free(memory), ResultCode::INVALID_CONTEXT);
+        assert_code(sim.release_context(), ResultCode::INVALID_CONTEXT);
+        let fresh = sim.gpu.primary_context_retain(DEVICE).unwrap();
+        assert_ne!(fresh, sim.context, "handles are never given twice");
     });
 }
 
 #[test]
 fn devices_that_are_not_there() {
-    let rig = Rig::new(SimConfig::new().devices(2));
-    assert_eq!(rig.gpu.device_count().unwrap(), 2);
+    let sim = SimHarness::new(SimConfig::new().devices(2));
+    assert_eq!(sim.gpu.device_count().unwrap(), 2);
     for ordinal in [-1, 2, i32::MAX] {
         let device = DeviceOrdinal::from_raw(ordinal);
-        assert_code(rig.gpu.device_name(device), ResultCode::INVALID_DEVICE);
+        assert_code(sim.gpu.device_name(device), ResultCode::INVALID_DEVICE);
         assert_code(
-            rig.gpu.primary_context_retain(device),
+            sim.gpu.primary_context_retain(device),
             ResultCode::INVALID_DEVICE,
         );
-        assert_code(rig.gpu.default_pool(device), ResultCode::INVALID_DEVICE);
+        assert_code(sim.gpu.default_pool(device), ResultCode::INVALID_DEVICE);
     }
 }

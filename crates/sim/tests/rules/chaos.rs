@@ -16,13 +16,13 @@ use millstream_sim::{Rules, SimConfig};
 
 use crate::{
     kernels::SET,
-    rig::{Arg, Host, Rig, SCHEDULES, each_schedule_and_reading},
+    sim_harness::{Arg, Host, SCHEDULES, SimHarness, each_schedule_and_reading},
 };
 
 /// A generator of numbers good enough to choose calls by.
-struct Dice(u64);
+struct RandomCalls(u64);
 
-impl Dice {
+impl RandomCalls {
     fn roll(&mut self, sides: usize) -> usize {
         self.0 = self
             .0
@@ -47,7 +47,7 @@ struct Operands {
     pinned: Host,
 }
 
-fn draw_call(rig: &Rig, dice: &mut Dice, with: &mut Operands) {
+fn draw_call(sim: &SimHarness, dice: &mut RandomCalls, with: &mut Operands) {
     let stream = dice.pick(&with.streams);
     let event = dice.pick(&with.events);
     let memory = dice
@@ -60,48 +60,48 @@ fn draw_call(rig: &Rig, dice: &mut Dice, with: &mut Operands) {
     match dice.roll(24) {
         0 => with
             .streams
-            .push(rig.stream_create(dice.roll(2) == 0, 0).unwrap_or(stream)),
-        1 => drop(rig.stream_destroy(stream)),
+            .push(sim.stream_create(dice.roll(2) == 0, 0).unwrap_or(stream)),
+        1 => drop(sim.stream_destroy(stream)),
         2 => with.events.push(
-            rig.event_create(millstream_driver::EventKind::Timing)
+            sim.event_create(millstream_driver::EventKind::Timing)
                 .unwrap_or(event),
         ),
-        3 => drop(rig.event_destroy(event)),
-        4 | 5 => drop(rig.event_record(event, stream)),
-        6 | 7 => drop(rig.stream_wait_event(stream, event)),
-        8 => drop(rig.event_query(event)),
-        9 => drop(rig.event_synchronize(event)),
-        10 => drop(rig.stream_query(stream)),
-        11 => drop(rig.stream_synchronize(stream)),
+        3 => drop(sim.event_destroy(event)),
+        4 | 5 => drop(sim.event_record(event, stream)),
+        6 | 7 => drop(sim.stream_wait_event(stream, event)),
+        8 => drop(sim.event_query(event)),
+        9 => drop(sim.event_synchronize(event)),
+        10 => drop(sim.stream_query(stream)),
+        11 => drop(sim.stream_synchronize(stream)),
         12 => with
             .memory
-            .push(rig.mem_alloc(dice.roll(200)).unwrap_or(memory)),
+            .push(sim.mem_alloc(dice.roll(200)).unwrap_or(memory)),
         13 | 14 => with.memory.push(
-            rig.mem_alloc_async(dice.roll(200), stream)
+            sim.mem_alloc_async(dice.roll(200), stream)
                 .unwrap_or(memory),
         ),
-        15 => drop(rig.mem_free(memory)),
-        16 => drop(rig.mem_free_async(memory, stream)),
-        17 => drop(rig.upload(memory, host, stream)),
-        18 => drop(rig.download(host, memory, stream)),
-        19 => drop(rig.upload_now(memory, host)),
-        20 => drop(rig.memset_async(memory, FillPattern::U16(7), dice.roll(64), stream)),
+        15 => drop(sim.mem_free(memory)),
+        16 => drop(sim.mem_free_async(memory, stream)),
+        17 => drop(sim.upload(memory, host, stream)),
+        18 => drop(sim.download(host, memory, stream)),
+        19 => drop(sim.upload_now(memory, host)),
+        20 => drop(sim.memset_async(memory, FillPattern::U16(7), dice.roll(64), stream)),
         21 => {
             let target = dice.pick(&with.memory);
-            drop(rig.copy_unified_async(target, memory, dice.roll(64), stream));
+            drop(sim.copy_unified_async(target, memory, dice.roll(64), stream));
         }
         22 => {
             let function = dice.pick(&with.functions);
             let args = [Arg::Pointer(memory), Arg::U32(1)];
             let args = &args[..dice.roll(3)];
-            drop(rig.launch(
+            drop(sim.launch(
                 function,
                 (dice.roll(3) as u32, dice.roll(40) as u32),
                 stream,
                 args,
             ));
         }
-        _ => drop(rig.event_elapsed_ms(event, dice.pick(&with.events))),
+        _ => drop(sim.event_elapsed_ms(event, dice.pick(&with.events))),
     }
 }
 
@@ -110,40 +110,40 @@ fn random_calls_always_answer() {
     for (index, schedule) in SCHEDULES.into_iter().enumerate() {
         for seed in 0..60 {
             let rules = dice_rules(seed);
-            let rig = Rig::new(
+            let sim = SimHarness::new(
                 SimConfig::new()
                     .schedule(schedule)
                     .rules(rules)
                     .memory_bytes(4096),
             );
-            let mut dice = Dice(seed * 100 + index as u64);
+            let mut dice = RandomCalls(seed * 100 + index as u64);
             let mut with = Operands {
                 streams: vec![
                     StreamHandle::LEGACY,
                     StreamHandle::PER_THREAD,
-                    rig.stream(),
+                    sim.stream(),
                     StreamHandle::from_raw(99),
                 ],
-                events: vec![rig.event(), EventHandle::from_raw(99)],
-                memory: vec![DevicePtr::from_raw(0), rig.mem_alloc(64).unwrap()],
+                events: vec![sim.event(), EventHandle::from_raw(99)],
+                memory: vec![DevicePtr::from_raw(0), sim.mem_alloc(64).unwrap()],
                 functions: vec![
-                    rig.kernel(SET, "set"),
-                    rig.kernel(SET, "count"),
+                    sim.kernel(SET, "set"),
+                    sim.kernel(SET, "count"),
                     FunctionHandle::from_raw(99),
                 ],
                 pageable: Host::pageable(80),
-                pinned: rig.pinned(80),
+                pinned: sim.pinned(80),
             };
             for _ in 0..150 {
-                draw_call(&rig, &mut dice, &mut with);
+                draw_call(&sim, &mut dice, &mut with);
             }
             // Lost or not, all of it ends.
-            drop(rig.context_synchronize());
-            assert_eq!(rig.gpu.ledger().pending_operations, 0);
-            rig.release_context().unwrap();
+            drop(sim.context_synchronize());
+            assert_eq!(sim.gpu.live_object_counts().pending_operations, 0);
+            sim.release_context().unwrap();
             assert_eq!(
-                rig.gpu.ledger(),
-                millstream_sim::Ledger::default(),
+                sim.gpu.live_object_counts(),
+                millstream_sim::LiveObjectCounts::default(),
                 "{schedule:?}, seed {seed}"
             );
         }
@@ -160,7 +160,7 @@ fn dice_rules(seed: u64) -> Rules {
 
 #[test]
 fn many_threads_pass_a_token_through_streams_events_and_host_functions() {
-    each_schedule_and_reading(|rig| {
+    each_schedule_and_reading(|sim| {
         const THREADS: usize = 4;
         const ROUNDS: u8 = 25;
         let calls = Arc::new(AtomicU32::new(0));
@@ -168,47 +168,51 @@ fn many_threads_pass_a_token_through_streams_events_and_host_functions() {
             for _ in 0..THREADS {
                 let calls = Arc::clone(&calls);
                 scope.spawn(move || {
-                    let (first, second) = (rig.stream(), rig.stream());
-                    let memory = rig.mem_alloc_async(64, first).unwrap();
-                    let host = rig.pinned(64);
+                    let (first, second) = (sim.stream(), sim.stream());
+                    let memory = sim.mem_alloc_async(64, first).unwrap();
+                    let host = sim.pinned(64);
                     for round in 0..ROUNDS {
-                        rig.memset_async(memory, FillPattern::U8(round), 64, first)
+                        sim.memset_async(memory, FillPattern::U8(round), 64, first)
                             .unwrap();
-                        let written = rig.recorded(first);
-                        rig.stream_wait_event(second, written).unwrap();
-                        rig.download(host, memory, second).unwrap();
+                        let written = sim.recorded(first);
+                        sim.stream_wait_event(second, written).unwrap();
+                        sim.download(host, memory, second).unwrap();
                         let calls = Arc::clone(&calls);
-                        rig.host_function(second, move || {
+                        sim.host_function(second, move || {
                             assert!(host.is(round));
                             calls.fetch_add(1, SeqCst);
                         });
-                        let read = rig.recorded(second);
-                        rig.stream_wait_event(first, read).unwrap();
+                        let read = sim.recorded(second);
+                        sim.stream_wait_event(first, read).unwrap();
                         match round % 3 {
-                            0 => rig.event_synchronize(read).unwrap(),
+                            0 => sim.event_synchronize(read).unwrap(),
                             1 => {
-                                while !rig.event_query(read).unwrap().is_complete() {
-                                    rig.gpu.pause(std::time::Duration::from_micros(20));
+                                while !sim.event_query(read).unwrap().is_complete() {
+                                    sim.gpu.pause(std::time::Duration::from_micros(20));
                                 }
                             }
                             _ => {}
                         }
-                        rig.event_destroy(written).unwrap();
-                        rig.event_destroy(read).unwrap();
+                        sim.event_destroy(written).unwrap();
+                        sim.event_destroy(read).unwrap();
                     }
-                    rig.mem_free_async(memory, first).unwrap();
-                    rig.stream_synchronize(first).unwrap();
-                    rig.stream_destroy(first).unwrap();
-                    rig.stream_destroy(second).unwrap();
+                    sim.mem_free_async(memory, first).unwrap();
+                    sim.stream_synchronize(first).unwrap();
+                    sim.stream_destroy(first).unwrap();
+                    sim.stream_destroy(second).unwrap();
                     assert!(host.is(ROUNDS - 1));
                 });
             }
         });
         assert_eq!(calls.load(SeqCst), (THREADS * usize::from(ROUNDS)) as u32);
-        rig.assert_clean();
-        let ledger = rig.gpu.ledger();
+        sim.assert_clean();
+        let live_object_counts = sim.gpu.live_object_counts();
         assert_eq!(
-            (ledger.streams, ledger.events, ledger.device_bytes),
+            (
+                live_object_counts.streams,
+                live_object_counts.events,
+                live_object_counts.device_bytes
+            ),
             (0, 0, 0)
         );
     });

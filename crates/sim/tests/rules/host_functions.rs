@@ -14,31 +14,31 @@ use std::{
 use millstream_driver::{Driver, FillPattern, ResultCode};
 use millstream_sim::{ReportKind, Schedule};
 
-use crate::rig::{Rig, assert_code, each_schedule};
+use crate::sim_harness::{SimHarness, assert_code, each_schedule};
 
 const LONG: Duration = Duration::from_secs(20);
 
 #[test]
 fn r27_functions_run_in_stream_order_and_hold_back_later_work() {
-    each_schedule(|rig| {
-        let stream = rig.stream();
-        let memory = rig.mem_alloc(4).unwrap();
-        let pinned = rig.pinned(4);
+    each_schedule(|sim| {
+        let stream = sim.stream();
+        let memory = sim.mem_alloc(4).unwrap();
+        let pinned = sim.pinned(4);
         pinned.fill(0);
         let (open, gate) = mpsc::channel::<()>();
         let (seen, sees) = mpsc::channel();
-        rig.memset_async(memory, FillPattern::U8(1), 4, stream)
+        sim.memset_async(memory, FillPattern::U8(1), 4, stream)
             .unwrap();
-        rig.download(pinned, memory, stream).unwrap();
-        rig.host_function(stream, move || {
+        sim.download(pinned, memory, stream).unwrap();
+        sim.host_function(stream, move || {
             seen.send(pinned.read()).unwrap();
             gate.recv().unwrap();
         });
-        rig.memset_async(memory, FillPattern::U8(2), 4, stream)
+        sim.memset_async(memory, FillPattern::U8(2), 4, stream)
             .unwrap();
-        rig.download(pinned, memory, stream).unwrap();
+        sim.download(pinned, memory, stream).unwrap();
         thread::scope(|scope| {
-            let waits = scope.spawn(|| rig.stream_synchronize(stream).unwrap());
+            let waits = scope.spawn(|| sim.stream_synchronize(stream).unwrap());
             assert_eq!(
                 sees.recv_timeout(LONG).unwrap(),
                 [1; 4],
@@ -48,39 +48,39 @@ fn r27_functions_run_in_stream_order_and_hold_back_later_work() {
             assert!(pinned.is(1), "what comes after waits");
             assert!(!waits.is_finished());
             // Other calls go on meanwhile.
-            assert!(rig.pending(stream));
+            assert!(sim.pending(stream));
             open.send(()).unwrap();
         });
         assert!(pinned.is(2));
-        rig.assert_clean();
+        sim.assert_clean();
     });
 }
 
 #[test]
 fn r27_a_function_that_calls_the_driver_is_found_out() {
-    each_schedule(|rig| {
-        let stream = rig.stream();
-        let gpu = rig.gpu.clone();
+    each_schedule(|sim| {
+        let stream = sim.stream();
+        let gpu = sim.gpu.clone();
         let (answer, answers) = mpsc::channel();
-        rig.host_function(stream, move || answer.send(gpu.device_count()).unwrap());
-        rig.stream_synchronize(stream).unwrap();
+        sim.host_function(stream, move || answer.send(gpu.device_count()).unwrap());
+        sim.stream_synchronize(stream).unwrap();
         assert_code(
             answers.recv_timeout(LONG).unwrap(),
             ResultCode::NOT_PERMITTED,
         );
-        rig.assert_reported(ReportKind::HostFunctionCalledDriver, &["rule 27"]);
+        sim.assert_reported(ReportKind::HostFunctionCalledDriver, &["rule 27"]);
     });
 }
 
 #[test]
 fn a_function_is_run_though_no_call_is_made() {
-    each_schedule(|rig| {
-        let stream = rig.stream();
-        let memory = rig.mem_alloc(4).unwrap();
+    each_schedule(|sim| {
+        let stream = sim.stream();
+        let memory = sim.mem_alloc(4).unwrap();
         let (done, is_done) = mpsc::channel();
-        rig.memset_async(memory, FillPattern::U8(1), 4, stream)
+        sim.memset_async(memory, FillPattern::U8(1), 4, stream)
             .unwrap();
-        rig.host_function(stream, move || done.send(()).unwrap());
+        sim.host_function(stream, move || done.send(()).unwrap());
         is_done
             .recv_timeout(LONG)
             .expect("the device does not need to be watched");
@@ -89,15 +89,15 @@ fn a_function_is_run_though_no_call_is_made() {
 
 #[test]
 fn a_function_that_panics_ends_nothing_but_itself() {
-    each_schedule(|rig| {
-        let stream = rig.stream();
+    each_schedule(|sim| {
+        let stream = sim.stream();
         let ran = Arc::new(AtomicU32::new(0));
         let after = Arc::clone(&ran);
-        rig.host_function(stream, || panic!("on purpose"));
-        rig.host_function(stream, move || {
+        sim.host_function(stream, || panic!("on purpose"));
+        sim.host_function(stream, move || {
             after.fetch_add(1, SeqCst);
         });
-        rig.stream_synchronize(stream).unwrap();
+        sim.stream_synchronize(stream).unwrap();
         assert_eq!(ran.load(SeqCst), 1);
     });
 }
@@ -105,18 +105,18 @@ fn a_function_that_panics_ends_nothing_but_itself() {
 #[test]
 fn the_world_ends_with_functions_pending() {
     let dropped = Arc::new(AtomicU32::new(0));
-    struct Counts(Arc<AtomicU32>);
-    impl Drop for Counts {
+    struct DropCounts(Arc<AtomicU32>);
+    impl Drop for DropCounts {
         fn drop(&mut self) {
             self.0.fetch_add(1, SeqCst);
         }
     }
     {
-        let rig = Rig::new(millstream_sim::SimConfig::new().schedule(Schedule::Lazy));
-        let stream = rig.stream();
-        std::mem::forget(rig.hold(stream));
-        let counts = Counts(Arc::clone(&dropped));
-        rig.host_function(stream, move || drop(counts));
+        let sim = SimHarness::new(millstream_sim::SimConfig::new().schedule(Schedule::Lazy));
+        let stream = sim.stream();
+        std::mem::forget(sim.hold(stream));
+        let counts = DropCounts(Arc::clone(&dropped));
+        sim.host_function(stream, move || drop(counts));
     }
     // The callback thread may hold the world for one more moment.
     for _ in 0..2000 {

@@ -12,49 +12,52 @@ use std::{
 use millstream_driver::{DeviceOrdinal, Driver, FillPattern, ResultCode};
 use millstream_sim::{Fault, Gpu, SimConfig};
 
-use crate::rig::{DEVICE, Rig, assert_code, each_schedule, each_schedule_with};
+use crate::sim_harness::{DEVICE, SimHarness, assert_code, each_schedule, each_schedule_with};
 
 #[test]
 fn the_nth_call_of_a_function_fails_and_has_done_nothing() {
-    each_schedule(|rig| {
-        let stream = rig.stream();
-        rig.gpu.inject(Fault::nth(2).of("cuMemAllocAsync"));
-        let memory = rig.mem_alloc_async(16, stream).unwrap();
-        rig.memset_async(memory, FillPattern::U8(1), 16, stream)
+    each_schedule(|sim| {
+        let stream = sim.stream();
+        sim.gpu.inject(Fault::nth(2).of("cuMemAllocAsync"));
+        let memory = sim.mem_alloc_async(16, stream).unwrap();
+        sim.memset_async(memory, FillPattern::U8(1), 16, stream)
             .unwrap();
-        let before = rig.gpu.ledger();
-        let error = rig.mem_alloc_async(16, stream).unwrap_err();
+        let before = sim.gpu.live_object_counts();
+        let error = sim.mem_alloc_async(16, stream).unwrap_err();
         assert_eq!(
             error.to_string(),
             "cuMemAllocAsync failed: CUDA_ERROR_OUT_OF_MEMORY (2): injected: call 2 of cuMemAllocAsync"
         );
-        assert_eq!(rig.gpu.ledger().device_bytes, before.device_bytes);
-        rig.mem_alloc_async(16, stream).expect("no other is hit");
-        assert_eq!(rig.gpu.faults_injected(), 1);
-        rig.assert_clean();
+        assert_eq!(
+            sim.gpu.live_object_counts().device_bytes,
+            before.device_bytes
+        );
+        sim.mem_alloc_async(16, stream).expect("no other is hit");
+        assert_eq!(sim.gpu.faults_injected(), 1);
+        sim.assert_clean();
     });
 }
 
 #[test]
 fn every_call_counts_unless_a_function_is_named() {
-    let rig = Rig::new(SimConfig::new());
-    rig.gpu
+    let sim = SimHarness::new(SimConfig::new());
+    sim.gpu
         .inject(Fault::nth(3).answering(ResultCode::NOT_PERMITTED));
-    rig.gpu.inject(
+    sim.gpu.inject(
         Fault::nth(1)
             .of("cuEventCreate")
             .answering(ResultCode::UNKNOWN),
     );
-    let stream = rig.stream();
+    let stream = sim.stream();
     assert_code(
-        rig.event_create(millstream_driver::EventKind::Ordering),
+        sim.event_create(millstream_driver::EventKind::Ordering),
         ResultCode::UNKNOWN,
     );
-    let error = rig.stream_query(stream).unwrap_err();
+    let error = sim.stream_query(stream).unwrap_err();
     assert_eq!(error.code(), ResultCode::NOT_PERMITTED);
     assert_eq!(error.detail(), Some("injected: call 3"));
-    rig.event();
-    assert_eq!(rig.gpu.faults_injected(), 2);
+    sim.event();
+    assert_eq!(sim.gpu.faults_injected(), 2);
 }
 
 /// Which of 200 calls fail.
@@ -89,39 +92,39 @@ fn faults_of_the_configuration_hit_from_the_first_call_and_are_taken_back() {
     assert!(gpu.device_count().is_ok());
     assert!(gpu.device_name(DEVICE).is_err());
     gpu.inject(Fault::nth(1));
-    gpu.inject_no_more();
+    gpu.clear_faults();
     assert!(gpu.device_name(DEVICE).is_ok());
     assert_eq!(gpu.faults_injected(), 2);
 }
 
 #[test]
 fn a_host_function_whose_call_fails_is_dropped_and_not_called() {
-    let rig = Rig::new(SimConfig::new());
-    let stream = rig.stream();
+    let sim = SimHarness::new(SimConfig::new());
+    let stream = sim.stream();
     let called = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&called);
-    rig.gpu.inject(Fault::nth(1).of("cuLaunchHostFunc"));
+    sim.gpu.inject(Fault::nth(1).of("cuLaunchHostFunc"));
     assert_code(
-        rig.try_host_function(stream, move || flag.store(true, SeqCst)),
+        sim.try_host_function(stream, move || flag.store(true, SeqCst)),
         ResultCode::OUT_OF_MEMORY,
     );
     assert_eq!(Arc::strong_count(&called), 1);
-    rig.stream_synchronize(stream).unwrap();
+    sim.stream_synchronize(stream).unwrap();
     assert!(!called.load(SeqCst));
 }
 
 #[test]
 fn a_context_is_lost_at_the_nth_call_and_whoever_waits_is_told() {
-    each_schedule_with(SimConfig::new().devices(2), |rig| {
-        let (stream, other) = (rig.stream(), rig.on_device(1));
-        let hold = rig.hold(stream);
+    each_schedule_with(SimConfig::new().devices(2), |sim| {
+        let (stream, other) = (sim.stream(), sim.on_device(1));
+        let hold = sim.hold(stream);
         let lost = ResultCode::ECC_UNCORRECTABLE;
         thread::scope(|scope| {
-            let waits = scope.spawn(|| rig.stream_synchronize(stream));
+            let waits = scope.spawn(|| sim.stream_synchronize(stream));
             thread::sleep(Duration::from_millis(2));
-            rig.gpu.inject(Fault::nth(2).losing(DEVICE, lost));
-            rig.event();
-            let error = rig.mem_alloc(4).unwrap_err();
+            sim.gpu.inject(Fault::nth(2).losing(DEVICE, lost));
+            sim.event();
+            let error = sim.mem_alloc(4).unwrap_err();
             assert_eq!(
                 error.to_string(),
                 "cuMemAlloc failed: CUDA_ERROR_ECC_UNCORRECTABLE (214): \
@@ -129,51 +132,51 @@ fn a_context_is_lost_at_the_nth_call_and_whoever_waits_is_told() {
             );
             assert_code(waits.join().unwrap(), lost);
         });
-        assert_code(rig.context_synchronize(), lost);
+        assert_code(sim.context_synchronize(), lost);
         other.mem_alloc(4).expect("another device goes on");
-        assert_eq!(rig.gpu.faults_injected(), 1);
-        rig.gpu.inject(Fault::nth(1).losing(DEVICE, lost));
-        rig.gpu
+        assert_eq!(sim.gpu.faults_injected(), 1);
+        sim.gpu.inject(Fault::nth(1).losing(DEVICE, lost));
+        sim.gpu
             .inject(Fault::nth(1).losing(DeviceOrdinal::from_raw(2), lost));
         other
             .context_synchronize()
             .expect("there is nothing more to lose");
-        assert_eq!(rig.gpu.faults_injected(), 1);
+        assert_eq!(sim.gpu.faults_injected(), 1);
         hold.release();
-        rig.assert_clean();
+        sim.assert_clean();
     });
 }
 
 #[test]
 fn a_call_that_does_not_need_the_lost_context_goes_on() {
-    let rig = Rig::new(SimConfig::new());
-    rig.gpu
+    let sim = SimHarness::new(SimConfig::new());
+    sim.gpu
         .inject(Fault::nth(1).losing(DEVICE, ResultCode::ILLEGAL_ADDRESS));
-    assert_eq!(rig.gpu.device_count().unwrap(), 1);
-    assert_code(rig.mem_alloc(4), ResultCode::ILLEGAL_ADDRESS);
+    assert_eq!(sim.gpu.device_count().unwrap(), 1);
+    assert_code(sim.mem_alloc(4), ResultCode::ILLEGAL_ADDRESS);
 }
 
 #[test]
 fn memory_that_others_take_is_out_of_memory_until_they_give_it_back() {
     const MIB: usize = 1 << 20;
-    each_schedule(|rig| {
-        let stream = rig.stream();
-        rig.keep_pool_bytes(u64::MAX);
-        let plain = rig.mem_alloc(MIB).unwrap();
-        let pooled = rig.mem_alloc_async(2 * MIB, stream).unwrap();
-        rig.gpu.set_memory_bytes(4 * MIB as u64);
-        assert_eq!(rig.mem_info().unwrap(), (MIB as u64, 4 * MIB as u64));
-        rig.gpu.set_memory_bytes(MIB as u64);
-        assert_code(rig.mem_alloc(1), ResultCode::OUT_OF_MEMORY);
-        assert_code(rig.mem_alloc_async(1, stream), ResultCode::OUT_OF_MEMORY);
-        rig.memset_async(pooled, FillPattern::U8(1), 2 * MIB, stream)
+    each_schedule(|sim| {
+        let stream = sim.stream();
+        sim.keep_pool_bytes(u64::MAX);
+        let plain = sim.mem_alloc(MIB).unwrap();
+        let pooled = sim.mem_alloc_async(2 * MIB, stream).unwrap();
+        sim.gpu.set_memory_bytes(4 * MIB as u64);
+        assert_eq!(sim.mem_info().unwrap(), (MIB as u64, 4 * MIB as u64));
+        sim.gpu.set_memory_bytes(MIB as u64);
+        assert_code(sim.mem_alloc(1), ResultCode::OUT_OF_MEMORY);
+        assert_code(sim.mem_alloc_async(1, stream), ResultCode::OUT_OF_MEMORY);
+        sim.memset_async(pooled, FillPattern::U8(1), 2 * MIB, stream)
             .expect("what is there stays");
-        rig.mem_free_async(pooled, stream).unwrap();
-        rig.mem_alloc_async(2 * MIB, stream)
+        sim.mem_free_async(pooled, stream).unwrap();
+        sim.mem_alloc_async(2 * MIB, stream)
             .expect("what the pool holds may be used again");
-        rig.gpu.set_memory_bytes(64 * MIB as u64);
-        rig.mem_alloc_async(8 * MIB, stream).unwrap();
-        rig.mem_free(plain).unwrap();
-        rig.assert_clean();
+        sim.gpu.set_memory_bytes(64 * MIB as u64);
+        sim.mem_alloc_async(8 * MIB, stream).unwrap();
+        sim.mem_free(plain).unwrap();
+        sim.assert_clean();
     });
 }

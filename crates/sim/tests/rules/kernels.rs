@@ -3,7 +3,9 @@
 use millstream_driver::{FillPattern, FunctionAttribute, LaunchDims, ResultCode};
 use millstream_sim::{ReportKind, SimConfig};
 
-use crate::rig::{Arg, Host, Rig, assert_code, each_schedule, each_schedule_and_reading};
+use crate::sim_harness::{
+    Arg, Host, SimHarness, assert_code, each_schedule, each_schedule_and_reading,
+};
 
 pub(crate) const VECADD: &str = include_str!("../../../../kernels/vecadd.ptx");
 
@@ -69,121 +71,121 @@ fn floats(values: impl Iterator<Item = f32>) -> Vec<u8> {
 
 #[test]
 fn a_vector_addition_from_end_to_end() {
-    each_schedule_and_reading(|rig| {
+    each_schedule_and_reading(|sim| {
         let n = 1000;
-        let stream = rig.stream();
-        let vecadd = rig.kernel(VECADD, "vecadd");
+        let stream = sim.stream();
+        let vecadd = sim.kernel(VECADD, "vecadd");
         let bytes = n * 4;
-        let [a, b, c] = [0; 3].map(|_| rig.mem_alloc_async(bytes, stream).unwrap());
+        let [a, b, c] = [0; 3].map(|_| sim.mem_alloc_async(bytes, stream).unwrap());
         let host_a = Host::of(&floats((0..n).map(|i| i as f32)));
         let host_b = Host::of(&floats((0..n).map(|i| 0.5 * i as f32)));
-        rig.upload(a, host_a, stream).unwrap();
-        rig.upload(b, host_b, stream).unwrap();
+        sim.upload(a, host_a, stream).unwrap();
+        sim.upload(b, host_b, stream).unwrap();
         let args = [
             Arg::Pointer(a),
             Arg::Pointer(b),
             Arg::Pointer(c),
             Arg::U64(n as u64),
         ];
-        rig.launch(vecadd, (3, 128), stream, &args).unwrap();
-        let result = rig.read(c, bytes, stream);
+        sim.launch(vecadd, (3, 128), stream, &args).unwrap();
+        let result = sim.read(c, bytes, stream);
         assert_eq!(result, floats((0..n).map(|i| i as f32 + 0.5 * i as f32)));
         for memory in [a, b, c] {
-            rig.mem_free_async(memory, stream).unwrap();
+            sim.mem_free_async(memory, stream).unwrap();
         }
-        rig.stream_synchronize(stream).unwrap();
-        rig.assert_clean();
+        sim.stream_synchronize(stream).unwrap();
+        sim.assert_clean();
     });
 }
 
 #[test]
 fn r13_a_launch_returns_at_once_with_its_arguments_copied() {
-    each_schedule(|rig| {
-        let stream = rig.stream();
-        let set = rig.kernel(SET, "set");
-        let memory = rig.mem_alloc(16).unwrap();
-        rig.memset_async(memory, FillPattern::U8(0), 16, stream)
+    each_schedule(|sim| {
+        let stream = sim.stream();
+        let set = sim.kernel(SET, "set");
+        let memory = sim.mem_alloc(16).unwrap();
+        sim.memset_async(memory, FillPattern::U8(0), 16, stream)
             .unwrap();
         // The argument's memory is gone when the call returns.
-        let hold = rig.assert_returns(stream, || {
-            rig.launch(set, (1, 4), stream, &[Arg::Pointer(memory), Arg::U32(9)])
+        let hold = sim.assert_returns(stream, || {
+            sim.launch(set, (1, 4), stream, &[Arg::Pointer(memory), Arg::U32(9)])
                 .unwrap();
         });
-        assert!(rig.pending(stream));
+        assert!(sim.pending(stream));
         hold.release();
-        assert_eq!(rig.read(memory, 16, stream), [9, 0, 0, 0].repeat(4));
-        rig.assert_clean();
+        assert_eq!(sim.read(memory, 16, stream), [9, 0, 0, 0].repeat(4));
+        sim.assert_clean();
     });
 }
 
 #[test]
 fn r53_a_kernel_may_be_loaded_before_its_launch_and_while_others_run() {
-    each_schedule(|rig| {
-        let (stream, set) = (rig.stream(), rig.kernel(SET, "set"));
-        let hold = rig.assert_returns(stream, || rig.function_load(set).unwrap());
+    each_schedule(|sim| {
+        let (stream, set) = (sim.stream(), sim.kernel(SET, "set"));
+        let hold = sim.assert_returns(stream, || sim.function_load(set).unwrap());
         hold.release();
-        rig.assert_clean();
+        sim.assert_clean();
         let absent = millstream_driver::FunctionHandle::from_raw(7);
-        assert_code(rig.function_load(absent), ResultCode::INVALID_HANDLE);
-        rig.assert_reported(ReportKind::UnknownHandle, &["is no function"]);
+        assert_code(sim.function_load(absent), ResultCode::INVALID_HANDLE);
+        sim.assert_reported(ReportKind::UnknownHandle, &["is no function"]);
     });
 }
 
 #[test]
 fn kernels_reach_pinned_and_registered_memory() {
-    each_schedule(|rig| {
-        let stream = rig.stream();
-        let set = rig.kernel(SET, "set");
-        let pinned = rig.pinned(16);
-        rig.launch(
+    each_schedule(|sim| {
+        let stream = sim.stream();
+        let set = sim.kernel(SET, "set");
+        let pinned = sim.pinned(16);
+        sim.launch(
             set,
             (1, 4),
             stream,
             &[Arg::Pointer(pinned.address()), Arg::U32(5)],
         )
         .unwrap();
-        rig.stream_synchronize(stream).unwrap();
+        sim.stream_synchronize(stream).unwrap();
         assert_eq!(pinned.read(), [5, 0, 0, 0].repeat(4));
-        rig.assert_clean();
+        sim.assert_clean();
     });
 }
 
 #[test]
 fn variables_of_a_module_live_as_long_as_it() {
-    each_schedule(|rig| {
-        let stream = rig.stream();
-        let module = rig.module_load(SET.as_bytes()).unwrap();
-        let count = rig.module_function(module, "count").unwrap();
-        let (counter, bytes) = rig.module_global(module, "counter").unwrap();
+    each_schedule(|sim| {
+        let stream = sim.stream();
+        let module = sim.module_load(SET.as_bytes()).unwrap();
+        let count = sim.module_function(module, "count").unwrap();
+        let (counter, bytes) = sim.module_global(module, "counter").unwrap();
         assert_eq!(bytes, 4);
-        assert_eq!(rig.read(counter, 4, stream), [41, 0, 0, 0]);
-        let memory = rig.mem_alloc(4).unwrap();
+        assert_eq!(sim.read(counter, 4, stream), [41, 0, 0, 0]);
+        let memory = sim.mem_alloc(4).unwrap();
         for _ in 0..2 {
-            rig.launch(count, (1, 1), stream, &[Arg::Pointer(memory)])
+            sim.launch(count, (1, 1), stream, &[Arg::Pointer(memory)])
                 .unwrap();
         }
-        assert_eq!(rig.read(memory, 4, stream), [43, 0, 0, 0]);
-        let (limit, _) = rig.module_global(module, "limit").unwrap();
-        assert_eq!(rig.read(limit, 4, stream), [7, 0, 0, 0]);
-        assert_code(rig.module_global(module, "nothing"), ResultCode::NOT_FOUND);
-        rig.assert_clean();
-        rig.module_unload(module).unwrap();
-        assert_eq!(rig.gpu.ledger().modules, 0);
-        rig.mem_free(memory).unwrap();
-        assert_eq!(rig.gpu.ledger().device_bytes, 0);
-        let fill = rig.memset_async(counter, FillPattern::U8(0), 4, stream);
+        assert_eq!(sim.read(memory, 4, stream), [43, 0, 0, 0]);
+        let (limit, _) = sim.module_global(module, "limit").unwrap();
+        assert_eq!(sim.read(limit, 4, stream), [7, 0, 0, 0]);
+        assert_code(sim.module_global(module, "nothing"), ResultCode::NOT_FOUND);
+        sim.assert_clean();
+        sim.module_unload(module).unwrap();
+        assert_eq!(sim.gpu.live_object_counts().modules, 0);
+        sim.mem_free(memory).unwrap();
+        assert_eq!(sim.gpu.live_object_counts().device_bytes, 0);
+        let fill = sim.memset_async(counter, FillPattern::U8(0), 4, stream);
         assert_code(fill, ResultCode::INVALID_VALUE);
         assert_code(
-            rig.launch(count, (1, 1), stream, &[]),
+            sim.launch(count, (1, 1), stream, &[]),
             ResultCode::INVALID_HANDLE,
         );
-        rig.assert_reported(ReportKind::DeadHandle, &["function 1"]);
+        sim.assert_reported(ReportKind::DeadHandle, &["function 1"]);
     });
 }
 
 #[test]
 fn the_host_cannot_find_a_variable_that_a_function_declares() {
-    let rig = Rig::new(SimConfig::new());
+    let sim = SimHarness::new(SimConfig::new());
     let source = "
 .version 8.0
 .target sm_75
@@ -191,52 +193,52 @@ fn the_host_cannot_find_a_variable_that_a_function_declares() {
 .visible .entry first() { .global .u32 both = 1; ret; }
 .visible .global .u32 both = 2;
 .visible .entry second() { .global .u64 own; ret; }";
-    let stream = rig.stream();
-    let module = rig.module_load(source.as_bytes()).unwrap();
-    let (both, bytes) = rig.module_global(module, "both").unwrap();
-    assert_eq!((bytes, rig.read(both, 4, stream)), (4, vec![2, 0, 0, 0]));
-    assert_code(rig.module_global(module, "own"), ResultCode::NOT_FOUND);
-    rig.module_unload(module).unwrap();
-    assert_eq!(rig.gpu.ledger().device_bytes, 0);
+    let stream = sim.stream();
+    let module = sim.module_load(source.as_bytes()).unwrap();
+    let (both, bytes) = sim.module_global(module, "both").unwrap();
+    assert_eq!((bytes, sim.read(both, 4, stream)), (4, vec![2, 0, 0, 0]));
+    assert_code(sim.module_global(module, "own"), ResultCode::NOT_FOUND);
+    sim.module_unload(module).unwrap();
+    assert_eq!(sim.gpu.live_object_counts().device_bytes, 0);
 }
 
 #[test]
 fn a_newer_target_is_noted_once_and_not_reported() {
-    let rig = Rig::new(SimConfig::new());
-    assert!(rig.gpu.notes().is_empty());
+    let sim = SimHarness::new(SimConfig::new());
+    assert!(sim.gpu.notes().is_empty());
     let newer = SET.replace("sm_75", "sm_120a");
-    rig.module_load(newer.as_bytes()).unwrap();
-    rig.module_load(newer.as_bytes()).unwrap();
-    rig.module_load(SET.as_bytes()).unwrap();
-    let notes = rig.gpu.notes();
+    sim.module_load(newer.as_bytes()).unwrap();
+    sim.module_load(newer.as_bytes()).unwrap();
+    sim.module_load(SET.as_bytes()).unwrap();
+    let notes = sim.gpu.notes();
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(
         notes[0].starts_with("the target sm_120a is newer"),
         "{notes:?}"
     );
-    rig.assert_clean();
+    sim.assert_clean();
 }
 
 #[test]
 fn unloading_a_module_in_use_is_reported() {
-    let rig = Rig::new(SimConfig::new());
-    let stream = rig.stream();
-    let module = rig.module_load(SET.as_bytes()).unwrap();
-    let of_64 = rig.module_function(module, "of_64").unwrap();
-    let hold = rig.hold(stream);
-    rig.launch(of_64, (1, 64), stream, &[]).unwrap();
-    rig.module_unload(module).unwrap();
-    rig.assert_reported(
+    let sim = SimHarness::new(SimConfig::new());
+    let stream = sim.stream();
+    let module = sim.module_load(SET.as_bytes()).unwrap();
+    let of_64 = sim.module_function(module, "of_64").unwrap();
+    let hold = sim.hold(stream);
+    sim.launch(of_64, (1, 64), stream, &[]).unwrap();
+    sim.module_unload(module).unwrap();
+    sim.assert_reported(
         ReportKind::StillInUse,
         &["module 1", "kernel `of_64`, operation 2"],
     );
     hold.release();
-    rig.stream_synchronize(stream).unwrap();
+    sim.stream_synchronize(stream).unwrap();
 }
 
 #[test]
 fn images_that_are_not_ptx_are_refused_with_the_reason() {
-    let rig = Rig::new(SimConfig::new());
+    let sim = SimHarness::new(SimConfig::new());
     for (image, code, reason) in [
         (&b""[..], ResultCode::INVALID_IMAGE, "empty"),
         (b"\0\0", ResultCode::INVALID_IMAGE, "empty"),
@@ -249,41 +251,41 @@ fn images_that_are_not_ptx_are_refused_with_the_reason() {
             "line 5",
         ),
     ] {
-        let error = rig.module_load(image).unwrap_err();
+        let error = sim.module_load(image).unwrap_err();
         assert_eq!(error.code(), code, "{error}");
         assert!(error.detail().unwrap().contains(reason), "{error}");
     }
     let mut terminated = VECADD.as_bytes().to_vec();
     terminated.push(0);
-    rig.module_load(&terminated).unwrap();
-    rig.assert_clean();
-    assert_eq!(rig.gpu.ledger().modules, 1);
+    sim.module_load(&terminated).unwrap();
+    sim.assert_clean();
+    assert_eq!(sim.gpu.live_object_counts().modules, 1);
 }
 
 #[test]
 fn a_kernel_that_is_not_there_is_not_found() {
-    let rig = Rig::new(SimConfig::new());
-    let module = rig.module_load(SET.as_bytes()).unwrap();
-    let error = rig.module_function(module, "nothing").unwrap_err();
+    let sim = SimHarness::new(SimConfig::new());
+    let module = sim.module_load(SET.as_bytes()).unwrap();
+    let error = sim.module_function(module, "nothing").unwrap_err();
     assert_eq!(error.code(), ResultCode::NOT_FOUND);
     assert!(error.detail().unwrap().contains("set, count"), "{error}");
-    let set = rig.module_function(module, "set").unwrap();
-    assert_eq!(rig.module_function(module, "set").unwrap(), set);
+    let set = sim.module_function(module, "set").unwrap();
+    assert_eq!(sim.module_function(module, "set").unwrap(), set);
 }
 
 #[test]
 fn launches_of_a_wrong_shape_are_refused() {
-    let rig = Rig::new(SimConfig::new());
-    let stream = rig.stream();
-    let module = rig.module_load(SET.as_bytes()).unwrap();
-    let function = |name| rig.module_function(module, name).unwrap();
+    let sim = SimHarness::new(SimConfig::new());
+    let stream = sim.stream();
+    let module = sim.module_load(SET.as_bytes()).unwrap();
+    let function = |name| sim.module_function(module, name).unwrap();
     let launch = |name, grid, block, shared_bytes| {
         let dims = LaunchDims {
             grid,
             block,
             shared_bytes,
         };
-        rig.launch_shaped(function(name), &dims, stream, &[])
+        sim.launch_shaped(function(name), &dims, stream, &[])
     };
     let invalid = ResultCode::INVALID_VALUE;
     for (grid, block, shared) in [
@@ -298,7 +300,7 @@ fn launches_of_a_wrong_shape_are_refused() {
         ([1, 1, 1], [1, 1, 1], u32::MAX),
     ] {
         assert_code(launch("at_most_64", grid, block, shared), invalid);
-        rig.assert_reported(ReportKind::BadLaunch, &["kernel `at_most_64`"]);
+        sim.assert_reported(ReportKind::BadLaunch, &["kernel `at_most_64`"]);
     }
     let out_of_resources = ResultCode::LAUNCH_OUT_OF_RESOURCES;
     assert_code(
@@ -310,9 +312,9 @@ fn launches_of_a_wrong_shape_are_refused() {
     launch("shares", [1; 3], [1; 3], 9_000).unwrap();
     launch("of_64", [1; 3], [64, 1, 1], 0).unwrap();
     launch("at_most_64", [2, 2, 2], [1, 8, 8], 48 << 10).unwrap();
-    rig.stream_synchronize(stream).unwrap();
+    sim.stream_synchronize(stream).unwrap();
     let threads =
-        |name| rig.function_attribute(function(name), FunctionAttribute::MAX_THREADS_PER_BLOCK);
+        |name| sim.function_attribute(function(name), FunctionAttribute::MAX_THREADS_PER_BLOCK);
     assert_eq!(threads("at_most_64").unwrap(), 64);
     assert_eq!(threads("set").unwrap(), 1024);
 }
@@ -320,10 +322,10 @@ fn launches_of_a_wrong_shape_are_refused() {
 #[test]
 fn r57_a_kernel_opts_in_to_more_dynamic_shared_memory() {
     const DYNAMIC: FunctionAttribute = FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES;
-    let rig = Rig::new(SimConfig::new());
-    let stream = rig.stream();
-    let module = rig.module_load(SET.as_bytes()).unwrap();
-    let function = |name| rig.module_function(module, name).unwrap();
+    let sim = SimHarness::new(SimConfig::new());
+    let stream = sim.stream();
+    let module = sim.module_load(SET.as_bytes()).unwrap();
+    let function = |name| sim.module_function(module, name).unwrap();
     let (none, some) = (function("at_most_64"), function("shares"));
     let launch = |function, shared_bytes| {
         let dims = LaunchDims {
@@ -331,16 +333,16 @@ fn r57_a_kernel_opts_in_to_more_dynamic_shared_memory() {
             block: [1; 3],
             shared_bytes,
         };
-        rig.launch_shaped(function, &dims, stream, &[])
+        sim.launch_shaped(function, &dims, stream, &[])
     };
-    let own = rig
+    let own = sim
         .function_attribute(some, FunctionAttribute::SHARED_BYTES)
         .unwrap();
     assert_eq!(own, 40_000);
     for (function, own) in [(none, 0), (some, own)] {
         let limit = (227 << 10) - own;
         assert_eq!(
-            rig.function_attribute(function, DYNAMIC).unwrap(),
+            sim.function_attribute(function, DYNAMIC).unwrap(),
             (48 << 10) - own
         );
         launch(function, (48 << 10) - own as u32).unwrap();
@@ -352,74 +354,74 @@ fn r57_a_kernel_opts_in_to_more_dynamic_shared_memory() {
             format!("{} bytes of dynamic", (48 << 10) - own + 1),
             format!("up to {limit}"),
         );
-        rig.assert_reported(ReportKind::BadLaunch, &[&wanted, &most]);
+        sim.assert_reported(ReportKind::BadLaunch, &[&wanted, &most]);
         for bytes in [limit + 1, -1, i32::MAX, i32::MIN] {
-            let set = rig.function_set_attribute(function, DYNAMIC, bytes);
+            let set = sim.function_set_attribute(function, DYNAMIC, bytes);
             assert_code(set, ResultCode::INVALID_VALUE);
-            rig.assert_reported(ReportKind::BadLaunch, &[&format!("of 0 to {limit}")]);
+            sim.assert_reported(ReportKind::BadLaunch, &[&format!("of 0 to {limit}")]);
         }
-        rig.function_set_attribute(function, DYNAMIC, 100_000)
+        sim.function_set_attribute(function, DYNAMIC, 100_000)
             .unwrap();
-        assert_eq!(rig.function_attribute(function, DYNAMIC).unwrap(), 100_000);
+        assert_eq!(sim.function_attribute(function, DYNAMIC).unwrap(), 100_000);
         launch(function, 100_000).unwrap();
         assert_code(launch(function, 100_001), ResultCode::INVALID_VALUE);
-        rig.assert_reported(ReportKind::BadLaunch, &["100001 bytes of dynamic"]);
-        rig.function_set_attribute(function, DYNAMIC, limit)
+        sim.assert_reported(ReportKind::BadLaunch, &["100001 bytes of dynamic"]);
+        sim.function_set_attribute(function, DYNAMIC, limit)
             .unwrap();
         launch(function, limit as u32).unwrap();
         assert_code(
             launch(function, limit as u32 + 1),
             ResultCode::INVALID_VALUE,
         );
-        rig.assert_reported(ReportKind::BadLaunch, &["bytes of dynamic"]);
+        sim.assert_reported(ReportKind::BadLaunch, &["bytes of dynamic"]);
     }
     for attribute in [
         FunctionAttribute::SHARED_BYTES,
         FunctionAttribute::from_raw(77),
     ] {
-        let set = rig.function_set_attribute(none, attribute, 1);
+        let set = sim.function_set_attribute(none, attribute, 1);
         assert_code(set, ResultCode::INVALID_VALUE);
     }
-    let unknown = rig.function_attribute(none, FunctionAttribute::from_raw(77));
+    let unknown = sim.function_attribute(none, FunctionAttribute::from_raw(77));
     assert_code(unknown, ResultCode::INVALID_VALUE);
     // The same module loaded again has kernels, and so limits, of its own.
-    let again = rig.module_load(SET.as_bytes()).unwrap();
-    let again = rig.module_function(again, "at_most_64").unwrap();
+    let again = sim.module_load(SET.as_bytes()).unwrap();
+    let again = sim.module_function(again, "at_most_64").unwrap();
     assert_code(launch(again, 100_000), ResultCode::INVALID_VALUE);
-    rig.assert_reported(ReportKind::BadLaunch, &["bytes of dynamic"]);
-    rig.stream_synchronize(stream).unwrap();
+    sim.assert_reported(ReportKind::BadLaunch, &["bytes of dynamic"]);
+    sim.stream_synchronize(stream).unwrap();
 }
 
 #[test]
 fn launches_with_wrong_arguments_are_refused() {
-    let rig = Rig::new(SimConfig::new());
-    let stream = rig.stream();
-    let set = rig.kernel(SET, "set");
-    let count = rig.kernel(SET, "count");
+    let sim = SimHarness::new(SimConfig::new());
+    let stream = sim.stream();
+    let set = sim.kernel(SET, "set");
+    let count = sim.kernel(SET, "count");
     assert_code(
-        rig.launch(set, (1, 1), stream, &[Arg::U64(0)]),
+        sim.launch(set, (1, 1), stream, &[Arg::U64(0)]),
         ResultCode::INVALID_VALUE,
     );
-    rig.assert_reported(ReportKind::BadLaunch, &["1 arguments for 2 parameters"]);
+    sim.assert_reported(ReportKind::BadLaunch, &["1 arguments for 2 parameters"]);
     assert_code(
-        rig.launch_with_null(count, stream),
+        sim.launch_with_null(count, stream),
         ResultCode::INVALID_VALUE,
     );
-    rig.assert_reported(ReportKind::BadLaunch, &["argument 0 is a null pointer"]);
-    assert_eq!(rig.gpu.ledger().pending_operations, 0);
+    sim.assert_reported(ReportKind::BadLaunch, &["argument 0 is a null pointer"]);
+    assert_eq!(sim.gpu.live_object_counts().pending_operations, 0);
 }
 
 #[test]
 fn a_kernel_of_another_context_is_refused() {
-    let rig = Rig::new(SimConfig::new().devices(2));
-    let other = rig.on_device(1);
+    let sim = SimHarness::new(SimConfig::new().devices(2));
+    let other = sim.on_device(1);
     let foreign = other.kernel(SET, "of_64");
-    let stream = rig.stream();
+    let stream = sim.stream();
     assert_code(
-        rig.launch(foreign, (1, 64), stream, &[]),
+        sim.launch(foreign, (1, 64), stream, &[]),
         ResultCode::INVALID_HANDLE,
     );
-    rig.assert_reported(
+    sim.assert_reported(
         ReportKind::WrongContext,
         &["function 1", "the context of device 1"],
     );

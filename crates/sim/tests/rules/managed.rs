@@ -8,8 +8,8 @@ use millstream_sim::{POISON, ReportKind, Rules, Schedule, SimConfig};
 
 use crate::{
     kernels::SET,
-    rig::{
-        Arg, DEVICE, Host, Rig, assert_code, each_schedule, each_schedule_and_reading,
+    sim_harness::{
+        Arg, DEVICE, Host, SimHarness, assert_code, each_schedule, each_schedule_and_reading,
         each_schedule_with,
     },
 };
@@ -18,102 +18,106 @@ const HERE: ManagedLocation = ManagedLocation::Device(DEVICE);
 
 #[test]
 fn r49_host_kernels_copies_and_fills_reach_the_same_bytes() {
-    each_schedule_and_reading(|rig| {
-        let stream = rig.stream();
-        let managed = rig.managed(16);
+    each_schedule_and_reading(|sim| {
+        let stream = sim.stream();
+        let managed = sim.managed(16);
         assert_eq!(
             managed.part(0, 4).read(),
             POISON,
             "the content is undefined"
         );
         managed.fill(1);
-        assert_eq!(rig.read(managed.address(), 16, stream), [1; 16]);
-        let set = rig.kernel(SET, "set");
+        assert_eq!(sim.read(managed.address(), 16, stream), [1; 16]);
+        let set = sim.kernel(SET, "set");
         let args = [Arg::Pointer(managed.address()), Arg::U32(7)];
-        rig.launch(set, (1, 2), stream, &args).unwrap();
-        rig.stream_synchronize(stream).unwrap();
+        sim.launch(set, (1, 2), stream, &args).unwrap();
+        sim.stream_synchronize(stream).unwrap();
         assert_eq!(managed.part(0, 8).read(), [7, 0, 0, 0, 7, 0, 0, 0]);
         assert!(managed.part(8, 8).is(1), "the kernel wrote two words");
-        rig.upload(managed.address(), Host::filled(16, 3), stream)
+        sim.upload(managed.address(), Host::filled(16, 3), stream)
             .unwrap();
-        rig.stream_synchronize(stream).unwrap();
+        sim.stream_synchronize(stream).unwrap();
         assert!(managed.is(3));
         let back = Host::pageable(16);
-        rig.copy_unified_async(back.address(), managed.address(), 16, stream)
+        sim.copy_unified_async(back.address(), managed.address(), 16, stream)
             .unwrap();
-        rig.stream_synchronize(stream).unwrap();
+        sim.stream_synchronize(stream).unwrap();
         assert!(back.is(3));
-        rig.mem_free(managed.address()).unwrap();
-        rig.assert_clean();
+        sim.mem_free(managed.address()).unwrap();
+        sim.assert_clean();
     });
 }
 
 #[test]
 fn r49_every_device_reaches_it() {
-    each_schedule_with(SimConfig::new().devices(2), |rig| {
-        let other = rig.on_device(1);
+    each_schedule_with(SimConfig::new().devices(2), |sim| {
+        let other = sim.on_device(1);
         let there = other.stream();
-        let managed = rig.managed(8);
+        let managed = sim.managed(8);
         let set = other.kernel(SET, "set");
         let args = [Arg::Pointer(managed.address()), Arg::U32(4)];
         other.launch(set, (1, 2), there, &args).unwrap();
         other.stream_synchronize(there).unwrap();
         assert_eq!(managed.read(), [4, 0, 0, 0, 4, 0, 0, 0]);
-        rig.assert_clean();
+        sim.assert_clean();
     });
 }
 
 #[test]
 fn managed_memory_is_counted_apart_and_takes_nothing_of_the_device_s() {
-    each_schedule(|rig| {
-        let managed = rig.managed(100);
-        let ledger = rig.gpu.ledger();
+    each_schedule(|sim| {
+        let managed = sim.managed(100);
+        let live_object_counts = sim.gpu.live_object_counts();
         let counted = (
-            ledger.managed_bytes,
-            ledger.pinned_bytes,
-            ledger.device_bytes,
+            live_object_counts.managed_bytes,
+            live_object_counts.pinned_bytes,
+            live_object_counts.device_bytes,
         );
         assert_eq!(counted, (100, 0, 0));
-        assert_eq!(rig.mem_info().unwrap().0, rig.mem_info().unwrap().1);
-        rig.mem_free(managed.address()).unwrap();
-        assert_eq!(rig.gpu.ledger().managed_bytes, 0);
-        rig.managed(4);
-        rig.release_context().unwrap();
-        assert_eq!(rig.gpu.ledger().managed_bytes, 0, "gone with its context");
+        assert_eq!(sim.mem_info().unwrap().0, sim.mem_info().unwrap().1);
+        sim.mem_free(managed.address()).unwrap();
+        assert_eq!(sim.gpu.live_object_counts().managed_bytes, 0);
+        sim.managed(4);
+        sim.release_context().unwrap();
+        assert_eq!(
+            sim.gpu.live_object_counts().managed_bytes,
+            0,
+            "gone with its context"
+        );
     });
 }
 
 #[test]
 fn r50_the_device_says_that_the_host_may_touch_it_at_any_time() {
-    let rig = Rig::new(SimConfig::new());
+    let sim = SimHarness::new(SimConfig::new());
     for (attribute, value) in [
         (DeviceAttribute::MANAGED_MEMORY, 1),
         (DeviceAttribute::CONCURRENT_MANAGED_ACCESS, 1),
         (DeviceAttribute::PAGEABLE_MEMORY_ACCESS, 0),
     ] {
-        assert_eq!(rig.gpu.device_attribute(DEVICE, attribute).unwrap(), value);
+        assert_eq!(sim.gpu.device_attribute(DEVICE, attribute).unwrap(), value);
     }
 }
 
 #[test]
 fn r51_prefetches_and_advice_change_no_value_and_prefetches_keep_stream_order() {
-    each_schedule_and_reading(|rig| {
-        let stream = rig.stream();
-        let managed = rig.managed(64);
+    each_schedule_and_reading(|sim| {
+        let stream = sim.stream();
+        let managed = sim.managed(64);
         managed.fill(9);
-        let hold = rig.assert_returns(stream, || {
-            rig.mem_prefetch_async(managed.address(), 64, HERE, stream)
+        let hold = sim.assert_returns(stream, || {
+            sim.mem_prefetch_async(managed.address(), 64, HERE, stream)
                 .unwrap();
-            rig.mem_advise(managed.address(), 64, ManagedAdvice::SetReadMostly, HERE)
+            sim.mem_advise(managed.address(), 64, ManagedAdvice::SetReadMostly, HERE)
                 .unwrap();
-            rig.mem_advise(
+            sim.mem_advise(
                 managed.address(),
                 8,
                 ManagedAdvice::SetPreferredLocation,
                 HERE,
             )
             .unwrap();
-            rig.mem_prefetch_async(
+            sim.mem_prefetch_async(
                 managed.address().offset(3),
                 61,
                 ManagedLocation::Host,
@@ -121,26 +125,26 @@ fn r51_prefetches_and_advice_change_no_value_and_prefetches_keep_stream_order() 
             )
             .unwrap();
         });
-        assert!(rig.pending(stream));
+        assert!(sim.pending(stream));
         hold.release();
-        rig.stream_synchronize(stream).unwrap();
+        sim.stream_synchronize(stream).unwrap();
         assert!(managed.is(9));
-        rig.assert_clean();
+        sim.assert_clean();
     });
 }
 
 #[test]
 fn r51_a_prefetch_takes_the_time_of_a_copy_in_its_direction() {
     const BYTES: usize = 1 << 20;
-    let rig = Rig::new(SimConfig::new().schedule(Schedule::Timed).timeline(true));
-    let stream = rig.stream();
-    let managed = rig.managed(BYTES);
-    rig.mem_prefetch_async(managed.address(), BYTES, HERE, stream)
+    let sim = SimHarness::new(SimConfig::new().schedule(Schedule::Timed).timeline(true));
+    let stream = sim.stream();
+    let managed = sim.managed(BYTES);
+    sim.mem_prefetch_async(managed.address(), BYTES, HERE, stream)
         .unwrap();
-    rig.mem_prefetch_async(managed.address(), BYTES, ManagedLocation::Host, stream)
+    sim.mem_prefetch_async(managed.address(), BYTES, ManagedLocation::Host, stream)
         .unwrap();
-    rig.stream_synchronize(stream).unwrap();
-    let spans = rig.gpu.timeline();
+    sim.stream_synchronize(stream).unwrap();
+    let spans = sim.gpu.timeline();
     assert_eq!(spans[0].what, "prefetch (1048576 bytes to device 0)");
     assert_eq!(spans[1].what, "prefetch (1048576 bytes to the host)");
     // 1 MiB at 55.4 and 55.3 GB/s, and the fixed part of a copy.
@@ -152,51 +156,51 @@ fn r51_a_prefetch_takes_the_time_of_a_copy_in_its_direction() {
 
 #[test]
 fn r51_hints_are_refused_for_other_memory_other_devices_and_no_bytes() {
-    each_schedule(|rig| {
-        let stream = rig.stream();
-        let (plain, pinned) = (rig.mem_alloc(16).unwrap(), rig.pinned(16));
-        let managed = rig.managed(16);
+    each_schedule(|sim| {
+        let stream = sim.stream();
+        let (plain, pinned) = (sim.mem_alloc(16).unwrap(), sim.pinned(16));
+        let managed = sim.managed(16);
         let invalid = ResultCode::INVALID_VALUE;
         for other in [plain, pinned.address()] {
-            assert_code(rig.mem_prefetch_async(other, 16, HERE, stream), invalid);
-            rig.assert_reported(ReportKind::BadArgument, &["not managed"]);
+            assert_code(sim.mem_prefetch_async(other, 16, HERE, stream), invalid);
+            sim.assert_reported(ReportKind::BadArgument, &["not managed"]);
         }
         let advice = ManagedAdvice::SetReadMostly;
-        assert_code(rig.mem_advise(plain, 16, advice, HERE), invalid);
-        rig.assert_reported(ReportKind::BadArgument, &["not managed", "cuMemAlloc"]);
+        assert_code(sim.mem_advise(plain, 16, advice, HERE), invalid);
+        sim.assert_reported(ReportKind::BadArgument, &["not managed", "cuMemAlloc"]);
         assert_code(
-            rig.mem_advise(managed.address().offset(1), 16, advice, HERE),
+            sim.mem_advise(managed.address().offset(1), 16, advice, HERE),
             invalid,
         );
-        rig.assert_reported(
+        sim.assert_reported(
             ReportKind::OutOfBounds,
             &["reach 1 byte beyond", "cuMemAllocManaged"],
         );
         assert_code(
-            rig.mem_prefetch_async(managed.address(), 17, HERE, stream),
+            sim.mem_prefetch_async(managed.address(), 17, HERE, stream),
             invalid,
         );
-        rig.assert_reported(
+        sim.assert_reported(
             ReportKind::OutOfBounds,
             &["reach 1 byte beyond", "cuMemAllocManaged"],
         );
         assert_code(
-            rig.mem_prefetch_async(managed.address(), 0, HERE, stream),
+            sim.mem_prefetch_async(managed.address(), 0, HERE, stream),
             invalid,
         );
         let absent = ManagedLocation::Device(DeviceOrdinal::from_raw(1));
         assert_code(
-            rig.mem_prefetch_async(managed.address(), 16, absent, stream),
+            sim.mem_prefetch_async(managed.address(), 16, absent, stream),
             ResultCode::INVALID_DEVICE,
         );
         assert_code(
-            rig.mem_advise(managed.address(), 16, ManagedAdvice::SetAccessedBy, absent),
+            sim.mem_advise(managed.address(), 16, ManagedAdvice::SetAccessedBy, absent),
             ResultCode::INVALID_DEVICE,
         );
-        rig.mem_advise(managed.address(), 16, advice, absent)
+        sim.mem_advise(managed.address(), 16, advice, absent)
             .expect("this advice is about no location");
         assert_eq!(
-            rig.gpu.ledger().pending_operations,
+            sim.gpu.live_object_counts().pending_operations,
             0,
             "nothing was enqueued"
         );
@@ -205,98 +209,98 @@ fn r51_hints_are_refused_for_other_memory_other_devices_and_no_bytes() {
 
 #[test]
 fn r12_a_fill_of_managed_memory_blocks() {
-    each_schedule_and_reading(|rig| {
-        let stream = rig.stream();
-        let managed = rig.managed(8);
-        rig.assert_blocks(stream, || {
-            rig.memset_async(managed.address(), FillPattern::U8(5), 8, stream)
+    each_schedule_and_reading(|sim| {
+        let stream = sim.stream();
+        let managed = sim.managed(8);
+        sim.assert_blocks(stream, || {
+            sim.memset_async(managed.address(), FillPattern::U8(5), 8, stream)
                 .unwrap();
         });
         assert!(managed.is(5));
-        rig.assert_clean();
+        sim.assert_clean();
     });
 }
 
 #[test]
 fn r30_freeing_managed_memory_blocks_and_only_the_right_function_frees_it() {
-    each_schedule(|rig| {
-        let stream = rig.stream();
-        let managed = rig.managed(8);
+    each_schedule(|sim| {
+        let stream = sim.stream();
+        let managed = sim.managed(8);
         assert_code(
-            rig.mem_free_async(managed.address(), stream),
+            sim.mem_free_async(managed.address(), stream),
             ResultCode::INVALID_VALUE,
         );
-        rig.assert_reported(ReportKind::WrongFree, &["cuMemAllocManaged"]);
-        assert_code(rig.host_free(managed), ResultCode::INVALID_VALUE);
-        rig.assert_reported(ReportKind::WrongFree, &["cuMemAllocManaged"]);
-        assert_code(rig.host_register(managed), ResultCode::INVALID_VALUE);
-        rig.assert_reported(ReportKind::BadArgument, &["are managed"]);
-        rig.assert_blocks(stream, || rig.mem_free(managed.address()).unwrap());
-        assert_code(rig.mem_free(managed.address()), ResultCode::INVALID_VALUE);
-        rig.assert_reported(ReportKind::DoubleFree, &["cuMemAllocManaged"]);
+        sim.assert_reported(ReportKind::WrongFree, &["cuMemAllocManaged"]);
+        assert_code(sim.host_free(managed), ResultCode::INVALID_VALUE);
+        sim.assert_reported(ReportKind::WrongFree, &["cuMemAllocManaged"]);
+        assert_code(sim.host_register(managed), ResultCode::INVALID_VALUE);
+        sim.assert_reported(ReportKind::BadArgument, &["are managed"]);
+        sim.assert_blocks(stream, || sim.mem_free(managed.address()).unwrap());
+        assert_code(sim.mem_free(managed.address()), ResultCode::INVALID_VALUE);
+        sim.assert_reported(ReportKind::DoubleFree, &["cuMemAllocManaged"]);
     });
 }
 
 #[test]
 fn managed_memory_used_after_its_end_or_beyond_it_is_found() {
-    each_schedule(|rig| {
-        let stream = rig.stream();
-        let (managed, kept) = (rig.managed(8), rig.managed(8));
-        rig.mem_free(managed.address()).unwrap();
+    each_schedule(|sim| {
+        let stream = sim.stream();
+        let (managed, kept) = (sim.managed(8), sim.managed(8));
+        sim.mem_free(managed.address()).unwrap();
         for late in [
-            rig.upload(managed.address(), Host::pageable(4), stream),
-            rig.copy_unified_async(managed.address(), kept.address(), 8, stream),
-            rig.mem_prefetch_async(managed.address(), 8, HERE, stream),
+            sim.upload(managed.address(), Host::pageable(4), stream),
+            sim.copy_unified_async(managed.address(), kept.address(), 8, stream),
+            sim.mem_prefetch_async(managed.address(), 8, HERE, stream),
         ] {
             assert_code(late, ResultCode::INVALID_VALUE);
-            rig.assert_reported(
+            sim.assert_reported(
                 ReportKind::UseAfterFree,
                 &["after the end of", "cuMemAllocManaged"],
             );
         }
         // As a host pointer it is known, too.
-        let memory = rig.mem_alloc(16).unwrap();
+        let memory = sim.mem_alloc(16).unwrap();
         let beyond = Host { bytes: 9, ..kept };
         assert_code(
-            rig.upload(memory, beyond, stream),
+            sim.upload(memory, beyond, stream),
             ResultCode::INVALID_VALUE,
         );
-        rig.assert_reported(
+        sim.assert_reported(
             ReportKind::OutOfBounds,
             &["reach beyond", "cuMemAllocManaged"],
         );
-        let set = rig.kernel(SET, "set");
+        let set = sim.kernel(SET, "set");
         let args = [Arg::Pointer(kept.address()), Arg::U32(1)];
-        rig.launch(set, (1, 3), stream, &args).unwrap();
-        assert_code(rig.stream_synchronize(stream), ResultCode::ILLEGAL_ADDRESS);
-        rig.assert_reported(ReportKind::KernelFault, &["8 bytes, cuMemAllocManaged"]);
+        sim.launch(set, (1, 3), stream, &args).unwrap();
+        assert_code(sim.stream_synchronize(stream), ResultCode::ILLEGAL_ADDRESS);
+        sim.assert_reported(ReportKind::KernelFault, &["8 bytes, cuMemAllocManaged"]);
     });
 }
 
 #[test]
 fn an_empty_managed_allocation_is_refused() {
-    let rig = Rig::new(SimConfig::new());
-    assert_code(rig.mem_alloc_managed(0), ResultCode::INVALID_VALUE);
+    let sim = SimHarness::new(SimConfig::new());
+    assert_code(sim.mem_alloc_managed(0), ResultCode::INVALID_VALUE);
     assert_code(
-        rig.mem_alloc_managed(isize::MAX as usize - 8192),
+        sim.mem_alloc_managed(isize::MAX as usize - 8192),
         ResultCode::OUT_OF_MEMORY,
     );
-    assert_eq!(rig.gpu.ledger().managed_bytes, 0);
+    assert_eq!(sim.gpu.live_object_counts().managed_bytes, 0);
 }
 
 #[test]
 fn r29_read_strictly_a_managed_allocation_is_a_barrier() {
-    each_schedule_with(SimConfig::new().rules(Rules::strict()), |rig| {
-        let (before, after) = (rig.stream(), rig.stream());
-        let hold = rig.assert_returns(before, || {
-            rig.mem_alloc_managed(4).unwrap();
+    each_schedule_with(SimConfig::new().rules(Rules::strict()), |sim| {
+        let (before, after) = (sim.stream(), sim.stream());
+        let hold = sim.assert_returns(before, || {
+            sim.mem_alloc_managed(4).unwrap();
         });
-        let event = rig.recorded(after);
+        let event = sim.recorded(after);
         assert_eq!(
-            rig.event_query(event).unwrap(),
+            sim.event_query(event).unwrap(),
             millstream_driver::Completion::Pending
         );
         hold.release();
-        rig.event_synchronize(event).unwrap();
+        sim.event_synchronize(event).unwrap();
     });
 }

@@ -1,11 +1,11 @@
 //! Runs made once more from their choices, and all runs of a small program.
 
 use millstream_driver::FillPattern;
-use millstream_sim::{Gpu, Replayed, ReportKind, Rules, Schedule, Search, SimConfig};
+use millstream_sim::{Gpu, ReplayStatus, ReportKind, Rules, Schedule, Search, SimConfig};
 
 use crate::{
-    rig::{Rig, SCHEDULES},
     schedules::program,
+    sim_harness::{SCHEDULES, SimHarness},
 };
 
 fn config(schedule: Schedule) -> SimConfig {
@@ -15,24 +15,28 @@ fn config(schedule: Schedule) -> SimConfig {
 #[test]
 fn a_token_replays_every_schedule() {
     for schedule in SCHEDULES {
-        let first = Rig::new(config(schedule));
+        let first = SimHarness::new(config(schedule));
         let trace = program(&first);
         let token = first.gpu.replay_token();
         // As it would be pasted, which says nothing of the timeline.
         let spec = format!("sim:replay={token}");
-        let again = Rig::new(SimConfig::from_spec(&spec).unwrap().timeline(true));
+        let again = SimHarness::new(SimConfig::parse(&spec).unwrap().timeline(true));
         assert_eq!(program(&again), trace, "{schedule:?}");
-        assert_eq!(again.gpu.replayed(), Replayed::Exactly, "{schedule:?}");
+        assert_eq!(
+            again.gpu.replay_status(),
+            ReplayStatus::Exactly,
+            "{schedule:?}"
+        );
         assert_eq!(again.gpu.replay_token(), token);
     }
 }
 
 #[test]
 fn a_replay_of_another_program_is_seen() {
-    let first = Rig::new(config(Schedule::Random(3)));
+    let first = SimHarness::new(config(Schedule::Random(3)));
     program(&first);
     let token = first.gpu.replay_token();
-    let again = Rig::new(SimConfig::new().replay(token.clone()));
+    let again = SimHarness::new(SimConfig::new().replay(token.clone()));
     let (stream, other) = (again.stream(), again.stream());
     let memory = again.mem_alloc(8).unwrap();
     for _ in 0..token.choices() {
@@ -44,7 +48,10 @@ fn a_replay_of_another_program_is_seen() {
             .unwrap();
     }
     again.context_synchronize().unwrap();
-    assert!(matches!(again.gpu.replayed(), Replayed::Diverged { .. }));
+    assert!(matches!(
+        again.gpu.replay_status(),
+        ReplayStatus::Diverged { .. }
+    ));
     let reports = again.gpu.reports();
     let divergences = reports
         .iter()
@@ -55,12 +62,12 @@ fn a_replay_of_another_program_is_seen() {
 #[test]
 fn a_choice_that_is_not_there_is_seen_at_once() {
     let token = "1e-00000000-9".parse().unwrap();
-    let rig = Rig::new(SimConfig::new().replay(token));
-    let memory = rig.mem_alloc(8).unwrap();
-    rig.memset_async(memory, FillPattern::U8(1), 8, rig.stream())
+    let sim = SimHarness::new(SimConfig::new().replay(token));
+    let memory = sim.mem_alloc(8).unwrap();
+    sim.memset_async(memory, FillPattern::U8(1), 8, sim.stream())
         .unwrap();
-    let Replayed::Diverged { choice: 1, problem } = rig.gpu.replayed() else {
-        panic!("{:?}", rig.gpu.replayed());
+    let ReplayStatus::Diverged { choice: 1, problem } = sim.gpu.replay_status() else {
+        panic!("{:?}", sim.gpu.replay_status());
     };
     assert!(
         problem.contains("there are 1, after cuMemsetD8Async"),
@@ -70,68 +77,69 @@ fn a_choice_that_is_not_there_is_seen_at_once() {
 
 #[test]
 fn a_replay_of_another_program_ends() {
-    let rig = Rig::new(SimConfig::new().replay("1e-00000000-0x99.".parse().unwrap()));
-    let memory = rig.mem_alloc(8).unwrap();
-    let stream = rig.stream();
-    rig.memset_async(memory, FillPattern::U8(1), 8, stream)
+    let sim = SimHarness::new(SimConfig::new().replay("1e-00000000-0x99.".parse().unwrap()));
+    let memory = sim.mem_alloc(8).unwrap();
+    let stream = sim.stream();
+    sim.memset_async(memory, FillPattern::U8(1), 8, stream)
         .unwrap();
-    rig.stream_synchronize(stream).unwrap();
+    sim.stream_synchronize(stream).unwrap();
     assert!(matches!(
-        rig.gpu.replayed(),
-        Replayed::Diverged { choice: 2, .. }
+        sim.gpu.replay_status(),
+        ReplayStatus::Diverged { choice: 2, .. }
     ));
 }
 
 #[test]
 fn calls_that_only_look_alike_are_seen_at_the_end() {
     let run = |config, value: u16| {
-        let rig = Rig::new(config);
-        let memory = rig.mem_alloc(8).unwrap();
+        let sim = SimHarness::new(config);
+        let memory = sim.mem_alloc(8).unwrap();
         let pattern = match value {
             0..256 => FillPattern::U8(value as u8),
             _ => FillPattern::U16(value),
         };
-        rig.memset_async(memory, pattern, 4, rig.stream()).unwrap();
-        rig.context_synchronize().unwrap();
-        rig.gpu.clone()
+        sim.memset_async(memory, pattern, 4, sim.stream()).unwrap();
+        sim.context_synchronize().unwrap();
+        sim.gpu.clone()
     };
     let token = run(config(Schedule::Lazy), 7).replay_token();
     assert_eq!(
-        run(SimConfig::new().replay(token.clone()), 7).replayed(),
-        Replayed::Exactly
+        run(SimConfig::new().replay(token.clone()), 7).replay_status(),
+        ReplayStatus::Exactly
     );
     let other = run(SimConfig::new().replay(token), 1000);
     assert!(
-        matches!(other.replayed(), Replayed::Diverged { .. }),
+        matches!(other.replay_status(), ReplayStatus::Diverged { .. }),
         "{:?}",
-        other.replayed()
+        other.replay_status()
     );
 }
 
 #[test]
 fn a_replay_says_how_far_it_got() {
     let run = |config, operations| {
-        let rig = Rig::new(config);
-        let (stream, memory) = (rig.stream(), rig.mem_alloc(8).unwrap());
+        let sim = SimHarness::new(config);
+        let (stream, memory) = (sim.stream(), sim.mem_alloc(8).unwrap());
         for _ in 0..operations {
-            rig.memset_async(memory, FillPattern::U8(1), 4, stream)
+            sim.memset_async(memory, FillPattern::U8(1), 4, stream)
                 .unwrap();
         }
-        rig.gpu.clone()
+        sim.gpu.clone()
     };
     let token = run(config(Schedule::Eager), 3).replay_token();
     assert_eq!(token.choices(), 3);
-    let again = |operations| run(SimConfig::new().replay(token.clone()), operations).replayed();
-    assert_eq!(again(2), Replayed::Partly { choices_left: 1 });
-    assert_eq!(again(3), Replayed::Exactly);
-    assert_eq!(again(4), Replayed::Beyond);
+    let again =
+        |operations| run(SimConfig::new().replay(token.clone()), operations).replay_status();
+    assert_eq!(again(2), ReplayStatus::Partly { choices_left: 1 });
+    assert_eq!(again(3), ReplayStatus::Exactly);
+    assert_eq!(again(4), ReplayStatus::Beyond);
 }
 
 /// Runs `program` under every schedule; what it came to in each.
-fn all<T>(rules: Rules, program: impl Fn(&Rig) -> T) -> (Vec<T>, Search) {
+fn all<T>(rules: Rules, program: impl Fn(&SimHarness) -> T) -> (Vec<T>, Search) {
     let (mut search, mut outcomes) = (Search::new(), Vec::new());
     while let Some(gpu) = search.next_gpu(&SimConfig::new().rules(rules).timeline(true)) {
-        outcomes.push(program(&Rig::over(gpu)));
+        outcomes.push(program(&SimHarness::over(gpu)));
     }
     (outcomes, search)
 }
@@ -143,18 +151,18 @@ fn order(gpu: &Gpu) -> Vec<u64> {
 
 #[test]
 fn a_search_runs_every_order_once() {
-    let (mut orders, search) = all(Rules::observed(), |rig| {
-        let memory = rig.mem_alloc(64).unwrap();
+    let (mut orders, search) = all(Rules::observed(), |sim| {
+        let memory = sim.mem_alloc(64).unwrap();
         for part in 0..3_u64 {
-            let stream = rig.stream();
+            let stream = sim.stream();
             let part = memory.offset(part * 16);
-            rig.memset_async(part, FillPattern::U8(1), 4, stream)
+            sim.memset_async(part, FillPattern::U8(1), 4, stream)
                 .unwrap();
-            rig.memset_async(part, FillPattern::U8(2), 4, stream)
+            sim.memset_async(part, FillPattern::U8(2), 4, stream)
                 .unwrap();
         }
-        rig.context_synchronize().unwrap();
-        order(&rig.gpu)
+        sim.context_synchronize().unwrap();
+        order(&sim.gpu)
     });
     assert!(search.is_complete() && !search.has_diverged());
     // Six operations in three pairs: 6! / 2!³.
@@ -166,18 +174,18 @@ fn a_search_runs_every_order_once() {
 
 #[test]
 fn a_search_answers_a_query_in_every_way_and_ends_a_polling_host() {
-    let (polls, search) = all(Rules::strict(), |rig| {
-        let stream = rig.stream();
-        let memory = rig.mem_alloc(8).unwrap();
-        rig.memset_async(memory, FillPattern::U8(1), 8, stream)
+    let (polls, search) = all(Rules::strict(), |sim| {
+        let stream = sim.stream();
+        let memory = sim.mem_alloc(8).unwrap();
+        sim.memset_async(memory, FillPattern::U8(1), 8, stream)
             .unwrap();
-        rig.memset_async(memory, FillPattern::U8(2), 8, stream)
+        sim.memset_async(memory, FillPattern::U8(2), 8, stream)
             .unwrap();
         let mut polls = 0;
-        while rig.pending(stream) {
+        while sim.pending(stream) {
             polls += 1;
         }
-        (polls, order(&rig.gpu).len())
+        (polls, order(&sim.gpu).len())
     });
     assert!(search.is_complete());
     assert!(polls.iter().all(|(_, ran)| *ran == 2));
@@ -196,14 +204,14 @@ fn a_search_answers_a_query_in_every_way_and_ends_a_polling_host() {
 #[test]
 fn a_search_of_a_program_that_is_not_the_same_every_time_says_so() {
     let runs = std::cell::Cell::new(0);
-    let (_, search) = all(Rules::observed(), |rig| {
+    let (_, search) = all(Rules::observed(), |sim| {
         runs.set(runs.get() + 1);
-        let memory = rig.mem_alloc(64).unwrap();
+        let memory = sim.mem_alloc(64).unwrap();
         for _ in 0..2 + runs.get() % 2 {
-            rig.memset_async(memory, FillPattern::U8(1), 4, rig.stream())
+            sim.memset_async(memory, FillPattern::U8(1), 4, sim.stream())
                 .unwrap();
         }
-        rig.context_synchronize().unwrap();
+        sim.context_synchronize().unwrap();
     });
     assert!(search.has_diverged() && !search.is_complete());
 }
@@ -211,18 +219,18 @@ fn a_search_of_a_program_that_is_not_the_same_every_time_says_so() {
 #[test]
 fn ranks_find_an_order_that_equal_chances_do_not() {
     let held_up = |schedule| {
-        let rig = Rig::new(config(schedule));
-        let (first, second) = (rig.stream(), rig.stream());
-        let memory = rig.mem_alloc(64).unwrap();
-        rig.memset_async(memory, FillPattern::U8(1), 4, first)
+        let sim = SimHarness::new(config(schedule));
+        let (first, second) = (sim.stream(), sim.stream());
+        let memory = sim.mem_alloc(64).unwrap();
+        sim.memset_async(memory, FillPattern::U8(1), 4, first)
             .unwrap();
         for _ in 0..30 {
-            rig.memset_async(memory.offset(16), FillPattern::U8(1), 4, second)
+            sim.memset_async(memory.offset(16), FillPattern::U8(1), 4, second)
                 .unwrap();
         }
-        rig.context_synchronize().unwrap();
+        sim.context_synchronize().unwrap();
         // The operation that was enqueued first ran last.
-        order(&rig.gpu).last() == Some(&1)
+        order(&sim.gpu).last() == Some(&1)
     };
     assert!(!(0..50).any(|seed| held_up(Schedule::Random(seed))));
     let found = (0..50).filter(|seed| {

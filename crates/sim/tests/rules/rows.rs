@@ -5,8 +5,9 @@ use millstream_driver::{
 };
 use millstream_sim::{ReportKind, Rules, SimConfig};
 
-use crate::rig::{
-    DEVICE, Host, Rig, assert_code, each_schedule, each_schedule_and_reading, each_schedule_with,
+use crate::sim_harness::{
+    DEVICE, Host, SimHarness, assert_code, each_schedule, each_schedule_and_reading,
+    each_schedule_with,
 };
 
 /// Rows of 3 bytes, 4 of them.
@@ -43,121 +44,121 @@ fn pattern(row: usize, at: usize) -> u8 {
 }
 
 /// The sources of a test: pageable, page-locked and managed memory.
-fn hosts(rig: &Rig, bytes: usize) -> [Host; 3] {
-    [Host::pageable(bytes), rig.pinned(bytes), rig.managed(bytes)]
+fn hosts(sim: &SimHarness, bytes: usize) -> [Host; 3] {
+    [Host::pageable(bytes), sim.pinned(bytes), sim.managed(bytes)]
 }
 
 #[test]
 fn r52_rows_arrive_and_what_lies_between_them_stays() {
-    each_schedule_and_reading(|rig| {
-        let stream = rig.stream();
+    each_schedule_and_reading(|sim| {
+        let stream = sim.stream();
         for pitch in [3, 5, 7] {
             let bytes = (HEIGHT - 1) * pitch + WIDTH;
-            for (source, target) in hosts(rig, bytes).into_iter().zip(hosts(rig, bytes)) {
+            for (source, target) in hosts(sim, bytes).into_iter().zip(hosts(sim, bytes)) {
                 for (at, value) in spread(pitch, 99, pattern).into_iter().enumerate() {
                     source.part(at, 1).fill(value);
                 }
-                let (first, second) = (rig.mem_alloc(64).unwrap(), rig.mem_alloc(64).unwrap());
+                let (first, second) = (sim.mem_alloc(64).unwrap(), sim.mem_alloc(64).unwrap());
                 for memory in [first, second] {
-                    rig.memset_async(memory, FillPattern::U8(50), 64, stream)
+                    sim.memset_async(memory, FillPattern::U8(50), 64, stream)
                         .unwrap();
                 }
                 target.fill(60);
                 let upload = rows(Side2d::device(first, 11), host(source, pitch));
-                rig.copy_2d_async(&upload, stream).unwrap();
+                sim.copy_2d_async(&upload, stream).unwrap();
                 let within = rows(
                     Side2d::device(second.offset(1), 4),
                     Side2d::device(first, 11),
                 );
-                rig.copy_2d_async(&within, stream).unwrap();
+                sim.copy_2d_async(&within, stream).unwrap();
                 let download = rows(host(target, pitch), Side2d::device(second.offset(1), 4));
-                rig.copy_2d_async(&download, stream).unwrap();
-                rig.stream_synchronize(stream).unwrap();
+                sim.copy_2d_async(&download, stream).unwrap();
+                sim.stream_synchronize(stream).unwrap();
                 assert_eq!(target.read(), spread(pitch, 60, pattern));
                 assert_eq!(
-                    rig.read(first, 36, stream),
+                    sim.read(first, 36, stream),
                     spread(11, 50, pattern),
                     "between the rows of the first"
                 );
                 assert_eq!(
-                    rig.read(second.offset(1), 15, stream),
+                    sim.read(second.offset(1), 15, stream),
                     spread(4, 50, pattern)
                 );
             }
         }
-        rig.assert_clean();
+        sim.assert_clean();
     });
 }
 
 #[test]
 fn r52_it_is_one_operation() {
-    let rig = Rig::new(SimConfig::new().timeline(true));
-    let stream = rig.stream();
-    let (pinned, memory) = (rig.pinned(64), rig.mem_alloc(64).unwrap());
-    rig.copy_2d_async(&rows(Side2d::device(memory, 16), host(pinned, 16)), stream)
+    let sim = SimHarness::new(SimConfig::new().timeline(true));
+    let stream = sim.stream();
+    let (pinned, memory) = (sim.pinned(64), sim.mem_alloc(64).unwrap());
+    sim.copy_2d_async(&rows(Side2d::device(memory, 16), host(pinned, 16)), stream)
         .unwrap();
-    rig.stream_synchronize(stream).unwrap();
-    let spans = rig.gpu.timeline();
+    sim.stream_synchronize(stream).unwrap();
+    let spans = sim.gpu.timeline();
     assert_eq!(spans.len(), 1);
     assert_eq!(spans[0].what, "copy (PinnedToDevice, 4 rows of 3 bytes)");
 }
 
 #[test]
 fn r52_each_side_blocks_and_is_read_as_in_a_plain_copy() {
-    each_schedule(|rig| {
-        let stream = rig.stream();
-        let memory = rig.mem_alloc(64).unwrap();
-        let (pageable, pinned) = (Host::filled(16, 1), rig.pinned(16));
+    each_schedule(|sim| {
+        let stream = sim.stream();
+        let memory = sim.mem_alloc(64).unwrap();
+        let (pageable, pinned) = (Host::filled(16, 1), sim.pinned(16));
         pinned.fill(1);
         // Rules 7, 8 and 10.
         for (source, seen) in [(pageable, 1), (pinned, 2)] {
-            let hold = rig.assert_returns(stream, || {
-                rig.copy_2d_async(&rows(Side2d::device(memory, 3), host(source, 4)), stream)
+            let hold = sim.assert_returns(stream, || {
+                sim.copy_2d_async(&rows(Side2d::device(memory, 3), host(source, 4)), stream)
                     .unwrap();
             });
             source.fill(2);
             hold.release();
-            assert_eq!(rig.read(memory, 12, stream), [seen; 12]);
+            assert_eq!(sim.read(memory, 12, stream), [seen; 12]);
         }
         // Rules 9 and 11.
         let target = Host::pageable(16);
-        rig.assert_blocks(stream, || {
-            rig.copy_2d_async(&rows(host(target, 4), Side2d::device(memory, 3)), stream)
+        sim.assert_blocks(stream, || {
+            sim.copy_2d_async(&rows(host(target, 4), Side2d::device(memory, 3)), stream)
                 .unwrap();
         });
-        rig.assert_blocks(stream, || {
-            rig.copy_2d_async(&rows(host(target, 4), host(pinned, 4)), stream)
+        sim.assert_blocks(stream, || {
+            sim.copy_2d_async(&rows(host(target, 4), host(pinned, 4)), stream)
                 .unwrap();
         });
         assert_eq!(
             target.read(),
             [2, 2, 2, 0, 2, 2, 2, 0, 2, 2, 2, 0, 2, 2, 2, 0]
         );
-        rig.assert_clean();
+        sim.assert_clean();
     });
-    each_schedule_with(SimConfig::new().rules(Rules::strict()), |rig| {
-        let stream = rig.stream();
-        let memory = rig.mem_alloc(64).unwrap();
+    each_schedule_with(SimConfig::new().rules(Rules::strict()), |sim| {
+        let stream = sim.stream();
+        let memory = sim.mem_alloc(64).unwrap();
         let target = Host::pageable(16);
-        rig.memset_async(memory, FillPattern::U8(8), 64, stream)
+        sim.memset_async(memory, FillPattern::U8(8), 64, stream)
             .unwrap();
-        let hold = rig.assert_returns(stream, || {
-            rig.copy_2d_async(&rows(host(target, 4), Side2d::device(memory, 3)), stream)
+        let hold = sim.assert_returns(stream, || {
+            sim.copy_2d_async(&rows(host(target, 4), Side2d::device(memory, 3)), stream)
                 .unwrap();
         });
         assert!(target.is(0), "nothing has arrived");
         hold.release();
-        rig.stream_synchronize(stream).unwrap();
+        sim.stream_synchronize(stream).unwrap();
         assert_eq!(target.part(0, 5).read(), [8, 8, 8, 0, 8]);
     });
 }
 
 #[test]
 fn r52_every_row_must_lie_in_the_one_allocation() {
-    each_schedule(|rig| {
-        let stream = rig.stream();
-        let (memory, after) = (rig.mem_alloc(64).unwrap(), rig.mem_alloc(64).unwrap());
-        let pinned = rig.pinned(64);
+    each_schedule(|sim| {
+        let stream = sim.stream();
+        let (memory, after) = (sim.mem_alloc(64).unwrap(), sim.mem_alloc(64).unwrap());
+        let pinned = sim.pinned(64);
         let good = host(pinned, 3);
         let apart = (after.as_raw() - memory.as_raw()) as usize;
         let invalid = ResultCode::INVALID_VALUE;
@@ -183,47 +184,47 @@ fn r52_every_row_must_lie_in_the_one_allocation() {
                 ["row 0 of 4", "the null pointer"],
             ),
         ] {
-            assert_code(rig.copy_2d_async(&rows(side, good), stream), invalid);
-            rig.assert_reported(ReportKind::OutOfBounds, &words);
-            assert_code(rig.copy_2d_async(&rows(good, side), stream), invalid);
-            rig.assert_reported(ReportKind::OutOfBounds, &words);
+            assert_code(sim.copy_2d_async(&rows(side, good), stream), invalid);
+            sim.assert_reported(ReportKind::OutOfBounds, &words);
+            assert_code(sim.copy_2d_async(&rows(good, side), stream), invalid);
+            sim.assert_reported(ReportKind::OutOfBounds, &words);
         }
         let beyond = host(pinned.part(2, 62), 20);
         assert_code(
-            rig.copy_2d_async(&rows(beyond, Side2d::device(memory, 3)), stream),
+            sim.copy_2d_async(&rows(beyond, Side2d::device(memory, 3)), stream),
             invalid,
         );
-        rig.assert_reported(
+        sim.assert_reported(
             ReportKind::PartlyRegistered,
             &["row 3 of 4", "only partly page-locked"],
         );
         assert_eq!(
-            rig.gpu.ledger().pending_operations,
+            sim.gpu.live_object_counts().pending_operations,
             0,
             "nothing was enqueued"
         );
-        rig.copy_2d_async(&rows(Side2d::device(memory, 20), good), stream)
+        sim.copy_2d_async(&rows(Side2d::device(memory, 20), good), stream)
             .expect("the last row ends inside");
-        rig.copy_2d_async(&rows(Side2d::device(memory.offset(1), 20), good), stream)
+        sim.copy_2d_async(&rows(Side2d::device(memory.offset(1), 20), good), stream)
             .expect("the last row ends with the allocation");
     });
 }
 
 #[test]
 fn r52_freed_memory_is_found_when_the_rows_are_copied() {
-    each_schedule(|rig| {
-        let (owner, other) = (rig.stream(), rig.stream());
-        let memory = rig.mem_alloc_async(64, owner).unwrap();
-        rig.stream_synchronize(owner).unwrap();
-        let pinned = rig.pinned(64);
-        let hold = rig.hold(other);
-        rig.copy_2d_async(&rows(Side2d::device(memory, 7), host(pinned, 3)), other)
+    each_schedule(|sim| {
+        let (owner, other) = (sim.stream(), sim.stream());
+        let memory = sim.mem_alloc_async(64, owner).unwrap();
+        sim.stream_synchronize(owner).unwrap();
+        let pinned = sim.pinned(64);
+        let hold = sim.hold(other);
+        sim.copy_2d_async(&rows(Side2d::device(memory, 7), host(pinned, 3)), other)
             .unwrap();
-        rig.mem_free_async(memory, owner).unwrap();
-        rig.stream_synchronize(owner).unwrap();
+        sim.mem_free_async(memory, owner).unwrap();
+        sim.stream_synchronize(owner).unwrap();
         hold.release();
-        assert_code(rig.stream_synchronize(other), ResultCode::ILLEGAL_ADDRESS);
-        rig.assert_reported(
+        assert_code(sim.stream_synchronize(other), ResultCode::ILLEGAL_ADDRESS);
+        sim.assert_reported(
             ReportKind::CopyFault,
             &["4 rows of 3 bytes", "after the end of"],
         );
@@ -232,11 +233,11 @@ fn r52_freed_memory_is_found_when_the_rows_are_copied() {
 
 #[test]
 fn r52_pitches_that_are_too_short_or_too_long_are_refused() {
-    let rig = Rig::new(SimConfig::new());
-    let stream = rig.stream();
-    let memory = rig.mem_alloc(64).unwrap();
-    let pinned = rig.pinned(64);
-    let attribute = rig.gpu.device_attribute(DEVICE, DeviceAttribute::MAX_PITCH);
+    let sim = SimHarness::new(SimConfig::new());
+    let stream = sim.stream();
+    let memory = sim.mem_alloc(64).unwrap();
+    let pinned = sim.pinned(64);
+    let attribute = sim.gpu.device_attribute(DEVICE, DeviceAttribute::MAX_PITCH);
     let too_long = attribute.unwrap() as usize + 1;
     for (pitch, why) in [
         (0, "a pitch of 0 bytes for rows of 3"),
@@ -247,8 +248,8 @@ fn r52_pitches_that_are_too_short_or_too_long_are_refused() {
             rows(Side2d::device(memory, pitch), host(pinned, 3)),
             rows(Side2d::device(memory, 3), host(pinned, pitch)),
         ] {
-            assert_code(rig.copy_2d_async(&copy, stream), ResultCode::INVALID_VALUE);
-            rig.assert_reported(ReportKind::BadArgument, &[why]);
+            assert_code(sim.copy_2d_async(&copy, stream), ResultCode::INVALID_VALUE);
+            sim.assert_reported(ReportKind::BadArgument, &[why]);
         }
     }
     let tall = |height| {
@@ -256,19 +257,19 @@ fn r52_pitches_that_are_too_short_or_too_long_are_refused() {
             height,
             ..rows(Side2d::device(memory, 3), host(pinned, 3))
         };
-        assert_code(rig.copy_2d_async(&copy, stream), ResultCode::INVALID_VALUE);
+        assert_code(sim.copy_2d_async(&copy, stream), ResultCode::INVALID_VALUE);
     };
     tall(1 << 62);
-    rig.assert_reported(ReportKind::OutOfBounds, &["row 21 of 4611686018427387904"]);
+    sim.assert_reported(ReportKind::OutOfBounds, &["row 21 of 4611686018427387904"]);
     tall(usize::MAX);
-    rig.assert_reported(ReportKind::BadArgument, &["leave the address space"]);
+    sim.assert_reported(ReportKind::BadArgument, &["leave the address space"]);
 }
 
 #[test]
 fn r52_no_bytes_are_nothing_wherever_they_are() {
-    each_schedule(|rig| {
-        let stream = rig.stream();
-        let hold = rig.hold(stream);
+    each_schedule(|sim| {
+        let stream = sim.stream();
+        let hold = sim.hold(stream);
         let nowhere = Side2d::device(DevicePtr::from_raw(0), 0);
         for (width_bytes, height) in [(0, 0), (0, 5), (5, 0)] {
             let copy = Copy2d {
@@ -277,26 +278,30 @@ fn r52_no_bytes_are_nothing_wherever_they_are() {
                 width_bytes,
                 height,
             };
-            rig.copy_2d_async(&copy, stream).unwrap();
+            sim.copy_2d_async(&copy, stream).unwrap();
         }
-        assert_eq!(rig.gpu.ledger().pending_operations, 1, "the hold alone");
+        assert_eq!(
+            sim.gpu.live_object_counts().pending_operations,
+            1,
+            "the hold alone"
+        );
         hold.release();
-        rig.assert_clean();
+        sim.assert_clean();
     });
 }
 
 #[test]
 fn r52_rows_that_overlap_are_reported_and_rows_that_interleave_are_not() {
-    let rig = Rig::new(SimConfig::new());
-    let stream = rig.stream();
-    let memory = rig.mem_alloc(64).unwrap();
-    rig.memset_async(memory, FillPattern::U8(0), 64, stream)
+    let sim = SimHarness::new(SimConfig::new());
+    let stream = sim.stream();
+    let memory = sim.mem_alloc(64).unwrap();
+    sim.memset_async(memory, FillPattern::U8(0), 64, stream)
         .unwrap();
     let from_to = |target: u64, target_pitch, source: u64, source_pitch| {
         let target = Side2d::device(memory.offset(target), target_pitch);
         let source = Side2d::device(memory.offset(source), source_pitch);
-        rig.copy_2d_async(&rows(target, source), stream).unwrap();
-        rig.gpu.reports().len()
+        sim.copy_2d_async(&rows(target, source), stream).unwrap();
+        sim.gpu.reports().len()
     };
     assert_eq!(from_to(3, 6, 0, 6), 0, "the columns of one matrix");
     assert_eq!(from_to(0, 6, 3, 6), 0, "the other way round");
@@ -308,25 +313,25 @@ fn r52_rows_that_overlap_are_reported_and_rows_that_interleave_are_not() {
         3,
         "the third row of the one, the first of the other"
     );
-    rig.assert_reported(ReportKind::Overlap, &["12 bytes"]);
+    sim.assert_reported(ReportKind::Overlap, &["12 bytes"]);
 }
 
 #[test]
 fn r52_rows_go_between_devices() {
-    each_schedule_with(SimConfig::new().devices(2), |rig| {
-        let other = rig.on_device(1);
-        let stream = rig.stream();
-        let (here, there) = (rig.mem_alloc(64).unwrap(), other.mem_alloc(64).unwrap());
-        rig.memset_async(here, FillPattern::U8(6), 64, stream)
+    each_schedule_with(SimConfig::new().devices(2), |sim| {
+        let other = sim.on_device(1);
+        let stream = sim.stream();
+        let (here, there) = (sim.mem_alloc(64).unwrap(), other.mem_alloc(64).unwrap());
+        sim.memset_async(here, FillPattern::U8(6), 64, stream)
             .unwrap();
-        rig.memset_async(there, FillPattern::U8(1), 64, stream)
+        sim.memset_async(there, FillPattern::U8(1), 64, stream)
             .unwrap();
-        rig.copy_2d_async(
+        sim.copy_2d_async(
             &rows(Side2d::device(there, 4), Side2d::device(here, 9)),
             stream,
         )
         .unwrap();
-        assert_eq!(rig.read(there, 15, stream), spread(4, 1, |_, _| 6));
-        rig.assert_clean();
+        assert_eq!(sim.read(there, 15, stream), spread(4, 1, |_, _| 6));
+        sim.assert_clean();
     });
 }

@@ -3,7 +3,7 @@
 use millstream_driver::{DevicePtr, Driver, FillPattern, ResultCode, StreamHandle};
 use millstream_sim::{Gpu, LiveKind, Report, ReportKind, SimConfig, race::Label};
 
-use crate::rig::{Arg, Host, Rig, assert_code, each_schedule, each_schedule_with};
+use crate::sim_harness::{Arg, Host, SimHarness, assert_code, each_schedule, each_schedule_with};
 
 /// Writes a word to the address that it is given.
 const WRITE: &str = r#"
@@ -24,23 +24,23 @@ const WRITE: &str = r#"
 "#;
 
 /// Launches `write` on the word at `offset` of 64 bytes; gives the error and all reports.
-fn write_at(rig: &Rig, offset: i64) -> (String, Vec<Report>) {
+fn write_at(sim: &SimHarness, offset: i64) -> (String, Vec<Report>) {
     let (stream, memory) = {
         let _label = Label::new("input");
-        (rig.stream(), rig.mem_alloc(64).unwrap())
+        (sim.stream(), sim.mem_alloc(64).unwrap())
     };
     let kernel = {
         let _label = Label::new("writers");
-        rig.kernel(WRITE, "write")
+        sim.kernel(WRITE, "write")
     };
     {
         let _label = Label::new("first pass");
         let address = DevicePtr::from_raw(memory.as_raw().wrapping_add_signed(offset));
-        rig.launch(kernel, (1, 1), stream, &[Arg::Pointer(address)])
+        sim.launch(kernel, (1, 1), stream, &[Arg::Pointer(address)])
             .unwrap();
     }
-    let error = rig.stream_synchronize(stream).unwrap_err();
-    (error.to_string(), rig.gpu.reports())
+    let error = sim.stream_synchronize(stream).unwrap_err();
+    (error.to_string(), sim.gpu.reports())
 }
 
 #[test]
@@ -51,8 +51,8 @@ fn an_access_out_of_bounds_is_reported_once_with_all_that_is_known() {
             (72, 4, "lie 8 bytes behind the end of"),
             (-4, 4, "lie 4 bytes in front of"),
         ] {
-            each_schedule_with(config.clone(), |rig| {
-                let (error, reports) = write_at(rig, offset);
+            each_schedule_with(config.clone(), |sim| {
+                let (error, reports) = write_at(sim, offset);
                 let [report] = &reports[..] else {
                     panic!("one report: {reports:#?}");
                 };
@@ -71,7 +71,7 @@ fn an_access_out_of_bounds_is_reported_once_with_all_that_is_known() {
                 }
                 assert!(error.contains(&report.text), "{error}");
                 if config == SimConfig::new() {
-                    let [finding] = &rig.gpu.findings()[..] else {
+                    let [finding] = &sim.gpu.findings()[..] else {
                         panic!("one finding");
                     };
                     assert_eq!(finding.kind, ReportKind::OutOfBounds);
@@ -86,24 +86,24 @@ fn an_access_out_of_bounds_is_reported_once_with_all_that_is_known() {
 
 #[test]
 fn a_null_pointer_and_memory_of_the_host_are_called_that() {
-    let rig = Rig::new(SimConfig::new());
-    let kernel = rig.kernel(WRITE, "write");
-    let stream = rig.stream();
-    rig.launch(kernel, (1, 1), stream, &[Arg::U64(8)]).unwrap();
-    assert_code(rig.stream_synchronize(stream), ResultCode::ILLEGAL_ADDRESS);
-    rig.assert_reported(
+    let sim = SimHarness::new(SimConfig::new());
+    let kernel = sim.kernel(WRITE, "write");
+    let stream = sim.stream();
+    sim.launch(kernel, (1, 1), stream, &[Arg::U64(8)]).unwrap();
+    assert_code(sim.stream_synchronize(stream), ResultCode::ILLEGAL_ADDRESS);
+    sim.assert_reported(
         ReportKind::KernelFault,
         &["write of 4 bytes at 0x8, which lie next to the null pointer"],
     );
-    assert_eq!(rig.gpu.reports().len(), 1);
+    assert_eq!(sim.gpu.reports().len(), 1);
 
-    let rig = Rig::new(SimConfig::new());
-    let (kernel, stream) = (rig.kernel(WRITE, "write"), rig.stream());
+    let sim = SimHarness::new(SimConfig::new());
+    let (kernel, stream) = (sim.kernel(WRITE, "write"), sim.stream());
     let host = Host::pageable(64).address();
-    rig.launch(kernel, (1, 1), stream, &[Arg::Pointer(host)])
+    sim.launch(kernel, (1, 1), stream, &[Arg::Pointer(host)])
         .unwrap();
-    rig.stream_synchronize(stream).unwrap_err();
-    rig.assert_reported(
+    sim.stream_synchronize(stream).unwrap_err();
+    sim.assert_reported(
         ReportKind::KernelFault,
         &["lie in no memory that the device reaches"],
     );
@@ -111,18 +111,18 @@ fn a_null_pointer_and_memory_of_the_host_are_called_that() {
 
 #[test]
 fn a_copy_out_of_bounds_is_reported_once_with_the_allocation() {
-    let rig = Rig::new(SimConfig::new());
-    let (stream, pinned) = (rig.stream(), rig.pinned(64));
+    let sim = SimHarness::new(SimConfig::new());
+    let (stream, pinned) = (sim.stream(), sim.pinned(64));
     let memory = {
         let _label = Label::new("input");
-        rig.mem_alloc(60).unwrap()
+        sim.mem_alloc(60).unwrap()
     };
     assert_code(
-        rig.upload(memory, pinned, stream),
+        sim.upload(memory, pinned, stream),
         ResultCode::INVALID_VALUE,
     );
-    assert_eq!(rig.gpu.reports().len(), 1);
-    rig.assert_reported(
+    assert_eq!(sim.gpu.reports().len(), 1);
+    sim.assert_reported(
         ReportKind::OutOfBounds,
         &[
             "reach 4 bytes beyond the end of allocation 2",
@@ -132,10 +132,10 @@ fn a_copy_out_of_bounds_is_reported_once_with_the_allocation() {
 }
 
 /// Two fills of one array, on streams of one device or of two, without an order.
-fn race(first: (&Rig, StreamHandle), second: (&Rig, StreamHandle)) -> Report {
+fn race(first: (&SimHarness, StreamHandle), second: (&SimHarness, StreamHandle)) -> Report {
     let pinned = first.0.pinned(64);
-    for (rig, stream) in [first, second] {
-        rig.memset_async(pinned.address(), FillPattern::U8(1), 64, stream)
+    for (sim, stream) in [first, second] {
+        sim.memset_async(pinned.address(), FillPattern::U8(1), 64, stream)
             .unwrap();
     }
     let memory = first.0.mem_alloc(64).unwrap();
@@ -148,13 +148,13 @@ fn race(first: (&Rig, StreamHandle), second: (&Rig, StreamHandle)) -> Report {
 
 #[test]
 fn streams_are_numbered_from_1_on_each_device_and_default_streams_have_names() {
-    each_schedule(|rig| {
-        let streams = [rig.stream(), rig.blocking_stream(), rig.stream()];
-        let numbers = streams.map(|stream| rig.gpu.stream_number(stream));
+    each_schedule(|sim| {
+        let streams = [sim.stream(), sim.blocking_stream(), sim.stream()];
+        let numbers = streams.map(|stream| sim.gpu.stream_number(stream));
         assert_eq!(numbers, [Some(1), Some(2), Some(3)]);
-        rig.stream_destroy(streams[1]).unwrap();
+        sim.stream_destroy(streams[1]).unwrap();
         assert_eq!(
-            rig.gpu.stream_number(rig.stream()),
+            sim.gpu.stream_number(sim.stream()),
             Some(4),
             "numbers are never given twice"
         );
@@ -163,17 +163,17 @@ fn streams_are_numbered_from_1_on_each_device_and_default_streams_have_names() {
             StreamHandle::PER_THREAD,
             StreamHandle::from_raw(0),
         ] {
-            assert_eq!(rig.gpu.stream_number(default), None);
+            assert_eq!(sim.gpu.stream_number(default), None);
         }
     });
-    let rig = Rig::new(SimConfig::new());
-    let memory = rig.mem_alloc(4).unwrap();
-    for stream in [StreamHandle::PER_THREAD, rig.stream(), StreamHandle::LEGACY] {
-        rig.memset_async(memory, FillPattern::U8(1), 4, stream)
+    let sim = SimHarness::new(SimConfig::new());
+    let memory = sim.mem_alloc(4).unwrap();
+    for stream in [StreamHandle::PER_THREAD, sim.stream(), StreamHandle::LEGACY] {
+        sim.memset_async(memory, FillPattern::U8(1), 4, stream)
             .unwrap();
     }
-    rig.context_synchronize().unwrap();
-    let texts: Vec<_> = rig
+    sim.context_synchronize().unwrap();
+    let texts: Vec<_> = sim
         .gpu
         .reports()
         .into_iter()
@@ -186,26 +186,26 @@ fn streams_are_numbered_from_1_on_each_device_and_default_streams_have_names() {
 
 #[test]
 fn a_context_that_is_made_anew_goes_on_counting_its_device_s_streams() {
-    let rig = Rig::new(SimConfig::new());
-    let old = rig.stream();
-    rig.release_context().unwrap();
-    let rig = Rig::over(rig.gpu.clone());
-    let new = rig.stream();
-    assert_eq!(rig.gpu.stream_number(new), Some(2));
-    assert_code(rig.stream_synchronize(old), ResultCode::INVALID_HANDLE);
-    rig.assert_reported(ReportKind::DeadHandle, &["stream 1 "]);
+    let sim = SimHarness::new(SimConfig::new());
+    let old = sim.stream();
+    sim.release_context().unwrap();
+    let sim = SimHarness::over(sim.gpu.clone());
+    let new = sim.stream();
+    assert_eq!(sim.gpu.stream_number(new), Some(2));
+    assert_code(sim.stream_synchronize(old), ResultCode::INVALID_HANDLE);
+    sim.assert_reported(ReportKind::DeadHandle, &["stream 1 "]);
 }
 
 #[test]
 fn of_several_devices_every_report_names_the_one_that_is_meant() {
-    each_schedule_with(SimConfig::new().devices(2), |rig| {
-        let there = rig.on_device(1);
-        let (here, other) = (rig.stream(), there.stream());
+    each_schedule_with(SimConfig::new().devices(2), |sim| {
+        let there = sim.on_device(1);
+        let (here, other) = (sim.stream(), there.stream());
         assert_eq!(
-            [here, other].map(|stream| rig.gpu.stream_number(stream)),
+            [here, other].map(|stream| sim.gpu.stream_number(stream)),
             [Some(1); 2]
         );
-        let report = race((rig, here), (&there, other));
+        let report = race((sim, here), (&there, other));
         for part in ["stream 1 of device 0", "stream 1 of device 1"] {
             assert!(report.text.contains(part), "{report}");
         }
@@ -214,7 +214,7 @@ fn of_several_devices_every_report_names_the_one_that_is_meant() {
         let memory = there.mem_alloc(64).unwrap();
         let fill = there.memset_async(memory, FillPattern::U8(0), 65, other);
         assert_code(fill, ResultCode::INVALID_VALUE);
-        let report = rig.gpu.reports().pop().unwrap();
+        let report = sim.gpu.reports().pop().unwrap();
         assert_eq!(report.device, Some(1));
         assert!(
             report
@@ -224,22 +224,22 @@ fn of_several_devices_every_report_names_the_one_that_is_meant() {
         assert!(report.text.contains("cuMemAlloc on device 1"), "{report}");
     });
     // With a single device, reports do not name it.
-    let rig = Rig::new(SimConfig::new());
-    rig.memset_async(DevicePtr::from_raw(0), FillPattern::U8(0), 1, rig.stream())
+    let sim = SimHarness::new(SimConfig::new());
+    sim.memset_async(DevicePtr::from_raw(0), FillPattern::U8(0), 1, sim.stream())
         .unwrap_err();
-    assert_eq!(rig.gpu.reports()[0].device, None);
+    assert_eq!(sim.gpu.reports()[0].device, None);
 }
 
 /// A wait that lets another thread call on another device is still this device's call.
 #[test]
 fn a_call_that_waited_is_reported_as_itself() {
-    let rig = Rig::new(SimConfig::new().devices(2));
-    let (stream, there) = (rig.stream(), rig.on_device(1));
-    let kernel = rig.kernel(WRITE, "write");
-    let hold = rig.hold(stream);
-    rig.launch(kernel, (1, 1), stream, &[Arg::U64(8)]).unwrap();
+    let sim = SimHarness::new(SimConfig::new().devices(2));
+    let (stream, there) = (sim.stream(), sim.on_device(1));
+    let kernel = sim.kernel(WRITE, "write");
+    let hold = sim.hold(stream);
+    sim.launch(kernel, (1, 1), stream, &[Arg::U64(8)]).unwrap();
     let error = std::thread::scope(|scope| {
-        let waits = scope.spawn(|| rig.stream_synchronize(stream).unwrap_err());
+        let waits = scope.spawn(|| sim.stream_synchronize(stream).unwrap_err());
         std::thread::sleep(std::time::Duration::from_millis(5));
         there.event();
         hold.release();
@@ -250,21 +250,21 @@ fn a_call_that_waited_is_reported_as_itself() {
 
 #[test]
 fn what_is_alive_is_listed_with_its_size_and_the_line_that_made_it() {
-    let rig = Rig::new(SimConfig::new());
+    let sim = SimHarness::new(SimConfig::new());
     let made = line!() + 1;
     let _label = Label::new("setup");
-    let (stream, memory) = (rig.stream(), rig.mem_alloc(48).unwrap());
-    let pooled = rig.mem_alloc_async(32, stream).unwrap();
-    let (pinned, managed) = (rig.pinned(16), rig.managed(8));
-    let event = rig.event();
-    let module = rig.module_load(WRITE.as_bytes()).unwrap();
+    let (stream, memory) = (sim.stream(), sim.mem_alloc(48).unwrap());
+    let pooled = sim.mem_alloc_async(32, stream).unwrap();
+    let (pinned, managed) = (sim.pinned(16), sim.managed(8));
+    let event = sim.event();
+    let module = sim.module_load(WRITE.as_bytes()).unwrap();
     drop(_label);
-    let unnamed = rig.event();
+    let unnamed = sim.event();
     let listed =
         |gpu: &Gpu| -> Vec<String> { gpu.live_objects().iter().map(ToString::to_string).collect() };
     let site = format!("`setup` at crates/sim/tests/rules/texts.rs:{made}");
     assert_eq!(
-        listed(&rig.gpu),
+        listed(&sim.gpu),
         [
             format!("device memory of 48 bytes (allocation 1, cuMemAlloc, {site})"),
             format!(
@@ -278,22 +278,22 @@ fn what_is_alive_is_listed_with_its_size_and_the_line_that_made_it() {
             format!("module 1 ({site})"),
         ]
     );
-    let kinds: Vec<_> = rig
+    let kinds: Vec<_> = sim
         .gpu
         .live_objects()
         .iter()
         .map(|object| object.kind)
         .collect();
     assert!(kinds.is_sorted() && kinds[2] == LiveKind::PageLockedMemory);
-    rig.mem_free(memory).unwrap();
-    rig.mem_free_async(pooled, stream).unwrap();
-    rig.stream_synchronize(stream).unwrap();
-    rig.host_free(pinned).unwrap();
-    rig.mem_free(managed.address()).unwrap();
-    rig.event_destroy(event).unwrap();
-    rig.event_destroy(unnamed).unwrap();
-    rig.stream_destroy(stream).unwrap();
-    assert_eq!(listed(&rig.gpu), [format!("module 1 ({site})")]);
-    rig.module_unload(module).unwrap();
-    assert!(rig.gpu.live_objects().is_empty());
+    sim.mem_free(memory).unwrap();
+    sim.mem_free_async(pooled, stream).unwrap();
+    sim.stream_synchronize(stream).unwrap();
+    sim.host_free(pinned).unwrap();
+    sim.mem_free(managed.address()).unwrap();
+    sim.event_destroy(event).unwrap();
+    sim.event_destroy(unnamed).unwrap();
+    sim.stream_destroy(stream).unwrap();
+    assert_eq!(listed(&sim.gpu), [format!("module 1 ({site})")]);
+    sim.module_unload(module).unwrap();
+    assert!(sim.gpu.live_objects().is_empty());
 }

@@ -14,10 +14,10 @@ use rand_core::RngCore;
 use rand_pcg::Mcg128Xsl64;
 
 use super::{
-    Moment, Policy, QUERIES_IN_VAIN,
+    IDLE_QUERIES_MAX, Policy, SchedulePoint,
     simple::{draw, generator},
 };
-use crate::{core::world::World, ids::OpId};
+use crate::{core::state::SimState, ids::OpId};
 
 /// Change points lie below 2 to the power of this.
 const STEPS_LOG2: u64 = 12;
@@ -36,7 +36,7 @@ pub(super) struct Pct {
     steps: u64,
     /// The rank of who falls next.
     below_all: u64,
-    in_vain: u32,
+    idle_queries: u32,
     /// Whether one operation must run before the host goes on.
     must_run: bool,
 }
@@ -55,7 +55,7 @@ impl Pct {
             streams: BTreeMap::new(),
             steps: 0,
             below_all: FALLEN - 1,
-            in_vain: 0,
+            idle_queries: 0,
             must_run: false,
         }
     }
@@ -70,10 +70,10 @@ impl Pct {
 
     /// The operation of the stream that ranks highest, if that can go on and ranks above the host;
     /// the host may be blocked.
-    fn highest(&mut self, world: &World, host_blocked: bool) -> Option<(OpId, StreamHandle)> {
+    fn highest(&mut self, state: &SimState, host_blocked: bool) -> Option<(OpId, StreamHandle)> {
         let mut highest = (if host_blocked { 0 } else { self.host }, None);
-        for id in &world.eligible {
-            if let Some(op) = world.ops.get(id) {
+        for id in &state.eligible {
+            if let Some(op) = state.ops.get(id) {
                 let rank = self.rank(op.stream);
                 if rank > highest.0 {
                     highest = (rank, Some((*id, op.stream)));
@@ -85,17 +85,21 @@ impl Pct {
 }
 
 impl Policy for Pct {
-    fn begin(&mut self, moment: Moment, goal: &[OpId], _: &World) {
-        self.must_run = matches!(moment, Moment::Pause | Moment::Wait);
-        if moment == Moment::Query {
-            self.in_vain = if goal.is_empty() { 0 } else { self.in_vain + 1 };
-            if self.in_vain > QUERIES_IN_VAIN {
-                (self.in_vain, self.must_run) = (0, true);
+    fn begin(&mut self, point: SchedulePoint, awaited: &[OpId], _: &SimState) {
+        self.must_run = matches!(point, SchedulePoint::Pause | SchedulePoint::Wait);
+        if point == SchedulePoint::Query {
+            self.idle_queries = if awaited.is_empty() {
+                0
+            } else {
+                self.idle_queries + 1
+            };
+            if self.idle_queries > IDLE_QUERIES_MAX {
+                (self.idle_queries, self.must_run) = (0, true);
             }
         }
     }
 
-    fn pick(&mut self, _: Moment, _: &[OpId], world: &World) -> Option<OpId> {
+    fn pick(&mut self, _: SchedulePoint, _: &[OpId], state: &SimState) -> Option<OpId> {
         let host_blocked = std::mem::take(&mut self.must_run);
         self.steps += 1;
         let step = self.steps;
@@ -104,11 +108,11 @@ impl Policy for Pct {
         for _ in self.changes.len()..changes {
             let fallen = self.below_all;
             self.below_all -= 1;
-            match self.highest(world, host_blocked) {
+            match self.highest(state, host_blocked) {
                 Some((_, stream)) => self.streams.insert(stream, fallen),
                 None => Some(std::mem::replace(&mut self.host, fallen)),
             };
         }
-        self.highest(world, host_blocked).map(|(id, _)| id)
+        self.highest(state, host_blocked).map(|(id, _)| id)
     }
 }

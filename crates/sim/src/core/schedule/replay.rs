@@ -1,22 +1,22 @@
 //! Record and replay: the choices of a run, and a run that makes those of an earlier one.
 
 use super::{
-    Moment, Policy,
-    lazy::{Reluctant, first_step},
+    Policy, SchedulePoint,
+    lazy::{AsLateAsPossible, first_step},
     simple::Timed,
 };
-use crate::{ReplayToken, core::world::World, ids::OpId};
+use crate::{ReplayToken, core::state::SimState, ids::OpId};
 
 /// The choices of a run.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct ChoiceLog {
     /// Each choice, and how often in a row it was made.
     pub(super) choices: Vec<(u32, u32)>,
     pub(super) count: u64,
     pub(super) checksum: u32,
 }
 
-impl Default for Record {
+impl Default for ChoiceLog {
     fn default() -> Self {
         Self {
             choices: Vec::new(),
@@ -26,7 +26,7 @@ impl Default for Record {
     }
 }
 
-impl Record {
+impl ChoiceLog {
     /// Adds a choice; `numbers` and `call` are what a replay has to find the same.
     pub(super) fn note(&mut self, choice: u32, numbers: [u64; 2], call: &str) {
         self.count += 1;
@@ -42,18 +42,18 @@ impl Record {
     }
 }
 
-/// How a replay stands; see [`Gpu::replayed`](crate::Gpu::replayed).
+/// How a replay stands; see [`Gpu::replay_status`](crate::Gpu::replay_status).
 ///
 /// ```
-/// use millstream_sim::{Gpu, Replayed, SimConfig};
+/// use millstream_sim::{Gpu, ReplayStatus, SimConfig};
 /// let gpu = Gpu::new(SimConfig::new());
-/// assert_eq!(gpu.replayed(), Replayed::NotAsked);
+/// assert_eq!(gpu.replay_status(), ReplayStatus::NotAsked);
 /// let again = Gpu::new(SimConfig::new().replay(gpu.replay_token()));
-/// assert_eq!(again.replayed(), Replayed::Exactly);
+/// assert_eq!(again.replay_status(), ReplayStatus::Exactly);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Replayed {
+pub enum ReplayStatus {
     /// The GPU was not made for a replay.
     NotAsked,
     /// The calls so far were those of the recorded run as far as can be told, and choices of it are
@@ -77,7 +77,7 @@ pub enum Replayed {
     },
 }
 
-/// Follows a token, and then goes on as reluctantly as can be.
+/// Follows a token, and then goes on as late as possible.
 #[derive(Debug)]
 pub(super) struct Replay {
     token: ReplayToken,
@@ -97,7 +97,7 @@ impl Replay {
             beyond: if token.goes_by_clock {
                 Box::new(Timed)
             } else {
-                Box::new(Reluctant::default())
+                Box::new(AsLateAsPossible::default())
             },
             token,
         }
@@ -112,65 +112,67 @@ impl Replay {
         Some(choice)
     }
 
-    fn diverge(&mut self, record: &Record, problem: String) {
-        self.diverged.get_or_insert((record.count + 1, problem));
+    fn diverge(&mut self, choice_log: &ChoiceLog, problem: String) {
+        self.diverged.get_or_insert((choice_log.count + 1, problem));
     }
 }
 
 impl Policy for Replay {
-    fn begin(&mut self, moment: Moment, goal: &[OpId], world: &World) {
-        self.beyond.begin(moment, goal, world);
+    fn begin(&mut self, point: SchedulePoint, awaited: &[OpId], state: &SimState) {
+        self.beyond.begin(point, awaited, state);
     }
 
-    fn pick(&mut self, moment: Moment, goal: &[OpId], world: &World) -> Option<OpId> {
-        let record = &world.scheduler.record;
-        if record.count == self.length && record.checksum != self.token.checksum {
-            self.diverge(record, CHECKSUM.into());
+    fn pick(&mut self, point: SchedulePoint, awaited: &[OpId], state: &SimState) -> Option<OpId> {
+        let choice_log = &state.scheduler.choice_log;
+        if choice_log.count == self.length && choice_log.checksum != self.token.checksum {
+            self.diverge(choice_log, CHECKSUM.into());
         }
         if self.diverged.is_none()
             && let Some(choice) = self.next()
         {
             match choice {
                 // Followed to the letter, a host that waits would wait for ever.
-                0 if moment == Moment::Wait && first_step(world, goal.to_vec()).is_some() => {
+                0 if point == SchedulePoint::Wait
+                    && first_step(state, awaited.to_vec()).is_some() =>
+                {
                     let problem =
-                        format!("nothing is to run while the host waits in {}", world.call);
-                    self.diverge(record, problem);
+                        format!("nothing is to run while the host waits in {}", state.call);
+                    self.diverge(choice_log, problem);
                 }
                 0 => return None,
-                _ => match world.eligible.iter().nth(choice as usize - 1) {
+                _ => match state.eligible.iter().nth(choice as usize - 1) {
                     Some(id) => return Some(*id),
                     None => {
-                        let (count, call) = (world.eligible.len(), world.call);
+                        let (count, call) = (state.eligible.len(), state.call);
                         let problem = format!(
                             "operation {choice} of those that may run is to run, and there are {count}, after {call}"
                         );
-                        self.diverge(record, problem);
+                        self.diverge(choice_log, problem);
                     }
                 },
             }
         }
-        self.beyond.pick(moment, goal, world)
+        self.beyond.pick(point, awaited, state)
     }
 
     fn goes_by_clock(&self) -> bool {
         self.token.goes_by_clock
     }
 
-    fn replayed(&self, record: &Record) -> Replayed {
+    fn replay_status(&self, choice_log: &ChoiceLog) -> ReplayStatus {
         if let Some((choice, problem)) = &self.diverged {
-            return Replayed::Diverged {
+            return ReplayStatus::Diverged {
                 choice: *choice,
                 problem: problem.clone(),
             };
         }
-        match record.count {
-            count if count < self.length => Replayed::Partly {
+        match choice_log.count {
+            count if count < self.length => ReplayStatus::Partly {
                 choices_left: self.length - count,
             },
-            count if count > self.length => Replayed::Beyond,
-            _ if record.checksum == self.token.checksum => Replayed::Exactly,
-            count => Replayed::Diverged {
+            count if count > self.length => ReplayStatus::Beyond,
+            _ if choice_log.checksum == self.token.checksum => ReplayStatus::Exactly,
+            count => ReplayStatus::Diverged {
                 choice: count,
                 problem: CHECKSUM.into(),
             },

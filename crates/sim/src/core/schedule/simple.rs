@@ -3,8 +3,8 @@
 use rand_core::RngCore;
 use rand_pcg::Mcg128Xsl64;
 
-use super::{Moment, Policy};
-use crate::{core::world::World, ids::OpId};
+use super::{Policy, SchedulePoint};
+use crate::{core::state::SimState, ids::OpId};
 
 /// How many operations run at once, at most, beyond those that must.
 const BURST: u64 = 4;
@@ -26,8 +26,8 @@ pub(super) fn draw(generator: &mut Mcg128Xsl64, below: u64) -> u64 {
 pub(super) struct Eager;
 
 impl Policy for Eager {
-    fn pick(&mut self, _: Moment, _: &[OpId], world: &World) -> Option<OpId> {
-        world.eligible.first().copied()
+    fn pick(&mut self, _: SchedulePoint, _: &[OpId], state: &SimState) -> Option<OpId> {
+        state.eligible.first().copied()
     }
 }
 
@@ -37,10 +37,10 @@ impl Policy for Eager {
 pub(super) struct Timed;
 
 impl Policy for Timed {
-    fn pick(&mut self, moment: Moment, _: &[OpId], world: &World) -> Option<OpId> {
-        let (start_ns, id) = next(world)?;
+    fn pick(&mut self, point: SchedulePoint, _: &[OpId], state: &SimState) -> Option<OpId> {
+        let (start_ns, id) = next(state)?;
         // A host that waits moves the clock.
-        (moment == Moment::Wait || start_ns <= world.now_ns).then_some(id)
+        (point == SchedulePoint::Wait || start_ns <= state.now_ns).then_some(id)
     }
 
     fn goes_by_clock(&self) -> bool {
@@ -50,17 +50,17 @@ impl Policy for Timed {
 
 /// The eligible operation that starts first, and when. Ties go to the higher priority, then to the
 /// older stream.
-fn next(world: &World) -> Option<(u64, OpId)> {
-    world
+fn next(state: &SimState) -> Option<(u64, OpId)> {
+    state
         .eligible
         .iter()
-        .filter_map(|id| world.ops.get(id).map(|op| (*id, op)))
+        .filter_map(|id| state.ops.get(id).map(|op| (*id, op)))
         .map(|(id, op)| {
-            let priority = world
+            let priority = state
                 .streams
                 .get(&op.stream)
                 .map_or(0, |stream| stream.priority);
-            (world.start_ns(op), priority, op.stream, id)
+            (state.start_ns(op), priority, op.stream, id)
         })
         .min()
         .map(|(start_ns, _, _, id)| (start_ns, id))
@@ -85,18 +85,18 @@ impl Random {
 }
 
 impl Policy for Random {
-    fn begin(&mut self, moment: Moment, _: &[OpId], _: &World) {
-        self.left = match moment {
-            Moment::AfterCall | Moment::Query => draw(&mut self.generator, BURST),
-            Moment::Pause => 1 + draw(&mut self.generator, BURST),
-            Moment::Wait => 1,
+    fn begin(&mut self, point: SchedulePoint, _: &[OpId], _: &SimState) {
+        self.left = match point {
+            SchedulePoint::AfterCall | SchedulePoint::Query => draw(&mut self.generator, BURST),
+            SchedulePoint::Pause => 1 + draw(&mut self.generator, BURST),
+            SchedulePoint::Wait => 1,
         };
     }
 
     /// One drawn from the eligible ones; a stream has at most one of them.
-    fn pick(&mut self, _: Moment, _: &[OpId], world: &World) -> Option<OpId> {
+    fn pick(&mut self, _: SchedulePoint, _: &[OpId], state: &SimState) -> Option<OpId> {
         self.left = self.left.checked_sub(1)?;
-        let chosen = draw(&mut self.generator, world.eligible.len() as u64);
-        world.eligible.iter().nth(chosen as usize).copied()
+        let chosen = draw(&mut self.generator, state.eligible.len() as u64);
+        state.eligible.iter().nth(chosen as usize).copied()
     }
 }

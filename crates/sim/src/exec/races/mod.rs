@@ -5,58 +5,58 @@
 //!
 //! # How
 //!
-//! As FastTrack does it: a thread has a vector clock (`clock`), a word of memory has the accesses
-//! that a later one could race with (`shadow`). A warp has one stamp for what all its lanes do,
-//! which rises whenever one of them tells others what it knows, so that an access of many lanes is
-//! one record. Clocks of threads that have met are one and the same allocation.
+//! As FastTrack does it: a thread has a vector clock (`thread_clock`), a word of memory has the
+//! accesses that a later one could race with (`shadow`). A warp has one epoch for what all its
+//! lanes do, which rises whenever one of them tells others what it knows, so that an access of many
+//! lanes is one record. Clocks of threads that have met are one and the same allocation.
 
-mod clock;
-mod found;
-mod objects;
+mod barrier_clocks;
+mod block_threads;
+mod collector;
+mod race_class;
 mod shadow;
-mod threads;
-mod verdict;
+mod thread_clock;
 
 use std::{collections::BTreeMap, mem};
 
 use super::launch::{GlobalMemory, Launch};
 use super::memory::in_window;
-use super::observe::{Arrived, At, AtomicOperands, Observer};
-use super::place::Place;
+use super::observer::{AtomicOperands, BarrierArrivalEvent, IssuePoint, Observer};
 use super::registers::{LANES, Words, lanes};
 use super::staging::{LANE_BYTES_MAX, Stage, scatter, staged};
-use super::warp::{Warp, meet};
+use super::warp::{Warp, add_converged};
+use super::warp_access::WarpAccess;
 use super::{barrier::Barriers, registers::Registers};
 use crate::ptx::Kernel;
 use crate::ptx::ir::{
     Access, AccessSpace, Atomic, AtomicOp, Code, Exchange, Mbarrier, MbarrierOp, Op, Window,
 };
 
-pub use found::{KernelAccess, KernelRace, MissingOrder, RacedMemory};
-pub use verdict::Verdict;
+pub use collector::{KernelAccess, KernelRace, MissingOrder, RacedMemory};
+pub use race_class::RaceClass;
 
-use found::Found;
-use shadow::{Class, Record, Shadow, Sharing};
-use threads::{Released, Strong, Threads};
+use block_threads::{BlockThreads, ReleaseClocks, StrongWrite};
+use collector::RaceCollector;
+use shadow::{AccessKind, AccessRecord, ShadowMemory, Sharing};
 
 /// The check of one launch.
-pub(super) struct Races<'a> {
-    found: Found<'a>,
+pub(super) struct RaceDetector<'a> {
+    collector: RaceCollector<'a>,
     threads_per_block: u32,
     /// Whether anything in the kernel can order a block behind another.
     ordered_blocks: bool,
     /// Whether anything in the kernel is for a block only.
     scoped: bool,
     /// The block that runs.
-    block: Threads,
+    block: BlockThreads,
     /// The others that have started and not ended.
-    waiting: BTreeMap<u64, Threads>,
-    global: Shadow,
+    waiting: BTreeMap<u64, BlockThreads>,
+    global: ShadowMemory,
     /// What was released in global memory, by address.
-    released: BTreeMap<u64, Released>,
+    released: BTreeMap<u64, ReleaseClocks>,
 }
 
-impl<'a> Races<'a> {
+impl<'a> RaceDetector<'a> {
     pub(super) fn new(
         kernel: &'a Kernel,
         launch: &'a Launch<'a>,
@@ -65,95 +65,103 @@ impl<'a> Races<'a> {
         let scoped = is_scoped(&kernel.code);
         let threads_per_block = launch.block.iter().product();
         Self {
-            found: Found::new(kernel, launch, memory),
+            collector: RaceCollector::new(kernel, launch, memory),
             threads_per_block,
             ordered_blocks: can_release(&kernel.code),
             scoped,
-            block: Threads::new(0, threads_per_block, scoped),
+            block: BlockThreads::new(0, threads_per_block, scoped),
             waiting: BTreeMap::new(),
-            global: Shadow::default(),
+            global: ShadowMemory::default(),
             released: BTreeMap::new(),
         }
     }
 
     /// What was found.
-    pub(super) fn found(self) -> Vec<KernelRace> {
-        self.found.all()
+    pub(super) fn into_races(self) -> Vec<KernelRace> {
+        self.collector.all()
     }
 
-    /// Enters an access of the lanes of `place`, in each window that it reaches. `stored` holds the
-    /// bytes that a store writes, lane after lane.
-    fn touch(
+    /// Enters an access of the lanes of `warp_access`, in each window that it reaches. `stored`
+    /// holds the bytes that a store writes, lane after lane.
+    fn flags(
         &mut self,
         warp: &Warp,
-        at: At,
-        (space, place): (AccessSpace, &Place),
-        class: Class,
+        at: IssuePoint,
+        (space, warp_access): (AccessSpace, &WarpAccess),
+        kind: AccessKind,
         stored: Option<&Stage>,
     ) {
-        each_window(space, place, |window, place| {
-            self.touch_in(window, warp, at, place, class, stored);
+        each_window(space, warp_access, |window, warp_access| {
+            self.record_in(window, warp, at, warp_access, kind, stored);
         });
     }
 
-    fn touch_in(
+    fn record_in(
         &mut self,
         window: Window,
         warp: &Warp,
-        at: At,
-        place: &Place,
-        class: Class,
+        at: IssuePoint,
+        warp_access: &WarpAccess,
+        kind: AccessKind,
         stored: Option<&Stage>,
     ) {
         let of_lane = |lane: usize| {
-            let stored =
-                stored.and_then(|stored| stored.get(lane * place.bytes..)?.get(..place.bytes));
+            let stored = stored.and_then(|stored| {
+                stored
+                    .get(lane * warp_access.bytes..)?
+                    .get(..warp_access.bytes)
+            });
             stored.unwrap_or_default()
         };
-        let mut rest = place.mask;
+        let mut rest = warp_access.mask;
         while rest != 0 {
             let first = rest.trailing_zeros() as usize;
-            let address = place.addresses[first];
+            let address = warp_access.addresses[first];
             // Adjacent lanes that do the same to the same bytes are entered together, unless they
             // race with each other.
-            let alone = class.write && !class.strong;
+            let alone = kind.write && !kind.strong;
             let mut mask = 1 << first;
             let mut next = first + 1;
             while !alone
                 && rest >> (next & 31) & 1 == 1
                 && next < 32
-                && place.addresses[next] == address
+                && warp_access.addresses[next] == address
                 && of_lane(next) == of_lane(first)
             {
                 mask |= 1 << next;
                 next += 1;
             }
             rest &= !mask;
-            let by = Record {
+            let by = AccessRecord {
                 block: self.block.block,
                 warp: warp.index,
                 lanes: mask,
-                stamp: self.block.stamp(warp.index),
+                epoch: self.block.epoch(warp.index),
                 pc: at.pc,
-                class,
+                kind,
                 bytes: 0,
                 value: [0; 4],
                 strict: [0; 4],
                 strict_for_others: 0,
             };
-            self.touch_bytes(window, by, (address, place.bytes as u64), of_lane(first));
+            self.record_bytes(
+                window,
+                by,
+                (address, warp_access.bytes as u64),
+                of_lane(first),
+            );
         }
     }
 
-    fn touch_bytes(
+    fn record_bytes(
         &mut self,
         window: Window,
-        mut by: Record,
+        mut by: AccessRecord,
         (address, bytes): (u64, u64),
         stored: &[u8],
     ) {
         let Self {
-            found,
+            collector,
             ordered_blocks,
             block,
             global,
@@ -176,17 +184,19 @@ impl<'a> Races<'a> {
                 (true, false) => (&mut *global, Sharing::Unordered),
                 (false, _) => (&mut shared, Sharing::Block),
             };
-            shadow.word(word).touch(&by, block, sharing, |clash| {
-                found.add(is_global, word * 4, &by, clash);
-            });
+            shadow
+                .word(word)
+                .record_access(&by, block, sharing, |pair| {
+                    collector.add(is_global, word * 4, &by, pair);
+                });
             from = to;
         }
         block.shared = shared;
     }
 
     /// A strong access of a thread: it may take what was released, and it may release.
-    fn synchronise(&mut self, window: Window, (thread, address): (usize, u64), how: Synchronises) {
-        let Synchronises {
+    fn synchronise(&mut self, window: Window, (thread, address): (usize, u64), how: StrongAccess) {
+        let StrongAccess {
             read,
             write,
             block_only,
@@ -214,21 +224,25 @@ impl<'a> Races<'a> {
 
 /// What a strong access does.
 #[derive(Clone, Copy)]
-struct Synchronises {
+struct StrongAccess {
     read: bool,
-    write: Option<Strong>,
+    write: Option<StrongWrite>,
     block_only: bool,
 }
 
 /// The parts of an access that lie in memory which threads share.
-fn each_window(space: AccessSpace, place: &Place, mut part: impl FnMut(Window, &Place)) {
+fn each_window(
+    space: AccessSpace,
+    warp_access: &WarpAccess,
+    mut part: impl FnMut(Window, &WarpAccess),
+) {
     match space {
-        AccessSpace::Is(window @ (Window::Global | Window::Shared)) => part(window, place),
+        AccessSpace::Is(window @ (Window::Global | Window::Shared)) => part(window, warp_access),
         AccessSpace::Is(_) => {}
         AccessSpace::Generic => {
             for window in [Window::Global, Window::Shared] {
-                if let Some(place) = in_window(place, window) {
-                    part(window, &place);
+                if let Some(warp_access) = in_window(warp_access, window) {
+                    part(window, &warp_access);
                 }
             }
         }
@@ -252,8 +266,8 @@ fn is_scoped(code: &Code) -> bool {
         || code.atomics.iter().any(|atomic| atomic.order.block_only)
 }
 
-fn class(access: &Access, write: bool) -> Class {
-    Class {
+fn kind(access: &Access, write: bool) -> AccessKind {
+    AccessKind {
         write,
         read: !write,
         strong: access.synchronises,
@@ -264,34 +278,34 @@ fn class(access: &Access, write: bool) -> Class {
 /// The lanes whose atomic has written: all, but those of a compare-and-swap that found something
 /// else.
 fn wrote(registers: &Registers, atomic: &Atomic, operands: &AtomicOperands) -> u32 {
-    let mask = operands.place.mask;
+    let mask = operands.warp_access.mask;
     let Some(result) = atomic.result.filter(|_| atomic.f == AtomicOp::CompareSwap) else {
         return mask;
     };
     let same = lanes(mask).filter(|lane| {
-        let found = if operands.place.bytes >= 8 {
+        let collector = if operands.warp_access.bytes >= 8 {
             registers.double(result)[*lane]
         } else {
             u64::from(registers.word(result)[*lane])
         };
         let high = atomic.high.and_then(|high| high.result);
         let found_high = high.map_or(0, |slot| registers.double(slot)[*lane]);
-        (found, found_high) == (operands.compared[*lane], operands.compared_high[*lane])
+        (collector, found_high) == (operands.compared[*lane], operands.compared_high[*lane])
     });
     same.fold(0, |mask, lane| mask | 1 << lane)
 }
 
-impl Observer for Races<'_> {
+impl Observer for RaceDetector<'_> {
     const ON: bool = true;
 
     fn enter(&mut self, block: u64) {
         if self.block.block == block {
             return;
         }
-        let threads = self.waiting.remove(&block);
-        let threads =
-            threads.unwrap_or_else(|| Threads::new(block, self.threads_per_block, self.scoped));
-        let before = mem::replace(&mut self.block, threads);
+        let block_threads = self.waiting.remove(&block);
+        let block_threads = block_threads
+            .unwrap_or_else(|| BlockThreads::new(block, self.threads_per_block, self.scoped));
+        let before = mem::replace(&mut self.block, block_threads);
         if before.block != u64::MAX {
             self.waiting.insert(before.block, before);
         }
@@ -299,35 +313,41 @@ impl Observer for Races<'_> {
 
     fn leave(&mut self, _block: u64) {
         // What the block knew goes with it, so that what it shared with others is theirs alone.
-        self.block = Threads::new(u64::MAX, 0, false);
+        self.block = BlockThreads::new(u64::MAX, 0, false);
     }
 
-    fn load(&mut self, warp: &Warp, at: At, access: &Access) {
-        let place = Place::new(
+    fn load(&mut self, warp: &Warp, at: IssuePoint, access: &Access) {
+        let warp_access = WarpAccess::new(
             &warp.registers,
             access.address,
             at.mask,
             access.bytes(),
             false,
         );
-        self.touch(warp, at, (access.space, &place), class(access, false), None);
+        self.flags(
+            warp,
+            at,
+            (access.space, &warp_access),
+            kind(access, false),
+            None,
+        );
         if access.synchronises {
-            let how = Synchronises {
+            let how = StrongAccess {
                 read: true,
                 write: None,
                 block_only: access.order.block_only,
             };
-            each_window(access.space, &place, |window, place| {
-                for lane in lanes(place.mask) {
+            each_window(access.space, &warp_access, |window, warp_access| {
+                for lane in lanes(warp_access.mask) {
                     let thread = warp.index as usize * 32 + lane;
-                    self.synchronise(window, (thread, place.addresses[lane]), how);
+                    self.synchronise(window, (thread, warp_access.addresses[lane]), how);
                 }
             });
         }
     }
 
-    fn store(&mut self, warp: &Warp, at: At, access: &Access) {
-        let place = Place::new(
+    fn store(&mut self, warp: &Warp, at: IssuePoint, access: &Access) {
+        let warp_access = WarpAccess::new(
             &warp.registers,
             access.address,
             at.mask,
@@ -335,87 +355,99 @@ impl Observer for Races<'_> {
             true,
         );
         let mut stored: Stage = [0; LANES * LANE_BYTES_MAX];
-        let indices = staged(access, place.bytes);
+        let indices = staged(access, warp_access.bytes);
         scatter(&warp.registers, access, &mut stored, &indices, at.mask);
-        self.touch(
+        self.flags(
             warp,
             at,
-            (access.space, &place),
-            class(access, true),
+            (access.space, &warp_access),
+            kind(access, true),
             Some(&stored),
         );
         if access.synchronises {
             let block_only = access.order.block_only;
-            let how = Synchronises {
+            let how = StrongAccess {
                 read: false,
-                write: Some(Strong {
+                write: Some(StrongWrite {
                     replaces: true,
                     release: access.order.release,
                     block_only,
                 }),
                 block_only,
             };
-            each_window(access.space, &place, |window, place| {
-                for lane in lanes(place.mask) {
+            each_window(access.space, &warp_access, |window, warp_access| {
+                for lane in lanes(warp_access.mask) {
                     let thread = warp.index as usize * 32 + lane;
-                    self.synchronise(window, (thread, place.addresses[lane]), how);
+                    self.synchronise(window, (thread, warp_access.addresses[lane]), how);
                 }
             });
         }
     }
 
-    fn atomic(&mut self, warp: &Warp, at: At, atomic: &Atomic, operands: &AtomicOperands) {
+    fn atomic(&mut self, warp: &Warp, at: IssuePoint, atomic: &Atomic, operands: &AtomicOperands) {
         let written = wrote(&warp.registers, atomic, operands);
         let order = atomic.order;
         for (mask, write) in [(written, true), (at.mask & !written, false)] {
-            let place = Place {
+            let warp_access = WarpAccess {
                 mask,
-                ..operands.place
+                ..operands.warp_access
             };
-            let class = Class {
+            let kind = AccessKind {
                 write,
                 read: true,
                 strong: true,
                 block_only: order.block_only,
             };
-            self.touch(warp, at, (atomic.space, &place), class, None);
+            self.flags(warp, at, (atomic.space, &warp_access), kind, None);
         }
-        let write = Strong {
+        let write = StrongWrite {
             replaces: false,
             release: order.release,
             block_only: order.block_only,
         };
-        each_window(atomic.space, &operands.place, |window, place| {
-            for lane in lanes(place.mask) {
-                let thread = warp.index as usize * 32 + lane;
-                let how = Synchronises {
-                    read: true,
-                    write: Some(write).filter(|_| written >> lane & 1 == 1),
-                    block_only: order.block_only,
-                };
-                self.synchronise(window, (thread, place.addresses[lane]), how);
-            }
-        });
+        each_window(
+            atomic.space,
+            &operands.warp_access,
+            |window, warp_access| {
+                for lane in lanes(warp_access.mask) {
+                    let thread = warp.index as usize * 32 + lane;
+                    let how = StrongAccess {
+                        read: true,
+                        write: Some(write).filter(|_| written >> lane & 1 == 1),
+                        block_only: order.block_only,
+                    };
+                    self.synchronise(window, (thread, warp_access.addresses[lane]), how);
+                }
+            },
+        );
     }
 
-    fn object(&mut self, warp: &Warp, at: At, place: &Place, operation: &Mbarrier) {
+    fn mbarrier(
+        &mut self,
+        warp: &Warp,
+        at: IssuePoint,
+        warp_access: &WarpAccess,
+        operation: &Mbarrier,
+    ) {
         if operation.f == MbarrierOp::Init {
-            for lane in lanes(place.mask) {
-                self.block.objects.forget(place.addresses[lane]);
+            for lane in lanes(warp_access.mask) {
+                self.block
+                    .barrier_clocks
+                    .forget(warp_access.addresses[lane]);
             }
         }
         // To make one and to give one up are plain writes, all else is atomic. The bytes of an
         // object are not the program's: a race is an error whatever they are, as if they were read.
-        let class = Class {
-            write: place.write,
+        let kind = AccessKind {
+            write: warp_access.write,
             read: true,
             strong: !matches!(operation.f, MbarrierOp::Init | MbarrierOp::Invalidate),
             block_only: true,
         };
-        self.touch_in(Window::Shared, warp, at, place, class, None);
+        self.record_in(Window::Shared, warp, at, warp_access, kind, None);
     }
 
-    fn object_arrived(
+    fn mbarrier_arrived(
         &mut self,
         (warp, lane): (u32, usize),
         at: u64,
@@ -423,11 +455,12 @@ impl Observer for Races<'_> {
         completes: bool,
     ) {
         let thread = warp as usize * 32 + lane;
-        self.block.arrive_at_object(thread, at, releases, completes);
+        self.block
+            .arrive_at_mbarrier(thread, at, releases, completes);
     }
 
-    fn object_waited(&mut self, warp: u32, lane: usize, at: u64) {
-        self.block.wait_for_object(warp as usize * 32 + lane, at);
+    fn mbarrier_waited(&mut self, warp: u32, lane: usize, at: u64) {
+        self.block.wait_for_mbarrier(warp as usize * 32 + lane, at);
     }
 
     fn fence(&mut self, warp: &Warp, mask: u32, block_only: bool) {
@@ -435,18 +468,18 @@ impl Observer for Races<'_> {
     }
 
     fn exchanged(&mut self, warp: &Warp, _exchange: &Exchange, members: &Words, done: u32) {
-        let mut met = Default::default();
-        meet(&mut met, members, done);
-        for (_, lanes) in met {
-            self.block.meet(warp.index, lanes);
+        let mut converged = Default::default();
+        add_converged(&mut converged, members, done);
+        for (_, lanes) in converged {
+            self.block.synchronise_lanes(warp.index, lanes);
         }
     }
 
-    fn met(&mut self, warp: &Warp, lanes: u32) {
-        self.block.meet(warp.index, lanes);
+    fn converged(&mut self, warp: &Warp, lanes: u32) {
+        self.block.synchronise_lanes(warp.index, lanes);
     }
 
-    fn arrived(&mut self, warp: &Warp, arrived: &Arrived, barriers: &Barriers) {
+    fn arrived(&mut self, warp: &Warp, arrived: &BarrierArrivalEvent, barriers: &Barriers) {
         self.block.arrive(warp.index, arrived, barriers);
     }
 

@@ -1,20 +1,20 @@
 //! Who used each word of memory: for each four bytes, the accesses that a later one could race
 //! with.
 //!
-//! # Grades
+//! # Severities
 //!
 //! Two racing writes of the same bytes are a note, every other race is an error. A record may stand
-//! for an earlier access that it hides only if a later access gets the same grade with either.
-//! Therefore a write keeps, for each byte, the stamp of its thread's last access that was not a
-//! write of the same value ([`Record::strict`]). A hidden access of another thread stays, unless it
-//! wrote the same value or no thread can race with it any more. After the first error at a byte,
-//! values are no longer compared there.
+//! for an earlier access that it hides only if a later access gets the same severity with either.
+//! Therefore a write keeps, for each byte, the epoch of its thread's last access that was not a
+//! write of the same value ([`AccessRecord::strict`]). A hidden access of another thread stays,
+//! unless it wrote the same value or no thread can race with it any more. After the first error at
+//! a byte, values are no longer compared there.
 
 use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
-use super::threads::Threads;
+use super::block_threads::BlockThreads;
 use crate::exec::registers::lanes;
 
 /// Words of memory of a page.
@@ -28,7 +28,7 @@ const RECORDS_FEW: usize = 8;
 
 /// How an access touches memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Class {
+pub(super) struct AccessKind {
     pub(super) write: bool,
     pub(super) read: bool,
     /// Atomic, volatile, relaxed, acquire or release.
@@ -37,7 +37,7 @@ pub(super) struct Class {
     pub(super) block_only: bool,
 }
 
-impl Class {
+impl AccessKind {
     /// Whether two accesses race unless one comes before the other.
     fn conflicts(self, other: Self, same_block: bool) -> bool {
         let reach = same_block || !(self.block_only || other.block_only);
@@ -82,18 +82,18 @@ pub(super) enum Sharing {
 
 /// An access of some lanes of a warp to bytes of one word.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record {
+pub(super) struct AccessRecord {
     pub(super) block: u64,
     pub(super) warp: u32,
     pub(super) lanes: u32,
-    pub(super) stamp: u32,
+    pub(super) epoch: u32,
     pub(super) pc: u32,
-    pub(super) class: Class,
+    pub(super) kind: AccessKind,
     /// A bit for each of the four bytes.
     pub(super) bytes: u8,
     /// The bytes written; 0 elsewhere, and for reads.
     pub(super) value: [u8; 4],
-    /// Of each byte, the stamp of the last earlier access of the same thread that did not just
+    /// Of each byte, the epoch of the last earlier access of the same thread that did not just
     /// write the same; 0 for none.
     pub(super) strict: [u32; 4],
     /// The bytes for which there was such an access by the block that only other blocks can still
@@ -101,7 +101,7 @@ pub(super) struct Record {
     pub(super) strict_for_others: u8,
 }
 
-impl Record {
+impl AccessRecord {
     /// Whether the same threads did the same to the same bytes, and nobody was told of it between.
     fn covers(&self, other: &Self, care: u8) -> bool {
         let lanes = self.lanes & other.lanes == other.lanes;
@@ -110,8 +110,8 @@ impl Record {
     }
 
     fn is_like(&self, other: &Self) -> bool {
-        (self.block, self.warp, self.stamp, self.class)
-            == (other.block, other.warp, other.stamp, other.class)
+        (self.block, self.warp, self.epoch, self.kind)
+            == (other.block, other.warp, other.epoch, other.kind)
     }
 
     /// Whether the two are equal but for their lanes. Values are compared at the bytes of `care`.
@@ -154,7 +154,7 @@ impl Record {
 
     /// The bytes of `common` at which a race of these two accesses is an error.
     fn errors_with(&self, other: &Self, common: u8) -> u8 {
-        if self.class.only_writes() && other.class.only_writes() {
+        if self.kind.only_writes() && other.kind.only_writes() {
             self.differing(other) & common
         } else {
             common
@@ -162,17 +162,17 @@ impl Record {
     }
 
     /// Whether `lane` of `hidden`, which comes before this one, can be forgotten. If so, this one
-    /// inherits the stamps that the grade of a later race depends on.
+    /// inherits the epochs that the severity of a later race depends on.
     fn takes_over(
         &mut self,
         hidden: &Self,
         lane: usize,
         care: u8,
-        (threads, sharing): (&Threads, Sharing),
+        (threads, sharing): (&BlockThreads, Sharing),
     ) -> bool {
         let care = care & hidden.bytes & self.bytes;
         // Every race with this one is an error.
-        if !self.class.only_writes() {
+        if !self.kind.only_writes() {
             return true;
         }
         let other = hidden.errors_with(self, care);
@@ -181,18 +181,18 @@ impl Record {
             return true;
         }
         // An access may race with this one and not with the hidden one.
-        if !self.class.races_like(hidden.class) {
+        if !self.kind.races_like(hidden.kind) {
             return false;
         }
         let same_warp = (hidden.block, hidden.warp) == (self.block, self.warp);
         if same_warp && self.lanes == 1 << lane {
             for byte in each(worse) {
-                let stamp = if other >> byte & 1 == 1 {
-                    hidden.stamp
+                let epoch = if other >> byte & 1 == 1 {
+                    hidden.epoch
                 } else {
                     hidden.strict[byte]
                 };
-                self.strict[byte] = self.strict[byte].max(stamp);
+                self.strict[byte] = self.strict[byte].max(epoch);
             }
             self.strict_for_others |= hidden.strict_for_others & care;
             return true;
@@ -215,8 +215,8 @@ fn each(bytes: u8) -> impl Iterator<Item = usize> {
 }
 
 /// Two threads that race: a record and a lane of it, and the lane of the later access.
-pub(super) struct Clash<'a> {
-    pub(super) earlier: &'a Record,
+pub(super) struct RacingPair<'a> {
+    pub(super) earlier: &'a AccessRecord,
     pub(super) earlier_lane: usize,
     pub(super) later_lane: usize,
     pub(super) bytes: u8,
@@ -228,20 +228,20 @@ pub(super) struct Clash<'a> {
 
 /// The accesses to one word that have to be remembered.
 #[derive(Debug, Default)]
-pub(super) struct Word {
-    records: SmallVec<[Record; 1]>,
+pub(super) struct ShadowWord {
+    records: SmallVec<[AccessRecord; 1]>,
     /// The bytes at which a race is an error.
     errors: u8,
 }
 
-impl Word {
+impl ShadowWord {
     /// Enters an access of threads of the block at hand, and tells of those that it races with.
-    pub(super) fn touch(
+    pub(super) fn record_access(
         &mut self,
-        by: &Record,
-        threads: &Threads,
+        by: &AccessRecord,
+        threads: &BlockThreads,
         sharing: Sharing,
-        mut clash: impl FnMut(&Clash<'_>),
+        mut pair: impl FnMut(&RacingPair<'_>),
     ) {
         let Self { records, errors } = self;
         if records.iter().any(|record| record.covers(by, !*errors)) {
@@ -251,13 +251,13 @@ impl Word {
         records.retain(|earlier| {
             let common = earlier.bytes & by.bytes;
             let same_block = earlier.block == by.block;
-            let conflicts = by.class.conflicts(earlier.class, same_block);
-            let hides = by.class.hides(earlier.class, same_block || !threads.scoped);
+            let conflicts = by.kind.conflicts(earlier.kind, same_block);
+            let hides = by.kind.hides(earlier.kind, same_block || !threads.scoped);
             if common == 0 || !(conflicts || hides) {
                 return true;
             }
             if conflicts && let Some(found) = race(earlier, by, threads) {
-                clash(&found);
+                pair(&found);
                 *errors |= found.errors | found.errors_before;
             }
             if !hides {
@@ -266,7 +266,7 @@ impl Word {
             let mut stay = 0;
             for lane in lanes(earlier.lanes) {
                 let before =
-                    |later| threads.is_before(earlier, lane, by.warp as usize * 32 + later);
+                    |later| threads.happens_before(earlier, lane, by.warp as usize * 32 + later);
                 let hidden = lanes(by.lanes).any(before)
                     && entered.takes_over(earlier, lane, !*errors, (threads, sharing));
                 stay |= u32::from(!hidden) << lane;
@@ -300,15 +300,15 @@ impl Word {
     /// block than one of them, and races with that, as nothing orders blocks. Two blocks that wrote
     /// different bytes have raced already.
     fn thin_out(&mut self, block: u64) {
-        let mut kept: SmallVec<[Record; 1]> = SmallVec::new();
+        let mut kept: SmallVec<[AccessRecord; 1]> = SmallVec::new();
         for record in self.records.drain(..) {
             if record.block == block {
                 kept.push(record);
                 continue;
             }
-            let alike = |other: &&mut Record| {
+            let alike = |other: &&mut AccessRecord| {
                 let covers = other.bytes & record.bytes == record.bytes;
-                other.block != block && other.class == record.class && covers
+                other.block != block && other.kind == record.kind && covers
             };
             let (mut count, mut same_block) = (0, None);
             for other in kept.iter_mut().filter(alike) {
@@ -318,7 +318,7 @@ impl Word {
                 }
             }
             match same_block {
-                Some(_) if !record.class.only_writes() => {}
+                Some(_) if !record.kind.only_writes() => {}
                 Some(other) => {
                     let worse = other.errors_with(&record, record.bytes) | record.strict_bytes();
                     other.strict_for_others |= worse;
@@ -333,18 +333,22 @@ impl Word {
 
 /// The first lane of `earlier` that races with a lane of `by`, with the bytes of all racing lanes
 /// at which that is an error.
-fn race<'a>(earlier: &'a Record, by: &Record, threads: &Threads) -> Option<Clash<'a>> {
+fn race<'a>(
+    earlier: &'a AccessRecord,
+    by: &AccessRecord,
+    threads: &BlockThreads,
+) -> Option<RacingPair<'a>> {
     let common = earlier.bytes & by.bytes;
     let errors = earlier.errors_with(by, common);
     let strict = earlier.strict_bytes() & common & !errors;
-    let mut found: Option<Clash<'a>> = None;
+    let mut found: Option<RacingPair<'a>> = None;
     for earlier_lane in lanes(earlier.lanes) {
         let first = by.warp as usize * 32;
-        let racing = |lane: &usize| !threads.is_before(earlier, earlier_lane, first + lane);
+        let racing = |lane: &usize| !threads.happens_before(earlier, earlier_lane, first + lane);
         let Some(later_lane) = lanes(by.lanes).find(racing) else {
             continue;
         };
-        let clash = found.get_or_insert(Clash {
+        let pair = found.get_or_insert(RacingPair {
             earlier,
             earlier_lane,
             later_lane,
@@ -356,15 +360,15 @@ fn race<'a>(earlier: &'a Record, by: &Record, threads: &Threads) -> Option<Clash
             break;
         }
         if earlier.block != by.block {
-            clash.errors_before |= earlier.strict_for_others & strict;
+            pair.errors_before |= earlier.strict_for_others & strict;
         }
         for byte in each(strict).filter(|byte| earlier.strict[*byte] > 0) {
-            let before = Record {
-                stamp: earlier.strict[byte],
+            let before = AccessRecord {
+                epoch: earlier.strict[byte],
                 ..*earlier
             };
-            let races = |lane| !threads.is_before(&before, earlier_lane, first + lane);
-            clash.errors_before |= u8::from(lanes(by.lanes).any(races)) << byte;
+            let races = |lane| !threads.happens_before(&before, earlier_lane, first + lane);
+            pair.errors_before |= u8::from(lanes(by.lanes).any(races)) << byte;
         }
     }
     found
@@ -372,23 +376,23 @@ fn race<'a>(earlier: &'a Record, by: &Record, threads: &Threads) -> Option<Clash
 
 /// The words of a memory, in pages that are made when they are needed.
 #[derive(Debug, Default)]
-pub(super) struct Shadow {
+pub(super) struct ShadowMemory {
     pages: BTreeMap<u64, usize>,
-    words: Vec<Box<[Word]>>,
+    words: Vec<Box<[ShadowWord]>>,
     /// The page used last, and where it is.
     last: Option<(u64, usize)>,
 }
 
-impl Shadow {
+impl ShadowMemory {
     /// The word of that number.
-    pub(super) fn word(&mut self, number: u64) -> &mut Word {
+    pub(super) fn word(&mut self, number: u64) -> &mut ShadowWord {
         let (page, at) = (number / PAGE_WORDS, (number % PAGE_WORDS) as usize);
         let index = match self.last {
             Some((last, index)) if last == page => index,
             _ => {
                 let words = &mut self.words;
                 let index = *self.pages.entry(page).or_insert_with(|| {
-                    words.push((0..PAGE_WORDS).map(|_| Word::default()).collect());
+                    words.push((0..PAGE_WORDS).map(|_| ShadowWord::default()).collect());
                     words.len() - 1
                 });
                 self.last = Some((page, index));

@@ -66,7 +66,7 @@ pub(crate) enum AddressBase {
 
 /// What an access that synchronises orders besides itself, and for whom.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Order {
+pub(crate) struct MemoryOrder {
     /// What the thread does later comes after what the writer of the value read released with it.
     pub(crate) acquire: bool,
     /// What the thread did before is released with the value written.
@@ -92,7 +92,7 @@ pub(crate) struct Access {
     pub(crate) float: Option<Type>,
     /// Whether this is how threads wait for each other: volatile, relaxed, acquire, release.
     pub(crate) synchronises: bool,
-    pub(crate) order: Order,
+    pub(crate) order: MemoryOrder,
     pub(crate) values: [Slot; 4],
 }
 
@@ -123,7 +123,7 @@ pub(crate) enum AtomicOp {
 pub(crate) struct Atomic {
     pub(crate) f: AtomicOp,
     pub(crate) ty: Type,
-    pub(crate) order: Order,
+    pub(crate) order: MemoryOrder,
     pub(crate) space: AccessSpace,
     pub(crate) address: Address,
     pub(crate) result: Option<Slot>,

@@ -45,7 +45,7 @@ pub(crate) struct Call {
 /// A service of the driver that a kernel asks for. The slots are 64-bit but for the result and the
 /// line.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum System {
+pub(crate) enum SystemCall {
     /// `vprintf`: the addresses of the format and of the arguments.
     Print {
         format: Slot,

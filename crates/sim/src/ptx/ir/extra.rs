@@ -84,7 +84,7 @@ impl Packed {
 
 /// The part of a register that a video instruction uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum RegisterPart {
     Whole,
     Byte(u8),
     Half(u8),
@@ -118,7 +118,7 @@ pub(crate) enum VideoOp {
 
 /// What is done with the result of a video instruction and `c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Second {
+pub(crate) enum SecondaryOp {
     Add,
     Min,
     Max,
@@ -131,11 +131,11 @@ pub(crate) struct Video {
     pub(crate) f: VideoOp,
     /// Of the result, of `a` and of `b`.
     pub(crate) types: [Type; 3],
-    pub(crate) d_part: Part,
-    pub(crate) a_part: Part,
-    pub(crate) b_part: Part,
+    pub(crate) d_part: RegisterPart,
+    pub(crate) a_part: RegisterPart,
+    pub(crate) b_part: RegisterPart,
     pub(crate) saturate: bool,
-    pub(crate) second: Option<Second>,
+    pub(crate) second: Option<SecondaryOp>,
 }
 
 /// The formats of 8-bit floats, by the bits of exponent and fraction.

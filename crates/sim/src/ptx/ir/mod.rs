@@ -26,13 +26,13 @@ pub(crate) type Slot = u32;
 
 /// A register file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Class {
+pub(crate) enum RegisterClass {
     Word,
     Double,
     Predicate,
 }
 
-impl Class {
+impl RegisterClass {
     /// The file that holds values of `ty`.
     pub(crate) fn of(ty: Type) -> Self {
         match ty {
@@ -61,7 +61,7 @@ pub(crate) struct Instr {
 
 /// A special register that is constant while a block runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Special {
+pub(crate) enum SpecialRegister {
     Tid(u8),
     Ntid(u8),
     Ctaid(u8),
@@ -84,9 +84,9 @@ pub(crate) enum Special {
 
 /// What a slot holds when a block starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Initial {
+pub(crate) enum InitialValue {
     Constant(u64),
-    Special(Special),
+    Special(SpecialRegister),
 }
 
 /// A kernel's operations and what they refer to.
@@ -106,7 +106,7 @@ pub(crate) struct Code {
     pub(crate) barriers: Vec<Barrier>,
     pub(crate) exchanges: Vec<Exchange>,
     pub(crate) calls: Vec<Call>,
-    pub(crate) systems: Vec<System>,
+    pub(crate) system_calls: Vec<SystemCall>,
     pub(crate) copies: Vec<AsyncCopy>,
     pub(crate) mbarriers: Vec<Mbarrier>,
     pub(crate) extras: Vec<Extra>,
@@ -121,8 +121,8 @@ pub(crate) struct Code {
     pub(crate) words: u32,
     pub(crate) doubles: u32,
     pub(crate) predicates: u32,
-    pub(crate) initial_words: Vec<(Slot, Initial)>,
-    pub(crate) initial_doubles: Vec<(Slot, Initial)>,
+    pub(crate) initial_words: Vec<(Slot, InitialValue)>,
+    pub(crate) initial_doubles: Vec<(Slot, InitialValue)>,
     pub(crate) initial_predicates: Vec<(Slot, bool)>,
     /// Bytes of a thread's local memory, with its stack.
     pub(crate) local_bytes: u32,

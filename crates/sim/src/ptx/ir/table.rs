@@ -1,9 +1,9 @@
 //! The operations, and the table of those on registers.
 
 use super::{
-    Bin32, Bin64, Carry, Class, Compare, CompareFloat, Convert, FloatBin, FloatMode, FloatUn,
-    HalfFormat, HalfOp, Join, Narrow, PredOp, Prmt, Shift64, Slot, Test, Tri32, Tri64, Un32, Un64,
-    Widen, Window,
+    Bin32, Bin64, Carry, Compare, CompareFloat, Convert, FloatBin, FloatMode, FloatUn, HalfFormat,
+    HalfOp, Join, Narrow, PredOp, Prmt, RegisterClass, Shift64, Slot, Test, Tri32, Tri64, Un32,
+    Un64, Widen, Window,
 };
 
 /// The table of operations on registers. Each row has a name, parameters in brackets, the slot of
@@ -50,7 +50,7 @@ macro_rules! register_operations {
         /// Arithmetic on 16-bit floats, one or two to a register.
         Half [f: HalfOp, format: HalfFormat] d = a: Word, b: Word, c: Word => half::run(f, format, d, [a, b, c]);
         /// A conversion that has no operation of its own.
-        Convert [how: Convert] d = a: (Class::of(how.from)) => convert::run(how, d, a);
+        Convert [how: Convert] d = a: (RegisterClass::of(how.from)) => convert::run(how, d, a);
         Cmp32 [f: Compare] d = a: Word, b: Word => integer::cmp32(f, d, a, b);
         Cmp64 [f: Compare] d = a: Double, b: Double => integer::cmp64(f, d, a, b);
         CmpF32 [f: CompareFloat] d = a: Word, b: Word => float::cmp_f32(f, d, a, b);
@@ -92,8 +92,8 @@ macro_rules! define_operations {
             Call(u32),
             /// Back to where the thread's last call was.
             Return,
-            /// Index into [`Code::systems`].
-            System(u32),
+            /// Index into [`Code::system_calls`].
+            SystemCall(u32),
             /// Index into [`Code::copies`].
             Copy(u32),
             /// Index into [`Code::mbarriers`]: an operation on barrier objects in shared memory.
@@ -120,8 +120,8 @@ macro_rules! define_operations {
             /// Calls `read` with each slot that an operation on registers reads as a number of its
             /// own. What its parameters name besides is left to the caller.
             #[allow(unused_variables, reason = "the classes of few operations depend on their parameters")]
-            pub(crate) fn register_operands(&self, read: &mut dyn FnMut(Class, Slot)) {
-                use Class::{Double, Predicate, Word};
+            pub(crate) fn register_operands(&self, read: &mut dyn FnMut(RegisterClass, Slot)) {
+                use RegisterClass::{Double, Predicate, Word};
                 match *self {
                     $(Self::$name { $($param,)* $($slot,)+ .. } => {
                         $(read($class, $slot);)+

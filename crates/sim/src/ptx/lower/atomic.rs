@@ -3,9 +3,9 @@
 use super::memory::takes_block_scope;
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError, uses};
-use crate::ptx::ir::Class;
+use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{
-    AccessSpace, Address, Atomic, AtomicOp, Code, HighHalves, Op, Order, System, Window,
+    AccessSpace, Address, Atomic, AtomicOp, Code, HighHalves, MemoryOrder, Op, SystemCall, Window,
 };
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
@@ -18,7 +18,7 @@ impl<'a> Lowerer<'a> {
         let policy = m.has("L2::cache_hint");
         let block_only = takes_block_scope(m);
         let (space, order) = Self::space_and_order(m);
-        let order = Order {
+        let order = MemoryOrder {
             block_only,
             ..order.unwrap_or_default()
         };
@@ -156,7 +156,7 @@ pub(super) fn is_ordered(code: &Code) -> bool {
         ) && !atomic.ty.is_float();
         let result_read = atomic
             .result
-            .is_some_and(|slot| uses::is_read(code, Class::of(atomic.ty), slot));
+            .is_some_and(|slot| uses::is_read(code, RegisterClass::of(atomic.ty), slot));
         outside_block(atomic.space) && (!commutes || result_read)
     });
     let waits = code
@@ -165,8 +165,8 @@ pub(super) fn is_ordered(code: &Code) -> bool {
         .any(|load| load.synchronises && outside_block(load.space));
     // What is printed comes in the order of blocks.
     let prints = code
-        .systems
+        .system_calls
         .iter()
-        .any(|system| matches!(system, System::Print { .. }));
+        .any(|system| matches!(system, SystemCall::Print { .. }));
     atomics || waits || prints
 }

@@ -2,7 +2,7 @@
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
-use crate::ptx::ir::Class;
+use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Bin32, Bin64, Compare, Narrow, Op, PredOp, Prmt, Shift64, Tri32, Un32, Un64};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
@@ -169,8 +169,8 @@ impl<'a> Lowerer<'a> {
         self.keep_guard()?;
         let (d, _) = self.result_pair(m, target)?;
         let p = self.predicate(p)?;
-        let any = self.temporary(Class::Predicate)?;
-        let zero = self.constant(Class::Word, 0)?;
+        let any = self.temporary(RegisterClass::Predicate)?;
+        let zero = self.constant(RegisterClass::Word, 0)?;
         let table = u8::try_from(*number).unwrap_or(0);
         self.emit(Op::Lop3 { table, d, a, b, c });
         self.emit(Op::Cmp32 {

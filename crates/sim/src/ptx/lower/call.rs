@@ -2,9 +2,9 @@
 //! pointers are really called.
 
 use super::mnemonic::Mnemonic;
-use super::names::{Scope, Symbol};
-use super::{CALLS_MAX, Frame, GUARD_NEGATED, Lowerer, NO_GUARD, PtxError, PtxErrorKind};
-use crate::ptx::ir::Class;
+use super::symbols::{Scope, Symbol};
+use super::{CALLS_MAX, GUARD_NEGATED, LocalFrame, Lowerer, NO_GUARD, PtxError, PtxErrorKind};
+use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{AddressBase, Bin64, Call, CallTarget, Callee, Op, Slot, Window};
 use crate::ptx::module::function_address;
 use millstream_ptx::Type;
@@ -14,7 +14,7 @@ use millstream_ptx::ast::{FormalAst, FunctionAst, Operand, RegisterType};
 const STACK_BYTES: u32 = 16 << 10;
 
 /// A call as written.
-struct Written<'a> {
+struct CallSyntax<'a> {
     name: &'a str,
     results: &'a [Operand<'a>],
     arguments: &'a [Operand<'a>],
@@ -23,14 +23,14 @@ struct Written<'a> {
 /// What every function that is really called knows: the stack pointer, and the slots through which
 /// addresses are handed over.
 #[derive(Debug, Default)]
-pub(super) struct Convention {
+pub(super) struct CallingConvention {
     stack_pointer: Option<Slot>,
     arguments: Vec<Slot>,
     results: Vec<Slot>,
 }
 
 impl<'a> Lowerer<'a> {
-    fn written_call(&self, m: &Mnemonic<'a>) -> Result<Written<'a>, PtxError> {
+    fn written_call(&self, m: &Mnemonic<'a>) -> Result<CallSyntax<'a>, PtxError> {
         let (results, rest) = match m.operands {
             [Operand::List(results), rest @ ..] => (results.as_slice(), rest),
             rest => (&[][..], rest),
@@ -46,7 +46,7 @@ impl<'a> Lowerer<'a> {
             ] => (*name, arguments.as_slice()),
             _ => return Err(m.operand_count("1 to 4")),
         };
-        Ok(Written {
+        Ok(CallSyntax {
             name,
             results,
             arguments,
@@ -75,30 +75,30 @@ impl<'a> Lowerer<'a> {
             .position(|callee| callee.address == function_address(index));
         if let Some(callee) = callee {
             let target = CallTarget::Function(u32::try_from(callee).unwrap_or(u32::MAX));
-            return self.call_really(m, target, &call);
+            return self.emit_call(m, target, &call);
         }
         if self.calls.len() == CALLS_MAX {
             let problem = format!("calls nested deeper than {CALLS_MAX}");
             return Err(self.error(PtxErrorKind::TooLarge(problem)));
         }
-        self.put_in_place(m, function, &call)
+        self.inline_call(m, function, &call)
     }
 
-    fn call_pointer(&mut self, m: &Mnemonic<'a>, call: &Written<'a>) -> Result<(), PtxError> {
+    fn call_pointer(&mut self, m: &Mnemonic<'a>, call: &CallSyntax<'a>) -> Result<(), PtxError> {
         match self.resolve(call.name)? {
             Symbol::Register(register) if register.ty.bytes() == 8 => {
-                self.call_really(m, CallTarget::Pointer(register.slot), call)
+                self.emit_call(m, CallTarget::Pointer(register.slot), call)
             }
             _ => Err(self.error(PtxErrorKind::UndefinedSymbol(call.name.to_owned()))),
         }
     }
 
     /// Hands the places of arguments and results over, and calls.
-    fn call_really(
+    fn emit_call(
         &mut self,
         m: &Mnemonic<'a>,
         target: CallTarget,
-        call: &Written<'a>,
+        call: &CallSyntax<'a>,
     ) -> Result<(), PtxError> {
         for (results, actuals) in [(false, call.arguments), (true, call.results)] {
             for (at, actual) in actuals.iter().enumerate() {
@@ -131,7 +131,7 @@ impl<'a> Lowerer<'a> {
             if let Some(slot) = slots.get(at) {
                 return Ok(*slot);
             }
-            let slot = self.new_slot(Class::Double)?;
+            let slot = self.new_slot(RegisterClass::Double)?;
             if result {
                 self.convention.results.push(slot);
             } else {
@@ -174,7 +174,7 @@ impl<'a> Lowerer<'a> {
         base: AddressBase,
         offset: u32,
     ) -> Result<(), PtxError> {
-        let b = self.constant(Class::Double, offset.into())?;
+        let b = self.constant(RegisterClass::Double, offset.into())?;
         match base {
             AddressBase::Double(a) => self.emit(Op::Bin64 {
                 f: Bin64::Add,
@@ -182,7 +182,7 @@ impl<'a> Lowerer<'a> {
                 a,
                 b,
             }),
-            _ => self.emit_move(Class::Double, d, b),
+            _ => self.emit_move(RegisterClass::Double, d, b),
         }
         Ok(())
     }
@@ -244,12 +244,15 @@ impl<'a> Lowerer<'a> {
         self.code.callees[callee].entry = u32::try_from(self.code.instrs.len()).unwrap_or(u32::MAX);
         // A stack pointer that `alloca` has left odd is brought to where the widest access can
         // begin.
-        let (slot, size) = (self.new_slot(Class::Double)?, self.new_slot(Class::Double)?);
+        let (slot, size) = (
+            self.new_slot(RegisterClass::Double)?,
+            self.new_slot(RegisterClass::Double)?,
+        );
         let stack_pointer = self.stack_pointer()?;
         self.counted = 0;
         let (round_up, cut) = (
-            self.constant(Class::Double, 15)?,
-            self.constant(Class::Double, !15)?,
+            self.constant(RegisterClass::Double, 15)?,
+            self.constant(RegisterClass::Double, !15)?,
         );
         let bin64 = |f, d, a, b| Op::Bin64 { f, d, a, b };
         self.emit(bin64(Bin64::Add, slot, stack_pointer, round_up));
@@ -262,23 +265,23 @@ impl<'a> Lowerer<'a> {
                     let problem = "parameters in registers, of a function that calls itself or is called through a pointer";
                     return Err(PtxErrorKind::Unsupported(problem.to_owned()).at(function.line));
                 };
-                let own = self.new_slot(Class::Double)?;
+                let own = self.new_slot(RegisterClass::Double)?;
                 let handed_over = self.handed_over(result, at)?;
-                self.emit_move(Class::Double, own, handed_over);
+                self.emit_move(RegisterClass::Double, own, handed_over);
                 formals.add(variable.name, Symbol::Formal(own), variable.line)?;
             }
         }
         let scopes = std::mem::replace(&mut self.scopes, vec![formals]);
         let label = self.new_label();
         self.return_label = Some(label);
-        self.frame = Some(Frame { slot, bytes: 0 });
+        self.frame = Some(LocalFrame { slot, bytes: 0 });
         self.calls = vec![function.name];
         if let Some(body) = &function.body {
             self.block(body)?;
         }
         self.place_label(label);
         self.counted = 0;
-        self.emit_move(Class::Double, stack_pointer, slot);
+        self.emit_move(RegisterClass::Double, stack_pointer, slot);
         self.emit(Op::Return);
         self.scopes = scopes;
         self.return_label = None;
@@ -293,11 +296,11 @@ impl<'a> Lowerer<'a> {
     }
 
     /// Lowers the function's code in place of the call.
-    fn put_in_place(
+    fn inline_call(
         &mut self,
         m: &Mnemonic<'a>,
         function: &'a FunctionAst<'a>,
-        call: &Written<'a>,
+        call: &CallSyntax<'a>,
     ) -> Result<(), PtxError> {
         let (line, location) = (self.line, self.location);
         // A guarded call is jumped over by the threads that do not make it.
@@ -339,7 +342,7 @@ impl<'a> Lowerer<'a> {
                         return Err(PtxErrorKind::Unsupported(problem).at(registers.line));
                     };
                     let register = self.new_register(ty)?;
-                    let class = Class::of(ty);
+                    let class = RegisterClass::of(ty);
                     if result {
                         copies_out.push((class, self.target(m, actual, ty)?, register.slot));
                     } else {
@@ -386,15 +389,15 @@ impl<'a> Lowerer<'a> {
         let d = self.target(m, d, ty)?;
         let at = self.stack_pointer()?;
         let (round_up, cut) = (
-            self.constant(Class::Double, align - 1)?,
-            self.constant(Class::Double, !(align - 1))?,
+            self.constant(RegisterClass::Double, align - 1)?,
+            self.constant(RegisterClass::Double, !(align - 1))?,
         );
-        let t = self.temporary(Class::Double)?;
+        let t = self.temporary(RegisterClass::Double)?;
         let bin64 = |f, d, a, b| Op::Bin64 { f, d, a, b };
         self.emit(bin64(Bin64::Add, t, at, round_up));
         self.emit(bin64(Bin64::And, t, t, cut));
         self.emit(bin64(Bin64::Add, at, t, bytes));
-        self.emit_move(Class::Double, d, t);
+        self.emit_move(RegisterClass::Double, d, t);
         Ok(())
     }
 
@@ -405,10 +408,10 @@ impl<'a> Lowerer<'a> {
         let at = self.stack_pointer()?;
         if m.base == "stacksave" {
             let d = self.target(m, operand, ty)?;
-            self.emit_move(Class::Double, d, at);
+            self.emit_move(RegisterClass::Double, d, at);
         } else {
             let a = self.source(m, operand, ty)?;
-            self.emit_move(Class::Double, at, a);
+            self.emit_move(RegisterClass::Double, at, a);
         }
         Ok(())
     }
@@ -417,7 +420,7 @@ impl<'a> Lowerer<'a> {
         if let Some(slot) = self.convention.stack_pointer {
             return Ok(slot);
         }
-        let slot = self.new_slot(Class::Double)?;
+        let slot = self.new_slot(RegisterClass::Double)?;
         self.convention.stack_pointer = Some(slot);
         Ok(slot)
     }

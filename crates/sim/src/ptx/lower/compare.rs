@@ -2,7 +2,7 @@
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
-use crate::ptx::ir::Class;
+use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Compare, CompareFloat, Op, PredOp, Slot, Un32};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
@@ -91,7 +91,7 @@ impl<'a> Lowerer<'a> {
         };
         if ty == Type::S16 {
             for slot in [&mut a, &mut b] {
-                let d = self.temporary(Class::Word)?;
+                let d = self.temporary(RegisterClass::Word)?;
                 self.emit(Op::Un32 {
                     f: Un32::Sext16,
                     d,
@@ -149,7 +149,7 @@ impl<'a> Lowerer<'a> {
             return self.compare(m, relation, ty, flush, d, [a, b]);
         }
         self.keep_guard()?;
-        let t = self.temporary(Class::Predicate)?;
+        let t = self.temporary(RegisterClass::Predicate)?;
         self.compare(m, relation, ty, flush, t, [a, b])?;
         let (c, (first, second)) = match c {
             Some((c, boolean)) => (self.source(m, c, Type::Pred)?, boolean),
@@ -160,7 +160,7 @@ impl<'a> Lowerer<'a> {
         let mut writes = [None; 2];
         for (write, (name, f)) in writes.iter_mut().zip(results) {
             if let Some(name) = name.filter(|name| *name != "_") {
-                let value = self.temporary(Class::Predicate)?;
+                let value = self.temporary(RegisterClass::Predicate)?;
                 self.emit(Op::Pred {
                     f,
                     d: value,
@@ -198,7 +198,7 @@ impl<'a> Lowerer<'a> {
             ([d, a, b, c], Some((f, _))) => (d, a, b, Some((c, f))),
             _ => return Err(m.operand_count(if boolean.is_some() { "4" } else { "3" })),
         };
-        let p = self.temporary(Class::Predicate)?;
+        let p = self.temporary(RegisterClass::Predicate)?;
         self.compare(m, relation, ty, flush, p, [a, b])?;
         if let Some((c, f)) = c {
             let c = self.source(m, c, Type::Pred)?;
@@ -210,8 +210,8 @@ impl<'a> Lowerer<'a> {
             });
         }
         let (a, b) = (
-            self.constant(Class::Word, one)?,
-            self.constant(Class::Word, 0)?,
+            self.constant(RegisterClass::Word, one)?,
+            self.constant(RegisterClass::Word, 0)?,
         );
         let d = self.target(m, d, result)?;
         self.emit(Op::Select32 { d, a, b, p });
@@ -254,8 +254,8 @@ impl<'a> Lowerer<'a> {
         let [d, a, b, c] = m.operands()?;
         let (a, b) = (self.source(m, a, ty)?, self.source(m, b, ty)?);
         let mut c = self.source(m, c, sign)?;
-        let zero = self.constant(Class::Word, 0)?;
-        let p = self.temporary(Class::Predicate)?;
+        let zero = self.constant(RegisterClass::Word, 0)?;
+        let p = self.temporary(RegisterClass::Predicate)?;
         if sign == Type::F32 {
             if flush {
                 c = self.flushed(c)?;

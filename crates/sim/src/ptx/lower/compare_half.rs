@@ -2,7 +2,7 @@
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
-use crate::ptx::ir::Class;
+use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Bin32, Convert, Op, PredOp, Round, Slot, Un32};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
@@ -17,7 +17,7 @@ type Compared<'a> = (
 impl<'a> Lowerer<'a> {
     /// A 16-bit float as a single.
     pub(super) fn single(&mut self, ty: Type, a: Slot) -> Result<Slot, PtxError> {
-        let d = self.temporary(Class::Word)?;
+        let d = self.temporary(RegisterClass::Word)?;
         let how = Convert {
             to: Type::F32,
             from: ty,
@@ -54,11 +54,11 @@ impl<'a> Lowerer<'a> {
         for (result, part) in results.iter_mut().zip([Un32::Zext16, Un32::High16]) {
             let mut values = [0; 2];
             for (value, a) in values.iter_mut().zip(sources) {
-                let d = self.temporary(Class::Word)?;
+                let d = self.temporary(RegisterClass::Word)?;
                 self.emit(Op::Un32 { f: part, d, a });
                 *value = self.single(half, d)?;
             }
-            let d = self.temporary(Class::Predicate)?;
+            let d = self.temporary(RegisterClass::Predicate)?;
             self.compare_slots(m, relation, Type::F32, false, d, values)?;
             if let Some((f, b)) = boolean {
                 self.emit(Op::Pred { f, d, a: d, b });
@@ -102,7 +102,7 @@ impl<'a> Lowerer<'a> {
         for (name, a) in [*p, *q].into_iter().zip(results) {
             if name != "_" {
                 let d = self.predicate(name)?;
-                self.emit_move(Class::Predicate, d, a);
+                self.emit_move(RegisterClass::Predicate, d, a);
             }
         }
         Ok(())
@@ -126,12 +126,12 @@ impl<'a> Lowerer<'a> {
         let (target, operands, boolean) = self.compared(m, boolean)?;
         let results = self.compare_pair(m, ty, relation, operands, boolean)?;
         let (a, b) = (
-            self.constant(Class::Word, one)?,
-            self.constant(Class::Word, 0)?,
+            self.constant(RegisterClass::Word, one)?,
+            self.constant(RegisterClass::Word, 0)?,
         );
         let mut halves = [0; 2];
         for (half, p) in halves.iter_mut().zip(results) {
-            *half = self.temporary(Class::Word)?;
+            *half = self.temporary(RegisterClass::Word)?;
             self.emit(Op::Select32 { d: *half, a, b, p });
         }
         let d = self.target(m, target, Type::B32)?;

@@ -1,9 +1,9 @@
 //! Branches and barriers.
 
 use super::mnemonic::Mnemonic;
-use super::names::Symbol;
+use super::symbols::Symbol;
 use super::{Lowerer, PtxError, PtxErrorKind};
-use crate::ptx::ir::Class;
+use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Barrier, BarrierOp, Op, Slot};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
@@ -86,7 +86,7 @@ impl<'a> Lowerer<'a> {
             [id, threads] => (id, Some(threads)),
             _ => return Err(m.operand_count("1 or 2")),
         };
-        let predicate = self.constant(Class::Predicate, 0)?;
+        let predicate = self.constant(RegisterClass::Predicate, 0)?;
         self.emit_barrier(m, f, id, threads, predicate)
     }
 

@@ -2,7 +2,7 @@
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
-use crate::ptx::ir::Class;
+use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{
     Bin32, Bin64, Convert, Extra, HalfFormat, HalfOp, Narrow, Op, Round, Slot, Un32, Un64, Widen,
     Window,
@@ -77,8 +77,10 @@ impl<'a> Lowerer<'a> {
         let target = self.target_wide(m, d, to)?;
         // A source register that is wider is cut; one of the other file is brought over first.
         let mut a = source.slot;
-        if Class::of(source.ty) == Class::Double && Class::of(from) == Class::Word {
-            a = self.temporary(Class::Word)?;
+        if RegisterClass::of(source.ty) == RegisterClass::Double
+            && RegisterClass::of(from) == RegisterClass::Word
+        {
+            a = self.temporary(RegisterClass::Word)?;
             self.emit(Op::Narrow {
                 f: Narrow::Low,
                 d: a,
@@ -187,7 +189,7 @@ impl<'a> Lowerer<'a> {
         let mut slots = [0; 2];
         for (slot, operand) in slots.iter_mut().zip([low, high]) {
             let a = self.source(m, operand, from)?;
-            *slot = self.temporary(Class::Word)?;
+            *slot = self.temporary(RegisterClass::Word)?;
             self.emit(Op::Convert { how, d: *slot, a });
         }
         let d = self.target(m, d, to)?;
@@ -210,9 +212,9 @@ impl<'a> Lowerer<'a> {
         let a = self.source(m, a, ty)?;
         let d = self.target(m, d, ty)?;
         if window == Window::Global {
-            self.emit_move(Class::Double, d, a);
+            self.emit_move(RegisterClass::Double, d, a);
         } else {
-            let b = self.constant(Class::Double, window.base())?;
+            let b = self.constant(RegisterClass::Double, window.base())?;
             self.emit(Op::Bin64 {
                 f: if to_window { Bin64::Sub } else { Bin64::Add },
                 d,

@@ -2,7 +2,7 @@
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
-use crate::ptx::ir::Class;
+use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Exchange, ExchangeOp, Op, Slot};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
@@ -25,7 +25,7 @@ impl<'a> Lowerer<'a> {
         match mask {
             Some(mask) => self.source(m, mask, Type::B32),
             None => {
-                let d = self.temporary(Class::Word)?;
+                let d = self.temporary(RegisterClass::Word)?;
                 self.emit(Op::ActiveMask { d });
                 Ok(d)
             }
@@ -84,7 +84,7 @@ impl<'a> Lowerer<'a> {
         match target {
             Operand::Pair(d, p) => {
                 let d = if *d == "_" {
-                    self.temporary(Class::Word)?
+                    self.temporary(RegisterClass::Word)?
                 } else {
                     self.word(m, target, d)?
                 };
@@ -108,7 +108,8 @@ impl<'a> Lowerer<'a> {
     ) -> Result<Slot, PtxError> {
         match self.resolve(name)? {
             super::Symbol::Register(register)
-                if register.ty.bytes() == 4 && Class::of(register.ty) == Class::Word =>
+                if register.ty.bytes() == 4
+                    && RegisterClass::of(register.ty) == RegisterClass::Word =>
             {
                 Ok(register.slot)
             }
@@ -227,7 +228,7 @@ impl<'a> Lowerer<'a> {
     pub(super) fn warp_barrier(&mut self, m: &Mnemonic<'a>) -> Result<(), PtxError> {
         let [mask] = m.operands()?;
         let members = self.members(m, Some(mask))?;
-        let d = self.temporary(Class::Word)?;
+        let d = self.temporary(RegisterClass::Word)?;
         self.emit_exchange(Exchange {
             f: ExchangeOp::Barrier,
             members,

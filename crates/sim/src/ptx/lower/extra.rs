@@ -2,7 +2,7 @@
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
-use crate::ptx::ir::Class;
+use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Bin32, Exchange, ExchangeOp, Extra, Op, Packed, PackedOp, Slot};
 use millstream_ptx::Type;
 
@@ -89,7 +89,7 @@ impl<'a> Lowerer<'a> {
         let d = self.target(m, d, Type::B32)?;
         if ty == Type::S32 {
             self.emit(Op::Bin32 { f: word, d, a, b });
-            let zero = self.constant(Class::Word, 0)?;
+            let zero = self.constant(RegisterClass::Word, 0)?;
             self.emit(Op::Bin32 {
                 f: Bin32::MaxS,
                 d,

@@ -2,7 +2,7 @@
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
-use crate::ptx::ir::Class;
+use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{
     Bin32, Bin64, FloatBin, FloatMode, FloatUn, HalfFormat, HalfOp, Op, Round, Slot, Test,
 };
@@ -101,9 +101,12 @@ impl<'a> Lowerer<'a> {
         let [d, a, b] = m.operands()?;
         let (a, b) = (self.source(m, a, Type::F32)?, self.source(m, b, Type::F32)?);
         let d = self.target(m, d, Type::F32)?;
-        let sign = self.temporary(Class::Word)?;
-        let (x, y) = (self.temporary(Class::Word)?, self.temporary(Class::Word)?);
-        let top = self.constant(Class::Word, 0x8000_0000)?;
+        let sign = self.temporary(RegisterClass::Word)?;
+        let (x, y) = (
+            self.temporary(RegisterClass::Word)?,
+            self.temporary(RegisterClass::Word)?,
+        );
+        let top = self.constant(RegisterClass::Word, 0x8000_0000)?;
         let bin32 = |f, d, a, b| Op::Bin32 { f, d, a, b };
         self.emit(bin32(Bin32::Xor, sign, a, b));
         self.emit(bin32(Bin32::And, sign, sign, top));
@@ -190,7 +193,7 @@ impl<'a> Lowerer<'a> {
 
     /// `a` with subnormals replaced by zeros.
     pub(super) fn flushed(&mut self, a: Slot) -> Result<Slot, PtxError> {
-        let d = self.temporary(Class::Word)?;
+        let d = self.temporary(RegisterClass::Word)?;
         self.emit(Op::F32Un {
             f: FloatUn::Flush,
             d,

@@ -2,7 +2,7 @@
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
-use crate::ptx::ir::Class;
+use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Bin32, HalfFormat, HalfOp, Op, Round, Slot};
 use millstream_ptx::Type;
 
@@ -96,7 +96,7 @@ impl<'a> Lowerer<'a> {
 
     /// A new slot with what an operation makes of one operand.
     fn half_of(&mut self, f: HalfOp, format: HalfFormat, a: Slot) -> Result<Slot, PtxError> {
-        let d = self.temporary(Class::Word)?;
+        let d = self.temporary(RegisterClass::Word)?;
         self.emit(Op::Half {
             f,
             format,
@@ -112,8 +112,8 @@ impl<'a> Lowerer<'a> {
     fn product_sign(&mut self, format: HalfFormat, [a, b]: [Slot; 2]) -> Result<Slot, PtxError> {
         let signs = if format.packed { 0x8000_8000 } else { 0x8000 };
         let (d, mask) = (
-            self.temporary(Class::Word)?,
-            self.constant(Class::Word, signs)?,
+            self.temporary(RegisterClass::Word)?,
+            self.constant(RegisterClass::Word, signs)?,
         );
         for (f, a, b) in [(Bin32::Xor, a, b), (Bin32::And, d, mask)] {
             self.emit(Op::Bin32 { f, d, a, b });

@@ -2,7 +2,7 @@
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
-use crate::ptx::ir::Class;
+use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{
     Bin32, Bin64, Carry, Join, Narrow, Op, Shift64, Slot, Tri32, Tri64, Un32, Un64,
 };
@@ -58,7 +58,7 @@ impl<'a> Lowerer<'a> {
         if ty != Type::S16 {
             return Ok(a);
         }
-        let d = self.temporary(Class::Word)?;
+        let d = self.temporary(RegisterClass::Word)?;
         self.emit(Op::Un32 {
             f: Un32::Sext16,
             d,
@@ -202,7 +202,7 @@ impl<'a> Lowerer<'a> {
                 let [d, a, b] = m.operands()?;
                 let (a, b) = (self.extended(m, a, ty)?, self.extended(m, b, ty)?);
                 let d = self.target(m, d, ty)?;
-                let product = self.temporary(Class::Word)?;
+                let product = self.temporary(RegisterClass::Word)?;
                 self.emit(Op::Bin32 {
                     f: Bin32::Mul,
                     d: product,
@@ -264,7 +264,7 @@ impl<'a> Lowerer<'a> {
                 let (a, b) = (self.extended(m, a, ty)?, self.extended(m, b, ty)?);
                 let c = self.source(m, c, ty)?;
                 let d = self.target(m, d, ty)?;
-                let product = self.temporary(Class::Word)?;
+                let product = self.temporary(RegisterClass::Word)?;
                 let bin32 = |f, d, a, b| Op::Bin32 { f, d, a, b };
                 self.emit(bin32(Bin32::Mul, product, a, b));
                 self.emit(Op::Un32 {
@@ -311,13 +311,13 @@ impl<'a> Lowerer<'a> {
             Tri32::BfeU
         };
         let (zero, length) = (
-            self.constant(Class::Word, 0)?,
-            self.constant(Class::Word, 24)?,
+            self.constant(RegisterClass::Word, 0)?,
+            self.constant(RegisterClass::Word, 24)?,
         );
         let mut parts = [0; 2];
         for (part, operand) in parts.iter_mut().zip([a, b]) {
             let a = self.source(m, operand, ty)?;
-            *part = self.temporary(Class::Word)?;
+            *part = self.temporary(RegisterClass::Word)?;
             self.emit(Op::Tri32 {
                 f,
                 d: *part,
@@ -343,13 +343,13 @@ impl<'a> Lowerer<'a> {
             return Ok(());
         }
         // The upper 32 of the product's 48 bits.
-        let product = self.temporary(Class::Double)?;
+        let product = self.temporary(RegisterClass::Double)?;
         let (join, shift) = if ty.is_signed() {
             (Join::MulS, Shift64::ShrS)
         } else {
             (Join::MulU, Shift64::ShrU)
         };
-        let by = self.constant(Class::Word, 16)?;
+        let by = self.constant(RegisterClass::Word, 16)?;
         self.emit(Op::Join {
             f: join,
             d: product,
@@ -362,7 +362,7 @@ impl<'a> Lowerer<'a> {
             a: product,
             b: by,
         });
-        let upper = self.temporary(Class::Word)?;
+        let upper = self.temporary(RegisterClass::Word)?;
         self.emit(Op::Narrow {
             f: Narrow::Low,
             d: upper,
@@ -397,13 +397,13 @@ impl<'a> Lowerer<'a> {
         let flag = match self.carry {
             Some(flag) => flag,
             None => {
-                let flag = self.new_slot(Class::Predicate)?;
+                let flag = self.new_slot(RegisterClass::Predicate)?;
                 self.carry = Some(flag);
                 flag
             }
         };
         let double = ty.bytes() == 8;
-        let class = Class::of(ty);
+        let class = RegisterClass::of(ty);
         let (d, a, b) = if matches!(m.base, "mad" | "madc") {
             let part = m.take_one(&PARTS[..2]).ok_or_else(|| m.unsupported())?;
             let [d, a, b, c] = m.operands()?;

@@ -2,7 +2,7 @@
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
-use crate::ptx::ir::Class;
+use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{
     AccessSpace, Bin64, Mbarrier, MbarrierOp, Narrow, Op, PENDING_MASK, Slot, Window,
 };
@@ -59,7 +59,7 @@ impl<'a> Lowerer<'a> {
                 };
                 let count = match count {
                     Some(count) => self.source(m, count, Type::U32)?,
-                    None => self.constant(Class::Word, 1)?,
+                    None => self.constant(RegisterClass::Word, 1)?,
                 };
                 self.emit_mbarrier(m, f, (target, space), (count, state, 0), orders)
             }
@@ -75,7 +75,7 @@ impl<'a> Lowerer<'a> {
                 if let Some(limit) = limit {
                     self.source(m, limit, Type::U32)?;
                 }
-                let zero = self.constant(Class::Word, 0)?;
+                let zero = self.constant(RegisterClass::Word, 0)?;
                 let (count, state) = if parity {
                     (self.source(m, phase, Type::U32)?, None)
                 } else {
@@ -86,7 +86,7 @@ impl<'a> Lowerer<'a> {
             }
             MbarrierOp::Invalidate => {
                 let [target] = m.operands()?;
-                let count = self.constant(Class::Word, 0)?;
+                let count = self.constant(RegisterClass::Word, 0)?;
                 self.emit_mbarrier(m, f, (target, space), (count, None, 0), orders)
             }
             MbarrierOp::Init | MbarrierOp::Expect | MbarrierOp::Complete => {
@@ -164,8 +164,8 @@ impl<'a> Lowerer<'a> {
         let [d, state] = m.operands()?;
         let a = self.source(m, state, Type::B64)?;
         let d = self.target(m, d, Type::U32)?;
-        let b = self.constant(Class::Double, PENDING_MASK)?;
-        let pending = self.temporary(Class::Double)?;
+        let b = self.constant(RegisterClass::Double, PENDING_MASK)?;
+        let pending = self.temporary(RegisterClass::Double)?;
         self.emit(Op::Bin64 {
             f: Bin64::And,
             d: pending,

@@ -3,11 +3,12 @@
 use smallvec::SmallVec;
 
 use super::mnemonic::Mnemonic;
-use super::names::Symbol;
+use super::symbols::Symbol;
 use super::{Lowerer, PtxError, PtxErrorKind};
-use crate::ptx::ir::Class;
+use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{
-    Access, AccessSpace, Address, AddressBase, Narrow, Op, Order, Slot, Special, Widen, Window,
+    Access, AccessSpace, Address, AddressBase, MemoryOrder, Narrow, Op, Slot, SpecialRegister,
+    Widen, Window,
 };
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
@@ -68,7 +69,7 @@ pub(super) fn takes_block_scope(m: &mut Mnemonic<'_>) -> bool {
 
 /// The values of a load or a store.
 #[derive(Default)]
-struct Values {
+struct VectorValues {
     slots: SmallVec<[Slot; 8]>,
     /// Whether their registers are 64-bit ones.
     double: bool,
@@ -80,12 +81,12 @@ struct Values {
 impl<'a> Lowerer<'a> {
     /// Takes from the name what loads and stores have in common: space, order and hints. There is
     /// an order if it synchronises.
-    pub(super) fn space_and_order(m: &mut Mnemonic<'a>) -> (AccessSpace, Option<Order>) {
+    pub(super) fn space_and_order(m: &mut Mnemonic<'a>) -> (AccessSpace, Option<MemoryOrder>) {
         let space = window(m).map_or(AccessSpace::Generic, AccessSpace::Is);
         let name = ORDERS.iter().find(|order| m.take(order));
         let block_only = takes_block_scope(m);
         m.ignore(&HINTS);
-        let order = name.map(|name| Order {
+        let order = name.map(|name| MemoryOrder {
             acquire: name.starts_with("acq"),
             release: matches!(*name, "release" | "acq_rel"),
             block_only,
@@ -165,7 +166,10 @@ impl<'a> Lowerer<'a> {
                     AccessSpace::Is(Window::Shared) | AccessSpace::Generic
                 ) =>
             {
-                let slot = self.special(Class::Double, Special::DynamicShared(offset))?;
+                let slot = self.special(
+                    RegisterClass::Double,
+                    SpecialRegister::DynamicShared(offset),
+                )?;
                 Ok((
                     address(AddressBase::Double(slot), 0),
                     AccessSpace::Is(Window::Shared),
@@ -177,7 +181,10 @@ impl<'a> Lowerer<'a> {
                     AccessSpace::Is(Window::Global) | AccessSpace::Generic
                 ) =>
             {
-                let slot = self.special(Class::Double, Special::Variable(index, offset))?;
+                let slot = self.special(
+                    RegisterClass::Double,
+                    SpecialRegister::Variable(index, offset),
+                )?;
                 Ok((address(AddressBase::Double(slot), 0), space))
             }
             _ => Err(m.mismatch(operand, "it is no address in this memory space")),
@@ -238,23 +245,23 @@ impl<'a> Lowerer<'a> {
             let [d, source] = Self::without_policy(m, policy)?;
             let (address, space) = self.address(m, source, space)?;
             let slots = SmallVec::from_slice(&self.wide(m, d)?);
-            let values = Values {
+            let values = VectorValues {
                 slots,
                 double: true,
-                ..Values::default()
+                ..VectorValues::default()
             };
             return self.emit_loads((space, address), 8, order, &values);
         }
         let ty = Self::value_type(m, count)?;
         let [d, source] = Self::without_policy(m, policy)?;
         let (address, space) = self.address(m, source, space)?;
-        let mut values = Values {
+        let mut values = VectorValues {
             float: Some(ty).filter(|ty| count == 1 && ty.is_single_float()),
-            ..Values::default()
+            ..VectorValues::default()
         };
         for operand in Self::values(m, d, count)? {
             let register = self.target_wide(m, operand, ty)?;
-            let double = Class::of(register.ty) == Class::Double;
+            let double = RegisterClass::of(register.ty) == RegisterClass::Double;
             if !values.slots.is_empty() && values.double != double {
                 return Err(m.mismatch(d, "its registers differ in size"));
             }
@@ -283,17 +290,17 @@ impl<'a> Lowerer<'a> {
         if space == AccessSpace::Is(Window::Param) {
             return Err(m.mismatch(target, "a kernel's parameters are read-only"));
         }
-        let mut values = Values {
+        let mut values = VectorValues {
             double: ty.bytes() == 8,
             float: Some(ty).filter(|ty| count == 1 && ty.is_single_float()),
-            ..Values::default()
+            ..VectorValues::default()
         };
         if wide {
             values.slots.extend(self.wide(m, source)?);
         } else {
             for operand in Self::values(m, source, count)? {
                 let register = self.source_wide(m, operand, ty)?;
-                let class = Class::of(register.ty);
+                let class = RegisterClass::of(register.ty);
                 values
                     .slots
                     .push(self.in_file(register.slot, class, values.double)?);
@@ -314,8 +321,8 @@ impl<'a> Lowerer<'a> {
         &mut self,
         (space, address): (AccessSpace, Address),
         width: usize,
-        order: Option<Order>,
-        values: &Values,
+        order: Option<MemoryOrder>,
+        values: &VectorValues,
     ) -> Result<(), PtxError> {
         let mut address = address;
         let several = width * values.slots.len() > 16;
@@ -325,8 +332,8 @@ impl<'a> Lowerer<'a> {
             && values.slots.contains(&a)
         {
             // The second part of a load needs the address that the first may have replaced.
-            let d = self.temporary(Class::Double)?;
-            self.emit_move(Class::Double, d, a);
+            let d = self.temporary(RegisterClass::Double)?;
+            self.emit_move(RegisterClass::Double, d, a);
             address.base = AddressBase::Double(d);
         }
         for (part, address) in parts(address, width, values) {
@@ -340,10 +347,10 @@ impl<'a> Lowerer<'a> {
     }
 
     /// The value of a slot of class `class` in the 64-bit file or the 32-bit one.
-    fn in_file(&mut self, a: Slot, class: Class, double: bool) -> Result<Slot, PtxError> {
+    fn in_file(&mut self, a: Slot, class: RegisterClass, double: bool) -> Result<Slot, PtxError> {
         match (class, double) {
-            (Class::Double, false) => {
-                let d = self.temporary(Class::Word)?;
+            (RegisterClass::Double, false) => {
+                let d = self.temporary(RegisterClass::Word)?;
                 self.emit(Op::Narrow {
                     f: Narrow::Low,
                     d,
@@ -351,8 +358,8 @@ impl<'a> Lowerer<'a> {
                 });
                 Ok(d)
             }
-            (Class::Word, true) => {
-                let d = self.temporary(Class::Double)?;
+            (RegisterClass::Word, true) => {
+                let d = self.temporary(RegisterClass::Double)?;
                 self.emit(Op::Widen {
                     f: Widen::Zext,
                     d,
@@ -388,9 +395,9 @@ impl<'a> Lowerer<'a> {
         let [d, ..] = m.operands else {
             return Err(m.operand_count("2 or more"));
         };
-        let a = self.constant(Class::Double, 0)?;
+        let a = self.constant(RegisterClass::Double, 0)?;
         let d = self.target(m, d, Type::B64)?;
-        self.emit_move(Class::Double, d, a);
+        self.emit_move(RegisterClass::Double, d, a);
         Ok(())
     }
 
@@ -415,7 +422,7 @@ impl<'a> Lowerer<'a> {
 fn parts(
     address: Address,
     width: usize,
-    values: &Values,
+    values: &VectorValues,
 ) -> impl Iterator<Item = (&[Slot], Address)> {
     let part = (16 / width).min(values.slots.len());
     values
@@ -431,9 +438,9 @@ fn parts(
 fn access(
     (space, address): (AccessSpace, Address),
     width: usize,
-    order: Option<Order>,
+    order: Option<MemoryOrder>,
     slots: &[Slot],
-    values: &Values,
+    values: &VectorValues,
 ) -> Access {
     let mut registers = [0; 4];
     registers[..slots.len()].copy_from_slice(slots);

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::refused;
+use super::unsupported;
 use crate::ptx::ir::Round;
 use millstream_ptx::Type;
 use millstream_ptx::ast::{InstructionAst, Operand};
@@ -114,7 +114,7 @@ impl<'a> Mnemonic<'a> {
 
     pub(super) fn unsupported(&self) -> PtxError {
         let opcode = self.full.to_owned();
-        let kind = match refused::why(self.base, self.full) {
+        let kind = match unsupported::why(self.base, self.full) {
             Some(reason) => PtxErrorKind::RefusedOpcode { opcode, reason },
             None => PtxErrorKind::UnsupportedOpcode(opcode),
         };

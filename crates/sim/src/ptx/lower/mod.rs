@@ -4,6 +4,7 @@
 mod atomic;
 mod bits;
 mod call;
+mod call_graph;
 mod compare;
 mod compare_half;
 mod control;
@@ -13,34 +14,36 @@ mod exchange;
 mod extra;
 mod float;
 mod float8;
-mod graph;
 mod half;
 mod integer;
 mod mbarrier;
 mod memory;
 mod mnemonic;
 mod moves;
-mod names;
 mod operand;
-mod refused;
 mod resolve;
+mod symbols;
 mod system;
+mod unsupported;
 mod uses;
 mod video;
 mod wide;
 
 use std::collections::BTreeMap;
 
-use super::ir::{Class, Code, GUARD_NEGATED, Initial, Instr, NO_GUARD, Op, Slot, Special, Window};
+use super::ir::{
+    Code, GUARD_NEGATED, InitialValue, Instr, NO_GUARD, Op, RegisterClass, Slot, SpecialRegister,
+    Window,
+};
 use super::module::inner_variable_index;
-use call::Convention;
+use call::CallingConvention;
 use millstream_ptx::ast::{
     FormalAst, FunctionAst, InstructionAst, ModuleAst, Statement, VariableAst,
 };
 use millstream_ptx::{PtxError, PtxErrorKind, Signature, Type};
 use mnemonic::Mnemonic;
-use names::{Scope, Symbol};
 use operand::Temporaries;
+use symbols::{Scope, Symbol};
 
 /// The most operations of a kernel, called functions included.
 const OPERATIONS_MAX: usize = 1 << 20;
@@ -68,13 +71,13 @@ pub(super) fn kernel<'a>(
         calls: vec![function.name],
         return_label: None,
         frame: None,
-        convention: Convention::default(),
+        convention: CallingConvention::default(),
         line: function.line,
         location: (0, 0),
         guard: NO_GUARD,
         counted: 1,
     };
-    let functions = graph::really_called(module, function);
+    let functions = call_graph::out_of_line_functions(module, function);
     lowerer.announce(&functions)?;
     for (callee, (_, function)) in functions.iter().enumerate() {
         lowerer.function(callee, function)?;
@@ -103,7 +106,7 @@ pub(super) fn kernel<'a>(
 }
 
 /// Where a function that is really called has its local variables.
-struct Frame {
+struct LocalFrame {
     /// The slot that holds where the frame begins in local memory.
     slot: Slot,
     bytes: u32,
@@ -118,8 +121,8 @@ struct Lowerer<'a> {
     scopes: Vec<Scope<'a>>,
     /// Where each label is, once known. Until the end, branches hold label numbers.
     labels: Vec<Option<u32>>,
-    constants: BTreeMap<(Class, u64), Slot>,
-    specials: BTreeMap<(Class, Special), Slot>,
+    constants: BTreeMap<(RegisterClass, u64), Slot>,
+    specials: BTreeMap<(RegisterClass, SpecialRegister), Slot>,
     /// Offsets of the shared variables that this kernel uses. One that a function declares exists
     /// once for the block, however often the function is called.
     shared: BTreeMap<*const VariableAst<'a>, u32>,
@@ -135,8 +138,8 @@ struct Lowerer<'a> {
     /// Where `ret` goes in a called function.
     return_label: Option<usize>,
     /// The frame of the function at hand, if it is one that is really called.
-    frame: Option<Frame>,
-    convention: Convention,
+    frame: Option<LocalFrame>,
+    convention: CallingConvention,
     line: u32,
     /// The file's number and the line of the source, if the text says it.
     location: (u32, u32),
@@ -307,7 +310,7 @@ impl<'a> Lowerer<'a> {
     fn set_constant(&mut self, slot: Slot, bits: u64) {
         self.code
             .initial_doubles
-            .push((slot, Initial::Constant(bits)));
+            .push((slot, InitialValue::Constant(bits)));
     }
 
     /// Ends the code, and replaces label numbers by positions.

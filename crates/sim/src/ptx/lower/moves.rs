@@ -2,7 +2,7 @@
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
-use crate::ptx::ir::Class;
+use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Bin32, Join, Narrow, Op, PredOp, Prmt, Slot, Un32, Un64};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
@@ -28,14 +28,14 @@ impl<'a> Lowerer<'a> {
         }
         let a = self.source(m, a, ty)?;
         let d = self.target(m, d, ty)?;
-        self.emit_move(Class::of(ty), d, a);
+        self.emit_move(RegisterClass::of(ty), d, a);
         Ok(())
     }
 
     /// `mov.v4`: element by element, or all of `%tid` and its like.
     fn mov_vector(&mut self, m: &Mnemonic<'a>, ty: Type, count: usize) -> Result<(), PtxError> {
         let [d, a] = m.operands()?;
-        let class = Class::of(ty);
+        let class = RegisterClass::of(ty);
         let mut sources = [0; 4];
         match a {
             Operand::Name(name) if name.starts_with('%') && count == 4 => {
@@ -60,19 +60,19 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    pub(super) fn emit_move(&mut self, class: Class, d: Slot, a: Slot) {
+    pub(super) fn emit_move(&mut self, class: RegisterClass, d: Slot, a: Slot) {
         self.emit(match class {
-            Class::Word => Op::Un32 {
+            RegisterClass::Word => Op::Un32 {
                 f: Un32::Move,
                 d,
                 a,
             },
-            Class::Double => Op::Un64 {
+            RegisterClass::Double => Op::Un64 {
                 f: Un64::Move,
                 d,
                 a,
             },
-            Class::Predicate => Op::Pred {
+            RegisterClass::Predicate => Op::Pred {
                 f: PredOp::Move,
                 d,
                 a,
@@ -121,7 +121,10 @@ impl<'a> Lowerer<'a> {
                 b,
             }),
             [a, b, c, e] => {
-                let (low, high) = (self.temporary(Class::Word)?, self.temporary(Class::Word)?);
+                let (low, high) = (
+                    self.temporary(RegisterClass::Word)?,
+                    self.temporary(RegisterClass::Word)?,
+                );
                 self.emit(Op::Bin32 {
                     f: Bin32::Pack16,
                     d: low,
@@ -165,7 +168,7 @@ impl<'a> Lowerer<'a> {
         match *targets {
             [low, high] if part == Type::B16 => {
                 // The source may be one of the targets.
-                let whole = self.temporary(Class::Word)?;
+                let whole = self.temporary(RegisterClass::Word)?;
                 self.emit(Op::Un32 {
                     f: Un32::Move,
                     d: whole,
@@ -186,7 +189,10 @@ impl<'a> Lowerer<'a> {
                 });
             }
             [first, second, third, fourth] => {
-                let (low, high) = (self.temporary(Class::Word)?, self.temporary(Class::Word)?);
+                let (low, high) = (
+                    self.temporary(RegisterClass::Word)?,
+                    self.temporary(RegisterClass::Word)?,
+                );
                 self.emit(Op::Narrow {
                     f: Narrow::Low,
                     d: low,
@@ -206,17 +212,17 @@ impl<'a> Lowerer<'a> {
     }
 
     fn pack_bytes(&mut self, d: Slot, bytes: &[Slot]) -> Result<(), PtxError> {
-        let zero = self.constant(Class::Word, 0)?;
+        let zero = self.constant(RegisterClass::Word, 0)?;
         let mut pairs = [zero; 2];
         for (pair, bytes) in pairs.iter_mut().zip(bytes.chunks_exact(2)) {
-            *pair = self.temporary(Class::Word)?;
+            *pair = self.temporary(RegisterClass::Word)?;
             self.permute(*pair, [bytes[0], bytes[1]], 0x0040)?;
         }
         self.permute(d, pairs, 0x5410)
     }
 
     fn unpack_bytes(&mut self, targets: &[Slot], a: Slot) -> Result<(), PtxError> {
-        let zero = self.constant(Class::Word, 0)?;
+        let zero = self.constant(RegisterClass::Word, 0)?;
         for (d, index) in targets.iter().zip(0..) {
             self.permute(*d, [a, zero], 0x4440 | index)?;
         }
@@ -225,7 +231,7 @@ impl<'a> Lowerer<'a> {
 
     /// Picks bytes of two registers, by a constant.
     fn permute(&mut self, d: Slot, [a, b]: [Slot; 2], picks: u64) -> Result<(), PtxError> {
-        let c = self.constant(Class::Word, picks)?;
+        let c = self.constant(RegisterClass::Word, picks)?;
         self.emit(Op::Prmt {
             mode: Prmt::Index,
             d,

@@ -1,9 +1,11 @@
 //! Turns operands into slots.
 
 use super::mnemonic::Mnemonic;
-use super::names::{Register, Symbol};
+use super::symbols::{Register, Symbol};
 use super::{Lowerer, PtxError, PtxErrorKind};
-use crate::ptx::ir::{Class, GUARD_NEGATED, Initial, NO_GUARD, Narrow, Op, PredOp, Slot, Special};
+use crate::ptx::ir::{
+    GUARD_NEGATED, InitialValue, NO_GUARD, Narrow, Op, PredOp, RegisterClass, Slot, SpecialRegister,
+};
 use millstream_ptx::Type;
 use millstream_ptx::ast::{Operand, is_number_below};
 
@@ -23,7 +25,7 @@ impl Temporaries {
 
 impl<'a> Lowerer<'a> {
     /// A slot that no other part of this instruction uses.
-    pub(super) fn temporary(&mut self, class: Class) -> Result<Slot, PtxError> {
+    pub(super) fn temporary(&mut self, class: RegisterClass) -> Result<Slot, PtxError> {
         let index = class as usize;
         let used = self.temporaries.used[index];
         self.temporaries.used[index] += 1;
@@ -36,41 +38,45 @@ impl<'a> Lowerer<'a> {
     }
 
     /// The slot that holds a constant's bits.
-    pub(super) fn constant(&mut self, class: Class, bits: u64) -> Result<Slot, PtxError> {
+    pub(super) fn constant(&mut self, class: RegisterClass, bits: u64) -> Result<Slot, PtxError> {
         if let Some(slot) = self.constants.get(&(class, bits)) {
             return Ok(*slot);
         }
         let slot = self.new_slot(class)?;
         match class {
-            Class::Word => self
+            RegisterClass::Word => self
                 .code
                 .initial_words
-                .push((slot, Initial::Constant(bits))),
-            Class::Double => self
+                .push((slot, InitialValue::Constant(bits))),
+            RegisterClass::Double => self
                 .code
                 .initial_doubles
-                .push((slot, Initial::Constant(bits))),
-            Class::Predicate => self.code.initial_predicates.push((slot, bits != 0)),
+                .push((slot, InitialValue::Constant(bits))),
+            RegisterClass::Predicate => self.code.initial_predicates.push((slot, bits != 0)),
         }
         self.constants.insert((class, bits), slot);
         Ok(slot)
     }
 
     /// The slot of a special register.
-    pub(super) fn special(&mut self, class: Class, special: Special) -> Result<Slot, PtxError> {
+    pub(super) fn special(
+        &mut self,
+        class: RegisterClass,
+        special: SpecialRegister,
+    ) -> Result<Slot, PtxError> {
         if let Some(slot) = self.specials.get(&(class, special)) {
             return Ok(*slot);
         }
         let slot = self.new_slot(class)?;
         match class {
-            Class::Double => self
+            RegisterClass::Double => self
                 .code
                 .initial_doubles
-                .push((slot, Initial::Special(special))),
+                .push((slot, InitialValue::Special(special))),
             _ => self
                 .code
                 .initial_words
-                .push((slot, Initial::Special(special))),
+                .push((slot, InitialValue::Special(special))),
         }
         self.specials.insert((class, special), slot);
         Ok(slot)
@@ -125,7 +131,7 @@ impl<'a> Lowerer<'a> {
         operand: &Operand<'a>,
         ty: Type,
     ) -> Result<Register, PtxError> {
-        let class = Class::of(ty);
+        let class = RegisterClass::of(ty);
         let register = |slot| Register { ty, slot };
         match operand {
             Operand::Name(name) => {
@@ -158,7 +164,7 @@ impl<'a> Lowerer<'a> {
             }
             Operand::Not(name) if ty == Type::Pred => {
                 let a = self.predicate(name)?;
-                let d = self.temporary(Class::Predicate)?;
+                let d = self.temporary(RegisterClass::Predicate)?;
                 self.emit(Op::Pred {
                     f: PredOp::Not,
                     d,
@@ -188,13 +194,13 @@ impl<'a> Lowerer<'a> {
         if !ty.is_integer() || ty.bytes() < 4 {
             return Err(m.mismatch(operand, format!("an address is no {}", ty.name())));
         }
-        let class = Class::of(ty);
+        let class = RegisterClass::of(ty);
         match symbol {
             Symbol::Memory { offset: base, .. } => {
                 let address = u64::from(base).wrapping_add(offset.cast_unsigned());
                 self.constant(class, truncate(address, ty.bytes()))
             }
-            Symbol::Frame(_) | Symbol::Formal(_) if class == Class::Double => {
+            Symbol::Frame(_) | Symbol::Formal(_) if class == RegisterClass::Double => {
                 let place = self.place_in_local_memory(symbol);
                 let (base, start) = place.ok_or_else(|| m.mismatch(operand, "it is no value"))?;
                 let d = self.temporary(class)?;
@@ -207,9 +213,9 @@ impl<'a> Lowerer<'a> {
                 let address = address.wrapping_add(offset.cast_unsigned());
                 self.constant(class, truncate(address, ty.bytes()))
             }
-            Symbol::DynamicShared => self.special(class, Special::DynamicShared(offset)),
-            Symbol::Variable(index) if class == Class::Double => {
-                self.special(class, Special::Variable(index, offset))
+            Symbol::DynamicShared => self.special(class, SpecialRegister::DynamicShared(offset)),
+            Symbol::Variable(index) if class == RegisterClass::Double => {
+                self.special(class, SpecialRegister::Variable(index, offset))
             }
             _ => Err(m.mismatch(operand, "it is no value")),
         }
@@ -220,13 +226,13 @@ impl<'a> Lowerer<'a> {
         &mut self,
         name: &str,
         axis: u8,
-        class: Class,
+        class: RegisterClass,
     ) -> Result<Option<Slot>, PtxError> {
         let special = match name {
-            "%tid" => Special::Tid(axis),
-            "%ntid" => Special::Ntid(axis),
-            "%ctaid" => Special::Ctaid(axis),
-            "%nctaid" => Special::Nctaid(axis),
+            "%tid" => SpecialRegister::Tid(axis),
+            "%ntid" => SpecialRegister::Ntid(axis),
+            "%ctaid" => SpecialRegister::Ctaid(axis),
+            "%nctaid" => SpecialRegister::Nctaid(axis),
             _ => return Ok(None),
         };
         if axis > 2 {
@@ -240,7 +246,7 @@ impl<'a> Lowerer<'a> {
         if !name.starts_with('%') {
             return Ok(None);
         }
-        let class = Class::of(ty);
+        let class = RegisterClass::of(ty);
         let axis = match name.rsplit_once('.') {
             Some((_, "x")) => Some(0),
             Some((_, "y")) => Some(1),
@@ -254,16 +260,16 @@ impl<'a> Lowerer<'a> {
             return Ok(Some(slot));
         }
         let special = match (stem, axis) {
-            ("%laneid", None) => Special::LaneId,
-            ("%warpid", None) => Special::WarpId,
-            ("%nwarpid", None) => Special::WarpCount,
-            ("%lanemask_eq", None) => Special::LaneMaskEq,
-            ("%lanemask_le", None) => Special::LaneMaskLe,
-            ("%lanemask_lt", None) => Special::LaneMaskLt,
-            ("%lanemask_ge", None) => Special::LaneMaskGe,
-            ("%lanemask_gt", None) => Special::LaneMaskGt,
-            ("%dynamic_smem_size", None) => Special::DynamicSharedBytes,
-            ("%total_smem_size", None) => Special::TotalSharedBytes,
+            ("%laneid", None) => SpecialRegister::LaneId,
+            ("%warpid", None) => SpecialRegister::WarpId,
+            ("%nwarpid", None) => SpecialRegister::WarpCount,
+            ("%lanemask_eq", None) => SpecialRegister::LaneMaskEq,
+            ("%lanemask_le", None) => SpecialRegister::LaneMaskLe,
+            ("%lanemask_lt", None) => SpecialRegister::LaneMaskLt,
+            ("%lanemask_ge", None) => SpecialRegister::LaneMaskGe,
+            ("%lanemask_gt", None) => SpecialRegister::LaneMaskGt,
+            ("%dynamic_smem_size", None) => SpecialRegister::DynamicSharedBytes,
+            ("%total_smem_size", None) => SpecialRegister::TotalSharedBytes,
             // The simulated GPU's only multiprocessor, as far as a kernel can tell, and no graph.
             ("%smid" | "%gridid" | "%current_graph_exec", None) => {
                 return self.constant(class, 0).map(Some);
@@ -276,16 +282,16 @@ impl<'a> Lowerer<'a> {
             ("%cluster_nctaid", Some(_)) | ("%cluster_nctarank", None) => {
                 return self.constant(class, 1).map(Some);
             }
-            ("%is_explicit_cluster", None) if class == Class::Predicate => {
+            ("%is_explicit_cluster", None) if class == RegisterClass::Predicate => {
                 return self.constant(class, 0).map(Some);
             }
             ("%clusterid", Some(axis)) => {
-                return self.special(class, Special::Ctaid(axis)).map(Some);
+                return self.special(class, SpecialRegister::Ctaid(axis)).map(Some);
             }
             ("%nclusterid", Some(axis)) => {
-                return self.special(class, Special::Nctaid(axis)).map(Some);
+                return self.special(class, SpecialRegister::Nctaid(axis)).map(Some);
             }
-            ("%aggr_smem_size", None) => Special::TotalSharedBytes,
+            ("%aggr_smem_size", None) => SpecialRegister::TotalSharedBytes,
             (stem, None) if stem.starts_with("%reserved_smem_offset_") => {
                 return self.reserved_shared(class, stem);
             }
@@ -298,7 +304,10 @@ impl<'a> Lowerer<'a> {
                 return self.constant(class, 0).map(Some);
             }
             ("%clock_hi" | "%globaltimer_hi", None) => {
-                let (a, d) = (self.temporary(Class::Double)?, self.temporary(Class::Word)?);
+                let (a, d) = (
+                    self.temporary(RegisterClass::Double)?,
+                    self.temporary(RegisterClass::Word)?,
+                );
                 self.emit(Op::Clock64 { d: a });
                 self.emit(Op::Narrow {
                     f: Narrow::High,
@@ -309,7 +318,7 @@ impl<'a> Lowerer<'a> {
             }
             ("%clock" | "%clock64" | "%globaltimer" | "%globaltimer_lo", None) => {
                 let d = self.temporary(class)?;
-                self.emit(if class == Class::Double {
+                self.emit(if class == RegisterClass::Double {
                     Op::Clock64 { d }
                 } else {
                     Op::Clock32 { d }
@@ -358,7 +367,7 @@ impl<'a> Lowerer<'a> {
         if *name == "_" {
             return Ok(Register {
                 ty,
-                slot: self.temporary(Class::of(ty))?,
+                slot: self.temporary(RegisterClass::of(ty))?,
             });
         }
         match self.resolve(name)? {
@@ -396,7 +405,7 @@ impl<'a> Lowerer<'a> {
             return Ok(());
         }
         let a = self.guard & !GUARD_NEGATED;
-        let d = self.temporary(Class::Predicate)?;
+        let d = self.temporary(RegisterClass::Predicate)?;
         let negated = self.guard & GUARD_NEGATED;
         let guard = std::mem::replace(&mut self.guard, NO_GUARD);
         debug_assert_ne!(guard, NO_GUARD);

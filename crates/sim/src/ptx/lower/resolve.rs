@@ -1,8 +1,8 @@
 //! Declarations, and what names stand for.
 
-use super::names::{self, Register, Scope, Symbol};
+use super::symbols::{self, Register, Scope, Symbol};
 use super::{Lowerer, PtxError, PtxErrorKind};
-use crate::ptx::ir::Class;
+use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Slot, Window};
 use crate::ptx::module::{device_variable_index, function_address};
 use millstream_ptx::Type;
@@ -54,7 +54,7 @@ impl<'a> Lowerer<'a> {
         variable: &'a VariableAst<'a>,
     ) -> Result<(), PtxError> {
         self.line = variable.line;
-        let Some(window) = names::window(variable) else {
+        let Some(window) = symbols::window(variable) else {
             return Ok(());
         };
         let offset = match window {
@@ -84,7 +84,7 @@ impl<'a> Lowerer<'a> {
     /// what a block's threads share. Two parts of it have offsets of their own.
     pub(super) fn reserved_shared(
         &mut self,
-        class: Class,
+        class: RegisterClass,
         register: &str,
     ) -> Result<Option<Slot>, PtxError> {
         let start = match self.reserved {
@@ -146,7 +146,7 @@ impl<'a> Lowerer<'a> {
     pub(super) fn new_register(&mut self, ty: Type) -> Result<Register, PtxError> {
         Ok(Register {
             ty,
-            slot: self.new_slot(Class::of(ty))?,
+            slot: self.new_slot(RegisterClass::of(ty))?,
         })
     }
 
@@ -162,17 +162,17 @@ impl<'a> Lowerer<'a> {
                 Ok(Symbol::Vector(first, elements))
             }
             RegisterType::Wide => {
-                let low = self.new_slot(Class::Double)?;
-                Ok(Symbol::Wide([low, self.new_slot(Class::Double)?]))
+                let low = self.new_slot(RegisterClass::Double)?;
+                Ok(Symbol::Wide([low, self.new_slot(RegisterClass::Double)?]))
             }
         }
     }
 
-    pub(super) fn new_slot(&mut self, class: Class) -> Result<Slot, PtxError> {
+    pub(super) fn new_slot(&mut self, class: RegisterClass) -> Result<Slot, PtxError> {
         let count = match class {
-            Class::Word => &mut self.code.words,
-            Class::Double => &mut self.code.doubles,
-            Class::Predicate => &mut self.code.predicates,
+            RegisterClass::Word => &mut self.code.words,
+            RegisterClass::Double => &mut self.code.doubles,
+            RegisterClass::Predicate => &mut self.code.predicates,
         };
         let slot = *count;
         *count += 1;
@@ -196,7 +196,9 @@ impl<'a> Lowerer<'a> {
             }
         }
         if let Some((stem, selector)) = name.rsplit_once('.')
-            && let Some(index) = ELEMENTS.iter().position(|names| names.contains(&selector))
+            && let Some(index) = ELEMENTS
+                .iter()
+                .position(|symbols| symbols.contains(&selector))
             && let Ok(Symbol::Vector(first, elements)) = self.resolve(stem)
             && index < usize::from(elements)
         {
@@ -223,7 +225,7 @@ impl<'a> Lowerer<'a> {
             let index = device_variable_index(module, name).ok_or_else(undefined)?;
             return Ok(Symbol::Variable(u32::try_from(index).unwrap_or(u32::MAX)));
         }
-        match names::window(variable) {
+        match symbols::window(variable) {
             Some(Window::Shared) if variable.external && variable.size == 0 => {
                 let align = u32::try_from(variable.align).unwrap_or(16);
                 self.dynamic_shared_align =

@@ -3,8 +3,8 @@
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError, PtxErrorKind};
-use crate::ptx::ir::Class;
-use crate::ptx::ir::{Access, AccessSpace, Address, Op, Order, Slot, System, Window};
+use crate::ptx::ir::RegisterClass;
+use crate::ptx::ir::{Access, AccessSpace, Address, MemoryOrder, Op, Slot, SystemCall, Window};
 use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
@@ -17,19 +17,19 @@ impl<'a> Lowerer<'a> {
         arguments: &'a [Operand<'a>],
     ) -> Result<(), PtxError> {
         let system = match (name, arguments) {
-            ("vprintf", [format, values]) => System::Print {
-                format: self.argument(m, format, Class::Double)?,
-                arguments: self.argument(m, values, Class::Double)?,
-                result: self.temporary(Class::Word)?,
+            ("vprintf", [format, values]) => SystemCall::Print {
+                format: self.argument(m, format, RegisterClass::Double)?,
+                arguments: self.argument(m, values, RegisterClass::Double)?,
+                result: self.temporary(RegisterClass::Word)?,
             },
-            ("__assertfail", [message, file, line, function, _]) => System::Assert {
-                message: self.argument(m, message, Class::Double)?,
-                file: self.argument(m, file, Class::Double)?,
-                line: self.argument(m, line, Class::Word)?,
-                function: self.argument(m, function, Class::Double)?,
+            ("__assertfail", [message, file, line, function, _]) => SystemCall::Assert {
+                message: self.argument(m, message, RegisterClass::Double)?,
+                file: self.argument(m, file, RegisterClass::Double)?,
+                line: self.argument(m, line, RegisterClass::Word)?,
+                function: self.argument(m, function, RegisterClass::Double)?,
             },
-            ("free", [pointer]) => System::Free {
-                pointer: self.argument(m, pointer, Class::Double)?,
+            ("free", [pointer]) => SystemCall::Free {
+                pointer: self.argument(m, pointer, RegisterClass::Double)?,
             },
             ("malloc" | "__nv_aligned_device_malloc", _) => {
                 let problem = format!(
@@ -42,11 +42,11 @@ impl<'a> Lowerer<'a> {
                 return Err(self.error(PtxErrorKind::Unsupported(problem)));
             }
         };
-        self.code.systems.push(system);
-        let index = u32::try_from(self.code.systems.len() - 1).unwrap_or(u32::MAX);
-        self.emit(Op::System(index));
-        if let (System::Print { result, .. }, [target]) = (system, results) {
-            let access = self.actual_access(m, target, Class::Word, result)?;
+        self.code.system_calls.push(system);
+        let index = u32::try_from(self.code.system_calls.len() - 1).unwrap_or(u32::MAX);
+        self.emit(Op::SystemCall(index));
+        if let (SystemCall::Print { result, .. }, [target]) = (system, results) {
+            let access = self.actual_access(m, target, RegisterClass::Word, result)?;
             self.code.stores.push(access);
             let index = u32::try_from(self.code.stores.len() - 1).unwrap_or(u32::MAX);
             self.emit(Op::Store(index));
@@ -59,7 +59,7 @@ impl<'a> Lowerer<'a> {
         &mut self,
         m: &Mnemonic<'a>,
         actual: &'a Operand<'a>,
-        class: Class,
+        class: RegisterClass,
     ) -> Result<Slot, PtxError> {
         let d = self.temporary(class)?;
         let access = self.actual_access(m, actual, class, d)?;
@@ -74,11 +74,11 @@ impl<'a> Lowerer<'a> {
         &mut self,
         m: &Mnemonic<'a>,
         actual: &'a Operand<'a>,
-        class: Class,
+        class: RegisterClass,
         slot: Slot,
     ) -> Result<Access, PtxError> {
         let (base, offset) = self.actual_place(m, actual)?;
-        let double = class == Class::Double;
+        let double = class == RegisterClass::Double;
         Ok(Access {
             space: AccessSpace::Is(Window::Local),
             address: Address {
@@ -91,7 +91,7 @@ impl<'a> Lowerer<'a> {
             sign_extend: 0,
             double,
             synchronises: false,
-            order: Order::default(),
+            order: MemoryOrder::default(),
             values: [slot; 4],
         })
     }

@@ -1,15 +1,16 @@
 //! Which slots an operation reads.
 
-use crate::ptx::ir::Class;
+use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{
     Access, Address, AddressBase, AsyncCopy, CallTarget, Code, GUARD_NEGATED, NO_GUARD, Op, Slot,
-    System,
+    SystemCall,
 };
 
 /// Calls `read` with every slot that the operation at `at` reads, its guard aside.
-fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(Class, Slot)) {
-    use Class::{Double, Predicate, Word};
-    let mut each = |class: Class, slots: &[Slot]| slots.iter().for_each(|slot| read(class, *slot));
+fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(RegisterClass, Slot)) {
+    use RegisterClass::{Double, Predicate, Word};
+    let mut each =
+        |class: RegisterClass, slots: &[Slot]| slots.iter().for_each(|slot| read(class, *slot));
     match *op {
         Op::Carry32 { f, .. } | Op::Carry64 { f, .. } => {
             op.register_operands(read);
@@ -34,7 +35,7 @@ fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(Class, Slot)) {
         Op::Atomic(index) => {
             let atomic = &code.atomics[index as usize];
             address(atomic.address, &mut each);
-            each(Class::of(atomic.ty), &[atomic.b, atomic.c]);
+            each(RegisterClass::of(atomic.ty), &[atomic.b, atomic.c]);
             if let Some(high) = atomic.high {
                 each(Double, &[high.b, high.c]);
             }
@@ -63,12 +64,12 @@ fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(Class, Slot)) {
                 each(Double, &[slot]);
             }
         }
-        Op::System(index) => match code.systems[index as usize] {
-            System::Print {
+        Op::SystemCall(index) => match code.system_calls[index as usize] {
+            SystemCall::Print {
                 format, arguments, ..
             } => each(Double, &[format, arguments]),
-            System::Free { pointer } => each(Double, &[pointer]),
-            System::Assert {
+            SystemCall::Free { pointer } => each(Double, &[pointer]),
+            SystemCall::Assert {
                 message,
                 file,
                 line,
@@ -114,18 +115,18 @@ fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(Class, Slot)) {
     }
 }
 
-fn address(address: Address, each: &mut dyn FnMut(Class, &[Slot])) {
+fn address(address: Address, each: &mut dyn FnMut(RegisterClass, &[Slot])) {
     match address.base {
         AddressBase::None => {}
-        AddressBase::Word(slot) => each(Class::Word, &[slot]),
-        AddressBase::Double(slot) => each(Class::Double, &[slot]),
+        AddressBase::Word(slot) => each(RegisterClass::Word, &[slot]),
+        AddressBase::Double(slot) => each(RegisterClass::Double, &[slot]),
     }
 }
 
 /// Whether any operation of `code` may read the slot.
-pub(super) fn is_read(code: &Code, class: Class, slot: Slot) -> bool {
+pub(super) fn is_read(code: &Code, class: RegisterClass, slot: Slot) -> bool {
     code.instrs.iter().any(|instr| {
-        let mut found = class == Class::Predicate
+        let mut found = class == RegisterClass::Predicate
             && instr.guard != NO_GUARD
             && instr.guard & !GUARD_NEGATED == slot;
         sources(code, &instr.op, &mut |read_class, read| {

@@ -2,7 +2,7 @@
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
-use crate::ptx::ir::{Extra, Packed, PackedOp, Part, Second, Shift, Video, VideoOp};
+use crate::ptx::ir::{Extra, Packed, PackedOp, RegisterPart, SecondaryOp, Shift, Video, VideoOp};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 
@@ -91,13 +91,13 @@ pub(super) fn is_video(base: &str) -> bool {
 }
 
 /// An operand without what is written behind it: `b3210` of `%r1.b3210`, and whether it is negated.
-struct Selected<'a> {
+struct SelectedOperand<'a> {
     operand: Operand<'a>,
     selector: Option<&'a str>,
     negated: bool,
 }
 
-impl<'a> Selected<'a> {
+impl<'a> SelectedOperand<'a> {
     fn new(operand: &Operand<'a>) -> Self {
         let (name, negated) = match operand {
             Operand::Name(name) => (*name, false),
@@ -123,14 +123,14 @@ impl<'a> Selected<'a> {
     }
 
     /// The byte or half that the selector names.
-    fn part(&self) -> Option<Part> {
+    fn part(&self) -> Option<RegisterPart> {
         let Some(selector) = self.selector else {
-            return Some(Part::Whole);
+            return Some(RegisterPart::Whole);
         };
         let (kind, digits) = selector.split_at(1);
         match (kind, digits.parse().ok()?) {
-            ("b", index @ 0..=3) if digits.len() == 1 => Some(Part::Byte(index)),
-            ("h", index @ 0..=1) if digits.len() == 1 => Some(Part::Half(index)),
+            ("b", index @ 0..=3) if digits.len() == 1 => Some(RegisterPart::Byte(index)),
+            ("h", index @ 0..=1) if digits.len() == 1 => Some(RegisterPart::Half(index)),
             _ => None,
         }
     }
@@ -206,7 +206,7 @@ impl<'a> Lowerer<'a> {
             return Err(m.unsupported());
         }
         let [target, a, b, c] = m.operands()?;
-        let [target_parts, a_parts, b_parts] = [target, a, b].map(Selected::new);
+        let [target_parts, a_parts, b_parts] = [target, a, b].map(SelectedOperand::new);
         let wrong = |operand: &Operand<'_>| m.mismatch(operand, "it selects no such parts");
         let f = Packed {
             saturate,
@@ -227,9 +227,9 @@ impl<'a> Lowerer<'a> {
     fn video_scalar(&mut self, m: &mut Mnemonic<'a>, f: VideoOp) -> Result<(), PtxError> {
         let saturate = m.take("sat");
         let seconds = [
-            ("add", Second::Add),
-            ("min", Second::Min),
-            ("max", Second::Max),
+            ("add", SecondaryOp::Add),
+            ("min", SecondaryOp::Min),
+            ("max", SecondaryOp::Max),
         ];
         let is_mad = matches!(f, VideoOp::MultiplyAdd { .. });
         let second = if is_mad { None } else { m.take_one(&seconds) };
@@ -266,8 +266,8 @@ impl<'a> Lowerer<'a> {
             [target, a, b, c] => (target, a, b, Some(c)),
             _ => return Err(m.operand_count("3 or 4")),
         };
-        let [target_part, a_part, b_part] = [target, a, b].map(Selected::new);
-        let c_part = c.map(Selected::new);
+        let [target_part, a_part, b_part] = [target, a, b].map(SelectedOperand::new);
+        let c_part = c.map(SelectedOperand::new);
         let wrong = |operand: &Operand<'_>| m.mismatch(operand, "it selects no such part");
         if let (Some(c), Some(part)) = (c, &c_part)
             && part.selector.is_some()
@@ -275,7 +275,7 @@ impl<'a> Lowerer<'a> {
             return Err(wrong(c));
         }
         let d_part = target_part.part().ok_or_else(|| wrong(target))?;
-        let merges = d_part != Part::Whole;
+        let merges = d_part != RegisterPart::Whole;
         // A part of the target is merged with the third operand, which is then no second
         // operation's.
         if merges && (second.is_some() || is_mad || c.is_none()) {
@@ -284,7 +284,7 @@ impl<'a> Lowerer<'a> {
         let mixed = a_type != b_type;
         let has_wide_operand = a_part.selector.is_none() || b_part.selector.is_none();
         let is_sum = matches!(f, VideoOp::Add | VideoOp::Sub | VideoOp::Difference);
-        let ordered = matches!(second, Some(Second::Min | Second::Max));
+        let ordered = matches!(second, Some(SecondaryOp::Min | SecondaryOp::Max));
         if saturate && (merges || is_sum && mixed && has_wide_operand && ordered) {
             return Err(m.refuse(DIFFERS));
         }

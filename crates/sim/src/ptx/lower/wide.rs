@@ -1,9 +1,9 @@
 //! 128-bit registers: moves, and what loads, stores and atomics read and write.
 
 use super::mnemonic::Mnemonic;
-use super::names::Symbol;
+use super::symbols::Symbol;
 use super::{Lowerer, PtxError};
-use crate::ptx::ir::Class;
+use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Join, Narrow, Op, Slot};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
@@ -40,15 +40,15 @@ impl<'a> Lowerer<'a> {
             (_, Operand::Int(value)) if value.cast_signed() >= 0 => {
                 let [low, high] = self.wide(m, target)?;
                 for (d, bits) in [(low, *value), (high, 0)] {
-                    let a = self.constant(Class::Double, bits)?;
-                    self.emit_move(Class::Double, d, a);
+                    let a = self.constant(RegisterClass::Double, bits)?;
+                    self.emit_move(RegisterClass::Double, d, a);
                 }
                 Ok(())
             }
             _ => {
                 let (to, from) = (self.wide(m, target)?, self.wide(m, source)?);
                 for (d, a) in to.into_iter().zip(from) {
-                    self.emit_move(Class::Double, d, a);
+                    self.emit_move(RegisterClass::Double, d, a);
                 }
                 Ok(())
             }
@@ -78,7 +78,7 @@ impl<'a> Lowerer<'a> {
                     a,
                     b,
                 }),
-                [a] => self.emit_move(Class::Double, d, a),
+                [a] => self.emit_move(RegisterClass::Double, d, a),
                 _ => {}
             }
         }
@@ -114,7 +114,7 @@ impl<'a> Lowerer<'a> {
                         a,
                     });
                 }
-                [d] => self.emit_move(Class::Double, d, a),
+                [d] => self.emit_move(RegisterClass::Double, d, a),
                 _ => {}
             }
         }

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use super::{BLOCKS, BYTES, THREADS};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Access {
+pub(super) enum StepAccess {
     Load,
-    Store(Written),
+    Store(StoredValue),
     /// `ld.relaxed`, `ld.acquire`
     LoadStrong {
         acquire: bool,
@@ -15,7 +15,7 @@ pub(super) enum Access {
     /// `st.relaxed`, `st.release`
     StoreStrong {
         release: bool,
-        value: Written,
+        value: StoredValue,
     },
     /// `atom.add`, relaxed or both; for the block or for all
     Add {
@@ -26,14 +26,14 @@ pub(super) enum Access {
 
 /// The value of a store.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Written {
+pub(super) enum StoredValue {
     /// The same in all threads.
     Constant(u32),
     /// The thread's number in each byte.
     Thread,
 }
 
-impl Written {
+impl StoredValue {
     fn by(self, thread: usize) -> u32 {
         match self {
             Self::Constant(value) => value,
@@ -42,7 +42,7 @@ impl Written {
     }
 }
 
-impl Access {
+impl StepAccess {
     /// The value that a thread writes, if it does not depend on memory.
     pub(super) fn written(self, thread: usize) -> Option<u32> {
         match self {
@@ -79,7 +79,7 @@ impl Access {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     Access {
-        what: Access,
+        what: StepAccess,
         shared: bool,
         at: usize,
         /// 1, 2 or 4 bytes; strong ones are of a word.
@@ -100,13 +100,13 @@ pub(super) enum Step {
     },
 }
 
-pub(super) struct Draw {
+pub(super) struct KernelGenerator {
     pub(super) state: u64,
     /// Most accesses are stores of one value.
     pub(super) alike: bool,
 }
 
-impl Draw {
+impl KernelGenerator {
     pub(super) fn below(&mut self, count: usize) -> usize {
         self.state = self
             .state
@@ -115,14 +115,14 @@ impl Draw {
         (self.state >> 33) as usize % count
     }
 
-    fn written(&mut self) -> Written {
+    fn written(&mut self) -> StoredValue {
         let kinds = if self.alike { 40 } else { 6 };
         match self.below(kinds) {
-            0 => Written::Constant(0x0202_0202),
+            0 => StoredValue::Constant(0x0202_0202),
             // Some bytes are as those of others, and some are not.
-            1 => Written::Constant(0x0101_0201),
-            2 => Written::Thread,
-            _ => Written::Constant(0x0101_0101),
+            1 => StoredValue::Constant(0x0101_0201),
+            2 => StoredValue::Thread,
+            _ => StoredValue::Constant(0x0101_0101),
         }
     }
 
@@ -141,16 +141,16 @@ impl Draw {
             _ => {
                 let draw = self.below(if self.alike { 40 } else { 9 });
                 let what = match draw {
-                    0 | 1 => Access::Load,
-                    2 | 3 | 13.. => Access::Store(self.written()),
-                    4 => Access::LoadStrong {
+                    0 | 1 => StepAccess::Load,
+                    2 | 3 | 13.. => StepAccess::Store(self.written()),
+                    4 => StepAccess::LoadStrong {
                         acquire: self.below(2) == 0,
                     },
-                    5 | 9..13 => Access::StoreStrong {
+                    5 | 9..13 => StepAccess::StoreStrong {
                         release: self.below(2) == 0,
                         value: self.written(),
                     },
-                    _ => Access::Add {
+                    _ => StepAccess::Add {
                         order: self.below(3) == 0,
                         block_only: self.below(3) == 0,
                     },
@@ -193,10 +193,10 @@ pub(super) fn text(steps: &[Step]) -> String {
             } => {
                 let ty = ["u8", "u16", "u32"][width.trailing_zeros() as usize];
                 let written = |value| match value {
-                    Written::Constant(value) => format!("mov.u32 %r8, {value};"),
-                    Written::Thread => "mul.lo.u32 %r8, %r6, 0x01010101;".to_owned(),
+                    StoredValue::Constant(value) => format!("mov.u32 %r8, {value};"),
+                    StoredValue::Thread => "mul.lo.u32 %r8, %r6, 0x01010101;".to_owned(),
                 };
-                if let Access::Store(value) | Access::StoreStrong { value, .. } = what {
+                if let StepAccess::Store(value) | StepAccess::StoreStrong { value, .. } = what {
                     body += &written(value);
                 }
                 let guard = if let Some(by) = by {
@@ -212,17 +212,17 @@ pub(super) fn text(steps: &[Step]) -> String {
                 };
                 body += guard;
                 match what {
-                    Access::Load => writeln!(body, "ld.{space}.{ty} %r3, {address};"),
-                    Access::Store(_) => writeln!(body, "st.{space}.{ty} {address}, %r8;"),
-                    Access::LoadStrong { acquire } => {
+                    StepAccess::Load => writeln!(body, "ld.{space}.{ty} %r3, {address};"),
+                    StepAccess::Store(_) => writeln!(body, "st.{space}.{ty} {address}, %r8;"),
+                    StepAccess::LoadStrong { acquire } => {
                         let order = if acquire { "acquire" } else { "relaxed" };
                         writeln!(body, "ld.{order}.gpu.{space}.u32 %r3, {address};")
                     }
-                    Access::StoreStrong { release, .. } => {
+                    StepAccess::StoreStrong { release, .. } => {
                         let order = if release { "release" } else { "relaxed" };
                         writeln!(body, "st.{order}.gpu.{space}.u32 {address}, %r8;")
                     }
-                    Access::Add { order, block_only } => {
+                    StepAccess::Add { order, block_only } => {
                         let order = if order { ".acq_rel" } else { "" };
                         let scope = if block_only { "cta" } else { "gpu" };
                         writeln!(

@@ -9,13 +9,13 @@ const DEPTH_DEFAULT: u32 = 3;
 ///
 /// ```
 /// use millstream_sim::SimConfig;
-/// let error = SimConfig::from_spec("sim:sched=lazy").unwrap_err();
+/// let error = SimConfig::parse("sim:sched=lazy").unwrap_err();
 /// assert!(error.to_string().contains("sched"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("device specification `{spec}`: {problem}")]
-pub struct SpecError {
-    spec: String,
+#[error("device specification `{text}`: {problem}")]
+pub struct ConfigParseError {
+    text: String,
     problem: String,
 }
 
@@ -39,8 +39,8 @@ impl SimConfig {
     ///
     /// Anything else: an unknown or repeated option, a value that is none, a seed beside a schedule
     /// that is not random, a schedule beside a replay.
-    pub fn from_spec(spec: &str) -> Result<Self, SpecError> {
-        let options = match spec.strip_prefix("sim") {
+    pub fn parse(text: &str) -> Result<Self, ConfigParseError> {
+        let options = match text.strip_prefix("sim") {
             Some("") => return Ok(Self::new()),
             Some(rest) => rest.strip_prefix(':'),
             None => None,
@@ -48,27 +48,27 @@ impl SimConfig {
         options
             .ok_or_else(|| "expected `sim` or `sim:option=value,…`".to_owned())
             .and_then(|options| apply(Self::new(), options))
-            .map_err(|problem| SpecError {
-                spec: spec.to_owned(),
+            .map_err(|problem| ConfigParseError {
+                text: text.to_owned(),
                 problem,
             })
     }
 
-    /// Sets what the options say, in the form that [`from_spec`](Self::from_spec) reads behind
+    /// Sets what the options say, in the form that [`parse`](Self::parse) reads behind
     /// `sim:`, and leaves the rest.
     ///
     /// ```
     /// use millstream_sim::SimConfig;
     /// let config = SimConfig::new().devices(2).with_options("schedule=random,seed=7").unwrap();
-    /// assert_eq!(config, SimConfig::from_spec("sim:devices=2,seed=7").unwrap());
+    /// assert_eq!(config, SimConfig::parse("sim:devices=2,seed=7").unwrap());
     /// ```
     ///
     /// # Errors
     ///
-    /// As [`from_spec`](Self::from_spec).
-    pub fn with_options(self, options: &str) -> Result<Self, SpecError> {
-        apply(self, options).map_err(|problem| SpecError {
-            spec: options.to_owned(),
+    /// As [`parse`](Self::parse).
+    pub fn with_options(self, options: &str) -> Result<Self, ConfigParseError> {
+        apply(self, options).map_err(|problem| ConfigParseError {
+            text: options.to_owned(),
             problem,
         })
     }
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn every_schedule_has_a_spelling() {
-        for (spec, schedule) in [
+        for (text, schedule) in [
             ("sim", Schedule::Timed),
             ("sim:schedule=timed", Schedule::Timed),
             ("sim:schedule=eager", Schedule::Eager),
@@ -212,24 +212,19 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                SimConfig::from_spec(&format!("sim:{schedule}"))
+                SimConfig::parse(&format!("sim:{schedule}"))
                     .unwrap()
                     .schedule,
                 schedule
             );
-            assert_eq!(
-                SimConfig::from_spec(spec).unwrap().schedule,
-                schedule,
-                "{spec}"
-            );
+            assert_eq!(SimConfig::parse(text).unwrap().schedule, schedule, "{text}");
         }
     }
 
     #[test]
     fn a_token_and_single_rules_are_read() {
         let token = "1e-0000000a-012x9.";
-        let config =
-            SimConfig::from_spec(&format!("sim:replay={token},rules=small_upload")).unwrap();
+        let config = SimConfig::parse(&format!("sim:replay={token},rules=small_upload")).unwrap();
         assert_eq!(config.replay.unwrap().to_string(), token);
         assert!(config.rules.small_upload.is_strict() && !config.rules.pageable_upload.is_strict());
     }
@@ -237,13 +232,13 @@ mod tests {
     #[test]
     fn sizes_and_counts_are_read() {
         let config =
-            SimConfig::from_spec("sim:devices=2,memory=3G,rules=strict,race=off,queue=9").unwrap();
+            SimConfig::parse("sim:devices=2,memory=3G,rules=strict,race=off,queue=9").unwrap();
         assert_eq!(config.queue_operations_max, Some(9));
         assert_eq!(config, config.clone().race_check(false));
         assert_ne!(config, config.clone().race_check(true));
-        let within = SimConfig::from_spec("sim:race=kernels").unwrap();
+        let within = SimConfig::parse("sim:race=kernels").unwrap();
         assert_eq!(within, SimConfig::new().kernel_race_check(true));
-        let notes = SimConfig::from_spec("sim:race=notes").unwrap();
+        let notes = SimConfig::parse("sim:race=notes").unwrap();
         assert_eq!(notes, within.kernel_race_notes(true));
         assert_eq!(config.devices, 2);
         assert_eq!(config.memory_bytes, 3 << 30);
@@ -252,7 +247,7 @@ mod tests {
 
     #[test]
     fn what_means_nothing_is_refused_with_the_reason() {
-        for (spec, reason) in [
+        for (text, reason) in [
             ("", "expected `sim`"),
             ("simulator", "expected `sim`"),
             ("cuda:0", "expected `sim`"),
@@ -275,8 +270,8 @@ mod tests {
             ("sim:rules=loose", "no rules `loose`"),
             ("sim:race=maybe", "none of `on`, `off`"),
         ] {
-            let error = SimConfig::from_spec(spec).unwrap_err().to_string();
-            assert!(error.contains(reason), "{spec}: {error}");
+            let error = SimConfig::parse(text).unwrap_err().to_string();
+            assert!(error.contains(reason), "{text}: {error}");
         }
     }
 }

@@ -3,57 +3,57 @@
 use std::sync::Arc;
 
 use super::{
-    Mismatch,
-    check::Checker,
-    effect::Stray,
-    finding::{FoundMemory, Party},
-    state::Actor,
+    ElementMismatch,
+    check::AccessChecker,
+    effect::InvalidAccess,
+    finding::{FindingMemory, Party},
+    history::Actor,
 };
 use crate::{
-    Grade, ReportKind,
+    ReportKind, Severity,
     exec::{KernelAccess, KernelRace, MissingOrder, RacedMemory},
-    memory::Tag,
+    memory::AllocationInfo,
 };
 
-impl Checker {
+impl AccessChecker {
     /// Adds the access that made the actor's kernel fail.
-    pub(super) fn tell_stray(&mut self, actor: &Actor, stray: &Stray) {
-        let Some(deed) = actor.deed() else {
+    pub(super) fn report_invalid_access(&mut self, actor: &Actor, invalid_access: &InvalidAccess) {
+        let Some(operation) = actor.operation() else {
             return;
         };
-        let (kind, word) = match stray.misaligned {
+        let (kind, summary) = match invalid_access.misaligned {
             true => (ReportKind::Misaligned, "misaligned"),
             false => (ReportKind::OutOfBounds, "out of bounds"),
         };
         self.add(super::Finding {
             kind,
-            grade: Grade::Error,
-            problem: format!("{word}: {}", stray.problem),
-            memory: stray
-                .tag
+            severity: Severity::Error,
+            problem: format!("{summary}: {}", invalid_access.problem),
+            memory: invalid_access
+                .info
                 .as_ref()
-                .map(|tag| FoundMemory::of(tag, Vec::new())),
+                .map(|info| FindingMemory::of(info, Vec::new())),
             later: Party {
-                thread: Some(stray.access.clone()),
-                ..Party::of(deed, stray.access.does())
+                thread: Some(invalid_access.access.clone()),
+                ..Party::of(operation, invalid_access.access.does())
             },
             earlier: None,
             missing: None,
-            verdict: None,
+            class: None,
         });
     }
 
     /// Adds an access that does not fit the declared element type, once for each kernel and array.
-    pub(super) fn tell_mismatch(
+    pub(super) fn report_element_mismatch(
         &mut self,
         actor: &Actor,
-        mismatch: &Mismatch,
+        mismatch: &ElementMismatch,
         access: &KernelAccess,
     ) {
-        let Some(deed) = actor.deed() else {
+        let Some(operation) = actor.operation() else {
             return;
         };
-        let Mismatch {
+        let ElementMismatch {
             accessed, declared, ..
         } = mismatch;
         let does = match (access.write, access.atomic) {
@@ -70,47 +70,47 @@ impl Checker {
         );
         let finding = super::Finding {
             kind: ReportKind::ElementType,
-            grade: Grade::Error,
-            problem: format!("{} {does} {problem}", deed.word),
+            severity: Severity::Error,
+            problem: format!("{} {does} {problem}", operation.summary),
             memory: None,
             later: Party {
                 thread: Some(access.clone()),
-                ..Party::of(deed, does)
+                ..Party::of(operation, does)
             },
             earlier: None,
             missing: None,
-            verdict: None,
+            class: None,
         };
         let is_told = self
             .findings
             .iter()
-            .any(|told| (told.kind, &told.problem) == (finding.kind, &finding.problem));
+            .any(|reported| (reported.kind, &reported.problem) == (finding.kind, &finding.problem));
         if !is_told {
             self.add(finding);
         }
     }
 
     /// Two threads of the actor's kernel have raced, in that allocation or in shared memory.
-    pub(super) fn tell_kernel_race(
+    pub(super) fn report_kernel_race(
         &mut self,
         actor: &Actor,
-        tag: Option<&Arc<Tag>>,
+        info: Option<&Arc<AllocationInfo>>,
         race: &KernelRace,
     ) {
-        let Some(deed) = actor.deed() else {
+        let Some(operation) = actor.operation() else {
             return;
         };
-        if race.verdict.grade() == Grade::Note && !self.notes {
+        if race.class.severity() == Severity::Note && !self.notes {
             return;
         }
         let party = |access: &KernelAccess| Party {
             thread: Some(access.clone()),
-            ..Party::of(deed, access.does())
+            ..Party::of(operation, access.does())
         };
-        let (kind, place, memory) = match (&race.memory, tag) {
+        let (kind, place, memory) = match (&race.memory, info) {
             (RacedMemory::Shared { name, bytes }, _) => {
                 let [x, y, z] = race.later.block;
-                let memory = FoundMemory {
+                let memory = FindingMemory {
                     allocation: 0,
                     allocation_bytes: *bytes,
                     description: format!(
@@ -120,8 +120,8 @@ impl Checker {
                 };
                 (ReportKind::SharedMemoryRace, "shared", Some(memory))
             }
-            (RacedMemory::Global { .. }, tag) => {
-                let memory = tag.map(|tag| FoundMemory::of(tag, race.ranges.clone()));
+            (RacedMemory::Global { .. }, info) => {
+                let memory = info.map(|info| FindingMemory::of(info, race.ranges.clone()));
                 (ReportKind::GlobalMemoryRace, "global", memory)
             }
         };
@@ -135,13 +135,13 @@ impl Checker {
         let (earlier, later) = (race.earlier.noun(), race.later.noun());
         self.add(super::Finding {
             kind,
-            grade: race.verdict.grade(),
+            severity: race.class.severity(),
             problem: format!("{earlier}/{later} race within a kernel, in {place} memory, on"),
             memory,
             later: party(&race.later),
             earlier: Some(party(&race.earlier)),
             missing: Some(missing),
-            verdict: Some(race.verdict),
+            class: Some(race.class),
         });
     }
 }

@@ -45,7 +45,7 @@ pub(super) enum Symbol<'a> {
 
 /// Numbered registers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Family {
+pub(super) struct RegisterFamily {
     pub(super) ty: RegisterType,
     count: u32,
 }
@@ -56,7 +56,7 @@ pub(super) struct Scope<'a> {
     symbols: BTreeMap<&'a str, Symbol<'a>>,
     /// `.reg .b32 %r<24>` by the prefix. The registers themselves are made when they are first
     /// used.
-    families: BTreeMap<&'a str, Family>,
+    families: BTreeMap<&'a str, RegisterFamily>,
 }
 
 impl<'a> Scope<'a> {
@@ -79,7 +79,7 @@ impl<'a> Scope<'a> {
         registers: &RegistersAst<'a>,
         count: u32,
     ) -> Result<(), PtxError> {
-        let family = Family {
+        let family = RegisterFamily {
             ty: registers.ty,
             count,
         };
@@ -95,7 +95,7 @@ impl<'a> Scope<'a> {
     }
 
     /// The family here that has the numbered register `name`.
-    pub(super) fn family_of(&self, name: &str) -> Option<Family> {
+    pub(super) fn family_of(&self, name: &str) -> Option<RegisterFamily> {
         let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
         (name.len() - digits..name.len()).find_map(|at| {
             let (prefix, number) = name.split_at(at);

@@ -1,24 +1,24 @@
-//! Verdicts on races within a launch.
+//! Classes of races within a launch.
 
 use std::fmt;
 
-use crate::Grade;
+use crate::Severity;
 
-/// The reason for the grade of a [`KernelRace`](super::KernelRace).
+/// The reason for the severity of a [`KernelRace`](super::KernelRace).
 ///
 /// Threads that write the same bytes to one place leave the same bytes in every order, if no other
 /// access races with them; compilers emit such stores for reductions. CUDA's memory model has no
-/// exception for them, so they are a [note](Grade::Note). Every other race is an
-/// [error](Grade::Error).
+/// exception for them, so they are a [note](Severity::Note). Every other race is an
+/// [error](Severity::Error).
 ///
 /// ```
-/// use millstream_sim::{Grade, exec::Verdict};
-/// assert_eq!(Verdict::SameBytes.grade(), Grade::Note);
-/// assert_eq!(Verdict::DifferentBytes.grade(), Grade::Error);
+/// use millstream_sim::{Severity, exec::RaceClass};
+/// assert_eq!(RaceClass::SameBytes.severity(), Severity::Note);
+/// assert_eq!(RaceClass::DifferentBytes.severity(), Severity::Error);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum RaceClass {
     /// All accesses that race for the bytes write the same values.
     SameBytes,
     /// The two write the same bytes, but another race at some of them is an error.
@@ -29,18 +29,18 @@ pub enum Verdict {
     Read,
 }
 
-impl Verdict {
+impl RaceClass {
     /// Whether the race is an error.
     #[must_use]
-    pub fn grade(self) -> Grade {
+    pub fn severity(self) -> Severity {
         match self {
-            Self::SameBytes => Grade::Note,
-            Self::SameBytesAmongOthers | Self::DifferentBytes | Self::Read => Grade::Error,
+            Self::SameBytes => Severity::Note,
+            Self::SameBytesAmongOthers | Self::DifferentBytes | Self::Read => Severity::Error,
         }
     }
 }
 
-impl Verdict {
+impl RaceClass {
     /// The order among races at the same lines: the highest is reported.
     pub(super) fn rank(self) -> u8 {
         match self {
@@ -51,7 +51,7 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for RaceClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::SameBytes => "both write the same bytes, and no other access races for them",

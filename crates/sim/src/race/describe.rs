@@ -6,25 +6,25 @@ use millstream_driver::ManagedLocation;
 use millstream_ptx::Site;
 
 use super::{
-    finding::{FoundMemory, Party},
-    state::{Actor, Deed},
+    finding::{FindingMemory, Party},
+    history::{Actor, OperationInfo},
 };
 use crate::{
-    ids::{name, told_device},
-    memory::{Direction, Rows, Tag, Touch},
+    ids::{device_if_several, name},
+    memory::{AccessFlags, AllocationInfo, Direction, Rows},
 };
 
 impl Party {
-    pub(super) fn of(deed: &Deed, does: &'static str) -> Self {
+    pub(super) fn of(operation: &OperationInfo, does: &'static str) -> Self {
         Self {
-            operation: Some(deed.op),
-            what: deed.word.to_string(),
-            stream: Some(name(deed.stream)),
-            device: told_device(deed.stream),
+            operation: Some(operation.op),
+            what: operation.summary.to_string(),
+            stream: Some(name(operation.stream)),
+            device: device_if_several(operation.stream),
             thread: None,
             does,
-            call: deed.call,
-            site: deed.site.as_ref().map(ToString::to_string),
+            call: operation.call,
+            site: operation.site.as_ref().map(ToString::to_string),
         }
     }
 
@@ -42,36 +42,36 @@ impl Party {
     }
 }
 
-impl FoundMemory {
-    pub(super) fn of(tag: &Tag, ranges: Vec<Range<u64>>) -> Self {
+impl FindingMemory {
+    pub(super) fn of(info: &AllocationInfo, ranges: Vec<Range<u64>>) -> Self {
         Self {
-            allocation: tag.number,
-            allocation_bytes: tag.bytes,
-            description: tag.describe(),
+            allocation: info.number,
+            allocation_bytes: info.bytes,
+            description: info.describe(),
             ranges,
         }
     }
 }
 
-fn number(deed: &Deed) -> String {
-    format!("operation {}", deed.op)
+fn number(operation: &OperationInfo) -> String {
+    format!("operation {}", operation.op)
 }
 
 /// Which edge would have put the actor behind the operation, and how far behind its stream it is.
-pub(super) fn missing_edge(actor: &Actor, earlier: &Deed) -> String {
+pub(super) fn missing_edge(actor: &Actor, earlier: &OperationInfo) -> String {
     let (stream, number, last) = (
         name(earlier.stream),
         number(earlier),
         actor.last_of(earlier.slot),
     );
-    match (actor.deed(), last) {
-        (Some(deed), 0) => format!(
+    match (actor.operation(), last) {
+        (Some(operation), 0) => format!(
             "missing: {} never waits for anything recorded on {stream} behind {number}",
-            name(deed.stream)
+            name(operation.stream)
         ),
-        (Some(deed), _) => format!(
+        (Some(operation), _) => format!(
             "missing: {} never waits for anything recorded on {stream} behind {number}, only behind operation {last}",
-            name(deed.stream)
+            name(operation.stream)
         ),
         (None, 0) => format!("missing: the host never waits for {number}"),
         (None, _) => {
@@ -82,11 +82,11 @@ pub(super) fn missing_edge(actor: &Actor, earlier: &Deed) -> String {
     }
 }
 
-pub(super) fn verb(touch: Touch) -> &'static str {
+pub(super) fn verb(flags: AccessFlags) -> &'static str {
     match (
-        touch.has(Touch::READ),
-        touch.has(Touch::WRITE),
-        touch.has(Touch::UPDATE),
+        flags.has(AccessFlags::READ),
+        flags.has(AccessFlags::WRITE),
+        flags.has(AccessFlags::UPDATE),
     ) {
         (true, true, _) => "reads and writes",
         (false, true, false) => "writes",
@@ -97,10 +97,10 @@ pub(super) fn verb(touch: Touch) -> &'static str {
     }
 }
 
-pub(super) fn noun(touch: Touch) -> &'static str {
-    if touch.has(Touch::WRITE) {
+pub(super) fn noun(flags: AccessFlags) -> &'static str {
+    if flags.has(AccessFlags::WRITE) {
         "write"
-    } else if touch.has(Touch::UPDATE) {
+    } else if flags.has(AccessFlags::UPDATE) {
         "atomic"
     } else {
         "read"
@@ -109,7 +109,7 @@ pub(super) fn noun(touch: Touch) -> &'static str {
 
 /// An operation in a word.
 #[derive(Clone, Debug)]
-pub(crate) enum Word {
+pub(crate) enum OperationSummary {
     Kernel(Arc<str>),
     Copy(Direction, Rows),
     Fill(u64),
@@ -117,7 +117,7 @@ pub(crate) enum Word {
     Plain(&'static str),
 }
 
-impl fmt::Display for Word {
+impl fmt::Display for OperationSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kernel(name) => write!(f, "kernel `{name}`"),
@@ -138,7 +138,7 @@ impl fmt::Display for Word {
             Self::Prefetch(bytes, ManagedLocation::Device(device)) => {
                 write!(f, "prefetch ({bytes} bytes to device {})", device.as_raw())
             }
-            Self::Plain(word) => f.write_str(word),
+            Self::Plain(summary) => f.write_str(summary),
         }
     }
 }

@@ -14,9 +14,9 @@ use libtest_mimic::Failed;
 use millstream_driver::{DeviceOrdinal, Driver, cuda::Cuda};
 use millstream_sim::{Gpu, Rules, Schedule, SimConfig};
 
-use crate::{rig::Rig, rules::Rule, table};
+use crate::{device_harness::DeviceHarness, rules::Rule, table};
 
-/// How long one rule may take in one place before it counts as hung.
+/// How long one rule may take in one configuration before it counts as hung.
 const HUNG_AFTER: Duration = Duration::from_secs(20);
 
 /// What `MILLSTREAM_DEVICE` says, if it names a GPU.
@@ -43,17 +43,17 @@ pub(crate) fn device_count() -> i32 {
 const SIMULATED_DEVICES: u32 = 2;
 
 /// One device, and what it is called in the table.
-struct Place {
+struct Configuration {
     /// The column's heading: what decides what is seen.
     driver: String,
     /// What tells it from others of that heading.
     schedule: String,
-    open: Box<dyn Fn() -> Result<Rig, Failed>>,
+    open: Box<dyn Fn() -> Result<DeviceHarness, Failed>>,
 }
 
-fn places() -> Vec<Place> {
+fn configurations() -> Vec<Configuration> {
     if on_gpu() {
-        return vec![Place {
+        return vec![Configuration {
             driver: "GPU".into(),
             schedule: String::new(),
             open: Box::new(open_gpu),
@@ -67,7 +67,7 @@ fn places() -> Vec<Place> {
         Schedule::Random(2),
         Schedule::Pct { seed: 1, depth: 3 },
     ];
-    let mut places = Vec::new();
+    let mut configurations = Vec::new();
     for rules in [Rules::observed(), Rules::strict()] {
         for schedule in schedules {
             let mut config = SimConfig::new()
@@ -77,51 +77,55 @@ fn places() -> Vec<Place> {
             if rules == Rules::observed() {
                 config = config.queue_operations_max(SimConfig::H200_QUEUE_OPERATIONS);
             }
-            places.push(Place {
+            configurations.push(Configuration {
                 driver: format!("simulator, {rules}"),
                 schedule: schedule.to_string(),
                 open: Box::new(move || {
                     let gpu = Gpu::new(config.clone());
-                    Rig::open(gpu.driver(), Some(gpu), DeviceOrdinal::from_raw(0))
+                    DeviceHarness::open(gpu.driver(), Some(gpu), DeviceOrdinal::from_raw(0))
                 }),
             });
         }
     }
-    places
+    configurations
 }
 
 /// The GPU that the environment names.
-pub(crate) fn open_gpu() -> Result<Rig, Failed> {
+pub(crate) fn open_gpu() -> Result<DeviceHarness, Failed> {
     let value = gpu_asked_for().ok_or("MILLSTREAM_DEVICE names no GPU")?;
     let ordinal = value
         .strip_prefix("cuda:")
         .and_then(|number| number.parse().ok())
         .ok_or("a device's number must follow `cuda:`")?;
     let driver: Arc<dyn Driver> = Cuda::load().map_err(|error| error.to_string())?;
-    Rig::open(driver, None, DeviceOrdinal::from_raw(ordinal))
+    DeviceHarness::open(driver, None, DeviceOrdinal::from_raw(ordinal))
 }
 
-/// Tries a rule in every place, and notes what is seen.
+/// Tries a rule in every configuration, and notes what is seen.
 pub(crate) fn run(rule: &Rule) -> Result<(), Failed> {
-    for place in places() {
+    for configuration in configurations() {
         let name = format!(
             "{} on the {} {}",
             rule.test_name(),
-            place.driver,
-            place.schedule
+            configuration.driver,
+            configuration.schedule
         );
-        let _watch = Watch::over(name.clone());
+        let _watch = Watchdog::over(name.clone());
         let in_place = || -> Result<String, Failed> {
-            let rig = (place.open)()?;
-            let seen = (rule.test)(&rig)?;
-            rig.finish()?;
+            let dev = (configuration.open)()?;
+            let seen = (rule.test)(&dev)?;
+            dev.finish()?;
             Ok(seen)
         };
         match in_place() {
-            Ok(seen) => table::note(rule.number, &place.driver, seen),
+            Ok(seen) => table::note(rule.number, &configuration.driver, seen),
             Err(failed) => {
                 let problem = failed.message().unwrap_or("it failed").to_owned();
-                table::note(rule.number, &place.driver, format!("FAILED: {problem}"));
+                table::note(
+                    rule.number,
+                    &configuration.driver,
+                    format!("FAILED: {problem}"),
+                );
                 return Err(format!("{name}: {problem}").into());
             }
         }
@@ -130,15 +134,15 @@ pub(crate) fn run(rule: &Rule) -> Result<(), Failed> {
 }
 
 /// Ends the process when a rule hangs.
-struct Watch {
+struct Watchdog {
     _finished: mpsc::Sender<()>,
 }
 
-impl Watch {
+impl Watchdog {
     fn over(name: String) -> Self {
-        let (finished, watched) = mpsc::channel::<()>();
+        let (finished, traced_region) = mpsc::channel::<()>();
         thread::spawn(move || {
-            if watched.recv_timeout(HUNG_AFTER) == Err(mpsc::RecvTimeoutError::Timeout) {
+            if traced_region.recv_timeout(HUNG_AFTER) == Err(mpsc::RecvTimeoutError::Timeout) {
                 // Written past the test harness, which would keep it for after the test.
                 let _ = writeln!(io::stderr(), "hung: {name}");
                 table::print();

@@ -6,7 +6,7 @@ use millstream_ptx::ast::{FunctionAst, InstructionAst, ModuleAst, Operand, State
 
 /// What a function's body does to others.
 #[derive(Debug, Default)]
-struct Links {
+struct CallEdges {
     /// The functions it calls by name.
     calls: BTreeSet<usize>,
     /// The functions whose addresses it takes.
@@ -18,11 +18,11 @@ struct Links {
 /// The functions that a kernel has to call at run time, with their places in the module's list:
 /// those that call themselves, directly or through others, and if it can call through pointers,
 /// those whose address anyone takes.
-pub(super) fn really_called<'a>(
+pub(super) fn out_of_line_functions<'a>(
     module: &'a ModuleAst<'a>,
     kernel: &'a FunctionAst<'a>,
 ) -> Vec<(usize, &'a FunctionAst<'a>)> {
-    let links: BTreeMap<usize, Links> = module
+    let links: BTreeMap<usize, CallEdges> = module
         .functions
         .iter()
         .enumerate()
@@ -50,7 +50,10 @@ pub(super) fn really_called<'a>(
 }
 
 /// All functions that can be reached by calls from `start`, those included.
-fn reach(links: &BTreeMap<usize, Links>, start: impl Iterator<Item = usize>) -> BTreeSet<usize> {
+fn reach(
+    links: &BTreeMap<usize, CallEdges>,
+    start: impl Iterator<Item = usize>,
+) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     let mut open: Vec<usize> = start.collect();
     while let Some(index) = open.pop() {
@@ -62,7 +65,7 @@ fn reach(links: &BTreeMap<usize, Links>, start: impl Iterator<Item = usize>) -> 
 }
 
 /// The functions whose addresses stand in initial values or are taken by some code, a kernel's too.
-fn addresses_taken(module: &ModuleAst<'_>, found: &BTreeMap<usize, Links>) -> BTreeSet<usize> {
+fn addresses_taken(module: &ModuleAst<'_>, found: &BTreeMap<usize, CallEdges>) -> BTreeSet<usize> {
     let in_values = module
         .variables
         .iter()
@@ -74,15 +77,15 @@ fn addresses_taken(module: &ModuleAst<'_>, found: &BTreeMap<usize, Links>) -> BT
     in_values.chain(in_kernels).chain(in_functions).collect()
 }
 
-fn links(module: &ModuleAst<'_>, function: &FunctionAst<'_>) -> Links {
-    let mut found = Links::default();
+fn links(module: &ModuleAst<'_>, function: &FunctionAst<'_>) -> CallEdges {
+    let mut found = CallEdges::default();
     if let Some(body) = &function.body {
         add_block(module, body, &mut found);
     }
     found
 }
 
-fn add_block(module: &ModuleAst<'_>, statements: &[Statement<'_>], found: &mut Links) {
+fn add_block(module: &ModuleAst<'_>, statements: &[Statement<'_>], found: &mut CallEdges) {
     for statement in statements {
         match statement {
             Statement::Block(inner) => add_block(module, inner, found),
@@ -92,8 +95,8 @@ fn add_block(module: &ModuleAst<'_>, statements: &[Statement<'_>], found: &mut L
     }
 }
 
-fn add(module: &ModuleAst<'_>, instruction: &InstructionAst<'_>, found: &mut Links) {
-    let mut names = instruction
+fn add(module: &ModuleAst<'_>, instruction: &InstructionAst<'_>, found: &mut CallEdges) {
+    let mut symbols = instruction
         .operands
         .iter()
         .filter_map(|operand| match operand {
@@ -103,7 +106,7 @@ fn add(module: &ModuleAst<'_>, instruction: &InstructionAst<'_>, found: &mut Lin
     let function = |name: &str| Some(module.function(name)?.0);
     if instruction.opcode == "call" || instruction.opcode.starts_with("call.") {
         // Lists aside, the first operand is what is called.
-        match names.next().map(function) {
+        match symbols.next().map(function) {
             Some(Some(index)) => {
                 found.calls.insert(index);
             }
@@ -111,6 +114,6 @@ fn add(module: &ModuleAst<'_>, instruction: &InstructionAst<'_>, found: &mut Lin
             None => {}
         }
     } else {
-        found.takes.extend(names.filter_map(function));
+        found.takes.extend(symbols.filter_map(function));
     }
 }

@@ -29,12 +29,12 @@ pub(crate) const SCHEDULES: [Schedule; 8] = [
 ];
 
 /// Runs `test` under every schedule, naming it if the test fails.
-pub(crate) fn each_schedule(test: impl Fn(&Rig)) {
+pub(crate) fn each_schedule(test: impl Fn(&SimHarness)) {
     each_schedule_with(SimConfig::new(), test);
 }
 
 /// The same for a configuration.
-pub(crate) fn each_schedule_with(config: SimConfig, test: impl Fn(&Rig)) {
+pub(crate) fn each_schedule_with(config: SimConfig, test: impl Fn(&SimHarness)) {
     struct Named(Schedule);
     impl Drop for Named {
         fn drop(&mut self) {
@@ -45,12 +45,12 @@ pub(crate) fn each_schedule_with(config: SimConfig, test: impl Fn(&Rig)) {
     }
     for schedule in SCHEDULES {
         let _named = Named(schedule);
-        test(&Rig::new(config.clone().schedule(schedule)));
+        test(&SimHarness::new(config.clone().schedule(schedule)));
     }
 }
 
 /// The same for both readings of the disputed rules.
-pub(crate) fn each_schedule_and_reading(test: impl Fn(&Rig)) {
+pub(crate) fn each_schedule_and_reading(test: impl Fn(&SimHarness)) {
     for rules in [Rules::observed(), Rules::strict()] {
         each_schedule_with(SimConfig::new().rules(rules), &test);
     }
@@ -64,12 +64,12 @@ pub(crate) enum Arg {
 }
 
 /// A GPU and a context of its first device.
-pub(crate) struct Rig {
+pub(crate) struct SimHarness {
     pub(crate) gpu: Gpu,
     harness: Harness,
 }
 
-impl Deref for Rig {
+impl Deref for SimHarness {
     type Target = Harness;
 
     fn deref(&self) -> &Harness {
@@ -77,7 +77,7 @@ impl Deref for Rig {
     }
 }
 
-impl Rig {
+impl SimHarness {
     pub(crate) fn new(config: SimConfig) -> Self {
         Self::over(Gpu::new(config))
     }

@@ -1,13 +1,13 @@
-//! Grades of races within a kernel: threads that write the same bytes are a note, every other race
-//! is an error, in every order.
+//! Severities of races within a kernel: threads that write the same bytes are a note, every other
+//! race is an error, in every order.
 
 use millstream_driver::LaunchDims;
-use millstream_sim::{Grade, Report, SimConfig, exec::Verdict};
+use millstream_sim::{Report, Severity, SimConfig, exec::RaceClass};
 
 use crate::{
     expect::{clean_with, expect_with},
     kernels::zeros,
-    rig::{Arg, Rig},
+    sim_harness::{Arg, SimHarness},
 };
 
 fn config(notes: bool) -> SimConfig {
@@ -54,18 +54,18 @@ mov.u32 %r6, 0;
 
 /// The reports about one launch of a kernel.
 fn reports(text: &str, notes: bool) -> Vec<Report> {
-    let rig = Rig::new(config(notes));
-    let (stream, array) = (rig.stream(), zeros(&rig, 256));
+    let sim = SimHarness::new(config(notes));
+    let (stream, array) = (sim.stream(), zeros(&sim, 256));
     let dims = LaunchDims {
         grid: [4, 1, 1],
         block: [64, 1, 1],
         shared_bytes: 0,
     };
-    let kernel = rig.kernel(text, "k");
+    let kernel = sim.kernel(text, "k");
     let args = [Arg::Pointer(array)];
-    rig.launch_shaped(kernel, &dims, stream, &args).unwrap();
-    rig.stream_synchronize(stream).unwrap();
-    rig.gpu.reports()
+    sim.launch_shaped(kernel, &dims, stream, &args).unwrap();
+    sim.stream_synchronize(stream).unwrap();
+    sim.gpu.reports()
 }
 
 /// All permutations of `count` items.
@@ -83,19 +83,19 @@ fn orders(count: usize) -> Vec<Vec<usize>> {
     all.collect()
 }
 
-/// Assigns the roles to threads of all places in every order: the worst grade is the same, and
+/// Assigns the roles to threads of all places in every order: the worst severity is the same, and
 /// without notes only errors are reported.
-fn graded(roles: &[&str], worst: Option<Grade>) {
+fn assert_severity(roles: &[&str], worst: Option<Severity>) {
     for order in orders(PLACES.len()) {
         let places = order.iter().map(|at| PLACES[*at]);
         let roles: Vec<_> = places.zip(roles.iter().copied()).collect();
         let text = kernel(&roles);
         let reports = self::reports(&text, true);
-        let found = reports.iter().map(|report| report.grade).max();
+        let found = reports.iter().map(|report| report.severity).max();
         assert_eq!(found, worst, "{roles:?}\n{reports:#?}");
         let errors: Vec<_> = reports
             .into_iter()
-            .filter(|report| report.grade == Grade::Error)
+            .filter(|report| report.severity == Severity::Error)
             .collect();
         assert_eq!(self::reports(&text, false), errors, "{roles:?}");
     }
@@ -105,54 +105,54 @@ const ONE: &str = "st.global.u32 [%rd1], %r4";
 
 #[test]
 fn threads_that_write_the_same_bytes_are_a_note() {
-    graded(&[ONE, ONE], Some(Grade::Note));
-    graded(&[ONE, ONE, ONE, ONE], Some(Grade::Note));
+    assert_severity(&[ONE, ONE], Some(Severity::Note));
+    assert_severity(&[ONE, ONE, ONE, ONE], Some(Severity::Note));
     // What was there before does not matter.
-    graded(
+    assert_severity(
         &["st.global.u32 [%rd1], %r6", "st.global.u32 [%rd1], %r6"],
-        Some(Grade::Note),
+        Some(Severity::Note),
     );
-    graded(&["st.global.u32 [%rd1], %r6", ONE], Some(Grade::Error));
+    assert_severity(&["st.global.u32 [%rd1], %r6", ONE], Some(Severity::Error));
     // Each has a place of its own.
-    graded(&[ONE, "st.global.u32 [%rd1+4], %r4"], None);
+    assert_severity(&[ONE, "st.global.u32 [%rd1+4], %r4"], None);
 }
 
 #[test]
 fn one_that_writes_something_else_makes_it_an_error() {
     let other = "st.global.u32 [%rd1], %r5";
-    graded(&[ONE, other], Some(Grade::Error));
-    graded(&[ONE, ONE, other], Some(Grade::Error));
-    graded(&[ONE, ONE, ONE, other], Some(Grade::Error));
+    assert_severity(&[ONE, other], Some(Severity::Error));
+    assert_severity(&[ONE, ONE, other], Some(Severity::Error));
+    assert_severity(&[ONE, ONE, ONE, other], Some(Severity::Error));
     // The last write of each is the same, but an earlier one differs.
-    graded(
+    assert_severity(
         &[ONE, "st.global.u32 [%rd1], %r5; st.global.u32 [%rd1], %r4"],
-        Some(Grade::Error),
+        Some(Severity::Error),
     );
     // Two equal writes of one thread change nothing.
-    graded(
+    assert_severity(
         &[ONE, "st.global.u32 [%rd1], %r4; st.global.u32 [%rd1], %r4"],
-        Some(Grade::Note),
+        Some(Severity::Note),
     );
 }
 
 #[test]
 fn a_read_makes_it_an_error() {
     let read = "ld.global.u32 %r7, [%rd1]";
-    graded(&[ONE, read], Some(Grade::Error));
-    graded(&[ONE, ONE, read], Some(Grade::Error));
+    assert_severity(&[ONE, read], Some(Severity::Error));
+    assert_severity(&[ONE, ONE, read], Some(Severity::Error));
     // Also one of the bytes alone, and one by a thread that writes the same afterwards.
-    graded(
+    assert_severity(
         &[ONE, ONE, "ld.global.u8 %h1, [%rd1+3]"],
-        Some(Grade::Error),
+        Some(Severity::Error),
     );
-    graded(
+    assert_severity(
         &[ONE, "ld.global.u32 %r7, [%rd1]; st.global.u32 [%rd1], %r4"],
-        Some(Grade::Error),
+        Some(Severity::Error),
     );
     // The thread reads what it wrote itself, but the other may write between.
-    graded(
+    assert_severity(
         &[ONE, "st.global.u32 [%rd1], %r4; ld.global.u32 %r7, [%rd1]"],
-        Some(Grade::Error),
+        Some(Severity::Error),
     );
 }
 
@@ -163,37 +163,40 @@ fn accesses_of_different_widths_are_compared_byte_by_byte() {
         "st.global.u64 [%rd1], %rd2",
         "st.global.v2.u32 [%rd1], {%r4, %r5}",
     );
-    graded(&[ONE, byte, double], Some(Grade::Note));
+    assert_severity(&[ONE, byte, double], Some(Severity::Note));
     // Bytes 2 and 3 of it are 1, as everywhere; of the whole word the last is 2.
-    graded(&[ONE, half], Some(Grade::Note));
-    graded(&["st.global.u32 [%rd1], %r5", half], Some(Grade::Error));
+    assert_severity(&[ONE, half], Some(Severity::Note));
+    assert_severity(&["st.global.u32 [%rd1], %r5", half], Some(Severity::Error));
     // The two differ in byte 3 alone, where this one does not write.
-    graded(
+    assert_severity(
         &["st.global.u32 [%rd1], %r5", "st.global.u16 [%rd1], %r4"],
-        Some(Grade::Note),
+        Some(Severity::Note),
     );
-    graded(&[double, pair], Some(Grade::Error));
-    graded(&[ONE, pair], Some(Grade::Note));
+    assert_severity(&[double, pair], Some(Severity::Error));
+    assert_severity(&[ONE, pair], Some(Severity::Note));
 }
 
 #[test]
 fn an_atomic_reads_and_a_volatile_store_does_not() {
     let exchange = "atom.global.exch.b32 %r7, [%rd1], %r4";
-    graded(&[ONE, exchange], Some(Grade::Error));
-    graded(&[ONE, "red.global.or.b32 [%rd1], %r4"], Some(Grade::Error));
+    assert_severity(&[ONE, exchange], Some(Severity::Error));
+    assert_severity(
+        &[ONE, "red.global.or.b32 [%rd1], %r4"],
+        Some(Severity::Error),
+    );
     // It finds something else, and only reads.
-    graded(
+    assert_severity(
         &[ONE, "atom.global.cas.b32 %r7, [%rd1], %r5, %r4"],
-        Some(Grade::Error),
+        Some(Severity::Error),
     );
-    graded(&[exchange, exchange], None);
+    assert_severity(&[exchange, exchange], None);
     let volatile = "st.volatile.global.u32 [%rd1], %r4";
-    graded(&[ONE, volatile], Some(Grade::Note));
-    graded(
+    assert_severity(&[ONE, volatile], Some(Severity::Note));
+    assert_severity(
         &[ONE, "st.volatile.global.u32 [%rd1], %r5"],
-        Some(Grade::Error),
+        Some(Severity::Error),
     );
-    graded(&[volatile, "st.volatile.global.u32 [%rd1], %r5"], None);
+    assert_severity(&[volatile, "st.volatile.global.u32 [%rd1], %r5"], None);
 }
 
 #[test]
@@ -213,15 +216,15 @@ fn one_block_of_many_that_writes_something_else_is_found() {
     for odd in [0, 1, 32, 64, 65, 96, 192, 193, 224] {
         let worst = reports(&text(odd), true)
             .iter()
-            .map(|report| report.grade)
+            .map(|report| report.severity)
             .max();
-        assert_eq!(worst, Some(Grade::Error), "thread {odd}");
+        assert_eq!(worst, Some(Severity::Error), "thread {odd}");
     }
     let worst = reports(&text(999), true)
         .iter()
-        .map(|report| report.grade)
+        .map(|report| report.severity)
         .max();
-    assert_eq!(worst, Some(Grade::Note));
+    assert_eq!(worst, Some(Severity::Note));
 }
 
 /// Writes of one value before a barrier and of another behind it.
@@ -233,28 +236,30 @@ fn writes_on_either_side_of_a_barrier_do_not_count_together() {
     let text = first
         .replace("ret;\n}", again)
         .replace("%r1, 64", "%r1, 1000");
-    let rig = Rig::new(config(true));
-    let (stream, array) = (rig.stream(), zeros(&rig, 256));
-    rig.launch(
-        rig.kernel(&text, "k"),
+    let sim = SimHarness::new(config(true));
+    let (stream, array) = (sim.stream(), zeros(&sim, 256));
+    sim.launch(
+        sim.kernel(&text, "k"),
         (1, 64),
         stream,
         &[Arg::Pointer(array)],
     )
     .unwrap();
-    rig.stream_synchronize(stream).unwrap();
-    let reports = rig.gpu.reports();
+    sim.stream_synchronize(stream).unwrap();
+    let reports = sim.gpu.reports();
     assert!(reports.len() > 1, "before the barrier and behind it");
     assert!(
-        reports.iter().all(|report| report.grade == Grade::Note),
+        reports
+            .iter()
+            .all(|report| report.severity == Severity::Note),
         "{reports:#?}"
     );
     // Another block may come between the two.
     let worst = self::reports(&text, true)
         .iter()
-        .map(|report| report.grade)
+        .map(|report| report.severity)
         .max();
-    assert_eq!(worst, Some(Grade::Error));
+    assert_eq!(worst, Some(Severity::Error));
 }
 
 /// A kernel in which all threads make the steps with `*`, and one thread each of the others.
@@ -281,19 +286,22 @@ fn a_write_that_only_some_threads_know_of_is_compared_with_those_of_others() {
         ])
         .replace("%r3, 64", "%r3, 96")
     };
-    for (last, worst) in [(ONE, Grade::Error), ("add.u32 %r7, %r7, 1", Grade::Note)] {
-        let rig = Rig::new(config(true));
-        let (stream, array) = (rig.stream(), zeros(&rig, 256));
-        let kernel = rig.kernel(&text(last), "k");
-        rig.launch(kernel, (1, 96), stream, &[Arg::Pointer(array)])
+    for (last, worst) in [
+        (ONE, Severity::Error),
+        ("add.u32 %r7, %r7, 1", Severity::Note),
+    ] {
+        let sim = SimHarness::new(config(true));
+        let (stream, array) = (sim.stream(), zeros(&sim, 256));
+        let kernel = sim.kernel(&text(last), "k");
+        sim.launch(kernel, (1, 96), stream, &[Arg::Pointer(array)])
             .unwrap();
-        rig.stream_synchronize(stream).unwrap();
-        let found = rig.gpu.reports().iter().map(|report| report.grade).max();
+        sim.stream_synchronize(stream).unwrap();
+        let found = sim.gpu.reports().iter().map(|report| report.severity).max();
         assert_eq!(
-            found.unwrap_or(Grade::Note),
+            found.unwrap_or(Severity::Note),
             worst,
             "{:#?}",
-            rig.gpu.reports()
+            sim.gpu.reports()
         );
     }
 }
@@ -319,18 +327,20 @@ fn all_values_that_a_block_wrote_are_remembered() {
         let mut all = all.clone();
         all.push((128, last));
         let errors = reports(&steps(&all), true);
-        let has_error = errors.iter().any(|report| report.grade == Grade::Error);
+        let has_error = errors
+            .iter()
+            .any(|report| report.severity == Severity::Error);
         assert_eq!(has_error, expected, "{last}: {errors:#?}");
     }
 }
 
 #[test]
 fn notes_say_so_in_text_and_json() {
-    let write = |rig: &Rig| {
-        let (stream, array) = (rig.stream(), zeros(rig, 256));
+    let write = |sim: &SimHarness| {
+        let (stream, array) = (sim.stream(), zeros(sim, 256));
         let text = kernel(&[(0, ONE), (1, ONE)]);
-        rig.launch(
-            rig.kernel(&text, "k"),
+        sim.launch(
+            sim.kernel(&text, "k"),
             (1, 64),
             stream,
             &[Arg::Pointer(array)],
@@ -340,12 +350,12 @@ fn notes_say_so_in_text_and_json() {
     expect_with(config(true), "within/note", write);
     clean_with(config(false), write);
 
-    let rig = Rig::new(config(true));
-    write(&rig);
-    rig.context_synchronize().unwrap();
-    let finding = &rig.gpu.findings()[0];
-    assert_eq!(finding.verdict, Some(Verdict::SameBytes));
+    let sim = SimHarness::new(config(true));
+    write(&sim);
+    sim.context_synchronize().unwrap();
+    let finding = &sim.gpu.findings()[0];
+    assert_eq!(finding.class, Some(RaceClass::SameBytes));
     let json: serde_json::Value = serde_json::from_str(&finding.to_json()).unwrap();
-    assert_eq!(json["grade"], "note");
-    assert_eq!(json["verdict"], Verdict::SameBytes.to_string());
+    assert_eq!(json["severity"], "note");
+    assert_eq!(json["class"], RaceClass::SameBytes.to_string());
 }

@@ -7,7 +7,7 @@ use millstream_driver::PerProcess;
 /// Runs `work` on the process's kernel threads and waits for it.
 ///
 /// They are a pool apart from the program's own. A thread of the program's pool may hold the
-/// world's lock while it waits here: were it to take up other tasks of its pool meanwhile, one of
+/// state lock while it waits here: were it to take up other tasks of its pool meanwhile, one of
 /// those could call the driver, and wait for that lock.
 pub(crate) fn install<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     static POOL: PerProcess<rayon::ThreadPool> = PerProcess::new();

@@ -6,7 +6,7 @@ use super::{Allocation, DEVICE_BASE, DEVICE_SPAN, MemoryMap, NULL_PAGE_BYTES};
 const NEAR_BYTES: u64 = 1 << 20;
 
 /// The position of an out-of-bounds access relative to the nearest allocation.
-pub(crate) enum Outside<'m> {
+pub(crate) enum NearestAllocation<'m> {
     /// Bytes from the allocation's end to the first of the access.
     Behind(&'m Allocation, u64),
     /// Bytes from the first of the access to the allocation's.
@@ -19,7 +19,7 @@ pub(crate) enum Outside<'m> {
     Far,
 }
 
-impl<'m> Outside<'m> {
+impl<'m> NearestAllocation<'m> {
     /// The nearest allocation.
     pub(crate) fn nearest(&self) -> Option<&'m Allocation> {
         match self {
@@ -31,7 +31,7 @@ impl<'m> Outside<'m> {
     }
 
     /// The position in words, up to the allocation: `lie 4 bytes behind the end of`.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let away = |count: u64, from: &str| match count {
             0 => format!("lie right {from}"),
             1 => format!("lie 1 byte {from}"),
@@ -50,9 +50,9 @@ impl<'m> Outside<'m> {
 
 impl MemoryMap {
     /// The position of an access relative to the nearest allocation, live or dead.
-    pub(crate) fn outside(&self, address: u64, bytes: u64) -> Outside<'_> {
+    pub(crate) fn nearest_allocation(&self, address: u64, bytes: u64) -> NearestAllocation<'_> {
         if address < NULL_PAGE_BYTES {
-            return Outside::Null;
+            return NearestAllocation::Null;
         }
         let near = |found: &&Allocation, distance: u64| {
             let same_device = space(address).is_some_and(|own| space(found.base) == Some(own));
@@ -60,7 +60,7 @@ impl MemoryMap {
         };
         let below = self.below(address);
         if let Some(around) = below.filter(|found| address < found.end()) {
-            return Outside::Across(around, bytes.saturating_sub(around.end() - address));
+            return NearestAllocation::Across(around, bytes.saturating_sub(around.end() - address));
         }
         let behind = below.map(|found| (found, address - found.end()));
         let behind = behind.filter(|(found, distance)| near(found, *distance));
@@ -69,11 +69,11 @@ impl MemoryMap {
         let front = front.filter(|(found, distance)| near(found, *distance));
         match (behind, front) {
             (Some((_, behind)), Some((found, front))) if front < behind => {
-                Outside::InFront(found, front)
+                NearestAllocation::InFront(found, front)
             }
-            (Some((found, distance)), _) => Outside::Behind(found, distance),
-            (None, Some((found, distance))) => Outside::InFront(found, distance),
-            (None, None) => Outside::Far,
+            (Some((found, distance)), _) => NearestAllocation::Behind(found, distance),
+            (None, Some((found, distance))) => NearestAllocation::InFront(found, distance),
+            (None, None) => NearestAllocation::Far,
         }
     }
 }

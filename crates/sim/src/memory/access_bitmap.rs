@@ -17,14 +17,14 @@ const CHUNK_WORDS: usize = 512;
 /// How bytes are accessed: any of the three ways, in any combination.
 ///
 /// ```
-/// use millstream_sim::exec::Touch;
-/// assert_eq!(Touch::READ | Touch::READ, Touch::READ);
-/// assert!((Touch::READ | Touch::WRITE).has(Touch::WRITE));
+/// use millstream_sim::exec::AccessFlags;
+/// assert_eq!(AccessFlags::READ | AccessFlags::READ, AccessFlags::READ);
+/// assert!((AccessFlags::READ | AccessFlags::WRITE).has(AccessFlags::WRITE));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Touch(u8);
+pub struct AccessFlags(u8);
 
-impl Touch {
+impl AccessFlags {
     /// Plain loads.
     pub const READ: Self = Self(1);
     /// Plain stores.
@@ -40,7 +40,7 @@ impl Touch {
     }
 }
 
-impl std::ops::BitOr for Touch {
+impl std::ops::BitOr for AccessFlags {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
@@ -52,30 +52,30 @@ impl std::ops::BitOr for Touch {
 /// comparison.
 ///
 /// ```
-/// use millstream_sim::exec::{Marks, Touch};
-/// let marks = Marks::new(256);
-/// marks.note(Touch::READ, 0, 128);
-/// marks.note(Touch::WRITE, 128, 4);
-/// marks.note(Touch::READ, 128, 4); // of its own bytes: nothing that anyone else could see
-/// assert_eq!(marks.runs(), [(0..128, Touch::READ), (128..132, Touch::WRITE)]);
+/// use millstream_sim::exec::{AccessBitmap, AccessFlags};
+/// let bitmap = AccessBitmap::new(256);
+/// bitmap.note(AccessFlags::READ, 0, 128);
+/// bitmap.note(AccessFlags::WRITE, 128, 4);
+/// bitmap.note(AccessFlags::READ, 128, 4); // of its own bytes: nothing that anyone else could see
+/// assert_eq!(bitmap.runs(), [(0..128, AccessFlags::READ), (128..132, AccessFlags::WRITE)]);
 /// ```
 #[derive(Debug)]
-pub struct Marks {
+pub struct AccessBitmap {
     bytes: usize,
-    reads: Bits,
-    writes: Bits,
-    updates: Bits,
+    reads: Bitmap,
+    writes: Bitmap,
+    updates: Bitmap,
 }
 
-impl Marks {
-    /// No marks on an allocation of that many bytes.
+impl AccessBitmap {
+    /// An empty access bitmap for an allocation of that many bytes.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         Self {
             bytes,
-            reads: Bits::default(),
-            writes: Bits::default(),
-            updates: Bits::default(),
+            reads: Bitmap::default(),
+            writes: Bitmap::default(),
+            updates: Bitmap::default(),
         }
     }
 
@@ -83,21 +83,21 @@ impl Marks {
     /// wrote before is not noted: whoever is not ordered with the read is not ordered with the
     /// write. One call is about one way of access.
     #[inline(always)]
-    pub fn note(&self, touch: Touch, offset: usize, bytes: usize) {
+    pub fn note(&self, flags: AccessFlags, offset: usize, bytes: usize) {
         let end = offset + bytes;
         let mut at = offset;
         while at < end {
             let (word, low) = (at / WORD_BYTES, at % WORD_BYTES);
             let count = (WORD_BYTES - low).min(end - at);
             let mask = (u64::MAX >> (WORD_BYTES - count)) << low;
-            match touch {
-                Touch::READ => {
+            match flags {
+                AccessFlags::READ => {
                     let unwritten = mask & !self.writes.word(word);
                     if unwritten != 0 {
                         self.reads.set(word, unwritten, self.bytes);
                     }
                 }
-                Touch::WRITE => self.writes.set(word, mask, self.bytes),
+                AccessFlags::WRITE => self.writes.set(word, mask, self.bytes),
                 _ => self.updates.set(word, mask, self.bytes),
             }
             at += count;
@@ -106,25 +106,26 @@ impl Marks {
 
     /// The marked bytes in ascending order, neighbours with the same marks together.
     #[must_use]
-    pub fn runs(&self) -> Vec<(Range<u64>, Touch)> {
-        let mut runs: Vec<(Range<u64>, Touch)> = Vec::new();
+    pub fn runs(&self) -> Vec<(Range<u64>, AccessFlags)> {
+        let mut runs: Vec<(Range<u64>, AccessFlags)> = Vec::new();
         let chunks = self.bytes.div_ceil(WORD_BYTES * CHUNK_WORDS);
         for chunk in 0..chunks {
             let kinds = [&self.reads, &self.writes, &self.updates].map(|bits| bits.chunk(chunk));
             if kinds.iter().all(Option::is_none) {
                 continue;
             }
-            let words = CHUNK_WORDS.min(self.bytes.div_ceil(WORD_BYTES) - chunk * CHUNK_WORDS);
-            for word in 0..words {
-                let bits = kinds.map(|kind| kind.map_or(0, |words| words[word].load(Relaxed)));
+            let describe = CHUNK_WORDS.min(self.bytes.div_ceil(WORD_BYTES) - chunk * CHUNK_WORDS);
+            for word in 0..describe {
+                let bits =
+                    kinds.map(|kind| kind.map_or(0, |describe| describe[word].load(Relaxed)));
                 let base = ((chunk * CHUNK_WORDS + word) * WORD_BYTES) as u64;
-                split(bits, |at, count, touch| {
+                split(bits, |at, count, flags| {
                     let range = base + u64::from(at)..base + u64::from(at + count);
                     match runs.last_mut() {
-                        Some((last, same)) if last.end == range.start && *same == touch => {
+                        Some((last, same)) if last.end == range.start && *same == flags => {
                             last.end = range.end
                         }
-                        _ => runs.push((range, touch)),
+                        _ => runs.push((range, flags)),
                     }
                 });
             }
@@ -134,7 +135,7 @@ impl Marks {
 }
 
 /// Splits 64 bytes into runs of the same marks, and leaves out those without.
-fn split(bits: [u64; 3], mut run: impl FnMut(u32, u32, Touch)) {
+fn split(bits: [u64; 3], mut run: impl FnMut(u32, u32, AccessFlags)) {
     let mut at = 0;
     while at < u64::BITS {
         let rest = bits.map(|bits| bits >> at);
@@ -144,9 +145,9 @@ fn split(bits: [u64; 3], mut run: impl FnMut(u32, u32, Touch)) {
             change | (rest[kind] ^ 0u64.wrapping_sub(first[kind]))
         });
         let count = change.trailing_zeros().min(u64::BITS - at);
-        let touch = Touch((first[0] | first[1] << 1 | first[2] << 2) as u8);
-        if touch.0 != 0 {
-            run(at, count, touch);
+        let flags = AccessFlags((first[0] | first[1] << 1 | first[2] << 2) as u8);
+        if flags.0 != 0 {
+            run(at, count, flags);
         }
         at += count;
     }
@@ -156,11 +157,11 @@ type Chunk = Box<[AtomicU64]>;
 
 /// One bit for each byte of an allocation, in chunks that are made when they are needed.
 #[derive(Debug, Default)]
-struct Bits {
+struct Bitmap {
     chunks: OnceLock<Box<[OnceLock<Chunk>]>>,
 }
 
-impl Bits {
+impl Bitmap {
     #[inline(always)]
     fn chunk(&self, index: usize) -> Option<&[AtomicU64]> {
         Some(self.chunks.get()?.get(index)?.get()?)
@@ -169,18 +170,18 @@ impl Bits {
     #[inline(always)]
     fn word(&self, index: usize) -> u64 {
         match self.chunk(index / CHUNK_WORDS) {
-            Some(words) => words[index % CHUNK_WORDS].load(Relaxed),
+            Some(describe) => describe[index % CHUNK_WORDS].load(Relaxed),
             None => 0,
         }
     }
 
     #[inline(always)]
     fn set(&self, index: usize, mask: u64, bytes: usize) {
-        let words = match self.chunk(index / CHUNK_WORDS) {
-            Some(words) => words,
+        let describe = match self.chunk(index / CHUNK_WORDS) {
+            Some(describe) => describe,
             None => self.make(index / CHUNK_WORDS, bytes),
         };
-        let word = &words[index % CHUNK_WORDS];
+        let word = &describe[index % CHUNK_WORDS];
         if mask == u64::MAX {
             word.store(mask, Relaxed);
         } else if word.load(Relaxed) & mask != mask {
@@ -190,14 +191,14 @@ impl Bits {
 
     #[cold]
     fn make(&self, chunk: usize, bytes: usize) -> &[AtomicU64] {
-        let words = bytes.div_ceil(WORD_BYTES);
+        let describe = bytes.div_ceil(WORD_BYTES);
         let chunks = self.chunks.get_or_init(|| {
-            (0..words.div_ceil(CHUNK_WORDS))
+            (0..describe.div_ceil(CHUNK_WORDS))
                 .map(|_| OnceLock::new())
                 .collect()
         });
-        let words = CHUNK_WORDS.min(words - chunk * CHUNK_WORDS);
-        chunks[chunk].get_or_init(|| (0..words).map(|_| AtomicU64::new(0)).collect())
+        let describe = CHUNK_WORDS.min(describe - chunk * CHUNK_WORDS);
+        chunks[chunk].get_or_init(|| (0..describe).map(|_| AtomicU64::new(0)).collect())
     }
 }
 
@@ -212,26 +213,26 @@ mod tests {
             bytes in 1usize..70_000,
             notes in proptest::collection::vec((0usize..70_000, 1usize..300, 0usize..3), 0..40),
         ) {
-            let kinds = [Touch::READ, Touch::WRITE, Touch::UPDATE];
-            let marks = Marks::new(bytes);
+            let kinds = [AccessFlags::READ, AccessFlags::WRITE, AccessFlags::UPDATE];
+            let access_bitmap = AccessBitmap::new(bytes);
             let mut expected = vec![0u8; bytes];
             for (offset, count, kind) in notes {
                 let (offset, kind) = (offset % bytes, kinds[kind]);
                 let count = count.min(bytes - offset);
-                marks.note(kind, offset, count);
+                access_bitmap.note(kind, offset, count);
                 for byte in &mut expected[offset..offset + count] {
-                    if !(kind == Touch::READ && *byte & Touch::WRITE.0 != 0) {
+                    if !(kind == AccessFlags::READ && *byte & AccessFlags::WRITE.0 != 0) {
                         *byte |= kind.0;
                     }
                 }
             }
             let mut actual = vec![0u8; bytes];
-            let runs = marks.runs();
-            for (range, touch) in &runs {
-                actual[range.start as usize..range.end as usize].fill(touch.0);
+            let runs = access_bitmap.runs();
+            for (range, flags) in &runs {
+                actual[range.start as usize..range.end as usize].fill(flags.0);
             }
             prop_assert_eq!(actual, expected);
-            let apart = |pair: &[(Range<u64>, Touch)]| pair[0].0.end < pair[1].0.start || pair[0].1 != pair[1].1;
+            let apart = |pair: &[(Range<u64>, AccessFlags)]| pair[0].0.end < pair[1].0.start || pair[0].1 != pair[1].1;
             prop_assert!(runs.windows(2).all(apart));
         }
     }

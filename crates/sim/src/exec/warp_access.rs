@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 
-use super::fault::FaultKind;
+use super::fault::KernelFaultKind;
 use super::registers::{Doubles, LANES, Registers};
 use crate::ptx::ir::{Address, AddressBase};
 
 /// An access that failed: which lane, and how.
-pub(super) type Failure = (usize, FaultKind);
+pub(super) type LaneFault = (usize, KernelFaultKind);
 
 /// The addresses of an access.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct WarpAccess {
     pub(super) addresses: Doubles,
     pub(super) mask: u32,
     /// Bytes of one lane's access, a power of two.
@@ -21,7 +21,7 @@ pub(super) struct Place {
 
 /// How the lanes' addresses lie to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pattern {
+pub(super) enum AddressPattern {
     /// All the same.
     Uniform,
     /// One behind the other, in the order of lanes.
@@ -29,7 +29,7 @@ pub(super) enum Pattern {
     Scattered,
 }
 
-impl Place {
+impl WarpAccess {
     #[inline(always)]
     pub(super) fn new(
         r: &Registers,
@@ -82,7 +82,7 @@ impl Place {
     }
 
     #[inline(always)]
-    pub(super) fn pattern(&self) -> Pattern {
+    pub(super) fn pattern(&self) -> AddressPattern {
         let first = self.first();
         let start = self.addresses[first];
         let step = self.bytes as u64;
@@ -97,7 +97,7 @@ impl Place {
             };
         }
         if stray & self.mask == 0 {
-            return Pattern::Consecutive;
+            return AddressPattern::Consecutive;
         }
         let mut differ = 0;
         for lane in 0..LANES {
@@ -108,9 +108,9 @@ impl Place {
             };
         }
         if differ & self.mask == 0 {
-            Pattern::Uniform
+            AddressPattern::Uniform
         } else {
-            Pattern::Scattered
+            AddressPattern::Scattered
         }
     }
 
@@ -144,7 +144,7 @@ impl Place {
 
     /// Fails for the first lane whose address is not a multiple of the access's size.
     #[inline(always)]
-    pub(super) fn check_alignment(&self) -> Result<(), Failure> {
+    pub(super) fn check_alignment(&self) -> Result<(), LaneFault> {
         let low_bits = self.bytes as u64 - 1;
         let mut wrong = 0;
         for lane in 0..LANES {
@@ -162,12 +162,12 @@ impl Place {
     }
 
     #[cold]
-    fn misaligned(&self, wrong: u32) -> Failure {
+    fn misaligned(&self, wrong: u32) -> LaneFault {
         let lane = wrong.trailing_zeros() as usize;
         let (address, bytes, write) = (self.addresses[lane], self.bytes as u32, self.write);
         (
             lane,
-            FaultKind::Misaligned {
+            KernelFaultKind::Misaligned {
                 address,
                 bytes,
                 write,
@@ -176,20 +176,20 @@ impl Place {
     }
 
     /// [`indices`] of these addresses.
-    pub(super) fn indices(&self, extent: Extent, unit_shift: u32) -> Option<[u32; LANES]> {
+    pub(super) fn indices(&self, layout: WindowLayout, unit_shift: u32) -> Option<[u32; LANES]> {
         let own = |lane: usize| self.addresses[lane];
         Some(strided(
-            each(own, self.mask, self.bytes, extent, unit_shift)?,
-            extent,
+            each(own, self.mask, self.bytes, layout, unit_shift)?,
+            layout,
             unit_shift,
         ))
     }
 
-    pub(super) fn out_of_bounds(&self, lane: usize) -> Failure {
+    pub(super) fn out_of_bounds(&self, lane: usize) -> LaneFault {
         let (address, bytes, write) = (self.addresses[lane], self.bytes as u32, self.write);
         (
             lane,
-            FaultKind::OutOfBounds {
+            KernelFaultKind::OutOfBounds {
                 address,
                 bytes,
                 write,
@@ -200,7 +200,7 @@ impl Place {
 
 /// A memory of the block, or one for each thread.
 #[derive(Clone, Copy)]
-pub(super) struct Extent {
+pub(super) struct WindowLayout {
     /// Bytes that a lane can reach.
     pub(super) bytes: usize,
     /// How far a lane's bytes are from those of the one before: 0 where all have the same.
@@ -216,19 +216,19 @@ pub(super) fn indices(
     address: Address,
     mask: u32,
     access_bytes: usize,
-    extent: Extent,
+    layout: WindowLayout,
     unit_shift: u32,
 ) -> Option<[u32; LANES]> {
     let offset = address.offset.cast_unsigned();
     let indices = match address.base {
-        AddressBase::None => each(|_| offset, mask, access_bytes, extent, unit_shift),
+        AddressBase::None => each(|_| offset, mask, access_bytes, layout, unit_shift),
         AddressBase::Double(slot) => {
             let base = r.double(slot);
             each(
                 |lane| base[lane].wrapping_add(offset),
                 mask,
                 access_bytes,
-                extent,
+                layout,
                 unit_shift,
             )
         }
@@ -238,20 +238,20 @@ pub(super) fn indices(
                 |lane| u64::from(base[lane]).wrapping_add(offset),
                 mask,
                 access_bytes,
-                extent,
+                layout,
                 unit_shift,
             )
         }
     }?;
-    Some(strided(indices, extent, unit_shift))
+    Some(strided(indices, layout, unit_shift))
 }
 
 /// Moves each lane's index to its own part of the memory.
 #[inline(always)]
-fn strided(mut indices: [u32; LANES], extent: Extent, unit_shift: u32) -> [u32; LANES] {
-    if extent.stride > 0 {
+fn strided(mut indices: [u32; LANES], layout: WindowLayout, unit_shift: u32) -> [u32; LANES] {
+    if layout.stride > 0 {
         for lane in 0..LANES {
-            indices[lane] += ((lane * extent.stride) >> unit_shift) as u32;
+            indices[lane] += ((lane * layout.stride) >> unit_shift) as u32;
         }
     }
     indices
@@ -262,11 +262,11 @@ fn each(
     address: impl Fn(usize) -> u64,
     mask: u32,
     access_bytes: usize,
-    extent: Extent,
+    layout: WindowLayout,
     unit_shift: u32,
 ) -> Option<[u32; LANES]> {
     // The first offset at which an access no longer fits.
-    let end = (extent.bytes + 1).saturating_sub(access_bytes) as u64;
+    let end = (layout.bytes + 1).saturating_sub(access_bytes) as u64;
     let low_bits = access_bytes as u64 - 1;
     let mut indices = [0; LANES];
     let mut wrong = 0;
@@ -296,7 +296,7 @@ mod tests {
                 address += 4 * step;
                 address
             });
-            let place = Place { addresses, mask, bytes: 4, write: false };
+            let warp_access = WarpAccess { addresses, mask, bytes: 4, write: false };
             let mut expected: Vec<Range<usize>> = Vec::new();
             for lane in (0..LANES).filter(|lane| mask >> lane & 1 == 1) {
                 match expected.last_mut() {
@@ -304,7 +304,7 @@ mod tests {
                     _ => expected.push(lane..lane + 1),
                 }
             }
-            prop_assert_eq!(place.runs().collect::<Vec<_>>(), expected);
+            prop_assert_eq!(warp_access.runs().collect::<Vec<_>>(), expected);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Bytes of simulated memory, shared by several threads: the only way anything touches them.
+//! Shared bytes: simulated memory that several threads access: the only way anything touches them.
 #![allow(
     unsafe_code,
     reason = "simulated memory is raw memory that the user, the copy engines and kernels on several cores share"
@@ -9,7 +9,7 @@ use std::{
     sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
-/// Size of the buffer through which a copy between two [`Cells`] goes.
+/// Size of the buffer through which a copy between two [`SharedBytes`] goes.
 const STAGE_BYTES: usize = 4096;
 
 /// A range of simulated memory.
@@ -19,16 +19,17 @@ const STAGE_BYTES: usize = 4096;
 /// outside its allocation. Accesses of 2, 4 and 8 bytes must be naturally aligned in memory
 /// (allocations are aligned to 256 bytes, so aligned offsets are aligned addresses).
 #[derive(Clone, Copy, Debug)]
-pub struct Cells<'a> {
+pub struct SharedBytes<'a> {
     pointer: *mut u8,
     len: usize,
     life: PhantomData<&'a [AtomicU8]>,
 }
 
-// SAFETY: a `Cells` is a shared slice of atomics (see `from_raw`), which may be sent and shared.
-unsafe impl Send for Cells<'_> {}
+// SAFETY: a `SharedBytes` is a shared slice of atomics (see `from_raw`), which may be sent and
+// shared.
+unsafe impl Send for SharedBytes<'_> {}
 // SAFETY: as above.
-unsafe impl Sync for Cells<'_> {}
+unsafe impl Sync for SharedBytes<'_> {}
 
 /// Loads, stores and read-modify-writes of one width.
 macro_rules! scalar {
@@ -76,14 +77,14 @@ macro_rules! scalar {
     };
 }
 
-impl<'a> Cells<'a> {
+impl<'a> SharedBytes<'a> {
     /// The `len` bytes from `pointer`.
     ///
     /// # Safety
     /// For the whole of `'a` the bytes must be valid for reads and writes, and everything that
-    /// accesses them while a `Cells` may do so must go through a `Cells` or through atomics.
-    /// Accesses of different widths to the same bytes at the same moment are left to the processor,
-    /// which on the machines we run on performs each aligned one whole.
+    /// accesses them while a `SharedBytes` may do so must go through a `SharedBytes` or through
+    /// atomics. Accesses of different widths to the same bytes at the same moment are left to the
+    /// processor, which on the machines we run on performs each aligned one whole.
     pub unsafe fn from_raw(pointer: *mut u8, len: usize) -> Self {
         Self {
             pointer,
@@ -104,7 +105,7 @@ impl<'a> Cells<'a> {
     }
 
     /// The `len` bytes from `offset`, or `None` if they are not all inside.
-    pub fn slice(&self, offset: usize, len: usize) -> Option<Cells<'a>> {
+    pub fn slice(&self, offset: usize, len: usize) -> Option<SharedBytes<'a>> {
         self.check(offset, len)?;
         Some(Self {
             pointer: self.pointer.wrapping_add(offset),
@@ -120,11 +121,11 @@ impl<'a> Cells<'a> {
 
     /// Writes `source` at `offset`; `None`, and nothing written, if it does not fit.
     pub fn copy_from(&self, offset: usize, source: &[u8]) -> Option<()> {
-        let (head, words, tail) = self.parts(offset, source.len())?;
+        let (head, describe, tail) = self.parts(offset, source.len())?;
         let (source_head, rest) = source.split_at(head.len());
-        let (source_words, source_tail) = rest.split_at(words.len() * 8);
+        let (source_words, source_tail) = rest.split_at(describe.len() * 8);
         store_bytes(head, source_head);
-        for (cell, bytes) in words.iter().zip(source_words.as_chunks::<8>().0) {
+        for (cell, bytes) in describe.iter().zip(source_words.as_chunks::<8>().0) {
             cell.store(u64::from_ne_bytes(*bytes), Relaxed);
         }
         store_bytes(tail, source_tail);
@@ -133,11 +134,11 @@ impl<'a> Cells<'a> {
 
     /// Reads into `target` from `offset`; `None`, and nothing read, if that is not all inside.
     pub fn copy_to(&self, offset: usize, target: &mut [u8]) -> Option<()> {
-        let (head, words, tail) = self.parts(offset, target.len())?;
+        let (head, describe, tail) = self.parts(offset, target.len())?;
         let (target_head, rest) = target.split_at_mut(head.len());
-        let (target_words, target_tail) = rest.split_at_mut(words.len() * 8);
+        let (target_words, target_tail) = rest.split_at_mut(describe.len() * 8);
         load_bytes(head, target_head);
-        for (cell, bytes) in words.iter().zip(target_words.as_chunks_mut::<8>().0) {
+        for (cell, bytes) in describe.iter().zip(target_words.as_chunks_mut::<8>().0) {
             *bytes = cell.load(Relaxed).to_ne_bytes();
         }
         load_bytes(tail, target_tail);
@@ -150,7 +151,7 @@ impl<'a> Cells<'a> {
     pub fn copy_between(
         &self,
         offset: usize,
-        source: &Cells<'_>,
+        source: &SharedBytes<'_>,
         source_offset: usize,
         len: usize,
     ) -> Option<()> {
@@ -208,8 +209,8 @@ impl<'a> Cells<'a> {
             }
             return Some(());
         }
-        let cells = self.run_u32(offset, target.len())?;
-        for (value, cell) in target.iter_mut().zip(cells) {
+        let shared_bytes = self.run_u32(offset, target.len())?;
+        for (value, cell) in target.iter_mut().zip(shared_bytes) {
             *value = u32::from_le(cell.load(Relaxed));
         }
         Some(())
@@ -289,7 +290,7 @@ impl<'a> Cells<'a> {
         let (middle, tail) = rest.split_at(count * 8);
         // SAFETY: `middle` is `count * 8` bytes, aligned to 8 unless empty, and an empty slice's
         // pointer is replaced by an aligned one.
-        let words = unsafe {
+        let describe = unsafe {
             std::slice::from_raw_parts(
                 if count == 0 {
                     std::ptr::dangling()
@@ -299,20 +300,20 @@ impl<'a> Cells<'a> {
                 count,
             )
         };
-        Some((head, words, tail))
+        Some((head, describe, tail))
     }
 }
 
 /// Stores bytes one by one: the ends of a bulk copy.
-fn store_bytes(cells: &[AtomicU8], source: &[u8]) {
-    for (cell, byte) in cells.iter().zip(source) {
+fn store_bytes(shared_bytes: &[AtomicU8], source: &[u8]) {
+    for (cell, byte) in shared_bytes.iter().zip(source) {
         cell.store(*byte, Relaxed);
     }
 }
 
 /// Loads bytes one by one: the ends of a bulk copy.
-fn load_bytes(cells: &[AtomicU8], target: &mut [u8]) {
-    for (cell, byte) in cells.iter().zip(target) {
+fn load_bytes(shared_bytes: &[AtomicU8], target: &mut [u8]) {
+    for (cell, byte) in shared_bytes.iter().zip(target) {
         *byte = cell.load(Relaxed);
     }
 }
@@ -323,53 +324,53 @@ mod tests {
     use proptest::prelude::*;
 
     /// Runs `body` on the cells of `bytes`, which start `shift` bytes behind an 8-byte boundary.
-    fn with_cells<R>(bytes: &mut [u8], shift: usize, body: impl FnOnce(Cells<'_>) -> R) -> R {
+    fn with_cells<R>(bytes: &mut [u8], shift: usize, body: impl FnOnce(SharedBytes<'_>) -> R) -> R {
         let len = bytes.len();
-        let mut words = vec![0u64; (len + shift).div_ceil(8)];
-        let pointer = words.as_mut_ptr().cast::<u8>().wrapping_add(shift);
-        // SAFETY: `words` outlives the cells and is not touched otherwise meanwhile.
-        let cells = unsafe { Cells::from_raw(pointer, len) };
-        cells.copy_from(0, bytes).unwrap();
-        let result = body(cells);
-        cells.copy_to(0, bytes).unwrap();
+        let mut describe = vec![0u64; (len + shift).div_ceil(8)];
+        let pointer = describe.as_mut_ptr().cast::<u8>().wrapping_add(shift);
+        // SAFETY: `describe` outlives the cells and is not touched otherwise meanwhile.
+        let shared_bytes = unsafe { SharedBytes::from_raw(pointer, len) };
+        shared_bytes.copy_from(0, bytes).unwrap();
+        let result = body(shared_bytes);
+        shared_bytes.copy_to(0, bytes).unwrap();
         result
     }
 
     #[test]
     fn accesses_are_checked_for_bounds_and_alignment() {
-        with_cells(&mut [0; 16], 0, |cells| {
-            assert_eq!(cells.store_u32(4, 0x0403_0201), Some(()));
-            assert_eq!(cells.load_u8(5), Some(2));
-            assert_eq!(cells.load_u16(6), Some(0x0403));
-            assert_eq!(cells.load_u64(0), Some(0x0403_0201_0000_0000));
-            assert_eq!(cells.load_u32(2), None);
-            assert_eq!(cells.load_u32(16), None);
-            assert_eq!(cells.load_u64(12), None);
-            assert_eq!(cells.load_u8(usize::MAX), None);
-            assert_eq!(cells.store_u64(16, 0), None);
-            assert_eq!(cells.update_u32(4, |old| old + 1), Some(0x0403_0201));
-            assert_eq!(cells.load_u32(4), Some(0x0403_0202));
-            assert_eq!(cells.copy_from(10, &[0; 7]), None);
-            assert_eq!(cells.copy_to(17, &mut []), None);
-            assert_eq!(cells.fill(0, 17, &[1]), None);
-            assert!(cells.slice(8, 8).is_some());
-            assert!(cells.slice(8, 9).is_none());
+        with_cells(&mut [0; 16], 0, |shared_bytes| {
+            assert_eq!(shared_bytes.store_u32(4, 0x0403_0201), Some(()));
+            assert_eq!(shared_bytes.load_u8(5), Some(2));
+            assert_eq!(shared_bytes.load_u16(6), Some(0x0403));
+            assert_eq!(shared_bytes.load_u64(0), Some(0x0403_0201_0000_0000));
+            assert_eq!(shared_bytes.load_u32(2), None);
+            assert_eq!(shared_bytes.load_u32(16), None);
+            assert_eq!(shared_bytes.load_u64(12), None);
+            assert_eq!(shared_bytes.load_u8(usize::MAX), None);
+            assert_eq!(shared_bytes.store_u64(16, 0), None);
+            assert_eq!(shared_bytes.update_u32(4, |old| old + 1), Some(0x0403_0201));
+            assert_eq!(shared_bytes.load_u32(4), Some(0x0403_0202));
+            assert_eq!(shared_bytes.copy_from(10, &[0; 7]), None);
+            assert_eq!(shared_bytes.copy_to(17, &mut []), None);
+            assert_eq!(shared_bytes.fill(0, 17, &[1]), None);
+            assert!(shared_bytes.slice(8, 8).is_some());
+            assert!(shared_bytes.slice(8, 9).is_none());
         });
     }
 
     #[test]
     fn updates_from_several_threads_are_not_lost() {
-        with_cells(&mut [0; 8], 0, |cells| {
+        with_cells(&mut [0; 8], 0, |shared_bytes| {
             std::thread::scope(|scope| {
                 for _ in 0..4 {
                     scope.spawn(move || {
                         for _ in 0..10_000 {
-                            cells.update_u64(0, |old| old + 1).unwrap();
+                            shared_bytes.update_u64(0, |old| old + 1).unwrap();
                         }
                     });
                 }
             });
-            assert_eq!(cells.load_u64(0), Some(40_000));
+            assert_eq!(shared_bytes.load_u64(0), Some(40_000));
         });
     }
 
@@ -386,15 +387,15 @@ mod tests {
             let mut expected = bytes.clone();
             let mut actual = bytes.clone();
             let fits = a + len <= bytes.len() && b + len <= bytes.len();
-            let copied = with_cells(&mut actual, shift, |cells| cells.copy_between(a, &cells, b, len));
+            let copied = with_cells(&mut actual, shift, |shared_bytes| shared_bytes.copy_between(a, &shared_bytes, b, len));
             prop_assert_eq!(copied.is_some(), fits);
             if fits {
                 expected.copy_within(b..b + len, a);
             }
             prop_assert_eq!(&actual, &expected);
             let fits = a + len <= bytes.len();
-            let filled = with_cells(&mut actual, shift, |cells| cells.fill(a, len, &pattern));
-            prop_assert_eq!(filled.is_some(), fits);
+            let initialised = with_cells(&mut actual, shift, |shared_bytes| shared_bytes.fill(a, len, &pattern));
+            prop_assert_eq!(initialised.is_some(), fits);
             if fits {
                 expected[a..a + len].iter_mut().zip(pattern.iter().cycle()).for_each(|(to, from)| *to = *from);
             }

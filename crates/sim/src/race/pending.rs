@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, mem};
 
-use super::{effect::Effect, state::Actor};
+use super::{effect::Effect, history::Actor};
 use crate::ids::OpId;
 
 /// How much may wait behind an operation that has not run. Then what has run is judged ahead of it:
@@ -11,7 +11,7 @@ const WAITING_MAX: usize = 1 << 14;
 
 /// One operation that touches memory, or one access of the host.
 #[derive(Debug)]
-struct Entry {
+struct PendingCheck {
     op: Option<OpId>,
     /// The operation's number; for the host, that of the entry before.
     key: u64,
@@ -22,18 +22,18 @@ struct Entry {
 
 /// The entries, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
-    entries: VecDeque<Entry>,
+pub(super) struct PendingChecks {
+    checks: VecDeque<PendingCheck>,
     /// How many of the entries have run.
     ran: usize,
     last_key: u64,
 }
 
-impl Queue {
+impl PendingChecks {
     /// An operation that will run.
     pub(super) fn push_operation(&mut self, op: OpId, actor: Actor) {
         self.last_key = op.0;
-        self.entries.push_back(Entry {
+        self.checks.push_back(PendingCheck {
             op: Some(op),
             key: op.0,
             actor,
@@ -45,7 +45,7 @@ impl Queue {
     /// Something that the host did now.
     pub(super) fn push_host(&mut self, actor: Actor, effects: Vec<Effect>) {
         self.ran += 1;
-        self.entries.push_back(Entry {
+        self.checks.push_back(PendingCheck {
             op: None,
             key: self.last_key,
             actor,
@@ -54,26 +54,26 @@ impl Queue {
         });
     }
 
-    fn entry(&mut self, op: OpId) -> Option<&mut Entry> {
+    fn check(&mut self, op: OpId) -> Option<&mut PendingCheck> {
         // Operations are enqueued in the order of their numbers.
-        let at = self.entries.partition_point(|entry| entry.key < op.0);
+        let at = self.checks.partition_point(|check| check.key < op.0);
         let same = self
-            .entries
+            .checks
             .range_mut(at..)
-            .take_while(|entry| entry.key == op.0);
-        same.into_iter().find(|entry| entry.op == Some(op))
+            .take_while(|check| check.key == op.0);
+        same.into_iter().find(|check| check.op == Some(op))
     }
 
     /// The operation as one that touches memory, if it has not been judged.
     pub(super) fn actor(&mut self, op: OpId) -> Option<&Actor> {
-        self.entry(op).map(|entry| &entry.actor)
+        self.check(op).map(|check| &check.actor)
     }
 
     /// Adds to what the operation did; with `over` it does no more.
     pub(super) fn note(&mut self, op: OpId, effects: Vec<Effect>, over: bool) {
-        if let Some(entry) = self.entry(op) {
-            entry.effects.extend(effects);
-            if over && !mem::replace(&mut entry.ran, true) {
+        if let Some(check) = self.check(op) {
+            check.effects.extend(effects);
+            if over && !mem::replace(&mut check.ran, true) {
                 self.ran += 1;
             }
         }
@@ -81,15 +81,15 @@ impl Queue {
 
     /// Takes the next thing to judge.
     pub(super) fn next(&mut self) -> Option<(Actor, Vec<Effect>)> {
-        let at = if self.entries.front()?.ran {
+        let at = if self.checks.front()?.ran {
             0
         } else if self.ran > WAITING_MAX {
-            self.entries.iter().position(|entry| entry.ran)?
+            self.checks.iter().position(|check| check.ran)?
         } else {
             return None;
         };
         self.ran -= 1;
-        let entry = self.entries.remove(at)?;
-        Some((entry.actor, entry.effects))
+        let check = self.checks.remove(at)?;
+        Some((check.actor, check.effects))
     }
 }

@@ -1,22 +1,22 @@
-//! Goals: the work that a wait, a query or an operation is behind.
+//! Wait sets: the work that a wait, a query or an operation is behind.
 
 use millstream_driver::{ContextHandle, StreamHandle};
 
-use super::world::{Capture, Event, Stream, World};
+use super::state::{Capture, Event, SimState, Stream};
 use crate::{
     ids::OpId,
-    race::{Gone, Seen},
+    race::{ClockSnapshot, DestroyedStreams},
 };
 
 /// What a wait or query is about: operations that are not done, and when the others were.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Goal {
+pub(crate) struct WaitSet {
     pub(crate) ops: Vec<OpId>,
     pub(crate) finish_ns: u64,
 }
 
-impl Goal {
-    /// An operation of the goal is done.
+impl WaitSet {
+    /// An operation of the wait set is done.
     pub(crate) fn note(&mut self, op: OpId, finish_ns: u64) {
         if self.ops.contains(&op) {
             self.finish_ns = self.finish_ns.max(finish_ns);
@@ -24,7 +24,7 @@ impl Goal {
     }
 }
 
-impl World {
+impl SimState {
     /// The streams that work of a context's legacy default stream comes after (rule 17), that
     /// stream among them.
     pub(super) fn blocking_streams(
@@ -48,40 +48,43 @@ impl World {
 
     /// The work that a synchronisation with the stream waits for: all enqueued on it so far, and
     /// for the legacy default stream all on blocking streams, too (rule 55).
-    pub(crate) fn stream_goal(&self, handle: StreamHandle) -> Goal {
+    pub(crate) fn stream_wait_set(&self, handle: StreamHandle) -> WaitSet {
         let stream = &self.streams[&handle];
-        let mut goal = Goal {
+        let mut wait_set = WaitSet {
             ops: stream.last.into_iter().collect(),
             finish_ns: stream.last_finish_ns,
         };
         if self.is_legacy(handle) {
-            let gone_ns = self.contexts[&stream.context].gone_blocking_until_ns;
-            goal.finish_ns = goal.finish_ns.max(gone_ns);
+            let gone_ns = self.contexts[&stream.context].destroyed_blocking_until_ns;
+            wait_set.finish_ns = wait_set.finish_ns.max(gone_ns);
             for blocking in self
                 .blocking_streams(stream.context)
                 .filter(|it| *it != handle)
             {
                 let blocking = &self.streams[&blocking];
-                goal.ops.extend(blocking.last);
-                goal.finish_ns = goal.finish_ns.max(blocking.last_finish_ns);
+                wait_set.ops.extend(blocking.last);
+                wait_set.finish_ns = wait_set.finish_ns.max(blocking.last_finish_ns);
             }
         }
-        goal
+        wait_set
     }
 
     /// The same work, for the race checker.
-    pub(crate) fn stream_seen(&self, handle: StreamHandle) -> Seen {
+    pub(crate) fn stream_snapshot(&self, handle: StreamHandle) -> ClockSnapshot {
         if !self.is_legacy(handle) {
-            return self.race.ends_of([handle].into_iter(), Gone::None);
+            return self
+                .race_checker
+                .snapshot_of([handle].into_iter(), DestroyedStreams::None);
         }
         let context = self.streams[&handle].context;
         let streams = self.blocking_streams(context);
-        self.race.ends_of(streams, Gone::Blocking(context))
+        self.race_checker
+            .snapshot_of(streams, DestroyedStreams::Blocking(context))
     }
 
     /// All work enqueued in the context so far.
-    pub(crate) fn context_goal(&self, context: ContextHandle) -> Goal {
-        Goal {
+    pub(crate) fn context_wait_set(&self, context: ContextHandle) -> WaitSet {
+        WaitSet {
             ops: self
                 .streams
                 .values()
@@ -93,17 +96,17 @@ impl World {
     }
 
     /// What the event captured.
-    pub(crate) fn event_goal(event: &Event) -> Goal {
+    pub(crate) fn event_wait_set(event: &Event) -> WaitSet {
         match event.capture {
-            None => Goal::default(),
+            None => WaitSet::default(),
             Some(Capture {
                 finish_ns: Some(finish_ns),
                 ..
-            }) => Goal {
+            }) => WaitSet {
                 ops: Vec::new(),
                 finish_ns,
             },
-            Some(Capture { op, .. }) => Goal {
+            Some(Capture { op, .. }) => WaitSet {
                 ops: vec![op],
                 finish_ns: 0,
             },
@@ -111,12 +114,13 @@ impl World {
     }
 
     /// All work of a context, as it is now.
-    pub(crate) fn context_seen(&self, context: ContextHandle) -> Seen {
+    pub(crate) fn context_snapshot(&self, context: ContextHandle) -> ClockSnapshot {
         let streams = self
             .streams
             .iter()
             .filter(|(_, stream)| stream.context == context);
         let streams = streams.map(|(handle, _)| *handle);
-        self.race.ends_of(streams, Gone::All(context))
+        self.race_checker
+            .snapshot_of(streams, DestroyedStreams::All(context))
     }
 }

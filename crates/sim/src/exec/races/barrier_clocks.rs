@@ -2,46 +2,46 @@
 
 use std::collections::BTreeMap;
 
-use super::clock::Clock;
-use super::threads::Threads;
+use super::block_threads::BlockThreads;
+use super::thread_clock::ThreadClock;
 
 /// What was released at an object.
 #[derive(Debug, Default)]
-struct Object {
+struct PhaseClocks {
     /// By the arrivals of the phase at hand.
-    arrived: Option<Clock>,
+    arrived: Option<ThreadClock>,
     /// By those of all phases that have completed.
-    completed: Option<Clock>,
+    completed: Option<ThreadClock>,
 }
 
 /// The objects of a block, by their offsets.
 #[derive(Debug, Default)]
-pub(super) struct Objects {
-    objects: BTreeMap<u64, Object>,
+pub(super) struct BarrierClocks {
+    barrier_clocks: BTreeMap<u64, PhaseClocks>,
 }
 
-impl Objects {
+impl BarrierClocks {
     /// What was released at an object before it was made anew is of no account.
     pub(super) fn forget(&mut self, at: u64) {
-        self.objects.remove(&at);
+        self.barrier_clocks.remove(&at);
     }
 
     /// A thread arrives, or changes an object otherwise; the phase may complete by it.
-    pub(super) fn arrive(&mut self, at: u64, released: Option<Clock>, completes: bool) {
-        let object = self.objects.entry(at).or_default();
-        join(&mut object.arrived, released);
+    pub(super) fn arrive(&mut self, at: u64, released: Option<ThreadClock>, completes: bool) {
+        let mbarrier = self.barrier_clocks.entry(at).or_default();
+        join(&mut mbarrier.arrived, released);
         if completes {
-            join(&mut object.completed, object.arrived.take());
+            join(&mut mbarrier.completed, mbarrier.arrived.take());
         }
     }
 
     /// What a thread learns that is told that a phase has completed.
-    pub(super) fn wait(&self, at: u64) -> Option<&Clock> {
-        self.objects.get(&at)?.completed.as_ref()
+    pub(super) fn wait(&self, at: u64) -> Option<&ThreadClock> {
+        self.barrier_clocks.get(&at)?.completed.as_ref()
     }
 }
 
-fn join(into: &mut Option<Clock>, from: Option<Clock>) {
+fn join(into: &mut Option<ThreadClock>, from: Option<ThreadClock>) {
     match (into, from) {
         (Some(into), Some(from)) => into.join(&from),
         (into @ None, from) => *into = from,
@@ -49,27 +49,29 @@ fn join(into: &mut Option<Clock>, from: Option<Clock>) {
     }
 }
 
-impl Threads {
+impl BlockThreads {
     /// A thread changes an object; what it did comes before what those do that wait for the phase,
     /// if it `releases`.
-    pub(super) fn arrive_at_object(
+    pub(super) fn arrive_at_mbarrier(
         &mut self,
         thread: usize,
         at: u64,
         releases: bool,
         completes: bool,
     ) {
-        let released = releases.then(|| self.tell(thread));
-        self.objects.arrive(at, released, completes);
+        let released = releases.then(|| self.publish(thread));
+        self.barrier_clocks.arrive(at, released, completes);
     }
 
     /// A thread was told that a phase has completed.
-    pub(super) fn wait_for_object(&mut self, thread: usize, at: u64) {
+    pub(super) fn wait_for_mbarrier(&mut self, thread: usize, at: u64) {
         let Self {
-            objects, threads, ..
+            barrier_clocks,
+            threads,
+            ..
         } = self;
-        if let Some(clock) = objects.wait(at) {
-            threads[thread].knows.join(clock);
+        if let Some(clock) = barrier_clocks.wait(at) {
+            threads[thread].clock.join(clock);
         }
     }
 }

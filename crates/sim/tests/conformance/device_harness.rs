@@ -26,10 +26,10 @@ use crate::{
 };
 
 /// What a test saw, or why it failed.
-pub(crate) type Outcome = Result<String, Failed>;
+pub(crate) type Observation = Result<String, Failed>;
 
 /// A device with its primary context.
-pub(crate) struct Rig {
+pub(crate) struct DeviceHarness {
     harness: Harness,
     simulated: Option<Gpu>,
     kernels: Kernels,
@@ -41,7 +41,7 @@ pub(crate) struct Rig {
     any_reports: AtomicBool,
 }
 
-impl Deref for Rig {
+impl Deref for DeviceHarness {
     type Target = Harness;
 
     fn deref(&self) -> &Harness {
@@ -49,7 +49,7 @@ impl Deref for Rig {
     }
 }
 
-impl Rig {
+impl DeviceHarness {
     pub(crate) fn open(
         driver: Arc<dyn Driver>,
         simulated: Option<Gpu>,
@@ -57,7 +57,7 @@ impl Rig {
     ) -> Result<Self, Failed> {
         let harness = Harness::open(driver, device)?;
         let kernels = Kernels::load(&*harness.driver, harness.context)?;
-        let rig = Self {
+        let dev = Self {
             harness,
             simulated,
             kernels,
@@ -69,9 +69,9 @@ impl Rig {
             any_reports: AtomicBool::new(false),
         };
         // As they are when a process begins.
-        rig.keep_pool_bytes(0)?;
-        rig.trim(0)?;
-        Ok(rig)
+        dev.keep_pool_bytes(0)?;
+        dev.trim(0)?;
+        Ok(dev)
     }
 
     /// Another device of the same driver.
@@ -138,14 +138,14 @@ impl Rig {
         self.driver.device_attribute(self.device, attribute)
     }
 
-    /// A non-blocking stream that lives as long as the rig.
+    /// A non-blocking stream that lives as long as the harness.
     pub(crate) fn stream(&self) -> Result<StreamHandle> {
         let stream = self.stream_create(true, 0)?;
         lock(&self.streams).push(stream);
         Ok(stream)
     }
 
-    /// A stream that the legacy default stream waits for, which lives as long as the rig.
+    /// A stream that the legacy default stream waits for, which lives as long as the harness.
     pub(crate) fn blocking_stream(&self) -> Result<StreamHandle> {
         let stream = self.stream_create(false, 0)?;
         lock(&self.streams).push(stream);
@@ -163,7 +163,7 @@ impl Rig {
         Ok(event)
     }
 
-    /// Device memory that lives as long as the rig, every byte 0.
+    /// Device memory that lives as long as the harness, every byte 0.
     pub(crate) fn memory(&self, bytes: usize) -> Result<DevicePtr> {
         let pointer = self.memory_to_keep(bytes)?;
         self.memset_async(pointer, FillPattern::U8(0), bytes, StreamHandle::LEGACY)?;
@@ -171,14 +171,14 @@ impl Rig {
         Ok(pointer)
     }
 
-    /// Device memory that lives as long as the rig, of unknown content.
+    /// Device memory that lives as long as the harness, of unknown content.
     pub(crate) fn memory_to_keep(&self, bytes: usize) -> Result<DevicePtr> {
         let pointer = self.mem_alloc(bytes)?;
         lock(&self.memory).push(pointer);
         Ok(pointer)
     }
 
-    /// Page-locked memory that lives as long as the rig.
+    /// Page-locked memory that lives as long as the harness.
     pub(crate) fn pinned(&self, bytes: usize, value: u8) -> Result<Host> {
         let host = self.pinned_to_free(bytes, value)?;
         lock(&self.pinned).push(host);
@@ -193,7 +193,7 @@ impl Rig {
         Ok(host)
     }
 
-    /// Ordinary memory that lives as long as the rig, and begins with a page.
+    /// Ordinary memory that lives as long as the harness, and begins with a page.
     pub(crate) fn pageable(&self, bytes: usize, value: u8) -> Host {
         const PAGE: usize = 4096;
         let mut memory = vec![value; bytes + PAGE];
@@ -310,7 +310,7 @@ impl Rig {
     }
 }
 
-impl Drop for Rig {
+impl Drop for DeviceHarness {
     fn drop(&mut self) {
         // All gates are open: they borrow nothing, but every test drops its own before this.
         let _ = self.context_synchronize();

@@ -3,15 +3,15 @@
 use std::{collections::BTreeMap, fmt, ops::Range};
 
 use super::{
-    shadow::{Clash, Record},
-    verdict::Verdict,
+    race_class::RaceClass,
+    shadow::{AccessRecord, RacingPair},
 };
-use crate::Grade;
+use crate::Severity;
 use crate::exec::block::coordinates;
 use crate::exec::launch::{GlobalMemory, Launch};
 use crate::ptx::Kernel;
 
-/// Limit of the pairs of lines that are reported of one launch, for each grade.
+/// Limit of the pairs of lines that are reported of one launch, for each severity.
 const FOUND_MAX: usize = 256;
 
 /// How many separate runs of bytes are told of one pair of lines.
@@ -21,7 +21,7 @@ const RANGES_MAX: usize = 1024;
 /// two: the first two found of all that do so at the same two lines of the kernel.
 ///
 /// ```
-/// use millstream_sim::exec::{GlobalMemory, Launch, MissingOrder, Region, Verdict, run_checked};
+/// use millstream_sim::exec::{GlobalMemory, Launch, MissingOrder, Region, RaceClass, run_checked};
 /// struct None;
 /// impl GlobalMemory for None {
 ///     fn region(&self, _: u64) -> Option<Region<'_>> {
@@ -46,7 +46,7 @@ const RANGES_MAX: usize = 1024;
 /// assert_eq!(races[0].ranges, [0..4]);
 /// assert_eq!(races[0].later.ptx_line, 8);
 /// assert_eq!(races[0].missing, MissingOrder::Lanes);
-/// assert_eq!(races[0].verdict, Verdict::DifferentBytes);
+/// assert_eq!(races[0].class, RaceClass::DifferentBytes);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -62,8 +62,8 @@ pub struct KernelRace {
     pub earlier: KernelAccess,
     /// What would have ordered the two.
     pub missing: MissingOrder,
-    /// The worst verdict of all races at these lines.
-    pub verdict: Verdict,
+    /// The worst class of all races at these lines.
+    pub class: RaceClass,
 }
 
 /// Where the bytes of a [`KernelRace`] lie; see there.
@@ -178,7 +178,7 @@ impl fmt::Display for KernelAccess {
 }
 
 /// A race at two lines, while more of it may be found.
-struct Open {
+struct OpenRace {
     /// Where its memory lies: addresses, or offsets in shared memory.
     extent: Range<u64>,
     race: KernelRace,
@@ -187,19 +187,19 @@ struct Open {
 }
 
 /// What is found in one launch.
-pub(super) struct Found<'a> {
+pub(super) struct RaceCollector<'a> {
     kernel: &'a Kernel,
     launch: &'a Launch<'a>,
     memory: &'a dyn GlobalMemory,
     /// By space, shared first, and the two lines in ascending order.
-    races: BTreeMap<(bool, u32, u32), Open>,
+    races: BTreeMap<(bool, u32, u32), OpenRace>,
     /// The number of notes among them.
     notes: usize,
     /// The bytes with a race that is an error, by space and number of the word.
     errors: BTreeMap<(bool, u64), u8>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> RaceCollector<'a> {
     pub(super) fn new(
         kernel: &'a Kernel,
         launch: &'a Launch<'a>,
@@ -216,19 +216,25 @@ impl<'a> Found<'a> {
     }
 
     /// Adds a race with bytes of the word at `start`, an address or an offset.
-    pub(super) fn add(&mut self, global: bool, start: u64, later: &Record, clash: &Clash<'_>) {
-        let errors = clash.errors | clash.errors_before;
+    pub(super) fn add(
+        &mut self,
+        global: bool,
+        start: u64,
+        later: &AccessRecord,
+        pair: &RacingPair<'_>,
+    ) {
+        let errors = pair.errors | pair.errors_before;
         if errors != 0 {
             *self.errors.entry((global, start / 4)).or_default() |= errors;
         }
-        let verdict = verdict(later, clash);
-        let lines = [clash.earlier.pc, later.pc].map(|pc| self.kernel.line(pc));
+        let class = class(later, pair);
+        let lines = [pair.earlier.pc, later.pc].map(|pc| self.kernel.line(pc));
         let key = (global, lines[0].min(lines[1]), lines[0].max(lines[1]));
-        let known = self.races.get(&key).map(|open| open.race.verdict);
-        if known.is_none_or(|known| known.rank() < verdict.rank()) {
-            self.open(key, start, (later, clash), verdict);
+        let known = self.races.get(&key).map(|open| open.race.class);
+        if known.is_none_or(|known| known.rank() < class.rank()) {
+            self.open(key, start, (later, pair), class);
         }
-        let Some(Open {
+        let Some(OpenRace {
             extent,
             race,
             cut_short,
@@ -236,7 +242,7 @@ impl<'a> Found<'a> {
         else {
             return;
         };
-        for byte in (0..4).filter(|byte| clash.bytes >> byte & 1 == 1) {
+        for byte in (0..4).filter(|byte| pair.bytes >> byte & 1 == 1) {
             if extent.contains(&(start + byte)) {
                 *cut_short |= !insert(&mut race.ranges, start + byte - extent.start);
             }
@@ -249,12 +255,12 @@ impl<'a> Found<'a> {
         &mut self,
         key: (bool, u32, u32),
         start: u64,
-        (later, clash): (&Record, &Clash<'_>),
-        verdict: Verdict,
+        (later, pair): (&AccessRecord, &RacingPair<'_>),
+        class: RaceClass,
     ) {
-        let is_note = |verdict: Verdict| verdict.grade() == Grade::Note;
+        let is_note = |class: RaceClass| class.severity() == Severity::Note;
         let known = self.races.get(&key);
-        let alike = if is_note(verdict) {
+        let alike = if is_note(class) {
             self.notes
         } else {
             self.races.len() - self.notes
@@ -270,47 +276,47 @@ impl<'a> Found<'a> {
         let Some((extent, memory)) = place else {
             return;
         };
-        let mut open = Open {
+        let mut open = OpenRace {
             extent,
-            race: self.race(memory, later, clash, verdict),
+            race: self.race(memory, later, pair, class),
             cut_short: false,
         };
         if let Some(known) = known.filter(|known| known.extent == open.extent) {
             open.race.ranges.clone_from(&known.race.ranges);
             open.cut_short = known.cut_short;
         }
-        self.notes += usize::from(is_note(verdict));
+        self.notes += usize::from(is_note(class));
         if let Some(known) = self.races.insert(key, open) {
-            self.notes -= usize::from(is_note(known.race.verdict));
+            self.notes -= usize::from(is_note(known.race.class));
         }
     }
 
     fn race(
         &self,
         memory: RacedMemory,
-        later: &Record,
-        clash: &Clash<'_>,
-        verdict: Verdict,
+        later: &AccessRecord,
+        pair: &RacingPair<'_>,
+        class: RaceClass,
     ) -> KernelRace {
         KernelRace {
             memory,
             ranges: Vec::new(),
-            later: self.access(later, clash.later_lane),
-            earlier: self.access(clash.earlier, clash.earlier_lane),
-            missing: if clash.earlier.block != later.block {
+            later: self.access(later, pair.later_lane),
+            earlier: self.access(pair.earlier, pair.earlier_lane),
+            missing: if pair.earlier.block != later.block {
                 MissingOrder::Blocks
-            } else if clash.earlier.warp != later.warp {
+            } else if pair.earlier.warp != later.warp {
                 MissingOrder::Block
             } else {
                 MissingOrder::Lanes
             },
-            verdict,
+            class,
         }
     }
 
     fn region(&self, address: u64) -> Option<(Range<u64>, RacedMemory)> {
         let region = self.memory.region(address)?;
-        let (base, end) = (region.base, region.base + region.cells.len() as u64);
+        let (base, end) = (region.base, region.base + region.bytes.len() as u64);
         Some((base..end, RacedMemory::Global { base }))
     }
 
@@ -332,32 +338,32 @@ impl<'a> Found<'a> {
         Some((start..start + bytes, RacedMemory::Shared { name, bytes }))
     }
 
-    fn access(&self, record: &Record, lane: usize) -> KernelAccess {
+    fn access(&self, record: &AccessRecord, lane: usize) -> KernelAccess {
         let thread = u64::from(record.warp) * 32 + lane as u64;
         KernelAccess {
             block: coordinates(record.block, self.launch.grid),
             thread: coordinates(thread, self.launch.block),
             ptx_line: self.kernel.line(record.pc),
             source: self.kernel.source(record.pc),
-            write: record.class.write,
-            atomic: record.class.strong,
+            write: record.kind.write,
+            atomic: record.kind.strong,
         }
     }
 
     /// All of it, shared memory first, in the order of lines.
     pub(super) fn all(self) -> Vec<KernelRace> {
         let Self { races, errors, .. } = self;
-        let graded = races.into_iter().map(|((global, ..), mut open)| {
-            if open.race.verdict == Verdict::SameBytes && open.has_any(global, &errors) {
-                open.race.verdict = Verdict::SameBytesAmongOthers;
+        let reported = races.into_iter().map(|((global, ..), mut open)| {
+            if open.race.class == RaceClass::SameBytes && open.has_any(global, &errors) {
+                open.race.class = RaceClass::SameBytesAmongOthers;
             }
             open.race
         });
-        graded.collect()
+        reported.collect()
     }
 }
 
-impl Open {
+impl OpenRace {
     /// Whether any of these bytes is among its own; if not all of those were kept, whether any is
     /// in its memory.
     fn has_any(&self, global: bool, bytes: &BTreeMap<(bool, u64), u8>) -> bool {
@@ -380,13 +386,13 @@ impl Open {
     }
 }
 
-/// The verdict on a race that was just found.
-fn verdict(later: &Record, clash: &Clash<'_>) -> Verdict {
-    match (clash.errors, clash.errors_before) {
-        (0, 0) => Verdict::SameBytes,
-        (0, _) => Verdict::SameBytesAmongOthers,
-        _ if later.class.read || clash.earlier.class.read => Verdict::Read,
-        _ => Verdict::DifferentBytes,
+/// The class of a race that was just found.
+fn class(later: &AccessRecord, pair: &RacingPair<'_>) -> RaceClass {
+    match (pair.errors, pair.errors_before) {
+        (0, 0) => RaceClass::SameBytes,
+        (0, _) => RaceClass::SameBytesAmongOthers,
+        _ if later.kind.read || pair.earlier.kind.read => RaceClass::Read,
+        _ => RaceClass::DifferentBytes,
     }
 }
 

@@ -5,126 +5,126 @@ use std::{ops::Range, sync::Arc};
 use millstream_ptx::Site;
 
 use super::{
-    op::{Copy, KernelLaunch, OpKind, Source, Target},
-    world::World,
+    op::{CopyOp, CopySource, CopyTarget, KernelLaunch, OpKind},
+    state::SimState,
 };
 use crate::{
     Report, ReportKind,
-    exec::{Fault, FaultKind, KernelAccess, Noticed, RacedMemory},
+    exec::{CheckFindings, KernelAccess, KernelFault, KernelFaultKind, RacedMemory},
     ids::OpId,
-    memory::{Rows, Tag, Touch},
-    race::{Effect, Finding, Spot, Stray},
+    memory::{AccessFlags, AllocationInfo, Rows},
+    race::{ByteRanges, Effect, Finding, InvalidAccess},
 };
 
-impl World {
+impl SimState {
     /// What an operation other than a kernel is about to do.
     pub(crate) fn effects_of(&self, kind: &OpKind) -> Vec<Effect> {
-        if !self.race.is_on() {
+        if !self.race_checker.is_on() {
             return Vec::new();
         }
-        let tag = |base: u64| self.memory.at(base).map(|found| Arc::clone(&found.tag));
+        let info = |base: u64| self.memory.at(base).map(|found| Arc::clone(&found.info));
         match kind {
             OpKind::Copy(copy) => vec![self.copied(copy)],
             OpKind::Fill(fill) => {
-                match self.spot(fill.target, &Rows::one(fill.bytes), fill.bytes) {
-                    Some(spot) => vec![spot.touched(Touch::WRITE)],
+                match self.byte_ranges(fill.target, &Rows::one(fill.bytes), fill.bytes) {
+                    Some(byte_ranges) => vec![byte_ranges.accessed(AccessFlags::WRITE)],
                     None => Vec::new(),
                 }
             }
-            OpKind::Allocation(base) => tag(*base).map(Effect::Birth).into_iter().collect(),
-            OpKind::Free(base) => tag(*base).map(Effect::End).into_iter().collect(),
+            OpKind::Allocation(base) => info(*base).map(Effect::Allocate).into_iter().collect(),
+            OpKind::Free(base) => info(*base).map(Effect::Free).into_iter().collect(),
             _ => Vec::new(),
         }
     }
 
-    fn copied(&self, copy: &Copy) -> Effect {
+    fn copied(&self, copy: &CopyOp) -> Effect {
         let (rows, from, to) = (&copy.rows, copy.rows.source_pitch, copy.rows.target_pitch);
         Effect::Copy {
             from: match &copy.source {
-                Source::Mapped(address) => self.spot(*address, rows, from),
-                Source::Captured(_) => None,
-                Source::Host(range) => Some(self.host_spot(range.address(), rows, from)),
+                CopySource::Mapped(address) => self.byte_ranges(*address, rows, from),
+                CopySource::Captured(_) => None,
+                CopySource::Host(range) => Some(self.host_byte_ranges(range.address(), rows, from)),
             },
             to: match &copy.target {
-                Target::Mapped(address) => self.spot(*address, rows, to),
-                Target::Host(range) => Some(self.host_spot(range.address(), rows, to)),
+                CopyTarget::Mapped(address) => self.byte_ranges(*address, rows, to),
+                CopyTarget::Host(range) => Some(self.host_byte_ranges(range.address(), rows, to)),
             },
         }
     }
 
     /// The part of the rows that is in the allocation around their first address, live or dead.
-    fn spot(&self, address: u64, rows: &Rows, pitch: u64) -> Option<Spot> {
+    fn byte_ranges(&self, address: u64, rows: &Rows, pitch: u64) -> Option<ByteRanges> {
         let found = self.memory.around(address)?;
         let mut runs = runs(address - found.base, rows, pitch);
         runs.retain_mut(|run| {
             run.end = run.end.min(found.bytes);
             run.start < run.end
         });
-        Some(Spot {
-            tag: Arc::clone(&found.tag),
+        Some(ByteRanges {
+            info: Arc::clone(&found.info),
             runs,
         })
     }
 
     /// Rows of host memory, page-locked or not.
-    pub(crate) fn host_spot(&self, address: u64, rows: &Rows, pitch: u64) -> Spot {
-        self.spot(address, rows, pitch).unwrap_or_else(|| Spot {
-            tag: Arc::new(Tag {
-                filled: true,
-                of_host: true,
-                ..Tag::default()
-            }),
-            runs: runs(address, rows, pitch),
-        })
+    pub(crate) fn host_byte_ranges(&self, address: u64, rows: &Rows, pitch: u64) -> ByteRanges {
+        self.byte_ranges(address, rows, pitch)
+            .unwrap_or_else(|| ByteRanges {
+                info: Arc::new(AllocationInfo {
+                    initialised: true,
+                    is_host_memory: true,
+                    ..AllocationInfo::default()
+                }),
+                runs: runs(address, rows, pitch),
+            })
     }
 
-    /// What a kernel has done to the allocations that start at `touched`, what was noticed within
+    /// What a kernel has done to the allocations that start at `accessed`, what was noticed within
     /// it, and how it failed, if it did.
     pub(crate) fn effects_of_kernel(
         &mut self,
         launch: &KernelLaunch,
-        mut touched: Vec<u64>,
-        noticed: Noticed,
-        failure: Option<&Fault>,
+        mut accessed: Vec<u64>,
+        findings: CheckFindings,
+        failure: Option<&KernelFault>,
     ) -> Vec<Effect> {
-        touched.sort_unstable();
-        let mut effects: Vec<_> = touched
+        accessed.sort_unstable();
+        let mut effects: Vec<_> = accessed
             .into_iter()
             .filter_map(|base| {
-                let (tag, marks) = self.memory.take_marks(base)?;
-                Some(Effect::Touch(tag, marks.runs()))
+                let (info, bitmap) = self.memory.take_bitmap(base)?;
+                Some(Effect::Access(info, bitmap.runs()))
             })
             .collect();
-        for (pc, access) in noticed.executed {
+        for (pc, access) in findings.executed {
             let mismatches = launch.mismatches.iter();
             let mismatches = mismatches.filter(|mismatch| mismatch.pc == pc);
-            effects
-                .extend(mismatches.map(|mismatch| {
-                    Effect::Mismatch(Box::new((mismatch.clone(), access.clone())))
-                }));
+            effects.extend(mismatches.map(|mismatch| {
+                Effect::ElementMismatch(Box::new((mismatch.clone(), access.clone())))
+            }));
         }
-        effects.extend(noticed.races.into_iter().map(|race| {
-            let tag = match race.memory {
+        effects.extend(findings.races.into_iter().map(|race| {
+            let info = match race.memory {
                 RacedMemory::Global { base } => {
-                    self.memory.at(base).map(|found| Arc::clone(&found.tag))
+                    self.memory.at(base).map(|found| Arc::clone(&found.info))
                 }
                 RacedMemory::Shared { .. } => None,
             };
-            Effect::KernelRace(tag, Box::new(race))
+            Effect::KernelRace(info, Box::new(race))
         }));
-        effects.extend(failure.and_then(|failure| self.stray(failure)));
+        effects.extend(failure.and_then(|failure| self.invalid_access(failure)));
         effects
     }
 
     /// The access that made a kernel fail.
-    fn stray(&self, fault: &Fault) -> Option<Effect> {
+    fn invalid_access(&self, fault: &KernelFault) -> Option<Effect> {
         let (address, bytes, write, misaligned) = match fault.kind {
-            FaultKind::OutOfBounds {
+            KernelFaultKind::OutOfBounds {
                 address,
                 bytes,
                 write,
             } => (address, bytes, write, false),
-            FaultKind::Misaligned {
+            KernelFaultKind::Misaligned {
                 address,
                 bytes,
                 write,
@@ -133,31 +133,38 @@ impl World {
         };
         let does = if write { "write" } else { "read" };
         let around = self.memory.around(address);
-        let (problem, tag) = match around {
+        let (problem, info) = match around {
             Some(found) if misaligned => {
                 let offset = address - found.base;
-                (format!("at byte {offset} of"), Some(&found.tag))
+                (format!("at byte {offset} of"), Some(&found.info))
             }
             Some(found) if found.bytes - (address - found.base) >= u64::from(bytes) => {
                 let offset = address - found.base;
-                let touch = if write { Touch::WRITE } else { Touch::READ };
+                let touch = if write {
+                    AccessFlags::WRITE
+                } else {
+                    AccessFlags::READ
+                };
                 let range = offset..offset + u64::from(bytes);
-                return Some(Effect::Touch(Arc::clone(&found.tag), vec![(range, touch)]));
+                return Some(Effect::Access(
+                    Arc::clone(&found.info),
+                    vec![(range, touch)],
+                ));
             }
             _ => {
-                let outside = self.memory.outside(address, bytes.into());
-                let nearest = outside.nearest().map(|found| &found.tag);
-                (format!("which {}", outside.words()), nearest)
+                let nearest_allocation = self.memory.nearest_allocation(address, bytes.into());
+                let nearest = nearest_allocation.nearest().map(|found| &found.info);
+                (format!("which {}", nearest_allocation.describe()), nearest)
             }
         };
-        let place = match tag {
+        let place = match info {
             Some(_) => String::new(),
             None => format!(" at {address:#x}"),
         };
-        Some(Effect::Stray(Box::new(Stray {
+        Some(Effect::InvalidAccess(Box::new(InvalidAccess {
             misaligned,
             problem: format!("{does} of {bytes} bytes{place}, {problem}"),
-            tag: tag.map(Arc::clone),
+            info: info.map(Arc::clone),
             access: KernelAccess {
                 block: fault.block,
                 thread: fault.thread,
@@ -171,17 +178,18 @@ impl World {
 
     /// A call reads host memory itself, before it returns (rules 10 and 14).
     pub(crate) fn race_captures(&mut self, address: u64, rows: &Rows) {
-        if self.race.is_on() {
-            let read = self.host_spot(address, rows, rows.source_pitch);
-            let read = read.touched(Touch::READ);
-            self.race.host_did(vec![read], self.call, Site::current());
+        if self.race_checker.is_on() {
+            let read = self.host_byte_ranges(address, rows, rows.source_pitch);
+            let read = read.accessed(AccessFlags::READ);
+            self.race_checker
+                .host_did(vec![read], self.call, Site::current());
             self.take_findings();
         }
     }
 
     /// An operation is done.
     pub(crate) fn race_done(&mut self, op: OpId, effects: Vec<Effect>) {
-        self.race.did(op, effects, true);
+        self.race_checker.did(op, effects, true);
         self.take_findings();
     }
 
@@ -189,25 +197,26 @@ impl World {
     pub(crate) fn race_cancelled(&mut self, op: OpId, kind: &OpKind) {
         let effects = self.effects_of(kind).into_iter();
         let effects = effects.filter_map(|effect| match effect {
-            Effect::Birth(_) => Some(effect),
-            Effect::End(tag) => Some(Effect::Forget(tag)),
+            Effect::Allocate(_) => Some(effect),
+            Effect::Free(info) => Some(Effect::Discard(info)),
             _ => None,
         });
         self.race_done(op, effects.collect());
     }
 
     /// An allocation is ended by a call, which has waited.
-    pub(crate) fn race_ended(&mut self, base: u64) {
+    pub(crate) fn race_freed(&mut self, base: u64) {
         if let Some(found) = self.memory.at(base) {
-            let end = Effect::End(Arc::clone(&found.tag));
-            self.race.host_did(vec![end], self.call, Site::current());
+            let end = Effect::Free(Arc::clone(&found.info));
+            self.race_checker
+                .host_did(vec![end], self.call, Site::current());
             self.take_findings();
         }
     }
 
     /// Reports the findings since the last call, except those that the report of a fault describes.
     pub(crate) fn take_findings(&mut self) {
-        let new = &self.race.findings()[self.findings_reported..];
+        let new = &self.race_checker.findings()[self.findings_reported..];
         self.findings_reported += new.len();
         let told = |finding: &&Finding| {
             matches!(
@@ -220,7 +229,7 @@ impl World {
                 .filter(|finding| !told(finding))
                 .map(|finding| Report {
                     kind: finding.kind,
-                    grade: finding.grade,
+                    severity: finding.severity,
                     call: finding.later.call,
                     device: finding.later.device,
                     text: finding.to_string(),

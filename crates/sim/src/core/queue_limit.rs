@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use millstream_driver::{ContextHandle, StreamHandle};
 
-use super::{goal::Goal, gpu::Session, world::Answer};
+use super::{gpu::StateGuard, state::CallResult, wait_set::WaitSet};
 use crate::{
     ReportKind,
     ids::{OpId, name},
@@ -18,15 +18,19 @@ use crate::{
 /// How long, in real time, nothing runs and nobody calls before a full queue counts as a deadlock.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 
-impl Session<'_> {
+impl StateGuard<'_> {
     /// Blocks until the stream's queue has room for one operation more. Afterwards the stream may
     /// be gone, or its context lost.
-    pub(crate) fn make_room(&mut self, context: ContextHandle, stream: StreamHandle) -> Answer<()> {
+    pub(crate) fn wait_for_queue_space(
+        &mut self,
+        context: ContextHandle,
+        stream: StreamHandle,
+    ) -> CallResult<()> {
         let Some(most) = self.config.queue_operations_max else {
             return Ok(());
         };
-        while let Some(oldest) = self.oldest_of_full(stream, most) {
-            if !self.beside_others(|session| session.wait_for_oldest(oldest)) {
+        while let Some(oldest) = self.oldest_if_full(stream, most) {
+            if !self.with_call_restored(|state| state.wait_for_oldest(oldest)) {
                 let text = format!(
                     "the queue of {} is full, with {most} kernels, copies and fills, and nothing moves: if only the thread \
                      that calls can let the stream go on, it never will (rule 54)",
@@ -40,7 +44,7 @@ impl Session<'_> {
         self.stream(context, stream).map(drop)
     }
 
-    fn oldest_of_full(&self, stream: StreamHandle, most: usize) -> Option<OpId> {
+    fn oldest_if_full(&self, stream: StreamHandle, most: usize) -> Option<OpId> {
         let queued = &self.streams.get(&stream)?.queued;
         queued.front().copied().filter(|_| queued.len() >= most)
     }
@@ -48,15 +52,15 @@ impl Session<'_> {
     /// Runs what must run until the operation is done, and moves the clock there. `false`: nothing
     /// happens any more.
     fn wait_for_oldest(&mut self, oldest: OpId) -> bool {
-        let goal = Goal {
+        let wait_set = WaitSet {
             ops: vec![oldest],
             finish_ns: 0,
         };
-        let waiter = self.add_waiter(&goal);
+        let waiter = self.add_waiter(&wait_set);
         let mut seen = (self.progress, self.calls);
         let mut since = Instant::now();
         while self.waiters[&waiter].unmet > 0 && since.elapsed() < STUCK_AFTER {
-            if !self.advance_one(&goal.ops) {
+            if !self.advance_one(&wait_set.ops) {
                 self.sleep(STUCK_AFTER / 10);
             }
             let now = (self.progress, self.calls);

@@ -1,30 +1,30 @@
-//! Injected faults at work.
+//! Fault injection: the injected faults that are active.
 
 use rand_core::RngCore;
 use rand_pcg::Mcg128Xsl64;
 
 use super::{
     schedule::generator,
-    world::{Refusal, World},
+    state::{CallError, SimState},
 };
 use crate::{
     Fault,
-    config::fault::{Effect, When},
+    config::fault::{FaultAction, Trigger},
 };
 
-/// A fault at work.
+/// An injected fault that is active.
 #[derive(Debug)]
-pub(crate) struct Armed {
+pub(crate) struct ActiveFault {
     fault: Fault,
     calls: u64,
     generator: Mcg128Xsl64,
 }
 
-impl Armed {
+impl ActiveFault {
     pub(crate) fn new(fault: Fault) -> Self {
-        let seed = match fault.when {
-            When::Nth(_) => 0,
-            When::Random { seed, .. } => seed,
+        let seed = match fault.trigger {
+            Trigger::Nth(_) => 0,
+            Trigger::Random { seed, .. } => seed,
         };
         Self {
             fault,
@@ -39,10 +39,10 @@ impl Armed {
             return false;
         }
         self.calls += 1;
-        match self.fault.when {
-            When::Nth(nth) => self.calls == nth,
+        match self.fault.trigger {
+            Trigger::Nth(nth) => self.calls == nth,
             // 53 bits, as many as a float holds: from 0 up to but not including 1.
-            When::Random { probability, .. } => {
+            Trigger::Random { probability, .. } => {
                 ((self.generator.next_u64() >> 11) as f64) < probability * (1_u64 << 53) as f64
             }
         }
@@ -50,11 +50,11 @@ impl Armed {
 
     /// Whether it will hit no call any more.
     fn is_spent(&self) -> bool {
-        matches!(self.fault.when, When::Nth(nth) if self.calls >= nth)
+        matches!(self.fault.trigger, Trigger::Nth(nth) if self.calls >= nth)
     }
 
     /// Which call it is at, in words.
-    fn words(&self) -> String {
+    fn describe(&self) -> String {
         match &self.fault.of {
             Some(of) => format!("injected: call {} of {of}", self.calls),
             None => format!("injected: call {}", self.calls),
@@ -62,35 +62,35 @@ impl Armed {
     }
 }
 
-impl World {
-    /// What the faults at work make of this call: the refusal that it is to answer instead of doing
-    /// anything. All of them count it; the first that hits it decides the answer.
-    pub(crate) fn injected(&mut self, call: &str) -> Option<Refusal> {
+impl SimState {
+    /// What the faults at work make of this call: the call error that it is to return instead of
+    /// doing anything. All of them count it; the first that hits it decides the answer.
+    pub(crate) fn injected_error(&mut self, call: &str) -> Option<CallError> {
         let mut faults = std::mem::take(&mut self.faults);
-        let mut refusal = None;
-        for armed in &mut faults {
-            if !armed.hits(call) {
+        let mut error = None;
+        for active in &mut faults {
+            if !active.hits(call) {
                 continue;
             }
-            match armed.fault.effect {
-                Effect::Answer(code) => {
+            match active.fault.action {
+                FaultAction::Fail(code) => {
                     self.faults_injected += 1;
-                    refusal.get_or_insert_with(|| Refusal::new(code, armed.words()));
+                    error.get_or_insert_with(|| CallError::new(code, active.describe()));
                 }
-                Effect::Lose(device, code) => {
+                FaultAction::LoseContext(device, code) => {
                     let index = self.device_index(device).ok();
                     let context = index.and_then(|index| self.devices[index].context);
                     if let Some(context) = context
                         && self.contexts[&context].lost.is_none()
                     {
                         self.faults_injected += 1;
-                        self.lose_context(context, code, &armed.words());
+                        self.lose_context(context, code, &active.describe());
                     }
                 }
             }
         }
-        faults.retain(|armed| !armed.is_spent());
+        faults.retain(|active| !active.is_spent());
         self.faults = faults;
-        refusal
+        error
     }
 }

@@ -3,21 +3,21 @@
 //! The interpreter's loop is built once for each: where nobody looks on, nothing is left of it.
 
 use super::barrier::Barriers;
-use super::place::Place;
 use super::registers::{Doubles, Words};
 use super::warp::Warp;
+use super::warp_access::WarpAccess;
 use crate::ptx::ir::{Access, Atomic, Exchange, Mbarrier};
 
 /// Where a warp is, and which of its lanes do what stands there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct At {
+pub(super) struct IssuePoint {
     pub(super) pc: u32,
     pub(super) mask: u32,
 }
 
 /// What an atomic is given: its result may take the place of that.
 pub(super) struct AtomicOperands {
-    pub(super) place: Place,
+    pub(super) warp_access: WarpAccess,
     /// What a compare-and-swap compares with.
     pub(super) compared: Doubles,
     /// The upper half of that, where it has 128 bits.
@@ -25,7 +25,7 @@ pub(super) struct AtomicOperands {
 }
 
 /// Lanes that arrive at a barrier of the block.
-pub(super) struct Arrived {
+pub(super) struct BarrierArrivalEvent {
     pub(super) mask: u32,
     pub(super) id: u32,
     /// Which completion of the barrier they arrive for.
@@ -48,20 +48,34 @@ pub(super) trait Observer {
     fn leave(&mut self, _block: u64) {}
 
     /// A load, before it is made.
-    fn load(&mut self, _warp: &Warp, _at: At, _access: &Access) {}
+    fn load(&mut self, _warp: &Warp, _at: IssuePoint, _access: &Access) {}
 
     /// A store, before it is made.
-    fn store(&mut self, _warp: &Warp, _at: At, _access: &Access) {}
+    fn store(&mut self, _warp: &Warp, _at: IssuePoint, _access: &Access) {}
 
     /// An atomic, after it was made.
-    fn atomic(&mut self, _warp: &Warp, _at: At, _atomic: &Atomic, _operands: &AtomicOperands) {}
+    fn atomic(
+        &mut self,
+        _warp: &Warp,
+        _at: IssuePoint,
+        _atomic: &Atomic,
+        _operands: &AtomicOperands,
+    ) {
+    }
 
     /// An operation on barrier objects at offsets in shared memory, before it is made.
-    fn object(&mut self, _warp: &Warp, _at: At, _place: &Place, _operation: &Mbarrier) {}
+    fn mbarrier(
+        &mut self,
+        _warp: &Warp,
+        _at: IssuePoint,
+        _place: &WarpAccess,
+        _operation: &Mbarrier,
+    ) {
+    }
 
     /// A thread, by its warp and lane, has changed an object, and released by that what it did, if
     /// it `releases`; the object's phase may have completed by it.
-    fn object_arrived(
+    fn mbarrier_arrived(
         &mut self,
         _thread: (u32, usize),
         _at: u64,
@@ -71,7 +85,7 @@ pub(super) trait Observer {
     }
 
     /// A thread was told that a phase of an object has completed, and acquires by that.
-    fn object_waited(&mut self, _warp: u32, _lane: usize, _at: u64) {}
+    fn mbarrier_waited(&mut self, _warp: u32, _lane: usize, _at: u64) {}
 
     /// A fence, for the block or for all.
     fn fence(&mut self, _warp: &Warp, _mask: u32, _block_only: bool) {}
@@ -80,18 +94,18 @@ pub(super) trait Observer {
     fn exchanged(&mut self, _warp: &Warp, _exchange: &Exchange, _members: &Words, _done: u32) {}
 
     /// Lanes met at `bar.warp.sync` from different places.
-    fn met(&mut self, _warp: &Warp, _lanes: u32) {}
+    fn converged(&mut self, _warp: &Warp, _lanes: u32) {}
 
     /// Threads arrived at a barrier of the block.
-    fn arrived(&mut self, _warp: &Warp, _arrived: &Arrived, _barriers: &Barriers) {}
+    fn arrived(&mut self, _warp: &Warp, _arrived: &BarrierArrivalEvent, _barriers: &Barriers) {}
 
     /// Threads exited.
     fn exited(&mut self, _warp: &Warp, _mask: u32, _barriers: &Barriers) {}
 }
 
 /// Nobody looks on.
-pub(super) struct Nobody;
+pub(super) struct NoObserver;
 
-impl Observer for Nobody {
+impl Observer for NoObserver {
     const ON: bool = false;
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 /// Operations of one stream are in order, so whatever is ordered after one is ordered after those
 /// in front of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Clock(Vec<u64>);
+pub(super) struct VectorClock(Vec<u64>);
 
-impl Clock {
+impl VectorClock {
     /// The last operation of that stream that comes before.
     pub(super) fn last_of(&self, slot: usize) -> u64 {
         self.0.get(slot).copied().unwrap_or(0)
@@ -24,8 +24,8 @@ impl Clock {
     }
 
     fn covers(&self, other: &Self) -> bool {
-        let known = self.0.iter().zip(&other.0).all(|(own, other)| own >= other);
-        known && other.0.iter().skip(self.0.len()).all(|op| *op == 0)
+        let host_clock = self.0.iter().zip(&other.0).all(|(own, other)| own >= other);
+        host_clock && other.0.iter().skip(self.0.len()).all(|op| *op == 0)
     }
 
     /// Also after all that `other` is after.
@@ -47,15 +47,15 @@ impl Clock {
 /// A place in the order of one stream: an operation, and what that is ordered after on other
 /// streams.
 #[derive(Clone, Debug)]
-pub(super) struct Point {
+pub(super) struct Timestamp {
     pub(super) slot: usize,
     pub(super) op: u64,
     /// The operation in front of it in its stream; 0 for none.
     pub(super) previous: u64,
-    pub(super) before: Arc<Clock>,
+    pub(super) before: Arc<VectorClock>,
 }
 
-impl Point {
+impl Timestamp {
     /// The last operation of that stream which this is, or is ordered after.
     pub(super) fn last_of(&self, slot: usize) -> u64 {
         if slot == self.slot {
@@ -66,8 +66,8 @@ impl Point {
     }
 
     /// The clock of whatever comes behind this.
-    pub(super) fn join_into(&self, clock: &mut Arc<Clock>) {
-        Clock::join(clock, &self.before);
+    pub(super) fn join_into(&self, clock: &mut Arc<VectorClock>) {
+        VectorClock::join(clock, &self.before);
         if clock.last_of(self.slot) < self.op {
             Arc::make_mut(clock).raise(self.slot, self.op);
         }
@@ -78,33 +78,33 @@ impl Point {
 mod tests {
     use super::*;
 
-    fn clock(ops: &[u64]) -> Arc<Clock> {
-        Arc::new(Clock(ops.to_vec()))
+    fn clock(ops: &[u64]) -> Arc<VectorClock> {
+        Arc::new(VectorClock(ops.to_vec()))
     }
 
     #[test]
     fn a_join_is_the_later_of_both_and_shares_when_it_can() {
         let mut one = clock(&[1, 5]);
-        Clock::join(&mut one, &clock(&[2, 3, 0, 7]));
+        VectorClock::join(&mut one, &clock(&[2, 3, 0, 7]));
         assert_eq!(one, clock(&[2, 5, 0, 7]));
         let later = clock(&[2, 5, 0, 8]);
-        Clock::join(&mut one, &later);
+        VectorClock::join(&mut one, &later);
         assert!(Arc::ptr_eq(&one, &later));
-        Clock::join(&mut one, &clock(&[0, 0, 0, 0, 0]));
+        VectorClock::join(&mut one, &clock(&[0, 0, 0, 0, 0]));
         assert!(Arc::ptr_eq(&one, &later));
     }
 
     #[test]
     fn a_point_is_behind_its_own_stream_and_what_it_waited_for() {
-        let point = Point {
+        let timestamp = Timestamp {
             slot: 1,
             op: 9,
             previous: 3,
             before: clock(&[4, 2]),
         };
-        assert_eq!([0, 1, 2].map(|slot| point.last_of(slot)), [4, 9, 0]);
+        assert_eq!([0, 1, 2].map(|slot| timestamp.last_of(slot)), [4, 9, 0]);
         let mut next = clock(&[]);
-        point.join_into(&mut next);
+        timestamp.join_into(&mut next);
         assert_eq!(next, clock(&[4, 9]));
     }
 }

@@ -1,10 +1,10 @@
-//! The world: the one owner of all simulated state. Everything in it happens under one lock, in an
-//! order that only the calls and the schedule decide.
+//! Simulator state: the one owner of all simulated objects. Everything in it happens under one
+//! lock, in an order that only the calls and the schedule decide.
 //!
-//! A call enqueues operations ([`World::enqueue`]). An operation whose predecessors are done is
-//! *eligible*. The schedule picks when an eligible operation runs ([`World::run`], in
+//! A call enqueues operations ([`SimState::enqueue`]). An operation whose predecessors are done is
+//! *eligible*. The schedule picks when an eligible operation runs ([`SimState::run`], in
 //! `execute.rs`); running it has its whole effect at once and fixes its place in virtual time.
-//! [`World::retire`] then tells its successors.
+//! [`SimState::retire`] then tells its successors.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,19 +17,19 @@ use millstream_ptx::Site;
 use super::{
     context::{Context, Device},
     engine::Engines,
+    fault_injection::ActiveFault,
     host_functions::HostFunctions,
-    injected::Armed,
-    kernel_view::Printed,
+    kernel_view::PrintfOutput,
     module::{Function, LoadedModule},
-    op::Op,
+    op::StreamOp,
     schedule::Scheduler,
 };
 use crate::{
-    Grade, Report, ReportKind, SimConfig, Span,
-    exec::Stats,
-    ids::{Mint, OpId},
+    Report, ReportKind, Severity, SimConfig, Span,
+    exec::KernelStats,
+    ids::{HandleAllocator, OpId},
     memory::{MemoryMap, pool::Pool},
-    race::Race,
+    race::RaceChecker,
 };
 
 /// A stream's queue, seen from its end.
@@ -76,14 +76,14 @@ pub(crate) struct Waiter {
     pub(crate) finish_ns: u64,
 }
 
-/// A call's refusal: what the driver answers.
+/// A call error: what the driver returns.
 #[derive(Clone, Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct CallError {
     pub(crate) code: ResultCode,
     pub(crate) detail: Option<String>,
 }
 
-impl Refusal {
+impl CallError {
     pub(crate) fn new(code: ResultCode, detail: impl Into<String>) -> Self {
         Self {
             code,
@@ -92,10 +92,10 @@ impl Refusal {
     }
 }
 
-pub(crate) type Answer<T> = Result<T, Refusal>;
+pub(crate) type CallResult<T> = Result<T, CallError>;
 
 /// All simulated state.
-pub(crate) struct World {
+pub(crate) struct SimState {
     pub(crate) config: SimConfig,
     pub(crate) now_ns: u64,
     /// The driver function at work.
@@ -106,7 +106,7 @@ pub(crate) struct World {
     pub(crate) progress: u64,
     /// How many calls there were.
     pub(crate) calls: u64,
-    pub(crate) mint: Mint,
+    pub(crate) handles: HandleAllocator,
     pub(crate) devices: Vec<Device>,
     pub(crate) contexts: BTreeMap<ContextHandle, Context>,
     pub(crate) streams: BTreeMap<StreamHandle, Stream>,
@@ -114,7 +114,7 @@ pub(crate) struct World {
     pub(crate) modules: BTreeMap<ModuleHandle, std::sync::Arc<LoadedModule>>,
     pub(crate) functions: BTreeMap<FunctionHandle, Function>,
     pub(crate) memory: MemoryMap,
-    pub(crate) ops: BTreeMap<OpId, Op>,
+    pub(crate) ops: BTreeMap<OpId, StreamOp>,
     pub(crate) ops_enqueued: u64,
     pub(crate) eligible: BTreeSet<OpId>,
     pub(crate) waiters: BTreeMap<u64, Waiter>,
@@ -122,27 +122,27 @@ pub(crate) struct World {
     pub(crate) scheduler: Scheduler,
     pub(crate) host_functions: HostFunctions,
     /// Faults at work, and how many calls or contexts they hit.
-    pub(crate) faults: Vec<Armed>,
+    pub(crate) faults: Vec<ActiveFault>,
     pub(crate) faults_injected: u64,
-    pub(crate) race: Race,
-    pub(crate) printed: Printed,
+    pub(crate) race_checker: RaceChecker,
+    pub(crate) printf_output: PrintfOutput,
     /// How many of the checker's findings are among the reports.
     pub(crate) findings_reported: usize,
-    pub(crate) kernel_stats: Stats,
+    pub(crate) kernel_stats: KernelStats,
     pub(crate) reports: Vec<Report>,
     /// Remarks about the modules that were loaded, each once.
     pub(crate) notes: Vec<String>,
     pub(crate) timeline: Vec<Span>,
 }
 
-impl World {
+impl SimState {
     pub(crate) fn new(config: SimConfig, scheduler: Scheduler) -> Self {
-        let mut mint = Mint::new(config.devices);
+        let mut handles = HandleAllocator::new(config.devices);
         let devices = (0..config.devices)
             .map(|_| Device {
-                pool_handle: mint.next::<PoolHandle>(),
+                pool_handle: handles.next::<PoolHandle>(),
                 pool: Pool::default(),
-                plain_bytes: 0,
+                non_pool_bytes: 0,
                 context: None,
                 references: 0,
                 engines: Engines::new(config.cost.resident_threads),
@@ -154,7 +154,7 @@ impl World {
             call_device: None,
             progress: 0,
             calls: 0,
-            mint,
+            handles,
             devices,
             contexts: BTreeMap::new(),
             streams: BTreeMap::new(),
@@ -169,12 +169,17 @@ impl World {
             waiters_made: 0,
             scheduler,
             host_functions: HostFunctions::default(),
-            faults: config.faults.iter().cloned().map(Armed::new).collect(),
+            faults: config
+                .faults
+                .iter()
+                .cloned()
+                .map(ActiveFault::new)
+                .collect(),
             faults_injected: 0,
-            race: Race::new(&config),
-            printed: Printed::default(),
+            race_checker: RaceChecker::new(&config),
+            printf_output: PrintfOutput::default(),
             findings_reported: 0,
-            kernel_stats: Stats::default(),
+            kernel_stats: KernelStats::default(),
             reports: Vec::new(),
             notes: Vec::new(),
             timeline: Vec::new(),
@@ -184,24 +189,34 @@ impl World {
 
     /// Adds a report about the call.
     pub(crate) fn report(&mut self, kind: ReportKind, text: String) {
-        self.report_of(self.call_device, kind, text);
+        self.report_for_device(self.call_device, kind, text);
     }
 
     /// Adds a report about a device.
-    pub(crate) fn report_of(&mut self, device: Option<u32>, kind: ReportKind, text: String) {
+    pub(crate) fn report_for_device(
+        &mut self,
+        device: Option<u32>,
+        kind: ReportKind,
+        text: String,
+    ) {
         self.reports.push(Report {
             kind,
-            grade: Grade::Error,
+            severity: Severity::Error,
             call: self.call,
-            device: device.filter(|_| self.mint.has_several_devices()),
+            device: device.filter(|_| self.handles.has_several_devices()),
             text,
             time_ns: self.now_ns,
         });
     }
 
-    /// Notes a breach of the caller's obligations and makes the answer to it.
-    pub(crate) fn breach(&mut self, kind: ReportKind, code: ResultCode, text: String) -> Refusal {
+    /// Reports a violation of the caller's obligations and makes the call error.
+    pub(crate) fn violation(
+        &mut self,
+        kind: ReportKind,
+        code: ResultCode,
+        text: String,
+    ) -> CallError {
         self.report(kind, text.clone());
-        Refusal::new(code, text)
+        CallError::new(code, text)
     }
 }

@@ -1,0 +1,205 @@
+//! What is ordered before what: streams, events, barriers and the host.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use millstream_driver::{ContextHandle, EventHandle, StreamHandle};
+
+use super::vector_clock::{Timestamp, VectorClock};
+
+/// One stream's order, seen from its end.
+#[derive(Clone, Debug)]
+struct StreamClock {
+    slot: usize,
+    /// The last operation; 0 before the first.
+    last: u64,
+    /// The one in front of it.
+    previous: u64,
+    /// What the next operation is ordered after on other streams.
+    before: Arc<VectorClock>,
+    /// What the host had seen when the last operation was enqueued.
+    host_clock: Arc<VectorClock>,
+}
+
+impl StreamClock {
+    fn timestamp(&self) -> Timestamp {
+        Timestamp {
+            slot: self.slot,
+            op: self.last,
+            previous: self.previous,
+            before: Arc::clone(&self.before),
+        }
+    }
+}
+
+/// What someone who waits, or is told, is ordered after.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClockSnapshot(Arc<VectorClock>);
+
+/// Streams that were destroyed and whose work is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DestroyedStreams {
+    None,
+    /// The blocking ones of a context.
+    Blocking(ContextHandle),
+    /// All of a context.
+    All(ContextHandle),
+}
+
+/// The ends of the streams of one context that are gone.
+#[derive(Debug, Default)]
+struct DestroyedStreamClocks {
+    blocking: Arc<VectorClock>,
+    all: Arc<VectorClock>,
+}
+
+/// The order of everything enqueued so far.
+#[derive(Debug, Default)]
+pub(super) struct HappensBefore {
+    stream_clocks: BTreeMap<StreamHandle, StreamClock>,
+    /// The number of streams so far.
+    slots: usize,
+    destroyed: BTreeMap<ContextHandle, DestroyedStreamClocks>,
+    events: BTreeMap<EventHandle, Timestamp>,
+    /// What the host has seen complete.
+    host_clock: Arc<VectorClock>,
+}
+
+impl HappensBefore {
+    fn stream_clock(&mut self, stream: StreamHandle) -> &mut StreamClock {
+        let slots = &mut self.slots;
+        self.stream_clocks.entry(stream).or_insert_with(|| {
+            *slots += 1;
+            StreamClock {
+                slot: *slots - 1,
+                last: 0,
+                previous: 0,
+                before: Arc::default(),
+                host_clock: Arc::default(),
+            }
+        })
+    }
+
+    fn destroyed(&self, destroyed: DestroyedStreams) -> Option<&Arc<VectorClock>> {
+        match destroyed {
+            DestroyedStreams::None => None,
+            DestroyedStreams::Blocking(context) => {
+                self.destroyed.get(&context).map(|ends| &ends.blocking)
+            }
+            DestroyedStreams::All(context) => self.destroyed.get(&context).map(|ends| &ends.all),
+        }
+    }
+
+    /// An operation joins the end of `stream`, behind the ends of `queues` and behind `after`.
+    pub(super) fn enqueue(
+        &mut self,
+        stream: StreamHandle,
+        op: u64,
+        (queues, destroyed): (&[StreamHandle], DestroyedStreams),
+        after: impl Iterator<Item = Timestamp>,
+    ) -> Timestamp {
+        let destroyed = self.destroyed(destroyed).cloned();
+        let mut others: Vec<Timestamp> = after.collect();
+        let stream_clocks = queues.iter().filter(|queue| **queue != stream);
+        others.extend(
+            stream_clocks
+                .filter_map(|queue| self.stream_clocks.get(queue))
+                .map(StreamClock::timestamp),
+        );
+        let host_clock = Arc::clone(&self.host_clock);
+        let stream_clock = self.stream_clock(stream);
+        if !Arc::ptr_eq(&stream_clock.host_clock, &host_clock) {
+            VectorClock::join(&mut stream_clock.before, &host_clock);
+            stream_clock.host_clock = host_clock;
+        }
+        for other in others {
+            other.join_into(&mut stream_clock.before);
+        }
+        if let Some(destroyed) = destroyed {
+            VectorClock::join(&mut stream_clock.before, &destroyed);
+        }
+        stream_clock.previous = std::mem::replace(&mut stream_clock.last, op);
+        stream_clock.timestamp()
+    }
+
+    /// An event captures the work of `stream` so far (rules 22 and 23).
+    pub(super) fn record(&mut self, event: EventHandle, stream: StreamHandle) {
+        let timestamp = self.stream_clock(stream).timestamp();
+        self.events.insert(event, timestamp);
+    }
+
+    /// Later work of `stream` is behind what `event` captured (rule 24).
+    pub(super) fn wait(&mut self, stream: StreamHandle, event: EventHandle) {
+        if let Some(timestamp) = self.events.get(&event).cloned() {
+            timestamp.join_into(&mut self.stream_clock(stream).before);
+        }
+    }
+
+    pub(super) fn forget_event(&mut self, event: EventHandle) {
+        self.events.remove(&event);
+    }
+
+    /// Forgets a destroyed stream, and keeps its end for its context.
+    pub(super) fn forget_stream(
+        &mut self,
+        stream: StreamHandle,
+        of: ContextHandle,
+        blocking: bool,
+    ) {
+        let Some(stream_clock) = self.stream_clocks.remove(&stream) else {
+            return;
+        };
+        let ends = self.destroyed.entry(of).or_default();
+        stream_clock.timestamp().join_into(&mut ends.all);
+        if blocking {
+            stream_clock.timestamp().join_into(&mut ends.blocking);
+        }
+    }
+
+    pub(super) fn forget_context(&mut self, context: ContextHandle) {
+        self.destroyed.remove(&context);
+    }
+
+    /// Whoever waits for all of these streams, as they are now, is ordered after this.
+    pub(super) fn snapshot_of(
+        &self,
+        streams: impl Iterator<Item = StreamHandle>,
+        destroyed: DestroyedStreams,
+    ) -> ClockSnapshot {
+        let mut snapshot = ClockSnapshot(self.destroyed(destroyed).cloned().unwrap_or_default());
+        for stream_clock in streams.filter_map(|stream| self.stream_clocks.get(&stream)) {
+            stream_clock.timestamp().join_into(&mut snapshot.0);
+        }
+        snapshot
+    }
+
+    /// Whoever waits for the event, as it is now, is ordered after this.
+    pub(super) fn event(&self, event: EventHandle) -> ClockSnapshot {
+        self.events
+            .get(&event)
+            .map_or_else(ClockSnapshot::default, ClockSnapshot::timestamp)
+    }
+
+    /// The host has seen this complete.
+    pub(super) fn host_observed(&mut self, snapshot: &ClockSnapshot) {
+        VectorClock::join(&mut self.host_clock, &snapshot.0);
+    }
+
+    /// What the host has seen complete.
+    pub(super) fn host_clock(&self) -> &Arc<VectorClock> {
+        &self.host_clock
+    }
+}
+
+impl ClockSnapshot {
+    pub(super) fn timestamp(timestamp: &Timestamp) -> Self {
+        let mut snapshot = Self::default();
+        timestamp.join_into(&mut snapshot.0);
+        snapshot
+    }
+
+    pub(super) fn before(timestamp: &Timestamp) -> Self {
+        let mut snapshot = Self(Arc::clone(&timestamp.before));
+        Arc::make_mut(&mut snapshot.0).raise(timestamp.slot, timestamp.previous);
+        snapshot
+    }
+}
