@@ -7,7 +7,7 @@ mod program;
 
 use std::error::Error;
 
-use millstream::sim::{Gpu, ReplayToken, Replayed, Schedule, Search, SimConfig};
+use millstream::sim::{Gpu, ReplayStatus, ReplayToken, Schedule, Search, SimConfig};
 
 use program::{BYTES, fill_and_fetch};
 
@@ -31,7 +31,7 @@ struct Outcome {
     stale: usize,
     reports: Vec<String>,
     token: ReplayToken,
-    replayed: Replayed,
+    replay_status: ReplayStatus,
 }
 
 impl Outcome {
@@ -54,7 +54,7 @@ fn run(gpu: &Gpu, repaired: bool) -> Result<Outcome, Box<dyn Error>> {
             .map(|report| report.text.clone())
             .collect(),
         token: gpu.replay_token(),
-        replayed: gpu.replayed(),
+        replay_status: gpu.replay_status(),
     })
 }
 
@@ -113,7 +113,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let again = run(&Gpu::new(SimConfig::new().replay(wrong.token)), false)?;
     println!(
         "  {} bytes too old; the recorded run was met: {:?}\n",
-        again.stale, again.replayed
+        again.stale, again.replay_status
     );
 
     println!("The repair is the line that the report asks for, between the fill and the fetch:\n");
@@ -154,8 +154,8 @@ mod tests {
         for outcome in outcomes {
             let again = run(&Gpu::new(SimConfig::new().replay(outcome.token)), false).unwrap();
             assert_eq!(
-                (again.stale, again.replayed),
-                (outcome.stale, Replayed::Exactly)
+                (again.stale, again.replay_status),
+                (outcome.stale, ReplayStatus::Exactly)
             );
         }
     }

@@ -8,7 +8,7 @@ use std::mem;
 use millstream::{
     Check, Device, Health, LaunchConfig, Pinned, Result, Stream,
     driver::Driver,
-    sim::{Gpu, Grade, ReportKind, Rules, Schedule, SimConfig},
+    sim::{Gpu, ReportKind, Rules, Schedule, Severity, SimConfig},
 };
 
 millstream::kernels! {
@@ -295,8 +295,8 @@ fn notes_are_reports_and_no_failure() {
     one_run().config(config.clone()).run(program);
     let gpu = Gpu::new(config);
     program(&Device::open_simulated(&gpu, 0).unwrap()).unwrap();
-    let grades: Vec<_> = gpu.reports().iter().map(|report| report.grade).collect();
-    assert_eq!(grades, [Grade::Note]);
+    let grades: Vec<_> = gpu.reports().iter().map(|report| report.severity).collect();
+    assert_eq!(grades, [Severity::Note]);
 }
 
 millstream::kernels! {

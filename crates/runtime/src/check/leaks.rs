@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use millstream_sim::{Gpu, Ledger, LiveKind, LiveObject};
+use millstream_sim::{Gpu, LiveKind, LiveObject, LiveObjectCounts};
 
 use crate::{Device, context::DeviceState, disposal::log, memory::KEPT};
 
@@ -21,10 +21,10 @@ const LISTED_MAX: usize = 20;
 pub(super) fn find_leaks(gpu: &Gpu, devices: &[Weak<DeviceState>]) -> Option<String> {
     let closing = Instant::now();
     loop {
-        let left = gpu.ledger();
-        let nothing = Ledger {
+        let left = gpu.live_object_counts();
+        let nothing = LiveObjectCounts {
             contexts: left.contexts,
-            ..Ledger::default()
+            ..LiveObjectCounts::default()
         };
         if left == nothing {
             return None;
@@ -37,7 +37,7 @@ pub(super) fn find_leaks(gpu: &Gpu, devices: &[Weak<DeviceState>]) -> Option<Str
     }
 }
 
-fn describe(gpu: &Gpu, left: &Ledger, devices: &[Weak<DeviceState>]) -> String {
+fn describe(gpu: &Gpu, left: &LiveObjectCounts, devices: &[Weak<DeviceState>]) -> String {
     let open: Vec<Arc<DeviceState>> = devices.iter().filter_map(Weak::upgrade).collect();
     for state in &open {
         // Memory that the device keeps for reuse has not leaked. If trimming fails, it is listed.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use millstream_sim::{
-    Gpu, Grade, ReplayToken, Replayed, Report, Schedule, Search, SimConfig, Span,
+    Gpu, ReplayStatus, ReplayToken, Report, Schedule, Search, Severity, SimConfig, Span,
 };
 
 use super::{Check, CheckFailure, Program, failure::this_test, leaks::find_leaks};
@@ -155,20 +155,20 @@ impl<'a> Run<'a> {
             }
         }
         let mut reports = gpu.reports();
-        reports.retain(|report| report.grade == Grade::Error);
-        let replayed = gpu.replayed();
+        reports.retain(|report| report.severity == Severity::Error);
+        let status = gpu.replay_status();
         if let Some(left) = left.filter(|_| !self.check.leaks) {
             end.problem = Some(left);
         } else if end.problem.is_none() && !reports.is_empty() {
             end.problem = Some("the program is wrong by what the simulated device reports".into());
         } else if end.problem.is_none()
             && !matches!(
-                replayed,
-                Replayed::NotAsked | Replayed::Exactly | Replayed::Beyond
+                status,
+                ReplayStatus::NotAsked | ReplayStatus::Exactly | ReplayStatus::Beyond
             )
         {
             end.problem = Some(format!(
-                "the replay did not meet the recorded run: {replayed:?}"
+                "the replay did not meet the recorded run: {status:?}"
             ));
         }
         match end.problem {

@@ -213,7 +213,7 @@ fn simulate_instead(error: &Error) -> Result<Device> {
 #[cfg(feature = "sim")]
 #[track_caller]
 fn simulate(value: &str) -> Result<Device> {
-    let config = SimConfig::from_spec(value)
+    let config = SimConfig::parse(value)
         .map_err(|error| Error::unavailable(format!("{VARIABLE}={value}: {error}")))?;
     shared_simulation(config, &format!("simulated, by {VARIABLE}={value}"))
 }

@@ -18,7 +18,7 @@ use std::{
 use millstream::{
     Device, Result, Select, Stream,
     driver::{DeviceOrdinal, ResultCode},
-    sim::{Fault, Gpu, Ledger, Schedule, SimConfig},
+    sim::{Fault, Gpu, LiveObjectCounts, Schedule, SimConfig},
 };
 
 use crate::program::{Allowed, Environment, Interpreter, Sort, check, generate, step::Program};
@@ -201,7 +201,7 @@ impl Case {
                 .for_each(|fault| gpu.inject(fault));
         }
         let interpreter = interpreter.run(&program.steps);
-        gpu.inject_no_more();
+        gpu.clear_faults();
         let log = interpreter.finish();
         let allowed = Allowed {
             faults: self.faults,
@@ -333,10 +333,10 @@ fn accounts(devices: &[Device]) -> Result<(), String> {
 fn nothing_left(gpu: &Gpu) -> Result<(), String> {
     let closing = Instant::now();
     loop {
-        let left = gpu.ledger();
-        let nothing = Ledger {
+        let left = gpu.live_object_counts();
+        let nothing = LiveObjectCounts {
             contexts: left.contexts,
-            ..Ledger::default()
+            ..LiveObjectCounts::default()
         };
         if left == nothing {
             return Ok(());

@@ -208,7 +208,7 @@ fn b08_memory_of_downloads_given_up_is_used_again() {
             }
             gate.open();
             stream.synchronize()?;
-            Ok(gpu.ledger().pinned_bytes)
+            Ok(gpu.live_object_counts().pinned_bytes)
         };
         for _ in 0..4 {
             // The memory of one round, and a little for the upload and the gates.

@@ -21,7 +21,7 @@ use std::{
 use millstream::{
     Buffer, Device, Event, LaunchConfig, Pending, Result, Select, Stream,
     driver::{ContextHandle, DeviceOrdinal, Driver, cuda::Cuda},
-    sim::{Gpu, Hold, Ledger},
+    sim::{Gpu, Hold, LiveObjectCounts},
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -309,10 +309,10 @@ impl Harness {
 pub(crate) fn assert_nothing_left(gpu: &Gpu) {
     let closing = Instant::now();
     loop {
-        let left = gpu.ledger();
-        let nothing = Ledger {
+        let left = gpu.live_object_counts();
+        let nothing = LiveObjectCounts {
             contexts: left.contexts,
-            ..Ledger::default()
+            ..LiveObjectCounts::default()
         };
         if left == nothing {
             break;

@@ -200,7 +200,7 @@ fn upload_and_forget_about_it(schedule: Schedule, uploads: usize, len: usize) ->
             // To count what is held takes as long as that is much.
             continue;
         }
-        let held = gpu.ledger();
+        let held = gpu.live_object_counts();
         assert!(held.pinned_bytes <= PINNED_BYTES_MAX, "{held:?}");
         assert!(
             held.device_bytes <= PINNED_BYTES_MAX + len as u64,

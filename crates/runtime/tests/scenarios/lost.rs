@@ -154,8 +154,12 @@ fn d03_another_device_works_on() {
         drop((kept, more, working, other));
         // What the lost device kept is all that is left: nothing of the other one.
         let closing = Instant::now();
-        while gpu.ledger().streams + gpu.ledger().events > 0 {
-            assert!(closing.elapsed() < CLOSED_WITHIN, "{:?}", gpu.ledger());
+        while gpu.live_object_counts().streams + gpu.live_object_counts().events > 0 {
+            assert!(
+                closing.elapsed() < CLOSED_WITHIN,
+                "{:?}",
+                gpu.live_object_counts()
+            );
             thread::sleep(Duration::from_millis(1));
         }
         assert_only_the_fault_is_reported(&gpu);

@@ -14,7 +14,7 @@ use std::{
 use millstream::{
     Device, Error, Result,
     driver::{DriverError, ResultCode},
-    sim::{Gpu, Ledger, Schedule},
+    sim::{Gpu, LiveObjectCounts, Schedule},
 };
 
 use crate::{
@@ -185,10 +185,10 @@ fn check_what_is_left(gpu: &Gpu, failed: &BTreeSet<&'static str>, may_be_lost: b
     let closing = Instant::now();
     let gave_up = |call| failed.contains(call);
     loop {
-        let left = gpu.ledger();
-        let mut expected = Ledger {
+        let left = gpu.live_object_counts();
+        let mut expected = LiveObjectCounts {
             contexts: left.contexts,
-            ..Ledger::default()
+            ..LiveObjectCounts::default()
         };
         if gave_up("event_destroy") {
             expected.events = left.events;
