@@ -8,9 +8,9 @@
 //! stuck becomes the standby, or ends, when its waker returns. A waker that never returns costs one
 //! thread.
 //!
-//! All that must survive a change of leaders is in [`State`], behind one lock. The leader takes
-//! registrations out while it polls, calling nothing but the driver meanwhile, and puts them back
-//! before it calls a waker, even if a driver panics. No user code runs under the lock.
+//! All that must survive a change of leaders is in [`ReactorState`], behind one lock. The leader
+//! takes registrations out while it polls, calling nothing but the driver meanwhile, and puts them
+//! back before it calls a waker, even if a driver panics. No user code runs under the lock.
 
 use std::{
     any::Any,
