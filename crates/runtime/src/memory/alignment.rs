@@ -9,7 +9,7 @@ use millstream_driver::ALLOCATION_ALIGNMENT;
 
 use crate::{UsageError, UsageErrorKind};
 
-/// Refuses elements whose alignment memory of a driver need not have.
+/// Returns a usage error for elements that need more alignment than drivers guarantee.
 pub(super) fn check_alignment<T>(operation: &'static str) -> Result<(), UsageError> {
     if align_of::<T>() <= ALLOCATION_ALIGNMENT {
         return Ok(());
@@ -22,8 +22,8 @@ pub(super) fn check_alignment<T>(operation: &'static str) -> Result<(), UsageErr
     Err(UsageError::new(operation, problem))
 }
 
-/// Refuses at compile time, in a constant, elements whose alignment device memory does not have.
-/// Called by code that `kernels!` writes: a kernel is compiled for elements that are aligned.
+/// Refuses elements that need more alignment than device memory has, at compile time in a constant.
+/// The code that `kernels!` generates calls it, because kernels are compiled for aligned elements.
 ///
 /// # Panics
 ///

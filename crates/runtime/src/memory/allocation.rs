@@ -1,4 +1,4 @@
-//! An allocation on the device: an address, a size, and the access history of who uses it.
+//! Device allocations: an address, a size, and the access history of the operations that use it.
 
 #![allow(unsafe_code, reason = "submits the allocation")]
 
@@ -14,8 +14,8 @@ use crate::{
     tracker::{Access, AccessHistory, AccessKind, StreamId},
 };
 
-/// Device memory. Dropping it keeps it for the next array of its size, or frees it in stream order,
-/// behind every operation that was submitted on it.
+/// Device memory. On drop it enters the cache for the next array of its size, or is freed in stream
+/// order after every operation that was submitted on it.
 pub(crate) struct Allocation {
     pub(crate) device: Arc<DeviceState>,
     pub(crate) pointer: DevicePtr,
@@ -23,18 +23,19 @@ pub(crate) struct Allocation {
     origin: Origin,
 }
 
-/// Where the memory is from, and so where it goes.
+/// The source of the memory, which decides how it is freed.
 #[derive(Clone, Copy)]
 enum Origin {
-    /// The device's pool, in this stream's order.
+    /// The device's pool, allocated in the order of this stream.
     Pool(StreamId),
-    /// Managed memory, which is never freed while the device works.
+    /// Managed memory, which is freed only while the device is idle.
     Managed,
 }
 
 impl Allocation {
-    /// Allocates in the stream's order; other streams are ordered after it by the access history
-    /// (rule 32). Nothing is asked of the driver for 0 bytes.
+    /// Allocates in the stream's order. The access history orders other streams after it, as rule 32
+    /// (memory of a pool may be used only after its allocation in stream order) requires. An
+    /// allocation of 0 bytes makes no driver call.
     pub(crate) fn new(
         device: &Arc<DeviceState>,
         stream: &StreamState,
@@ -58,8 +59,8 @@ impl Allocation {
         })
     }
 
-    /// Allocates managed memory, in no stream's order: memory that is given out again is not in use
-    /// any more.
+    /// Allocates managed memory. It needs no stream order, because reused managed memory has no
+    /// pending uses.
     pub(crate) fn managed(device: &Arc<DeviceState>, bytes: usize) -> Result<Self> {
         device.check_alive()?;
         if !device.limits.managed_memory {
@@ -75,19 +76,20 @@ impl Allocation {
         Ok(Self {
             device: Arc::clone(device),
             pointer,
-            // The host may come to wait for any of its operations.
+            // The host may wait for any of its operations.
             history: AccessHistory::always_recording(bytes as u64),
             origin: Origin::Managed,
         })
     }
 
-    /// Whether the host may reach the memory too.
+    /// Returns whether the host can access the memory as well.
     pub(crate) fn is_managed(&self) -> bool {
         matches!(self.origin, Origin::Managed)
     }
 }
 
-/// Managed memory comes in powers of two from a page on, so that it can be given out again.
+/// Rounds a size of managed memory up to a power of two of at least a page, so that it can be
+/// reused.
 fn managed_size(bytes: usize) -> usize {
     bytes.max(4096).checked_next_power_of_two().unwrap_or(bytes)
 }
@@ -105,7 +107,7 @@ fn take_managed(device: &DeviceState, bytes: usize) -> Result<DevicePtr> {
     })
 }
 
-/// `None` in place of the driver's «out of memory».
+/// Replaces the driver's out-of-memory error by `None`.
 fn none_if_out_of_memory(allocated: Result<DevicePtr>) -> Result<Option<DevicePtr>> {
     match allocated {
         Ok(pointer) => Ok(Some(pointer)),
@@ -114,8 +116,8 @@ fn none_if_out_of_memory(allocated: Result<DevicePtr>) -> Result<Option<DevicePt
     }
 }
 
-/// Allocates if the limit and the device have room; gives the stream in whose order the memory was
-/// allocated, too.
+/// Allocates within the limit and the device's free memory. Returns the address and the stream in
+/// whose order the memory was allocated, or `None` if memory is short.
 fn attempt(
     device: &DeviceState,
     stream: &StreamState,
@@ -123,7 +125,7 @@ fn attempt(
     location: &'static Location<'static>,
 ) -> Result<Option<(DevicePtr, StreamId)>> {
     device.check_alive()?;
-    // Only looked at where other streams have used what is kept.
+    // Locked only if other streams have used a cached block.
     let mut submit_queue = None;
     let outcome = device.memory().budget.reserve(history.bytes(), |ticket| {
         ticket.stream == stream.id

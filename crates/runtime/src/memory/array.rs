@@ -1,22 +1,22 @@
-//! What every array that an allocation holds can do: parts of it, to read and to write.
+//! Methods common to all arrays in an allocation: views of the whole and of parts.
 
-/// Writes the methods of an array with the fields `allocation`, `len` and `element`.
+/// Implements the common methods for an array with the fields `allocation`, `len` and `element`.
 macro_rules! array {
     ($name:ident) => {
         impl<T> $name<T> {
-            /// Elements in the array.
+            /// Returns the number of elements.
             #[must_use]
             pub fn len(&self) -> usize {
                 self.len
             }
 
-            /// Whether the array has no elements.
+            /// Returns whether the array has no elements.
             #[must_use]
             pub fn is_empty(&self) -> bool {
                 self.len == 0
             }
 
-            /// The whole array, to read.
+            /// Returns a view of the whole array for reading.
             #[must_use]
             pub fn view(&self) -> View<'_, T> {
                 View {
@@ -25,7 +25,7 @@ macro_rules! array {
                 }
             }
 
-            /// The whole array, to write.
+            /// Returns a view of the whole array for writing.
             #[must_use]
             pub fn view_mut(&mut self) -> ViewMut<'_, T> {
                 ViewMut {
@@ -34,11 +34,11 @@ macro_rules! array {
                 }
             }
 
-            /// A part of the array, to read.
+            /// Returns a view of a range of the array for reading.
             ///
             /// # Panics
             ///
-            /// If the range does not lie within the array, like a slice's index. See
+            /// If the range does not lie within the array, as for a slice. See
             /// [`try_slice`](Self::try_slice).
             #[must_use]
             #[track_caller]
@@ -49,7 +49,7 @@ macro_rules! array {
                 }
             }
 
-            /// A part of the array, to read.
+            /// Returns a view of a range of the array for reading.
             ///
             /// # Errors
             ///
@@ -61,7 +61,7 @@ macro_rules! array {
                 Ok(part.map_err(|usage_error| usage_error.at(location))?)
             }
 
-            /// A part of the array, to write.
+            /// Returns a view of a range of the array for writing.
             ///
             /// # Panics
             ///
@@ -76,7 +76,7 @@ macro_rules! array {
                 }
             }
 
-            /// A part of the array, to write.
+            /// Returns a view of a range of the array for writing.
             ///
             /// # Errors
             ///
@@ -91,20 +91,20 @@ macro_rules! array {
                 Ok(part.map_err(|usage_error| usage_error.at(location))?)
             }
 
-            /// Two parts of the array to write at the same time: the first `middle` elements, and
-            /// the rest.
+            /// Splits the array into two views that can be written at the same time: the first
+            /// `middle` elements, and the rest.
             ///
             /// # Panics
             ///
-            /// If `middle` is more than the array has.
+            /// If `middle` is greater than the length of the array.
             #[must_use]
             #[track_caller]
             pub fn split_at_mut(&mut self, middle: usize) -> (ViewMut<'_, T>, ViewMut<'_, T>) {
                 self.view_mut().split_at_mut(middle)
             }
 
-            /// The array in parts of `chunk_len` elements to write at the same time, the last
-            /// perhaps shorter.
+            /// Splits the array into views of `chunk_len` elements that can be written at the same
+            /// time. The last may be shorter.
             ///
             /// # Panics
             ///
@@ -114,7 +114,7 @@ macro_rules! array {
                 self.view_mut().chunks_mut(chunk_len)
             }
 
-            /// Where the whole array is.
+            /// Returns the location of the whole array.
             pub(super) fn span(&self) -> Span<'_> {
                 Span {
                     allocation: &self.allocation,

@@ -1,5 +1,5 @@
-//! The budget of one device's memory: what arrays take, counted by the runtime, how much they may,
-//! and what is kept of those that were dropped.
+//! The memory budget of a device: the bytes allocated by arrays as the runtime counts them, their
+//! limit, and the cache of dropped blocks.
 
 use std::sync::Arc;
 
@@ -14,44 +14,43 @@ use crate::{
     tracker::Ticket,
 };
 
-/// What the arrays of one device take, and what is kept of dropped ones.
+/// The memory accounting of a device, with the cache of dropped blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     state: Mutex<BudgetState>,
 }
 
-/// Under one lock, for an array that is dropped moves from the one to the other.
+/// The statistics and the cache, under one lock because a dropped array moves from one to the other.
 #[derive(Debug, Default)]
 struct BudgetState {
     stats: BudgetStats,
     cache: Cache,
 }
 
-/// The statistics of a budget, all of the same moment.
+/// A consistent snapshot of a budget's statistics.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BudgetStats {
-    /// Bytes of the arrays that live, and of those that are gone but whose frees are not enqueued
-    /// yet.
+    /// Bytes of live arrays, and of dropped arrays whose frees are not enqueued yet.
     pub(crate) allocated_bytes: u64,
-    /// The most that this has been.
+    /// The maximum of `allocated_bytes` so far.
     pub(crate) allocated_peak_bytes: u64,
-    /// How many arrays these are.
+    /// The number of arrays counted in `allocated_bytes`.
     pub(crate) allocations: u64,
-    /// How much they may take.
+    /// The limit of `allocated_bytes`.
     pub(crate) limit_bytes: Option<u64>,
 }
 
-/// Bytes of one array that count as allocated until this is dropped.
+/// The bytes of one array, counted as allocated until this is dropped.
 #[derive(Debug)]
 #[must_use = "what is reserved counts as long as this lives"]
 pub(crate) struct Reservation {
     budget: Arc<Budget>,
-    /// 0 if they count for good.
+    /// 0 once the reservation is committed.
     bytes: u64,
 }
 
 impl Reservation {
-    /// Lets the bytes count on: an array has them, or the driver did not take the memory back.
+    /// Keeps the bytes counted: an array owns them, or the driver failed to free the memory.
     pub(super) fn commit(mut self) {
         self.bytes = 0;
     }
@@ -65,18 +64,18 @@ impl Drop for Reservation {
     }
 }
 
-/// What came of an attempt to enter an array.
+/// The outcome of a reservation.
 pub(super) enum ReserveOutcome {
-    /// There is kept memory for it.
+    /// A cached block serves the array.
     Cached(DroppedBlock),
-    /// It is entered; memory is wanted. The blocks have to go.
+    /// The bytes are reserved; the caller allocates the memory, and frees the evicted blocks.
     Reserved(Reservation, Evicted),
-    /// That would be more than the limit.
+    /// The reservation would exceed the limit.
     OverLimit,
 }
 
 impl BudgetStats {
-    /// Enters an array of so many bytes, unless that would be more than the limit.
+    /// Counts an array of `bytes` bytes, unless it would exceed the limit.
     fn reserve(&mut self, bytes: u64) -> Option<()> {
         let allocated_bytes = self.allocated_bytes.checked_add(bytes)?;
         if self
@@ -98,8 +97,8 @@ impl BudgetStats {
 }
 
 impl Budget {
-    /// Enters an array of so many bytes, whose memory is kept memory of that size if the uses of
-    /// some are all `ordered` before what will use it.
+    /// Reserves `bytes` bytes for an array. A cached block of that size serves it if all uses of the
+    /// block are `ordered` before the array's first use.
     pub(super) fn reserve(
         self: &Arc<Self>,
         bytes: u64,
@@ -112,7 +111,7 @@ impl Budget {
         match state.cache.take(bytes, ordered) {
             (Some(block), _) => ReserveOutcome::Cached(block),
             (None, mut evicted) => {
-                // What is kept takes room that a limit gives to arrays.
+                // Under a limit, arrays have precedence over cached blocks.
                 if let Some(limit) = state.stats.limit_bytes {
                     let left_bytes = limit.saturating_sub(state.stats.allocated_bytes);
                     evicted.extend(state.cache.shrink(left_bytes));
@@ -122,7 +121,7 @@ impl Budget {
         }
     }
 
-    /// For bytes that are entered.
+    /// Creates the reservation of bytes that are counted already.
     fn reservation(self: &Arc<Self>, bytes: u64) -> Reservation {
         Reservation {
             budget: Arc::clone(self),
@@ -130,20 +129,20 @@ impl Budget {
         }
     }
 
-    /// Crosses out an array of so many bytes.
+    /// Uncounts an array of `bytes` bytes.
     fn refund(&self, bytes: u64) {
         self.state.lock().stats.release(bytes);
     }
 
-    /// Crosses out an array and keeps its memory; gives what has to go for it, which may be that
-    /// memory.
+    /// Uncounts a dropped array and caches its memory. Returns the evicted blocks, which may include
+    /// that memory.
     pub(super) fn cache_block(&self, block: DroppedBlock) -> Evicted {
         let mut state = self.state.lock();
         state.stats.release(block.bytes);
         state.cache.put(block)
     }
 
-    /// Enters an array again, which was crossed out, until its free is enqueued.
+    /// Counts a dropped array again until its free is enqueued.
     pub(super) fn reserve_again(self: &Arc<Self>, bytes: u64) -> Reservation {
         let stats = &mut self.state.lock().stats;
         stats.allocated_bytes += bytes;
@@ -151,24 +150,24 @@ impl Budget {
         self.reservation(bytes)
     }
 
-    /// Sets how much may be allocated. What already is stays, even if it is more.
+    /// Sets the limit. Existing allocations stay, even beyond the limit.
     pub(super) fn set_limit(&self, limit_bytes: Option<u64>) {
         self.state.lock().stats.limit_bytes = limit_bytes;
     }
 
-    /// Does something with what is kept.
+    /// Calls `body` with the cache, under the lock.
     pub(super) fn with_cache<T>(&self, body: impl FnOnce(&mut Cache) -> T) -> T {
         body(&mut self.state.lock().cache)
     }
 
-    /// The statistics as they are now.
+    /// Returns a snapshot of the statistics.
     pub(super) fn stats(&self) -> BudgetStats {
         self.state.lock().stats
     }
 }
 
-/// The frees of one stream: how many bytes were enqueued to be freed there, and how many of them
-/// the host has seen freed.
+/// The frees of one stream: the bytes whose frees were enqueued there, and the bytes that the host
+/// has seen freed.
 #[derive(Debug, Default)]
 pub(crate) struct Frees {
     enqueued_bytes: AtomicU64,
@@ -176,24 +175,24 @@ pub(crate) struct Frees {
 }
 
 impl Frees {
-    /// A free was enqueued.
+    /// Counts an enqueued free.
     pub(crate) fn enqueue(&self, bytes: u64) {
         self.enqueued_bytes.fetch_add(bytes, Ordering::AcqRel);
     }
 
-    /// Bytes ever enqueued to be freed: a mark for [`mark_freed`](Self::mark_freed).
+    /// Returns the bytes of all frees enqueued so far, for [`mark_freed`](Self::mark_freed).
     pub(super) fn watermark(&self) -> u64 {
         self.enqueued_bytes.load(Ordering::Acquire)
     }
 
-    /// The host has seen what was enqueued up to the mark freed.
+    /// Notes that all frees enqueued up to `watermark` are complete.
     pub(super) fn mark_freed(&self, watermark: u64) {
         self.freed_bytes.fetch_max(watermark, Ordering::AcqRel);
     }
 
-    /// Bytes that are perhaps not freed yet.
+    /// Returns the bytes whose frees may still be pending.
     pub(super) fn pending_bytes(&self) -> u64 {
-        // In this order: the other way, a mark could be seen that is not counted yet.
+        // Loaded first: otherwise a watermark could be read that is newer than the enqueued bytes.
         let freed_bytes = self.freed_bytes.load(Ordering::Acquire);
         self.watermark() - freed_bytes
     }
@@ -204,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_charged_counts_until_it_is_refunded_and_never_exceeds_the_limit() {
+    fn reserved_bytes_count_until_refunded_and_never_exceed_the_limit() {
         let budget = Arc::new(Budget::default());
         let reserve = |bytes| match budget.reserve(bytes, |_| true) {
             ReserveOutcome::Reserved(reservation, _) => Some(reservation),

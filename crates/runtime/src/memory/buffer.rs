@@ -12,11 +12,11 @@ use crate::{
 
 /// An array of `T` in the device's memory.
 ///
-/// Made by [`Stream::upload`](crate::Stream::upload) or [`Stream::zeros`](crate::Stream::zeros),
-/// usable on every stream of its device: whatever the library enqueues with it runs after the
-/// operations that it conflicts with, and beside all others. Dropping it gives the memory back
-/// after its last use, to the device or to the next array of its size (see
-/// [`Device::set_cache_limit`](crate::Device::set_cache_limit)), and never blocks.
+/// [`Stream::upload`](crate::Stream::upload) and [`Stream::zeros`](crate::Stream::zeros) create
+/// buffers. A buffer can be used on every stream of its device: each operation runs after the
+/// earlier operations that it conflicts with, and concurrently with all others. Dropping a buffer
+/// never blocks. Its memory returns after the last use to the device, or to the next array of its
+/// size (see [`Device::set_cache_limit`](crate::Device::set_cache_limit)).
 ///
 /// ```
 /// use millstream::Device;
@@ -32,8 +32,8 @@ use crate::{
 /// An array begins at a multiple of 256 bytes. Elements that need a larger alignment can be copied
 /// to the device and back, but no kernel takes them.
 ///
-/// Only plain data can be on a device. A `bool`, a `char` or a reference has bit patterns that are
-/// not values:
+/// Elements are plain data: types for which every bit pattern is a value. `bool`, `char` and
+/// references are refused:
 ///
 /// ```compile_fail,E0277
 /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -59,8 +59,8 @@ pub struct Buffer<T> {
 }
 
 impl<T: bytemuck::Pod> Buffer<T> {
-    /// An array whose content is still undefined: the caller enqueues an operation that writes all
-    /// of it, on the same stream, before anyone else sees it.
+    /// Allocates an array with undefined contents. The caller must enqueue an operation on the same
+    /// stream that writes all of it before handing the array out.
     pub(crate) fn new(
         device: &Arc<DeviceState>,
         stream: &StreamState,
@@ -82,8 +82,8 @@ impl<T: bytemuck::Pod> Buffer<T> {
 array!(Buffer);
 
 impl<T> Buffer<T> {
-    /// The address on the device, for calls to other libraries. What they do with it is not
-    /// tracked.
+    /// Returns the address on the device, for calls to other libraries. The library does not track
+    /// their accesses.
     #[must_use]
     pub fn as_raw(&self) -> DevicePtr {
         self.allocation.pointer

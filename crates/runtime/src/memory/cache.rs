@@ -1,15 +1,13 @@
-//! The cache of device memory: blocks that nobody holds any more, kept for the next array of their
-//! size.
+//! The cache of device memory: dropped blocks, kept for the next array of their size.
 //!
-//! Asking the driver's pool for memory and giving it back are two calls. A block that stays here
-//! costs none: it waits with the operations that may still use it, and becomes an array on a stream
-//! that is ordered after all of them, known from the tracker's clocks alone, so that nobody is made
-//! to wait for it. The new array begins with them as its history: a stream that is not ordered
-//! after them waits for them, on the device.
+//! Allocating from the driver's pool and freeing are two calls; reusing a cached block costs none.
+//! A block is cached with the tickets that may still use it. It becomes an array on a stream that is
+//! ordered after all of them, which the tracker's clocks show without a driver call, so reuse makes
+//! no stream wait. The tickets become the history of the new array: a stream that is not ordered
+//! after them waits for them on the device.
 //!
-//! Blocks are given out whole and for their own size. Splitting and joining them is what the pool
-//! below does: what is here for long without being asked for, or is too much, goes back there in
-//! stream order.
+//! Blocks are reused whole and for their exact size. The driver's pool splits and joins memory:
+//! blocks that stay unused for long, or exceed the limit, return to it in stream order.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,57 +16,57 @@ use smallvec::SmallVec;
 use super::free::{DroppedBlock, FreeingBlock, release};
 use crate::{context::DeviceState, tracker::Ticket};
 
-/// How much is kept unless someone says otherwise.
+/// The default limit of the cache.
 const LIMIT_BYTES_DEFAULT: u64 = 1 << 30;
-/// How many of the newest blocks of a size are looked at.
+/// The number of blocks of a size that a lookup examines, newest first.
 const SCAN_MAX: usize = 8;
-/// A block for which this many others were looked for in vain has been here too long.
+/// The number of misses after which an unused block is evicted.
 const MISSES_MAX: u64 = 256;
-/// So many blocks that are gone may be remembered in any case.
+/// The number of entries for removed blocks that `ages` may always hold.
 const AGES_MIN: usize = 64;
 
-/// Blocks that have to go.
+/// Blocks to be freed.
 pub(super) type Evicted = SmallVec<[DroppedBlock; 2]>;
 
 /// How the cache does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CacheStats {
-    /// Bytes of the blocks here.
+    /// Bytes of the cached blocks.
     pub(super) cached_bytes: u64,
-    /// The most that they may be.
+    /// The limit of `cached_bytes`.
     pub(super) limit_bytes: u64,
-    /// How many arrays were made of a block.
+    /// The number of arrays that reused a cached block.
     pub(super) hits: u64,
-    /// How many were asked of the driver's pool.
+    /// The number of arrays that were allocated from the driver's pool.
     pub(super) misses: u64,
 }
 
-/// A block, and its number among all that came.
+/// A cached block with its sequence number.
 #[derive(Debug)]
 struct CachedBlock {
     block: DroppedBlock,
     number: u64,
 }
 
-/// When a block came, which may be gone again.
+/// The age of a block, which may have been removed since.
 #[derive(Debug)]
 struct Age {
     number: u64,
     bytes: u64,
-    /// The number of misses by then.
+    /// The number of misses when the block was cached.
     since_misses: u64,
 }
 
-/// What is kept of one device's memory.
+/// The cache of one device's memory.
 #[derive(Debug)]
 pub(super) struct Cache {
     /// Blocks by size, oldest first.
     sizes: BTreeMap<u64, VecDeque<CachedBlock>>,
-    /// The same blocks and some that are gone, oldest first.
+    /// The ages of the cached blocks and of some removed ones, oldest first.
     ages: VecDeque<Age>,
-    /// How many blocks are here.
+    /// The number of cached blocks.
     blocks: usize,
-    /// How many blocks have come.
+    /// The number of blocks ever cached.
     count: u64,
     stats: CacheStats,
 }
@@ -91,7 +89,8 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// Takes out the newest block of this size whose uses are all as wanted, out of a few.
+    /// Removes the newest block of this size all of whose uses satisfy `wanted`, among the newest
+    /// [`SCAN_MAX`].
     fn take_wanted(
         &mut self,
         bytes: u64,
@@ -107,7 +106,7 @@ impl Cache {
         Some(block)
     }
 
-    /// Takes out the block that has been here longest, if it has come before so many misses.
+    /// Removes the oldest block, if it was cached before the given number of misses.
     fn take_oldest(&mut self, before_misses: u64) -> Option<DroppedBlock> {
         while let Some(oldest) = self.ages.front() {
             let &Age {
@@ -135,7 +134,7 @@ impl Cache {
         None
     }
 
-    /// Counts a miss, and takes out what has been here too long.
+    /// Counts a miss, and evicts blocks that have been unused for too long.
     fn miss(&mut self) -> Evicted {
         self.stats.misses += 1;
         let mut evicted = Evicted::new();
@@ -146,7 +145,7 @@ impl Cache {
         evicted
     }
 
-    /// Notes when a block comes, and forgets those that are gone before they are many.
+    /// Records the age of a new block, and removes the entries of removed blocks once there are many.
     fn note_age(&mut self, bytes: u64) -> u64 {
         self.count += 1;
         self.ages.push_back(Age {
@@ -170,8 +169,8 @@ impl Cache {
         self.count
     }
 
-    /// A block of exactly this size, if there is one whose uses are all `ordered` before what will
-    /// use it; if not, what has to go because nobody wants it.
+    /// Removes a block of exactly this size whose uses are all `ordered` before the next use.
+    /// Without one, returns the blocks evicted because they have been unused for too long.
     pub(super) fn take(
         &mut self,
         bytes: u64,
@@ -187,7 +186,7 @@ impl Cache {
         (taken, evicted)
     }
 
-    /// Keeps a block; gives what has to go for it, which may be the block itself.
+    /// Caches a block. Returns the evicted blocks, which may include the block itself.
     pub(super) fn put(&mut self, block: DroppedBlock) -> Evicted {
         let Some(room) = self.stats.limit_bytes.checked_sub(block.bytes) else {
             return Evicted::from_iter([block]);
@@ -201,13 +200,13 @@ impl Cache {
         evicted
     }
 
-    /// Bounds what is kept; gives what has to go.
+    /// Sets the limit and returns the evicted blocks.
     pub(super) fn set_limit(&mut self, limit_bytes: u64) -> Evicted {
         self.stats.limit_bytes = limit_bytes;
         self.shrink(limit_bytes)
     }
 
-    /// Takes out the oldest blocks, so that no more than so many bytes are left.
+    /// Evicts the oldest blocks until at most `bytes` bytes are cached.
     pub(super) fn shrink(&mut self, bytes: u64) -> Evicted {
         let mut evicted = Evicted::new();
         while self.stats.cached_bytes > bytes {
@@ -219,13 +218,13 @@ impl Cache {
         evicted
     }
 
-    /// How the cache does.
+    /// Returns the statistics.
     pub(super) fn stats(&self) -> CacheStats {
         self.stats
     }
 }
 
-/// Frees blocks in stream order. Until that is enqueued, they count as allocated again.
+/// Frees blocks in stream order. Until their frees are enqueued they count as allocated.
 pub(super) fn evict(device: &DeviceState, evicted: Evicted) {
     for block in evicted {
         let reservation = device.memory().budget.reserve_again(block.bytes);
@@ -233,7 +232,7 @@ pub(super) fn evict(device: &DeviceState, evicted: Evicted) {
     }
 }
 
-/// Frees all that is kept.
+/// Frees all cached blocks.
 pub(crate) fn empty(device: &DeviceState) {
     evict(
         device,

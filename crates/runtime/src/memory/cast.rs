@@ -1,4 +1,4 @@
-//! Arrays as elements of another type, by bytemuck's rules: the same bytes, under the same history.
+//! Casts of arrays to another element type by bytemuck's rules: same bytes, same access history.
 
 use std::{marker::PhantomData, panic::Location};
 
@@ -8,9 +8,9 @@ use super::{Buffer, View, ViewMut, view::Span};
 use crate::{Rejected, Result, UsageError, UsageErrorKind};
 
 impl<T: Pod> Buffer<T> {
-    /// The same array as elements of another type, by the rules of [`bytemuck::cast_slice`].
+    /// Casts the array to another element type, by the rules of [`bytemuck::cast_slice`].
     ///
-    /// Nothing is copied or enqueued, and later operations wait for the earlier ones as before.
+    /// A cast copies and enqueues nothing. Later operations wait for earlier ones as before.
     ///
     /// ```
     /// use millstream::Device;
@@ -28,7 +28,7 @@ impl<T: Pod> Buffer<T> {
     /// array comes back with the error.
     #[allow(
         clippy::result_large_err,
-        reason = "what comes back is as large when all goes well"
+        reason = "the Ok value is as large"
     )]
     #[track_caller]
     pub fn cast<U: Pod>(self) -> Result<Buffer<U>, Rejected<Self>> {
@@ -44,8 +44,7 @@ impl<T: Pod> Buffer<T> {
 }
 
 impl<'a, T: Pod> View<'a, T> {
-    /// The same part of the array as elements of another type, by the rules of
-    /// [`bytemuck::cast_slice`].
+    /// Casts the view to another element type, by the rules of [`bytemuck::cast_slice`].
     ///
     /// # Errors
     ///
@@ -61,8 +60,7 @@ impl<'a, T: Pod> View<'a, T> {
 }
 
 impl<'a, T: Pod> ViewMut<'a, T> {
-    /// The same part of the array as elements of another type, by the rules of
-    /// [`bytemuck::cast_slice_mut`].
+    /// Casts the view to another element type, by the rules of [`bytemuck::cast_slice_mut`].
     ///
     /// ```
     /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -88,8 +86,8 @@ impl<'a, T: Pod> ViewMut<'a, T> {
     }
 }
 
-/// An error unless the bytes are a whole number of `U`, and aligned for it. It has the caller's
-/// line.
+/// Returns a usage error, at the caller's line, unless the bytes are a whole number of `U` and
+/// aligned for it.
 #[track_caller]
 fn check<T: Pod, U: Pod>(span: &Span<'_>) -> Result<(), UsageError> {
     const {

@@ -10,7 +10,7 @@ use crate::{
     context::{DeviceState, StreamState},
 };
 
-/// The device's frees in waiting.
+/// The deferred frees of a device.
 #[derive(Debug, Default)]
 pub(crate) struct DeferredFrees {
     frees: Mutex<Vec<FreeingBlock>>,
@@ -18,13 +18,13 @@ pub(crate) struct DeferredFrees {
 }
 
 impl DeferredFrees {
-    /// Keeps a free for later.
+    /// Defers a free.
     pub(crate) fn defer(&self, device: &DeviceState, freed: FreeingBlock) {
         self.frees.lock().push(freed);
         device.set_deferred(true);
     }
 
-    /// Bytes whose frees were put off.
+    /// Returns the bytes of the deferred frees.
     pub(crate) fn deferred_bytes(&self) -> u64 {
         self.frees
             .lock()
@@ -33,14 +33,14 @@ impl DeferredFrees {
             .sum()
     }
 
-    /// Takes all that was put off.
+    /// Takes all deferred frees.
     pub(crate) fn take_deferred(&self, device: &DeviceState) -> Vec<FreeingBlock> {
         let mut frees = self.frees.lock();
         device.set_deferred(false);
         std::mem::take(&mut *frees)
     }
 
-    /// The stream on which memory is freed that several streams have used, made by `acquire` on
+    /// Returns the stream on which memory used by several streams is freed. `acquire` creates it on
     /// first use.
     pub(crate) fn stream(
         &self,
@@ -65,7 +65,7 @@ mod tests {
     use crate::{Device, tracker::StreamId};
 
     #[test]
-    fn what_is_put_off_counts_until_it_is_taken() {
+    fn deferred_frees_count_as_allocated_until_taken() {
         let device = Device::simulated().expect("a simulated device opens");
         let state = device.state();
         let deferred = &state.memory().deferred;

@@ -1,10 +1,10 @@
-//! Freeing device memory in stream order, behind every use, without ever making the caller wait.
+//! Freeing device memory in stream order, after every use, without blocking the caller.
 //!
-//! A free must come behind every use of the allocation (rule 32), and must not hold back work of a
-//! stream that has nothing to do with it. If one stream's tail is already behind all uses, the free
-//! goes there. Otherwise it goes to a stream of its own that waits for them. Where a lock is taken
-//! or a use is not yet submitted, the free is put off to the next submission, allocation or wait on
-//! the device.
+//! A free must come after every use of the allocation (rule 32: memory of a pool is used between its
+//! allocation and its free in stream order), and must not delay work of an unrelated stream. If the
+//! tail of a stream is ordered after all uses already, the free goes there. Otherwise it goes to a
+//! stream that does nothing but wait for uses and free. If a lock is taken or a use is not submitted
+//! yet, the free is deferred to the next submission, allocation or wait on the device.
 
 #![allow(unsafe_code, reason = "frees device memory")]
 
@@ -20,32 +20,32 @@ use crate::{
     tracker::{StreamId, Ticket},
 };
 
-/// Device memory that nobody can name any more, with the operations that may still use it.
+/// Device memory without an owner, with the tickets that may still use it.
 #[derive(Debug)]
 pub(crate) struct DroppedBlock {
     pub(crate) pointer: DevicePtr,
     pub(crate) bytes: u64,
-    /// Where it was allocated: where to free it if nobody uses it any more.
+    /// The stream of its allocation, on which it is freed if all uses are complete.
     pub(crate) origin: StreamId,
     pub(crate) uses: SmallVec<[Ticket; 4]>,
 }
 
-/// A block on its way back to the driver. It counts as allocated until its free is enqueued.
+/// A block to be freed, which counts as allocated until its free is enqueued.
 #[derive(Debug)]
 pub(crate) struct FreeingBlock {
     pub(super) block: DroppedBlock,
     pub(super) reservation: Reservation,
 }
 
-/// Frees the memory once every use is over. Never blocks, never fails: on a lost device there is
-/// nothing to give back to.
+/// Frees the memory after every use. Never blocks and never fails: memory of a lost device needs no
+/// free.
 pub(crate) fn release(device: &DeviceState, freed: FreeingBlock) {
     if let Err(freed) = try_free(device, freed) {
         device.memory().deferred.defer(device, freed);
     }
 }
 
-/// Tries again what was put off.
+/// Retries the deferred frees.
 pub(crate) fn drain_frees(device: &DeviceState) {
     if !device.has_deferred() {
         return;
@@ -55,7 +55,7 @@ pub(crate) fn drain_frees(device: &DeviceState) {
     }
 }
 
-/// Frees the memory now, or gives it back if that would mean to wait for a lock or a submission.
+/// Enqueues the free, or returns the block if that would wait for a lock or a submission.
 fn try_free(device: &DeviceState, mut freed: FreeingBlock) -> Result<(), FreeingBlock> {
     if device.lost().is_some() {
         freed.reservation.commit();
@@ -99,8 +99,8 @@ fn try_free(device: &DeviceState, mut freed: FreeingBlock) -> Result<(), Freeing
     free_apart(device, freed)
 }
 
-/// Frees at the stream's tail, if its submit queue is free and `ordered` finds that the tail is
-/// behind every use.
+/// Frees at the stream's tail, if its submit queue is not locked and `ordered` finds the tail ordered
+/// after every use.
 fn free_after(
     device: &DeviceState,
     stream: &StreamState,
@@ -116,7 +116,7 @@ fn free_after(
     }
 }
 
-/// Frees on a stream that does nothing else, behind a wait for each use.
+/// Frees on the stream for frees, after a wait for each use.
 fn free_apart(device: &DeviceState, freed: FreeingBlock) -> Result<(), FreeingBlock> {
     let Ok(stream) = device.memory().deferred.stream(|| device.acquire_stream(0)) else {
         return Err(freed);
@@ -137,8 +137,8 @@ fn free_apart(device: &DeviceState, freed: FreeingBlock) -> Result<(), FreeingBl
 ///
 /// # Safety
 ///
-/// Context and stream are alive, the memory is the context's and was not freed, and no work that
-/// uses it is left.
+/// Context and stream are alive, the memory belongs to the context and was not freed, and all work
+/// that uses it is complete.
 pub(crate) unsafe fn free_unused(
     driver_stream: DriverStream<'_>,
     freed: FreeingBlock,
@@ -148,12 +148,11 @@ pub(crate) unsafe fn free_unused(
     unsafe { Free { pointer }.enqueue(driver_stream) }
 }
 
-/// Makes the driver call. The caller holds the stream's submit queue, and every use is ordered
-/// before the stream's tail.
+/// Makes the driver call that frees the memory. The caller holds the stream's submit queue, and every
+/// use is ordered before the stream's tail.
 ///
-/// A call that fails is not made again, and its memory is lost if the driver did not take it: if it
-/// did, the address may be another allocation's by the second call. It counts as allocated for
-/// good.
+/// A failed call is not repeated, because the driver may have freed the memory in spite of the error
+/// and reused the address. The memory then counts as allocated for good.
 fn enqueue_free(device: &DeviceState, stream: &StreamState, freed: FreeingBlock) {
     let FreeingBlock { block, reservation } = freed;
     let pointer = block.pointer;

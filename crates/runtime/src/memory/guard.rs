@@ -1,5 +1,5 @@
-//! Guards of memory that host and device share: the host's accesses to it, each behind what
-//! conflicts with it.
+//! Guards for host accesses to memory shared with the device. A guard exists once all conflicting
+//! operations are complete.
 
 use std::{
     fmt,
@@ -22,8 +22,8 @@ pub(super) fn wait_for_access(
     bytes: &Range<u64>,
     kind: AccessKind,
 ) -> Result<()> {
-    // No new operation can come meanwhile that is in the way: it would need the borrow that the
-    // caller holds.
+    // No conflicting operation can be submitted meanwhile: it would need the borrow that the caller
+    // holds.
     for ticket in history.host_conflicts(bytes, kind) {
         if let Some(stream) = device.stream(ticket.stream) {
             wait_ticket(device, stream, ticket.sequence)?;
@@ -32,7 +32,7 @@ pub(super) fn wait_for_access(
     Ok(())
 }
 
-/// Is over when the host may access these bytes.
+/// Completes when the host may access these bytes.
 pub(super) async fn access(
     device: &Arc<DeviceState>,
     history: &AccessHistory,
