@@ -33,8 +33,8 @@ enum Origin {
 }
 
 impl Allocation {
-    /// Allocates in the stream's order. The access history orders other streams after it, as rule 32
-    /// (memory of a pool may be used only after its allocation in stream order) requires. An
+    /// Allocates in the stream's order. The access history orders other streams after it, as rule
+    /// 32 (memory of a pool may be used only after its allocation in stream order) requires. An
     /// allocation of 0 bytes makes no driver call.
     pub(crate) fn new(
         device: &Arc<DeviceState>,

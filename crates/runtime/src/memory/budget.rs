@@ -20,7 +20,8 @@ pub(crate) struct Budget {
     state: Mutex<BudgetState>,
 }
 
-/// The statistics and the cache, under one lock because a dropped array moves from one to the other.
+/// The statistics and the cache, under one lock because a dropped array moves from one to the
+/// other.
 #[derive(Debug, Default)]
 struct BudgetState {
     stats: BudgetStats,
@@ -97,8 +98,8 @@ impl BudgetStats {
 }
 
 impl Budget {
-    /// Reserves `bytes` bytes for an array. A cached block of that size serves it if all uses of the
-    /// block are `ordered` before the array's first use.
+    /// Reserves `bytes` bytes for an array. A cached block of that size serves it if all uses of
+    /// the block are `ordered` before the array's first use.
     pub(super) fn reserve(
         self: &Arc<Self>,
         bytes: u64,
@@ -134,8 +135,8 @@ impl Budget {
         self.state.lock().stats.release(bytes);
     }
 
-    /// Uncounts a dropped array and caches its memory. Returns the evicted blocks, which may include
-    /// that memory.
+    /// Uncounts a dropped array and caches its memory. Returns the evicted blocks, which may
+    /// include that memory.
     pub(super) fn cache_block(&self, block: DroppedBlock) -> Evicted {
         let mut state = self.state.lock();
         state.stats.release(block.bytes);

@@ -1,10 +1,10 @@
 //! The cache of device memory: dropped blocks, kept for the next array of their size.
 //!
 //! Allocating from the driver's pool and freeing are two calls; reusing a cached block costs none.
-//! A block is cached with the tickets that may still use it. It becomes an array on a stream that is
-//! ordered after all of them, which the tracker's clocks show without a driver call, so reuse makes
-//! no stream wait. The tickets become the history of the new array: a stream that is not ordered
-//! after them waits for them on the device.
+//! A block is cached with the tickets that may still use it. It becomes an array on a stream that
+//! is ordered after all of them, which the tracker's clocks show without a driver call, so reuse
+//! makes no stream wait. The tickets become the history of the new array: a stream that is not
+//! ordered after them waits for them on the device.
 //!
 //! Blocks are reused whole and for their exact size. The driver's pool splits and joins memory:
 //! blocks that stay unused for long, or exceed the limit, return to it in stream order.
@@ -28,7 +28,7 @@ const AGES_MIN: usize = 64;
 /// Blocks to be freed.
 pub(super) type Evicted = SmallVec<[DroppedBlock; 2]>;
 
-/// How the cache does.
+/// The statistics of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CacheStats {
     /// Bytes of the cached blocks.
@@ -145,7 +145,8 @@ impl Cache {
         evicted
     }
 
-    /// Records the age of a new block, and removes the entries of removed blocks once there are many.
+    /// Records the age of a new block, and removes the entries of removed blocks once there are
+    /// many.
     fn note_age(&mut self, bytes: u64) -> u64 {
         self.count += 1;
         self.ages.push_back(Age {

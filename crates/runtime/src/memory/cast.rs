@@ -26,10 +26,7 @@ impl<T: Pod> Buffer<T> {
     ///
     /// If the bytes are no whole number of elements of the other type, or not aligned for it. The
     /// array comes back with the error.
-    #[allow(
-        clippy::result_large_err,
-        reason = "the Ok value is as large"
-    )]
+    #[allow(clippy::result_large_err, reason = "the Ok value is as large")]
     #[track_caller]
     pub fn cast<U: Pod>(self) -> Result<Buffer<U>, Rejected<Self>> {
         match check::<T, U>(&self.span()) {

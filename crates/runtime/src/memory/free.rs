@@ -1,10 +1,10 @@
 //! Freeing device memory in stream order, after every use, without blocking the caller.
 //!
-//! A free must come after every use of the allocation (rule 32: memory of a pool is used between its
-//! allocation and its free in stream order), and must not delay work of an unrelated stream. If the
-//! tail of a stream is ordered after all uses already, the free goes there. Otherwise it goes to a
-//! stream that does nothing but wait for uses and free. If a lock is taken or a use is not submitted
-//! yet, the free is deferred to the next submission, allocation or wait on the device.
+//! A free must come after every use of the allocation (rule 32: memory of a pool is used between
+//! its allocation and its free in stream order), and must not delay work of an unrelated stream. If
+//! the tail of a stream is ordered after all uses already, the free goes there. Otherwise it goes
+//! to a stream that does nothing but wait for uses and free. If a lock is taken or a use is not
+//! submitted yet, the free is deferred to the next submission, allocation or wait on the device.
 
 #![allow(unsafe_code, reason = "frees device memory")]
 
@@ -99,8 +99,8 @@ fn try_free(device: &DeviceState, mut freed: FreeingBlock) -> Result<(), Freeing
     free_apart(device, freed)
 }
 
-/// Frees at the stream's tail, if its submit queue is not locked and `ordered` finds the tail ordered
-/// after every use.
+/// Frees at the stream's tail, if its submit queue is not locked and `ordered` finds the tail
+/// ordered after every use.
 fn free_after(
     device: &DeviceState,
     stream: &StreamState,
@@ -148,11 +148,11 @@ pub(crate) unsafe fn free_unused(
     unsafe { Free { pointer }.enqueue(driver_stream) }
 }
 
-/// Makes the driver call that frees the memory. The caller holds the stream's submit queue, and every
-/// use is ordered before the stream's tail.
+/// Makes the driver call that frees the memory. The caller holds the stream's submit queue, and
+/// every use is ordered before the stream's tail.
 ///
-/// A failed call is not repeated, because the driver may have freed the memory in spite of the error
-/// and reused the address. The memory then counts as allocated for good.
+/// A failed call is not repeated, because the driver may have freed the memory in spite of the
+/// error and reused the address. The memory then counts as allocated for good.
 fn enqueue_free(device: &DeviceState, stream: &StreamState, freed: FreeingBlock) {
     let FreeingBlock { block, reservation } = freed;
     let pointer = block.pointer;

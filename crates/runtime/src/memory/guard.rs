@@ -46,9 +46,8 @@ pub(super) async fn access(
     Ok(())
 }
 
-/// Elements of memory that host and device share, while no operation writes them: of
-/// [`Pinned`](crate::Pinned) or [`Managed`](crate::Managed) memory. The access ends where this is
-/// dropped.
+/// A guard for reading elements of [`Pinned`](crate::Pinned) or [`Managed`](crate::Managed) memory.
+/// No operation writes them while it exists; the access ends on drop.
 ///
 /// ```
 /// let pinned = millstream::Device::simulated()?.pinned::<u8>(3)?;
@@ -74,9 +73,8 @@ impl<T> Deref for ReadGuard<'_, T> {
     }
 }
 
-/// Elements of memory that host and device share, while no operation uses them: of
-/// [`Pinned`](crate::Pinned) or [`Managed`](crate::Managed) memory. The access ends where this is
-/// dropped.
+/// A guard for writing elements of [`Pinned`](crate::Pinned) or [`Managed`](crate::Managed) memory.
+/// No operation uses them while it exists; the access ends on drop.
 ///
 /// ```
 /// let mut pinned = millstream::Device::simulated()?.pinned::<u8>(3)?;

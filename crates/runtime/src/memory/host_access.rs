@@ -1,8 +1,8 @@
-//! The host's own accesses to memory that the device reaches, told to drivers that check them.
+//! Accesses of the host to memory shared with the device, reported to drivers that check them.
 //!
-//! An access has two ends, and both are told: an operation that was there before it and is not
-//! over, and one that comes while it lasts, are equally in its way. A GPU's driver makes nothing of
-//! it, so an access costs two calls that do nothing.
+//! The beginning and the end of an access are both reported: an operation that is pending when the
+//! access begins conflicts with it, and so does one submitted while the access lasts. A GPU's
+//! driver ignores the report, so an access costs two calls that do nothing.
 
 use std::{
     panic::{AssertUnwindSafe, Location},
@@ -11,14 +11,14 @@ use std::{
 
 use millstream_driver::{Driver, HostAccess};
 
-/// An access of the host's, which lasts until this is dropped.
+/// An access of the host, which lasts until this is dropped.
 pub(crate) struct HostAccessGuard<'a> {
     driver: AssertUnwindSafe<&'a dyn Driver>,
     access: HostAccess,
 }
 
 impl<'a> HostAccessGuard<'a> {
-    /// The host reads these bytes from now on.
+    /// Begins a read of these bytes.
     pub(crate) fn reads(
         driver: &'a Arc<dyn Driver>,
         pointer: *const u8,
@@ -29,7 +29,7 @@ impl<'a> HostAccessGuard<'a> {
         Self::begin(driver, pointer, bytes, false, label, location)
     }
 
-    /// The host writes these bytes from now on.
+    /// Begins a write of these bytes.
     pub(crate) fn writes(
         driver: &'a Arc<dyn Driver>,
         pointer: *const u8,

@@ -1,11 +1,10 @@
-//! What can only be given back while the device is idle: managed memory, vectors that were
-//! page-locked, and what a device leaves that is closed while others have its context open.
+//! Resources that are freed only while the device is idle: managed memory, page-locked vectors, and
+//! the remains of a device that was closed while others have its context open.
 //!
-//! `cuMemFree`, `cuMemFreeHost` and `cuMemHostUnregister` make the host wait for everything that
-//! the device has to do (rule 30), and a module must not go while a kernel of it runs. So what
-//! nobody holds any more is kept here, with the operations that may still use it, until the
-//! device is seen idle. Managed memory is given out again before that, once those operations are
-//! done.
+//! `cuMemFree`, `cuMemFreeHost` and `cuMemHostUnregister` make the host wait for all work of the
+//! device (rule 30), and a module must not be unloaded while a kernel of it runs. Dropped resources
+//! are therefore kept here, with the tickets that may still use them, until the device is seen
+//! idle. Managed memory is reused before that, once those tickets are done.
 
 #![allow(
     unsafe_code,
@@ -22,8 +21,8 @@ use smallvec::SmallVec;
 use super::{host_access::HostAccessGuard, staging::PinnedBlock};
 use crate::{Rejected, context::DeviceState, disposal::log, future::all_done, tracker::Ticket};
 
-/// A vector's memory, page-locked. Dropping this keeps it so for ever: it must not be freed while
-/// it is.
+/// The page-locked memory of a vector. Dropping this leaks the memory, because it must not be freed
+/// while it is page-locked.
 #[derive(Debug)]
 pub(crate) struct RegisteredVec {
     pub(crate) pointer: NonNull<u8>,
@@ -32,14 +31,13 @@ pub(crate) struct RegisteredVec {
     element: Layout,
 }
 
-// SAFETY: a vector of plain data; who may touch it when is decided by tickets, not by threads.
+// SAFETY: a vector of plain data; tickets decide when it may be accessed, from whichever thread.
 unsafe impl Send for RegisteredVec {}
-// SAFETY: as above; a shared one gives out only its address.
+// SAFETY: as above; a shared reference only exposes the address.
 unsafe impl Sync for RegisteredVec {}
 
 impl RegisteredVec {
-    /// Page-locks a vector's elements, of which there are some; gives the vector back if that
-    /// fails.
+    /// Page-locks the elements of a vector that is not empty. Returns the vector if that fails.
     pub(crate) fn lock<T: Pod>(
         device: &DeviceState,
         source: Vec<T>,
@@ -65,12 +63,12 @@ impl RegisteredVec {
         }
     }
 
-    /// Bytes of the elements.
+    /// Returns the size of the elements in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.len * self.element.size()
     }
 
-    /// Unlocks the memory. Nothing uses it.
+    /// Unlocks the memory, which no operation may use.
     fn unlock(
         &self,
         driver: &dyn Driver,
@@ -81,24 +79,24 @@ impl RegisteredVec {
         unsafe { driver.host_unregister(context, self.pointer) }
     }
 
-    /// The vector again. It is not page-locked any more.
+    /// Returns the vector. Its memory must be unlocked already.
     ///
     /// # Safety
     ///
     /// The vector's type is `Vec<T>`.
     unsafe fn into_vec<T: Pod>(self) -> Vec<T> {
-        // SAFETY: these are the parts of a vector, which nobody else has, of this type by this
+        // SAFETY: these are the parts of a vector that this value owns, of this type by this
         // function's contract.
         unsafe { Vec::from_raw_parts(self.pointer.cast().as_ptr(), self.len, self.capacity) }
     }
 
-    /// Frees the memory. It is not page-locked any more.
+    /// Frees the memory, which must be unlocked already.
     fn free(self) {
         let layout =
             Layout::from_size_align(self.capacity * self.element.size(), self.element.align())
                 .expect("the layout of a vector that was");
-        // SAFETY: the vector's memory came from the global allocator with this layout, and nobody
-        // else has it.
+        // SAFETY: the vector's memory came from the global allocator with this layout, and this
+        // value owns it.
         unsafe { std::alloc::dealloc(self.pointer.as_ptr(), layout) };
     }
 }
@@ -112,21 +110,21 @@ enum Resource {
     Module(ModuleHandle),
 }
 
-/// Something that nobody holds any more, and what may still use it.
+/// A dropped resource, with the tickets that may still use it.
 #[derive(Debug)]
 struct IdleFree {
     resource: Resource,
     uses: SmallVec<[Ticket; 4]>,
 }
 
-/// What waits for the device to be idle.
+/// The resources to be freed while the device is idle.
 #[derive(Debug, Default)]
 pub(crate) struct IdleFrees {
     frees: Mutex<Vec<IdleFree>>,
 }
 
 impl IdleFrees {
-    /// Takes managed memory of `bytes` bytes.
+    /// Defers the free of managed memory of `bytes` bytes.
     pub(crate) fn defer_managed(
         &self,
         pointer: DevicePtr,
@@ -137,13 +135,13 @@ impl IdleFrees {
         self.frees.lock().push(IdleFree { resource, uses });
     }
 
-    /// Takes a registered vector's memory.
+    /// Defers unlocking and freeing the memory of a registered vector.
     pub(crate) fn defer_registered(&self, registered: RegisteredVec, uses: SmallVec<[Ticket; 4]>) {
         let resource = Resource::RegisteredVec(registered);
         self.frees.lock().push(IdleFree { resource, uses });
     }
 
-    /// Takes page-locked memory and modules that nothing uses.
+    /// Defers the free of unused page-locked memory and modules.
     pub(crate) fn defer_unused(
         &self,
         blocks: impl IntoIterator<Item = PinnedBlock>,
@@ -153,7 +151,7 @@ impl IdleFrees {
         self.defer_all(blocks.chain(modules.into_iter().map(Resource::Module)));
     }
 
-    /// Takes what was deferred by a device whose work is over.
+    /// Takes over the resources of a device whose work is complete.
     pub(crate) fn inherit(&self, idle_frees: Self) {
         let frees = idle_frees.frees.into_inner();
         self.defer_all(frees.into_iter().map(|free| free.resource));
@@ -168,12 +166,12 @@ impl IdleFrees {
         self.frees.lock().extend(frees);
     }
 
-    /// Managed memory of exactly `bytes` bytes that nothing uses any more, if there is some. Never
-    /// blocks.
+    /// Takes managed memory of exactly `bytes` bytes whose uses are all complete, if there is any.
+    /// Never blocks.
     pub(crate) fn take_managed(&self, device: &DeviceState, bytes: usize) -> Option<DevicePtr> {
         let mut in_use = Vec::new();
         let mut found = None;
-        // The frees are not locked while the driver is asked about one.
+        // The frees are not locked while the driver is queried.
         while let Some((pointer, uses)) = self.take_of_size(bytes) {
             if all_done(device, &uses).unwrap_or(false) {
                 found = Some(pointer);
@@ -187,17 +185,18 @@ impl IdleFrees {
         found
     }
 
-    /// Gives everything back if the device is idle. Never waits: nobody submits meanwhile.
+    /// Frees all resources if the device is idle. Never waits for the device; submissions are
+    /// blocked meanwhile.
     pub(crate) fn release_if_idle(&self, device: &DeviceState) {
         if self.frees.lock().is_empty() {
             return;
         }
         if let Err(error) = device.while_idle(|_| self.release(&*device.driver, device.context)) {
-            log!(debug, %error, "whether the device is idle cannot be told");
+            log!(debug, %error, "cannot query whether the device is idle");
         }
     }
 
-    /// Gives everything back. The device is idle.
+    /// Frees all resources. The device must be idle.
     pub(crate) fn release(&self, driver: &dyn Driver, context: ContextHandle) {
         let frees = std::mem::take(&mut *self.frees.lock());
         for IdleFree { resource, .. } in frees {
@@ -217,7 +216,7 @@ impl IdleFrees {
                 }
             };
             if let Err(error) = given_back {
-                log!(warn, %error, "what waited for the device to be idle could not be given back");
+                log!(warn, %error, "cannot free a resource of the idle device; it is leaked");
             }
         }
     }
@@ -238,12 +237,12 @@ impl IdleFrees {
     }
 }
 
-/// Gives a registered vector back to its owner: the vector itself if the device is idle, so that
-/// unlocking it does not wait, or else a copy; the unlocking is then deferred.
+/// Returns a registered vector to its owner: the vector itself if the device is idle, so that
+/// unlocking it does not wait; otherwise a copy, and the unlocking is deferred.
 ///
 /// # Safety
 ///
-/// The vector's type is `Vec<T>`, and nothing uses its memory.
+/// The vector's type is `Vec<T>`, and no operation uses its memory.
 pub(crate) unsafe fn unregister<T: Pod>(
     device: &DeviceState,
     registered: RegisteredVec,
@@ -275,8 +274,9 @@ pub(crate) unsafe fn unregister<T: Pod>(
         Vec::from(elements)
     };
     match unlocked {
-        // It is not tried again, for it may have been done; the memory stays with the process.
-        Some(Err(error)) => log!(warn, %error, "registered memory could not be unlocked"),
+        // Not retried, because the driver may have unlocked it in spite of the error; the memory is
+        // leaked.
+        Some(Err(error)) => log!(warn, %error, "cannot unlock registered memory; it is leaked"),
         _ => device
             .memory()
             .idle_frees

@@ -1,8 +1,8 @@
-//! `Managed<T>`: unified memory, which host and device reach at the same address.
+//! `Managed<T>`: unified memory, which host and device access at the same address.
 
 #![allow(
     unsafe_code,
-    reason = "gives out managed memory as slices, once no operation uses it"
+    reason = "exposes managed memory as slices, once no operation uses it"
 )]
 
 use std::{
@@ -25,12 +25,12 @@ use super::{
 };
 use crate::{Device, Result, UsageError, tracker::AccessKind};
 
-/// An array of `T` in memory that the host and the device both reach, at the same address; its
-/// pages move to whoever touches them (rule 49).
+/// An array of `T` in unified memory, which host and device access at the same address; its pages
+/// migrate to the processor that accesses them (rule 49).
 ///
-/// Made by [`Device::managed`]. Operations take it, or parts of it, like a
-/// [`Buffer`](crate::Buffer), and are ordered by what they touch; the host reaches it through
-/// guards, which wait for exactly the operations that are in their way.
+/// [`Device::managed`] creates it. Operations take it, or parts of it, like a
+/// [`Buffer`](crate::Buffer), and are ordered by the bytes that they access. The host accesses it
+/// through guards, which wait for exactly the conflicting operations.
 ///
 /// ```
 /// use millstream::Device;
@@ -44,7 +44,7 @@ use crate::{Device, Result, UsageError, tracker::AccessKind};
 /// # Ok::<(), millstream::Error>(())
 /// ```
 ///
-/// While a guard lives, no operation may use the array:
+/// While a guard exists, no operation can use the array:
 ///
 /// ```compile_fail,E0502
 /// # let device = millstream::Device::simulated()?;
@@ -61,8 +61,8 @@ pub struct Managed<T> {
     element: PhantomData<T>,
 }
 
-/// How managed memory is going to be used. A hint for the driver: no advice changes a value (rule
-/// 51).
+/// Advice to the driver on the use of managed memory. It never changes a value (rule 51: advice is
+/// a hint).
 ///
 /// ```
 /// use millstream::{Advice, Device};
@@ -74,29 +74,28 @@ pub struct Managed<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Advice {
-    /// Whether it is mostly read: host and device may then each keep a copy.
+    /// Mostly read: host and device may each keep a copy.
     ReadMostly(bool),
-    /// It had best stay in the device's memory.
+    /// Preferred location: the device's memory.
     PreferDevice,
-    /// It had best stay in the host's memory.
+    /// Preferred location: the host's memory.
     PreferHost,
-    /// It may stay where it is.
+    /// No preferred location.
     PreferNothing,
-    /// Whether it is to be mapped on the device wherever it is, so that no access of the device
-    /// faults.
+    /// Mapped on the device wherever the pages are, so that no access of the device faults.
     AccessedByDevice(bool),
-    /// Whether it is to be mapped on the host wherever it is.
+    /// Mapped on the host wherever the pages are.
     AccessedByHost(bool),
 }
 
 impl Device {
-    /// An array of `len` zeros in managed memory.
+    /// Creates an array of `len` zeros in managed memory.
     ///
     /// # Errors
     ///
-    /// If the device has no managed memory that the host may touch while kernels run (rule 50), the
-    /// elements need an alignment of more than 256 bytes, there is not enough memory, or the device
-    /// is lost.
+    /// If the device has no managed memory that the host may access while kernels run (rule 50: the
+    /// attribute `CONCURRENT_MANAGED_ACCESS`), the elements need an alignment of more than 256
+    /// bytes, memory is exhausted, or the device is lost.
     #[track_caller]
     pub fn managed<T: Pod>(&self, len: usize) -> Result<Managed<T>> {
         let location = Location::caller();
@@ -115,7 +114,7 @@ impl Device {
         let first = made.elements().cast::<u8>();
         let driver = &made.allocation.device.driver;
         let host_access = HostAccessGuard::writes(driver, first, bytes, "managed", location);
-        // SAFETY: nobody uses it yet. All bits zero are a `T`.
+        // SAFETY: no operation uses it yet. All bits zero are a `T`.
         unsafe { first.write_bytes(0, bytes) };
         drop(host_access);
         Ok(made)
@@ -123,22 +122,23 @@ impl Device {
 }
 
 impl<T: Pod> Managed<T> {
-    /// The whole array, for the host to read. Waits until the operations that write it are done.
+    /// Returns a guard for the host to read the whole array. Blocks until the operations that write
+    /// it are complete.
     ///
     /// # Errors
     ///
-    /// If the device is lost before they are.
+    /// If the device is lost before that.
     #[track_caller]
     pub fn read(&self) -> Result<ReadGuard<'_, T>> {
         self.read_range(..)
     }
 
-    /// A part of the array, for the host to read. Waits until the operations that write any of it
-    /// are done.
+    /// Returns a guard for the host to read a range of the array. Blocks until the operations that
+    /// write any of it are complete.
     ///
     /// # Errors
     ///
-    /// If the range does not lie within the array, or the device is lost before they are.
+    /// If the range does not lie within the array, or the device is lost before that.
     #[track_caller]
     pub fn read_range(&self, range: impl RangeBounds<usize>) -> Result<ReadGuard<'_, T>> {
         let location = Location::caller();
@@ -152,11 +152,11 @@ impl<T: Pod> Managed<T> {
             &part.span.range(),
             AccessKind::Read,
         )?;
-        // SAFETY: the operations that write it are done.
+        // SAFETY: the operations that write it are complete.
         Ok(unsafe { readable(&part, location) })
     }
 
-    /// As [`read_range`](Self::read_range), for tasks: awaits the operations instead of blocking
+    /// The asynchronous [`read_range`](Self::read_range): awaits the operations instead of blocking
     /// the thread.
     ///
     /// ```
@@ -189,28 +189,28 @@ impl<T: Pod> Managed<T> {
                 AccessKind::Read,
             )
             .await?;
-            // SAFETY: the operations that write it are done.
+            // SAFETY: the operations that write it are complete.
             Ok(unsafe { readable(&part, location) })
         }
     }
 
-    /// The whole array, for the host to read and write. Waits until all operations that use it are
-    /// done.
+    /// Returns a guard for the host to read and write the whole array. Blocks until all operations
+    /// that use it are complete.
     ///
     /// # Errors
     ///
-    /// If the device is lost before they are.
+    /// If the device is lost before that.
     #[track_caller]
     pub fn write(&mut self) -> Result<WriteGuard<'_, T>> {
         self.write_range(..)
     }
 
-    /// A part of the array, for the host to read and write. Waits until all operations that use any
-    /// of it are done.
+    /// Returns a guard for the host to read and write a range of the array. Blocks until all
+    /// operations that use any of it are complete.
     ///
     /// # Errors
     ///
-    /// If the range does not lie within the array, or the device is lost before they are.
+    /// If the range does not lie within the array, or the device is lost before that.
     #[track_caller]
     pub fn write_range(&mut self, range: impl RangeBounds<usize>) -> Result<WriteGuard<'_, T>> {
         let location = Location::caller();
@@ -225,12 +225,12 @@ impl<T: Pod> Managed<T> {
             &part.span.range(),
             AccessKind::Write,
         )?;
-        // SAFETY: all operations that use it are done.
+        // SAFETY: all operations that use it are complete.
         Ok(unsafe { writable(part, location) })
     }
 
-    /// As [`write_range`](Self::write_range), for tasks: awaits the operations instead of blocking
-    /// the thread.
+    /// The asynchronous [`write_range`](Self::write_range): awaits the operations instead of
+    /// blocking the thread.
     ///
     /// # Errors
     ///
@@ -254,17 +254,17 @@ impl<T: Pod> Managed<T> {
                 AccessKind::Write,
             )
             .await?;
-            // SAFETY: all operations that use it are done.
+            // SAFETY: all operations that use it are complete.
             Ok(unsafe { writable(part, location) })
         }
     }
 }
 
-/// The elements of a part.
+/// Returns the elements of a range for reading.
 ///
 /// # Safety
 ///
-/// No operation that writes the part is pending.
+/// No operation that writes the range is pending.
 unsafe fn readable<'a, T: Pod>(
     part: &View<'a, T>,
     location: &'static Location<'static>,
@@ -278,9 +278,9 @@ unsafe fn readable<'a, T: Pod>(
         "read",
         location,
     );
-    // SAFETY: nothing writes the part, and what would needs a `&mut` to the array, which this
-    // borrow of it excludes. Its elements are aligned (`managed` checked the first), mapped for the
-    // host as well, and any bits are a `T`.
+    // SAFETY: no operation writes the range, and a new one would need a `&mut` to the array, which
+    // this borrow of it excludes. Its elements are aligned (`managed` checked the first), mapped
+    // for the host as well, and any bits are a `T`.
     let elements = unsafe { slice::from_raw_parts(first, part.len()) };
     ReadGuard {
         elements,
@@ -288,11 +288,11 @@ unsafe fn readable<'a, T: Pod>(
     }
 }
 
-/// The elements of a part.
+/// Returns the elements of a range for writing.
 ///
 /// # Safety
 ///
-/// No operation that uses the part is pending.
+/// No operation that uses the range is pending.
 unsafe fn writable<'a, T: Pod>(
     part: ViewMut<'a, T>,
     location: &'static Location<'static>,
@@ -306,9 +306,9 @@ unsafe fn writable<'a, T: Pod>(
         "write",
         location,
     );
-    // SAFETY: nothing uses the part, and what would needs a borrow of the array, which this mutable
-    // one excludes. Its elements are aligned (`managed` checked the first), mapped for the host as
-    // well, and any bits are a `T`.
+    // SAFETY: no operation uses the range, and a new one would need a borrow of the array, which
+    // this mutable one excludes. Its elements are aligned (`managed` checked the first), mapped for
+    // the host as well, and any bits are a `T`.
     let elements = unsafe { slice::from_raw_parts_mut(first, part.len()) };
     WriteGuard {
         elements,
@@ -316,7 +316,7 @@ unsafe fn writable<'a, T: Pod>(
     }
 }
 
-/// Where the host finds the span: where the device does.
+/// Returns the span's address on the host, which is its address on the device.
 fn elements_at<T>(span: &Span<'_>) -> *mut T {
     if span.bytes.is_empty() {
         return std::ptr::dangling_mut();
@@ -328,8 +328,8 @@ fn elements_at<T>(span: &Span<'_>) -> *mut T {
 array!(Managed);
 
 impl<T> Managed<T> {
-    /// Tells the driver how the array is going to be used. Takes effect at once, and waits for
-    /// nothing.
+    /// Gives the driver advice on the use of the array. Takes effect at once and waits for no
+    /// operation.
     ///
     /// # Errors
     ///
@@ -364,8 +364,8 @@ impl<T> Managed<T> {
         })
     }
 
-    /// The address on the device and on the host, for calls to other libraries. What they do with
-    /// it is not tracked.
+    /// Returns the address on the device and on the host, for calls to other libraries. The library
+    /// does not track their accesses.
     #[must_use]
     pub fn as_raw(&self) -> DevicePtr {
         self.allocation.pointer

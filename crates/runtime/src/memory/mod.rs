@@ -1,5 +1,4 @@
-//! Memory: buffers on the device, pinned memory on the host, views of both, and the pools behind
-//! them.
+//! Device buffers, page-locked host memory, managed memory, their views, and the pools behind them.
 
 mod alignment;
 mod allocation;
@@ -59,10 +58,10 @@ pub use view_2d::{View2d, View2dMut};
 
 use crate::{UsageError, UsageErrorKind};
 
-/// The name of page-locked memory that the pool keeps for reuse, in the simulated device's reports.
+/// The name of pooled page-locked memory in the simulated device's reports.
 pub(crate) const KEPT: &str = "kept for reuse";
 
-/// The size in bytes of `len` elements, if it is one that memory can have at all.
+/// Returns the size of `len` elements in bytes, or a usage error if it exceeds the address space.
 pub(crate) fn bytes_of<T>(operation: &'static str, len: usize) -> Result<usize, UsageError> {
     const {
         assert!(

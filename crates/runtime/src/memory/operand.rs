@@ -1,4 +1,4 @@
-//! What can stand where an operation reads or writes.
+//! The traits of operands that operations read and write.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -27,10 +27,10 @@ use sealed::Sealed;
 /// # Ok::<(), millstream::Error>(())
 /// ```
 pub trait ReadOperand<T>: Sealed {
-    /// Elements in the array.
+    /// Returns the number of elements.
     fn len(&self) -> usize;
 
-    /// Whether there are none.
+    /// Returns whether there are no elements.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -52,7 +52,7 @@ pub trait ReadOperand<T>: Sealed {
 /// # Ok::<(), millstream::Error>(())
 /// ```
 ///
-/// Nothing is written through a shared reference:
+/// Operations do not write through a shared reference:
 ///
 /// ```compile_fail,E0277
 /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -61,7 +61,7 @@ pub trait ReadOperand<T>: Sealed {
 /// # Ok::<(), millstream::Error>(())
 /// ```
 ///
-/// Nor through a pointer that others share:
+/// Nor through a shared pointer:
 ///
 /// ```compile_fail,E0277
 /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -71,12 +71,12 @@ pub trait ReadOperand<T>: Sealed {
 /// ```
 pub trait WriteOperand<T>: ReadOperand<T> {}
 
-/// Where an operand on the device is. Only this crate can look inside.
+/// The location of an operand on the device, opaque outside of this crate.
 #[doc(hidden)]
 #[derive(Clone)]
 pub struct DeviceOperand<'a>(pub(crate) Span<'a>);
 
-/// What a copy may read: everything that is a [`ReadOperand`], and [`Pinned`].
+/// A source of copies: every [`ReadOperand`], and [`Pinned`].
 ///
 /// ```
 /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -92,7 +92,7 @@ pub trait CopySource<T>: Sealed {
     fn source(&self) -> CopyOperand<'_>;
 }
 
-/// What a copy may write: everything that is a [`WriteOperand`], and `&mut` [`Pinned`].
+/// A target of copies: every [`WriteOperand`], and `&mut` [`Pinned`].
 ///
 /// ```
 /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -104,13 +104,13 @@ pub trait CopySource<T>: Sealed {
 /// ```
 pub trait CopyTarget<T>: CopySource<T> {}
 
-/// Where an operand of a copy is. Only this crate can look inside.
+/// The location of a copy's operand, opaque outside of this crate.
 #[doc(hidden)]
 #[derive(Clone)]
 pub enum CopyOperand<'a> {
     /// On the device.
     Device(DeviceOperand<'a>),
-    /// In pinned memory of the host.
+    /// In page-locked memory of the host.
     Pinned(PinnedSpan<'a>),
 }
 

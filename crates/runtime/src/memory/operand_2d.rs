@@ -1,4 +1,4 @@
-//! What can stand where an operation reads or writes a rectangle.
+//! The traits of rectangular operands that operations read and write.
 
 use super::{Span2d, View2d, View2dMut, operand::sealed::Sealed};
 
@@ -14,13 +14,13 @@ use super::{Span2d, View2d, View2dMut, operand::sealed::Sealed};
 /// # Ok::<(), millstream::Error>(())
 /// ```
 pub trait CopySource2d<T>: Sealed {
-    /// Rows of the rectangle.
+    /// Returns the number of rows.
     fn rows(&self) -> usize;
 
-    /// Elements in a row.
+    /// Returns the number of elements in a row.
     fn cols(&self) -> usize;
 
-    /// Where the rectangle is.
+    /// Returns the location of the rectangle.
     #[doc(hidden)]
     fn operand_2d(&self) -> Operand2d<'_>;
 }
@@ -36,7 +36,7 @@ pub trait CopySource2d<T>: Sealed {
 /// # Ok::<(), millstream::Error>(())
 /// ```
 ///
-/// Nothing is written through what is there to read:
+/// Operations do not write through a view for reading:
 ///
 /// ```compile_fail,E0277
 /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -46,7 +46,7 @@ pub trait CopySource2d<T>: Sealed {
 /// ```
 pub trait CopyTarget2d<T>: CopySource2d<T> {}
 
-/// Where a rectangle is. Only this crate can look inside.
+/// The location of a rectangle, opaque outside of this crate.
 #[doc(hidden)]
 pub struct Operand2d<'a>(pub(crate) Span2d<'a>);
 

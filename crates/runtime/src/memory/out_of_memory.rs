@@ -1,11 +1,11 @@
-//! Room for an allocation: what to do when the device has none, and how to give back what nobody
-//! uses.
+//! Allocation under memory pressure: waiting for pending frees, and trimming unused memory.
 //!
-//! Memory that is full may be about to be freed: by frees that were put off, and by frees that
-//! their streams have not got to. The first are tried again. Behind the second an event is
-//! recorded, and whenever one of them completes, the allocation is tried again; so nobody waits for
-//! a stream that frees nothing, and for a stream that does only as long as there is no room without
-//! it. If all that could come would not be enough, nobody waits at all.
+//! When an allocation fails, memory may be about to be freed: by deferred frees, and by frees that
+//! their streams have not reached yet. Deferred frees are retried. An event is recorded behind the
+//! pending frees of each stream, and the allocation is retried whenever one of these events
+//! completes. An allocation thus never waits for a stream that frees nothing, and waits for the
+//! others only as long as it fails. If all pending frees together would not suffice, it fails
+//! without waiting.
 
 #![allow(
     unsafe_code,
@@ -25,15 +25,15 @@ use crate::{
     memory::drain_frees,
 };
 
-/// How long trimming waits for frees that are about to be done.
+/// The time for which trimming waits for frees that are about to complete.
 const TRIM_WAIT_MAX: Duration = Duration::from_micros(200);
 
-/// A sync point behind some frees of a stream.
+/// An event behind pending frees of a stream.
 struct Fence<'a> {
     device: &'a DeviceState,
     stream: Arc<StreamState>,
     event: PooledEvent,
-    /// The stream's frees in front of it.
+    /// The watermark of the stream's frees before the event.
     watermark: u64,
 }
 
@@ -44,8 +44,9 @@ impl Drop for Fence<'_> {
 }
 
 impl Fence<'_> {
-    /// Whether the frees in front are done; if so, they count as seen, by us and by the driver
-    /// (rules 34 and 36).
+    /// Returns whether the frees before the event are complete. If so, the runtime counts them as
+    /// freed, and the driver has seen them complete (rules 34 and 36: the pool reuses and trims
+    /// memory whose free it has seen complete).
     fn is_passed(&self) -> Result<bool> {
         let device = self.device;
         // SAFETY: the fence holds the event.
@@ -64,7 +65,7 @@ impl Fence<'_> {
     }
 }
 
-/// What is being freed on a device.
+/// A wait for the pending frees of a device.
 struct ReclaimWait<'a> {
     device: &'a DeviceState,
     fences: Vec<Fence<'a>>,
@@ -78,7 +79,7 @@ impl<'a> ReclaimWait<'a> {
         }
     }
 
-    /// Takes note of what has been freed, and gives how many bytes are still to come.
+    /// Updates the completed frees and returns the bytes that are still pending.
     fn poll(&mut self) -> Result<u64> {
         let device = self.device;
         drain_frees(device);
@@ -115,12 +116,13 @@ impl<'a> ReclaimWait<'a> {
     }
 }
 
-/// Makes an allocation of so many bytes by `attempt`, which answers `None` where there is no room.
+/// Allocates `bytes` bytes by calling `attempt`, which returns `None` when memory is short, and
+/// retries as frees complete.
 ///
 /// # Errors
 ///
-/// [`Error::OutOfMemory`] if there is no room and none is to come; and whatever `attempt` fails
-/// with.
+/// [`Error::OutOfMemory`] if memory is short and the pending frees would not suffice; and any error
+/// of `attempt`.
 pub(super) fn retry_until_freed<T>(
     device: &DeviceState,
     bytes: u64,
@@ -144,7 +146,7 @@ pub(super) fn retry_until_freed<T>(
     }
 }
 
-/// Whether there would be room once everything is freed that is to be.
+/// Returns whether the allocation could succeed once all pending frees are complete.
 fn could_fit(device: &DeviceState, bytes: u64) -> bool {
     let BudgetStats {
         allocated_bytes,
@@ -164,7 +166,8 @@ fn could_fit(device: &DeviceState, bytes: u64) -> bool {
     !refused && best_bytes.is_none_or(|best_bytes| bytes <= best_bytes)
 }
 
-/// The pool's figures, and the device's free and total memory, as far as the driver gives them.
+/// Returns the pool's statistics and the device's free and total memory, as far as the driver
+/// reports them.
 fn driver_stats(
     device: &DeviceState,
 ) -> (Option<millstream_driver::PoolUsage>, Option<(u64, u64)>) {
@@ -175,7 +178,7 @@ fn driver_stats(
     (usage.ok(), free.ok())
 }
 
-/// The error that says how things stand.
+/// Creates the out-of-memory error with the current statistics.
 fn out_of_memory(device: &DeviceState, bytes: u64) -> Error {
     let stats = device.memory().budget.stats();
     let (usage, free) = driver_stats(device);
@@ -193,13 +196,13 @@ fn out_of_memory(device: &DeviceState, bytes: u64) -> Error {
     .into()
 }
 
-/// Gives the pool's idle memory back to the system.
+/// Releases the pool's unused memory to the system.
 fn trim_pool(device: &DeviceState) -> Result<()> {
     // SAFETY: the device's default pool is alive as long as the device.
     device.checked(unsafe { device.driver.pool_trim(device.pool, 0) })
 }
 
-/// Gives back what nobody uses: device memory whose frees are done, or will be in a moment, and
+/// Releases unused memory: device memory whose frees are complete or about to complete, and
 /// page-locked memory if the device is idle.
 pub(super) fn trim(device: &DeviceState) -> Result<()> {
     cache::empty(device);
@@ -214,7 +217,7 @@ pub(super) fn trim(device: &DeviceState) -> Result<()> {
     device.memory().staging.trim(device)
 }
 
-/// What the device's memory is used for.
+/// Returns the device's memory statistics.
 pub(super) fn stats(device: &DeviceState) -> Result<super::MemoryStats> {
     let BudgetStats {
         allocated_bytes,
