@@ -1,9 +1,9 @@
-//! `Pinned<T>`: page-locked memory of the host that copies use directly, and that nobody can touch
+//! `Pinned<T>`: page-locked host memory that copies use directly, inaccessible to the host
 //! meanwhile.
 
 #![allow(
     unsafe_code,
-    reason = "gives out page-locked memory as slices, once no copy uses it"
+    reason = "exposes page-locked memory as slices, once no copy uses it"
 )]
 
 use std::{fmt, marker::PhantomData, panic::Location, slice, sync::Arc};
@@ -23,10 +23,10 @@ use crate::{
 
 /// An array of `T` in page-locked host memory.
 ///
-/// Copies between it and the device run without staging and without holding up the host (rule 7).
-/// Each is tracked: the guards of [`read`](Self::read) and [`write`](Self::write) wait for exactly
-/// the copies that are in their way, so that nothing is seen before it has arrived or changed
-/// before it has left.
+/// Copies between it and the device need no staging and do not block the host (rule 7: asynchronous
+/// copies of page-locked memory return at once). Each is tracked: the guards of
+/// [`read`](Self::read) and [`write`](Self::write) wait for exactly the conflicting copies, so that
+/// the host sees complete data and never changes data that a copy still reads.
 ///
 /// ```
 /// use millstream::Device;
@@ -42,7 +42,7 @@ use crate::{
 /// # Ok::<(), millstream::Error>(())
 /// ```
 ///
-/// While a guard lives, no copy may use the array:
+/// While a guard exists, no copy can use the array:
 ///
 /// ```compile_fail,E0502
 /// # let device = millstream::Device::simulated()?;
@@ -63,7 +63,7 @@ pub struct Pinned<T> {
     element: PhantomData<T>,
 }
 
-/// Where the array's memory is from.
+/// The source of the array's memory.
 enum Memory {
     Pool(PinnedBlock),
     RegisteredVec(RegisteredVec),
@@ -79,18 +79,18 @@ impl Memory {
 }
 
 impl Device {
-    /// An array of `len` zeros in page-locked host memory.
+    /// Creates an array of `len` zeros in page-locked host memory.
     ///
     /// # Errors
     ///
-    /// If so much memory cannot be page-locked, the elements need an alignment of more than 256
-    /// bytes, or the device is lost.
+    /// If the memory cannot be page-locked, the elements need an alignment of more than 256 bytes,
+    /// or the device is lost.
     #[track_caller]
     pub fn pinned<T: Pod>(&self, len: usize) -> Result<Pinned<T>> {
         Pinned::zeroed(self.state(), len, Location::caller())
     }
 
-    /// An array in page-locked host memory with the elements of `source`.
+    /// Creates an array in page-locked host memory with the elements of `source`.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl Device {
 }
 
 impl<T: Pod> Pinned<T> {
-    /// An array of zeros.
+    /// Creates an array of zeros.
     pub(crate) fn zeroed(
         device: &Arc<DeviceState>,
         len: usize,
@@ -127,17 +127,17 @@ impl<T: Pod> Pinned<T> {
                 "pinned",
                 location,
             );
-            // SAFETY: the block is ours alone and at least this large.
+            // SAFETY: this function owns the block, which is at least this large.
             unsafe { block.pointer.write_bytes(0, bytes) };
         }
         Ok(Self::of(device, block.map(Memory::Pool), len))
     }
 
-    /// Page-locks a vector's memory, so that copies use it directly. That takes some hundred
-    /// microseconds and more: worth it for memory that is used often.
+    /// Page-locks a vector's memory, so that copies use it directly. Page-locking takes 100 µs or
+    /// more, which pays for memory that is copied often.
     ///
-    /// When the array is dropped, the vector's memory is freed once nothing uses it and the device
-    /// is idle; see [`into_vec`](Self::into_vec) for another end.
+    /// When the array is dropped, the vector's memory is freed once no copy uses it and the device
+    /// is idle. [`into_vec`](Self::into_vec) returns the vector instead.
     ///
     /// ```
     /// use millstream::{Device, Pinned};
@@ -183,10 +183,10 @@ impl<T: Pod> Pinned<T> {
         }
     }
 
-    /// The elements as a vector, once the copies that use the array are done. Of registered memory
-    /// that is the vector itself if the device has nothing else to do, since unlocking its memory
-    /// would wait for that (rule 30); otherwise, and of memory that was never a vector, it is a
-    /// copy.
+    /// Returns the elements as a vector, once the copies that use the array are complete. For
+    /// registered memory this is the registered vector if the device is idle; unlocking its memory
+    /// would otherwise wait for the device (rule 30: unregistering host memory waits until the
+    /// device is idle). In all other cases it is a copy.
     ///
     /// # Errors
     ///
@@ -197,8 +197,8 @@ impl<T: Pod> Pinned<T> {
         match self.memory.take() {
             None => Ok(Vec::new()),
             Some(Memory::RegisteredVec(registered)) => {
-                // SAFETY: the copies are done, and new ones would need this array. The vector is
-                // the one that was registered.
+                // SAFETY: the copies are complete, and new ones would need this array. The vector
+                // is the registered one.
                 Ok(unsafe { unregister(&self.device, registered, Location::caller()) })
             }
             Some(pool) => {
@@ -208,12 +208,12 @@ impl<T: Pod> Pinned<T> {
         }
     }
 
-    /// The array, to read. Waits until the copies that write it are done; those that only read it
-    /// go on beside.
+    /// Returns a guard for reading. Blocks until the copies that write the array are complete;
+    /// copies that only read it run concurrently with the guard.
     ///
     /// # Errors
     ///
-    /// If the device is lost before they are.
+    /// If the device is lost before that.
     #[track_caller]
     pub fn read(&self) -> Result<ReadGuard<'_, T>> {
         self.wait_until_free(AccessKind::Read)?;
@@ -221,7 +221,7 @@ impl<T: Pod> Pinned<T> {
         Ok(unsafe { self.readable(Location::caller()) })
     }
 
-    /// As [`read`](Self::read), for tasks: awaits the copies instead of blocking the thread.
+    /// The asynchronous [`read`](Self::read): awaits the copies instead of blocking the thread.
     ///
     /// # Errors
     ///
@@ -236,11 +236,12 @@ impl<T: Pod> Pinned<T> {
         }
     }
 
-    /// The array, to read and write. Waits until all copies that use it are done.
+    /// Returns a guard for reading and writing. Blocks until all copies that use the array are
+    /// complete.
     ///
     /// # Errors
     ///
-    /// If the device is lost before they are.
+    /// If the device is lost before that.
     #[track_caller]
     pub fn write(&mut self) -> Result<WriteGuard<'_, T>> {
         self.wait_until_free(AccessKind::Write)?;
@@ -248,7 +249,7 @@ impl<T: Pod> Pinned<T> {
         Ok(unsafe { self.writable(Location::caller()) })
     }
 
-    /// As [`write`](Self::write), for tasks: awaits the copies instead of blocking the thread.
+    /// The asynchronous [`write`](Self::write): awaits the copies instead of blocking the thread.
     ///
     /// ```
     /// # pollster::block_on(async {
@@ -281,7 +282,7 @@ impl<T: Pod> Pinned<T> {
         let pointer = self.elements().cast::<u8>();
         let host_access =
             HostAccessGuard::reads(&self.device.driver, pointer, bytes, "read", location);
-        // SAFETY: nothing writes it, and what would needs a `&mut` to this, which the guard's
+        // SAFETY: no copy writes it, and a new one would need a `&mut` to this, which the guard's
         // borrow excludes. There are `len` elements, aligned as they must be (`zeroed` checked a
         // block, a vector is), and any bits are a `T`.
         let elements = unsafe { slice::from_raw_parts(self.elements(), self.len) };
@@ -299,7 +300,7 @@ impl<T: Pod> Pinned<T> {
         let pointer = self.elements().cast::<u8>();
         let host_access =
             HostAccessGuard::writes(&self.device.driver, pointer, bytes, "write", location);
-        // SAFETY: nothing uses it, and what would needs a borrow of this, which the guard's
+        // SAFETY: no copy uses it, and a new one would need a borrow of this, which the guard's
         // excludes. There are `len` elements, aligned as they must be (as in `readable`), and any
         // bits are a `T`.
         let elements = unsafe { slice::from_raw_parts_mut(self.elements(), self.len) };
@@ -330,13 +331,13 @@ impl<T: Pod> Pinned<T> {
 }
 
 impl<T> Pinned<T> {
-    /// Elements in the array.
+    /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether the array has no elements.
+    /// Returns whether the array has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -391,19 +392,19 @@ impl<T> fmt::Debug for Pinned<T> {
     }
 }
 
-/// Where a pinned operand of a copy is. Only this crate can look inside.
+/// The location of a pinned operand of a copy, opaque outside of this crate.
 #[doc(hidden)]
 #[derive(Clone)]
 pub struct PinnedSpan<'a> {
     pub(crate) device: &'a Arc<DeviceState>,
     pub(super) history: &'a AccessHistory,
     pub(crate) pointer: *mut u8,
-    /// Alive as long as the array: as long as its owner may come to wait for its copies.
+    /// Alive as long as the array, whose owner may wait for its copies.
     pub(crate) alive: &'a Arc<()>,
 }
 
-// SAFETY: a place is an address; who may touch what is there, and when, is decided by tickets, not
-// by threads.
+// SAFETY: a span is an address; tickets decide when the memory may be accessed, from whichever
+// thread.
 unsafe impl Send for PinnedSpan<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for PinnedSpan<'_> {}

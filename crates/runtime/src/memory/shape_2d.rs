@@ -1,11 +1,11 @@
-//! How arrays become views: which rows fit in which arrays.
+//! Two-dimensional views of arrays: checked numbers of rows and columns, and pitches.
 
 use std::panic::Location;
 
 use super::{Buffer, Pinned, View, View2d, View2dMut, ViewMut, span_2d::Base};
 use crate::{Result, UsageError, UsageErrorKind};
 
-/// Rows, columns and pitch, in elements, that fit the array which they were checked against.
+/// Rows, columns and pitch, in elements, checked to fit an array.
 #[derive(Clone, Copy)]
 pub(super) struct Shape2d {
     pub(super) rows: usize,
@@ -14,8 +14,8 @@ pub(super) struct Shape2d {
 }
 
 impl Shape2d {
-    /// The shape of an array of `len` elements that is nothing but its rows. An error has the
-    /// caller's line.
+    /// Returns the shape of contiguous rows that make up all `len` elements of an array, or a usage
+    /// error with the caller's line.
     #[track_caller]
     fn whole(rows: usize, cols: usize, len: usize) -> Result<Self, UsageError> {
         if rows.checked_mul(cols) == Some(len) {
@@ -30,8 +30,8 @@ impl Shape2d {
         Err(usage_error.at(Location::caller()))
     }
 
-    /// The shape of rows that begin `pitch` elements apart, the first at the start of an array of
-    /// `len` elements. An error has the caller's line.
+    /// Returns the shape of rows that begin `pitch` elements apart, the first at the start of an
+    /// array of `len` elements, or a usage error with the caller's line.
     #[track_caller]
     fn pitched(
         operation: &'static str,
@@ -64,8 +64,8 @@ impl Shape2d {
     }
 }
 
-/// An error, with the caller's line, unless `rows` rows of `cols` elements that begin `pitch`
-/// elements apart fit in `len` elements.
+/// Returns a usage error, with the caller's line, unless `rows` rows of `cols` elements that begin
+/// `pitch` elements apart fit in `len` elements.
 #[track_caller]
 pub(crate) fn check_rows(
     operation: &'static str,
@@ -78,22 +78,23 @@ pub(crate) fn check_rows(
 }
 
 impl<'a, T> View<'a, T> {
-    /// These elements as `rows` rows of `cols` elements.
+    /// Returns the elements as `rows` rows of `cols` elements.
     ///
     /// # Errors
     ///
-    /// If that is not their number.
+    /// If the number of elements differs.
     #[track_caller]
     pub fn view_2d(self, rows: usize, cols: usize) -> Result<View2d<'a, T>> {
         let shape = Shape2d::whole(rows, cols, self.len())?;
         Ok(View2d::of_span(self.span, shape))
     }
 
-    /// Of these elements, `rows` rows of `cols` elements that begin `pitch` elements apart.
+    /// Returns `rows` rows of `cols` of the elements, with `pitch` elements from the start of a row
+    /// to the next.
     ///
     /// # Errors
     ///
-    /// If there are not so many elements, or rows would overlap.
+    /// If there are too few elements, or rows would overlap.
     #[track_caller]
     pub fn view_2d_pitched(self, rows: usize, cols: usize, pitch: usize) -> Result<View2d<'a, T>> {
         let shape = Shape2d::pitched("view_2d_pitched", rows, cols, pitch, self.len())?;
@@ -102,23 +103,23 @@ impl<'a, T> View<'a, T> {
 }
 
 impl<'a, T> ViewMut<'a, T> {
-    /// These elements as `rows` rows of `cols` elements, to write.
+    /// Returns the elements as `rows` rows of `cols` elements for writing.
     ///
     /// # Errors
     ///
-    /// If that is not their number.
+    /// If the number of elements differs.
     #[track_caller]
     pub fn view_2d_mut(self, rows: usize, cols: usize) -> Result<View2dMut<'a, T>> {
         let shape = Shape2d::whole(rows, cols, self.len())?;
         Ok(View2dMut::of_span(self.span, shape))
     }
 
-    /// Of these elements, `rows` rows of `cols` elements that begin `pitch` elements apart, to
-    /// write.
+    /// Returns `rows` rows of `cols` of the elements for writing, with `pitch` elements from the
+    /// start of a row to the next.
     ///
     /// # Errors
     ///
-    /// If there are not so many elements, or rows would overlap.
+    /// If there are too few elements, or rows would overlap.
     #[track_caller]
     pub fn view_2d_pitched_mut(
         self,
@@ -132,28 +133,28 @@ impl<'a, T> ViewMut<'a, T> {
 }
 
 impl<T> Buffer<T> {
-    /// The array as `rows` rows of `cols` elements.
+    /// Returns the array as `rows` rows of `cols` elements.
     ///
     /// # Errors
     ///
-    /// If that is not how many elements it has.
+    /// If the array does not have `rows * cols` elements.
     #[track_caller]
     pub fn view_2d(&self, rows: usize, cols: usize) -> Result<View2d<'_, T>> {
         self.view().view_2d(rows, cols)
     }
 
-    /// The array as `rows` rows of `cols` elements, to write.
+    /// Returns the array as `rows` rows of `cols` elements for writing.
     ///
     /// # Errors
     ///
-    /// If that is not how many elements it has.
+    /// If the array does not have `rows * cols` elements.
     #[track_caller]
     pub fn view_2d_mut(&mut self, rows: usize, cols: usize) -> Result<View2dMut<'_, T>> {
         self.view_mut().view_2d_mut(rows, cols)
     }
 
-    /// Of the array, `rows` rows of `cols` elements that begin `pitch` elements apart, the first at
-    /// its start.
+    /// Returns `rows` rows of `cols` elements of the array, the first at its start, with `pitch`
+    /// elements from the start of a row to the next.
     ///
     /// ```
     /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -164,17 +165,18 @@ impl<T> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// If the array does not have so many elements, or rows would overlap.
+    /// If the array has too few elements, or rows would overlap.
     #[track_caller]
     pub fn view_2d_pitched(&self, rows: usize, cols: usize, pitch: usize) -> Result<View2d<'_, T>> {
         self.view().view_2d_pitched(rows, cols, pitch)
     }
 
-    /// Of the array, `rows` rows of `cols` elements that begin `pitch` elements apart, to write.
+    /// Returns `rows` rows of `cols` elements of the array for writing, with `pitch` elements from
+    /// the start of a row to the next.
     ///
     /// # Errors
     ///
-    /// If the array does not have so many elements, or rows would overlap.
+    /// If the array has too few elements, or rows would overlap.
     #[track_caller]
     pub fn view_2d_pitched_mut(
         &mut self,
@@ -187,18 +189,18 @@ impl<T> Buffer<T> {
 }
 
 impl<T> Pinned<T> {
-    /// The array as `rows` rows of `cols` elements.
+    /// Returns the array as `rows` rows of `cols` elements.
     ///
     /// # Errors
     ///
-    /// If that is not how many elements it has.
+    /// If the array does not have `rows * cols` elements.
     #[track_caller]
     pub fn view_2d(&self, rows: usize, cols: usize) -> Result<View2d<'_, T>> {
         let shape = Shape2d::whole(rows, cols, self.len())?;
         Ok(View2d::of(Base::Pinned(self.span()), 0, true, shape))
     }
 
-    /// The array as `rows` rows of `cols` elements, to write.
+    /// Returns the array as `rows` rows of `cols` elements for writing.
     ///
     /// ```
     /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -212,30 +214,31 @@ impl<T> Pinned<T> {
     ///
     /// # Errors
     ///
-    /// If that is not how many elements it has.
+    /// If the array does not have `rows * cols` elements.
     #[track_caller]
     pub fn view_2d_mut(&mut self, rows: usize, cols: usize) -> Result<View2dMut<'_, T>> {
         let shape = Shape2d::whole(rows, cols, self.len())?;
         Ok(View2dMut::of(Base::Pinned(self.span()), 0, true, shape))
     }
 
-    /// Of the array, `rows` rows of `cols` elements that begin `pitch` elements apart, the first at
-    /// its start.
+    /// Returns `rows` rows of `cols` elements of the array, the first at its start, with `pitch`
+    /// elements from the start of a row to the next.
     ///
     /// # Errors
     ///
-    /// If the array does not have so many elements, or rows would overlap.
+    /// If the array has too few elements, or rows would overlap.
     #[track_caller]
     pub fn view_2d_pitched(&self, rows: usize, cols: usize, pitch: usize) -> Result<View2d<'_, T>> {
         let shape = Shape2d::pitched("view_2d_pitched", rows, cols, pitch, self.len())?;
         Ok(View2d::of(Base::Pinned(self.span()), 0, true, shape))
     }
 
-    /// Of the array, `rows` rows of `cols` elements that begin `pitch` elements apart, to write.
+    /// Returns `rows` rows of `cols` elements of the array for writing, with `pitch` elements from
+    /// the start of a row to the next.
     ///
     /// # Errors
     ///
-    /// If the array does not have so many elements, or rows would overlap.
+    /// If the array has too few elements, or rows would overlap.
     #[track_caller]
     pub fn view_2d_pitched_mut(
         &mut self,

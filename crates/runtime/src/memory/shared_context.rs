@@ -1,10 +1,10 @@
-//! Contexts that several devices share: one that is closing and one opened meanwhile, or devices of
-//! two drivers.
+//! Contexts shared by several device states: one that is closing and one opened meanwhile, or
+//! states opened through two drivers.
 //!
-//! Freeing page-locked memory waits for all work of a context (rule 30), and keeps threads that
-//! submit some from doing so meanwhile. A device that is closed waits for its own work alone. So
-//! what only an idle context could give back goes to another device that has it open, or else to
-//! the last of those that are closing, too, which frees it; nobody opens one until that is done.
+//! Freeing page-locked memory waits for all work of a context (rule 30), and blocks threads that
+//! submit work meanwhile. A closed device waits for its own work only. Resources that need an idle
+//! context therefore go to another device that has the context open, or else to the last closing
+//! one, which frees them; no device opens the context until that is done.
 
 #![allow(unsafe_code, reason = "queries streams of devices that are open")]
 
@@ -16,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::IdleFrees;
 use crate::{Result, context::DeviceState, tracker::Ticket};
 
-/// One context of this process.
+/// The device states that share one context of this process.
 #[derive(Debug, Default)]
 pub(crate) struct SharedContext {
     members: Mutex<Members>,
@@ -24,24 +24,24 @@ pub(crate) struct SharedContext {
 
 #[derive(Debug, Default)]
 struct Members {
-    /// The devices that have the context open.
+    /// The device states that have the context open.
     open: Vec<Weak<DeviceState>>,
-    /// How many have it open or are closing, and so may have work there. One that had to leave its
-    /// work and what that uses to the process counts as well.
+    /// The number of states that have it open or are closing, and thus may have work there. A state
+    /// that had to leak pending work counts as well.
     count: usize,
-    /// What those have left that are closed, for the last of those that are closing.
+    /// The resources of closed states, for the last closing one.
     left: IdleFrees,
 }
 
 impl Members {
-    /// Those that have the context open.
+    /// Returns the states that have the context open.
     fn open(&mut self) -> Vec<Arc<DeviceState>> {
         self.open.retain(|member| member.strong_count() > 0);
         self.open.iter().filter_map(Weak::upgrade).collect()
     }
 }
 
-/// A context, and who has it open or is closing.
+/// A context with the states that share it.
 struct ContextEntry {
     handle_space: usize,
     context: ContextHandle,
@@ -51,7 +51,7 @@ struct ContextEntry {
 static CONTEXTS: Mutex<Vec<ContextEntry>> = Mutex::new(Vec::new());
 
 impl SharedContext {
-    /// The context of this handle.
+    /// Returns the shared context of this handle.
     pub(crate) fn of(handle_space: usize, context: ContextHandle) -> Arc<Self> {
         let mut contexts = CONTEXTS.lock();
         contexts.retain(|entry| entry.shared.strong_count() > 0);
@@ -70,7 +70,7 @@ impl SharedContext {
         shared
     }
 
-    /// Enters a device that has the context open. Blocks while what another has left is being
+    /// Adds a device that has the context open. Blocks while the resources of another are being
     /// freed.
     pub(crate) fn join(&self, state: &Arc<DeviceState>) {
         let mut members = self.members.lock();
@@ -78,8 +78,8 @@ impl SharedContext {
         members.count += 1;
     }
 
-    /// All who may use the context, until this is dropped; `None` if one of them is closing, or is
-    /// just being opened.
+    /// Returns all device states that use the context, and keeps others from joining until the
+    /// value is dropped. `None` if one of them is closing or being opened.
     pub(crate) fn all(&self) -> Option<OpenDevices<'_>> {
         let mut members = self.members.try_lock()?;
         let states = members.open();
@@ -87,39 +87,39 @@ impl SharedContext {
         (all.states.len() == all.members.count).then_some(all)
     }
 
-    /// Lets a device go whose work is over. Blocks while another goes.
+    /// Removes a device whose work is complete. Blocks while another is being removed.
     pub(crate) fn leave(&self) -> LeavingDevice<'_> {
         LeavingDevice::of(self.members.lock())
     }
 
-    /// As [`leave`](Self::leave); `None` where that would block.
+    /// Like [`leave`](Self::leave), but returns `None` instead of blocking.
     pub(crate) fn try_leave(&self) -> Option<LeavingDevice<'_>> {
         self.members.try_lock().map(LeavingDevice::of)
     }
 }
 
-/// All who may use a context. While this is there nobody opens it.
+/// All device states that use a context. While this exists, no device opens the context.
 pub(crate) struct OpenDevices<'a> {
     members: MutexGuard<'a, Members>,
-    // Second, for a state that is let go by the drop of this leaves as well.
+    // Dropped after the lock: dropping the last reference to a state makes it leave, which locks.
     states: Vec<Arc<DeviceState>>,
 }
 
 impl OpenDevices<'_> {
-    /// They have it open.
+    /// Returns the states that have the context open.
     pub(crate) fn states(&self) -> &[Arc<DeviceState>] {
         &self.states
     }
 }
 
 impl DeviceState {
-    /// Runs `body` while the device is idle and no operation can be submitted; or not at all if
-    /// some stream has work or is in use. The streams are those of all who have the context open;
-    /// what other libraries do there is not known. Those who submit wait for `body`, which gets a
-    /// function that says whether a ticket is done.
+    /// Runs `body` while the device is idle and no operation can be submitted, or not at all if
+    /// some stream has work or is in use. This covers the streams of all states that have the
+    /// context open; work of other libraries is unknown. Threads that submit wait for `body`. Its
+    /// argument is a function that returns whether a ticket is done.
     pub(crate) fn while_idle(&self, body: impl FnOnce(&dyn Fn(Ticket) -> bool)) -> Result<()> {
         self.check_alive()?;
-        // Checked when all locks are free again.
+        // Checked after all locks are released.
         self.checked(self.try_while_idle(body))
     }
 
@@ -138,8 +138,8 @@ impl DeviceState {
         let mut submit_queues = Vec::new();
         for state in all.states() {
             for stream in state.streams.iter() {
-                // Only tried, for whoever holds a submit queue may wait for what another's holder
-                // does.
+                // Only tried: the holder of a submit queue may wait for the submission of another
+                // holder.
                 let Some(submit_queue) = stream.submit_queue.try_lock() else {
                     return Ok(());
                 };
@@ -159,11 +159,10 @@ impl DeviceState {
     }
 }
 
-/// A device that is none of those who have the context open any more. While this is there nobody
-/// opens it.
+/// A device that left the context. While this exists, no device opens the context.
 pub(crate) struct LeavingDevice<'a> {
     members: MutexGuard<'a, Members>,
-    // Second, as above.
+    // Dropped after the lock, as above.
     states: Vec<Arc<DeviceState>>,
 }
 
@@ -174,8 +173,9 @@ impl<'a> LeavingDevice<'a> {
         Self { members, states }
     }
 
-    /// Leaves what only an idle context can give back to those who may have work there. If there is
-    /// none, it comes back, with what others have left: the context is idle.
+    /// Hands resources that need an idle context to another device that may have work there.
+    /// Without one the context is idle, and the resources are returned, with those of earlier
+    /// closed devices.
     pub(crate) fn leave(&mut self, own: IdleFrees) -> Option<IdleFrees> {
         let left = &mut self.members.left;
         left.inherit(own);

@@ -1,4 +1,4 @@
-//! Rectangles of bytes: where they are, without saying what may be done to them.
+//! Rectangular spans of bytes: locations without access rights.
 
 use std::{ops::Range, sync::Arc};
 
@@ -10,52 +10,53 @@ use crate::{
     tracker::{Access, AccessKind, Extent},
 };
 
-/// The memory that a rectangle is in.
+/// The memory that contains a rectangle.
 #[derive(Clone)]
 pub(crate) enum Base<'a> {
     Device(&'a Allocation),
     Pinned(PinnedSpan<'a>),
 }
 
-/// Rows of bytes at equal distances, in one allocation. If there is a byte at all, all of them lie
-/// within it.
+/// Rows of bytes at equal distances in one allocation. All bytes lie within the allocation.
 #[derive(Clone)]
 pub(crate) struct Span2d<'a> {
     pub(super) base: Base<'a>,
-    /// The first byte of the first row, from the start of the memory.
+    /// The offset of the first row from the start of the memory, in bytes.
     pub(super) start: usize,
     pub(crate) rows: usize,
     pub(crate) row_bytes: usize,
-    /// From the start of a row to the start of the next; at least a row if there are several.
+    /// The pitch in bytes, from the start of a row to the start of the next; at least the length of
+    /// a row if there are several rows.
     pub(crate) pitch_bytes: usize,
-    /// Whether operations wait for what they conflict with here. If not, someone has vouched for
-    /// the order.
+    /// Set if operations wait for conflicting ones here. If not, the caller of an unsafe method
+    /// guarantees the order.
     pub(super) ordered: bool,
 }
 
 impl<'a> Span2d<'a> {
-    /// Whether there is no byte.
+    /// Returns whether the span contains no byte.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows == 0 || self.row_bytes == 0
     }
 
-    /// Bytes in all rows.
+    /// Returns the number of bytes in all rows.
     pub(crate) fn bytes(&self) -> usize {
         self.rows * self.row_bytes
     }
 
-    /// Some of the rows and, of each, some of the bytes. Both ranges lie within what there is.
+    /// Returns a range of the rows and, of each, a range of the bytes. Both ranges lie within the
+    /// span.
     pub(crate) fn part(&self, rows: Range<usize>, bytes: Range<usize>) -> Self {
         let mut part = self.clone();
         (part.rows, part.row_bytes) = (rows.len(), bytes.len());
-        // A start is only there if a byte is; without one the product could be of any size.
+        // An empty span has no offset to compute; its product could overflow.
         if !part.is_empty() {
             part.start += rows.start * self.pitch_bytes + bytes.start;
         }
         part
     }
 
-    /// The device that the memory belongs to.
+    /// Returns the device that owns the memory.
     pub(crate) fn device(&self) -> &'a Arc<DeviceState> {
         match &self.base {
             Base::Device(allocation) => &allocation.device,
@@ -63,7 +64,7 @@ impl<'a> Span2d<'a> {
         }
     }
 
-    /// The pinned memory that this is in, if it is.
+    /// Returns the pinned memory that contains the span, if it is in pinned memory.
     pub(crate) fn pinned(&self) -> Option<&PinnedSpan<'a>> {
         match &self.base {
             Base::Device(_) => None,
@@ -71,7 +72,7 @@ impl<'a> Span2d<'a> {
         }
     }
 
-    /// The first byte and the distance of the rows, for a copy. There is a byte.
+    /// Returns the address of the first byte and the pitch for a copy. The span must not be empty.
     pub(crate) fn side(&self) -> Side2d {
         match &self.base {
             Base::Device(allocation) => {
@@ -119,7 +120,7 @@ impl<'a> Span2d<'a> {
         }
     }
 
-    /// Whether both have a byte in common.
+    /// Returns whether both have a byte in common.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let same_memory = match (&self.base, &other.base) {
             (Base::Device(one), Base::Device(other)) => std::ptr::eq(*one, *other),

@@ -1,9 +1,9 @@
-//! The pool of page-locked host memory: for uploads and downloads on their way, and behind
+//! The pool of page-locked host memory, for pending uploads and downloads and for
 //! [`Pinned`](crate::Pinned).
 //!
-//! A block that is given back while a copy may still use it comes with that copy's tickets, and is
-//! not handed out again before they are done. Nothing is freed while the device has work:
-//! `cuMemFreeHost` would wait for all of it (rule 30).
+//! A block is returned with the tickets of the copies that may still use it, and is not reused
+//! before they are done. No block is freed while the device has work, because `cuMemFreeHost` would
+//! wait for all of it (rule 30).
 
 #![allow(unsafe_code, reason = "allocates and frees page-locked memory")]
 
@@ -21,31 +21,29 @@ use crate::{
     tracker::{StreamId, Ticket},
 };
 
-/// How much may be allocated, unless someone says otherwise, before a block is waited for rather
-/// than made.
+/// The default amount of memory above which copies wait for a block instead of allocating one.
 const LIMIT_BYTES_DEFAULT: u64 = 256 << 20;
 
-/// Page-locked host memory of `bytes` bytes, owned by whoever holds this until it is given back to
-/// its pool.
+/// An owned block of `bytes` bytes of page-locked host memory, to be returned to its pool.
 #[derive(Debug)]
 pub(crate) struct PinnedBlock {
     pub(crate) pointer: NonNull<u8>,
     pub(crate) bytes: usize,
 }
 
-// SAFETY: a block is plain memory; who may touch it when is decided by tickets, not by threads.
+// SAFETY: a block is plain memory; tickets decide when it may be accessed, from whichever thread.
 unsafe impl Send for PinnedBlock {}
-// SAFETY: as above; a shared block gives out only its address.
+// SAFETY: as above; a shared reference only exposes the address.
 unsafe impl Sync for PinnedBlock {}
 
 impl PinnedBlock {
-    /// The address of its first byte, as a driver's pointer.
+    /// Returns the address of the first byte as a device pointer.
     pub(super) fn address(&self) -> DevicePtr {
         DevicePtr::from_raw(self.pointer.as_ptr().addr() as u64)
     }
 
-    /// Frees the memory, which nothing uses any more. The device is idle, so this does not wait
-    /// (rule 30).
+    /// Frees the memory, whose uses are complete. The device must be idle, so that this does not
+    /// wait (rule 30).
     pub(super) fn free(
         self,
         driver: &dyn Driver,
@@ -57,23 +55,23 @@ impl PinnedBlock {
     }
 }
 
-/// How many of the oldest blocks of a size are looked at before a new one is made.
+/// The number of blocks of a size that are examined, oldest first, before a new one is allocated.
 const SCAN_MAX: usize = 64;
 
-/// What may still use a block.
+/// The tickets that may still use a block.
 type Uses = SmallVec<[Ticket; 4]>;
 
-/// Returned blocks: size, address, and what may still use them.
+/// Returned blocks: size, address, and the tickets that may still use them.
 type Candidates = SmallVec<[(usize, NonNull<u8>, Uses); 2]>;
 
-/// A block that was given back, and what may still use it.
+/// A returned block, with the tickets that may still use it.
 #[derive(Debug)]
 struct Returned {
     block: PinnedBlock,
     uses: Uses,
 }
 
-/// The device's page-locked memory.
+/// The pool of a device's page-locked memory.
 #[derive(Debug, Default)]
 pub(crate) struct StagingPool {
     sizes: Mutex<SizeClasses>,
@@ -99,24 +97,24 @@ impl Default for SizeClasses {
     }
 }
 
-/// How much page-locked memory there is.
+/// The statistics of the pool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StagingStats {
-    /// All of it.
+    /// Bytes of all blocks.
     pub(super) allocated_bytes: u64,
-    /// What has been given back.
+    /// Bytes of the returned blocks.
     pub(super) cached_bytes: u64,
-    /// How much may be allocated before blocks are waited for.
+    /// The amount of memory above which copies wait for a block.
     pub(super) limit_bytes: u64,
 }
 
 impl SizeClasses {
-    /// Whether another block of this size is within the limit.
+    /// Returns whether another block of this size is within the limit.
     fn has_room(&self, size: usize) -> bool {
         self.stats.allocated_bytes.saturating_add(size as u64) <= self.stats.limit_bytes
     }
 
-    /// Takes the largest returned block out of those that are over.
+    /// Removes the largest returned block whose uses are complete.
     fn take_largest(&mut self, is_done: &dyn Fn(Ticket) -> bool) -> Option<PinnedBlock> {
         let is_done = |returned: &Returned| returned.uses.iter().all(|&ticket| is_done(ticket));
         let found = self
@@ -127,7 +125,7 @@ impl SizeClasses {
         found.map(|(size, at)| self.take_out(size, at).block)
     }
 
-    /// Takes a returned block out.
+    /// Removes a returned block.
     fn take_out(&mut self, size: usize, at: usize) -> Returned {
         self.stats.cached_bytes -= size as u64;
         let blocks = self
@@ -138,14 +136,14 @@ impl SizeClasses {
     }
 }
 
-/// Bytes of a block that is being allocated. Dropped before they are kept, they do not count.
+/// The bytes of a block that is being allocated, uncounted again if this is dropped before that.
 struct PinnedReservation<'a> {
     pool: &'a StagingPool,
     size: usize,
 }
 
 impl PinnedReservation<'_> {
-    /// Makes the block.
+    /// Allocates the block.
     fn allocate(self, device: &DeviceState) -> Result<PinnedBlock> {
         let bytes = self.size;
         // SAFETY: the device's context is alive, and the size is not 0.
@@ -162,9 +160,9 @@ impl Drop for PinnedReservation<'_> {
 }
 
 impl StagingPool {
-    /// A block of at least `bytes` that nobody uses. Its content is undefined.
+    /// Returns an unused block of at least `bytes` bytes with undefined contents.
     ///
-    /// Blocks only where the limit is reached and a block that is on its way would do.
+    /// Blocks only if the limit is reached and a block in use is large enough.
     pub(crate) fn take(&self, device: &DeviceState, bytes: usize) -> Result<PinnedBlock> {
         let size = block_size(device, bytes)?;
         if let Some(block) = self.take_within(device, size)? {
@@ -181,8 +179,7 @@ impl StagingPool {
         reserved.allocate(device)
     }
 
-    /// As [`take`](Self::take), but never blocks: `None` where that would, or would go beyond the
-    /// limit.
+    /// Like [`take`](Self::take), but returns `None` instead of blocking or exceeding the limit.
     pub(crate) fn try_take(
         &self,
         device: &DeviceState,
@@ -201,20 +198,20 @@ impl StagingPool {
             .transpose()
     }
 
-    /// As [`take`](Self::take), for someone who keeps the block for others: it counts as kept.
+    /// Like [`take`](Self::take), for a block that serves several copies: it counts as pooled.
     pub(super) fn lend(&self, device: &DeviceState, bytes: usize) -> Result<PinnedBlock> {
         let block = self.take(device, bytes)?;
         self.sizes.lock().stats.cached_bytes += block.bytes as u64;
         Ok(block)
     }
 
-    /// Takes back a block that was lent.
+    /// Returns a lent block to the pool.
     pub(super) fn give_lent(&self, block: PinnedBlock, uses: Uses) {
         self.sizes.lock().stats.cached_bytes -= block.bytes as u64;
         self.give(block, uses);
     }
 
-    /// Takes a block back. `uses` may still read or write it.
+    /// Returns a block to the pool. The operations `uses` may still read or write it.
     pub(crate) fn give(&self, block: PinnedBlock, uses: Uses) {
         let size = block.bytes;
         let mut sizes = self.sizes.lock();
@@ -223,7 +220,7 @@ impl StagingPool {
         sizes.returned.entry(size).or_default().push(returned);
     }
 
-    /// Takes every returned block out, whatever may still use it.
+    /// Removes all returned blocks, even those that may still be in use.
     pub(crate) fn take_all(&self) -> Vec<PinnedBlock> {
         self.take_until(&|_| true, |_| false)
     }
@@ -239,12 +236,12 @@ impl StagingPool {
         device.while_idle(free)
     }
 
-    /// Sets how much may be allocated before blocks are waited for.
+    /// Sets the amount of memory above which copies wait for a block.
     pub(super) fn set_limit(&self, limit_bytes: u64) {
         self.sizes.lock().stats.limit_bytes = limit_bytes;
     }
 
-    /// How much there is.
+    /// Returns the statistics.
     pub(super) fn stats(&self) -> StagingStats {
         self.sizes.lock().stats
     }
@@ -258,13 +255,13 @@ impl StagingPool {
         })
     }
 
-    /// Counts a block of this size in any case.
+    /// Counts a block of this size, even beyond the limit.
     fn reserve_beyond(&self, size: usize) -> PinnedReservation<'_> {
         self.sizes.lock().stats.allocated_bytes += size as u64;
         PinnedReservation { pool: self, size }
     }
 
-    /// A returned block that nobody uses, out of these candidates.
+    /// Removes an unused block among the candidates.
     fn reuse(&self, device: &DeviceState, candidates: &Candidates) -> Result<Option<PinnedBlock>> {
         for &(size, pointer, ref uses) in candidates {
             if !all_done(device, uses)? {
@@ -272,8 +269,8 @@ impl StagingPool {
             }
             let mut sizes = self.sizes.lock();
             let blocks = sizes.returned.get(&size);
-            // Another thread may have been faster, and may have given the block back with other
-            // uses: tickets are never used again, so equal uses are the ones asked about.
+            // Another thread may have taken the block and returned it with other uses. Tickets are
+            // never reused, so equal uses are those that were queried.
             let at = blocks.and_then(|blocks| {
                 blocks.iter().position(|returned| {
                     returned.block.pointer == pointer && returned.uses == *uses
@@ -286,9 +283,9 @@ impl StagingPool {
         Ok(None)
     }
 
-    /// The blocks of these sizes that are worth asking about, smallest first: of each size the
-    /// oldest that each stream uses, among the `look_at` oldest. One stream's may be held up while
-    /// another's are over.
+    /// Returns the blocks of these sizes to query, smallest first: for each size the oldest block
+    /// of each stream, among the `look_at` oldest, because one stream may be held up while the
+    /// blocks of another are free.
     fn candidates(&self, sizes: RangeInclusive<usize>, look_at: usize) -> Candidates {
         let mut candidates = Candidates::new();
         for (&size, blocks) in self.sizes.lock().returned.range(sizes) {
@@ -304,8 +301,8 @@ impl StagingPool {
         candidates
     }
 
-    /// Waits until a block of this size or more is over, but not for work that comes later. `None`
-    /// if there is none to wait for.
+    /// Waits until the uses of a block of at least this size are complete, but not for later work.
+    /// `None` if there is no such block.
     fn wait_for_one(&self, device: &DeviceState, size: usize) -> Result<Option<PinnedBlock>> {
         let mut marked: Vec<Uses> = Vec::new();
         let mut found = None;
@@ -326,7 +323,7 @@ impl StagingPool {
         Ok(found)
     }
 
-    /// Frees returned blocks, the largest first, until one of this size is within the limit; if the
+    /// Frees returned blocks, largest first, until a block of this size is within the limit, if the
     /// device is idle.
     fn free_idle(&self, device: &DeviceState, size: usize) -> Result<()> {
         if self.sizes.lock().stats.cached_bytes == 0 {
@@ -339,8 +336,7 @@ impl StagingPool {
         device.while_idle(free)
     }
 
-    /// Frees returned blocks that are over, the largest first, until it is enough. The device is
-    /// idle.
+    /// Frees unused returned blocks, largest first, until `enough` holds. The device must be idle.
     fn free_until(
         &self,
         driver: &dyn Driver,
@@ -349,14 +345,14 @@ impl StagingPool {
         enough: impl Fn(&SizeClasses) -> bool,
     ) {
         for block in self.take_until(is_done, enough) {
-            // Nobody uses the block: what did is done, and its owner gave it up.
+            // The block is unused: its operations are complete, and its owner returned it.
             if let Err(error) = block.free(driver, context) {
-                log!(debug, %error, "page-locked memory could not be freed");
+                log!(debug, %error, "cannot free page-locked memory; it is leaked");
             }
         }
     }
 
-    /// Takes returned blocks out that are over, the largest first, until it is enough.
+    /// Removes unused returned blocks, largest first, until `enough` holds.
     fn take_until(
         &self,
         is_done: &dyn Fn(Ticket) -> bool,
@@ -375,7 +371,7 @@ impl StagingPool {
     }
 }
 
-/// The size of the block for so many bytes.
+/// Returns the size of the block for `bytes` bytes.
 fn block_size(device: &DeviceState, bytes: usize) -> Result<usize, UsageError> {
     let size = bytes
         .max(device.staging_options().block_bytes_min)
@@ -389,7 +385,7 @@ fn block_size(device: &DeviceState, bytes: usize) -> Result<usize, UsageError> {
     })
 }
 
-/// Sees to it that waiting for these operations is not waiting for later work.
+/// Records sync points behind these operations, so that a wait for them does not cover later work.
 fn record_sync_points(device: &DeviceState, uses: &Uses) -> Result<()> {
     for &ticket in uses {
         prepare_wait(device, ticket)?;

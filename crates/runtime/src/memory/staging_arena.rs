@@ -1,9 +1,9 @@
-//! Blocks that small uploads of one stream share, one behind the other.
+//! Staging arenas: blocks that consecutive small uploads of one stream share.
 //!
-//! A block of its own for each would cost a search in the pool, a question to the driver whether it
-//! is free, and, on a stream that is never idle, a new block. Of an arena only the end is asked
-//! about: the arena goes back to its pool with the last ticket of the uploads that it was for.
-//! Whoever has a part of an arena holds the arena; who lets go of it last gives it back.
+//! A separate block for each upload would cost a search in the pool, a driver query whether the
+//! block is free, and, on a stream that is never idle, a new block. An arena is queried once: it
+//! returns to its pool with the last ticket of its uploads. Each suballocation holds a reference to
+//! the arena, and dropping the last reference returns it.
 
 use std::sync::{
     Arc,
@@ -20,20 +20,20 @@ use crate::{
     tracker::Sequence,
 };
 
-/// Parts begin at multiples of this: what devices like to read from.
+/// The alignment of suballocations, favourable for reads of the device.
 const SUBALLOCATION_ALIGN: usize = 256;
-/// An arena is at most this part of the staging limit.
+/// The divisor of the staging limit that bounds the size of an arena.
 const ARENAS_PER_LIMIT: u64 = 16;
 
-/// A block that uploads of one stream share.
+/// A block shared by uploads of one stream.
 #[derive(Debug)]
 struct StagingArena {
     block: PinnedBlock,
-    /// The number of the last ticket that uses it.
+    /// The sequence number of the last ticket that uses it.
     last: AtomicU64,
 }
 
-/// The arena that a stream's next small upload gets a part of.
+/// The arena from which a stream's next small upload is allocated.
 #[derive(Debug, Default)]
 pub(crate) struct CurrentArena(Mutex<Option<OpenArena>>);
 
@@ -55,7 +55,7 @@ impl OpenArena {
         }
     }
 
-    /// The next part of the arena, if there is room.
+    /// Allocates the next part of the arena, if enough is left.
     fn suballocate(&mut self, bytes: usize) -> Option<(Arc<StagingArena>, *mut u8)> {
         let start = self.used_bytes;
         if bytes > self.arena.block.bytes - start {
@@ -70,7 +70,8 @@ impl OpenArena {
 }
 
 impl CurrentArena {
-    /// Gives the arena up, to its pool unless someone still has a part of it.
+    /// Drops the stream's reference to the arena, which returns it to its pool unless a
+    /// suballocation remains.
     pub(crate) fn retire(&self, stream: &StreamState, pool: &StagingPool) {
         let open_arena = self.0.lock().take();
         if let Some(open_arena) = open_arena {
@@ -79,7 +80,7 @@ impl CurrentArena {
     }
 }
 
-/// Lets go of an arena; the last to do so gives it back to its pool.
+/// Drops a reference to an arena. The last one returns it to its pool.
 fn give_up(arena: Arc<StagingArena>, stream: &StreamState, pool: &StagingPool) {
     if let Some(StagingArena { block, last }) = Arc::into_inner(arena) {
         pool.give_lent(
@@ -89,8 +90,8 @@ fn give_up(arena: Arc<StagingArena>, stream: &StreamState, pool: &StagingPool) {
     }
 }
 
-/// A part of an arena, until it is dropped: its owner's alone, unless the operation that uses it
-/// is enqueued by then.
+/// A part of an arena with exclusive access, until this is dropped or the operation that uses it is
+/// enqueued.
 pub(crate) struct Suballocation<'a> {
     device: &'a DeviceState,
     stream: &'a StreamState,
@@ -100,9 +101,9 @@ pub(crate) struct Suballocation<'a> {
 }
 
 impl<'a> Suballocation<'a> {
-    /// A part of at least `bytes` bytes, for an operation on this stream.
+    /// Allocates at least `bytes` bytes for an operation on this stream.
     ///
-    /// Blocks only where the staging limit is reached, as [`StagingPool::take`] does.
+    /// Blocks only if the staging limit is reached, as [`StagingPool::take`] does.
     pub(crate) fn new(
         device: &'a DeviceState,
         stream: &'a StreamState,
@@ -128,7 +129,7 @@ impl<'a> Suballocation<'a> {
         Self::begin(device, stream, bytes).map(of)
     }
 
-    /// The first part of a new arena.
+    /// Allocates the first part of a new arena.
     #[cold]
     fn begin(
         device: &DeviceState,
@@ -139,8 +140,8 @@ impl<'a> Suballocation<'a> {
         if let Some(OpenArena { arena, .. }) = full {
             let last = Sequence::of(arena.last.load(Ordering::Acquire));
             if !stream.is_done(last) {
-                // So that it can be told when the arena is free, should the stream never be idle.
-                // If that fails, it is told later.
+                // An event shows when the arena is free, even if the stream is never idle. If
+                // recording fails, a later one does.
                 sync_point_after(device, stream, last).ok();
             }
             give_up(arena, stream, &device.memory().staging);
@@ -155,7 +156,7 @@ impl<'a> Suballocation<'a> {
         let suballocation = open_arena
             .suballocate(bytes)
             .expect("it is large enough, and unused");
-        // Another thread may have begun one meanwhile.
+        // Another thread may have begun an arena meanwhile.
         let other = stream.memory().arena.0.lock().replace(open_arena);
         if let Some(other) = other {
             give_up(other.arena, stream, &device.memory().staging);
@@ -163,12 +164,12 @@ impl<'a> Suballocation<'a> {
         Ok(suballocation)
     }
 
-    /// Where the part is.
+    /// Returns the address of the part.
     pub(crate) fn pointer(&self) -> *mut u8 {
         self.pointer
     }
 
-    /// Notes that the operation with this number uses the part.
+    /// Notes that the operation with this sequence number uses the part.
     pub(crate) fn used_by(&mut self, sequence: Sequence) {
         self.used_by = Some(sequence);
     }
@@ -179,8 +180,8 @@ impl Drop for Suballocation<'_> {
         let Some(arena) = self.arena.take() else {
             return;
         };
-        // A call that failed, or panicked, may have enqueued the copy all the same. Its ticket
-        // counts as submitted by now.
+        // A call that failed or panicked may have enqueued the copy. Its ticket counts as submitted
+        // by now.
         let sequence = self
             .used_by
             .unwrap_or_else(|| self.stream.shared.lock().points.submitted());

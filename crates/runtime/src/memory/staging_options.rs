@@ -1,50 +1,49 @@
-//! `StagingOptions`: into what copies by way of page-locked memory are cut, and how many threads
-//! make them.
+//! `StagingOptions`: chunk sizes and threads of copies through page-locked memory.
 
 use std::{env, sync::LazyLock, thread};
 
-/// How copies of pageable memory are cut and shared out. The defaults are what an H200 and its 16
-/// cores did best with; tests have sizes so small that every edge is met.
+/// Chunk sizes and threads of copies from and to pageable memory. The defaults gave the highest
+/// bandwidth on an H200 with 16 cores; tests use tiny sizes to cover every boundary.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StagingOptions {
-    /// Copies go in chunks of this size, so that one leg of a chunk overlaps with the other leg of
-    /// the chunk before.
+    /// The chunk size: the host's copy of a chunk overlaps with the device's copy of the chunk
+    /// before.
     pub chunk_bytes: usize,
-    /// The smallest block of page-locked memory. Sizes are powers of two from here on.
+    /// The smallest block of page-locked memory. Larger blocks are powers of two.
     pub block_bytes_min: usize,
-    /// What a thread copies at a time.
+    /// The unit of work of a copy thread.
     pub subchunk_bytes: usize,
-    /// How many chunks of an upload are being captured at most: enough for the copy threads to have
-    /// work while the first is submitted.
+    /// The maximal number of chunks of an upload that are captured at the same time, so that the
+    /// copy threads have work while the first chunk is submitted.
     pub capturing_max: usize,
-    /// How many blocks an upload that took over its source uses in turn.
+    /// The number of blocks that an owned upload uses in turn.
     pub owned_blocks: usize,
-    /// Where the staging limit is reached, a download that has so many blocks makes do with them.
+    /// The number of blocks with which a download proceeds once the staging limit is reached.
     pub download_blocks: usize,
-    /// Up to this size the calling thread copies alone: that is quicker than to wake others.
+    /// The size up to which the calling thread copies alone, because waking others takes longer.
     pub alone_bytes: usize,
-    /// How many threads copy for one transfer, the calling one included.
+    /// The number of threads that copy for one transfer, including the caller.
     pub threads: usize,
-    /// Uploads of up to this size share blocks.
+    /// The size up to which uploads share blocks, the staging arenas.
     pub small_bytes: usize,
-    /// The size of the blocks that they share.
+    /// The size of a staging arena.
     pub arena_bytes: usize,
-    /// Sources of up to this size are captured at once even if they are owned: that is quicker than
-    /// to come back for them.
+    /// The size up to which owned sources are captured at once, because a host function takes
+    /// longer.
     pub captured_bytes: usize,
-    /// Whether sources are captured past the caches.
+    /// Capture of sources with non-temporal stores.
     pub upload_non_temporal: bool,
-    /// Whether downloads are copied out past the caches.
+    /// Copying downloads out with non-temporal stores.
     pub download_non_temporal: bool,
 }
 
-/// How many threads copy at most, unless someone says otherwise.
+/// The default limit of the number of copy threads.
 const THREADS_MAX: usize = 12;
 
 impl StagingOptions {
-    /// As [`threads`](Self::threads): three of four cores, for the others have work of their own,
-    /// or what the environment says.
+    /// Returns the default of [`threads`](Self::threads): the environment variable
+    /// `MILLSTREAM_COPY_THREADS`, or three of four cores, up to [`THREADS_MAX`].
     fn threads_default() -> usize {
         static THREADS: LazyLock<usize> = LazyLock::new(|| {
             let asked = env::var("MILLSTREAM_COPY_THREADS").ok();
@@ -52,11 +51,11 @@ impl StagingOptions {
             let cores = thread::available_parallelism().map_or(1, usize::from);
             asked.unwrap_or((cores * 3 / 4).min(THREADS_MAX)).max(1)
         });
-        // Shuttle's locks are not for threads that it does not know.
+        // Threads that shuttle does not control must not use its locks.
         if cfg!(shuttle) { 1 } else { *THREADS }
     }
 
-    /// The same with sizes that can be used: none is 0.
+    /// Returns the options with sizes of 0 replaced by usable ones.
     pub(crate) fn usable(self) -> Self {
         let small_bytes = self.small_bytes.max(1);
         Self {

@@ -1,4 +1,4 @@
-//! The state that this layer keeps for a device and for a stream, in their slots.
+//! The memory state of a device and of a stream, stored in their slots.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,10 +10,10 @@ use super::{
 };
 use crate::context::{DeviceState, StreamState};
 
-/// A device's memory.
+/// The memory state of a device.
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
-    /// Who else has the context open.
+    /// The device states that share the context.
     pub(crate) shared: Arc<SharedContext>,
     pub(super) budget: Arc<Budget>,
     pub(crate) staging: StagingPool,
@@ -36,20 +36,20 @@ impl DeviceMemory {
 }
 
 impl DeviceState {
-    /// The device's memory.
+    /// Returns the device's memory state.
     #[inline]
     pub(crate) fn memory(&self) -> &DeviceMemory {
         self.memory_slot.get_or_make(|| DeviceMemory::new(self))
     }
 
-    /// How copies of pageable memory are cut and shared out.
+    /// Returns the chunk sizes and threads of copies from and to pageable memory.
     pub(crate) fn staging_options(&self) -> &StagingOptions {
         self.memory()
             .staging_options
             .get_or_init(StagingOptions::default)
     }
 
-    /// Sets that, before the first such copy; says whether it is not too late.
+    /// Sets the staging options, before the first such copy. Returns `false` if it is too late.
     pub(super) fn set_staging_options(&self, staging_options: StagingOptions) -> bool {
         self.memory()
             .staging_options
@@ -58,7 +58,7 @@ impl DeviceState {
     }
 }
 
-/// A stream's memory.
+/// The memory state of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct StreamMemory {
     pub(super) frees: Frees,
@@ -66,7 +66,7 @@ pub(crate) struct StreamMemory {
 }
 
 impl StreamState {
-    /// The stream's memory.
+    /// Returns the stream's memory state.
     #[inline]
     pub(crate) fn memory(&self) -> &StreamMemory {
         self.memory_slot.get_or_make(StreamMemory::default)

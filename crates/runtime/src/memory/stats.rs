@@ -1,12 +1,12 @@
-//! `MemoryStats`: what a device's memory is used for; and the settings that bound it.
+//! `MemoryStats`: memory statistics of a device, and the settings that limit its memory.
 
 use super::{StagingOptions, cache::evict, out_of_memory};
 use crate::{Device, Result};
 
-/// What a device's memory is used for, in bytes, as [`Device::memory_stats`] found it.
+/// The memory statistics of a device, in bytes, returned by [`Device::memory_stats`].
 ///
-/// Millstream counts its own arrays, managed ones apart; the pool's and the device's figures are
-/// the driver's, and count what other libraries and programs do as well.
+/// Millstream counts its own arrays, except managed ones. The figures of the pool and of the device
+/// come from the driver and include other libraries and programs.
 ///
 /// ```
 /// use millstream::Device;
@@ -24,49 +24,48 @@ use crate::{Device, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
-    /// Bytes of the arrays that live. One that was dropped and is not kept counts until its free is
-    /// enqueued, which is at once unless another thread is in the middle of using its stream.
+    /// Bytes of live arrays. A dropped array that is not cached counts until its free is enqueued,
+    /// which happens at once unless another thread is submitting to its stream.
     pub allocated_bytes: u64,
-    /// The most that `allocated_bytes` has been.
+    /// The maximum of `allocated_bytes` so far.
     pub allocated_peak_bytes: u64,
-    /// How many arrays these are; those without elements take no memory and do not count.
+    /// The number of live arrays. Arrays without elements take no memory and do not count.
     pub allocations: u64,
-    /// The most that `allocated_bytes` may be: see [`Device::set_memory_limit`].
+    /// The limit of `allocated_bytes`: see [`Device::set_memory_limit`].
     pub limit_bytes: Option<u64>,
-    /// Bytes of dropped arrays that are kept for the next ones of their sizes.
+    /// Bytes of dropped arrays that are cached for the next arrays of their sizes.
     pub cached_bytes: u64,
-    /// The most that `cached_bytes` may be: see [`Device::set_cache_limit`].
+    /// The limit of `cached_bytes`: see [`Device::set_cache_limit`].
     pub cache_limit_bytes: u64,
-    /// How many arrays were made of memory that was kept.
+    /// The number of arrays that reused cached memory.
     pub cache_hits: u64,
-    /// How many were not, so that the device's pool was asked.
+    /// The number of arrays that were allocated from the device's pool.
     pub cache_misses: u64,
-    /// Given out by the device's pool and not yet freed, what is kept included: by work on the
-    /// device, unlike `allocated_bytes`.
+    /// Bytes allocated from the device's pool and not yet freed by work on the device, including
+    /// cached bytes.
     pub used_bytes: u64,
-    /// The most that `used_bytes` has been.
+    /// The maximum of `used_bytes` so far.
     pub used_peak_bytes: u64,
-    /// Held by the device's pool, used or not.
+    /// Bytes held by the device's pool, used or not.
     pub reserved_bytes: u64,
-    /// The most that `reserved_bytes` has been.
+    /// The maximum of `reserved_bytes` so far.
     pub reserved_peak_bytes: u64,
-    /// Free on the device, other programs considered.
+    /// Free bytes on the device, with other programs taken into account.
     pub free_bytes: u64,
-    /// All of the device's memory.
+    /// The size of the device's memory.
     pub total_bytes: u64,
-    /// Page-locked memory of the host: in [`Pinned`](crate::Pinned) arrays, in downloads that
-    /// nobody has taken, and kept.
+    /// Page-locked bytes of the host: in [`Pinned`](crate::Pinned) arrays, in pending downloads,
+    /// and pooled.
     pub page_locked_bytes: u64,
-    /// The part of `page_locked_bytes` that is kept: copies may still be using it, and whoever
-    /// comes next will.
+    /// The pooled part of `page_locked_bytes`. Copies may still be using it.
     pub page_locked_kept_bytes: u64,
-    /// How much page-locked memory is made before what is kept is waited for: see
+    /// The amount of page-locked memory above which copies wait for pooled memory: see
     /// [`Device::set_staging_limit`].
     pub staging_limit_bytes: u64,
 }
 
 impl Device {
-    /// What the device's memory is used for.
+    /// Returns the memory statistics.
     ///
     /// # Errors
     ///
@@ -75,9 +74,9 @@ impl Device {
         out_of_memory::stats(self.state())
     }
 
-    /// Bounds the bytes of all arrays of the device together, those in managed memory apart, or
-    /// lifts the bound. An allocation beyond it fails before the driver is asked. Arrays that live
-    /// already stay, even if they are more.
+    /// Limits the bytes of all arrays of the device together, except managed ones, or removes the
+    /// limit. An allocation beyond the limit fails without a driver call. Live arrays stay, even
+    /// beyond the limit.
     ///
     /// ```
     /// use millstream::{Device, Error};
@@ -92,12 +91,12 @@ impl Device {
         self.state().memory().budget.set_limit(limit_bytes);
     }
 
-    /// Bounds the device memory that is kept when arrays are dropped, 1 GiB unless set; 0 keeps
-    /// none.
+    /// Limits the device memory of dropped arrays that is cached. The default is 1 GiB; 0 disables
+    /// the cache.
     ///
-    /// What is kept becomes the next array of exactly its size, without a call to the driver, on a
-    /// stream that is ordered after its last uses. What nobody wants for a while, or what is too
-    /// much, is freed in stream order. Where the device has no room, all of it is.
+    /// A cached block becomes the next array of exactly its size, without a driver call, on a
+    /// stream that is ordered after its last uses. Blocks that stay unused for long or exceed the
+    /// limit are freed in stream order. When the device runs out of memory, all of them are.
     ///
     /// ```
     /// let device = millstream::Device::simulated()?;
@@ -122,36 +121,36 @@ impl Device {
         );
     }
 
-    /// Bounds the page-locked memory of the host that Millstream makes for copies, 256 MiB unless
-    /// set.
+    /// Limits the page-locked host memory that Millstream allocates for copies. The default is
+    /// 256 MiB.
     ///
-    /// Where more would be needed, memory that was used before is used again: uploads and downloads
-    /// then block until the device has finished with some that is large enough. A download that is
-    /// larger than the limit copies its first elements out before the last are submitted. Where
-    /// none is large enough, or programs hold it all, as [`Pinned`](crate::Pinned) arrays or as
-    /// downloads not taken, more is made all the same. While the device is idle, what is kept
-    /// beyond the limit is given back to the system.
+    /// At the limit, copies reuse memory: uploads and downloads block until the device has finished
+    /// with a block that is large enough. A download larger than the limit copies its first
+    /// elements out before its last are submitted. If no block is large enough, or the program
+    /// holds all of them as [`Pinned`](crate::Pinned) arrays or pending downloads, more memory is
+    /// allocated in spite of the limit. While the device is idle, pooled memory beyond the limit is
+    /// returned to the system.
     ///
-    /// Copies of a MiB and more between this memory and a program's own are shared out to threads
-    /// of the process, as many as three of four of its cores, the calling thread among them, up to
-    /// 12; or to as many as the environment variable `MILLSTREAM_COPY_THREADS` said when the first
-    /// of them was made. They sleep while there is nothing to copy.
+    /// Copies of 1 MiB or more between this memory and a program's own memory are divided among
+    /// threads of the process: three of four cores including the calling thread, at most 12; or the
+    /// number in the environment variable `MILLSTREAM_COPY_THREADS` at the first such copy. They
+    /// sleep while idle.
     pub fn set_staging_limit(&self, limit_bytes: u64) {
         self.state().memory().staging.set_limit(limit_bytes);
     }
 
-    /// Sets how copies of pageable memory are cut and shared out: for measurements and tests.
-    /// `false` if such a copy was made already, or this was set before.
+    /// Sets the chunk sizes and threads of copies from and to pageable memory, for measurements and
+    /// tests. Returns `false` if such a copy was made already, or the options were set before.
     #[doc(hidden)]
     pub fn set_staging_options(&self, staging_options: StagingOptions) -> bool {
         self.state().set_staging_options(staging_options)
     }
 
-    /// Gives memory that nobody uses back to the system: what is kept of dropped arrays, the
-    /// pool's, and, while none of the device's streams has work, page-locked memory. Otherwise that
-    /// would make the caller wait for all of it (rule 30).
+    /// Returns unused memory to the system: the cache of dropped arrays, the pool's unused memory
+    /// and, if none of the device's streams has work, page-locked memory. Freeing page-locked
+    /// memory would otherwise wait for all work of the device (rule 30).
     ///
-    /// What was freed a moment ago may stay.
+    /// Memory that was freed a moment ago may stay.
     ///
     /// # Errors
     ///

@@ -1,22 +1,22 @@
-//! Opting out of the waits, for one access of one operation.
+//! Unordered accesses: one access of one operation opts out of waiting.
 //!
-//! The access still registers: later operations wait for it, and the memory is freed after it. What
-//! it does not do is wait, or make later operations believe that it had: what it did not wait for,
-//! they wait for themselves.
+//! The access is still entered in the access history: later operations wait for it, and the memory
+//! is freed after it. It waits for no earlier operation. Later operations wait for those earlier
+//! ones themselves.
 
 #![allow(
     unsafe_code,
-    reason = "declares methods whose callers vouch for an order"
+    reason = "declares methods whose callers guarantee an order"
 )]
 
 use super::{Buffer, View, ViewMut, view::Span};
 
 impl<T> Buffer<T> {
-    /// The array, to read in operations that wait for nothing on its account.
+    /// Returns a view for reading whose operations do not wait for earlier uses of the array.
     ///
-    /// Such an operation still registers: later ones wait for it as always, and the memory is freed
-    /// after it. Its other operands are ordered as always. Parts and casts of the view are as it
-    /// is.
+    /// Such an operation is still tracked: later ones wait for it as always, and the memory is
+    /// freed after it. Its other operands are ordered as always. Parts and casts of the view are
+    /// unordered too.
     ///
     /// ```
     /// use millstream::Device;
@@ -35,10 +35,9 @@ impl<T> Buffer<T> {
     ///
     /// # Safety
     ///
-    /// Of the bytes that an operation really reads through this view, every write enqueued before
-    /// it must be over or in front of it on its own stream, or be ordered in front of it by other
-    /// means. The first write of the array is one of them, and so is its allocation, on the stream
-    /// that made it.
+    /// For the bytes that an operation reads through this view, every write enqueued before it must
+    /// be complete, or precede it on its own stream, or be ordered before it by other means. This
+    /// includes the first write of the array and its allocation, on the stream that allocated it.
     #[must_use]
     pub unsafe fn unordered(&self) -> View<'_, T> {
         let View { span, element } = self.view();
@@ -48,11 +47,11 @@ impl<T> Buffer<T> {
         }
     }
 
-    /// The array, to read and write in operations that wait for nothing on its account.
+    /// Returns a view for writing whose operations do not wait for earlier uses of the array.
     ///
-    /// Such an operation still registers: later ones wait for it as always, and the memory is freed
-    /// after it. Its other operands are ordered as always. Parts and casts of the view are as it
-    /// is.
+    /// Such an operation is still tracked: later ones wait for it as always, and the memory is
+    /// freed after it. Its other operands are ordered as always. Parts and casts of the view are
+    /// unordered too.
     ///
     /// # Safety
     ///
@@ -70,11 +69,11 @@ impl<T> Buffer<T> {
 }
 
 impl<T> View<'_, T> {
-    /// The same part of the array, to read in operations that wait for nothing on its account.
+    /// Returns the view for reading in operations that do not wait for earlier uses of the array.
     ///
     /// # Safety
     ///
-    /// That of [`Buffer::unordered`].
+    /// The contract of [`Buffer::unordered`].
     #[must_use]
     pub unsafe fn unordered(self) -> Self {
         Self {
@@ -85,11 +84,11 @@ impl<T> View<'_, T> {
 }
 
 impl<T> ViewMut<'_, T> {
-    /// The same part of the array, to read in operations that wait for nothing on its account.
+    /// Returns the view for reading in operations that do not wait for earlier uses of the array.
     ///
     /// # Safety
     ///
-    /// That of [`Buffer::unordered`].
+    /// The contract of [`Buffer::unordered`].
     #[must_use]
     pub unsafe fn unordered(&self) -> View<'_, T> {
         let View { span, element } = self.slice(..);
@@ -99,12 +98,11 @@ impl<T> ViewMut<'_, T> {
         }
     }
 
-    /// The same part of the array, to read and write in operations that wait for nothing on its
-    /// account.
+    /// Returns the view for writing in operations that do not wait for earlier uses of the array.
     ///
     /// # Safety
     ///
-    /// That of [`Buffer::unordered_mut`].
+    /// The contract of [`Buffer::unordered_mut`].
     #[must_use]
     pub unsafe fn unordered_mut(self) -> Self {
         Self {

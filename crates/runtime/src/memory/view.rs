@@ -1,4 +1,4 @@
-//! Views: parts of a buffer, tracked by their bytes.
+//! Views: ranges of a buffer, tracked by their bytes.
 
 use std::{
     fmt,
@@ -15,14 +15,14 @@ use crate::{
     tracker::{Access, AccessKind},
 };
 
-/// Elements of an allocation: where they are, without saying what may be done to them.
+/// A range of bytes in an allocation: a location without access rights.
 #[derive(Clone)]
 pub(crate) struct Span<'a> {
     pub(crate) allocation: &'a Allocation,
-    /// The first byte and the byte after the last.
+    /// The range of bytes from the start of the allocation.
     pub(crate) bytes: Range<usize>,
-    /// Whether operations wait for what they conflict with here. If not, someone has vouched for
-    /// the order.
+    /// Set if operations wait for conflicting ones here. If not, the caller of an unsafe method
+    /// guarantees the order.
     pub(crate) ordered: bool,
 }
 
@@ -40,19 +40,19 @@ impl<'a> Span<'a> {
         }
     }
 
-    /// The bytes, as the access history counts them.
+    /// Returns the range of bytes for the access history.
     #[inline]
     pub(super) fn range(&self) -> Range<u64> {
         self.bytes.start as u64..self.bytes.end as u64
     }
 
-    /// Whether both have a byte in common.
+    /// Returns whether both have a byte in common.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         std::ptr::eq(self.allocation, other.allocation)
             && self.bytes.start.max(other.bytes.start) < self.bytes.end.min(other.bytes.end)
     }
 
-    /// The span in chunks of `chunk_bytes`, the last perhaps shorter.
+    /// Splits the span into chunks of `chunk_bytes`. The last may be shorter.
     pub(crate) fn chunks(&self, chunk_bytes: usize) -> impl Iterator<Item = Self> {
         let (whole, bytes) = (self.clone(), self.bytes.clone());
         bytes.clone().step_by(chunk_bytes).map(move |start| Self {
@@ -61,7 +61,7 @@ impl<'a> Span<'a> {
         })
     }
 
-    /// The part that `range` names, in elements of `element_bytes`.
+    /// Returns the part of the span at `range`, in elements of `element_bytes`.
     pub(crate) fn subspan(self, range: Range<usize>, element_bytes: usize) -> Self {
         let start = self.bytes.start + range.start * element_bytes;
         Self {
@@ -71,7 +71,8 @@ impl<'a> Span<'a> {
     }
 }
 
-/// Any range of elements as a plain one, of an array of `len` elements. It may lie elsewhere.
+/// Converts any range of elements of an array of `len` elements to a `Range`, without a bounds
+/// check.
 pub(super) fn plain(range: impl RangeBounds<usize>, len: usize) -> Range<usize> {
     let start = match range.start_bound() {
         Bound::Included(&start) => start,
@@ -86,12 +87,12 @@ pub(super) fn plain(range: impl RangeBounds<usize>, len: usize) -> Range<usize> 
     start..end
 }
 
-/// Whether a range lies within an array of `len` elements.
+/// Returns whether a range lies within an array of `len` elements.
 pub(super) fn lies_within(range: &Range<usize>, len: usize) -> bool {
     range.start <= range.end && range.end <= len
 }
 
-/// Turns any range of elements into a plain one that lies within `len`.
+/// Converts any range of elements to a `Range` within `len`, or returns a usage error.
 pub(crate) fn resolve(
     operation: &'static str,
     range: impl RangeBounds<usize>,
@@ -108,12 +109,12 @@ pub(crate) fn resolve(
     }
 }
 
-/// `len` elements from `start` on.
+/// Returns the range of `len` elements from `start` on.
 pub(crate) fn part_from(start: usize, len: usize) -> Range<usize> {
     start..start.saturating_add(len)
 }
 
-/// A part of a [`Buffer`](crate::Buffer) to read.
+/// A view of a range of a [`Buffer`](crate::Buffer) for reading.
 ///
 /// ```
 /// use millstream::Device;
@@ -139,8 +140,8 @@ impl<T> Clone for View<'_, T> {
     }
 }
 
-/// A part of a [`Buffer`](crate::Buffer) to write. No two that exist at one time have a byte in
-/// common.
+/// A view of a range of a [`Buffer`](crate::Buffer) for writing. No two that exist at the same time
+/// have a byte in common.
 ///
 /// ```
 /// use millstream::Device;
@@ -173,7 +174,7 @@ pub struct ViewMut<'a, T> {
 macro_rules! common {
     ($name:ident) => {
         impl<T> $name<'_, T> {
-            /// Elements in the view.
+            /// Returns the number of elements.
             #[must_use]
             pub fn len(&self) -> usize {
                 self.span
@@ -183,17 +184,17 @@ macro_rules! common {
                     .unwrap_or(0)
             }
 
-            /// Whether the view has no elements.
+            /// Returns whether the view has no elements.
             #[must_use]
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
             }
 
-            /// A part of this view.
+            /// Returns a part of the view for reading.
             ///
             /// # Panics
             ///
-            /// If the range does not lie within the view, like a slice's index. See
+            /// If the range does not lie within the view, as for a slice. See
             /// [`try_slice`](Self::try_slice).
             #[must_use]
             #[track_caller]
@@ -204,7 +205,7 @@ macro_rules! common {
                 }
             }
 
-            /// A part of this view.
+            /// Returns a part of the view for reading.
             ///
             /// # Errors
             ///
@@ -217,7 +218,7 @@ macro_rules! common {
                     .map_err(|usage_error| usage_error.at(location))?)
             }
 
-            /// The part of the view that `range` names, to read.
+            /// Returns the part of the view at `range` for reading.
             fn part(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>, UsageError> {
                 let whole = View {
                     span: self.span.clone(),
@@ -226,7 +227,7 @@ macro_rules! common {
                 whole.into_part(range)
             }
 
-            /// The part of the view that `range` names.
+            /// Returns the part of the view at `range`.
             pub(super) fn into_part(
                 self,
                 range: impl RangeBounds<usize>,
@@ -257,7 +258,7 @@ common!(View);
 common!(ViewMut);
 
 impl<'a, T> ViewMut<'a, T> {
-    /// A part of this view, to write.
+    /// Returns a part of the view for writing.
     ///
     /// # Panics
     ///
@@ -271,7 +272,7 @@ impl<'a, T> ViewMut<'a, T> {
         }
     }
 
-    /// A part of this view, to write.
+    /// Returns a part of the view for writing.
     ///
     /// # Errors
     ///
@@ -283,7 +284,7 @@ impl<'a, T> ViewMut<'a, T> {
         Ok(part.map_err(|usage_error| usage_error.at(location))?)
     }
 
-    /// This view for a while, without giving it away.
+    /// Reborrows the view, so that an operation does not consume it.
     #[must_use]
     pub fn reborrow(&mut self) -> ViewMut<'_, T> {
         ViewMut {
@@ -292,11 +293,11 @@ impl<'a, T> ViewMut<'a, T> {
         }
     }
 
-    /// Both parts of this view: the first `middle` elements, and the rest.
+    /// Splits the view in two: the first `middle` elements, and the rest.
     ///
     /// # Panics
     ///
-    /// If `middle` is more than the view has.
+    /// If `middle` is greater than the length of the view.
     #[must_use]
     #[track_caller]
     pub fn split_at_mut(self, middle: usize) -> (ViewMut<'a, T>, ViewMut<'a, T>) {

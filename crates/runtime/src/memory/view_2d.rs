@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{Result, UsageError, UsageErrorKind};
 
-/// A rectangle of an array to read: rows of elements at equal distances, in a
+/// A two-dimensional view for reading: rows of elements at equal distances in a
 /// [`Buffer`](crate::Buffer) or in [`Pinned`](crate::Pinned) memory.
 ///
 /// Operations on rectangles wait for each other if these share a byte, and only then: the left half
@@ -46,7 +46,7 @@ impl<T> Clone for View2d<'_, T> {
     }
 }
 
-/// A rectangle of an array to write. No two that exist at one time have a byte in common.
+/// A two-dimensional view for writing. No two that exist at the same time have a byte in common.
 ///
 /// ```
 /// use millstream::Device;
@@ -81,13 +81,13 @@ pub struct View2dMut<'a, T> {
 macro_rules! common {
     ($name:ident) => {
         impl<'a, T> $name<'a, T> {
-            /// Rows of the rectangle.
+            /// Returns the number of rows.
             #[must_use]
             pub fn rows(&self) -> usize {
                 self.span_2d.rows
             }
 
-            /// Elements in a row.
+            /// Returns the number of elements in a row.
             #[must_use]
             pub fn cols(&self) -> usize {
                 self.span_2d
@@ -96,7 +96,7 @@ macro_rules! common {
                     .unwrap_or(0)
             }
 
-            /// Elements from the start of a row to the start of the next.
+            /// Returns the number of elements from the start of a row to the start of the next.
             #[must_use]
             pub fn pitch(&self) -> usize {
                 self.span_2d
@@ -105,7 +105,7 @@ macro_rules! common {
                     .unwrap_or(0)
             }
 
-            /// Whether the rectangle has no elements.
+            /// Returns whether the rectangle has no elements.
             #[must_use]
             pub fn is_empty(&self) -> bool {
                 self.span_2d.is_empty()
@@ -115,7 +115,7 @@ macro_rules! common {
                 &self.span_2d
             }
 
-            /// The rectangle of `rows` and `cols`, which lie within this one.
+            /// Returns the rectangle at `rows` and `cols`, which lie within this one.
             fn part(&self, rows: Range<usize>, cols: Range<usize>) -> Self {
                 let bytes = cols.start * size_of::<T>()..cols.end * size_of::<T>();
                 Self {
@@ -124,7 +124,7 @@ macro_rules! common {
                 }
             }
 
-            /// The rectangle of `rows` and `cols`. An error has the caller's line.
+            /// Returns the rectangle at `rows` and `cols`, or a usage error with the caller's line.
             #[track_caller]
             fn checked_part(
                 &self,
@@ -144,7 +144,7 @@ macro_rules! common {
                 Err(UsageError::new("rect", problem).at(Location::caller()))
             }
 
-            /// A rectangle whose shape fits the memory from `start` on.
+            /// Creates a rectangle whose shape fits the memory from `start` on.
             pub(super) fn of(base: Base<'a>, start: usize, ordered: bool, shape: Shape2d) -> Self {
                 let element_bytes = size_of::<T>();
                 let span_2d = Span2d {
@@ -162,7 +162,7 @@ macro_rules! common {
                 }
             }
 
-            /// A rectangle whose shape fits the span.
+            /// Creates a rectangle whose shape fits the span.
             pub(super) fn of_span(span: Span<'a>, shape: Shape2d) -> Self {
                 Self::of(
                     Base::Device(span.allocation),
@@ -192,7 +192,7 @@ common!(View2d);
 common!(View2dMut);
 
 impl<T> View2d<'_, T> {
-    /// A rectangle within this one.
+    /// Returns a rectangle within this one.
     ///
     /// # Errors
     ///
@@ -208,7 +208,7 @@ impl<T> View2d<'_, T> {
 }
 
 impl<'a, T> View2dMut<'a, T> {
-    /// A rectangle within this one, to read.
+    /// Returns a rectangle within this one for reading.
     ///
     /// # Errors
     ///
@@ -229,8 +229,8 @@ impl<'a, T> View2dMut<'a, T> {
         })
     }
 
-    /// A rectangle within this one, to write. Of a [`reborrow`](Self::reborrow) if this one is
-    /// needed again.
+    /// Returns a rectangle within this one for writing. Call it on a [`reborrow`](Self::reborrow)
+    /// if this one is needed again.
     ///
     /// # Errors
     ///
@@ -244,17 +244,17 @@ impl<'a, T> View2dMut<'a, T> {
         Ok(self.checked_part(rows, cols)?)
     }
 
-    /// This rectangle for a while, without giving it away.
+    /// Reborrows the view, so that an operation does not consume it.
     #[must_use]
     pub fn reborrow(&mut self) -> View2dMut<'_, T> {
         self.part(0..self.rows(), 0..self.cols())
     }
 
-    /// Both parts of this rectangle: the first `middle` rows, and the rest.
+    /// Splits the view in two: the first `middle` rows, and the rest.
     ///
     /// # Panics
     ///
-    /// If `middle` is more than there are.
+    /// If `middle` is out of bounds.
     #[must_use]
     #[track_caller]
     pub fn split_rows_mut(self, middle: usize) -> (View2dMut<'a, T>, View2dMut<'a, T>) {
@@ -266,11 +266,11 @@ impl<'a, T> View2dMut<'a, T> {
         )
     }
 
-    /// Both parts of this rectangle: the first `middle` columns, and the rest.
+    /// Splits the view in two: the first `middle` columns, and the rest.
     ///
     /// # Panics
     ///
-    /// If `middle` is more than there are.
+    /// If `middle` is out of bounds.
     #[must_use]
     #[track_caller]
     pub fn split_cols_mut(self, middle: usize) -> (View2dMut<'a, T>, View2dMut<'a, T>) {
@@ -282,8 +282,8 @@ impl<'a, T> View2dMut<'a, T> {
         )
     }
 
-    /// This rectangle in tiles of `tile_rows` by `tile_cols`, those at the lower and right edge
-    /// perhaps smaller: row by row, from left to right.
+    /// Splits the view into tiles of `tile_rows` by `tile_cols`, row by row from left to right.
+    /// Tiles at the lower and right edge may be smaller.
     ///
     /// ```
     /// # let stream = millstream::Device::simulated()?.stream()?;
