@@ -18,8 +18,8 @@ use crate::{
 
 impl Stream {
     /// Copies a rectangle to another of the same rows and columns: on the device, or to or from
-    /// [`Pinned`](crate::Pinned) memory. What lies between the rows is neither touched nor waited
-    /// for.
+    /// [`Pinned`](crate::Pinned) memory. The copy neither accesses the bytes between the rows nor
+    /// waits for their uses.
     ///
     /// ```
     /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -62,8 +62,9 @@ impl Stream {
         self.submit_copy(kind, from.bytes(), accesses, pinned, location, command)
     }
 
-    /// Copies rows of `source`, which begin `pitch` elements apart, into a rectangle on the device:
-    /// as many, and as long, as it has. The source is captured before this returns.
+    /// Uploads rows of `source`, which begin `pitch` elements apart, into a rectangle on the
+    /// device, whose shape is the number and the length of the rows. The source is captured before
+    /// the call returns.
     ///
     /// ```
     /// # let stream = millstream::Device::simulated()?.stream()?;
@@ -75,8 +76,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// If the source does not have so many elements, its rows would overlap, the target is on the
-    /// host or on another device, page-locked memory cannot be had, or the device is lost.
+    /// If the source has too few elements, its rows would overlap, the target is on the host or on
+    /// another device, page-locked memory cannot be allocated, or the device is lost.
     #[track_caller]
     pub fn upload_2d<T: Pod>(
         &self,
@@ -106,7 +107,7 @@ impl Stream {
         for start in (0..to.rows).step_by(rows_per_piece) {
             let rows = start..start.saturating_add(rows_per_piece).min(to.rows);
             let chunk = to.part(rows.clone(), 0..to.row_bytes);
-            // A single row may be larger than a chunk should be.
+            // A single row may exceed the chunk size.
             if let (1, Some(span)) = (rows.len(), chunk.as_span()) {
                 self.upload_chunks(row_of(start), &span, None, location, |_| ())?;
             } else {
@@ -116,7 +117,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Captures rows and uploads them in one chunk.
+    /// Captures rows and enqueues their upload as one chunk.
     fn upload_rows<'s>(
         &self,
         rows: impl Iterator<Item = &'s [u8]>,
@@ -136,20 +137,20 @@ impl Stream {
             accesses: [target.access(AccessKind::Write)].into(),
             host_waiter: None,
         };
-        // SAFETY: the rows lie within their allocation, and `staged` gives the block back to the
-        // pool with this operation's ticket, so that nobody uses it before the copy is done.
+        // SAFETY: the rows lie within their allocation, and `staged` returns the block to the pool
+        // with this operation's ticket, so that it is not reused before the copy is complete.
         let (sequence, ()) = unsafe { submit(device, self.state(), operation, command) }?;
         staged.used_by(self.state().ticket(sequence));
         Ok(())
     }
 
-    /// The elements of a rectangle on the device, row after row without gaps, once all that comes
-    /// before this is done. Later work of the stream is not waited for.
+    /// Downloads the elements of a rectangle on the device, row after row without gaps. The future
+    /// does not wait for later work of the stream.
     ///
     /// # Errors
     ///
-    /// If the source is on the host or on another device, page-locked memory cannot be had, or the
-    /// device is lost.
+    /// If the source is on the host or on another device, page-locked memory cannot be allocated,
+    /// or the device is lost.
     #[track_caller]
     pub fn download_2d<T: Pod>(&self, source: impl CopySource2d<T>) -> Result<Pending<Vec<T>>> {
         let location = Location::caller();
@@ -175,9 +176,9 @@ impl Stream {
                 chained: false,
             }),
         };
-        // SAFETY: the rows lie within their allocation, the block has room for them, and `staged`
-        // gives it back to the pool with this operation's ticket, so that nobody uses it before the
-        // copy is done.
+        // SAFETY: the rows lie within their allocation, the block is large enough for them, and
+        // `staged` returns it to the pool with this operation's ticket, so that it is not reused
+        // before the copy is complete.
         let (sequence, ()) = unsafe { submit(&device, &stream, operation, command) }?;
         let mut download = PendingDownload::new(&device, &stream, from.bytes(), location);
         download.push(sequence, staged, 0, from.bytes());
@@ -185,8 +186,8 @@ impl Stream {
         Ok(self.pending_vector(download, len, alive))
     }
 
-    /// Sets every element of a rectangle on the device to `value`. What lies between the rows is
-    /// neither touched nor waited for.
+    /// Sets every element of a rectangle on the device to `value`. The fill neither accesses the
+    /// bytes between the rows nor waits for their uses.
     ///
     /// # Errors
     ///
@@ -222,11 +223,11 @@ impl Stream {
             accesses: [to.access(AccessKind::Write)].into(),
             host_waiter: None,
         };
-        // SAFETY: the command touches the rows alone, which lie within their allocation.
+        // SAFETY: the command accesses only the rows, which lie within their allocation.
         unsafe { submit(self.device_state(), self.state(), operation, command) }.map(drop)
     }
 
-    /// The command that copies rows of this shape.
+    /// Creates the command that copies rows of this shape.
     fn rows(&self, shape: &Span2d<'_>, source: Side2d, target: Side2d) -> CopyRows {
         CopyRows {
             copy: Copy2d {
@@ -239,7 +240,7 @@ impl Stream {
         }
     }
 
-    /// An error if the rectangle is not in the memory of the stream's device.
+    /// Returns a usage error if the rectangle is not in the memory of the stream's device.
     fn on_this_device(&self, operation: &'static str, span_2d: &Span2d<'_>) -> Result<()> {
         self.same_device(operation, 0, span_2d.device())?;
         if span_2d.pinned().is_some() {
@@ -249,7 +250,7 @@ impl Stream {
     }
 }
 
-/// An error unless both have the same rows and columns.
+/// Returns a usage error unless both have the same rows and columns.
 fn same_shape<T>(source: &Span2d<'_>, target: &Span2d<'_>) -> Result<(), UsageError> {
     if (source.rows, source.row_bytes) == (target.rows, target.row_bytes) {
         return Ok(());

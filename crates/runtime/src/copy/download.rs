@@ -1,4 +1,4 @@
-//! Downloads: through page-locked memory, to what the host asks for once the copy is done.
+//! Downloads through page-locked memory, copied out when the host waits for them.
 
 #![allow(unsafe_code, reason = "submits copies to blocks that it holds")]
 
@@ -16,21 +16,21 @@ use crate::{
     tracker::{AccessKind, Sequence},
 };
 
-/// A vector without elements, whose memory elements are copied to.
+/// A vector without elements, whose spare capacity is the target of a download.
 struct SpareVec<T>(Vec<T>);
 
-// SAFETY: there is no element that could be sent. Where one is made of the bytes, the vector is
-// given out.
+// SAFETY: the vector has no element that could be sent. Elements are created from the bytes only
+// when the vector is returned to its user.
 unsafe impl<T> Send for SpareVec<T> {}
 
 impl<T: Pod> SpareVec<T> {
-    /// The memory of a vector, without its elements.
+    /// Clears a vector and keeps its memory.
     fn of(mut vector: Vec<T>) -> Self {
         vector.clear();
         Self(vector)
     }
 
-    /// Where so many elements have room.
+    /// Returns the address of memory for `len` elements.
     fn target(&mut self, len: usize) -> *mut u8 {
         if self.0.capacity() < len {
             self.0 = vector_for(len);
@@ -39,7 +39,7 @@ impl<T: Pod> SpareVec<T> {
     }
 }
 
-/// Elements that are to be copied from the device, and where they belong.
+/// A pending download to a vector.
 struct VecDownload<T> {
     download: PendingDownload,
     spare: SpareVec<T>,
@@ -49,7 +49,7 @@ struct VecDownload<T> {
 impl<T: Pod> PendingValue<Vec<T>> for VecDownload<T> {
     fn step(&mut self) -> Result<Option<Sequence>> {
         let target = self.spare.target(self.len);
-        // SAFETY: there is room for the elements, which is this value's alone.
+        // SAFETY: the vector has capacity for the elements, and this value owns it.
         unsafe { self.download.copy_out(target) }?;
         Ok(self.download.next())
     }
@@ -57,27 +57,28 @@ impl<T: Pod> PendingValue<Vec<T>> for VecDownload<T> {
     fn finish(self: Box<Self>) -> Vec<T> {
         assert!(self.download.next().is_none(), "all is copied out");
         let mut vector = self.spare.0;
-        // SAFETY: so many elements are copied there, and any bits are a `T`.
+        // SAFETY: this number of elements was copied there, and any bits are a `T`.
         unsafe { vector.set_len(self.len) };
         vector
     }
 }
 
 impl Stream {
-    /// The elements of `source`, once all that comes before this is done. Later work of the stream
-    /// is not waited for.
+    /// Downloads the elements of `source`. The future completes after all earlier operations on
+    /// them, and does not wait for later work of the stream.
     ///
-    /// The copy goes to page-locked memory, in chunks, and all of it is submitted when this
-    /// returns. Whoever waits for the elements, or polls, copies them from there, each chunk while
-    /// the next are on their way; several threads help where there is much to copy.
+    /// The elements are copied to page-locked memory in chunks, all of which are submitted when the
+    /// call returns. The thread that waits for the future or polls it copies them from there, each
+    /// chunk while the next are in flight; several threads help with large downloads.
     ///
-    /// The call returns at once as long as the page-locked memory that it takes is within the
-    /// [staging limit](crate::Device::set_staging_limit). Beyond that it blocks until the device
-    /// has got to the first chunks, and uses their memory again for the others.
+    /// The call returns at once as long as the page-locked memory for it is within the [staging
+    /// limit](crate::Device::set_staging_limit). Beyond that it blocks until the device has copied
+    /// the first chunks, and reuses their memory for the others.
     ///
     /// # Errors
     ///
-    /// If the source is on another device, page-locked memory cannot be had, or the device is lost.
+    /// If the source is on another device, page-locked memory cannot be allocated, or the device is
+    /// lost.
     #[track_caller]
     pub fn download<T: Pod>(&self, source: impl ReadOperand<T>) -> Result<Pending<Vec<T>>> {
         let location = Location::caller();
@@ -85,9 +86,9 @@ impl Stream {
             .map_err(|rejected| rejected.error)
     }
 
-    /// As [`download`](Self::download), to a vector that is there already and comes back with the
-    /// elements of `source` in place of its own: for programs that download again and again, since
-    /// to touch new memory for the first time takes as long as to copy to it.
+    /// Like [`download`](Self::download), but reuses the memory of an existing vector, which the
+    /// future returns with the elements of `source`. This saves programs that download repeatedly
+    /// the first touch of new memory, which takes as long as the copy.
     ///
     /// ```
     /// let stream = millstream::Device::simulated()?.stream()?;
@@ -125,7 +126,7 @@ impl Stream {
         };
         let (span, len) = (source.operand().0, source.len());
         let mut spare = SpareVec::of(vector);
-        // SAFETY: there is room for the elements, which is this call's alone.
+        // SAFETY: the vector has capacity for the elements, and this call owns it.
         let download = unsafe { self.stage(&span, host_waiter, location, || spare.target(len)) };
         match download {
             Ok(download) => Ok(self.pending_elements(download, spare, len, alive)),
@@ -133,7 +134,7 @@ impl Stream {
         }
     }
 
-    /// The elements of a download that is submitted, in a new vector.
+    /// Creates the future of a submitted download to a new vector.
     pub(super) fn pending_vector<T: Pod>(
         &self,
         download: PendingDownload,
@@ -164,8 +165,9 @@ impl Stream {
         }
     }
 
-    /// Submits the copy of an array to page-locked memory, to be copied out to `target` in the end.
-    /// What cannot be submitted before the first chunks are copied out waits for that.
+    /// Submits the copy of an array to page-locked memory, to be copied out to `target` later. At
+    /// the staging limit, chunks that cannot be submitted yet wait until the first ones are copied
+    /// out.
     pub(crate) fn stage_for(
         &self,
         span: &Span<'_>,
@@ -178,17 +180,17 @@ impl Stream {
             span.bytes.len(),
             "the target is as long as the download"
         );
-        // SAFETY: the slice is the caller's alone, and as long as the download.
+        // SAFETY: the caller has exclusive access to the slice, which is as long as the download.
         unsafe { self.stage(span, host_waiter, location, || target.as_mut_ptr()) }
     }
 
-    /// Submits the copy of an array to page-locked memory, chunk by chunk. Where the staging limit
-    /// is reached, the first chunks are copied out to `target` before the last are submitted.
+    /// Submits the copy of an array to page-locked memory, chunk by chunk. At the staging limit,
+    /// the first chunks are copied out to `target` before the last are submitted.
     ///
     /// # Safety
     ///
-    /// `target` gives an address that is valid for writes of as many bytes as the array has, and
-    /// nobody else touches them until this returns.
+    /// `target` returns an address that is valid for writes of as many bytes as the array has, and
+    /// no other code accesses them until this returns.
     unsafe fn stage(
         &self,
         span: &Span<'_>,
@@ -216,7 +218,7 @@ impl Stream {
                 None if download.in_flight() < staging_options.download_blocks => {
                     StagedBlock::new(device, stream, bytes)?
                 }
-                // SAFETY: by this function's contract; there are chunks on their way.
+                // SAFETY: by this function's contract; there are chunks in flight.
                 None => unsafe { download.copy_out_first(target()) }?,
             };
             let command = CopyToHost {
@@ -234,13 +236,13 @@ impl Stream {
                 host_waiter: is_last.then(|| host_waiter.clone()),
             };
             // SAFETY: the chunk lies within its allocation, the block has at least as many bytes,
-            // and `staged` gives it back to the pool with this operation's ticket, so that nobody
-            // uses it before the copy is done.
+            // and `staged` returns it to the pool with this operation's ticket, so that it is not
+            // reused before the copy is complete.
             let (sequence, ()) = unsafe { submit(device, stream, operation, command) }?;
             download.push(sequence, staged, at, bytes);
             if !is_last {
-                // So that it can be copied out before the next has arrived. Without a sync point
-                // that is later.
+                // Allows copying it out before the next chunk has arrived. If recording fails, it
+                // is copied out later.
                 sync_point_after(device, stream, sequence).ok();
             }
         }
@@ -248,8 +250,8 @@ impl Stream {
     }
 }
 
-/// An empty vector with room for `len` elements, in large pages where the system has them: the
-/// first touch of memory takes as long as copying to it, page by page.
+/// Creates an empty vector with capacity for `len` elements, in huge pages where the system has
+/// them, because the first touch of each page takes as long as copying to it.
 fn vector_for<T>(len: usize) -> Vec<T> {
     let vector = Vec::<T>::with_capacity(len);
     prefer_large_pages(
@@ -259,11 +261,11 @@ fn vector_for<T>(len: usize) -> Vec<T> {
     vector
 }
 
-/// A large page.
+/// The size of a huge page.
 #[cfg(all(target_os = "linux", not(miri)))]
 const PAGE_BYTES: usize = 2 << 20;
 
-/// Asks for large pages wherever whole ones lie within this memory.
+/// Requests huge pages for this memory wherever whole ones lie within it.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn prefer_large_pages(start: *const u8, bytes: usize) {
     let skipped = start.align_offset(PAGE_BYTES);
@@ -272,8 +274,8 @@ fn prefer_large_pages(start: *const u8, bytes: usize) {
         return;
     }
     let pages = start.wrapping_add(skipped).cast_mut().cast();
-    // SAFETY: the range lies within one allocation. The advice changes how memory is backed and not
-    // what it holds; it may be refused, and that is no loss.
+    // SAFETY: the range lies within one allocation. The advice changes the backing of the memory
+    // and not its contents; a refusal is ignored.
     unsafe { libc::madvise(pages, pages_bytes, libc::MADV_HUGEPAGE) };
 }
 

@@ -15,8 +15,8 @@ use crate::{
     tracker::AccessKind,
 };
 
-/// How much of a fill that the driver has no function for is uploaded; the rest is copied from
-/// there on the device.
+/// The number of bytes uploaded for a fill that the driver has no function for; the rest is copied
+/// from there on the device.
 const UPLOADED_BYTES: usize = 4096;
 
 impl Stream {
@@ -32,11 +32,11 @@ impl Stream {
         self.fill_span(&operand.0, bytemuck::bytes_of(&value), Location::caller())
     }
 
-    /// An array of `len` elements, all bits zero.
+    /// Creates an array of `len` elements, all bits zero.
     ///
     /// # Errors
     ///
-    /// If there is not enough memory, or the device is lost.
+    /// If memory is exhausted, or the device is lost.
     #[track_caller]
     pub fn zeros<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
         let location = Location::caller();
@@ -45,13 +45,13 @@ impl Stream {
         Ok(target)
     }
 
-    /// An array of `len` elements whose content is undefined: that of arrays that were there
-    /// before, perhaps. The fastest way to an array that a kernel is going to fill;
-    /// [`zeros`](Self::zeros) is the safe one.
+    /// Creates an array of `len` elements with undefined contents, possibly those of earlier
+    /// arrays. This is the fastest way to an array that a kernel fills; [`zeros`](Self::zeros) is
+    /// the safe one.
     ///
     /// ```
     /// let stream = millstream::Device::simulated()?.stream()?;
-    /// // SAFETY: all of it is written before anything reads it.
+    /// // SAFETY: all of it is written before any operation reads it.
     /// let mut ones = unsafe { stream.uninit::<f32>(1000) }?;
     /// stream.fill(&mut ones, 1.0)?;
     /// assert_eq!(stream.download(&ones)?.wait()?, [1.0; 1000]);
@@ -60,12 +60,12 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// If there is not enough memory, or the device is lost.
+    /// If memory is exhausted, or the device is lost.
     ///
     /// # Safety
     ///
-    /// No operation reads elements that none wrote before. The race checker of the simulated device
-    /// tells of those that do.
+    /// No operation reads elements before another has written them. The race checker of the
+    /// simulated device reports such reads.
     #[track_caller]
     pub unsafe fn uninit<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
         Buffer::new(
@@ -88,7 +88,7 @@ impl Stream {
         if bytes == 0 {
             return self.device_state().check_alive();
         }
-        // On managed memory the driver's fill would make the host wait (rule 12).
+        // On managed memory the driver's fill would block the host (rule 12).
         if let Some(pattern) =
             pattern_of(value, target.pointer()).filter(|_| !target.allocation.is_managed())
         {
@@ -135,13 +135,14 @@ impl Stream {
             accesses: [target.access(AccessKind::Write)].into(),
             host_waiter: None,
         };
-        // SAFETY: the fill touches the span alone, which lies within its allocation.
+        // SAFETY: the fill accesses only the span, which lies within its allocation.
         unsafe { submit(self.device_state(), self.state(), operation, command) }.map(drop)
     }
 }
 
-/// The shortest element that the driver can repeat from `target` on and that gives the same bytes.
-/// The driver wants it aligned to its own size, which a cast array need not be.
+/// Returns the shortest pattern that the driver can repeat from `target` on with the same result.
+/// The driver requires the address to be aligned to the size of the pattern, which a cast array
+/// need not be.
 fn pattern_of(value: &[u8], target: DevicePtr) -> Option<FillPattern> {
     let repeats = |size: usize| {
         value.len().is_multiple_of(size)

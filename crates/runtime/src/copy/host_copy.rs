@@ -1,4 +1,4 @@
-//! Copying bytes between two places of the host, past the caches where that helps.
+//! Copies of bytes in host memory, with non-temporal stores where they are faster.
 
 #![allow(
     unsafe_code,
@@ -7,14 +7,13 @@
 
 use std::ptr::copy_nonoverlapping;
 
-/// Copies `bytes` bytes. With `non_temporal` the target's bytes go to memory without being read
-/// into a cache first, on processors that can: quicker for much memory that nobody is about to
-/// read.
+/// Copies `bytes` bytes. With `non_temporal`, on processors that support it, the target's cache
+/// lines are not read first, which is faster for large targets that are not read soon.
 ///
 /// # Safety
 ///
-/// `source` is valid for reads and `target` for writes of so many bytes; the two do not overlap,
-/// and nobody else writes the one, or touches the other, meanwhile.
+/// `source` is valid for reads and `target` for writes of `bytes` bytes; the two do not overlap,
+/// and no other code writes the source or accesses the target meanwhile.
 pub(super) unsafe fn copy_bytes(
     source: *const u8,
     target: *mut u8,
@@ -30,7 +29,7 @@ pub(super) unsafe fn copy_bytes(
     }
 }
 
-/// What a processor writes at once.
+/// A cache line.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const LINE_BYTES: usize = 64;
 
@@ -50,7 +49,7 @@ unsafe fn copy_non_temporal(source: *const u8, target: *mut u8, bytes: usize) {
         let at = head + line * LINE_BYTES;
         let from = source.wrapping_add(at).cast::<__m128i>();
         let to = target.wrapping_add(at).cast::<__m128i>();
-        // All of a line is read before any of it is written, so that it is written as one.
+        // The whole line is read before it is written, so that the stores combine.
         let words: [__m128i; WORDS] = std::array::from_fn(|word| {
             // SAFETY: the line lies within the source; it need not be aligned.
             unsafe { _mm_loadu_si128(from.wrapping_add(word)) }
@@ -60,8 +59,8 @@ unsafe fn copy_non_temporal(source: *const u8, target: *mut u8, bytes: usize) {
             unsafe { _mm_stream_si128(to.wrapping_add(word), value) };
         }
     }
-    // Such writes are ordered with nothing. Whoever is told that the copy is over must see them,
-    // and so must the device. SAFETY: every x86-64 processor has this instruction.
+    // Non-temporal stores are weakly ordered. Threads that observe the end of the copy must see
+    // them, and so must the device. SAFETY: every x86-64 processor has this instruction.
     unsafe { _mm_sfence() };
     let done = head + lines * LINE_BYTES;
     // SAFETY: by this function's contract, of which these are the last bytes.

@@ -1,4 +1,4 @@
-//! The verbs of data: upload, download, copy, fill, zeros.
+//! Data transfers: upload, download, copy, fill, zeros.
 
 #![allow(unsafe_code, reason = "submits copies between memory that it holds")]
 
@@ -38,9 +38,9 @@ impl Stream {
     /// [`Pinned`](crate::Pinned) memory, or between this stream's device and another of the same
     /// driver.
     ///
-    /// A copy between devices goes by way of page-locked memory of the host, in chunks. Like every
-    /// operation of the stream it runs behind what is submitted there before, and in front of what
-    /// comes later.
+    /// A copy between devices is staged through page-locked host memory in chunks. Like every
+    /// operation of the stream it runs after earlier operations of the stream and before later
+    /// ones.
     ///
     /// ```
     /// use millstream::{Device, sim::{Gpu, SimConfig}};
@@ -163,13 +163,14 @@ impl Stream {
             accesses,
             host_waiter,
         };
-        // SAFETY: the accesses are all that the copy touches: spans within their allocations, and
-        // pinned memory that its pool does not hand out again before this operation is done.
+        // SAFETY: the accesses name all memory that the copy accesses: spans within their
+        // allocations, and pinned memory that its pool does not reuse before this operation is
+        // done.
         unsafe { submit(self.device_state(), self.state(), operation, command) }.map(drop)
     }
 
-    /// Whether one of two spans is on the stream's device and the other on another device of the
-    /// same driver.
+    /// Returns whether one of two spans is on the stream's device and the other on another device
+    /// of the same driver.
     fn crosses(&self, from: &Span<'_>, to: &Span<'_>) -> bool {
         let (ours, from, to) = (
             self.device_state(),

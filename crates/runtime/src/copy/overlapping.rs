@@ -1,4 +1,4 @@
-//! Copies within one array, also to where the source is.
+//! Copies within one array, whose source and target may overlap.
 
 use std::{ops::RangeBounds, panic::Location};
 
@@ -12,16 +12,16 @@ use crate::{
     tracker::AccessKind,
 };
 
-/// How many copies an overlapping move may take. From there on, two copies by way of other memory
-/// are less.
+/// The maximal number of copies of an overlapping move. Beyond it, two copies through other memory
+/// are cheaper.
 const OVERLAP_CHUNKS_MAX: usize = 4;
 
 impl Stream {
-    /// Copies the elements of `range` to those from `start` on, in the same array. The two may
-    /// overlap: the target gets what the source was before.
+    /// Copies the elements of `range` to the range of the same length from `start` on, in the same
+    /// array. The two may overlap: the target receives the previous elements of the source.
     ///
-    /// Where they do not overlap this is one copy. Where they do it is a few copies, or two by way
-    /// of memory of the device's pool. Other streams are ordered with the bytes that are read and
+    /// Without an overlap this is one copy. With an overlap it is a few copies, or two through
+    /// memory of the device's pool. Other streams are ordered with the bytes that are read and
     /// written, not with the whole array.
     ///
     /// ```
@@ -34,8 +34,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// If source or target do not lie within the array, it is on another device, there is no
-    /// memory, or the device is lost.
+    /// If source or target do not lie within the array, it is on another device, memory is
+    /// exhausted, or the device is lost.
     #[track_caller]
     pub fn copy_within<T: Pod>(
         &self,

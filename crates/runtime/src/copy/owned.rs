@@ -1,14 +1,16 @@
-//! Uploads of memory that the operation takes over: nothing is captured before the call returns.
+//! Owned uploads: the operation takes over its source, so that nothing is captured before the call
+//! returns.
 //!
-//! The source is pageable, so the device reads it by way of page-locked memory all the same (rule
-//! 8): chunk by chunk, in a few blocks that are used in turn. In front of each chunk's copy the
-//! stream calls a host function (rule 27), which waits until the chunk is captured and has the copy
-//! threads begin with the one whose block the stream has just finished with. So while one chunk is
-//! on its way to the device the next are captured; the first few already are when the stream gets
-//! there. Host functions are not called on a lost device (rule 28: not run after a context error),
-//! so they hold nothing that has to be dropped: the source is kept by the `Pending` of the upload,
-//! or until the upload is done. Nor do they reach the source itself, whose destructor may be the
-//! user's code and may call the driver: they see its elements.
+//! The source is pageable, so the device reads it through page-locked memory all the same (rule 8:
+//! the driver's own copies from pageable memory may block): chunk by chunk, in a few blocks that
+//! are used in turn. Before the copy of each chunk the stream calls a host function (rule 27: it
+//! runs in stream order and must not call the driver). It waits until the chunk is captured and
+//! makes the copy threads capture the chunk for the block that the stream has just finished with.
+//! While one chunk is copied to the device, the next are captured; the first few are captured
+//! before the stream reaches them. Host functions are not called on a lost device (rule 28: not run
+//! after a context error), so they own nothing that must be dropped: the source is kept by the
+//! `Pending` of the upload, or until the upload is done. They access the source's elements and not
+//! the source, whose destructor may be the user's code and may call the driver.
 
 #![allow(unsafe_code, reason = "submits copies from blocks that it holds")]
 
@@ -42,15 +44,15 @@ use crate::{
     tracker::{AccessKind, Ticket},
 };
 
-/// How many bytes of sources may be kept for uploads to come, unless someone says otherwise, before
-/// another upload waits for the oldest. A single source may be larger.
+/// The default limit of the bytes of sources that are kept for pending uploads. Beyond it, an
+/// upload waits for the oldest. A single source may be larger.
 const KEPT_BYTES_MAX_DEFAULT: usize = 256 << 20;
-/// So many blocks of an upload are noted in place.
+/// The number of blocks of an upload that are stored inline.
 const BLOCKS_INLINE: usize = 3;
 
 mod sealed {
     pub trait Sealed<T> {
-        /// Whether dropping the source runs no code but the allocator's.
+        /// Set if dropping the source runs no code but the allocator's.
         const IS_PLAIN: bool;
 
         fn elements(&self) -> &[T];
@@ -93,16 +95,16 @@ owned! {
     [T: Send + Sync + 'static] Box<[T]>: T, !needs_drop::<T>();
     [T: Send + Sync + 'static] Arc<[T]>: T, !needs_drop::<T>();
     [T: Send + Sync + 'static] Arc<Vec<T>>: T, !needs_drop::<T>();
-    // Of an owner that the user gave it.
+    // Its owner may be a type of the user.
     [] Bytes: u8, false;
 }
 
-/// The sources that wait for their upload on one device.
+/// The sources of the pending uploads of one device.
 #[derive(Debug)]
 pub(crate) struct KeptSources {
     /// Each upload's last ticket and its source's bytes, oldest first.
     uploads: Mutex<VecDeque<(Ticket, usize)>>,
-    /// How many bytes they may be together.
+    /// The limit of their bytes together.
     bytes_max: AtomicUsize,
 }
 
@@ -116,17 +118,17 @@ impl Default for KeptSources {
 }
 
 impl KeptSources {
-    /// Those of a device.
+    /// Returns the kept sources of a device.
     fn of(device: &DeviceState) -> &Self {
         device.copy_slot.get_or_make(Self::default)
     }
 
-    /// Sets how many bytes of sources may be kept.
+    /// Sets the limit of the bytes of kept sources.
     pub(crate) fn set_limit(&self, bytes_max: usize) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// Waits until there is room for `bytes` more.
+    /// Waits until `bytes` more bytes are within the limit.
     fn make_room(&self, device: &DeviceState, bytes: usize) -> Result<()> {
         let bytes_max = self.bytes_max.load(Ordering::Relaxed);
         loop {
@@ -145,9 +147,9 @@ impl KeptSources {
 }
 
 impl Device {
-    /// Bounds the sources of owned uploads that are kept until their upload is done, 256 MiB unless
-    /// set. Beyond that [`Stream::upload_owned`](crate::Stream::upload_owned) blocks until the
-    /// oldest is done. A single source may be larger.
+    /// Limits the sources of owned uploads that are kept until their uploads are done. The default
+    /// is 256 MiB. Beyond it, [`Stream::upload_owned`](crate::Stream::upload_owned) blocks until
+    /// the oldest upload is done. A single source may be larger.
     ///
     /// ```
     /// let device = millstream::Device::simulated()?;
@@ -162,17 +164,17 @@ impl Device {
 }
 
 impl Stream {
-    /// An array on the device with the elements of `source`, which the upload takes over: a `Vec`,
-    /// a box, an `Arc`, [`Bytes`].
+    /// Creates an array on the device with the elements of `source`, which the upload takes over: a
+    /// `Vec`, a box, an `Arc` or [`Bytes`].
     ///
-    /// Of a large source nothing is copied before this returns, however busy the stream is. It is
-    /// dropped when the upload is done. Of sources that wait for their upload [so many
-    /// bytes](crate::Device::set_kept_sources_limit) are kept for each device; beyond that this
-    /// blocks until the oldest is done.
+    /// A large source is not copied before the call returns, however busy the stream is. It is
+    /// dropped when the upload is done. The sources of pending uploads are
+    /// [limited](crate::Device::set_kept_sources_limit) for each device; beyond the limit the call
+    /// blocks until the oldest upload is done.
     ///
     /// # Errors
     ///
-    /// If there is not enough memory, or the device is lost. The source is in the error.
+    /// If memory is exhausted, or the device is lost. The source is in the error.
     #[track_caller]
     pub fn upload_owned<T: Pod, S: OwnedSource<T>>(
         &self,
@@ -196,8 +198,8 @@ impl Stream {
         Ok(target)
     }
 
-    /// Copies the elements of `source`, which the upload takes over, into an array that is there
-    /// already. When it is done the source comes back; drop the [`Pending`] if you do not want it.
+    /// Uploads the elements of `source`, which the upload takes over, into an existing array. The
+    /// future returns the source; drop the [`Pending`] if it is not needed.
     ///
     /// ```
     /// let stream = millstream::Device::simulated()?.stream()?;
@@ -212,8 +214,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// If the lengths differ, the target is on another device, page-locked memory cannot be had, or
-    /// the device is lost. The source is in the error.
+    /// If the lengths differ, the target is on another device, page-locked memory cannot be
+    /// allocated, or the device is lost. The source is in the error.
     #[track_caller]
     pub fn upload_owned_into<T: Pod, S: OwnedSource<T>>(
         &self,
@@ -229,7 +231,7 @@ impl Stream {
         self.submit_owned(source, &operand.0, Location::caller())
     }
 
-    /// Submits the upload of a source that is as long as the span.
+    /// Submits the upload of a source as long as the span.
     fn submit_owned<T: Pod, S: OwnedSource<T>>(
         &self,
         source: S,
@@ -257,7 +259,7 @@ impl Stream {
                 |_| (),
             );
             return match captured.and_then(|()| device.check_alive()) {
-                // The source can come back at once.
+                // The source can be returned at once.
                 Ok(()) => Ok(Pending::ready(|| source)),
                 Err(error) => Err(Rejected::new(error, source)),
             };
@@ -287,8 +289,8 @@ impl Stream {
             location,
         ));
         for (chunk, block) in addresses.iter().enumerate() {
-            // SAFETY: the block is as large as the chunk and this upload's alone. It is given back
-            // when the upload is done, or has failed and the source was taken back.
+            // SAFETY: the block is as large as the chunk and owned by this upload. It is returned
+            // to the pool when the upload is done, or has failed and the source was taken back.
             unsafe { upload.capture.begin(chunk, block.get()) };
         }
         let weak: Weak<SourceCapture> = Arc::downgrade(&upload.capture);
@@ -300,8 +302,8 @@ impl Stream {
                 };
                 if let Some(before) = chunk.checked_sub(1) {
                     let block = addresses[before % addresses.len()];
-                    // SAFETY: as above. The stream is past the copy of the chunk before, which was
-                    // the last to use it.
+                    // SAFETY: as above. The stream has finished the copy of the chunk before, which
+                    // was the last to use it.
                     unsafe { capture.begin(before + addresses.len(), block.get()) };
                 }
                 let block = addresses[chunk % addresses.len()];
@@ -330,8 +332,8 @@ impl Stream {
             accesses: [target.access(AccessKind::Write)].into(),
             host_waiter: Some(host_waiter),
         };
-        // SAFETY: the span lies within its allocation, and the blocks go back to the pool with a
-        // ticket that is not done before all that was enqueued is, so that nobody uses them before.
+        // SAFETY: the span lies within its allocation, and the blocks return to the pool with a
+        // ticket that is done after everything enqueued here, so that they are not reused before.
         let outcome = unsafe { submit(device, stream, operation, command) };
         match outcome {
             Ok((sequence, ())) => {
@@ -350,8 +352,8 @@ impl Stream {
                     move || upload.take(),
                 ))
             }
-            // Taken before the blocks are given back: what was enqueued all the same captures
-            // nothing any more.
+            // Taken before the blocks are returned: host functions that were enqueued before the
+            // failure then capture nothing.
             Err(error) => Err(Rejected::new(error, upload.take())),
         }
     }

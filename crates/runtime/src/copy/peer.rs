@@ -1,9 +1,10 @@
-//! Copies from one device to another, by way of page-locked memory of the host.
+//! Copies between devices, staged through page-locked host memory.
 //!
-//! The source's device copies to a block, the target's device copies from it and waits for an event
-//! of the first (rule 26). The leg that is not on the caller's stream runs on a stream of its own,
-//! which is put behind the caller's stream, or in front of its later work, so that all of it looks
-//! like an operation of the caller's stream.
+//! The source's device copies to a block. The target's device waits for an event of that copy (rule
+//! 26: streams may wait for events of other devices) and copies from the block. The leg that is not
+//! on the caller's stream runs on a separate stream, which is ordered after the caller's earlier
+//! work, or before its later work, so that the copy behaves like one operation of the caller's
+//! stream.
 
 use std::{panic::Location, sync::Arc};
 
@@ -20,16 +21,17 @@ use crate::{
     tracker::{AccessKind, Sequence, VectorClock},
 };
 
-/// One device's part of the copy, on one of its streams.
+/// One device's leg of the copy, on one of its streams.
 struct Leg {
     device: Arc<DeviceState>,
     stream: Arc<StreamState>,
-    /// Whether the stream was taken for this copy alone.
+    /// Set if the stream was acquired for this copy only.
     taken: bool,
 }
 
 impl Leg {
-    /// The caller's stream if it is on this device, or else one of the device's own.
+    /// Creates a leg on the caller's stream if it is on this device, otherwise on an acquired
+    /// stream.
     fn on(device: &Arc<DeviceState>, callers: &Stream) -> Result<Self> {
         let taken = !Arc::ptr_eq(device, callers.device_state());
         let stream = if taken {
@@ -44,10 +46,10 @@ impl Leg {
         })
     }
 
-    /// An event to record on this leg's stream.
+    /// Takes an event to record on this leg's stream.
     fn event(&self) -> Result<PooledEventGuard<'_>> {
         let device = &*self.device;
-        // It stands for nothing: it is no sync point of a stream.
+        // It carries no ticket, because it is not a sync point of a stream.
         let (nothing, before) = (self.stream.ticket(Sequence::START), VectorClock::default());
         let taken = device
             .events
@@ -56,11 +58,11 @@ impl Leg {
         Ok(PooledEventGuard { device, event })
     }
 
-    /// Puts later work of this leg behind all that is submitted to the other.
+    /// Orders later work of this leg after all work submitted to the other.
     fn follow(&self, other: &Self) -> Result<()> {
         let lent = other.event()?;
         record_with_clock(&other.device, &other.stream, lent.event.event)?;
-        // The other's tickets mean nothing to this device, so its clock does not take them in.
+        // Tickets of the other device are unknown to this one, so its clock does not join them.
         wait_with_clock(
             &self.device,
             &self.stream,
@@ -78,8 +80,8 @@ impl Drop for Leg {
     }
 }
 
-/// An event of a device's pool, given back when this is dropped: a wait that was enqueued keeps
-/// what it waits for (rule 23).
+/// An event of a device's pool, returned on drop: a wait that was enqueued keeps waiting for the
+/// record that it saw (rule 23).
 struct PooledEventGuard<'a> {
     device: &'a DeviceState,
     event: PooledEvent,
@@ -92,8 +94,8 @@ impl Drop for PooledEventGuard<'_> {
 }
 
 impl Stream {
-    /// Copies between two devices of one driver, of which this stream's is one. Both spans are
-    /// equally long.
+    /// Copies between two devices of one driver, one of them the stream's device. Both spans have
+    /// the same length.
     pub(super) fn copy_peer(
         &self,
         from: &Span<'_>,
@@ -122,8 +124,9 @@ impl Stream {
     }
 }
 
-/// A block of the target's device that the source's may still write. Should that one be lost,
-/// nobody can tell when it stops, and the target's device may go on: the block is given up then.
+/// A block of the target's device that the source's device may still write. If the source's device
+/// is lost, the end of its writes is unknown and the target's device may continue: the block is
+/// leaked then.
 struct QuarantinedBlock {
     source: Arc<DeviceState>,
     staged: Option<StagedBlock>,
@@ -139,9 +142,8 @@ impl Drop for QuarantinedBlock {
     }
 }
 
-/// A block on its way from one device to the other. Dropped before both operations are known to be
-/// submitted, by an error or a panic, it is kept until the source's stream cannot write it any
-/// more.
+/// A block in flight from one device to the other. If an error or a panic drops it before both
+/// operations are submitted, the block is kept until the source's stream cannot write it any more.
 struct BlockInFlight<'a> {
     source: &'a Leg,
     staged: Option<StagedBlock>,
@@ -154,7 +156,7 @@ impl BlockInFlight<'_> {
             .map_or(std::ptr::null_mut(), StagedBlock::pointer)
     }
 
-    /// Both operations are submitted, the target's behind the source's.
+    /// Notes that both operations are submitted, the target's ordered after the source's.
     fn arrive(mut self, target: &Leg, sequence: Sequence) {
         if let Some(mut staged) = self.staged.take() {
             staged.used_by(target.stream.ticket(sequence));
@@ -202,8 +204,8 @@ fn copy_chunk(
     // SAFETY: the span lies within its allocation, and the block is as large. It is kept until both
     // operations are done.
     let (sequence, ()) = unsafe { submit(&source.device, &source.stream, reading, read) }?;
-    // What the target waits for is what it asks about when it asks whether its data came from a
-    // device that is well.
+    // The target's device depends on this operation when it checks whether its data came from a
+    // device that is not lost.
     let event = sync_point_after(&source.device, &source.stream, sequence)?;
     depend_on_device(&target.device, &source.device, &source.stream, sequence);
     let write = AfterEvent {
@@ -215,7 +217,7 @@ fn copy_chunk(
         },
     };
     let writing = leg_operation(OperationKind::HostToDevice, to, AccessKind::Write, location);
-    // SAFETY: as above. The event is not recorded anew while it is held here.
+    // SAFETY: as above. The event is not recorded again while it is held here.
     let (sequence, ()) = unsafe { submit(&target.device, &target.stream, writing, write) }?;
     block.arrive(target, sequence);
     Ok(())

@@ -1,10 +1,10 @@
-//! Pending downloads: chunks in page-locked blocks, each copied to where it belongs once it
-//! has arrived.
+//! Pending downloads: chunks in page-locked blocks, each copied out to the target once it has
+//! arrived.
 //!
 //! The device writes the blocks in the order of the chunks. Each chunk has a sync point behind it,
-//! so that whoever waits can copy the first out while the others are still in flight. Nothing is
-//! copied out by itself: the thread that waits or polls does it, with the help of the copy threads,
-//! and when it returns no copy to the target is under way.
+//! so that the waiting thread can copy the first out while the others are in flight. The thread
+//! that waits or polls copies the chunks out, with the help of the copy threads; when it returns,
+//! no copy to the target is running.
 
 #![allow(unsafe_code, reason = "copies from blocks that it holds")]
 
@@ -21,10 +21,10 @@ use crate::{
 
 /// A chunk of a download.
 struct Chunk {
-    /// The copy to the block.
+    /// The sequence number of the copy to the block.
     sequence: Sequence,
     staged: StagedBlock,
-    /// Where it belongs in the target.
+    /// The range of the chunk in the target.
     at: usize,
     bytes: usize,
 }
@@ -33,18 +33,18 @@ struct Chunk {
 pub(crate) struct PendingDownload {
     device: Arc<DeviceState>,
     stream: Arc<StreamState>,
-    /// Those that are not copied out, the first first.
+    /// The chunks that are not copied out yet, in order.
     chunks: VecDeque<Chunk>,
-    /// The length of the target.
+    /// The length of the target in bytes.
     bytes: usize,
     /// The last chunk's ticket, if there was a chunk.
     last: Option<Sequence>,
-    /// The line that the download is made for.
+    /// The source line of the download.
     location: &'static Location<'static>,
 }
 
 impl PendingDownload {
-    /// The download of `bytes` bytes, no chunk of which is submitted yet.
+    /// Creates a download of `bytes` bytes without submitted chunks.
     pub(super) fn new(
         device: &Arc<DeviceState>,
         stream: &Arc<StreamState>,
@@ -61,7 +61,7 @@ impl PendingDownload {
         }
     }
 
-    /// Enters the next chunk, whose copy to the block is submitted under this number.
+    /// Adds the next chunk, whose copy to the block was submitted with this sequence number.
     pub(super) fn push(
         &mut self,
         sequence: Sequence,
@@ -85,17 +85,17 @@ impl PendingDownload {
         self.last
     }
 
-    /// The number of the ticket that is to be waited for next, unless all is copied out.
+    /// Returns the sequence number of the next chunk, unless all chunks are copied out.
     pub(crate) fn next(&self) -> Option<Sequence> {
         self.chunks.front().map(|chunk| chunk.sequence)
     }
 
-    /// How many chunks are in flight.
+    /// Returns the number of chunks in flight.
     pub(super) fn in_flight(&self) -> usize {
         self.chunks.len()
     }
 
-    /// Waits for the first chunk, copies it out, and gives its block, which nobody uses any more.
+    /// Waits for the first chunk, copies it out, and returns its block, which is unused again.
     ///
     /// # Safety
     ///
@@ -106,24 +106,24 @@ impl PendingDownload {
         let chunk = self.chunks.pop_front().expect("it is still there");
         let host_access = host_access(&self.device, &chunk, self.location);
         let transfer = self.transfer();
-        // SAFETY: by this function's contract; the chunk has arrived, and the block is not used
-        // again before the end of this function, where `transfer` waits for the copy.
+        // SAFETY: by this function's contract; the chunk has arrived, and the block is not reused
+        // before the end of this function, where `transfer` waits for the copy.
         unsafe { begin_copy_out(&transfer, &chunk, target) };
         drop(transfer);
         drop(host_access);
         Ok(chunk.staged.again())
     }
 
-    /// Copies out all chunks that have arrived, and those that arrive meanwhile. Waits for no
-    /// device.
+    /// Copies out all chunks that have arrived, and those that arrive meanwhile, without waiting
+    /// for the device.
     ///
     /// # Safety
     ///
-    /// `target` is valid for writes of so many bytes as the download has, and nobody else touches
-    /// them.
+    /// `target` is valid for writes of as many bytes as the download has, and no other code
+    /// accesses them.
     pub(super) unsafe fn copy_out(&mut self, target: *mut u8) -> Result<()> {
-        // Dropped in reverse order, also by an error or a panic: the copies are made before the
-        // blocks are given back.
+        // Dropped in reverse order, also after an error or a panic: the copies finish before the
+        // blocks are returned.
         let mut copying: VecDeque<(Option<u64>, HostAccessGuard<'_>, Chunk)> = VecDeque::new();
         let transfer = self.transfer();
         loop {
@@ -135,7 +135,7 @@ impl PendingDownload {
                 };
                 let host_access = host_access(&self.device, &chunk, self.location);
                 // SAFETY: by this function's contract; the chunk has arrived, and is kept until the
-                // copy is made.
+                // copy is finished.
                 let number = unsafe { begin_copy_out(&transfer, &chunk, target) };
                 copying.push_back((number, host_access, chunk));
             }
@@ -156,7 +156,7 @@ impl PendingDownload {
         }
     }
 
-    /// Waits until all of it is copied out.
+    /// Waits for all chunks and copies them out.
     ///
     /// # Safety
     ///
@@ -170,14 +170,14 @@ impl PendingDownload {
         Ok(())
     }
 
-    /// As [`copy_out_all`](Self::copy_out_all), on a slice of as many bytes as the download has.
+    /// Calls [`copy_out_all`](Self::copy_out_all) on a slice of as many bytes as the download has.
     pub(crate) fn finish_into(&mut self, target: &mut [u8]) -> Result<()> {
         assert_eq!(
             target.len(),
             self.bytes,
             "the target is as long as the download"
         );
-        // SAFETY: the slice is the caller's alone, and as long as the download.
+        // SAFETY: the caller has exclusive access to the slice, which is as long as the download.
         unsafe { self.copy_out_all(target.as_mut_ptr()) }
     }
 
@@ -187,7 +187,7 @@ impl PendingDownload {
     }
 }
 
-/// The host reads the chunk's block, until this is dropped.
+/// Reports that the host reads the chunk's block, until the guard is dropped.
 fn host_access<'a>(
     device: &'a DeviceState,
     chunk: &Chunk,
@@ -202,15 +202,15 @@ fn host_access<'a>(
     )
 }
 
-/// Begins to copy a chunk that has arrived to where it belongs; gives the copy's number, if it is
-/// not made already.
+/// Begins to copy a chunk that has arrived to the target. Returns the number of the copy unless it
+/// is finished already.
 ///
 /// # Safety
 ///
-/// As [`PendingDownload::copy_out`] for the target; the chunk is kept until the copy is made.
+/// As [`PendingDownload::copy_out`] for the target; the chunk is kept until the copy is finished.
 unsafe fn begin_copy_out(transfer: &Transfer, chunk: &Chunk, target: *mut u8) -> Option<u64> {
     let target = target.wrapping_add(chunk.at);
-    // SAFETY: the block, which is the chunk's alone, has so many bytes, and they belong within the
-    // target.
+    // SAFETY: the chunk owns the block, which has this number of bytes, and their range lies within
+    // the target.
     unsafe { transfer.copy(chunk.staged.pointer(), target, chunk.bytes) }
 }

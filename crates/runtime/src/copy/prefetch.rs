@@ -1,4 +1,4 @@
-//! Prefetches: managed memory moved to where it will be used.
+//! Prefetches of managed memory.
 
 #![allow(unsafe_code, reason = "submits prefetches of spans")]
 
@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl Stream {
-    /// Moves a [`Managed`](crate::Managed) array, or a part of it, to the device, behind the
-    /// operations that write it. Nothing changes but the time that later accesses take.
+    /// Prefetches a [`Managed`](crate::Managed) array, or a part of it, to the device, after the
+    /// operations that write it. This changes only the time that later accesses take.
     ///
     /// ```
     /// use millstream::Device;
@@ -45,7 +45,7 @@ impl Stream {
         )
     }
 
-    /// Moves a [`Managed`](crate::Managed) array, or a part of it, to the host, behind the
+    /// Prefetches a [`Managed`](crate::Managed) array, or a part of it, to the host, after the
     /// operations that write it.
     ///
     /// # Errors
@@ -91,8 +91,8 @@ impl Stream {
             accesses: [span.access(AccessKind::Read)].into(),
             host_waiter: None,
         };
-        // SAFETY: the span lies within its allocation, which is managed, and the prefetch touches
-        // nothing else.
+        // SAFETY: the span lies within its allocation, which is managed, and the prefetch accesses
+        // no other memory.
         unsafe { submit(self.device_state(), self.state(), operation, command) }.map(drop)
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     memory::{HostAccessGuard, StagingOptions},
 };
 
-/// The elements of a source, wherever it is kept.
+/// The location of a source's elements.
 #[derive(Clone, Copy)]
 struct SourceBytes {
     start: *const u8,
@@ -27,29 +27,29 @@ struct SourceBytes {
 // SAFETY: an address is plain data; `SourceCapture` says how long it is valid.
 unsafe impl Send for SourceBytes {}
 
-/// The captures of a source to page-locked blocks. It knows the source's elements, not the source:
-/// a host function that holds the last reference of a feed runs no destructor of the user's.
+/// The captures of a source to page-locked blocks. It refers to the source's elements and does not
+/// own the source, so that a host function that drops the last reference runs no destructor of the
+/// user.
 pub(super) struct SourceCapture {
-    /// The captures of the chunks, numbered as they are.
+    /// The captures of the chunks, with the chunks' numbers.
     transfer: Transfer,
     chunk_bytes: usize,
-    /// The elements, until the source is taken back. While they are here, they stay where they are
-    /// and unchanged.
+    /// The elements, until the source is taken back. Until then they neither move nor change.
     source: Mutex<Option<SourceBytes>>,
-    /// The driver that is told which memory the host touches, and for which line.
+    /// The driver to which host accesses are reported, and the source line.
     driver: Arc<dyn Driver>,
     location: &'static Location<'static>,
 }
 
 impl SourceCapture {
-    /// Begins to capture the chunk of this number to a block; the chunks before it were begun with.
-    /// If there is no such chunk, or the source is gone and the target will not be seen, that is
-    /// all.
+    /// Begins to capture the chunk of this number to a block, after all chunks before it. Does
+    /// nothing if there is no such chunk, or if the source was taken back, in which case the target
+    /// is never read.
     ///
     /// # Safety
     ///
     /// Until the chunk is captured, the block is valid for writes of as many bytes as a chunk has,
-    /// and nothing else touches it.
+    /// and no other code accesses it.
     pub(super) unsafe fn begin(&self, chunk: usize, block: *mut u8) {
         let source = self.source.lock();
         let Some(SourceBytes { start, bytes }) = *source else {
@@ -64,18 +64,19 @@ impl SourceCapture {
         };
         let len = left.min(self.chunk_bytes);
         self.touches(block, len);
-        // SAFETY: by this function's contract for the block. The elements stay where they are and
-        // unchanged until `close`, which waits for the transfer.
+        // SAFETY: by this function's contract for the block. The elements neither move nor change
+        // until `close`, which waits for the transfer.
         unsafe {
             self.transfer
                 .push(start.wrapping_add(bytes - left), block, len)
         };
     }
 
-    /// Waits until the chunk of this number is captured to that block. If the source is gone that
-    /// is all: then the chunk may never have been begun with, and the block may be another's.
+    /// Waits until the chunk of this number is captured to that block. Returns at once if the
+    /// source was taken back: the capture may never have begun, and the block may have another
+    /// owner.
     pub(super) fn finish(&self, chunk: usize, block: *const u8, bytes: usize) {
-        // Held while waiting, so that the source stays: the copy threads copy without it.
+        // Held while waiting, so that the source stays; the copy threads do not take this lock.
         let source = self.source.lock();
         if source.is_some() {
             self.transfer.finish(chunk as u64);
@@ -83,8 +84,8 @@ impl SourceCapture {
         }
     }
 
-    /// Tells that a block is written, where that begins and where it ends: who captures it is not
-    /// who waits for it.
+    /// Reports a write of a block at its beginning and at its end, because the thread that captures
+    /// it is not the one that waits for it.
     fn touches(&self, block: *const u8, bytes: usize) {
         drop(HostAccessGuard::writes(
             &self.driver,
@@ -95,8 +96,7 @@ impl SourceCapture {
         ));
     }
 
-    /// Waits for the captures under way, and lets go of the elements: no capture reads them any
-    /// more.
+    /// Waits for running captures and forgets the elements, so that no later capture reads them.
     fn close(&self) {
         let mut source = self.source.lock();
         self.transfer.finish_all();
@@ -104,7 +104,7 @@ impl SourceCapture {
     }
 }
 
-/// A source in the hands of an upload, until it is taken back or the upload is done.
+/// An upload that owns its source until the source is taken back or the upload is done.
 pub(super) struct Upload<T: Pod, S: OwnedSource<T>> {
     pub(super) capture: Arc<SourceCapture>,
     source: Mutex<Option<S>>,
@@ -118,8 +118,8 @@ impl<T: Pod, S: OwnedSource<T>> Upload<T, S> {
         driver: &Arc<dyn Driver>,
         location: &'static Location<'static>,
     ) -> Self {
-        // The elements stay where they are when their owner moves: each kind of source has them on
-        // the heap, or for ever.
+        // The elements do not move with their owner: each type of source keeps them on the heap or
+        // in static memory.
         let bytes: &[u8] = bytemuck::cast_slice(source.elements());
         let elements = SourceBytes {
             start: bytes.as_ptr(),
@@ -139,7 +139,7 @@ impl<T: Pod, S: OwnedSource<T>> Upload<T, S> {
         }
     }
 
-    /// The source, which no capture reads any more.
+    /// Takes the source back; no capture reads it afterwards.
     pub(super) fn take(&self) -> S {
         self.capture.close();
         let source = self.source.lock().take();
@@ -148,7 +148,8 @@ impl<T: Pod, S: OwnedSource<T>> Upload<T, S> {
 }
 
 impl<T: Pod, S: OwnedSource<T>> Drop for Upload<T, S> {
-    /// Lets the source go. Its destructor may be the user's, and this may be the reactor's thread.
+    /// Sends the source to the disposal thread: its destructor may be the user's, and this may be
+    /// the reactor's thread.
     fn drop(&mut self) {
         self.capture.close();
         let Some(source) = self.source.get_mut().take() else {
@@ -162,15 +163,16 @@ impl<T: Pod, S: OwnedSource<T>> Drop for Upload<T, S> {
     }
 }
 
-/// A block's address on its way to a host function.
+/// A block's address, to be sent to a host function.
 #[derive(Clone, Copy)]
 pub(super) struct BlockAddress(pub(super) *mut u8);
 
-// SAFETY: an address is plain data; the operation that has the block decides who uses it when.
+// SAFETY: an address is plain data; the operation that owns the block decides when it is accessed.
 unsafe impl Send for BlockAddress {}
 
 impl BlockAddress {
-    /// A method, so that closures capture all of this and not the pointer alone.
+    /// Returns the address. A method, so that closures capture the whole value and not only the
+    /// pointer.
     pub(super) fn get(self) -> *mut u8 {
         self.0
     }
@@ -185,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_waits_for_pieces_of_a_source_that_was_taken_back() {
+    fn waits_for_chunks_of_a_source_that_was_taken_back_return_at_once() {
         const PIECE: usize = 16;
         let driver = Gpu::new(SimConfig::new()).driver();
         let staging_options = StagingOptions {
@@ -204,7 +206,7 @@ mod tests {
         let (tell, told) = mpsc::channel();
         let address = BlockAddress(block.as_mut_ptr());
         thread::spawn(move || {
-            // SAFETY: the block stays until this has told.
+            // SAFETY: the block stays until this has sent its message.
             unsafe { upload.capture.begin(1, address.get()) };
             upload.capture.finish(1, address.get(), PIECE);
             let _ = tell.send(());
@@ -215,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_host_function_that_holds_the_last_reference_runs_no_destructor_of_the_users() {
-        /// Memory whose destructor tells on which thread it runs.
+        /// Memory whose destructor reports its thread.
         struct Owner(mpsc::Sender<Option<String>>);
 
         impl AsRef<[u8]> for Owner {

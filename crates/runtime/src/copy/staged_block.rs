@@ -1,4 +1,4 @@
-//! Page-locked blocks on their way through the pool.
+//! Page-locked blocks in use by a copy, returned to their pool on drop.
 
 #![allow(
     unsafe_code,
@@ -16,18 +16,18 @@ use crate::{
     tracker::Ticket,
 };
 
-/// A block on its way through the pool: given back, with what may still use it, however this ends.
+/// A block taken from the pool, and returned on drop with the ticket that may still use it.
 pub(super) struct StagedBlock {
     device: Arc<DeviceState>,
-    /// Where the copy that uses the block is submitted.
+    /// The stream to which the copy that uses the block is submitted.
     stream: Arc<StreamState>,
     block: Option<PinnedBlock>,
-    /// The copy, once it is known to be submitted.
+    /// The ticket of the copy, once it is submitted.
     used_by: Option<Ticket>,
 }
 
 impl StagedBlock {
-    /// A block of at least `bytes` that nobody uses, for a copy on this stream.
+    /// Takes an unused block of at least `bytes` bytes for a copy on this stream.
     pub(super) fn new(
         device: &Arc<DeviceState>,
         stream: &Arc<StreamState>,
@@ -41,8 +41,8 @@ impl StagedBlock {
         })
     }
 
-    /// The same, without blocking: `None` where the staging limit is reached and no block that is
-    /// there is free.
+    /// Like [`new`](Self::new), but returns `None` instead of blocking if the staging limit is
+    /// reached and no block is free.
     pub(super) fn try_new(
         device: &Arc<DeviceState>,
         stream: &Arc<StreamState>,
@@ -57,13 +57,13 @@ impl StagedBlock {
         }))
     }
 
-    /// The same block for another operation, now that the one that used it is done.
+    /// Reuses the block for another operation after the one that used it is done.
     pub(super) fn again(mut self) -> Self {
         self.used_by = None;
         self
     }
 
-    /// A block with these rows, `bytes` bytes in all, one behind the other.
+    /// Takes a block and copies these rows to it without gaps, `bytes` bytes in all.
     pub(super) fn of_rows<'s>(
         device: &Arc<DeviceState>,
         stream: &Arc<StreamState>,
@@ -78,7 +78,8 @@ impl StagedBlock {
         for row in rows {
             assert!(row.len() <= bytes - used, "the rows are {bytes} bytes");
             let target = staged.pointer().wrapping_add(used);
-            // SAFETY: the block is ours alone, has room for this row, and is not part of it.
+            // SAFETY: this value owns the block, which is large enough for this row and does not
+            // overlap it.
             unsafe { std::ptr::copy_nonoverlapping(row.as_ptr(), target, row.len()) };
             used += row.len();
         }
@@ -91,17 +92,17 @@ impl StagedBlock {
         self.used_by = Some(ticket);
     }
 
-    /// Gives the block up: its memory stays with the process, and nobody uses it again.
+    /// Leaks the block.
     pub(super) fn give_up(mut self) {
         self.block = None;
     }
 
-    /// The size of the block.
+    /// Returns the size of the block in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.block.as_ref().map_or(0, |block| block.bytes)
     }
 
-    /// Where the block is.
+    /// Returns the address of the block.
     pub(super) fn pointer(&self) -> *mut u8 {
         self.block
             .as_ref()
@@ -114,8 +115,8 @@ impl Drop for StagedBlock {
         let Some(block) = self.block.take() else {
             return;
         };
-        // A call that failed, or panicked, may have enqueued the copy all the same. Its ticket
-        // counts as submitted by now.
+        // A call that failed or panicked may have enqueued the copy. Its ticket counts as submitted
+        // by now.
         let used_by = self.used_by.unwrap_or_else(|| {
             self.stream
                 .ticket(self.stream.shared.lock().points.submitted())

@@ -16,16 +16,16 @@ use crate::{
 };
 
 impl Stream {
-    /// An array on the device with the elements of `source`.
+    /// Creates an array on the device with the elements of `source`.
     ///
-    /// The source is captured before this returns and may be changed or dropped at once. The copy
-    /// itself runs when the stream gets to it.
+    /// The source is captured before the call returns and may be changed or dropped at once. The
+    /// copy itself runs in stream order.
     ///
-    /// A large source is captured in chunks, with the help of other threads, each chunk on its way
-    /// to the device as soon as it is captured. The call blocks only where as much has been
-    /// captured as the [staging limit](crate::Device::set_staging_limit) allows: until the device
-    /// has got to some of that. [`upload_owned`](Self::upload_owned) returns at once however large
-    /// the source is.
+    /// A large source is captured in chunks, with the help of other threads, and each chunk is
+    /// enqueued as soon as it is captured. At the [staging
+    /// limit](crate::Device::set_staging_limit) the call blocks until the device has copied some of
+    /// the captured chunks. [`upload_owned`](Self::upload_owned) returns at once however large the
+    /// source is.
     ///
     /// # Errors
     ///
@@ -50,20 +50,20 @@ impl Stream {
         Ok(target)
     }
 
-    /// Copies the elements of `source` into an array that is there already. The source is captured
-    /// before this returns.
+    /// Uploads the elements of `source` into an existing array. The source is captured before the
+    /// call returns.
     ///
     /// # Errors
     ///
-    /// If the lengths differ, the target is on another device, page-locked memory cannot be had, or
-    /// the device is lost.
+    /// If the lengths differ, the target is on another device, page-locked memory cannot be
+    /// allocated, or the device is lost.
     #[track_caller]
     pub fn upload_into<T: Pod>(&self, source: &[T], target: impl WriteOperand<T>) -> Result<()> {
         self.upload_watched(source, &target, None, Location::caller(), |_| ())
     }
 
-    /// As [`upload_into`](Self::upload_into), for someone on the host who waits: `submitted` is
-    /// told the number of each chunk's ticket, those before a failure included.
+    /// Like [`upload_into`](Self::upload_into), for a host waiter: calls `submitted` with the
+    /// sequence number of each submitted chunk, also if a later one fails.
     pub(crate) fn upload_watched<T: Pod>(
         &self,
         source: &[T],
@@ -84,8 +84,8 @@ impl Stream {
         )
     }
 
-    /// Captures and uploads chunk by chunk. The chunks are captured by several threads, and
-    /// submitted by this one in their order.
+    /// Captures and uploads chunk by chunk. Several threads capture the chunks; this one submits
+    /// them in order.
     pub(super) fn upload_chunks(
         &self,
         source: &[u8],
@@ -104,8 +104,8 @@ impl Stream {
                 .upload_small(source, target, host_waiter, location)
                 .map(submitted);
         }
-        // Dropped in reverse order, also by an error or a panic: all is captured before the blocks
-        // are given back.
+        // Dropped in reverse order, also after an error or a panic: the captures finish before the
+        // blocks are returned.
         let mut capturing: VecDeque<(Option<u64>, HostAccessGuard<'_>, StagedBlock, Span<'_>)> =
             VecDeque::new();
         let transfer = Transfer::new(staging_options, staging_options.upload_non_temporal);
@@ -119,7 +119,7 @@ impl Stream {
             {
                 let staged = match StagedBlock::try_new(device, stream, chunk.len())? {
                     Some(staged) => staged,
-                    // Those that are captured go first: their blocks may be all that there is to
+                    // Captured chunks are submitted first: their blocks may be the only ones to
                     // wait for.
                     None if !capturing.is_empty() => break,
                     None => StagedBlock::new(device, stream, chunk.len())?,
@@ -136,7 +136,7 @@ impl Stream {
                     location,
                 );
                 // SAFETY: the source is borrowed until this returns, and the block, which is as
-                // large as the chunk, is not given back before the transfer is over.
+                // large as the chunk, is not returned before the transfer is finished.
                 let number =
                     unsafe { transfer.copy(chunk.as_ptr(), staged.pointer(), chunk.len()) };
                 capturing.push_back((number, host_access, staged, span));
@@ -165,8 +165,7 @@ impl Stream {
         }
     }
 
-    /// Uploads from a part of a block that small uploads of the stream share; gives the ticket's
-    /// number.
+    /// Uploads through the stream's staging arena. Returns the sequence number.
     fn upload_small(
         &self,
         source: &[u8],
@@ -183,7 +182,8 @@ impl Stream {
             "upload",
             location,
         );
-        // SAFETY: the part is ours alone, at least as large as the source, and not part of it.
+        // SAFETY: this call owns the part, which is at least as large as the source and does not
+        // overlap it.
         unsafe { copy_nonoverlapping(source.as_ptr(), suballocation.pointer(), source.len()) };
         drop(host_access);
         let command = CopyToDevice {
@@ -192,8 +192,8 @@ impl Stream {
             bytes: source.len(),
         };
         let operation = upload_operation(target, host_waiter, location);
-        // SAFETY: the span lies within its allocation, and its arena is not given back before
-        // this operation is done.
+        // SAFETY: the span lies within its allocation, and its arena is not returned to the pool
+        // before this operation is done.
         let (sequence, ()) = unsafe { submit(device, stream, operation, command) }?;
         suballocation.used_by(sequence);
         Ok(sequence)

@@ -35,7 +35,7 @@ pub trait ReadOperand<T>: Sealed {
         self.len() == 0
     }
 
-    /// Where the elements are.
+    /// Returns the location of the elements.
     #[doc(hidden)]
     fn operand(&self) -> DeviceOperand<'_>;
 }
@@ -87,7 +87,7 @@ pub struct DeviceOperand<'a>(pub(crate) Span<'a>);
 /// # Ok::<(), millstream::Error>(())
 /// ```
 pub trait CopySource<T>: Sealed {
-    /// Where the elements are.
+    /// Returns the location of the elements.
     #[doc(hidden)]
     fn source(&self) -> CopyOperand<'_>;
 }

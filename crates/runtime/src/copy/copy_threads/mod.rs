@@ -1,17 +1,17 @@
-//! The copy threads: they copy memory of the host for large transfers, shared by all devices of the
-//! process.
+//! The copy threads: a thread pool that copies host memory for large transfers, shared by all
+//! devices of the process.
 //!
-//! A [`Transfer`] is someone's copies, in the order in which they are wanted. Each is cut in
-//! subchunks, which the copy threads and the transfer's owner take one at a time: the owner its
-//! own, the copy threads one of each transfer in turn, so that none has to wait for all of another.
-//! They only move bytes. They never call a driver, never wait for a device and never run anybody's
-//! code, so they cannot fail, and all that a device sees is done by the thread that owns the
-//! transfer. Where the system has no threads to give the owner copies everything.
+//! A [`Transfer`] is an ordered queue of copies. Each copy is split into subchunks. The owner of a
+//! transfer takes subchunks of its own transfer, one at a time; the copy threads take one of each
+//! transfer in turn, so that no transfer waits for the whole of another. They only move bytes: they
+//! never call a driver, wait for a device or run user code, so they cannot fail, and the thread
+//! that owns the transfer makes all driver calls. If the system cannot start threads, the owner
+//! copies everything.
 //!
-//! One lock guards all of it; it is held to take a subchunk and to say that it is copied, never
-//! while copying. Copy threads sleep on `work` while there is nothing to take, owners on `copied`
-//! while others have the last subchunks of what they wait for. A thread that has taken a subchunk
-//! gives it back copied before it does anything else, so an owner that sleeps is woken.
+//! One lock guards the state. It is held to take a subchunk and to mark it as copied, never during
+//! a copy. Copy threads sleep on `work` while there is no subchunk, owners on `copied` while others
+//! copy the last subchunks that they wait for. A thread that has taken a subchunk marks it as
+//! copied before it does anything else, so a sleeping owner is woken.
 
 #![allow(
     unsafe_code,
@@ -30,10 +30,10 @@ use parking_lot::{Mutex, MutexGuard};
 use super::host_copy::copy_bytes;
 use crate::{disposal::log, memory::StagingOptions, sync::IdleCondvar};
 
-/// More threads than this are never started, whatever is asked for.
+/// The upper bound of the number of copy threads.
 const COPY_THREADS_MAX: usize = 64;
 
-/// A range of the host to copy to another.
+/// A copy of a range of host memory.
 #[derive(Clone, Copy)]
 struct CopyRange {
     source: *const u8,
@@ -46,7 +46,7 @@ struct CopyRange {
 unsafe impl Send for CopyRange {}
 
 impl CopyRange {
-    /// So many bytes from `start` on.
+    /// Returns the subchunk of at most `bytes_max` bytes from `start` on.
     fn subchunk(self, start: usize, bytes_max: usize) -> Self {
         Self {
             source: self.source.wrapping_add(start),
@@ -56,28 +56,29 @@ impl CopyRange {
     }
 }
 
-/// One of a transfer's copies.
+/// One copy of a transfer.
 struct Job {
     copy: CopyRange,
-    /// Bytes that threads have taken to copy.
+    /// Bytes of the subchunks that were taken.
     taken: usize,
-    /// Bytes that are not copied yet.
+    /// Bytes that are not copied yet, including subchunks in progress.
     left: usize,
 }
 
-/// A transfer that has copies to make.
+/// A transfer with pending copies.
 struct TransferQueue {
     id: u64,
     options: TransferOptions,
-    /// Copy threads that are copying for it.
+    /// The number of copy threads that copy for it now.
     helpers: usize,
     /// The number of the first of `jobs`.
     first: u64,
-    /// Those before it are done. Until then jobs stay, so that numbers are places.
+    /// The copies, without the finished ones at the front. Later finished ones stay, so that
+    /// numbers are indices.
     jobs: VecDeque<Job>,
 }
 
-/// How a transfer is to be made.
+/// The options of a transfer.
 #[derive(Clone, Copy)]
 struct TransferOptions {
     subchunk_bytes: usize,
@@ -85,7 +86,7 @@ struct TransferOptions {
     non_temporal: bool,
 }
 
-/// A subchunk of a job that a thread has taken.
+/// A subchunk of a job, taken by a thread.
 struct Subchunk {
     id: u64,
     job: u64,
@@ -100,8 +101,8 @@ impl Subchunk {
             target,
             bytes,
         } = self.copy;
-        // SAFETY: the contract of `Transfer::push`, until the transfer is told that this subchunk
-        // is copied. Of the same job no two subchunks overlap.
+        // SAFETY: the contract of `Transfer::push` holds until this subchunk is marked as copied.
+        // No two subchunks of a job overlap.
         unsafe { copy_bytes(source, target, bytes, self.non_temporal) };
     }
 }
@@ -124,7 +125,7 @@ impl TransferQueue {
         })
     }
 
-    /// Notes that a subchunk is copied; says whether jobs were done by that.
+    /// Marks a subchunk as copied. Returns whether that finished a job.
     fn put_back(&mut self, subchunk: &Subchunk) -> bool {
         let at = usize::try_from(subchunk.job - self.first).expect("a job stays until it is done");
         self.jobs[at].left -= subchunk.copy.bytes;
@@ -139,11 +140,11 @@ impl TransferQueue {
 
 #[derive(Default)]
 struct CopyThreadsState {
-    /// Transfers, the next to be helped first.
+    /// The transfers, in the order in which copy threads help them.
     queues: VecDeque<TransferQueue>,
-    /// How many copy threads there are.
+    /// The number of copy threads.
     threads: usize,
-    /// How many of them sleep.
+    /// The number of sleeping copy threads.
     asleep: usize,
 }
 
@@ -152,7 +153,7 @@ impl CopyThreadsState {
         self.queues.iter_mut().find(|queue| queue.id == id)
     }
 
-    /// Takes a subchunk for a copy thread, and lets the next transfer have its turn.
+    /// Takes a subchunk for a copy thread and moves on to the next transfer.
     fn take_round_robin(&mut self) -> Option<Subchunk> {
         let may_help = |queue: &TransferQueue| queue.helpers < queue.options.helpers_max;
         let has_work =
@@ -175,7 +176,7 @@ struct CopyThreads {
     copied: IdleCondvar,
 }
 
-/// The process's copy threads.
+/// Returns the process's copy threads.
 fn copy_threads() -> &'static CopyThreads {
     static COPY_THREADS: PerProcess<CopyThreads> = PerProcess::new();
     COPY_THREADS.get_or_init(|| CopyThreads {
@@ -186,7 +187,7 @@ fn copy_threads() -> &'static CopyThreads {
 }
 
 impl CopyThreads {
-    /// What each of its threads does, for ever.
+    /// Runs the loop of a copy thread, which never ends.
     fn run(&self) {
         let mut state = self.state.lock();
         loop {
@@ -217,12 +218,12 @@ impl CopyThreads {
         }
     }
 
-    /// Sees to it that there are so many threads, or as many as the system gives.
+    /// Starts threads until there are `threads`, or as many as the system allows.
     fn grow(&'static self, state: &mut MutexGuard<'_, CopyThreadsState>, threads: usize) {
         while state.threads < threads.min(COPY_THREADS_MAX) {
             let name = format!("millstream-copy-{}", state.threads);
             if let Err(error) = thread::Builder::new().name(name).spawn(|| self.run()) {
-                log!(debug, %error, "no thread to copy with; transfers make do with those there are");
+                log!(debug, %error, "cannot start a copy thread; transfers use the existing threads");
                 return;
             }
             state.threads += 1;
@@ -230,18 +231,18 @@ impl CopyThreads {
     }
 }
 
-/// Copies that the copy threads help with. Dropping it waits until all of them are made: for bytes
-/// on their way between two places of the host, not for a device.
+/// A queue of host copies that the copy threads help with. Dropping it waits until all of them are
+/// finished, which never waits for a device.
 pub(super) struct Transfer {
     id: u64,
     options: TransferOptions,
     alone_bytes: usize,
-    /// Whether anything was handed on.
+    /// Set once a copy was queued.
     used: AtomicBool,
 }
 
 impl Transfer {
-    /// A transfer without copies. It costs nothing before it has some.
+    /// Creates a transfer without copies, which takes no lock before its first copy.
     pub(super) fn new(staging_options: &StagingOptions, non_temporal: bool) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
@@ -256,8 +257,7 @@ impl Transfer {
         }
     }
 
-    /// Copies now what is quicker copied than handed on, and else hands it on. `None`: it is
-    /// copied.
+    /// Copies small ranges at once and queues large ones. Returns `None` if the range was copied.
     ///
     /// # Safety
     ///
@@ -278,12 +278,12 @@ impl Transfer {
         None
     }
 
-    /// Hands a copy on and gives its number: 0 for the first, and so on.
+    /// Queues a copy and returns its number, from 0.
     ///
     /// # Safety
     ///
-    /// Until the copy is made, `source` is valid for reads and `target` for writes of so many
-    /// bytes, the two do not overlap, and nobody else writes the one or touches the other.
+    /// Until the copy is finished, `source` is valid for reads and `target` for writes of `bytes`
+    /// bytes, the two do not overlap, and no other code writes the source or accesses the target.
     pub(super) unsafe fn push(&self, source: *const u8, target: *mut u8, bytes: usize) -> u64 {
         assert!(bytes > 0, "a copy of nothing would never be over");
         self.used.store(true, Ordering::Relaxed);
@@ -320,7 +320,7 @@ impl Transfer {
         number
     }
 
-    /// Whether the copies up to this one are made.
+    /// Returns whether the copies up to this one are finished.
     pub(super) fn is_done(&self, number: u64) -> bool {
         let mut state = copy_threads().state.lock();
         state
@@ -328,7 +328,7 @@ impl Transfer {
             .is_none_or(|queue| queue.first > number)
     }
 
-    /// Copies one subchunk of what was handed on; `false` if others have all that is left.
+    /// Copies one subchunk of the queued copies. Returns `false` if all have been taken.
     pub(super) fn help(&self) -> bool {
         let copy_threads = copy_threads();
         let subchunk = copy_threads
@@ -344,7 +344,8 @@ impl Transfer {
         true
     }
 
-    /// Copies, and waits for those who do, until the copies up to this one are made.
+    /// Copies subchunks, and waits for those that others copy, until the copies up to this one are
+    /// finished.
     pub(super) fn finish(&self, number: u64) {
         loop {
             if self.is_done(number) {
@@ -364,7 +365,7 @@ impl Transfer {
         }
     }
 
-    /// As [`finish`](Self::finish), for all copies that were handed on by now.
+    /// Calls [`finish`](Self::finish) for all queued copies.
     pub(super) fn finish_all(&self) {
         let last = {
             let mut state = copy_threads().state.lock();
@@ -372,7 +373,7 @@ impl Transfer {
                 .queue(self.id)
                 .map(|queue| queue.first + queue.jobs.len() as u64)
         };
-        // Without a job none was ever handed on.
+        // Without a job, no copy was ever queued.
         if let Some(number) = last.and_then(|end| end.checked_sub(1)) {
             self.finish(number);
         }

@@ -1,4 +1,4 @@
-//! Tests of the copy threads, on transfers between two places of the host.
+//! Tests of the copy threads, on transfers within host memory.
 
 use std::thread;
 
@@ -26,7 +26,7 @@ fn all_is_copied_by_whatever_threads_there_are() {
             let transfer = Transfer::new(&staging_options(threads), threads == 2);
             for (number, (source, target)) in sources.iter().zip(&mut targets).enumerate() {
                 let bytes = source.len();
-                // SAFETY: both are so many bytes, different ones, and outlive the transfer.
+                // SAFETY: both have this length, do not overlap, and outlive the transfer.
                 let pushed = unsafe { transfer.push(source.as_ptr(), target.as_mut_ptr(), bytes) };
                 assert_eq!(pushed, number as u64);
             }
@@ -47,7 +47,7 @@ fn transfers_of_many_threads_do_not_mix() {
                     let mut target = vec![0; source.len()];
                     let transfer = Transfer::new(&staging_options(4), false);
                     let bytes = source.len();
-                    // SAFETY: both are so many bytes, different ones, and outlive the transfer.
+                    // SAFETY: both have this length, do not overlap, and outlive the transfer.
                     let number =
                         unsafe { transfer.push(source.as_ptr(), target.as_mut_ptr(), bytes) };
                     transfer.finish(number);
@@ -57,11 +57,11 @@ fn transfers_of_many_threads_do_not_mix() {
         }
     });
     let left = copy_threads().state.lock().queues.len();
-    // Other tests of this process may have some.
+    // Other tests of this process may have transfers.
     assert!(left < 8, "{left} transfers are over and still known");
 }
 
-/// A queue that nobody works on, with a job of so many bytes.
+/// Creates a queue without workers, with a job of `bytes` bytes.
 fn queue(id: u64, bytes: usize, helpers_max: usize) -> TransferQueue {
     let (mut target, source) = (vec![0; bytes], vec![0; bytes]);
     let copy = CopyRange {
