@@ -46,7 +46,8 @@ impl Stream {
     /// use millstream::{Device, sim::{Gpu, SimConfig}};
     ///
     /// let gpu = Gpu::new(SimConfig::new().devices(2));
-    /// let (one, other) = (Device::open_simulated(&gpu, 0)?.stream()?, Device::open_simulated(&gpu, 1)?.stream()?);
+    /// let one = Device::open_simulated(&gpu, 0)?.stream()?;
+    /// let other = Device::open_simulated(&gpu, 1)?.stream()?;
     /// let source = one.upload(&[1_u32, 2, 3])?;
     /// let mut target = other.zeros::<u32>(3)?;
     /// other.copy(&source, &mut target)?;

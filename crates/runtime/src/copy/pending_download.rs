@@ -37,7 +37,7 @@ pub(crate) struct PendingDownload {
     chunks: VecDeque<Chunk>,
     /// The length of the target in bytes.
     bytes: usize,
-    /// The last chunk's ticket, if there was a chunk.
+    /// The sequence number of the last chunk, if there was a chunk.
     last: Option<Sequence>,
     /// The source line of the download.
     location: &'static Location<'static>,
@@ -80,7 +80,7 @@ impl PendingDownload {
         });
     }
 
-    /// The last chunk's ticket, if there was a chunk.
+    /// Returns the sequence number of the last chunk, if there was a chunk.
     pub(crate) fn last(&self) -> Option<Sequence> {
         self.last
     }

@@ -29,7 +29,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// If there is not enough memory, or the device is lost.
+    /// If memory is exhausted, or the device is lost.
     #[track_caller]
     pub fn upload<T: Pod>(&self, source: &[T]) -> Result<Buffer<T>> {
         let location = Location::caller();
@@ -154,12 +154,12 @@ impl Stream {
                 bytes: span.bytes.len(),
             };
             let operation = upload_operation(&span, host_waiter, location);
-            // SAFETY: the span lies within its allocation, and `staged` gives the block back to the
-            // pool with this operation's ticket, so that nobody uses it before the copy is done.
+            // SAFETY: the span lies within its allocation, and `staged` returns the block to the pool
+            // with this operation's ticket, so that it is not reused before the copy is complete.
             let (sequence, ()) = unsafe { submit(device, stream, operation, command) }?;
             staged.used_by(stream.ticket(sequence));
-            // So that the block can be used again while the stream is busy. Without a sync point
-            // that is found out later.
+            // Allows reusing the block while the stream is busy. If recording fails, it is reused
+            // later.
             sync_point_after(device, stream, sequence).ok();
             submitted(sequence);
         }

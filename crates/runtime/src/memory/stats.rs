@@ -83,7 +83,9 @@ impl Device {
     ///
     /// let device = Device::simulated()?;
     /// device.set_memory_limit(Some(1000));
-    /// let Err(Error::OutOfMemory(full)) = device.stream()?.zeros::<u8>(1001) else { unreachable!("it is one too many") };
+    /// let Err(Error::OutOfMemory(full)) = device.stream()?.zeros::<u8>(1001) else {
+    ///     unreachable!("the limit is 1000 bytes")
+    /// };
     /// assert_eq!(full.limit_bytes, Some(1000));
     /// # Ok::<(), millstream::Error>(())
     /// ```

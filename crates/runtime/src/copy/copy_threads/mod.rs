@@ -223,7 +223,7 @@ impl CopyThreads {
         while state.threads < threads.min(COPY_THREADS_MAX) {
             let name = format!("millstream-copy-{}", state.threads);
             if let Err(error) = thread::Builder::new().name(name).spawn(|| self.run()) {
-                log!(debug, %error, "cannot start a copy thread; transfers use the existing threads");
+                log!(debug, %error, "cannot start a copy thread; using the existing ones");
                 return;
             }
             state.threads += 1;
