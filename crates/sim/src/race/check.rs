@@ -1,5 +1,5 @@
-//! Judging what an operation did, in the order of enqueueing: against clocks for order, against
-//! histories for conflicts.
+//! Checks of the accesses of operations, in the order of enqueueing: vector clocks give the order,
+//! histories the conflicts.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -22,12 +22,12 @@ use crate::{
     memory::{AccessFlags, AllocationInfo},
 };
 
-/// How many ended allocations are remembered.
+/// The number of freed allocations that are remembered.
 const FREED_MAX: usize = 1 << 12;
-/// How many findings are kept.
+/// The maximal number of findings.
 const FINDINGS_MAX: usize = 1 << 10;
 
-/// One allocation.
+/// The shadow memory of one allocation.
 #[derive(Debug)]
 struct AllocationShadow {
     pages: Pages,
@@ -35,21 +35,21 @@ struct AllocationShadow {
     freed_by: Option<Arc<OperationInfo>>,
 }
 
-/// What is known of all memory.
+/// The shadow memory of all allocations, and the findings.
 #[derive(Debug)]
 pub(super) struct AccessChecker {
     shadows: BTreeMap<u64, AllocationShadow>,
-    /// Ended allocations by number, oldest first.
+    /// Freed allocations by number, oldest first.
     freed: VecDeque<u64>,
     histories: Histories,
-    /// Whether reads of bytes that nobody wrote are findings.
+    /// Set if reads of uninitialised bytes are findings.
     uninitialised_reads: bool,
-    /// Whether notes about races within kernels are findings.
+    /// Set if notes about races within kernels are findings.
     pub(super) notes: bool,
     pub(super) findings: Vec<Finding>,
 }
 
-/// The conflicts of one actor with bytes of one allocation, by the operation on the other side.
+/// The conflicts of one actor with bytes of one allocation, by the other operation.
 #[derive(Default)]
 struct Conflicts {
     by: BTreeMap<u64, (PriorAccess, AccessFlags, Vec<Range<u64>>)>,
@@ -68,7 +68,7 @@ impl AccessChecker {
         }
     }
 
-    /// Judges all that one actor did.
+    /// Checks all effects of one actor.
     pub(super) fn judge(&mut self, actor: &Actor, effects: &[Effect]) {
         let mut cache = TransitionCache::default();
         for effect in effects {
@@ -122,7 +122,7 @@ impl AccessChecker {
                     } else {
                         UNINITIALISED
                     },
-                    // Pageable memory is all that the host can address.
+                    // Pageable memory spans the host's whole address space.
                     if info.number == 0 {
                         u64::MAX
                     } else {
@@ -134,7 +134,7 @@ impl AccessChecker {
             })
     }
 
-    /// Whether the actor may use the allocation at all.
+    /// Checks that the actor uses the allocation within its lifetime.
     fn lives(&mut self, actor: &Actor, info: &Arc<AllocationInfo>, does: &'static str) -> bool {
         let shadow = self.shadow(info);
         if let Some(end) = shadow.freed_by.clone() {
@@ -240,8 +240,8 @@ impl AccessChecker {
         }
     }
 
-    /// A copy: what it reads must hold something only if it arrives at the host; else what it
-    /// writes holds as little.
+    /// Checks a copy. Uninitialised source bytes are a finding only in a copy to the host;
+    /// otherwise the target bytes become uninitialised too.
     fn copy(
         &mut self,
         cache: &mut TransitionCache,
@@ -272,7 +272,7 @@ impl AccessChecker {
         }
     }
 
-    /// Which bytes nobody wrote, counted from the beginning of what is copied.
+    /// Returns the uninitialised bytes, counted from the start of the copy.
     fn uninitialised_bytes(&mut self, from: &ByteRanges) -> Vec<Range<u64>> {
         self.shadow(&from.info);
         let Self {
@@ -294,8 +294,8 @@ impl AccessChecker {
         uninitialised
     }
 
-    /// The allocation holds nothing any more. Whoever uses it may still do so: what comes next has
-    /// to be ordered behind them.
+    /// Marks the allocation's bytes as uninitialised. Earlier uses may be pending: later ones must
+    /// be ordered after them.
     fn empty(&mut self, cache: &mut TransitionCache, info: &Arc<AllocationInfo>) {
         self.shadow(info);
         let Self {
@@ -311,7 +311,7 @@ impl AccessChecker {
         }
     }
 
-    /// The allocation's life ends. Whoever uses it has to be done.
+    /// Ends the allocation's lifetime. All its uses must be ordered before.
     fn end(&mut self, actor: &Actor, info: &Arc<AllocationInfo>) {
         if info.variable {
             self.shadows.remove(&info.number);
@@ -339,7 +339,7 @@ impl AccessChecker {
                 shadow.pages = Pages::new(INITIALISED, info.bytes);
                 self.freed.push_back(info.number);
             }
-            // The call has waited, and the address is gone.
+            // The call has waited, and the address is no longer valid.
             None => {
                 self.shadows.remove(&info.number);
             }
@@ -384,7 +384,7 @@ impl AccessChecker {
             missing,
             class: None,
         };
-        // An access of the host's may be judged at both its ends.
+        // An access of the host may be checked at both its ends.
         let is_told = actor.operation().is_none()
             && self
                 .findings
@@ -395,7 +395,7 @@ impl AccessChecker {
         }
     }
 
-    /// Keeps a finding, unless there are many.
+    /// Adds a finding, unless there are too many.
     pub(super) fn add(&mut self, finding: Finding) {
         if self.findings.len() < FINDINGS_MAX {
             self.findings.push(finding);
@@ -403,7 +403,7 @@ impl AccessChecker {
     }
 }
 
-/// Adds a range, to the last one if it goes on where that ends.
+/// Adds a range, merged with the last one if they are adjacent.
 fn add(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
     match ranges.last_mut() {
         Some(last) if last.end == range.start => last.end = range.end,
@@ -411,8 +411,8 @@ fn add(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
     }
 }
 
-/// The runs of a copy's target, apart where what arrives holds nothing. `uninitialised` counts from
-/// the beginning of the copy.
+/// Splits the runs of a copy's target at the boundaries of uninitialised bytes. `uninitialised`
+/// counts from the start of the copy.
 fn split_uninitialised(
     runs: &[Range<u64>],
     uninitialised: &[Range<u64>],

@@ -1,4 +1,4 @@
-//! How findings are put into words.
+//! The texts of findings.
 
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -57,7 +57,7 @@ fn number(operation: &OperationInfo) -> String {
     format!("operation {}", operation.op)
 }
 
-/// Which edge would have put the actor behind the operation, and how far behind its stream it is.
+/// Describes the missing ordering edge between the operation and the actor.
 pub(super) fn missing_edge(actor: &Actor, earlier: &OperationInfo) -> String {
     let (stream, number, last) = (
         name(earlier.stream),
@@ -107,7 +107,7 @@ pub(super) fn noun(flags: AccessFlags) -> &'static str {
     }
 }
 
-/// An operation in a word.
+/// The kind of an operation in texts.
 #[derive(Clone, Debug)]
 pub(crate) enum OperationSummary {
     Kernel(Arc<str>),

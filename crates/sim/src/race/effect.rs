@@ -1,4 +1,4 @@
-//! What an operation or the host did to memory, as the checker is told.
+//! The effects of operations and of the host on memory, as reported to the checker.
 
 use std::{ops::Range, sync::Arc};
 
@@ -25,40 +25,40 @@ impl ByteRanges {
     }
 }
 
-/// One thing that an operation or the host did.
+/// One effect of an operation or of the host.
 #[derive(Debug)]
 pub(crate) enum Effect {
-    /// It accessed bytes.
+    /// An access to bytes.
     Access(Arc<AllocationInfo>, Vec<(Range<u64>, AccessFlags)>),
-    /// It copied bytes; an end that is not told is memory that nobody else can reach meanwhile.
+    /// A copy of bytes. A missing end is memory that nothing else can access meanwhile.
     Copy {
         from: Option<ByteRanges>,
         to: Option<ByteRanges>,
     },
-    /// It began the allocation's life.
+    /// The beginning of an allocation's lifetime.
     Allocate(Arc<AllocationInfo>),
-    /// It gave the allocation out again, with its users and without its content.
+    /// The reuse of an allocation, which keeps its uses and loses its contents.
     Reuse(Arc<AllocationInfo>),
-    /// It ended the allocation's life.
+    /// The end of an allocation's lifetime.
     Free(Arc<AllocationInfo>),
-    /// The allocation is gone with its context, whoever used it.
+    /// The destruction of an allocation with its context, whatever its uses.
     Discard(Arc<AllocationInfo>),
-    /// Threads of it raced with each other, in memory of that allocation or in shared memory.
+    /// A race between threads of the kernel, in memory of that allocation or in shared memory.
     KernelRace(Option<Arc<AllocationInfo>>, Box<KernelRace>),
-    /// A thread of it accessed floating-point numbers that do not fit the declared element type.
+    /// An access to floating-point numbers of another size than the declared element type.
     ElementMismatch(Box<(ElementMismatch, KernelAccess)>),
-    /// It made an access that is out of bounds or misaligned.
+    /// An access that is out of bounds or misaligned.
     InvalidAccess(Box<InvalidAccess>),
 }
 
 /// An access that is out of bounds or misaligned.
 #[derive(Debug)]
 pub(crate) struct InvalidAccess {
-    /// Whether it is not aligned; else it is out of bounds.
+    /// Set if the access is misaligned; otherwise it is out of bounds.
     pub(crate) misaligned: bool,
-    /// The problem, up to the allocation.
+    /// The text of the problem, up to the allocation.
     pub(crate) problem: String,
-    /// The allocation around it, or the nearest.
+    /// The allocation that contains the address, or the nearest one.
     pub(crate) info: Option<Arc<AllocationInfo>>,
     pub(crate) access: KernelAccess,
 }

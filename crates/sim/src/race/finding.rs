@@ -1,4 +1,4 @@
-//! Findings: what the checker found, in parts, as text, and as JSON.
+//! Findings of the race checker: structured, as text, and as JSON.
 
 use std::{fmt, ops::Range};
 
@@ -9,11 +9,11 @@ use crate::{
     exec::{KernelAccess, RaceClass},
 };
 
-/// How many byte ranges a text lists.
+/// The number of byte ranges that a text lists.
 const RANGES_SHOWN: usize = 4;
 
-/// Something that the race checker found. Its text is one [`Report`](crate::Report); this is the
-/// same in parts.
+/// A finding of the race checker, the structured form of the text in its
+/// [`Report`](crate::Report).
 ///
 /// ```
 /// use millstream_driver::{DeviceOrdinal, Driver, FillPattern};
@@ -37,25 +37,25 @@ const RANGES_SHOWN: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// The sort.
+    /// The kind of the finding.
     pub kind: ReportKind,
-    /// Its severity.
+    /// The severity.
     pub severity: Severity,
-    /// What is wrong, in a few words.
+    /// A short description of the problem.
     pub problem: String,
-    /// Where, if it is about an allocation.
+    /// The memory, if the finding is about an allocation.
     pub memory: Option<FindingMemory>,
-    /// Who did it; of two, the one that was enqueued or called later.
+    /// The actor; of two, the one that was enqueued or called later.
     pub later: Party,
-    /// With whom the later one is in conflict.
+    /// The earlier actor of the conflict.
     pub earlier: Option<Party>,
-    /// Which edge is missing between the two.
+    /// The missing ordering edge between the two.
     pub missing: Option<String>,
     /// The reason for the severity of a race within a kernel.
     pub class: Option<RaceClass>,
 }
 
-/// An allocation and the bytes of it that a [`Finding`] is about; see there.
+/// The allocation of a [`Finding`], and its bytes.
 ///
 /// ```
 /// # use millstream_sim::{Gpu, SimConfig};
@@ -66,19 +66,19 @@ pub struct Finding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FindingMemory {
-    /// The allocation's number: they rise from 1 in the order in which they were made. 0 is what is
-    /// no allocation: pageable host memory, or a variable in a block's shared memory.
+    /// The allocation's number, from 1 in the order of allocation. 0 stands for pageable host
+    /// memory and for variables in a block's shared memory.
     pub allocation: u64,
-    /// Its size in bytes; 0 for pageable memory.
+    /// The size in bytes; 0 for pageable memory.
     pub allocation_bytes: u64,
-    /// Its number, size, origin and site, in words.
+    /// A description with number, size, origin and source line.
     pub description: String,
-    /// The bytes, counted from the allocation's first; in pageable memory these are addresses.
-    /// Empty if it is about the allocation as a whole.
+    /// The bytes, as offsets in the allocation; addresses in pageable memory. Empty if the finding
+    /// is about the whole allocation.
     pub ranges: Vec<Range<u64>>,
 }
 
-/// One side of a [`Finding`]: an operation, or the host; see there.
+/// One actor of a [`Finding`]: an operation or the host.
 ///
 /// ```
 /// # use millstream_sim::{Gpu, SimConfig};
@@ -88,17 +88,17 @@ pub struct FindingMemory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Party {
-    /// The operation's number, from 1 in the order of enqueueing; `None`: the host itself.
+    /// The operation's number, from 1 in the order of enqueueing; `None` for the host.
     pub operation: Option<u64>,
-    /// The operation in a word, with the kernel's name.
+    /// The kind of the operation, with the kernel's name.
     pub what: String,
-    /// Its stream, as it is called in texts.
+    /// The name of its stream in texts.
     pub stream: Option<String>,
-    /// The device of that stream, if there are several.
+    /// The device of the stream, if there are several.
     pub device: Option<u32>,
-    /// Which of a kernel's threads it is, if it is about one.
+    /// The thread of the kernel, if the finding is about one.
     pub thread: Option<KernelAccess>,
-    /// What it does to the bytes: `reads`, `writes`.
+    /// The access as a verb: `reads`, `writes`.
     pub does: &'static str,
     /// The driver function that enqueued it.
     pub call: &'static str,
@@ -107,7 +107,7 @@ pub struct Party {
 }
 
 impl Finding {
-    /// The finding as a JSON object with the names of its fields.
+    /// Returns the finding as a JSON object with the names of its fields.
     #[must_use]
     pub fn to_json(&self) -> String {
         json!({
@@ -123,8 +123,8 @@ impl Finding {
         .to_string()
     }
 
-    /// Whether both tell of the same accesses. What is said to be missing may differ: the host may
-    /// have seen more complete.
+    /// Returns whether both describe the same accesses. The missing edges may differ, because the
+    /// host may have seen more work complete.
     pub(super) fn is_the_race_of(&self, other: &Self) -> bool {
         let sides = (&self.later, &self.earlier, &self.memory);
         self.kind == other.kind && sides == (&other.later, &other.earlier, &other.memory)

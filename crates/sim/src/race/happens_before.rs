@@ -1,4 +1,4 @@
-//! What is ordered before what: streams, events, barriers and the host.
+//! The happens-before order of streams, events, barriers and the host.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,17 +6,17 @@ use millstream_driver::{ContextHandle, EventHandle, StreamHandle};
 
 use super::vector_clock::{Timestamp, VectorClock};
 
-/// One stream's order, seen from its end.
+/// The clock of one stream at its tail.
 #[derive(Clone, Debug)]
 struct StreamClock {
     slot: usize,
     /// The last operation; 0 before the first.
     last: u64,
-    /// The one in front of it.
+    /// The operation before it.
     previous: u64,
-    /// What the next operation is ordered after on other streams.
+    /// The clock that the next operation joins.
     before: Arc<VectorClock>,
-    /// What the host had seen when the last operation was enqueued.
+    /// The host's clock when the last operation was enqueued.
     host_clock: Arc<VectorClock>,
 }
 
@@ -31,28 +31,28 @@ impl StreamClock {
     }
 }
 
-/// What someone who waits, or is told, is ordered after.
+/// A clock that a waiter joins.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClockSnapshot(Arc<VectorClock>);
 
-/// Streams that were destroyed and whose work is done.
+/// Destroyed streams whose work is complete.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DestroyedStreams {
     None,
-    /// The blocking ones of a context.
+    /// The blocking streams of a context.
     Blocking(ContextHandle),
-    /// All of a context.
+    /// All streams of a context.
     All(ContextHandle),
 }
 
-/// The ends of the streams of one context that are gone.
+/// The clocks of the destroyed streams of one context.
 #[derive(Debug, Default)]
 struct DestroyedStreamClocks {
     blocking: Arc<VectorClock>,
     all: Arc<VectorClock>,
 }
 
-/// The order of everything enqueued so far.
+/// The happens-before order of everything enqueued so far.
 #[derive(Debug, Default)]
 pub(super) struct HappensBefore {
     stream_clocks: BTreeMap<StreamHandle, StreamClock>,
@@ -89,7 +89,7 @@ impl HappensBefore {
         }
     }
 
-    /// An operation joins the end of `stream`, behind the ends of `queues` and behind `after`.
+    /// Appends an operation to `stream`, ordered after the tails of `queues` and after `after`.
     pub(super) fn enqueue(
         &mut self,
         stream: StreamHandle,
@@ -121,13 +121,13 @@ impl HappensBefore {
         stream_clock.timestamp()
     }
 
-    /// An event captures the work of `stream` so far (rules 22 and 23).
+    /// Records an event, which captures the work of `stream` so far (rules 22 and 23).
     pub(super) fn record(&mut self, event: EventHandle, stream: StreamHandle) {
         let timestamp = self.stream_clock(stream).timestamp();
         self.events.insert(event, timestamp);
     }
 
-    /// Later work of `stream` is behind what `event` captured (rule 24).
+    /// Orders later work of `stream` after the work that `event` captured (rule 24).
     pub(super) fn wait(&mut self, stream: StreamHandle, event: EventHandle) {
         if let Some(timestamp) = self.events.get(&event).cloned() {
             timestamp.join_into(&mut self.stream_clock(stream).before);
@@ -138,7 +138,7 @@ impl HappensBefore {
         self.events.remove(&event);
     }
 
-    /// Forgets a destroyed stream, and keeps its end for its context.
+    /// Removes a destroyed stream, and keeps its clock for its context.
     pub(super) fn forget_stream(
         &mut self,
         stream: StreamHandle,
@@ -159,7 +159,7 @@ impl HappensBefore {
         self.destroyed.remove(&context);
     }
 
-    /// Whoever waits for all of these streams, as they are now, is ordered after this.
+    /// Returns the clock of a wait for all of these streams as they are now.
     pub(super) fn snapshot_of(
         &self,
         streams: impl Iterator<Item = StreamHandle>,
@@ -172,14 +172,14 @@ impl HappensBefore {
         snapshot
     }
 
-    /// Whoever waits for the event, as it is now, is ordered after this.
+    /// Returns the clock of a wait for the event as it is now.
     pub(super) fn event(&self, event: EventHandle) -> ClockSnapshot {
         self.events
             .get(&event)
             .map_or_else(ClockSnapshot::default, ClockSnapshot::timestamp)
     }
 
-    /// The host has seen this complete.
+    /// Joins the host's clock with work that it has seen complete.
     pub(super) fn host_observed(&mut self, snapshot: &ClockSnapshot) {
         VectorClock::join(&mut self.host_clock, &snapshot.0);
     }

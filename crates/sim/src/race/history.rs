@@ -1,9 +1,9 @@
-//! What is remembered of a byte: who used it and is not known to be done with it, and whether it
-//! was ever written.
+//! The history of a byte: its accesses that later ones may race with, and whether it was ever
+//! written.
 //!
-//! Many bytes have the same history, so histories are numbered, and bytes hold numbers. An
-//! operation maps old numbers to new ones: the comparison of clocks is made once for each history,
-//! not for each byte.
+//! Many bytes have the same history, so histories are numbered and shadow memory holds numbers. An
+//! operation maps old numbers to new ones, so clocks are compared once for each history instead of
+//! each byte.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,12 +20,12 @@ use crate::memory::AccessFlags;
 /// A history's number.
 pub(super) type HistoryId = u32;
 
-/// Bytes that nobody has used yet, and that hold nothing.
+/// The history of uninitialised bytes without accesses.
 pub(super) const UNINITIALISED: HistoryId = 0;
-/// Bytes that nobody has used yet, and that hold something.
+/// The history of initialised bytes without accesses.
 pub(super) const INITIALISED: HistoryId = 1;
 
-/// An operation, for findings.
+/// The description of an operation for findings.
 #[derive(Debug)]
 pub(super) struct OperationInfo {
     pub(super) op: u64,
@@ -36,30 +36,30 @@ pub(super) struct OperationInfo {
     pub(super) site: Option<Site>,
 }
 
-/// Who touches bytes.
+/// The kind of an actor.
 #[derive(Clone, Debug)]
 pub(super) enum ActorKind {
-    /// An operation, with its place in the order.
+    /// An operation, with its timestamp.
     Operation(Timestamp, Arc<OperationInfo>),
-    /// The host, by this function and, if it is known, this line.
+    /// The host, with the function and, if known, the source line.
     Host(&'static str, Option<Site>),
 }
 
-/// Who touches bytes, and what the host knew.
+/// An actor that accesses bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Actor {
     pub(super) kind: ActorKind,
-    /// What the host had seen complete by then. All that is enqueued later is ordered after that.
+    /// The host's clock at that time. Everything enqueued later is ordered after it.
     pub(super) host_clock: Arc<VectorClock>,
 }
 
 impl Actor {
-    /// Whether this comes after that operation.
+    /// Returns whether that operation happens before this actor.
     pub(super) fn is_after(&self, operation: &OperationInfo) -> bool {
         self.last_of(operation.slot) >= operation.op
     }
 
-    /// The last operation of that stream which this comes after.
+    /// Returns the last operation of that stream that happens before this actor.
     pub(super) fn last_of(&self, slot: usize) -> u64 {
         match &self.kind {
             ActorKind::Operation(timestamp, _) => timestamp.last_of(slot),
@@ -67,7 +67,7 @@ impl Actor {
         }
     }
 
-    /// The operation; `None` for the host.
+    /// Returns the operation; `None` for the host.
     pub(super) fn operation(&self) -> Option<&Arc<OperationInfo>> {
         match &self.kind {
             ActorKind::Operation(_, operation) => Some(operation),
@@ -76,7 +76,7 @@ impl Actor {
     }
 }
 
-/// How one operation used bytes.
+/// An earlier access of one operation.
 #[derive(Clone, Debug)]
 pub(super) struct PriorAccess {
     pub(super) flags: AccessFlags,
@@ -86,27 +86,27 @@ pub(super) struct PriorAccess {
 #[derive(Clone, Debug, Default)]
 struct History {
     initialised: bool,
-    /// By rising operation number.
+    /// The accesses, in the order of operation numbers.
     accesses: SmallVec<[PriorAccess; 2]>,
 }
 
-/// What an access comes to for bytes of one history.
+/// The outcome of an access to bytes of one history.
 #[derive(Clone, Debug)]
 pub(super) struct AccessOutcome {
     pub(super) next: HistoryId,
-    /// The uses that the access is not ordered with, though one of the two writes.
+    /// The conflicting accesses that do not happen before this one.
     pub(super) conflicts: SmallVec<[PriorAccess; 1]>,
-    /// The access reads bytes that nobody ever wrote.
+    /// Set if the access reads uninitialised bytes.
     pub(super) uninitialised: bool,
 }
 
-/// How bytes are accessed, and what they hold afterwards.
+/// An access, with its effect on the initialisation of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct MemoryAccess {
     pub(super) flags: AccessFlags,
-    /// What is written holds nothing: a copy of bytes that nobody wrote.
+    /// Set for writes of uninitialised bytes, by a copy.
     pub(super) uninitialised: bool,
-    /// A read that only passes the bytes on, whatever they hold.
+    /// Set for reads that only copy the bytes, initialised or not.
     pub(super) passes: bool,
 }
 
@@ -120,7 +120,7 @@ impl MemoryAccess {
     }
 }
 
-/// What a combination of ways amounts to for others.
+/// The class of a combination of access flags with respect to conflicts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ConflictClass {
     Read,
@@ -132,19 +132,18 @@ fn class(flags: AccessFlags) -> ConflictClass {
     match flags {
         AccessFlags::READ => ConflictClass::Read,
         AccessFlags::UPDATE => ConflictClass::Update,
-        // Reading plainly what one updates atomically is in conflict with everything that a write
-        // is.
+        // A plain read together with an atomic update conflicts with everything that a write does.
         _ => ConflictClass::Write,
     }
 }
 
-/// Reads run together, and so do atomic updates.
+/// Returns whether two classes conflict: all but two reads and two atomic updates.
 fn conflict(one: AccessFlags, other: AccessFlags) -> bool {
     let (one, other) = (class(one), class(other));
     one == ConflictClass::Write || one != other
 }
 
-/// Whether whatever conflicts with `earlier` conflicts with `later` too.
+/// Returns whether everything that conflicts with `earlier` conflicts with `later` too.
 fn hides(later: AccessFlags, earlier: AccessFlags) -> bool {
     class(later) == ConflictClass::Write || class(later) == class(earlier)
 }
@@ -153,11 +152,11 @@ fn hides(later: AccessFlags, earlier: AccessFlags) -> bool {
 #[derive(Debug)]
 pub(super) struct Histories {
     all: Vec<History>,
-    /// How many there may be before those that no byte has are forgotten.
+    /// The number of histories above which unused ones are removed.
     full: usize,
 }
 
-/// Histories before the first clearing out.
+/// The number of histories before unused ones are removed for the first time.
 const FULL_MIN: usize = 1 << 12;
 
 impl Default for Histories {
@@ -173,10 +172,10 @@ impl Default for Histories {
     }
 }
 
-/// Histories that one actor has made, by what is in them.
+/// The histories that one actor has created, by contents.
 type HistoryIndex = BTreeMap<(bool, Vec<(u64, AccessFlags)>), HistoryId>;
 
-/// The histories that one actor's accesses have made so far.
+/// The transitions between histories that one actor's accesses have made so far.
 #[derive(Debug, Default)]
 pub(super) struct TransitionCache {
     outcomes: BTreeMap<(HistoryId, MemoryAccess), AccessOutcome>,
@@ -184,7 +183,7 @@ pub(super) struct TransitionCache {
 }
 
 impl Histories {
-    /// What the actor's access comes to for bytes of history `old`.
+    /// Returns the outcome of the actor's access to bytes of history `old`.
     pub(super) fn access<'m>(
         &mut self,
         cache: &'m mut TransitionCache,
@@ -212,7 +211,7 @@ impl Histories {
         let uninitialised = reads && !history.initialised;
         let mut conflicts = SmallVec::new();
         let mut next = History {
-            // What was read is told once.
+            // A read of uninitialised bytes is reported once.
             initialised: match class(flags) {
                 ConflictClass::Read => history.initialised || uninitialised,
                 _ => !access.uninitialised,
@@ -259,14 +258,14 @@ impl Histories {
         }
     }
 
-    /// What becomes of history `old` if the bytes hold nothing any more.
+    /// Returns history `old` with the bytes uninitialised.
     pub(super) fn emptied(&mut self, cache: &mut TransitionCache, old: HistoryId) -> HistoryId {
         let mut history = self.all[old as usize].clone();
         history.initialised = false;
         self.number(&mut cache.histories, history)
     }
 
-    /// The number of a history that the actor makes.
+    /// Returns the number of a history that the actor creates.
     fn number(&mut self, cache: &mut HistoryIndex, history: History) -> HistoryId {
         if history.accesses.is_empty() {
             return if history.initialised {
@@ -283,23 +282,23 @@ impl Histories {
         })
     }
 
-    /// Whether bytes of this history hold something.
+    /// Returns whether bytes of this history are initialised.
     pub(super) fn is_initialised(&self, history: HistoryId) -> bool {
         self.all[history as usize].initialised
     }
 
-    /// Who used bytes of this history.
+    /// Returns the accesses of this history.
     pub(super) fn accesses(&self, history: HistoryId) -> &[PriorAccess] {
         &self.all[history as usize].accesses
     }
 
-    /// Whether it is time to forget the histories that no byte has.
+    /// Returns whether there are so many histories that unused ones should be removed.
     pub(super) fn is_full(&self) -> bool {
         self.all.len() >= self.full
     }
 
-    /// Forgets all histories but those that `visit` shows to the function it is given, and
-    /// renumbers them.
+    /// Removes all histories except those that `visit` passes to its argument, and renumbers the
+    /// rest.
     pub(super) fn clear_out(&mut self, mut visit: impl FnMut(&mut dyn FnMut(&mut HistoryId))) {
         let mut kept = self.all[..2].to_vec();
         let mut renumbered: Vec<Option<HistoryId>> = vec![None; self.all.len()];

@@ -1,4 +1,4 @@
-//! Findings within one kernel: races between its threads, failing accesses, element types.
+//! Findings within one kernel: races between its threads, invalid accesses, element types.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl AccessChecker {
-    /// Adds the access that made the actor's kernel fail.
+    /// Adds the invalid access that made the actor's kernel fail.
     pub(super) fn report_invalid_access(&mut self, actor: &Actor, invalid_access: &InvalidAccess) {
         let Some(operation) = actor.operation() else {
             return;
@@ -43,7 +43,8 @@ impl AccessChecker {
         });
     }
 
-    /// Adds an access that does not fit the declared element type, once for each kernel and array.
+    /// Adds an access of another size than the declared element type, once for each kernel and
+    /// array.
     pub(super) fn report_element_mismatch(
         &mut self,
         actor: &Actor,
@@ -90,7 +91,8 @@ impl AccessChecker {
         }
     }
 
-    /// Two threads of the actor's kernel have raced, in that allocation or in shared memory.
+    /// Adds a race between two threads of the actor's kernel, in that allocation or in shared
+    /// memory.
     pub(super) fn report_kernel_race(
         &mut self,
         actor: &Actor,

@@ -1,11 +1,14 @@
-//! The race checker: finds what is not ordered, whatever the schedule made of it.
+//! The race checker: happens-before detection of data races between operations, and with the host.
 //!
-//! Each operation that touches memory has a place in an order (a vector clock, `vector_clock`) that
-//! follows from the calls alone, and a list of what it touched, made when it runs (`effect`). Two
-//! operations race if they touch the same byte, one of them writes it, and neither comes before the
-//! other in that order. When they happened to run does not matter: operations are judged in the
-//! order in which they were enqueued, each once all before it have run, so that every schedule of
-//! one trace finds the same.
+//! Each operation that accesses memory has a vector clock (`vector_clock`) that follows from the
+//! calls alone, and a list of effects, made when it runs (`effect`). Two operations race if they
+//! access the same byte, one of them writes it, and neither happens before the other. The time at
+//! which they ran does not matter: operations are checked in the order of enqueueing, each once all
+//! before it have run, so that every schedule of one trace finds the same races. The method is that
+//! of FastTrack (Flanagan and Freund, *FastTrack: Efficient and Precise Dynamic Race Detection*,
+//! PLDI 2009,
+//! <https://doi.org/10.1145/1542476.1542490>), with histories shared by many bytes in the place of
+//! epochs.
 //!
 //! # What is ordered by what
 //!
@@ -22,48 +25,50 @@
 //! | what a host function does | the work in front of it; work behind it comes after what it does |
 //! | an allocation that waits for another stream's free | that free (rule 35) |
 //!
-//! The host counts as one: its threads order themselves by means that no driver sees, so what one
-//! has seen complete holds for calls of all. Races between threads of the host are the compiler's
-//! business. Not an order is what only some drivers keep: rule 6, rules 8 and 9 (asynchronous
-//! copies of pageable memory that block), and rule 29.
+//! The host counts as one actor: its threads synchronise by means that no driver observes, so work
+//! that one has seen complete is complete for the calls of all. The compiler prevents races between
+//! threads of the host. Orders that only some drivers keep do not count: rule 6, rules 8 and 9
+//! (asynchronous copies of pageable memory that block), and rule 29.
 //!
-//! # What is touched
+//! # Accesses
 //!
-//! Kernels touch what their PTX touches, byte by byte; atomic operations, and loads and stores that
+//! Kernels access the bytes that their PTX accesses; atomic operations, and loads and stores that
 //! are volatile, relaxed, acquire or release, are ordered with each other and race only with plain
-//! ones. Copies and fills touch their ranges; a copy from pageable memory has read it when the call
-//! returns. Plain loads and stores of the host cannot be seen: whoever makes them says so, with
-//! [`Gpu::host_read`](crate::Gpu::host_read) and [`Gpu::host_write`](crate::Gpu::host_write), or
-//! through the seam with [`note_host_access`](millstream_driver::Driver::note_host_access) at the
-//! beginning and at the end of an access that lasts.
+//! ones. Copies and fills access their ranges; a copy from pageable memory has read it when the
+//! call returns. Plain loads and stores of the host are invisible to the checker: the program
+//! reports them with [`Gpu::host_read`](crate::Gpu::host_read) and
+//! [`Gpu::host_write`](crate::Gpu::host_write), or through the driver interface with
+//! [`note_host_access`](millstream_driver::Driver::note_host_access) at the beginning and at the
+//! end of an access that lasts.
 //!
-//! # What is found
+//! # Findings
 //!
-//! Races between operations and with the host; uses of an allocation that are not behind its
-//! beginning, not in front of its end, or behind it; accesses outside of all allocations and
-//! misaligned ones; and reads of bytes that nobody wrote, by kernels and by copies to the host. A
-//! copy within device memory passes such bytes on, so that padding may be copied. Page-locked
-//! memory counts as written, for the host may have done so; so do a module's variables.
+//! Findings are races between operations and with the host; uses of an allocation that are not
+//! ordered after its allocation or before its free; accesses outside of all allocations and
+//! misaligned ones; and reads of uninitialised bytes, by kernels and by copies to the host. A copy
+//! within device memory copies uninitialised bytes without a finding, so that padding may be
+//! copied. Page-locked memory counts as initialised, because the host may have written it; so do a
+//! module's variables.
 //!
-//! An access that makes its kernel fail is a finding as well, but not a report of its own: the
-//! report of the fault describes it.
+//! An access that makes its kernel fail is a finding as well, without a separate report: the report
+//! of the fault describes it.
 //!
 //! In arrays that are declared to hold floating-point numbers
 //! ([`note_float_operands`](millstream_driver::Driver::note_float_operands)), accesses to single
-//! numbers of another size are found, such as `ld.f32` in an array of `f64`. Vectors, packed pairs
-//! and values without a floating-point type are ordinary. Addresses are attributed to parameters by
-//! a conservative dataflow analysis of the PTX; an access that it cannot attribute is not judged.
+//! numbers of another size are findings, such as `ld.f32` in an array of `f64`. Vectors, packed
+//! pairs and values without a floating-point type are accepted. A conservative dataflow analysis of
+//! the PTX attributes addresses to parameters; accesses that it cannot attribute are not checked.
 //!
-//! Of the uses of a byte, one is forgotten when a later one that is ordered after it hides it:
-//! whatever races with the earlier one races with the later one too, and that is found. Repairing
-//! that race may uncover the other. A fault ends a trace, as it does on a device: what would have
-//! come after is not seen.
+//! An access to a byte is forgotten when a later one that is ordered after it subsumes it:
+//! everything that races with the earlier one races with the later one too, and that race is found.
+//! Repairing it may uncover the other. A fault ends a trace, as it does on a device: later accesses
+//! are not checked.
 //!
 //! # Races within a kernel
 //!
 //! With [`SimConfig::kernel_race_check`](crate::SimConfig::kernel_race_check) the threads of each
-//! launch are checked against each other: two of them use the same byte of shared or global memory,
-//! one of them writes, and nothing orders the two.
+//! launch are checked against each other: two of them race if they access the same byte of shared
+//! or global memory, one of them writes, and neither access happens before the other.
 //!
 //! | this | comes after |
 //! |---|---|
@@ -73,28 +78,28 @@
 //! | what a thread does behind an atomic, or a volatile, relaxed or acquire load | what the thread that wrote the value had done before its last fence, and before the write if that is a release; an atomic hands on what it finds released |
 //! | what a thread does behind an `mbarrier.test_wait` or `try_wait` that was told of a completed phase | what those did that arrived in it or before, up to their arrivals; `.relaxed` ones order nothing |
 //!
-//! That a warp's threads run in lockstep is no order, and neither is that one block runs before
+//! Lockstep execution of a warp is not an order, and neither is the execution of one block before
 //! another. Fences and atomics of scope `.cta` order threads of a block only. Atomics, and
 //! volatile, relaxed, acquire and release accesses, do not race with each other, unless one has
 //! scope `.cta` and the other is in another block.
 //!
-//! Two points are taken more lightly than CUDA's documentation has them, because programs that
-//! everyone takes for right rely on it: what was read atomically needs no fence behind the read,
-//! and all operations between lanes order memory, not `bar.warp.sync` alone. On the other hand, a
-//! plain read and an atomic race even where the program makes nothing of what it read.
+//! The checker is more lenient than CUDA's documentation in two points on which widely used
+//! programs rely: a value that was read atomically needs no fence behind the read, and all
+//! operations between lanes order memory, not only `bar.warp.sync`. On the other hand, a plain read
+//! and an atomic race even if the program ignores the value that it read.
 //!
-//! Threads that write the same bytes to one place race, too, also lanes with one instruction. Such
-//! a race is a [note](crate::Severity::Note) instead of an error if no other access races for these
-//! bytes: no read, no atomic, and no write of other values. Accesses of different widths are
+//! Threads that write the same bytes to one address race too, including lanes of one instruction.
+//! Such a race is a [note](crate::Severity::Note) instead of an error if no other access races for
+//! these bytes: no read, no atomic, and no write of other values. Accesses of different widths are
 //! compared byte by byte. If all races of a launch are notes, none of them changes a value in any
-//! schedule, so that the severity is the same in every order; the exception are values that depend
-//! on the order of atomics. Notes are reported with
+//! schedule, so the severity is the same in every order, except for values that depend on the order
+//! of atomics. Notes are reported with
 //! [`SimConfig::kernel_race_notes`](crate::SimConfig::kernel_race_notes).
 //!
-//! Of all races at the same two lines of the PTX, a launch reports one, with the bytes of all that
-//! lie in the same allocation or variable, and the worst severity; of each severity, 256 pairs of
-//! lines at most. Not seen are accesses on ways that the run did not take, what `cp.async` copies,
-//! and of each word, more than the last 64 accesses that nothing orders.
+//! A launch reports one race for each pair of lines of the PTX, with the bytes of all its races in
+//! the same allocation or variable, and the worst severity; at most 256 pairs of each severity. The
+//! checker does not see accesses on paths that the run did not take, copies of `cp.async`, and more
+//! than the last 64 unordered accesses of each word.
 //!
 //! # Labels
 //!
@@ -123,17 +128,17 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `vector_clock` | vector clocks, places in the order |
+//! | `vector_clock` | vector clocks and timestamps |
 //! | `happens_before` | the order of streams, events, barriers and the host |
-//! | `effect` | what operations did |
-//! | `pending` | operations that are not judged yet |
-//! | `history`, `pages` | who used each byte: histories, and which bytes have which |
-//! | `check` | judging |
-//! | `finding`, `describe` | what was found, and how it is said |
-//! | `intra_kernel` | findings within one kernel: races, failing accesses, element types |
+//! | `effect` | the effects of operations on memory |
+//! | `pending` | operations that are not checked yet |
+//! | `history`, `pages` | shadow memory: histories, and the history of each byte |
+//! | `check` | the checks |
+//! | `finding`, `describe` | findings and their texts |
+//! | `intra_kernel` | findings within one kernel: races, invalid accesses, element types |
 //!
-//! The simulated state tells the checker what its operations did (`core/race_hooks.rs`), the host
-//! what it does itself (`api/host_access.rs`).
+//! The simulator state reports the effects of operations (`core/race_hooks.rs`), the host its own
+//! accesses (`api/host_access.rs`).
 
 mod check;
 mod describe;
@@ -178,17 +183,17 @@ struct CheckerParts {
     checker: AccessChecker,
 }
 
-/// An operation at its enqueueing.
+/// An operation that is being enqueued.
 pub(crate) struct EnqueuedOp<'a> {
     pub(crate) id: OpId,
     pub(crate) stream: StreamHandle,
-    /// The streams whose ends it comes after.
+    /// The streams whose tails it is ordered after.
     pub(crate) queues: &'a [StreamHandle],
-    /// The destroyed streams whose ends it comes after.
+    /// The destroyed streams whose work it is ordered after.
     pub(crate) gone: DestroyedStreams,
-    /// Pending operations that it is made to wait for besides.
+    /// Further pending operations that it waits for.
     pub(crate) after: &'a [OpId],
-    /// The operation in a word; `None` for one that touches no memory.
+    /// The kind of the operation; `None` for one that accesses no memory.
     pub(crate) summary: Option<OperationSummary>,
     pub(crate) call: &'static str,
 }
@@ -209,7 +214,7 @@ impl RaceChecker {
         self.on.is_some()
     }
 
-    /// An operation is enqueued.
+    /// Notes an enqueued operation.
     pub(crate) fn enqueued(&mut self, op: EnqueuedOp<'_>) {
         let Some(CheckerParts {
             happens_before,
@@ -247,28 +252,28 @@ impl RaceChecker {
         pending.push_operation(op.id, actor);
     }
 
-    /// An event is recorded: the operation is the last of its stream.
+    /// Notes the record of an event: the operation is the last of its stream.
     pub(crate) fn recorded(&mut self, event: EventHandle, stream: StreamHandle) {
         if let Some(parts) = self.on.as_deref_mut() {
             parts.happens_before.record(event, stream);
         }
     }
 
-    /// What is enqueued on the stream from here on waits for the event.
+    /// Notes that later operations of the stream wait for the event.
     pub(crate) fn waits(&mut self, stream: StreamHandle, event: EventHandle) {
         if let Some(parts) = self.on.as_deref_mut() {
             parts.happens_before.wait(stream, event);
         }
     }
 
-    /// The event is given up.
+    /// Notes that the event was destroyed.
     pub(crate) fn event_destroyed(&mut self, event: EventHandle) {
         if let Some(parts) = self.on.as_deref_mut() {
             parts.happens_before.forget_event(event);
         }
     }
 
-    /// All that is on these streams by now.
+    /// Returns a snapshot of all work on these streams so far.
     pub(crate) fn snapshot_of(
         &self,
         streams: impl Iterator<Item = StreamHandle>,
@@ -281,7 +286,7 @@ impl RaceChecker {
             })
     }
 
-    /// The stream was destroyed, and its work is done.
+    /// Notes that the stream was destroyed and its work is complete.
     pub(crate) fn stream_destroyed(
         &mut self,
         stream: StreamHandle,
@@ -293,14 +298,14 @@ impl RaceChecker {
         }
     }
 
-    /// The context was destroyed, with all of its streams.
+    /// Notes that the context was destroyed with all of its streams.
     pub(crate) fn context_destroyed(&mut self, context: ContextHandle) {
         if let Some(parts) = self.on.as_deref_mut() {
             parts.happens_before.forget_context(context);
         }
     }
 
-    /// What the event captured.
+    /// Returns the work that the event captured.
     pub(crate) fn event(&self, event: EventHandle) -> ClockSnapshot {
         self.on
             .as_deref()
@@ -309,7 +314,8 @@ impl RaceChecker {
             })
     }
 
-    /// The operation and all in front of it, or only the latter. It has not run.
+    /// Returns a snapshot of the operation and all before it, or only of the latter. The operation
+    /// has not run.
     pub(crate) fn operation(&mut self, op: OpId, itself: bool) -> ClockSnapshot {
         let pending = self.on.as_deref_mut().map(|parts| &mut parts.pending);
         match pending
@@ -324,14 +330,14 @@ impl RaceChecker {
         }
     }
 
-    /// The host has seen all of this complete.
+    /// Notes that the host has seen all of this work complete.
     pub(crate) fn host_observed(&mut self, snapshot: &ClockSnapshot) {
         if let Some(parts) = self.on.as_deref_mut() {
             parts.happens_before.host_observed(snapshot);
         }
     }
 
-    /// The operation did this; with `over`, it is done.
+    /// Adds effects of an operation. With `over`, these are the last.
     pub(crate) fn did(&mut self, op: OpId, effects: Vec<Effect>, over: bool) {
         if let Some(parts) = self.on.as_deref_mut() {
             parts.pending.note(op, effects, over);
@@ -339,7 +345,7 @@ impl RaceChecker {
         }
     }
 
-    /// The host did this, now.
+    /// Adds an access of the host, made now.
     pub(crate) fn host_did(
         &mut self,
         effects: Vec<Effect>,
@@ -356,7 +362,7 @@ impl RaceChecker {
         }
     }
 
-    /// All that was found so far.
+    /// Returns the findings so far.
     pub(crate) fn findings(&self) -> &[Finding] {
         self.on
             .as_deref()
@@ -365,7 +371,7 @@ impl RaceChecker {
 }
 
 impl CheckerParts {
-    /// Judges what can be judged.
+    /// Checks all entries that can be checked.
     fn judge(&mut self) {
         while let Some((actor, effects)) = self.pending.next() {
             self.checker.judge(&actor, &effects);

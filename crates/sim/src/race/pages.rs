@@ -1,23 +1,23 @@
-//! The histories of an allocation's bytes: one for as many pages as share it, one for each word or
-//! byte of a page where need be.
+//! Shadow memory: the histories of an allocation's bytes, one for a run of pages with the same
+//! history, or one for each word or byte of a page.
 
 use std::{collections::BTreeMap, ops::Range};
 
 use super::history::HistoryId;
 
-/// Bytes of a page.
+/// The size of a page in bytes.
 const PAGE: u64 = 4096;
-/// Bytes of a word.
+/// The size of a word in bytes.
 const WORD: u64 = 4;
 
-/// The bytes of one page, or of several that are all the same.
+/// The histories of one page, or of several with the same history.
 #[derive(Clone, Debug)]
 enum PageHistories {
-    /// So many pages of this history.
+    /// A run of pages with one history.
     Same(HistoryId, u64),
-    /// One page, by words.
+    /// One page, with a history for each word.
     Words(Box<[HistoryId]>),
-    /// One page, by bytes.
+    /// One page, with a history for each byte.
     Bytes(Box<[HistoryId]>),
 }
 
@@ -29,7 +29,7 @@ impl PageHistories {
         }
     }
 
-    /// The history that the first `bytes` bytes share, if they do.
+    /// Returns the common history of the first `bytes` bytes, if there is one.
     fn uniform(&self, bytes: u64) -> Option<HistoryId> {
         let same = |histories: &[HistoryId], size: u64| {
             let histories = &histories[..bytes.div_ceil(size) as usize];
@@ -46,20 +46,20 @@ impl PageHistories {
     }
 }
 
-/// The histories of all bytes of an allocation. Those of pages that nobody used are not stored.
+/// The histories of all bytes of an allocation. Pages without accesses are not stored.
 #[derive(Clone, Debug)]
 pub(super) struct Pages {
     fresh: HistoryId,
     bytes: u64,
-    /// By the number of the first page.
+    /// The stored runs, by the number of the first page.
     page_histories: BTreeMap<u64, PageHistories>,
 }
 
-/// What a visitor does with bytes of one history: gives the history that they have from now on.
+/// A visitor of bytes with one history, which returns their new history.
 type Visit<'v, T> = dyn FnMut(HistoryId, Range<u64>, &T) -> HistoryId + 'v;
 
 impl Pages {
-    /// An allocation of that many bytes, all of history `fresh`.
+    /// Creates the shadow memory of an allocation of `bytes` bytes with history `fresh`.
     pub(super) fn new(fresh: HistoryId, bytes: u64) -> Self {
         Self {
             fresh,
@@ -68,7 +68,7 @@ impl Pages {
         }
     }
 
-    /// Visits the bytes of ascending, disjoint runs, piece by piece, each piece of one history.
+    /// Visits the bytes of ascending, disjoint runs in parts, each with one history.
     pub(super) fn visit<T>(&mut self, runs: &[(Range<u64>, T)], visit: &mut Visit<'_, T>) {
         let mut open: Option<(u64, PageHistories)> = None;
         for (range, tag) in runs {
@@ -112,7 +112,7 @@ impl Pages {
         self.close(open);
     }
 
-    /// All histories that bytes have, with those bytes. Bytes that nobody used are left out.
+    /// Visits all histories with their bytes, except bytes without accesses.
     pub(super) fn each(&self, mut each: impl FnMut(HistoryId)) {
         for page_histories in self.page_histories.values() {
             match page_histories {
@@ -142,7 +142,7 @@ impl Pages {
         }
     }
 
-    /// Takes one page out.
+    /// Removes one page.
     fn open(&mut self, page: u64) -> PageHistories {
         self.split(page);
         self.split(page + 1);
@@ -151,7 +151,7 @@ impl Pages {
             .unwrap_or(PageHistories::Same(self.fresh, 1))
     }
 
-    /// Puts a page back that was taken out.
+    /// Inserts a removed page again.
     fn close(&mut self, page: Option<(u64, PageHistories)>) {
         let Some((page, page_histories)) = page else {
             return;
@@ -169,7 +169,7 @@ impl Pages {
         }
     }
 
-    /// Makes a page begin a run of pages of its own, if it is inside one.
+    /// Splits a run of pages so that this page begins one.
     fn split(&mut self, page: u64) {
         if let Some((&first, page_histories)) = self.page_histories.range_mut(..page).next_back()
             && let PageHistories::Same(history, pages) = page_histories
@@ -202,7 +202,7 @@ impl Pages {
         self.join(range);
     }
 
-    /// Stores the pages of the range that nobody used yet.
+    /// Stores the pages of the range that are not stored yet.
     fn store_fresh(&mut self, range: Range<u64>) {
         let mut at = range.start;
         let mut gaps = Vec::new();
@@ -221,7 +221,7 @@ impl Pages {
         }
     }
 
-    /// Joins neighbours of one history, in the range and at its edges.
+    /// Merges adjacent runs with the same history, in the range and at its edges.
     fn join(&mut self, range: Range<u64>) {
         let before = self
             .page_histories
@@ -273,7 +273,7 @@ fn visit_part<T>(
     tag: &T,
     visit: &mut Visit<'_, T>,
 ) {
-    // What is behind the end of the allocation may be visited along with its last bytes.
+    // Bytes beyond the end of the allocation may be visited along with its last bytes.
     let by_words = range.start.is_multiple_of(WORD)
         && (range.end.is_multiple_of(WORD) || range.end == end_of_all);
     refine(page_histories, by_words);
@@ -302,7 +302,7 @@ fn visit_part<T>(
     }
 }
 
-/// Gives each word of the page its own history, or each byte.
+/// Splits a page into a history for each word, or for each byte.
 fn refine(page_histories: &mut PageHistories, by_words: bool) {
     match page_histories {
         PageHistories::Same(history, _) => {

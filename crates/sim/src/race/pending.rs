@@ -1,19 +1,20 @@
-//! What is still to be judged, in the order in which it was enqueued, whenever it runs.
+//! Pending checks, in the order of enqueueing, independent of the order of execution.
 
 use std::{collections::VecDeque, mem};
 
 use super::{effect::Effect, history::Actor};
 use crate::ids::OpId;
 
-/// How much may wait behind an operation that has not run. Then what has run is judged ahead of it:
-/// still by clocks, but what is known to be over by then is no longer compared with that operation.
+/// The number of entries that may wait behind an operation that has not run. Beyond it, entries
+/// that have run are checked ahead of it: still by clocks, but accesses that are complete by then
+/// are no longer compared with that operation.
 const WAITING_MAX: usize = 1 << 14;
 
-/// One operation that touches memory, or one access of the host.
+/// An operation that accesses memory, or an access of the host.
 #[derive(Debug)]
 struct PendingCheck {
     op: Option<OpId>,
-    /// The operation's number; for the host, that of the entry before.
+    /// The operation's number; for the host, the number of the entry before.
     key: u64,
     actor: Actor,
     effects: Vec<Effect>,
@@ -24,13 +25,13 @@ struct PendingCheck {
 #[derive(Debug, Default)]
 pub(super) struct PendingChecks {
     checks: VecDeque<PendingCheck>,
-    /// How many of the entries have run.
+    /// The number of entries that have run.
     ran: usize,
     last_key: u64,
 }
 
 impl PendingChecks {
-    /// An operation that will run.
+    /// Adds an operation that will run.
     pub(super) fn push_operation(&mut self, op: OpId, actor: Actor) {
         self.last_key = op.0;
         self.checks.push_back(PendingCheck {
@@ -42,7 +43,7 @@ impl PendingChecks {
         });
     }
 
-    /// Something that the host did now.
+    /// Adds an access of the host, made now.
     pub(super) fn push_host(&mut self, actor: Actor, effects: Vec<Effect>) {
         self.ran += 1;
         self.checks.push_back(PendingCheck {
@@ -64,12 +65,12 @@ impl PendingChecks {
         same.into_iter().find(|check| check.op == Some(op))
     }
 
-    /// The operation as one that touches memory, if it has not been judged.
+    /// Returns the entry of an operation that accesses memory and is not checked yet.
     pub(super) fn actor(&mut self, op: OpId) -> Option<&Actor> {
         self.check(op).map(|check| &check.actor)
     }
 
-    /// Adds to what the operation did; with `over` it does no more.
+    /// Adds effects of the operation. With `over`, these are the last.
     pub(super) fn note(&mut self, op: OpId, effects: Vec<Effect>, over: bool) {
         if let Some(check) = self.check(op) {
             check.effects.extend(effects);
@@ -79,7 +80,7 @@ impl PendingChecks {
         }
     }
 
-    /// Takes the next thing to judge.
+    /// Takes the next entry to check.
     pub(super) fn next(&mut self) -> Option<(Actor, Vec<Effect>)> {
         let at = if self.checks.front()?.ran {
             0

@@ -1,21 +1,21 @@
-//! Vector clocks: of every stream, the last operation that something is ordered after.
+//! Vector clocks: for every stream, the last operation that happens before.
 
 use std::sync::Arc;
 
-/// For each stream, by its slot, the number of the last operation that comes before; 0 for none.
+/// A vector clock: for each stream, by its slot, the number of the last operation that happens
+/// before; 0 for none.
 ///
-/// Operations of one stream are in order, so whatever is ordered after one is ordered after those
-/// in front of it.
+/// Operations of one stream are ordered, so everything after one is after all operations before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct VectorClock(Vec<u64>);
 
 impl VectorClock {
-    /// The last operation of that stream that comes before.
+    /// Returns the last operation of that stream that happens before.
     pub(super) fn last_of(&self, slot: usize) -> u64 {
         self.0.get(slot).copied().unwrap_or(0)
     }
 
-    /// Also after this operation.
+    /// Adds an operation to the clock.
     pub(super) fn raise(&mut self, slot: usize, op: u64) {
         if self.0.len() <= slot {
             self.0.resize(slot + 1, 0);
@@ -28,7 +28,7 @@ impl VectorClock {
         host_clock && other.0.iter().skip(self.0.len()).all(|op| *op == 0)
     }
 
-    /// Also after all that `other` is after.
+    /// Joins the clock with `other`.
     pub(super) fn join(this: &mut Arc<Self>, other: &Arc<Self>) {
         if Arc::ptr_eq(this, other) || this.covers(other) {
             return;
@@ -50,13 +50,13 @@ impl VectorClock {
 pub(super) struct Timestamp {
     pub(super) slot: usize,
     pub(super) op: u64,
-    /// The operation in front of it in its stream; 0 for none.
+    /// The operation before it in its stream; 0 for none.
     pub(super) previous: u64,
     pub(super) before: Arc<VectorClock>,
 }
 
 impl Timestamp {
-    /// The last operation of that stream which this is, or is ordered after.
+    /// Returns the last operation of that stream that is this one or happens before it.
     pub(super) fn last_of(&self, slot: usize) -> u64 {
         if slot == self.slot {
             self.op
@@ -65,7 +65,7 @@ impl Timestamp {
         }
     }
 
-    /// The clock of whatever comes behind this.
+    /// Returns the clock of operations after this one.
     pub(super) fn join_into(&self, clock: &mut Arc<VectorClock>) {
         VectorClock::join(clock, &self.before);
         if clock.last_of(self.slot) < self.op {
