@@ -24,14 +24,14 @@ use crate::{
 
 /// The checks of one session.
 #[derive(Default)]
-pub(crate) struct Checks {
+pub(crate) struct IndexChecks {
     /// The word, once a kernel needs it.
     flag: Option<Arc<Mutex<Buffer<u32>>>>,
     /// What each number means, from 1 on.
-    meanings: Vec<UsageError>,
+    errors: Vec<UsageError>,
 }
 
-impl Checks {
+impl IndexChecks {
     /// The word that kernels raise.
     pub(crate) fn flag(&mut self, stream: &Stream) -> Result<Arc<Mutex<Buffer<u32>>>> {
         if let Some(flag) = &self.flag {
@@ -50,41 +50,41 @@ impl Checks {
         axis: usize,
         length: usize,
     ) -> u32 {
-        let misuse = UsageError::new("index", UsageErrorKind::Index { axis, length }, location);
-        let known = self.meanings.iter().position(|meaning| *meaning == misuse);
-        let place = known.unwrap_or_else(|| {
-            self.meanings.push(misuse);
-            self.meanings.len() - 1
+        let error = UsageError::new("index", UsageErrorKind::Index { axis, length }, location);
+        let existing = self.errors.iter().position(|other| *other == error);
+        let index = existing.unwrap_or_else(|| {
+            self.errors.push(error);
+            self.errors.len() - 1
         });
-        u32::try_from(place + 1).expect("there are fewer checks than nodes in memory")
+        u32::try_from(index + 1).expect("there are fewer checks than nodes in memory")
     }
 
     /// The mistake that a word stands for, if any.
-    fn judge(&self, word: &[u32]) -> Result<()> {
+    fn error_for(&self, word: &[u32]) -> Result<()> {
         let number = word.first().map_or(0, |&word| word as usize);
         match number
             .checked_sub(1)
-            .and_then(|place| self.meanings.get(place))
+            .and_then(|index| self.errors.get(index))
         {
-            Some(misuse) => Err(misuse.clone().into()),
+            Some(error) => Err(error.clone().into()),
             None => Ok(()),
         }
     }
 
     /// Whether there is anything to check.
-    pub(crate) fn are_made(&self) -> bool {
+    pub(crate) fn is_used(&self) -> bool {
         self.flag.is_some()
     }
 }
 
 /// The checks that some elements depend on, by session.
 #[derive(Default)]
-pub(crate) struct DeferredChecks(SmallVec<[Arc<Mutex<Checks>>; 1]>);
+pub(crate) struct DeferredChecks(SmallVec<[Arc<Mutex<IndexChecks>>; 1]>);
 
 impl DeferredChecks {
     /// Those of a session besides.
-    pub(crate) fn add(&mut self, checks: &Arc<Mutex<Checks>>) {
-        if !self.0.iter().any(|known| Arc::ptr_eq(known, checks)) {
+    pub(crate) fn add(&mut self, checks: &Arc<Mutex<IndexChecks>>) {
+        if !self.0.iter().any(|existing| Arc::ptr_eq(existing, checks)) {
             self.0.push(Arc::clone(checks));
         }
     }
@@ -99,8 +99,8 @@ impl DeferredChecks {
         let mut words = SmallVec::new();
         for checks in &self.0 {
             if let Some(flag) = &checks.lock().flag {
-                words.push(Word {
-                    pending: streams.any(device)?.download(&*flag.lock())?,
+                words.push(FlagDownload {
+                    pending: streams.first(device)?.download(&*flag.lock())?,
                     checks: Arc::clone(checks),
                 });
             }
@@ -111,14 +111,14 @@ impl DeferredChecks {
 
 /// What checks have found, once it is here.
 pub(crate) struct CheckResult {
-    words: SmallVec<[Word; 1]>,
+    words: SmallVec<[FlagDownload; 1]>,
 }
 
 /// A word on its way.
-struct Word {
+struct FlagDownload {
     pending: Pending<Vec<u32>>,
     /// Who knows what its number means.
-    checks: Arc<Mutex<Checks>>,
+    checks: Arc<Mutex<IndexChecks>>,
 }
 
 impl CheckResult {
@@ -126,7 +126,7 @@ impl CheckResult {
     pub(crate) fn wait(&mut self) -> Result<()> {
         for word in self.words.drain(..) {
             let found = word.pending.wait()?;
-            word.checks.lock().judge(&found)?;
+            word.checks.lock().error_for(&found)?;
         }
         Ok(())
     }
@@ -135,7 +135,7 @@ impl CheckResult {
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         while let Some(word) = self.words.last_mut() {
             let found = ready!(Pin::new(&mut word.pending).poll(context))?;
-            word.checks.lock().judge(&found)?;
+            word.checks.lock().error_for(&found)?;
             self.words.pop();
         }
         Poll::Ready(Ok(()))

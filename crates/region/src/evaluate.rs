@@ -28,9 +28,9 @@ pub(crate) fn evaluate(session: &Session, nodes: &[NodeRef]) -> Result<()> {
 
 /// Enqueues the work for nodes that nobody has asked for yet, so that the device has something to
 /// do. If that fails, the session has.
-pub(crate) fn ahead(session: &Session, nodes: &[NodeRef]) {
+pub(crate) fn evaluate_early(session: &Session, nodes: &[NodeRef]) {
     if let Err(error) = evaluate(session, nodes) {
-        session.note(error);
+        session.record_failure(error);
     }
 }
 

@@ -16,18 +16,18 @@ const NODES_MAX: usize = 4096;
 /// The streams of one session.
 #[derive(Default)]
 pub(crate) struct Streams {
-    streams: Vec<Queue>,
+    streams: Vec<StreamState>,
     /// The stream on which a node's elements were enqueued.
-    of_nodes: FxHashMap<u64, usize>,
+    node_streams: FxHashMap<u64, usize>,
 }
 
 /// One stream with what was enqueued last.
-struct Queue {
+struct StreamState {
     stream: Stream,
     /// The last node that was enqueued here.
-    last: u64,
+    last_node: u64,
     /// How many were.
-    count: usize,
+    enqueued: usize,
 }
 
 impl Streams {
@@ -39,53 +39,54 @@ impl Streams {
         node: u64,
         operands: &[u64],
     ) -> Result<Stream> {
-        let follows = operands.iter().rev().find_map(|operand| {
-            let &queue = self.of_nodes.get(operand)?;
-            (self.streams[queue].last == *operand).then_some(queue)
+        let continued = operands.iter().rev().find_map(|operand| {
+            let &index = self.node_streams.get(operand)?;
+            (self.streams[index].last_node == *operand).then_some(index)
         });
-        let queue = match follows {
-            Some(queue) => queue,
+        let index = match continued {
+            Some(index) => index,
             None if self.streams.len() < STREAMS_MAX => {
-                self.streams.push(Queue {
+                self.streams.push(StreamState {
                     stream: device.stream()?,
-                    last: 0,
-                    count: 0,
+                    last_node: 0,
+                    enqueued: 0,
                 });
                 self.streams.len() - 1
             }
             None => {
-                let least = (0..self.streams.len()).min_by_key(|&queue| self.streams[queue].count);
+                let least =
+                    (0..self.streams.len()).min_by_key(|&index| self.streams[index].enqueued);
                 least.expect("there are as many as there may be")
             }
         };
-        if self.of_nodes.len() >= NODES_MAX {
+        if self.node_streams.len() >= NODES_MAX {
             // Those at a stream's end are what others follow; of the rest, it is only good to know.
             let streams = &self.streams;
-            self.of_nodes
-                .retain(|node, queue| streams[*queue].last == *node);
+            self.node_streams
+                .retain(|node, index| streams[*index].last_node == *node);
         }
-        self.of_nodes.insert(node, queue);
-        let queue = &mut self.streams[queue];
-        queue.last = node;
-        queue.count += 1;
-        Ok(queue.stream.clone())
+        self.node_streams.insert(node, index);
+        let index = &mut self.streams[index];
+        index.last_node = node;
+        index.enqueued += 1;
+        Ok(index.stream.clone())
     }
 
     /// The stream on which the node's elements were enqueued, or any.
-    pub(crate) fn behind(&mut self, device: &Device, node: u64) -> Result<Stream> {
-        match self.of_nodes.get(&node) {
-            Some(&queue) => Ok(self.streams[queue].stream.clone()),
-            None => self.any(device),
+    pub(crate) fn stream_of(&mut self, device: &Device, node: u64) -> Result<Stream> {
+        match self.node_streams.get(&node) {
+            Some(&index) => Ok(self.streams[index].stream.clone()),
+            None => self.first(device),
         }
     }
 
     /// Some stream.
-    pub(crate) fn any(&mut self, device: &Device) -> Result<Stream> {
+    pub(crate) fn first(&mut self, device: &Device) -> Result<Stream> {
         if self.streams.is_empty() {
-            self.streams.push(Queue {
+            self.streams.push(StreamState {
                 stream: device.stream()?,
-                last: 0,
-                count: 0,
+                last_node: 0,
+                enqueued: 0,
             });
         }
         Ok(self.streams[0].stream.clone())
@@ -102,7 +103,7 @@ mod tests {
         let mut streams = Streams::default();
         for node in 1..20_000_u64 {
             streams.choose(&device, node, &[node - 1]).unwrap();
-            assert!(streams.of_nodes.len() <= NODES_MAX);
+            assert!(streams.node_streams.len() <= NODES_MAX);
         }
         assert_eq!(streams.streams.len(), 1);
     }

@@ -1,29 +1,29 @@
 //! `Array`: what the body of a region calculates with.
 
-mod chosen;
+mod assign;
 mod compare;
-mod create;
-mod cumulative;
+mod concatenate;
+mod constructors;
 mod dimension;
-mod iterate;
-mod join;
-mod linear;
-mod maths;
+mod elementwise;
+mod indexing;
+mod iter;
+mod linalg;
 mod operators;
 mod reduce;
-mod update;
+mod scan;
 mod views;
 
-pub use chosen::{IndexElement, Indices};
+pub use assign::Part;
 pub use compare::{Branch, Operand, Selected};
-pub use update::Part;
+pub use indexing::{IndexElement, Indices};
 
 use std::{fmt, marker::PhantomData, ops::Index, panic::Location, sync::Arc};
 
 use ndarray::{DimMax, Dimension};
 
-pub use join::{concatenate, stack};
-pub use linear::Dot;
+pub use concatenate::{concatenate, stack};
+pub use linalg::Dot;
 pub use operators::{Bits, HostOperand, Integer};
 
 use crate::{
@@ -154,8 +154,8 @@ impl<T, D> Array<T, D> {
             None => self.session.plan(dtype, shape, op, operation, location),
         };
         let array = Array::of(&self.session, node);
-        if let Some(overdue) = self.session.overdue() {
-            evaluate::ahead(&self.session, &overdue);
+        if let Some(overdue) = self.session.take_overdue() {
+            evaluate::evaluate_early(&self.session, &overdue);
         }
         array
     }
@@ -236,7 +236,7 @@ impl<T: Element, D> Array<T, D> {
             U::DTYPE,
             self.node.shape.clone(),
             op,
-            function.word(),
+            function.name(),
             location,
         )
     }
@@ -262,7 +262,7 @@ impl<T: Element, D> Array<T, D> {
         let location = Location::caller();
         let value: Array<T, D> = self.constant(value.scalar(), location).stretched(
             &self.node.shape,
-            function.word(),
+            function.name(),
             location,
         );
         let (left, right) = (NodeRef::clone(&self.node), NodeRef::clone(&value.node));
@@ -276,7 +276,7 @@ impl<T: Element, D> Array<T, D> {
             U::DTYPE,
             self.node.shape.clone(),
             op,
-            function.word(),
+            function.name(),
             location,
         )
     }
@@ -303,10 +303,10 @@ impl<T: Element, D> Array<T, D> {
             } else {
                 other.shape()
             };
-            return self.mistake(U::DTYPE, longer, function.word(), problem, location);
+            return self.mistake(U::DTYPE, longer, function.name(), problem, location);
         };
-        let left: Array<T, D> = self.stretched(&shape, function.word(), location);
-        let right: Array<T, D> = other.stretched(&shape, function.word(), location);
+        let left: Array<T, D> = self.stretched(&shape, function.name(), location);
+        let right: Array<T, D> = other.stretched(&shape, function.name(), location);
         let operands = [left.node.clone(), right.node.clone()]
             .into_iter()
             .collect();
@@ -314,7 +314,7 @@ impl<T: Element, D> Array<T, D> {
             U::DTYPE,
             shape,
             Op::Apply(function, operands),
-            function.word(),
+            function.name(),
             location,
         )
     }

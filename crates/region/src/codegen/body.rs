@@ -25,13 +25,13 @@ pub(crate) const ENTRY_BYTES: usize = 8;
 
 /// What is passed for one parameter.
 #[derive(Clone)]
-pub(crate) enum Parameter {
+pub(crate) enum KernelParameter {
     /// The address of a node's elements.
-    Elements(NodeRef),
+    Input(NodeRef),
     /// The address of what this pass writes, by number.
-    Target(usize),
+    Output(usize),
     /// The address of what an earlier pass has left, by number.
-    Partial(usize),
+    Temporary(usize),
     /// A length, a step or an index, as wide as the kernel's indices are.
     Index(i64),
     /// A value that follows from the kind of kernel.
@@ -41,31 +41,31 @@ pub(crate) enum Parameter {
     /// The address of the word that tells of indices that are none.
     Flag,
     /// What that word becomes if an index of this node is none of an axis of this length.
-    Check {
+    CheckCode {
         node: NodeRef,
         axis: usize,
         length: usize,
     },
 }
 
-impl Parameter {
+impl KernelParameter {
     /// Whether it is the address of an array, of which a launch must know.
     fn is_array(&self) -> bool {
         match self {
-            Parameter::Elements(_)
-            | Parameter::Target(_)
-            | Parameter::Partial(_)
-            | Parameter::Flag => true,
-            Parameter::Index(_)
-            | Parameter::Scalar(_)
-            | Parameter::Constant { .. }
-            | Parameter::Check { .. } => false,
+            KernelParameter::Input(_)
+            | KernelParameter::Output(_)
+            | KernelParameter::Temporary(_)
+            | KernelParameter::Flag => true,
+            KernelParameter::Index(_)
+            | KernelParameter::Scalar(_)
+            | KernelParameter::Constant { .. }
+            | KernelParameter::CheckCode { .. } => false,
         }
     }
 }
 
 /// One generated kernel.
-pub(crate) struct Kernel<P = Parameter> {
+pub(crate) struct Kernel<P = KernelParameter> {
     /// The whole module; its entry is called `region`.
     pub(crate) ptx: Arc<str>,
     pub(crate) parameters: Vec<P>,
@@ -94,7 +94,7 @@ impl<P> Kernel<P> {
 
 /// What a register holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Class {
+pub(crate) enum RegClass {
     Predicate,
     B32,
     B64,
@@ -102,36 +102,36 @@ pub(crate) enum Class {
     F64,
 }
 
-impl Class {
+impl RegClass {
     /// What holds an element. A `u8` is in a word of which the other bits are 0.
     pub(crate) fn of(dtype: DType) -> Self {
         match dtype {
-            DType::F32 => Class::F32,
-            DType::F64 => Class::F64,
-            DType::I32 | DType::U8 => Class::B32,
-            DType::I64 => Class::B64,
-            DType::Bool => Class::Predicate,
+            DType::F32 => RegClass::F32,
+            DType::F64 => RegClass::F64,
+            DType::I32 | DType::U8 => RegClass::B32,
+            DType::I64 => RegClass::B64,
+            DType::Bool => RegClass::Predicate,
         }
     }
 
     /// The type that instructions have which only move bits: `mov`, `selp`, loads and stores of
     /// registers as they are.
-    pub(super) fn moved(self) -> &'static str {
+    pub(super) fn move_type(self) -> &'static str {
         match self {
-            Class::F32 => "f32",
-            Class::F64 => "f64",
-            Class::B64 => "b64",
-            Class::B32 | Class::Predicate => "b32",
+            RegClass::F32 => "f32",
+            RegClass::F64 => "f64",
+            RegClass::B64 => "b64",
+            RegClass::B32 | RegClass::Predicate => "b32",
         }
     }
 
     fn declaration(self) -> (&'static str, &'static str) {
         match self {
-            Class::Predicate => (".pred", "%p"),
-            Class::B32 => (".b32", "%r"),
-            Class::B64 => (".b64", "%rd"),
-            Class::F32 => (".f32", "%f"),
-            Class::F64 => (".f64", "%fd"),
+            RegClass::Predicate => (".pred", "%p"),
+            RegClass::B32 => (".b32", "%r"),
+            RegClass::B64 => (".b64", "%rd"),
+            RegClass::F32 => (".f32", "%f"),
+            RegClass::F64 => (".f64", "%fd"),
         }
     }
 }
@@ -139,7 +139,7 @@ impl Class {
 /// A register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Reg {
-    pub(crate) class: Class,
+    pub(crate) class: RegClass,
     number: u32,
 }
 
@@ -152,12 +152,12 @@ impl fmt::Display for Reg {
 
 /// What a parameter is for, so that the same is passed once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Use {
-    Elements(u64),
-    Target(usize),
-    Partial(usize),
+pub(super) enum ParameterKey {
+    Input(u64),
+    Output(usize),
+    Temporary(usize),
     /// A node's constant.
-    Scalar(u64),
+    Constant(u64),
     /// A length of a node's axis.
     Length(u64, usize),
     /// A start of a node's view.
@@ -165,34 +165,34 @@ pub(super) enum Use {
     /// A step of a node's view.
     Step(u64, usize),
     /// A number of the kernel itself.
-    Own(&'static str),
+    Named(&'static str),
     Flag,
     /// What the flag becomes if an index of a node is none.
-    Check(u64),
+    CheckCode(u64),
     /// The length that a node's indices are compared with.
     CheckedLength(u64),
 }
 
 /// A parameter with its type in the kernel's text and the register that it is loaded to.
-struct Declared {
-    parameter: Parameter,
+struct DeclaredParameter {
+    parameter: KernelParameter,
     kind: &'static str,
     reg: Reg,
 }
 
 /// The text of one kernel as it grows.
-pub(crate) struct Body {
+pub(crate) struct KernelBody {
     /// Instructions so far.
     text: String,
     /// Registers so far, by class.
-    counts: FxHashMap<Class, u32>,
+    counts: FxHashMap<RegClass, u32>,
     /// What is ahead of all other instructions, behind the loads of parameters.
-    head: String,
-    parameters: Vec<Declared>,
-    known: FxHashMap<Use, Reg>,
+    prologue: String,
+    parameters: Vec<DeclaredParameter>,
+    registers: FxHashMap<ParameterKey, Reg>,
     /// Functions of the maths library that are called.
     calls: BTreeSet<String>,
-    words: Vec<&'static str>,
+    name_parts: Vec<&'static str>,
     pub(crate) wide: bool,
 }
 
@@ -204,16 +204,16 @@ macro_rules! line {
 }
 pub(super) use line;
 
-impl Body {
+impl KernelBody {
     pub(super) fn new(wide: bool) -> Self {
         Self {
             text: String::new(),
             counts: FxHashMap::default(),
-            head: String::new(),
+            prologue: String::new(),
             parameters: Vec::new(),
-            known: FxHashMap::default(),
+            registers: FxHashMap::default(),
             calls: BTreeSet::new(),
-            words: Vec::new(),
+            name_parts: Vec::new(),
             wide,
         }
     }
@@ -224,8 +224,8 @@ impl Body {
     }
 
     /// Appends an instruction to those ahead of all others.
-    pub(super) fn head_line(&mut self, line: fmt::Arguments<'_>) {
-        writeln!(self.head, "\t{line}").expect(STRING);
+    pub(super) fn prologue_line(&mut self, line: fmt::Arguments<'_>) {
+        writeln!(self.prologue, "\t{line}").expect(STRING);
     }
 
     /// Appends a label.
@@ -234,22 +234,22 @@ impl Body {
     }
 
     /// Notes a word for the kernel's name.
-    pub(super) fn word(&mut self, word: &'static str) {
-        self.words.push(word);
+    pub(super) fn name_part(&mut self, part: &'static str) {
+        self.name_parts.push(part);
     }
 
     /// How many words there are.
-    pub(super) fn words(&self) -> usize {
-        self.words.len()
+    pub(super) fn name_parts(&self) -> usize {
+        self.name_parts.len()
     }
 
     /// Forgets all words but the first: what follows them does the same once more.
-    pub(super) fn forget_words(&mut self, keep: usize) {
-        self.words.truncate(keep);
+    pub(super) fn truncate_name(&mut self, keep: usize) {
+        self.name_parts.truncate(keep);
     }
 
     /// A new register.
-    pub(super) fn reg(&mut self, class: Class) -> Reg {
+    pub(super) fn reg(&mut self, class: RegClass) -> Reg {
         let count = self.counts.entry(class).or_default();
         *count += 1;
         Reg {
@@ -260,7 +260,11 @@ impl Body {
 
     /// A new register for an index.
     pub(super) fn index_reg(&mut self) -> Reg {
-        self.reg(if self.wide { Class::B64 } else { Class::B32 })
+        self.reg(if self.wide {
+            RegClass::B64
+        } else {
+            RegClass::B32
+        })
     }
 
     /// The suffix of instructions on indices: 32 or 64.
@@ -277,53 +281,66 @@ impl Body {
     }
 
     /// The register with an index that is passed.
-    pub(super) fn index_parameter(&mut self, purpose: Use, value: i64) -> Reg {
+    pub(super) fn index_parameter(&mut self, purpose: ParameterKey, value: i64) -> Reg {
         let (class, declaration) = if self.wide {
-            (Class::B64, ".u64")
+            (RegClass::B64, ".u64")
         } else {
-            (Class::B32, ".u32")
+            (RegClass::B32, ".u32")
         };
-        self.parameter(purpose, class, declaration, || Parameter::Index(value))
-    }
-
-    /// The register with an address that is passed.
-    pub(super) fn address(&mut self, purpose: Use, parameter: impl FnOnce() -> Parameter) -> Reg {
-        self.parameter(purpose, Class::B64, ".u64", parameter)
-    }
-
-    /// The register with what the flag becomes if an index of the node is none.
-    pub(super) fn check(&mut self, node: &NodeRef, axis: usize, length: usize) -> Reg {
-        self.parameter(Use::Check(node.id), Class::B32, ".u32", || {
-            Parameter::Check {
-                node: NodeRef::clone(node),
-                axis,
-                length,
-            }
+        self.parameter(purpose, class, declaration, || {
+            KernelParameter::Index(value)
         })
     }
 
+    /// The register with an address that is passed.
+    pub(super) fn address(
+        &mut self,
+        purpose: ParameterKey,
+        parameter: impl FnOnce() -> KernelParameter,
+    ) -> Reg {
+        self.parameter(purpose, RegClass::B64, ".u64", parameter)
+    }
+
+    /// The register with what the flag becomes if an index of the node is none.
+    pub(super) fn check_code(&mut self, node: &NodeRef, axis: usize, length: usize) -> Reg {
+        self.parameter(
+            ParameterKey::CheckCode(node.id),
+            RegClass::B32,
+            ".u32",
+            || KernelParameter::CheckCode {
+                node: NodeRef::clone(node),
+                axis,
+                length,
+            },
+        )
+    }
+
     /// The register with a value that is passed and follows from the kind of kernel.
-    pub(super) fn scalar(&mut self, purpose: Use, value: Scalar) -> Reg {
-        self.value(purpose, value, || Parameter::Scalar(value))
+    pub(super) fn scalar(&mut self, purpose: ParameterKey, value: Scalar) -> Reg {
+        self.value(purpose, value, || KernelParameter::Scalar(value))
     }
 
     /// The register with the value of a node, which is passed.
     pub(super) fn constant(&mut self, node: u64, value: Scalar) -> Reg {
-        self.value(Use::Scalar(node), value, || Parameter::Constant {
-            node,
-            value,
+        self.value(ParameterKey::Constant(node), value, || {
+            KernelParameter::Constant { node, value }
         })
     }
 
-    fn value(&mut self, purpose: Use, value: Scalar, parameter: impl FnOnce() -> Parameter) -> Reg {
+    fn value(
+        &mut self,
+        purpose: ParameterKey,
+        value: Scalar,
+        parameter: impl FnOnce() -> KernelParameter,
+    ) -> Reg {
         let declaration = match value.dtype() {
             DType::F32 => ".f32",
             DType::F64 => ".f64",
             DType::I32 | DType::U8 | DType::Bool => ".u32",
             DType::I64 => ".u64",
         };
-        let passed = match Class::of(value.dtype()) {
-            Class::Predicate => Class::B32,
+        let passed = match RegClass::of(value.dtype()) {
+            RegClass::Predicate => RegClass::B32,
             class => class,
         };
         self.parameter(purpose, passed, declaration, parameter)
@@ -331,34 +348,34 @@ impl Body {
 
     fn parameter(
         &mut self,
-        purpose: Use,
-        class: Class,
+        purpose: ParameterKey,
+        class: RegClass,
         kind: &'static str,
-        value: impl FnOnce() -> Parameter,
+        value: impl FnOnce() -> KernelParameter,
     ) -> Reg {
-        if let Some(&known) = self.known.get(&purpose) {
-            return known;
+        if let Some(&registers) = self.registers.get(&purpose) {
+            return registers;
         }
         let reg = self.reg(class);
-        self.parameters.push(Declared {
+        self.parameters.push(DeclaredParameter {
             parameter: value(),
             kind,
             reg,
         });
-        self.known.insert(purpose, reg);
+        self.registers.insert(purpose, reg);
         reg
     }
 
     /// The declarations of the parameters, and what loads them. If they take too many bytes, all
     /// but the addresses of arrays come from a table.
-    fn load_parameters(&mut self) -> Loaded {
+    fn load_parameters(&mut self) -> LoadedParameters {
         let all = std::mem::take(&mut self.parameters);
         let has_table =
             parameter_bytes(all.iter().map(|declared| declared.kind)) > PARAMETER_BYTES_MAX;
-        let mut loaded = Loaded::default();
-        let table = has_table.then(|| self.reg(Class::B64));
+        let mut loaded = LoadedParameters::default();
+        let table = has_table.then(|| self.reg(RegClass::B64));
         let mut of_table = String::new();
-        for Declared {
+        for DeclaredParameter {
             parameter,
             kind,
             reg,
@@ -400,7 +417,7 @@ impl Body {
         }
         ptx.push_str(shared);
         ptx.push_str(&loaded.loads);
-        ptx.push_str(&self.head);
+        ptx.push_str(&self.prologue);
         ptx.push_str(&self.text);
         ptx.push_str("\tret;\n}\n");
         Kernel {
@@ -408,23 +425,23 @@ impl Body {
             parameters: loaded.parameters,
             table: loaded.table,
             wide: self.wide,
-            name: name_of(&self.words).into(),
+            name: name_of(&self.name_parts).into(),
         }
     }
 }
 
 /// The parameters of a finished kernel.
 #[derive(Default)]
-struct Loaded {
-    parameters: Vec<Parameter>,
-    table: Vec<Parameter>,
+struct LoadedParameters {
+    parameters: Vec<KernelParameter>,
+    table: Vec<KernelParameter>,
     /// The list between the entry's brackets.
     declarations: String,
     loads: String,
     count: usize,
 }
 
-impl Loaded {
+impl LoadedParameters {
     /// One more parameter of the entry.
     fn declare(&mut self, kind: &str, reg: Reg) {
         let (number, comma) = (self.count, if self.count > 0 { ",\n" } else { "" });
@@ -446,17 +463,17 @@ fn parameter_bytes<'a>(kinds: impl Iterator<Item = &'a str>) -> usize {
 const STRING: &str = "a string takes everything";
 
 /// Most words of a kernel's name.
-const WORDS_MAX: usize = 6;
+const NAME_PARTS_MAX: usize = 6;
 
 /// The words, with a count where there are too many.
-fn name_of(words: &[&str]) -> String {
-    match words {
+fn name_of(name_parts: &[&str]) -> String {
+    match name_parts {
         [] => String::from("copy"),
-        _ if words.len() <= WORDS_MAX => words.join("+"),
+        _ if name_parts.len() <= NAME_PARTS_MAX => name_parts.join("+"),
         _ => format!(
             "{}+{} more",
-            words[..WORDS_MAX].join("+"),
-            words.len() - WORDS_MAX
+            name_parts[..NAME_PARTS_MAX].join("+"),
+            name_parts.len() - NAME_PARTS_MAX
         ),
     }
 }

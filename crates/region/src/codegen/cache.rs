@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::{body::Parameter, generated::Generated};
+use super::{body::KernelParameter, passes::GeneratedPasses};
 use crate::{
     element::{DType, Scalar},
     fuse::{FusedKernel, FusedNode},
-    graph::{NodeRef, Op, What},
+    graph::{NodeRef, Op, OpKey},
     shape::{AxisMap, Shape},
 };
 
@@ -23,13 +23,13 @@ use crate::{
 /// forgets all when there are more.
 const SIGNATURES_MAX: usize = 1024;
 
-static CACHE: LazyLock<Mutex<FxHashMap<Signature, Arc<Generated<Slot>>>>> =
+static CACHE: LazyLock<Mutex<FxHashMap<KernelSignature, Arc<GeneratedPasses<ParameterTemplate>>>>> =
     LazyLock::new(Mutex::default);
 
 /// All that generated kernels follow from. Nodes go by numbers: first those up to the root, then
 /// the epilogue, then what is read.
 #[derive(PartialEq, Eq, Hash)]
-struct Signature {
+struct KernelSignature {
     root: u64,
     outputs: SmallVec<[OutputSignature; 1]>,
     /// How many nodes are in the epilogue.
@@ -43,7 +43,7 @@ struct NodeSignature {
     dtype: DType,
     shape: Shape,
     /// The operation, without a constant's value; `None` for elements that are in memory.
-    what: Option<What>,
+    op: Option<OpKey>,
 }
 
 /// What a kernel sees of an output.
@@ -51,16 +51,16 @@ struct NodeSignature {
 struct OutputSignature {
     value: u64,
     /// Which part of what is written; `None` for all of it.
-    place: Option<(Shape, AxisMap)>,
+    destination: Option<(Shape, AxisMap)>,
 }
 
 /// What is passed for one parameter, whatever the nodes are.
-enum Slot {
+enum ParameterTemplate {
     /// The same for all kernels of the signature.
-    Fixed(Parameter),
-    Elements(usize),
+    Fixed(KernelParameter),
+    Input(usize),
     Constant(usize),
-    Check {
+    CheckCode {
         node: usize,
         axis: usize,
         length: usize,
@@ -68,15 +68,15 @@ enum Slot {
 }
 
 /// The number of an operand that the kernel has nothing to do with: the base of a scatter.
-const ELSEWHERE: u64 = u64::MAX;
+const NOT_IN_KERNEL: u64 = u64::MAX;
 
 /// The nodes of a fused kernel by number.
-struct Numbered<'a> {
+struct NodeNumbering<'a> {
     kernel: &'a FusedKernel,
     numbers: FxHashMap<u64, usize>,
 }
 
-impl<'a> Numbered<'a> {
+impl<'a> NodeNumbering<'a> {
     fn new(kernel: &'a FusedKernel) -> Self {
         let mut numbers = FxHashMap::default();
         let count = kernel.nodes.len() + kernel.epilogue.len() + kernel.inputs.len();
@@ -95,17 +95,17 @@ impl<'a> Numbered<'a> {
     fn number(&self, node: &NodeRef) -> u64 {
         self.numbers
             .get(&node.id)
-            .map_or(ELSEWHERE, |&number| number as u64)
+            .map_or(NOT_IN_KERNEL, |&number| number as u64)
     }
 
-    fn signature(&self) -> Signature {
+    fn signature(&self) -> KernelSignature {
         let kernel = self.kernel;
         let calculated = kernel.nodes.iter().chain(&kernel.epilogue).map(|fused| {
-            let what = match &*fused.op {
-                Op::Constant(value) => What::Constant(value.dtype(), 0),
-                op => What::of(op, |operand| self.number(operand)),
+            let op = match &*fused.op {
+                Op::Constant(value) => OpKey::Constant(value.dtype(), 0),
+                op => OpKey::of(op, |operand| self.number(operand)),
             };
-            NodeSignature::of(&fused.node, Some(what))
+            NodeSignature::of(&fused.node, Some(op))
         });
         let inputs = kernel
             .inputs
@@ -113,11 +113,11 @@ impl<'a> Numbered<'a> {
             .map(|node| NodeSignature::of(node, None));
         let outputs = kernel.outputs.iter().map(|output| OutputSignature {
             value: self.number(&output.value),
-            place: output
-                .place()
+            destination: output
+                .destination()
                 .map(|(shape, map)| (Shape::clone(shape), AxisMap::clone(map))),
         });
-        Signature {
+        KernelSignature {
             root: self.number(&kernel.root),
             outputs: outputs.collect(),
             epilogue: kernel.epilogue.len(),
@@ -148,29 +148,33 @@ impl<'a> Numbered<'a> {
     }
 
     /// The parameter of this kernel that becomes another's.
-    fn slot(&self, parameter: &Parameter) -> Slot {
+    fn template(&self, parameter: &KernelParameter) -> ParameterTemplate {
         match parameter {
-            Parameter::Elements(node) => Slot::Elements(self.numbers[&node.id]),
-            Parameter::Constant { node, .. } => Slot::Constant(self.numbers[node]),
-            Parameter::Check { node, axis, length } => Slot::Check {
+            KernelParameter::Input(node) => ParameterTemplate::Input(self.numbers[&node.id]),
+            KernelParameter::Constant { node, .. } => {
+                ParameterTemplate::Constant(self.numbers[node])
+            }
+            KernelParameter::CheckCode { node, axis, length } => ParameterTemplate::CheckCode {
                 node: self.numbers[&node.id],
                 axis: *axis,
                 length: *length,
             },
-            fixed => Slot::Fixed(fixed.clone()),
+            fixed => ParameterTemplate::Fixed(fixed.clone()),
         }
     }
 
     /// The parameter of this kernel.
-    fn parameter(&self, slot: &Slot) -> Parameter {
-        match *slot {
-            Slot::Fixed(ref parameter) => parameter.clone(),
-            Slot::Elements(number) => Parameter::Elements(NodeRef::clone(self.input(number))),
-            Slot::Constant(number) => Parameter::Constant {
+    fn parameter(&self, template: &ParameterTemplate) -> KernelParameter {
+        match *template {
+            ParameterTemplate::Fixed(ref parameter) => parameter.clone(),
+            ParameterTemplate::Input(number) => {
+                KernelParameter::Input(NodeRef::clone(self.input(number)))
+            }
+            ParameterTemplate::Constant(number) => KernelParameter::Constant {
                 node: self.calculated(number).node.id,
                 value: self.constant(number),
             },
-            Slot::Check { node, axis, length } => Parameter::Check {
+            ParameterTemplate::CheckCode { node, axis, length } => KernelParameter::CheckCode {
                 node: NodeRef::clone(&self.calculated(node).node),
                 axis,
                 length,
@@ -180,26 +184,26 @@ impl<'a> Numbered<'a> {
 }
 
 impl NodeSignature {
-    fn of(node: &NodeRef, what: Option<What>) -> Self {
+    fn of(node: &NodeRef, op: Option<OpKey>) -> Self {
         Self {
             dtype: node.dtype,
             shape: node.shape.clone(),
-            what,
+            op,
         }
     }
 }
 
 /// The passes of a fused kernel that has something to write: those of its signature that are known,
 /// or else new ones.
-pub(crate) fn generate(kernel: &FusedKernel) -> Generated {
-    let numbered = Numbered::new(kernel);
-    let signature = numbered.signature();
+pub(crate) fn generate(kernel: &FusedKernel) -> GeneratedPasses {
+    let numbering = NodeNumbering::new(kernel);
+    let signature = numbering.signature();
     let known = CACHE.lock().get(&signature).map(Arc::clone);
     if let Some(known) = known {
-        return known.each(|slot| numbered.parameter(slot));
+        return known.each(|template| numbering.parameter(template));
     }
-    let made = Generated::of(kernel);
-    let template = Arc::new(made.each(|parameter| numbered.slot(parameter)));
+    let made = GeneratedPasses::of(kernel);
+    let template = Arc::new(made.each(|parameter| numbering.template(parameter)));
     let mut cache = CACHE.lock();
     if cache.len() >= SIGNATURES_MAX {
         cache.clear();

@@ -1,10 +1,10 @@
 //! From type to type, as Rust's `as` does it.
 
-use super::body::{Body, Class, Reg, line};
+use super::body::{KernelBody, Reg, RegClass, line};
 use crate::element::DType;
 
 /// The element as one of another type.
-pub(super) fn cast(body: &mut Body, from: DType, to: DType, value: Reg) -> Reg {
+pub(super) fn cast(body: &mut KernelBody, from: DType, to: DType, value: Reg) -> Reg {
     if from == to {
         return value;
     }
@@ -20,13 +20,13 @@ pub(super) fn cast(body: &mut Body, from: DType, to: DType, value: Reg) -> Reg {
         }
         (DType::I32 | DType::I64, DType::U8) => {
             let low = if from == DType::I64 {
-                convert(body, "cvt.u32.u64", Class::B32, value)
+                convert(body, "cvt.u32.u64", RegClass::B32, value)
             } else {
                 value
             };
             body.low_byte(low)
         }
-        _ => convert(body, plain(from, to), Class::of(to), value),
+        _ => convert(body, plain(from, to), RegClass::of(to), value),
     }
 }
 
@@ -48,14 +48,14 @@ fn plain(from: DType, to: DType) -> &'static str {
     }
 }
 
-fn convert(body: &mut Body, instruction: &str, class: Class, value: Reg) -> Reg {
+fn convert(body: &mut KernelBody, instruction: &str, class: RegClass, value: Reg) -> Reg {
     let result = body.reg(class);
     line!(body, "{instruction} {result}, {value};");
     result
 }
 
-fn to_bool(body: &mut Body, from: DType, value: Reg) -> Reg {
-    let truth = body.reg(Class::Predicate);
+fn to_bool(body: &mut KernelBody, from: DType, value: Reg) -> Reg {
+    let truth = body.reg(RegClass::Predicate);
     match from {
         DType::F32 => line!(body, "setp.neu.f32 {truth}, {value}, 0f00000000;"),
         DType::F64 => line!(body, "setp.neu.f64 {truth}, {value}, 0d0000000000000000;"),
@@ -67,7 +67,7 @@ fn to_bool(body: &mut Body, from: DType, value: Reg) -> Reg {
 }
 
 /// Towards 0, to the nearest that there is; a NaN becomes 0.
-fn float_to_integer(body: &mut Body, from: DType, to: DType, value: Reg) -> Reg {
+fn float_to_integer(body: &mut KernelBody, from: DType, to: DType, value: Reg) -> Reg {
     let kind = if from == DType::F32 { "f32" } else { "f64" };
     let (whole, bits) = match to {
         DType::I32 => ("s32", 32),
@@ -77,33 +77,33 @@ fn float_to_integer(body: &mut Body, from: DType, to: DType, value: Reg) -> Reg 
     let rounded = convert(
         body,
         &format!("cvt.rzi.{whole}.{kind}"),
-        Class::of(to),
+        RegClass::of(to),
         value,
     );
-    let (is_nan, result) = (body.reg(Class::Predicate), body.reg(Class::of(to)));
+    let (is_nan, result) = (body.reg(RegClass::Predicate), body.reg(RegClass::of(to)));
     line!(body, "setp.nan.{kind} {is_nan}, {value}, {value};");
     line!(body, "selp.b{bits} {result}, 0, {rounded}, {is_nan};");
     if to != DType::U8 {
         return result;
     }
-    let byte = body.reg(Class::B32);
+    let byte = body.reg(RegClass::B32);
     line!(body, "min.u32 {byte}, {result}, 255;");
     byte
 }
 
-impl Body {
+impl KernelBody {
     /// The lowest eight bits.
     pub(super) fn low_byte(&mut self, word: Reg) -> Reg {
-        let byte = self.reg(Class::B32);
+        let byte = self.reg(RegClass::B32);
         line!(self, "and.b32 {byte}, {word}, 255;");
         byte
     }
 
     /// An index as an element of an array of them.
     pub(super) fn index_as_i64(&mut self, index: Reg) -> Reg {
-        if index.class == Class::B64 {
+        if index.class == RegClass::B64 {
             return index;
         }
-        convert(self, "cvt.u64.u32", Class::B64, index)
+        convert(self, "cvt.u64.u32", RegClass::B64, index)
     }
 }

@@ -3,11 +3,11 @@
 use smallvec::SmallVec;
 
 use super::{
-    body::{BLOCK, Body, Class, Parameter, Reg, Use, line},
-    generated::Generated,
-    index::Place,
+    body::{BLOCK, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+    lowering::{IndexAnalysis, Lowering},
     memory::VECTOR_BYTES,
-    value::{Extent, Walk},
+    passes::GeneratedPasses,
+    position::Position,
 };
 use crate::{
     element::DType,
@@ -20,32 +20,32 @@ use crate::{
 const TARGET: u64 = u64::MAX;
 
 /// A kernel that calculates the root's elements, of which there is one at least, or copies them.
-pub(super) fn map(kernel: &FusedKernel) -> Generated {
-    let (node, place) = (&kernel.root, kernel.output().place());
-    let extent = Extent::of(kernel);
-    let mut body = Body::new(extent.wide);
-    let lanes = lanes_of(node.dtype);
+pub(super) fn map(kernel: &FusedKernel) -> GeneratedPasses {
+    let (node, position) = (&kernel.root, kernel.output().destination());
+    let analysis = IndexAnalysis::of(kernel);
+    let mut body = KernelBody::new(analysis.wide);
+    let lanes = vector_width(node.dtype);
     let thread = body.thread();
-    let count = body.index_parameter(Use::Own("count"), node.elements as i64);
-    let threads = match place {
-        None if extent.flat => {
-            in_vectors(&mut body, kernel, thread, count, lanes);
+    let count = body.index_parameter(ParameterKey::Named("count"), node.elements as i64);
+    let threads = match position {
+        None if analysis.flat => {
+            one_vector_per_thread(&mut body, kernel, thread, count, lanes);
             node.elements.div_ceil(lanes) + lanes
         }
         None if last_length(&node.shape).is_multiple_of(lanes) => {
-            in_groups(&mut body, kernel, thread, count, lanes);
+            one_group_per_thread(&mut body, kernel, thread, count, lanes);
             node.elements / lanes
         }
         _ => {
-            one_by_one(&mut body, kernel, place, thread, count);
+            one_per_thread(&mut body, kernel, position, thread, count);
             node.elements
         }
     };
-    Generated::one(body.finish(""), threads.div_ceil(BLOCK) * BLOCK)
+    GeneratedPasses::one(body.finish(""), threads.div_ceil(BLOCK) * BLOCK)
 }
 
 /// Elements that a thread takes where they lie one behind the other: 16 bytes, and 4 at most.
-fn lanes_of(dtype: DType) -> usize {
+fn vector_width(dtype: DType) -> usize {
     (VECTOR_BYTES / dtype.bytes()).min(4)
 }
 
@@ -59,80 +59,96 @@ fn last_length(shape: &[usize]) -> usize {
         .unwrap_or(1)
 }
 
-fn one_by_one(
-    body: &mut Body,
+fn one_per_thread(
+    body: &mut KernelBody,
     kernel: &FusedKernel,
-    place_written: Option<(&Shape, &AxisMap)>,
+    destination: Option<(&Shape, &AxisMap)>,
     thread: Reg,
     count: Reg,
 ) {
     let node = &kernel.root;
-    let (bits, beyond) = (body.bits(), body.reg(Class::Predicate));
+    let (bits, beyond) = (body.bits(), body.reg(RegClass::Predicate));
     line!(body, "setp.ge.u{bits} {beyond}, {thread}, {count};");
     line!(body, "@{beyond} bra DONE;");
-    let mut walk = Walk::new(body, kernel, false);
-    let place = walk.numbered(node.id, &node.shape, thread);
-    let value = walk.value(node, place);
-    let number = match place_written {
+    let mut lowering = Lowering::new(body, kernel, false);
+    let position = lowering.at_linear_index(node.id, &node.shape, thread);
+    let value = lowering.lower(node, position);
+    let number = match destination {
         None => thread,
         Some((shape, map)) => {
-            let written = walk.through(TARGET, place, map, (TARGET, shape));
-            walk.number(written)
+            let written = lowering.source_position(TARGET, position, map, (TARGET, shape));
+            lowering.linear_index(written)
         }
     };
-    write(body, node.dtype, number, &[value]);
+    store(body, node.dtype, number, &[value]);
     body.label("DONE");
 }
 
 /// Each thread takes several neighbours along the last axis, whose length is a multiple of how
 /// many.
-fn in_groups(body: &mut Body, kernel: &FusedKernel, thread: Reg, count: Reg, lanes: usize) {
+fn one_group_per_thread(
+    body: &mut KernelBody,
+    kernel: &FusedKernel,
+    thread: Reg,
+    count: Reg,
+    lanes: usize,
+) {
     let node = &kernel.root;
-    let (bits, beyond, first) = (body.bits(), body.reg(Class::Predicate), body.index_reg());
+    let (bits, beyond, first) = (body.bits(), body.reg(RegClass::Predicate), body.index_reg());
     line!(body, "mul.lo.s{bits} {first}, {thread}, {lanes};");
     line!(body, "setp.ge.u{bits} {beyond}, {first}, {count};");
     line!(body, "@{beyond} bra DONE;");
-    let mut walk = Walk::new(body, kernel, false);
-    let start = walk.numbered(node.id, &node.shape, first);
+    let mut lowering = Lowering::new(body, kernel, false);
+    let start = lowering.at_linear_index(node.id, &node.shape, first);
     let long = (0..node.shape.len()).filter(|&axis| node.shape[axis] != 1);
     let mut axes: SmallVec<[Option<Reg>; RANK_MAX]> = SmallVec::from_elem(None, node.shape.len());
     let mut last = 0;
     for axis in long {
-        axes[axis] = Some(walk.axis(start, axis));
+        axes[axis] = Some(lowering.axis_index(start, axis));
         last = axis;
     }
-    let mut places: SmallVec<[Place; 4]> = SmallVec::new();
+    let mut positions: SmallVec<[Position; 4]> = SmallVec::new();
     for lane in 0..lanes {
         let mut of_lane = axes.clone();
-        let (number, index) = (walk.body.index_reg(), walk.body.index_reg());
-        line!(walk.body, "add.s{bits} {number}, {first}, {lane};");
+        let (number, index) = (lowering.body.index_reg(), lowering.body.index_reg());
+        line!(lowering.body, "add.s{bits} {number}, {first}, {lane};");
         let along = axes[last].expect("the last axis is one of the long ones");
-        line!(walk.body, "add.s{bits} {index}, {along}, {lane};");
+        line!(lowering.body, "add.s{bits} {index}, {along}, {lane};");
         of_lane[last] = Some(index);
-        places.push(walk.indexed(node.id, &node.shape, of_lane, Some(number)));
+        positions.push(lowering.at_indices(node.id, &node.shape, of_lane, Some(number)));
     }
-    write_all(walk, node, &places, first);
+    store_group(lowering, node, &positions, first);
     body.label("DONE");
 }
 
 /// Calculates neighbours, the first of which has this number, and stores them.
-fn write_all(mut walk: Walk<'_>, node: &NodeRef, places: &[Place], first: Reg) {
-    walk.group(places);
+fn store_group(mut lowering: Lowering<'_>, node: &NodeRef, positions: &[Position], first: Reg) {
+    lowering.group(positions);
     let mut values: SmallVec<[Reg; 4]> = SmallVec::new();
-    values.push(walk.value(node, places[0]));
+    values.push(lowering.lower(node, positions[0]));
     // All that follows does the same once more, so that it has nothing to add to the name.
-    let words = walk.body.words();
-    values.extend(places[1..].iter().map(|&place| walk.value(node, place)));
-    write(walk.body, node.dtype, first, &values);
-    walk.body.forget_words(words);
+    let words = lowering.body.name_parts();
+    values.extend(
+        positions[1..]
+            .iter()
+            .map(|&position| lowering.lower(node, position)),
+    );
+    store(lowering.body, node.dtype, first, &values);
+    lowering.body.truncate_name(words);
 }
 
 /// The first threads take several neighbours each; those behind them take what is left over, one
 /// each.
-fn in_vectors(body: &mut Body, kernel: &FusedKernel, thread: Reg, count: Reg, lanes: usize) {
+fn one_vector_per_thread(
+    body: &mut KernelBody,
+    kernel: &FusedKernel,
+    thread: Reg,
+    count: Reg,
+    lanes: usize,
+) {
     let node = &kernel.root;
     let bits = body.bits();
-    let (vectors, is_tail) = (body.index_reg(), body.reg(Class::Predicate));
+    let (vectors, is_tail) = (body.index_reg(), body.reg(RegClass::Predicate));
     line!(
         body,
         "shr.u{bits} {vectors}, {count}, {};",
@@ -146,17 +162,17 @@ fn in_vectors(body: &mut Body, kernel: &FusedKernel, thread: Reg, count: Reg, la
         "shl.b{bits} {first}, {thread}, {};",
         lanes.trailing_zeros()
     );
-    let mut walk = Walk::new(body, kernel, true);
+    let mut lowering = Lowering::new(body, kernel, true);
     let mut number = first;
-    let mut places: SmallVec<[Place; 4]> = SmallVec::new();
+    let mut positions: SmallVec<[Position; 4]> = SmallVec::new();
     for lane in 0..lanes {
         if lane > 0 {
-            number = walk.body.index_reg();
-            line!(walk.body, "add.s{bits} {number}, {first}, {lane};");
+            number = lowering.body.index_reg();
+            line!(lowering.body, "add.s{bits} {number}, {first}, {lane};");
         }
-        places.push(walk.numbered(node.id, &node.shape, number));
+        positions.push(lowering.at_linear_index(node.id, &node.shape, number));
     }
-    write_all(walk, node, &places, first);
+    store_group(lowering, node, &positions, first);
     line!(body, "bra DONE;");
 
     body.label("TAIL");
@@ -168,21 +184,21 @@ fn in_vectors(body: &mut Body, kernel: &FusedKernel, thread: Reg, count: Reg, la
         lanes.trailing_zeros()
     );
     line!(body, "add.s{bits} {last}, {done}, {after};");
-    let beyond = body.reg(Class::Predicate);
+    let beyond = body.reg(RegClass::Predicate);
     line!(body, "setp.ge.u{bits} {beyond}, {last}, {count};");
     line!(body, "@{beyond} bra DONE;");
-    let mut walk = Walk::new(body, kernel, true);
-    let place = walk.numbered(node.id, &node.shape, last);
-    let words = walk.body.words();
-    let value = walk.value(node, place);
-    write(body, node.dtype, last, &[value]);
-    body.forget_words(words);
+    let mut lowering = Lowering::new(body, kernel, true);
+    let position = lowering.at_linear_index(node.id, &node.shape, last);
+    let words = lowering.body.name_parts();
+    let value = lowering.lower(node, position);
+    store(body, node.dtype, last, &[value]);
+    body.truncate_name(words);
     body.label("DONE");
 }
 
 /// Stores neighbours, the first of which has this number.
-fn write(body: &mut Body, dtype: DType, number: Reg, values: &[Reg]) {
-    let base = body.address(Use::Target(0), || Parameter::Target(0));
+fn store(body: &mut KernelBody, dtype: DType, number: Reg, values: &[Reg]) {
+    let base = body.address(ParameterKey::Output(0), || KernelParameter::Output(0));
     let address = body.element(base, number, dtype.bytes());
     body.store(dtype, address, values);
 }

@@ -2,14 +2,14 @@
 
 use smallvec::SmallVec;
 
-use super::body::{Body, Class, Reg, line};
+use super::body::{KernelBody, Reg, RegClass, line};
 use crate::element::DType;
 
 /// Bytes of a load or a store at most.
 pub(super) const VECTOR_BYTES: usize = 16;
 
 /// Neighbouring elements in registers.
-pub(super) type Lanes = SmallVec<[Reg; 4]>;
+pub(super) type Registers = SmallVec<[Reg; 4]>;
 
 /// The type of an element in memory, as loads and stores name it.
 fn in_memory(dtype: DType) -> &'static str {
@@ -41,14 +41,14 @@ fn list(lanes: &[Reg]) -> String {
     }
 }
 
-impl Body {
+impl KernelBody {
     /// Loads neighbouring elements. The address is a multiple of what they have in bytes.
-    pub(super) fn load(&mut self, dtype: DType, address: Reg, lanes: usize) -> Lanes {
-        let stored = match Class::of(dtype) {
-            Class::Predicate => Class::B32,
+    pub(super) fn load(&mut self, dtype: DType, address: Reg, lanes: usize) -> Registers {
+        let stored = match RegClass::of(dtype) {
+            RegClass::Predicate => RegClass::B32,
             class => class,
         };
-        let loaded: Lanes = (0..lanes).map(|_| self.reg(stored)).collect();
+        let loaded: Registers = (0..lanes).map(|_| self.reg(stored)).collect();
         for (number, part) in loaded.chunks(VECTOR_BYTES / dtype.bytes()).enumerate() {
             let (vector, kind) = (vector(part.len()), in_memory(dtype));
             let offset = number * VECTOR_BYTES;
@@ -69,7 +69,7 @@ impl Body {
 
     /// Stores neighbouring elements. The address is a multiple of what they have in bytes.
     pub(super) fn store(&mut self, dtype: DType, address: Reg, lanes: &[Reg]) {
-        let lanes: Lanes = lanes.iter().map(|&lane| self.as_word(lane)).collect();
+        let lanes: Registers = lanes.iter().map(|&lane| self.as_word(lane)).collect();
         let (vector, kind) = (vector(lanes.len()), in_memory(dtype));
         line!(
             self,
@@ -80,17 +80,17 @@ impl Body {
 
     /// Whether a word is not 0.
     pub(super) fn is_not_zero(&mut self, word: Reg) -> Reg {
-        let truth = self.reg(Class::Predicate);
+        let truth = self.reg(RegClass::Predicate);
         line!(self, "setp.ne.u32 {truth}, {word}, 0;");
         truth
     }
 
     /// What can be stored: of a predicate, 1 or 0.
     pub(super) fn as_word(&mut self, reg: Reg) -> Reg {
-        if reg.class != Class::Predicate {
+        if reg.class != RegClass::Predicate {
             return reg;
         }
-        let word = self.reg(Class::B32);
+        let word = self.reg(RegClass::B32);
         line!(self, "selp.u32 {word}, 1, 0, {reg};");
         word
     }

@@ -20,20 +20,20 @@
 //! | `memory.rs` | elements between memory and registers |
 //! | `body.rs` | the text of one kernel as it grows: registers, parameters, instructions |
 
-mod accumulate;
-mod apply;
 mod body;
 mod cache;
 mod cast;
-mod generated;
-mod index;
+mod elementwise;
+mod lowering;
 mod map;
 mod memory;
+mod passes;
+mod position;
 mod reduce;
+mod reducer;
 mod scan;
 mod scatter;
-mod value;
 
-pub(crate) use body::{BLOCK, ENTRY_BYTES, Kernel, PARAMETER_BYTES_MAX, Parameter};
+pub(crate) use body::{BLOCK, ENTRY_BYTES, Kernel, KernelParameter, PARAMETER_BYTES_MAX};
 pub(crate) use cache::generate;
-pub(crate) use generated::Written;
+pub(crate) use passes::PassOutput;

@@ -10,11 +10,11 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    accumulate::{Accumulator, Kept},
-    body::{BLOCK, Body, Class, Kernel, Parameter, Reg, Use, line},
-    generated::{Generated, Pass, Temporary, Written},
-    index::Place,
-    value::{Extent, Walk},
+    body::{BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+    lowering::{IndexAnalysis, Lowering},
+    passes::{GeneratedPasses, Pass, PassOutput, Temporary},
+    position::Position,
+    reducer::{Accumulator, Reducer},
 };
 use crate::{
     fuse::FusedKernel,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Elements for each result up to which a thread takes them alone.
-const ALONE_MAX: usize = 32;
+const PER_THREAD_MAX: usize = 32;
 /// Results from which on a thread takes each, if neighbouring threads then read neighbouring
 /// elements.
 const RESULTS_MANY: usize = 1 << 14;
@@ -31,14 +31,14 @@ const RESULTS_MANY: usize = 1 << 14;
 /// elements.
 const RESULTS_SOME: usize = 32;
 /// Elements for each block where several share a result.
-const SHARE: usize = 1 << 14;
+const SPLIT_LENGTH: usize = 1 << 14;
 /// Blocks of a grid where several share a result, about.
 const BLOCKS_MAX: usize = 1 << 10;
 /// Elements that are on their way at once in each thread.
 const UNROLL: usize = 4;
 
 /// A reduction to generate kernels for.
-struct Plan<'a> {
+struct ReductionGenerator<'a> {
     kernel: &'a FusedKernel,
     /// What is written: the reduction's node, or what is calculated from its elements, number by
     /// number.
@@ -47,16 +47,16 @@ struct Plan<'a> {
     node: &'a NodeRef,
     source: &'a NodeRef,
     axes: &'a Axes,
-    accumulator: Accumulator,
+    reducer: Reducer,
     reduction: Reduction,
-    extent: Extent,
+    analysis: IndexAnalysis,
     /// Elements for each result.
-    each: usize,
+    length: usize,
 }
 
 /// The kernels that reduce an array to elements, of which there is one at least, and write those or
 /// what the epilogue makes of them.
-pub(super) fn reduce(kernel: &FusedKernel) -> Generated {
+pub(super) fn reduce(kernel: &FusedKernel) -> GeneratedPasses {
     let node = &kernel.root;
     let Some(&Op::Reduce {
         reduction,
@@ -66,56 +66,62 @@ pub(super) fn reduce(kernel: &FusedKernel) -> Generated {
     else {
         unreachable!("the root is a reduction");
     };
-    let each: usize = axes.iter().map(|&axis| source.shape[axis]).product();
-    let plan = Plan {
+    let length: usize = axes.iter().map(|&axis| source.shape[axis]).product();
+    let generator = ReductionGenerator {
         kernel,
         value: &kernel.output().value,
         node,
         source,
         axes,
-        accumulator: Accumulator::new(reduction, source.dtype),
+        reducer: Reducer::new(reduction, source.dtype),
         reduction,
-        extent: Extent::of(kernel),
-        each,
+        analysis: IndexAnalysis::of(kernel),
+        length,
     };
     let results = node.elements;
     let last_is_kept = (0..source.shape.len())
         .rev()
         .find(|&axis| source.shape[axis] != 1)
         .is_some_and(|axis| !axes.contains(&axis));
-    let splits = each
-        .div_ceil(SHARE)
+    let splits = length
+        .div_ceil(SPLIT_LENGTH)
         .min(BLOCKS_MAX.div_ceil(results))
         .max(1);
-    let alone = || Generated::one(plan.alone(), results);
-    if each <= ALONE_MAX || results > i32::MAX as usize {
-        return alone();
+    let thread_per_result = || GeneratedPasses::one(generator.thread_per_result(), results);
+    if length <= PER_THREAD_MAX || results > i32::MAX as usize {
+        return thread_per_result();
     }
     if last_is_kept && results >= RESULTS_MANY {
-        return alone();
+        return thread_per_result();
     }
     if last_is_kept && results >= RESULTS_SOME {
         let blocks = results.div_ceil(BLOCK);
-        let splits = each.div_ceil(ALONE_MAX).min(BLOCKS_MAX.div_ceil(blocks));
-        return plan.in_two(plan.alone_shared(splits), blocks * splits * BLOCK, splits);
+        let splits = length
+            .div_ceil(PER_THREAD_MAX)
+            .min(BLOCKS_MAX.div_ceil(blocks));
+        return generator.two_passes(
+            generator.split_threads_per_result(splits),
+            blocks * splits * BLOCK,
+            splits,
+        );
     }
     if splits == 1 {
-        return Generated::one(plan.in_blocks(), results * BLOCK);
+        return GeneratedPasses::one(generator.block_per_result(), results * BLOCK);
     }
-    plan.in_two(
-        plan.in_blocks_shared(splits),
+    generator.two_passes(
+        generator.split_blocks_per_result(splits),
         results * splits * BLOCK,
         splits,
     )
 }
 
-impl Plan<'_> {
+impl ReductionGenerator<'_> {
     /// A kernel that leaves `splits` parts of each result for a second one.
-    fn in_two(&self, first: Kernel, threads: usize, splits: usize) -> Generated {
+    fn two_passes(&self, first: Kernel, threads: usize, splits: usize) -> GeneratedPasses {
         let results = self.node.elements;
-        let slots = self.accumulator.slots();
+        let slots = self.reducer.state_types();
         let partials = 0..slots.len();
-        Generated {
+        GeneratedPasses {
             temporaries: slots
                 .iter()
                 .map(|slot| Temporary::of(results * splits, *slot))
@@ -124,13 +130,13 @@ impl Plan<'_> {
                 Pass {
                     kernel: first,
                     threads,
-                    writes: Written::Temporaries(partials.clone()),
+                    writes: PassOutput::Temporaries(partials.clone()),
                     reads: 0..0,
                 },
                 Pass {
-                    kernel: self.of_partials(splits),
+                    kernel: self.combine_partials(splits),
                     threads: results * BLOCK,
-                    writes: Written::Outputs,
+                    writes: PassOutput::Outputs,
                     reads: partials,
                 },
             ],
@@ -138,78 +144,84 @@ impl Plan<'_> {
     }
 
     /// A thread for each result.
-    fn alone(&self) -> Kernel {
-        let mut body = Body::new(self.extent.wide);
+    fn thread_per_result(&self) -> Kernel {
+        let mut body = KernelBody::new(self.analysis.wide);
         let result = body.thread();
-        let (bits, beyond) = (body.bits(), body.reg(Class::Predicate));
-        let results = body.index_parameter(Use::Own("results"), self.node.elements as i64);
+        let (bits, beyond) = (body.bits(), body.reg(RegClass::Predicate));
+        let results =
+            body.index_parameter(ParameterKey::Named("results"), self.node.elements as i64);
         line!(body, "setp.ge.u{bits} {beyond}, {result}, {results};");
         line!(body, "@{beyond} bra DONE;");
         let first = body.zero_index();
         let step = body.index_reg();
         line!(body, "mov.u{bits} {step}, 1;");
-        let kept = self.gather(&mut body, result, first, step);
-        self.write(&mut body, &kept, result);
+        let accumulator = self.accumulate(&mut body, result, first, step);
+        self.store_result(&mut body, &accumulator, result);
         body.label("DONE");
         self.finish(body, "")
     }
 
     /// Several threads, in different blocks, for each result; those of a block take neighbouring
     /// results.
-    fn alone_shared(&self, splits: usize) -> Kernel {
-        let mut body = Body::new(self.extent.wide);
+    fn split_threads_per_result(&self, splits: usize) -> Kernel {
+        let mut body = KernelBody::new(self.analysis.wide);
         let bits = body.bits();
-        let (block, thread) = numbers(&mut body);
-        let splits = body.index_parameter(Use::Own("splits"), splits as i64);
-        let results = body.index_parameter(Use::Own("results"), self.node.elements as i64);
+        let (block, thread) = block_and_thread(&mut body);
+        let splits = body.index_parameter(ParameterKey::Named("splits"), splits as i64);
+        let results =
+            body.index_parameter(ParameterKey::Named("results"), self.node.elements as i64);
         let mut new = || body.index_reg();
         let (group, product, split, result, partial) = (new(), new(), new(), new(), new());
         line!(body, "div.u{bits} {group}, {block}, {splits};");
         line!(body, "mul.lo.s{bits} {product}, {group}, {splits};");
         line!(body, "sub.s{bits} {split}, {block}, {product};");
         line!(body, "mad.lo.s{bits} {result}, {group}, {BLOCK}, {thread};");
-        let beyond = body.reg(Class::Predicate);
+        let beyond = body.reg(RegClass::Predicate);
         line!(body, "setp.ge.u{bits} {beyond}, {result}, {results};");
         line!(body, "@{beyond} bra DONE;");
-        let kept = self.gather(&mut body, result, split, splits);
+        let accumulator = self.accumulate(&mut body, result, split, splits);
         line!(
             body,
             "mad.lo.s{bits} {partial}, {result}, {splits}, {split};"
         );
-        self.leave(&mut body, &kept, partial);
+        self.store_partial(&mut body, &accumulator, partial);
         body.label("DONE");
         self.finish(body, "")
     }
 
     /// Leaves what is kept for a second kernel, at this place.
-    fn leave(&self, body: &mut Body, kept: &Kept, place: Reg) {
-        for (slot, (&reg, &dtype)) in kept.iter().zip(&self.accumulator.slots()).enumerate() {
-            let base = body.address(Use::Target(slot), || Parameter::Target(slot));
-            let address = body.element(base, place, dtype.bytes());
+    fn store_partial(&self, body: &mut KernelBody, accumulator: &Accumulator, position: Reg) {
+        for (slot, (&reg, &dtype)) in accumulator
+            .iter()
+            .zip(&self.reducer.state_types())
+            .enumerate()
+        {
+            let base = body.address(ParameterKey::Output(slot), || KernelParameter::Output(slot));
+            let address = body.element(base, position, dtype.bytes());
             body.store(dtype, address, &[reg]);
         }
     }
 
     /// A block for each result.
-    fn in_blocks(&self) -> Kernel {
-        let mut body = Body::new(self.extent.wide);
-        let (block, thread) = numbers(&mut body);
+    fn block_per_result(&self) -> Kernel {
+        let mut body = KernelBody::new(self.analysis.wide);
+        let (block, thread) = block_and_thread(&mut body);
         let step = body.index_reg();
         let bits = body.bits();
         line!(body, "mov.u{bits} {step}, {BLOCK};");
-        let kept = self.gather(&mut body, block, thread, step);
-        self.together(&mut body, &kept, thread);
-        self.write(&mut body, &kept, block);
+        let accumulator = self.accumulate(&mut body, block, thread, step);
+        self.reduce_block(&mut body, &accumulator, thread);
+        self.store_result(&mut body, &accumulator, block);
         body.label("DONE");
-        self.finish(body, &self.accumulator.shared())
+        self.finish(body, &self.reducer.shared_memory())
     }
 
     /// Several blocks for each result.
-    fn in_blocks_shared(&self, splits: usize) -> Kernel {
-        let mut body = Body::new(self.extent.wide);
+    fn split_blocks_per_result(&self, splits: usize) -> Kernel {
+        let mut body = KernelBody::new(self.analysis.wide);
         let bits = body.bits();
-        let (block, thread) = numbers(&mut body);
-        let splits = body.index_parameter(Use::Own("splits"), splits as i64);
+        let (block, thread) = block_and_thread(&mut body);
+        let splits = body.index_parameter(ParameterKey::Named("splits"), splits as i64);
         let mut new = || body.index_reg();
         let (result, product, split, first, step) = (new(), new(), new(), new(), new());
         line!(body, "div.u{bits} {result}, {block}, {splits};");
@@ -217,53 +229,55 @@ impl Plan<'_> {
         line!(body, "sub.s{bits} {split}, {block}, {product};");
         line!(body, "mad.lo.s{bits} {first}, {split}, {BLOCK}, {thread};");
         line!(body, "mul.lo.s{bits} {step}, {splits}, {BLOCK};");
-        let kept = self.gather(&mut body, result, first, step);
-        self.together(&mut body, &kept, thread);
-        self.leave(&mut body, &kept, block);
+        let accumulator = self.accumulate(&mut body, result, first, step);
+        self.reduce_block(&mut body, &accumulator, thread);
+        self.store_partial(&mut body, &accumulator, block);
         body.label("DONE");
-        self.finish(body, &self.accumulator.shared())
+        self.finish(body, &self.reducer.shared_memory())
     }
 
     /// A block for each result, of what several blocks have left for it.
-    fn of_partials(&self, splits: usize) -> Kernel {
-        let mut body = Body::new(self.extent.wide);
+    fn combine_partials(&self, splits: usize) -> Kernel {
+        let mut body = KernelBody::new(self.analysis.wide);
         let bits = body.bits();
-        let (block, thread) = numbers(&mut body);
-        let splits = body.index_parameter(Use::Own("splits"), splits as i64);
+        let (block, thread) = block_and_thread(&mut body);
+        let splits = body.index_parameter(ParameterKey::Named("splits"), splits as i64);
         let (first, end, at) = (body.index_reg(), body.index_reg(), body.index_reg());
         line!(body, "mul.lo.s{bits} {first}, {block}, {splits};");
         line!(body, "add.s{bits} {end}, {first}, {splits};");
         line!(body, "add.s{bits} {at}, {first}, {thread};");
-        let kept = self.accumulator.nothing(&mut body);
-        let beyond = body.reg(Class::Predicate);
+        let accumulator = self.reducer.identity(&mut body);
+        let beyond = body.reg(RegClass::Predicate);
         body.label("LOOP");
         line!(body, "setp.ge.u{bits} {beyond}, {at}, {end};");
         line!(body, "@{beyond} bra LEFT;");
-        let mut other = Kept::new();
-        for (slot, &dtype) in self.accumulator.slots().iter().enumerate() {
-            let base = body.address(Use::Partial(slot), || Parameter::Partial(slot));
+        let mut other = Accumulator::new();
+        for (slot, &dtype) in self.reducer.state_types().iter().enumerate() {
+            let base = body.address(ParameterKey::Temporary(slot), || {
+                KernelParameter::Temporary(slot)
+            });
             let address = body.element(base, at, dtype.bytes());
             other.push(body.load(dtype, address, 1)[0]);
         }
-        self.accumulator.combine(&mut body, &kept, &other);
+        self.reducer.combine(&mut body, &accumulator, &other);
         line!(body, "add.s{bits} {at}, {at}, {BLOCK};");
         line!(body, "bra LOOP;");
         body.label("LEFT");
-        self.together(&mut body, &kept, thread);
-        self.write(&mut body, &kept, block);
+        self.reduce_block(&mut body, &accumulator, thread);
+        self.store_result(&mut body, &accumulator, block);
         body.label("DONE");
-        self.finish(body, &self.accumulator.shared())
+        self.finish(body, &self.reducer.shared_memory())
     }
 
     /// What is kept of every `step`th element of a result, from `first` on.
-    fn gather(&self, body: &mut Body, result: Reg, first: Reg, step: Reg) -> Kept {
+    fn accumulate(&self, body: &mut KernelBody, result: Reg, first: Reg, step: Reg) -> Accumulator {
         let bits = body.bits();
-        let kept = self.accumulator.nothing(body);
+        let accumulator = self.reducer.identity(body);
         let kept_axes = self.kept_axes(body, result);
-        let each = body.index_parameter(Use::Own("each"), self.each as i64);
+        let length = body.index_parameter(ParameterKey::Named("length"), self.length as i64);
         let at = body.index_reg();
         line!(body, "mov.b{bits} {at}, {first};");
-        let beyond = body.reg(Class::Predicate);
+        let beyond = body.reg(RegClass::Predicate);
 
         body.label("LOOP");
         let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
@@ -275,42 +289,42 @@ impl Plan<'_> {
         }
         line!(
             body,
-            "setp.ge.u{bits} {beyond}, {}, {each};",
+            "setp.ge.u{bits} {beyond}, {}, {length};",
             numbers[UNROLL - 1]
         );
         line!(body, "@{beyond} bra REST;");
         let mut words = None;
-        let mut walk = Walk::new(body, self.kernel, self.is_flat());
+        let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
         let mut elements: SmallVec<[Reg; UNROLL]> = SmallVec::new();
         for &number in &numbers {
-            let place = self.place(&mut walk, result, &kept_axes, number);
-            elements.push(walk.value(self.source, place));
-            words.get_or_insert(walk.body.words());
+            let position = self.element_position(&mut lowering, result, &kept_axes, number);
+            elements.push(lowering.lower(self.source, position));
+            words.get_or_insert(lowering.body.name_parts());
         }
         for (&element, &number) in elements.iter().zip(&numbers) {
-            let other = self.accumulator.only(body, element, |_| number);
-            self.accumulator.combine(body, &kept, &other);
+            let other = self.reducer.lift(body, element, |_| number);
+            self.reducer.combine(body, &accumulator, &other);
         }
         line!(body, "add.s{bits} {at}, {}, {step};", numbers[UNROLL - 1]);
         line!(body, "bra LOOP;");
 
         body.label("REST");
-        line!(body, "setp.ge.u{bits} {beyond}, {at}, {each};");
+        line!(body, "setp.ge.u{bits} {beyond}, {at}, {length};");
         line!(body, "@{beyond} bra LEFT;");
-        let mut walk = Walk::new(body, self.kernel, self.is_flat());
-        let place = self.place(&mut walk, result, &kept_axes, at);
-        let element = walk.value(self.source, place);
-        let other = self.accumulator.only(body, element, |_| at);
-        self.accumulator.combine(body, &kept, &other);
+        let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
+        let position = self.element_position(&mut lowering, result, &kept_axes, at);
+        let element = lowering.lower(self.source, position);
+        let other = self.reducer.lift(body, element, |_| at);
+        self.reducer.combine(body, &accumulator, &other);
         line!(body, "add.s{bits} {at}, {at}, {step};");
         line!(body, "bra REST;");
         body.label("LEFT");
-        body.forget_words(words.expect("there is a first element"));
-        kept
+        body.truncate_name(words.expect("there is a first element"));
+        accumulator
     }
 
     /// Whether the elements of one result follow each other, and those of the next behind them.
-    fn is_trailing(&self) -> bool {
+    fn is_contiguous(&self) -> bool {
         let shape = &self.source.shape;
         let mut long = (0..shape.len()).filter(|&axis| shape[axis] != 1);
         long.by_ref().find(|axis| self.axes.contains(axis));
@@ -318,43 +332,43 @@ impl Plan<'_> {
     }
 
     fn is_flat(&self) -> bool {
-        self.extent.flat && self.is_trailing()
+        self.analysis.flat && self.is_contiguous()
     }
 
     /// The indices along the axes that are kept, of the source.
-    fn kept_axes(&self, body: &mut Body, result: Reg) -> SmallVec<[Option<Reg>; RANK_MAX]> {
+    fn kept_axes(&self, body: &mut KernelBody, result: Reg) -> SmallVec<[Option<Reg>; RANK_MAX]> {
         let mut axes = SmallVec::from_elem(None, self.source.shape.len());
-        if self.is_trailing() {
+        if self.is_contiguous() {
             return axes;
         }
-        let mut walk = Walk::new(body, self.kernel, false);
-        let place = walk.numbered(self.node.id, &self.node.shape, result);
-        let kept = (0..self.source.shape.len()).filter(|axis| !self.axes.contains(axis));
-        for (of_result, axis) in kept.enumerate() {
-            axes[axis] = Some(walk.axis(place, of_result));
+        let mut lowering = Lowering::new(body, self.kernel, false);
+        let position = lowering.at_linear_index(self.node.id, &self.node.shape, result);
+        let accumulator = (0..self.source.shape.len()).filter(|axis| !self.axes.contains(axis));
+        for (of_result, axis) in accumulator.enumerate() {
+            axes[axis] = Some(lowering.axis_index(position, of_result));
         }
         axes
     }
 
     /// The place of the element with a number among those of a result.
-    fn place(
+    fn element_position(
         &self,
-        walk: &mut Walk<'_>,
+        lowering: &mut Lowering<'_>,
         result: Reg,
         kept_axes: &SmallVec<[Option<Reg>; RANK_MAX]>,
         number: Reg,
-    ) -> Place {
-        if self.is_trailing() {
-            let each = walk
+    ) -> Position {
+        if self.is_contiguous() {
+            let length = lowering
                 .body
-                .index_parameter(Use::Own("each"), self.each as i64);
-            let of_all = walk.body.index_reg();
-            let bits = walk.body.bits();
+                .index_parameter(ParameterKey::Named("length"), self.length as i64);
+            let of_all = lowering.body.index_reg();
+            let bits = lowering.body.bits();
             line!(
-                walk.body,
-                "mad.lo.s{bits} {of_all}, {result}, {each}, {number};"
+                lowering.body,
+                "mad.lo.s{bits} {of_all}, {result}, {length}, {number};"
             );
-            return walk.numbered(self.source.id, &self.source.shape, of_all);
+            return lowering.at_linear_index(self.source.id, &self.source.shape, of_all);
         }
         let shape: Shape = self
             .axes
@@ -362,35 +376,35 @@ impl Plan<'_> {
             .map(|&axis| self.source.shape[axis])
             .collect();
         // The number that no node has stands for the axes that are reduced.
-        let within = walk.numbered(u64::MAX, &shape, number);
+        let within = lowering.at_linear_index(u64::MAX, &shape, number);
         let mut axes = kept_axes.clone();
         for (of_number, &axis) in self.axes.iter().enumerate() {
-            axes[axis] = Some(walk.axis(within, of_number));
+            axes[axis] = Some(lowering.axis_index(within, of_number));
         }
-        walk.indexed(self.source.id, &self.source.shape, axes, None)
+        lowering.at_indices(self.source.id, &self.source.shape, axes, None)
     }
 
     /// Puts together what the threads of a block keep. Only the first goes on behind it.
-    fn together(&self, body: &mut Body, kept: &Kept, thread: Reg) {
-        let slots = self.accumulator.slots();
+    fn reduce_block(&self, body: &mut KernelBody, accumulator: &Accumulator, thread: Reg) {
+        let slots = self.reducer.state_types();
         let addresses: SmallVec<[Reg; 2]> = slots
             .iter()
             .enumerate()
             .map(|(slot, dtype)| {
-                let base = body.reg(Class::B64);
-                line!(body, "mov.u64 {base}, kept{slot};");
+                let base = body.reg(RegClass::B64);
+                line!(body, "mov.u64 {base}, accumulator{slot};");
                 body.element(base, thread, dtype.bytes())
             })
             .collect();
         let bits = body.bits();
-        let idle = body.reg(Class::Predicate);
+        let idle = body.reg(RegClass::Predicate);
         for (slot, &dtype) in slots.iter().enumerate() {
             line!(
                 body,
                 "st.shared.{} [{}], {};",
-                Class::of(dtype).moved(),
+                RegClass::of(dtype).move_type(),
                 addresses[slot],
-                kept[slot]
+                accumulator[slot]
             );
         }
         let mut distance = BLOCK / 2;
@@ -398,26 +412,26 @@ impl Plan<'_> {
             line!(body, "bar.sync 0;");
             line!(body, "setp.ge.u{bits} {idle}, {thread}, {distance};");
             line!(body, "@{idle} bra NEXT{distance};");
-            let mut other = Kept::new();
+            let mut other = Accumulator::new();
             for (slot, &dtype) in slots.iter().enumerate() {
-                let reg = body.reg(Class::of(dtype));
+                let reg = body.reg(RegClass::of(dtype));
                 let offset = distance * dtype.bytes();
                 line!(
                     body,
                     "ld.shared.{} {reg}, [{}+{offset}];",
-                    Class::of(dtype).moved(),
+                    RegClass::of(dtype).move_type(),
                     addresses[slot]
                 );
                 other.push(reg);
             }
-            self.accumulator.combine(body, kept, &other);
+            self.reducer.combine(body, accumulator, &other);
             for (slot, &dtype) in slots.iter().enumerate() {
                 line!(
                     body,
                     "st.shared.{} [{}], {};",
-                    Class::of(dtype).moved(),
+                    RegClass::of(dtype).move_type(),
                     addresses[slot],
-                    kept[slot]
+                    accumulator[slot]
                 );
             }
             body.label(&format!("NEXT{distance}"));
@@ -428,34 +442,34 @@ impl Plan<'_> {
     }
 
     /// Writes a result.
-    fn write(&self, body: &mut Body, kept: &Kept, result: Reg) {
-        let mut value = self.accumulator.result(body, kept, self.node.dtype);
+    fn store_result(&self, body: &mut KernelBody, accumulator: &Accumulator, result: Reg) {
+        let mut value = self.reducer.finish(body, accumulator, self.node.dtype);
         if !self.kernel.epilogue.is_empty() {
-            let mut walk = Walk::new(body, self.kernel, true);
-            let place = walk.numbered(self.value.id, &self.value.shape, result);
-            walk.know(self.node, place, value);
-            value = walk.value(self.value, place);
+            let mut lowering = Lowering::new(body, self.kernel, true);
+            let position = lowering.at_linear_index(self.value.id, &self.value.shape, result);
+            lowering.define(self.node, position, value);
+            value = lowering.lower(self.value, position);
         }
-        let base = body.address(Use::Target(0), || Parameter::Target(0));
+        let base = body.address(ParameterKey::Output(0), || KernelParameter::Output(0));
         let address = body.element(base, result, self.value.dtype.bytes());
         body.store(self.value.dtype, address, &[value]);
     }
 
-    fn finish(&self, mut body: Body, shared: &str) -> Kernel {
-        body.word(self.reduction.word());
+    fn finish(&self, mut body: KernelBody, shared: &str) -> Kernel {
+        body.name_part(self.reduction.name());
         body.finish(shared)
     }
 }
 
 /// The number of the block in its grid, and of the thread in its block.
-pub(super) fn numbers(body: &mut Body) -> (Reg, Reg) {
-    let (block, thread) = (body.reg(Class::B32), body.reg(Class::B32));
+pub(super) fn block_and_thread(body: &mut KernelBody) -> (Reg, Reg) {
+    let (block, thread) = (body.reg(RegClass::B32), body.reg(RegClass::B32));
     line!(body, "mov.u32 {block}, %ctaid.x;");
     line!(body, "mov.u32 {thread}, %tid.x;");
     if !body.wide {
         return (block, thread);
     }
-    let (wide_block, wide_thread) = (body.reg(Class::B64), body.reg(Class::B64));
+    let (wide_block, wide_thread) = (body.reg(RegClass::B64), body.reg(RegClass::B64));
     line!(body, "cvt.u64.u32 {wide_block}, {block};");
     line!(body, "cvt.u64.u32 {wide_thread}, {thread};");
     (wide_block, wide_thread)

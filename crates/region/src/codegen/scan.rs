@@ -11,11 +11,11 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    accumulate::{Accumulator, Kept},
-    body::{BLOCK, Body, Class, Kernel, Parameter, Reg, Use, line},
-    generated::{Generated, Pass, Temporary, Written},
-    reduce::numbers,
-    value::Extent,
+    body::{BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+    lowering::IndexAnalysis,
+    passes::{GeneratedPasses, Pass, PassOutput, Temporary},
+    reduce::block_and_thread,
+    reducer::{Accumulator, Reducer},
 };
 use crate::{
     element::DType,
@@ -24,11 +24,11 @@ use crate::{
 };
 
 /// Elements of a line up to which a thread takes it alone.
-const ALONE_MAX: usize = 64;
+const PER_THREAD_MAX: usize = 64;
 /// The same where there are many lines.
-const ALONE_OF_MANY_MAX: usize = 512;
+const PER_THREAD_MANY_ROWS_MAX: usize = 512;
 /// Lines from which on there are many.
-const LINES_MANY: usize = 1 << 14;
+const ROWS_MANY: usize = 1 << 14;
 /// Neighbours of a thread.
 const ITEMS: usize = 4;
 /// Elements that a block takes at a time.
@@ -40,7 +40,7 @@ const BLOCKS_MAX: usize = 1 << 10;
 
 /// What a kernel of blocks goes through.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Input {
+enum ScanInput {
     Elements,
     /// What an earlier kernel has left for each segment.
     Partials,
@@ -48,7 +48,7 @@ enum Input {
 
 /// What a kernel of blocks writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Output {
+enum ScanOutput {
     /// What each segment comes to.
     Totals,
     /// For each, what it comes to with all in front of it.
@@ -59,7 +59,7 @@ enum Output {
 
 /// How lines are cut for one kernel of blocks.
 #[derive(Clone, Copy)]
-struct Cut {
+struct Segmentation {
     /// Elements of a line.
     count: usize,
     /// Elements of a segment, a multiple of a tile if there are several.
@@ -69,105 +69,122 @@ struct Cut {
 }
 
 /// A scan to generate kernels for.
-struct Plan<'a> {
+struct ScanGenerator<'a> {
     node: &'a NodeRef,
     source: &'a NodeRef,
-    accumulator: Accumulator,
+    reducer: Reducer,
     reduction: Reduction,
     wide: bool,
 }
 
 /// The kernels that put together the elements of an array in memory along its last axis. There is
 /// one element at least.
-pub(super) fn scan(kernel: &FusedKernel) -> Generated {
+pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
     let node = &kernel.root;
-    let Some(&Op::Accumulate {
+    let Some(&Op::Scan {
         reduction,
         ref source,
     }) = kernel.op(node)
     else {
         unreachable!("the root is a scan");
     };
-    let plan = Plan {
+    let generator = ScanGenerator {
         node,
         source,
-        accumulator: Accumulator::new(reduction, source.dtype),
+        reducer: Reducer::new(reduction, source.dtype),
         reduction,
-        wide: Extent::of(kernel).wide,
+        wide: IndexAnalysis::of(kernel).wide,
     };
     let count = *node.shape.last().expect("there is an axis to go along");
-    let lines = node.elements / count;
-    let is_short = count <= ALONE_MAX || (count <= ALONE_OF_MANY_MAX && lines >= LINES_MANY);
+    let rows = node.elements / count;
+    let is_short =
+        count <= PER_THREAD_MAX || (count <= PER_THREAD_MANY_ROWS_MAX && rows >= ROWS_MANY);
     if is_short {
-        return Generated::one(plan.alone(count), lines);
+        return GeneratedPasses::one(generator.thread_per_row(count), rows);
     }
-    let segments = count.div_ceil(SEGMENT).min(BLOCKS_MAX.div_ceil(lines));
+    let segments = count.div_ceil(SEGMENT).min(BLOCKS_MAX.div_ceil(rows));
     let segment = count.div_ceil(segments).next_multiple_of(TILE);
     let segments = count.div_ceil(segment);
-    let whole = |count| Cut {
+    let whole = |count| Segmentation {
         count,
         segment: count,
         segments: 1,
     };
     if segments == 1 {
-        let kernel = plan.in_blocks(Input::Elements, Output::Results, whole(count));
-        return Generated::one(kernel, lines * BLOCK);
+        let kernel =
+            generator.block_per_segment(ScanInput::Elements, ScanOutput::Results, whole(count));
+        return GeneratedPasses::one(kernel, rows * BLOCK);
     }
-    let cut = Cut {
+    let segmentation = Segmentation {
         count,
         segment,
         segments,
     };
-    let partials = lines * segments;
+    let partials = rows * segments;
     // What each segment comes to, and what each comes to with all in front of it.
-    let slots = plan.accumulator.slots();
+    let slots = generator.reducer.state_types();
     let (totals, prefixes) = (0..slots.len(), slots.len()..2 * slots.len());
     let temporaries = slots.iter().chain(&slots);
-    Generated {
+    GeneratedPasses {
         temporaries: temporaries
             .map(|slot| Temporary::of(partials, *slot))
             .collect(),
         passes: smallvec![
             Pass {
-                kernel: plan.in_blocks(Input::Elements, Output::Totals, cut),
+                kernel: generator.block_per_segment(
+                    ScanInput::Elements,
+                    ScanOutput::Totals,
+                    segmentation
+                ),
                 threads: partials * BLOCK,
-                writes: Written::Temporaries(totals.clone()),
+                writes: PassOutput::Temporaries(totals.clone()),
                 reads: 0..0,
             },
             Pass {
-                kernel: plan.in_blocks(Input::Partials, Output::Prefixes, whole(segments)),
-                threads: lines * BLOCK,
-                writes: Written::Temporaries(prefixes.clone()),
+                kernel: generator.block_per_segment(
+                    ScanInput::Partials,
+                    ScanOutput::Prefixes,
+                    whole(segments)
+                ),
+                threads: rows * BLOCK,
+                writes: PassOutput::Temporaries(prefixes.clone()),
                 reads: totals,
             },
             Pass {
-                kernel: plan.in_blocks(Input::Elements, Output::Results, cut),
+                kernel: generator.block_per_segment(
+                    ScanInput::Elements,
+                    ScanOutput::Results,
+                    segmentation
+                ),
                 threads: partials * BLOCK,
-                writes: Written::Outputs,
+                writes: PassOutput::Outputs,
                 reads: prefixes,
             },
         ],
     }
 }
 
-impl Plan<'_> {
+impl ScanGenerator<'_> {
     /// A thread for each line.
-    fn alone(&self, count: usize) -> Kernel {
-        let mut body = Body::new(self.wide);
-        let line = body.thread();
-        let (bits, beyond) = (body.bits(), body.reg(Class::Predicate));
-        let lines = body.index_parameter(Use::Own("lines"), (self.node.elements / count) as i64);
-        let count = body.index_parameter(Use::Own("count"), count as i64);
-        line!(body, "setp.ge.u{bits} {beyond}, {line}, {lines};");
+    fn thread_per_row(&self, count: usize) -> Kernel {
+        let mut body = KernelBody::new(self.wide);
+        let row = body.thread();
+        let (bits, beyond) = (body.bits(), body.reg(RegClass::Predicate));
+        let rows = body.index_parameter(
+            ParameterKey::Named("rows"),
+            (self.node.elements / count) as i64,
+        );
+        let count = body.index_parameter(ParameterKey::Named("count"), count as i64);
+        line!(body, "setp.ge.u{bits} {beyond}, {row}, {rows};");
         line!(body, "@{beyond} bra DONE;");
         let (at, end) = (body.index_reg(), body.index_reg());
-        line!(body, "mul.lo.s{bits} {at}, {line}, {count};");
+        line!(body, "mul.lo.s{bits} {at}, {row}, {count};");
         line!(body, "add.s{bits} {end}, {at}, {count};");
-        let kept = self.accumulator.nothing(&mut body);
+        let accumulator = self.reducer.identity(&mut body);
         body.label("LOOP");
-        let element = self.element(&mut body, Input::Elements, at);
-        self.accumulator.combine(&mut body, &kept, &element);
-        self.write(&mut body, &kept, at);
+        let element = self.element(&mut body, ScanInput::Elements, at);
+        self.reducer.combine(&mut body, &accumulator, &element);
+        self.store_result(&mut body, &accumulator, at);
         line!(body, "add.s{bits} {at}, {at}, 1;");
         line!(body, "setp.lt.u{bits} {beyond}, {at}, {end};");
         line!(body, "@{beyond} bra LOOP;");
@@ -176,115 +193,128 @@ impl Plan<'_> {
     }
 
     /// A block for each segment of each line.
-    fn in_blocks(&self, input: Input, output: Output, cut: Cut) -> Kernel {
-        let mut body = Body::new(self.wide);
+    fn block_per_segment(
+        &self,
+        input: ScanInput,
+        output: ScanOutput,
+        segmentation: Segmentation,
+    ) -> Kernel {
+        let mut body = KernelBody::new(self.wide);
         let bits = body.bits();
-        let (block, thread) = numbers(&mut body);
-        let count = body.index_parameter(Use::Own("count"), cut.count as i64);
-        let segment = body.index_parameter(Use::Own("segment"), cut.segment as i64);
-        let segments = body.index_parameter(Use::Own("segments"), cut.segments as i64);
+        let (block, thread) = block_and_thread(&mut body);
+        let count = body.index_parameter(ParameterKey::Named("count"), segmentation.count as i64);
+        let segment =
+            body.index_parameter(ParameterKey::Named("segment"), segmentation.segment as i64);
+        let segments = body.index_parameter(
+            ParameterKey::Named("segments"),
+            segmentation.segments as i64,
+        );
         let mut new = || body.index_reg();
-        let (line, number, tile, end) = (new(), new(), new(), new());
+        let (row, number, tile, end) = (new(), new(), new(), new());
         // Of the whole array, the first element of the line; the tile and the end are counted from
         // there.
         let base = new();
-        line!(body, "div.u{bits} {line}, {block}, {segments};");
-        line!(body, "mul.lo.s{bits} {number}, {line}, {segments};");
+        line!(body, "div.u{bits} {row}, {block}, {segments};");
+        line!(body, "mul.lo.s{bits} {number}, {row}, {segments};");
         line!(body, "sub.s{bits} {number}, {block}, {number};");
         line!(body, "mul.lo.s{bits} {tile}, {number}, {segment};");
         line!(body, "add.s{bits} {end}, {tile}, {segment};");
         line!(body, "min.u{bits} {end}, {end}, {count};");
-        line!(body, "mul.lo.s{bits} {base}, {line}, {count};");
+        line!(body, "mul.lo.s{bits} {base}, {row}, {count};");
 
-        let nothing = self.accumulator.nothing(&mut body);
-        let carry = copy(&mut body, &nothing);
-        if output == Output::Results && cut.segments > 1 {
-            self.take_over(&mut body, &carry, block, number);
+        let identity = self.reducer.identity(&mut body);
+        let carry = copy(&mut body, &identity);
+        if output == ScanOutput::Results && segmentation.segments > 1 {
+            self.load_carry(&mut body, &carry, block, number);
         }
-        let shared = Shared::new(&mut body, self.accumulator, thread);
-        let running = copy(&mut body, &nothing);
-        let done = body.reg(Class::Predicate);
+        let shared = BlockScan::new(&mut body, self.reducer, thread);
+        let running = copy(&mut body, &identity);
+        let done = body.reg(RegClass::Predicate);
         body.label("LOOP");
         line!(body, "setp.ge.u{bits} {done}, {tile}, {end};");
         line!(body, "@{done} bra LEFT;");
-        if output != Output::Totals {
-            set(&mut body, &running, &nothing);
+        if output != ScanOutput::Totals {
+            set(&mut body, &running, &identity);
         }
-        let (mut steps, mut places) = (Vec::new(), Vec::new());
+        let (mut steps, mut positions) = (Vec::new(), Vec::new());
         let (first, last) = (body.index_reg(), body.index_reg());
         line!(body, "mad.lo.s{bits} {first}, {thread}, {ITEMS}, {tile};");
         line!(body, "sub.s{bits} {last}, {end}, 1;");
         for item in 0..ITEMS {
-            let (at, place, inside) = (
+            let (at, position, inside) = (
                 body.index_reg(),
                 body.index_reg(),
-                body.reg(Class::Predicate),
+                body.reg(RegClass::Predicate),
             );
             line!(body, "add.s{bits} {at}, {first}, {item};");
             line!(body, "setp.lt.u{bits} {inside}, {at}, {end};");
             // Beyond the end, the last element is read, and does not count.
-            line!(body, "min.u{bits} {place}, {at}, {last};");
-            line!(body, "add.s{bits} {place}, {place}, {base};");
-            let element = self.element(&mut body, input, place);
-            for ((&reg, &none), &dtype) in
-                element.iter().zip(&nothing).zip(&self.accumulator.slots())
+            line!(body, "min.u{bits} {position}, {at}, {last};");
+            line!(body, "add.s{bits} {position}, {position}, {base};");
+            let element = self.element(&mut body, input, position);
+            for ((&reg, &none), &dtype) in element
+                .iter()
+                .zip(&identity)
+                .zip(&self.reducer.state_types())
             {
                 line!(
                     body,
                     "selp.{} {reg}, {reg}, {none}, {inside};",
-                    Class::of(dtype).moved()
+                    RegClass::of(dtype).move_type()
                 );
             }
-            self.accumulator.combine(&mut body, &running, &element);
-            if output != Output::Totals {
+            self.reducer.combine(&mut body, &running, &element);
+            if output != ScanOutput::Totals {
                 steps.push(copy(&mut body, &running));
-                places.push((place, inside));
+                positions.push((position, inside));
             }
         }
-        if output != Output::Totals {
-            let (before, all) = shared.scan(&mut body, &running, &nothing);
-            self.accumulator.combine(&mut body, &before, &carry);
-            for (item, (step, (place, inside))) in steps.iter().zip(places).enumerate() {
-                self.accumulator.combine(&mut body, step, &before);
+        if output != ScanOutput::Totals {
+            let (before, all) = shared.scan(&mut body, &running, &identity);
+            self.reducer.combine(&mut body, &before, &carry);
+            for (item, (step, (position, inside))) in steps.iter().zip(positions).enumerate() {
+                self.reducer.combine(&mut body, step, &before);
                 line!(body, "@!{inside} bra SKIP{item};");
                 match output {
-                    Output::Results => self.write(&mut body, step, place),
-                    _ => self.leave(&mut body, step, place),
+                    ScanOutput::Results => self.store_result(&mut body, step, position),
+                    _ => self.store_partial(&mut body, step, position),
                 }
                 body.label(&format!("SKIP{item}"));
             }
-            self.accumulator.combine(&mut body, &carry, &all);
+            self.reducer.combine(&mut body, &carry, &all);
         }
         line!(body, "add.s{bits} {tile}, {tile}, {TILE};");
         line!(body, "bra LOOP;");
         body.label("LEFT");
-        if output == Output::Totals {
-            let (_, all) = shared.scan(&mut body, &running, &nothing);
+        if output == ScanOutput::Totals {
+            let (_, all) = shared.scan(&mut body, &running, &identity);
             line!(body, "setp.ne.u{bits} {done}, {thread}, 0;");
             line!(body, "@{done} bra DONE;");
-            self.leave(&mut body, &all, block);
+            self.store_partial(&mut body, &all, block);
             body.label("DONE");
         }
         self.finish(body, &shared.declaration)
     }
 
     /// What is kept of one element alone, or was left for it.
-    fn element(&self, body: &mut Body, input: Input, at: Reg) -> Kept {
+    fn element(&self, body: &mut KernelBody, input: ScanInput, at: Reg) -> Accumulator {
         match input {
-            Input::Elements => {
-                let base = body.address(Use::Elements(self.source.id), || {
-                    Parameter::Elements(NodeRef::clone(self.source))
+            ScanInput::Elements => {
+                let base = body.address(ParameterKey::Input(self.source.id), || {
+                    KernelParameter::Input(NodeRef::clone(self.source))
                 });
                 let address = body.element(base, at, self.source.dtype.bytes());
                 let element = body.load(self.source.dtype, address, 1)[0];
-                let only = self.accumulator.only(body, element, |_| at);
+                let only = self.reducer.lift(body, element, |_| at);
                 // What is kept is changed in place, and what was loaded is not.
                 copy(body, &only)
             }
-            Input::Partials => {
-                let slots = self.accumulator.slots();
+            ScanInput::Partials => {
+                let slots = self.reducer.state_types();
                 let load = |(slot, &dtype): (usize, &DType)| {
-                    let base = body.address(Use::Partial(slot), || Parameter::Partial(slot));
+                    let base = body.address(ParameterKey::Temporary(slot), || {
+                        KernelParameter::Temporary(slot)
+                    });
                     let address = body.element(base, at, dtype.bytes());
                     body.load(dtype, address, 1)[0]
                 };
@@ -294,97 +324,113 @@ impl Plan<'_> {
     }
 
     /// Takes over what the segments in front have left, if there are any in this line.
-    fn take_over(&self, body: &mut Body, carry: &Kept, block: Reg, number: Reg) {
+    fn load_carry(&self, body: &mut KernelBody, carry: &Accumulator, block: Reg, number: Reg) {
         let bits = body.bits();
-        let (is_later, before) = (body.reg(Class::Predicate), body.index_reg());
+        let (is_later, before) = (body.reg(RegClass::Predicate), body.index_reg());
         line!(body, "setp.ne.u{bits} {is_later}, {number}, 0;");
         line!(body, "sub.s{bits} {before}, {block}, 1;");
-        for (slot, (&reg, &dtype)) in carry.iter().zip(&self.accumulator.slots()).enumerate() {
-            let base = body.address(Use::Partial(slot), || Parameter::Partial(slot));
+        for (slot, (&reg, &dtype)) in carry.iter().zip(&self.reducer.state_types()).enumerate() {
+            let base = body.address(ParameterKey::Temporary(slot), || {
+                KernelParameter::Temporary(slot)
+            });
             let address = body.element(base, before, dtype.bytes());
             line!(
                 body,
                 "@{is_later} ld.global.{} {reg}, [{address}];",
-                Class::of(dtype).moved()
+                RegClass::of(dtype).move_type()
             );
         }
     }
 
     /// Writes a result.
-    fn write(&self, body: &mut Body, kept: &Kept, at: Reg) {
-        let value = self.accumulator.result(body, kept, self.node.dtype);
-        let base = body.address(Use::Target(0), || Parameter::Target(0));
+    fn store_result(&self, body: &mut KernelBody, accumulator: &Accumulator, at: Reg) {
+        let value = self.reducer.finish(body, accumulator, self.node.dtype);
+        let base = body.address(ParameterKey::Output(0), || KernelParameter::Output(0));
         let address = body.element(base, at, self.node.dtype.bytes());
         body.store(self.node.dtype, address, &[value]);
     }
 
     /// Leaves what is kept for the next kernel.
-    fn leave(&self, body: &mut Body, kept: &Kept, at: Reg) {
-        for (slot, (&reg, &dtype)) in kept.iter().zip(&self.accumulator.slots()).enumerate() {
-            let base = body.address(Use::Target(slot), || Parameter::Target(slot));
+    fn store_partial(&self, body: &mut KernelBody, accumulator: &Accumulator, at: Reg) {
+        for (slot, (&reg, &dtype)) in accumulator
+            .iter()
+            .zip(&self.reducer.state_types())
+            .enumerate()
+        {
+            let base = body.address(ParameterKey::Output(slot), || KernelParameter::Output(slot));
             let address = body.element(base, at, dtype.bytes());
             body.store(dtype, address, &[reg]);
         }
     }
 
-    fn finish(&self, mut body: Body, shared: &str) -> Kernel {
-        body.word(self.reduction.word());
-        body.word("scan");
+    fn finish(&self, mut body: KernelBody, shared: &str) -> Kernel {
+        body.name_part(self.reduction.name());
+        body.name_part("scan");
         body.finish(shared)
     }
 }
 
 /// The shared memory in which the threads of a block see what the others have.
-struct Shared {
-    accumulator: Accumulator,
+struct BlockScan {
+    reducer: Reducer,
     thread: Reg,
     /// Of each slot, the beginning and this thread's place.
-    places: SmallVec<[(Reg, Reg); 2]>,
+    positions: SmallVec<[(Reg, Reg); 2]>,
     declaration: String,
 }
 
-impl Shared {
-    fn new(body: &mut Body, accumulator: Accumulator, thread: Reg) -> Self {
-        let place = |(slot, dtype): (usize, &DType)| {
-            let base = body.reg(Class::B64);
-            line!(body, "mov.u64 {base}, kept{slot};");
+impl BlockScan {
+    fn new(body: &mut KernelBody, reducer: Reducer, thread: Reg) -> Self {
+        let position = |(slot, dtype): (usize, &DType)| {
+            let base = body.reg(RegClass::B64);
+            line!(body, "mov.u64 {base}, accumulator{slot};");
             (base, body.element(base, thread, dtype.bytes()))
         };
-        let places = accumulator.slots().iter().enumerate().map(place).collect();
+        let positions = reducer
+            .state_types()
+            .iter()
+            .enumerate()
+            .map(position)
+            .collect();
         Self {
-            accumulator,
+            reducer,
             thread,
-            places,
-            declaration: accumulator.shared(),
+            positions,
+            declaration: reducer.shared_memory(),
         }
     }
 
     /// Of what all threads have: what those in front of this one have together, and what all have.
     /// All threads get here.
-    fn scan(&self, body: &mut Body, kept: &Kept, nothing: &Kept) -> (Kept, Kept) {
-        let slots = self.accumulator.slots();
-        let with_front = copy(body, kept);
-        let front = copy(body, nothing);
+    fn scan(
+        &self,
+        body: &mut KernelBody,
+        accumulator: &Accumulator,
+        identity: &Accumulator,
+    ) -> (Accumulator, Accumulator) {
+        let slots = self.reducer.state_types();
+        let with_front = copy(body, accumulator);
+        let front = copy(body, identity);
         let mut distance = 1;
         self.store(body, &with_front);
         while distance < BLOCK {
             line!(body, "bar.sync 0;");
-            self.load_from(body, &front, nothing, distance);
+            self.load_from(body, &front, identity, distance);
             line!(body, "bar.sync 0;");
-            self.accumulator.combine(body, &with_front, &front);
+            self.reducer.combine(body, &with_front, &front);
             self.store(body, &with_front);
             distance *= 2;
         }
         line!(body, "bar.sync 0;");
-        self.load_from(body, &front, nothing, 1);
-        let mut all = Kept::new();
-        for (&(base, _), &dtype) in self.places.iter().zip(&slots) {
-            let reg = body.reg(Class::of(dtype));
+        self.load_from(body, &front, identity, 1);
+        let mut all = Accumulator::new();
+        for (&(base, _), &dtype) in self.positions.iter().zip(&slots) {
+            let reg = body.reg(RegClass::of(dtype));
             let offset = (BLOCK - 1) * dtype.bytes();
             line!(
                 body,
                 "ld.shared.{} {reg}, [{base}+{offset}];",
-                Class::of(dtype).moved()
+                RegClass::of(dtype).move_type()
             );
             all.push(reg);
         }
@@ -393,49 +439,55 @@ impl Shared {
         (front, all)
     }
 
-    fn store(&self, body: &mut Body, kept: &Kept) {
-        let slots = self.accumulator.slots();
-        for ((&(_, own), &reg), &dtype) in self.places.iter().zip(kept).zip(&slots) {
+    fn store(&self, body: &mut KernelBody, accumulator: &Accumulator) {
+        let slots = self.reducer.state_types();
+        for ((&(_, own), &reg), &dtype) in self.positions.iter().zip(accumulator).zip(&slots) {
             line!(
                 body,
                 "st.shared.{} [{own}], {reg};",
-                Class::of(dtype).moved()
+                RegClass::of(dtype).move_type()
             );
         }
     }
 
     /// What the thread so far in front has stored; nothing if there is none.
-    fn load_from(&self, body: &mut Body, into: &Kept, nothing: &Kept, distance: usize) {
+    fn load_from(
+        &self,
+        body: &mut KernelBody,
+        into: &Accumulator,
+        identity: &Accumulator,
+        distance: usize,
+    ) {
         let bits = body.bits();
-        let is_there = body.reg(Class::Predicate);
+        let is_there = body.reg(RegClass::Predicate);
         line!(
             body,
             "setp.ge.u{bits} {is_there}, {}, {distance};",
             self.thread
         );
-        set(body, into, nothing);
-        let slots = self.accumulator.slots();
-        for ((&(_, own), &reg), &dtype) in self.places.iter().zip(into).zip(&slots) {
+        set(body, into, identity);
+        let slots = self.reducer.state_types();
+        for ((&(_, own), &reg), &dtype) in self.positions.iter().zip(into).zip(&slots) {
             let offset = distance * dtype.bytes();
             line!(
                 body,
                 "@{is_there} ld.shared.{} {reg}, [{own}+-{offset}];",
-                Class::of(dtype).moved()
+                RegClass::of(dtype).move_type()
             );
         }
     }
 }
 
 /// The same in other registers.
-fn copy(body: &mut Body, kept: &Kept) -> Kept {
-    let new: Kept = kept.iter().map(|reg| body.reg(reg.class)).collect();
-    set(body, &new, kept);
+fn copy(body: &mut KernelBody, accumulator: &Accumulator) -> Accumulator {
+    let new: Accumulator = accumulator.iter().map(|reg| body.reg(reg.class)).collect();
+    set(body, &new, accumulator);
     new
 }
 
 /// Makes the first what the second is.
-fn set(body: &mut Body, kept: &Kept, to: &Kept) {
-    for (reg, to) in kept.iter().zip(to) {
-        line!(body, "mov.{} {reg}, {to};", reg.class.moved());
+fn set(body: &mut KernelBody, accumulator: &Accumulator, to: &Accumulator) {
+    for (reg, to) in accumulator.iter().zip(to) {
+        line!(body, "mov.{} {reg}, {to};", reg.class.move_type());
     }
 }

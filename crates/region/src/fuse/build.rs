@@ -5,8 +5,8 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    decide::{Candidate, decide},
-    kernel::{FusedKernel, FusedNode, Output, Step, Work},
+    kernel::{FusedKernel, FusedNode, KernelOutput, Step, Work},
+    partition::{Candidate, partition},
 };
 use crate::{
     graph::{NodeRef, Op},
@@ -16,12 +16,12 @@ use crate::{
 /// The steps that materialise these nodes, each behind all that it needs. Once a step is done and
 /// dropped, nothing here holds what it alone has read.
 pub(crate) fn steps(targets: &[NodeRef]) -> impl Iterator<Item = Step> + use<> {
-    let candidates = decide(targets);
-    let mut builder = Builder {
-        seen: vec![0; candidates.len()],
-        stamp: 0,
+    let candidates = partition(targets);
+    let mut builder = StepBuilder {
+        last_walk: vec![0; candidates.len()],
+        walk: 0,
         candidates: &candidates,
-        open: Vec::new(),
+        stack: Vec::new(),
     };
     let stored = (0..candidates.len()).filter(|&at| candidates[at].is_stored);
     let steps: Vec<Step> = stored.map(|at| builder.step(at)).collect();
@@ -29,24 +29,24 @@ pub(crate) fn steps(targets: &[NodeRef]) -> impl Iterator<Item = Step> + use<> {
 }
 
 /// Walks over the candidates, kernel by kernel.
-struct Builder<'a> {
+struct StepBuilder<'a> {
     candidates: &'a [Candidate],
     /// For each candidate, the stamp of the last walk that has met it.
-    seen: Vec<u32>,
+    last_walk: Vec<u32>,
     /// That of this walk.
-    stamp: u32,
+    walk: u32,
     /// Candidates to visit, and whether their operands have been; between walks there are none.
-    open: Vec<(usize, bool)>,
+    stack: Vec<(usize, bool)>,
 }
 
 /// A kernel, as it grows.
 #[derive(Default)]
-struct Parts {
+struct KernelParts {
     nodes: Vec<FusedNode>,
     inputs: SmallVec<[NodeRef; 4]>,
 }
 
-impl Builder<'_> {
+impl StepBuilder<'_> {
     /// What materialises the candidate at this place.
     fn step(&mut self, at: usize) -> Step {
         let candidate = &self.candidates[at];
@@ -57,7 +57,7 @@ impl Builder<'_> {
         }
         let mut kernels = Vec::new();
         match &*candidate.op {
-            Op::Join { parts, axis } => {
+            Op::Concatenate { parts, axis } => {
                 let mut start = 0;
                 for (number, part) in parts.iter().enumerate() {
                     let mut map: AxisMap = (0..node.shape.len()).map(AxisSource::same).collect();
@@ -97,32 +97,32 @@ impl Builder<'_> {
     }
 
     /// Whether a kernel reads what is at this place from memory.
-    fn is_input(&self, place: Option<usize>) -> bool {
-        place.is_none_or(|at| self.candidates[at].is_stored)
+    fn is_input(&self, index: Option<usize>) -> bool {
+        index.is_none_or(|at| self.candidates[at].is_stored)
     }
 
     /// The kernel that calculates a candidate, with what is left to it behind a reduction.
     fn kernel(&mut self, at: usize) -> FusedKernel {
         let target = &self.candidates[at].node;
-        let root = self.candidates[at].behind.unwrap_or(at);
-        let mut parts = Parts::default();
-        self.begin();
-        self.visit(root, &mut parts);
+        let root = self.candidates[at].epilogue_of.unwrap_or(at);
+        let mut parts = KernelParts::default();
+        self.start_walk();
+        self.add_candidate(root, &mut parts);
         let nodes = std::mem::take(&mut parts.nodes);
         if root != at {
             // What is calculated on both sides of the reduction is in both lists.
-            self.begin();
-            self.seen[root] = self.stamp;
-            self.visit(at, &mut parts);
+            self.start_walk();
+            self.last_walk[root] = self.walk;
+            self.add_candidate(at, &mut parts);
         }
         FusedKernel {
             root: NodeRef::clone(&self.candidates[root].node),
             nodes,
             inputs: parts.inputs,
-            outputs: smallvec![Output {
+            outputs: smallvec![KernelOutput {
                 value: NodeRef::clone(target),
                 target: NodeRef::clone(target),
-                part: None,
+                target_map: None,
             }],
             epilogue: parts.nodes,
         }
@@ -132,21 +132,21 @@ impl Builder<'_> {
     fn map(
         &mut self,
         node: &NodeRef,
-        place: Option<usize>,
+        index: Option<usize>,
         target: &NodeRef,
-        part: Option<AxisMap>,
+        target_map: Option<AxisMap>,
     ) -> FusedKernel {
-        let mut parts = Parts::default();
-        self.begin();
-        self.meet(node, place, &mut parts);
+        let mut parts = KernelParts::default();
+        self.start_walk();
+        self.add_operand(node, index, &mut parts);
         FusedKernel {
             root: NodeRef::clone(node),
             nodes: parts.nodes,
             inputs: parts.inputs,
-            outputs: smallvec![Output {
+            outputs: smallvec![KernelOutput {
                 value: NodeRef::clone(node),
                 target: NodeRef::clone(target),
-                part,
+                target_map,
             }],
             epilogue: Vec::new(),
         }
@@ -158,65 +158,65 @@ impl Builder<'_> {
         let Op::Scatter { index, value, .. } = &*candidate.op else {
             unreachable!("the candidate is a scatter");
         };
-        let mut parts = Parts::default();
-        self.begin();
-        self.meet(index, candidate.operands[1], &mut parts);
-        self.meet(value, candidate.operands[2], &mut parts);
+        let mut parts = KernelParts::default();
+        self.start_walk();
+        self.add_operand(index, candidate.operands[1], &mut parts);
+        self.add_operand(value, candidate.operands[2], &mut parts);
         parts.nodes.push(FusedNode::of(candidate));
         let node = &candidate.node;
         FusedKernel {
             root: NodeRef::clone(node),
             nodes: parts.nodes,
             inputs: parts.inputs,
-            outputs: smallvec![Output {
+            outputs: smallvec![KernelOutput {
                 value: NodeRef::clone(node),
                 target: NodeRef::clone(node),
-                part: None,
+                target_map: None,
             }],
             epilogue: Vec::new(),
         }
     }
 
     /// Begins a walk that has met nothing.
-    fn begin(&mut self) {
-        self.stamp += 1;
+    fn start_walk(&mut self) {
+        self.walk += 1;
     }
 
     /// Adds an operand: as an input, or with all that it is calculated from.
-    fn meet(&mut self, node: &NodeRef, place: Option<usize>, parts: &mut Parts) {
-        match place {
-            Some(at) if !self.candidates[at].is_stored => self.visit(at, parts),
-            _ => parts.read(node),
+    fn add_operand(&mut self, node: &NodeRef, index: Option<usize>, parts: &mut KernelParts) {
+        match index {
+            Some(at) if !self.candidates[at].is_stored => self.add_candidate(at, parts),
+            _ => parts.add_input(node),
         }
     }
 
     /// Adds a candidate behind all that it is calculated from.
-    fn visit(&mut self, at: usize, parts: &mut Parts) {
-        self.open.push((at, false));
-        while let Some((at, is_ready)) = self.open.pop() {
+    fn add_candidate(&mut self, at: usize, parts: &mut KernelParts) {
+        self.stack.push((at, false));
+        while let Some((at, operands_added)) = self.stack.pop() {
             let candidate = &self.candidates[at];
-            if is_ready {
+            if operands_added {
                 parts.nodes.push(FusedNode::of(candidate));
                 continue;
             }
-            if std::mem::replace(&mut self.seen[at], self.stamp) == self.stamp {
+            if std::mem::replace(&mut self.last_walk[at], self.walk) == self.walk {
                 continue;
             }
-            self.open.push((at, true));
-            let mut places = candidate.operands.iter();
+            self.stack.push((at, true));
+            let mut indices = candidate.operands.iter();
             candidate
                 .op
-                .operands(|operand| match places.next().copied().flatten() {
-                    Some(at) if !self.candidates[at].is_stored => self.open.push((at, false)),
-                    _ => parts.read(operand),
+                .operands(|operand| match indices.next().copied().flatten() {
+                    Some(at) if !self.candidates[at].is_stored => self.stack.push((at, false)),
+                    _ => parts.add_input(operand),
                 });
         }
     }
 }
 
-impl Parts {
+impl KernelParts {
     /// Adds a node in memory, unless it is here.
-    fn read(&mut self, node: &NodeRef) {
+    fn add_input(&mut self, node: &NodeRef) {
         if !self.inputs.iter().any(|known| known.id == node.id) {
             self.inputs.push(NodeRef::clone(node));
         }
@@ -317,7 +317,10 @@ mod tests {
         };
         let targets = kernels.iter().map(|kernel| &kernel.output().target);
         assert_eq!(ids(targets), ids([changed.node(), changed.node()]));
-        assert!(kernels[0].output().place().is_none() && kernels[1].output().place().is_some());
+        assert!(
+            kernels[0].output().destination().is_none()
+                && kernels[1].output().destination().is_some()
+        );
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(crate) struct FusedKernel {
     /// What the kernel reads from memory, in the order in which it is first used.
     pub(crate) inputs: SmallVec<[NodeRef; 4]>,
     /// Where the results go.
-    pub(crate) outputs: SmallVec<[Output; 1]>,
+    pub(crate) outputs: SmallVec<[KernelOutput; 1]>,
     /// What is calculated from the results of a reduction, behind it, operands first. A node may be
     /// here and in `nodes`.
     pub(crate) epilogue: Vec<FusedNode>,
@@ -53,13 +53,13 @@ pub(crate) struct FusedNode {
 }
 
 /// Elements that a kernel writes.
-pub(crate) struct Output {
+pub(crate) struct KernelOutput {
     /// The node whose elements they are, calculated in the kernel or read by it.
     pub(crate) value: NodeRef,
     /// The node in whose memory they are written.
     pub(crate) target: NodeRef,
     /// Which of the target's elements they are; `None` for all, in order.
-    pub(crate) part: Option<AxisMap>,
+    pub(crate) target_map: Option<AxisMap>,
 }
 
 impl FusedKernel {
@@ -71,12 +71,12 @@ impl FusedKernel {
     }
 
     /// What the kernel writes, where there is one output.
-    pub(crate) fn output(&self) -> &Output {
+    pub(crate) fn output(&self) -> &KernelOutput {
         &self.outputs[0]
     }
 
     /// Whether there is nothing to write.
-    pub(crate) fn is_idle(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         match self.op(&self.root) {
             Some(Op::Scatter { index, .. }) => index.elements == 0,
             _ => self.outputs.iter().all(|output| output.value.elements == 0),
@@ -84,10 +84,10 @@ impl FusedKernel {
     }
 }
 
-impl Output {
+impl KernelOutput {
     /// The shape of the array that is written, and which part of it; `None` for all.
-    pub(crate) fn place(&self) -> Option<(&Shape, &AxisMap)> {
-        let part = self.part.as_ref()?;
+    pub(crate) fn destination(&self) -> Option<(&Shape, &AxisMap)> {
+        let part = self.target_map.as_ref()?;
         Some((&self.target.shape, part))
     }
 }

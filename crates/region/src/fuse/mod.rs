@@ -11,8 +11,8 @@
 //! | `build.rs` | the kernels that follow from that |
 
 mod build;
-mod decide;
 mod kernel;
+mod partition;
 
 pub(crate) use build::steps;
 pub(crate) use kernel::{FusedKernel, FusedNode, Step, Work};

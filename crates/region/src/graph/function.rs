@@ -76,7 +76,7 @@ pub(crate) enum Comparison {
 
 impl Function {
     /// A word for kernels' names.
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Function::Add => "add",
             Function::Subtract => "sub",

@@ -10,15 +10,15 @@ use crate::{
 
 /// The same for two nodes if they have the same elements, as far as can be seen.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct NodeKey {
     dtype: DType,
     shape: Shape,
-    what: What,
+    op: OpKey,
 }
 
 /// An operation, with its operands by number.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) enum What {
+pub(crate) enum OpKey {
     Constant(DType, u64),
     Iota,
     Apply(Function, SmallVec<[u64; 3]>),
@@ -26,58 +26,62 @@ pub(crate) enum What {
     Reshape(u64),
     Gather([u64; 2], usize),
     Reduce(Reduction, u64, Axes),
-    Product([u64; 2]),
-    Join(SmallVec<[u64; 4]>, usize),
+    MatrixProduct([u64; 2]),
+    Concatenate(SmallVec<[u64; 4]>, usize),
     Update([u64; 2], AxisMap),
     Scatter([u64; 3], usize, bool),
-    Accumulate(Reduction, u64),
+    Scan(Reduction, u64),
 }
 
-impl Key {
+impl NodeKey {
     pub(super) fn new(dtype: DType, shape: &Shape, op: &Op) -> Self {
         Self {
             dtype,
             shape: shape.clone(),
-            what: What::of(op, |operand| operand.id),
+            op: OpKey::of(op, |operand| operand.id),
         }
     }
 }
 
-impl What {
+impl OpKey {
     /// The operation, with the numbers that its operands are given, in their order.
     pub(crate) fn of(op: &Op, mut number: impl FnMut(&NodeRef) -> u64) -> Self {
         match op {
             Op::Constant(value) => {
                 let (dtype, bits) = value.key();
-                What::Constant(dtype, bits)
+                OpKey::Constant(dtype, bits)
             }
-            Op::Iota => What::Iota,
+            Op::Iota => OpKey::Iota,
             Op::Apply(function, operands) => {
-                What::Apply(*function, operands.iter().map(number).collect())
+                OpKey::Apply(*function, operands.iter().map(number).collect())
             }
-            Op::View(source, map) => What::View(number(source), map.clone()),
-            Op::Reshape(source) => What::Reshape(number(source)),
+            Op::View(source, map) => OpKey::View(number(source), map.clone()),
+            Op::Reshape(source) => OpKey::Reshape(number(source)),
             Op::Gather {
                 source,
                 index,
                 axis,
-            } => What::Gather([source, index].map(number), *axis),
+            } => OpKey::Gather([source, index].map(number), *axis),
             Op::Reduce {
                 reduction,
                 source,
                 axes,
-            } => What::Reduce(*reduction, number(source), axes.clone()),
-            Op::Product(left, right) => What::Product([left, right].map(number)),
-            Op::Join { parts, axis } => What::Join(parts.iter().map(number).collect(), *axis),
-            Op::Update { base, map, value } => What::Update([base, value].map(number), map.clone()),
+            } => OpKey::Reduce(*reduction, number(source), axes.clone()),
+            Op::MatrixProduct(left, right) => OpKey::MatrixProduct([left, right].map(number)),
+            Op::Concatenate { parts, axis } => {
+                OpKey::Concatenate(parts.iter().map(number).collect(), *axis)
+            }
+            Op::Update { base, map, value } => {
+                OpKey::Update([base, value].map(number), map.clone())
+            }
             Op::Scatter {
                 base,
                 index,
                 value,
                 axis,
                 adds,
-            } => What::Scatter([base, index, value].map(number), *axis, *adds),
-            Op::Accumulate { reduction, source } => What::Accumulate(*reduction, number(source)),
+            } => OpKey::Scatter([base, index, value].map(number), *axis, *adds),
+            Op::Scan { reduction, source } => OpKey::Scan(*reduction, number(source)),
         }
     }
 }

@@ -15,6 +15,6 @@ mod node;
 mod session;
 
 pub(crate) use function::{Comparison, Function, Rounding};
-pub(crate) use key::What;
+pub(crate) use key::OpKey;
 pub(crate) use node::{Node, NodeRef, Op, Reduction, State, Storage};
 pub(crate) use session::Session;

@@ -24,7 +24,7 @@ use crate::{
 pub(crate) type NodeRef = Arc<Node>;
 
 /// The operands of a function.
-pub(crate) type Operands = SmallVec<[NodeRef; 3]>;
+pub(crate) type FunctionOperands = SmallVec<[NodeRef; 3]>;
 
 /// One value to be.
 pub(crate) struct Node {
@@ -68,7 +68,7 @@ pub(crate) enum Op {
     /// The number of the element, as an `i64`.
     Iota,
     /// A function of the operands' elements at the same index; all have the node's shape.
-    Apply(Function, Operands),
+    Apply(Function, FunctionOperands),
     /// The elements of the source that the map gives.
     View(NodeRef, AxisMap),
     /// The elements of the source in the same order.
@@ -86,9 +86,9 @@ pub(crate) enum Op {
         axes: Axes,
     },
     /// Matrix products over the last two axes, one for each index along the others.
-    Product(NodeRef, NodeRef),
+    MatrixProduct(NodeRef, NodeRef),
     /// The parts one behind the other along the axis.
-    Join {
+    Concatenate {
         parts: SmallVec<[NodeRef; 4]>,
         axis: usize,
     },
@@ -110,7 +110,7 @@ pub(crate) enum Op {
         adds: bool,
     },
     /// Along the last axis, one element of all those up to each.
-    Accumulate {
+    Scan {
         reduction: Reduction,
         source: NodeRef,
     },
@@ -133,7 +133,7 @@ pub(crate) enum Reduction {
 
 impl Reduction {
     /// A word for kernels' names.
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Reduction::Sum => "sum",
             Reduction::Product => "product",
@@ -238,7 +238,7 @@ impl Op {
             Op::Apply(_, operands) => operands.iter().for_each(visit),
             Op::View(source, _)
             | Op::Reshape(source)
-            | Op::Accumulate { source, .. }
+            | Op::Scan { source, .. }
             | Op::Reduce { source, .. } => {
                 visit(source);
             }
@@ -246,11 +246,11 @@ impl Op {
                 visit(source);
                 visit(index);
             }
-            Op::Product(left, right) => {
+            Op::MatrixProduct(left, right) => {
                 visit(left);
                 visit(right);
             }
-            Op::Join { parts, .. } => parts.iter().for_each(visit),
+            Op::Concatenate { parts, .. } => parts.iter().for_each(visit),
             Op::Update { base, value, .. } => {
                 visit(base);
                 visit(value);

@@ -10,9 +10,9 @@ use parking_lot::{Mutex, MutexGuard};
 
 use rustc_hash::FxHashMap;
 
-use super::{Node, NodeRef, Op, State, Storage, key::Key};
+use super::{Node, NodeRef, Op, State, Storage, key::NodeKey};
 use crate::{
-    checks::{CheckResult, Checks, DeferredChecks},
+    checks::{CheckResult, DeferredChecks, IndexChecks},
     element::DType,
     error::{Error, Result, UsageError, UsageErrorKind},
     shape::{RANK_MAX, Shape, elements},
@@ -28,13 +28,13 @@ pub(crate) struct Session {
     pub(crate) device: Device,
     inner: Mutex<Inner>,
     streams: Mutex<Streams>,
-    checks: Arc<Mutex<Checks>>,
+    checks: Arc<Mutex<IndexChecks>>,
 }
 
 #[derive(Default)]
 struct Inner {
     /// Nodes by what they calculate.
-    known: FxHashMap<Key, Weak<Node>>,
+    interned: FxHashMap<NodeKey, Weak<Node>>,
     /// Nodes that were planned since the last evaluation.
     planned: Vec<Weak<Node>>,
     /// What failed first.
@@ -69,7 +69,7 @@ impl Session {
     /// The checks that a node depends on which is enqueued here and reads these.
     pub(crate) fn deferred_checks(&self, inputs: &[&NodeRef]) -> DeferredChecks {
         let mut checks = DeferredChecks::default();
-        if self.checks().are_made() {
+        if self.checks().is_used() {
             checks.add(&self.checks);
         }
         for storage in inputs.iter().filter_map(|node| node.storage()) {
@@ -79,7 +79,7 @@ impl Session {
     }
 
     /// The checks that kernels of this session make.
-    pub(crate) fn checks(&self) -> MutexGuard<'_, Checks> {
+    pub(crate) fn checks(&self) -> MutexGuard<'_, IndexChecks> {
         self.checks.lock()
     }
 
@@ -92,19 +92,19 @@ impl Session {
         operation: &'static str,
         location: &'static Location<'static>,
     ) -> NodeRef {
-        if let Some(problem) = refused(dtype, &shape) {
+        if let Some(problem) = shape_error(dtype, &shape) {
             let misuse = UsageError::new(operation, problem, location);
             return self.fail(dtype, &shape, misuse, location);
         }
-        let key = Key::new(dtype, &shape, &op);
+        let key = NodeKey::new(dtype, &shape, &op);
         let mut inner = self.inner.lock();
         // Nothing will come of it, so that there is no reason to remember how it is calculated.
         if let Some(failure) = inner.failure.clone() {
             drop(inner);
             return self.fail(dtype, &shape, failure, location);
         }
-        if let Some(known) = inner.known.get(&key).and_then(Weak::upgrade) {
-            return known;
+        if let Some(interned) = inner.interned.get(&key).and_then(Weak::upgrade) {
+            return interned;
         }
         let node = Arc::new(Node::new(
             self.device.clone(),
@@ -113,7 +113,7 @@ impl Session {
             State::Planned(Arc::new(op)),
             location,
         ));
-        inner.known.insert(key, Arc::downgrade(&node));
+        inner.interned.insert(key, Arc::downgrade(&node));
         inner.planned.push(Arc::downgrade(&node));
         node
     }
@@ -126,11 +126,11 @@ impl Session {
         elements: &[u8],
         location: &'static Location<'static>,
     ) -> NodeRef {
-        if let Some(problem) = refused(dtype, &shape) {
+        if let Some(problem) = shape_error(dtype, &shape) {
             let misuse = UsageError::new("array", problem, location);
             return self.fail(dtype, &shape, misuse, location);
         }
-        let stream = self.streams().any(&self.device);
+        let stream = self.streams().first(&self.device);
         let buffer = stream.and_then(|stream| Ok(stream.upload::<u8>(elements)?));
         match buffer {
             Ok(buffer) => {
@@ -159,7 +159,7 @@ impl Session {
         location: &'static Location<'static>,
     ) -> NodeRef {
         let error = error.into();
-        self.note(error.clone());
+        self.record_failure(error.clone());
         let shape = Shape::from_slice(shape);
         Arc::new(Node::new(
             self.device.clone(),
@@ -171,7 +171,7 @@ impl Session {
     }
 
     /// Notes that something failed, if it is the first.
-    pub(crate) fn note(&self, error: Error) {
+    pub(crate) fn record_failure(&self, error: Error) {
         self.inner.lock().failure.get_or_insert(error);
     }
 
@@ -181,13 +181,13 @@ impl Session {
     }
 
     /// If many nodes are planned: those of them that arrays stand for.
-    pub(crate) fn overdue(&self) -> Option<Vec<NodeRef>> {
+    pub(crate) fn take_overdue(&self) -> Option<Vec<NodeRef>> {
         let mut inner = self.inner.lock();
         if inner.planned.len() < PLANNED_MAX {
             return None;
         }
         let planned = std::mem::take(&mut inner.planned);
-        inner.known.retain(|_, node| node.strong_count() > 0);
+        inner.interned.retain(|_, node| node.strong_count() > 0);
         drop(inner);
         let nodes = planned.iter().filter_map(Weak::upgrade);
         Some(
@@ -199,7 +199,7 @@ impl Session {
 }
 
 /// What is wrong with the shape of an array to be, if anything is.
-fn refused(dtype: DType, shape: &[usize]) -> Option<UsageErrorKind> {
+fn shape_error(dtype: DType, shape: &[usize]) -> Option<UsageErrorKind> {
     let lengths = || shape.into();
     if shape.len() > RANK_MAX {
         return Some(UsageErrorKind::TooManyAxes { shape: lengths() });
@@ -226,7 +226,7 @@ mod tests {
         match result {
             Err(Error::Usage(misuse)) => misuse.problem().clone(),
             Err(error) => panic!("{error}"),
-            Ok(_) => panic!("it is refused"),
+            Ok(_) => panic!("it is shape_error"),
         }
     }
 

@@ -1,12 +1,12 @@
 //! Between the host's types and the device's: what a region takes, and what comes back.
 
-mod fetch;
 mod input;
 mod on_device;
 mod output;
 mod pending;
 mod region;
 mod target;
+mod transfer;
 mod write_back;
 
 pub use input::{Input, Parameter, Source};

@@ -121,7 +121,7 @@ impl<T: Element, D> Parcel<T, D> {
         let stream = region
             .session()
             .streams()
-            .behind(&region.session().device, node.id)?;
+            .stream_of(&region.session().device, node.id)?;
         let storage = node.storage().expect("what comes back has been evaluated");
         let elements = storage.buffer.view().cast::<T::Stored>()?;
         Ok(Self {

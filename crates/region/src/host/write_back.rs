@@ -117,7 +117,7 @@ impl<T: Element, D: Dimension> WriteBack for ToHost<'_, T, D> {
         };
         region
             .session()
-            .note(UsageError::new("region", problem, location).into());
+            .record_failure(UsageError::new("region", problem, location).into());
     }
 }
 

@@ -19,7 +19,9 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{
-    codegen::{BLOCK, ENTRY_BYTES, Kernel, PARAMETER_BYTES_MAX, Parameter, Written, generate},
+    codegen::{
+        BLOCK, ENTRY_BYTES, Kernel, KernelParameter, PARAMETER_BYTES_MAX, PassOutput, generate,
+    },
     element::Scalar,
     error::Result,
     fuse::FusedKernel,
@@ -50,54 +52,56 @@ pub(crate) fn allocate(stream: &Stream, bytes: usize) -> Result<Buffer<u8>> {
 }
 
 /// A value in the form in which a launch passes it.
-enum Passed {
-    Word(u32),
-    Long(u64),
+enum LaunchArgument {
+    Bits32(u32),
+    Bits64(u64),
     /// An array, by its place among those that are read.
-    Read(usize),
-    Target(usize),
-    Partial(usize),
+    Input(usize),
+    Output(usize),
+    Temporary(usize),
     Flag,
 }
 
-impl Passed {
+impl LaunchArgument {
     /// Bytes of it among a kernel's parameters, with what may be left in front of it.
     fn bytes(&self) -> usize {
         match self {
-            Passed::Word(_) => 4,
+            LaunchArgument::Bits32(_) => 4,
             _ => 8,
         }
     }
 }
 
 /// A value of a parameter, by its bits.
-enum Word {
-    Narrow(u32),
-    Wide(u64),
+enum ScalarBits {
+    Bits32(u32),
+    Bits64(u64),
 }
 
-impl Word {
+impl ScalarBits {
     /// The value of a parameter that is not the address of an array.
-    fn of(session: &Session, is_wide: bool, parameter: &Parameter) -> Self {
+    fn of(session: &Session, is_wide: bool, parameter: &KernelParameter) -> Self {
         match parameter {
-            Parameter::Index(value) if is_wide => Word::Wide(*value as u64),
+            KernelParameter::Index(value) if is_wide => ScalarBits::Bits64(*value as u64),
             // Known to fit 32 bits, negative steps among them.
-            Parameter::Index(value) => Word::Narrow(*value as u32),
-            Parameter::Scalar(value) | Parameter::Constant { value, .. } => match *value {
-                Scalar::F32(value) => Word::Narrow(value.to_bits()),
-                Scalar::F64(value) => Word::Wide(value.to_bits()),
-                Scalar::I32(value) => Word::Narrow(value as u32),
-                Scalar::I64(value) => Word::Wide(value as u64),
-                Scalar::U8(value) => Word::Narrow(value.into()),
-                Scalar::Bool(value) => Word::Narrow(value.into()),
-            },
-            Parameter::Check { node, axis, length } => {
-                Word::Narrow(session.checks().number(node.location, *axis, *length))
+            KernelParameter::Index(value) => ScalarBits::Bits32(*value as u32),
+            KernelParameter::Scalar(value) | KernelParameter::Constant { value, .. } => {
+                match *value {
+                    Scalar::F32(value) => ScalarBits::Bits32(value.to_bits()),
+                    Scalar::F64(value) => ScalarBits::Bits64(value.to_bits()),
+                    Scalar::I32(value) => ScalarBits::Bits32(value as u32),
+                    Scalar::I64(value) => ScalarBits::Bits64(value as u64),
+                    Scalar::U8(value) => ScalarBits::Bits32(value.into()),
+                    Scalar::Bool(value) => ScalarBits::Bits32(value.into()),
+                }
             }
-            Parameter::Elements(_)
-            | Parameter::Target(_)
-            | Parameter::Partial(_)
-            | Parameter::Flag => {
+            KernelParameter::CheckCode { node, axis, length } => {
+                ScalarBits::Bits32(session.checks().number(node.location, *axis, *length))
+            }
+            KernelParameter::Input(_)
+            | KernelParameter::Output(_)
+            | KernelParameter::Temporary(_)
+            | KernelParameter::Flag => {
                 unreachable!("the address of an array is no value")
             }
         }
@@ -113,9 +117,9 @@ fn upload_table(session: &Session, stream: &Stream, kernel: &Kernel) -> Result<O
     let mut entries: Vec<[u8; ENTRY_BYTES]> = Vec::with_capacity(kernel.table.len());
     for parameter in &kernel.table {
         // The kernel loads four bytes of an entry with a narrow value.
-        entries.push(match Word::of(session, kernel.wide, parameter) {
-            Word::Narrow(value) => u64::from(value).to_le_bytes(),
-            Word::Wide(value) => value.to_le_bytes(),
+        entries.push(match ScalarBits::of(session, kernel.wide, parameter) {
+            ScalarBits::Bits32(value) => u64::from(value).to_le_bytes(),
+            ScalarBits::Bits64(value) => value.to_le_bytes(),
         });
     }
     Ok(Some(stream.upload(entries.as_flattened())?))
@@ -140,7 +144,7 @@ pub(super) fn enqueue(
     }
     let location = fused.output().target.location;
     for pass in &generated.passes {
-        let launch = |targets: &mut [&mut Buffer<u8>], partials: &[Buffer<u8>]| {
+        let launch = |targets: &mut [&mut Buffer<u8>], read_temporaries: &[Buffer<u8>]| {
             launch(
                 session,
                 stream,
@@ -148,12 +152,12 @@ pub(super) fn enqueue(
                 &pass.kernel,
                 pass.threads,
                 targets,
-                partials,
+                read_temporaries,
             )
         };
         match &pass.writes {
-            Written::Outputs => launch(outputs, &temporaries[pass.reads.clone()])?,
-            Written::Temporaries(written) => {
+            PassOutput::Outputs => launch(outputs, &temporaries[pass.reads.clone()])?,
+            PassOutput::Temporaries(written) => {
                 let (earlier, rest) = temporaries.split_at_mut(written.start);
                 let mut targets: SmallVec<[&mut Buffer<u8>; 2]> =
                     rest[..written.len()].iter_mut().collect();
@@ -173,7 +177,7 @@ fn launch(
     kernel: &Kernel,
     threads: usize,
     targets: &mut [&mut Buffer<u8>],
-    partials: &[Buffer<u8>],
+    read_temporaries: &[Buffer<u8>],
 ) -> Result<()> {
     let table = upload_table(session, stream, kernel)?;
     let count = kernel.parameters.len() + usize::from(table.is_some());
@@ -186,30 +190,30 @@ fn launch(
     )?;
     let mut read: Vec<Arc<Storage>> = Vec::new();
     let mut checked = None;
-    let mut passed = Vec::with_capacity(count);
+    let mut values = Vec::with_capacity(count);
     for parameter in &kernel.parameters {
-        passed.push(match parameter {
-            Parameter::Elements(node) => {
+        values.push(match parameter {
+            KernelParameter::Input(node) => {
                 read.push(
                     node.storage()
                         .expect("operands are enqueued before what needs them"),
                 );
-                Passed::Read(read.len() - 1)
+                LaunchArgument::Input(read.len() - 1)
             }
-            Parameter::Target(number) => Passed::Target(*number),
-            Parameter::Partial(number) => Passed::Partial(*number),
-            Parameter::Flag => {
+            KernelParameter::Output(number) => LaunchArgument::Output(*number),
+            KernelParameter::Temporary(number) => LaunchArgument::Temporary(*number),
+            KernelParameter::Flag => {
                 checked = Some(session.checks().flag(stream)?);
-                Passed::Flag
+                LaunchArgument::Flag
             }
-            value => match Word::of(session, kernel.wide, value) {
-                Word::Narrow(value) => Passed::Word(value),
-                Word::Wide(value) => Passed::Long(value),
+            value => match ScalarBits::of(session, kernel.wide, value) {
+                ScalarBits::Bits32(value) => LaunchArgument::Bits32(value),
+                ScalarBits::Bits64(value) => LaunchArgument::Bits64(value),
             },
         });
     }
     debug_assert!(
-        passed.iter().map(Passed::bytes).sum::<usize>() + 8 * usize::from(table.is_some())
+        values.iter().map(LaunchArgument::bytes).sum::<usize>() + 8 * usize::from(table.is_some())
             <= PARAMETER_BYTES_MAX,
         "parameters of {}",
         kernel.name
@@ -219,19 +223,21 @@ fn launch(
     let mut flag = word.as_mut();
     let mut targets: Vec<_> = targets.iter_mut().map(Some).collect();
     let mut arguments: Vec<Argument<'_>> = Vec::with_capacity(count);
-    for value in &passed {
+    for value in &values {
         arguments.push(match value {
-            Passed::Word(value) => Argument::scalar(value),
-            Passed::Long(value) => Argument::scalar(value),
-            Passed::Read(number) => Argument::read::<u8, _>(&read[*number].buffer),
-            Passed::Partial(number) => Argument::read::<u8, _>(&partials[*number]),
-            Passed::Target(number) => {
+            LaunchArgument::Bits32(value) => Argument::scalar(value),
+            LaunchArgument::Bits64(value) => Argument::scalar(value),
+            LaunchArgument::Input(number) => Argument::read::<u8, _>(&read[*number].buffer),
+            LaunchArgument::Temporary(number) => {
+                Argument::read::<u8, _>(&read_temporaries[*number])
+            }
+            LaunchArgument::Output(number) => {
                 let target = targets[*number]
                     .take()
                     .expect("each target is one parameter");
                 Argument::write::<u8, _>(target)
             }
-            Passed::Flag => {
+            LaunchArgument::Flag => {
                 let flag = flag.take().expect("the flag is one parameter");
                 Argument::write::<u32, _>(flag)
             }

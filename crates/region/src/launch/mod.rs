@@ -26,11 +26,11 @@ pub(crate) fn enqueue(
     kernel: &FusedKernel,
     outputs: &mut [&mut Buffer<u8>],
 ) -> Result<()> {
-    if kernel.is_idle() {
+    if kernel.is_empty() {
         return Ok(());
     }
     match kernel.op(&kernel.root) {
-        Some(Op::Product(left, right)) => {
+        Some(Op::MatrixProduct(left, right)) => {
             product::enqueue(stream, kernel, (left, right), outputs[0])
         }
         _ => generated::enqueue(session, stream, kernel, outputs),

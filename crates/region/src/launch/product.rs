@@ -21,10 +21,13 @@ pub(super) fn enqueue(
     target: &mut Buffer<u8>,
 ) -> Result<()> {
     let node = &kernel.root;
-    let (left, right) = (Placed::of(kernel, left), Placed::of(kernel, right));
+    let (left, right) = (
+        StridedFactor::of(kernel, left),
+        StridedFactor::of(kernel, right),
+    );
     let rank = node.shape.len();
     let (batch, matrix) = node.shape.split_at(rank - 2);
-    let shape = product::Shape {
+    let shape = product::ProductShape {
         batch,
         m: matrix[0],
         k: left.shape[rank - 1],
@@ -44,14 +47,14 @@ pub(super) fn enqueue(
 }
 
 /// A matrix, or a batch of them, in memory.
-struct Placed {
+struct StridedFactor {
     storage: Arc<Storage>,
     shape: Shape,
     offset: usize,
     strides: SmallVec<[isize; RANK_MAX]>,
 }
 
-impl Placed {
+impl StridedFactor {
     /// Where the elements of a factor are: in its own memory, or in that which it is a view of.
     fn of(kernel: &FusedKernel, node: &NodeRef) -> Self {
         let whole: AxisMap;

@@ -11,7 +11,7 @@
 use std::borrow::Cow;
 
 /// The PTX of a function without approximate instructions.
-pub(super) fn text(ptx: &str) -> String {
+pub(super) fn replace_approximate(ptx: &str) -> String {
     ptx.split_inclusive('\n').map(line).collect()
 }
 

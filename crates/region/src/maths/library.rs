@@ -12,7 +12,7 @@ const PTX: &str = include_str!("../../kernels/maths.ptx");
 
 /// A function or a table.
 #[derive(Debug)]
-pub(super) struct Item {
+pub(super) struct PtxItem {
     /// Its PTX, with a line break at the end. A function is not visible outside of its module.
     pub(super) text: String,
     /// The names of what must stand in front of it.
@@ -25,17 +25,17 @@ pub(super) struct Item {
 
 /// All of them, by name.
 #[derive(Debug)]
-pub(super) struct Library {
-    pub(super) items: BTreeMap<&'static str, Item>,
+pub(super) struct PtxLibrary {
+    pub(super) items: BTreeMap<&'static str, PtxItem>,
 }
 
 /// The library, read when it is first asked for.
-pub(super) fn library() -> &'static Library {
-    static LIBRARY: OnceLock<Library> = OnceLock::new();
-    LIBRARY.get_or_init(|| Library::read(PTX))
+pub(super) fn library() -> &'static PtxLibrary {
+    static LIBRARY: OnceLock<PtxLibrary> = OnceLock::new();
+    LIBRARY.get_or_init(|| PtxLibrary::read(PTX))
 }
 
-impl Library {
+impl PtxLibrary {
     /// Takes apart what NVRTC wrote: declarations begin at the start of a line, tables end with it
     /// and functions with a brace at the start of one.
     fn read(ptx: &'static str) -> Self {
@@ -81,12 +81,12 @@ impl Library {
 }
 
 /// The function or table that a piece of the file is, if it is one.
-fn item(text: &'static str) -> Option<(&'static str, Item)> {
+fn item(text: &'static str) -> Option<(&'static str, PtxItem)> {
     let text = text.strip_prefix(".visible ").unwrap_or(text);
     if let Some(table) = text.strip_prefix(".global") {
         let name =
             words(table).find(|word| !word.starts_with('.') && word.parse::<u32>().is_err())?;
-        return Some((name, Item::new(text.to_owned(), 0, Vec::new())));
+        return Some((name, PtxItem::new(text.to_owned(), 0, Vec::new())));
     }
     let function = text.strip_prefix(".func")?;
     let (head, _body) = function.split_once("\n{")?;
@@ -97,10 +97,13 @@ fn item(text: &'static str) -> Option<(&'static str, Item)> {
         types.filter_map(|bits| bits.parse().ok()).collect()
     };
     let result = bits(result).first().copied()?;
-    Some((name, Item::new(exact::text(text), result, bits(head))))
+    Some((
+        name,
+        PtxItem::new(exact::replace_approximate(text), result, bits(head)),
+    ))
 }
 
-impl Item {
+impl PtxItem {
     fn new(text: String, result: u32, parameters: Vec<u32>) -> Self {
         Self {
             text,

@@ -16,18 +16,18 @@
 //! rounds elements to TF32 nor computes them from narrower ones here, states no bound; `k` is that
 //! of any order of the additions.
 
+mod builtin;
 mod cublas;
 mod operand;
-mod own;
 
 use std::panic::Location;
 
 use millstream::{Buffer, Device, Result, Stream};
 
-pub use operand::{Factor, Shape};
+pub use operand::{Factor, ProductShape};
 
 use crate::{Number, element::DType};
-use operand::Operands;
+use operand::CheckedProduct;
 
 /// Enqueues `out[z] = a[z] · b[z]` for each `z` of the batch, for elements of type `T`. `out` is
 /// contiguous, row-major, with `batch × m × n` elements; it may be uninitialised. With `k = 0` it
@@ -46,7 +46,7 @@ use operand::Operands;
 #[track_caller]
 pub fn multiply<T: Number>(
     stream: &Stream,
-    shape: &Shape<'_>,
+    shape: &ProductShape<'_>,
     a: &Factor<'_>,
     b: &Factor<'_>,
     out: &mut Buffer<u8>,
@@ -67,13 +67,13 @@ pub fn multiply<T: Number>(
 #[track_caller]
 pub fn multiply_without_libraries<T: Number>(
     stream: &Stream,
-    shape: &Shape<'_>,
+    shape: &ProductShape<'_>,
     a: &Factor<'_>,
     b: &Factor<'_>,
     out: &mut Buffer<u8>,
 ) -> Result<()> {
     match prepare(stream, T::DTYPE, shape, a, b, out)? {
-        Some(operands) => own::enqueue(stream, T::DTYPE, operands, out, Location::caller()),
+        Some(operands) => builtin::enqueue(stream, T::DTYPE, operands, out, Location::caller()),
         None => Ok(()),
     }
 }
@@ -82,7 +82,7 @@ pub fn multiply_without_libraries<T: Number>(
 /// question starts it.
 #[doc(hidden)]
 pub fn library(device: &Device) -> Option<String> {
-    cublas::note(device)
+    cublas::description(device)
 }
 
 /// [`multiply`] for elements of a type that is known at run time, which is not [`DType::Bool`], on
@@ -90,7 +90,7 @@ pub fn library(device: &Device) -> Option<String> {
 pub(crate) fn enqueue(
     stream: &Stream,
     dtype: DType,
-    shape: &Shape<'_>,
+    shape: &ProductShape<'_>,
     a: &Factor<'_>,
     b: &Factor<'_>,
     out: &mut Buffer<u8>,
@@ -106,7 +106,7 @@ pub(crate) fn enqueue(
     {
         return answer;
     }
-    own::enqueue(stream, dtype, operands, out, location)
+    builtin::enqueue(stream, dtype, operands, out, location)
 }
 
 /// Checks the operands; does what there is to do already and gives nothing if nothing is to be
@@ -115,11 +115,11 @@ pub(crate) fn enqueue(
 fn prepare<'a>(
     stream: &Stream,
     dtype: DType,
-    shape: &Shape<'_>,
+    shape: &ProductShape<'_>,
     a: &'a Factor<'a>,
     b: &'a Factor<'a>,
     out: &mut Buffer<u8>,
-) -> Result<Option<Operands<'a>>> {
+) -> Result<Option<CheckedProduct<'a>>> {
     let out_bytes = shape.out_len().checked_mul(dtype.bytes());
     assert_eq!(
         Some(out.len()),
@@ -133,7 +133,7 @@ fn prepare<'a>(
         stream.fill(out, 0)?;
         return Ok(None);
     }
-    Ok(Some(Operands::new(dtype, shape, a, b)))
+    Ok(Some(CheckedProduct::new(dtype, shape, a, b)))
 }
 
 #[cfg(test)]
@@ -152,7 +152,7 @@ mod tests {
             column_stride: 1,
             batch_strides: &[],
         };
-        let shape = Shape {
+        let shape = ProductShape {
             batch: &[],
             m: 2,
             k: 2,

@@ -12,7 +12,7 @@ pub(super) const BATCH_DIMS: usize = 4;
 /// The sizes of a product of matrices, or of a batch of such products.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct Shape<'a> {
+pub struct ProductShape<'a> {
     /// The batch's dimensions, outermost first; none for a single product.
     pub batch: &'a [usize],
     /// Rows of the first factor and of the product.
@@ -23,7 +23,7 @@ pub struct Shape<'a> {
     pub n: usize,
 }
 
-impl Shape<'_> {
+impl ProductShape<'_> {
     /// Elements of the product.
     pub(super) fn out_len(&self) -> usize {
         let sizes = self.batch.iter().chain([&self.m, &self.n]);
@@ -61,7 +61,7 @@ impl Factor<'_> {
 
     /// The part of the array from the first to the last byte that is used, and where in it the
     /// first element is.
-    fn reach(
+    fn used_range(
         &self,
         dtype: DType,
         batch: &[usize],
@@ -98,7 +98,7 @@ impl Factor<'_> {
 
 /// One factor: what of its array is used, where its first element is there, and the strides.
 #[derive(Debug)]
-pub(super) struct Operand<'a> {
+pub(super) struct CheckedFactor<'a> {
     pub(super) view: View<'a, u8>,
     pub(super) offset: usize,
     /// Of the first element.
@@ -109,7 +109,7 @@ pub(super) struct Operand<'a> {
     pub(super) batch: [isize; BATCH_DIMS],
 }
 
-impl Operand<'_> {
+impl CheckedFactor<'_> {
     /// The factor with rows for columns and columns for rows.
     pub(super) fn transposed(self) -> Self {
         Self {
@@ -122,35 +122,35 @@ impl Operand<'_> {
 
 /// A product that is not empty, whose factors lie within their arrays.
 #[derive(Debug)]
-pub(super) struct Operands<'a> {
+pub(super) struct CheckedProduct<'a> {
     pub(super) m: usize,
     pub(super) k: usize,
     pub(super) n: usize,
     /// The batch's dimensions, outermost first. Those at the front are 1 if there are fewer.
     pub(super) batch: [usize; BATCH_DIMS],
-    pub(super) a: Operand<'a>,
-    pub(super) b: Operand<'a>,
+    pub(super) a: CheckedFactor<'a>,
+    pub(super) b: CheckedFactor<'a>,
 }
 
-impl<'a> Operands<'a> {
+impl<'a> CheckedProduct<'a> {
     /// Checks the factors of a product with at least one element and a `k` of at least 1.
     #[track_caller]
     pub(super) fn new(
         dtype: DType,
-        shape: &Shape<'_>,
+        shape: &ProductShape<'_>,
         a: &'a Factor<'a>,
         b: &'a Factor<'a>,
     ) -> Self {
-        let &Shape { batch, m, k, n } = shape;
-        let (a_view, a_offset) = a.reach(dtype, batch, m, k);
-        let (b_view, b_offset) = b.reach(dtype, batch, k, n);
-        let dims = joined(batch, a.batch_strides, b.batch_strides);
+        let &ProductShape { batch, m, k, n } = shape;
+        let (a_view, a_offset) = a.used_range(dtype, batch, m, k);
+        let (b_view, b_offset) = b.used_range(dtype, batch, k, n);
+        let dims = merge_dims(batch, a.batch_strides, b.batch_strides);
         assert!(
             dims.len() <= BATCH_DIMS,
             "a batch of products with more than {BATCH_DIMS} dimensions: {dims:?}"
         );
         let front = BATCH_DIMS - dims.len();
-        let column = |of: fn(&Dim) -> isize| {
+        let column = |of: fn(&BatchDim) -> isize| {
             std::array::from_fn(|at| at.checked_sub(front).map_or(0, |at| of(&dims[at])))
         };
         Self {
@@ -158,7 +158,7 @@ impl<'a> Operands<'a> {
             k,
             n,
             batch: std::array::from_fn(|at| at.checked_sub(front).map_or(1, |at| dims[at].size)),
-            a: Operand {
+            a: CheckedFactor {
                 view: a_view,
                 offset: a_offset,
                 address: a.address(dtype),
@@ -166,7 +166,7 @@ impl<'a> Operands<'a> {
                 column: a.column_stride,
                 batch: column(|dim| dim.a),
             },
-            b: Operand {
+            b: CheckedFactor {
                 view: b_view,
                 offset: b_offset,
                 address: b.address(dtype),
@@ -197,7 +197,7 @@ impl<'a> Operands<'a> {
 
 /// One dimension of a batch, with the strides of both factors.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Dim {
+struct BatchDim {
     size: usize,
     a: isize,
     b: isize,
@@ -205,8 +205,8 @@ struct Dim {
 
 /// The batch's dimensions without those of size 1, and as one where both factors go on evenly from
 /// one to the next.
-fn joined(batch: &[usize], a: &[isize], b: &[isize]) -> SmallVec<[Dim; BATCH_DIMS]> {
-    let mut dims: SmallVec<[Dim; BATCH_DIMS]> = SmallVec::new();
+fn merge_dims(batch: &[usize], a: &[isize], b: &[isize]) -> SmallVec<[BatchDim; BATCH_DIMS]> {
+    let mut dims: SmallVec<[BatchDim; BATCH_DIMS]> = SmallVec::new();
     for ((&size, &a), &b) in batch
         .iter()
         .zip(a)
@@ -221,13 +221,13 @@ fn joined(batch: &[usize], a: &[isize], b: &[isize]) -> SmallVec<[Dim; BATCH_DIM
         };
         match dims.last_mut() {
             Some(outer) if goes_on(outer.a, a) && goes_on(outer.b, b) => {
-                *outer = Dim {
+                *outer = BatchDim {
                     size: outer.size * size,
                     a,
                     b,
                 };
             }
-            _ => dims.push(Dim { size, a, b }),
+            _ => dims.push(BatchDim { size, a, b }),
         }
     }
     dims
@@ -239,16 +239,16 @@ mod tests {
 
     #[test]
     fn dimensions_are_joined_where_both_factors_go_on_evenly() {
-        let dim = |size, a, b| Dim { size, a, b };
-        assert_eq!(joined(&[], &[], &[])[..], []);
-        assert_eq!(joined(&[1, 1], &[7, 9], &[0, 3])[..], []);
-        assert_eq!(joined(&[2, 3], &[30, 10], &[0, 0])[..], [dim(6, 10, 0)]);
+        let dim = |size, a, b| BatchDim { size, a, b };
+        assert_eq!(merge_dims(&[], &[], &[])[..], []);
+        assert_eq!(merge_dims(&[1, 1], &[7, 9], &[0, 3])[..], []);
+        assert_eq!(merge_dims(&[2, 3], &[30, 10], &[0, 0])[..], [dim(6, 10, 0)]);
         assert_eq!(
-            joined(&[2, 1, 3], &[-30, 5, -10], &[3, 5, 1])[..],
+            merge_dims(&[2, 1, 3], &[-30, 5, -10], &[3, 5, 1])[..],
             [dim(6, -10, 1)]
         );
         assert_eq!(
-            joined(&[2, 3], &[30, 10], &[0, 4])[..],
+            merge_dims(&[2, 3], &[30, 10], &[0, 4])[..],
             [dim(2, 30, 0), dim(3, 10, 4)]
         );
     }
@@ -265,7 +265,7 @@ mod tests {
             column_stride: 1,
             batch_strides: &[],
         };
-        factor.reach(DType::F32, &[], 2, 3);
+        factor.used_range(DType::F32, &[], 2, 3);
     }
 
     #[test]
@@ -279,7 +279,7 @@ mod tests {
             column_stride: 1,
             batch_strides: &[0],
         };
-        let (view, offset) = factor.reach(DType::F32, &[9], 4, 3);
+        let (view, offset) = factor.used_range(DType::F32, &[9], 4, 3);
         assert_eq!((view.len(), offset), (4 * (20 + 2 - 5 + 1), 15));
     }
 }

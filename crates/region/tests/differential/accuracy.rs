@@ -6,7 +6,7 @@ use ndarray::{Array1, Array2, Axis, Ix1};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg32;
 
-use crate::{Outcome, places::place};
+use crate::{Outcome, configurations::configuration};
 
 type Test = (&'static str, fn() -> Outcome);
 
@@ -61,8 +61,8 @@ fn sums_are_off_by_their_last_rounding() -> Outcome {
     {
         let wide = Array2::from_shape_vec(shape, numbers(&mut rng, shape.0 * shape.1))?;
         let narrow = wide.mapv(|x| x as f32);
-        let place = place(seed as u64);
-        let device = place.open()?;
+        let configuration = configuration(seed as u64);
+        let device = configuration.open()?;
         let found = device.region(|g| {
             let (wide, narrow) = (g.array(&wide), g.array(&narrow));
             (
@@ -100,7 +100,7 @@ fn sums_are_off_by_their_last_rounding() -> Outcome {
             );
         }
         drop(device);
-        place.is_clean()?;
+        configuration.is_clean()?;
     }
     Ok(())
 }
@@ -113,8 +113,8 @@ fn sums_on_the_way_too() -> Outcome {
     {
         let wide = Array1::from_vec(numbers(&mut rng, count));
         let narrow = wide.mapv(|x| x as f32);
-        let place = place(seed as u64);
-        let device = place.open()?;
+        let configuration = configuration(seed as u64);
+        let device = configuration.open()?;
         let sums = device.region(|g| {
             (
                 g.array(&wide).cumsum(Axis(0)),
@@ -135,7 +135,7 @@ fn sums_on_the_way_too() -> Outcome {
             assert!(is_near(found, exact, size, UNIT_F32), "{found} {exact}");
         }
         drop(device);
-        place.is_clean()?;
+        configuration.is_clean()?;
     }
     Ok(())
 }
@@ -177,8 +177,8 @@ fn functions_of_fused_kernels() -> Outcome {
             .into_iter()
             .map(|x| (x % 30.0) as f32)
             .collect();
-        let place = place(seed as u64);
-        let device = place.open()?;
+        let configuration = configuration(seed as u64);
+        let device = configuration.open()?;
         let found = device
             .region(|g| function(&(g.array(&x) * 0.5)) + 0.0)?
             .wait()?;
@@ -199,7 +199,7 @@ fn functions_of_fused_kernels() -> Outcome {
             );
         }
         drop(device);
-        place.is_clean()?;
+        configuration.is_clean()?;
     }
     Ok(())
 }
@@ -218,8 +218,8 @@ fn products_keep_their_bound() -> Outcome {
             )
         };
         let (a, b) = (matrix(m, k)?, matrix(n, k)?);
-        let place = place(seed as u64);
-        let device = place.open()?;
+        let configuration = configuration(seed as u64);
+        let device = configuration.open()?;
         let found = device
             .region(|g| g.array(&a).dot(&g.array(&b).t()))?
             .wait()?;
@@ -230,7 +230,7 @@ fn products_keep_their_bound() -> Outcome {
             assert!((f64::from(found) - exact).abs() <= bound, "{found} {exact}");
         }
         drop(device);
-        place.is_clean()?;
+        configuration.is_clean()?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use millstream_region::{Array, Float, Number, Operand, Part, Region, concatenate
 use ndarray::{Axis, Ix1, IxDyn};
 
 use crate::{
-    number::Number as Small,
+    host_element::Number as Small,
     step::{Assign, Binary, Bitwise, Compare, Reduce, Step, Unary, View},
     value::{Dev, Kind},
 };
@@ -382,7 +382,7 @@ fn reduced(reduce: Reduce, x: &Dev, axes: &[usize], keep: bool) -> Dev {
             }
         };
     }
-    macro_rules! place {
+    macro_rules! position {
         ($x:expr) => {
             match reduce {
                 Reduce::ArgMinimum => by!($x, argmin, argmin_axis, argmin_keepdims),
@@ -392,11 +392,11 @@ fn reduced(reduce: Reduce, x: &Dev, axes: &[usize], keep: bool) -> Dev {
     }
     if matches!(reduce, Reduce::ArgMinimum | Reduce::ArgMaximum) {
         return Dev::I64(match x {
-            Dev::F32(x) => place!(x),
-            Dev::F64(x) => place!(x),
-            Dev::I32(x) => place!(x),
-            Dev::I64(x) => place!(x),
-            Dev::U8(x) => place!(x),
+            Dev::F32(x) => position!(x),
+            Dev::F64(x) => position!(x),
+            Dev::I32(x) => position!(x),
+            Dev::I64(x) => position!(x),
+            Dev::U8(x) => position!(x),
             Dev::Bool(_) => unreachable!("a boolean is no number"),
         });
     }

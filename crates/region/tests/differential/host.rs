@@ -3,7 +3,7 @@
 use ndarray::{ArrayD, Axis, Dimension, IxDyn, Slice, SliceInfoElem};
 
 use crate::{
-    number::{Number, Plain, Word},
+    host_element::{Number, Plain, Word},
     step::{Assign, Reduce, Step, View},
     value::{Host, Kind},
 };
@@ -213,7 +213,7 @@ fn cast(host: &Host, kind: Kind) -> Host {
     }
 }
 
-fn casted<U>(host: &Host, function: impl Fn(&dyn crate::number::Castable) -> U) -> ArrayD<U> {
+fn casted<U>(host: &Host, function: impl Fn(&dyn crate::host_element::Castable) -> U) -> ArrayD<U> {
     match host {
         Host::F32(x) => x.map(|v| function(v)),
         Host::F64(x) => x.map(|v| function(v)),
@@ -347,10 +347,10 @@ fn gather<T: Copy>(x: &ArrayD<T>, axis: usize, index: &ArrayD<usize>) -> ArrayD<
     let index = index
         .broadcast(without(&common, index.shape()[axis]))
         .expect("it fits");
-    let chosen = index.indexed_iter().map(|(place, &index)| {
-        let mut place = place;
-        place[axis] = index;
-        x[place]
+    let chosen = index.indexed_iter().map(|(position, &index)| {
+        let mut position = position;
+        position[axis] = index;
+        x[position]
     });
     ArrayD::from_shape_vec(index.shape(), chosen.collect()).expect("one for each index")
 }
@@ -367,10 +367,10 @@ fn scatter<T: Copy>(
     let index = index.broadcast(&shape[..]).expect("it fits");
     let values = values.broadcast(&shape[..]).expect("it fits");
     let mut result = base.clone();
-    for ((place, &index), &value) in index.indexed_iter().zip(&values) {
-        let mut place = place;
-        place[axis] = index;
-        result[place.slice()] = put(result[place.slice()], value);
+    for ((position, &index), &value) in index.indexed_iter().zip(&values) {
+        let mut position = position;
+        position[axis] = index;
+        result[position.slice()] = put(result[position.slice()], value);
     }
     result
 }
@@ -406,9 +406,9 @@ fn product<T: Number>(a: &ArrayD<T>, b: &ArrayD<T>) -> ArrayD<T> {
     let with = |rows, columns| [&batch[..], &[rows, columns]].concat();
     let a = a.broadcast(with(rows, inner)).expect("it fits");
     let b = b.broadcast(with(inner, columns)).expect("it fits");
-    ArrayD::from_shape_fn(with(rows, columns), |place| {
+    ArrayD::from_shape_fn(with(rows, columns), |position| {
         let rank = batch.len();
-        let (mut left, mut right) = (place.clone(), place);
+        let (mut left, mut right) = (position.clone(), position);
         (0..inner).fold(T::from_small(0), |sum, at| {
             left[rank + 1] = at;
             right[rank] = at;

@@ -5,7 +5,7 @@ use millstream::Device;
 use millstream_region::{RegionExt, Result};
 use ndarray::{Array1, Array2, array};
 
-use crate::{Outcome, places::everywhere};
+use crate::{Outcome, configurations::everywhere};
 
 type Test = (&'static str, fn() -> Outcome);
 
@@ -19,9 +19,9 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// Makes the functions, with `attribute` in front of each.
 macro_rules! functions {
-    ($place:ident, $(#[$attribute:meta])*) => {
+    ($module:ident, $(#[$attribute:meta])*) => {
         #[allow(elided_lifetimes_in_paths, reason = "as it is often written")]
-        mod $place {
+        mod $module {
             use ndarray::{
                 Array1, Array2, Array3, ArrayD, ArrayView1, ArrayView2, Axis, Ix2, IxDyn, s,
             };

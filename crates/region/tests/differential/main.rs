@@ -10,30 +10,30 @@
 //! `MILLSTREAM_DEVICE=cuda:0` all run on a GPU.
 
 mod accuracy;
-mod again;
-mod choice;
+mod configurations;
 mod device;
-mod found;
+mod generator;
 mod host;
+mod host_element;
 mod idioms;
+mod invalid_indices;
+mod kernel_cache;
 mod means;
-mod mistakes;
-mod number;
-mod others;
+mod other_operations;
 mod parameters;
-mod places;
 mod program;
+mod regressions;
+mod signed_zeros;
 mod step;
+mod usage_errors;
 mod value;
-mod wrong;
-mod zeros;
 
 use std::{env, process::ExitCode};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use millstream_region::RegionExt;
 
-use places::{RegionTarget, place, places};
+use configurations::{Configuration, configuration, configurations};
 use program::{Program, STEP_KINDS, Size, program};
 use value::{Back, Dev, Given};
 
@@ -61,14 +61,14 @@ fn count(usual: u64) -> u64 {
 
 /// Runs a program on the device twice: with kernels that are generated, and with those that are
 /// known by then.
-fn run_twice(program: &Program, place: &RegionTarget) -> Result<(), String> {
-    run(program, place)?;
-    run(program, place).map_err(|failure| format!("{failure}, the second time"))
+fn run_twice(program: &Program, configuration: &Configuration) -> Result<(), String> {
+    run(program, configuration)?;
+    run(program, configuration).map_err(|failure| format!("{failure}, the second time"))
 }
 
 /// Runs a program on the device, and compares what comes back.
-fn run(program: &Program, place: &RegionTarget) -> Result<(), String> {
-    let device = place.open()?;
+fn run(program: &Program, configuration: &Configuration) -> Result<(), String> {
+    let device = configuration.open()?;
     let result = device.region(|g| {
         let mut slots: Vec<Dev> = Vec::new();
         for step in &program.steps {
@@ -91,19 +91,19 @@ fn run(program: &Program, place: &RegionTarget) -> Result<(), String> {
         }
     }
     drop(device);
-    place.is_clean()
+    configuration.is_clean()
 }
 
 /// Runs the program of a seed, at one place or everywhere.
 fn check(seed: u64, size: Size, everywhere: bool) -> Outcome {
     let program = program(seed, size);
-    let places = if everywhere {
-        places()
+    let configurations = if everywhere {
+        configurations()
     } else {
-        vec![place(seed)]
+        vec![configuration(seed)]
     };
-    for place in places {
-        run_twice(&program, &place).map_err(|failure| {
+    for configuration in configurations {
+        run_twice(&program, &configuration).map_err(|failure| {
             let steps: Vec<_> = program.steps.iter().enumerate().collect();
             let listing: String = steps
                 .iter()
@@ -112,7 +112,7 @@ fn check(seed: u64, size: Size, everywhere: bool) -> Outcome {
             let given = &program.given;
             format!(
                 "{failure}\non {}, with {size:?}\n{listing}  gives {given:?}\nto replay: MILLSTREAM_SEED={seed}",
-                place.name
+                configuration.name
             )
         })?;
     }
@@ -188,15 +188,15 @@ fn main() -> ExitCode {
     }
     for &(name, test) in accuracy::TESTS
         .iter()
-        .chain(again::TESTS)
-        .chain(wrong::TESTS)
-        .chain(found::TESTS)
-        .chain(others::TESTS)
+        .chain(kernel_cache::TESTS)
+        .chain(invalid_indices::TESTS)
+        .chain(regressions::TESTS)
+        .chain(other_operations::TESTS)
         .chain(idioms::TESTS)
         .chain(means::TESTS)
-        .chain(mistakes::TESTS)
+        .chain(usage_errors::TESTS)
         .chain(parameters::TESTS)
-        .chain(zeros::TESTS)
+        .chain(signed_zeros::TESTS)
     {
         trials.push(Trial::test(name, test));
     }

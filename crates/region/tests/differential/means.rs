@@ -8,7 +8,7 @@ use rand_pcg::Pcg32;
 
 use crate::{
     Outcome,
-    places::{everywhere, place},
+    configurations::{configuration, everywhere},
 };
 
 type Test = (&'static str, fn() -> Outcome);
@@ -106,8 +106,8 @@ fn short_means_are_correctly_rounded() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(10);
     for length in LENGTHS {
         let x = Array2::from_shape_simple_fn((ROWS, length), || number(&mut rng));
-        let place = place(length as u64);
-        let device = place.open()?;
+        let configuration = configuration(length as u64);
+        let device = configuration.open()?;
         let found = device.region(|g| {
             let x = g.array(&x);
             (
@@ -126,7 +126,7 @@ fn short_means_are_correctly_rounded() -> Outcome {
         assert_eq!(kept, means.clone().insert_axis(Axis(1)));
         assert_eq!(columns, means);
         drop(device);
-        place.is_clean()?;
+        configuration.is_clean()?;
     }
     Ok(())
 }
@@ -135,8 +135,8 @@ fn short_variances_are_rounded_once() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(11);
     for length in LENGTHS {
         let x = Array2::from_shape_simple_fn((200, length), || number(&mut rng));
-        let place = place(length as u64);
-        let device = place.open()?;
+        let configuration = configuration(length as u64);
+        let device = configuration.open()?;
         let found = device.region(|g| {
             let x = g.array(&x);
             (x.var_axis(Axis(1), 1.0), x.std_axis(Axis(1), 0.0))
@@ -156,7 +156,7 @@ fn short_variances_are_rounded_once() -> Outcome {
             );
         }
         drop(device);
-        place.is_clean()?;
+        configuration.is_clean()?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 use millstream_region::{Array, Error, RegionExt, UsageErrorKind};
 use ndarray::{Array6, ArrayView, Axis, Ix6, SliceInfo, SliceInfoElem, s};
 
-use crate::{Outcome, places::everywhere};
+use crate::{Outcome, configurations::everywhere};
 
 type Test = (&'static str, fn() -> Outcome);
 

@@ -246,9 +246,9 @@ fn difference<T: Exact>(expected: &ArrayD<T>, found: &ArrayD<T>) -> Option<Strin
         ));
     }
     let mut pairs = expected.indexed_iter().zip(found);
-    let ((place, expected), found) = pairs.find(|((_, a), b)| a.bits() != b.bits())?;
+    let ((index, expected), found) = pairs.find(|((_, a), b)| a.bits() != b.bits())?;
     Some(format!(
         "at {:?}: {found:?} is not {expected:?}",
-        place.slice()
+        index.slice()
     ))
 }

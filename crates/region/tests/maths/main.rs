@@ -7,7 +7,7 @@ mod device;
 mod doubles;
 mod functions;
 mod measure;
-mod numbers;
 mod points;
+mod random;
 mod singles;
 mod specials;

@@ -11,9 +11,9 @@ use rand_pcg::Pcg32;
 
 use crate::{
     Outcome,
+    builtin::{compare, product_of},
     exact::Case,
     layout::Layout,
-    own::{compare, product_of},
 };
 
 /// The GPU, which has cuBLAS.

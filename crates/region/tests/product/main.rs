@@ -1,10 +1,10 @@
 //! Matrix products against plain Rust: on the simulated device, or with `MILLSTREAM_DEVICE=cuda:0`
 //! on a GPU, where those by cuBLAS run as well.
 
+mod builtin;
 mod cublas;
 mod exact;
 mod layout;
-mod own;
 
 use std::{env, process::ExitCode};
 
@@ -16,28 +16,28 @@ pub(crate) type Outcome = Result<(), Failed>;
 type Test = (&'static str, fn() -> Outcome);
 
 const TESTS: &[Test] = &[
-    ("random_products", own::random_products),
+    ("random_products", builtin::random_products),
     (
         "sizes_around_tiles_and_chunks",
-        own::sizes_around_tiles_and_chunks,
+        builtin::sizes_around_tiles_and_chunks,
     ),
-    ("long_sums_are_split", own::long_sums_are_split),
+    ("long_sums_are_split", builtin::long_sums_are_split),
     (
         "products_are_added_up_in_ranges",
-        own::products_are_added_up_in_ranges,
+        builtin::products_are_added_up_in_ranges,
     ),
-    ("empty_products", own::empty_products),
+    ("empty_products", builtin::empty_products),
     (
         "a_product_is_the_same_every_time",
-        own::a_product_is_the_same_every_time,
+        builtin::a_product_is_the_same_every_time,
     ),
     (
         "products_wait_for_what_they_need",
-        own::products_wait_for_what_they_need,
+        builtin::products_wait_for_what_they_need,
     ),
     (
         "wrong_operands_are_refused",
-        own::wrong_operands_are_refused,
+        builtin::wrong_operands_are_refused,
     ),
 ];
 

@@ -88,8 +88,8 @@ pub(super) struct Gemm {
     pub(super) m: c_int,
     pub(super) n: c_int,
     pub(super) k: c_int,
-    pub(super) a: Side,
-    pub(super) b: Side,
+    pub(super) a: GemmFactor,
+    pub(super) b: GemmFactor,
     pub(super) c: DevicePtr,
     pub(super) batches: c_int,
 }
@@ -97,7 +97,7 @@ pub(super) struct Gemm {
 /// A factor: whether it is transposed, its leading dimension, and the distance from a matrix to the
 /// next, in elements.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Side {
+pub(super) struct GemmFactor {
     pub(super) transpose: Transpose,
     pub(super) address: DevicePtr,
     pub(super) leading: c_int,
@@ -126,7 +126,7 @@ pub(super) type GemmStridedBatched<T> = unsafe extern "C" fn(
 ) -> Status;
 
 /// cuBLAS, loaded for good.
-pub(super) struct Library {
+pub(super) struct CublasApi {
     pub(super) found: Found,
     create: unsafe extern "C" fn(*mut RawHandle) -> Status,
     version: unsafe extern "C" fn(RawHandle, *mut c_int) -> Status,
@@ -137,10 +137,10 @@ pub(super) struct Library {
     dgemm: GemmStridedBatched<f64>,
 }
 
-impl Library {
+impl CublasApi {
     /// The process's cuBLAS, looked for once. Nothing if there is none, which is said once.
     pub(super) fn get() -> Option<&'static Self> {
-        static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
+        static LIBRARY: OnceLock<Option<CublasApi>> = OnceLock::new();
         LIBRARY.get_or_init(Self::load).as_ref()
     }
 
@@ -219,7 +219,7 @@ impl Library {
     ///
     /// The stream is alive and belongs to the handle's context; nobody else uses the handle
     /// meanwhile.
-    pub(super) unsafe fn direct(
+    pub(super) unsafe fn set_stream_and_workspace(
         &self,
         handle: RawHandle,
         stream: StreamHandle,
@@ -235,29 +235,29 @@ impl Library {
 }
 
 /// An element whose products cuBLAS computes.
-pub(super) trait Scalar: Copy {
+pub(super) trait GemmElement: Copy {
     const ZERO: Self;
     const ONE: Self;
     const CALL: &'static str;
-    fn gemm(library: &Library) -> GemmStridedBatched<Self>;
+    fn function(library: &CublasApi) -> GemmStridedBatched<Self>;
 }
 
-impl Scalar for f32 {
+impl GemmElement for f32 {
     const ZERO: Self = 0.0;
     const ONE: Self = 1.0;
     const CALL: &'static str = "cublasSgemmStridedBatched";
 
-    fn gemm(library: &Library) -> GemmStridedBatched<Self> {
+    fn function(library: &CublasApi) -> GemmStridedBatched<Self> {
         library.sgemm
     }
 }
 
-impl Scalar for f64 {
+impl GemmElement for f64 {
     const ZERO: Self = 0.0;
     const ONE: Self = 1.0;
     const CALL: &'static str = "cublasDgemmStridedBatched";
 
-    fn gemm(library: &Library) -> GemmStridedBatched<Self> {
+    fn function(library: &CublasApi) -> GemmStridedBatched<Self> {
         library.dgemm
     }
 }
@@ -269,8 +269,8 @@ impl Scalar for f64 {
 /// The handle's context is current; nobody else uses the handle meanwhile. The factors and `c` are
 /// readable and writable as far as the sizes and distances say when the products run, and so is the
 /// handle's workspace.
-pub(super) unsafe fn multiply<T: Scalar>(
-    library: &Library,
+pub(super) unsafe fn gemm<T: GemmElement>(
+    library: &CublasApi,
     handle: RawHandle,
     gemm: &Gemm,
 ) -> Result<(), DriverError> {
@@ -283,7 +283,7 @@ pub(super) unsafe fn multiply<T: Scalar>(
         c,
         batches,
     } = gemm;
-    let function = T::gemm(library);
+    let function = T::function(library);
     // SAFETY: this function's contract. Both factors of the sum are read during the call: a new
     // handle's are the host's.
     let status = unsafe {

@@ -27,9 +27,9 @@ use millstream::{
 };
 use parking_lot::Mutex;
 
-use super::operand::{BATCH_DIMS, Operand, Operands};
+use super::operand::{BATCH_DIMS, CheckedFactor, CheckedProduct};
 use crate::element::DType;
-use library::{Gemm, Library, RawHandle, Scalar, Side, Transpose};
+use library::{CublasApi, Gemm, GemmElement, GemmFactor, RawHandle, Transpose};
 
 /// The memory to work in that cuBLAS is documented to want on GPUs of compute capability 9 and
 /// later, and on others.
@@ -38,26 +38,26 @@ const WORKSPACE_BYTES_BEFORE_9: usize = 4 << 20;
 
 /// cuBLAS in one context.
 struct Cublas {
-    library: &'static Library,
+    library: &'static CublasApi,
     handle: Mutex<RawHandle>,
     workspace_bytes: usize,
     /// `cuBLAS 13.0.0, /…/libcublas.so.13`.
-    note: String,
+    description: String,
 }
 
 /// What a device keeps: cuBLAS in its context, if there is any.
-struct Slot(Option<Arc<Cublas>>);
+struct CublasSlot(Option<Arc<Cublas>>);
 
 /// cuBLAS for this device, if it has any: which it is and where it was found.
-pub(super) fn note(device: &Device) -> Option<String> {
-    Cublas::of(device).map(|cublas| cublas.note.clone())
+pub(super) fn description(device: &Device) -> Option<String> {
+    Cublas::of(device).map(|cublas| cublas.description.clone())
 }
 
 /// Enqueues the product if cuBLAS is there and can express it.
 pub(super) fn enqueue(
     stream: &Stream,
     dtype: DType,
-    operands: &Operands<'_>,
+    operands: &CheckedProduct<'_>,
     out: &mut Buffer<u8>,
     location: &'static Location<'static>,
 ) -> Option<Result<()>> {
@@ -68,10 +68,10 @@ pub(super) fn enqueue(
     }
 }
 
-fn enqueue_of<T: Scalar>(
+fn enqueue_of<T: GemmElement>(
     stream: &Stream,
     dtype: DType,
-    operands: &Operands<'_>,
+    operands: &CheckedProduct<'_>,
     out: &mut Buffer<u8>,
     location: &'static Location<'static>,
 ) -> Option<Result<()>> {
@@ -97,11 +97,11 @@ fn enqueue_of<T: Scalar>(
         unsafe {
             cublas
                 .library
-                .direct(*handle, driver_stream.stream, address, bytes)
+                .set_stream_and_workspace(*handle, driver_stream.stream, address, bytes)
         }?;
         // SAFETY: the context is current and the handle locked; the operands were checked to lie in
         // their arrays.
-        unsafe { library::multiply::<T>(cublas.library, *handle, &gemm) }
+        unsafe { library::gemm::<T>(cublas.library, *handle, &gemm) }
     };
     let (mut whole, mut work) = (out.slice_mut(..), workspace.slice_mut(..));
     let arguments = [
@@ -119,7 +119,7 @@ impl Cublas {
     /// cuBLAS for this device: looked for with the first product. Nothing if there is none, or the
     /// device is no GPU.
     fn of(device: &Device) -> Option<Arc<Self>> {
-        device.slot(|| Slot(Self::find(device))).0.clone()
+        device.slot(|| CublasSlot(Self::find(device))).0.clone()
     }
 
     /// The handle of the device's context, which outlives the device: contexts stay with the
@@ -128,7 +128,7 @@ impl Cublas {
         static HANDLES: Mutex<BTreeMap<ContextHandle, Arc<Cublas>>> = Mutex::new(BTreeMap::new());
         // Which other drivers than libcuda refuse: cuBLAS would know nothing of their contexts.
         let _entered = device.enter_context().ok()?;
-        let library = Library::get()?;
+        let library = CublasApi::get()?;
         let mut handles = HANDLES.lock();
         if let Some(known) = handles.get(&device.as_raw()) {
             return Some(Arc::clone(known));
@@ -144,15 +144,15 @@ impl Cublas {
     }
 
     /// Starts cuBLAS in the device's context, which is current.
-    fn new(device: &Device, library: &'static Library) -> Result<Self, DriverError> {
+    fn new(device: &Device, library: &'static CublasApi) -> Result<Self, DriverError> {
         let handle = library.create()?;
         let version = library.version(handle)?;
         let (major, minor, patch) = (version / 10_000, version / 100 % 100, version % 100);
-        let note = format!("cuBLAS {major}.{minor}.{patch}, {}", library.found.place());
-        let (text, name) = (note.clone(), device.to_string());
+        let description = format!("cuBLAS {major}.{minor}.{patch}, {}", library.found.place());
+        let (text, name) = (description.clone(), device.to_string());
         log!(
             debug,
-            note = text,
+            description = text,
             device = name,
             "matrix products use cuBLAS"
         );
@@ -164,15 +164,15 @@ impl Cublas {
             } else {
                 WORKSPACE_BYTES_BEFORE_9
             },
-            note,
+            description,
         })
     }
 }
 
 /// The product as cuBLAS computes it, or nothing if it cannot say that. Its matrices are
 /// column-major, so that ours are transposed to it: `outᵀ = bᵀ · aᵀ`.
-fn gemm_of(operands: &Operands<'_>, out: DevicePtr) -> Option<Gemm> {
-    let &Operands { m, k, n, batch, .. } = operands;
+fn gemm_of(operands: &CheckedProduct<'_>, out: DevicePtr) -> Option<Gemm> {
+    let &CheckedProduct { m, k, n, batch, .. } = operands;
     let [rest @ .., batches] = batch;
     if rest != [1; BATCH_DIMS - 1] {
         return None;
@@ -181,8 +181,8 @@ fn gemm_of(operands: &Operands<'_>, out: DevicePtr) -> Option<Gemm> {
         m: c_int::try_from(n).ok()?,
         n: c_int::try_from(m).ok()?,
         k: c_int::try_from(k).ok()?,
-        a: side_of(&operands.b, k, n)?,
-        b: side_of(&operands.a, m, k)?,
+        a: factor_of(&operands.b, k, n)?,
+        b: factor_of(&operands.a, m, k)?,
         c: out,
         batches: c_int::try_from(batches).ok()?,
     })
@@ -190,7 +190,7 @@ fn gemm_of(operands: &Operands<'_>, out: DevicePtr) -> Option<Gemm> {
 
 /// A factor of `rows` × `columns` as the transpose that cuBLAS is to multiply, if one of its
 /// strides is 1 and the other as long as the rows or columns between.
-fn side_of(operand: &Operand<'_>, rows: usize, columns: usize) -> Option<Side> {
+fn factor_of(operand: &CheckedFactor<'_>, rows: usize, columns: usize) -> Option<GemmFactor> {
     let (transpose, leading) =
         if let Some(leading) = leading(rows, operand.row, columns, operand.column) {
             (Transpose::No, leading)
@@ -201,7 +201,7 @@ fn side_of(operand: &Operand<'_>, rows: usize, columns: usize) -> Option<Side> {
             )
         };
     let stride = c_longlong::try_from(operand.batch[BATCH_DIMS - 1]).ok()?;
-    (stride >= 0).then_some(Side {
+    (stride >= 0).then_some(GemmFactor {
         transpose,
         address: operand.address,
         leading,

@@ -10,7 +10,7 @@ use ndarray::{Array1, Array2, Axis, Ix1, Ix2, IxDyn, Slice, array, s};
 
 use crate::{
     Outcome,
-    places::{everywhere, places},
+    configurations::{configurations, everywhere},
 };
 
 type Test = (&'static str, fn() -> Outcome);
@@ -106,7 +106,7 @@ fn misuse<T>(result: Result<T>) -> UsageError {
 }
 
 fn mistakes_name_their_operation_and_line() -> Outcome {
-    let device = places()[0].open()?;
+    let device = configurations()[0].open()?;
     for ((operation, body), line) in MISTAKES.iter().zip(FIRST..) {
         let x = Array2::<f32>::ones((3, 4));
         let misuse = misuse(device.region(|g| body(g, g.array(&x))));
@@ -178,7 +178,7 @@ fn nothing_to_join_is_an_error() -> Outcome {
     ] {
         assert_eq!(*misuse(result).problem(), UsageErrorKind::NoArrays);
     }
-    let device = places()[0].open()?;
+    let device = configurations()[0].open()?;
     let joined = device.region(|g| {
         let (x, y) = (g.ones::<f32, _>((2, 3)), g.ones::<f32, _>((2, 2)));
         for (result, line) in [
@@ -262,7 +262,7 @@ fn steps_of_any_size() -> Outcome {
         isize::MAX / 2 + 1,
         1 << 32,
     ];
-    let device = places()[0].open()?;
+    let device = configurations()[0].open()?;
     STEPS
         .into_iter()
         .flat_map(|first| STEPS.map(|second| [first, second]))

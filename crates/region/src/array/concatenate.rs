@@ -117,7 +117,7 @@ fn joined<T: Element, D: Dimension>(
     let joined: Array<T, D> = first.plan(
         T::DTYPE,
         shape,
-        Op::Join { parts, axis },
+        Op::Concatenate { parts, axis },
         operation,
         location,
     );

@@ -3,7 +3,7 @@
 use millstream_region::RegionExt;
 use ndarray::{Axis, array};
 
-use crate::{Outcome, places::places};
+use crate::{Outcome, configurations::configurations};
 
 type Test = (&'static str, fn() -> Outcome);
 
@@ -22,8 +22,8 @@ pub(crate) const TESTS: &[Test] = &[
 /// reshaped array.
 fn a_reshape_shows_what_the_view_below_it_shows() -> Outcome {
     let x = array![false, false, true, true, true];
-    for place in places() {
-        let device = place.open()?;
+    for configuration in configurations() {
+        let device = configuration.open()?;
         let column = device.region(|g| {
             g.array(&x)
                 .insert_axis(Axis(0))
@@ -38,8 +38,8 @@ fn a_reshape_shows_what_the_view_below_it_shows() -> Outcome {
 /// a place of its own.
 fn a_view_of_a_single_reduced_element() -> Outcome {
     let x = array![3.0_f32, 4.0];
-    for place in places() {
-        let device = place.open()?;
+    for configuration in configurations() {
+        let device = configuration.open()?;
         let length = device.region(|g| {
             let x = g.array(&x);
             (&x * &x).sum().broadcast((1, 1)).sqrt()

@@ -8,8 +8,8 @@ use rand_pcg::Pcg32;
 
 use crate::{
     Outcome,
-    number::Number,
-    places::place,
+    configurations::configuration,
+    host_element::Number,
     step::{Binary, Reduce},
     value::Exact,
 };
@@ -57,16 +57,16 @@ fn expected<T: Real>(reduce: Reduce, row: &[T]) -> (u64, i64) {
         .iter()
         .fold(row[0], |best, &x| best.join(reduce, x))
         .bits();
-    let place = row.iter().position(|x| x.bits() == best);
-    (best, place.expect("it is one of them") as i64)
+    let first = row.iter().position(|x| x.bits() == best);
+    (best, first.expect("it is one of them") as i64)
 }
 
 fn signed_zeros<T: Real>() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(9);
     for (seed, shape) in SHAPES.into_iter().enumerate() {
         let (x, y) = (zeros::<T>(&mut rng, shape), zeros::<T>(&mut rng, shape));
-        let place = place(seed as u64);
-        let device = place.open()?;
+        let configuration = configuration(seed as u64);
+        let device = configuration.open()?;
         for axis in [Axis(0), Axis(1)] {
             // Read from memory, and calculated within the kernel.
             for is_fused in [false, true] {
@@ -120,7 +120,7 @@ fn signed_zeros<T: Real>() -> Outcome {
             }
         }
         drop(device);
-        place.is_clean()?;
+        configuration.is_clean()?;
     }
     Ok(())
 }
@@ -130,7 +130,7 @@ fn bits<T: Real>(array: &Array2<T>) -> Vec<u64> {
 }
 
 fn clamp_treats_negative_zero_as_less() -> Outcome {
-    let device = place(0).open()?;
+    let device = configuration(0).open()?;
     let x = ndarray::array![-1.0_f32, -0.0, 0.0, 1.0, f32::NAN];
     let found = device.region(|g| {
         let x = g.array(&x);

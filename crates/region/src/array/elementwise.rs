@@ -334,7 +334,7 @@ impl<T: Element, D> Array<T, D> {
             U::DTYPE,
             self.node().shape.clone(),
             op,
-            function.word(),
+            function.name(),
             Location::caller(),
         )
     }

@@ -103,7 +103,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
         let mut order: Vec<_> = (0..self.ndim()).collect();
         order.swap(axis.index(), self.ndim() - 1);
         let lines = self.reordered_axes(&order, operation, location);
-        let op = Op::Accumulate {
+        let op = Op::Scan {
             reduction,
             source: NodeRef::clone(lines.node()),
         };

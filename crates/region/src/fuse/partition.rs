@@ -19,7 +19,7 @@ use crate::{
 /// Operations that may be done twice rather than stored.
 const CHEAP_OPERATIONS: usize = 4;
 /// Arrays in memory that one kernel may read: each is a parameter, and its lengths and steps are.
-const LEAVES_MAX: usize = 16;
+const INPUTS_MAX: usize = 16;
 /// Operations of one kernel.
 const OPERATIONS_MAX: usize = 96;
 
@@ -31,16 +31,16 @@ pub(super) struct Candidate {
     /// memory.
     pub(super) operands: SmallVec<[Option<usize>; 3]>,
     /// The stored nodes in whose kernels it is calculated: two mean several.
-    within: SmallVec<[u64; 2]>,
+    consumers: SmallVec<[u64; 2]>,
     pub(super) is_stored: bool,
     /// Whether somebody wants to have it.
-    is_asked_for: bool,
+    is_requested: bool,
     /// How many views and gathers show it, each at places of its own.
-    moves: usize,
+    view_uses: usize,
     /// What its calculation takes within a kernel.
     cost: Cost,
     /// The reduction behind which its kernel calculates this.
-    pub(super) behind: Option<usize>,
+    pub(super) epilogue_of: Option<usize>,
 }
 
 /// What a calculation takes within a kernel.
@@ -49,69 +49,69 @@ struct Cost {
     operations: usize,
     is_costly: bool,
     /// Arrays in memory.
-    leaves: SmallVec<[u64; 4]>,
+    inputs: SmallVec<[u64; 4]>,
 }
 
 /// All planned nodes that the targets need, each behind what it needs, with what is decided about
 /// it.
-pub(super) fn decide(targets: &[NodeRef]) -> Vec<Candidate> {
-    let mut candidates = in_order(targets);
-    mark_needed(&mut candidates);
-    weigh(&mut candidates);
-    share(&mut candidates);
-    fold(&mut candidates);
+pub(super) fn partition(targets: &[NodeRef]) -> Vec<Candidate> {
+    let mut candidates = topological_order(targets);
+    store_kernel_operands(&mut candidates);
+    estimate_costs(&mut candidates);
+    store_shared(&mut candidates);
+    fuse_epilogues(&mut candidates);
     candidates
 }
 
 /// All planned nodes that the targets need, operands first.
-fn in_order(targets: &[NodeRef]) -> Vec<Candidate> {
+fn topological_order(targets: &[NodeRef]) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = Vec::new();
-    let mut places: FxHashMap<u64, usize> = FxHashMap::default();
+    let mut indices: FxHashMap<u64, usize> = FxHashMap::default();
     // A node is met twice: on the way down, and, with its operation, once its operands are in
     // order.
-    let mut open: Vec<(NodeRef, Option<Arc<Op>>)> = targets
+    let mut stack: Vec<(NodeRef, Option<Arc<Op>>)> = targets
         .iter()
         .rev()
         .map(|node| (NodeRef::clone(node), None))
         .collect();
-    while let Some((node, op)) = open.pop() {
+    while let Some((node, op)) = stack.pop() {
         if let Some(op) = op {
             let mut operands = SmallVec::new();
-            op.operands(|operand| operands.push(places.get(&operand.id).copied()));
-            places.insert(node.id, candidates.len());
+            op.operands(|operand| operands.push(indices.get(&operand.id).copied()));
+            indices.insert(node.id, candidates.len());
             candidates.push(Candidate {
-                is_stored: stands_alone(&op),
-                is_asked_for: false,
+                is_stored: has_own_kernel(&op),
+                is_requested: false,
                 node,
                 op,
                 operands,
-                within: SmallVec::new(),
-                moves: 0,
+                consumers: SmallVec::new(),
+                view_uses: 0,
                 cost: Cost::default(),
-                behind: None,
+                epilogue_of: None,
             });
             continue;
         }
-        if places.contains_key(&node.id) {
+        if indices.contains_key(&node.id) {
             continue;
         }
         let State::Planned(op) = node.state() else {
             continue;
         };
-        open.push((node, Some(Arc::clone(&op))));
-        op.operands(|operand| open.push((NodeRef::clone(operand), None)));
+        stack.push((node, Some(Arc::clone(&op))));
+        op.operands(|operand| stack.push((NodeRef::clone(operand), None)));
     }
     for target in targets {
-        if let Some(&at) = places.get(&target.id) {
+        if let Some(&at) = indices.get(&target.id) {
             candidates[at].is_stored = true;
-            candidates[at].is_asked_for = true;
+            candidates[at].is_requested = true;
         }
     }
     candidates
 }
 
 /// Whether an operation has kernels of its own.
-fn stands_alone(op: &Op) -> bool {
+fn has_own_kernel(op: &Op) -> bool {
     !matches!(
         op,
         Op::Constant(_)
@@ -124,16 +124,16 @@ fn stands_alone(op: &Op) -> bool {
 }
 
 /// Marks what other nodes' kernels want to find in memory.
-fn mark_needed(candidates: &mut [Candidate]) {
+fn store_kernel_operands(candidates: &mut [Candidate]) {
     for at in 0..candidates.len() {
         let candidate = &candidates[at];
         let needed: [Option<usize>; 2] = match &*candidate.op {
-            Op::Product(..) => {
+            Op::MatrixProduct(..) => {
                 [0, 1].map(|factor| factor_source(candidates, candidate.operands[factor]))
             }
             // Two kernels look at the indices.
             Op::Scatter { adds: false, .. } => [candidate.operands[1], None],
-            Op::Accumulate { .. } => [candidate.operands[0], None],
+            Op::Scan { .. } => [candidate.operands[0], None],
             _ => continue,
         };
         for at in needed.into_iter().flatten() {
@@ -153,19 +153,19 @@ fn factor_source(candidates: &[Candidate], factor: Option<usize>) -> Option<usiz
 }
 
 /// Adds up what each calculation takes, and stores what would make a kernel too large.
-fn weigh(candidates: &mut [Candidate]) {
+fn estimate_costs(candidates: &mut [Candidate]) {
     for at in 0..candidates.len() {
         let op = Arc::clone(&candidates[at].op);
         let mut cost = loop {
             let (cost, largest) = cost_of_operands(candidates, &candidates[at]);
-            let is_too_large = cost.leaves.len() > LEAVES_MAX || cost.operations > OPERATIONS_MAX;
+            let is_too_large = cost.inputs.len() > INPUTS_MAX || cost.operations > OPERATIONS_MAX;
             let Some(largest) = largest.filter(|_| is_too_large) else {
                 break cost;
             };
             candidates[largest].is_stored = true;
             // The operands of what stands alone may be calculated in several kernels, each with a
             // part of the cost.
-            if stands_alone(&op) {
+            if has_own_kernel(&op) {
                 break cost;
             }
         };
@@ -186,11 +186,11 @@ fn weigh(candidates: &mut [Candidate]) {
 fn cost_of_operands(candidates: &[Candidate], candidate: &Candidate) -> (Cost, Option<usize>) {
     let mut cost = Cost::default();
     let mut largest: Option<(usize, usize)> = None;
-    let mut places = candidate.operands.iter();
+    let mut indices = candidate.operands.iter();
     candidate.op.operands(|operand| {
-        let place = places.next().copied().flatten();
-        match place.filter(|&at| !candidates[at].is_stored) {
-            None => cost.add_leaf(operand.id),
+        let index = indices.next().copied().flatten();
+        match index.filter(|&at| !candidates[at].is_stored) {
+            None => cost.add_input(operand.id),
             Some(at) => {
                 let of_operand = &candidates[at].cost;
                 if largest.is_none_or(|(_, operations)| of_operand.operations > operations) {
@@ -204,55 +204,55 @@ fn cost_of_operands(candidates: &[Candidate], candidate: &Candidate) -> (Cost, O
 }
 
 impl Cost {
-    fn add_leaf(&mut self, leaf: u64) {
-        if !self.leaves.contains(&leaf) {
-            self.leaves.push(leaf);
+    fn add_input(&mut self, input: u64) {
+        if !self.inputs.contains(&input) {
+            self.inputs.push(input);
         }
     }
 
     fn add(&mut self, other: &Cost) {
         self.operations += other.operations;
         self.is_costly |= other.is_costly;
-        for &leaf in &other.leaves {
-            self.add_leaf(leaf);
+        for &input in &other.inputs {
+            self.add_input(input);
         }
     }
 
     /// Whether to calculate it twice is no worse than to write it and to read it twice.
     fn is_cheap(&self) -> bool {
-        !self.is_costly && self.operations <= CHEAP_OPERATIONS && self.leaves.len() <= 1
+        !self.is_costly && self.operations <= CHEAP_OPERATIONS && self.inputs.len() <= 1
     }
 }
 
 /// Stores what several kernels need, or one at several places. Users come before what they use.
-fn share(candidates: &mut [Candidate]) {
+fn store_shared(candidates: &mut [Candidate]) {
     for at in (0..candidates.len()).rev() {
         let (operands, candidate) = candidates.split_at_mut(at);
         let candidate = &mut candidate[0];
-        let is_shared = candidate.within.len() > 1 || candidate.moves > 1;
+        let is_shared = candidate.consumers.len() > 1 || candidate.view_uses > 1;
         if is_shared && !candidate.cost.is_cheap() {
             candidate.is_stored = true;
         }
         let own = [candidate.node.id];
-        let within = if candidate.is_stored {
+        let consumers = if candidate.is_stored {
             &own[..]
         } else {
-            &candidate.within
+            &candidate.consumers
         };
-        let (moves, spreads) = match &*candidate.op {
+        let (view_uses, repeats) = match &*candidate.op {
             Op::View(source, _) => (true, candidate.node.elements >= 8 * source.elements.max(1)),
             Op::Gather { .. } => (true, false),
             _ => (false, false),
         };
-        for &place in candidate.operands.iter().flatten() {
-            let operand = &mut operands[place];
-            operand.moves += usize::from(moves);
-            for &kernel in within {
-                if !operand.within.contains(&kernel) && operand.within.len() < 2 {
-                    operand.within.push(kernel);
+        for &index in candidate.operands.iter().flatten() {
+            let operand = &mut operands[index];
+            operand.view_uses += usize::from(view_uses);
+            for &kernel in consumers {
+                if !operand.consumers.contains(&kernel) && operand.consumers.len() < 2 {
+                    operand.consumers.push(kernel);
                 }
             }
-            if spreads && operand.cost.is_costly {
+            if repeats && operand.cost.is_costly {
                 operand.is_stored = true;
             }
         }
@@ -261,34 +261,34 @@ fn share(candidates: &mut [Candidate]) {
 
 /// Leaves to the kernel of a reduction what is calculated from its results, number by number, if
 /// nobody else wants those.
-fn fold(candidates: &mut [Candidate]) {
+fn fuse_epilogues(candidates: &mut [Candidate]) {
     for at in 0..candidates.len() {
         let candidate = &candidates[at];
         if candidate.is_stored
             && matches!(&*candidate.op, Op::Apply(..))
-            && let Some(reduction) = only_reduction(candidates, at)
+            && let Some(reduction) = reduction_to_fuse(candidates, at)
         {
             candidates[reduction].is_stored = false;
-            candidates[at].behind = Some(reduction);
+            candidates[at].epilogue_of = Some(reduction);
         }
     }
 }
 
 /// The reduction below what is stored here that can calculate it: the only one, which nothing else
 /// uses, and each element of which becomes the one with the same number.
-fn only_reduction(candidates: &[Candidate], root: usize) -> Option<usize> {
+fn reduction_to_fuse(candidates: &[Candidate], root: usize) -> Option<usize> {
     let root_node = &candidates[root].node;
     let (mut found, mut seen, mut is_possible) = (None, FxHashSet::default(), true);
-    let mut open = vec![root];
-    while let Some(at) = open.pop() {
+    let mut stack = vec![root];
+    while let Some(at) = stack.pop() {
         if !seen.insert(at) {
             continue;
         }
         let candidate = &candidates[at];
         match &*candidate.op {
             Op::Reduce { .. } if candidate.is_stored && found.is_none() => {
-                is_possible &= !candidate.is_asked_for
-                    && candidate.within.as_slice() == [root_node.id]
+                is_possible &= !candidate.is_requested
+                    && candidate.consumers.as_slice() == [root_node.id]
                     && candidate.node.elements == root_node.elements;
                 found = Some(at);
             }
@@ -303,7 +303,7 @@ fn only_reduction(candidates: &[Candidate], root: usize) -> Option<usize> {
             _ => is_possible = false,
         }
         if !matches!(&*candidate.op, Op::Reduce { .. }) {
-            open.extend(candidate.operands.iter().flatten());
+            stack.extend(candidate.operands.iter().flatten());
         }
     }
     found.filter(|_| is_possible)
@@ -383,7 +383,7 @@ mod tests {
                 panic!("nothing here is in memory already");
             };
             for kernel in kernels {
-                assert!(kernel.inputs.len() <= LEAVES_MAX, "{}", kernel.inputs.len());
+                assert!(kernel.inputs.len() <= INPUTS_MAX, "{}", kernel.inputs.len());
             }
         }
         assert!(steps.len() < 16, "{}", steps.len());

@@ -11,13 +11,13 @@ use millstream::{
 use crate::Outcome;
 
 /// One device to run a program on.
-pub(crate) struct RegionTarget {
+pub(crate) struct Configuration {
     pub(crate) name: String,
     /// The simulated GPU; none stands for the GPU that the environment names.
     gpu: Option<Gpu>,
 }
 
-impl RegionTarget {
+impl Configuration {
     /// The device.
     pub(crate) fn open(&self) -> Result<Device, String> {
         let device = match &self.gpu {
@@ -46,7 +46,7 @@ impl RegionTarget {
 const WITHIN_KERNELS: u64 = 8;
 
 /// The place for a program with this seed.
-pub(crate) fn place(seed: u64) -> RegionTarget {
+pub(crate) fn configuration(seed: u64) -> Configuration {
     let schedule = match seed % 4 {
         0 => Schedule::Timed,
         1 => Schedule::Eager,
@@ -57,7 +57,7 @@ pub(crate) fn place(seed: u64) -> RegionTarget {
 }
 
 /// A place of each kind.
-pub(crate) fn places() -> Vec<RegionTarget> {
+pub(crate) fn configurations() -> Vec<Configuration> {
     let schedules = [
         Schedule::Timed,
         Schedule::Eager,
@@ -71,18 +71,18 @@ pub(crate) fn places() -> Vec<RegionTarget> {
 
 /// Runs a test at each of them, whose device it closes behind it.
 pub(crate) fn everywhere(test: impl Fn(&Device) -> Outcome) -> Outcome {
-    for place in places() {
-        let device = place.open()?;
+    for configuration in configurations() {
+        let device = configuration.open()?;
         test(&device)?;
         drop(device);
-        place.is_clean()?;
+        configuration.is_clean()?;
     }
     Ok(())
 }
 
-fn simulated(schedule: Schedule, within_kernels: bool) -> RegionTarget {
+fn simulated(schedule: Schedule, within_kernels: bool) -> Configuration {
     if env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda")) {
-        return RegionTarget {
+        return Configuration {
             name: String::from("the GPU"),
             gpu: None,
         };
@@ -90,7 +90,7 @@ fn simulated(schedule: Schedule, within_kernels: bool) -> RegionTarget {
     let config = SimConfig::new()
         .schedule(schedule)
         .kernel_race_check(within_kernels);
-    RegionTarget {
+    Configuration {
         name: format!("{schedule:?}, race check within kernels: {within_kernels}"),
         gpu: Some(Gpu::new(config)),
     }

@@ -13,7 +13,7 @@ use millstream::{
     kernel::{self, Argument, ModuleSource, Param, ParamKind, Signature},
 };
 
-use super::operand::{BATCH_DIMS, Operands};
+use super::operand::{BATCH_DIMS, CheckedProduct};
 use crate::element::DType;
 
 /// Threads of a block of every kernel.
@@ -25,7 +25,7 @@ const BLOCKS_MAX: usize = i32::MAX as usize;
 /// `struct Shape` of product.cuh.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct Shape {
+struct RawShape {
     m: u64,
     n: u64,
     k: u64,
@@ -45,7 +45,7 @@ struct Shape {
 
 /// The kernels, in the order of [`KERNELS`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kernel {
+enum BuiltinKernel {
     /// Tiles of 64 × 64 elements.
     WideTiles,
     /// Tiles of 16 × 16 elements.
@@ -81,7 +81,7 @@ const PRODUCT: &[Param] = &[
     slice("a", false),
     slice("b", false),
     slice("out", true),
-    scalar::<Shape>("shape"),
+    scalar::<RawShape>("shape"),
 ];
 
 const SUM: &[Param] = &[
@@ -138,13 +138,13 @@ sources! {
 
 /// Where a product goes, and on whose behalf.
 #[derive(Clone, Copy)]
-struct Launches<'a> {
+struct Launcher<'a> {
     stream: &'a Stream,
     dtype: DType,
     location: &'static Location<'static>,
 }
 
-impl Launches<'_> {
+impl Launcher<'_> {
     /// Launches a kernel that multiplies.
     ///
     /// # Safety
@@ -154,11 +154,11 @@ impl Launches<'_> {
     /// those for vectors.
     unsafe fn multiply(
         self,
-        kernel: Kernel,
+        kernel: BuiltinKernel,
         blocks: usize,
         (a, b): (Argument<'_>, Argument<'_>),
         out: &mut Buffer<u8>,
-        shape: &Shape,
+        shape: &RawShape,
     ) -> Result<()> {
         let mut out = out.slice_mut(..);
         let mut arguments = [a, b, Argument::write(&mut out), Argument::scalar(shape)];
@@ -199,7 +199,7 @@ impl Launches<'_> {
             Argument::scalar(&lanes),
         ];
         // SAFETY: these are the kernel's parameters.
-        unsafe { self.launch(Kernel::Sum, blocks, &mut arguments) }
+        unsafe { self.launch(BuiltinKernel::Sum, blocks, &mut arguments) }
     }
 
     /// # Safety
@@ -207,7 +207,7 @@ impl Launches<'_> {
     /// The arguments are those of the kernel, and with them it stays within the arrays.
     unsafe fn launch<const N: usize>(
         self,
-        kernel: Kernel,
+        kernel: BuiltinKernel,
         blocks: usize,
         arguments: &mut [Argument<'_>; N],
     ) -> Result<()> {
@@ -231,7 +231,7 @@ fn grid(blocks: usize) -> LaunchConfig {
 pub(super) fn enqueue(
     stream: &Stream,
     dtype: DType,
-    operands: Operands<'_>,
+    operands: CheckedProduct<'_>,
     out: &mut Buffer<u8>,
     location: &'static Location<'static>,
 ) -> Result<()> {
@@ -240,14 +240,14 @@ pub(super) fn enqueue(
     } else {
         operands
     };
-    let Plan {
+    let LaunchPlan {
         kernel,
         blocks,
         splits,
         split_k,
-    } = Plan::of(&operands);
+    } = LaunchPlan::of(&operands);
     let batches = operands.batches();
-    let Operands {
+    let CheckedProduct {
         m,
         k,
         n,
@@ -256,7 +256,7 @@ pub(super) fn enqueue(
         b,
     } = operands;
     debug_assert_eq!(out.len(), batches * m * n * dtype.bytes());
-    let shape = Shape {
+    let shape = RawShape {
         m: m as u64,
         n: n as u64,
         k: k as u64,
@@ -273,7 +273,7 @@ pub(super) fn enqueue(
         a_batch: a.batch.map(|stride| stride as i64),
         b_batch: b.batch.map(|stride| stride as i64),
     };
-    let launches = Launches {
+    let launcher = Launcher {
         stream,
         dtype,
         location,
@@ -281,29 +281,29 @@ pub(super) fn enqueue(
     let factors = (Argument::read(&a.view), Argument::read(&b.view));
     if splits == 1 {
         // SAFETY: the operands were checked when they were made, and `out` by the caller.
-        return unsafe { launches.multiply(kernel, blocks, factors, out, &shape) };
+        return unsafe { launcher.multiply(kernel, blocks, factors, out, &shape) };
     }
     // SAFETY: the kernel writes all of it before it is read.
     let mut parts = unsafe { stream.uninit::<u8>(out.len() * splits) }?;
     // SAFETY: the operands were checked when they were made, and there is a matrix for each split.
-    unsafe { launches.multiply(kernel, blocks, factors, &mut parts, &shape) }?;
+    unsafe { launcher.multiply(kernel, blocks, factors, &mut parts, &shape) }?;
     // SAFETY: the sizes are those of the two arrays.
-    unsafe { launches.sum(&parts, out, (batches, splits, m * n)) }
+    unsafe { launcher.sum(&parts, out, (batches, splits, m * n)) }
 }
 
 /// How a product is computed. It depends on nothing but the product, so that the same is the same
 /// on every device.
 #[derive(Debug, PartialEq)]
-struct Plan {
-    kernel: Kernel,
+struct LaunchPlan {
+    kernel: BuiltinKernel,
     blocks: usize,
     splits: usize,
     split_k: usize,
 }
 
-impl Plan {
-    fn of(operands: &Operands<'_>) -> Self {
-        let &Operands { m, k, n, .. } = operands;
+impl LaunchPlan {
+    fn of(operands: &CheckedProduct<'_>) -> Self {
+        let &CheckedProduct { m, k, n, .. } = operands;
         let (a, batches) = (&operands.a, operands.batches());
         // The rows and columns of a unit of work, and how many of those a block does; how many
         // blocks keep a device busy; the least of `k` that is worth a split.
@@ -311,20 +311,20 @@ impl Plan {
         let (kernel, (rows, columns), per_block, wanted, split_k_min) = if n == 1 {
             let along_rows = a.column.unsigned_abs() <= a.row.unsigned_abs() || m < 8;
             if k < 32 {
-                (Kernel::ShortRows, (256, 1), 1, 1024, 512)
+                (BuiltinKernel::ShortRows, (256, 1), 1, 1024, 512)
             } else if along_rows {
-                (Kernel::Rows, (own, 1), 8 / own, 1024, 2048)
+                (BuiltinKernel::Rows, (own, 1), 8 / own, 1024, 2048)
             } else {
-                (Kernel::Columns, (32, 1), 1, 1024, 512)
+                (BuiltinKernel::Columns, (32, 1), 1, 1024, 512)
             }
         } else {
             // A wide tile costs half as much for each element, those beyond the edges included.
             let padded =
                 |tile: usize| m.next_multiple_of(tile) as u128 * n.next_multiple_of(tile) as u128;
             if padded(64) <= 2 * padded(16) {
-                (Kernel::WideTiles, (64, 64), 1, 256, 512)
+                (BuiltinKernel::WideTiles, (64, 64), 1, 256, 512)
             } else {
-                (Kernel::Tiles, (16, 16), 1, 256, 512)
+                (BuiltinKernel::Tiles, (16, 16), 1, 256, 512)
             }
         };
         let units = m.div_ceil(rows) * n.div_ceil(columns) * batches;
@@ -344,10 +344,10 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::product::operand::{Factor, Shape as Sizes};
+    use crate::product::operand::{Factor, ProductShape};
 
     /// The plan for row-major matrices of `m × k` and `k × n`.
-    fn plan(m: usize, k: usize, n: usize) -> Plan {
+    fn plan(m: usize, k: usize, n: usize) -> LaunchPlan {
         let stream = millstream::Device::simulated().unwrap().stream().unwrap();
         let buffer = stream.zeros((m * k).max(k * n)).unwrap();
         let factor = |columns: usize| Factor {
@@ -357,13 +357,18 @@ mod tests {
             column_stride: 1,
             batch_strides: &[],
         };
-        let sizes = Sizes {
+        let sizes = ProductShape {
             batch: &[],
             m,
             k,
             n,
         };
-        Plan::of(&Operands::new(DType::U8, &sizes, &factor(k), &factor(n)))
+        LaunchPlan::of(&CheckedProduct::new(
+            DType::U8,
+            &sizes,
+            &factor(k),
+            &factor(n),
+        ))
     }
 
     #[test]
@@ -375,7 +380,7 @@ mod tests {
             (9, 4097, 3),
             (64, 1025, 64),
         ] {
-            let Plan {
+            let LaunchPlan {
                 splits, split_k, ..
             } = plan(m, k, n);
             assert!(
@@ -387,10 +392,10 @@ mod tests {
 
     #[test]
     fn each_kind_of_product_has_its_kernel_and_fills_a_device() {
-        assert_eq!(plan(3, 31, 1).kernel, Kernel::ShortRows);
-        assert_eq!(plan(3, 32, 1).kernel, Kernel::Rows);
-        assert_eq!(plan(17, 9, 70).kernel, Kernel::Tiles);
-        assert_eq!(plan(60, 9, 70).kernel, Kernel::WideTiles);
+        assert_eq!(plan(3, 31, 1).kernel, BuiltinKernel::ShortRows);
+        assert_eq!(plan(3, 32, 1).kernel, BuiltinKernel::Rows);
+        assert_eq!(plan(17, 9, 70).kernel, BuiltinKernel::Tiles);
+        assert_eq!(plan(60, 9, 70).kernel, BuiltinKernel::WideTiles);
         assert_eq!(plan(1, 1 << 24, 1).blocks, 1024);
         assert_eq!(plan(1 << 13, 64, 1).blocks, 1 << 10);
         assert_eq!(plan(64, 1 << 17, 64).blocks, 256);

@@ -11,40 +11,42 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    apply::extreme,
-    body::{BLOCK, Body, Class, Reg, line},
+    body::{BLOCK, KernelBody, Reg, RegClass, line},
     cast::cast,
+    elementwise::extreme,
 };
 use crate::{element::DType, graph::Reduction};
 
 /// Registers with what a reduction keeps.
-pub(super) type Kept = SmallVec<[Reg; 2]>;
+pub(super) type Accumulator = SmallVec<[Reg; 2]>;
 
 /// A way to reduce, for elements of one type.
 #[derive(Clone, Copy)]
-pub(super) struct Accumulator {
+pub(super) struct Reducer {
     reduction: Reduction,
     element: DType,
 }
 
-impl Accumulator {
+impl Reducer {
     pub(super) fn new(reduction: Reduction, element: DType) -> Self {
         Self { reduction, element }
     }
 
     /// The types of what is kept.
-    pub(super) fn slots(self) -> SmallVec<[DType; 2]> {
+    pub(super) fn state_types(self) -> SmallVec<[DType; 2]> {
         match (self.reduction, self.element) {
             (Reduction::Sum, DType::F64) => smallvec![DType::F64, DType::F64],
             (Reduction::Sum | Reduction::Product, DType::F32 | DType::F64) => smallvec![DType::F64],
-            (Reduction::ArgMinimum | Reduction::ArgMaximum, _) => smallvec![self.key(), DType::I64],
+            (Reduction::ArgMinimum | Reduction::ArgMaximum, _) => {
+                smallvec![self.key_type(), DType::I64]
+            }
             (Reduction::Any | Reduction::All, _) | (_, DType::U8) => smallvec![DType::I32],
             (_, element) => smallvec![element],
         }
     }
 
     /// The type of the integers by which the position of a minimum or maximum is found.
-    fn key(self) -> DType {
+    fn key_type(self) -> DType {
         match self.element {
             DType::F64 | DType::I64 => DType::I64,
             _ => DType::I32,
@@ -52,62 +54,66 @@ impl Accumulator {
     }
 
     /// Declares shared memory, `kept0` and so on, for what each thread of a block keeps.
-    pub(super) fn shared(self) -> String {
+    pub(super) fn shared_memory(self) -> String {
         let declare = |(slot, dtype): (usize, &DType)| {
             format!(
-                "\t.shared .align 8 .b8 kept{slot}[{}];\n",
+                "\t.shared .align 8 .b8 accumulator{slot}[{}];\n",
                 BLOCK * dtype.bytes()
             )
         };
-        self.slots().iter().enumerate().map(declare).collect()
+        self.state_types().iter().enumerate().map(declare).collect()
     }
 
     /// Registers that stand for no element at all.
-    pub(super) fn nothing(self, body: &mut Body) -> Kept {
-        let slots = self.slots();
+    pub(super) fn identity(self, body: &mut KernelBody) -> Accumulator {
+        let state_types = self.state_types();
         let first = match self.reduction {
-            Reduction::Sum | Reduction::Any => zero(slots[0]),
-            Reduction::Product | Reduction::All => one(slots[0]),
-            Reduction::Minimum | Reduction::ArgMinimum => greatest(slots[0]),
-            Reduction::Maximum | Reduction::ArgMaximum => least(slots[0]),
+            Reduction::Sum | Reduction::Any => zero_literal(state_types[0]),
+            Reduction::Product | Reduction::All => one_literal(state_types[0]),
+            Reduction::Minimum | Reduction::ArgMinimum => max_literal(state_types[0]),
+            Reduction::Maximum | Reduction::ArgMaximum => min_literal(state_types[0]),
         };
-        let mut kept = Kept::new();
-        for (slot, &dtype) in slots.iter().enumerate() {
+        let mut accumulator = Accumulator::new();
+        for (slot, &dtype) in state_types.iter().enumerate() {
             let value = match slot {
                 0 => first,
                 _ if dtype == DType::I64 => "9223372036854775807",
-                _ => zero(dtype),
+                _ => zero_literal(dtype),
             };
-            let reg = body.reg(Class::of(dtype));
-            line!(body, "mov.{} {reg}, {value};", Class::of(dtype).moved());
-            kept.push(reg);
+            let reg = body.reg(RegClass::of(dtype));
+            line!(
+                body,
+                "mov.{} {reg}, {value};",
+                RegClass::of(dtype).move_type()
+            );
+            accumulator.push(reg);
         }
-        kept
+        accumulator
     }
 
     /// One element, the number of which is given by `number`, as what would be kept of it alone.
-    pub(super) fn only(
+    pub(super) fn lift(
         self,
-        body: &mut Body,
+        body: &mut KernelBody,
         element: Reg,
-        number: impl FnOnce(&mut Body) -> Reg,
-    ) -> Kept {
-        let slots = self.slots();
+        number: impl FnOnce(&mut KernelBody) -> Reg,
+    ) -> Accumulator {
+        let state_types = self.state_types();
         let first = match (self.reduction, self.element) {
             (_, DType::Bool) => body.as_word(element),
             (Reduction::ArgMinimum | Reduction::ArgMaximum, DType::F32 | DType::F64) => {
-                self.key_of(body, element)
+                self.sort_key(body, element)
             }
-            _ => cast(body, self.element, slots[0], element),
+            _ => cast(body, self.element, state_types[0], element),
         };
-        match slots.get(1) {
+        match state_types.get(1) {
             None => smallvec![first],
             Some(DType::I64) => {
                 let number = number(body);
                 smallvec![first, body.index_as_i64(number)]
             }
             Some(_) => {
-                let lost = body.reg(Class::F64);
+                let lost = body.reg(RegClass::F64);
                 line!(body, "mov.f64 {lost}, 0d0000000000000000;");
                 smallvec![first, lost]
             }
@@ -115,16 +121,21 @@ impl Accumulator {
     }
 
     /// Adds to `kept` what was kept of other elements.
-    pub(super) fn combine(self, body: &mut Body, kept: &Kept, other: &Kept) {
-        let (a, b) = (kept[0], other[0]);
-        let dtype = self.slots()[0];
+    pub(super) fn combine(
+        self,
+        body: &mut KernelBody,
+        accumulator: &Accumulator,
+        other: &Accumulator,
+    ) {
+        let (a, b) = (accumulator[0], other[0]);
+        let dtype = self.state_types()[0];
         match self.reduction {
-            Reduction::Sum if kept.len() == 2 => add_exactly(body, kept, other),
-            Reduction::Sum => line!(body, "add.{} {a}, {a}, {b};", arithmetic(dtype)),
-            Reduction::Product if Class::of(dtype) == Class::F64 => {
+            Reduction::Sum if accumulator.len() == 2 => add_compensated(body, accumulator, other),
+            Reduction::Sum => line!(body, "add.{} {a}, {a}, {b};", add_type(dtype)),
+            Reduction::Product if RegClass::of(dtype) == RegClass::F64 => {
                 line!(body, "mul.rn.f64 {a}, {a}, {b};")
             }
-            Reduction::Product => line!(body, "mul.lo.{} {a}, {a}, {b};", arithmetic(dtype)),
+            Reduction::Product => line!(body, "mul.lo.{} {a}, {a}, {b};", add_type(dtype)),
             Reduction::Any => line!(body, "or.b32 {a}, {a}, {b};"),
             Reduction::All => line!(body, "and.b32 {a}, {a}, {b};"),
             Reduction::Minimum | Reduction::Maximum => {
@@ -133,31 +144,40 @@ impl Accumulator {
                     _ => "max",
                 };
                 let chosen = extreme(body, name, dtype, a, b);
-                line!(body, "mov.{} {a}, {chosen};", Class::of(dtype).moved());
+                line!(
+                    body,
+                    "mov.{} {a}, {chosen};",
+                    RegClass::of(dtype).move_type()
+                );
             }
             Reduction::ArgMinimum | Reduction::ArgMaximum => {
                 let name = match self.reduction {
                     Reduction::ArgMinimum => "lt",
                     _ => "gt",
                 };
-                let (kind, mut new) = (arithmetic(dtype), || body.reg(Class::Predicate));
+                let (kind, mut new) = (add_type(dtype), || body.reg(RegClass::Predicate));
                 let (better, same, earlier) = (new(), new(), new());
                 line!(body, "setp.{name}.{kind} {better}, {b}, {a};");
                 line!(body, "setp.eq.{kind} {same}, {a}, {b};");
-                line!(body, "setp.lt.s64 {earlier}, {}, {};", other[1], kept[1]);
+                line!(
+                    body,
+                    "setp.lt.s64 {earlier}, {}, {};",
+                    other[1],
+                    accumulator[1]
+                );
                 line!(body, "and.pred {same}, {same}, {earlier};");
                 line!(body, "or.pred {better}, {better}, {same};");
                 line!(
                     body,
                     "selp.{} {a}, {b}, {a}, {better};",
-                    Class::of(dtype).moved()
+                    RegClass::of(dtype).move_type()
                 );
                 line!(
                     body,
                     "selp.b64 {}, {}, {}, {better};",
-                    kept[1],
+                    accumulator[1],
                     other[1],
-                    kept[1]
+                    accumulator[1]
                 );
             }
         }
@@ -165,18 +185,18 @@ impl Accumulator {
 
     /// An integer that compares with other elements' integers as the float does with them: −0 below
     /// +0, and a NaN in front of all numbers in the order of this reduction.
-    fn key_of(self, body: &mut Body, element: Reg) -> Reg {
-        let dtype = self.key();
-        let (class, float) = (Class::of(dtype), element.class.moved());
-        let (bits, moved) = (dtype.bytes() * 8, class.moved());
-        let all_but_sign = greatest(dtype);
+    fn sort_key(self, body: &mut KernelBody, element: Reg) -> Reg {
+        let dtype = self.key_type();
+        let (class, float) = (RegClass::of(dtype), element.class.move_type());
+        let (bits, moved) = (dtype.bytes() * 8, class.move_type());
+        let all_but_sign = max_literal(dtype);
         let first = match self.reduction {
-            Reduction::ArgMinimum => least(dtype),
-            _ => greatest(dtype),
+            Reduction::ArgMinimum => min_literal(dtype),
+            _ => max_literal(dtype),
         };
         let mut new = || body.reg(class);
         let (pattern, sign, ordered, key) = (new(), new(), new(), new());
-        let is_nan = body.reg(Class::Predicate);
+        let is_nan = body.reg(RegClass::Predicate);
         line!(body, "mov.{moved} {pattern}, {element};");
         // Of negative floats, a larger pattern is a smaller number: all bits but the sign are
         // inverted.
@@ -189,31 +209,45 @@ impl Accumulator {
     }
 
     /// The result for all elements of which this is kept.
-    pub(super) fn result(self, body: &mut Body, kept: &Kept, to: DType) -> Reg {
+    pub(super) fn finish(self, body: &mut KernelBody, accumulator: &Accumulator, to: DType) -> Reg {
         match self.reduction {
-            Reduction::ArgMinimum | Reduction::ArgMaximum => kept[1],
-            Reduction::Any | Reduction::All => body.is_not_zero(kept[0]),
-            Reduction::Sum if kept.len() == 2 => {
+            Reduction::ArgMinimum | Reduction::ArgMaximum => accumulator[1],
+            Reduction::Any | Reduction::All => body.is_not_zero(accumulator[0]),
+            Reduction::Sum if accumulator.len() == 2 => {
                 // Where the sum is not finite, what was lost is no number, or none that matters.
                 let (sum, result, is_nan) = (
-                    body.reg(Class::F64),
-                    body.reg(Class::F64),
-                    body.reg(Class::Predicate),
+                    body.reg(RegClass::F64),
+                    body.reg(RegClass::F64),
+                    body.reg(RegClass::Predicate),
                 );
-                line!(body, "add.rn.f64 {sum}, {}, {};", kept[0], kept[1]);
-                line!(body, "setp.nan.f64 {is_nan}, {}, {};", kept[1], kept[1]);
-                line!(body, "selp.f64 {result}, {}, {sum}, {is_nan};", kept[0]);
+                line!(
+                    body,
+                    "add.rn.f64 {sum}, {}, {};",
+                    accumulator[0],
+                    accumulator[1]
+                );
+                line!(
+                    body,
+                    "setp.nan.f64 {is_nan}, {}, {};",
+                    accumulator[1],
+                    accumulator[1]
+                );
+                line!(
+                    body,
+                    "selp.f64 {result}, {}, {sum}, {is_nan};",
+                    accumulator[0]
+                );
                 result
             }
-            _ => cast(body, self.slots()[0], to, kept[0]),
+            _ => cast(body, self.state_types()[0], to, accumulator[0]),
         }
     }
 }
 
 /// Adds two sums, and what the addition loses to what was lost before.
-fn add_exactly(body: &mut Body, kept: &Kept, other: &Kept) {
-    let (a, b) = (kept[0], other[0]);
-    let mut new = || body.reg(Class::F64);
+fn add_compensated(body: &mut KernelBody, accumulator: &Accumulator, other: &Accumulator) {
+    let (a, b) = (accumulator[0], other[0]);
+    let mut new = || body.reg(RegClass::F64);
     let (sum, of_b, of_a, lost_b, lost_a) = (new(), new(), new(), new(), new());
     line!(body, "add.rn.f64 {sum}, {a}, {b};");
     line!(body, "sub.rn.f64 {of_b}, {sum}, {a};");
@@ -222,11 +256,16 @@ fn add_exactly(body: &mut Body, kept: &Kept, other: &Kept) {
     line!(body, "sub.rn.f64 {lost_a}, {a}, {of_a};");
     line!(body, "add.rn.f64 {lost_a}, {lost_a}, {lost_b};");
     line!(body, "add.rn.f64 {lost_a}, {lost_a}, {};", other[1]);
-    line!(body, "add.rn.f64 {}, {}, {lost_a};", kept[1], kept[1]);
+    line!(
+        body,
+        "add.rn.f64 {}, {}, {lost_a};",
+        accumulator[1],
+        accumulator[1]
+    );
     line!(body, "mov.f64 {a}, {sum};");
 }
 
-fn zero(dtype: DType) -> &'static str {
+fn zero_literal(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "0f00000000",
         DType::F64 => "0d0000000000000000",
@@ -234,7 +273,7 @@ fn zero(dtype: DType) -> &'static str {
     }
 }
 
-fn one(dtype: DType) -> &'static str {
+fn one_literal(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "0f3F800000",
         DType::F64 => "0d3FF0000000000000",
@@ -242,7 +281,7 @@ fn one(dtype: DType) -> &'static str {
     }
 }
 
-fn greatest(dtype: DType) -> &'static str {
+fn max_literal(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "0f7F800000",
         DType::F64 => "0d7FF0000000000000",
@@ -251,7 +290,7 @@ fn greatest(dtype: DType) -> &'static str {
     }
 }
 
-fn least(dtype: DType) -> &'static str {
+fn min_literal(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "0fFF800000",
         DType::F64 => "0dFFF0000000000000",
@@ -261,11 +300,11 @@ fn least(dtype: DType) -> &'static str {
 }
 
 /// The type that `add`, and of integers `setp`, has for a slot.
-fn arithmetic(dtype: DType) -> &'static str {
-    match Class::of(dtype) {
-        Class::F32 => "rn.f32",
-        Class::F64 => "rn.f64",
-        Class::B64 => "s64",
-        Class::B32 | Class::Predicate => "s32",
+fn add_type(dtype: DType) -> &'static str {
+    match RegClass::of(dtype) {
+        RegClass::F32 => "rn.f32",
+        RegClass::F64 => "rn.f64",
+        RegClass::B64 => "s64",
+        RegClass::B32 | RegClass::Predicate => "s32",
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    body::{Kernel, Parameter},
+    body::{Kernel, KernelParameter},
     map::map,
     reduce::reduce,
     scan::scan,
@@ -14,7 +14,7 @@ use super::{
 use crate::{element::DType, fuse::FusedKernel, graph::Op};
 
 /// The generated kernels that do the work of one fused kernel, one after the other: mostly one.
-pub(crate) struct Generated<P = Parameter> {
+pub(crate) struct GeneratedPasses<P = KernelParameter> {
     /// Arrays that passes leave for later ones.
     pub(crate) temporaries: SmallVec<[Temporary; 2]>,
     pub(crate) passes: SmallVec<[Pass<P>; 1]>,
@@ -29,29 +29,29 @@ pub(crate) struct Temporary {
 }
 
 /// One launch.
-pub(crate) struct Pass<P = Parameter> {
+pub(crate) struct Pass<P = KernelParameter> {
     pub(crate) kernel: Kernel<P>,
     /// Threads that it needs, at least.
     pub(crate) threads: usize,
-    pub(crate) writes: Written,
+    pub(crate) writes: PassOutput,
     /// The temporaries that it reads; they are ahead of those that it writes.
     pub(crate) reads: Range<usize>,
 }
 
 /// What a pass writes.
 #[derive(Clone)]
-pub(crate) enum Written {
+pub(crate) enum PassOutput {
     /// The fused kernel's outputs.
     Outputs,
     Temporaries(Range<usize>),
 }
 
-impl Generated {
+impl GeneratedPasses {
     /// The passes of a fused kernel that has something to write.
     pub(super) fn of(kernel: &FusedKernel) -> Self {
         match kernel.op(&kernel.root) {
             Some(Op::Reduce { .. }) => reduce(kernel),
-            Some(Op::Accumulate { .. }) => scan(kernel),
+            Some(Op::Scan { .. }) => scan(kernel),
             Some(Op::Scatter { .. }) => scatter(kernel),
             _ => map(kernel),
         }
@@ -64,7 +64,7 @@ impl Generated {
             passes: smallvec![Pass {
                 kernel,
                 threads,
-                writes: Written::Outputs,
+                writes: PassOutput::Outputs,
                 reads: 0..0,
             }],
         }
@@ -81,16 +81,16 @@ impl Temporary {
     }
 }
 
-impl<P> Generated<P> {
+impl<P> GeneratedPasses<P> {
     /// The same passes with other parameters.
-    pub(super) fn each<Q>(&self, mut parameter: impl FnMut(&P) -> Q) -> Generated<Q> {
+    pub(super) fn each<Q>(&self, mut parameter: impl FnMut(&P) -> Q) -> GeneratedPasses<Q> {
         let passes = self.passes.iter().map(|pass| Pass {
             kernel: pass.kernel.each(&mut parameter),
             threads: pass.threads,
             writes: pass.writes.clone(),
             reads: pass.reads.clone(),
         });
-        Generated {
+        GeneratedPasses {
             temporaries: self.temporaries.clone(),
             passes: passes.collect(),
         }

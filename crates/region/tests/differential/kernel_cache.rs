@@ -4,7 +4,7 @@
 use millstream_region::{Array, Keep, RegionExt};
 use ndarray::{Array1, Axis, s};
 
-use crate::{Outcome, places::everywhere};
+use crate::{Outcome, configurations::everywhere};
 
 type Test = (&'static str, fn() -> Outcome);
 

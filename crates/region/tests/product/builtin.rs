@@ -5,7 +5,7 @@ use millstream::{
     Buffer, Check, Device, Select, Stream,
     sim::{Gpu, SimConfig},
 };
-use millstream_region::product::{Factor, Shape, multiply, multiply_without_libraries};
+use millstream_region::product::{Factor, ProductShape, multiply, multiply_without_libraries};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg32;
 
@@ -37,8 +37,13 @@ fn on_device(body: impl FnOnce(&Stream) -> Outcome) -> Outcome {
 }
 
 /// What multiplies.
-type Multiply =
-    fn(&Stream, &Shape<'_>, &Factor<'_>, &Factor<'_>, &mut Buffer<u8>) -> millstream::Result<()>;
+type Multiply = fn(
+    &Stream,
+    &ProductShape<'_>,
+    &Factor<'_>,
+    &Factor<'_>,
+    &mut Buffer<u8>,
+) -> millstream::Result<()>;
 
 /// The bytes of the product of two factors on the device.
 pub(crate) fn product_of<T: Case>(
@@ -50,7 +55,7 @@ pub(crate) fn product_of<T: Case>(
     let [batch @ .., m, k] = &a.sizes[..] else {
         panic!("no matrix: {:?}", a.sizes);
     };
-    let shape = Shape {
+    let shape = ProductShape {
         batch,
         m: *m,
         k: *k,
@@ -269,7 +274,7 @@ pub(crate) fn products_wait_for_what_they_need() -> Outcome {
         let streams: Vec<_> = (0..4).map(|_| device.stream()).collect::<Result<_, _>>()?;
         let matrix: Vec<i32> = (0..9).collect();
         let a = streams[0].upload(bytemuck::cast_slice(&matrix))?;
-        let shape = Shape {
+        let shape = ProductShape {
             batch: &[],
             m: 3,
             k: 3,
@@ -312,7 +317,7 @@ pub(crate) fn wrong_operands_are_refused() -> Outcome {
         let elsewhere = Device::simulated()?.stream()?;
         let here = stream.upload(bytemuck::cast_slice(&a.elements))?;
         let there = elsewhere.upload(bytemuck::cast_slice(&a.elements))?;
-        let shape = Shape {
+        let shape = ProductShape {
             batch: &[],
             m: 3,
             k: 4,

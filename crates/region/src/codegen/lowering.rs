@@ -3,9 +3,9 @@
 use rustc_hash::FxHashMap;
 
 use super::{
-    apply,
-    body::{Body, Class, Parameter, Reg, Use, line},
-    index::{Indices, Place},
+    body::{KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+    elementwise,
+    position::{Position, PositionInfo},
 };
 use crate::{
     element::{DType, Scalar},
@@ -16,7 +16,7 @@ use crate::{
 
 /// What is known of all nodes of a kernel before its first instruction.
 #[derive(Clone, Copy)]
-pub(super) struct Extent {
+pub(super) struct IndexAnalysis {
     /// Whether indices need 64 bits.
     pub(super) wide: bool,
     /// Whether all nodes' elements up to the root have the numbers of the root's, or there is only
@@ -25,16 +25,16 @@ pub(super) struct Extent {
 }
 
 /// The most elements for which 32 bits suffice, with the threads of the last block counted.
-const NARROW_MAX: usize = (i32::MAX as usize) - 4096;
+const ELEMENTS_32_MAX: usize = (i32::MAX as usize) - 4096;
 
-impl Extent {
+impl IndexAnalysis {
     /// How large indices get in a kernel, and whether all nodes have the same.
     pub(super) fn of(kernel: &FusedKernel) -> Self {
         let calculated = kernel.nodes.iter().map(|fused| &fused.node);
         let written = kernel.outputs.iter().map(|output| &output.target);
         let mut nodes = calculated.chain(&kernel.inputs).chain(written);
         Self {
-            wide: nodes.any(|node| node.elements > NARROW_MAX),
+            wide: nodes.any(|node| node.elements > ELEMENTS_32_MAX),
             flat: kernel.nodes.iter().all(|fused| match &*fused.op {
                 Op::View(source, map) => {
                     source.elements == 1
@@ -48,73 +48,73 @@ impl Extent {
 }
 
 /// The walk over the nodes of one kernel.
-pub(super) struct Walk<'a> {
-    pub(super) body: &'a mut Body,
+pub(super) struct Lowering<'a> {
+    pub(super) body: &'a mut KernelBody,
     kernel: &'a FusedKernel,
-    pub(super) places: Vec<Indices>,
+    pub(super) positions: Vec<PositionInfo>,
     /// Places behind views, by the view and the place in front of it.
-    pub(super) views: FxHashMap<(u64, Place), Place>,
+    pub(super) views: FxHashMap<(u64, Position), Position>,
     /// Whether all nodes' elements have the numbers of the root's, or there is only one.
     pub(super) flat: bool,
     /// Places of other shapes with the same numbers, by the node of that shape and the place.
-    pub(super) renumbered: FxHashMap<(u64, Place), Place>,
+    pub(super) reshaped: FxHashMap<(u64, Position), Position>,
     /// How many neighbours are calculated together.
     pub(super) lanes: usize,
     /// The only place of arrays of one element.
-    pub(super) single: Option<Place>,
+    pub(super) scalar_position: Option<Position>,
     /// Elements that are in registers.
-    values: FxHashMap<(u64, Place), Reg>,
+    values: FxHashMap<(u64, Position), Reg>,
 }
 
-impl<'a> Walk<'a> {
-    pub(super) fn new(body: &'a mut Body, kernel: &'a FusedKernel, flat: bool) -> Self {
+impl<'a> Lowering<'a> {
+    pub(super) fn new(body: &'a mut KernelBody, kernel: &'a FusedKernel, flat: bool) -> Self {
         Self {
             body,
             kernel,
-            places: Vec::new(),
+            positions: Vec::new(),
             views: FxHashMap::default(),
             flat,
-            renumbered: FxHashMap::default(),
+            reshaped: FxHashMap::default(),
             lanes: 1,
-            single: None,
+            scalar_position: None,
             values: FxHashMap::default(),
         }
     }
 
     /// The register with the node's element at a place.
-    pub(super) fn value(&mut self, node: &NodeRef, place: Place) -> Reg {
-        if let Some(&known) = self.values.get(&(node.id, place)) {
+    pub(super) fn lower(&mut self, node: &NodeRef, position: Position) -> Reg {
+        if let Some(&known) = self.values.get(&(node.id, position)) {
             return known;
         }
         let reg = match self.kernel.op(node) {
-            None => self.load(node, place),
-            Some(op) => self.calculate(node, op, place),
+            None => self.load(node, position),
+            Some(op) => self.lower_op(node, op, position),
         };
-        self.values.insert((node.id, place), reg);
+        self.values.insert((node.id, position), reg);
         reg
     }
 
     /// The register that has the node's element at a place already.
-    pub(super) fn know(&mut self, node: &NodeRef, place: Place, element: Reg) {
-        self.values.insert((node.id, place), element);
+    pub(super) fn define(&mut self, node: &NodeRef, position: Position, element: Reg) {
+        self.values.insert((node.id, position), element);
         if node.elements == 1 {
             // Views of one element see it there.
-            let single = self.only_place();
-            self.values.insert((node.id, single), element);
+            let scalar_position = self.scalar_position();
+            self.values.insert((node.id, scalar_position), element);
         }
     }
 
-    fn calculate(&mut self, node: &NodeRef, op: &Op, place: Place) -> Reg {
+    fn lower_op(&mut self, node: &NodeRef, op: &Op, position: Position) -> Reg {
         match op {
             Op::Constant(value) => self.constant(node.id, *value),
             Op::Iota => {
-                let number = self.number(place);
+                let number = self.linear_index(position);
                 self.body.index_as_i64(number)
             }
             Op::Apply(function, operands) => {
                 let values: Vec<_> = operands
                     .iter()
-                    .map(|operand| self.value(operand, place))
+                    .map(|operand| self.lower(operand, position))
                     .collect();
                 let dtype = match function {
                     // The first operand chooses, from the others.
@@ -123,38 +123,38 @@ impl<'a> Walk<'a> {
                     Function::Maths(function) if function.is_random() => node.dtype,
                     _ => operands[0].dtype,
                 };
-                self.body.word(function.word());
-                apply::apply(self.body, *function, dtype, node.dtype, &values)
+                self.body.name_part(function.name());
+                elementwise::apply(self.body, *function, dtype, node.dtype, &values)
             }
             Op::View(source, map) => {
-                let seen = self.through(node.id, place, map, (source.id, &source.shape));
-                self.value(source, seen)
+                let seen = self.source_position(node.id, position, map, (source.id, &source.shape));
+                self.lower(source, seen)
             }
             Op::Reshape(source) => {
-                let seen = match self.views.get(&(node.id, place)) {
+                let seen = match self.views.get(&(node.id, position)) {
                     Some(&seen) => seen,
-                    None => self.renumbered(source.id, place, &source.shape),
+                    None => self.reshaped(source.id, position, &source.shape),
                 };
-                self.views.insert((node.id, place), seen);
-                self.value(source, seen)
+                self.views.insert((node.id, position), seen);
+                self.lower(source, seen)
             }
             Op::Gather {
                 source,
                 index,
                 axis,
             } => {
-                let index = self.value(index, place);
+                let index = self.lower(index, position);
                 let chosen = self.checked_index(node, index, *axis, source.shape[*axis]);
-                let seen = self.with_axis(source.id, place, *axis, chosen, &source.shape);
-                self.body.word("gather");
-                self.value(source, seen)
+                let seen = self.with_axis_index(source.id, position, *axis, chosen, &source.shape);
+                self.body.name_part("gather");
+                self.lower(source, seen)
             }
             Op::Reduce { .. }
-            | Op::Product(..)
-            | Op::Join { .. }
+            | Op::MatrixProduct(..)
+            | Op::Concatenate { .. }
             | Op::Update { .. }
             | Op::Scatter { .. }
-            | Op::Accumulate { .. } => unreachable!("the plan stores these before they are used"),
+            | Op::Scan { .. } => unreachable!("the plan stores these before they are used"),
         }
     }
 
@@ -164,30 +164,31 @@ impl<'a> Walk<'a> {
         if value.dtype() != DType::Bool {
             return passed;
         }
-        let truth = self.body.reg(Class::Predicate);
+        let truth = self.body.reg(RegClass::Predicate);
         line!(self.body, "setp.ne.u32 {truth}, {passed}, 0;");
         truth
     }
 
     /// The element that is in memory. Of neighbours, all are loaded at once.
-    fn load(&mut self, node: &NodeRef, place: Place) -> Reg {
-        let base = self.body.address(Use::Elements(node.id), || {
-            Parameter::Elements(NodeRef::clone(node))
+    fn load(&mut self, node: &NodeRef, position: Position) -> Reg {
+        let base = self.body.address(ParameterKey::Input(node.id), || {
+            KernelParameter::Input(NodeRef::clone(node))
         });
         if node.elements == 1 {
             return self.body.load(node.dtype, base, 1)[0];
         }
         let bytes = node.dtype.bytes();
-        let Some((first, lane)) = self.places[place.0].group else {
-            let number = self.number(place);
+        let Some((first, lane)) = self.positions[position.0].group else {
+            let number = self.linear_index(position);
             let address = self.body.element(base, number, bytes);
             return self.body.load(node.dtype, address, 1)[0];
         };
-        let number = self.number(first);
+        let number = self.linear_index(first);
         let address = self.body.element(base, number, bytes);
         let loaded = self.body.load(node.dtype, address, self.lanes);
         for (other, &reg) in loaded.iter().enumerate() {
-            self.values.insert((node.id, Place(first.0 + other)), reg);
+            self.values
+                .insert((node.id, Position(first.0 + other)), reg);
         }
         loaded[lane]
     }
@@ -201,28 +202,34 @@ impl<'a> Walk<'a> {
         axis: usize,
         length: usize,
     ) -> Reg {
-        let code = self.body.check(node, axis, length);
-        let length = self
-            .body
-            .scalar(Use::CheckedLength(node.id), Scalar::I64(length as i64));
+        let code = self.body.check_code(node, axis, length);
+        let length = self.body.scalar(
+            ParameterKey::CheckedLength(node.id),
+            Scalar::I64(length as i64),
+        );
         let index = match index.class {
-            Class::B64 => index,
+            RegClass::B64 => index,
             _ => {
-                let wide = self.body.reg(Class::B64);
+                let wide = self.body.reg(RegClass::B64);
                 line!(self.body, "cvt.s64.s32 {wide}, {index};");
                 wide
             }
         };
-        let (wrong, checked) = (self.body.reg(Class::Predicate), self.body.reg(Class::B64));
+        let (wrong, checked) = (
+            self.body.reg(RegClass::Predicate),
+            self.body.reg(RegClass::B64),
+        );
         // As an unsigned number, a negative one is larger than every length.
         line!(self.body, "setp.ge.u64 {wrong}, {index}, {length};");
-        let flag = self.body.address(Use::Flag, || Parameter::Flag);
+        let flag = self
+            .body
+            .address(ParameterKey::Flag, || KernelParameter::Flag);
         line!(self.body, "@{wrong} red.global.max.u32 [{flag}], {code};");
         line!(self.body, "selp.b64 {checked}, 0, {index}, {wrong};");
         if self.body.wide {
             return checked;
         }
-        let narrow = self.body.reg(Class::B32);
+        let narrow = self.body.reg(RegClass::B32);
         line!(self.body, "cvt.u32.u64 {narrow}, {checked};");
         narrow
     }

@@ -6,7 +6,7 @@ use ndarray::{Axis, Ix1, array};
 
 use crate::{
     Outcome,
-    places::{everywhere, places},
+    configurations::{configurations, everywhere},
 };
 
 type Test = (&'static str, fn() -> Outcome);
@@ -73,8 +73,8 @@ fn indices_that_are_none() -> Outcome {
     let x = array![1.0_f32, 2.0, 3.0, 4.0];
     for wrong in [4, -1, i32::MAX, i32::MIN] {
         for (line, body) in BODIES {
-            for place in places() {
-                let device = place.open()?;
+            for configuration in configurations() {
+                let device = configuration.open()?;
                 let index = array![0, wrong, 1];
                 let pending = device.region(|g| body(g, &g.array(&x), &g.array(&index)))?;
                 match pending.wait() {
@@ -83,10 +83,12 @@ fn indices_that_are_none() -> Outcome {
                         assert_eq!(*misuse.problem(), problem, "{misuse}");
                         assert_eq!(misuse.location().line(), line, "{misuse}");
                     }
-                    other => return Err(format!("{wrong} on {}: {other:?}", place.name).into()),
+                    other => {
+                        return Err(format!("{wrong} on {}: {other:?}", configuration.name).into());
+                    }
                 }
                 drop(device);
-                place.is_clean()?;
+                configuration.is_clean()?;
             }
         }
     }
@@ -94,7 +96,7 @@ fn indices_that_are_none() -> Outcome {
 }
 
 fn indices_of_the_host_that_are_none() -> Outcome {
-    let device = places()[0].open()?;
+    let device = configurations()[0].open()?;
     let x = array![1.0_f32, 2.0];
     let result = device.region(|g| g.array(&x).select(Axis(0), &[0, 2]));
     assert!(matches!(result, Err(Error::Usage(_))), "{result:?}");
@@ -102,7 +104,7 @@ fn indices_of_the_host_that_are_none() -> Outcome {
 }
 
 fn an_axis_without_elements_has_no_index() -> Outcome {
-    let device = places()[0].open()?;
+    let device = configurations()[0].open()?;
     let result = device.region(|g| {
         let (x, index) = (g.zeros::<f32, _>((0, 3)), g.zeros::<i64, _>(2));
         x.select(Axis(0), &index)

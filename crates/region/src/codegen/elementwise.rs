@@ -4,7 +4,7 @@
 //! gives what the host's gives.
 
 use super::{
-    body::{Body, Class, Reg, line},
+    body::{KernelBody, Reg, RegClass, line},
     cast::cast,
 };
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 /// Applies the function to elements of type `from`; of a selection, that is what is chosen from.
 /// The result has type `to`.
 pub(super) fn apply(
-    body: &mut Body,
+    body: &mut KernelBody,
     function: Function,
     from: DType,
     to: DType,
@@ -24,7 +24,7 @@ pub(super) fn apply(
     match function {
         Function::Cast(_) => cast(body, from, to, values[0]),
         Function::Maths(function) => {
-            let result = body.reg(Class::of(to));
+            let result = body.reg(RegClass::of(to));
             let kind = if from == DType::F32 { "f32" } else { "f64" };
             body.call(&format!("ms_{}_{kind}", function.name()), result, values);
             result
@@ -39,12 +39,12 @@ pub(super) fn apply(
     }
 }
 
-fn float(body: &mut Body, function: Function, dtype: DType, values: &[Reg]) -> Reg {
+fn float(body: &mut KernelBody, function: Function, dtype: DType, values: &[Reg]) -> Reg {
     let (kind, one) = match dtype {
         DType::F32 => ("f32", "0f3F800000"),
         _ => ("f64", "0d3FF0000000000000"),
     };
-    let result = body.reg(Class::of(dtype));
+    let result = body.reg(RegClass::of(dtype));
     let a = values[0];
     match (function, values) {
         (Function::Add, &[a, b]) => line!(body, "add.rn.{kind} {result}, {a}, {b};"),
@@ -53,14 +53,14 @@ fn float(body: &mut Body, function: Function, dtype: DType, values: &[Reg]) -> R
         (Function::Divide, &[a, b]) => line!(body, "div.rn.{kind} {result}, {a}, {b};"),
         (Function::Remainder, _) => body.call(&format!("ms_rem_{kind}"), result, values),
         (Function::Minimum | Function::Maximum, &[a, b]) => {
-            return extreme(body, function.word(), dtype, a, b);
+            return extreme(body, function.name(), dtype, a, b);
         }
         (Function::Negate, _) => line!(body, "neg.{kind} {result}, {a};"),
         (Function::Absolute, _) => line!(body, "abs.{kind} {result}, {a};"),
         (Function::SquareRoot, _) => line!(body, "sqrt.rn.{kind} {result}, {a};"),
         (Function::Signum, _) => {
             let (is_nan, sign, unit) = (
-                body.reg(Class::Predicate),
+                body.reg(RegClass::Predicate),
                 body.reg(a.class),
                 body.reg(a.class),
             );
@@ -85,12 +85,12 @@ fn float(body: &mut Body, function: Function, dtype: DType, values: &[Reg]) -> R
 
 /// The lesser of two numbers if `name` is `min`, the greater if it is `max`. Of floats it is a NaN
 /// if there is one, and −0 is less than +0.
-pub(super) fn extreme(body: &mut Body, name: &str, dtype: DType, a: Reg, b: Reg) -> Reg {
-    let kind = match Class::of(dtype) {
-        Class::F32 => "f32",
-        Class::F64 => "f64",
-        Class::B64 => "s64",
-        Class::B32 | Class::Predicate => "s32",
+pub(super) fn extreme(body: &mut KernelBody, name: &str, dtype: DType, a: Reg, b: Reg) -> Reg {
+    let kind = match RegClass::of(dtype) {
+        RegClass::F32 => "f32",
+        RegClass::F64 => "f64",
+        RegClass::B64 => "s64",
+        RegClass::B32 | RegClass::Predicate => "s32",
     };
     let chosen = body.reg(a.class);
     line!(body, "{name}.{kind} {chosen}, {a}, {b};");
@@ -99,7 +99,7 @@ pub(super) fn extreme(body: &mut Body, name: &str, dtype: DType, a: Reg, b: Reg)
     }
     // The instruction prefers the operand that is a number; the sum is a NaN if there is one.
     let (is_nan, nan, result) = (
-        body.reg(Class::Predicate),
+        body.reg(RegClass::Predicate),
         body.reg(a.class),
         body.reg(a.class),
     );
@@ -109,10 +109,10 @@ pub(super) fn extreme(body: &mut Body, name: &str, dtype: DType, a: Reg, b: Reg)
     result
 }
 
-fn integer(body: &mut Body, function: Function, dtype: DType, values: &[Reg]) -> Reg {
+fn integer(body: &mut KernelBody, function: Function, dtype: DType, values: &[Reg]) -> Reg {
     let (bits, class) = match dtype {
-        DType::I64 => (64, Class::B64),
-        _ => (32, Class::B32),
+        DType::I64 => (64, RegClass::B64),
+        _ => (32, RegClass::B32),
     };
     let result = body.reg(class);
     let a = values[0];
@@ -123,16 +123,19 @@ fn integer(body: &mut Body, function: Function, dtype: DType, values: &[Reg]) ->
         (Function::Divide | Function::Remainder, &[a, b]) => {
             // What a division by 0 gives is not defined, so it is made by 1 and its result is not
             // used.
-            let (by_zero, divisor, quotient) =
-                (body.reg(Class::Predicate), body.reg(class), body.reg(class));
-            let name = function.word();
+            let (by_zero, divisor, quotient) = (
+                body.reg(RegClass::Predicate),
+                body.reg(class),
+                body.reg(class),
+            );
+            let name = function.name();
             line!(body, "setp.eq.s{bits} {by_zero}, {b}, 0;");
             line!(body, "selp.b{bits} {divisor}, 1, {b}, {by_zero};");
             line!(body, "{name}.s{bits} {quotient}, {a}, {divisor};");
             line!(body, "selp.b{bits} {result}, 0, {quotient}, {by_zero};");
         }
         (Function::Minimum | Function::Maximum, &[a, b]) => {
-            return extreme(body, function.word(), dtype, a, b);
+            return extreme(body, function.name(), dtype, a, b);
         }
         (Function::And, &[a, b]) => line!(body, "and.b{bits} {result}, {a}, {b};"),
         (Function::Or, &[a, b]) => line!(body, "or.b{bits} {result}, {a}, {b};"),
@@ -164,22 +167,22 @@ fn integer(body: &mut Body, function: Function, dtype: DType, values: &[Reg]) ->
 }
 
 /// How far to shift: modulo the bits of the type, in a word.
-fn shift_count(body: &mut Body, dtype: DType, count: Reg) -> Reg {
+fn shift_count(body: &mut KernelBody, dtype: DType, count: Reg) -> Reg {
     let low = match dtype {
         DType::I64 => {
-            let low = body.reg(Class::B32);
+            let low = body.reg(RegClass::B32);
             line!(body, "cvt.u32.u64 {low}, {count};");
             low
         }
         _ => count,
     };
-    let within = body.reg(Class::B32);
+    let within = body.reg(RegClass::B32);
     line!(body, "and.b32 {within}, {low}, {};", dtype.bytes() * 8 - 1);
     within
 }
 
-fn truth(body: &mut Body, function: Function, values: &[Reg]) -> Reg {
-    let result = body.reg(Class::Predicate);
+fn truth(body: &mut KernelBody, function: Function, values: &[Reg]) -> Reg {
+    let result = body.reg(RegClass::Predicate);
     match (function, values) {
         (Function::And, &[a, b]) => line!(body, "and.pred {result}, {a}, {b};"),
         (Function::Or, &[a, b]) => line!(body, "or.pred {result}, {a}, {b};"),
@@ -190,7 +193,7 @@ fn truth(body: &mut Body, function: Function, values: &[Reg]) -> Reg {
     result
 }
 
-fn compare(body: &mut Body, comparison: Comparison, dtype: DType, a: Reg, b: Reg) -> Reg {
+fn compare(body: &mut KernelBody, comparison: Comparison, dtype: DType, a: Reg, b: Reg) -> Reg {
     let (kind, a, b) = match dtype {
         DType::F32 => ("f32", a, b),
         DType::F64 => ("f64", a, b),
@@ -207,21 +210,21 @@ fn compare(body: &mut Body, comparison: Comparison, dtype: DType, a: Reg, b: Reg
         Comparison::NotEqual if matches!(dtype, DType::F32 | DType::F64) => "neu",
         Comparison::NotEqual => "ne",
     };
-    let result = body.reg(Class::Predicate);
+    let result = body.reg(RegClass::Predicate);
     line!(body, "setp.{name}.{kind} {result}, {a}, {b};");
     result
 }
 
 /// The one or the other, for values of any class.
-pub(super) fn select(body: &mut Body, dtype: DType, which: Reg, a: Reg, b: Reg) -> Reg {
+pub(super) fn select(body: &mut KernelBody, dtype: DType, which: Reg, a: Reg, b: Reg) -> Reg {
     if dtype == DType::Bool {
         let (a, b) = (body.as_word(a), body.as_word(b));
-        let word = body.reg(Class::B32);
+        let word = body.reg(RegClass::B32);
         line!(body, "selp.b32 {word}, {a}, {b}, {which};");
         return body.is_not_zero(word);
     }
-    let kind = Class::of(dtype).moved();
-    let result = body.reg(Class::of(dtype));
+    let kind = RegClass::of(dtype).move_type();
+    let result = body.reg(RegClass::of(dtype));
     line!(body, "selp.{kind} {result}, {a}, {b}, {which};");
     result
 }

@@ -89,7 +89,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
         let whole = Shape::from_slice(&[left[0], right[1]]);
         let left: Array<T, Ix2> = self.as_matrix(left, 0, location);
         let right: Array<T, Ix2> = other.as_matrix(right, 1, location);
-        let op = Op::Product(left.node().clone(), right.node().clone());
+        let op = Op::MatrixProduct(left.node().clone(), right.node().clone());
         let matrix: Array<T, Ix2> = left.plan(T::DTYPE, whole, op, "dot", location);
         matrix.reordered(product, "dot", location)
     }
@@ -158,7 +158,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
         let (rows, inner, columns) = (left[m], left[m + 1], right[n + 1]);
         let left: Array<T, D> = self.stretched(&with(rows, inner), "matmul", location);
         let right: Array<T, E> = other.stretched(&with(inner, columns), "matmul", location);
-        let op = Op::Product(left.node().clone(), right.node().clone());
+        let op = Op::MatrixProduct(left.node().clone(), right.node().clone());
         self.plan(T::DTYPE, with(rows, columns), op, "matmul", location)
     }
 }

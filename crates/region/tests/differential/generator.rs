@@ -180,8 +180,8 @@ impl Maker {
             }
         }
         if indices && shape.len() < AXES_MAX && self.chance(8) {
-            let place = self.below(shape.len() + 1);
-            part.insert(place, SliceInfoElem::NewAxis);
+            let axis = self.below(shape.len() + 1);
+            part.insert(axis, SliceInfoElem::NewAxis);
         }
         part
     }
@@ -238,8 +238,8 @@ impl Maker {
                 rest /= factor;
             }
         }
-        let place = self.below(target.len() + 1);
-        target.insert(place, rest);
+        let axis = self.below(target.len() + 1);
+        target.insert(axis, rest);
         target
     }
 

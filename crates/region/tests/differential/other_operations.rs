@@ -4,7 +4,7 @@
 use millstream_region::{Array, Float, Keep, RegionExt};
 use ndarray::{Array1, Array2, Axis, Ix1, arr0, array, s};
 
-use crate::{Outcome, places::places};
+use crate::{Outcome, configurations::configurations};
 
 type Test = (&'static str, fn() -> Outcome);
 
@@ -24,8 +24,8 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 fn arrays_from_nothing() -> Outcome {
-    for place in places() {
-        let device = place.open()?;
+    for configuration in configurations() {
+        let device = configuration.open()?;
         let made = device.region(|g| {
             (
                 g.arange(1.0_f32, 2.0, 0.25),
@@ -70,8 +70,8 @@ fn same_bits(found: &Array1<f32>, expected: &Array1<f32>) {
 
 fn functions_that_are_made_of_others() -> Outcome {
     let x = numbers();
-    for place in places() {
-        let device = place.open()?;
+    for configuration in configurations() {
+        let device = configuration.open()?;
         let found = device.region(|g| {
             let x = g.array(&x);
             (
@@ -99,8 +99,8 @@ fn variances_and_means() -> Outcome {
         f64::from((i * 31 + j * 17) as u32 % 101) + 1000.0
     });
     let near = |found: f64, expected: f64| (found - expected).abs() <= 1e-13 * expected.abs();
-    for place in places() {
-        let device = place.open()?;
+    for configuration in configurations() {
+        let device = configuration.open()?;
         let found = device.region(|g| {
             let x = g.array(&x);
             (
@@ -140,8 +140,8 @@ fn variances_and_means() -> Outcome {
 fn parts_and_products_of_vectors() -> Outcome {
     let m = Array2::from_shape_fn((4, 6), |(i, j)| (i * 10 + j) as i32);
     let v = array![1, -2, 3, -4, 5, -6];
-    for place in places() {
-        let device = place.open()?;
+    for configuration in configurations() {
+        let device = configuration.open()?;
         let found = device.region(|g| {
             let (m, v) = (g.array(&m), g.array(&v));
             (
@@ -183,8 +183,8 @@ fn power_above<T: Float>(x: &Array<T, Ix1>) -> millstream_region::Result<usize> 
 }
 
 fn values_outside_of_regions() -> Outcome {
-    for place in places() {
-        let device = place.open()?;
+    for configuration in configurations() {
+        let device = configuration.open()?;
         let x = Array::from_host(&device, &array![3.0_f32, 100.0])?;
         assert_eq!(power_above(&x)?, 7);
         let (twice, sum) = device
@@ -196,7 +196,7 @@ fn values_outside_of_regions() -> Outcome {
         assert_eq!(sum, arr0(103.0));
         assert_eq!((twice + &x).to_host()?, array![9.0, 300.0]);
         drop((x, device));
-        place.is_clean()?;
+        configuration.is_clean()?;
     }
     Ok(())
 }
@@ -205,8 +205,8 @@ fn values_outside_of_regions() -> Outcome {
 /// of it is one block's.
 fn chains_are_one_kernel() -> Outcome {
     let (x, b) = (Array2::<f32>::ones((30, 20)), Array1::<f32>::ones(20));
-    for place in places() {
-        let device = place.open()?;
+    for configuration in configurations() {
+        let device = configuration.open()?;
         let norm = device.region(|g| {
             let sum = g.array(&x) * 2.0 + g.array(&b);
             let part = sum.slice(s![..;-2, ..]);
@@ -214,9 +214,9 @@ fn chains_are_one_kernel() -> Outcome {
         })?;
         assert_eq!(norm.wait()?, arr0((9.0_f32 * 300.0).sqrt()));
         assert!(
-            place.blocks().is_none_or(|blocks| blocks == 1),
+            configuration.blocks().is_none_or(|blocks| blocks == 1),
             "on {}",
-            place.name
+            configuration.name
         );
     }
     Ok(())
