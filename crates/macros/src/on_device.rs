@@ -128,12 +128,12 @@ impl<'a> Twins<'a> {
             impl<'pending> ::millstream_region::InputMut<'pending, #device> for &'pending mut #device {
                 #by_mut
 
-                fn give_back(
+                fn write_back(
                     self,
                     body: #device,
                     location: &'static ::core::panic::Location<'static>,
                 ) -> ::std::boxed::Box<dyn ::millstream_region::WriteBack + 'pending> {
-                    ::millstream_region::InputMut::<#host>::give_back(self, body, location)
+                    ::millstream_region::InputMut::<#host>::write_back(self, body, location)
                 }
             }
         }
@@ -184,26 +184,26 @@ impl<'a> Twins<'a> {
         let locals: Vec<_> = self.fields.iter().map(|field| &field.local).collect();
         let spans = self.fields.iter().map(|field| field.ty.span());
         let arriving = types.iter().zip(spans).map(|(ty, span)| {
-            quote_spanned! { span => <#ty as ::millstream_region::OnDevice>::Arriving }
+            quote_spanned! { span => <#ty as ::millstream_region::OnDevice>::Pending }
         });
         let arriving = nested(arriving);
         let departing = nested(types.iter().zip(&members).map(|(ty, member)| {
-            quote! { <#ty as ::millstream_region::OnDevice>::depart(body.#member, region)? }
+            quote! { <#ty as ::millstream_region::OnDevice>::begin_transfer(body.#member, region)? }
         }));
         let arrived = nested(locals.iter().map(ToTokens::to_token_stream));
         quote! {
             impl ::millstream_region::OnDevice for #name {
-                type Arriving = ::millstream_region::Assembled<#arriving, Self>;
+                type Pending = ::millstream_region::PendingStruct<#arriving, Self>;
 
-                fn nodes(body: &#device, visit: &mut dyn ::core::ops::FnMut(::millstream_region::Elements)) {
-                    #(<#types as ::millstream_region::OnDevice>::nodes(&body.#members, visit);)*
+                fn visit_nodes(body: &#device, visit: &mut dyn ::core::ops::FnMut(::millstream_region::OutputNode)) {
+                    #(<#types as ::millstream_region::OnDevice>::visit_nodes(&body.#members, visit);)*
                 }
 
-                fn depart(
+                fn begin_transfer(
                     body: #device,
                     region: &::millstream_region::Region,
-                ) -> ::millstream_region::Result<Self::Arriving> {
-                    ::core::result::Result::Ok(::millstream_region::Assembled::new(
+                ) -> ::millstream_region::Result<Self::Pending> {
+                    ::core::result::Result::Ok(::millstream_region::PendingStruct::new(
                         #departing,
                         |#arrived| Self { #(#members: #locals),* },
                     ))
@@ -213,21 +213,21 @@ impl<'a> Twins<'a> {
             impl ::millstream_region::Output for #name {
                 type Body = #device;
                 type Value = Self;
-                type Arriving = <Self as ::millstream_region::OnDevice>::Arriving;
+                type Pending = <Self as ::millstream_region::OnDevice>::Pending;
 
-                fn nodes(
+                fn visit_nodes(
                     body: &#device,
-                    visit: &mut dyn ::core::ops::FnMut(::millstream_region::Elements),
+                    visit: &mut dyn ::core::ops::FnMut(::millstream_region::OutputNode),
                 ) -> ::millstream_region::Result<()> {
-                    <Self as ::millstream_region::OnDevice>::nodes(body, visit);
+                    <Self as ::millstream_region::OnDevice>::visit_nodes(body, visit);
                     ::core::result::Result::Ok(())
                 }
 
-                fn depart(
+                fn begin_transfer(
                     body: #device,
                     region: &::millstream_region::Region,
-                ) -> ::millstream_region::Result<Self::Arriving> {
-                    <Self as ::millstream_region::OnDevice>::depart(body, region)
+                ) -> ::millstream_region::Result<Self::Pending> {
+                    <Self as ::millstream_region::OnDevice>::begin_transfer(body, region)
                 }
             }
         }
@@ -285,14 +285,14 @@ impl<'a> Twins<'a> {
     fn input_mut(&self, side: Side) -> TokenStream {
         let (name, host, device) = (self.name(side), self.host, &self.device);
         let backs = self.fields.iter().map(|Field { member, ty, .. }| {
-            quote! { ::millstream_region::InputMut::<#ty>::give_back(&mut self.#member, body.#member, location) }
+            quote! { ::millstream_region::InputMut::<#ty>::write_back(&mut self.#member, body.#member, location) }
         });
         let [.., by_mut] = self.captures();
         quote! {
             impl<'pending> ::millstream_region::InputMut<'pending, #host> for &'pending mut #name {
                 #by_mut
 
-                fn give_back(
+                fn write_back(
                     self,
                     body: #device,
                     location: &'static ::core::panic::Location<'static>,

@@ -344,7 +344,7 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
                 });
                 passed.push(quote! { &mut #held });
                 given_back.push(quote_spanned! { ty.span() =>
-                    ::millstream_region::InputMut::<#ty>::give_back(#name, #held, #location)
+                    ::millstream_region::InputMut::<#ty>::write_back(#name, #held, #location)
                 });
             }
         }

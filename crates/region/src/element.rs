@@ -73,7 +73,7 @@ pub trait Number: Element + PartialOrd {
     const ONE: Self;
 
     /// How many steps it takes from `start` to reach `end` or to go beyond; none if no number does.
-    fn count(start: Self, end: Self, step: Self) -> Option<usize>;
+    fn step_count(start: Self, end: Self, step: Self) -> Option<usize>;
 }
 
 /// An element with a fraction: `f32` or `f64`.
@@ -89,10 +89,10 @@ pub trait Float: Number {
     fn from_count(count: usize) -> Self;
 
     /// The difference of both.
-    fn less(self, other: Self) -> Self;
+    fn minus(self, other: Self) -> Self;
 
     /// The quotient of both.
-    fn over(self, other: Self) -> Self;
+    fn divided_by(self, other: Self) -> Self;
 }
 
 macro_rules! elements {
@@ -140,7 +140,7 @@ macro_rules! numbers {
             const ZERO: Self = $zero;
             const ONE: Self = $one;
 
-            fn count(start: Self, end: Self, step: Self) -> Option<usize> {
+            fn step_count(start: Self, end: Self, step: Self) -> Option<usize> {
                 $count(start.into(), end.into(), step.into())
             }
         }
@@ -186,11 +186,11 @@ macro_rules! floats {
                 count as Self
             }
 
-            fn less(self, other: Self) -> Self {
+            fn minus(self, other: Self) -> Self {
                 self - other
             }
 
-            fn over(self, other: Self) -> Self {
+            fn divided_by(self, other: Self) -> Self {
                 self / other
             }
         }

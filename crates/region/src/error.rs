@@ -87,13 +87,13 @@ impl UsageError {
 /// The lengths of an array's axes, as errors tell them.
 ///
 /// ```
-/// use millstream_region::Lengths;
-/// assert_eq!(Lengths::from(&[2, 3][..]).to_string(), "[2, 3]");
+/// use millstream_region::ArrayShape;
+/// assert_eq!(ArrayShape::from(&[2, 3][..]).to_string(), "[2, 3]");
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct Lengths(Shape);
+pub struct ArrayShape(Shape);
 
-impl Lengths {
+impl ArrayShape {
     /// The lengths, outermost axis first.
     #[must_use]
     pub fn as_slice(&self) -> &[usize] {
@@ -101,19 +101,19 @@ impl Lengths {
     }
 }
 
-impl From<&[usize]> for Lengths {
+impl From<&[usize]> for ArrayShape {
     fn from(shape: &[usize]) -> Self {
         Self(Shape::from_slice(shape))
     }
 }
 
-impl fmt::Debug for Lengths {
+impl fmt::Debug for ArrayShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.as_slice())
     }
 }
 
-impl fmt::Display for Lengths {
+impl fmt::Display for ArrayShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
@@ -134,31 +134,31 @@ pub enum UsageErrorKind {
     #[error("shapes {left} and {right} do not fit together")]
     Shapes {
         /// The first operand's.
-        left: Lengths,
+        left: ArrayShape,
         /// The second operand's.
-        right: Lengths,
+        right: ArrayShape,
     },
     /// An array cannot be stretched to a shape.
     #[error("shape {shape} cannot be stretched to {target}")]
     Broadcast {
         /// The array's.
-        shape: Lengths,
+        shape: ArrayShape,
         /// The one asked for.
-        target: Lengths,
+        target: ArrayShape,
     },
     /// A new shape has another number of elements.
     #[error("shape {shape} has another number of elements than {target}")]
     Reshape {
         /// The array's.
-        shape: Lengths,
+        shape: ArrayShape,
         /// The one asked for.
-        target: Lengths,
+        target: ArrayShape,
     },
     /// An array does not have as many axes as a type says.
     #[error("shape {shape} does not have {axes} axes")]
     AxisCount {
         /// The array's shape.
-        shape: Lengths,
+        shape: ArrayShape,
         /// How many the type has.
         axes: usize,
     },
@@ -168,15 +168,15 @@ pub enum UsageErrorKind {
         /// The axis asked for.
         axis: usize,
         /// The array's shape.
-        shape: Lengths,
+        shape: ArrayShape,
     },
     /// The axes of a permutation are not each of the array's axes once.
-    #[error("{axes} are not the axes of shape {shape}, each once")]
+    #[error("{axes:?} are not the axes of shape {shape}, each once")]
     Permutation {
         /// The axes given.
-        axes: Lengths,
+        axes: Vec<usize>,
         /// The array's shape.
-        shape: Lengths,
+        shape: ArrayShape,
     },
     /// A slice or an index goes beyond its axis.
     #[error("{range} is not within 0..{length} along axis {axis}")]
@@ -192,7 +192,7 @@ pub enum UsageErrorKind {
     #[error("shape {shape} has no elements to choose from")]
     Empty {
         /// The array's.
-        shape: Lengths,
+        shape: ArrayShape,
     },
     /// No arrays were given to an operation that needs one at least.
     #[error(
@@ -209,14 +209,14 @@ pub enum UsageErrorKind {
     #[error("shape {shape} has more than 6 axes")]
     TooManyAxes {
         /// The shape.
-        shape: Lengths,
+        shape: ArrayShape,
     },
     /// More elements than a machine word counts; an axis without elements does not make up for the
     /// others.
     #[error("shape {shape} has more elements than an address can count")]
     TooLarge {
         /// The shape.
-        shape: Lengths,
+        shape: ArrayShape,
     },
     /// An element of an index array is not an index of the axis.
     #[error("an index is not within 0..{length} along axis {axis}")]

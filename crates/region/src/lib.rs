@@ -107,15 +107,15 @@ mod shape;
 mod streams;
 
 pub use array::{
-    Array, Bits, Branch, ComparedAsOne, Dot, ElementByElement, HostOperand, IndexElement, Indices,
-    Integer, Operand, Part, Selected, concatenate, stack,
+    Array, ArrayViewMut, BitwiseElement, Dot, ElementIndex, HostOperand, IndexElement, Indices,
+    Integer, Operand, ScalarComparison, Selected, WhereOperand, concatenate, stack,
 };
 pub use element::{Element, Float, Number};
-pub use error::{Error, Lengths, Result, UsageError, UsageErrorKind};
+pub use error::{ArrayShape, Error, Result, UsageError, UsageErrorKind};
 #[doc(hidden)]
 pub use host::{
-    Arriving, Assembled, Elements, Kept, Parcel, Plain, ScalarParcel, Source, VecParcel, WriteBack,
-    WriteBacks,
+    ArrayDownload, ArraySource, OutputNode, PendingStruct, PendingValue, PlainValue, ResidentArray,
+    ScalarDownload, VecDownload, WriteBack, WriteBacks,
 };
 pub use host::{
     DeviceValue, Input, InputMut, Keep, OnDevice, Output, Parameter, Pending, RegionExt,

@@ -12,7 +12,7 @@ pub(crate) type Shape = SmallVec<[usize; RANK_MAX]>;
 pub(crate) type Axes = SmallVec<[usize; RANK_MAX]>;
 
 /// Elements of an array of this shape; `None` if a word cannot count them.
-pub(crate) fn elements(shape: &[usize]) -> Option<usize> {
+pub(crate) fn element_count(shape: &[usize]) -> Option<usize> {
     // A zero anywhere makes it empty, however long the other axes are.
     if shape.contains(&0) {
         return Some(0);
@@ -75,7 +75,7 @@ pub(crate) type AxisMap = SmallVec<[AxisSource; RANK_MAX]>;
 
 /// The map that stretches an array of shape `from` to `to`, which [`broadcast`] has found to be
 /// possible.
-pub(crate) fn stretch(from: &[usize], to: &[usize]) -> AxisMap {
+pub(crate) fn broadcast_map(from: &[usize], to: &[usize]) -> AxisMap {
     let ahead = to.len() - from.len();
     from.iter()
         .enumerate()
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(broadcast(&[1], &[0]).unwrap().as_slice(), [0]);
         assert!(broadcast(&[3], &[4]).is_none());
         assert_eq!(
-            stretch(&[1, 4], &[2, 3, 4]).as_slice(),
+            broadcast_map(&[1, 4], &[2, 3, 4]).as_slice(),
             [AxisSource::fixed(0), AxisSource::same(2)]
         );
     }
@@ -182,9 +182,9 @@ mod tests {
 
     #[test]
     fn empty_shapes_have_no_elements_however_long_they_are() {
-        assert_eq!(elements(&[usize::MAX, 2, 0]), Some(0));
-        assert_eq!(elements(&[usize::MAX, 2]), None);
-        assert_eq!(elements(&[]), Some(1));
+        assert_eq!(element_count(&[usize::MAX, 2, 0]), Some(0));
+        assert_eq!(element_count(&[usize::MAX, 2]), None);
+        assert_eq!(element_count(&[]), Some(1));
         assert_eq!(dense_strides(&[2, 3, 4]).as_slice(), [12, 4, 1]);
     }
 }

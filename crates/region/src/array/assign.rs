@@ -5,7 +5,7 @@ use std::{fmt, panic::Location};
 
 use ndarray::{Axis, Dimension, Ix1, Ix2, RemoveAxis, SliceArg};
 
-use super::{Array, Operand, views::Sliced};
+use super::{Array, Operand, views::SliceView};
 use crate::{
     element::{Element, Number, sealed::Sealed},
     error::UsageErrorKind,
@@ -18,7 +18,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
     #[track_caller]
     pub fn assign<E: Dimension>(&mut self, other: &Array<T, E>) {
         let assigned = other.broadcast_to(self, "assign");
-        *self = assigned.within(self.session());
+        *self = assigned.in_session(self.session());
     }
 
     /// Takes one value everywhere.
@@ -28,7 +28,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
         let shape = self.node().shape.clone();
         *self = self
             .constant(value.scalar(), location)
-            .stretched(&shape, "fill", location);
+            .broadcast_view(&shape, "fill", location);
     }
 
     /// A part of this array, to assign to.
@@ -50,15 +50,15 @@ impl<T: Element, D: Dimension> Array<T, D> {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
-    pub fn slice_mut<I: SliceArg<D>>(&mut self, info: I) -> Part<'_, T, D, I::OutDim> {
+    pub fn slice_mut<I: SliceArg<D>>(&mut self, info: I) -> ArrayViewMut<'_, T, D, I::OutDim> {
         let sliced = self.sliced(info.as_ref());
         self.part(sliced, info.out_ndim(), "slice_mut", Location::caller())
     }
 
     /// All of this array, to assign to.
     #[track_caller]
-    pub fn view_mut(&mut self) -> Part<'_, T, D, D> {
-        let whole = Sliced {
+    pub fn view_mut(&mut self) -> ArrayViewMut<'_, T, D, D> {
+        let whole = SliceView {
             shape: self.node().shape.clone(),
             map: (0..self.ndim()).map(AxisSource::same).collect(),
         };
@@ -68,7 +68,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
 
     /// The part at one index of an axis, to assign to.
     #[track_caller]
-    pub fn index_axis_mut(&mut self, axis: Axis, index: usize) -> Part<'_, T, D, D::Smaller>
+    pub fn index_axis_mut(&mut self, axis: Axis, index: usize) -> ArrayViewMut<'_, T, D, D::Smaller>
     where
         D: RemoveAxis,
     {
@@ -81,28 +81,28 @@ impl<T: Element, D: Dimension> Array<T, D> {
         index: usize,
         operation: &'static str,
         location: &'static Location<'static>,
-    ) -> Part<'_, T, D, E> {
-        let sliced = self.indexed(axis, index);
+    ) -> ArrayViewMut<'_, T, D, E> {
+        let sliced = self.index_view(axis, index);
         let rank = self.ndim().saturating_sub(1);
         self.part(sliced, rank, operation, location)
     }
 
     fn part<E>(
         &mut self,
-        sliced: Result<Sliced, UsageErrorKind>,
+        sliced: Result<SliceView, UsageErrorKind>,
         rank: usize,
         operation: &'static str,
         location: &'static Location<'static>,
-    ) -> Part<'_, T, D, E> {
-        let Sliced { shape, map } = sliced.unwrap_or_else(|problem| {
+    ) -> ArrayViewMut<'_, T, D, E> {
+        let SliceView { shape, map } = sliced.unwrap_or_else(|problem| {
             let shape = self.node().shape.clone();
-            *self = self.mistake(T::DTYPE, &shape, operation, problem, location);
-            Sliced {
+            *self = self.failed(T::DTYPE, &shape, operation, problem, location);
+            SliceView {
                 shape: Shape::from_elem(0, rank),
                 map: AxisMap::new(),
             }
         });
-        Part {
+        ArrayViewMut {
             array: self,
             shape,
             map,
@@ -131,13 +131,13 @@ impl<T: Element> Array<T, Ix2> {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
-    pub fn row_mut(&mut self, index: usize) -> Part<'_, T, Ix2, Ix1> {
+    pub fn row_mut(&mut self, index: usize) -> ArrayViewMut<'_, T, Ix2, Ix1> {
         self.part_at(Axis(0), index, "row_mut", Location::caller())
     }
 
     /// One column of a matrix, to assign to.
     #[track_caller]
-    pub fn column_mut(&mut self, index: usize) -> Part<'_, T, Ix2, Ix1> {
+    pub fn column_mut(&mut self, index: usize) -> ArrayViewMut<'_, T, Ix2, Ix1> {
         self.part_at(Axis(1), index, "column_mut", Location::caller())
     }
 }
@@ -162,19 +162,19 @@ impl<T: Element> Array<T, Ix2> {
 /// assert_eq!(x.wait()?, array![[3.0, 4.0], [1.0, 3.0]]);
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
-pub struct Part<'a, T, D, E> {
+pub struct ArrayViewMut<'a, T, D, E> {
     array: &'a mut Array<T, D>,
     shape: Shape,
     map: AxisMap,
     kind: std::marker::PhantomData<E>,
 }
 
-impl<T: Element, D: Dimension, E: Dimension> Part<'_, T, D, E> {
+impl<T: Element, D: Dimension, E: Dimension> ArrayViewMut<'_, T, D, E> {
     /// The elements as they are.
     #[track_caller]
     #[must_use]
     pub fn get(&self) -> Array<T, E> {
-        self.array.mapped(
+        self.array.view_through(
             self.shape.clone(),
             self.map.clone(),
             "slice_mut",
@@ -226,10 +226,10 @@ impl<T: Element, D: Dimension, E: Dimension> Part<'_, T, D, E> {
             };
             *self.array = self
                 .array
-                .mistake(dtype, &base.shape, operation, problem, location);
+                .failed(dtype, &base.shape, operation, problem, location);
             return;
         }
-        let value: Array<T, E> = value.stretched(&self.shape, operation, location);
+        let value: Array<T, E> = value.broadcast_view(&self.shape, operation, location);
         let shape = base.shape.clone();
         let op = Op::Update {
             base,
@@ -242,7 +242,7 @@ impl<T: Element, D: Dimension, E: Dimension> Part<'_, T, D, E> {
 
 macro_rules! assigning {
     ($($method:ident, $function:ident, $what:literal;)*) => {
-        impl<T: Number, D: Dimension, E: Dimension> Part<'_, T, D, E> {
+        impl<T: Number, D: Dimension, E: Dimension> ArrayViewMut<'_, T, D, E> {
             $(
                 #[doc = $what]
                 #[track_caller]
@@ -261,8 +261,8 @@ assigning! {
     div_assign, Divide, "Divides by an array, stretched to the part's shape, or by a value.";
 }
 
-impl<T, D, E> fmt::Debug for Part<'_, T, D, E> {
+impl<T, D, E> fmt::Debug for ArrayViewMut<'_, T, D, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Part({:?} of {:?})", self.shape, self.array)
+        write!(f, "ArrayViewMut({:?} of {:?})", self.shape, self.array)
     }
 }

@@ -56,7 +56,7 @@ impl<T: Element, D> Operand<T, D> for T {
     #[allow(private_interfaces)]
     #[track_caller]
     fn apply<U: Element>(self, left: &Array<T, D>, function: Function) -> Array<U, D> {
-        left.with_scalar(function, self, false)
+        left.binary_scalar(function, self, false)
     }
 }
 
@@ -70,7 +70,7 @@ where
     #[allow(private_interfaces)]
     #[track_caller]
     fn apply<U: Element>(self, left: &Array<T, D>, function: Function) -> Array<U, Self::Dim> {
-        left.with(function, self)
+        left.binary(function, self)
     }
 }
 
@@ -84,7 +84,7 @@ where
     #[allow(private_interfaces)]
     #[track_caller]
     fn apply<U: Element>(self, left: &Array<T, D>, function: Function) -> Array<U, Self::Dim> {
-        left.with(function, &self)
+        left.binary(function, &self)
     }
 }
 
@@ -172,10 +172,10 @@ impl<T: Number, D> Array<T, D> {
         ) {
             let detail = format!("{least:?} is not below {greatest:?}");
             let problem = UsageErrorKind::Argument { detail };
-            return self.mistake(T::DTYPE, self.shape(), "clamp", problem, Location::caller());
+            return self.failed(T::DTYPE, self.shape(), "clamp", problem, Location::caller());
         }
-        let above = self.with_scalar::<T>(Function::Maximum, least, false);
-        above.with_scalar(Function::Minimum, greatest, false)
+        let above = self.binary_scalar::<T>(Function::Maximum, least, false);
+        above.binary_scalar(Function::Minimum, greatest, false)
     }
 }
 
@@ -200,8 +200,8 @@ impl<D: Dimension> Array<bool, D> {
     #[must_use]
     pub fn where_cond<Y, N>(&self, yes: Y, no: N) -> Selected<Y::Elem, D, Y::Dim, N::Dim>
     where
-        Y: Branch,
-        N: Branch<Elem = Y::Elem>,
+        Y: WhereOperand,
+        N: WhereOperand<Elem = Y::Elem>,
         Y::Dim: DimMax<N::Dim>,
         D: DimMax<<Y::Dim as DimMax<N::Dim>>::Output>,
     {
@@ -218,7 +218,7 @@ impl<D: Dimension> Array<bool, D> {
                 .into_iter()
                 .max_by_key(|shape| shape.len());
             let problem = UsageErrorKind::Shapes { left, right };
-            return self.mistake(
+            return self.failed(
                 dtype,
                 longest.expect("of three"),
                 "where_cond",
@@ -226,9 +226,9 @@ impl<D: Dimension> Array<bool, D> {
                 location,
             );
         };
-        let which: Array<bool, D> = self.stretched(&shape, "where_cond", location);
-        let yes: Array<Y::Elem, D> = yes.stretched(&shape, "where_cond", location);
-        let no: Array<Y::Elem, D> = no.stretched(&shape, "where_cond", location);
+        let which: Array<bool, D> = self.broadcast_view(&shape, "where_cond", location);
+        let yes: Array<Y::Elem, D> = yes.broadcast_view(&shape, "where_cond", location);
+        let no: Array<Y::Elem, D> = no.broadcast_view(&shape, "where_cond", location);
         let operands = [which.node(), yes.node(), no.node()]
             .into_iter()
             .cloned()
@@ -261,7 +261,7 @@ pub type Selected<T, D, E, F> = Array<T, <D as DimMax<<E as DimMax<F>>::Output>>
     message = "`{Self}` has no elements to choose on a device",
     note = "`where_cond` chooses from arrays on the device and from values of `f32`, `f64`, `i32`, `i64`, `u8` and `bool`"
 )]
-pub trait Branch: private::Sealed {
+pub trait WhereOperand: private::Sealed {
     /// The type of the elements.
     type Elem: Element;
     /// The dimension: that of the array, or none of a value.
@@ -276,7 +276,7 @@ pub trait Branch: private::Sealed {
     ) -> Array<Self::Elem, Self::Dim>;
 }
 
-impl<T: Element> Branch for T {
+impl<T: Element> WhereOperand for T {
     type Elem = T;
     type Dim = Ix0;
 
@@ -290,7 +290,7 @@ impl<T: Element> Branch for T {
     }
 }
 
-impl<T: Element, E: Dimension> Branch for Array<T, E> {
+impl<T: Element, E: Dimension> WhereOperand for Array<T, E> {
     type Elem = T;
     type Dim = E;
 
@@ -299,7 +299,7 @@ impl<T: Element, E: Dimension> Branch for Array<T, E> {
     }
 }
 
-impl<T: Element, E: Dimension> Branch for &Array<T, E> {
+impl<T: Element, E: Dimension> WhereOperand for &Array<T, E> {
     type Elem = T;
     type Dim = E;
 

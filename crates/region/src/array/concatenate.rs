@@ -37,7 +37,7 @@ pub fn concatenate<T: Element, D: RemoveAxis>(
     arrays: &[impl Borrow<Array<T, D>>],
 ) -> Result<Array<T, D>> {
     let arrays: Vec<&Array<T, D>> = arrays.iter().map(Borrow::borrow).collect();
-    joined(axis, &arrays, "concatenate", Location::caller())
+    concatenated(axis, &arrays, "concatenate", Location::caller())
 }
 
 /// The arrays, which have one shape, one behind the other along a new axis.
@@ -72,10 +72,10 @@ where
         .iter()
         .map(|array| with_axis(array.borrow()))
         .collect();
-    joined(axis, &arrays.iter().collect::<Vec<_>>(), "stack", location)
+    concatenated(axis, &arrays.iter().collect::<Vec<_>>(), "stack", location)
 }
 
-fn joined<T: Element, D: Dimension>(
+fn concatenated<T: Element, D: Dimension>(
     axis: Axis,
     arrays: &[&Array<T, D>],
     operation: &'static str,
@@ -114,15 +114,15 @@ fn joined<T: Element, D: Dimension>(
         sum.saturating_add(array.shape()[axis])
     });
     let parts = arrays.iter().map(|array| array.node().clone()).collect();
-    let joined: Array<T, D> = first.plan(
+    let concatenated: Array<T, D> = first.plan(
         T::DTYPE,
         shape,
         Op::Concatenate { parts, axis },
         operation,
         location,
     );
-    match joined.node().failure() {
+    match concatenated.node().failure() {
         Some(failure) => Err(failure),
-        None => Ok(joined),
+        None => Ok(concatenated),
     }
 }

@@ -62,13 +62,13 @@ impl Region {
     #[must_use]
     pub fn arange<T: Number>(&self, start: T, end: T, step: T) -> Array<T, Ix1> {
         let location = Location::caller();
-        let Some(count) = T::count(start, end, step) else {
+        let Some(count) = T::step_count(start, end, step) else {
             let detail = format!("no steps of {step:?} lead from {start:?} to {end:?}");
-            let misuse =
+            let usage_error =
                 crate::UsageError::new("arange", UsageErrorKind::Argument { detail }, location);
             return Array::of(
                 self.session(),
-                self.session().fail(T::DTYPE, &[0], misuse, location),
+                self.session().fail(T::DTYPE, &[0], usage_error, location),
             );
         };
         let numbers: Array<i64, Ix1> = self.iota(Shape::from_slice(&[count]), "arange", location);
@@ -80,7 +80,7 @@ impl Region {
     #[must_use]
     pub fn linspace<T: Float>(&self, start: T, end: T, count: usize) -> Array<T, Ix1> {
         let step = if count > 1 {
-            end.less(start).over(T::from_count(count - 1))
+            end.minus(start).divided_by(T::from_count(count - 1))
         } else {
             T::ZERO
         };

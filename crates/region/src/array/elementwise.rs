@@ -16,7 +16,7 @@ macro_rules! functions {
             #[track_caller]
             #[must_use]
             pub fn $name(&self) -> Self {
-                self.each($function)
+                self.unary($function)
             }
         )*
     };
@@ -97,7 +97,7 @@ impl<T: Float, D> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn recip(&self) -> Self {
-        self.with_scalar(Function::Divide, T::ONE, true)
+        self.binary_scalar(Function::Divide, T::ONE, true)
     }
 
     /// Where an element is NaN.
@@ -112,7 +112,7 @@ impl<T: Float, D> Array<T, D> {
     #[must_use]
     pub fn is_infinite(&self) -> Array<bool, D> {
         self.abs()
-            .beside(Comparison::Equal, f32::INFINITY, f64::INFINITY)
+            .compare_constant(Comparison::Equal, f32::INFINITY, f64::INFINITY)
     }
 
     /// Where an element is neither infinite nor NaN.
@@ -120,21 +120,21 @@ impl<T: Float, D> Array<T, D> {
     #[must_use]
     pub fn is_finite(&self) -> Array<bool, D> {
         self.abs()
-            .beside(Comparison::Less, f32::INFINITY, f64::INFINITY)
+            .compare_constant(Comparison::Less, f32::INFINITY, f64::INFINITY)
     }
 
     /// Angles in radians as degrees.
     #[track_caller]
     #[must_use]
     pub fn to_degrees(&self) -> Self {
-        self.scaled(1.0_f32.to_degrees(), 1.0_f64.to_degrees())
+        self.multiply_constant(1.0_f32.to_degrees(), 1.0_f64.to_degrees())
     }
 
     /// Angles in degrees as radians.
     #[track_caller]
     #[must_use]
     pub fn to_radians(&self) -> Self {
-        self.scaled(1.0_f32.to_radians(), 1.0_f64.to_radians())
+        self.multiply_constant(1.0_f32.to_radians(), 1.0_f64.to_radians())
     }
 
     /// The logarithm to another base: the quotient of the natural ones.
@@ -146,31 +146,31 @@ impl<T: Float, D> Array<T, D> {
             Scalar::F64(base) => Scalar::F64(base.ln()),
             other => other,
         };
-        let of_base = self.everywhere(of_base);
+        let of_base = self.filled_like(of_base);
         self.ln().same_shape(Function::Divide, &of_base)
     }
 
     /// Compared with a number that is given for both types.
     #[track_caller]
-    fn beside(&self, comparison: Comparison, narrow: f32, wide: f64) -> Array<bool, D> {
-        let other = self.everywhere(of_type::<T>(narrow, wide));
+    fn compare_constant(&self, comparison: Comparison, narrow: f32, wide: f64) -> Array<bool, D> {
+        let other = self.filled_like(float_scalar::<T>(narrow, wide));
         self.same_shape(Function::Compare(comparison), &other)
     }
 
     /// Multiplied by a number that is given for both types.
     #[track_caller]
-    fn scaled(&self, narrow: f32, wide: f64) -> Self {
-        let factor = self.everywhere(of_type::<T>(narrow, wide));
+    fn multiply_constant(&self, narrow: f32, wide: f64) -> Self {
+        let factor = self.filled_like(float_scalar::<T>(narrow, wide));
         self.same_shape(Function::Multiply, &factor)
     }
 
     /// A value in this array's shape.
     #[track_caller]
-    fn everywhere(&self, value: Scalar) -> Self {
+    fn filled_like(&self, value: Scalar) -> Self {
         let location = Location::caller();
         let shape = &self.node().shape;
         self.constant(value, location)
-            .stretched(shape, "constant", location)
+            .broadcast_view(shape, "constant", location)
     }
 
     /// Each element to the power of another, or of a value.
@@ -197,7 +197,7 @@ impl<T: Float, D> Array<T, D> {
 }
 
 /// The one of two numbers that has this type.
-fn of_type<T: Float>(narrow: f32, wide: f64) -> Scalar {
+fn float_scalar<T: Float>(narrow: f32, wide: f64) -> Scalar {
     match T::DTYPE {
         DType::F32 => Scalar::F32(narrow),
         _ => Scalar::F64(wide),
@@ -233,12 +233,12 @@ impl<T: Number, D> Array<T, D> {
         if matches!(T::DTYPE, DType::F32 | DType::F64) {
             let location = Location::caller();
             let value = self.constant(Scalar::I32(exponent), location);
-            let exponent: Self = value.stretched(&self.node().shape, "powi", location);
+            let exponent: Self = value.broadcast_view(&self.node().shape, "powi", location);
             return self.same_shape(Function::Maths(MathFunction::PowInteger), &exponent);
         }
         let power = self.integer_power(exponent.unsigned_abs());
         if exponent < 0 {
-            return power.with_scalar(Function::Divide, T::ONE, true);
+            return power.binary_scalar(Function::Divide, T::ONE, true);
         }
         power
     }
@@ -272,7 +272,7 @@ impl<T: Number, D> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn relu(&self) -> Self {
-        self.with_scalar(Function::Maximum, T::ZERO, false)
+        self.binary_scalar(Function::Maximum, T::ZERO, false)
     }
 }
 
@@ -296,7 +296,7 @@ impl<T: Element, D> Array<T, D> {
         if T::DTYPE == U::DTYPE {
             return Array::of(self.session(), self.node().clone());
         }
-        self.each(Function::Cast(U::DTYPE))
+        self.unary(Function::Cast(U::DTYPE))
     }
 
     /// What `function` makes of the array. It is called once, with the whole array, and not for

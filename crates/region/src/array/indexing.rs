@@ -57,12 +57,12 @@ pub trait Indices: private::Sealed {
     /// The indices on the session's device, or a node that stands for a mistake.
     #[doc(hidden)]
     #[allow(private_interfaces)]
-    fn node(self, session: &Session, along: Along) -> NodeRef;
+    fn node(self, session: &Session, along: IndexedAxis) -> NodeRef;
 }
 
 /// The axis that indices belong to.
 #[derive(Clone, Copy)]
-pub(crate) struct Along {
+pub(crate) struct IndexedAxis {
     axis: usize,
     length: usize,
     location: &'static Location<'static>,
@@ -78,24 +78,24 @@ mod private {
 
 impl<I: IndexElement> Indices for &Array<I, Ix1> {
     #[allow(private_interfaces)]
-    fn node(self, _session: &Session, _along: Along) -> NodeRef {
+    fn node(self, _session: &Session, _along: IndexedAxis) -> NodeRef {
         NodeRef::clone(self.node())
     }
 }
 
 impl Indices for &[usize] {
     #[allow(private_interfaces)]
-    fn node(self, session: &Session, along: Along) -> NodeRef {
-        let Along {
+    fn node(self, session: &Session, along: IndexedAxis) -> NodeRef {
+        let IndexedAxis {
             axis,
             length,
             location,
         } = along;
         let shape = Shape::from_slice(&[self.len()]);
         if self.iter().any(|&index| index >= length) {
-            let misuse =
+            let usage_error =
                 UsageError::new("select", UsageErrorKind::Index { axis, length }, location);
-            return session.fail(DType::I64, &shape, misuse, location);
+            return session.fail(DType::I64, &shape, usage_error, location);
         }
         // They are less than a length, which an `i64` holds.
         let indices: Vec<i64> = self.iter().map(|&index| index as i64).collect();
@@ -105,14 +105,14 @@ impl Indices for &[usize] {
 
 impl Indices for &Vec<usize> {
     #[allow(private_interfaces)]
-    fn node(self, session: &Session, along: Along) -> NodeRef {
+    fn node(self, session: &Session, along: IndexedAxis) -> NodeRef {
         self.as_slice().node(session, along)
     }
 }
 
 impl<const N: usize> Indices for &[usize; N] {
     #[allow(private_interfaces)]
-    fn node(self, session: &Session, along: Along) -> NodeRef {
+    fn node(self, session: &Session, along: IndexedAxis) -> NodeRef {
         self.as_slice().node(session, along)
     }
 }
@@ -128,9 +128,9 @@ impl<T: Element, D: Dimension> Array<T, D> {
     pub fn select(&self, axis: Axis, indices: impl Indices) -> Self {
         let location = Location::caller();
         let Some(&length) = self.shape().get(axis.index()) else {
-            return self.no_axis(axis, self.shape(), "select", location);
+            return self.missing_axis(axis, self.shape(), "select", location);
         };
-        let along = Along {
+        let along = IndexedAxis {
             axis: axis.index(),
             length,
             location,
@@ -140,7 +140,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
         let mut shape = self.node().shape.clone();
         shape[axis.index()] = indices.len();
         let map = AxisMap::from_slice(&[AxisSource::same(axis.index())]);
-        let indices: Array<i64, D> = indices.mapped(shape, map, "select", location);
+        let indices: Array<i64, D> = indices.view_through(shape, map, "select", location);
         self.gathered(self.clone(), indices.node(), axis, "select", location)
     }
 
@@ -167,20 +167,23 @@ impl<T: Element, D: Dimension> Array<T, D> {
     pub fn gather<I: IndexElement>(&self, axis: Axis, index: &Array<I, D>) -> Self {
         let location = Location::caller();
         let Some(&length) = self.shape().get(axis.index()) else {
-            return self.no_axis(axis, index.shape(), "gather", location);
+            return self.missing_axis(axis, index.shape(), "gather", location);
         };
-        let common = shape::broadcast(&without(self.shape(), axis), &without(index.shape(), axis));
+        let common = shape::broadcast(
+            &shape_without(self.shape(), axis),
+            &shape_without(index.shape(), axis),
+        );
         let Some(mut shape) = common else {
             let problem = UsageErrorKind::Shapes {
                 left: self.shape().into(),
                 right: index.shape().into(),
             };
-            return self.mistake(T::DTYPE, index.shape(), "gather", problem, location);
+            return self.failed(T::DTYPE, index.shape(), "gather", problem, location);
         };
         shape[axis.index()] = length;
-        let source: Self = self.stretched(&shape, "gather", location);
+        let source: Self = self.broadcast_view(&shape, "gather", location);
         shape[axis.index()] = index.shape()[axis.index()];
-        let index: Array<I, D> = index.stretched(&shape, "gather", location);
+        let index: Array<I, D> = index.broadcast_view(&shape, "gather", location);
         self.gathered(source, index.node(), axis, "gather", location)
     }
 
@@ -197,7 +200,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
         let length = source.shape()[axis];
         if length == 0 && index.elements > 0 {
             let problem = UsageErrorKind::Index { axis, length };
-            return self.mistake(T::DTYPE, &index.shape, operation, problem, location);
+            return self.failed(T::DTYPE, &index.shape, operation, problem, location);
         }
         let op = Op::Gather {
             source: NodeRef::clone(source.node()),
@@ -251,11 +254,12 @@ impl<T: Element, D: Dimension> Array<T, D> {
         location: &'static Location<'static>,
     ) -> Self {
         let Some(&length) = self.shape().get(axis.index()) else {
-            return self.no_axis(axis, self.shape(), operation, location);
+            return self.missing_axis(axis, self.shape(), operation, location);
         };
-        let fails = |problem| self.mistake(T::DTYPE, self.shape(), operation, problem, location);
-        let own = without(self.shape(), axis);
-        if shape::broadcast(&own, &without(index.shape(), axis)).is_none_or(|common| common != own)
+        let fails = |problem| self.failed(T::DTYPE, self.shape(), operation, problem, location);
+        let own = shape_without(self.shape(), axis);
+        if shape::broadcast(&own, &shape_without(index.shape(), axis))
+            .is_none_or(|common| common != own)
         {
             return fails(UsageErrorKind::Shapes {
                 left: self.shape().into(),
@@ -270,12 +274,12 @@ impl<T: Element, D: Dimension> Array<T, D> {
                 target: shape.as_slice().into(),
             });
         }
-        if length == 0 && shape::elements(&shape) != Some(0) {
+        if length == 0 && shape::element_count(&shape) != Some(0) {
             let axis = axis.index();
             return fails(UsageErrorKind::Index { axis, length });
         }
-        let index: Array<I, D> = index.stretched(&shape, operation, location);
-        let value: Array<T, D> = values.stretched(&shape, operation, location);
+        let index: Array<I, D> = index.broadcast_view(&shape, operation, location);
+        let value: Array<T, D> = values.broadcast_view(&shape, operation, location);
         let op = Op::Scatter {
             base: NodeRef::clone(self.node()),
             index: NodeRef::clone(index.node()),
@@ -329,7 +333,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
 }
 
 /// The lengths of the other axes, and 1 in place of this one's.
-fn without(shape: &[usize], axis: Axis) -> Shape {
+fn shape_without(shape: &[usize], axis: Axis) -> Shape {
     let mut shape = Shape::from_slice(shape);
     if let Some(length) = shape.get_mut(axis.index()) {
         *length = 1;

@@ -33,7 +33,7 @@ impl<T, D: RemoveAxis> Array<T, D> {
     pub fn outer_iter(
         &self,
     ) -> impl ExactSizeIterator<Item = Array<T, D::Smaller>> + DoubleEndedIterator + use<T, D> {
-        self.parts(Axis(0), "outer_iter", Location::caller())
+        self.subviews(Axis(0), "outer_iter", Location::caller())
     }
 
     /// The parts along an axis, each without that axis. See [`outer_iter`](Self::outer_iter).
@@ -56,10 +56,10 @@ impl<T, D: RemoveAxis> Array<T, D> {
         &self,
         axis: Axis,
     ) -> impl ExactSizeIterator<Item = Array<T, D::Smaller>> + DoubleEndedIterator + use<T, D> {
-        self.parts(axis, "axis_iter", Location::caller())
+        self.subviews(axis, "axis_iter", Location::caller())
     }
 
-    fn parts(
+    fn subviews(
         &self,
         axis: Axis,
         operation: &'static str,
@@ -68,10 +68,10 @@ impl<T, D: RemoveAxis> Array<T, D> {
         let length = self.shape().get(axis.index()).copied();
         if length.is_none() {
             // The mistake is the region's, although no part stands for it.
-            drop(self.no_axis::<T, D>(axis, self.shape(), operation, location));
+            drop(self.missing_axis::<T, D>(axis, self.shape(), operation, location));
         }
         let array = self.clone();
-        (0..length.unwrap_or(0)).map(move |index| array.at_index(axis, index, operation, location))
+        (0..length.unwrap_or(0)).map(move |index| array.subview(axis, index, operation, location))
     }
 }
 

@@ -84,14 +84,14 @@ impl<T: Number, D: Dimension> Array<T, D> {
                 left: self.shape().into(),
                 right: other.shape().into(),
             };
-            return self.mistake(T::DTYPE, &product, "dot", problem, location);
+            return self.failed(T::DTYPE, &product, "dot", problem, location);
         }
         let whole = Shape::from_slice(&[left[0], right[1]]);
         let left: Array<T, Ix2> = self.as_matrix(left, 0, location);
         let right: Array<T, Ix2> = other.as_matrix(right, 1, location);
         let op = Op::MatrixProduct(left.node().clone(), right.node().clone());
         let matrix: Array<T, Ix2> = left.plan(T::DTYPE, whole, op, "dot", location);
-        matrix.reordered(product, "dot", location)
+        matrix.reshaped(product, "dot", location)
     }
 
     /// A vector with one more axis, or a matrix.
@@ -104,7 +104,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
         let own = |axis: usize| {
             shape::AxisSource::same(axis + usize::from(self.ndim() == 1 && axis >= inserted))
         };
-        self.mapped(shape, (0..self.ndim()).map(own).collect(), "dot", location)
+        self.view_through(shape, (0..self.ndim()).map(own).collect(), "dot", location)
     }
 
     /// The products of matrices: of the last two axes, for each index along the others, which are
@@ -150,14 +150,14 @@ impl<T: Number, D: Dimension> Array<T, D> {
             } else {
                 &right
             };
-            return self.mistake(T::DTYPE, longer, "matmul", problem, location);
+            return self.failed(T::DTYPE, longer, "matmul", problem, location);
         };
         let with = |rows: usize, columns: usize| -> Shape {
             batch.iter().copied().chain([rows, columns]).collect()
         };
         let (rows, inner, columns) = (left[m], left[m + 1], right[n + 1]);
-        let left: Array<T, D> = self.stretched(&with(rows, inner), "matmul", location);
-        let right: Array<T, E> = other.stretched(&with(inner, columns), "matmul", location);
+        let left: Array<T, D> = self.broadcast_view(&with(rows, inner), "matmul", location);
+        let right: Array<T, E> = other.broadcast_view(&with(inner, columns), "matmul", location);
         let op = Op::MatrixProduct(left.node().clone(), right.node().clone());
         self.plan(T::DTYPE, with(rows, columns), op, "matmul", location)
     }

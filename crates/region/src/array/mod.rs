@@ -14,8 +14,8 @@ mod reduce;
 mod scan;
 mod views;
 
-pub use assign::Part;
-pub use compare::{Branch, Operand, Selected};
+pub use assign::ArrayViewMut;
+pub use compare::{Operand, Selected, WhereOperand};
 pub use indexing::{IndexElement, Indices};
 
 use std::{fmt, marker::PhantomData, ops::Index, panic::Location, sync::Arc};
@@ -24,7 +24,7 @@ use ndarray::{DimMax, Dimension};
 
 pub use concatenate::{concatenate, stack};
 pub use linalg::Dot;
-pub use operators::{Bits, HostOperand, Integer};
+pub use operators::{BitwiseElement, HostOperand, Integer};
 
 use crate::{
     element::{DType, Element, Scalar},
@@ -83,7 +83,7 @@ impl<T, D> Array<T, D> {
     }
 
     /// The same elements in another region.
-    pub(crate) fn within(&self, session: &Arc<Session>) -> Self {
+    pub(crate) fn in_session(&self, session: &Arc<Session>) -> Self {
         Self::of(session, NodeRef::clone(&self.node))
     }
 
@@ -161,7 +161,7 @@ impl<T, D> Array<T, D> {
     }
 
     /// An array that stands for a mistake.
-    fn mistake<U, E>(
+    fn failed<U, E>(
         &self,
         dtype: DType,
         shape: &[usize],
@@ -180,7 +180,7 @@ impl<T, D> Array<T, D> {
     }
 
     /// A view of the elements that the map gives.
-    fn mapped<E>(
+    fn view_through<E>(
         &self,
         shape: Shape,
         map: AxisMap,
@@ -211,15 +211,15 @@ impl<T, D> Array<T, D> {
     }
 
     /// The elements stretched to a shape, which has been found to be possible.
-    fn stretched<E>(
+    fn broadcast_view<E>(
         &self,
         shape: &Shape,
         operation: &'static str,
         location: &'static Location<'static>,
     ) -> Array<T, E> {
-        self.mapped(
+        self.view_through(
             shape.clone(),
-            shape::stretch(&self.node.shape, shape),
+            shape::broadcast_map(&self.node.shape, shape),
             operation,
             location,
         )
@@ -229,7 +229,7 @@ impl<T, D> Array<T, D> {
 impl<T: Element, D> Array<T, D> {
     /// A function of each element.
     #[track_caller]
-    fn each<U: Element>(&self, function: Function) -> Array<U, D> {
+    fn unary<U: Element>(&self, function: Function) -> Array<U, D> {
         let op = Op::Apply(function, smallvec::smallvec![NodeRef::clone(&self.node)]);
         let location = Location::caller();
         self.plan(
@@ -258,9 +258,14 @@ impl<T: Element, D> Array<T, D> {
 
     /// A function of each element and a value.
     #[track_caller]
-    fn with_scalar<U: Element>(&self, function: Function, value: T, is_left: bool) -> Array<U, D> {
+    fn binary_scalar<U: Element>(
+        &self,
+        function: Function,
+        value: T,
+        is_left: bool,
+    ) -> Array<U, D> {
         let location = Location::caller();
-        let value: Array<T, D> = self.constant(value.scalar(), location).stretched(
+        let value: Array<T, D> = self.constant(value.scalar(), location).broadcast_view(
             &self.node.shape,
             function.name(),
             location,
@@ -283,7 +288,7 @@ impl<T: Element, D> Array<T, D> {
 
     /// A function of the elements of two arrays at the same place, once they have one shape.
     #[track_caller]
-    fn with<U: Element, E>(
+    fn binary<U: Element, E>(
         &self,
         function: Function,
         other: &Array<T, E>,
@@ -303,10 +308,10 @@ impl<T: Element, D> Array<T, D> {
             } else {
                 other.shape()
             };
-            return self.mistake(U::DTYPE, longer, function.name(), problem, location);
+            return self.failed(U::DTYPE, longer, function.name(), problem, location);
         };
-        let left: Array<T, D> = self.stretched(&shape, function.name(), location);
-        let right: Array<T, D> = other.stretched(&shape, function.name(), location);
+        let left: Array<T, D> = self.broadcast_view(&shape, function.name(), location);
+        let right: Array<T, D> = other.broadcast_view(&shape, function.name(), location);
         let operands = [left.node.clone(), right.node.clone()]
             .into_iter()
             .collect();
@@ -322,7 +327,7 @@ impl<T: Element, D> Array<T, D> {
 
 impl<T, D> Clone for Array<T, D> {
     fn clone(&self) -> Self {
-        self.within(&self.session)
+        self.in_session(&self.session)
     }
 }
 
@@ -357,15 +362,15 @@ impl<T, D> fmt::Debug for Array<T, D> {
     note = "in the place of `if`, `x.greater(0.0).where_cond(yes, no)` chooses element by element; to decide once, ask for a value: \
             `if x.sum().item()? > 0.0`"
 )]
-pub trait ComparedAsOne {}
+pub trait ScalarComparison {}
 
-impl<T: Element, D, O: ComparedAsOne> PartialEq<O> for Array<T, D> {
+impl<T: Element, D, O: ScalarComparison> PartialEq<O> for Array<T, D> {
     fn eq(&self, _other: &O) -> bool {
         unreachable!("nothing implements the bound")
     }
 }
 
-impl<T: Element, D, O: ComparedAsOne> PartialOrd<O> for Array<T, D> {
+impl<T: Element, D, O: ScalarComparison> PartialOrd<O> for Array<T, D> {
     fn partial_cmp(&self, _other: &O) -> Option<std::cmp::Ordering> {
         unreachable!("nothing implements the bound")
     }
@@ -380,9 +385,9 @@ impl<T: Element, D, O: ComparedAsOne> PartialOrd<O> for Array<T, D> {
             others calculate with all of it",
     note = "to see values on the host, return them from the region, or call `to_host`"
 )]
-pub trait ElementByElement {}
+pub trait ElementIndex {}
 
-impl<T, D, I: ElementByElement> Index<I> for Array<T, D> {
+impl<T, D, I: ElementIndex> Index<I> for Array<T, D> {
     type Output = T;
 
     fn index(&self, _index: I) -> &T {

@@ -7,7 +7,7 @@ use std::ops::{
 
 use ndarray::{ArrayBase, DimMax, Dimension, RawData};
 
-use super::{Array, Operand, Part};
+use super::{Array, ArrayViewMut, Operand};
 use crate::{
     element::{Element, Number},
     graph::Function,
@@ -18,12 +18,12 @@ use crate::{
     message = "this operation needs `bool` or integers, not `{Self}`",
     note = "comparisons such as `greater` give arrays of `bool`"
 )]
-pub trait Bits: Element {}
+pub trait BitwiseElement: Element {}
 
-impl Bits for bool {}
-impl Bits for u8 {}
-impl Bits for i32 {}
-impl Bits for i64 {}
+impl BitwiseElement for bool {}
+impl BitwiseElement for u8 {}
+impl BitwiseElement for i32 {}
+impl BitwiseElement for i64 {}
 
 /// An integer: `u8`, `i32` and `i64`.
 ///
@@ -49,7 +49,7 @@ impl Bits for i64 {}
     message = "this operation needs integers, not `{Self}`",
     note = "`cast::<i32>()` makes an array of those"
 )]
-pub trait Integer: Number + Bits {}
+pub trait Integer: Number + BitwiseElement {}
 
 impl Integer for u8 {}
 impl Integer for i32 {}
@@ -82,7 +82,7 @@ macro_rules! binary {
 
             #[track_caller]
             fn $method(self, value: T) -> Array<T, D> {
-                self.with_scalar(Function::$function, value, false)
+                self.binary_scalar(Function::$function, value, false)
             }
         }
 
@@ -91,7 +91,7 @@ macro_rules! binary {
 
             #[track_caller]
             fn $method(self, value: T) -> Array<T, D> {
-                self.with_scalar(Function::$function, value, false)
+                self.binary_scalar(Function::$function, value, false)
             }
         }
     )*};
@@ -122,7 +122,7 @@ macro_rules! binary {
             fn $method(self, other: $right) -> Self::Output {
                 let ($a, $b) = (self, other);
                 let (left, right) = $operands;
-                left.with(Function::$function, right)
+                left.binary(Function::$function, right)
             }
         }
     };
@@ -134,9 +134,9 @@ binary! {
     Mul, mul, Number, Multiply;
     Div, div, Number, Divide;
     Rem, rem, Number, Remainder;
-    BitAnd, bitand, Bits, And;
-    BitOr, bitor, Bits, Or;
-    BitXor, bitxor, Bits, ExclusiveOr;
+    BitAnd, bitand, BitwiseElement, And;
+    BitOr, bitor, BitwiseElement, Or;
+    BitXor, bitxor, BitwiseElement, ExclusiveOr;
     Shl, shl, Integer, ShiftLeft;
     Shr, shr, Integer, ShiftRight;
 }
@@ -149,7 +149,7 @@ macro_rules! scalar_first {
 
             #[track_caller]
             fn $method(self, array: Array<$type, D>) -> Array<$type, D> {
-                array.with_scalar(Function::$function, self, true)
+                array.binary_scalar(Function::$function, self, true)
             }
         }
 
@@ -158,7 +158,7 @@ macro_rules! scalar_first {
 
             #[track_caller]
             fn $method(self, array: &Array<$type, D>) -> Array<$type, D> {
-                array.with_scalar(Function::$function, self, true)
+                array.binary_scalar(Function::$function, self, true)
             }
         }
     )*)*};
@@ -184,7 +184,7 @@ macro_rules! unary {
 
             #[track_caller]
             fn $method(self) -> Array<T, D> {
-                self.each(Function::$function)
+                self.unary(Function::$function)
             }
         }
 
@@ -193,7 +193,7 @@ macro_rules! unary {
 
             #[track_caller]
             fn $method(self) -> Array<T, D> {
-                self.each(Function::$function)
+                self.unary(Function::$function)
             }
         }
     )*};
@@ -201,7 +201,7 @@ macro_rules! unary {
 
 unary! {
     Neg, neg, Number, Negate;
-    Not, not, Bits, Not;
+    Not, not, BitwiseElement, Not;
 }
 
 /// Assignments: the array, or the part of one, stands for new elements afterwards. The other
@@ -216,7 +216,7 @@ macro_rules! assigning {
             #[track_caller]
             fn $method(&mut self, other: &Array<T, E>) {
                 let other = other.broadcast_to(self, stringify!($method));
-                *self = self.with(Function::$function, &other);
+                *self = self.binary(Function::$function, &other);
             }
         }
 
@@ -237,11 +237,11 @@ macro_rules! assigning {
         impl<T: $bound, D> $operator<T> for Array<T, D> {
             #[track_caller]
             fn $method(&mut self, value: T) {
-                *self = self.with_scalar(Function::$function, value, false);
+                *self = self.binary_scalar(Function::$function, value, false);
             }
         }
 
-        impl<T: $bound, D, E, O> $operator<O> for Part<'_, T, D, E>
+        impl<T: $bound, D, E, O> $operator<O> for ArrayViewMut<'_, T, D, E>
         where
             D: Dimension,
             E: Dimension,
@@ -271,9 +271,9 @@ assigning! {
     MulAssign, mul_assign, Number, Multiply;
     DivAssign, div_assign, Number, Divide;
     RemAssign, rem_assign, Number, Remainder;
-    BitAndAssign, bitand_assign, Bits, And;
-    BitOrAssign, bitor_assign, Bits, Or;
-    BitXorAssign, bitxor_assign, Bits, ExclusiveOr;
+    BitAndAssign, bitand_assign, BitwiseElement, And;
+    BitOrAssign, bitor_assign, BitwiseElement, Or;
+    BitXorAssign, bitxor_assign, BitwiseElement, ExclusiveOr;
     ShlAssign, shl_assign, Integer, ShiftLeft;
     ShrAssign, shr_assign, Integer, ShiftRight;
 }

@@ -34,7 +34,7 @@ impl<T: Element, D> Array<T, D> {
                 axis,
                 shape: self.shape().into(),
             };
-            return self.mistake(
+            return self.failed(
                 dtype,
                 &shape[..shape.len().saturating_sub(1)],
                 operation,
@@ -50,7 +50,7 @@ impl<T: Element, D> Array<T, D> {
             let problem = UsageErrorKind::Empty {
                 shape: self.shape().into(),
             };
-            return self.mistake(dtype, &shape, operation, problem, location);
+            return self.failed(dtype, &shape, operation, problem, location);
         }
         let op = Op::Reduce {
             reduction,
@@ -65,7 +65,7 @@ impl<T: Element, D> Array<T, D> {
     }
 
     /// The same elements with axes of length 1 where some were reduced.
-    fn keeping<U: Element>(
+    fn restore_axes<U: Element>(
         &self,
         reduced: Array<U, D>,
         axes: &Axes,
@@ -80,7 +80,7 @@ impl<T: Element, D> Array<T, D> {
             }
         };
         let shape: Shape = (0..self.ndim()).map(length).collect();
-        reduced.reordered(shape, operation, location)
+        reduced.reshaped(shape, operation, location)
     }
 }
 
@@ -117,7 +117,7 @@ macro_rules! reductions {
                 let axes: Axes = axes.iter().map(|axis| axis.index()).collect();
                 let location = Location::caller();
                 let reduced = self.reduced(Reduction::$reduction, axes.clone(), dtype, stringify!($keeping), location);
-                self.keeping(reduced, &axes, stringify!($keeping), location)
+                self.restore_axes(reduced, &axes, stringify!($keeping), location)
             }
         }
     )*};
@@ -162,7 +162,7 @@ macro_rules! questions {
                 let location = Location::caller();
                 let reduced =
                     self.reduced(Reduction::$reduction, axes.clone(), DType::Bool, stringify!($keeping), location);
-                self.keeping(reduced, &axes, stringify!($keeping), location)
+                self.restore_axes(reduced, &axes, stringify!($keeping), location)
             }
         }
     )*};
@@ -239,7 +239,7 @@ impl<T: Float, D: Dimension> Array<T, D> {
             "mean",
             location,
         );
-        over(sum, self.len() as f64).cast()
+        divided(sum, self.len() as f64).cast()
     }
 
     /// The mean along an axis, which the result does not have. Rounded as [`mean`](Self::mean).
@@ -257,7 +257,7 @@ impl<T: Float, D: Dimension> Array<T, D> {
             "mean_axis",
             Location::caller(),
         );
-        over(sum, self.along(&[axis]) as f64).cast()
+        divided(sum, self.elements_along(&[axis]) as f64).cast()
     }
 
     /// The mean along these axes, which the result has with a length of 1. Rounded as
@@ -274,8 +274,8 @@ impl<T: Float, D: Dimension> Array<T, D> {
             "mean_keepdims",
             location,
         );
-        let sum = self.keeping(sum, &numbers, "mean_keepdims", location);
-        over(sum, self.along(axes) as f64).cast()
+        let sum = self.restore_axes(sum, &numbers, "mean_keepdims", location);
+        divided(sum, self.elements_along(axes) as f64).cast()
     }
 
     /// The variance of all elements, with `ddof` degrees of freedom fewer than elements.
@@ -304,7 +304,9 @@ impl<T: Float, D: Dimension> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn std(&self, ddof: T) -> Array<T, Ix0> {
-        self.variance(ddof).each::<f64>(Function::SquareRoot).cast()
+        self.variance(ddof)
+            .unary::<f64>(Function::SquareRoot)
+            .cast()
     }
 
     /// The standard deviation along an axis, which the result does not have. Rounded as
@@ -316,7 +318,7 @@ impl<T: Float, D: Dimension> Array<T, D> {
         D: RemoveAxis,
     {
         let variance = self.variance_axis(axis, ddof);
-        variance.each::<f64>(Function::SquareRoot).cast()
+        variance.unary::<f64>(Function::SquareRoot).cast()
     }
 
     /// The variance of all elements, not yet rounded to their type.
@@ -326,7 +328,7 @@ impl<T: Float, D: Dimension> Array<T, D> {
         let deviations = self.deviations(&all);
         let location = Location::caller();
         let sum = deviations.reduced(Reduction::Sum, self.all_axes(), DType::F64, "var", location);
-        over(sum, self.len() as f64 - wide(ddof))
+        divided(sum, self.len() as f64 - wide(ddof))
     }
 
     /// The variance along an axis, not yet rounded to the elements' type.
@@ -338,7 +340,7 @@ impl<T: Float, D: Dimension> Array<T, D> {
         let deviations = self.deviations(&[axis]);
         let (axes, location) = (Axes::from_slice(&[axis.index()]), Location::caller());
         let sum = deviations.reduced(Reduction::Sum, axes, DType::F64, "var_axis", location);
-        over(sum, self.along(&[axis]) as f64 - wide(ddof))
+        divided(sum, self.elements_along(&[axis]) as f64 - wide(ddof))
     }
 
     /// The squared deviation of each element from the mean along the axes.
@@ -351,18 +353,18 @@ impl<T: Float, D: Dimension> Array<T, D> {
 
     /// Elements along these axes together; an axis that is missing counts as 1, for the reduction
     /// reports it.
-    fn along(&self, axes: &[Axis]) -> usize {
+    fn elements_along(&self, axes: &[Axis]) -> usize {
         let axes: std::collections::BTreeSet<_> = axes.iter().map(|axis| axis.index()).collect();
         let length = |&axis: &usize| self.shape().get(axis).copied().unwrap_or(1);
         let lengths: Shape = axes.iter().map(length).collect();
-        shape::elements(&lengths).unwrap_or(usize::MAX)
+        shape::element_count(&lengths).unwrap_or(usize::MAX)
     }
 }
 
 /// Sums divided by a number.
 #[track_caller]
-fn over<E>(sums: Array<f64, E>, divisor: f64) -> Array<f64, E> {
-    sums.with_scalar(Function::Divide, divisor, false)
+fn divided<E>(sums: Array<f64, E>, divisor: f64) -> Array<f64, E> {
+    sums.binary_scalar(Function::Divide, divisor, false)
 }
 
 /// A value as `f64`.

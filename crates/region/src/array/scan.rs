@@ -75,7 +75,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
     pub fn diff(&self, n: usize, axis: Axis) -> Self {
         let location = Location::caller();
         let Some(&length) = self.shape().get(axis.index()) else {
-            return self.no_axis(axis, self.shape(), "diff", location);
+            return self.missing_axis(axis, self.shape(), "diff", location);
         };
         if n >= length {
             return self.along_axis(axis, Slice::from(..0), "diff", location);
@@ -97,18 +97,18 @@ impl<T: Number, D: Dimension> Array<T, D> {
         location: &'static Location<'static>,
     ) -> Self {
         if axis.index() >= self.ndim() {
-            return self.no_axis(axis, self.shape(), operation, location);
+            return self.missing_axis(axis, self.shape(), operation, location);
         }
         // Lines go along the last axis.
         let mut order: Vec<_> = (0..self.ndim()).collect();
         order.swap(axis.index(), self.ndim() - 1);
-        let lines = self.reordered_axes(&order, operation, location);
+        let lines = self.permuted(&order, operation, location);
         let op = Op::Scan {
             reduction,
             source: NodeRef::clone(lines.node()),
         };
         let shape = lines.node().shape.clone();
         let accumulated: Self = lines.plan(T::DTYPE, shape, op, operation, location);
-        accumulated.reordered_axes(&order, operation, location)
+        accumulated.permuted(&order, operation, location)
     }
 }

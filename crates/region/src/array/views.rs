@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// What a slice shows of an array.
-pub(super) struct Sliced {
+pub(super) struct SliceView {
     pub(super) shape: Shape,
     pub(super) map: AxisMap,
 }
@@ -39,10 +39,10 @@ impl<T, D> Array<T, D> {
     {
         let location = Location::caller();
         match self.sliced(info.as_ref()) {
-            Ok(sliced) => self.mapped(sliced.shape, sliced.map, "slice", location),
+            Ok(sliced) => self.view_through(sliced.shape, sliced.map, "slice", location),
             Err(problem) => {
                 let rank = info.out_ndim();
-                self.mistake(
+                self.failed(
                     self.node().dtype,
                     &vec![0; rank],
                     "slice",
@@ -68,13 +68,13 @@ impl<T, D> Array<T, D> {
         operation: &'static str,
         location: &'static Location<'static>,
     ) -> Self {
-        let Some(mut elements) = self.whole(axis) else {
-            return self.no_axis(axis, self.shape(), operation, location);
+        let Some(mut elements) = self.full_slice(axis) else {
+            return self.missing_axis(axis, self.shape(), operation, location);
         };
         elements[axis.index()] = slice.into();
         match self.sliced(&elements) {
-            Ok(sliced) => self.mapped(sliced.shape, sliced.map, operation, location),
-            Err(problem) => self.mistake(
+            Ok(sliced) => self.view_through(sliced.shape, sliced.map, operation, location),
+            Err(problem) => self.failed(
                 self.node().dtype,
                 self.shape(),
                 operation,
@@ -91,11 +91,11 @@ impl<T, D> Array<T, D> {
     where
         D: RemoveAxis,
     {
-        self.at_index(axis, index, "index_axis", Location::caller())
+        self.subview(axis, index, "index_axis", Location::caller())
     }
 
     /// The elements at one index of an axis, for an operation.
-    pub(super) fn at_index<E>(
+    pub(super) fn subview<E>(
         &self,
         axis: Axis,
         index: usize,
@@ -103,46 +103,46 @@ impl<T, D> Array<T, D> {
         location: &'static Location<'static>,
     ) -> Array<T, E> {
         let smaller = || self.shape()[..self.ndim().saturating_sub(1)].to_vec();
-        let sliced = match self.indexed(axis, index) {
+        let sliced = match self.index_view(axis, index) {
             Ok(sliced) => sliced,
             Err(problem) => {
-                return self.mistake(self.node().dtype, &smaller(), operation, problem, location);
+                return self.failed(self.node().dtype, &smaller(), operation, problem, location);
             }
         };
-        self.mapped(sliced.shape, sliced.map, operation, location)
+        self.view_through(sliced.shape, sliced.map, operation, location)
     }
 
     /// The view of one index of an axis.
-    pub(super) fn indexed(&self, axis: Axis, index: usize) -> Result<Sliced, UsageErrorKind> {
-        let Some(mut elements) = self.whole(axis) else {
-            return Err(self.axis_problem(axis));
+    pub(super) fn index_view(&self, axis: Axis, index: usize) -> Result<SliceView, UsageErrorKind> {
+        let Some(mut elements) = self.full_slice(axis) else {
+            return Err(self.axis_error(axis));
         };
         elements[axis.index()] = SliceInfoElem::Index(isize::try_from(index).unwrap_or(isize::MAX));
         self.sliced(&elements)
     }
 
     /// A slice of everything, if there is such an axis.
-    fn whole(&self, axis: Axis) -> Option<Vec<SliceInfoElem>> {
+    fn full_slice(&self, axis: Axis) -> Option<Vec<SliceInfoElem>> {
         (axis.index() < self.ndim()).then(|| vec![Slice::new(0, None, 1).into(); self.ndim()])
     }
 
-    pub(super) fn no_axis<U, E>(
+    pub(super) fn missing_axis<U, E>(
         &self,
         axis: Axis,
         shape: &[usize],
         operation: &'static str,
         location: &'static Location<'static>,
     ) -> Array<U, E> {
-        self.mistake(
+        self.failed(
             self.node().dtype,
             shape,
             operation,
-            self.axis_problem(axis),
+            self.axis_error(axis),
             location,
         )
     }
 
-    fn axis_problem(&self, axis: Axis) -> UsageErrorKind {
+    fn axis_error(&self, axis: Axis) -> UsageErrorKind {
         UsageErrorKind::Axis {
             axis: axis.index(),
             shape: self.shape().into(),
@@ -150,7 +150,7 @@ impl<T, D> Array<T, D> {
     }
 
     /// What a slice shows.
-    pub(super) fn sliced(&self, elements: &[SliceInfoElem]) -> Result<Sliced, UsageErrorKind> {
+    pub(super) fn sliced(&self, elements: &[SliceInfoElem]) -> Result<SliceView, UsageErrorKind> {
         let (mut shape, mut map) = (Shape::new(), AxisMap::new());
         for element in elements {
             let axis = map.len();
@@ -163,14 +163,14 @@ impl<T, D> Array<T, D> {
                         axis,
                         length,
                     };
-                    let at = absolute(index, length)
+                    let at = resolve_index(index, length)
                         .filter(|&at| at < length)
                         .ok_or_else(problem)?;
                     map.push(AxisSource::fixed(at));
                 }
                 SliceInfoElem::Slice { start, end, step } => {
                     let length = self.length_of(axis)?;
-                    let (from, count) = span(start, end, step, axis, length)?;
+                    let (from, count) = resolve_slice(start, end, step, axis, length)?;
                     // A step is never taken from the only index, and may be too large to calculate
                     // with.
                     let step = if count > 1 { step } else { 1 };
@@ -187,7 +187,7 @@ impl<T, D> Array<T, D> {
             let detail = format!("a slice of {} axes for shape {:?}", map.len(), self.shape());
             return Err(UsageErrorKind::Argument { detail });
         }
-        Ok(Sliced { shape, map })
+        Ok(SliceView { shape, map })
     }
 
     fn length_of(&self, axis: usize) -> Result<usize, UsageErrorKind> {
@@ -205,7 +205,7 @@ impl<T, D> Array<T, D> {
     #[must_use]
     pub fn t(&self) -> Self {
         let order: Vec<_> = (0..self.ndim()).rev().collect();
-        self.reordered_axes(&order, "t", Location::caller())
+        self.permuted(&order, "t", Location::caller())
     }
 
     /// As [`t`](Self::t).
@@ -222,7 +222,7 @@ impl<T, D> Array<T, D> {
     where
         D: Dimension,
     {
-        self.reordered_axes(
+        self.permuted(
             axes.into_dimension().slice(),
             "permuted_axes",
             Location::caller(),
@@ -236,13 +236,13 @@ impl<T, D> Array<T, D> {
         let mut order: Vec<_> = (0..self.ndim()).collect();
         let location = Location::caller();
         if one >= self.ndim() || other >= self.ndim() {
-            return self.no_axis(Axis(one.max(other)), self.shape(), "swapped_axes", location);
+            return self.missing_axis(Axis(one.max(other)), self.shape(), "swapped_axes", location);
         }
         order.swap(one, other);
-        self.reordered_axes(&order, "swapped_axes", location)
+        self.permuted(&order, "swapped_axes", location)
     }
 
-    pub(super) fn reordered_axes(
+    pub(super) fn permuted(
         &self,
         order: &[usize],
         operation: &'static str,
@@ -253,7 +253,7 @@ impl<T, D> Array<T, D> {
             shape: self.shape().into(),
         };
         let fails = || {
-            self.mistake(
+            self.failed(
                 self.node().dtype,
                 self.shape(),
                 operation,
@@ -278,7 +278,7 @@ impl<T, D> Array<T, D> {
             return fails();
         };
         let shape = order.iter().map(|&axis| self.shape()[axis]).collect();
-        self.mapped(shape, map, operation, location)
+        self.view_through(shape, map, operation, location)
     }
 
     /// With one more axis, of length 1.
@@ -301,12 +301,12 @@ impl<T, D> Array<T, D> {
         let mut shape = self.node().shape.clone();
         if axis.index() > shape.len() {
             shape.push(1);
-            return self.no_axis(axis, &shape, operation, location);
+            return self.missing_axis(axis, &shape, operation, location);
         }
         shape.insert(axis.index(), 1);
         let map =
             (0..self.ndim()).map(|own| AxisSource::same(own + usize::from(own >= axis.index())));
-        self.mapped(shape, map.collect(), operation, location)
+        self.view_through(shape, map.collect(), operation, location)
     }
 
     /// The elements along an axis in the opposite order.
@@ -350,7 +350,7 @@ impl<T, D> Array<T, D> {
             left: self.shape().into(),
             right: shape.into(),
         };
-        self.mistake(self.node().dtype, shape, "write back", problem, location)
+        self.failed(self.node().dtype, shape, "write back", problem, location)
     }
 
     fn broadcast_shape<E>(
@@ -364,9 +364,9 @@ impl<T, D> Array<T, D> {
                 shape: self.shape().into(),
                 target: shape.as_slice().into(),
             };
-            return self.mistake(self.node().dtype, shape, operation, problem, location);
+            return self.failed(self.node().dtype, shape, operation, problem, location);
         }
-        self.stretched(shape, operation, location)
+        self.broadcast_view(shape, operation, location)
     }
 
     /// The same elements, in the same order, in another shape.
@@ -379,14 +379,14 @@ impl<T, D> Array<T, D> {
         shape: impl IntoDimension<Dim = E>,
     ) -> Array<T, E> {
         let shape = Shape::from_slice(shape.into_dimension().slice());
-        self.reordered(shape, "into_shape_with_order", Location::caller())
+        self.reshaped(shape, "into_shape_with_order", Location::caller())
     }
 
     /// All elements in a row.
     #[track_caller]
     #[must_use]
     pub fn flatten(&self) -> Array<T, Ix1> {
-        self.reordered(
+        self.reshaped(
             Shape::from_slice(&[self.len()]),
             "flatten",
             Location::caller(),
@@ -394,18 +394,18 @@ impl<T, D> Array<T, D> {
     }
 
     /// The same elements in another shape.
-    pub(super) fn reordered<E>(
+    pub(super) fn reshaped<E>(
         &self,
         shape: Shape,
         operation: &'static str,
         location: &'static Location<'static>,
     ) -> Array<T, E> {
-        if shape::elements(&shape) != Some(self.len()) {
+        if shape::element_count(&shape) != Some(self.len()) {
             let problem = UsageErrorKind::Reshape {
                 shape: self.shape().into(),
                 target: shape.as_slice().into(),
             };
-            return self.mistake(self.node().dtype, &shape, operation, problem, location);
+            return self.failed(self.node().dtype, &shape, operation, problem, location);
         }
         if shape == self.node().shape {
             return Array::of(self.session(), self.node().clone());
@@ -425,14 +425,14 @@ impl<T: Element> Array<T, ndarray::Ix2> {
     #[track_caller]
     #[must_use]
     pub fn row(&self, index: usize) -> Array<T, Ix1> {
-        self.at_index(Axis(0), index, "row", Location::caller())
+        self.subview(Axis(0), index, "row", Location::caller())
     }
 
     /// One column of a matrix.
     #[track_caller]
     #[must_use]
     pub fn column(&self, index: usize) -> Array<T, Ix1> {
-        self.at_index(Axis(1), index, "column", Location::caller())
+        self.subview(Axis(1), index, "column", Location::caller())
     }
 
     /// The elements of a matrix whose two indices are the same.
@@ -441,7 +441,7 @@ impl<T: Element> Array<T, ndarray::Ix2> {
     pub fn diag(&self) -> Array<T, Ix1> {
         let length = self.shape()[0].min(self.shape()[1]);
         let map = AxisMap::from_slice(&[AxisSource::same(0), AxisSource::same(0)]);
-        self.mapped(
+        self.view_through(
             Shape::from_slice(&[length]),
             map,
             "diag",
@@ -451,7 +451,7 @@ impl<T: Element> Array<T, ndarray::Ix2> {
 }
 
 /// An index that counts from the end if it is negative; none if that is in front of the beginning.
-fn absolute(index: isize, length: usize) -> Option<usize> {
+fn resolve_index(index: isize, length: usize) -> Option<usize> {
     if index < 0 {
         length.checked_sub(index.unsigned_abs())
     } else {
@@ -460,7 +460,7 @@ fn absolute(index: isize, length: usize) -> Option<usize> {
 }
 
 /// The first index that a slice shows, and how many.
-fn span(
+fn resolve_slice(
     start: isize,
     end: Option<isize>,
     step: isize,
@@ -475,9 +475,9 @@ fn span(
         axis,
         length,
     };
-    let from = absolute(start, length).ok_or_else(problem)?;
+    let from = resolve_index(start, length).ok_or_else(problem)?;
     let to = end
-        .map_or(Some(length), |end| absolute(end, length))
+        .map_or(Some(length), |end| resolve_index(end, length))
         .ok_or_else(problem)?;
     if from > length || to > length || step == 0 {
         return Err(problem());

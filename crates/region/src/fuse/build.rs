@@ -244,7 +244,7 @@ mod tests {
         let device = Device::simulated().unwrap();
         let from = |elements: &Array1<f32>| Array::from_host(&device, elements).unwrap();
         let x = from(&array![1.0, 2.0, 3.0]);
-        let y = from(&array![4.0, 5.0, 6.0]).within(x.session());
+        let y = from(&array![4.0, 5.0, 6.0]).in_session(x.session());
         (x, y)
     }
 

@@ -160,7 +160,7 @@ impl Node {
     ) -> Self {
         Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            elements: crate::shape::elements(&shape).unwrap_or(0),
+            elements: crate::shape::element_count(&shape).unwrap_or(0),
             device,
             dtype,
             shape,

@@ -15,7 +15,7 @@ use crate::{
     checks::{CheckResult, DeferredChecks, IndexChecks},
     element::DType,
     error::{Error, Result, UsageError, UsageErrorKind},
-    shape::{RANK_MAX, Shape, elements},
+    shape::{RANK_MAX, Shape, element_count},
     streams::Streams,
 };
 
@@ -93,8 +93,8 @@ impl Session {
         location: &'static Location<'static>,
     ) -> NodeRef {
         if let Some(problem) = shape_error(dtype, &shape) {
-            let misuse = UsageError::new(operation, problem, location);
-            return self.fail(dtype, &shape, misuse, location);
+            let usage_error = UsageError::new(operation, problem, location);
+            return self.fail(dtype, &shape, usage_error, location);
         }
         let key = NodeKey::new(dtype, &shape, &op);
         let mut inner = self.inner.lock();
@@ -127,8 +127,8 @@ impl Session {
         location: &'static Location<'static>,
     ) -> NodeRef {
         if let Some(problem) = shape_error(dtype, &shape) {
-            let misuse = UsageError::new("array", problem, location);
-            return self.fail(dtype, &shape, misuse, location);
+            let usage_error = UsageError::new("array", problem, location);
+            return self.fail(dtype, &shape, usage_error, location);
         }
         let stream = self.streams().first(&self.device);
         let buffer = stream.and_then(|stream| Ok(stream.upload::<u8>(elements)?));
@@ -210,7 +210,7 @@ fn shape_error(dtype: DType, shape: &[usize]) -> Option<UsageErrorKind> {
         .copied()
         .filter(|&length| length != 0)
         .collect();
-    let bytes = elements(&long).and_then(|elements| elements.checked_mul(dtype.bytes()));
+    let bytes = element_count(&long).and_then(|elements| elements.checked_mul(dtype.bytes()));
     let is_countable = bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok());
     (!is_countable).then(|| UsageErrorKind::TooLarge { shape: lengths() })
 }
@@ -224,7 +224,7 @@ mod tests {
 
     fn problem<T>(result: Result<T>) -> UsageErrorKind {
         match result {
-            Err(Error::Usage(misuse)) => misuse.problem().clone(),
+            Err(Error::Usage(usage_error)) => usage_error.problem().clone(),
             Err(error) => panic!("{error}"),
             Ok(_) => panic!("it is shape_error"),
         }

@@ -5,9 +5,9 @@ use std::panic::Location;
 use ndarray::{ArrayBase, Data, Dimension, Ix1, RawData};
 
 use super::{
-    on_device::{OnDevice, Plain},
-    output::Elements,
-    write_back::{InputMut, PlainBack, WriteBack},
+    on_device::{OnDevice, PlainValue},
+    output::OutputNode,
+    write_back::{InputMut, PlainWriteBack, WriteBack},
 };
 use crate::{
     Array, Region,
@@ -79,7 +79,7 @@ impl<T: Element> Parameter for Vec<T> {
 }
 
 /// Where the elements of an array come from.
-pub trait Source<T, D>: private::Sealed {
+pub trait ArraySource<T, D>: private::Sealed {
     /// The array in a region.
     #[doc(hidden)]
     fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, D>;
@@ -97,67 +97,67 @@ mod private {
     impl<T> Sealed for Vec<T> {}
 }
 
-impl<T: Element, S: Data<Elem = T>, D: Dimension> Source<T, D> for &ArrayBase<S, D> {
+impl<T: Element, S: Data<Elem = T>, D: Dimension> ArraySource<T, D> for &ArrayBase<S, D> {
     fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, D> {
         region.upload(&self.view(), location)
     }
 }
 
-impl<T: Element, S: Data<Elem = T>, D: Dimension> Source<T, D> for ArrayBase<S, D> {
+impl<T: Element, S: Data<Elem = T>, D: Dimension> ArraySource<T, D> for ArrayBase<S, D> {
     fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, D> {
         region.upload(&self.view(), location)
     }
 }
 
-impl<T: Element, D: Dimension> Source<T, D> for &Array<T, D> {
+impl<T: Element, D: Dimension> ArraySource<T, D> for &Array<T, D> {
     fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, D> {
         let session = region.session();
         if *self.device() == session.device {
-            return self.within(session);
+            return self.in_session(session);
         }
         let (left, right) = session.device.told_apart(self.device());
         let problem = UsageErrorKind::OtherDevice { left, right };
-        let misuse = UsageError::new("region", problem, location);
+        let usage_error = UsageError::new("region", problem, location);
         Array::of(
             session,
-            session.fail(<T as Sealed>::DTYPE, self.shape(), misuse, location),
+            session.fail(<T as Sealed>::DTYPE, self.shape(), usage_error, location),
         )
     }
 }
 
-impl<T: Element, D: Dimension> Source<T, D> for Array<T, D> {
+impl<T: Element, D: Dimension> ArraySource<T, D> for Array<T, D> {
     fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, D> {
-        Source::array(&self, region, location)
+        ArraySource::array(&self, region, location)
     }
 }
 
-impl<T: Element> Source<T, Ix1> for &[T] {
+impl<T: Element> ArraySource<T, Ix1> for &[T] {
     fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, Ix1> {
         region.upload(&ndarray::ArrayView1::from(self), location)
     }
 }
 
-impl<T: Element, const N: usize> Source<T, Ix1> for &[T; N] {
+impl<T: Element, const N: usize> ArraySource<T, Ix1> for &[T; N] {
     fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, Ix1> {
-        Source::array(&self[..], region, location)
+        ArraySource::array(&self[..], region, location)
     }
 }
 
-impl<T: Element> Source<T, Ix1> for &Vec<T> {
+impl<T: Element> ArraySource<T, Ix1> for &Vec<T> {
     fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, Ix1> {
-        Source::array(&self[..], region, location)
+        ArraySource::array(&self[..], region, location)
     }
 }
 
-impl<T: Element> Source<T, Ix1> for Vec<T> {
+impl<T: Element> ArraySource<T, Ix1> for Vec<T> {
     fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, Ix1> {
-        Source::array(&self[..], region, location)
+        ArraySource::array(&self[..], region, location)
     }
 }
 
 macro_rules! arrays {
     ($([$($generic:tt)*] $parameter:ty: $element:ty, $dimension:ty;)*) => {$(
-        impl<$($generic)*, X: Source<$element, $dimension>> Input<$parameter> for X {
+        impl<$($generic)*, X: ArraySource<$element, $dimension>> Input<$parameter> for X {
             fn capture(self, region: &Region, location: &'static Location<'static>) -> Array<$element, $dimension> {
                 self.array(region, location)
             }
@@ -196,18 +196,18 @@ macro_rules! plain {
                 (**self).clone()
             }
 
-            fn give_back(self, body: $type, _location: &'static Location<'static>) -> Box<dyn WriteBack + 'm> {
-                Box::new(PlainBack { body, target: self })
+            fn write_back(self, body: $type, _location: &'static Location<'static>) -> Box<dyn WriteBack + 'm> {
+                Box::new(PlainWriteBack { body, target: self })
             }
         }
 
         impl OnDevice for $type {
-            type Arriving = Plain<Self>;
+            type Pending = PlainValue<Self>;
 
-            fn nodes(_body: &Self, _visit: &mut dyn FnMut(Elements)) {}
+            fn visit_nodes(_body: &Self, _visit: &mut dyn FnMut(OutputNode)) {}
 
-            fn depart(body: Self, _region: &Region) -> Result<Plain<Self>> {
-                Ok(Plain(body))
+            fn begin_transfer(body: Self, _region: &Region) -> Result<PlainValue<Self>> {
+                Ok(PlainValue(body))
             }
         }
     )*};

@@ -9,10 +9,11 @@ mod target;
 mod transfer;
 mod write_back;
 
-pub use input::{Input, Parameter, Source};
-pub use on_device::{Assembled, OnDevice, Plain};
+pub use input::{ArraySource, Input, Parameter};
+pub use on_device::{OnDevice, PendingStruct, PlainValue};
 pub use output::{
-    Arriving, DeviceValue, Elements, Keep, Kept, Output, Parcel, ScalarParcel, VecParcel,
+    ArrayDownload, DeviceValue, Keep, Output, OutputNode, PendingValue, ResidentArray,
+    ScalarDownload, VecDownload,
 };
 pub use pending::Pending;
 pub use region::RegionExt;

@@ -6,7 +6,7 @@ use ndarray::{Dimension, Ix1};
 
 use super::{
     input::Parameter,
-    output::{Arriving, Elements, Kept, Output, Parcel, VecParcel},
+    output::{ArrayDownload, Output, OutputNode, PendingValue, ResidentArray, VecDownload},
 };
 use crate::{Array, Region, element::Element, error::Result};
 
@@ -57,44 +57,44 @@ use crate::{Array, Region, element::Element, error::Result};
 pub trait OnDevice: Parameter + Sized {
     /// The value on its way.
     #[doc(hidden)]
-    type Arriving: Arriving<Value = Self>;
+    type Pending: PendingValue<Value = Self>;
 
     /// Calls `visit` with the elements of each array.
     #[doc(hidden)]
-    fn nodes(body: &Self::Body, visit: &mut dyn FnMut(Elements));
+    fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode));
 
     /// Enqueues the downloads of what is enqueued.
     #[doc(hidden)]
-    fn depart(body: Self::Body, region: &Region) -> Result<Self::Arriving>;
+    fn begin_transfer(body: Self::Body, region: &Region) -> Result<Self::Pending>;
 }
 
 macro_rules! arrays {
     ($([$($generic:tt)*] $type:ty, $body:ty, $arriving:ty;)*) => {$(
         impl<$($generic)*> OnDevice for $type {
-            type Arriving = $arriving;
+            type Pending = $arriving;
 
-            fn nodes(body: &$body, visit: &mut dyn FnMut(Elements)) {
-                visit(Elements::of(body));
+            fn visit_nodes(body: &$body, visit: &mut dyn FnMut(OutputNode)) {
+                visit(OutputNode::of(body));
             }
 
-            fn depart(body: $body, region: &Region) -> Result<$arriving> {
-                <Self as Output>::depart(body, region)
+            fn begin_transfer(body: $body, region: &Region) -> Result<$arriving> {
+                <Self as Output>::begin_transfer(body, region)
             }
         }
     )*};
 }
 
 arrays! {
-    [T: Element, D: Dimension] ndarray::Array<T, D>, Array<T, D>, Parcel<T, D>;
-    [T: Element, D: Dimension] Array<T, D>, Array<T, D>, Kept<T, D>;
-    [T: Element] Vec<T>, Array<T, Ix1>, VecParcel<T>;
+    [T: Element, D: Dimension] ndarray::Array<T, D>, Array<T, D>, ArrayDownload<T, D>;
+    [T: Element, D: Dimension] Array<T, D>, Array<T, D>, ResidentArray<T, D>;
+    [T: Element] Vec<T>, Array<T, Ix1>, VecDownload<T>;
 }
 
 /// A plain value, which need not come from anywhere.
 #[doc(hidden)]
-pub struct Plain<T>(pub(super) T);
+pub struct PlainValue<T>(pub(super) T);
 
-impl<T: Send + Unpin> Arriving for Plain<T> {
+impl<T: Send + Unpin> PendingValue for PlainValue<T> {
     type Value = T;
 
     fn poll(&mut self, _context: &mut Context<'_>) -> Poll<Result<()>> {
@@ -112,19 +112,19 @@ impl<T: Send + Unpin> Arriving for Plain<T> {
 
 /// A struct on its way, by its fields.
 #[doc(hidden)]
-pub struct Assembled<A: Arriving, S> {
+pub struct PendingStruct<A: PendingValue, S> {
     fields: A,
     assemble: fn(A::Value) -> S,
 }
 
-impl<A: Arriving, S> Assembled<A, S> {
+impl<A: PendingValue, S> PendingStruct<A, S> {
     /// The fields, and what makes the struct of them.
     pub fn new(fields: A, assemble: fn(A::Value) -> S) -> Self {
         Self { fields, assemble }
     }
 }
 
-impl<A: Arriving, S> Arriving for Assembled<A, S> {
+impl<A: PendingValue, S> PendingValue for PendingStruct<A, S> {
     type Value = S;
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {

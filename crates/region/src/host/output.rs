@@ -41,23 +41,23 @@ pub trait Output: Sized {
     type Value;
     /// The value on its way.
     #[doc(hidden)]
-    type Arriving: Arriving<Value = Self::Value>;
+    type Pending: PendingValue<Value = Self::Value>;
 
     /// Calls `visit` with the elements of each array, or gives the error that the body gave
     /// instead.
     #[doc(hidden)]
-    fn nodes(body: &Self::Body, visit: &mut dyn FnMut(Elements)) -> Result<()>;
+    fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) -> Result<()>;
 
     /// Enqueues the downloads of what is enqueued.
     #[doc(hidden)]
-    fn depart(body: Self::Body, region: &Region) -> Result<Self::Arriving>;
+    fn begin_transfer(body: Self::Body, region: &Region) -> Result<Self::Pending>;
 }
 
 /// The elements of an array, to be calculated.
 #[doc(hidden)]
-pub struct Elements(pub(crate) NodeRef);
+pub struct OutputNode(pub(crate) NodeRef);
 
-impl Elements {
+impl OutputNode {
     pub(super) fn of<T, D>(array: &Array<T, D>) -> Self {
         Self(NodeRef::clone(array.node()))
     }
@@ -91,7 +91,7 @@ impl<V: DeviceValue> DeviceValue for Result<V, Error> {
 
 /// A value on its way to the host.
 #[doc(hidden)]
-pub trait Arriving: Send + Unpin {
+pub trait PendingValue: Send + Unpin {
     /// The value.
     type Value;
 
@@ -107,16 +107,16 @@ pub trait Arriving: Send + Unpin {
 
 /// The elements of an array on their way.
 #[doc(hidden)]
-pub struct Parcel<T: Element, D> {
+pub struct ArrayDownload<T: Element, D> {
     pending: Option<millstream::Pending<Vec<T::Stored>>>,
     elements: Vec<T::Stored>,
     shape: Shape,
     kind: std::marker::PhantomData<fn() -> D>,
 }
 
-impl<T: Element, D> Parcel<T, D> {
+impl<T: Element, D> ArrayDownload<T, D> {
     /// Enqueues the download of an array whose elements are enqueued.
-    pub(crate) fn depart(array: &Array<T, D>, region: &Region) -> Result<Self> {
+    pub(crate) fn begin_transfer(array: &Array<T, D>, region: &Region) -> Result<Self> {
         let node = array.node();
         let stream = region
             .session()
@@ -137,7 +137,7 @@ impl<T: Element, D> Parcel<T, D> {
     }
 }
 
-impl<T: Element, D: Dimension> Arriving for Parcel<T, D> {
+impl<T: Element, D: Dimension> PendingValue for ArrayDownload<T, D> {
     type Value = ndarray::Array<T, D>;
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
@@ -167,23 +167,23 @@ impl<T: Element, D: Dimension> Arriving for Parcel<T, D> {
 impl<T: Element, D: Dimension> Output for ndarray::Array<T, D> {
     type Body = Array<T, D>;
     type Value = Self;
-    type Arriving = Parcel<T, D>;
+    type Pending = ArrayDownload<T, D>;
 
-    fn nodes(body: &Array<T, D>, visit: &mut dyn FnMut(Elements)) -> Result<()> {
-        visit(Elements::of(body));
+    fn visit_nodes(body: &Array<T, D>, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
+        visit(OutputNode::of(body));
         Ok(())
     }
 
-    fn depart(body: Array<T, D>, region: &Region) -> Result<Parcel<T, D>> {
-        Parcel::depart(&body, region)
+    fn begin_transfer(body: Array<T, D>, region: &Region) -> Result<ArrayDownload<T, D>> {
+        ArrayDownload::begin_transfer(&body, region)
     }
 }
 
 /// A vector on its way.
 #[doc(hidden)]
-pub struct VecParcel<T: Element>(Parcel<T, Ix1>);
+pub struct VecDownload<T: Element>(ArrayDownload<T, Ix1>);
 
-impl<T: Element> Arriving for VecParcel<T> {
+impl<T: Element> PendingValue for VecDownload<T> {
     type Value = Vec<T>;
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
@@ -202,23 +202,23 @@ impl<T: Element> Arriving for VecParcel<T> {
 impl<T: Element> Output for Vec<T> {
     type Body = Array<T, Ix1>;
     type Value = Self;
-    type Arriving = VecParcel<T>;
+    type Pending = VecDownload<T>;
 
-    fn nodes(body: &Array<T, Ix1>, visit: &mut dyn FnMut(Elements)) -> Result<()> {
-        visit(Elements::of(body));
+    fn visit_nodes(body: &Array<T, Ix1>, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
+        visit(OutputNode::of(body));
         Ok(())
     }
 
-    fn depart(body: Array<T, Ix1>, region: &Region) -> Result<VecParcel<T>> {
-        Parcel::depart(&body, region).map(VecParcel)
+    fn begin_transfer(body: Array<T, Ix1>, region: &Region) -> Result<VecDownload<T>> {
+        ArrayDownload::begin_transfer(&body, region).map(VecDownload)
     }
 }
 
 /// A single element on its way.
 #[doc(hidden)]
-pub struct ScalarParcel<T: Element>(Parcel<T, Ix0>);
+pub struct ScalarDownload<T: Element>(ArrayDownload<T, Ix0>);
 
-impl<T: Element> Arriving for ScalarParcel<T> {
+impl<T: Element> PendingValue for ScalarDownload<T> {
     type Value = T;
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
@@ -242,15 +242,15 @@ macro_rules! scalars {
         impl Output for $type {
             type Body = Array<$type, Ix0>;
             type Value = Self;
-            type Arriving = ScalarParcel<$type>;
+            type Pending = ScalarDownload<$type>;
 
-            fn nodes(body: &Self::Body, visit: &mut dyn FnMut(Elements)) -> Result<()> {
-                visit(Elements::of(body));
+            fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
+                visit(OutputNode::of(body));
                 Ok(())
             }
 
-            fn depart(body: Self::Body, region: &Region) -> Result<ScalarParcel<$type>> {
-                Parcel::depart(&body, region).map(ScalarParcel)
+            fn begin_transfer(body: Self::Body, region: &Region) -> Result<ScalarDownload<$type>> {
+                ArrayDownload::begin_transfer(&body, region).map(ScalarDownload)
             }
         }
     )*};
@@ -260,9 +260,9 @@ scalars!(f32, f64, i32, i64, u8, bool);
 
 /// An array that stays on the device.
 #[doc(hidden)]
-pub struct Kept<T, D>(Array<T, D>);
+pub struct ResidentArray<T, D>(Array<T, D>);
 
-impl<T: Element, D: Dimension> Arriving for Kept<T, D> {
+impl<T: Element, D: Dimension> PendingValue for ResidentArray<T, D> {
     type Value = Array<T, D>;
 
     fn poll(&mut self, _context: &mut Context<'_>) -> Poll<Result<()>> {
@@ -281,17 +281,17 @@ impl<T: Element, D: Dimension> Arriving for Kept<T, D> {
 impl<T: Element, D: Dimension> Output for Array<T, D> {
     type Body = Self;
     type Value = Self;
-    type Arriving = Kept<T, D>;
+    type Pending = ResidentArray<T, D>;
 
-    fn nodes(body: &Self, visit: &mut dyn FnMut(Elements)) -> Result<()> {
-        visit(Elements::of(body));
+    fn visit_nodes(body: &Self, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
+        visit(OutputNode::of(body));
         Ok(())
     }
 
-    fn depart(body: Self, region: &Region) -> Result<Kept<T, D>> {
+    fn begin_transfer(body: Self, region: &Region) -> Result<ResidentArray<T, D>> {
         // In a session of its own it does not keep the region's streams.
         let alone = Session::new(region.device().clone());
-        Ok(Kept(body.within(&alone)))
+        Ok(ResidentArray(body.in_session(&alone)))
     }
 }
 
@@ -323,14 +323,14 @@ impl<T: Element, D: Dimension> DeviceValue for Keep<T, D> {
 impl<T: Element, D: Dimension> Output for Keep<T, D> {
     type Body = Self;
     type Value = Array<T, D>;
-    type Arriving = Kept<T, D>;
+    type Pending = ResidentArray<T, D>;
 
-    fn nodes(body: &Self, visit: &mut dyn FnMut(Elements)) -> Result<()> {
-        <Array<T, D> as Output>::nodes(&body.0, visit)
+    fn visit_nodes(body: &Self, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
+        <Array<T, D> as Output>::visit_nodes(&body.0, visit)
     }
 
-    fn depart(body: Self, region: &Region) -> Result<Kept<T, D>> {
-        <Array<T, D> as Output>::depart(body.0, region)
+    fn begin_transfer(body: Self, region: &Region) -> Result<ResidentArray<T, D>> {
+        <Array<T, D> as Output>::begin_transfer(body.0, region)
     }
 }
 
@@ -338,23 +338,23 @@ impl<T: Element, D: Dimension> Output for Keep<T, D> {
 impl<R: Output> Output for Result<R, Error> {
     type Body = Result<R::Body, Error>;
     type Value = R::Value;
-    type Arriving = R::Arriving;
+    type Pending = R::Pending;
 
-    fn nodes(body: &Self::Body, visit: &mut dyn FnMut(Elements)) -> Result<()> {
+    fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
         match body {
-            Ok(body) => R::nodes(body, visit),
+            Ok(body) => R::visit_nodes(body, visit),
             Err(error) => Err(error.clone()),
         }
     }
 
-    fn depart(body: Self::Body, region: &Region) -> Result<Self::Arriving> {
-        R::depart(body?, region)
+    fn begin_transfer(body: Self::Body, region: &Region) -> Result<Self::Pending> {
+        R::begin_transfer(body?, region)
     }
 }
 
 macro_rules! tuples {
     ($(($($name:ident . $place:tt),*);)*) => {$(
-        impl<$($name: Arriving),*> Arriving for ($($name,)*) {
+        impl<$($name: PendingValue),*> PendingValue for ($($name,)*) {
             type Value = ($($name::Value,)*);
 
             #[allow(unused_variables, reason = "there is a tuple of none")]
@@ -381,17 +381,17 @@ macro_rules! tuples {
         impl<$($name: Output),*> Output for ($($name,)*) {
             type Body = ($($name::Body,)*);
             type Value = ($($name::Value,)*);
-            type Arriving = ($($name::Arriving,)*);
+            type Pending = ($($name::Pending,)*);
 
             #[allow(unused_variables, reason = "there is a tuple of none")]
-            fn nodes(body: &Self::Body, visit: &mut dyn FnMut(Elements)) -> Result<()> {
-                $($name::nodes(&body.$place, visit)?;)*
+            fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
+                $($name::visit_nodes(&body.$place, visit)?;)*
                 Ok(())
             }
 
             #[allow(unused_variables, clippy::unused_unit, reason = "there is a tuple of none")]
-            fn depart(body: Self::Body, region: &Region) -> Result<Self::Arriving> {
-                Ok(($($name::depart(body.$place, region)?,)*))
+            fn begin_transfer(body: Self::Body, region: &Region) -> Result<Self::Pending> {
+                Ok(($($name::begin_transfer(body.$place, region)?,)*))
             }
         }
     )*};

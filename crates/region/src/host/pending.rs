@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    output::{Arriving, Output},
+    output::{Output, PendingValue},
     write_back::{WriteBack, WriteBacks},
 };
 use crate::{Region, checks::CheckResult, error::Result, evaluate};
@@ -51,13 +51,13 @@ use crate::{Region, checks::CheckResult, error::Result, evaluate};
 #[must_use = "the result is in here; wait for it, await it, or drop it on purpose"]
 pub struct Pending<'m, R: Output> {
     /// Taken when all is there.
-    on_the_way: Option<OnTheWay<'m, R>>,
+    in_flight: Option<InFlight<'m, R>>,
 }
 
-struct OnTheWay<'m, R: Output> {
+struct InFlight<'m, R: Output> {
     checks: CheckResult,
-    result: R::Arriving,
-    backs: WriteBacks<'m>,
+    result: R::Pending,
+    write_backs: WriteBacks<'m>,
 }
 
 impl<'m, R: Output> Pending<'m, R> {
@@ -65,26 +65,26 @@ impl<'m, R: Output> Pending<'m, R> {
     pub(super) fn begin(
         region: Region,
         body: R::Body,
-        backs: Vec<Box<dyn WriteBack + 'm>>,
+        write_backs: Vec<Box<dyn WriteBack + 'm>>,
     ) -> Result<Self> {
         let session = region.session();
-        let mut backs = WriteBacks(backs);
+        let mut write_backs = WriteBacks(write_backs);
         let mut nodes = Vec::new();
-        R::nodes(&body, &mut |elements| nodes.push(elements.0))?;
-        backs.nodes(&mut |elements| nodes.push(elements.0));
+        R::visit_nodes(&body, &mut |elements| nodes.push(elements.0))?;
+        write_backs.visit_nodes(&mut |elements| nodes.push(elements.0));
         // A mistake counts also where nothing came of it.
         if let Some(failure) = session.failure() {
             return Err(failure);
         }
         evaluate::evaluate(session, &nodes)?;
-        let result = R::depart(body, &region)?;
-        backs.depart(&region)?;
+        let result = R::begin_transfer(body, &region)?;
+        write_backs.begin_transfer(&region)?;
         let checks = session.check_result(&nodes)?;
         Ok(Self {
-            on_the_way: Some(OnTheWay {
+            in_flight: Some(InFlight {
                 checks,
                 result,
-                backs,
+                write_backs,
             }),
         })
     }
@@ -99,21 +99,21 @@ impl<'m, R: Output> Pending<'m, R> {
     ///
     /// If the result was already taken, by polling.
     pub fn wait(mut self) -> Result<R::Value> {
-        let mut on_the_way = self.on_the_way.take().expect(TAKEN);
-        on_the_way.checks.wait()?;
-        on_the_way.result.wait()?;
-        on_the_way.backs.wait()?;
-        Ok(on_the_way.finish())
+        let mut in_flight = self.in_flight.take().expect(TAKEN);
+        in_flight.checks.wait()?;
+        in_flight.result.wait()?;
+        in_flight.write_backs.wait()?;
+        Ok(in_flight.finish())
     }
 }
 
 /// What a panic says when a result is asked for once more.
 const TAKEN: &str = "the result of a region can be taken once";
 
-impl<R: Output> OnTheWay<'_, R> {
+impl<R: Output> InFlight<'_, R> {
     /// All is there.
     fn finish(self) -> R::Value {
-        Box::new(self.backs).land();
+        Box::new(self.write_backs).commit();
         self.result.take()
     }
 }
@@ -124,18 +124,18 @@ impl<R: Output> Future for Pending<'_, R> {
     type Output = Result<R::Value>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let on_the_way = self.on_the_way.as_mut().expect(TAKEN);
-        ready!(on_the_way.checks.poll(context))?;
-        ready!(on_the_way.result.poll(context))?;
-        ready!(on_the_way.backs.poll(context))?;
-        Poll::Ready(Ok(self.on_the_way.take().expect(TAKEN).finish()))
+        let in_flight = self.in_flight.as_mut().expect(TAKEN);
+        ready!(in_flight.checks.poll(context))?;
+        ready!(in_flight.result.poll(context))?;
+        ready!(in_flight.write_backs.poll(context))?;
+        Poll::Ready(Ok(self.in_flight.take().expect(TAKEN).finish()))
     }
 }
 
 impl<R: Output> fmt::Debug for Pending<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pending")
-            .field("taken", &self.on_the_way.is_none())
+            .field("taken", &self.in_flight.is_none())
             .finish_non_exhaustive()
     }
 }

@@ -46,7 +46,7 @@ pub trait RegionTarget: private::Sealed {
         self,
         region: Region,
         body: R::Body,
-        backs: Vec<Box<dyn WriteBack + 'm>>,
+        write_backs: Vec<Box<dyn WriteBack + 'm>>,
     ) -> Self::Output<'m, R>;
 }
 
@@ -67,9 +67,9 @@ impl RegionTarget for &Device {
         self,
         region: Region,
         body: R::Body,
-        backs: Vec<Box<dyn WriteBack + 'm>>,
+        write_backs: Vec<Box<dyn WriteBack + 'm>>,
     ) -> Result<Pending<'m, R>> {
-        Pending::begin(region, body, backs)
+        Pending::begin(region, body, write_backs)
     }
 }
 
@@ -85,11 +85,11 @@ impl RegionTarget for &Region {
         self,
         region: Region,
         body: R::Body,
-        backs: Vec<Box<dyn WriteBack + 'm>>,
+        write_backs: Vec<Box<dyn WriteBack + 'm>>,
     ) -> R::Body {
         let location = Location::caller();
-        for back in backs {
-            back.hand_over(&region, location);
+        for back in write_backs {
+            back.commit_within(&region, location);
         }
         body
     }

@@ -6,7 +6,7 @@ use std::{panic::Location, slice};
 use millstream::Device;
 use ndarray::{Dimension, Ix0};
 
-use super::{Arriving, Input, Parcel};
+use super::{ArrayDownload, Input, PendingValue};
 use crate::{Array, Region, element::Element, error::Result, evaluate};
 
 impl<T: Element, D: Dimension> Array<T, D> {
@@ -45,10 +45,10 @@ impl<T: Element, D: Dimension> Array<T, D> {
     pub fn to_host(&self) -> Result<ndarray::Array<T, D>> {
         let session = self.session();
         evaluate::evaluate(session, slice::from_ref(self.node()))?;
-        let mut parcel = Parcel::depart(self, &Region::of(session))?;
+        let mut download = ArrayDownload::begin_transfer(self, &Region::of(session))?;
         session.check_result(slice::from_ref(self.node()))?.wait()?;
-        parcel.wait()?;
-        Ok(parcel.take())
+        download.wait()?;
+        Ok(download.take())
     }
 }
 

@@ -9,7 +9,7 @@ use ndarray::{ArrayBase, ArrayViewMut, DataMut, Dimension, Ix1, RawData};
 
 use super::{
     input::{Input, Parameter},
-    output::{Arriving, Elements, Parcel},
+    output::{ArrayDownload, OutputNode, PendingValue},
 };
 use crate::{
     Array, Region,
@@ -45,7 +45,7 @@ pub trait InputMut<'m, P: Parameter + ?Sized> {
     /// Replaces the caller's elements by the body's, once all is there. `location` is the call of
     /// the region function.
     #[doc(hidden)]
-    fn give_back(
+    fn write_back(
         self,
         body: P::Body,
         location: &'static Location<'static>,
@@ -56,10 +56,10 @@ pub trait InputMut<'m, P: Parameter + ?Sized> {
 #[doc(hidden)]
 pub trait WriteBack: Send {
     /// Calls `visit` with the elements of each array.
-    fn nodes(&self, visit: &mut dyn FnMut(Elements));
+    fn visit_nodes(&self, visit: &mut dyn FnMut(OutputNode));
 
     /// Enqueues the download of what is enqueued, if anything is to cross.
-    fn depart(&mut self, _region: &Region) -> Result<()> {
+    fn begin_transfer(&mut self, _region: &Region) -> Result<()> {
         Ok(())
     }
 
@@ -74,43 +74,46 @@ pub trait WriteBack: Send {
     }
 
     /// Replaces the caller's elements, once all is there.
-    fn land(self: Box<Self>);
+    fn commit(self: Box<Self>);
 
     /// Replaces them within the region, where nothing is there yet.
-    fn hand_over(self: Box<Self>, region: &Region, location: &'static Location<'static>);
+    fn commit_within(self: Box<Self>, region: &Region, location: &'static Location<'static>);
 }
 
 /// Elements for an array of the host.
-struct ToHost<'m, T: Element, D> {
+struct HostWriteBack<'m, T: Element, D> {
     body: Array<T, D>,
     target: ArrayViewMut<'m, T, D>,
-    parcel: Option<Parcel<T, D>>,
+    download: Option<ArrayDownload<T, D>>,
 }
 
-impl<T: Element, D: Dimension> WriteBack for ToHost<'_, T, D> {
-    fn nodes(&self, visit: &mut dyn FnMut(Elements)) {
-        visit(Elements::of(&self.body));
+impl<T: Element, D: Dimension> WriteBack for HostWriteBack<'_, T, D> {
+    fn visit_nodes(&self, visit: &mut dyn FnMut(OutputNode)) {
+        visit(OutputNode::of(&self.body));
     }
 
-    fn depart(&mut self, region: &Region) -> Result<()> {
-        self.parcel = Some(Parcel::depart(&self.body, region)?);
+    fn begin_transfer(&mut self, region: &Region) -> Result<()> {
+        self.download = Some(ArrayDownload::begin_transfer(&self.body, region)?);
         Ok(())
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        self.parcel.as_mut().expect("it has departed").poll(context)
+        self.download
+            .as_mut()
+            .expect("it has departed")
+            .poll(context)
     }
 
     fn wait(&mut self) -> Result<()> {
-        self.parcel.as_mut().expect("it has departed").wait()
+        self.download.as_mut().expect("it has departed").wait()
     }
 
-    fn land(mut self: Box<Self>) {
-        let elements = self.parcel.take().expect("it has departed").take();
+    fn commit(mut self: Box<Self>) {
+        let elements = self.download.take().expect("it has departed").take();
         self.target.assign(&elements);
     }
 
-    fn hand_over(self: Box<Self>, region: &Region, location: &'static Location<'static>) {
+    fn commit_within(self: Box<Self>, region: &Region, location: &'static Location<'static>) {
         let detail = "within a region, `&mut` is of an array of that region: one of the host changes when all of it is there";
         let problem = UsageErrorKind::Argument {
             detail: detail.to_owned(),
@@ -122,40 +125,40 @@ impl<T: Element, D: Dimension> WriteBack for ToHost<'_, T, D> {
 }
 
 /// Elements for an array of the device.
-struct ToDevice<'m, T, D> {
+struct DeviceWriteBack<'m, T, D> {
     body: Array<T, D>,
     target: &'m mut Array<T, D>,
 }
 
-impl<T: Element, D: Dimension> WriteBack for ToDevice<'_, T, D> {
-    fn nodes(&self, visit: &mut dyn FnMut(Elements)) {
-        visit(Elements::of(&self.body));
+impl<T: Element, D: Dimension> WriteBack for DeviceWriteBack<'_, T, D> {
+    fn visit_nodes(&self, visit: &mut dyn FnMut(OutputNode)) {
+        visit(OutputNode::of(&self.body));
     }
 
-    fn land(self: Box<Self>) {
-        *self.target = self.body.within(self.target.session());
+    fn commit(self: Box<Self>) {
+        *self.target = self.body.in_session(self.target.session());
     }
 
-    fn hand_over(self: Box<Self>, _region: &Region, _location: &'static Location<'static>) {
-        self.land();
+    fn commit_within(self: Box<Self>, _region: &Region, _location: &'static Location<'static>) {
+        self.commit();
     }
 }
 
 /// A plain value.
-pub(super) struct PlainBack<'m, T> {
+pub(super) struct PlainWriteBack<'m, T> {
     pub(super) body: T,
     pub(super) target: &'m mut T,
 }
 
-impl<T: Send> WriteBack for PlainBack<'_, T> {
-    fn nodes(&self, _visit: &mut dyn FnMut(Elements)) {}
+impl<T: Send> WriteBack for PlainWriteBack<'_, T> {
+    fn visit_nodes(&self, _visit: &mut dyn FnMut(OutputNode)) {}
 
-    fn land(self: Box<Self>) {
+    fn commit(self: Box<Self>) {
         *self.target = self.body;
     }
 
-    fn hand_over(self: Box<Self>, _region: &Region, _location: &'static Location<'static>) {
-        self.land();
+    fn commit_within(self: Box<Self>, _region: &Region, _location: &'static Location<'static>) {
+        self.commit();
     }
 }
 
@@ -164,12 +167,14 @@ impl<T: Send> WriteBack for PlainBack<'_, T> {
 pub struct WriteBacks<'m>(pub Vec<Box<dyn WriteBack + 'm>>);
 
 impl WriteBack for WriteBacks<'_> {
-    fn nodes(&self, visit: &mut dyn FnMut(Elements)) {
-        self.0.iter().for_each(|back| back.nodes(visit));
+    fn visit_nodes(&self, visit: &mut dyn FnMut(OutputNode)) {
+        self.0.iter().for_each(|back| back.visit_nodes(visit));
     }
 
-    fn depart(&mut self, region: &Region) -> Result<()> {
-        self.0.iter_mut().try_for_each(|back| back.depart(region))
+    fn begin_transfer(&mut self, region: &Region) -> Result<()> {
+        self.0
+            .iter_mut()
+            .try_for_each(|back| back.begin_transfer(region))
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
@@ -183,14 +188,14 @@ impl WriteBack for WriteBacks<'_> {
         self.0.iter_mut().try_for_each(|back| back.wait())
     }
 
-    fn land(self: Box<Self>) {
-        self.0.into_iter().for_each(|back| back.land());
+    fn commit(self: Box<Self>) {
+        self.0.into_iter().for_each(|back| back.commit());
     }
 
-    fn hand_over(self: Box<Self>, region: &Region, location: &'static Location<'static>) {
+    fn commit_within(self: Box<Self>, region: &Region, location: &'static Location<'static>) {
         self.0
             .into_iter()
-            .for_each(|back| back.hand_over(region, location));
+            .for_each(|back| back.commit_within(region, location));
     }
 }
 
@@ -205,7 +210,7 @@ where
         region.upload(&self.view(), location)
     }
 
-    fn give_back(
+    fn write_back(
         self,
         body: Array<T, D>,
         location: &'static Location<'static>,
@@ -224,7 +229,7 @@ where
         region.upload(&self.view(), location)
     }
 
-    fn give_back(
+    fn write_back(
         self,
         body: Array<T, D>,
         location: &'static Location<'static>,
@@ -239,10 +244,10 @@ fn to_host<'m, T: Element, D: Dimension + 'm>(
     location: &'static Location<'static>,
 ) -> Box<dyn WriteBack + 'm> {
     let body = body.shaped_as(target.shape(), location);
-    Box::new(ToHost {
+    Box::new(HostWriteBack {
         body,
         target,
-        parcel: None,
+        download: None,
     })
 }
 
@@ -253,12 +258,12 @@ macro_rules! on_device {
                 Input::<Array<T, $dimension>>::capture(&**self, region, location)
             }
 
-            fn give_back(
+            fn write_back(
                 self,
                 body: Array<T, $dimension>,
                 _location: &'static Location<'static>,
             ) -> Box<dyn WriteBack + 'm> {
-                Box::new(ToDevice { body, target: self })
+                Box::new(DeviceWriteBack { body, target: self })
             }
         }
     )*};
@@ -278,7 +283,7 @@ macro_rules! rows {
                 region.upload(&ndarray::ArrayView1::from(&self[..]), location)
             }
 
-            fn give_back(
+            fn write_back(
                 self,
                 body: Array<T, Ix1>,
                 location: &'static Location<'static>,

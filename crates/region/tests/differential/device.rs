@@ -1,6 +1,6 @@
 //! Steps on the device.
 
-use millstream_region::{Array, Float, Number, Operand, Part, Region, concatenate, stack};
+use millstream_region::{Array, ArrayViewMut, Float, Number, Operand, Region, concatenate, stack};
 use ndarray::{Axis, Ix1, IxDyn};
 
 use crate::{
@@ -227,7 +227,7 @@ fn truth(array: &Dev) -> &Array<bool, IxDyn> {
 
 /// Changes a part by an array or a value.
 fn arithmetic<T: Number, O: Operand<T, IxDyn, Dim = IxDyn>>(
-    part: &mut Part<'_, T, IxDyn, IxDyn>,
+    part: &mut ArrayViewMut<'_, T, IxDyn, IxDyn>,
     function: Binary,
     other: O,
 ) {

@@ -78,10 +78,10 @@ fn indices_that_are_none() -> Outcome {
                 let index = array![0, wrong, 1];
                 let pending = device.region(|g| body(g, &g.array(&x), &g.array(&index)))?;
                 match pending.wait() {
-                    Err(Error::Usage(misuse)) => {
+                    Err(Error::Usage(usage_error)) => {
                         let problem = UsageErrorKind::Index { axis: 0, length: 4 };
-                        assert_eq!(*misuse.problem(), problem, "{misuse}");
-                        assert_eq!(misuse.location().line(), line, "{misuse}");
+                        assert_eq!(*usage_error.problem(), problem, "{usage_error}");
+                        assert_eq!(usage_error.location().line(), line, "{usage_error}");
                     }
                     other => {
                         return Err(format!("{wrong} on {}: {other:?}", configuration.name).into());

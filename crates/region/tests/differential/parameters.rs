@@ -94,9 +94,9 @@ fn wrong_indices_are_found_with_a_table_too() -> Outcome {
             let found = device
                 .region(|g| on_device(&g.array(&host), 1.0).select(Axis(0), &g.array(&indices)))?;
             match found.wait() {
-                Err(Error::Usage(misuse)) if is_wrong => {
+                Err(Error::Usage(usage_error)) if is_wrong => {
                     assert_eq!(
-                        *misuse.problem(),
+                        *usage_error.problem(),
                         UsageErrorKind::Index { axis: 0, length: 3 }
                     );
                 }

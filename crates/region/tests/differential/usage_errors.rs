@@ -97,9 +97,9 @@ const MISTAKES: &[Mistake] = &[
     ("from_elem", |g, _| g.ones::<f32, _>((usize::MAX, 2, 0)).into_dyn()),
 ];
 
-fn misuse<T>(result: Result<T>) -> UsageError {
+fn usage_error<T>(result: Result<T>) -> UsageError {
     match result {
-        Err(Error::Usage(misuse)) => misuse,
+        Err(Error::Usage(usage_error)) => usage_error,
         Err(other) => panic!("another error: {other}"),
         Ok(_) => panic!("a mistake"),
     }
@@ -109,13 +109,13 @@ fn mistakes_name_their_operation_and_line() -> Outcome {
     let device = configurations()[0].open()?;
     for ((operation, body), line) in MISTAKES.iter().zip(FIRST..) {
         let x = Array2::<f32>::ones((3, 4));
-        let misuse = misuse(device.region(|g| body(g, g.array(&x))));
+        let usage_error = usage_error(device.region(|g| body(g, g.array(&x))));
         let found = (
-            misuse.operation(),
-            misuse.location().file(),
-            misuse.location().line(),
+            usage_error.operation(),
+            usage_error.location().file(),
+            usage_error.location().line(),
         );
-        assert_eq!(found, (*operation, file!(), line), "{misuse}");
+        assert_eq!(found, (*operation, file!(), line), "{usage_error}");
     }
     Ok(())
 }
@@ -140,27 +140,29 @@ fn lengthen(pair: &mut Pair) {
 fn a_mut_of_another_shape_names_the_call() -> Outcome {
     everywhere(|device| {
         let (mut x, mut y) = (array![1.0, 2.0], [3.0]);
-        let (misuse_of_x, line) = (misuse(shorten(device, &mut x, &mut y)), line!());
+        let (error_of_x, line) = (usage_error(shorten(device, &mut x, &mut y)), line!());
         let mut view = x.view_mut();
-        let (misuse_of_view, line_of_view) =
-            (misuse(shorten(device, view.view_mut(), &mut y)), line!());
+        let (error_of_view, line_of_view) = (
+            usage_error(shorten(device, view.view_mut(), &mut y)),
+            line!(),
+        );
         let mut pair = Pair {
             first: array![1.0],
             second: vec![1, 2],
         };
-        let (misuse_of_pair, line_of_pair) = (misuse(lengthen(device, &mut pair)), line!());
-        for (misuse, line, left, right) in [
-            (misuse_of_x, line, 1, 2),
-            (misuse_of_view, line_of_view, 1, 2),
-            (misuse_of_pair, line_of_pair, 4, 2),
+        let (error_of_pair, line_of_pair) = (usage_error(lengthen(device, &mut pair)), line!());
+        for (usage_error, line, left, right) in [
+            (error_of_x, line, 1, 2),
+            (error_of_view, line_of_view, 1, 2),
+            (error_of_pair, line_of_pair, 4, 2),
         ] {
             let problem = UsageErrorKind::Shapes {
                 left: [left][..].into(),
                 right: [right][..].into(),
             };
-            assert_eq!(*misuse.problem(), problem);
+            assert_eq!(*usage_error.problem(), problem);
             assert_eq!(
-                (misuse.location().file(), misuse.location().line()),
+                (usage_error.location().file(), usage_error.location().line()),
                 (file!(), line)
             );
         }
@@ -176,7 +178,7 @@ fn nothing_to_join_is_an_error() -> Outcome {
         concatenate(Axis(0), &none).map(drop),
         stack(Axis(0), &none).map(drop),
     ] {
-        assert_eq!(*misuse(result).problem(), UsageErrorKind::NoArrays);
+        assert_eq!(*usage_error(result).problem(), UsageErrorKind::NoArrays);
     }
     let device = configurations()[0].open()?;
     let joined = device.region(|g| {
@@ -187,9 +189,9 @@ fn nothing_to_join_is_an_error() -> Outcome {
             (stack(Axis(0), &[x.view(), y.view()]).map(drop), line!()),
             (stack(Axis(3), &[&x, &x]).map(drop), line!()),
         ] {
-            let misuse = misuse(result);
-            let found = (misuse.location().file(), misuse.location().line());
-            assert_eq!(found, (file!(), line), "{misuse}");
+            let usage_error = usage_error(result);
+            let found = (usage_error.location().file(), usage_error.location().line());
+            assert_eq!(found, (file!(), line), "{usage_error}");
         }
         // What is handled is no mistake of the region's.
         concatenate(Axis(1), &[x, y])

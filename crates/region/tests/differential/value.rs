@@ -5,7 +5,9 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use millstream_region::{Array, Arriving, DeviceValue, Element, Elements, Output, Region, Result};
+use millstream_region::{
+    Array, DeviceValue, Element, Output, OutputNode, PendingValue, Region, Result,
+};
 use ndarray::{ArrayD, Dimension, IxDyn};
 
 /// A type of elements.
@@ -60,8 +62,8 @@ macro_rules! values {
         }
 
         /// An array on its way.
-        pub(crate) enum Way {
-            $($kind(<ArrayD<$type> as Output>::Arriving),)*
+        pub(crate) enum PendingHost {
+            $($kind(<ArrayD<$type> as Output>::Pending),)*
         }
 
         impl Host {
@@ -107,39 +109,39 @@ macro_rules! values {
         impl Output for Host {
             type Body = Dev;
             type Value = Self;
-            type Arriving = Way;
+            type Pending = PendingHost;
 
-            fn nodes(body: &Dev, visit: &mut dyn FnMut(Elements)) -> Result<()> {
+            fn visit_nodes(body: &Dev, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
                 match body {
-                    $(Dev::$kind(array) => <ArrayD<$type> as Output>::nodes(array, visit),)*
+                    $(Dev::$kind(array) => <ArrayD<$type> as Output>::visit_nodes(array, visit),)*
                 }
             }
 
-            fn depart(body: Dev, region: &Region) -> Result<Way> {
+            fn begin_transfer(body: Dev, region: &Region) -> Result<PendingHost> {
                 match body {
-                    $(Dev::$kind(array) => <ArrayD<$type> as Output>::depart(array, region).map(Way::$kind),)*
+                    $(Dev::$kind(array) => <ArrayD<$type> as Output>::begin_transfer(array, region).map(PendingHost::$kind),)*
                 }
             }
         }
 
-        impl Arriving for Way {
+        impl PendingValue for PendingHost {
             type Value = Host;
 
             fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
                 match self {
-                    $(Way::$kind(way) => way.poll(context),)*
+                    $(PendingHost::$kind(pending) => pending.poll(context),)*
                 }
             }
 
             fn wait(&mut self) -> Result<()> {
                 match self {
-                    $(Way::$kind(way) => way.wait(),)*
+                    $(PendingHost::$kind(pending) => pending.wait(),)*
                 }
             }
 
             fn take(self) -> Host {
                 match self {
-                    $(Way::$kind(way) => Host::$kind(way.take()),)*
+                    $(PendingHost::$kind(pending) => Host::$kind(pending.take()),)*
                 }
             }
         }
@@ -172,43 +174,43 @@ impl DeviceValue for Given {
 impl Output for Back {
     type Body = Given;
     type Value = Self;
-    type Arriving = Ways;
+    type Pending = PendingHosts;
 
-    fn nodes(body: &Given, visit: &mut dyn FnMut(Elements)) -> Result<()> {
+    fn visit_nodes(body: &Given, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
         body.0
             .iter()
-            .try_for_each(|array| Host::nodes(array, visit))
+            .try_for_each(|array| Host::visit_nodes(array, visit))
     }
 
-    fn depart(body: Given, region: &Region) -> Result<Ways> {
-        let ways: Result<_> = body
+    fn begin_transfer(body: Given, region: &Region) -> Result<PendingHosts> {
+        let pending: Result<_> = body
             .0
             .into_iter()
-            .map(|array| Host::depart(array, region))
+            .map(|array| Host::begin_transfer(array, region))
             .collect();
-        ways.map(Ways)
+        pending.map(PendingHosts)
     }
 }
 
 /// Several arrays on their way.
-pub(crate) struct Ways(Vec<Way>);
+pub(crate) struct PendingHosts(Vec<PendingHost>);
 
-impl Arriving for Ways {
+impl PendingValue for PendingHosts {
     type Value = Back;
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        for way in &mut self.0 {
-            ready!(way.poll(context))?;
+        for pending in &mut self.0 {
+            ready!(pending.poll(context))?;
         }
         Poll::Ready(Ok(()))
     }
 
     fn wait(&mut self) -> Result<()> {
-        self.0.iter_mut().try_for_each(Way::wait)
+        self.0.iter_mut().try_for_each(PendingHost::wait)
     }
 
     fn take(self) -> Back {
-        Back(self.0.into_iter().map(Way::take).collect())
+        Back(self.0.into_iter().map(PendingHost::take).collect())
     }
 }
 
